@@ -16,9 +16,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent::alert::{AlertWebhook, WebhookRequest};
 use idempotent::mq::{
-    Consumer, KeyFrom, Message, Messages, Outbound, Publish, PublishError, PublishErrorKind, Published, Verdict,
+    Consumer, HandlerResult, KeyFrom, Message, Messages, OutboundMessage, Publish, PublishError, PublishErrorKind,
+    Published,
 };
-use idempotent::outbox::{Outbox, Relay, Resends};
+use idempotent::outbox::{Outbox, Relay, ResendPolicy};
 use idempotent::{
     AlertObserver, Alerts, Executor, MemoryStore, Outcome, Policy, Rejection, Scene, Tracing, idempotent, step,
 };
@@ -55,7 +56,7 @@ struct Refusing;
 
 #[async_trait]
 impl Publish for Refusing {
-    async fn publish(&self, messages: &[Outbound]) -> Vec<Result<Published, PublishError>> {
+    async fn publish(&self, messages: &[OutboundMessage]) -> Vec<Result<Published, PublishError>> {
         messages.iter().map(|_| Err(PublishError::new(PublishErrorKind::Refused, "there is no such topic"))).collect()
     }
 }
@@ -101,12 +102,12 @@ async fn main() -> Result<(), Failure> {
 
     println!("1. a consumer dead-letters three messages");
     let queue = Queue::default();
-    let refuse = |_: Message<Vec<u8>>| async { Verdict::Never { reason: "no such article".into() } };
+    let refuse = |_: Message<Vec<u8>>| async { HandlerResult::Never { reason: "no such article".into() } };
     let handling = Messages::raw().keyed(KeyFrom::message_id()).run(refuse);
     let consumer = Consumer::builder(queue.clone(), "billing", &executor).alerts(&alerts).build(handling)?;
     let counters = consumer.counters();
     let consumer = tokio::spawn(consumer.run(std::future::pending()));
-    let orders: Vec<_> = (1..=3).map(|order| Outbound::new("orders", format!("order-{order}"), "{}")).collect();
+    let orders: Vec<_> = (1..=3).map(|order| OutboundMessage::new("orders", format!("order-{order}"), "{}")).collect();
     queue.publish(&orders).await;
 
     println!("2. an outbox gives three messages up");
@@ -120,7 +121,7 @@ async fn main() -> Result<(), Failure> {
     }
     tx.commit().await?;
     let relay = Relay::new(&outbox, Arc::new(Refusing)).alerts(Arc::new(alerts.clone()));
-    let relay = relay.resends(Resends::new().max_sends(1)).poll(Duration::from_millis(100));
+    let relay = relay.resends(ResendPolicy::new().max_sends(1)).poll(Duration::from_millis(100));
     let relay = tokio::spawn(async move { relay.run(std::future::pending()).await });
 
     println!("3. a message is held for its order, and comes three times");

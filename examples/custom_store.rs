@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use idempotent::{
-    Cas, CasBackend, Clock, Executor, Key, Outcome, Record, Rejection, Seen, StoreError, SystemClock, Version,
-    idempotent,
+    Cas, CasBackend, Clock, Executor, Key, Outcome, Record, Rejection, StoreError, SystemClock, Version,
+    VersionedRecord, idempotent,
 };
 
 /// Stands for anything that can compare and swap one value: etcd, DynamoDB, a table with a version column.
@@ -34,14 +34,14 @@ impl Shelf {
 
 #[async_trait]
 impl CasBackend for Shelf {
-    async fn read(&self, key: &Key) -> Result<Seen, StoreError> {
+    async fn read(&self, key: &Key) -> Result<VersionedRecord, StoreError> {
         let row = self.inside.lock().unwrap_or_else(PoisonError::into_inner).rows.get(key).cloned();
         let (version, record) = match row {
             // What cannot be read is an error with a kind that says so, and is left as it is.
             Some((version, bytes)) => (version, Some(Record::from_bytes(&bytes)?)),
             None => (0, None),
         };
-        Ok(Seen { record, version, now: self.clock.wall() })
+        Ok(VersionedRecord { record, version, now: self.clock.wall() })
     }
 
     async fn swap(&self, key: &Key, seen: Version, next: Option<&Record>) -> Result<bool, StoreError> {
@@ -102,7 +102,7 @@ async fn deliver(executor: &Executor, in_stock: bool, note: &str) {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use idempotent_testkit::{
-        CasSubject, Damage, FaultStore, Plant, Subject, VirtualClock, cas_conformance, conformance,
+        CasSubject, Damage, DamageInjector, FaultStore, Subject, VirtualClock, cas_conformance, conformance,
     };
 
     use super::*;
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[async_trait]
-    impl Plant for Shelf {
+    impl DamageInjector for Shelf {
         /// Bytes are bytes.
         fn holds(&self, _: Damage) -> bool {
             true

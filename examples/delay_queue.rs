@@ -44,7 +44,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         queue.send(&DelayMessage::priority(priority, what)).await?;
     }
     // At a time, by the server's clock; the id is what it is called off by.
-    let in_two_seconds = idempotent::Micros(u64::try_from(now().as_micros())?) + Duration::from_secs(2);
+    let in_two_seconds = idempotent::Timestamp(u64::try_from(now().as_micros())?) + Duration::from_secs(2);
     queue.send(&DelayMessage::at(in_two_seconds, "cancel order 19").id("unpaid-19")).await?;
     queue.send(&DelayMessage::at(in_two_seconds, "cancel order 20").id("unpaid-20")).await?;
     println!("order 20 is paid: {:?}", queue.cancel("unpaid-20").await?);

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use idempotent::mq::{Handling, Message, Messages};
+use idempotent::mq::{Message, MessageHandler, Messages};
 use idempotent::{Executor, SqliteStore};
 
 use self::shop::{Failed, Shop, time_is_over};
@@ -47,7 +47,7 @@ trait Limits {
     async fn work(
         &self,
         executor: &Executor,
-        handling: Handling,
+        handling: MessageHandler,
         stop: impl Future<Output = ()>,
     ) -> Result<(), Failure>;
 
@@ -149,7 +149,7 @@ async fn run(args: Args, shop: &Arc<Shop>, executor: &Executor, limits: impl Lim
     }
 }
 
-fn handling(shop: &Arc<Shop>) -> Handling {
+fn handling(shop: &Arc<Shop>) -> MessageHandler {
     let shop = shop.clone();
     Messages::raw().annotated(move |message: Message<()>| {
         let shop = shop.clone();

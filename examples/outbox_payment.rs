@@ -13,8 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent::mq::{Consumer, Message, Messages, Outbound};
-use idempotent::outbox::{Outbox, Relay, Resends, Status};
+use idempotent::mq::{Consumer, Message, Messages, OutboundMessage};
+use idempotent::outbox::{Outbox, OutboxStatus, Relay, ResendPolicy};
 use idempotent::{Executor, Rejection, SqliteStore, idempotent};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 use sqlx::{Sqlite, Transaction};
@@ -53,7 +53,7 @@ impl Orders {
         payment.execute(&mut *tx).await?;
         let body = serde_json::to_vec(&Paid { order, cents: cents.into() })?;
         // The id is the payment's: however often it is sent, it is one message.
-        let paid = Outbound::new("payments", id(order), body).aggregate(format!("order-{order}"));
+        let paid = OutboundMessage::new("payments", id(order), body).aggregate(format!("order-{order}"));
         self.outbox.enqueue(&mut tx, &paid).await?;
         if goes_well {
             tx.commit().await?;
@@ -65,13 +65,13 @@ impl Orders {
     }
 
     /// What has become of an order's message.
-    async fn status(&self, order: u64) -> Result<Option<(Status, u32)>, Failure> {
+    async fn status(&self, order: u64) -> Result<Option<(OutboxStatus, u32)>, Failure> {
         let found = self.outbox.inspect(&id(order)).await?;
         Ok(found.map(|(stub, _)| (stub.status, stub.sends)))
     }
 
     async fn is_confirmed(&self, order: u64) -> Result<(), Failure> {
-        until(async || Ok(matches!(self.status(order).await?, Some((Status::Confirmed, _))))).await
+        until(async || Ok(matches!(self.status(order).await?, Some((OutboxStatus::Confirmed, _))))).await
     }
 }
 
@@ -114,7 +114,7 @@ async fn main() -> Result<(), Failure> {
     let executor = Executor::new(SqliteStore::open(file.display().to_string()).await?);
 
     // Short times, so that it is over soon.
-    let resends = Resends::new().backoff(Duration::from_millis(300), Duration::from_secs(1));
+    let resends = ResendPolicy::new().backoff(Duration::from_millis(300), Duration::from_secs(1));
     let resends = resends.backlog(Duration::ZERO).look_again(Duration::from_millis(100));
     let relay = Relay::new(&orders.outbox, Arc::new(queue.clone())).resends(resends).poll(Duration::from_millis(50));
     let relay = tokio::spawn(async move { relay.run(std::future::pending()).await });

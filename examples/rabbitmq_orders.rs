@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use idempotent::mq::{Consumer, Message, Messages, Schedule};
-use idempotent::rabbitmq::{Outgoing, Publisher, Queue, RabbitSource, Route};
+use idempotent::rabbitmq::{Queue, RabbitMessage, RabbitPublisher, RabbitSource, Route};
 use idempotent::{Executor, Rejection, connect, idempotent};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -123,13 +123,13 @@ async fn main() -> anyhow::Result<()> {
 
 /// What the payment service does: it is told of a payment once, and calls back at least once.
 async fn send(args: &Args) -> anyhow::Result<()> {
-    let publisher = Publisher::builder(&args.url).build()?;
+    let publisher = RabbitPublisher::builder(&args.url).build()?;
     let to = Route::queue(&args.queue);
     for order in ["order-1", "order-2", "early"] {
         for call in 1..=2 {
             let body = format!(r#"{{"order":"{order}","cents":500}}"#);
-            publisher.publish(&to, &Outgoing::new(format!("{order}/{call}"), body)).await?;
+            publisher.publish(&to, &RabbitMessage::new(format!("{order}/{call}"), body)).await?;
         }
     }
-    Ok(publisher.publish(&to, &Outgoing::new("odd", "paid, thanks")).await?)
+    Ok(publisher.publish(&to, &RabbitMessage::new("odd", "paid, thanks")).await?)
 }

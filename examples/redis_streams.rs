@@ -16,7 +16,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use idempotent::mq::{Consumer, KeyFrom, Message, Messages};
-use idempotent::redis_streams::{Start, StreamsSource};
+use idempotent::redis_streams::{StartPosition, StreamsSource};
 use idempotent::{Executor, connect};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -44,7 +44,7 @@ async fn charge(message: Message<Order>) -> Result<(), &'static str> {
 async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned());
     let source = StreamsSource::builder(&url, "orders", "billing")
-        .declare(Start::Beginning)
+        .declare(StartPosition::Beginning)
         .min_idle(Duration::from_secs(10))
         .connect()
         .await?;

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use idempotent::mq::{Consumer, Message, Messages, Schedule};
-use idempotent::rocketmq::{Outgoing, Publisher, RocketSource};
+use idempotent::rocketmq::{RocketMessage, RocketPublisher, RocketSource};
 use idempotent::{Executor, Rejection, connect, idempotent};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -126,13 +126,13 @@ async fn main() -> anyhow::Result<()> {
 
 /// What the payment service does: it is told of a payment once, and calls back at least once.
 async fn send(args: &Args) -> anyhow::Result<()> {
-    let publisher = Publisher::builder(&args.name_server).build()?;
+    let publisher = RocketPublisher::builder(&args.name_server).build()?;
     for order in ["order-1", "order-2", "early"] {
         for call in 1..=2 {
             let body = format!(r#"{{"order":"{order}","cents":500}}"#);
-            let callback = Outgoing::new(format!("{order}/{call}"), body).key(order).tag("paid");
+            let callback = RocketMessage::new(format!("{order}/{call}"), body).key(order).tag("paid");
             publisher.publish(&args.topic, &callback).await?;
         }
     }
-    Ok(publisher.publish(&args.topic, &Outgoing::new("odd", "paid, thanks").tag("paid")).await?)
+    Ok(publisher.publish(&args.topic, &RocketMessage::new("odd", "paid, thanks").tag("paid")).await?)
 }

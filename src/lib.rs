@@ -61,7 +61,7 @@
 //! | note each key once, in a transaction of mine | [`UniqueKeys`] |
 //! | send a message if my transaction commits, and until it is consumed | `Outbox`, `Relay` (feature `outbox`) |
 //! | keep results in another form, or sealed | [`Codec`] |
-//! | return something else than `Result` or `Disposition` | [`Replies`], [`Rejects`] |
+//! | return something else than `Result` or `Disposition` | [`ReplyStrategy`], [`RejectStrategy`] |
 //! | handle many messages at once | [`Executor::run_batch`] |
 //! | do without the attribute | [`Executor::run`], [`Call`], [`Handler`] |
 //! | shut down | [`Executor::drain`] |
@@ -131,23 +131,24 @@ pub use idempotent_mq as mq;
 pub use idempotent_rabbitmq as rabbitmq;
 #[cfg(feature = "redis")]
 pub use idempotent_redis::{
-    CacheOptions, Checkup, Durability, Finding, RedisCounts, RedisStore, RedisStoreBuilder, RedisTier, Severity,
+    CacheOptions, Durability, HealthFinding, HealthReport, RedisCounts, RedisStore, RedisStoreBuilder, RedisTier,
+    Severity,
 };
 /// Work that is due at a time, in a table of your database: scheduled in the transaction of what it is about. The guide is
 /// [`docs::delay`].
 #[cfg(all(feature = "delay", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 pub mod delay {
     pub use idempotent_sqlx::{
-        DelayDb, DelayTable, DelayTableBuilder, DelayTableCounts, DelayTableLetters, DelayTableSource, DelayTableTag,
-        Work,
+        DelayDb, DelayTable, DelayTableBuilder, DelayTableCounts, DelayTableDeadLetters, DelayTableSource,
+        DelayTableTag, ScheduledTask,
     };
 }
 /// A delay queue on Redis: messages that are due at a time, merged within an interval, or by priority.
 #[cfg(feature = "delay-queue")]
 pub mod delay_queue {
     pub use idempotent_redis::{
-        Back, Closing, DelayCounts, DelayDeadLetters, DelayMessage, DelayProducer, DelayQueue, DelayQueueBuilder,
-        DelaySource, DelayTag, Next, RolledBack, Sent, Taken, Taker,
+        CommitAndReceive, DelayCounts, DelayDeadLetters, DelayDelivery, DelayMessage, DelayProducer, DelayQueue,
+        DelayQueueBuilder, DelayReceiver, DelaySource, DelayTag, RetryDelay, RollbackResult, SendReceipt, SettleResult,
     };
 }
 #[cfg(feature = "redis-streams")]
@@ -158,30 +159,31 @@ pub use idempotent_rocketmq as rocketmq;
 pub use idempotent_sqlx::{Inbox, InboxTransaction, StepTransaction};
 #[cfg(feature = "mysql")]
 pub use idempotent_sqlx::{MySqlStore, MySqlStoreBuilder};
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-pub use idempotent_sqlx::{Notes, UniqueKeys};
 #[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 pub use idempotent_sqlx::{Outbox, Relay};
 #[cfg(feature = "postgres")]
 pub use idempotent_sqlx::{PostgresStore, PostgresStoreBuilder};
 #[cfg(feature = "sqlite")]
 pub use idempotent_sqlx::{SqliteStore, SqliteStoreBuilder, Synchronous};
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+pub use idempotent_sqlx::{UniqueKeyConnection, UniqueKeys};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub use idempotent_sqlx::{VersionGuard, Versioned, Versions};
+pub use idempotent_sqlx::{VersionCheck, VersionConnection, VersionGuard};
+#[cfg(feature = "axum")]
+pub use idempotent_tower::{AxumJson, DefaultHttpRules, Http, HttpRules, WholeRequest};
 #[cfg(feature = "tower")]
 pub use idempotent_tower::{
-    Attempt, Caller, Denied, IdempotencyKey, IdempotencyLayer, IdempotencyService, Idempotent, InvalidKey, Kept,
-    KeyFormat, KeyRules, KeySyntax, PayloadCheck, Principal, Problem, ProblemKind, ReplayHeader, RequestBody,
-    ResponseBody, ResponseFuture, ResponseRules, SetupError, Spill, Spilling, StorePolicy,
+    BodyStore, BodyStoreFuture, Caller, Denied, IdempotencyKey, IdempotencyLayer, IdempotencyService, Idempotent,
+    InvalidKey, KeyFormat, KeyRules, KeySyntax, PayloadCheck, Principal, Problem, ProblemKind, ReplayHeader,
+    RequestAttempt, RequestBody, ResponseBody, ResponseFuture, ResponseRules, SetupError, StorePolicy, StoredResponse,
 };
-#[cfg(feature = "axum")]
-pub use idempotent_tower::{AxumJson, Http, HttpRules, Standard, WholeRequest};
 
 /// What belongs to [`Outbox`] and [`Relay`]; the guide is `docs::outbox`.
 #[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 pub mod outbox {
     pub use idempotent_sqlx::{
-        Audited, Enqueued, Entry, Outbox, OutboxBuilder, OutboxDb, OutboxError, OutboxErrorKind, Place, Relay,
-        RelayCounts, Resends, Round, Seen, Status, Stub, Verdict, Why,
+        AuditEntry, ConsumerProgress, DeferReason, Enqueued, Outbox, OutboxBuilder, OutboxDb, OutboxEntry, OutboxError,
+        OutboxErrorKind, OutboxRecord, OutboxStatus, QueueOffset, Relay, RelayCounts, RelayRound, ResendDecision,
+        ResendPolicy,
     };
 }

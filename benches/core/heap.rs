@@ -7,7 +7,7 @@ mod rounds;
 
 use std::alloc::System;
 
-use idempotent::{Auto, Call, Executor, Handler, Json, MemoryStore, Rejection};
+use idempotent::{Call, DefaultReply, Executor, Handler, Json, MemoryStore, Rejection};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 use self::floors::BareMap;
@@ -33,7 +33,7 @@ fn main() {
     let region = Region::new(ALLOCATOR);
     runtime.block_on(async {
         for number in 0..keys {
-            let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<(), Rejection>(()) });
+            let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<(), Rejection>(()) });
             executor.run(Call::new(keys::identity(number)), handler).await.unwrap();
         }
     });

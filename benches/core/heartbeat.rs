@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use idempotent::{
-    Abilities, Auto, Batch, Call, Claim, ClaimRequest, Completion, Executor, Handler, Held, Json, Key, Lease,
-    MemoryStore, Record, Rejection, Release, Settled, Store, StoreError,
+    Batch, Call, Claim, ClaimHandle, ClaimRequest, Completion, DefaultReply, Executor, Handler, Json, Key, Lease,
+    MemoryStore, Record, Rejection, Release, Settled, Store, StoreCapabilities, StoreError,
 };
 use idempotent_testkit::VirtualClock;
 use tokio::sync::Notify;
@@ -74,7 +74,7 @@ async fn spawning(runs: u64) -> Duration {
 
 async fn lease_of(executor: &Executor) -> Lease {
     let lease = Arc::new(std::sync::Mutex::new(None));
-    let handler = Handler::<Auto, Json, _, _>::new(|| {
+    let handler = Handler::<DefaultReply, Json, _, _>::new(|| {
         let lease = lease.clone();
         async move {
             *lease.lock().unwrap() = Lease::current();
@@ -104,7 +104,7 @@ fn calls_to_renew() -> f64 {
         for number in 0..LEASES {
             let (executor, go) = (executor.clone(), go.clone());
             runs.push(tokio::spawn(async move {
-                let handler = Handler::<Auto, Json, _, _>::new(|| async {
+                let handler = Handler::<DefaultReply, Json, _, _>::new(|| async {
                     go.notified().await;
                     Ok::<(), Rejection>(())
                 });
@@ -137,17 +137,17 @@ impl Store for Counted {
         self.memory.claim(request).await
     }
 
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.renewed.fetch_add(1, Ordering::Relaxed);
         self.memory.renew(held, lease).await
     }
 
-    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+    async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         self.memory.complete(held, completion).await
     }
 
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         self.memory.release(held, release).await
     }
 
@@ -155,8 +155,8 @@ impl Store for Counted {
         self.memory.peek(key).await
     }
 
-    fn abilities(&self) -> Abilities<'_> {
-        Abilities::none().with_batch(self)
+    fn abilities(&self) -> StoreCapabilities<'_> {
+        StoreCapabilities::none().with_batch(self)
     }
 }
 
@@ -170,7 +170,7 @@ impl Batch for Counted {
         claims
     }
 
-    async fn renew_all(&self, held: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>> {
+    async fn renew_all(&self, held: &[(ClaimHandle, Duration)]) -> Vec<Result<Settled, StoreError>> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.renewed.fetch_add(held.len() as u64, Ordering::Relaxed);
         let mut settled = Vec::new();
@@ -180,7 +180,7 @@ impl Batch for Counted {
         settled
     }
 
-    async fn complete_all(&self, done: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>> {
+    async fn complete_all(&self, done: &[(ClaimHandle, Completion)]) -> Vec<Result<Settled, StoreError>> {
         let mut settled = Vec::new();
         for (held, completion) in done {
             settled.push(self.memory.complete(held, completion).await);

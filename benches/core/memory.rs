@@ -1,7 +1,7 @@
 //! Whole runs over the memory store, at a million keys and more.
 use std::sync::Arc;
 
-use idempotent::{Auto, Call, Executor, Handler, Json, MemoryStore, Rejection};
+use idempotent::{Call, DefaultReply, Executor, Handler, Json, MemoryStore, Rejection};
 
 use crate::floors::BareMap;
 use crate::keys;
@@ -9,7 +9,7 @@ use crate::report::{Goal, Report};
 use crate::rounds::drive;
 
 pub async fn run(executor: &Executor, number: u64) {
-    let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<(), Rejection>(()) });
+    let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<(), Rejection>(()) });
     executor.run(Call::new(keys::identity(number)), handler).await.unwrap();
 }
 

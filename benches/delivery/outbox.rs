@@ -2,9 +2,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use idempotent::mq::Outbound;
+use idempotent::mq::OutboundMessage;
 use idempotent::outbox::{Outbox, Relay};
-use idempotent::rabbitmq::Publisher;
+use idempotent::rabbitmq::RabbitPublisher;
 use idempotent_testkit::servers::{PostgresServer, RabbitServer};
 use sqlx::postgres::{PgPool, PgPoolOptions};
 
@@ -38,7 +38,7 @@ pub async fn enqueue(report: &Report) {
         sqlx::query("BEGIN").execute(&mut *connection).await.unwrap();
         sqlx::query("UPDATE account SET balance = balance - 5").execute(&mut *connection).await.unwrap();
         if sends {
-            let message = Outbound::new(QUEUE, format!("enqueued-{number}"), by_hand::body());
+            let message = OutboundMessage::new(QUEUE, format!("enqueued-{number}"), by_hand::body());
             outbox.enqueue(&mut connection, &message).await.unwrap();
         }
         sqlx::query("COMMIT").execute(&mut *connection).await.unwrap();
@@ -75,7 +75,7 @@ pub async fn relay(report: &Report) {
     let pool = pool(&server).await;
     let outbox = Outbox::builder(pool.clone()).create(true).open().await.unwrap();
     let (_connection, channel) = by_hand::channel(&rabbit.url(), QUEUE).await;
-    let publisher = Arc::new(Publisher::builder(&rabbit.url()).build().unwrap());
+    let publisher = Arc::new(RabbitPublisher::builder(&rabbit.url()).build().unwrap());
     let relay = Relay::new(&outbox, publisher).batch(BATCH);
     let (mut ours, mut floor) = (Vec::new(), Vec::new());
     for round in 0..rounds {
@@ -94,7 +94,7 @@ pub async fn relay(report: &Report) {
 
 async fn write(pool: &PgPool, outbox: &Outbox<sqlx::Postgres>, round: usize, messages: u64) {
     let all: Vec<_> =
-        (0..messages).map(|number| Outbound::new(QUEUE, format!("{round}-{number}"), by_hand::body())).collect();
+        (0..messages).map(|number| OutboundMessage::new(QUEUE, format!("{round}-{number}"), by_hand::body())).collect();
     let mut tx = pool.begin().await.unwrap();
     outbox.enqueue_all(&mut tx, &all).await.unwrap();
     tx.commit().await.unwrap();

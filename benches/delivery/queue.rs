@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use idempotent::Micros;
-use idempotent::delay_queue::{Closing, DelayMessage, DelayQueue};
+use idempotent::Timestamp;
+use idempotent::delay_queue::{DelayMessage, DelayQueue, SettleResult};
 use idempotent_testkit::servers::RedisServer;
 use tokio::time::sleep;
 
@@ -84,7 +84,7 @@ async fn drain(queue: &DelayQueue, messages: u64, batch: usize, at_once: bool) -
         } else {
             (queue.commit_all(&some).await.unwrap(), taker.take_now(batch).await.unwrap())
         };
-        assert!(committed.iter().all(|closing| *closing == Closing::Done));
+        assert!(committed.iter().all(|closing| *closing == SettleResult::Done));
         some = next;
     }
     assert_eq!(taken, messages);
@@ -105,7 +105,7 @@ async fn send_timed(queue: DelayQueue, begin: u64, numbers: impl Iterator<Item =
         let due = begin + number * 1_000;
         sleep(Duration::from_micros((due - 1_000_000).saturating_sub(now()))).await;
         // A time that is past is taken, too: a slow sender shows as a late message.
-        let message = DelayMessage::due(Micros(due), due.to_string()).id(format!("timed-{number}"));
+        let message = DelayMessage::due(Timestamp(due), due.to_string()).id(format!("timed-{number}"));
         assert!(queue.send(&message).await.unwrap().is_new);
         behind += u64::from(now() >= due);
     }
@@ -132,7 +132,7 @@ pub async fn lateness(report: &Report) {
     while (late.len() as u64) < messages {
         let next = taker.commit_and_take(&some, 64).await.unwrap();
         let now = now();
-        assert!(next.committed.unwrap().iter().all(|closing| *closing == Closing::Done));
+        assert!(next.committed.unwrap().iter().all(|closing| *closing == SettleResult::Done));
         for taken in &next.taken {
             let due: u64 = String::from_utf8_lossy(&taken.body).parse().unwrap();
             late.push(now.checked_sub(due).expect("not before its time"));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use idempotent::mq::{Consumer, Counters, Handling, KeyFrom, Message, Messages, Verdict};
+use idempotent::mq::{Consumer, ConsumerCounters, HandlerResult, KeyFrom, Message, MessageHandler, Messages};
 use idempotent::rabbitmq::{Queue as Ours, RabbitSource};
 use idempotent::{Executor, MemoryStore, RedisStore};
 use idempotent_testkit::servers::{RabbitServer, RedisServer};
@@ -94,20 +94,26 @@ impl Place {
     }
 }
 
-type Handler = Box<dyn Fn(Message<()>) -> std::future::Ready<Verdict> + Send + Sync>;
+type Handler = Box<dyn Fn(Message<()>) -> std::future::Ready<HandlerResult> + Send + Sync>;
 
 /// A handler that does nothing, and when it did so first.
-fn handling(with: impl FnOnce(Handler) -> Handling) -> (Handling, Arc<OnceLock<Begun>>) {
+fn handling(with: impl FnOnce(Handler) -> MessageHandler) -> (MessageHandler, Arc<OnceLock<Begun>>) {
     let begun = Arc::new(OnceLock::new());
     let noted = begun.clone();
     let handler: Handler = Box::new(move |_| {
         noted.get_or_init(Begun::now);
-        std::future::ready(Verdict::Done)
+        std::future::ready(HandlerResult::Done)
     });
     (with(handler), begun)
 }
 
-async fn ours(url: &str, executor: &Executor, handling: Handling, begun: &OnceLock<Begun>, messages: u64) -> Consumed {
+async fn ours(
+    url: &str,
+    executor: &Executor,
+    handling: MessageHandler,
+    begun: &OnceLock<Begun>,
+    messages: u64,
+) -> Consumed {
     let source = RabbitSource::builder(url, Ours::classic(QUEUE)).build().unwrap();
     let consumer = Consumer::builder(source, QUEUE, executor).concurrency(PREFETCH).prefetch(PREFETCH);
     let consumer = consumer.build(handling).unwrap();
@@ -118,7 +124,7 @@ async fn ours(url: &str, executor: &Executor, handling: Handling, begun: &OnceLo
     consumed.unwrap()
 }
 
-async fn all(counters: &Counters, begun: &OnceLock<Begun>, messages: u64) -> Consumed {
+async fn all(counters: &ConsumerCounters, begun: &OnceLock<Begun>, messages: u64) -> Consumed {
     while counters.counts().acked < messages {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

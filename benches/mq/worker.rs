@@ -2,7 +2,7 @@
 use std::io::{Write, stdout};
 use std::time::Duration;
 
-use idempotent::mq::{Consumer, KeyFrom, Message, Messages, Schedule, Verdict};
+use idempotent::mq::{Consumer, HandlerResult, KeyFrom, Message, Messages, Schedule};
 use idempotent::rabbitmq::{Queue, RabbitSource};
 use idempotent::{CacheOptions, Executor, Lease, RedisStore};
 
@@ -44,11 +44,11 @@ pub fn run(rabbit: &str, redis: &str) {
 }
 
 /// One of ten fails at first.
-async fn handle(message: Message<()>) -> Verdict {
+async fn handle(message: Message<()>) -> HandlerResult {
     let number = message.delivery.id.as_deref().and_then(|id| id.rsplit('-').next()?.parse::<u64>().ok());
     let first = Lease::current().is_none_or(|lease| lease.attempt() == 1);
     match number {
-        Some(number) if first && number % 10 == 7 => Verdict::Again { after: None, error: "not yet".into() },
-        _ => Verdict::Done,
+        Some(number) if first && number % 10 == 7 => HandlerResult::Again { after: None, error: "not yet".into() },
+        _ => HandlerResult::Done,
     }
 }

@@ -1,5 +1,5 @@
 //! Runs over the store, as an application has them.
-use idempotent::{Auto, Call, Executor, Fingerprint, Handler, Json, Rejection};
+use idempotent::{Call, DefaultReply, Executor, Fingerprint, Handler, Json, Rejection};
 use idempotent_redis::{CacheOptions, RedisStore};
 use idempotent_testkit::servers::RedisServer;
 
@@ -15,12 +15,12 @@ pub async fn store(server: &RedisServer, cache: Option<CacheOptions>) -> RedisSt
 }
 
 pub async fn run(executor: &Executor, number: u64) {
-    let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<(), Rejection>(()) });
+    let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<(), Rejection>(()) });
     executor.run(Call::new(keys::identity(number)), handler).await.unwrap();
 }
 
 pub async fn run_with_fingerprint(executor: &Executor, number: u64) {
-    let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<(), Rejection>(()) });
+    let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<(), Rejection>(()) });
     let call = Call::new(keys::identity(number)).fingerprint(Ok(Fingerprint::of_bytes(keys::text(number))));
     executor.run(call, handler).await.unwrap();
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use idempotent::{Auto, Call, Executor, Handler, Json, Rejection};
+use idempotent::{Call, DefaultReply, Executor, Handler, Json, Rejection};
 use idempotent_testkit::VirtualClock;
 use idempotent_testkit::servers::{RedisServer, Value};
 use tokio::sync::Notify;
@@ -33,7 +33,7 @@ pub async fn all(report: &Report, server: &RedisServer) {
     let run = |number| {
         let (executor, go, begun) = (executor.clone(), go.clone(), begun.clone());
         tokio::spawn(async move {
-            let handler = Handler::<Auto, Json, _, _>::new(|| async {
+            let handler = Handler::<DefaultReply, Json, _, _>::new(|| async {
                 let over = go.notified();
                 begun.fetch_add(1, Ordering::Relaxed);
                 over.await;

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent::{Held, OwnerToken, StepRecord, StepState};
+use idempotent::{ClaimHandle, OwnerToken, StepRecord, StepState};
 
 use crate::by_hand::VALUE;
 use crate::cases::Side;
@@ -32,7 +32,7 @@ pub async fn all(report: &Report, side: &Side) {
         let store = store.clone();
         async move {
             let run = FROM + number / EACH;
-            let held = Held::unanswered(keys::identity(run).key("bench").unwrap(), OwnerToken(u128::from(run)));
+            let held = ClaimHandle::unanswered(keys::identity(run).key("bench").unwrap(), OwnerToken(u128::from(run)));
             let place = u32::try_from(number % EACH).unwrap();
             let (name, value) = (Arc::from(format!("step {place}")), Some(Arc::from(VALUE)));
             let step = StepRecord { name, place, state: StepState::Done, value };

@@ -1,17 +1,17 @@
 //! Runs over a store, as an application has them.
-use idempotent::{Auto, BatchItem, Call, Executor, Handler, Json, Outcome, Rejection};
+use idempotent::{BatchItem, Call, DefaultReply, Executor, Handler, Json, Outcome, Rejection};
 
 use crate::keys;
 
 pub async fn run(executor: &Executor, number: u64) {
-    let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<(), Rejection>(()) });
+    let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<(), Rejection>(()) });
     executor.run(Call::new(keys::identity(number)), handler).await.unwrap();
 }
 
 /// All of them for the first time.
 pub async fn run_batch(executor: &Executor, numbers: std::ops::Range<u64>) {
     let items: Vec<_> = numbers.map(|number| (Call::new(keys::identity(number)), ())).collect();
-    let handler = Handler::<Auto, Json, _, _>::batch(|items: Vec<BatchItem<()>>| async move {
+    let handler = Handler::<DefaultReply, Json, _, _>::batch(|items: Vec<BatchItem<()>>| async move {
         items.iter().map(|_| Ok::<(), Rejection>(())).collect()
     });
     let answers = executor.run_batch(items, handler).await;

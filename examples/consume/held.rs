@@ -4,14 +4,14 @@
 //! as good as. Nobody may take its keys before the leases end: it could be merely slow.
 use std::time::{Duration, SystemTime};
 
-use idempotent::{Entry, Executor, Identity, Micros, Record, Scene, State, StoreError};
+use idempotent::{Executor, Identity, Record, RecordEntry, Scene, State, StoreError, Timestamp};
 use tokio::time::{Instant, sleep_until};
 
 use crate::SCOPE;
 use crate::screen::Screen;
 
 /// What was found before this process claimed anything: nothing of it is ours.
-pub(crate) struct Held(Vec<Entry>);
+pub(crate) struct Held(Vec<RecordEntry>);
 
 impl Held {
     /// Looks through the store, if it can list its records.
@@ -53,7 +53,7 @@ impl Held {
 }
 
 /// This example's records, if the store can list any.
-pub(crate) async fn records(executor: &Executor) -> Result<Vec<Entry>, StoreError> {
+pub(crate) async fn records(executor: &Executor) -> Result<Vec<RecordEntry>, StoreError> {
     let Some(browse) = executor.store().abilities().browse else { return Ok(Vec::new()) };
     // Of a key only the readable part counts here: the scope it is in.
     let any = Identity::new(Scene::Mq, SCOPE, "any").key(executor.namespace());
@@ -77,6 +77,6 @@ fn lease(record: &Record) -> Option<Duration> {
     }
 }
 
-fn now() -> Micros {
-    Micros(0) + SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
+fn now() -> Timestamp {
+    Timestamp(0) + SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use idempotent::{Event, Identity, Observer, Outcome, Run, Scene};
+use idempotent::{Event, Identity, Observer, Outcome, RunInfo, Scene};
 
 use crate::SCOPE;
 
@@ -58,7 +58,7 @@ impl Counted {
 }
 
 impl Observer for Tally {
-    fn on(&self, run: &Run<'_>, event: &Event<'_>) {
+    fn on(&self, run: &RunInfo<'_>, event: &Event<'_>) {
         let counts = &*self.0;
         match event {
             Event::Claimed { taken_over: Some(_) } => add(&counts.taken_over),

@@ -2,10 +2,10 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use idempotent::mq::{Consumer, Handling, Outbound, Schedule};
+use idempotent::mq::{Consumer, MessageHandler, OutboundMessage, Schedule};
 use idempotent::outbox::{Outbox, Relay};
-use idempotent::rabbitmq::{Publisher, Queue, RabbitSource};
-use idempotent::{Executor, Micros};
+use idempotent::rabbitmq::{Queue, RabbitPublisher, RabbitSource};
+use idempotent::{Executor, Timestamp};
 use sqlx::Sqlite;
 
 use crate::shop::{Failed, Shop};
@@ -29,8 +29,8 @@ impl Rabbit {
 impl Limits for Rabbit {
     /// The broker may be away: the relay sends the limit once it is back, for the same time.
     async fn place(&self, order: &str, limit: Duration) -> Result<(), Failed> {
-        let at = Micros(0) + SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default() + limit;
-        let message = Outbound::new(QUEUE, order, order).deliver_at(at);
+        let at = Timestamp(0) + SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default() + limit;
+        let message = OutboundMessage::new(QUEUE, order, order).deliver_at(at);
         let mut tx = self.shop.orders.begin_with("BEGIN IMMEDIATE").await?;
         Shop::insert(&mut tx, order).await?;
         self.outbox.enqueue(&mut tx, &message).await?;
@@ -42,13 +42,13 @@ impl Limits for Rabbit {
     async fn work(
         &self,
         executor: &Executor,
-        handling: Handling,
+        handling: MessageHandler,
         stop: impl Future<Output = ()>,
     ) -> Result<(), Failure> {
         let source = RabbitSource::builder(&self.url, Queue::quorum(QUEUE)).build()?;
         // Before the relay: a message for a missing queue is refused.
         source.declare().await?;
-        let relay = Relay::new(&self.outbox, Arc::new(Publisher::builder(&self.url).build()?));
+        let relay = Relay::new(&self.outbox, Arc::new(RabbitPublisher::builder(&self.url).build()?));
         // The log confirms each limit, so that the relay does not send it again.
         let consumer = Consumer::builder(source, "order_limits", executor)
             .schedule(Schedule::exponential(Duration::from_millis(100), Duration::from_secs(10)))

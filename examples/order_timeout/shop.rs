@@ -1,7 +1,7 @@
 //! Orders, their payments and their time limits, in one SQLite file.
 use std::time::Duration;
 
-use idempotent::delay::{DelayTable, DelayTableBuilder, Work};
+use idempotent::delay::{DelayTable, DelayTableBuilder, ScheduledTask};
 use idempotent::{Rejection, idempotent};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
 use sqlx::{Sqlite, SqlitePool, Transaction};
@@ -46,7 +46,7 @@ impl Shop {
     pub(crate) async fn place(&self, order: &str, limit: Duration) -> Result<(), Failed> {
         let mut tx = self.orders.begin_with("BEGIN IMMEDIATE").await?;
         Self::insert(&mut tx, order).await?;
-        self.limits.put_in(&mut tx, &Work::after(order, limit, order)).await?;
+        self.limits.put_in(&mut tx, &ScheduledTask::after(order, limit, order)).await?;
         tx.commit().await?;
         self.limits.wake();
         Ok(())

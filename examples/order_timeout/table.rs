@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent::Executor;
-use idempotent::mq::{Consumer, Handling, Schedule};
+use idempotent::mq::{Consumer, MessageHandler, Schedule};
 
 use crate::shop::{Failed, Shop};
 use crate::{Failure, Limits};
@@ -18,7 +18,7 @@ impl Limits for Table {
     async fn work(
         &self,
         executor: &Executor,
-        handling: Handling,
+        handling: MessageHandler,
         stop: impl Future<Output = ()>,
     ) -> Result<(), Failure> {
         // One process over one file: times on a wheel. Several, or a server: without it.

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use idempotent::mq::{
-    Capabilities, Delays, Delivery, Outbound, Position, Publish, PublishError, PublishErrorKind, Published, Received,
-    Settle, Settlement, Source, SourceError,
+    DelaySupport, Delivery, OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, Received,
+    Settle, Settlement, Source, SourceCapabilities, SourceError,
 };
 use tokio::sync::Notify;
 
@@ -25,9 +25,9 @@ struct State {
     is_deaf: bool,
     /// The place of the last message.
     last: u64,
-    waiting: VecDeque<(u64, Outbound)>,
+    waiting: VecDeque<(u64, OutboundMessage)>,
     /// With a consumer, and not acknowledged.
-    held: BTreeMap<u64, Outbound>,
+    held: BTreeMap<u64, OutboundMessage>,
     delivered: u64,
 }
 
@@ -83,9 +83,9 @@ impl Queue {
 
 #[async_trait]
 impl Publish for Queue {
-    async fn publish(&self, messages: &[Outbound]) -> Vec<Result<Published, PublishError>> {
+    async fn publish(&self, messages: &[OutboundMessage]) -> Vec<Result<Published, PublishError>> {
         let mut state = self.state();
-        let accept = |message: &Outbound| {
+        let accept = |message: &OutboundMessage| {
             if state.is_down {
                 return Err(PublishError::new(PublishErrorKind::Unsent, "the broker is down"));
             }
@@ -107,8 +107,8 @@ impl Publish for Queue {
 impl Source for Queue {
     type Tag = u64;
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::new(Delays::Any)
+    fn capabilities(&self) -> SourceCapabilities {
+        SourceCapabilities::new(DelaySupport::Any)
     }
 
     fn settler(&self) -> Arc<dyn Settle<u64>> {
@@ -126,7 +126,7 @@ impl Source for Queue {
                 some
             };
             if !some.is_empty() {
-                let delivery = |(place, message): (u64, Outbound)| {
+                let delivery = |(place, message): (u64, OutboundMessage)| {
                     let position = Position::of(message.topic.as_str()).partition(0).offset(place);
                     let mut delivery = Delivery::new(position, message.body).id(message.id);
                     // A consumer's log knows the outbox's messages by a header.

@@ -2,7 +2,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use idempotent::{Caller, Event, Executor, IdempotencyKey, Identity, Observer, Outcome, Run, Scene};
+use idempotent::{Caller, Event, Executor, IdempotencyKey, Identity, Observer, Outcome, RunInfo, Scene};
 use serde::Serialize;
 
 /// The counters of recent keys. Clones share them.
@@ -33,7 +33,7 @@ pub(crate) struct KeyCounts {
 }
 
 impl Observer for KeyCounters {
-    fn on(&self, run: &Run<'_>, event: &Event<'_>) {
+    fn on(&self, run: &RunInfo<'_>, event: &Event<'_>) {
         let Some(key) = run.key else { return };
         let count: fn(&mut KeyCounts) -> &mut u64 = match event {
             Event::Claimed { .. } => |of| &mut of.executions,

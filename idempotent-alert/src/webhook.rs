@@ -136,7 +136,7 @@ impl fmt::Debug for AlertWebhook {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use idempotent_core::{AlertKind, GivenUp, Micros};
+    use idempotent_core::{AlertKind, GivenUp, Timestamp};
 
     use super::*;
 
@@ -151,7 +151,7 @@ mod tests {
     }
 
     fn alert() -> Alert {
-        Alert::new(AlertKind::MessageGivenUp, "outbox", Micros(5))
+        Alert::new(AlertKind::MessageGivenUp, "outbox", Timestamp(5))
             .source("orders")
             .given_up(GivenUp::new(7, 16, true))
             .with_detail("said \"no\"")

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 
 pub use self::dispatch::{AlertCounts, AlertSetupError, Alerts, AlertsBuilder};
 pub use self::observer::AlertObserver;
-use crate::Micros;
+use crate::Timestamp;
 
 /// A problem that the library does not solve by itself, and how often it occurred.
 ///
@@ -36,9 +36,9 @@ pub struct Alert {
     /// How many alerts this one stands for: 1 for a single one, more for a group.
     pub count: u64,
     /// The time of the first of them.
-    pub first_at: Micros,
+    pub first_at: Timestamp,
     /// The time of the last of them.
-    pub last_at: Micros,
+    pub last_at: Timestamp,
     detail: Option<Cow<'static, str>>,
 }
 
@@ -48,7 +48,7 @@ impl Alert {
 
     /// Returns an alert of this kind that occurred once, at this time.
     #[must_use]
-    pub fn new(kind: AlertKind, scope: impl Into<Cow<'static, str>>, at: Micros) -> Self {
+    pub fn new(kind: AlertKind, scope: impl Into<Cow<'static, str>>, at: Timestamp) -> Self {
         Self {
             kind,
             scope: scope.into(),

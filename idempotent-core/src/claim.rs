@@ -37,9 +37,9 @@ impl fmt::Debug for OwnerToken {
 /// and rejects lower ones cannot be written by a worker that lost its lease. The number stays below 2^53, so that a
 /// script language whose only numbers are doubles can represent it.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Fencing(pub u64);
+pub struct FencingToken(pub u64);
 
-impl fmt::Display for Fencing {
+impl fmt::Display for FencingToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -142,7 +142,7 @@ pub enum InFlight {
 #[derive(Clone, PartialEq)]
 pub struct Consumed {
     /// The fencing number of the grant that completed the key.
-    pub fencing: Fencing,
+    pub fencing: FencingToken,
     /// The encoded result, if the record has one.
     pub value: Option<Arc<[u8]>>,
 }
@@ -161,7 +161,7 @@ pub struct Dead {
     /// The number of runs granted in total.
     pub attempts: u32,
     /// The number of the last grant. The pair (key, fencing) identifies the dead letter, so copies can be deduplicated.
-    pub fencing: Fencing,
+    pub fencing: FencingToken,
     /// The error of the last run.
     pub error: Arc<str>,
 }
@@ -172,18 +172,18 @@ pub struct Dead {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grant {
     /// The fencing number of this grant.
-    pub fencing: Fencing,
+    pub fencing: FencingToken,
     /// The number of this attempt, starting with 1.
     pub attempt: u32,
     /// The duration of the lease until the first renewal.
     pub lease: Duration,
     /// The grant of the previous owner, if this grant took over an expired lease.
-    pub taken_over: Option<Fencing>,
+    pub taken_over: Option<FencingToken>,
 }
 
 /// The proof of a claim. The store checks every later step against this proof and the state of the record.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Held {
+pub struct ClaimHandle {
     /// The claimed key.
     pub key: Key,
     /// The owner of the claim.
@@ -193,10 +193,10 @@ pub struct Held {
     /// The owner token alone is not enough. A delayed copy of a claim may be granted a second time, after its first run
     /// was overtaken and the key was freed. Both grants have the same token, and the overtaken run must not settle the
     /// second one.
-    pub fencing: Option<Fencing>,
+    pub fencing: Option<FencingToken>,
 }
 
-impl Held {
+impl ClaimHandle {
     /// Creates the proof of a claim whose answer is unknown.
     #[must_use]
     pub fn unanswered(key: Key, owner: OwnerToken) -> Self {
@@ -205,7 +205,7 @@ impl Held {
 
     /// Returns whether a record with this owner and fencing number belongs to this claim.
     #[must_use]
-    pub fn is(&self, owner: OwnerToken, fencing: Fencing) -> bool {
+    pub fn is(&self, owner: OwnerToken, fencing: FencingToken) -> bool {
         self.owner == owner && self.fencing.is_none_or(|granted| granted == fencing)
     }
 }
@@ -231,7 +231,7 @@ impl fmt::Debug for Completion {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Release {
     /// The new state of the key.
-    pub verdict: Verdict,
+    pub verdict: ReleaseKind,
     /// The delay before a vacant key may be claimed again.
     pub delay: Duration,
     /// The time for which the store keeps the record after the delay.
@@ -243,7 +243,7 @@ pub struct Release {
 /// The kind of a release. The executor chooses it, since it knows the attempt and the limit. The store checks only
 /// state and owner.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Verdict {
+pub enum ReleaseKind {
     /// Deletes the record without a trace. Used if there is no limit of runs.
     Delete,
     /// Frees the key and keeps the count of attempts.

@@ -5,7 +5,7 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::Micros;
+use crate::Timestamp;
 
 /// The future of a timer, which ends at its deadline.
 pub type Timer = Pin<Box<dyn Future<Output = ()> + Send + 'static>>;
@@ -20,7 +20,7 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
     fn now(&self) -> Instant;
 
     /// Returns the time in µs since 1970, for stores without a clock of their own. It must not go back either.
-    fn wall(&self) -> Micros;
+    fn wall(&self) -> Timestamp;
 
     /// Returns a timer that ends at `deadline`, or at once if `deadline` has passed.
     ///
@@ -50,7 +50,7 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub struct SystemClock {
     start: Instant,
-    epoch: Micros,
+    epoch: Timestamp,
 }
 
 impl SystemClock {
@@ -61,7 +61,7 @@ impl SystemClock {
     #[must_use]
     pub fn new() -> Self {
         let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-        Self { start: tokio::time::Instant::now().into_std(), epoch: Micros(0) + since_1970 }
+        Self { start: tokio::time::Instant::now().into_std(), epoch: Timestamp(0) + since_1970 }
     }
 }
 
@@ -76,7 +76,7 @@ impl Clock for SystemClock {
         tokio::time::Instant::now().into_std()
     }
 
-    fn wall(&self) -> Micros {
+    fn wall(&self) -> Timestamp {
         self.epoch + self.now().saturating_duration_since(self.start)
     }
 

@@ -3,7 +3,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use crate::outcome::OutcomeSlot;
-use crate::{Captured, Executor, Key, Lease, Outcome, Redelivery};
+use crate::{Executor, Key, Lease, Outcome, Redelivery, RunSummary};
 
 tokio::task_local! {
     static CURRENT: TaskContext;
@@ -79,12 +79,12 @@ impl Outcome {
     /// settle deliveries of handlers that claim their keys themselves.
     ///
     /// ```
-    /// use idempotent_core::{Auto, Call, Executor, Handler, Identity, Json, MemoryStore, Outcome, Rejection, Scene};
+    /// use idempotent_core::{DefaultReply, Call, Executor, Handler, Identity, Json, MemoryStore, Outcome, Rejection, Scene};
     ///
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
     /// let executor = Executor::new(MemoryStore::new());
     /// let call = Call::new(Identity::new(Scene::Mq, "orders", "o-17"));
-    /// let handler = Handler::<Auto, Json, _, _>::new(|| async { Err::<(), Rejection>(Rejection::LeaseLost) });
+    /// let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Err::<(), Rejection>(Rejection::LeaseLost) });
     /// let (_, captured) = Outcome::capture_run(executor.run(call, handler)).await;
     /// let captured = captured.unwrap();
     /// assert!(matches!(captured.outcome, Outcome::Released { .. }));
@@ -96,7 +96,7 @@ impl Outcome {
     ///
     /// # Cancellation
     /// Dropping the returned future drops `future`.
-    pub async fn capture_run<F: Future>(future: F) -> (F::Output, Option<Captured>) {
+    pub async fn capture_run<F: Future>(future: F) -> (F::Output, Option<RunSummary>) {
         let slot = OutcomeSlot::default();
         let outer = TaskContext::current();
         let context = TaskContext { slot: Some(slot.clone()), ..outer.clone() };

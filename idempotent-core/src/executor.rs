@@ -19,19 +19,19 @@ pub use self::scope::{AlreadyInstalled, executor};
 pub use self::shutdown::{Drained, Served, Stopped};
 pub use self::site::Site;
 use crate::engine::Engine;
-use crate::{Clock, Counts, Entropy, Lease, Policy, Scene, Store};
+use crate::{Clock, Entropy, ExecutorCounts, Lease, Policy, Scene, Store};
 
 /// A runner that executes handlers once per key. Cheap to clone: all clones share their state.
 ///
 /// ```
-/// use idempotent_core::{Auto, Call, Executor, Handler, Identity, Json, MemoryStore, Rejection, Scene};
+/// use idempotent_core::{DefaultReply, Call, Executor, Handler, Identity, Json, MemoryStore, Rejection, Scene};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// let executor = Executor::new(MemoryStore::new());
 /// let order = "o-17";
 /// for _ in 0..2 {
 ///     let call = Call::new(Identity::new(Scene::Mq, "orders", order));
-///     let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<_, Rejection>(42) });
+///     let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<_, Rejection>(42) });
 ///     assert_eq!(executor.run(call, handler).await.unwrap(), 42); // the second time it is replayed
 /// }
 /// assert_eq!((executor.counts().of("ran"), executor.counts().of("replayed")), (1, 1));
@@ -69,7 +69,7 @@ impl Executor {
 
     /// Returns the outcome counters of all deliveries so far.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> ExecutorCounts {
         self.0.counters.read()
     }
 

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 pub(crate) use self::renewer::{LeaseRenewer, RenewalGuard};
 use crate::clock::later;
 use crate::steps::StepJournal;
-use crate::{Clock, Fencing, Grant, Held, Key, Scene, Store};
+use crate::{ClaimHandle, Clock, FencingToken, Grant, Key, Scene, Store};
 
 /// The right to run a handler, held while the handler runs.
 ///
@@ -27,7 +27,7 @@ use crate::{Clock, Fencing, Grant, Held, Key, Scene, Store};
 pub struct Lease(Arc<LeaseInner>);
 
 struct LeaseInner {
-    held: Held,
+    held: ClaimHandle,
     grant: Grant,
     handler_name: HandlerName,
     outer: Option<Lease>,
@@ -76,7 +76,7 @@ pub(crate) struct LeaseTiming {
 impl Lease {
     /// Creates a lease. `sent` is taken before the claim is sent, so the local guard ends before the store's lease.
     pub(crate) fn new(
-        held: Held,
+        held: ClaimHandle,
         grant: Grant,
         handler_name: HandlerName,
         outer: Option<Self>,
@@ -115,7 +115,7 @@ impl Lease {
 
     /// Returns the fencing token of this grant, for a resource that rejects smaller ones (level L2).
     #[must_use]
-    pub fn fencing(&self) -> Fencing {
+    pub fn fencing(&self) -> FencingToken {
         self.0.grant.fencing
     }
 
@@ -129,7 +129,7 @@ impl Lease {
     /// Returns the fencing token of the previous owner, if this run took over an expired lease. The effect of the
     /// previous run may have happened.
     #[must_use]
-    pub fn taken_over(&self) -> Option<Fencing> {
+    pub fn taken_over(&self) -> Option<FencingToken> {
         self.0.grant.taken_over
     }
 
@@ -218,7 +218,7 @@ impl Lease {
         &self.0.handler_name
     }
 
-    pub(crate) fn held(&self) -> &Held {
+    pub(crate) fn held(&self) -> &ClaimHandle {
         &self.0.held
     }
 

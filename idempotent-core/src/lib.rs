@@ -5,7 +5,7 @@
 //! 1. The attribute or the caller names an [`Identity`], which becomes a [`Key`], and optionally a [`Fingerprint`].
 //! 2. The [`Executor`] sends a [`ClaimRequest`] to a [`Store`] and receives a [`Claim`].
 //! 3. The handler runs under a [`Lease`], which the executor renews.
-//! 4. [`Replies`] classifies the handler's return value, and a [`Codec`] encodes the result for the record.
+//! 4. [`ReplyStrategy`] classifies the handler's return value, and a [`Codec`] encodes the result for the record.
 //! 5. An [`Outcome`] reports the [`Disposition`] to the code that settles the delivery.
 //!
 //! [`protocol`] contains the same decisions as pure functions of (record, request, now).
@@ -46,8 +46,8 @@ pub use alert::{
     AlertsBuilder, GivenUp,
 };
 pub use claim::{
-    Claim, ClaimRequest, Completion, Consumed, Dead, Fencing, Grant, Held, InFlight, OnExpiry, OwnerToken, Release,
-    Settled, Verdict,
+    Claim, ClaimHandle, ClaimRequest, Completion, Consumed, Dead, FencingToken, Grant, InFlight, OnExpiry, OwnerToken,
+    Release, ReleaseKind, Settled,
 };
 pub use clock::{Clock, SystemClock, Timer};
 pub use codec::{Codec, Discard, Json};
@@ -57,25 +57,28 @@ pub use executor::{AlreadyInstalled, BatchItem, Call, Drained, Executor, Executo
 pub use fingerprint::{Fingerprint, Fingerprinted, Fingerprinter};
 pub use key::{DisplayKey, Identity, Key, KeyExtractor, KeyPart, Parts, Scene, key_hash};
 pub use lease::Lease;
-pub use observe::{Counts, Event, Observer, Run, Tracing};
+pub use observe::{Event, ExecutorCounts, Observer, RunInfo, Tracing};
 pub use ordering::{BrokenOrder, MAX_LINE, OnBrokenOrder, OnLate, Predecessor, Registered, Stream};
-pub use outcome::{Captured, Disposition, Outcome};
+pub use outcome::{Disposition, Outcome, RunSummary};
 pub use policy::{OnConsumed, OnInFlight, OnLeaseLost, OnStoreError, Policy, PolicyError, Redelivery};
-pub use record::{Micros, Record, State, StateKind};
+pub use record::{Record, State, StateKind, Timestamp};
 pub use rejection::Rejection;
-pub use reply::{Auto, Rejects, Replies, Reshapes, Split};
-pub use run::Answer;
+pub use reply::{DefaultReply, HandlerOutcome, RejectStrategy, ReplyStrategy, ResponseShape};
+pub use run::BatchOutput;
 pub use steps::{
-    Beside, JournalError, Journaled, MAX_JOURNAL_BYTES, MAX_STEP_BYTES, MAX_STEP_NAME, MAX_STEPS, Step, StepRecord,
-    StepState, Within, step, step_in, step_key,
+    InTransaction, MAX_STEP_BYTES, MAX_STEP_NAME, MAX_STEPS, MAX_STEPS_BYTES, OutsideTransaction, Step, StepError,
+    StepRecord, StepState, StoredSteps, step, step_in, step_key,
 };
 pub use store::{
-    Abilities, Admin, Batch, Browse, Cas, CasBackend, ClaimMode, Entry, Fact, FastTier, Inspect, Inspected, Journal,
-    Lined, MemoryStore, MemoryStoreBuilder, MemoryTier, Order, Page, Purge, Renewal, Seen, Store, TierCounts,
-    TieredStore, TieredStoreBuilder, Transact, Version, Watch, Watching, orphans,
+    Admin, Batch, Browse, CacheTier, CachedOutcome, Cas, CasBackend, ClaimMode, Inspect, InspectedRecord, MemoryStore,
+    MemoryStoreBuilder, MemoryTier, OrderStore, Purge, RecordEntry, RecordPage, Renewal, StepStore, Store,
+    StoreCapabilities, StoredOrderTable, TierCounts, TieredStore, TieredStoreBuilder, Transactional, Version,
+    VersionedRecord, Watch, Watching, orphans,
 };
 pub use token::{Token, Tokens};
-pub use transaction::{Lender, Lends, Lent, OneRun, StepsWithin};
+pub use transaction::{
+    BorrowedTransaction, StepTransactionSource, TransactionHandle, TransactionSource, TransactionalRun,
+};
 
 /// URL parsing shared by the stores. Internal: anything here may change in a patch release.
 #[doc(hidden)]

@@ -6,10 +6,10 @@ use std::fmt;
 use std::time::Duration;
 
 pub(crate) use self::counts::Counters;
-pub use self::counts::Counts;
+pub use self::counts::ExecutorCounts;
 pub(crate) use self::tracing::span;
 pub use self::tracing::{Tracing, trace};
-use crate::{BrokenOrder, Fencing, Key, Outcome, Scene, StoreError};
+use crate::{BrokenOrder, FencingToken, Key, Outcome, Scene, StoreError};
 
 /// A receiver of all events of runs, as a basis for logs and metrics.
 ///
@@ -21,11 +21,11 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
     /// Handles one event. Each delivery has exactly one [`Event::Ended`], after any number of other events. A
     /// settlement that continues in the background reports [`StoreFailed`](Event::StoreFailed) and
     /// [`SettledLate`](Event::SettledLate) from another task, usually after that.
-    fn on(&self, run: &Run<'_>, event: &Event<'_>);
+    fn on(&self, run: &RunInfo<'_>, event: &Event<'_>);
 }
 
 impl<A: Observer, B: Observer> Observer for (A, B) {
-    fn on(&self, run: &Run<'_>, event: &Event<'_>) {
+    fn on(&self, run: &RunInfo<'_>, event: &Event<'_>) {
         self.0.on(run, event);
         self.1.on(run, event);
     }
@@ -34,7 +34,7 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
 /// The run of an event. No field shows a key in clear text, so all fields may be logged.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Run<'a> {
+pub struct RunInfo<'a> {
     /// The scene; suitable as a metrics label, with few values.
     pub scene: &'a Scene,
     /// The scope; suitable as a metrics label, with few values.
@@ -44,10 +44,10 @@ pub struct Run<'a> {
     /// The attempt, once the key is claimed.
     pub attempt: Option<u32>,
     /// The fencing token of the grant, once the key is claimed.
-    pub fencing: Option<Fencing>,
+    pub fencing: Option<FencingToken>,
 }
 
-impl<'a> Run<'a> {
+impl<'a> RunInfo<'a> {
     pub(crate) fn new(scene: &'a Scene, scope: &'a str, key: Option<&'a Key>) -> Self {
         Self { scene, scope, key, attempt: None, fencing: None }
     }
@@ -60,7 +60,7 @@ pub enum Event<'a> {
     /// The key was granted to this run.
     Claimed {
         /// The fencing token of the previous owner, if this run took over an expired lease.
-        taken_over: Option<Fencing>,
+        taken_over: Option<FencingToken>,
     },
     /// The store did not answer, or returned an error. The step may be retried.
     StoreFailed {

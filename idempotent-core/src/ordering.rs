@@ -5,7 +5,7 @@
 //! of the two keys; `after.rs` reads the records and carries out the decision.
 //!
 //! A call with a number in a stream comes after the calls that the stream's order table names. The table is a pure
-//! value (`order_table.rs`) that stores keep as bytes ([`Order`](crate::Order)); `sequence.rs` reads and replaces the
+//! value (`order_table.rs`) that stores keep as bytes ([`OrderStore`](crate::OrderStore)); `sequence.rs` reads and replaces the
 //! table.
 mod admission;
 pub(crate) mod after;

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::{Fencing, Key, KeyError, Rejection, StoreErrorKind};
+use crate::{FencingToken, Key, KeyError, Rejection, StoreErrorKind};
 
 /// The end of one delivery.
 ///
@@ -77,7 +77,7 @@ pub enum Outcome {
     /// The key is out of attempts, or parked. Acknowledge the delivery only after the dead letter is confirmed.
     Dead {
         /// The fencing number. Copies of the dead letter can be deduplicated by key and this number.
-        fencing: Fencing,
+        fencing: FencingToken,
     },
     /// The key was used with a different payload.
     Mismatch,
@@ -90,7 +90,7 @@ pub enum Outcome {
 /// The outcome of a run together with its key and attempt, as returned by [`Outcome::capture_run`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub struct Captured {
+pub struct RunSummary {
     /// The outcome of the run.
     pub outcome: Outcome,
     /// The hashed key, or `None` if the call had no usable key.
@@ -99,7 +99,7 @@ pub struct Captured {
     pub attempt: Option<u32>,
 }
 
-impl Captured {
+impl RunSummary {
     /// Creates a summary, for code that settles the items of a batch by their [`Answer`](crate::Answer)s.
     #[must_use]
     pub fn new(outcome: Outcome, key: Option<Key>, attempt: Option<u32>) -> Self {
@@ -285,17 +285,17 @@ impl Outcome {
 
 /// The shared slot for the outcome of the runs directly inside a capture, or inside another run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct OutcomeSlot(Arc<Mutex<Option<Captured>>>);
+pub(crate) struct OutcomeSlot(Arc<Mutex<Option<RunSummary>>>);
 
 impl OutcomeSlot {
-    pub(crate) fn tell(&self, captured: Captured) {
+    pub(crate) fn tell(&self, captured: RunSummary) {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if slot.as_ref().is_none_or(|recorded| recorded.outcome.severity() <= captured.outcome.severity()) {
             *slot = Some(captured);
         }
     }
 
-    pub(crate) fn take(&self) -> Option<Captured> {
+    pub(crate) fn take(&self) -> Option<RunSummary> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 

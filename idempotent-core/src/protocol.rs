@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    Claim, ClaimRequest, Completion, Consumed, Dead, Fencing, Grant, Held, InFlight, Micros, OnExpiry, OwnerToken,
-    Record, Release, Settled, State, StateKind, StepRecord, Verdict,
+    Claim, ClaimHandle, ClaimRequest, Completion, Consumed, Dead, FencingToken, Grant, InFlight, OnExpiry, OwnerToken,
+    Record, Release, ReleaseKind, Settled, State, StateKind, StepRecord, Timestamp,
 };
 
 /// The write that a store must apply to a record.
@@ -28,7 +28,7 @@ pub const PARKED: &str = "parked: the last run let its lease run out, and nobody
 
 /// Returns the record unless its `expires_at` has passed. An expired record counts as absent.
 #[must_use]
-pub fn live(found: Option<&Record>, now: Micros) -> Option<&Record> {
+pub fn live(found: Option<&Record>, now: Timestamp) -> Option<&Record> {
     found.filter(|record| record.expires_at > now)
 }
 
@@ -37,7 +37,7 @@ pub fn live(found: Option<&Record>, now: Micros) -> Option<&Record> {
 /// The state is checked before the fingerprint. The fingerprint is compared only if the record has a current run or a
 /// settled one. A vacant or expired record takes the new fingerprint.
 #[must_use]
-pub fn claim(found: Option<&Record>, request: &ClaimRequest, now: Micros) -> (Claim, Write) {
+pub fn claim(found: Option<&Record>, request: &ClaimRequest, now: Timestamp) -> (Claim, Write) {
     let Some(record) = live(found, now) else { return grant(found, None, request, now, None) };
     let exhausted = request.max_attempts > 0 && record.attempt >= request.max_attempts;
     let answer = match &record.state {
@@ -73,7 +73,7 @@ pub fn claim(found: Option<&Record>, request: &ClaimRequest, now: Micros) -> (Cl
 
 /// Extends a lease and never shortens it. An owner may renew after the end of its lease if no other owner took over.
 #[must_use]
-pub fn renew(found: Option<&Record>, held: &Held, lease: Duration, now: Micros) -> (Settled, Write) {
+pub fn renew(found: Option<&Record>, held: &ClaimHandle, lease: Duration, now: Timestamp) -> (Settled, Write) {
     update_owned(found, held, now, |record, until, taken_over| {
         let later = until.max(now + lease);
         // The memory after the lease keeps its length.
@@ -91,7 +91,7 @@ pub fn renew(found: Option<&Record>, held: &Held, lease: Duration, now: Micros) 
 /// kept](OwnerToken::NOT_KEPT), the fencing number identifies the owner. A request without a fencing number is then
 /// refused.
 #[must_use]
-pub fn complete(found: Option<&Record>, held: &Held, done: &Completion, now: Micros) -> (Settled, Write) {
+pub fn complete(found: Option<&Record>, held: &ClaimHandle, done: &Completion, now: Timestamp) -> (Settled, Write) {
     if let Some(Record { fencing, state: State::Consumed { owner, .. }, .. }) = live(found, now)
         && was_completed_by(held, *owner, *fencing)
     {
@@ -106,7 +106,7 @@ pub fn complete(found: Option<&Record>, held: &Held, done: &Completion, now: Mic
 
 /// Ends an attempt that did not succeed, as its verdict demands.
 #[must_use]
-pub fn release(found: Option<&Record>, held: &Held, release: &Release, now: Micros) -> (Settled, Write) {
+pub fn release(found: Option<&Record>, held: &ClaimHandle, release: &Release, now: Timestamp) -> (Settled, Write) {
     update_owned(found, held, now, |record, _, taken_over| {
         let error = || release.error.clone();
         let kept = |state, expires_at| Write::Put(Record { state, expires_at, updated_at: now, ..record.clone() });
@@ -117,15 +117,15 @@ pub fn release(found: Option<&Record>, held: &Held, release: &Release, now: Micr
             Write::Put(Record { state, attempt, expires_at, updated_at: now, display: None, ..record.clone() })
         };
         match release.verdict {
-            Verdict::Delete => delete(record, error(), now),
-            Verdict::Vacate => vacant(record.attempt, None),
-            Verdict::Refund if record.attempt <= 1 && taken_over.is_none() && release.delay.is_zero() => {
+            ReleaseKind::Delete => delete(record, error(), now),
+            ReleaseKind::Vacate => vacant(record.attempt, None),
+            ReleaseKind::Refund if record.attempt <= 1 && taken_over.is_none() && release.delay.is_zero() => {
                 delete(record, error(), now)
             }
             // The run never began, so the next run still has to know about the takeover.
-            Verdict::Refund => vacant(record.attempt.saturating_sub(1), taken_over),
-            Verdict::Fail => kept(State::Failed { error: error() }, now + release.memory),
-            Verdict::Bury => kept(State::Dead { error: error() }, now + release.memory),
+            ReleaseKind::Refund => vacant(record.attempt.saturating_sub(1), taken_over),
+            ReleaseKind::Fail => kept(State::Failed { error: error() }, now + release.memory),
+            ReleaseKind::Bury => kept(State::Dead { error: error() }, now + release.memory),
         }
     })
 }
@@ -136,10 +136,10 @@ pub fn release(found: Option<&Record>, held: &Held, release: &Release, now: Micr
 #[must_use]
 pub fn forget(
     found: Option<&Record>,
-    expected: Fencing,
+    expected: FencingToken,
     force: bool,
     memory: Duration,
-    now: Micros,
+    now: Timestamp,
 ) -> (Settled, Write) {
     let lost = |now| (Settled::Lost { now }, Write::Keep);
     let Some(record) = live(found, now) else { return lost(StateKind::Absent) };
@@ -162,7 +162,7 @@ pub fn forget(
 
 /// Returns whether a record may be purged: it has expired, and its fencing number cannot be issued again.
 #[must_use]
-pub fn purgeable(record: &Record, now: Micros) -> bool {
+pub fn purgeable(record: &Record, now: Timestamp) -> bool {
     record.expires_at <= now && record.fencing.0 < now.0
 }
 
@@ -177,7 +177,7 @@ pub const CAS_MARGIN: Duration = Duration::from_secs(3_600);
 /// swap would succeed and grant a lower fencing number. A store whose claim is one atomic step uses [`purgeable`]
 /// instead.
 #[must_use]
-pub fn removable(record: &Record, now: Micros) -> bool {
+pub fn removable(record: &Record, now: Timestamp) -> bool {
     purgeable(record, now) && record.expires_at + CAS_MARGIN <= now
 }
 
@@ -189,7 +189,7 @@ pub fn removable(record: &Record, now: Micros) -> bool {
 ///
 /// # Errors
 /// Returns the current state if `held` does not hold the key.
-pub fn begun(found: Option<&Record>, held: &Held, now: Micros) -> Result<Micros, StateKind> {
+pub fn begun(found: Option<&Record>, held: &ClaimHandle, now: Timestamp) -> Result<Timestamp, StateKind> {
     match live(found, now).map(|record| (record, &record.state)) {
         Some((record, State::Consuming { owner, .. })) if held.is(*owner, record.fencing) => Ok(record.first_seen),
         other => Err(other.map_or(StateKind::Absent, |(_, state)| state.kind())),
@@ -211,9 +211,9 @@ pub fn note(steps: &mut Vec<StepRecord>, step: &StepRecord) {
 /// Applies `write` if the record is consuming and owned by this owner under this grant.
 fn update_owned(
     found: Option<&Record>,
-    held: &Held,
-    now: Micros,
-    write: impl FnOnce(&Record, Micros, Option<Fencing>) -> Write,
+    held: &ClaimHandle,
+    now: Timestamp,
+    write: impl FnOnce(&Record, Timestamp, Option<FencingToken>) -> Write,
 ) -> (Settled, Write) {
     match live(found, now).map(|record| (record, &record.state)) {
         Some((record, State::Consuming { owner, until, taken_over })) if held.is(*owner, record.fencing) => {
@@ -227,7 +227,7 @@ fn update_owned(
 }
 
 /// Returns whether `held` completed a record that has this owner and fencing number.
-fn was_completed_by(held: &Held, owner: OwnerToken, fencing: Fencing) -> bool {
+fn was_completed_by(held: &ClaimHandle, owner: OwnerToken, fencing: FencingToken) -> bool {
     if owner == OwnerToken::NOT_KEPT { held.fencing == Some(fencing) } else { held.is(owner, fencing) }
 }
 
@@ -236,10 +236,10 @@ fn grant(
     found: Option<&Record>,
     known: Option<&Record>,
     request: &ClaimRequest,
-    now: Micros,
-    taken_over: Option<Fencing>,
+    now: Timestamp,
+    taken_over: Option<FencingToken>,
 ) -> (Claim, Write) {
-    let fencing = Fencing(found.map_or(0, |record| record.fencing.0.saturating_add(1)).max(now.0));
+    let fencing = FencingToken(found.map_or(0, |record| record.fencing.0.saturating_add(1)).max(now.0));
     let attempt = known.map_or(0, |record| record.attempt).saturating_add(1);
     let until = now + request.lease;
     let record = Record {
@@ -255,7 +255,7 @@ fn grant(
     (Claim::Acquired(Grant { fencing, attempt, lease: request.lease, taken_over }), Write::Put(record))
 }
 
-fn bury(record: &Record, error: &Arc<str>, memory: Duration, now: Micros) -> (Claim, Write) {
+fn bury(record: &Record, error: &Arc<str>, memory: Duration, now: Timestamp) -> (Claim, Write) {
     let state = State::Dead { error: error.clone() };
     let buried = Record { state, expires_at: now + memory, updated_at: now, ..record.clone() };
     (Claim::Dead(dead(record, error)), Write::Put(buried))
@@ -263,12 +263,12 @@ fn bury(record: &Record, error: &Arc<str>, memory: Duration, now: Micros) -> (Cl
 
 /// Deletes a record if the clock has passed its fencing number, since the next grant's number is then higher without
 /// any record. Otherwise an expired tombstone keeps the number for one tick.
-fn delete(record: &Record, error: Arc<str>, now: Micros) -> Write {
+fn delete(record: &Record, error: Arc<str>, now: Timestamp) -> Write {
     if record.fencing.0 < now.0 { Write::Delete } else { Write::Put(tombstone(record, error, now)) }
 }
 
 /// Returns an expired record that counts as absent and keeps the fencing number of a deleted one.
-pub(crate) fn tombstone(record: &Record, error: Arc<str>, now: Micros) -> Record {
+pub(crate) fn tombstone(record: &Record, error: Arc<str>, now: Timestamp) -> Record {
     let state = State::Vacant { not_before: now, error, taken_over: None };
     Record { state, expires_at: now, updated_at: now, display: None, ..record.clone() }
 }
@@ -293,18 +293,22 @@ mod tests {
     fn completed_again(kept: OwnerToken, asks: OwnerToken, number: Option<u64>) -> Settled {
         let key = Identity::new(Scene::Mq, "protocol", "k").key("tests").unwrap();
         let record = Record {
-            fencing: Fencing(7),
+            fencing: FencingToken(7),
             attempt: 1,
             fingerprint: None,
             state: State::Consumed { owner: kept, value: None },
-            expires_at: Micros(1_000),
-            first_seen: Micros(7),
-            updated_at: Micros(8),
+            expires_at: Timestamp(1_000),
+            first_seen: Timestamp(7),
+            updated_at: Timestamp(8),
             display: None,
         };
         let done = Completion { value: None, retain: Duration::from_secs(1) };
-        let (settled, write) =
-            complete(Some(&record), &Held { key, owner: asks, fencing: number.map(Fencing) }, &done, Micros(9));
+        let (settled, write) = complete(
+            Some(&record),
+            &ClaimHandle { key, owner: asks, fencing: number.map(FencingToken) },
+            &done,
+            Timestamp(9),
+        );
         assert_eq!(write, Write::Keep, "the first result is kept, whoever completes");
         settled
     }

@@ -6,19 +6,19 @@ use std::ops::{Add, Sub};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Fencing, Fingerprint, OwnerToken, StoreError, StoreErrorKind};
+use crate::{FencingToken, Fingerprint, OwnerToken, StoreError, StoreErrorKind};
 
 /// A point in time on the store's clock, in µs since 1970. Records use no other clock.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Micros(pub u64);
+pub struct Timestamp(pub u64);
 
-impl Micros {
+impl Timestamp {
     /// A time later than any other. Fits a signed 64-bit column.
     pub const FOREVER: Self = Self(i64::MAX as u64);
 }
 
-/// Saturates at [`Micros::FOREVER`]. Rounds a fraction of a µs up.
-impl Add<Duration> for Micros {
+/// Saturates at [`Timestamp::FOREVER`]. Rounds a fraction of a µs up.
+impl Add<Duration> for Timestamp {
     type Output = Self;
 
     fn add(self, by: Duration) -> Self {
@@ -30,7 +30,7 @@ impl Add<Duration> for Micros {
 }
 
 /// Returns zero if `earlier` is later than `self`.
-impl Sub for Micros {
+impl Sub for Timestamp {
     type Output = Duration;
 
     fn sub(self, earlier: Self) -> Duration {
@@ -42,7 +42,7 @@ impl Sub for Micros {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     /// The fencing number of the last grant.
-    pub fencing: Fencing,
+    pub fencing: FencingToken,
     /// The number of runs granted so far, without refunded ones.
     pub attempt: u32,
     /// The fingerprint of the payload in the last claim.
@@ -50,12 +50,12 @@ pub struct Record {
     /// The state of the key.
     pub state: State,
     /// The end of the record. From this time on every operation treats the record as absent, and it may be purged.
-    pub expires_at: Micros,
+    pub expires_at: Timestamp,
     /// The time of the first claim. A store need not keep `first_seen` and `updated_at` of a consumed record. Both are
     /// then equal to the fencing number, which is the earliest possible time of the grant.
-    pub first_seen: Micros,
+    pub first_seen: Timestamp,
     /// The time of the last write.
-    pub updated_at: Micros,
+    pub updated_at: Timestamp,
     /// The part of the key that operators may see. Not kept in consumed and vacant records.
     pub display: Option<Arc<str>>,
 }
@@ -89,21 +89,21 @@ pub enum State {
     /// No owner holds the key. The record keeps the attempts and the last error.
     Vacant {
         /// The earliest time of the next claim.
-        not_before: Micros,
+        not_before: Timestamp,
         /// The error of the last run.
         error: Arc<str>,
         /// The grant of an owner whose lease expired, if the run that took over was released before it began. The next
         /// run has to know about the takeover.
-        taken_over: Option<Fencing>,
+        taken_over: Option<FencingToken>,
     },
     /// An owner holds the key and may be running the handler.
     Consuming {
         /// The current owner.
         owner: OwnerToken,
         /// The end of the lease.
-        until: Micros,
+        until: Timestamp,
         /// The grant of the previous owner, if this owner took over an expired lease.
-        taken_over: Option<Fencing>,
+        taken_over: Option<FencingToken>,
     },
     /// The key was completed within its retention.
     Consumed {

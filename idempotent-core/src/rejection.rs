@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{BrokenOrder, CodecError, EntropyError, Fencing, JournalError, KeyError, PolicyError, StoreError};
+use crate::{BrokenOrder, CodecError, EntropyError, FencingToken, KeyError, PolicyError, StepError, StoreError};
 
 /// The reason why the handler's own answer is not available. A handler's error type converts it by `From`.
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +72,7 @@ pub enum Rejection {
         /// The number of claims granted in total: the runs of the key, and the claim that made it dead without a run.
         attempts: u32,
         /// The fencing number, which identifies the dead letter together with the key.
-        fencing: Fencing,
+        fencing: FencingToken,
         /// The error of the last run, or the reason why there was no run.
         error: Arc<str>,
     },
@@ -145,7 +145,7 @@ pub enum Rejection {
     Entropy(#[from] EntropyError),
     /// A step of the handler could not run, or could not be recorded.
     #[error(transparent)]
-    Journal(#[from] JournalError),
+    Journal(#[from] StepError),
     /// A batch handler returned a different number of answers than it received items. No item counts as done.
     #[error("the batch handler returned {answered} answers for {given} items; return one answer per item, in order")]
     BatchAnswers {

@@ -5,7 +5,7 @@ use std::future::{Future, ready};
 use crate::{Disposition, Outcome, Policy, Rejection};
 
 /// The return type of the wrapped handler, for a handler that returns `R`.
-pub trait Reshapes {
+pub trait ResponseShape {
     /// The return type: `R` itself for most strategies, a response type for those of web frameworks.
     type Output<R>;
 
@@ -31,7 +31,7 @@ pub trait Reshapes {
     note = "return `Result<T, E>` where `E: From<idempotent::Rejection>`, or `Disposition`, or name a strategy that \
             knows the type: `reply = idempotent::Http` (feature `axum`) for what axum answers with, or one of your own"
 )]
-pub trait Replies<R>: Reshapes {
+pub trait ReplyStrategy<R>: ResponseShape {
     /// The part of an answer that is kept for replay.
     type Value;
     /// The part of an answer that is never kept.
@@ -41,7 +41,7 @@ pub trait Replies<R>: Reshapes {
     ///
     /// # Cancellation
     /// The returned future is dropped with the run.
-    fn split(reply: R) -> impl Future<Output = Split<Self::Value, Self::Failure>>;
+    fn split(reply: R) -> impl Future<Output = HandlerOutcome<Self::Value, Self::Failure>>;
 
     /// Builds the caller's answer to a run that succeeded.
     fn value(value: Self::Value) -> Self::Output<R>;
@@ -97,14 +97,14 @@ pub trait Replies<R>: Reshapes {
             say `reject = |rejection| …`, or name a strategy that knows the type: `reply = Http` for what axum \
             answers with, or one of your own"
 )]
-pub trait Rejects<R>: Replies<R> {
+pub trait RejectStrategy<R>: ReplyStrategy<R> {
     /// Builds the answer to a caller whose handler did not run, or whose run does not count.
     fn rejected(rejection: Rejection) -> Self::Output<R>;
 }
 
 /// A classified answer.
 #[derive(Clone, Debug)]
-pub enum Split<V, F> {
+pub enum HandlerOutcome<V, F> {
     /// The run succeeded with this value.
     Value(V),
     /// The run failed, and a retry may succeed.
@@ -115,18 +115,18 @@ pub enum Split<V, F> {
 
 /// The default strategy: returns `Result<T, E>` and [`Disposition`] unchanged.
 #[derive(Clone, Copy, Debug)]
-pub struct Auto;
+pub struct DefaultReply;
 
-impl Reshapes for Auto {
+impl ResponseShape for DefaultReply {
     type Output<R> = R;
 }
 
-impl<T, E> Replies<Result<T, E>> for Auto {
+impl<T, E> ReplyStrategy<Result<T, E>> for DefaultReply {
     type Value = T;
     type Failure = E;
 
-    fn split(reply: Result<T, E>) -> impl Future<Output = Split<T, E>> {
-        ready(reply.map_or_else(Split::Transient, Split::Value))
+    fn split(reply: Result<T, E>) -> impl Future<Output = HandlerOutcome<T, E>> {
+        ready(reply.map_or_else(HandlerOutcome::Transient, HandlerOutcome::Value))
     }
 
     fn value(value: T) -> Result<T, E> {
@@ -143,21 +143,21 @@ impl<T, E> Replies<Result<T, E>> for Auto {
 }
 
 #[diagnostic::do_not_recommend] // say what the trait says, not `E: From` alone
-impl<T, E: From<Rejection>> Rejects<Result<T, E>> for Auto {
+impl<T, E: From<Rejection>> RejectStrategy<Result<T, E>> for DefaultReply {
     fn rejected(rejection: Rejection) -> Result<T, E> {
         Err(rejection.into())
     }
 }
 
-impl Replies<Disposition> for Auto {
+impl ReplyStrategy<Disposition> for DefaultReply {
     type Value = ();
     type Failure = Disposition;
 
-    fn split(reply: Disposition) -> impl Future<Output = Split<(), Disposition>> {
+    fn split(reply: Disposition) -> impl Future<Output = HandlerOutcome<(), Disposition>> {
         ready(match reply {
-            Disposition::Ack => Split::Value(()),
-            Disposition::DeadLetter { .. } => Split::Permanent(reply),
-            Disposition::Retry { .. } => Split::Transient(reply),
+            Disposition::Ack => HandlerOutcome::Value(()),
+            Disposition::DeadLetter { .. } => HandlerOutcome::Permanent(reply),
+            Disposition::Retry { .. } => HandlerOutcome::Transient(reply),
         })
     }
 
@@ -182,7 +182,7 @@ impl Replies<Disposition> for Auto {
     }
 }
 
-impl Rejects<Disposition> for Auto {
+impl RejectStrategy<Disposition> for DefaultReply {
     fn rejected(rejection: Rejection) -> Disposition {
         match Outcome::of(&rejection).disposition() {
             Disposition::DeadLetter { .. } => Disposition::DeadLetter { reason: rejection.to_string().into() },

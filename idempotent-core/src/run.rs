@@ -21,7 +21,7 @@ use std::sync::Arc;
 use tracing::{Instrument, Span};
 
 pub(crate) use self::attempt::Attempt;
-pub use self::batch::Answer;
+pub use self::batch::BatchOutput;
 use self::claim::claim;
 use self::not_acquired::duplicate_rejection;
 pub(crate) use self::not_acquired::{NotAcquired, not_granted, store_failure};
@@ -34,7 +34,7 @@ use self::unprotected::run_unprotected;
 use crate::context::TaskContext;
 use crate::engine::Engine;
 use crate::executor::{BatchItem, Call, Executor, Handler};
-use crate::{Codec, Outcome, Rejection, Replies};
+use crate::{Codec, Outcome, Rejection, ReplyStrategy};
 
 /// A run that has passed all checks before the claim, with its span; or the answer to the call.
 ///
@@ -54,7 +54,7 @@ impl Executor {
     /// A panic of the handler releases the key and resumes.
     pub async fn run<P, C, R, F, Fut>(&self, call: impl Into<Call>, handler: Handler<P, C, R, F>) -> P::Output<R>
     where
-        P: Replies<R>,
+        P: ReplyStrategy<R>,
         C: Codec<P::Value>,
         F: FnOnce() -> Fut,
         Fut: Future<Output = R>,
@@ -68,7 +68,7 @@ impl Executor {
     /// as duplicates if the policy refuses them. If no key is free, the handler is not called. Policies that wait for a run
     /// in flight do not wait here, and no item runs unprotected.
     ///
-    /// Settle each delivery by its own [`Answer::outcome`]. If the handler returns a different number of answers than
+    /// Settle each delivery by its own [`BatchOutput::outcome`]. If the handler returns a different number of answers than
     /// it was given items, all of the items are released. The handler is dropped once every item has lost its lease.
     /// While at least one lease is valid, the handler continues, and the answers for lost items are ignored.
     ///
@@ -81,9 +81,9 @@ impl Executor {
         &self,
         items: Vec<(Call, T)>,
         handler: Handler<P, C, R, F>,
-    ) -> Vec<Answer<P::Output<R>>>
+    ) -> Vec<BatchOutput<P::Output<R>>>
     where
-        P: Replies<R>,
+        P: ReplyStrategy<R>,
         C: Codec<P::Value>,
         F: FnOnce(Vec<BatchItem<T>>) -> Fut,
         Fut: Future<Output = Vec<R>>,
@@ -96,7 +96,7 @@ impl Executor {
 #[doc(hidden)]
 pub async fn run<P, C, R, F, Fut>(with: Option<Executor>, call: Call, handler: Handler<P, C, R, F>) -> P::Output<R>
 where
-    P: Replies<R>,
+    P: ReplyStrategy<R>,
     C: Codec<P::Value>,
     F: FnOnce() -> Fut,
     Fut: Future<Output = R>,
@@ -123,7 +123,7 @@ fn begin<'e, P, C, R, F, Fut>(
     handler: Handler<P, C, R, F>,
 ) -> CheckedRun<impl Future<Output = P::Output<R>> + use<'e, P, C, R, F, Fut>, P::Output<R>>
 where
-    P: Replies<R>,
+    P: ReplyStrategy<R>,
     C: Codec<P::Value>,
     F: FnOnce() -> Fut,
     Fut: Future<Output = R>,
@@ -151,7 +151,7 @@ async fn deliver<P, C, R, F, Fut>(
     handler: Handler<P, C, R, F>,
 ) -> P::Output<R>
 where
-    P: Replies<R>,
+    P: ReplyStrategy<R>,
     C: Codec<P::Value>,
     F: FnOnce() -> Fut,
     Fut: Future<Output = R>,

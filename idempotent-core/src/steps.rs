@@ -5,8 +5,8 @@ mod journal;
 mod record;
 mod step;
 
-pub use self::error::JournalError;
-pub use self::in_transaction::{Within, step_in};
+pub use self::error::StepError;
+pub use self::in_transaction::{InTransaction, step_in};
 pub(crate) use self::journal::StepJournal;
-pub use self::record::{Journaled, MAX_JOURNAL_BYTES, MAX_STEP_BYTES, MAX_STEP_NAME, MAX_STEPS, StepRecord, StepState};
-pub use self::step::{Beside, Step, step, step_key};
+pub use self::record::{MAX_STEP_BYTES, MAX_STEP_NAME, MAX_STEPS, MAX_STEPS_BYTES, StepRecord, StepState, StoredSteps};
+pub use self::step::{OutsideTransaction, Step, step, step_key};

@@ -13,15 +13,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use self::ability::{
-    Abilities, Admin, Batch, Browse, Entry, Inspect, Inspected, Journal, Lined, Order, Page, Purge, Renewal, Watch,
-    Watching,
+    Admin, Batch, Browse, Inspect, InspectedRecord, OrderStore, Purge, RecordEntry, RecordPage, Renewal, StepStore,
+    StoreCapabilities, StoredOrderTable, Watch, Watching,
 };
-pub use self::cas::{Cas, CasBackend, Seen, Version};
+pub use self::cas::{Cas, CasBackend, Version, VersionedRecord};
 pub use self::memory::{MemoryStore, MemoryStoreBuilder};
 pub use self::orphans::orphans;
-pub use self::tiered::{Fact, FastTier, MemoryTier, TierCounts, TieredStore, TieredStoreBuilder};
-pub use self::transact::{ClaimMode, Transact};
-use crate::{Claim, ClaimRequest, Completion, Held, Key, Record, Release, Settled, StoreError};
+pub use self::tiered::{CacheTier, CachedOutcome, MemoryTier, TierCounts, TieredStore, TieredStoreBuilder};
+pub use self::transact::{ClaimMode, Transactional};
+use crate::{Claim, ClaimHandle, ClaimRequest, Completion, Key, Record, Release, Settled, StoreError};
 
 /// A store of idempotency records, which lets one owner at a time claim a key.
 ///
@@ -102,7 +102,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// `a_renewed_key_keeps_its_memory`, `an_owner_has_its_lease_to_the_last_ms`,
     /// `a_renewal_whose_reply_was_lost_may_be_repeated`, `nobody_but_the_owner_changes_a_held_key`,
     /// `of_a_late_renewal_or_release_and_a_takeover_one_wins`.
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError>;
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError>;
 
     /// Turns a consuming record into a consumed one, as [`protocol::complete`](crate::protocol::complete) does.
     ///
@@ -120,7 +120,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// `a_retention_ends_to_the_ms`, `of_a_late_completion_and_a_takeover_one_wins`,
     /// `racing_copies_of_one_completion_are_all_done`, `a_completion_whose_reply_was_lost_is_done_when_asked_again`,
     /// `a_completion_that_never_arrived_is_done_at_the_next_try`, `a_large_value_comes_back_whole`.
-    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError>;
+    async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError>;
 
     /// Ends an attempt that did not succeed, as [`protocol::release`](crate::protocol::release) does.
     ///
@@ -139,7 +139,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// `a_dead_key_is_remembered_for_its_memory_and_no_longer`,
     /// `a_vacant_key_is_remembered_for_its_memory_after_its_delay`, `a_release_whose_reply_was_lost_is_applied_once`,
     /// `a_late_copy_of_a_call_changes_nothing_of_another_run`.
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError>;
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError>;
 
     /// Returns the current record without claiming it, or `None` if it has expired. For tooling and tests.
     ///
@@ -152,7 +152,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Laws
     /// `abilities_that_are_reported_work`.
-    fn abilities(&self) -> Abilities<'_>;
+    fn abilities(&self) -> StoreCapabilities<'_>;
 }
 
 macro_rules! forward {
@@ -162,19 +162,19 @@ macro_rules! forward {
             async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
                 (**self).claim(request).await
             }
-            async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+            async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
                 (**self).renew(held, lease).await
             }
-            async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+            async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
                 (**self).complete(held, completion).await
             }
-            async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+            async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
                 (**self).release(held, release).await
             }
             async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
                 (**self).peek(key).await
             }
-            fn abilities(&self) -> Abilities<'_> {
+            fn abilities(&self) -> StoreCapabilities<'_> {
                 (**self).abilities()
             }
         }

@@ -8,8 +8,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::{
-    Call, Claim, ClaimRequest, Executor, Held, Identity, KeyPart, OnConsumed, OnExpiry, OwnerToken, Policy, Rejection,
-    Release, Scene, Settled, Store, StoreError, StoreErrorKind, Verdict,
+    Call, Claim, ClaimHandle, ClaimRequest, Executor, Identity, KeyPart, OnConsumed, OnExpiry, OwnerToken, Policy,
+    Rejection, Release, ReleaseKind, Scene, Settled, Store, StoreError, StoreErrorKind,
 };
 
 /// Issues tokens and builds the calls that spend them.
@@ -22,7 +22,7 @@ use crate::{
 /// of its own kind, so that no token can name another record.
 ///
 /// ```
-/// use idempotent_core::{Auto, Executor, Handler, Json, MemoryStore, Rejection, Tokens};
+/// use idempotent_core::{DefaultReply, Executor, Handler, Json, MemoryStore, Rejection, Tokens};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// let executor = Executor::new(MemoryStore::new());
@@ -30,8 +30,8 @@ use crate::{
 /// let token = tokens.issue("user-7").await?;
 /// let submit = async || Ok::<_, Rejection>(42);
 /// let call = || tokens.call(&token, "user-7");
-/// assert_eq!(executor.run(call(), Handler::<Auto, Json, _, _>::new(submit)).await?, 42);
-/// let again = executor.run(call(), Handler::<Auto, Json, _, _>::new(submit)).await;
+/// assert_eq!(executor.run(call(), Handler::<DefaultReply, Json, _, _>::new(submit)).await?, 42);
+/// let again = executor.run(call(), Handler::<DefaultReply, Json, _, _>::new(submit)).await;
 /// assert!(matches!(again, Err(Rejection::Duplicate { .. })));
 /// # Ok::<(), Rejection>(())
 /// # }).unwrap();
@@ -110,9 +110,13 @@ impl Tokens {
             let error = StoreError::new(StoreErrorKind::NotApplied);
             return Err(error.because("issue a token: a new token exists already; check the random generator").into());
         };
-        let held = Held { key, owner, fencing: Some(grant.fencing) };
-        let unused =
-            Release { verdict: Verdict::Vacate, delay: Duration::ZERO, memory: self.ttl, error: Arc::from("issued") };
+        let held = ClaimHandle { key, owner, fencing: Some(grant.fencing) };
+        let unused = Release {
+            verdict: ReleaseKind::Vacate,
+            delay: Duration::ZERO,
+            memory: self.ttl,
+            error: Arc::from("issued"),
+        };
         match self.executor.0.with_timeout(Self::ISSUE_TIMEOUT, store.release(&held, &unused)).await? {
             Settled::Done => Ok(token),
             Settled::Lost { .. } => Err(StoreError::new(StoreErrorKind::NotApplied)

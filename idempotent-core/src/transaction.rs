@@ -1,6 +1,6 @@
 //! Runs whose effect and record are committed in one transaction of the store's database (level L3).
 //!
-//! Such a run uses the same protocol with a store of its own ([`OneRun`]). The store's claim begins a transaction, its
+//! Such a run uses the same protocol with a store of its own ([`TransactionalRun`]). The store's claim begins a transaction, its
 //! completion commits, and its release rolls back. In between, the handler borrows the transaction.
 use std::any::type_name;
 use std::fmt;
@@ -11,11 +11,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::policy::{OnStoreError, ResolvedPolicy};
-use crate::{ClaimMode, Held, Rejection, Settled, StepRecord, Store, StoreError, Transact};
+use crate::{ClaimHandle, ClaimMode, Rejection, Settled, StepRecord, Store, StoreError, Transactional};
 
 /// Begins and commits the transactions of steps, for [`step_in`](crate::step_in()).
 #[async_trait]
-pub trait StepsWithin<T: Send>: fmt::Debug + Send + Sync {
+pub trait StepTransactionSource<T: Send>: fmt::Debug + Send + Sync {
     /// Begins a transaction.
     ///
     /// # Errors
@@ -25,7 +25,7 @@ pub trait StepsWithin<T: Send>: fmt::Debug + Send + Sync {
     /// A transaction that was begun is rolled back.
     async fn begin(&self) -> Result<T, StoreError>;
 
-    /// Records the step in the transaction, guarded like [`Journal::note`](crate::Journal::note), and commits.
+    /// Records the step in the transaction, guarded like [`StepStore::note`](crate::StepStore::note), and commits.
     ///
     /// If the commit is not acknowledged, its result is looked up before this method returns. After [`Settled::Lost`],
     /// a later owner finds everything that this owner has committed.
@@ -36,7 +36,7 @@ pub trait StepsWithin<T: Send>: fmt::Debug + Send + Sync {
     ///
     /// # Cancellation
     /// The commit continues, and the next run reads its result.
-    async fn commit(&self, transaction: T, held: &Held, step: &StepRecord) -> Result<Settled, StoreError>;
+    async fn commit(&self, transaction: T, held: &ClaimHandle, step: &StepRecord) -> Result<Settled, StoreError>;
 }
 
 /// The store of one run, with its transaction.
@@ -45,7 +45,7 @@ pub trait StepsWithin<T: Send>: fmt::Debug + Send + Sync {
 /// [`complete`](Store::complete) commits, and looks up the result of a commit that was not acknowledged. An error of
 /// kind [`RolledBack`](crate::StoreErrorKind::RolledBack) means that neither the effect nor the record was committed.
 /// [`release`](Store::release) rolls back, and so does dropping the store.
-pub trait OneRun: Store {
+pub trait TransactionalRun: Store {
     /// Sets how long duplicates are recognised. Called before the claim.
     fn retains(&self, retain: Duration);
 
@@ -55,7 +55,7 @@ pub trait OneRun: Store {
 }
 
 /// A store that lends its transaction to the handler.
-pub trait Lends<T: 'static>: OneRun {
+pub trait TransactionSource<T: 'static>: TransactionalRun {
     /// Lends the transaction, between its claim and its end.
     fn lend(&self) -> Option<T>;
 
@@ -64,50 +64,50 @@ pub trait Lends<T: 'static>: OneRun {
 }
 
 /// A handle from which the handler gets the transaction of its run, created by [`Call::within`](crate::Call::within).
-pub struct Lender<T: 'static>(pub(crate) Option<Arc<dyn Lends<T>>>);
+pub struct TransactionHandle<T: 'static>(pub(crate) Option<Arc<dyn TransactionSource<T>>>);
 
-impl<T: 'static> Clone for Lender<T> {
+impl<T: 'static> Clone for TransactionHandle<T> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<T: 'static> fmt::Debug for Lender<T> {
+impl<T: 'static> fmt::Debug for TransactionHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Lender").field(&self.0).finish()
     }
 }
 
-impl<T: 'static> Lender<T> {
+impl<T: 'static> TransactionHandle<T> {
     /// Returns the transaction. Each run has one, and can get it once.
     ///
     /// # Panics
     /// If called outside of the handler of the call that the lender was created with, or a second time.
     #[must_use]
     #[allow(clippy::expect_used, reason = "a handler runs only when its claim, which begins it, was granted")]
-    pub fn lend(self) -> Lent<T> {
+    pub fn lend(self) -> BorrowedTransaction<T> {
         let of = self.0.expect("the call was rejected, so its handler does not run");
         let transaction = of.lend();
         assert!(transaction.is_some(), "the transaction of a run can be borrowed once, by its handler");
-        Lent { back: ReturnTo::Run(of), transaction }
+        BorrowedTransaction { back: ReturnTo::Run(of), transaction }
     }
 }
 
 /// The transaction of a run or step, borrowed by its handler. The run or step ends the transaction, so the handler
 /// cannot commit it.
-pub struct Lent<T: 'static> {
+pub struct BorrowedTransaction<T: 'static> {
     back: ReturnTo<T>,
     /// `None` only during the drop.
     transaction: Option<T>,
 }
 
-impl<T: 'static> fmt::Debug for Lent<T> {
+impl<T: 'static> fmt::Debug for BorrowedTransaction<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lent").finish_non_exhaustive()
     }
 }
 
-impl<T: 'static> Deref for Lent<T> {
+impl<T: 'static> Deref for BorrowedTransaction<T> {
     type Target = T;
 
     #[allow(clippy::expect_used, reason = "taken out only while it is dropped")]
@@ -116,14 +116,14 @@ impl<T: 'static> Deref for Lent<T> {
     }
 }
 
-impl<T: 'static> DerefMut for Lent<T> {
+impl<T: 'static> DerefMut for BorrowedTransaction<T> {
     #[allow(clippy::expect_used, reason = "taken out only while it is dropped")]
     fn deref_mut(&mut self) -> &mut T {
         self.transaction.as_mut().expect("it is here until this is dropped")
     }
 }
 
-impl<T: 'static> Drop for Lent<T> {
+impl<T: 'static> Drop for BorrowedTransaction<T> {
     fn drop(&mut self) {
         if let Some(transaction) = self.transaction.take() {
             match &self.back {
@@ -136,7 +136,7 @@ impl<T: 'static> Drop for Lent<T> {
 
 /// The owner that gets the transaction back on drop.
 enum ReturnTo<T: 'static> {
-    Run(Arc<dyn Lends<T>>),
+    Run(Arc<dyn TransactionSource<T>>),
     Step(StepTransactionSlot<T>),
 }
 
@@ -144,9 +144,9 @@ enum ReturnTo<T: 'static> {
 pub(crate) struct StepTransactionSlot<T: 'static>(Arc<Mutex<Option<T>>>);
 
 impl<T: 'static> StepTransactionSlot<T> {
-    pub(crate) fn lend(transaction: T) -> (Self, Lent<T>) {
+    pub(crate) fn lend(transaction: T) -> (Self, BorrowedTransaction<T>) {
         let slot = Arc::new(Mutex::new(None));
-        (Self(slot.clone()), Lent { back: ReturnTo::Step(Self(slot)), transaction: Some(transaction) })
+        (Self(slot.clone()), BorrowedTransaction { back: ReturnTo::Step(Self(slot)), transaction: Some(transaction) })
     }
 
     /// Takes the transaction, or returns `None` if the closure still has it.
@@ -156,9 +156,12 @@ impl<T: 'static> StepTransactionSlot<T> {
 }
 
 /// Returns the step transactions of type `T` of this store, or a text with the reason why there are none.
-pub(crate) fn steps_within<T: Send + 'static>(store: &Arc<dyn Store>) -> Result<Arc<dyn StepsWithin<T>>, String> {
+pub(crate) fn steps_within<T: Send + 'static>(
+    store: &Arc<dyn Store>,
+) -> Result<Arc<dyn StepTransactionSource<T>>, String> {
     let transact = store.abilities().transact;
-    let own = transact.and_then(|transact| transact.steps_within().downcast::<Arc<dyn StepsWithin<T>>>().ok());
+    let own =
+        transact.and_then(|transact| transact.steps_within().downcast::<Arc<dyn StepTransactionSource<T>>>().ok());
     own.map(|own| *own)
         .ok_or_else(|| format!("requires `{}`, but the store is {}", type_name::<T>(), describe_store(store)))
 }
@@ -166,7 +169,7 @@ pub(crate) fn steps_within<T: Send + 'static>(store: &Arc<dyn Store>) -> Result<
 /// The store for a call in a transaction, or the reason why there is none.
 #[derive(Clone, Debug)]
 pub(crate) enum CallStore {
-    Own(Arc<dyn OneRun>, ClaimMode),
+    Own(Arc<dyn TransactionalRun>, ClaimMode),
     /// The requested transaction type, and the store that does not have it.
     Missing {
         wanted: &'static str,
@@ -177,7 +180,7 @@ pub(crate) enum CallStore {
 impl CallStore {
     /// Returns the store with the policy applied. Such a call never runs unprotected, since its handler needs the
     /// transaction.
-    pub(crate) fn resolve(self, policy: &mut ResolvedPolicy) -> Result<Arc<dyn OneRun>, Rejection> {
+    pub(crate) fn resolve(self, policy: &mut ResolvedPolicy) -> Result<Arc<dyn TransactionalRun>, Rejection> {
         match self {
             Self::Own(own, _) => {
                 own.retains(policy.retain);
@@ -205,7 +208,7 @@ impl CallStore {
 
 /// Describes the store by its type name and transaction type.
 pub(crate) fn describe_store(store: &Arc<dyn Store>) -> String {
-    let has = store.abilities().transact.map_or("none at all", Transact::transaction);
+    let has = store.abilities().transact.map_or("none at all", Transactional::transaction);
     format!("{}, which has {has}", debug_name(&format!("{store:?}")))
 }
 

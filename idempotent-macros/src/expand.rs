@@ -33,7 +33,7 @@ pub(crate) fn expand(plan: &Plan, mut function: Function) -> Result<TokenStream>
         // A type that cannot be named has no `Output`. A strategy that converts all answers to one type ignores this
         // argument.
         let asked: Type = if erased { parse_quote!(::core::convert::Infallible) } else { ret.clone() };
-        function.sig.output = parse_quote!(-> <#reply as #private::Reshapes>::Output<#asked>);
+        function.sig.output = parse_quote!(-> <#reply as #private::ResponseShape>::Output<#asked>);
     }
     let body = &function.body;
     let returned = Returned { ty: &ret, named: !erased, bounded };
@@ -81,7 +81,7 @@ fn wrap(plan: &Plan, private: &TokenStream, returned: &Returned<'_>, block: Span
     let block = Span::mixed_site().located_at(block);
     let private = &moved(private.clone(), place);
     let strategy = |given: &Option<Type>, default: TokenStream| given.as_ref().map_or(default, |ty| quote!(#ty));
-    let reply = strategy(&plan.reply, quote_spanned!(place=> #private::Auto));
+    let reply = strategy(&plan.reply, quote_spanned!(place=> #private::DefaultReply));
     let codec = strategy(&plan.codec, quote_spanned!(place=> #private::Json));
     let failed_if = plan.failed_if.iter();
     let permanent = plan.permanent.iter();
@@ -89,7 +89,7 @@ fn wrap(plan: &Plan, private: &TokenStream, returned: &Returned<'_>, block: Span
         Some(reject) => (quote_spanned!(place=> rejecting), quote_spanned!(place=> , #reject)),
         // If the type can be named, its bound is checked here. Otherwise rustc would report the error on the closure.
         None if returned.named => {
-            let rejected = quote_spanned!(place=> , <#reply as #private::Rejects<#ret>>::rejected);
+            let rejected = quote_spanned!(place=> , <#reply as #private::RejectStrategy<#ret>>::rejected);
             (quote_spanned!(place=> rejecting), rejected)
         }
         None => (quote_spanned!(place=> new), TokenStream::new()),
@@ -130,8 +130,8 @@ fn wrap(plan: &Plan, private: &TokenStream, returned: &Returned<'_>, block: Span
     // always used.
     let run_body = plan.reply.as_ref().map_or(run_body.clone(), |reply| {
         quote_spanned!(place=> {
-            use #private::Reshapes as _;
-            <#private::Auto>::unified(<#reply>::unified(#run_body))
+            use #private::ResponseShape as _;
+            <#private::DefaultReply>::unified(<#reply>::unified(#run_body))
         })
     });
     let (begun, run_body) = if plan.detach {

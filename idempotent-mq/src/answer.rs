@@ -6,34 +6,34 @@ use idempotent_core::Disposition;
 
 /// A return value of a handler, as a verdict on its message.
 ///
-/// `()` says that the message is done; a [`Disposition`] or a [`Verdict`] says it in full. `Ok` of such a value says what the
+/// `()` says that the message is done; a [`Disposition`] or a [`HandlerResult`] says it in full. `Ok` of such a value says what the
 /// value says, and `Err` that the message is worth another attempt, so a handler can use `?` and still return a verdict:
 ///
 /// ```
-/// # use idempotent_mq::{Answer, Verdict};
-/// fn settle(unknown_account: bool) -> Result<Verdict, std::num::ParseIntError> {
+/// # use idempotent_mq::{IntoHandlerResult, HandlerResult};
+/// fn settle(unknown_account: bool) -> Result<HandlerResult, std::num::ParseIntError> {
 ///     let _amount: u32 = "17".parse()?;
-///     Ok(if unknown_account { Verdict::Never { reason: "no such account".into() } } else { Verdict::Done })
+///     Ok(if unknown_account { HandlerResult::Never { reason: "no such account".into() } } else { HandlerResult::Done })
 /// }
-/// assert_eq!(settle(true).verdict(), Verdict::Never { reason: "no such account".into() });
+/// assert_eq!(settle(true).verdict(), HandlerResult::Never { reason: "no such account".into() });
 /// ```
 ///
 /// Other values are no answer, since nothing reads what a message handler returns: drop them with `.map(drop)`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say how to settle the message",
     label = "a message handler cannot return this value, on its own or within `Ok`",
-    note = "return `Result<(), E>`, a `Disposition`, a `Verdict`, or a `Result` of one of these",
+    note = "return `Result<(), E>`, a `Disposition`, a `HandlerResult`, or a `Result` of one of these",
     note = "a value that nothing reads can be dropped: `result.map(drop)`"
 )]
-pub trait Answer {
+pub trait IntoHandlerResult {
     /// What it asks for.
-    fn verdict(self) -> Verdict;
+    fn verdict(self) -> HandlerResult;
 }
 
 /// What a handler's return value asks for.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub enum Verdict {
+pub enum HandlerResult {
     /// The message is done.
     Done,
     /// It is not, and is worth another attempt.
@@ -50,41 +50,41 @@ pub enum Verdict {
     },
 }
 
-impl Answer for () {
-    fn verdict(self) -> Verdict {
-        Verdict::Done
+impl IntoHandlerResult for () {
+    fn verdict(self) -> HandlerResult {
+        HandlerResult::Done
     }
 }
 
-impl Answer for Verdict {
-    fn verdict(self) -> Verdict {
+impl IntoHandlerResult for HandlerResult {
+    fn verdict(self) -> HandlerResult {
         self
     }
 }
 
 /// An error's text may carry a payload, so it is not kept; its type is.
-impl<T: Answer, E> Answer for Result<T, E> {
-    fn verdict(self) -> Verdict {
+impl<T: IntoHandlerResult, E> IntoHandlerResult for Result<T, E> {
+    fn verdict(self) -> HandlerResult {
         match self {
             Ok(answer) => answer.verdict(),
             Err(_) => {
                 let error = format!("an error of type `{}`, its text is not kept", std::any::type_name::<E>());
-                Verdict::Again { after: None, error: error.into() }
+                HandlerResult::Again { after: None, error: error.into() }
             }
         }
     }
 }
 
-impl Answer for Disposition {
-    fn verdict(self) -> Verdict {
+impl IntoHandlerResult for Disposition {
+    fn verdict(self) -> HandlerResult {
         match self {
-            Self::Ack => Verdict::Done,
+            Self::Ack => HandlerResult::Done,
             Self::Retry { after } => {
-                Verdict::Again { after: Some(after), error: Cow::Borrowed("the handler asked for a retry") }
+                HandlerResult::Again { after: Some(after), error: Cow::Borrowed("the handler asked for a retry") }
             }
-            Self::DeadLetter { reason } => Verdict::Never { reason },
+            Self::DeadLetter { reason } => HandlerResult::Never { reason },
             // One that a later version adds is not known to be done.
-            _ => Verdict::Again { after: None, error: Cow::Borrowed("the handler asked for something unknown") },
+            _ => HandlerResult::Again { after: None, error: Cow::Borrowed("the handler asked for something unknown") },
         }
     }
 }
@@ -95,17 +95,17 @@ mod tests {
 
     #[test]
     fn an_ok_says_what_its_value_says() {
-        let again = || Verdict::Again { after: Some(Duration::from_secs(7)), error: "later".into() };
-        let never = || Verdict::Never { reason: "no such account".into() };
-        for verdict in [Verdict::Done, again(), never()] {
+        let again = || HandlerResult::Again { after: Some(Duration::from_secs(7)), error: "later".into() };
+        let never = || HandlerResult::Never { reason: "no such account".into() };
+        for verdict in [HandlerResult::Done, again(), never()] {
             assert_eq!(Ok::<_, ()>(verdict.clone()).verdict(), verdict);
             assert_eq!(Ok::<_, ()>(Ok::<_, ()>(verdict.clone())).verdict(), verdict);
         }
-        assert_eq!(Ok::<_, ()>(()).verdict(), Verdict::Done);
+        assert_eq!(Ok::<_, ()>(()).verdict(), HandlerResult::Done);
         let dead_letter = Disposition::DeadLetter { reason: "no such account".into() };
         assert_eq!(Ok::<_, ()>(dead_letter).verdict(), never());
-        assert_eq!(Disposition::Ack.verdict(), Verdict::Done);
-        assert!(matches!(Ok::<_, ()>(Err::<(), _>(5)).verdict(), Verdict::Again { .. }));
-        assert!(matches!(Err::<Verdict, _>(5).verdict(), Verdict::Again { .. }));
+        assert_eq!(Disposition::Ack.verdict(), HandlerResult::Done);
+        assert!(matches!(Ok::<_, ()>(Err::<(), _>(5)).verdict(), HandlerResult::Again { .. }));
+        assert!(matches!(Err::<HandlerResult, _>(5).verdict(), HandlerResult::Again { .. }));
     }
 }

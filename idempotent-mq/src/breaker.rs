@@ -3,7 +3,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use idempotent_core::{__backoff::delay, Captured, Clock, Entropy, Key, Outcome, Store, StoreErrorKind};
+use idempotent_core::{__backoff::delay, Clock, Entropy, Key, Outcome, RunSummary, Store, StoreErrorKind};
 use tokio::sync::watch;
 
 use crate::time::{pause, within};
@@ -64,7 +64,7 @@ impl Breaker {
     }
 
     /// A delivery has ended so. Says whether intake stopped by it.
-    pub(crate) fn learn(&self, captured: Option<&Captured>) -> bool {
+    pub(crate) fn learn(&self, captured: Option<&RunSummary>) -> bool {
         match captured.map(|captured| health(&captured.outcome)) {
             Some(Health::Down) => self.open(),
             Some(Health::Up) => {
@@ -192,8 +192,8 @@ mod tests {
         Breaker::new(Arc::new(SystemClock::new()), Arc::new(OsEntropy))
     }
 
-    fn ended(outcome: Outcome) -> Captured {
-        Captured::new(outcome, None, None)
+    fn ended(outcome: Outcome) -> RunSummary {
+        RunSummary::new(outcome, None, None)
     }
 
     #[tokio::test(start_paused = true)]

@@ -7,7 +7,9 @@ use idempotent_core::{Alerts, Executor, Identity, Key, OnInFlight, Policy, Redel
 
 use crate::decide::Rules;
 use crate::work::{Desk, Work};
-use crate::{Capabilities, Consumer, Delays, Handling, MessageLog, Schedule, Settle, SetupError, Source};
+use crate::{
+    Consumer, DelaySupport, MessageHandler, MessageLog, Schedule, Settle, SetupError, Source, SourceCapabilities,
+};
 
 /// Sets up a [`Consumer`].
 #[must_use]
@@ -32,7 +34,7 @@ pub(crate) struct Parts<S: Source> {
     pub(crate) desk: Desk,
     pub(crate) work: Arc<dyn Work>,
     pub(crate) settler: Arc<dyn Settle<S::Tag>>,
-    pub(crate) capabilities: Capabilities,
+    pub(crate) capabilities: SourceCapabilities,
     pub(crate) rules: Rules,
     pub(crate) max_deliveries: Option<u32>,
     pub(crate) max_body: Option<usize>,
@@ -115,14 +117,14 @@ impl<S: Source> ConsumerBuilder<S> {
     ///
     /// # Default
     /// Ten for each run the policy allows, at least 100, and one for each part of a delay that the source cannot keep to
-    /// at one go; none if the policy has no limit, or the source does not [count](crate::Capabilities::counts)
+    /// at one go; none if the policy has no limit, or the source does not [count](crate::SourceCapabilities::counts)
     pub fn max_deliveries(mut self, deliveries: u32) -> Self {
         self.max_deliveries = Some(deliveries);
         self
     }
 
     /// Sets the largest body in bytes that is decoded and run. A larger body is dead-lettered as it came, without a claim, and
-    /// counted as [`undecodable`](crate::Counts::undecodable). The broker has already delivered it by then: a limit that
+    /// counted as [`undecodable`](crate::ConsumerCounts::undecodable). The broker has already delivered it by then: a limit that
     /// protects memory belongs to the broker too.
     ///
     /// # Default
@@ -132,7 +134,7 @@ impl<S: Source> ConsumerBuilder<S> {
         self
     }
 
-    /// A key whose run of this number fails is counted in [`alerts`](crate::Counts::alerts), and logged as an error.
+    /// A key whose run of this number fails is counted in [`alerts`](crate::ConsumerCounts::alerts), and logged as an error.
     ///
     /// # Default
     /// 3
@@ -176,7 +178,7 @@ impl<S: Source> ConsumerBuilder<S> {
     /// executor's policy for the scene `mq`. The attribute's own is not seen from here: where that does not fit, the
     /// handler's first run is refused instead, as [misconfigured](idempotent_core::Outcome::Misconfigured), and its
     /// message comes again.
-    pub fn build(mut self, handling: Handling) -> Result<Consumer<S>, SetupError> {
+    pub fn build(mut self, handling: MessageHandler) -> Result<Consumer<S>, SetupError> {
         let capabilities = self.source.capabilities();
         let work = handling.0;
         let own = work.policy();
@@ -220,17 +222,17 @@ impl<S: Source> ConsumerBuilder<S> {
     }
 
     /// A limit of deliveries that a message put off for good reasons does not reach.
-    fn generous(&self, runs: u32, delays: Delays) -> u32 {
+    fn generous(&self, runs: u32, delays: DelaySupport) -> u32 {
         let limit = runs.saturating_mul(DELIVERIES_PER_RUN).max(DELIVERIES_AT_LEAST);
         // Each part of a delay that is too long for the broker is one, too.
-        let Delays::UpTo(most) = delays else { return limit };
+        let DelaySupport::UpTo(most) = delays else { return limit };
         let schedule = self.schedule.clone().unwrap_or_default();
         let parts = |attempt| schedule.after(attempt, LONGEST).as_millis().div_ceil(most.as_millis().max(1));
         let parts: u128 = (1..=runs.min(1_000)).map(parts).sum();
         limit.saturating_add(u32::try_from(parts).unwrap_or(u32::MAX))
     }
 
-    fn check(&self, capabilities: &Capabilities, prefetch: usize) -> Result<(), SetupError> {
+    fn check(&self, capabilities: &SourceCapabilities, prefetch: usize) -> Result<(), SetupError> {
         let ensure = |holds: bool, text: &dyn Fn() -> String| match holds {
             true => Ok(()),
             false => Err(SetupError::Setting(text().into())),
@@ -257,7 +259,7 @@ impl<S: Source> ConsumerBuilder<S> {
              counted at the claim in any case"
                 .to_owned()
         })?;
-        ensure(capabilities.delays != Delays::UpTo(Duration::ZERO), &|| {
+        ensure(capabilities.delays != DelaySupport::UpTo(Duration::ZERO), &|| {
             "the source delays up to 0 s: a retry would be a hot loop".to_owned()
         })?;
         ensure(capabilities.keep_alive.is_none_or(|every| !every.is_zero()), &|| {
@@ -269,7 +271,7 @@ impl<S: Source> ConsumerBuilder<S> {
         }
     }
 
-    fn redelivery(&self, capabilities: &Capabilities, policy: Policy) -> Option<Redelivery> {
+    fn redelivery(&self, capabilities: &SourceCapabilities, policy: Policy) -> Option<Redelivery> {
         // A source that never gives up redelivers as long as the schedule says; what it puts off is free.
         let by_schedule = || {
             let retries = policy.max_runs(&Scene::Mq)?.saturating_sub(1);

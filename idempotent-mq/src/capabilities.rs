@@ -7,19 +7,19 @@ use idempotent_core::Redelivery;
 ///
 /// ```
 /// use std::time::Duration;
-/// use idempotent_mq::{Capabilities, Delays};
+/// use idempotent_mq::{SourceCapabilities, DelaySupport};
 ///
 /// // A stream whose unacknowledged entries are anybody's after a minute.
 /// let idle = Duration::from_secs(60);
-/// let capabilities = Capabilities::new(Delays::UpTo(idle)).keep_alive(idle / 3).counts();
+/// let capabilities = SourceCapabilities::new(DelaySupport::UpTo(idle)).keep_alive(idle / 3).counts();
 /// assert_eq!(capabilities.keep_alive, Some(Duration::from_secs(20)));
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
 #[non_exhaustive]
-pub struct Capabilities {
+pub struct SourceCapabilities {
     /// How well it keeps to [`Retry::after`](crate::Retry::after).
-    pub delays: Delays,
+    pub delays: DelaySupport,
     /// How often held deliveries are to be kept alive; `None` if they need not be.
     pub keep_alive: Option<Duration>,
     /// Whether it fills in [`Delivery::delivered`](crate::Delivery::delivered).
@@ -34,7 +34,7 @@ pub struct Capabilities {
 /// How well a source keeps to the delay of a retry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub enum Delays {
+pub enum DelaySupport {
     /// To any.
     Any,
     /// To any up to this. A longer one is made of several, by the consumer; they do not count as attempts.
@@ -43,9 +43,9 @@ pub enum Delays {
     ByBroker,
 }
 
-impl Capabilities {
+impl SourceCapabilities {
     /// A source that delays so, needs no keeping alive, does not count, does not keep order and never gives up.
-    pub fn new(delays: Delays) -> Self {
+    pub fn new(delays: DelaySupport) -> Self {
         Self { delays, keep_alive: None, counts: false, keeps_order: false, redelivery: None }
     }
 

@@ -33,7 +33,7 @@ use crate::decide::Decision;
 use crate::lanes::Lanes;
 use crate::postponed::Postponed;
 use crate::work::{Prepared, Run};
-use crate::{ConsumerBuilder, Counters, Counts, Source, SourceError};
+use crate::{ConsumerBuilder, ConsumerCounters, ConsumerCounts, Source, SourceError};
 
 /// Takes deliveries from a [`Source`], runs a handler for each that is not a duplicate, and settles each by what its run
 /// came to. The [crate's docs](crate) have an example.
@@ -63,7 +63,7 @@ impl<S: Source> Consumer<S> {
         let shared = Shared {
             postponed: Postponed::new(capabilities.delays),
             breaker: Breaker::new(clock, entropy),
-            counters: Counters::default(),
+            counters: ConsumerCounters::default(),
             phase: watch::Sender::new(Phase::Running),
             held: Mutex::default(),
             max_deliveries: parts.max_deliveries,
@@ -83,7 +83,7 @@ impl<S: Source> Consumer<S> {
 
     /// What its deliveries come to, also while it runs.
     #[must_use]
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> ConsumerCounters {
         self.shared.counters.clone()
     }
 
@@ -105,7 +105,7 @@ impl<S: Source> Consumer<S> {
     /// # Cancellation
     /// Dropping it drops all handlers and settles nothing: the broker delivers everything again once it notices. Keys of
     /// handlers that had started are left to their leases.
-    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<Counts, SourceError> {
+    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<ConsumerCounts, SourceError> {
         let Self { shared, source, probe, concurrency, prefetch, grace } = self;
         let (news, told) = mpsc::unbounded_channel();
         let mut services = JoinSet::new();

@@ -11,13 +11,13 @@ macro_rules! counts {
         /// next eight.
         #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
         #[non_exhaustive]
-        pub struct Counts { $($(#[$doc])* pub $name: u64,)* }
+        pub struct ConsumerCounts { $($(#[$doc])* pub $name: u64,)* }
 
-        impl Counters {
+        impl ConsumerCounters {
             /// The counts so far.
             #[must_use]
-            pub fn counts(&self) -> Counts {
-                Counts { $($name: self.0.$name.load(Ordering::Relaxed),)* }
+            pub fn counts(&self) -> ConsumerCounts {
+                ConsumerCounts { $($name: self.0.$name.load(Ordering::Relaxed),)* }
             }
 
             $(pub(crate) fn $name(&self) { self.0.$name.fetch_add(1, Ordering::Relaxed); })*
@@ -56,7 +56,7 @@ counts! {
     pauses,
 }
 
-impl Counts {
+impl ConsumerCounts {
     /// Deliveries settled, or known not to be: one terminal count for each.
     #[must_use]
     pub fn ended(&self) -> u64 {
@@ -73,7 +73,7 @@ impl Counts {
 
 /// A handle on a consumer's counts, also while it runs and after it has ended. Clones are one handle.
 #[derive(Clone, Debug, Default)]
-pub struct Counters(Arc<Cells>);
+pub struct ConsumerCounters(Arc<Cells>);
 
 /// How a delivery ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -88,7 +88,7 @@ pub(crate) enum End {
     Unsettled,
 }
 
-impl Counters {
+impl ConsumerCounters {
     pub(crate) fn ended(&self, end: End) {
         match end {
             End::Acked => self.acked(),

@@ -2,10 +2,10 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use idempotent_core::{Captured, Disposition, Outcome};
+use idempotent_core::{Disposition, Outcome, RunSummary};
 
 use crate::work::Ended;
-use crate::{Delivery, Schedule, Verdict};
+use crate::{Delivery, HandlerResult, Schedule};
 
 /// What is to become of a delivery.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -54,7 +54,7 @@ impl Rules {
         Circumstances { stopping, resent }: Circumstances,
         bits: u128,
     ) -> Decision {
-        let Some(Captured { outcome, attempt, .. }) = &ended.captured else {
+        let Some(RunSummary { outcome, attempt, .. }) = &ended.captured else {
             return self.by_verdict(&ended.verdict, delivery, bits);
         };
         match outcome {
@@ -74,7 +74,7 @@ impl Rules {
                 Disposition::Ack => Decision::Ack,
                 Disposition::DeadLetter { reason } => Decision::DeadLetter {
                     reason: match (&ended.verdict, &ended.rejection) {
-                        (Verdict::Never { reason }, _) => reason.clone(),
+                        (HandlerResult::Never { reason }, _) => reason.clone(),
                         (_, Some(text)) => text.clone().into(),
                         _ => reason,
                     },
@@ -87,18 +87,18 @@ impl Rules {
     }
 
     /// Nobody but the message itself counts these attempts.
-    fn by_verdict(&self, verdict: &Verdict, delivery: &Delivery, bits: u128) -> Decision {
+    fn by_verdict(&self, verdict: &HandlerResult, delivery: &Delivery, bits: u128) -> Decision {
         match verdict {
-            Verdict::Done => Decision::Ack,
-            Verdict::Never { reason } => Decision::DeadLetter { reason: reason.clone() },
-            Verdict::Again { .. } if self.max_runs.zip(delivery.attempt).is_some_and(|(most, at)| at >= most) => {
+            HandlerResult::Done => Decision::Ack,
+            HandlerResult::Never { reason } => Decision::DeadLetter { reason: reason.clone() },
+            HandlerResult::Again { .. } if self.max_runs.zip(delivery.attempt).is_some_and(|(most, at)| at >= most) => {
                 let reason = match delivery.attempt.unwrap_or_default() {
                     1 => Cow::Borrowed("out of attempts: failed once"),
                     times => format!("out of attempts: failed {times} times").into(),
                 };
                 Decision::DeadLetter { reason }
             }
-            Verdict::Again { .. } => {
+            HandlerResult::Again { .. } => {
                 let fallback = Schedule::default();
                 let schedule = self.schedule.as_ref().unwrap_or(&fallback);
                 let after = schedule.after(delivery.attempt.unwrap_or(1), bits);
@@ -119,7 +119,7 @@ fn is_attempt(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::LeaseLost | Outcome::Unrecorded | Outcome::Abandoned)
 }
 
-impl Verdict {
+impl HandlerResult {
     fn asks_for(&self) -> Duration {
         match self {
             Self::Again { after: Some(after), .. } => *after,

@@ -2,7 +2,7 @@
 use std::fmt;
 
 use async_trait::async_trait;
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 
 use crate::error::failure;
 
@@ -30,7 +30,7 @@ pub trait Delay: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Cancellation
     /// Nobody knows whether it is kept. To ask again is safe.
-    async fn schedule(&self, key: &str, at: Micros, payload: &[u8]) -> Result<Scheduled, DelayError>;
+    async fn schedule(&self, key: &str, at: Timestamp, payload: &[u8]) -> Result<Scheduled, DelayError>;
 
     /// Calls it off, where the queue can do so.
     ///
@@ -53,7 +53,7 @@ pub enum Scheduled {
     /// One of this key was kept already, for this time. That one stands.
     Already {
         /// When it is due.
-        at: Micros,
+        at: Timestamp,
     },
     /// It is kept until then. The queue cannot look for earlier work of this key: if there is any, both are delivered, under
     /// one id.

@@ -1,7 +1,7 @@
 //! One message, as a broker delivered it.
 use std::fmt;
 
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 
 use crate::{Headers, Position};
 
@@ -40,14 +40,14 @@ pub struct Delivery {
     /// Where it came from.
     pub position: Position,
     /// From here on it is of no use to anybody: acknowledged without being run.
-    pub expires_at: Option<Micros>,
+    pub expires_at: Option<Timestamp>,
     /// When the message was first delivered, by the adapter's mark.
-    pub first_at: Option<Micros>,
+    pub first_at: Option<Timestamp>,
     /// How often the message was put aside before, by the adapter's mark: more than 0 for one that comes out of a dead
     /// letter queue.
     pub deaths: u32,
     /// When [`Source::receive`](crate::Source::receive) handed it over, by the consumer's clock; set by the consumer.
-    pub received_at: Micros,
+    pub received_at: Timestamp,
 }
 
 impl Delivery {
@@ -66,7 +66,7 @@ impl Delivery {
             expires_at: None,
             first_at: None,
             deaths: 0,
-            received_at: Micros(0),
+            received_at: Timestamp(0),
         }
     }
 
@@ -93,7 +93,7 @@ impl Delivery {
 
     /// Whether it is of no use to anybody any more.
     #[must_use]
-    pub fn is_expired(&self, now: Micros) -> bool {
+    pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|end| end <= now)
     }
 }

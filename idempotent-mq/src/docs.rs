@@ -6,7 +6,7 @@
 ///
 /// use async_trait::async_trait;
 /// use idempotent_mq::{
-///     Capabilities, DeadLetter, Delays, Delivery, Received, Settle, Settlement, Source, SourceError, SourceErrorKind,
+///     SourceCapabilities, DeadLetter, DelaySupport, Delivery, Received, Settle, Settlement, Source, SourceError, SourceErrorKind,
 /// };
 /// use tokio::sync::mpsc;
 ///

@@ -77,7 +77,7 @@ impl<T> KeyFrom<T> {
     }
 
     /// A message without this key runs without protection: its duplicates run too. Counted as
-    /// [`unprotected`](crate::Counts::unprotected).
+    /// [`unprotected`](crate::ConsumerCounts::unprotected).
     pub fn or_unprotected(mut self) -> Self {
         self.or_unprotected = true;
         self

@@ -11,7 +11,7 @@
 //! use idempotent_mq::{Consumer, Delivery, KeyFrom, Message, Messages, Position, Schedule};
 //! # use std::sync::{Arc, Mutex};
 //! # use async_trait::async_trait;
-//! # use idempotent_mq::{Capabilities, DeadLetter, Delays, Received, Settle, Settlement, Source, SourceError, SourceErrorKind};
+//! # use idempotent_mq::{SourceCapabilities, DeadLetter, DelaySupport, Received, Settle, Settlement, Source, SourceError, SourceErrorKind};
 //! # use tokio::sync::mpsc;
 //! # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/docs/queue.rs"));
 //!
@@ -65,7 +65,7 @@
 //! - **While the store is down** no deliveries are taken; a peek says when it is back, and one delivery tries.
 //! - **Nothing is acknowledged for want of something better**: what cannot be settled is left to the broker. What the
 //!   broker refuses for good is given back, and ends the consumer with that error.
-//! - **One terminal count for each delivery** ([`Counts`]); logs by `tracing`, without ids, keys or bodies.
+//! - **One terminal count for each delivery** ([`ConsumerCounts`]); logs by `tracing`, without ids, keys or bodies.
 //!
 //! | a run came to | the delivery |
 //! |---|---|
@@ -77,12 +77,12 @@
 //! | `lease_lost`, `unrecorded`, `abandoned` | again after 1 s: an attempt |
 //! | `failed`, `mismatch`, `bad_key`, `nested` | dead letter |
 //! | `dead` | dead letter, with an id that its copies share |
-//! | no run at all | as the handler's return value says; counted as [`unprotected`](Counts::unprotected) |
+//! | no run at all | as the handler's return value says; counted as [`unprotected`](ConsumerCounts::unprotected) |
 //!
 //! Dead letters are put back by [`Redrive`].
 //!
 //! Without a run: a body that cannot be read, or a missing ordering key, is a dead letter; one past its own time is
-//! acknowledged, and counted as [`expired`](Counts::expired).
+//! acknowledged, and counted as [`expired`](ConsumerCounts::expired).
 mod answer;
 mod breaker;
 mod builder;
@@ -111,23 +111,23 @@ mod source;
 mod time;
 mod work;
 
-pub use self::answer::{Answer, Verdict};
+pub use self::answer::{HandlerResult, IntoHandlerResult};
 pub use self::builder::ConsumerBuilder;
-pub use self::capabilities::{Capabilities, Delays};
+pub use self::capabilities::{DelaySupport, SourceCapabilities};
 pub use self::consumer::Consumer;
-pub use self::counts::{Counters, Counts};
+pub use self::counts::{ConsumerCounters, ConsumerCounts};
 pub use self::decode::Decode;
 pub use self::delay::{Cancelled, Delay, DelayError, DelayErrorKind, Scheduled};
 pub use self::delivery::Delivery;
 pub use self::error::{SetupError, SourceError, SourceErrorKind, Undecodable};
 pub use self::headers::Headers;
 pub use self::key::KeyFrom;
-pub use self::log::{Concluded, LogError, LogErrorKind, MessageLog, OUTBOX_HEADER, Receipt, SenderState};
+pub use self::log::{DeliveryResult, LogError, LogErrorKind, LoggedDelivery, MessageLog, OUTBOX_HEADER, SenderState};
 pub use self::message::Message;
-pub use self::messages::{Handling, Keyed, Messages};
+pub use self::messages::{KeyedMessages, MessageHandler, Messages};
 pub use self::position::Position;
-pub use self::publish::{Outbound, Publish, PublishError, PublishErrorKind, Published, chains, publish_each};
-pub use self::redrive::{DeadLetters, Redrive, Redriven};
+pub use self::publish::{OutboundMessage, Publish, PublishError, PublishErrorKind, Published, chains, publish_each};
+pub use self::redrive::{DeadLetters, Redrive, RedriveSummary};
 pub use self::schedule::Schedule;
 pub use self::settlement::{DeadLetter, Retry, Settlement};
 pub use self::source::{Received, Settle, Source};

@@ -9,7 +9,7 @@ use crate::{Delivery, Position};
 /// Where a consumer notes what it received, as its first act, and what became of it, before it tells the broker: an outbox,
 /// which sends again what was lost on the way.
 ///
-/// Set by [`ConsumerBuilder::log`](crate::ConsumerBuilder::log). The order is: noted, run, [done](Concluded::Done) noted,
+/// Set by [`ConsumerBuilder::log`](crate::ConsumerBuilder::log). The order is: noted, run, [done](DeliveryResult::Done) noted,
 /// acknowledged. Whoever dies in between leaves the delivery with the broker, or the note for the sender to see.
 #[async_trait]
 pub trait MessageLog: fmt::Debug + Send + Sync + 'static {
@@ -22,7 +22,7 @@ pub trait MessageLog: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Cancellation
     /// They may be noted or not.
-    async fn received(&self, receipts: &[Receipt]) -> Result<Vec<SenderState>, LogError>;
+    async fn received(&self, receipts: &[LoggedDelivery]) -> Result<Vec<SenderState>, LogError>;
 
     /// Notes what became of a delivery, before the consumer tells the broker. The consumer calls this for each delivery that
     /// [`received`](Self::received) did not call [`Foreign`](SenderState::Foreign). Calling it twice is safe.
@@ -33,7 +33,7 @@ pub trait MessageLog: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Cancellation
     /// It may be noted or not.
-    async fn concluded(&self, receipt: &Receipt, how: Concluded) -> Result<(), LogError>;
+    async fn concluded(&self, receipt: &LoggedDelivery, how: DeliveryResult) -> Result<(), LogError>;
 }
 
 /// The name of the header by which an outbox recognizes a message that it has sent. The relay sets the header, in
@@ -61,7 +61,7 @@ pub enum SenderState {
 /// A delivery in a [`MessageLog`].
 #[derive(Clone, Eq, PartialEq)]
 #[non_exhaustive]
-pub struct Receipt {
+pub struct LoggedDelivery {
     /// The message's id.
     pub id: String,
     /// Where it came from.
@@ -72,7 +72,7 @@ pub struct Receipt {
     pub nonce: Option<Vec<u8>>,
 }
 
-impl Receipt {
+impl LoggedDelivery {
     /// Returns the receipt of this delivery; `None` if the delivery has no id. `number` is random.
     #[must_use]
     pub fn of(delivery: &Delivery, number: u128) -> Option<Self> {
@@ -86,7 +86,7 @@ impl Receipt {
 }
 
 /// Without the id and the nonce, which are not for logs.
-impl fmt::Debug for Receipt {
+impl fmt::Debug for LoggedDelivery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Receipt").field("position", &self.position).finish_non_exhaustive()
     }
@@ -95,7 +95,7 @@ impl fmt::Debug for Receipt {
 /// What became of a delivery, as far as its sender is concerned.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
-pub enum Concluded {
+pub enum DeliveryResult {
     /// What it asks for is done, now or before: it need not be sent again.
     Done,
     /// Its run failed; the broker delivers it again.

@@ -9,14 +9,14 @@ use serde::de::DeserializeOwned;
 
 use crate::decode::Json;
 use crate::work::{Batching, Calling, Claiming, Naming, Reading, Work};
-use crate::{Answer, Decode, KeyFrom, Message, Undecodable};
+use crate::{Decode, IntoHandlerResult, KeyFrom, Message, Undecodable};
 
 /// How a consumer reads its deliveries. Then say by what they are told apart, and what handles them:
 ///
 /// | the handler | say |
 /// |---|---|
-/// | any function; the consumer claims the key | [`keyed`](Self::keyed)`(…)`, [`run`](Keyed::run)`(…)` |
-/// | takes many messages at once | [`keyed`](Self::keyed)`(…)`, [`run_batch`](Keyed::run_batch)`(…)` |
+/// | any function; the consumer claims the key | [`keyed`](Self::keyed)`(…)`, [`run`](KeyedMessages::run)`(…)` |
+/// | takes many messages at once | [`keyed`](Self::keyed)`(…)`, [`run_batch`](KeyedMessages::run_batch)`(…)` |
 /// | calls functions with `#[idempotent(scene = mq, …)]` | [`annotated`](Self::annotated)`(…)` |
 /// | a tower service | as one of these two, by [`service`](crate::service) |
 /// | may run for every duplicate | [`unprotected`](Self::unprotected)`(…)` |
@@ -50,7 +50,7 @@ impl<T: Send + 'static> Messages<T> {
     /// others go on beside them. A message without such a key is put aside.
     ///
     /// Those that wait for their turn are held, so one slow key can fill the prefetch. A message that is retried comes
-    /// back behind those that came after it, unless the source [keeps order](crate::Capabilities::keeps_order).
+    /// back behind those that came after it, unless the source [keeps order](crate::SourceCapabilities::keeps_order).
     ///
     /// # Default
     /// No order: as many side by side as the consumer's concurrency allows
@@ -60,8 +60,8 @@ impl<T: Send + 'static> Messages<T> {
     }
 
     /// The consumer claims this key before it runs the handler; the scope is the consumer's group.
-    pub fn keyed(self, key: KeyFrom<T>) -> Keyed<T> {
-        Keyed { messages: self, key, policy: Policy::new(), fingerprint: false }
+    pub fn keyed(self, key: KeyFrom<T>) -> KeyedMessages<T> {
+        KeyedMessages { messages: self, key, policy: Policy::new(), fingerprint: false }
     }
 
     /// A handler that calls functions with `#[idempotent(scene = mq, …)]`. They find the consumer's executor in scope,
@@ -77,30 +77,30 @@ impl<T: Send + 'static> Messages<T> {
     ///
     /// The log warns once if a handler ends without a claim that the consumer sees. Either the attribute is missing, or a spawned
     /// task called the function.
-    pub fn annotated<F, Fut>(self, handler: F) -> Handling
+    pub fn annotated<F, Fut>(self, handler: F) -> MessageHandler
     where
         F: Fn(Message<T>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output: Answer> + Send + 'static,
+        Fut: Future<Output: IntoHandlerResult> + Send + 'static,
     {
         self.calling(handler, Some(Arc::default()))
     }
 
     /// A handler whose effect may happen twice: it runs for every delivery. What it returns settles the message. There is
     /// no lease: nothing ends a handler that hangs, and it keeps its place.
-    pub fn unprotected<F, Fut>(self, handler: F) -> Handling
+    pub fn unprotected<F, Fut>(self, handler: F) -> MessageHandler
     where
         F: Fn(Message<T>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output: Answer> + Send + 'static,
+        Fut: Future<Output: IntoHandlerResult> + Send + 'static,
     {
         self.calling(handler, None)
     }
 
-    fn calling<F, Fut>(self, handler: F, told: Option<Arc<AtomicBool>>) -> Handling
+    fn calling<F, Fut>(self, handler: F, told: Option<Arc<AtomicBool>>) -> MessageHandler
     where
         F: Fn(Message<T>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output: Answer> + Send + 'static,
+        Fut: Future<Output: IntoHandlerResult> + Send + 'static,
     {
-        Handling(Arc::new(Calling { reading: self.reading(), handler: Arc::new(handler), told }))
+        MessageHandler(Arc::new(Calling { reading: self.reading(), handler: Arc::new(handler), told }))
     }
 
     fn reading(self) -> Reading<T> {
@@ -110,14 +110,14 @@ impl<T: Send + 'static> Messages<T> {
 
 /// Messages that the consumer tells apart by their key.
 #[must_use]
-pub struct Keyed<T> {
+pub struct KeyedMessages<T> {
     messages: Messages<T>,
     key: KeyFrom<T>,
     policy: Policy,
     fingerprint: bool,
 }
 
-impl<T: Send + 'static> Keyed<T> {
+impl<T: Send + 'static> KeyedMessages<T> {
     /// Goes over the executor's policy for the scene `mq`.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
@@ -135,13 +135,13 @@ impl<T: Send + 'static> Keyed<T> {
     }
 
     /// The handler.
-    pub fn run<F, Fut>(self, handler: F) -> Handling
+    pub fn run<F, Fut>(self, handler: F) -> MessageHandler
     where
         F: Fn(Message<T>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output: Answer> + Send + 'static,
+        Fut: Future<Output: IntoHandlerResult> + Send + 'static,
     {
         let (reading, naming) = self.into_parts();
-        Handling(Arc::new(Claiming { reading, naming, handler: Arc::new(handler) }))
+        MessageHandler(Arc::new(Claiming { reading, naming, handler: Arc::new(handler) }))
     }
 
     /// A handler of at most so many messages at once: one `INSERT` for many rows, one call of a bulk API. It is given
@@ -156,23 +156,23 @@ impl<T: Send + 'static> Keyed<T> {
     /// whatever others it then meets. A handler that knows which one is to blame says so by its answers.
     ///
     /// ```
-    /// use idempotent_mq::{KeyFrom, Messages, Verdict};
+    /// use idempotent_mq::{KeyFrom, Messages, HandlerResult};
     ///
     /// let handling = Messages::raw().keyed(KeyFrom::message_id()).run_batch(64, async |batch: Vec<_>| {
     ///     let rows: Vec<_> = batch.iter().map(|given| &given.item.delivery.body).collect();
     ///     // … insert them …
-    ///     vec![Verdict::Done; rows.len()]
+    ///     vec![HandlerResult::Done; rows.len()]
     /// });
     /// # let _ = handling;
     /// ```
-    pub fn run_batch<F, Fut, A>(self, most: usize, handler: F) -> Handling
+    pub fn run_batch<F, Fut, A>(self, most: usize, handler: F) -> MessageHandler
     where
         F: Fn(Vec<BatchItem<Message<T>>>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Vec<A>> + Send + 'static,
-        A: Answer + 'static,
+        A: IntoHandlerResult + 'static,
     {
         let (reading, naming) = self.into_parts();
-        Handling(Arc::new(Batching::new(reading, naming, most, handler)))
+        MessageHandler(Arc::new(Batching::new(reading, naming, most, handler)))
     }
 
     fn into_parts(self) -> (Reading<T>, Naming<T>) {
@@ -184,7 +184,7 @@ impl<T: Send + 'static> Keyed<T> {
 /// What is done with each delivery: made by [`Messages`], given to [`ConsumerBuilder::build`](crate::ConsumerBuilder::build).
 #[derive(Clone)]
 #[must_use]
-pub struct Handling(pub(crate) Arc<dyn Work>);
+pub struct MessageHandler(pub(crate) Arc<dyn Work>);
 
 impl<T> fmt::Debug for Messages<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -192,13 +192,13 @@ impl<T> fmt::Debug for Messages<T> {
     }
 }
 
-impl<T> fmt::Debug for Keyed<T> {
+impl<T> fmt::Debug for KeyedMessages<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keyed").field("key", &self.key).field("policy", &self.policy).finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for Handling {
+impl fmt::Debug for MessageHandler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Handling")
     }

@@ -3,13 +3,13 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::{Delays, Delivery, Position};
+use crate::{DelaySupport, Delivery, Position};
 
 /// When messages are due that come back before it, because their broker cannot delay them for long enough. Kept in this
 /// process only: forgotten, they run earlier than they should, which is safe.
 #[derive(Debug)]
 pub(crate) struct Postponed {
-    delays: Delays,
+    delays: DelaySupport,
     due: Mutex<HashMap<Name, Instant>>,
 }
 
@@ -24,13 +24,13 @@ enum Name {
 const MOST: usize = 10_000;
 
 impl Postponed {
-    pub(crate) fn new(delays: Delays) -> Self {
+    pub(crate) fn new(delays: DelaySupport) -> Self {
         Self { delays, due: Mutex::default() }
     }
 
     /// How long to tell the broker for a delay of `after` from `now`; the rest is remembered.
     pub(crate) fn step(&self, delivery: &Delivery, after: Duration, now: Instant) -> Duration {
-        let Delays::UpTo(most) = self.delays else { return after };
+        let DelaySupport::UpTo(most) = self.delays else { return after };
         if after > most
             && let (Some(name), Some(due)) = (name(delivery), now.checked_add(after))
         {
@@ -47,7 +47,7 @@ impl Postponed {
 
     /// What is left until this delivery is due, if it came early.
     pub(crate) fn rest(&self, delivery: &Delivery, now: Instant) -> Option<Duration> {
-        if !matches!(self.delays, Delays::UpTo(_)) {
+        if !matches!(self.delays, DelaySupport::UpTo(_)) {
             return None;
         }
         let name = name(delivery)?;

@@ -6,7 +6,7 @@ use std::future::Future;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 
 use crate::error::failure;
 use crate::{Headers, Position};
@@ -15,7 +15,7 @@ use crate::{Headers, Position};
 /// it.
 #[async_trait]
 pub trait Publish: fmt::Debug + Send + Sync + 'static {
-    /// Sends these messages, those of one [`aggregate`](Outbound::aggregate) in this order, and returns once it is known
+    /// Sends these messages, those of one [`aggregate`](OutboundMessage::aggregate) in this order, and returns once it is known
     /// what became of each; the answers stand in the same order. One that was not accepted keeps the later ones of its
     /// aggregate back, as [`Unsent`](PublishErrorKind::Unsent).
     ///
@@ -27,9 +27,9 @@ pub trait Publish: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Cancellation
     /// Nobody knows which messages were sent.
-    async fn publish(&self, messages: &[Outbound]) -> Vec<Result<Published, PublishError>>;
+    async fn publish(&self, messages: &[OutboundMessage]) -> Vec<Result<Published, PublishError>>;
 
-    /// Whether this publisher keeps to [`Outbound::deliver_at`]. A relay hands such messages to no other publisher: it refuses
+    /// Whether this publisher keeps to [`OutboundMessage::deliver_at`]. A relay hands such messages to no other publisher: it refuses
     /// them, with [`PublishError::cannot_delay`].
     ///
     /// # Default
@@ -48,8 +48,8 @@ pub trait Publish: fmt::Debug + Send + Sync + 'static {
 /// # Cancellation
 /// Nobody knows which messages were sent.
 pub async fn publish_each<'a, Fut>(
-    messages: &'a [Outbound],
-    send: impl Fn(&'a Outbound) -> Fut,
+    messages: &'a [OutboundMessage],
+    send: impl Fn(&'a OutboundMessage) -> Fut,
 ) -> Vec<Result<Published, PublishError>>
 where
     Fut: Future<Output = Result<Published, PublishError>>,
@@ -71,7 +71,7 @@ where
 /// What has to be sent one behind the other, as places in `messages`: those of one aggregate, and each message of none by
 /// itself. In the order of their first ones.
 #[must_use]
-pub fn chains(messages: &[Outbound]) -> Vec<Vec<usize>> {
+pub fn chains(messages: &[OutboundMessage]) -> Vec<Vec<usize>> {
     let mut chains: Vec<Vec<usize>> = Vec::new();
     let mut known = HashMap::new();
     for (at, message) in messages.iter().enumerate() {
@@ -88,16 +88,16 @@ pub fn chains(messages: &[Outbound]) -> Vec<Vec<usize>> {
 /// A message to be sent, for any broker.
 ///
 /// ```
-/// use idempotent_mq::Outbound;
+/// use idempotent_mq::OutboundMessage;
 ///
-/// let paid = Outbound::new("payments", "payment-17", br#"{"order":17}"#.to_vec()).header("trace", "abc").aggregate("order-17");
+/// let paid = OutboundMessage::new("payments", "payment-17", br#"{"order":17}"#.to_vec()).header("trace", "abc").aggregate("order-17");
 /// assert_eq!(paid.topic, "payments");
 /// // Neither body nor ids nor headers are ever shown.
 /// assert!(!format!("{paid:?}").contains("17"));
 /// ```
 #[derive(Clone, Eq, PartialEq)]
 #[non_exhaustive]
-pub struct Outbound {
+pub struct OutboundMessage {
     /// Where to: a topic, queue or stream, in the adapter's own words; its docs say which.
     pub topic: String,
     /// Chosen once, when the message came about, and the same each time it is sent: by this consumers tell its copies.
@@ -112,10 +112,10 @@ pub struct Outbound {
     pub body: Vec<u8>,
     /// The time before which the message must not be delivered, by the publisher's clock or the broker's, as the publisher's
     /// docs say. Only for publishers that [delay](Publish::delays): all others refuse the message.
-    pub deliver_at: Option<Micros>,
+    pub deliver_at: Option<Timestamp>,
 }
 
-impl Outbound {
+impl OutboundMessage {
     /// A message of this id to this topic, and nothing else.
     #[must_use]
     pub fn new(topic: impl Into<String>, id: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
@@ -133,7 +133,7 @@ impl Outbound {
     /// Sets [`deliver_at`](Self::deliver_at). Messages of one aggregate with such times arrive in the order of those times, and
     /// not in the order in which they came about.
     #[must_use]
-    pub fn deliver_at(mut self, time: Micros) -> Self {
+    pub fn deliver_at(mut self, time: Timestamp) -> Self {
         self.deliver_at = Some(time);
         self
     }
@@ -161,7 +161,7 @@ impl Outbound {
 }
 
 /// Sizes and places only: bodies, ids and headers may be anything.
-impl fmt::Debug for Outbound {
+impl fmt::Debug for OutboundMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Outbound")
             .field("topic", &self.topic)
@@ -207,7 +207,7 @@ impl PublishError {
         Self::new(PublishErrorKind::Unsent, "an earlier one of its aggregate was not accepted")
     }
 
-    /// Returns the error for a message with [`deliver_at`](Outbound::deliver_at) that was handed to a publisher without delays.
+    /// Returns the error for a message with [`deliver_at`](OutboundMessage::deliver_at) that was handed to a publisher without delays.
     #[must_use]
     pub fn cannot_delay() -> Self {
         Self::new(
@@ -247,7 +247,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_follows_one_that_was_not_accepted_in_its_aggregate_stays_behind_and_others_do_not() {
-        let message = |id: &str| Outbound::new("t", id, "");
+        let message = |id: &str| OutboundMessage::new("t", id, "");
         let messages = [
             message("a1").aggregate("a"),
             message("b1").aggregate("b"),

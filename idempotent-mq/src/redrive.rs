@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_core::{Fencing, Key, Store};
+use idempotent_core::{FencingToken, Key, Store};
 
 use crate::{DeadLetter, Delivery, SourceError, SourceErrorKind};
 
@@ -64,7 +64,7 @@ pub struct Redrive {
 #[derive(Debug, Default)]
 #[non_exhaustive]
 #[must_use]
-pub struct Redriven {
+pub struct RedriveSummary {
     /// Dead letters that are in their queue again.
     pub put_back: u64,
     /// Why it ended early. The letter it is about lies where it lay; so do those behind it.
@@ -109,8 +109,8 @@ impl Redrive {
     ///
     /// # Cancellation
     /// Each letter is in its queue or where it lay; the one under way perhaps in both.
-    pub async fn run(&self, letters: &mut dyn DeadLetters) -> Redriven {
-        let mut redriven = Redriven::default();
+    pub async fn run(&self, letters: &mut dyn DeadLetters) -> RedriveSummary {
+        let mut redriven = RedriveSummary::default();
         redriven.failed = self.put_back(letters, &mut redriven.put_back).await.err();
         redriven
     }
@@ -131,7 +131,7 @@ impl Redrive {
     }
 }
 
-async fn let_go(store: &Arc<dyn Store>, (key, fencing): (Key, Fencing)) -> Result<(), SourceError> {
+async fn let_go(store: &Arc<dyn Store>, (key, fencing): (Key, FencingToken)) -> Result<(), SourceError> {
     let admin = store.abilities().admin.ok_or_else(|| {
         SourceError::new(SourceErrorKind::Fatal, "this store cannot let a key go: nothing was put back for it")
     })?;
@@ -145,9 +145,9 @@ async fn let_go(store: &Arc<dyn Store>, (key, fencing): (Key, Fencing)) -> Resul
 impl DeadLetter {
     /// The key that failed and the number of its last run, as its [`id`](Self::id) says.
     #[must_use]
-    pub fn key(&self) -> Option<(Key, Fencing)> {
+    pub fn key(&self) -> Option<(Key, FencingToken)> {
         let (key, fencing) = self.id.as_deref()?.rsplit_once(':')?;
-        Some((Key::from_text(key)?, Fencing(fencing.parse().ok()?)))
+        Some((Key::from_text(key)?, FencingToken(fencing.parse().ok()?)))
     }
 }
 

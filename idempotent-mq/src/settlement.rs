@@ -2,7 +2,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 
 /// What a source is to do with a delivery.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -36,13 +36,13 @@ impl Settlement {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Retry {
-    /// Not before. Never more than [`Delays::UpTo`](crate::Delays::UpTo) of the source.
+    /// Not before. Never more than [`DelaySupport::UpTo`](crate::DelaySupport::UpTo) of the source.
     pub after: Duration,
     /// To be left on the message, and read back into [`Delivery::attempt`](crate::Delivery::attempt): one more if this
     /// delivery was an attempt, the same if it was only put off.
     pub attempt: u32,
     /// To be left on the message, and read back into [`Delivery::first_at`](crate::Delivery::first_at).
-    pub first_at: Micros,
+    pub first_at: Timestamp,
     /// Why, in a few words; no key and nothing of the payload.
     pub reason: Cow<'static, str>,
 }
@@ -50,7 +50,7 @@ pub struct Retry {
 impl Retry {
     /// A retry of a first attempt after this time, first seen now; for tests of adapters.
     #[must_use]
-    pub fn after(after: Duration, now: Micros) -> Self {
+    pub fn after(after: Duration, now: Timestamp) -> Self {
         Self { after, attempt: 2, first_at: now, reason: Cow::Borrowed("the handler failed") }
     }
 }
@@ -68,9 +68,9 @@ pub struct DeadLetter {
     /// Which attempt was its last, as far as anybody knows.
     pub attempts: u32,
     /// When it was first seen.
-    pub first_at: Micros,
+    pub first_at: Timestamp,
     /// When it was given up.
-    pub last_at: Micros,
+    pub last_at: Timestamp,
     /// How often it was put aside, this time included. To be read back into
     /// [`Delivery::deaths`](crate::Delivery::deaths).
     pub deaths: u32,
@@ -79,7 +79,7 @@ pub struct DeadLetter {
 impl DeadLetter {
     /// A dead letter of a first attempt, put aside now for the first time; for tests of adapters.
     #[must_use]
-    pub fn because(reason: impl Into<Cow<'static, str>>, now: Micros) -> Self {
+    pub fn because(reason: impl Into<Cow<'static, str>>, now: Timestamp) -> Self {
         Self { reason: reason.into(), id: None, attempts: 1, first_at: now, last_at: now, deaths: 1 }
     }
 }

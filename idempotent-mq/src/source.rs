@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::{Capabilities, Delivery, Position, Settlement, SourceError};
+use crate::{Delivery, Position, Settlement, SourceCapabilities, SourceError};
 
 /// Where deliveries come from: the pulling half of an adapter. [`docs::source`](crate::docs::source) says how to write
 /// one, [`docs::brokers`](crate::docs::brokers) how five brokers fit.
@@ -17,7 +17,7 @@ pub trait Source: Send + 'static {
     type Tag: Send + Sync + 'static;
 
     /// What this source can do. Asked when the consumer is built.
-    fn capabilities(&self) -> Capabilities;
+    fn capabilities(&self) -> SourceCapabilities;
 
     /// The settling half. Asked once, before the first delivery; used until after [`close`](Self::close).
     fn settler(&self) -> Arc<dyn Settle<Self::Tag>>;
@@ -75,7 +75,7 @@ pub trait Settle<Tag>: Send + Sync + 'static {
     async fn settle(&self, delivery: &Delivery, tag: &Tag, settlement: &Settlement) -> Result<(), SourceError>;
 
     /// Puts off the time at which the broker takes these back, counted from now. Called every
-    /// [`keep_alive`](Capabilities::keep_alive) with all that is held, whether it runs or waits; never where that is
+    /// [`keep_alive`](SourceCapabilities::keep_alive) with all that is held, whether it runs or waits; never where that is
     /// `None`.
     ///
     /// # Errors

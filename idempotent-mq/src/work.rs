@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::BoxFuture;
-use idempotent_core::{Captured, Executor, Identity, KeyError, Policy, Redelivery, Scene};
+use idempotent_core::{Executor, Identity, KeyError, Policy, Redelivery, RunSummary, Scene};
 use tokio::sync::Notify;
 
 pub(crate) use self::annotated::Calling;
 pub(crate) use self::batched::Batching;
 pub(crate) use self::keyed::{Claiming, Naming};
 pub use self::service::service;
-use crate::{Decode, Delivery, KeyFrom, Message, SetupError, Undecodable, Verdict};
+use crate::{Decode, Delivery, HandlerResult, KeyFrom, Message, SetupError, Undecodable};
 
 /// What a consumer does with each delivery; without its types.
 pub(crate) trait Work: Send + Sync {
@@ -89,9 +89,9 @@ impl Begun {
 #[derive(Debug)]
 pub(crate) struct Ended {
     /// Of the outermost run; `None` if there was none.
-    pub(crate) captured: Option<Captured>,
+    pub(crate) captured: Option<RunSummary>,
     /// What the handler's return value asks for.
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: HandlerResult,
     /// The words of a rejection, where they are to be had.
     pub(crate) rejection: Option<String>,
 }

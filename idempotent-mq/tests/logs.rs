@@ -18,7 +18,7 @@ use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
 
 use idempotent_core::Policy;
-use idempotent_mq::{Delivery, KeyFrom, Messages, Position, SourceErrorKind, Undecodable, Verdict};
+use idempotent_mq::{Delivery, HandlerResult, KeyFrom, Messages, Position, SourceErrorKind, Undecodable};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -73,10 +73,10 @@ async fn no_key_id_header_or_body_is_in_any_line_of_a_log() {
     .fingerprint_body()
     .run(|message| async move {
         match message.delivery.headers.first("how") {
-            Some(b"fails") => Verdict::Again { after: None, error: "no stock".into() },
+            Some(b"fails") => HandlerResult::Again { after: None, error: "no stock".into() },
             Some(b"error") => return Err(format!("{} failed", message.body)),
             Some(b"panics") => panic!("as told"),
-            _ => Verdict::Done,
+            _ => HandlerResult::Done,
         };
         Ok(())
     });
@@ -110,7 +110,7 @@ async fn no_key_id_header_or_body_is_in_any_line_of_a_log() {
 
     // A handler whose attribute was forgotten is told of once, one that is said to have none is not.
     let world = World::new();
-    let forgotten = Messages::raw().annotated(async |_| Verdict::Done);
+    let forgotten = Messages::raw().annotated(async |_| HandlerResult::Done);
     let process = world.consume(Policy::new(), forgotten).await;
     world.broker.send_delivery("a", Delivery::new(Position::of("orders"), SECRET.into()).id(SECRET));
     world.broker.send_delivery("b", Delivery::new(Position::of("orders"), SECRET.into()).id(SECRET));
@@ -118,7 +118,7 @@ async fn no_key_id_header_or_body_is_in_any_line_of_a_log() {
     assert_eq!((process.counts().acked, process.counts().unprotected), (2, 2));
     let before = listener.0.lock().unwrap().matches("annotate the called function").count();
     let world = World::new();
-    let process = world.consume(Policy::new(), Messages::raw().unprotected(async |_| Verdict::Done)).await;
+    let process = world.consume(Policy::new(), Messages::raw().unprotected(async |_| HandlerResult::Done)).await;
     world.broker.send_delivery("c", Delivery::new(Position::of("orders"), SECRET.into()).id(SECRET));
     world.clock.advance(secs(1)).await;
     assert_eq!(process.counts().unprotected, 1);

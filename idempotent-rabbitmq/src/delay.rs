@@ -1,12 +1,12 @@
 //! Work for later, kept by RabbitMQ.
 use async_trait::async_trait;
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{Cancelled, Delay, DelayError, DelayErrorKind, Scheduled};
 
-use crate::publisher::{PublishError, PublishErrorKind, Publisher};
-use crate::{Outgoing, Route};
+use crate::publisher::{PublishError, PublishErrorKind, RabbitPublisher};
+use crate::{RabbitMessage, Route};
 
-/// Work for later that is delivered to one route: a [`Delay`] over [`Publisher::publish_at`].
+/// Work for later that is delivered to one route: a [`Delay`] over [`RabbitPublisher::publish_at`].
 ///
 /// RabbitMQ keeps no list of delayed messages by key, which has two consequences:
 ///
@@ -18,27 +18,27 @@ use crate::{Outgoing, Route};
 /// ```no_run
 /// use std::time::{Duration, SystemTime};
 ///
-/// use idempotent_core::Micros;
+/// use idempotent_core::Timestamp;
 /// use idempotent_mq::Delay;
-/// use idempotent_rabbitmq::{Publisher, RabbitDelay, Route};
+/// use idempotent_rabbitmq::{RabbitPublisher, RabbitDelay, Route};
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let publisher = Publisher::builder("amqp://guest:guest@localhost/%2f").build()?;
+/// let publisher = RabbitPublisher::builder("amqp://guest:guest@localhost/%2f").build()?;
 /// let limits = RabbitDelay::new(publisher, Route::queue("order_limits"));
-/// let at = Micros(0) + SystemTime::UNIX_EPOCH.elapsed()? + Duration::from_secs(30 * 60);
+/// let at = Timestamp(0) + SystemTime::UNIX_EPOCH.elapsed()? + Duration::from_secs(30 * 60);
 /// limits.schedule("order-17", at, b"17").await?;
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug)]
 pub struct RabbitDelay {
-    publisher: Publisher,
+    publisher: RabbitPublisher,
     to: Route,
 }
 
 impl RabbitDelay {
     /// Returns a delay that delivers to this queue, or to this exchange with this routing key.
-    pub fn new(publisher: Publisher, to: Route) -> Self {
+    pub fn new(publisher: RabbitPublisher, to: Route) -> Self {
         Self { publisher, to }
     }
 }
@@ -46,8 +46,8 @@ impl RabbitDelay {
 #[async_trait]
 impl Delay for RabbitDelay {
     /// Publishes the payload under the key as message id, which has at most 255 bytes.
-    async fn schedule(&self, key: &str, at: Micros, payload: &[u8]) -> Result<Scheduled, DelayError> {
-        let published = self.publisher.publish_at(&self.to, &Outgoing::new(key, payload), at).await;
+    async fn schedule(&self, key: &str, at: Timestamp, payload: &[u8]) -> Result<Scheduled, DelayError> {
+        let published = self.publisher.publish_at(&self.to, &RabbitMessage::new(key, payload), at).await;
         published.map(|()| Scheduled::Unchecked).map_err(unscheduled)
     }
 

@@ -16,10 +16,10 @@ use lapin::{Channel, ExchangeKind};
 pub(crate) use self::levels::LONGEST;
 use self::levels::levels;
 use crate::Route;
-use crate::field::{Field, Fields, table};
+use crate::field::{FieldValue, Fields, table};
 use crate::queue::{QueueKind, REDECLARE};
 
-/// The means by which RabbitMQ delays messages for a [`Publisher`](crate::Publisher).
+/// The means by which RabbitMQ delays messages for a [`RabbitPublisher`](crate::RabbitPublisher).
 ///
 /// [`quorum`](Self::quorum) and [`classic`](Self::classic) use queues with a time to live and a dead-letter exchange, which
 /// every broker has. The publisher declares them when it first needs them.
@@ -153,7 +153,7 @@ impl Path {
 
     /// Declares the plugin's exchange. The broker closes the connection where the plugin is missing.
     pub(crate) async fn declare_plugin(&self, channel: &Channel) -> lapin::Result<()> {
-        let arguments = Fields::from([("x-delayed-type".to_owned(), Field::from("headers"))]);
+        let arguments = Fields::from([("x-delayed-type".to_owned(), FieldValue::from("headers"))]);
         exchange(channel, self.base(), ExchangeKind::Custom(PLUGIN_TYPE.to_owned()), &arguments).await
     }
 

@@ -6,7 +6,7 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 /// A value of a queue's argument or a message's header.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Field {
+pub enum FieldValue {
     /// As of `x-single-active-consumer`.
     Bool(bool),
     /// As of `x-max-length`.
@@ -17,7 +17,7 @@ pub enum Field {
     Bytes(Vec<u8>),
 }
 
-pub(crate) type Fields = BTreeMap<String, Field>;
+pub(crate) type Fields = BTreeMap<String, FieldValue>;
 
 /// # Panics
 /// At a name longer than 255 bytes: checked where it is set.
@@ -26,42 +26,42 @@ pub(crate) fn table(arguments: &Fields) -> FieldTable {
     FieldTable::from(entries.collect::<BTreeMap<_, _>>())
 }
 
-impl From<&Field> for AMQPValue {
-    fn from(value: &Field) -> Self {
+impl From<&FieldValue> for AMQPValue {
+    fn from(value: &FieldValue) -> Self {
         match value {
-            Field::Bool(value) => Self::Boolean(*value),
-            Field::Number(value) => Self::LongLongInt(*value),
-            Field::Text(value) => Self::LongString(value.as_str().into()),
-            Field::Bytes(value) => Self::ByteArray(value.as_slice().into()),
+            FieldValue::Bool(value) => Self::Boolean(*value),
+            FieldValue::Number(value) => Self::LongLongInt(*value),
+            FieldValue::Text(value) => Self::LongString(value.as_str().into()),
+            FieldValue::Bytes(value) => Self::ByteArray(value.as_slice().into()),
         }
     }
 }
 
-impl From<bool> for Field {
+impl From<bool> for FieldValue {
     fn from(value: bool) -> Self {
         Self::Bool(value)
     }
 }
 
-impl From<i64> for Field {
+impl From<i64> for FieldValue {
     fn from(value: i64) -> Self {
         Self::Number(value)
     }
 }
 
-impl From<&str> for Field {
+impl From<&str> for FieldValue {
     fn from(value: &str) -> Self {
         Self::Text(value.to_owned())
     }
 }
 
-impl From<String> for Field {
+impl From<String> for FieldValue {
     fn from(value: String) -> Self {
         Self::Text(value)
     }
 }
 
-impl From<Vec<u8>> for Field {
+impl From<Vec<u8>> for FieldValue {
     fn from(value: Vec<u8>) -> Self {
         Self::Bytes(value)
     }

@@ -1,10 +1,10 @@
 //! RabbitMQ for [`idempotent`](https://docs.rs/idempotent-rs): a queue as a source for the consumer runtime
-//! ([`RabbitSource`]), and a publisher that says what it knows ([`Publisher`]).
+//! ([`RabbitSource`]), and a publisher that says what it knows ([`RabbitPublisher`]).
 //!
 //! ```no_run
 //! use idempotent_core::{Executor, MemoryStore};
 //! use idempotent_mq::{Consumer, KeyFrom, Message, Messages};
-//! use idempotent_rabbitmq::{Outgoing, Publisher, Queue, RabbitSource, Route};
+//! use idempotent_rabbitmq::{RabbitMessage, RabbitPublisher, Queue, RabbitSource, Route};
 //!
 //! #[derive(serde::Deserialize)]
 //! struct Order {
@@ -33,9 +33,9 @@
 //!     let consuming = tokio::spawn(consumer.run(stop));
 //!
 //!     // Twice the same order, under two ids: the second is acknowledged without being run.
-//!     let publisher = Publisher::builder(url).build()?;
+//!     let publisher = RabbitPublisher::builder(url).build()?;
 //!     for id in ["m-1", "m-2"] {
-//!         publisher.publish(&Route::queue("orders"), &Outgoing::new(id, r#"{"number":17,"cents":500}"#)).await?;
+//!         publisher.publish(&Route::queue("orders"), &RabbitMessage::new(id, r#"{"number":17,"cents":500}"#)).await?;
 //!     }
 //!     println!("{:?}", consuming.await??);
 //!     Ok(())
@@ -67,10 +67,10 @@ pub use self::dead_letters::RabbitDeadLetters;
 pub use self::delay::RabbitDelay;
 pub use self::delays::DelayTopology;
 pub use self::error::SettingError;
-pub use self::field::Field;
-pub use self::outgoing::{Outgoing, Route};
-pub use self::publisher::{PublishError, PublishErrorKind, Publisher, PublisherBuilder};
+pub use self::field::FieldValue;
+pub use self::outgoing::{RabbitMessage, Route};
+pub use self::publisher::{PublishError, PublishErrorKind, RabbitPublisher, RabbitPublisherBuilder};
 pub use self::queue::{Queue, QueueKind};
-pub use self::session::Tag;
+pub use self::session::RabbitTag;
 pub use self::source::{RabbitSource, RabbitSourceBuilder};
 pub use self::topology::{Exchange, Topology};

@@ -4,7 +4,7 @@ mod lying;
 
 use std::collections::BTreeMap;
 
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, Delivery, Position, Retry};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
@@ -23,12 +23,12 @@ pub(crate) struct Marked {
     /// Without marks of ours or the broker's.
     pub(crate) headers: FieldTable,
     pub(crate) attempt: Option<u32>,
-    pub(crate) first_at: Option<Micros>,
+    pub(crate) first_at: Option<Timestamp>,
     pub(crate) deaths: u32,
     /// Deliveries of this copy. Whoever makes a copy is alive, so what kills its process is counted here in full, and
     /// what is put off often is not taken for that.
     pub(crate) delivered: u32,
-    pub(crate) expires_at: Option<Micros>,
+    pub(crate) expires_at: Option<Timestamp>,
     /// The property, in ms: the broker takes it off what waits for its delay.
     expiration: Option<String>,
     /// The property: the broker refuses a copy that names another user than ours.
@@ -64,7 +64,7 @@ const LONGEST_REASON: usize = 1024;
 
 impl Marked {
     /// `now` is when the delivery came.
-    pub(crate) fn read(properties: BasicProperties, queue: &Queue, end: &End, now: Micros) -> Self {
+    pub(crate) fn read(properties: BasicProperties, queue: &Queue, end: &End, now: Timestamp) -> Self {
         let mut theirs: Table = properties.headers().as_ref().map(|table| table.inner().clone()).unwrap_or_default();
         let redeliveries = broker::take_marks(&mut theirs, queue);
         let ours = theirs.split_off(PREFIX);
@@ -79,8 +79,8 @@ impl Marked {
         }
         let text = |property: &Option<ShortString>| property.as_ref().map(ToString::to_string);
         let expiration = text(properties.expiration()).or_else(|| marks.text(EXPIRATION));
-        let first_at = marks.number(FIRST_AT).map(Micros);
-        let expires_at = marks.number(EXPIRES_AT).map(Micros);
+        let first_at = marks.number(FIRST_AT).map(Timestamp);
+        let expires_at = marks.number(EXPIRES_AT).map(Timestamp);
         let expires_at = expires_at.or_else(|| until(&theirs, end.header.as_deref()?));
         Self {
             attempt: marks.small(ATTEMPT),
@@ -188,17 +188,17 @@ fn copied(from: &BasicProperties) -> BasicProperties {
 
 /// `expiration` is counted from when the broker got the message, which nobody says. The first delivery is later than
 /// that, so this is the latest end there can be; a timestamp has no fractions, so a second goes to the message.
-fn expiry(properties: &BasicProperties, by_timestamp: bool, seen: Micros) -> Option<Micros> {
+fn expiry(properties: &BasicProperties, by_timestamp: bool, seen: Timestamp) -> Option<Timestamp> {
     let ms: u64 = properties.expiration().as_ref()?.as_str().parse().ok()?;
     let sent = properties.timestamp().filter(|_| by_timestamp).map(|s| s.saturating_add(1).saturating_mul(1_000_000));
-    Some(Micros(sent.unwrap_or(seen.0).saturating_add(ms.saturating_mul(1_000))))
+    Some(Timestamp(sent.unwrap_or(seen.0).saturating_add(ms.saturating_mul(1_000))))
 }
 
 /// A header that says when a message's time is over: a timestamp of AMQP's in s, or a number of ms since 1970.
-fn until(headers: &Table, name: &str) -> Option<Micros> {
+fn until(headers: &Table, name: &str) -> Option<Timestamp> {
     let value = headers.get(name)?;
     let number = u64::try_from(number(value)?).ok()?;
-    Some(Micros(number.saturating_mul(if matches!(value, AMQPValue::Timestamp(_)) { 1_000_000 } else { 1_000 })))
+    Some(Timestamp(number.saturating_mul(if matches!(value, AMQPValue::Timestamp(_)) { 1_000_000 } else { 1_000 })))
 }
 
 #[derive(Default)]

@@ -6,21 +6,21 @@ use idempotent_core::{Entropy, EntropyError, OsEntropy};
 use lapin::BasicProperties;
 use lapin::types::ShortString;
 
-use crate::field::{Field, Fields, table};
+use crate::field::{FieldValue, Fields, table};
 use crate::marks::PERSISTENT;
 
 /// A message to be published. Its id is fixed here, so it is the same however often it is sent.
 ///
 /// ```
-/// use idempotent_rabbitmq::Outgoing;
+/// use idempotent_rabbitmq::RabbitMessage;
 ///
-/// let order = Outgoing::new("order-17", "{}").content_type("application/json").header("tenant", "acme");
+/// let order = RabbitMessage::new("order-17", "{}").content_type("application/json").header("tenant", "acme");
 /// // Neither ids nor bodies are shown.
 /// assert!(!format!("{order:?}").contains("order-17"));
 /// ```
 #[derive(Clone)]
 #[must_use]
-pub struct Outgoing {
+pub struct RabbitMessage {
     id: String,
     body: Vec<u8>,
     headers: Fields,
@@ -50,7 +50,7 @@ impl Route {
     }
 }
 
-impl Outgoing {
+impl RabbitMessage {
     /// A message with this id, at most 255 bytes: one that is kept with what the message is about, such as the id of a
     /// row in an outbox, also sees the copies of a publisher that was started again.
     pub fn new(id: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
@@ -74,7 +74,7 @@ impl Outgoing {
     }
 
     /// Sets a header.
-    pub fn header(mut self, name: impl Into<String>, value: impl Into<Field>) -> Self {
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<FieldValue>) -> Self {
         self.headers.insert(name.into(), value.into());
         self
     }
@@ -151,7 +151,7 @@ impl Outgoing {
 pub(crate) const LONGEST: usize = 255;
 
 /// Sizes only.
-impl fmt::Debug for Outgoing {
+impl fmt::Debug for RabbitMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Outgoing")
             .field("bytes", &self.body.len())

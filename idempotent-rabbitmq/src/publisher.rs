@@ -23,7 +23,7 @@ pub use self::error::{PublishError, PublishErrorKind};
 use self::later::Due;
 use crate::address::Address;
 use crate::outgoing::LONGEST;
-use crate::{DelayTopology, Outgoing, Route, SettingError};
+use crate::{DelayTopology, RabbitMessage, Route, SettingError};
 
 /// Publishes messages and waits until the broker has confirmed them. Cheap to clone; clones share one connection, which
 /// is made when it is first needed, and made again when it breaks.
@@ -32,11 +32,11 @@ use crate::{DelayTopology, Outgoing, Route, SettingError};
 /// tell its copies by that id.
 ///
 /// ```no_run
-/// use idempotent_rabbitmq::{Outgoing, PublishErrorKind, Publisher, Route};
+/// use idempotent_rabbitmq::{RabbitMessage, PublishErrorKind, RabbitPublisher, Route};
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let publisher = Publisher::builder("amqp://guest:guest@localhost/%2f").build()?;
-/// let paid = Outgoing::new("payment-17", r#"{"order":17}"#).content_type("application/json");
+/// let publisher = RabbitPublisher::builder("amqp://guest:guest@localhost/%2f").build()?;
+/// let paid = RabbitMessage::new("payment-17", r#"{"order":17}"#).content_type("application/json");
 /// match publisher.publish(&Route::exchange("payments", "paid"), &paid).await {
 ///     Ok(()) => println!("in a queue"),
 ///     Err(error) if error.kind() == PublishErrorKind::Unconfirmed => println!("nobody knows: send it again, same id"),
@@ -46,7 +46,7 @@ use crate::{DelayTopology, Outgoing, Route, SettingError};
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Publisher(Arc<Inner>);
+pub struct RabbitPublisher(Arc<Inner>);
 
 struct Inner {
     connection: SharedConnection,
@@ -58,10 +58,10 @@ struct Inner {
     proven: Mutex<HashSet<String>>,
 }
 
-/// Sets up a [`Publisher`].
+/// Sets up a [`RabbitPublisher`].
 #[derive(Debug)]
 #[must_use]
-pub struct PublisherBuilder {
+pub struct RabbitPublisherBuilder {
     address: Result<Address, SettingError>,
     in_flight: usize,
     confirm_within: Duration,
@@ -76,8 +76,8 @@ const MOST_IN_FLIGHT: usize = 2047;
 const MOST_PROVEN: usize = 1_000;
 const LONGEST_TRY: Duration = Duration::from_secs(24 * 3_600);
 
-impl PublisherBuilder {
-    /// How many channels are in use at most; [`publish`](Publisher::publish) waits for its turn. Each of its messages has one of
+impl RabbitPublisherBuilder {
+    /// How many channels are in use at most; [`publish`](RabbitPublisher::publish) waits for its turn. Each of its messages has one of
     /// its own; those of an outbox share some, up to 128 on each.
     ///
     /// # Default
@@ -96,7 +96,7 @@ impl PublisherBuilder {
         self
     }
 
-    /// Sets how long [`publish`](Publisher::publish) goes on trying: up to a day.
+    /// Sets how long [`publish`](RabbitPublisher::publish) goes on trying: up to a day.
     ///
     /// # Default
     /// 30 s
@@ -118,7 +118,7 @@ impl PublisherBuilder {
     ///
     /// # Errors
     /// A URL that cannot be read, or a limit of zero.
-    pub fn build(self) -> Result<Publisher, SettingError> {
+    pub fn build(self) -> Result<RabbitPublisher, SettingError> {
         let Self { address, in_flight, confirm_within, give_up_after, delays } = self;
         if in_flight == 0 || in_flight > MOST_IN_FLIGHT {
             return Err(SettingError::new(format!("in_flight is {in_flight}, it must be 1 to {MOST_IN_FLIGHT}")));
@@ -131,7 +131,7 @@ impl PublisherBuilder {
                 format!("give_up_after is {give_up_after:?}, it must not be above a day: publish again after that");
             return Err(SettingError::new(text));
         }
-        Ok(Publisher(Arc::new(Inner {
+        Ok(RabbitPublisher(Arc::new(Inner {
             connection: SharedConnection::new(address?, in_flight),
             places: Semaphore::new(in_flight),
             confirm_within,
@@ -142,10 +142,10 @@ impl PublisherBuilder {
     }
 }
 
-impl Publisher {
+impl RabbitPublisher {
     /// A publisher to this broker; the URL is that of [`RabbitSource::builder`](crate::RabbitSource::builder).
-    pub fn builder(url: &str) -> PublisherBuilder {
-        PublisherBuilder {
+    pub fn builder(url: &str) -> RabbitPublisherBuilder {
+        RabbitPublisherBuilder {
             address: Address::parse(url),
             in_flight: 32,
             confirm_within: Duration::from_secs(5),
@@ -163,7 +163,7 @@ impl Publisher {
     ///
     /// # Cancellation
     /// Nobody knows whether it was published, unless it still waited for its turn.
-    pub async fn publish(&self, to: &Route, message: &Outgoing) -> Result<(), PublishError> {
+    pub async fn publish(&self, to: &Route, message: &RabbitMessage) -> Result<(), PublishError> {
         // Its time begins with its turn.
         let _place = self.0.places.acquire().await;
         self.publish_from(Knowledge::default(), to, message, None, Instant::now() + self.0.give_up_after).await
@@ -174,7 +174,7 @@ impl Publisher {
         &self,
         mut known: Knowledge,
         to: &Route,
-        message: &Outgoing,
+        message: &RabbitMessage,
         due: Option<Due>,
         end: Instant,
     ) -> Result<(), PublishError> {
@@ -227,7 +227,7 @@ impl Inner {
     }
 }
 
-impl fmt::Debug for Publisher {
+impl fmt::Debug for RabbitPublisher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Publisher").field("broker", &self.0.connection.address).finish_non_exhaustive()
     }

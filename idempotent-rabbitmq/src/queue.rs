@@ -4,7 +4,7 @@ use lapin::types::{FieldTable, ShortString};
 use lapin::{Channel, Queue as Declared};
 
 use crate::SettingError;
-use crate::field::{Field, Fields, table};
+use crate::field::{FieldValue, Fields, table};
 
 /// The queue to be consumed, and how it comes to be there.
 ///
@@ -87,7 +87,7 @@ impl Queue {
     /// # Default
     /// None for a classic queue. A quorum queue of ours has `x-queue-type`, an `x-delivery-limit` of 1000, and what that
     /// gives up goes to the dead letters (`x-dead-letter-exchange`, `x-dead-letter-routing-key`)
-    pub fn argument(mut self, name: impl Into<String>, value: impl Into<Field>) -> Self {
+    pub fn argument(mut self, name: impl Into<String>, value: impl Into<FieldValue>) -> Self {
         if let Some(own) = &mut self.own {
             own.arguments.insert(name.into(), value.into());
         }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::{FutureExt, StreamExt};
-use idempotent_core::{Clock, Micros};
+use idempotent_core::{Clock, Timestamp};
 use idempotent_mq::{Delivery, Position, SourceError};
 use lapin::options::{BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions};
 use lapin::types::{DeliveryTag, FieldTable};
@@ -22,7 +22,7 @@ use crate::settings::Settings;
 
 /// What settling a delivery takes. Dropped unsettled, it is given back.
 #[derive(Debug)]
-pub struct Tag {
+pub struct RabbitTag {
     pub(crate) acker: Acker,
     /// The channel's number for this delivery.
     number: DeliveryTag,
@@ -40,7 +40,7 @@ const LEFT: Duration = Duration::from_secs(5);
 
 /// Left unsettled, it comes again; otherwise the broker would count it as held for as long as the channel lives. Where the
 /// channel is gone, and where there is no runtime any more, it comes by itself.
-impl Drop for Tag {
+impl Drop for RabbitTag {
     fn drop(&mut self) {
         // What was acknowledged together with others was not by its own acker.
         if self.done.load(SeqCst) || !self.acker.usable() {
@@ -129,7 +129,7 @@ impl Intake {
     }
 
     /// At least one delivery, at most `room`; `None` once the channel is gone, or the queue.
-    pub(crate) async fn next(&mut self, room: usize, clock: &dyn Clock) -> Option<Vec<(Delivery, Tag)>> {
+    pub(crate) async fn next(&mut self, room: usize, clock: &dyn Clock) -> Option<Vec<(Delivery, RabbitTag)>> {
         if self.ended {
             return None;
         }
@@ -150,14 +150,14 @@ impl Intake {
         Some(taken)
     }
 
-    fn read(&self, from: lapin::message::Delivery, now: Micros) -> (Delivery, Tag) {
+    fn read(&self, from: lapin::message::Delivery, now: Timestamp) -> (Delivery, RabbitTag) {
         let settings = &self.session.settings;
         let marked = Marked::read(from.properties, &settings.queue, &settings.end, now);
         let mut delivery = marked.delivery(settings.position(), from.data);
         delivery.delivered = settings.queue.counts().then_some(marked.delivered);
         delivery.redelivered = from.redelivered;
         let (session, no) = (self.session.clone(), || AtomicBool::new(false));
-        let tag = Tag { acker: from.acker, number: from.delivery_tag, done: no(), marked, session, copied: no() };
+        let tag = RabbitTag { acker: from.acker, number: from.delivery_tag, done: no(), marked, session, copied: no() };
         (delivery, tag)
     }
 
@@ -175,7 +175,7 @@ impl Intake {
     }
 }
 
-impl Tag {
+impl RabbitTag {
     /// Acknowledges it, together with others.
     pub(crate) async fn ack(&self) -> Result<(), SourceError> {
         if self.done.swap(true, SeqCst) {

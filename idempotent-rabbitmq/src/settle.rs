@@ -7,14 +7,14 @@ use idempotent_mq::{Delivery, Settle, Settlement, SourceError, SourceErrorKind};
 use crate::confirm::Unsent;
 use crate::error::{gone, is_final};
 use crate::ladder::step;
-use crate::session::{Beside, Tag};
+use crate::session::{Beside, RabbitTag};
 
 #[derive(Debug)]
 pub(crate) struct Settler;
 
 #[async_trait]
-impl Settle<Tag> for Settler {
-    async fn settle(&self, delivery: &Delivery, tag: &Tag, settlement: &Settlement) -> Result<(), SourceError> {
+impl Settle<RabbitTag> for Settler {
+    async fn settle(&self, delivery: &Delivery, tag: &RabbitTag, settlement: &Settlement) -> Result<(), SourceError> {
         if tag.acker.poisoned() {
             return Err(gone());
         }
@@ -34,12 +34,12 @@ impl Settle<Tag> for Settler {
         tag.ack().await
     }
 
-    async fn keep_alive(&self, _: &[&Tag]) -> Result<(), SourceError> {
+    async fn keep_alive(&self, _: &[&RabbitTag]) -> Result<(), SourceError> {
         Ok(())
     }
 }
 
-impl Tag {
+impl RabbitTag {
     async fn put(&self, beside: Beside, body: &[u8], properties: lapin::BasicProperties) -> Result<(), SourceError> {
         // Asked again because the acknowledgement failed: one copy is enough.
         if self.copied.load(SeqCst) {

@@ -3,13 +3,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use idempotent_core::SystemClock;
-use idempotent_mq::{Capabilities, Delays, Received, Settle, Source, SourceError, SourceErrorKind};
+use idempotent_mq::{DelaySupport, Received, Settle, Source, SourceCapabilities, SourceError, SourceErrorKind};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use crate::ladder::LONGEST;
 use crate::marks::End;
-use crate::session::{Intake, Tag, connected, declared};
+use crate::session::{Intake, RabbitTag, connected, declared};
 use crate::settings::Settings;
 use crate::settle::Settler;
 use crate::{Queue, SettingError, address::Address};
@@ -112,19 +112,19 @@ impl RabbitSourceBuilder {
 
 #[async_trait]
 impl Source for RabbitSource {
-    type Tag = Tag;
+    type Tag = RabbitTag;
 
-    fn capabilities(&self) -> Capabilities {
+    fn capabilities(&self) -> SourceCapabilities {
         // A retry is a copy, so nothing that the broker counts runs out by retries: it never gives up because of them.
-        let capabilities = Capabilities::new(Delays::UpTo(LONGEST));
+        let capabilities = SourceCapabilities::new(DelaySupport::UpTo(LONGEST));
         if self.settings.queue.counts() { capabilities.counts() } else { capabilities }
     }
 
-    fn settler(&self) -> Arc<dyn Settle<Tag>> {
+    fn settler(&self) -> Arc<dyn Settle<RabbitTag>> {
         Arc::new(Settler)
     }
 
-    async fn receive(&mut self, room: usize) -> Result<Received<Tag>, SourceError> {
+    async fn receive(&mut self, room: usize) -> Result<Received<RabbitTag>, SourceError> {
         let prefetch = *self.prefetch.get_or_insert(room);
         let intake = match &mut self.intake {
             Some(intake) => intake,

@@ -8,7 +8,7 @@ use lapin::options::{ExchangeBindOptions, QueueBindOptions};
 pub use self::exchange::Exchange;
 use crate::address::Address;
 use crate::error::{failed, is_not_found};
-use crate::field::{Field, Fields, table};
+use crate::field::{FieldValue, Fields, table};
 use crate::outgoing::LONGEST;
 use crate::{Queue, SettingError};
 
@@ -84,7 +84,7 @@ impl Topology {
 
     /// Binds a queue to a headers exchange, for messages that have all of these headers. The broker does not look at headers
     /// that begin with `x-`.
-    pub fn bind_all_headers<N: Into<String>, V: Into<Field>>(
+    pub fn bind_all_headers<N: Into<String>, V: Into<FieldValue>>(
         self,
         queue: impl Into<String>,
         exchange: impl Into<String>,
@@ -95,7 +95,7 @@ impl Topology {
 
     /// Binds a queue to a headers exchange, for messages that have any of these headers. The broker does not look at headers
     /// that begin with `x-`.
-    pub fn bind_any_header<N: Into<String>, V: Into<Field>>(
+    pub fn bind_any_header<N: Into<String>, V: Into<FieldValue>>(
         self,
         queue: impl Into<String>,
         exchange: impl Into<String>,
@@ -194,7 +194,7 @@ impl Binding {
     }
 }
 
-fn matching<N: Into<String>, V: Into<Field>>(how: &str, headers: impl IntoIterator<Item = (N, V)>) -> Fields {
+fn matching<N: Into<String>, V: Into<FieldValue>>(how: &str, headers: impl IntoIterator<Item = (N, V)>) -> Fields {
     let headers = headers.into_iter().map(|(name, value)| (name.into(), value.into()));
     headers.chain([("x-match".to_owned(), how.into())]).collect()
 }

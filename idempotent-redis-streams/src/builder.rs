@@ -11,7 +11,7 @@ use crate::connection::{Connection, client};
 use crate::due_times::DueTimes;
 use crate::error::failure;
 use crate::headers::FieldMapping;
-use crate::options::{BLOCK, Keep, Start};
+use crate::options::{BLOCK, StartPosition, TrimPolicy};
 use crate::settler::{ConsumerSettings, StreamsSettler};
 
 /// A builder for a [`StreamsSource`].
@@ -21,13 +21,13 @@ pub struct StreamsSourceBuilder {
     stream: Arc<str>,
     group: Arc<str>,
     consumer: Option<Arc<str>>,
-    declare: Option<Start>,
+    declare: Option<StartPosition>,
     min_idle: Duration,
     body: String,
     id: Option<String>,
     business_key: Option<String>,
     dead: Option<Arc<str>>,
-    keep: Keep,
+    keep: TrimPolicy,
 }
 
 /// Minimum of `min_idle`. A busy machine may pause for longer than shorter times.
@@ -46,7 +46,7 @@ impl StreamsSourceBuilder {
             id: None,
             business_key: None,
             dead: None,
-            keep: Keep::Everything,
+            keep: TrimPolicy::Everything,
         }
     }
 
@@ -54,7 +54,7 @@ impl StreamsSourceBuilder {
     ///
     /// # Default
     /// The group must exist
-    pub fn declare(mut self, start: Start) -> Self {
+    pub fn declare(mut self, start: StartPosition) -> Self {
         self.declare = Some(start);
         self
     }
@@ -123,8 +123,8 @@ impl StreamsSourceBuilder {
     /// Sets which entries remain in the stream.
     ///
     /// # Default
-    /// [`Keep::Everything`]
-    pub fn keep(mut self, keep: Keep) -> Self {
+    /// [`TrimPolicy::Everything`]
+    pub fn keep(mut self, keep: TrimPolicy) -> Self {
         self.keep = keep;
         self
     }
@@ -172,10 +172,10 @@ impl StreamsSourceBuilder {
     }
 }
 
-async fn make_group(settler: &StreamsSettler, start: Start) -> Result<(), SourceError> {
+async fn make_group(settler: &StreamsSettler, start: StartPosition) -> Result<(), SourceError> {
     let from = match start {
-        Start::Beginning => "0",
-        Start::New => "$",
+        StartPosition::Beginning => "0",
+        StartPosition::New => "$",
     };
     let mut create = redis::cmd("XGROUP");
     create.arg("CREATE").arg(&*settler.settings.stream).arg(&*settler.settings.group).arg(from).arg("MKSTREAM");

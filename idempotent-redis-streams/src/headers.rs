@@ -1,7 +1,7 @@
 //! Mapping between the fields of entries and deliveries, including the fields of dead letters.
 use std::sync::Arc;
 
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, Delivery, Position};
 use redis::Cmd;
 
@@ -38,7 +38,7 @@ impl FieldMapping {
                 continue;
             }
             match name.as_slice() {
-                name if name == FIRST_AT.as_bytes() => delivery.first_at = text().parse().ok().map(Micros),
+                name if name == FIRST_AT.as_bytes() => delivery.first_at = text().parse().ok().map(Timestamp),
                 name if name == DEATHS.as_bytes() => delivery.deaths = text().parse().unwrap_or(0),
                 name if is_dead_letter_field(name) => {}
                 name => {
@@ -94,8 +94,8 @@ pub(crate) fn decode_letter(fields: &Fields) -> Option<DeadLetter> {
     };
     let number = |name: &str| mark(name)?.parse::<u64>().ok();
     let small = |name: &str| number(name)?.try_into().ok();
-    let mut letter = DeadLetter::because(mark("reason")?, Micros(number("last-at")?));
-    (letter.id, letter.first_at) = (mark("id"), Micros(number("first-at")?));
+    let mut letter = DeadLetter::because(mark("reason")?, Timestamp(number("last-at")?));
+    (letter.id, letter.first_at) = (mark("id"), Timestamp(number("first-at")?));
     (letter.attempts, letter.deaths) = (small("attempts")?, small("deaths")?);
     Some(letter)
 }

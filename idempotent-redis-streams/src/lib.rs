@@ -9,7 +9,7 @@
 //!
 //! use idempotent_core::{Executor, MemoryStore};
 //! use idempotent_mq::{Consumer, KeyFrom, Message, Messages};
-//! use idempotent_redis_streams::{Start, StreamsSource};
+//! use idempotent_redis_streams::{StartPosition, StreamsSource};
 //!
 //! #[derive(serde::Deserialize)]
 //! struct Order {
@@ -28,7 +28,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // XADD orders * body '{"number": 1, "cents": 5}'
 //! let source = StreamsSource::builder("redis://127.0.0.1", "orders", "billing")
-//!     .declare(Start::Beginning)
+//!     .declare(StartPosition::Beginning)
 //!     .min_idle(Duration::from_secs(30))
 //!     .connect()
 //!     .await?;
@@ -58,7 +58,7 @@ mod source;
 
 pub use self::builder::StreamsSourceBuilder;
 pub use self::dead_letters::StreamsDeadLetters;
-pub use self::options::{Keep, Start};
+pub use self::options::{StartPosition, TrimPolicy};
 pub use self::publisher::StreamsPublisher;
-pub use self::settler::Tag;
+pub use self::settler::StreamsTag;
 pub use self::source::StreamsSource;

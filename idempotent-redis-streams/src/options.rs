@@ -7,7 +7,7 @@ pub(crate) const BLOCK: Duration = Duration::from_millis(500);
 /// The position at which a new group starts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub enum Start {
+pub enum StartPosition {
     /// At the first entry of the stream.
     Beginning,
     /// At the next entry that is added.
@@ -17,7 +17,7 @@ pub enum Start {
 /// The entries that remain in the stream.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub enum Keep {
+pub enum TrimPolicy {
     /// All entries, until another program trims the stream.
     Everything,
     /// Entries that some group has not read or not settled, and a few more, because streams are trimmed in blocks. An

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use idempotent_mq::{
-    Outbound, Position, Publish, PublishError, PublishErrorKind, Published, SourceError, SourceErrorKind, chains,
+    OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, SourceError, SourceErrorKind, chains,
 };
 use redis::{RedisError, Value};
 
@@ -120,7 +120,7 @@ impl StreamsPublisher {
 
     /// Sends the messages of a chain. If a message fails, its error is the last result, and there are fewer results
     /// than messages.
-    async fn send(&self, open: &OpenConnection<'_>, chain: &[&Outbound]) -> Vec<PublishResult> {
+    async fn send(&self, open: &OpenConnection<'_>, chain: &[&OutboundMessage]) -> Vec<PublishResult> {
         let (mut entries, mut refused) = (Vec::with_capacity(chain.len()), None);
         for message in chain {
             if message.deliver_at.is_some() {
@@ -196,7 +196,7 @@ impl StreamsPublisher {
 
 #[async_trait]
 impl Publish for StreamsPublisher {
-    async fn publish(&self, messages: &[Outbound]) -> Vec<PublishResult> {
+    async fn publish(&self, messages: &[OutboundMessage]) -> Vec<PublishResult> {
         let open = match self.connection.verified().await {
             Ok(open) => open,
             Err(error) => {

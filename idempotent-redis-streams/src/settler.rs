@@ -13,12 +13,12 @@ use crate::connection::Connection;
 use crate::due_times::DueTimes;
 use crate::headers::{Fields, add, encode_letter, fits_into_script};
 use crate::held_entries::HeldEntries;
-use crate::options::Keep;
+use crate::options::TrimPolicy;
 use crate::reply::StreamEntry;
 use crate::scripts::{BURY, DONE, KEEP, LATER};
 
 /// The handle that settles an entry.
-pub struct Tag {
+pub struct StreamsTag {
     id: String,
     fields: Fields,
     held: HeldEntries,
@@ -28,7 +28,7 @@ pub struct Tag {
     leaving: AtomicBool,
 }
 
-impl Tag {
+impl StreamsTag {
     pub(crate) fn new(entry: StreamEntry, held: &HeldEntries) -> Self {
         let StreamEntry { id, fields, .. } = entry;
         let number = held.hold(&id);
@@ -37,14 +37,14 @@ impl Tag {
 }
 
 /// An entry whose tag is dropped unsettled is redelivered after `min_idle`.
-impl Drop for Tag {
+impl Drop for StreamsTag {
     fn drop(&mut self) {
         self.held.release(&self.id, self.number);
     }
 }
 
 /// Shows nothing of the payload.
-impl fmt::Debug for Tag {
+impl fmt::Debug for StreamsTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tag").field("id", &self.id).field("fields", &self.fields.len()).finish_non_exhaustive()
     }
@@ -58,7 +58,7 @@ pub(crate) struct ConsumerSettings {
     pub(crate) consumer: Arc<str>,
     pub(crate) dead: Arc<str>,
     pub(crate) min_idle: Duration,
-    pub(crate) keep: Keep,
+    pub(crate) keep: TrimPolicy,
 }
 
 #[derive(Debug)]
@@ -71,8 +71,8 @@ pub(crate) struct StreamsSettler {
 }
 
 #[async_trait]
-impl Settle<Tag> for StreamsSettler {
-    async fn settle(&self, _: &Delivery, tag: &Tag, settlement: &Settlement) -> Result<(), SourceError> {
+impl Settle<StreamsTag> for StreamsSettler {
+    async fn settle(&self, _: &Delivery, tag: &StreamsTag, settlement: &Settlement) -> Result<(), SourceError> {
         match settlement {
             Settlement::Ack => self.ack(tag).await,
             Settlement::Retry(retry) => {
@@ -88,7 +88,7 @@ impl Settle<Tag> for StreamsSettler {
         }
     }
 
-    async fn keep_alive(&self, held: &[&Tag]) -> Result<(), SourceError> {
+    async fn keep_alive(&self, held: &[&StreamsTag]) -> Result<(), SourceError> {
         let mut keep = KEEP.key(&*self.settings.stream);
         keep.arg(&*self.settings.group).arg(&*self.settings.consumer);
         for tag in held.iter().filter(|tag| !tag.leaving.load(Ordering::Acquire)) {
@@ -100,9 +100,9 @@ impl Settle<Tag> for StreamsSettler {
 
 impl StreamsSettler {
     /// Acknowledges an entry, whichever consumer holds it now.
-    async fn ack(&self, tag: &Tag) -> Result<(), SourceError> {
+    async fn ack(&self, tag: &StreamsTag) -> Result<(), SourceError> {
         let settings = &self.settings;
-        if settings.keep == Keep::Unacknowledged {
+        if settings.keep == TrimPolicy::Unacknowledged {
             let mut done = DONE.key(&*settings.stream);
             done.arg(&*settings.group).arg(&tag.id);
             return self.connection.run_script("acknowledging", &done).await.map(drop);
@@ -115,7 +115,7 @@ impl StreamsSettler {
     }
 
     /// Makes an entry available to all consumers after this time.
-    async fn release_after(&self, tag: &Tag, after: Duration, doing: &str) -> Result<(), SourceError> {
+    async fn release_after(&self, tag: &StreamsTag, after: Duration, doing: &str) -> Result<(), SourceError> {
         tag.leaving.store(true, Ordering::Release);
         // The entry may be redelivered before the tag is dropped.
         tag.held.release(&tag.id, tag.number);
@@ -142,12 +142,12 @@ impl StreamsSettler {
         Ok(())
     }
 
-    async fn dead_letter(&self, tag: &Tag, letter: &DeadLetter) -> Result<(), SourceError> {
+    async fn dead_letter(&self, tag: &StreamsTag, letter: &DeadLetter) -> Result<(), SourceError> {
         let settings = &self.settings;
         let doing = "dead-lettering an entry";
         let mut bury = BURY.key(&*settings.stream);
         bury.key(&*settings.dead).arg(&*settings.group).arg(&*settings.consumer).arg(&tag.id);
-        bury.arg(if settings.keep == Keep::Unacknowledged { "delete" } else { "keep" });
+        bury.arg(if settings.keep == TrimPolicy::Unacknowledged { "delete" } else { "keep" });
         let fields = encode_letter(&tag.fields, &tag.id, letter);
         let in_one_step = fits_into_script(&fields);
         if in_one_step {

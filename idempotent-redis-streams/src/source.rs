@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_mq::{Capabilities, Delays, Delivery, Received, Settle, Source, SourceError, SourceErrorKind};
+use idempotent_mq::{
+    DelaySupport, Delivery, Received, Settle, Source, SourceCapabilities, SourceError, SourceErrorKind,
+};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::warn;
@@ -14,10 +16,10 @@ use crate::builder::StreamsSourceBuilder;
 use crate::connection::Connection;
 use crate::headers::FieldMapping;
 use crate::held_entries::HeldEntries;
-use crate::options::{BLOCK, Keep};
+use crate::options::{BLOCK, TrimPolicy};
 use crate::reply::{self, IdleEntries, StreamEntry};
 use crate::scripts::{TAKE, TRIM};
-use crate::settler::{StreamsSettler, Tag};
+use crate::settler::{StreamsSettler, StreamsTag};
 
 /// A source that reads a Redis stream as one consumer of a group. See the [crate documentation](crate) for an example.
 pub struct StreamsSource {
@@ -138,7 +140,7 @@ impl StreamsSource {
 
     async fn trim(&self) -> Result<(), SourceError> {
         let settings = &self.settler.settings;
-        if settings.keep != Keep::Unfinished || !self.settler.acked.swap(false, Ordering::AcqRel) {
+        if settings.keep != TrimPolicy::Unfinished || !self.settler.acked.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
         self.settler.connection.run_script("trimming", &TRIM.key(&*settings.stream)).await.map(drop)
@@ -191,10 +193,10 @@ impl StreamsSource {
         }
     }
 
-    fn deliveries(&self, entries: Vec<StreamEntry>) -> Received<Tag> {
-        let handed = entries.into_iter().map(|entry| -> (Delivery, Tag) {
+    fn deliveries(&self, entries: Vec<StreamEntry>) -> Received<StreamsTag> {
+        let handed = entries.into_iter().map(|entry| -> (Delivery, StreamsTag) {
             let delivery = self.layout.delivery(&entry);
-            (delivery, Tag::new(entry, &self.held))
+            (delivery, StreamsTag::new(entry, &self.held))
         });
         Received::Deliveries(handed.collect())
     }
@@ -202,18 +204,18 @@ impl StreamsSource {
 
 #[async_trait]
 impl Source for StreamsSource {
-    type Tag = Tag;
+    type Tag = StreamsTag;
 
-    fn capabilities(&self) -> Capabilities {
+    fn capabilities(&self) -> SourceCapabilities {
         let min_idle = self.settler.settings.min_idle;
-        Capabilities::new(Delays::UpTo(min_idle)).keep_alive(min_idle / 3).counts()
+        SourceCapabilities::new(DelaySupport::UpTo(min_idle)).keep_alive(min_idle / 3).counts()
     }
 
-    fn settler(&self) -> Arc<dyn Settle<Tag>> {
+    fn settler(&self) -> Arc<dyn Settle<StreamsTag>> {
         self.settler.clone()
     }
 
-    async fn receive(&mut self, room: usize) -> Result<Received<Tag>, SourceError> {
+    async fn receive(&mut self, room: usize) -> Result<Received<StreamsTag>, SourceError> {
         let entries = match self.next(room).await {
             // The first call after a long idle time often finds its connection broken.
             Err(error) if error.kind() == SourceErrorKind::Transient => self.next(room).await?,

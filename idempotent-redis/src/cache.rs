@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use idempotent_core::{Claim, ClaimRequest, Clock, Consumed, Fencing, Fingerprint, Key};
+use idempotent_core::{Claim, ClaimRequest, Clock, Consumed, FencingToken, Fingerprint, Key};
 use quick_cache::Weighter;
 
 use crate::record::LONGEST;
@@ -39,7 +39,7 @@ const LARGEST: usize = 16;
 
 #[derive(Clone)]
 struct CacheEntry {
-    fencing: Fencing,
+    fencing: FencingToken,
     payload: PayloadKnowledge,
     value: Option<Arc<[u8]>>,
     until: Instant,

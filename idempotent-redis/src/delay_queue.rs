@@ -26,13 +26,13 @@ mod slot_calls;
 mod source;
 
 pub use self::builder::DelayQueueBuilder;
-pub use self::commit_and_receive::Next;
+pub use self::commit_and_receive::CommitAndReceive;
 pub use self::counts::DelayCounts;
 pub use self::dead_letters::DelayDeadLetters;
-pub use self::message::{DelayMessage, Sent};
+pub use self::message::{DelayMessage, SendReceipt};
 pub use self::producer::DelayProducer;
-pub use self::queue::{Back, Closing, DelayQueue, RolledBack};
-pub use self::received::Taken;
-pub use self::receiver::Taker;
+pub use self::queue::{DelayQueue, RetryDelay, RollbackResult, SettleResult};
+pub use self::received::DelayDelivery;
+pub use self::receiver::DelayReceiver;
 pub use self::settler::DelayTag;
 pub use self::source::DelaySource;

@@ -20,11 +20,11 @@ pub use self::cache::CacheOptions;
 pub use self::connection::url::__wrong_part;
 #[cfg(feature = "delay-queue")]
 pub use self::delay_queue::{
-    Back, Closing, DelayCounts, DelayDeadLetters, DelayMessage, DelayProducer, DelayQueue, DelayQueueBuilder,
-    DelaySource, DelayTag, Next, RolledBack, Sent, Taken, Taker,
+    CommitAndReceive, DelayCounts, DelayDeadLetters, DelayDelivery, DelayMessage, DelayProducer, DelayQueue,
+    DelayQueueBuilder, DelayReceiver, DelaySource, DelayTag, RetryDelay, RollbackResult, SendReceipt, SettleResult,
 };
 pub use self::durability::{Durability, RedisCounts};
-pub use self::startup::health_report::{Checkup, Finding, Severity};
+pub use self::startup::health_report::{HealthFinding, HealthReport, Severity};
 pub use self::store::RedisStore;
 pub use self::store::builder::RedisStoreBuilder;
 pub use self::store::tier::RedisTier;

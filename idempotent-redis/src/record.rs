@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{
-    ClaimRequest, Fencing, Fingerprint, Held, Micros, OwnerToken, Record, State, StoreError, StoreErrorKind,
+    ClaimHandle, ClaimRequest, FencingToken, Fingerprint, OwnerToken, Record, State, StoreError, StoreErrorKind,
+    Timestamp,
 };
 
 /// Version byte of the records that this version writes. No UTF-8 text begins with this byte. Later versions use the
@@ -83,7 +84,7 @@ pub(crate) fn claimed(request: &ClaimRequest) -> Arc<[u8]> {
 
 /// Returns the usual first bytes of a held record: first attempt, no flags. Without a fencing number, the number and
 /// the attempt are left out.
-pub(crate) fn guard(held: &Held) -> Arc<[u8]> {
+pub(crate) fn guard(held: &ClaimHandle) -> Arc<[u8]> {
     const NUMBER: usize = 2 + FENCING;
     const OWNER: usize = NUMBER + ATTEMPT;
     let owner = held.owner.0.to_be_bytes();
@@ -99,7 +100,7 @@ pub(crate) fn guard(held: &Held) -> Arc<[u8]> {
 }
 
 /// Encodes a fencing number as in records.
-pub(crate) fn digits(fencing: Fencing) -> [u8; FENCING] {
+pub(crate) fn digits(fencing: FencingToken) -> [u8; FENCING] {
     let mut out = [b'0'; FENCING];
     let mut rest = fencing.0;
     for place in out.iter_mut().rev() {
@@ -113,7 +114,7 @@ pub(crate) fn digits(fencing: Fencing) -> [u8; FENCING] {
 ///
 /// # Errors
 /// The same as `Record::from_bytes`.
-pub(crate) fn decode(bytes: &[u8], expires: Micros) -> Result<Record, StoreError> {
+pub(crate) fn decode(bytes: &[u8], expires: Timestamp) -> Result<Record, StoreError> {
     if bytes.len() == FENCING + ATTEMPT && bytes.iter().all(u8::is_ascii_digit) {
         let (fencing, attempt) = bytes.split_at(FENCING);
         let attempt = u32::try_from(number("attempt", attempt)?).unwrap_or(u32::MAX);
@@ -149,11 +150,11 @@ fn checked(record: Record) -> Result<Record, StoreError> {
     Ok(record)
 }
 
-fn consumed(fencing: u64, attempt: u32, fingerprint: Option<Fingerprint>, state: State, expires: Micros) -> Record {
+fn consumed(fencing: u64, attempt: u32, fingerprint: Option<Fingerprint>, state: State, expires: Timestamp) -> Record {
     // The record keeps no other time. The fencing number is the time of the grant, or later if the number ran ahead.
-    let granted = Micros(fencing);
+    let granted = Timestamp(fencing);
     Record {
-        fencing: Fencing(fencing),
+        fencing: FencingToken(fencing),
         attempt,
         fingerprint,
         state,
@@ -205,7 +206,7 @@ impl<'a> FieldReader<'a> {
 
     /// Reads a record in any state but consumed.
     fn standing(&mut self, state: u8) -> Result<Record, StoreError> {
-        let fencing = Fencing(number("fencing", &self.take::<FENCING>("fencing")?)?);
+        let fencing = FencingToken(number("fencing", &self.take::<FENCING>("fencing")?)?);
         let below = number("attempt", &self.take::<ATTEMPT>("attempt")?)?;
         let attempt = number("attempt", self.last("attempt", THOUSANDS)?)? * 1_000 + below;
         let attempt = u32::try_from(attempt).map_err(|_| corrupt("attempt", "is 2^32 or more"))?;
@@ -218,11 +219,11 @@ impl<'a> FieldReader<'a> {
         let fingerprint = self.fingerprint(flags & SEEN != 0)?;
         let display = if flags & SHOWN != 0 { Some(self.display()?) } else { None };
         let error: Arc<str> = std::str::from_utf8(self.0).map_err(|_| corrupt("error", "is not UTF-8"))?.into();
-        let first_seen = Micros(times.seven("first_seen")?);
-        let updated_at = Micros(times.seven("updated_at")?);
-        let until = Micros(times.seven("until")?);
-        let expires_at = Micros(until.0 + times.seven("kept")?);
-        let taken_over = Some(Fencing(times.seven("taken_over")?)).filter(|fencing| fencing.0 > 0);
+        let first_seen = Timestamp(times.seven("first_seen")?);
+        let updated_at = Timestamp(times.seven("updated_at")?);
+        let until = Timestamp(times.seven("until")?);
+        let expires_at = Timestamp(until.0 + times.seven("kept")?);
+        let taken_over = Some(FencingToken(times.seven("taken_over")?)).filter(|fencing| fencing.0 > 0);
         let state = match state {
             b'P' if !error.is_empty() => return Err(corrupt("error", "stands in a consuming record")),
             b'P' => State::Consuming { owner, until, taken_over },
@@ -241,7 +242,7 @@ impl<'a> FieldReader<'a> {
         std::str::from_utf8(text).map(Arc::from).map_err(|_| corrupt("display", "is not UTF-8"))
     }
 
-    fn consumed(&mut self, flags: u8, expires: Micros) -> Result<Record, StoreError> {
+    fn consumed(&mut self, flags: u8, expires: Timestamp) -> Result<Record, StoreError> {
         let fencing = self.seven("fencing")?;
         let attempt = if flags & WIDE != 0 {
             u32::from_be_bytes(self.take("attempt")?)

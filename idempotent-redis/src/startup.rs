@@ -11,7 +11,7 @@ use redis::{Cmd, Pipeline, Value};
 use crate::connection::{Connection, refused};
 use crate::failure::{CallFailure, FailureKind};
 use crate::scripts::Dialect;
-use crate::startup::health_report::{Finding, ServerFindings};
+use crate::startup::health_report::{HealthFinding, ServerFindings};
 use crate::startup::permissions::{MissingPermissions, ProbeSet};
 use crate::startup::server_info::{ServerInfo, ServerVersion};
 
@@ -33,7 +33,7 @@ pub(crate) struct StartupChecks {
 #[derive(Debug)]
 pub(crate) struct ServerReport {
     pub(crate) dialect: Dialect,
-    pub(crate) findings: Vec<Finding>,
+    pub(crate) findings: Vec<HealthFinding>,
     /// Number of keys that the server has evicted since its start, if reported.
     pub(crate) evicted: Option<u64>,
 }
@@ -274,7 +274,7 @@ fn clock(findings: &mut ServerFindings<'_>, time: Option<&Value>) {
 ///
 /// # Errors
 /// The failure, if the server cannot be reached or does not own the key.
-pub(crate) async fn epoch(connection: &Connection, namespace: &str) -> Result<Vec<Finding>, CallFailure> {
+pub(crate) async fn epoch(connection: &Connection, namespace: &str) -> Result<Vec<HealthFinding>, CallFailure> {
     let key = permissions::epoch_key(namespace);
     let server = connection.name();
     let mut findings = ServerFindings { server: &server, all: Vec::new() };

@@ -15,8 +15,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol::{self, Write, live};
 use idempotent_core::{
-    Abilities, Admin, Claim, ClaimRequest, Completion, Consumed, Fencing, Held, Inspect, Inspected, Key, Record,
-    Release, Renewal, Settled, Store, StoreError,
+    Admin, Claim, ClaimHandle, ClaimRequest, Completion, Consumed, FencingToken, Inspect, InspectedRecord, Key, Record,
+    Release, Renewal, Settled, Store, StoreCapabilities, StoreError,
 };
 
 #[cfg(doc)]
@@ -156,7 +156,7 @@ impl RedisStore {
     pub(crate) async fn settle(
         &self,
         call: &ScriptCall,
-        decide: impl FnOnce(Option<&Record>, idempotent_core::Micros) -> (Settled, Write),
+        decide: impl FnOnce(Option<&Record>, idempotent_core::Timestamp) -> (Settled, Write),
     ) -> Result<Settled, StoreError> {
         replies::settled(&self.0.topology.call(call, BUDGET).await?, decide)
     }
@@ -172,18 +172,18 @@ impl Store for RedisStore {
         }
     }
 
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
         self.settle(&ScriptCall::renew(held, lease), |found, now| protocol::renew(found, held, lease, now)).await
     }
 
-    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+    async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         let generation = self.0.hub.cache.generation();
         let call = ScriptCall::complete(held, completion);
         let answer = self.0.topology.call(&call, BUDGET).await?;
         self.completed(held, completion, generation, &answer)
     }
 
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         self.settle(&ScriptCall::release(held, release), |found, now| protocol::release(found, held, release, now))
             .await
     }
@@ -192,8 +192,8 @@ impl Store for RedisStore {
         Ok(self.inspect(key).await?.map(|seen| seen.record))
     }
 
-    fn abilities(&self) -> Abilities<'_> {
-        Abilities::none()
+    fn abilities(&self) -> StoreCapabilities<'_> {
+        StoreCapabilities::none()
             .with_batch(self)
             .with_watch(self)
             .with_browse(self)
@@ -217,7 +217,7 @@ impl RedisStore {
     /// Records in the cache that this process has completed a run.
     pub(crate) fn remember(
         &self,
-        held: &Held,
+        held: &ClaimHandle,
         completion: &Completion,
         generation: Option<CacheGeneration>,
         answer: &ScriptReply,
@@ -232,16 +232,22 @@ impl RedisStore {
 
 #[async_trait]
 impl Inspect for RedisStore {
-    async fn inspect(&self, key: &Key) -> Result<Option<Inspected>, StoreError> {
+    async fn inspect(&self, key: &Key) -> Result<Option<InspectedRecord>, StoreError> {
         let found = replies::seen(self.0.topology.call(&ScriptCall::look(key), BUDGET).await?)?;
-        let seen = found.map(|(record, now)| Inspected { record, now });
+        let seen = found.map(|(record, now)| InspectedRecord { record, now });
         Ok(seen.filter(|seen| live(Some(&seen.record), seen.now).is_some()))
     }
 }
 
 #[async_trait]
 impl Admin for RedisStore {
-    async fn forget(&self, key: &Key, expected: Fencing, force: bool, memory: Duration) -> Result<Settled, StoreError> {
+    async fn forget(
+        &self,
+        key: &Key,
+        expected: FencingToken,
+        force: bool,
+        memory: Duration,
+    ) -> Result<Settled, StoreError> {
         let call = ScriptCall::forget(key, expected, force, memory);
         let settled = self.settle(&call, |found, now| protocol::forget(found, expected, force, memory, now)).await;
         // The server notifies all processes, this one included, a moment later.

@@ -1,10 +1,10 @@
 //! RocketMQ for [`idempotent`](https://docs.rs/idempotent-rs): a topic as a source for the consumer runtime
-//! ([`RocketSource`]), and a publisher that says what it knows ([`Publisher`]).
+//! ([`RocketSource`]), and a publisher that says what it knows ([`RocketPublisher`]).
 //!
 //! ```no_run
 //! use idempotent_core::{Executor, MemoryStore};
 //! use idempotent_mq::{Consumer, KeyFrom, Message, Messages};
-//! use idempotent_rocketmq::{Outgoing, Publisher, RocketSource};
+//! use idempotent_rocketmq::{RocketMessage, RocketPublisher, RocketSource};
 //!
 //! #[derive(serde::Deserialize)]
 //! struct Order {
@@ -32,9 +32,9 @@
 //!     let consuming = tokio::spawn(consumer.run(stop));
 //!
 //!     // Twice the same order, under two ids: the second is acknowledged without being run.
-//!     let publisher = Publisher::builder("localhost:9876").build()?;
+//!     let publisher = RocketPublisher::builder("localhost:9876").build()?;
 //!     for id in ["m-1", "m-2"] {
-//!         publisher.publish("orders", &Outgoing::new(id, r#"{"number":17,"cents":500}"#)).await?;
+//!         publisher.publish("orders", &RocketMessage::new(id, r#"{"number":17,"cents":500}"#)).await?;
 //!     }
 //!     println!("{:?}", consuming.await??);
 //!     Ok(())
@@ -62,7 +62,7 @@ mod tag;
 mod topics;
 
 pub use self::error::SettingError;
-pub use self::outgoing::Outgoing;
-pub use self::publisher::{PublishError, PublishErrorKind, Publisher, PublisherBuilder};
+pub use self::outgoing::RocketMessage;
+pub use self::publisher::{PublishError, PublishErrorKind, RocketPublisher, RocketPublisherBuilder};
 pub use self::source::{RocketSource, RocketSourceBuilder};
-pub use self::tag::Tag;
+pub use self::tag::RocketTag;

@@ -1,5 +1,5 @@
 //! What we leave on a message, beside what is its own: properties that begin with `x-idempotent-`.
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, Headers, Retry};
 
 use crate::packed::{Properties, SEPARATORS, unpack};
@@ -13,7 +13,7 @@ pub(crate) struct Marked {
     properties: Properties,
     pub(crate) flag: i32,
     pub(crate) attempt: Option<u32>,
-    pub(crate) first_at: Option<Micros>,
+    pub(crate) first_at: Option<Timestamp>,
     pub(crate) deaths: u32,
     /// Where the message itself lies, of which this may be a copy.
     pub(crate) place: Option<Place>,
@@ -101,7 +101,7 @@ impl Marked {
         for (name, value) in all {
             match name {
                 ATTEMPT => marked.attempt = value.parse().ok(),
-                FIRST_AT => marked.first_at = value.parse().ok().map(Micros),
+                FIRST_AT => marked.first_at = value.parse().ok().map(Timestamp),
                 DEATHS => marked.deaths = value.parse().unwrap_or_default(),
                 PLACE => marked.place = Place::read(value),
                 HEADERS | EMPTY => marked.keep(name, value),
@@ -144,9 +144,9 @@ impl Marked {
     }
 
     /// By a header with a number of ms since 1970.
-    pub(crate) fn expires_at(&self, header: Option<&str>) -> Option<Micros> {
+    pub(crate) fn expires_at(&self, header: Option<&str>) -> Option<Timestamp> {
         let ms: u64 = self.get(header?)?.trim().parse().ok()?;
-        Some(Micros(ms.saturating_mul(1_000)))
+        Some(Timestamp(ms.saturating_mul(1_000)))
     }
 
     /// The properties of a copy that comes again.

@@ -16,15 +16,15 @@ use crate::settings::check_name;
 /// A message to be published. Its id is fixed here, so it is the same however often it is sent.
 ///
 /// ```
-/// use idempotent_rocketmq::Outgoing;
+/// use idempotent_rocketmq::RocketMessage;
 ///
-/// let order = Outgoing::new("m-17", "{}").key("order-17").tag("paid").header("tenant", "acme");
+/// let order = RocketMessage::new("m-17", "{}").key("order-17").tag("paid").header("tenant", "acme");
 /// // Neither ids nor bodies are shown.
 /// assert!(!format!("{order:?}").contains("17"));
 /// ```
 #[derive(Clone)]
 #[must_use]
-pub struct Outgoing {
+pub struct RocketMessage {
     id: String,
     body: Vec<u8>,
     headers: Headers,
@@ -36,7 +36,7 @@ pub struct Outgoing {
 /// Of all properties of a message, in bytes: the broker writes their length in 15 bits, and copies have marks beside them.
 const MOST_PROPERTIES: usize = i16::MAX as usize - 4 * 1024;
 
-impl Outgoing {
+impl RocketMessage {
     /// A message with this id, which becomes its `UNIQ_KEY`: one that is kept with what the message is about, such as the
     /// id of a row in an outbox, also sees the copies of a publisher that was started again.
     pub fn new(id: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
@@ -117,7 +117,7 @@ impl Outgoing {
 }
 
 /// Sizes only.
-impl fmt::Debug for Outgoing {
+impl fmt::Debug for RocketMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Outgoing")
             .field("bytes", &self.body.len())
@@ -133,14 +133,16 @@ mod tests {
 
     #[test]
     fn what_the_broker_would_cut_or_misread_is_refused_with_the_reason() {
-        let long = Outgoing::new("m", "b").header("long", "x".repeat(40_000));
+        let long = RocketMessage::new("m", "b").header("long", "x".repeat(40_000));
         assert!(long.outbound("t").unwrap_err().to_string().contains("32 KB"));
-        for odd in [Outgoing::new("", "b"), Outgoing::new("a\u{1}b", "b"), Outgoing::new("m", "b").key("")] {
+        for odd in
+            [RocketMessage::new("", "b"), RocketMessage::new("a\u{1}b", "b"), RocketMessage::new("m", "b").key("")]
+        {
             assert!(odd.outbound("t").is_err());
         }
         for topic in ["no.dots", "", "a:b", "SCHEDULE_TOPIC_XXXX"] {
-            assert!(Outgoing::new("m", "b").outbound(topic).is_err(), "{topic}");
+            assert!(RocketMessage::new("m", "b").outbound(topic).is_err(), "{topic}");
         }
-        assert!(Outgoing::new("m", "b").outbound("orders_1").is_ok());
+        assert!(RocketMessage::new("m", "b").outbound("orders_1").is_ok());
     }
 }

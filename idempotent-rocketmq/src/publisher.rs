@@ -20,7 +20,7 @@ pub use self::error::{PublishError, PublishErrorKind};
 use crate::client::{Sender, live};
 use crate::place::{Choice, Place};
 use crate::settings::{check_name, check_servers};
-use crate::{Outgoing, SettingError};
+use crate::{RocketMessage, SettingError};
 
 /// Publishes messages and waits until the broker has stored them. Cheap to clone; clones share one client, which is
 /// made when it is first needed.
@@ -29,11 +29,11 @@ use crate::{Outgoing, SettingError};
 /// tell its copies by that id.
 ///
 /// ```no_run
-/// use idempotent_rocketmq::{Outgoing, PublishErrorKind, Publisher};
+/// use idempotent_rocketmq::{RocketMessage, PublishErrorKind, RocketPublisher};
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let publisher = Publisher::builder("localhost:9876").build()?;
-/// match publisher.publish("payments", &Outgoing::new("payment-17", r#"{"order":17}"#).tag("paid")).await {
+/// let publisher = RocketPublisher::builder("localhost:9876").build()?;
+/// match publisher.publish("payments", &RocketMessage::new("payment-17", r#"{"order":17}"#).tag("paid")).await {
 ///     Ok(()) => println!("stored"),
 ///     Err(error) if error.kind() == PublishErrorKind::Unconfirmed => println!("nobody knows: send it again, same id"),
 ///     Err(error) => println!("not in the topic: {error}"),
@@ -42,7 +42,7 @@ use crate::{Outgoing, SettingError};
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Publisher(Arc<Inner>);
+pub struct RocketPublisher(Arc<Inner>);
 
 struct Inner {
     name_servers: String,
@@ -63,10 +63,10 @@ struct Client {
     _end: oneshot::Sender<()>,
 }
 
-/// Sets up a [`Publisher`].
+/// Sets up a [`RocketPublisher`].
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct PublisherBuilder {
+pub struct RocketPublisherBuilder {
     name_servers: String,
     group: String,
     give_up_after: Duration,
@@ -77,7 +77,7 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-impl PublisherBuilder {
+impl RocketPublisherBuilder {
     /// The group of producers, as the broker's tools show it.
     ///
     /// # Default
@@ -87,7 +87,7 @@ impl PublisherBuilder {
         self
     }
 
-    /// How long [`publish`](Publisher::publish) goes on trying, and how long all messages of a call by
+    /// How long [`publish`](RocketPublisher::publish) goes on trying, and how long all messages of a call by
     /// [`Publish`](idempotent_mq::Publish) may take together. A try takes up to 4 s.
     ///
     /// # Default
@@ -101,20 +101,20 @@ impl PublisherBuilder {
     ///
     /// # Errors
     /// Name servers or a group that cannot be.
-    pub fn build(self) -> Result<Publisher, SettingError> {
+    pub fn build(self) -> Result<RocketPublisher, SettingError> {
         let Self { name_servers, group, give_up_after } = self;
         check_servers(&name_servers)?;
         check_name("group", &group)?;
         let (client, known, asking, turn) = Default::default();
-        Ok(Publisher(Arc::new(Inner { name_servers, group, give_up_after, client, known, asking, turn })))
+        Ok(RocketPublisher(Arc::new(Inner { name_servers, group, give_up_after, client, known, asking, turn })))
     }
 }
 
-impl Publisher {
+impl RocketPublisher {
     /// A publisher by these name servers: `HOST:PORT`, several of them `HOST:PORT;HOST:PORT`.
-    pub fn builder(name_servers: impl Into<String>) -> PublisherBuilder {
+    pub fn builder(name_servers: impl Into<String>) -> RocketPublisherBuilder {
         let give_up_after = Duration::from_secs(30);
-        PublisherBuilder { name_servers: name_servers.into(), group: "idempotent".to_owned(), give_up_after }
+        RocketPublisherBuilder { name_servers: name_servers.into(), group: "idempotent".to_owned(), give_up_after }
     }
 
     /// Publishes, and returns once the broker says that it has stored the message as its settings want it: on disk, and
@@ -126,7 +126,7 @@ impl Publisher {
     ///
     /// # Cancellation
     /// Nobody knows whether it was published.
-    pub async fn publish(&self, topic: &str, message: &Outgoing) -> Result<(), PublishError> {
+    pub async fn publish(&self, topic: &str, message: &RocketMessage) -> Result<(), PublishError> {
         let end = Instant::now() + self.0.give_up_after;
         self.publish_by(end, topic, message, None).await.map(drop)
     }
@@ -136,7 +136,7 @@ impl Publisher {
         &self,
         end: Instant,
         topic: &str,
-        message: &Outgoing,
+        message: &RocketMessage,
         queue: Option<&str>,
     ) -> Result<Option<Place>, PublishError> {
         let refused = |mistake: SettingError| PublishError::new(PublishErrorKind::Refused, mistake.to_string(), None);
@@ -200,7 +200,7 @@ impl Inner {
     }
 }
 
-impl fmt::Debug for Publisher {
+impl fmt::Debug for RocketPublisher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Publisher").field("name_servers", &self.0.name_servers).finish_non_exhaustive()
     }

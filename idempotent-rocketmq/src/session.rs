@@ -21,7 +21,7 @@ use crate::marks::{Marked, TAGS};
 use crate::place::Place;
 use crate::settings::Settings;
 use crate::stock::{Announcer, Call, Stock, Told};
-use crate::tag::{Answer, Tag};
+use crate::tag::{Answer, RocketTag};
 use crate::topics::provide;
 
 /// A client that consumes, and what was taken from it.
@@ -73,11 +73,11 @@ impl Intake {
     }
 
     /// At least one delivery, at most `room`.
-    pub(crate) async fn next(&self, room: usize) -> Vec<(Delivery, Tag)> {
+    pub(crate) async fn next(&self, room: usize) -> Vec<(Delivery, RocketTag)> {
         let session = &self.0;
         let taken = session.stock.take(room).await;
         session.ends.took(taken.len());
-        let tag = |Arrived { delivery, marked, answer }| (delivery, Tag::new(session.clone(), marked, answer));
+        let tag = |Arrived { delivery, marked, answer }| (delivery, RocketTag::new(session.clone(), marked, answer));
         taken.into_iter().map(tag).collect()
     }
 

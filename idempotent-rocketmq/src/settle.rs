@@ -7,7 +7,7 @@ use idempotent_mq::{Delivery, Settle, Settlement, SourceError, SourceErrorKind};
 
 use crate::client::{Outbound, Unsent};
 use crate::error::{failed, gone, transient};
-use crate::tag::{Answer, Tag};
+use crate::tag::{Answer, RocketTag};
 
 #[derive(Debug)]
 pub(crate) struct Settler;
@@ -16,8 +16,8 @@ pub(crate) struct Settler;
 const TOLD: Duration = Duration::from_secs(3);
 
 #[async_trait]
-impl Settle<Tag> for Settler {
-    async fn settle(&self, delivery: &Delivery, tag: &Tag, settlement: &Settlement) -> Result<(), SourceError> {
+impl Settle<RocketTag> for Settler {
+    async fn settle(&self, delivery: &Delivery, tag: &RocketTag, settlement: &Settlement) -> Result<(), SourceError> {
         if tag.is_answered() {
             return Ok(());
         }
@@ -50,12 +50,12 @@ impl Settle<Tag> for Settler {
         Ok(())
     }
 
-    async fn keep_alive(&self, _: &[&Tag]) -> Result<(), SourceError> {
+    async fn keep_alive(&self, _: &[&RocketTag]) -> Result<(), SourceError> {
         Ok(())
     }
 }
 
-impl Tag {
+impl RocketTag {
     async fn put(&self, copy: Outbound) -> Result<(), SourceError> {
         // Asked again because the answer failed: one copy is enough.
         if self.is_copied() {

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idempotent_mq::{Capabilities, Delays, Received, Settle, Source, SourceError, SourceErrorKind};
+use idempotent_mq::{DelaySupport, Received, Settle, Source, SourceCapabilities, SourceError, SourceErrorKind};
 use tokio::sync::oneshot;
 
 use crate::SettingError;
@@ -12,7 +12,7 @@ use crate::ladder::Ladder;
 use crate::session::Intake;
 use crate::settings::{MOST_THREADS, Settings};
 use crate::settle::Settler;
-use crate::tag::Tag;
+use crate::tag::RocketTag;
 use crate::topics;
 
 /// A topic of RocketMQ, as one group of consumers sees it. The [crate's docs](crate) say which topics it has beside that,
@@ -159,19 +159,19 @@ impl RocketSourceBuilder {
 
 #[async_trait]
 impl Source for RocketSource {
-    type Tag = Tag;
+    type Tag = RocketTag;
 
-    fn capabilities(&self) -> Capabilities {
+    fn capabilities(&self) -> SourceCapabilities {
         // A retry is a copy, so it never gives up by itself. What it counts are messages that came back to it, which no
         // crash adds to: not what a count of deliveries is for.
-        Capabilities::new(Delays::UpTo(self.settings.ladder.longest()))
+        SourceCapabilities::new(DelaySupport::UpTo(self.settings.ladder.longest()))
     }
 
-    fn settler(&self) -> Arc<dyn Settle<Tag>> {
+    fn settler(&self) -> Arc<dyn Settle<RocketTag>> {
         Arc::new(Settler)
     }
 
-    async fn receive(&mut self, room: usize) -> Result<Received<Tag>, SourceError> {
+    async fn receive(&mut self, room: usize) -> Result<Received<RocketTag>, SourceError> {
         let prefetch = *self.prefetch.get_or_insert(room);
         let batch = self.settings.batch;
         if prefetch.div_ceil(batch) > MOST_THREADS {

@@ -9,7 +9,7 @@ use crate::session::Session;
 
 /// What settling a delivery takes: its listener's thread waits for the answer.
 #[derive(Debug)]
-pub struct Tag {
+pub struct RocketTag {
     pub(crate) session: Arc<Session>,
     pub(crate) marked: Marked,
     /// `None` once it is given.
@@ -26,7 +26,7 @@ pub(crate) enum Answer {
     Dropped,
 }
 
-impl Tag {
+impl RocketTag {
     pub(crate) fn new(session: Arc<Session>, marked: Marked, answer: oneshot::Sender<Answer>) -> Self {
         Self { session, marked, answer: Mutex::new(Some(answer)), copied: AtomicBool::new(false) }
     }
@@ -49,7 +49,7 @@ impl Tag {
 }
 
 /// Unsettled, it comes again; where its copy is stored, it has.
-impl Drop for Tag {
+impl Drop for RocketTag {
     fn drop(&mut self) {
         self.answer(if self.is_copied() { Answer::Done } else { Answer::Dropped });
     }

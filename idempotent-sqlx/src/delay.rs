@@ -21,20 +21,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use idempotent_core::{Clock, Micros, StoreError, StoreErrorKind};
+use idempotent_core::{Clock, StoreError, StoreErrorKind, Timestamp};
 use idempotent_mq::{DelayError, DelayErrorKind, SourceError, SourceErrorKind};
 use sqlx::Pool;
 use tokio::sync::broadcast;
 
 pub use self::builder::DelayTableBuilder;
 pub use self::counts::DelayTableCounts;
-pub use self::dead::DelayTableLetters;
+pub use self::dead::DelayTableDeadLetters;
 pub use self::desk::DelayDb;
 use self::pace::Told;
 pub use self::settler::DelayTableTag;
 pub use self::source::DelayTableSource;
 use self::sql::Texts;
-pub use self::work::Work;
+pub use self::work::ScheduledTask;
 use crate::desk::{Arg, Cells};
 
 /// The columns that the statements name.
@@ -72,13 +72,13 @@ pub(crate) const COLUMNS: [&str; 16] = [
 /// # async fn example(pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
 /// use std::time::Duration;
 ///
-/// use idempotent_sqlx::{DelayTable, Work};
+/// use idempotent_sqlx::{DelayTable, ScheduledTask};
 ///
 /// let limits = DelayTable::builder(pool.clone()).table("order_limits").create(true).open().await?;
 ///
 /// let mut tx = pool.begin().await?;
 /// sqlx::query("INSERT INTO orders (id, paid) VALUES (17, false)").execute(&mut *tx).await?;
-/// limits.put_in(&mut tx, &Work::after("order-17", Duration::from_secs(30 * 60), b"17".to_vec())).await?;
+/// limits.put_in(&mut tx, &ScheduledTask::after("order-17", Duration::from_secs(30 * 60), b"17".to_vec())).await?;
 /// tx.commit().await?;
 /// limits.wake(); // or the source finds it by itself, some ms later
 ///
@@ -165,7 +165,7 @@ impl<Db: DelayDb> DelayTable<Db> {
 
     /// The time as it goes into a statement: none where that is the database's.
     fn now(&self) -> Arg {
-        let micros = |now: Micros| i64::try_from(now.0).unwrap_or(i64::MAX);
+        let micros = |now: Timestamp| i64::try_from(now.0).unwrap_or(i64::MAX);
         Arg::Int(self.0.clock.as_ref().map(|clock| micros(clock.wall())))
     }
 

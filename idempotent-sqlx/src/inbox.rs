@@ -13,7 +13,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-use idempotent_core::{Auto, Call, ClaimMode, Codec, Executor, Handler, Json, Lent, Rejects, Replies};
+use idempotent_core::{
+    BorrowedTransaction, Call, ClaimMode, Codec, DefaultReply, Executor, Handler, Json, RejectStrategy, ReplyStrategy,
+};
 use sqlx::{Database, Transaction};
 
 pub(crate) use self::dialect::{Dialect, Last, consumed, in_place, rolled_back};
@@ -90,19 +92,19 @@ impl<Db: Database> Inbox<Db> {
     /// what it came to.
     pub async fn run<R>(&self, call: impl Into<Call>, handler: impl AsyncFnOnce(InboxTransaction<Db>) -> R) -> R
     where
-        Auto: Rejects<R>,
-        Json: Codec<<Auto as Replies<R>>::Value>,
+        DefaultReply: RejectStrategy<R>,
+        Json: Codec<<DefaultReply as ReplyStrategy<R>>::Value>,
     {
         let (call, lender) = call.into().within(&self.executor, self.mode);
         let run = || handler(InboxTransaction(lender.lend()));
-        self.executor.run(call, Handler::<Auto, Json, _, _>::new(run)).await
+        self.executor.run(call, Handler::<DefaultReply, Json, _, _>::new(run)).await
     }
 }
 
 /// The transaction of a run, in its handler's hands. It is given back as it is dropped, and ends with the run: it cannot be
 /// committed here. A handler that keeps it beyond its own end is rolled back.
 #[derive(Debug)]
-pub struct InboxTransaction<Db: Database>(Lent<Transaction<'static, Db>>);
+pub struct InboxTransaction<Db: Database>(BorrowedTransaction<Transaction<'static, Db>>);
 
 impl<Db: Database> Deref for InboxTransaction<Db> {
     type Target = Transaction<'static, Db>;

@@ -55,7 +55,8 @@ mod version;
 
 #[cfg(all(feature = "delay", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 pub use self::delay::{
-    DelayDb, DelayTable, DelayTableBuilder, DelayTableCounts, DelayTableLetters, DelayTableSource, DelayTableTag, Work,
+    DelayDb, DelayTable, DelayTableBuilder, DelayTableCounts, DelayTableDeadLetters, DelayTableSource, DelayTableTag,
+    ScheduledTask,
 };
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use self::inbox::{Inbox, InboxTransaction, StepTransaction};
@@ -63,14 +64,15 @@ pub use self::inbox::{Inbox, InboxTransaction, StepTransaction};
 pub use self::mysql::{MySqlStore, MySqlStoreBuilder};
 #[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 pub use self::outbox::{
-    Audited, Enqueued, Entry, Outbox, OutboxBuilder, OutboxDb, OutboxError, OutboxErrorKind, Place, Relay, RelayCounts,
-    Resends, Round, Seen, Status, Stub, Verdict, Why,
+    AuditEntry, ConsumerProgress, DeferReason, Enqueued, Outbox, OutboxBuilder, OutboxDb, OutboxEntry, OutboxError,
+    OutboxErrorKind, OutboxRecord, OutboxStatus, QueueOffset, Relay, RelayCounts, RelayRound, ResendDecision,
+    ResendPolicy,
 };
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PostgresStore, PostgresStoreBuilder};
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::{SqliteStore, SqliteStoreBuilder, Synchronous};
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-pub use self::unique::{Notes, UniqueKeys};
+pub use self::unique::{UniqueKeyConnection, UniqueKeys};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub use self::version::{VersionGuard, Versioned, Versions};
+pub use self::version::{VersionCheck, VersionConnection, VersionGuard};

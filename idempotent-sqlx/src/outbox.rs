@@ -22,22 +22,22 @@ mod timed;
 use std::fmt;
 use std::sync::Arc;
 
-use idempotent_core::{Clock, Micros};
+use idempotent_core::{Clock, Timestamp};
 use sqlx::Pool;
 use tokio::sync::Notify;
 
 pub use self::builder::OutboxBuilder;
-pub use self::decide::{Resends, Seen, Verdict, Why};
+pub use self::decide::{ConsumerProgress, DeferReason, ResendDecision, ResendPolicy};
 pub use self::desk::OutboxDb;
 use self::desk::{Arg, Cells};
 use self::ends::Ends;
 pub use self::enqueue::Enqueued;
 pub use self::error::{OutboxError, OutboxErrorKind};
-pub use self::manual::{Audited, Entry};
-pub use self::place::Place;
-pub use self::relay::{Relay, RelayCounts, Round};
+pub use self::manual::{AuditEntry, OutboxEntry};
+pub use self::place::QueueOffset;
+pub use self::relay::{Relay, RelayCounts, RelayRound};
 use self::sql::Texts;
-pub use self::stub::{Status, Stub};
+pub use self::stub::{OutboxRecord, OutboxStatus};
 
 /// The columns that the statements name.
 pub(crate) const COLUMNS: [&str; 22] = [
@@ -76,7 +76,7 @@ pub(crate) const COLUMNS: [&str; 22] = [
 ///
 /// ```no_run
 /// # async fn example(pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
-/// use idempotent_mq::Outbound;
+/// use idempotent_mq::OutboundMessage;
 /// use idempotent_sqlx::Outbox;
 ///
 /// let outbox = Outbox::builder(pool.clone()).create(true).open().await?;
@@ -138,7 +138,7 @@ impl<Db: OutboxDb> Outbox<Db> {
 
     /// The time as it goes into a statement: none where that is the database's.
     fn now(&self) -> Arg {
-        let micros = |now: Micros| i64::try_from(now.0).unwrap_or(i64::MAX);
+        let micros = |now: Timestamp| i64::try_from(now.0).unwrap_or(i64::MAX);
         Arg::Int(self.0.clock.as_ref().map(|clock| micros(clock.wall())))
     }
 

@@ -28,7 +28,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_core::{Clock, Key, Micros, OwnerToken, Record, StoreError};
+use idempotent_core::{Clock, Key, OwnerToken, Record, StoreError, Timestamp};
 use sqlx::error::DatabaseError;
 use sqlx::{Database, Transaction};
 
@@ -145,7 +145,7 @@ pub(crate) enum Many {
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) record: Record,
-    pub(crate) now: Micros,
+    pub(crate) now: Timestamp,
     pub(crate) granted: bool,
 }
 
@@ -177,7 +177,7 @@ impl<D: Dialect> Plan<D> {
     /// Reads a row of a claim or a look: a record, then the time, then whether it was granted.
     pub(crate) fn seen(&self, row: &Row<D>) -> Result<Seen, StoreError> {
         let record = row::record(row)?;
-        let now = Micros(self.number(row, COLUMNS.len())?.unsigned_abs());
+        let now = Timestamp(self.number(row, COLUMNS.len())?.unsigned_abs());
         let granted = self.number(row, COLUMNS.len() + 1)? != 0;
         // A statement reads its clock when it begins, and may see a write that began a moment later.
         let is_a_moment = record.updated_at - now <= LONGEST_STATEMENT;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{
-    Fencing, Fingerprint, Key, Micros, OwnerToken, Record, State, StateKind, StoreError, StoreErrorKind,
+    FencingToken, Fingerprint, Key, OwnerToken, Record, State, StateKind, StoreError, StoreErrorKind, Timestamp,
 };
 
 /// The columns of a record, in the order in which every statement selects and inserts them.
@@ -99,8 +99,9 @@ pub(crate) fn record(row: &impl Cells) -> Result<Record, StoreError> {
     }
     let attempt = u32::try_from(number(row, Column::Attempt)?).map_err(|_| corrupt(Column::Attempt, "is too high"))?;
     // Every state has a number here, also those that do not use it.
-    let until = Micros(number(row, Column::Until)?);
-    let taken_over = int(row, Column::TakenOver)?.map(|n| positive(Column::TakenOver, n)).transpose()?.map(Fencing);
+    let until = Timestamp(number(row, Column::Until)?);
+    let taken_over =
+        int(row, Column::TakenOver)?.map(|n| positive(Column::TakenOver, n)).transpose()?.map(FencingToken);
     let state = match int(row, Column::State)? {
         Some(0) => State::Vacant { not_before: until, error: error(row)?, taken_over },
         Some(1) => State::Consuming { owner: owner(row)?, until, taken_over },
@@ -114,13 +115,13 @@ pub(crate) fn record(row: &impl Cells) -> Result<Record, StoreError> {
         return Err(corrupt(Column::Owner, "is there although nobody holds the key"));
     }
     let record = Record {
-        fencing: Fencing(fencing),
+        fencing: FencingToken(fencing),
         attempt,
         fingerprint: fingerprint(row)?,
         state,
-        expires_at: Micros(number(row, Column::Expires)?),
-        first_seen: Micros(number(row, Column::FirstSeen)?),
-        updated_at: Micros(number(row, Column::Updated)?),
+        expires_at: Timestamp(number(row, Column::Expires)?),
+        first_seen: Timestamp(number(row, Column::FirstSeen)?),
+        updated_at: Timestamp(number(row, Column::Updated)?),
         display: text(row, Column::Display)?,
     };
     record.check()?;
@@ -132,8 +133,8 @@ pub(crate) fn record(row: &impl Cells) -> Result<Record, StoreError> {
 pub(crate) struct Parts {
     pub(crate) owner: Option<OwnerToken>,
     /// `None`: whatever is there says nothing.
-    pub(crate) until: Option<Micros>,
-    pub(crate) taken_over: Option<Fencing>,
+    pub(crate) until: Option<Timestamp>,
+    pub(crate) taken_over: Option<FencingToken>,
     pub(crate) value: Option<Arc<[u8]>>,
     pub(crate) error: Option<Arc<str>>,
 }
@@ -166,13 +167,13 @@ pub(crate) fn id(row: &impl Cells) -> Result<Option<u128>, StoreError> {
 }
 
 /// A time span in µs for a statement; saturates, and a part of a µs counts as a whole one, as with
-/// [`Micros`].
+/// [`Timestamp`].
 pub(crate) fn micros(span: Duration) -> i64 {
-    signed(Micros(0) + span)
+    signed(Timestamp(0) + span)
 }
 
 /// A time for a statement.
-pub(crate) fn signed(time: Micros) -> i64 {
+pub(crate) fn signed(time: Timestamp) -> i64 {
     i64::try_from(time.0).unwrap_or(i64::MAX)
 }
 

@@ -33,8 +33,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol::live;
 use idempotent_core::{
-    Abilities, Admin, Claim, ClaimRequest, Clock, Completion, Fencing, Held, Inspect, Inspected, Key, Micros, Record,
-    Release, Renewal, Settled, Store, StoreError, StoreErrorKind,
+    Admin, Claim, ClaimHandle, ClaimRequest, Clock, Completion, FencingToken, Inspect, InspectedRecord, Key, Record,
+    Release, Renewal, Settled, Store, StoreCapabilities, StoreError, StoreErrorKind, Timestamp,
 };
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, ValueRef};
@@ -147,7 +147,7 @@ impl SqliteStore {
         }
     }
 
-    async fn look(&self, turn: &mut Turn<'_>, key: &Key) -> Result<Option<(Record, Micros)>, StoreError> {
+    async fn look(&self, turn: &mut Turn<'_>, key: &Key) -> Result<Option<(Record, Timestamp)>, StoreError> {
         let look = self.timed(query(&self.0.sql.look).bind(id(key)));
         turn.first(look).await?.map(|row| Ok((row::record(&row)?, now(&row)?))).transpose()
     }
@@ -159,15 +159,15 @@ impl Store for SqliteStore {
         self.call(request.clone()).await
     }
 
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
         self.call((held.clone(), lease)).await
     }
 
-    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+    async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         self.call((held.clone(), completion.clone())).await
     }
 
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         self.call((held.clone(), release.clone())).await
     }
 
@@ -175,8 +175,8 @@ impl Store for SqliteStore {
         Ok(self.inspect(key).await?.map(|seen| seen.record))
     }
 
-    fn abilities(&self) -> Abilities<'_> {
-        Abilities::none()
+    fn abilities(&self) -> StoreCapabilities<'_> {
+        StoreCapabilities::none()
             .with_batch(self)
             .with_browse(self)
             .with_purge(self)
@@ -202,19 +202,25 @@ impl Renewal for SqliteStore {
 
 #[async_trait]
 impl Admin for SqliteStore {
-    async fn forget(&self, key: &Key, expected: Fencing, force: bool, memory: Duration) -> Result<Settled, StoreError> {
+    async fn forget(
+        &self,
+        key: &Key,
+        expected: FencingToken,
+        force: bool,
+        memory: Duration,
+    ) -> Result<Settled, StoreError> {
         self.call(Forget { key: key.clone(), expected, force, memory }).await
     }
 }
 
 #[async_trait]
 impl Inspect for SqliteStore {
-    async fn inspect(&self, key: &Key) -> Result<Option<Inspected>, StoreError> {
+    async fn inspect(&self, key: &Key) -> Result<Option<InspectedRecord>, StoreError> {
         let mut turn = self.reader().await?;
         let found = self.look(&mut turn, key).await?;
         Ok(found
             .filter(|(record, now)| live(Some(record), *now).is_some())
-            .map(|(record, now)| Inspected { record, now }))
+            .map(|(record, now)| InspectedRecord { record, now }))
     }
 }
 
@@ -237,9 +243,9 @@ impl Cells for SqliteRow {
 }
 
 /// The time of the statement that read the row. None would come of an SQLite without `unixepoch(…, 'subsec')`.
-fn now(row: &SqliteRow) -> Result<Micros, StoreError> {
+fn now(row: &SqliteRow) -> Result<Timestamp, StoreError> {
     let now: Option<i64> = row.try_get(COLUMNS.len()).unwrap_or_default();
-    now.and_then(|now| u64::try_from(now).ok()).map(Micros).ok_or_else(|| {
+    now.and_then(|now| u64::try_from(now).ok()).map(Timestamp).ok_or_else(|| {
         StoreError::new(StoreErrorKind::Schema)
             .because("SQLite does not tell the time in milliseconds: version 3.42 or newer is needed")
     })

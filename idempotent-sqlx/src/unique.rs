@@ -105,7 +105,7 @@ impl UniqueKeys {
     ///
     /// # Cancellation
     /// It may be made or not.
-    pub async fn create<C: Notes>(&self, connection: &mut C) -> Result<(), sqlx::Error> {
+    pub async fn create<C: UniqueKeyConnection>(&self, connection: &mut C) -> Result<(), sqlx::Error> {
         connection.create(&self.texts::<C>().create).await
     }
 
@@ -121,7 +121,7 @@ impl UniqueKeys {
     ///
     /// # Cancellation
     /// It may be noted or not: roll back.
-    pub async fn first_time<C: Notes>(&self, connection: &mut C, key: &Key) -> Result<bool, sqlx::Error> {
+    pub async fn first_time<C: UniqueKeyConnection>(&self, connection: &mut C, key: &Key) -> Result<bool, sqlx::Error> {
         let rows = connection.note(&self.texts::<C>().note, key.hash().to_be_bytes()).await?;
         Ok(rows == 1)
     }
@@ -135,14 +135,19 @@ impl UniqueKeys {
     ///
     /// # Cancellation
     /// They may be removed or not.
-    pub async fn purge<C: Notes>(&self, connection: &mut C, age: Duration, at_most: u32) -> Result<u64, sqlx::Error> {
+    pub async fn purge<C: UniqueKeyConnection>(
+        &self,
+        connection: &mut C,
+        age: Duration,
+        at_most: u32,
+    ) -> Result<u64, sqlx::Error> {
         // Rounded up; and no sum of the database's may be too large.
         let seconds = age.as_secs().saturating_add(u64::from(age.subsec_nanos() > 0));
         let seconds = i64::try_from(seconds).unwrap_or(i64::MAX).min(i64::MAX >> 2);
         connection.purge(&self.texts::<C>().purge, seconds, at_most).await
     }
 
-    fn texts<C: Notes>(&self) -> &Texts {
+    fn texts<C: UniqueKeyConnection>(&self) -> &Texts {
         &self.0[C::PLACE]
     }
 }
@@ -152,7 +157,7 @@ mod sealed {
 }
 
 /// A connection that [`UniqueKeys`] work on: `&mut *tx` of a transaction. Not to be implemented elsewhere.
-pub trait Notes: sealed::Sealed + Send {
+pub trait UniqueKeyConnection: sealed::Sealed + Send {
     #[doc(hidden)]
     const PLACE: usize;
     #[doc(hidden)]
@@ -174,7 +179,7 @@ macro_rules! notes {
         impl sealed::Sealed for $connection {}
 
         #[cfg(feature = $feature)]
-        impl Notes for $connection {
+        impl UniqueKeyConnection for $connection {
             const PLACE: usize = $place;
 
             async fn create(&mut self, sql: &Arc<str>) -> Result<(), sqlx::Error> {

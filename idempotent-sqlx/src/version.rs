@@ -14,7 +14,7 @@ use crate::table::Table;
 /// of each other: an address of version 3 does not block a price of version 2, and no column is needed for either in the
 /// entity's own table.
 ///
-/// Call it in the transaction that makes the update, before it, and update only what was [accepted](Versioned::Accepted):
+/// Call it in the transaction that makes the update, before it, and update only what was [accepted](VersionCheck::Accepted):
 /// both commit together or not at all (level L3). Another transaction with the same entity and fields waits until this one
 /// ends, as for a row that it updates: keep it short, and set `lock_timeout` where that is too long.
 ///
@@ -31,20 +31,20 @@ use crate::table::Table;
 ///
 /// ```no_run
 /// # async fn example(pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
-/// use idempotent_sqlx::{VersionGuard, Versioned};
+/// use idempotent_sqlx::{VersionGuard, VersionCheck};
 ///
 /// let guard = VersionGuard::new("entity_version")?;
 /// guard.create(&mut *pool.acquire().await?).await?; // or by a migration of yours
 ///
 /// let mut tx = pool.begin().await?;
 /// match guard.newer(&mut *tx, "customer/17", "address", 3).await? {
-///     Versioned::Accepted => {
+///     VersionCheck::Accepted => {
 ///         sqlx::query("UPDATE customer SET address = 'here' WHERE id = 17").execute(&mut *tx).await?;
 ///     }
 ///     // A duplicate, or overtaken: done with it.
-///     Versioned::Same | Versioned::Older { .. } => {}
+///     VersionCheck::Same | VersionCheck::Older { .. } => {}
 ///     // Only by `next`: one is missing, let it come again later.
-///     Versioned::Ahead { .. } => {}
+///     VersionCheck::Ahead { .. } => {}
 /// }
 /// tx.commit().await?;
 /// # Ok(())
@@ -60,7 +60,7 @@ pub struct VersionGuard {
 
 /// What becomes of an update with some version.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Versioned {
+pub enum VersionCheck {
     /// It is newer, and from now on the current one: make the update.
     Accepted,
     /// The current version has this number: a duplicate.
@@ -108,7 +108,7 @@ impl VersionGuard {
     ///
     /// # Cancellation
     /// It may be made or not.
-    pub async fn create(&self, connection: &mut impl Versions) -> Result<(), sqlx::Error> {
+    pub async fn create(&self, connection: &mut impl VersionConnection) -> Result<(), sqlx::Error> {
         connection.create(&self.create).await
     }
 
@@ -123,11 +123,11 @@ impl VersionGuard {
     /// It may be accepted or not: roll back.
     pub async fn newer(
         &self,
-        connection: &mut impl Versions,
+        connection: &mut impl VersionConnection,
         entity: &str,
         fields: &str,
         version: u64,
-    ) -> Result<Versioned, sqlx::Error> {
+    ) -> Result<VersionCheck, sqlx::Error> {
         self.ask(&self.newer, connection, entity, fields, version).await
     }
 
@@ -141,32 +141,32 @@ impl VersionGuard {
     /// As [`newer`](Self::newer).
     pub async fn next(
         &self,
-        connection: &mut impl Versions,
+        connection: &mut impl VersionConnection,
         entity: &str,
         fields: &str,
         version: u64,
-    ) -> Result<Versioned, sqlx::Error> {
+    ) -> Result<VersionCheck, sqlx::Error> {
         self.ask(&self.next, connection, entity, fields, version).await
     }
 
     async fn ask(
         &self,
         sql: &Arc<str>,
-        connection: &mut impl Versions,
+        connection: &mut impl VersionConnection,
         entity: &str,
         fields: &str,
         version: u64,
-    ) -> Result<Versioned, sqlx::Error> {
+    ) -> Result<VersionCheck, sqlx::Error> {
         let number = i64::try_from(version).map_err(|error| sqlx::Error::Encode(error.into()))?;
         if connection.set(sql, entity, fields, number).await? > 0 {
-            return Ok(Versioned::Accepted);
+            return Ok(VersionCheck::Accepted);
         }
         let current = connection.current(&self.current, entity, fields).await?;
         let current = current.map_or(0, i64::unsigned_abs);
         Ok(match version.cmp(&current) {
-            std::cmp::Ordering::Less => Versioned::Older { current },
-            std::cmp::Ordering::Equal => Versioned::Same,
-            std::cmp::Ordering::Greater => Versioned::Ahead { current },
+            std::cmp::Ordering::Less => VersionCheck::Older { current },
+            std::cmp::Ordering::Equal => VersionCheck::Same,
+            std::cmp::Ordering::Greater => VersionCheck::Ahead { current },
         })
     }
 }
@@ -176,7 +176,7 @@ mod sealed {
 }
 
 /// A connection that a [`VersionGuard`] works on: `&mut *tx` of a transaction. Not to be implemented elsewhere.
-pub trait Versions: sealed::Sealed + Send {
+pub trait VersionConnection: sealed::Sealed + Send {
     #[doc(hidden)]
     fn create(&mut self, sql: &Arc<str>) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
     #[doc(hidden)]
@@ -202,7 +202,7 @@ macro_rules! versions {
         impl sealed::Sealed for $connection {}
 
         #[cfg(feature = $feature)]
-        impl Versions for $connection {
+        impl VersionConnection for $connection {
             async fn create(&mut self, sql: &Arc<str>) -> Result<(), sqlx::Error> {
                 sqlx::raw_sql(AssertSqlSafe(sql.clone())).execute(&mut *self).await.map(drop)
             }

@@ -5,7 +5,8 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use idempotent_core::{
-    Auto, Call, Event, Executor, Handler, Identity, Json, Observer, Outcome, Policy, Rejection, Run, Scene, Store,
+    Call, DefaultReply, Event, Executor, Handler, Identity, Json, Observer, Outcome, Policy, Rejection, RunInfo, Scene,
+    Store,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -19,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 struct Reports(Arc<AtomicBool>);
 
 impl Observer for Reports {
-    fn on(&self, _: &Run<'_>, event: &Event<'_>) {
+    fn on(&self, _: &RunInfo<'_>, event: &Event<'_>) {
         if matches!(event, Event::RuntimeBlocked { .. }) {
             self.0.store(true, SeqCst);
         }
@@ -51,7 +52,7 @@ pub fn blocked_handler_keeps_its_key<S: Store>(open: impl AsyncFn() -> S + Sync)
             runtime().block_on(async {
                 let executor = executor(open().await, observer);
                 let (running, until) = (&running, &until);
-                let handler = Handler::<Auto, Json, _, _>::new(move || async move {
+                let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move {
                     runs.fetch_add(1, SeqCst);
                     running.send(()).expect("the test waits");
                     // Blocks the runtime's only thread: what no handler should do.
@@ -82,7 +83,7 @@ async fn renewed_twice(other: &Executor, runs: &AtomicU32, reports: &Reports) {
         let (renewals, late) = (ends.len().saturating_sub(1), since.elapsed() >= PATIENCE);
         assert!(!late, "within {PATIENCE:?}, {renewals} of 2 renewals; a blocked runtime is reported: {is_reported}");
         is_reported = reports.0.load(SeqCst);
-        let handler = Handler::<Auto, Json, _, _>::new(|| async {
+        let handler = Handler::<DefaultReply, Json, _, _>::new(|| async {
             runs.fetch_add(1, SeqCst);
             Ok::<_, Rejection>(43)
         });

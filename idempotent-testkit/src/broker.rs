@@ -31,7 +31,7 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_mq::{DeadLetter, Delays, Headers, Source};
+use idempotent_mq::{DeadLetter, DelaySupport, Headers, Source};
 
 pub use self::list::{Law, all};
 use crate::conformance::{Threads, limit};
@@ -132,7 +132,7 @@ pub struct Limits {
     /// 60 s
     pub patience: Duration,
     /// The time after which the broker takes back what is not kept alive. Needed where the source wants to be
-    /// [kept alive](idempotent_mq::Capabilities::keep_alive): set it low for these tests.
+    /// [kept alive](idempotent_mq::SourceCapabilities::keep_alive): set it low for these tests.
     ///
     /// # Default
     /// `None`
@@ -176,7 +176,7 @@ where
         let capabilities = build().await.source().await.capabilities();
         let claimed = |law: &str| match law {
             "what_is_kept_alive_is_held_beyond_the_brokers_limit" => capabilities.keep_alive.is_some(),
-            "a_retry_comes_not_before_its_delay_and_then_does" => capabilities.delays != Delays::ByBroker,
+            "a_retry_comes_not_before_its_delay_and_then_does" => capabilities.delays != DelaySupport::ByBroker,
             _ => false,
         };
         let claimed: Vec<_> = without.iter().filter(|law| claimed(law)).collect();

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use idempotent_core::{Clock, Micros, Timer};
+use idempotent_core::{Clock, Timer, Timestamp};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-pub use self::busy::{Busy, BusyGuard};
+pub use self::busy::{InFlightCalls, InFlightGuard};
 use self::timers::{Sleep, Timers};
 use crate::deliver::fail;
 
@@ -21,7 +21,7 @@ use crate::deliver::fail;
 /// ms of real time. Both need a `current_thread` runtime, as `#[tokio::test]` has: there, and only there, settling means
 /// that nothing is left to run. [`jump`](Self::jump) does not.
 ///
-/// A store that works on another thread is waited for by its [`Busy`] count; wrap it in a
+/// A store that works on another thread is waited for by its [`InFlightCalls`] count; wrap it in a
 /// [`FaultStore`](crate::FaultStore), which keeps that count.
 ///
 /// ```
@@ -50,9 +50,9 @@ pub struct VirtualClock {
 struct Time {
     /// An `Instant` cannot be made up, so this one is real; only differences from it are ever used.
     origin: Instant,
-    wall_at_origin: Micros,
+    wall_at_origin: Timestamp,
     timers: Mutex<Timers>,
-    busy: Busy,
+    busy: InFlightCalls,
 }
 
 /// Yields of one round of settling. A wake-up is one yield away, and each yield runs up to 61 tasks, so this
@@ -67,7 +67,7 @@ impl Default for VirtualClock {
 
 impl VirtualClock {
     /// Where the wall clock starts: 2026-01-01 00:00 UTC.
-    pub const START: Micros = Micros(1_767_225_600_000_000);
+    pub const START: Timestamp = Timestamp(1_767_225_600_000_000);
 
     /// A clock that starts at [`START`](Self::START).
     #[must_use]
@@ -77,9 +77,13 @@ impl VirtualClock {
 
     /// A clock whose wall clock starts somewhere else.
     #[must_use]
-    pub fn starting_at(wall: Micros) -> Self {
-        let time =
-            Time { origin: Instant::now(), wall_at_origin: wall, timers: Mutex::default(), busy: Busy::default() };
+    pub fn starting_at(wall: Timestamp) -> Self {
+        let time = Time {
+            origin: Instant::now(),
+            wall_at_origin: wall,
+            timers: Mutex::default(),
+            busy: InFlightCalls::default(),
+        };
         Self { time: Arc::new(time), wall_offset: Arc::default() }
     }
 
@@ -110,13 +114,13 @@ impl VirtualClock {
 
     /// Counts as a call in flight until dropped: [`settle`](Self::settle) waits for it. Only for what ends
     /// without this clock being moved.
-    pub fn busy(&self) -> BusyGuard {
+    pub fn busy(&self) -> InFlightGuard {
         self.time.busy.enter()
     }
 
     /// The count behind [`busy`](Self::busy), shared by all handles of this clock.
     #[must_use]
-    pub fn busy_count(&self) -> Busy {
+    pub fn busy_count(&self) -> InFlightCalls {
         self.time.busy.clone()
     }
 
@@ -246,9 +250,9 @@ impl Clock for VirtualClock {
         self.time.origin + self.elapsed()
     }
 
-    fn wall(&self) -> Micros {
+    fn wall(&self) -> Timestamp {
         let true_wall = self.time.wall_at_origin + self.elapsed();
-        Micros(true_wall.0.saturating_add_signed(self.wall_offset.load(Ordering::SeqCst)))
+        Timestamp(true_wall.0.saturating_add_signed(self.wall_offset.load(Ordering::SeqCst)))
     }
 
     fn sleep_until(&self, deadline: Instant) -> Timer {

@@ -19,9 +19,9 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 
 pub use self::cas::{BuiltCas, CasLaw, CasSource, CasSubject, hold_cas, hold_cas_listed};
-pub use self::damage::{Damage, Plant};
+pub use self::damage::{Damage, DamageInjector};
 pub use self::list::Law;
-pub use self::lose::{Lose, Loses};
+pub use self::lose::{LossInjector, LostPart};
 pub use self::need::Need;
 pub use self::subject::Subject;
 
@@ -161,7 +161,7 @@ where
 /// | `losing` | [`Subject::losing`] | what the store calls a lost request or reply |
 /// | `planting` | [`Subject::planting`] | damaged, foreign and newer records are refused and left alone |
 /// | `foreign` | the same, where the storage can hold what is not a record | somebody else's value is refused too |
-/// | `batch`, `watch`, `browse`, `purge`, `admin`, `journal`, `order` | [`Abilities`](idempotent_core::Abilities) of the store | that they work |
+/// | `batch`, `watch`, `browse`, `purge`, `admin`, `journal`, `order` | [`StoreCapabilities`](idempotent_core::StoreCapabilities) of the store | that they work |
 ///
 /// A name that is none does not compile:
 ///

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use self::bound::within;
 use self::world::World;
-use crate::Delivery;
+use crate::TestDelivery;
 use crate::clock::require_one_thread;
 use crate::deliver::fail;
 
@@ -72,7 +72,7 @@ pub struct Crash<S, T> {
     /// Whether it held the key by then, so that the handler may have begun.
     pub held: bool,
     /// The same message, delivered to another worker once the lease was over.
-    pub redelivered: Delivery<T>,
+    pub redelivered: TestDelivery<T>,
     /// What both deliveries worked on.
     pub state: S,
 }
@@ -181,7 +181,7 @@ async fn crash_at_each<S, T>(
     let mut crashes = Vec::new();
     for at in 1..=MOST {
         let (world, state) = (World::new(), state());
-        let run = world.first.executor.scope(Delivery::of(deliver(&state)));
+        let run = world.first.executor.scope(TestDelivery::of(deliver(&state)));
         match within(patience, usize::MAX, cut(at, run, || world.first.store.kill())).await {
             Ok(None) => {}
             Ok(Some(_)) if world.was_asked() => return crashes,
@@ -189,7 +189,7 @@ async fn crash_at_each<S, T>(
             Err(unended) => tell(&format!("the delivery that was to die at await {at} {unended}")),
         }
         let held = world.outlive_leases().await;
-        let again = world.second.executor.scope(Delivery::of(deliver(&state)));
+        let again = world.second.executor.scope(TestDelivery::of(deliver(&state)));
         match within(patience, MOST_AGAIN, again).await {
             Ok(redelivered) => crashes.push(Crash { at, held, redelivered, state }),
             Err(unended) => tell(&format!("the redelivery after the death at await {at} {unended}")),
@@ -220,7 +220,7 @@ mod tests {
     use std::panic::Location;
     use std::time::Duration;
 
-    use idempotent_core::{Auto, Call, Executor, Handler, Identity, Json, Rejection, Scene};
+    use idempotent_core::{Call, DefaultReply, Executor, Handler, Identity, Json, Rejection, Scene};
 
     use super::crash_at_each;
 
@@ -233,7 +233,7 @@ mod tests {
             Ok(())
         };
         let call = Call::new(Identity::new(Scene::Mq, "waits", "o-17"));
-        Executor::current().unwrap().run(call, Handler::<Auto, Json, _, _>::new(handler)).await
+        Executor::current().unwrap().run(call, Handler::<DefaultReply, Json, _, _>::new(handler)).await
     }
 
     #[tokio::test]

@@ -14,7 +14,7 @@ pub(crate) use self::tally::note;
 /// What one delivery gave its caller, and what it came to.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Delivery<T> {
+pub struct TestDelivery<T> {
     /// What the handler's caller got.
     pub answer: T,
     /// What the run came to, as [`Outcome::capture`] tells it; `None` if there was no run to be seen.
@@ -26,19 +26,19 @@ pub struct Delivery<T> {
 /// Two deliveries of one message, one after the other; see [`run_twice`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Twice<T> {
+pub struct DeliveredTwice<T> {
     /// The one that should run.
-    pub first: Delivery<T>,
+    pub first: TestDelivery<T>,
     /// Its duplicate.
-    pub second: Delivery<T>,
+    pub second: TestDelivery<T>,
 }
 
 /// Deliveries of one message side by side; see [`run_at_once`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct AtOnce<T> {
+pub struct DeliveredAtOnce<T> {
     /// In the order they were begun.
-    pub deliveries: Vec<Delivery<T>>,
+    pub deliveries: Vec<TestDelivery<T>>,
 }
 
 /// Delivers the same message twice: calls `handler`, waits for its end, calls it again.
@@ -47,7 +47,7 @@ pub struct AtOnce<T> {
 /// it would find anyhow: in scope, installed, or by `with = …`.
 ///
 /// # Several handlers in one delivery
-/// [`Delivery::outcome`] is one, the least settled of all that were called, so a handler that is replayed may hide
+/// [`TestDelivery::outcome`] is one, the least settled of all that were called, so a handler that is replayed may hide
 /// another one that ran again. Such runs are counted where an executor is in [scope](crate::MockExecutor::scope) around
 /// `run_twice`, and for a [`MockExecutor`](crate::MockExecutor) wherever it is given. Nothing else should run by that executor
 /// meanwhile. They are *not* seen with any other executor that a handler takes by `with = …`, that
@@ -73,8 +73,8 @@ pub struct AtOnce<T> {
 ///
 /// # Cancellation
 /// Dropping it drops the delivery that is under way.
-pub async fn run_twice<T>(handler: impl AsyncFn() -> T) -> Twice<T> {
-    Twice { first: Delivery::alone(handler()).await, second: Delivery::alone(handler()).await }
+pub async fn run_twice<T>(handler: impl AsyncFn() -> T) -> DeliveredTwice<T> {
+    DeliveredTwice { first: TestDelivery::alone(handler()).await, second: TestDelivery::alone(handler()).await }
 }
 
 /// Delivers the same message `n` times at once: all calls of `handler` are begun before any is waited for, and take
@@ -87,8 +87,9 @@ pub async fn run_twice<T>(handler: impl AsyncFn() -> T) -> Twice<T> {
 ///
 /// # Cancellation
 /// Dropping it drops all deliveries.
-pub async fn run_at_once<T>(n: usize, handler: impl AsyncFn() -> T) -> AtOnce<T> {
-    let mut running: Vec<Running<'_, T>> = (0..n).map(|_| Running::Going(Box::pin(Delivery::of(handler())))).collect();
+pub async fn run_at_once<T>(n: usize, handler: impl AsyncFn() -> T) -> DeliveredAtOnce<T> {
+    let mut running: Vec<Running<'_, T>> =
+        (0..n).map(|_| Running::Going(Box::pin(TestDelivery::of(handler())))).collect();
     poll_fn(|cx| {
         let mut all = Poll::Ready(());
         for run in &mut running {
@@ -106,15 +107,15 @@ pub async fn run_at_once<T>(n: usize, handler: impl AsyncFn() -> T) -> AtOnce<T>
         Running::Done(delivery) => Some(delivery),
         Running::Going(_) => None,
     };
-    AtOnce { deliveries: running.into_iter().filter_map(done).collect() }
+    DeliveredAtOnce { deliveries: running.into_iter().filter_map(done).collect() }
 }
 
 enum Running<'a, T> {
-    Going(Pin<Box<dyn Future<Output = Delivery<T>> + 'a>>),
-    Done(Delivery<T>),
+    Going(Pin<Box<dyn Future<Output = TestDelivery<T>> + 'a>>),
+    Done(TestDelivery<T>),
 }
 
-impl<T> Delivery<T> {
+impl<T> TestDelivery<T> {
     pub(crate) async fn of(handler: impl Future<Output = T>) -> Self {
         let ((answer, outcome), runs) = Tally::begin().during(Outcome::capture(handler)).await;
         Self { answer, outcome, runs }
@@ -170,7 +171,7 @@ impl fmt::Display for Named<'_> {
     }
 }
 
-impl<T> Twice<T> {
+impl<T> DeliveredTwice<T> {
     /// The handler ran in the first delivery, and the second got what was recorded.
     ///
     /// # Panics
@@ -196,7 +197,7 @@ impl<T> Twice<T> {
     }
 }
 
-impl<T> AtOnce<T> {
+impl<T> DeliveredAtOnce<T> {
     /// The handler ran in exactly one delivery, and each of the others got what was recorded or was told to come
     /// back later.
     ///

@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use idempotent_core::{
-    Abilities, Claim, ClaimRequest, Clock, Completion, Held, Key, OwnerToken, Record, Release, Settled, Store,
-    StoreError, StoreErrorKind,
+    Claim, ClaimHandle, ClaimRequest, Clock, Completion, Key, OwnerToken, Record, Release, Settled, Store,
+    StoreCapabilities, StoreError, StoreErrorKind,
 };
 
-pub use self::log::{Answer, Call};
 use self::log::{Log, Ticket};
-pub use self::script::{Chaos, FOREVER, Verb};
+pub use self::log::{StoreAnswer, StoreCall};
+pub use self::script::{FOREVER, FaultRates, StoreOperation};
 use self::script::{Fault, Script};
-use crate::{Busy, VirtualClock};
+use crate::{InFlightCalls, VirtualClock};
 
 /// Wraps a store and does to its calls what a network and a dying process do: refuses, loses requests and
 /// replies, hangs, delays, by script or by seeded chance. Writes down every call.
@@ -26,17 +26,17 @@ use crate::{Busy, VirtualClock};
 /// own, one for each simulated worker; all write into one [`log`](Self::log).
 ///
 /// Abilities: watch, browse, purge, admin, inspect, journal and order where the store has them, all but the first with faults, as
-/// verbs of their own (an inspection is a [`Verb::Peek`]). Batch is dropped, so that every request passes as a verb that can be scripted and logged.
+/// verbs of their own (an inspection is a [`StoreOperation::Peek`]). Batch is dropped, so that every request passes as a verb that can be scripted and logged.
 ///
 /// For [`conformance!`](crate::conformance!) it is a way to lose replies: see [`Subject::losing`](crate::Subject::losing).
 ///
 /// ```
 /// use idempotent_core::MemoryStore;
-/// use idempotent_testkit::{FaultStore, Verb, VirtualClock};
+/// use idempotent_testkit::{FaultStore, StoreOperation, VirtualClock};
 ///
 /// let clock = VirtualClock::new();
 /// let store = FaultStore::new(MemoryStore::new(), &clock);
-/// store.lose_reply(Verb::Complete, 1); // the next completion is applied, and nobody hears of it
+/// store.lose_reply(StoreOperation::Complete, 1); // the next completion is applied, and nobody hears of it
 /// ```
 #[derive(Clone, Debug)]
 pub struct FaultStore {
@@ -50,7 +50,7 @@ struct Shared {
     inner: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     start: Instant,
-    busy: Busy,
+    busy: InFlightCalls,
     log: Log,
 }
 
@@ -65,10 +65,10 @@ impl FaultStore {
     /// As [`new`](Self::new), by any clock: for tests in real time.
     #[must_use]
     pub fn on_clock(inner: impl Store, clock: Arc<dyn Clock>) -> Self {
-        Self::build(Arc::new(inner), clock, Busy::default())
+        Self::build(Arc::new(inner), clock, InFlightCalls::default())
     }
 
-    fn build(inner: Arc<dyn Store>, clock: Arc<dyn Clock>, busy: Busy) -> Self {
+    fn build(inner: Arc<dyn Store>, clock: Arc<dyn Clock>, busy: InFlightCalls) -> Self {
         let start = clock.now();
         let shared = Shared { inner, clock, start, busy, log: Log::default() };
         Self { shared: Arc::new(shared), worker: "0".into(), script: Arc::default() }
@@ -88,43 +88,43 @@ impl FaultStore {
 
     /// Lets the next `n` calls through; for a script such as "the third completion gets lost". The faults of one
     /// verb are consumed in the order they were given; [`FOREVER`] is never used up.
-    pub fn pass(&self, verb: Verb, n: u32) {
+    pub fn pass(&self, verb: StoreOperation, n: u32) {
         self.script().push(verb, None, n);
     }
 
     /// The next `n` calls are refused: `NotApplied`, and nothing is done.
-    pub fn fail_before(&self, verb: Verb, n: u32) {
+    pub fn fail_before(&self, verb: StoreOperation, n: u32) {
         self.script().push(verb, Some(Fault::Refuse), n);
     }
 
     /// The next `n` calls are applied and answered `Ambiguous`.
-    pub fn lose_reply(&self, verb: Verb, n: u32) {
+    pub fn lose_reply(&self, verb: StoreOperation, n: u32) {
         self.script().push(verb, Some(Fault::LoseReply), n);
     }
 
     /// The next `n` calls are answered `Ambiguous`, and nothing is done.
-    pub fn lose_request(&self, verb: Verb, n: u32) {
+    pub fn lose_request(&self, verb: StoreOperation, n: u32) {
         self.script().push(verb, Some(Fault::LoseRequest), n);
     }
 
     /// The next `n` calls are applied and never answered.
-    pub fn hang(&self, verb: Verb, n: u32) {
+    pub fn hang(&self, verb: StoreOperation, n: u32) {
         self.script().push(verb, Some(Fault::Hang), n);
     }
 
     /// From now on each call of `verb` reaches the store this much later; on top of other faults.
-    pub fn delay(&self, verb: Verb, by: Duration) {
+    pub fn delay(&self, verb: StoreOperation, by: Duration) {
         self.script().delay_request(verb, by);
     }
 
     /// From now on each answer to `verb` comes this much after it was applied; on top of other faults.
-    pub fn delay_reply(&self, verb: Verb, by: Duration) {
+    pub fn delay_reply(&self, verb: StoreOperation, by: Duration) {
         self.script().delay_reply(verb, by);
     }
 
     /// Seeded faults for every call that no script is waiting for. The same seed gives the same faults for the
     /// same order of calls.
-    pub fn chaos(&self, seed: u64, chaos: Chaos) {
+    pub fn chaos(&self, seed: u64, chaos: FaultRates) {
         self.script().chaos(seed, chaos);
     }
 
@@ -157,7 +157,7 @@ impl FaultStore {
 
     /// Every call so far, by all handles, in the order they were begun.
     #[must_use]
-    pub fn log(&self) -> Vec<Call> {
+    pub fn log(&self) -> Vec<StoreCall> {
         self.shared.log.calls()
     }
 
@@ -184,17 +184,17 @@ impl FaultStore {
     /// Every call of every verb comes through here.
     async fn call<T>(
         &self,
-        verb: Verb,
+        verb: StoreOperation,
         key: Option<&Key>,
         owner: Option<OwnerToken>,
         request: impl Future<Output = Result<T, StoreError>> + Send,
-        answer: impl Fn(&T) -> Answer + Send + Sync,
+        answer: impl Fn(&T) -> StoreAnswer + Send + Sync,
     ) -> Result<T, StoreError> {
         let show = |result: &Result<T, StoreError>| match result {
             Ok(value) => answer(value),
-            Err(e) => Answer::Error(e.kind()),
+            Err(e) => StoreAnswer::Error(e.kind()),
         };
-        let call = Call::new(self.worker.clone(), verb, key.map(Key::hash), owner, self.elapsed());
+        let call = StoreCall::new(self.worker.clone(), verb, key.map(Key::hash), owner, self.elapsed());
         let ticket = self.shared.log.begin(call);
         self.stop_if_dead().await;
         let plan = self.script().plan(verb);
@@ -223,7 +223,7 @@ impl FaultStore {
         result
     }
 
-    fn end(&self, ticket: Ticket, answer: Answer) {
+    fn end(&self, ticket: Ticket, answer: StoreAnswer) {
         self.shared.log.end(ticket, answer, self.elapsed());
     }
 }
@@ -236,32 +236,43 @@ fn lost(kind: StoreErrorKind, what: &str) -> StoreError {
 impl Store for FaultStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         let call = self.shared.inner.claim(request);
-        self.call(Verb::Claim, Some(&request.key), Some(request.owner), call, |claim| Answer::Claim(claim.clone()))
-            .await
+        self.call(StoreOperation::Claim, Some(&request.key), Some(request.owner), call, |claim| {
+            StoreAnswer::Claim(claim.clone())
+        })
+        .await
     }
 
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
         let call = self.shared.inner.renew(held, lease);
-        self.call(Verb::Renew, Some(&held.key), Some(held.owner), call, |settled| Answer::Settled(*settled)).await
+        self.call(StoreOperation::Renew, Some(&held.key), Some(held.owner), call, |settled| {
+            StoreAnswer::Settled(*settled)
+        })
+        .await
     }
 
-    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+    async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         let call = self.shared.inner.complete(held, completion);
-        self.call(Verb::Complete, Some(&held.key), Some(held.owner), call, |settled| Answer::Settled(*settled)).await
+        self.call(StoreOperation::Complete, Some(&held.key), Some(held.owner), call, |settled| {
+            StoreAnswer::Settled(*settled)
+        })
+        .await
     }
 
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         let call = self.shared.inner.release(held, release);
-        self.call(Verb::Release, Some(&held.key), Some(held.owner), call, |settled| Answer::Settled(*settled)).await
+        self.call(StoreOperation::Release, Some(&held.key), Some(held.owner), call, |settled| {
+            StoreAnswer::Settled(*settled)
+        })
+        .await
     }
 
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         let call = self.shared.inner.peek(key);
-        let answer = |record: &Option<Record>| Answer::Peeked(record.clone());
-        self.call(Verb::Peek, Some(key), None, call, answer).await
+        let answer = |record: &Option<Record>| StoreAnswer::Peeked(record.clone());
+        self.call(StoreOperation::Peek, Some(key), None, call, answer).await
     }
 
-    fn abilities(&self) -> Abilities<'_> {
+    fn abilities(&self) -> StoreCapabilities<'_> {
         self.forwarded()
     }
 }

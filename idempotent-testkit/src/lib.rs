@@ -12,7 +12,7 @@
 //! | know that a store of mine is right | [`conformance!`]; what its builder may offer: [`Subject`] |
 //! | know that a handler that blocks its runtime keeps its lease | [`blocked_handler_keeps_its_key`] |
 //! | know which laws there are | [`conformance::laws`] |
-//! | damage a record, lose a reply | [`Plant`], [`Loses`] |
+//! | damage a record, lose a reply | [`DamageInjector`], [`LossInjector`] |
 //! | know that a backend in two methods is right | [`cas_conformance!`], then [`conformance!`] |
 //! | know that an adapter of a broker is right | `broker_conformance!`; feature `broker` |
 //! | play thousands of worlds with crashes, lost replies and pauses | [`sim`] |
@@ -38,10 +38,10 @@ pub mod servers;
 pub mod sim;
 
 pub use self::blocked::blocked_handler_keeps_its_key;
-pub use self::clock::{Busy, BusyGuard, VirtualClock};
-pub use self::conformance::{CasSubject, Damage, Lose, Loses, Plant, Subject};
+pub use self::clock::{InFlightCalls, InFlightGuard, VirtualClock};
+pub use self::conformance::{CasSubject, Damage, DamageInjector, LossInjector, LostPart, Subject};
 pub use self::crash::{Crash, crash_at, crash_everywhere};
-pub use self::deliver::{AtOnce, Delivery, Twice, run_at_once, run_twice};
+pub use self::deliver::{DeliveredAtOnce, DeliveredTwice, TestDelivery, run_at_once, run_twice};
 pub use self::entropy::SeededEntropy;
-pub use self::fault::{Answer, Call, Chaos, FOREVER, FaultStore, Verb};
-pub use self::mock::{Ended, MockExecutor};
+pub use self::fault::{FOREVER, FaultRates, FaultStore, StoreAnswer, StoreCall, StoreOperation};
+pub use self::mock::{EndedDelivery, MockExecutor};

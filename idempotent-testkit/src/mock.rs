@@ -7,10 +7,10 @@ use std::future::Future;
 use std::sync::Arc;
 
 use idempotent_core::{
-    Claim, Codec, Consumed, Executor, ExecutorBuilder, Fencing, Json, MemoryStore, Outcome, PolicyError, Tracing,
+    Claim, Codec, Consumed, Executor, ExecutorBuilder, FencingToken, Json, MemoryStore, Outcome, PolicyError, Tracing,
 };
 
-pub use self::recorder::Ended;
+pub use self::recorder::EndedDelivery;
 use self::recorder::Recorder;
 use self::store::{Attending, Audience, Scripted};
 use crate::deliver::fail;
@@ -123,7 +123,7 @@ impl MockExecutor {
     {
         match Json::encode(value) {
             Ok(value) => {
-                self.next_claim(Claim::Consumed(Consumed { fencing: Fencing(1), value: value.map(Arc::from) }));
+                self.next_claim(Claim::Consumed(Consumed { fencing: FencingToken(1), value: value.map(Arc::from) }));
             }
             Err(e) => fail(&e.to_string()),
         }
@@ -151,7 +151,7 @@ impl MockExecutor {
 
     /// Every delivery that has ended, in the order of their ends.
     #[must_use]
-    pub fn log(&self) -> Vec<Ended> {
+    pub fn log(&self) -> Vec<EndedDelivery> {
         self.recorder.ended()
     }
 
@@ -175,7 +175,7 @@ impl MockExecutor {
     }
 }
 
-fn shown(log: &[Ended], scope: &str) -> String {
+fn shown(log: &[EndedDelivery], scope: &str) -> String {
     let mut text = String::new();
     if !log.iter().any(|ended| ended.scope == scope) {
         let scopes: BTreeMap<&str, ()> = log.iter().map(|ended| (&*ended.scope, ())).collect();

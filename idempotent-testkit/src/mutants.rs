@@ -36,16 +36,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{
-    Abilities, Claim, ClaimRequest, Clock, Completion, Held, Key, Micros, Record, Release, Settled, State, StepRecord,
-    Store, StoreError, StoreErrorKind,
+    Claim, ClaimHandle, ClaimRequest, Clock, Completion, Key, Record, Release, Settled, State, StepRecord, Store,
+    StoreCapabilities, StoreError, StoreErrorKind, Timestamp,
 };
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 
 pub use self::bug::Bug;
 use self::rows::{Row, Rows};
-use crate::conformance::{Lose, Loses};
-use crate::{Subject, Verb, VirtualClock};
+use crate::conformance::{LossInjector, LostPart};
+use crate::{StoreOperation, Subject, VirtualClock};
 
 /// A store over a map with one bug, or none. Clones are one connection; [`another`](Self::another) is one more.
 ///
@@ -56,7 +56,7 @@ use crate::{Subject, Verb, VirtualClock};
 pub struct Mutant {
     bug: Option<Bug>,
     clock: Arc<dyn Clock>,
-    opened: Micros,
+    opened: Timestamp,
     /// µs by which the client's own clock is ahead.
     ahead: i64,
     shared: Arc<Shared>,
@@ -69,7 +69,7 @@ struct Shared {
     rows: Mutex<Rows>,
     bell: Arc<Notify>,
     /// Taken behind the rows.
-    steps: Mutex<BTreeMap<String, (Micros, Vec<StepRecord>)>>,
+    steps: Mutex<BTreeMap<String, (Timestamp, Vec<StepRecord>)>>,
     lines: Mutex<BTreeMap<String, Vec<u8>>>,
 }
 
@@ -79,7 +79,7 @@ struct Own {
     /// Known of each place, for the bug that answers from it.
     known: Mutex<BTreeMap<String, Option<Record>>>,
     bell: Arc<Notify>,
-    to_lose: Mutex<Vec<(Verb, Lose)>>,
+    to_lose: Mutex<Vec<(StoreOperation, LostPart)>>,
     asked: Mutex<u64>,
     turn: tokio::sync::Mutex<()>,
 }
@@ -128,17 +128,17 @@ impl Mutant {
         self.bug == Some(bug)
     }
 
-    fn now(&self) -> Micros {
+    fn now(&self) -> Timestamp {
         let now = if self.has(Bug::ClockReadOnce) { self.opened } else { self.clock.wall() };
-        if self.has(Bug::ClientClock) { Micros(now.0.saturating_add_signed(self.ahead)) } else { now }
+        if self.has(Bug::ClientClock) { Timestamp(now.0.saturating_add_signed(self.ahead)) } else { now }
     }
 
     /// When a claim looks at leases.
-    fn now_of_takeover(&self, found: Option<&Record>) -> Micros {
+    fn now_of_takeover(&self, found: Option<&Record>) -> Timestamp {
         let now = self.now();
         match found.map(|record| &record.state) {
             Some(State::Consuming { .. }) if self.has(Bug::TakeoverByClientClock) => {
-                Micros(now.0.saturating_add_signed(self.ahead))
+                Timestamp(now.0.saturating_add_signed(self.ahead))
             }
             _ => now,
         }
@@ -238,7 +238,7 @@ impl Mutant {
         let now = self.now();
         let state = State::Vacant { not_before: now, error: "counted".into(), taken_over: None };
         let expires_at = now + Duration::from_secs(60);
-        let (first_seen, updated_at, fencing) = (now, now, idempotent_core::Fencing(now.0));
+        let (first_seen, updated_at, fencing) = (now, now, idempotent_core::FencingToken(now.0));
         let counted =
             Record { fencing, attempt: 1, fingerprint: None, state, expires_at, first_seen, updated_at, display: None };
         self.write(&mut self.rows(), key, Write::Put(counted));
@@ -249,7 +249,7 @@ impl Mutant {
     /// The call, or what becomes of it where it gets lost.
     async fn sent<T>(
         &self,
-        verb: Verb,
+        verb: StoreOperation,
         call: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<T, StoreError> {
         let lost = {
@@ -259,13 +259,13 @@ impl Mutant {
         let error = |kind| Err(StoreError::new(kind).because("injected"));
         match lost {
             None => call.await,
-            Some(Lose::Connection | Lose::Request) if self.has(Bug::RefusalIsDone) => {
+            Some(LostPart::Connection | LostPart::Request) if self.has(Bug::RefusalIsDone) => {
                 call.await.and_then(|_| error(StoreErrorKind::NotApplied))
             }
-            Some(Lose::Connection) if self.has(Bug::RefusalIsAmbiguous) => error(StoreErrorKind::Ambiguous),
-            Some(Lose::Connection) => error(StoreErrorKind::NotApplied),
-            Some(Lose::Request) => error(StoreErrorKind::Ambiguous),
-            Some(Lose::Reply) => {
+            Some(LostPart::Connection) if self.has(Bug::RefusalIsAmbiguous) => error(StoreErrorKind::Ambiguous),
+            Some(LostPart::Connection) => error(StoreErrorKind::NotApplied),
+            Some(LostPart::Request) => error(StoreErrorKind::Ambiguous),
+            Some(LostPart::Reply) => {
                 let done = call.await;
                 let kind = if self.has(Bug::LostReplyIsNotApplied) {
                     StoreErrorKind::NotApplied
@@ -309,15 +309,15 @@ impl Store for Mutant {
             };
             self.step(&ask.key, tears, |found| decide::claim(self.bug, found, ask, self.now_of_takeover(found))).await
         };
-        self.sent(Verb::Claim, claim).await
+        self.sent(StoreOperation::Claim, claim).await
     }
 
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
         let renew = self.settle(&held.key, |found| decide::renew(self.bug, found, held, lease, self.now()));
-        self.sent(Verb::Renew, renew).await
+        self.sent(StoreOperation::Renew, renew).await
     }
 
-    async fn complete(&self, held: &Held, done: &Completion) -> Result<Settled, StoreError> {
+    async fn complete(&self, held: &ClaimHandle, done: &Completion) -> Result<Settled, StoreError> {
         let holds = |record: &Record| matches!(record.state, State::Consuming { owner, .. } if owner == held.owner);
         let tears = |found: Option<&Record>| match self.bug {
             Some(Bug::CompletionByDeleteAndInsert) => found.is_some_and(holds),
@@ -325,14 +325,14 @@ impl Store for Mutant {
             _ => false,
         };
         let complete = self.step(&held.key, tears, |found| decide::complete(self.bug, found, held, done, self.now()));
-        let settled = self.sent(Verb::Complete, complete).await?;
+        let settled = self.sent(StoreOperation::Complete, complete).await?;
         self.bell().notify_waiters();
         Ok(settled)
     }
 
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         let put_down = self.settle(&held.key, |found| decide::release(self.bug, found, held, release, self.now()));
-        let settled = self.sent(Verb::Release, put_down).await?;
+        let settled = self.sent(StoreOperation::Release, put_down).await?;
         if !self.has(Bug::ReleaseWakesNobody) {
             self.bell().notify_waiters();
         }
@@ -344,11 +344,11 @@ impl Store for Mutant {
             let (found, now) = (self.found(&self.rows(), key)?, self.now());
             Ok(found.filter(|record| self.has(Bug::PeekShowsExpired) || protocol::live(Some(record), now).is_some()))
         };
-        self.sent(Verb::Peek, peek).await
+        self.sent(StoreOperation::Peek, peek).await
     }
 
-    fn abilities(&self) -> Abilities<'_> {
-        let most = Abilities::none().with_batch(self).with_watch(self).with_browse(self).with_admin(self);
+    fn abilities(&self) -> StoreCapabilities<'_> {
+        let most = StoreCapabilities::none().with_batch(self).with_watch(self).with_browse(self).with_admin(self);
         let most = most.with_journal(self).with_order(self);
         let mut asked = lock(&self.own.asked);
         *asked += 1;
@@ -356,8 +356,8 @@ impl Store for Mutant {
     }
 }
 
-impl Loses for Mutant {
-    fn lose(&self, verb: Verb, at: Lose) {
+impl LossInjector for Mutant {
+    fn lose(&self, verb: StoreOperation, at: LostPart) {
         lock(&self.own.to_lose).push((verb, at));
     }
 }

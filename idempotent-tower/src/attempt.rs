@@ -1,18 +1,18 @@
 //! Information about the current run, for its handler.
-use idempotent_core::{Fencing, Lease};
+use idempotent_core::{FencingToken, Lease};
 
 /// The run that a request's handler belongs to. The layer inserts it into the request's extensions.
 ///
 /// If the policy does not count attempts, which is the default for REST, a retry after a failure is attempt 1 again.
 /// The store keeps nothing about a failed request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Attempt {
+pub struct RequestAttempt {
     number: u32,
-    fencing: Fencing,
-    taken_over: Option<Fencing>,
+    fencing: FencingToken,
+    taken_over: Option<FencingToken>,
 }
 
-impl Attempt {
+impl RequestAttempt {
     /// Returns the run that the calling code belongs to, or `None` outside a run.
     #[must_use]
     pub fn current() -> Option<Self> {
@@ -28,14 +28,14 @@ impl Attempt {
 
     /// Returns the fencing token of this run. A resource can use it to refuse writes of earlier runs.
     #[must_use]
-    pub fn fencing(&self) -> Fencing {
+    pub fn fencing(&self) -> FencingToken {
         self.fencing
     }
 
     /// Returns the fencing token of the run that this one took over from after its lease had expired. The effect of
     /// that run may have happened.
     #[must_use]
-    pub fn taken_over(&self) -> Option<Fencing> {
+    pub fn taken_over(&self) -> Option<FencingToken> {
         self.taken_over
     }
 

@@ -3,5 +3,5 @@ mod extractors;
 mod reply;
 mod whole_request;
 
-pub use self::reply::{AxumJson, Http, HttpRules, Standard};
+pub use self::reply::{AxumJson, DefaultHttpRules, Http, HttpRules};
 pub use self::whole_request::WholeRequest;

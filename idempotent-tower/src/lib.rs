@@ -7,7 +7,7 @@
 //! - [`KeyRules`] read its key, and a [`Principal`] names its caller.
 //! - [`PayloadCheck`] computes the fingerprint while the layer reads the body.
 //! - The executor of `idempotent-core` claims the key and runs the handler in a task.
-//! - [`ResponseRules`] decide whether the response is stored, and [`Kept`] is its stored form.
+//! - [`ResponseRules`] decide whether the response is stored, and [`StoredResponse`] is its stored form.
 //! - A [`Problem`] is the response to a request that has no other. If the layer sends it before the body has arrived,
 //!   the layer then reads and discards the rest of the body.
 mod attempt;
@@ -20,9 +20,9 @@ mod problem;
 mod request;
 mod response;
 
-pub use self::attempt::Attempt;
+pub use self::attempt::RequestAttempt;
 #[cfg(feature = "axum")]
-pub use self::axum::{AxumJson, Http, HttpRules, Standard, WholeRequest};
+pub use self::axum::{AxumJson, DefaultHttpRules, Http, HttpRules, WholeRequest};
 pub use self::layer::{IdempotencyLayer, IdempotencyService, ResponseFuture, SetupError};
 pub use self::problem::{Problem, ProblemKind};
 pub use self::request::body::RequestBody;
@@ -30,8 +30,8 @@ pub use self::request::key::{IdempotencyKey, InvalidKey, KeyFormat, KeyRules, Ke
 pub use self::request::payload::PayloadCheck;
 pub use self::request::principal::{Caller, Denied, Principal};
 pub use self::response::body::ResponseBody;
-pub use self::response::body_store::{Spill, Spilling};
+pub use self::response::body_store::{BodyStore, BodyStoreFuture};
 pub use self::response::replay_header::ReplayHeader;
 pub use self::response::rules::ResponseRules;
 pub use self::response::store_policy::{Idempotent, StorePolicy};
-pub use self::response::stored::Kept;
+pub use self::response::stored::StoredResponse;

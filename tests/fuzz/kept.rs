@@ -8,7 +8,9 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use idempotent_core::{Codec, Executor, Json, MemoryStore};
-use idempotent_tower::{IdempotencyLayer, Kept, Principal, ReplayHeader, RequestBody, ResponseRules, StorePolicy};
+use idempotent_tower::{
+    IdempotencyLayer, Principal, ReplayHeader, RequestBody, ResponseRules, StorePolicy, StoredResponse,
+};
 use tokio::runtime::{Builder, Runtime};
 use tower::{Layer, ServiceExt};
 
@@ -40,7 +42,7 @@ impl Form {
 }
 
 fn decode(bytes: &[u8]) -> Result<Seen, String> {
-    let kept = <Json as Codec<Kept<Full<Bytes>>>>::decode(Some(bytes)).map_err(|error| error.to_string())?;
+    let kept = <Json as Codec<StoredResponse<Full<Bytes>>>>::decode(Some(bytes)).map_err(|error| error.to_string())?;
     Ok(Seen {
         status: kept.status().as_u16(),
         headers: lines(kept.headers()),

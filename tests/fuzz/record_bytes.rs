@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use idempotent_core::{Fencing, Fingerprint, Micros, OwnerToken, Record, State, StoreError, StoreErrorKind};
+use idempotent_core::{FencingToken, Fingerprint, OwnerToken, Record, State, StoreError, StoreErrorKind, Timestamp};
 use sha2::{Digest, Sha256};
 
 /// What is under test.
@@ -65,11 +65,11 @@ fn at_fault(record: &Record) -> Option<&'static str> {
     let its = match record.state {
         State::Vacant { not_before, .. } => ("not_before", not_before),
         State::Consuming { until, .. } => ("until", until),
-        _ => ("", Micros(0)),
+        _ => ("", Timestamp(0)),
     };
     let times =
         [("expires_at", record.expires_at), ("first_seen", record.first_seen), ("updated_at", record.updated_at), its];
-    if let Some((field, _)) = times.into_iter().find(|(_, time)| *time > Micros::FOREVER) {
+    if let Some((field, _)) = times.into_iter().find(|(_, time)| *time > Timestamp::FOREVER) {
         return Some(field);
     }
     match record.state {
@@ -156,7 +156,7 @@ fn drawn(from: &mut Unstructured<'_>) -> Result<Record> {
     let updated_at = time(from)?;
     Ok(Record {
         // Mostly below 2^53.
-        fencing: Fencing(u64::arbitrary(from)? >> from.int_in_range(8..=40)?),
+        fencing: FencingToken(u64::arbitrary(from)? >> from.int_in_range(8..=40)?),
         attempt: from.arbitrary()?,
         fingerprint: Option::<[u8; Fingerprint::LEN]>::arbitrary(from)?.map(|mut bytes| {
             bytes[0] = bytes[0].max(1); // 0 says that there is none
@@ -170,15 +170,16 @@ fn drawn(from: &mut Unstructured<'_>) -> Result<Record> {
     })
 }
 
-fn state(from: &mut Unstructured<'_>, updated_at: Micros) -> Result<State> {
-    let taken_over =
-        |from: &mut Unstructured<'_>| Ok(Option::<u64>::arbitrary(from)?.filter(|number| *number > 0).map(Fencing));
+fn state(from: &mut Unstructured<'_>, updated_at: Timestamp) -> Result<State> {
+    let taken_over = |from: &mut Unstructured<'_>| {
+        Ok(Option::<u64>::arbitrary(from)?.filter(|number| *number > 0).map(FencingToken))
+    };
     let owner = OwnerToken(from.arbitrary()?);
     Ok(match from.int_in_range(0..=4)? {
         0 => State::Vacant { not_before: time(from)?, taken_over: taken_over(from)?, error: from.arbitrary()? },
         1 => {
             let until =
-                Micros(updated_at.0.saturating_add(u64::from(u32::arbitrary(from)?) << from.int_in_range(0..=16)?));
+                Timestamp(updated_at.0.saturating_add(u64::from(u32::arbitrary(from)?) << from.int_in_range(0..=16)?));
             State::Consuming { owner, until, taken_over: taken_over(from)? }
         }
         2 => State::Consumed { owner, value: Option::<&[u8]>::arbitrary(from)?.map(Arc::from) },
@@ -188,7 +189,7 @@ fn state(from: &mut Unstructured<'_>, updated_at: Micros) -> Result<State> {
 }
 
 /// Any; one in eight lies past the end of time.
-fn time(from: &mut Unstructured<'_>) -> Result<Micros> {
+fn time(from: &mut Unstructured<'_>) -> Result<Timestamp> {
     let past: u8 = from.arbitrary()?;
-    Ok(Micros(u64::arbitrary(from)? >> 1 | u64::from(past % 8 == 7) << 63))
+    Ok(Timestamp(u64::arbitrary(from)? >> 1 | u64::from(past % 8 == 7) << 63))
 }

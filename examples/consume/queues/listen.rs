@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use idempotent::mq::{Consumer, Counters, Delivery, Message, Messages, Source, Undecodable};
+use idempotent::mq::{Consumer, ConsumerCounters, Delivery, Message, Messages, Source, Undecodable};
 use idempotent::{Disposition, Outcome};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
@@ -123,7 +123,7 @@ async fn handle(
 /// Looks out for the end.
 struct Watch<'a> {
     job: &'a Job,
-    counters: Counters,
+    counters: ConsumerCounters,
     /// What the store said.
     failures: mpsc::UnboundedReceiver<anyhow::Error>,
     idle: Option<Duration>,

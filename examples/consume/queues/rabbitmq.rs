@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use idempotent::rabbitmq::{self, Outgoing, Publisher, RabbitSource, Route};
+use idempotent::rabbitmq::{self, RabbitMessage, RabbitPublisher, RabbitSource, Route};
 
 use super::outgoing::Lines;
 use super::told;
@@ -60,13 +60,13 @@ impl RabbitMq {
 
     /// How many were sent, all of them confirmed.
     pub(crate) async fn publish(&self, lines: Lines) -> anyhow::Result<u64> {
-        let publisher = Publisher::builder(&self.url).in_flight(IN_FLIGHT);
+        let publisher = RabbitPublisher::builder(&self.url).in_flight(IN_FLIGHT);
         let publisher = publisher.confirm_within(CONFIRM).give_up_after(CONFIRM * 3).build()?;
         let (publisher, to) = (&publisher, &Route::queue(&self.name));
         let lines = stream::unfold(lines, async |mut lines| Some((lines.recv().await?, lines)));
         let sending = lines.map(|line| async move {
             let line = line?;
-            let message = Outgoing::new(line.id, line.body).content_type("application/json");
+            let message = RabbitMessage::new(line.id, line.body).content_type("application/json");
             let sent = publisher.publish(to, &message).await;
             sent.map_err(|error| anyhow!("line {} for {self}: {}", line.number, told(&error)))
         });

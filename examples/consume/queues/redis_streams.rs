@@ -3,7 +3,7 @@ use std::fmt;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use idempotent::redis_streams::{Start, StreamsSource};
+use idempotent::redis_streams::{StartPosition, StreamsSource};
 use redis::aio::MultiplexedConnection;
 use redis::{Client, RedisError};
 use tokio::time::{Instant, sleep};
@@ -40,7 +40,7 @@ impl RedisStreams {
 
     pub(crate) async fn source(&self) -> anyhow::Result<StreamsSource> {
         let source = StreamsSource::builder(&self.url, self.stream.as_str(), self.group.as_str())
-            .declare(Start::Beginning)
+            .declare(StartPosition::Beginning)
             .min_idle(MIN_IDLE)
             .id_field(ID);
         source.connect().await.map_err(|error| {

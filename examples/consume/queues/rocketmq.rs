@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use idempotent::rocketmq::{Outgoing, Publisher, RocketSource};
+use idempotent::rocketmq::{RocketMessage, RocketPublisher, RocketSource};
 
 use super::outgoing::Lines;
 use super::told;
@@ -44,12 +44,12 @@ impl RocketMq {
 
     /// How many were sent, all of them stored.
     pub(crate) async fn publish(&self, lines: Lines) -> anyhow::Result<u64> {
-        let publisher = Publisher::builder(&self.name_server).give_up_after(PATIENCE).build()?;
+        let publisher = RocketPublisher::builder(&self.name_server).give_up_after(PATIENCE).build()?;
         let publisher = &publisher;
         let lines = stream::unfold(lines, async |mut lines| Some((lines.recv().await?, lines)));
         let sending = lines.map(|line| async move {
             let line = line?;
-            let sent = publisher.publish(&self.topic, &Outgoing::new(line.id, line.body)).await;
+            let sent = publisher.publish(&self.topic, &RocketMessage::new(line.id, line.body)).await;
             sent.map_err(|error| anyhow!("line {} for {self}: {}", line.number, told(&error)))
         });
         sending.buffer_unordered(IN_FLIGHT).try_fold(0, async |sent, ()| Ok(sent + 1)).await

@@ -1,13 +1,13 @@
 //! E-mails, in conversations over TCP with an SMTP sink.
 use idempotent_alert::AlertEmail;
-use idempotent_core::{Alert, AlertKind, AlertSender, GivenUp, Micros};
+use idempotent_core::{Alert, AlertKind, AlertSender, GivenUp, Timestamp};
 
 use crate::smtp_sink::SmtpSink;
 
 const FROM: &str = "Orders <orders@example.com>";
 
 fn alert() -> Alert {
-    Alert::new(AlertKind::MessageGivenUp, "outbox\r\nBcc: thief@example.com", Micros(5))
+    Alert::new(AlertKind::MessageGivenUp, "outbox\r\nBcc: thief@example.com", Timestamp(5))
         .source("orders")
         .given_up(GivenUp::new(7, 16, true))
         .with_detail("card 4111")

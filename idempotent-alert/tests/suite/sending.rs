@@ -166,11 +166,11 @@ fn settings_out_of_range_are_refused_by_name_and_a_virtual_clock_needs_a_runtime
 
 #[test]
 fn neither_debug_nor_the_summary_shows_the_detail_and_a_long_one_is_cut() {
-    let alert =
-        Alert::new(AlertKind::DeadLetter, "billing", idempotent_core::Micros(1)).with_detail("card 4111".repeat(200));
+    let alert = Alert::new(AlertKind::DeadLetter, "billing", idempotent_core::Timestamp(1))
+        .with_detail("card 4111".repeat(200));
     assert!(!format!("{alert:?} {}", alert.summary()).contains("4111"));
     assert_eq!(alert.detail().unwrap().len(), Alert::MAX_DETAIL);
-    let accents = Alert::new(AlertKind::DeadLetter, "billing", idempotent_core::Micros(1))
+    let accents = Alert::new(AlertKind::DeadLetter, "billing", idempotent_core::Timestamp(1))
         .with_detail(format!("x{}", "é".repeat(600)));
     assert_eq!(accents.detail().unwrap().len(), 999, "not within a character");
 }

@@ -4,10 +4,10 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use idempotent_core::{
-    Alert, AlertError, AlertKind, AlertObserver, AlertSender, Alerts, Auto, Call, Executor, Handler, Identity, Json,
-    MemoryStore, OnBrokenOrder, Outcome, Policy, Rejection, Scene, Tracing, step,
+    Alert, AlertError, AlertKind, AlertObserver, AlertSender, Alerts, Call, DefaultReply, Executor, Handler, Identity,
+    Json, MemoryStore, OnBrokenOrder, Outcome, Policy, Rejection, Scene, Tracing, step,
 };
-use idempotent_testkit::{FOREVER, FaultStore, Verb};
+use idempotent_testkit::{FOREVER, FaultStore, StoreOperation};
 
 use crate::world::{GATHER, WINDOW, World};
 
@@ -30,7 +30,7 @@ fn identity(key: &str) -> Identity {
 }
 
 async fn runs(executor: &Executor, call: Call, answer: Result<(), Rejection>) -> Outcome {
-    let handler = Handler::<Auto, Json, _, _>::new(|| async { answer });
+    let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { answer });
     Outcome::capture(executor.run(call, handler)).await.1.unwrap()
 }
 
@@ -71,7 +71,7 @@ async fn a_parked_run_gives_one_alert_with_the_step_in_its_detail_and_a_failed_r
     let (_, executor) = world.executor(Policy::new());
     let failed = runs(&executor, Call::new(identity("a")), Err(Rejection::LeaseLost)).await;
     assert!(matches!(failed, Outcome::Released { .. }));
-    let handler = Handler::<Auto, Json, _, _>::new(|| async {
+    let handler = Handler::<DefaultReply, Json, _, _>::new(|| async {
         step("charge-4111", || async { Err::<(), _>(Rejection::LeaseLost) }).at_most_once().await
     });
     let (_, outcome) = Outcome::capture(executor.run(Call::new(identity("b")), handler)).await;
@@ -89,11 +89,11 @@ async fn a_parked_run_gives_one_alert_with_the_step_in_its_detail_and_a_failed_r
 async fn leases_whose_heartbeats_do_not_get_through_give_one_alert_with_their_count() {
     let world = World::new();
     let (store, executor) = world.executor(Policy::new().lease(Duration::from_secs(30)));
-    store.lose_request(Verb::Renew, FOREVER);
+    store.lose_request(StoreOperation::Renew, FOREVER);
     let mut lost = Vec::new();
     for key in ["1", "2", "3"] {
         let (executor, call) = (executor.clone(), Call::new(identity(key)));
-        let handler = Handler::<Auto, Json, _, _>::new(|| async { pending::<Result<(), Rejection>>().await });
+        let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { pending::<Result<(), Rejection>>().await });
         lost.push(tokio::spawn(async move { Outcome::capture(executor.run(call, handler)).await.1 }));
     }
     world.clock.settle().await;
@@ -126,10 +126,9 @@ async fn a_blocked_runtime_gives_an_alert_while_it_is_blocked() {
         .observer(AlertObserver::new(&alerts))
         .build()
         .unwrap();
-    let handler =
-        Handler::<Auto, Json, _, _>::new(
-            move || async move { Ok::<_, Rejection>(alerted.recv_timeout(PATIENCE).is_ok()) },
-        );
+    let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move {
+        Ok::<_, Rejection>(alerted.recv_timeout(PATIENCE).is_ok())
+    });
     let alerted = executor.run(Call::new(identity("1")), handler).await.unwrap();
     assert!(alerted, "no alert within {PATIENCE:?}");
 }

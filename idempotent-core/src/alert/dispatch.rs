@@ -10,7 +10,7 @@ use tokio::sync::{Notify, oneshot};
 use super::groups::{Added, Groups, Limits};
 use super::{Alert, AlertError, AlertLog, AlertSender, sending};
 use crate::clock::{before, later};
-use crate::{Clock, Micros, SystemClock};
+use crate::{Clock, SystemClock, Timestamp};
 
 /// Groups alerts, limits their rate, and sends them; never makes the caller wait.
 ///
@@ -104,7 +104,7 @@ impl Alerts {
 
     /// Returns the time for an [`Alert`] that is raised now.
     #[must_use]
-    pub fn now(&self) -> Micros {
+    pub fn now(&self) -> Timestamp {
         self.shared().clock.wall()
     }
 

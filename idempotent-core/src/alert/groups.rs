@@ -145,13 +145,13 @@ impl Groups {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::Micros;
+    use crate::Timestamp;
 
     const WINDOW: Duration = Duration::from_secs(300);
     const GATHER: Duration = Duration::from_secs(5);
 
     fn alert(scope: &'static str, at: u64) -> Alert {
-        Alert::new(AlertKind::DeadLetter, scope, Micros(at))
+        Alert::new(AlertKind::DeadLetter, scope, Timestamp(at))
     }
 
     fn groups(rate: usize, groups: usize) -> (Groups, Instant) {
@@ -168,7 +168,7 @@ mod tests {
         assert!(groups.take(start + GATHER - Duration::from_nanos(1)).is_none());
         assert_eq!(groups.next(), Some(start + GATHER));
         let sent = groups.take(start + GATHER).unwrap().alert;
-        assert_eq!((sent.count, sent.first_at, sent.last_at), (10, Micros(1), Micros(10)));
+        assert_eq!((sent.count, sent.first_at, sent.last_at), (10, Timestamp(1), Timestamp(10)));
         assert!(groups.take(start + GATHER).is_none());
     }
 

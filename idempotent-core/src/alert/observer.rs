@@ -1,6 +1,6 @@
 //! Alerts out of the events of runs.
 use super::{Alert, AlertKind, Alerts};
-use crate::{Event, Observer, Run};
+use crate::{Event, Observer, RunInfo};
 
 /// An observer that raises alerts of held and broken order, parked steps, blocked runtimes and lost leases.
 ///
@@ -29,7 +29,7 @@ impl AlertObserver {
 }
 
 impl Observer for AlertObserver {
-    fn on(&self, run: &Run<'_>, event: &Event<'_>) {
+    fn on(&self, run: &RunInfo<'_>, event: &Event<'_>) {
         let (kind, cause, detail) = match event {
             Event::OrderBroken { why, skipped: false } => (AlertKind::OrderHeld, Some(why.text()), None),
             Event::OrderBroken { why, skipped: true } => (AlertKind::OrderBroken, Some(why.text()), None),

@@ -7,7 +7,9 @@ use super::Executor;
 use super::site::Site;
 use crate::ordering::OrderingRequest;
 use crate::transaction::{CallStore, describe_store};
-use crate::{ClaimMode, Fingerprint, Identity, KeyError, Lender, Lends, Policy, Predecessor, Stream};
+use crate::{
+    ClaimMode, Fingerprint, Identity, KeyError, Policy, Predecessor, Stream, TransactionHandle, TransactionSource,
+};
 
 /// A call to run idempotently: its identity, and the options of this call.
 #[derive(Clone, Debug)]
@@ -76,14 +78,14 @@ impl Call {
     /// the store.
     ///
     /// ```
-    /// use idempotent_core::{Auto, Call, Executor, Handler, Identity, Json, MemoryStore, Outcome, Rejection, Scene};
+    /// use idempotent_core::{DefaultReply, Call, Executor, Handler, Identity, Json, MemoryStore, Outcome, Rejection, Scene};
     ///
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
     /// let executor = Executor::new(MemoryStore::new());
     /// let points = async |number: u64| {
     ///     let call = Call::new(Identity::new(Scene::Mq, "points", &("ann", number)))
     ///         .after(&number.checked_sub(1).map(|before| ("ann", before)));
-    ///     let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<_, Rejection>(()) });
+    ///     let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<_, Rejection>(()) });
     ///     Outcome::capture(executor.run(call, handler)).await.1
     /// };
     /// assert!(matches!(points(1).await, Some(Outcome::Waiting { .. })));
@@ -107,10 +109,10 @@ impl Call {
     /// [`on_late`](crate::Policy::on_late) applies. Numbers need not be consecutive. Numbers that are not registered
     /// wait only for smaller numbers that have arrived: a gap is not detected.
     ///
-    /// The store must keep order tables, see [`order`](crate::Abilities::order).
+    /// The store must keep order tables, see [`order`](crate::StoreCapabilities::order).
     ///
     /// ```
-    /// use idempotent_core::{Auto, Call, Executor, Handler, Identity, Json, MemoryStore, Outcome, Rejection, Scene};
+    /// use idempotent_core::{DefaultReply, Call, Executor, Handler, Identity, Json, MemoryStore, Outcome, Rejection, Scene};
     ///
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
     /// let executor = Executor::new(MemoryStore::new());
@@ -119,7 +121,7 @@ impl Call {
     ///
     /// let points = async |number: u64| {
     ///     let call = Call::new(Identity::new(Scene::Mq, "points", &("ann", number))).sequence("ann", number);
-    ///     let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<_, Rejection>(()) });
+    ///     let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<_, Rejection>(()) });
     ///     Outcome::capture(executor.run(call, handler)).await.1
     /// };
     /// assert!(matches!(points(2).await, Some(Outcome::Waiting { .. })));
@@ -132,22 +134,23 @@ impl Call {
         self
     }
 
-    /// Claims and completes the call in a transaction of type `T` of the executor's store. Use the returned [`Lender`]
+    /// Claims and completes the call in a transaction of type `T` of the executor's store. Use the returned [`TransactionHandle`]
     /// in the handler to get the transaction, and [`Executor::run`] of the same executor to run the call.
     ///
     /// The call can run only once: do not run a clone of it. If the store has no such transactions, or those of another
     /// database, the run is rejected with [`Rejection::NoTransaction`](crate::Rejection::NoTransaction).
     ///
     /// The attribute's `transaction = tx` expands to this method. `idempotent-sqlx` offers a shorter form, `Inbox`.
-    pub fn within<T: 'static>(mut self, executor: &Executor, mode: ClaimMode) -> (Self, Lender<T>) {
+    pub fn within<T: 'static>(mut self, executor: &Executor, mode: ClaimMode) -> (Self, TransactionHandle<T>) {
         let store = executor.store();
         let transact = store.abilities().transact;
-        let own = transact.and_then(|transact| transact.one_run(mode).downcast::<Arc<dyn Lends<T>>>().ok());
+        let own = transact.and_then(|transact| transact.one_run(mode).downcast::<Arc<dyn TransactionSource<T>>>().ok());
         let (transaction_store, lender) = match own {
-            Some(own) => (CallStore::Own((*own).clone(), mode), Lender(Some(*own))),
-            None => {
-                (CallStore::Missing { wanted: type_name::<T>(), store: describe_store(store).into() }, Lender(None))
-            }
+            Some(own) => (CallStore::Own((*own).clone(), mode), TransactionHandle(Some(*own))),
+            None => (
+                CallStore::Missing { wanted: type_name::<T>(), store: describe_store(store).into() },
+                TransactionHandle(None),
+            ),
         };
         self.transaction_store = Some(transaction_store);
         (self, lender)
@@ -176,9 +179,9 @@ impl From<Box<Call>> for Call {
 
 /// Moves a call into a transaction, for the attribute's code. Without an executor, the run is rejected later.
 #[doc(hidden)]
-pub fn within<T: 'static>(executor: Option<&Executor>, call: Call, mode: ClaimMode) -> (Call, Lender<T>) {
+pub fn within<T: 'static>(executor: Option<&Executor>, call: Call, mode: ClaimMode) -> (Call, TransactionHandle<T>) {
     match executor {
         Some(executor) => call.within(executor, mode),
-        None => (call, Lender(None)),
+        None => (call, TransactionHandle(None)),
     }
 }

@@ -3,12 +3,12 @@ use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 
-use crate::{Lease, Rejection, Rejects, Replies};
+use crate::{Lease, RejectStrategy, Rejection, ReplyStrategy};
 
 /// A handler with its reply strategy `P` and codec `C`. Its type is fixed before the classification rules are added, so
 /// that their closures need no type annotations.
 #[must_use]
-pub struct Handler<P: Replies<R>, C, R, F> {
+pub struct Handler<P: ReplyStrategy<R>, C, R, F> {
     run: F,
     pub(crate) failed_if: fn(&P::Value) -> bool,
     pub(crate) permanent: fn(&P::Failure) -> bool,
@@ -16,11 +16,11 @@ pub struct Handler<P: Replies<R>, C, R, F> {
     codec: PhantomData<fn() -> C>,
 }
 
-impl<P: Replies<R>, C, R, F> Handler<P, C, R, F> {
+impl<P: ReplyStrategy<R>, C, R, F> Handler<P, C, R, F> {
     /// Creates a handler whose return type can represent a rejection.
     pub fn new<Fut>(run: F) -> Self
     where
-        P: Rejects<R>,
+        P: RejectStrategy<R>,
         F: FnOnce() -> Fut,
         Fut: Future<Output = R>,
     {
@@ -40,7 +40,7 @@ impl<P: Replies<R>, C, R, F> Handler<P, C, R, F> {
     /// answer per item, in order.
     pub fn batch<T, Fut>(run: F) -> Self
     where
-        P: Rejects<R>,
+        P: RejectStrategy<R>,
         F: FnOnce(Vec<BatchItem<T>>) -> Fut,
         Fut: Future<Output = Vec<R>>,
     {
@@ -88,7 +88,7 @@ impl<T> BatchItem<T> {
     }
 }
 
-impl<P: Replies<R>, C, R, F> fmt::Debug for Handler<P, C, R, F> {
+impl<P: ReplyStrategy<R>, C, R, F> fmt::Debug for Handler<P, C, R, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Handler")
     }

@@ -10,7 +10,7 @@ use tokio::sync::{Mutex as AsyncMutex, Notify};
 
 use self::driver::Driver;
 use super::renewal_thread;
-use crate::observe::Run;
+use crate::observe::RunInfo;
 use crate::{Clock, Event, Lease, Observer, Store};
 
 /// The active leases of an executor, and the next renewal of each.
@@ -217,8 +217,8 @@ impl LeaseRenewer {
     }
 
     fn notify(&self, lease: &Lease, event: &Event<'_>) {
-        let run = Run::new(&lease.handler_name().scene, &lease.handler_name().scope, Some(lease.key()));
-        self.observer.on(&Run { attempt: Some(lease.attempt()), fencing: Some(lease.fencing()), ..run }, event);
+        let run = RunInfo::new(&lease.handler_name().scene, &lease.handler_name().scope, Some(lease.key()));
+        self.observer.on(&RunInfo { attempt: Some(lease.attempt()), fencing: Some(lease.fencing()), ..run }, event);
     }
 
     fn table(&self) -> MutexGuard<'_, RenewalTable> {

@@ -72,23 +72,23 @@ impl Counters {
         self.ended[outcome.index()].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn read(&self) -> Counts {
+    pub(crate) fn read(&self) -> ExecutorCounts {
         let ended = self.ended.each_ref().map(|count| count.load(Ordering::Relaxed));
         let (deliveries, late) = (self.deliveries.load(Ordering::Relaxed), self.late.load(Ordering::Relaxed));
-        Counts { deliveries, late, ended }
+        ExecutorCounts { deliveries, late, ended }
     }
 }
 
 /// A snapshot of an executor's counters. While no call is in progress, the outcomes add up to the deliveries.
 #[derive(Clone, Eq, PartialEq)]
-pub struct Counts {
+pub struct ExecutorCounts {
     deliveries: u64,
     late: u64,
     ended: [u64; NAMES.len()],
 }
 
 /// Formats the counters by name, without those that are zero.
-impl fmt::Debug for Counts {
+impl fmt::Debug for ExecutorCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let happened = self.iter().filter(|(_, count)| *count > 0);
         let late = (self.late > 0).then_some(("late", self.late));
@@ -96,7 +96,7 @@ impl fmt::Debug for Counts {
     }
 }
 
-impl Counts {
+impl ExecutorCounts {
     /// Returns the number of calls.
     #[must_use]
     pub fn deliveries(&self) -> u64 {

@@ -1,7 +1,7 @@
 //! The default observer: one span for each run, and one event at its end.
 use tracing::{Span, debug, error, field, info, warn};
 
-use super::{Event, Observer, Run};
+use super::{Event, Observer, RunInfo};
 use crate::{Outcome, Scene};
 
 /// An observer that writes to `tracing` under the target `idempotent`.
@@ -32,7 +32,7 @@ pub fn trace(scene: &Scene, scope: &str, key: &crate::Key) {
     let span = span(scene, scope);
     assert!(span.is_none(), "the benchmark measures disabled spans only");
     std::hint::black_box(key);
-    let run = Run::new(scene, scope, Some(key));
+    let run = RunInfo::new(scene, scope, Some(key));
     let ended = Event::Ended { outcome: &Outcome::Ran, elapsed: std::time::Duration::ZERO };
     for event in [Event::Claimed { taken_over: None }, ended] {
         std::hint::black_box(&Tracing as &dyn Observer).on(&run, &event);
@@ -40,7 +40,7 @@ pub fn trace(scene: &Scene, scope: &str, key: &crate::Key) {
 }
 
 impl Observer for Tracing {
-    fn on(&self, run: &Run<'_>, event: &Event<'_>) {
+    fn on(&self, run: &RunInfo<'_>, event: &Event<'_>) {
         let key = run.key.map(field::display);
         match event {
             Event::Claimed { taken_over } => {
@@ -86,7 +86,7 @@ impl Observer for Tracing {
     }
 }
 
-fn ended(run: &Run<'_>, outcome: &Outcome, elapsed: std::time::Duration) {
+fn ended(run: &RunInfo<'_>, outcome: &Outcome, elapsed: std::time::Duration) {
     let (scene, scope, key) = (run.scene.as_str(), run.scope, run.key.map(field::display));
     let name = outcome.name();
     match outcome {

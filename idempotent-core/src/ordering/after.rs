@@ -17,7 +17,7 @@ use crate::clock::later;
 use crate::engine::{DrainPhase, Engine};
 use crate::policy::OnInFlight;
 use crate::run::{NotAcquired, Prepared, Report, store_failure};
-use crate::{Event, InFlight, Key, Micros, Record, State, StateKind, StoreError};
+use crate::{Event, InFlight, Key, Record, State, StateKind, StoreError, Timestamp};
 
 /// The result of a check, and how long the call has waited if that matters.
 struct PredecessorCheck {
@@ -74,7 +74,7 @@ async fn check_predecessor(
         // The run was killed if its lease has expired. It may never be retried, so it is missing from then on.
         Some(Record { state: State::Consuming { until, .. }, .. }) if until <= now => (StateKind::Absent, until),
         Some(record) => (record.state.kind(), record.updated_at),
-        None => (StateKind::Absent, Micros(0)),
+        None => (StateKind::Absent, Timestamp(0)),
     };
     if state == StateKind::Consumed {
         return Ok(run_now);
@@ -104,7 +104,7 @@ async fn missing_for(
     prepared: &Prepared,
     after: &Key,
     marker: Option<WaitMarker>,
-    killed: Micros,
+    killed: Timestamp,
     is_unknown: bool,
 ) -> Result<(Duration, bool), StoreError> {
     let patience = prepared.policy.on_broken_order.patience();

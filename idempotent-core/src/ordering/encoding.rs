@@ -6,7 +6,7 @@
 //! key: length of the name u8 | name | hash u128
 //! ```
 use super::order_table::{Admitted, LastAdmitted, MAX_LINE, NumberRange, OrderTable, WaitTimes};
-use crate::{Key, Micros, StoreError, StoreErrorKind};
+use crate::{Key, StoreError, StoreErrorKind, Timestamp};
 
 const VERSION: u8 = 0x81;
 const KIND: u8 = b'L';
@@ -76,7 +76,7 @@ impl TableReader<'_> {
             false => None,
         };
         let admitted = match self.read_flag()? {
-            true => Some(Admitted { until: Micros(self.read_u64()?), key: self.read_key()? }),
+            true => Some(Admitted { until: Timestamp(self.read_u64()?), key: self.read_key()? }),
             false => None,
         };
         let ranges = u32::from_be_bytes(*self.read_array()?) as usize;
@@ -88,7 +88,7 @@ impl TableReader<'_> {
         for _ in 0..ranges {
             let (from, to) = (self.read_u64()?, self.read_u64()?);
             let wait_times = match self.read_flag()? {
-                true => Some(WaitTimes { first: Micros(self.read_u64()?), last: Micros(self.read_u64()?) }),
+                true => Some(WaitTimes { first: Timestamp(self.read_u64()?), last: Timestamp(self.read_u64()?) }),
                 false => None,
             };
             if from > to || wait_times.is_some() && from != to || end.is_some_and(|end| end >= from) {
@@ -138,11 +138,11 @@ mod tests {
     }
 
     fn full() -> OrderTable {
-        let wait_times = Some(WaitTimes { first: Micros(1), last: Micros(2) });
+        let wait_times = Some(WaitTimes { first: Timestamp(1), last: Timestamp(2) });
         OrderTable {
             admissions: 3,
             last: Some(LastAdmitted { number: 4, key: key("shop:mq:points"), is_consumed: true }),
-            admitted: Some(Admitted { key: key("é"), until: Micros(u64::MAX) }),
+            admitted: Some(Admitted { key: key("é"), until: Timestamp(u64::MAX) }),
             waiting: vec![
                 NumberRange { from: 5, to: 9, wait_times: None },
                 NumberRange { from: 10, to: 10, wait_times },

@@ -5,7 +5,7 @@
 //! not delivered yet share one range.
 use std::time::Duration;
 
-use crate::{Key, Micros, StateKind};
+use crate::{Key, StateKind, Timestamp};
 
 /// The maximum number of waiting ranges of a stream. Each delivered number is a range of its own. Consecutive numbers
 /// that are only expected share one range.
@@ -38,7 +38,7 @@ pub(crate) struct Admitted {
     pub(crate) key: Key,
     /// The time until which the call may run without a sign in its record: it is about to claim, or claims in a
     /// transaction.
-    pub(crate) until: Micros,
+    pub(crate) until: Timestamp,
 }
 
 /// An inclusive range of numbers.
@@ -53,8 +53,8 @@ pub(crate) struct NumberRange {
 /// The first and the last delivery of a number's message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct WaitTimes {
-    pub(crate) first: Micros,
-    pub(crate) last: Micros,
+    pub(crate) first: Timestamp,
+    pub(crate) last: Timestamp,
 }
 
 /// The predecessor of a number.
@@ -66,7 +66,7 @@ pub(crate) enum Precedence {
     LastAdmitted(Key),
     /// Numbers that were not admitted yet, with the last delivery of any of them. Admitting a larger number makes all
     /// of them late.
-    Expected(Option<Micros>),
+    Expected(Option<Timestamp>),
 }
 
 /// The error of a table without room for more ranges.
@@ -105,7 +105,7 @@ impl OrderTable {
     }
 
     /// Records a delivery of a number that has to wait. With `restart`, its waiting time starts again now.
-    pub(crate) fn record_wait(&mut self, number: u64, now: Micros, restart: bool) -> Result<(), TableFull> {
+    pub(crate) fn record_wait(&mut self, number: u64, now: Timestamp, restart: bool) -> Result<(), TableFull> {
         if self.is_passed(number) {
             return Ok(());
         }
@@ -133,7 +133,7 @@ impl OrderTable {
     }
 
     /// Admits a number. All smaller numbers are over from here on, including numbers that never arrived.
-    pub(crate) fn admit(&mut self, number: u64, key: &Key, until: Micros) {
+    pub(crate) fn admit(&mut self, number: u64, key: &Key, until: Timestamp) {
         if !self.is_late(number, key) {
             self.last = Some(LastAdmitted { number, key: key.clone(), is_consumed: false });
             let over = self.waiting.partition_point(|range| range.to <= number);
@@ -195,7 +195,7 @@ impl OrderTable {
 
 impl Admitted {
     /// Returns true if the call may be running, according to its record.
-    pub(crate) fn may_run(&self, found: Option<&crate::State>, now: Micros) -> bool {
+    pub(crate) fn may_run(&self, found: Option<&crate::State>, now: Timestamp) -> bool {
         match found {
             Some(crate::State::Consuming { until, .. }) => (*until).max(self.until) > now,
             Some(state) if state.kind() != StateKind::Vacant => false,

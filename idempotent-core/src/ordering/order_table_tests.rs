@@ -60,7 +60,7 @@ impl Plain {
         let below: Vec<_> = self.waiting.range(..number).map(|(_, wait_times)| *wait_times).collect();
         match self.last {
             _ if !below.is_empty() => {
-                Precedence::Expected(below.into_iter().flatten().map(|(_, last)| Micros(last)).max())
+                Precedence::Expected(below.into_iter().flatten().map(|(_, last)| Timestamp(last)).max())
             }
             Some((last, false)) => Precedence::LastAdmitted(key(last)),
             _ => Precedence::Nothing,
@@ -71,8 +71,8 @@ impl Plain {
 fn take(table: &mut OrderTable, step: Step, now: u64) {
     match step {
         Step::Expect(number) => drop(table.expect_number(number).unwrap()),
-        Step::See(number) => table.record_wait(number, Micros(now), false).unwrap(),
-        Step::Enter(number) => table.admit(number, &key(number), Micros(now)),
+        Step::See(number) => table.record_wait(number, Timestamp(now), false).unwrap(),
+        Step::Enter(number) => table.admit(number, &key(number), Timestamp(now)),
         Step::Done(number) => drop(table.mark_consumed(number, &key(number))),
     }
 }
@@ -122,8 +122,8 @@ fn consecutive_numbers_share_one_range_up_to_the_largest_u64() {
     }
     let range = |from, to| NumberRange { from, to, wait_times: None };
     assert_eq!(table.waiting, [range(0, 1_000_000), range(u64::MAX - 1, u64::MAX)]);
-    table.record_wait(u64::MAX, Micros(1), false).unwrap();
-    table.admit(u64::MAX, &key(1), Micros(0));
+    table.record_wait(u64::MAX, Timestamp(1), false).unwrap();
+    table.admit(u64::MAX, &key(1), Timestamp(0));
     assert_eq!(table.waiting, []);
     assert!(table.is_late(0, &key(2)));
 }
@@ -136,10 +136,10 @@ fn a_full_table_rejects_new_ranges_and_stays_unchanged() {
     }
     let full = table.clone();
     assert_eq!(table.expect_number(1_000_000), Err(TableFull));
-    assert_eq!(table.record_wait(0, Micros(1), false), Err(TableFull));
+    assert_eq!(table.record_wait(0, Timestamp(1), false), Err(TableFull));
     assert_eq!(table, full);
     assert_eq!(
-        (table.expect_number(3), table.record_wait(3, Micros(1), false)),
+        (table.expect_number(3), table.record_wait(3, Timestamp(1), false)),
         (Ok(true), Ok(())),
         "known numbers take no room"
     );
@@ -148,27 +148,29 @@ fn a_full_table_rejects_new_ranges_and_stays_unchanged() {
 
 #[test]
 fn an_admitted_call_may_run_until_its_record_or_its_time_ends_that() {
-    let admitted = Admitted { key: key(1), until: Micros(10) };
-    let running = |until| State::Consuming { owner: crate::OwnerToken(1), until: Micros(until), taken_over: None };
+    let admitted = Admitted { key: key(1), until: Timestamp(10) };
+    let running = |until| State::Consuming { owner: crate::OwnerToken(1), until: Timestamp(until), taken_over: None };
     let consumed = State::Consumed { owner: crate::OwnerToken(1), value: None };
-    let vacant = State::Vacant { not_before: Micros(0), error: "".into(), taken_over: None };
+    let vacant = State::Vacant { not_before: Timestamp(0), error: "".into(), taken_over: None };
     let dead = State::Dead { error: "".into() };
     // The call is about to claim.
-    assert!(admitted.may_run(None, Micros(9)) && !admitted.may_run(None, Micros(10)));
-    assert!(admitted.may_run(Some(&vacant), Micros(9)) && !admitted.may_run(Some(&vacant), Micros(10)));
+    assert!(admitted.may_run(None, Timestamp(9)) && !admitted.may_run(None, Timestamp(10)));
+    assert!(admitted.may_run(Some(&vacant), Timestamp(9)) && !admitted.may_run(Some(&vacant), Timestamp(10)));
     // The call runs, and its lease is renewed.
-    assert!(admitted.may_run(Some(&running(20)), Micros(19)) && !admitted.may_run(Some(&running(20)), Micros(20)));
+    assert!(
+        admitted.may_run(Some(&running(20)), Timestamp(19)) && !admitted.may_run(Some(&running(20)), Timestamp(20))
+    );
     // The lease of an earlier run has expired, and the next run is about to claim.
-    assert!(admitted.may_run(Some(&running(5)), Micros(9)));
-    assert!(!admitted.may_run(Some(&consumed), Micros(0)) && !admitted.may_run(Some(&dead), Micros(0)));
+    assert!(admitted.may_run(Some(&running(5)), Timestamp(9)));
+    assert!(!admitted.may_run(Some(&consumed), Timestamp(0)) && !admitted.may_run(Some(&dead), Timestamp(0)));
 }
 
 #[test]
 fn each_admission_changes_the_table_even_of_the_same_number() {
     let mut table = OrderTable::default();
-    table.admit(1, &key(1), Micros(5));
+    table.admit(1, &key(1), Timestamp(5));
     let once = table.clone();
-    table.admit(1, &key(1), Micros(5));
+    table.admit(1, &key(1), Timestamp(5));
     assert_ne!(table, once);
     assert!(table.mark_consumed(1, &key(1)) && !table.mark_consumed(1, &key(1)));
     // The same number under another key is late.
@@ -179,15 +181,15 @@ fn each_admission_changes_the_table_even_of_the_same_number() {
 fn a_restarted_wait_counts_from_the_restart() {
     let mut table = OrderTable::default();
     for (now, restart, first) in [(1, false, 1), (5, false, 1), (9, true, 9), (12, false, 9)] {
-        table.record_wait(3, Micros(now), restart).unwrap();
-        assert_eq!(table.wait_times(3), Some(WaitTimes { first: Micros(first), last: Micros(now) }));
+        table.record_wait(3, Timestamp(now), restart).unwrap();
+        assert_eq!(table.wait_times(3), Some(WaitTimes { first: Timestamp(first), last: Timestamp(now) }));
     }
 }
 
 #[test]
 fn only_its_own_key_marks_a_number_as_consumed() {
     let mut table = OrderTable::default();
-    table.admit(5, &key(5), Micros(100));
+    table.admit(5, &key(5), Timestamp(100));
     assert!(!table.mark_consumed(5, &key(6)), "another key with this number");
     table.mark_consumed(6, &key(5));
     assert!(!table.last.as_ref().unwrap().is_consumed, "another number under this key");

@@ -9,7 +9,7 @@ use super::wait_marker::marker_interval;
 use crate::clock::later;
 use crate::engine::{Engine, draining_rejection};
 use crate::run::{NotAcquired, Prepared, ReleaseOnDrop, Report, not_granted, release, store_failure};
-use crate::{Claim, Event, Key, Micros, Record, Rejection, Settled, StoreError, Verdict};
+use crate::{Claim, Event, Key, Record, Rejection, ReleaseKind, Settled, StoreError, Timestamp};
 
 /// The shortest retry delay, and the shortest wait in place.
 pub(super) const MIN_DELAY: Duration = Duration::from_millis(1);
@@ -59,7 +59,7 @@ pub(super) async fn read_record(
     engine: &Arc<Engine>,
     prepared: &Prepared,
     key: &Key,
-) -> Result<(Option<Record>, Micros), StoreError> {
+) -> Result<(Option<Record>, Timestamp), StoreError> {
     let request = async {
         match engine.store.abilities().inspect {
             Some(inspect) => match inspect.inspect(key).await? {
@@ -89,7 +89,7 @@ async fn halt_call(engine: &Arc<Engine>, prepared: &Prepared, why: BrokenOrder) 
         }
     };
     guard.granted(grant.fencing);
-    let mut bury = release(Verdict::Bury, prepared.policy.memory, "");
+    let mut bury = release(ReleaseKind::Bury, prepared.policy.memory, "");
     bury.error = halted(why, &prepared.waits_for(), grant.attempt).into();
     let held = prepared.held(Some(grant.fencing));
     let settled = engine.with_timeout(patience, engine.store.release(&held, &bury)).await?;

@@ -25,8 +25,8 @@ use crate::engine::{DrainPhase, Engine, no_answer};
 use crate::policy::OnInFlight;
 use crate::run::{Attempt, NotAcquired, Prepared, Report, ResolvedOrdering, store_failure};
 use crate::{
-    Event, InFlight, Key, Lined, Micros, Order, PolicyError, Record, Rejection, State, StateKind, StoreError,
-    StoreErrorKind, Watching,
+    Event, InFlight, Key, OrderStore, PolicyError, Record, Rejection, State, StateKind, StoreError, StoreErrorKind,
+    StoredOrderTable, Timestamp, Watching,
 };
 
 /// The maximum number of consecutive conflicts with other writers of the table.
@@ -36,7 +36,7 @@ pub(super) const MAX_CONTENTION: usize = 64;
 struct TableSnapshot {
     table: OrderTable,
     bytes: Option<Arc<[u8]>>,
-    now: Micros,
+    now: Timestamp,
     admission: Admission,
     waited: Duration,
     /// The earlier deliveries of this call.
@@ -133,9 +133,9 @@ async fn load_snapshot(
     engine: &Arc<Engine>,
     prepared: &Prepared,
     position: &SequencePosition,
-    order: &dyn Order,
+    order: &dyn OrderStore,
 ) -> Result<TableSnapshot, StoreError> {
-    let Lined { line: bytes, now } =
+    let StoredOrderTable { line: bytes, now } =
         engine.with_timeout(prepared.policy.lease / 3, order.line(&position.table_key)).await?;
     let table = bytes.as_deref().map(decode).transpose()?.unwrap_or_default();
     let (own, number) = (&prepared.request.key, position.number);
@@ -172,10 +172,10 @@ async fn predecessor_status(
     table: &OrderTable,
     number: u64,
     marker: Option<WaitMarker>,
-    now: Micros,
+    now: Timestamp,
 ) -> Result<PredecessorStatus, StoreError> {
     let patience = prepared.policy.on_broken_order.patience();
-    let status = |(state, last_sign): (StateKind, Option<Micros>), blocker| {
+    let status = |(state, last_sign): (StateKind, Option<Timestamp>), blocker| {
         let (waited, restart) = match (state, marker, last_sign) {
             (StateKind::Absent, Some(own), Some(last_sign)) => own.overdue(last_sign, patience),
             _ => (waited(marker, last_sign.unwrap_or_default()), false),
@@ -207,7 +207,7 @@ async fn last_activity(
     prepared: &Prepared,
     table: &OrderTable,
     key: &Key,
-) -> Result<(StateKind, Option<Micros>), StoreError> {
+) -> Result<(StateKind, Option<Timestamp>), StoreError> {
     let (found, now) = read_record(engine, prepared, key).await?;
     Ok(match found {
         // The run was killed if its lease has expired, and is missing from then on.
@@ -227,7 +227,7 @@ async fn may_run(
     engine: &Arc<Engine>,
     prepared: &Prepared,
     admitted: &Admitted,
-    table_read_at: Micros,
+    table_read_at: Timestamp,
 ) -> Result<bool, StoreError> {
     let (found, now) = read_record(engine, prepared, &admitted.key).await?;
     let now = if found.is_some() { now } else { table_read_at };
@@ -241,7 +241,7 @@ async fn admit(
     engine: &Arc<Engine>,
     prepared: &Prepared,
     position: &SequencePosition,
-    order: &dyn Order,
+    order: &dyn OrderStore,
     snapshot: &TableSnapshot,
 ) -> Result<bool, StoreError> {
     let policy = &prepared.policy;
@@ -266,7 +266,7 @@ async fn note_waiting(
     engine: &Arc<Engine>,
     prepared: &Prepared,
     position: &SequencePosition,
-    order: &dyn Order,
+    order: &dyn OrderStore,
     snapshot: &TableSnapshot,
 ) -> Result<bool, StoreError> {
     let patience = prepared.policy.on_broken_order.patience();
@@ -285,7 +285,7 @@ async fn swap_table(
     engine: &Arc<Engine>,
     prepared: &Prepared,
     position: &SequencePosition,
-    order: &dyn Order,
+    order: &dyn OrderStore,
     expected: Option<&[u8]>,
     next_table: &[u8],
 ) -> Result<bool, StoreError> {

@@ -15,7 +15,7 @@ use super::position::derived_key;
 use super::predecessor_record::read_record;
 use crate::engine::Engine;
 use crate::run::{Prepared, release};
-use crate::{Claim, ClaimRequest, Held, Key, Micros, OnExpiry, Record, State, StoreError, Verdict};
+use crate::{Claim, ClaimHandle, ClaimRequest, Key, OnExpiry, Record, ReleaseKind, State, StoreError, Timestamp};
 
 /// The shortest lease of a marker claim, long enough for the store to answer.
 const MIN_LEASE: Duration = Duration::from_millis(100);
@@ -23,9 +23,9 @@ const MIN_LEASE: Duration = Duration::from_millis(100);
 /// The first and the last delivery of a waiting call, as of `now`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct WaitMarker {
-    pub(super) first: Micros,
-    pub(super) last: Micros,
-    pub(super) now: Micros,
+    pub(super) first: Timestamp,
+    pub(super) last: Timestamp,
+    pub(super) now: Timestamp,
 }
 
 impl WaitMarker {
@@ -35,7 +35,7 @@ impl WaitMarker {
     }
 
     /// Returns the latest time at which the call may have been delivered, as far as the marker shows.
-    pub(super) fn present_until(self, patience: Duration) -> Micros {
+    pub(super) fn present_until(self, patience: Duration) -> Timestamp {
         self.last + marker_interval(patience)
     }
 
@@ -45,7 +45,7 @@ impl WaitMarker {
     /// A call that was not delivered for long itself cannot tell how long its predecessor was missing, so its time
     /// starts again. That happens only once after each sign, so a rarely delivered call waits twice as long, but not
     /// forever.
-    pub(super) fn overdue(self, sign: Micros, patience: Duration) -> (Duration, bool) {
+    pub(super) fn overdue(self, sign: Timestamp, patience: Duration) -> (Duration, bool) {
         let waited_so_far = waited(Some(self), sign);
         let was_absent = self.now - self.last >= patience / 2;
         match waited_so_far >= patience && was_absent && self.first < sign + patience {
@@ -56,7 +56,7 @@ impl WaitMarker {
 }
 
 /// Returns how long a call has waited since its first deferral, but not before `since`.
-pub(super) fn waited(marker: Option<WaitMarker>, since: Micros) -> Duration {
+pub(super) fn waited(marker: Option<WaitMarker>, since: Timestamp) -> Duration {
     marker.map_or(Duration::ZERO, |marker| marker.now - marker.first.max(since))
 }
 
@@ -98,7 +98,7 @@ pub(super) async fn write_marker(
     store_marker(engine, prepared, since).await
 }
 
-async fn store_marker(engine: &Arc<Engine>, prepared: &Prepared, since: Option<Micros>) -> Result<(), StoreError> {
+async fn store_marker(engine: &Arc<Engine>, prepared: &Prepared, since: Option<Timestamp>) -> Result<(), StoreError> {
     let policy = &prepared.policy;
     let patience = policy.on_broken_order.patience();
     let key = marker_key(&prepared.request.key);
@@ -116,9 +116,9 @@ async fn store_marker(engine: &Arc<Engine>, prepared: &Prepared, since: Option<M
     let timeout = policy.lease / 3;
     // A concurrent writer writes the same marker.
     if let Claim::Acquired(grant) = engine.with_timeout(timeout, engine.store.claim(&request)).await? {
-        let held = Held { key, owner: request.owner, fencing: Some(grant.fencing) };
+        let held = ClaimHandle { key, owner: request.owner, fencing: Some(grant.fencing) };
         // The marker is never deleted, not even for a restart: without it, the call would be taken for missing.
-        let left = release(Verdict::Vacate, memory, &marker_text(since));
+        let left = release(ReleaseKind::Vacate, memory, &marker_text(since));
         engine.with_timeout(timeout, engine.store.release(&held, &left)).await?;
     }
     Ok(())
@@ -128,12 +128,12 @@ const WAITS: &str = "no run: waits for its turn";
 const SINCE: &str = " since ";
 
 /// Builds the text of a marker: its start in µs of the store's clock, if that is not the record's creation.
-fn marker_text(since: Option<Micros>) -> String {
-    since.map_or_else(|| WAITS.to_owned(), |Micros(since)| format!("{WAITS}{SINCE}{since}"))
+fn marker_text(since: Option<Timestamp>) -> String {
+    since.map_or_else(|| WAITS.to_owned(), |Timestamp(since)| format!("{WAITS}{SINCE}{since}"))
 }
 
-fn parse_start(text: &str) -> Option<Micros> {
-    text.strip_prefix(WAITS)?.strip_prefix(SINCE)?.parse().ok().map(Micros)
+fn parse_start(text: &str) -> Option<Timestamp> {
+    text.strip_prefix(WAITS)?.strip_prefix(SINCE)?.parse().ok().map(Timestamp)
 }
 
 /// Returns the key of the marker, which no identity produces.
@@ -147,8 +147,8 @@ mod tests {
 
     const T: Duration = Duration::from_secs(60);
 
-    fn at(secs: u64) -> Micros {
-        Micros(secs * 1_000_000)
+    fn at(secs: u64) -> Timestamp {
+        Timestamp(secs * 1_000_000)
     }
 
     fn marker(first: u64, last: u64, now: u64) -> WaitMarker {

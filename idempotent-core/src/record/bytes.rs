@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::{Micros, Record, State};
-use crate::{Fencing, Fingerprint, OwnerToken, StoreError, StoreErrorKind};
+use super::{Record, State, Timestamp};
+use crate::{FencingToken, Fingerprint, OwnerToken, StoreError, StoreErrorKind};
 
 const MAGIC: [u8; 2] = *b"id";
 const MAJOR: u8 = 1;
@@ -119,7 +119,7 @@ struct RecordReader<'a>(&'a [u8]);
 impl<'a> RecordReader<'a> {
     fn record(&mut self) -> Result<Record, StoreError> {
         let [state] = self.take("state")?;
-        let fencing = Fencing(self.u64("fencing")?);
+        let fencing = FencingToken(self.u64("fencing")?);
         let attempt = u32::from_le_bytes(self.take("attempt")?);
         let expires_at = self.time("expires_at")?;
         let first_seen = self.time("first_seen")?;
@@ -151,16 +151,16 @@ impl<'a> RecordReader<'a> {
         self.take(field).map(u64::from_le_bytes)
     }
 
-    fn time(&mut self, field: &str) -> Result<Micros, StoreError> {
-        match Micros(self.u64(field)?) {
-            time if time <= Micros::FOREVER => Ok(time),
+    fn time(&mut self, field: &str) -> Result<Timestamp, StoreError> {
+        match Timestamp(self.u64(field)?) {
+            time if time <= Timestamp::FOREVER => Ok(time),
             _ => Err(corrupt(field, "is later than the latest time")),
         }
     }
 
-    fn taken_over(&mut self) -> Result<Option<Fencing>, StoreError> {
+    fn taken_over(&mut self) -> Result<Option<FencingToken>, StoreError> {
         let number = self.u64("taken_over")?;
-        Ok((number > 0).then_some(Fencing(number)))
+        Ok((number > 0).then_some(FencingToken(number)))
     }
 
     fn owner(&mut self) -> Result<OwnerToken, StoreError> {

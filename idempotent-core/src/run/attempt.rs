@@ -10,7 +10,7 @@ use super::report::Report;
 use crate::engine::{Engine, draining_rejection};
 use crate::lease::RenewalGuard;
 use crate::policy::{OnLeaseLost, ResolvedPolicy};
-use crate::{Lease, Outcome, Rejection, Release, Store, Verdict};
+use crate::{Lease, Outcome, Rejection, Release, ReleaseKind, Store};
 
 /// A granted run: its lease, and the guard that releases the key if the run is dropped.
 pub(crate) struct Attempt<'e> {
@@ -64,7 +64,7 @@ impl<'e> Attempt<'e> {
     /// Releases the key of a run that has not started; the attempt is not counted.
     pub(crate) async fn refund(&mut self) {
         self.stop_renewal();
-        let release = self.prepare_release(Verdict::Refund, "not started").await;
+        let release = self.prepare_release(ReleaseKind::Refund, "not started").await;
         // A missing confirmation only delays the next run: the lease expires.
         let until = self.engine.clock.now() + self.lease.length() / 10;
         let _ = self.engine.before(until, self.store().release(self.lease.held(), &release)).await;
@@ -140,7 +140,7 @@ impl<'e> Attempt<'e> {
     }
 
     /// Builds the release for a verdict, and keeps the record if a later run replays its steps.
-    pub(crate) async fn prepare_release(&self, verdict: Verdict, error: &str) -> Release {
+    pub(crate) async fn prepare_release(&self, verdict: ReleaseKind, error: &str) -> Release {
         let (release, counts_attempts) = (self.policy().release(verdict, error), self.policy().max_attempts() > 0);
         let (lease, store) = (&self.lease, &*self.engine.store);
         match known_steps(lease, counts_attempts) {

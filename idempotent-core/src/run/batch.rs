@@ -23,12 +23,12 @@ use crate::engine::Engine;
 use crate::executor::{BatchItem, Call, Handler};
 use crate::outcome::OutcomeSlot;
 use crate::transaction::CallStore;
-use crate::{Claim, Codec, Event, Fingerprint, InFlight, Lease, Outcome, Rejection, Replies};
+use crate::{Claim, Codec, Event, Fingerprint, InFlight, Lease, Outcome, Rejection, ReplyStrategy};
 
 /// The answer to one item of a batch.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Answer<O> {
+pub struct BatchOutput<O> {
     /// The output that a single run would have returned.
     pub output: O,
     /// The outcome by which to settle the delivery.
@@ -57,9 +57,9 @@ pub(super) async fn run<P, C, R, T, F, Fut>(
     engine: &Arc<Engine>,
     mut items: Vec<(Call, T)>,
     handler: Handler<P, C, R, F>,
-) -> Vec<Answer<P::Output<R>>>
+) -> Vec<BatchOutput<P::Output<R>>>
 where
-    P: Replies<R>,
+    P: ReplyStrategy<R>,
     C: Codec<P::Value>,
     F: FnOnce(Vec<BatchItem<T>>) -> Fut,
     Fut: Future<Output = Vec<R>>,
@@ -221,7 +221,7 @@ async fn claim_late<'e, P, C, R>(
     context: &TaskContext,
     answers: &mut Answers<'_, P, C, R>,
 ) where
-    P: Replies<R>,
+    P: ReplyStrategy<R>,
     C: Codec<P::Value>,
 {
     let guard = ReleaseOnDrop::new(engine, &prepared);
@@ -259,7 +259,7 @@ async fn run_handler<P, R, T, F, Fut>(
     claimed: &[ClaimedItem<'_>],
 ) -> HandlerEnd<P::Value, P::Failure>
 where
-    P: Replies<R>,
+    P: ReplyStrategy<R>,
     F: FnOnce(Vec<BatchItem<T>>) -> Fut,
     Fut: Future<Output = Vec<R>>,
 {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::report::Report;
 use crate::executor::Handler;
 use crate::policy::ResolvedPolicy;
-use crate::{Codec, Event, Replies, Split};
+use crate::{Codec, Event, HandlerOutcome, ReplyStrategy};
 
 /// An answer, classified by the handler's rules.
 pub(crate) enum Classified<V, F> {
@@ -29,27 +29,27 @@ pub(crate) enum RetryDecision {
 
 /// Classifies an answer. The rules are user code, so a panic in a rule is returned like a panic of the handler.
 pub(crate) fn classify<P, C, R>(
-    reply: Split<P::Value, P::Failure>,
+    reply: HandlerOutcome<P::Value, P::Failure>,
     rules: &Handler<P, C, R, ()>,
     policy: &ResolvedPolicy,
     report: &Report<'_>,
 ) -> Result<Classified<P::Value, P::Failure>, Box<dyn Any + Send>>
 where
-    P: Replies<R>,
+    P: ReplyStrategy<R>,
     C: Codec<P::Value>,
 {
     catch_unwind(AssertUnwindSafe(|| match reply {
-        Split::Value(value) if (rules.failed_if)(&value) => Classified::NotDone(value),
-        Split::Value(value) => {
+        HandlerOutcome::Value(value) if (rules.failed_if)(&value) => Classified::NotDone(value),
+        HandlerOutcome::Value(value) => {
             let stored_value = encode_result::<P, C, R>(&value, policy, report);
             Classified::Done(value, stored_value)
         }
-        Split::Transient(failure) => {
+        HandlerOutcome::Transient(failure) => {
             let decision = if (rules.permanent)(&failure) { RetryDecision::GiveUp } else { RetryDecision::Retry };
             let error = P::describe(&failure);
             Classified::Failed(failure, decision, error)
         }
-        Split::Permanent(failure) => {
+        HandlerOutcome::Permanent(failure) => {
             let error = P::describe(&failure);
             Classified::Failed(failure, RetryDecision::GiveUp, error)
         }
@@ -60,7 +60,7 @@ where
 /// repeat an effect that has happened.
 fn encode_result<P, C, R>(value: &P::Value, policy: &ResolvedPolicy, report: &Report) -> Option<Arc<[u8]>>
 where
-    P: Replies<R>,
+    P: ReplyStrategy<R>,
     C: Codec<P::Value>,
 {
     let lost = |reason: &str| report.event(&Event::ResultNotKept { reason });

@@ -11,7 +11,7 @@ use crate::clock::unless;
 use crate::context::TaskContext;
 use crate::executor::Handler;
 use crate::outcome::OutcomeSlot;
-use crate::{Codec, Replies};
+use crate::{Codec, ReplyStrategy};
 
 impl Attempt<'_> {
     /// Runs the handler under the lease and settles the run by its answer.
@@ -22,7 +22,7 @@ impl Attempt<'_> {
         handler: Handler<P, C, R, F>,
     ) -> P::Output<R>
     where
-        P: Replies<R>,
+        P: ReplyStrategy<R>,
         C: Codec<P::Value>,
         F: FnOnce() -> Fut,
         Fut: Future<Output = R>,

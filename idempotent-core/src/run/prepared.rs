@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::engine::Engine;
 use crate::ordering::SequencePosition;
 use crate::policy::ResolvedPolicy;
-use crate::transaction::OneRun;
-use crate::{ClaimRequest, Fencing, Held, Key, OnConsumed, Rejection, Store};
+use crate::transaction::TransactionalRun;
+use crate::{ClaimHandle, ClaimRequest, FencingToken, Key, OnConsumed, Rejection, Store};
 
 /// A call with its resolved policy and claim request.
 pub(crate) struct Prepared {
@@ -20,7 +20,7 @@ pub(crate) struct Prepared {
     /// The predecessor or position of the call.
     pub(crate) ordering: Option<Box<ResolvedOrdering>>,
     /// The store that runs this call in its transaction.
-    pub(crate) transaction_store: Option<Arc<dyn OneRun>>,
+    pub(crate) transaction_store: Option<Arc<dyn TransactionalRun>>,
     /// The attempt according to the delivery, for runs whose recorded count is rolled back with their transaction.
     pub(crate) delivery_attempt: Option<u32>,
 }
@@ -32,8 +32,8 @@ pub(crate) enum ResolvedOrdering {
 }
 
 impl Prepared {
-    pub(crate) fn held(&self, fencing: Option<Fencing>) -> Held {
-        Held { key: self.request.key.clone(), owner: self.request.owner, fencing }
+    pub(crate) fn held(&self, fencing: Option<FencingToken>) -> ClaimHandle {
+        ClaimHandle { key: self.request.key.clone(), owner: self.request.owner, fencing }
     }
 
     /// Returns the store that claims, completes and releases the run.

@@ -3,32 +3,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::policy::ResolvedPolicy;
-use crate::{Held, Journaled, Lease, Release, StateKind, Store, Verdict};
+use crate::{ClaimHandle, Lease, Release, ReleaseKind, StateKind, Store, StoredSteps};
 
 impl ResolvedPolicy {
-    /// Returns `verdict`, or [`Verdict::Delete`] if attempts are unlimited, so that no count has to be kept.
-    pub(crate) fn vacate_or_delete(&self, verdict: Verdict) -> Verdict {
-        if self.max_attempts() > 0 { verdict } else { Verdict::Delete }
+    /// Returns `verdict`, or [`ReleaseKind::Delete`] if attempts are unlimited, so that no count has to be kept.
+    pub(crate) fn vacate_or_delete(&self, verdict: ReleaseKind) -> ReleaseKind {
+        if self.max_attempts() > 0 { verdict } else { ReleaseKind::Delete }
     }
 
-    pub(crate) fn release(&self, verdict: Verdict, error: &str) -> Release {
+    pub(crate) fn release(&self, verdict: ReleaseKind, error: &str) -> Release {
         // After the window an equal payload is a new call, which must not see earlier failures.
         let memory = if self.window.is_zero() { self.memory } else { self.window };
         release(verdict, memory, error)
     }
 }
 
-pub(crate) fn release(verdict: Verdict, memory: Duration, error: &str) -> Release {
+pub(crate) fn release(verdict: ReleaseKind, memory: Duration, error: &str) -> Release {
     Release { verdict, delay: Duration::ZERO, memory, error: Arc::from(error) }
 }
 
 /// Returns true if an applied release of this verdict leaves a key in this state.
-pub(crate) fn leads_to_state(verdict: Verdict, now: StateKind) -> bool {
+pub(crate) fn leads_to_state(verdict: ReleaseKind, now: StateKind) -> bool {
     match verdict {
-        Verdict::Delete | Verdict::Refund => matches!(now, StateKind::Absent | StateKind::Vacant),
-        Verdict::Vacate => now == StateKind::Vacant,
-        Verdict::Fail => now == StateKind::Failed,
-        Verdict::Bury => now == StateKind::Dead,
+        ReleaseKind::Delete | ReleaseKind::Refund => matches!(now, StateKind::Absent | StateKind::Vacant),
+        ReleaseKind::Vacate => now == StateKind::Vacant,
+        ReleaseKind::Fail => now == StateKind::Failed,
+        ReleaseKind::Bury => now == StateKind::Dead,
     }
 }
 
@@ -46,23 +46,23 @@ pub(crate) fn known_steps(lease: &Lease, counts_attempts: bool) -> Option<bool> 
 /// known without a request.
 pub(crate) async fn keeping_steps(
     store: &dyn Store,
-    held: &Held,
+    held: &ClaimHandle,
     known: Option<bool>,
     release: Release,
     counts_attempts: bool,
 ) -> Release {
     let deletes = match release.verdict {
-        Verdict::Delete => true,
-        Verdict::Refund => release.delay.is_zero(),
-        Verdict::Vacate | Verdict::Fail | Verdict::Bury => false,
+        ReleaseKind::Delete => true,
+        ReleaseKind::Refund => release.delay.is_zero(),
+        ReleaseKind::Vacate | ReleaseKind::Fail | ReleaseKind::Bury => false,
     };
     let Some(journal) = store.abilities().journal.filter(|_| deletes && known != Some(false)) else { return release };
     let has_steps = match known {
         Some(known) => known,
         None => match journal.steps(held, release.memory).await {
-            Ok(Journaled::Steps(steps)) => !steps.is_empty(),
+            Ok(StoredSteps::Steps(steps)) => !steps.is_empty(),
             // Another owner holds the key, so the release will have no effect.
-            Ok(Journaled::Lost { .. }) => false,
+            Ok(StoredSteps::Lost { .. }) => false,
             Err(_) => true,
         },
     };
@@ -72,10 +72,10 @@ pub(crate) async fn keeping_steps(
 /// Returns the release with a verdict that keeps the record and its steps.
 pub(crate) fn keeping_record(release: Release, counts_attempts: bool) -> Release {
     match release.verdict {
-        Verdict::Vacate | Verdict::Fail | Verdict::Bury => release,
+        ReleaseKind::Vacate | ReleaseKind::Fail | ReleaseKind::Bury => release,
         // The shortest delay keeps the record and costs no attempt.
-        Verdict::Refund if !release.delay.is_zero() => release,
-        Verdict::Refund if counts_attempts => Release { delay: Duration::from_millis(1), ..release },
-        _ => Release { verdict: Verdict::Vacate, ..release },
+        ReleaseKind::Refund if !release.delay.is_zero() => release,
+        ReleaseKind::Refund if counts_attempts => Release { delay: Duration::from_millis(1), ..release },
+        _ => Release { verdict: ReleaseKind::Vacate, ..release },
     }
 }

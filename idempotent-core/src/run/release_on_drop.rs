@@ -7,8 +7,8 @@ use super::release::{keeping_steps, release};
 use crate::clock::{before, later};
 use crate::engine::Engine;
 use crate::policy::ResolvedPolicy;
-use crate::transaction::OneRun;
-use crate::{Fencing, Held, Store, Verdict};
+use crate::transaction::TransactionalRun;
+use crate::{ClaimHandle, FencingToken, ReleaseKind, Store};
 
 /// A guard that releases the key of a run that is dropped midway, as far as that is safe. It is created before the
 /// claim is sent: if the call is dropped before the answer arrives, the guard releases a key that may have been
@@ -21,12 +21,12 @@ pub(crate) struct ReleaseOnDrop<'e> {
     memory: Duration,
     /// True if the policy limits attempts.
     counts_attempts: bool,
-    transaction_store: Option<Arc<dyn OneRun>>,
+    transaction_store: Option<Arc<dyn TransactionalRun>>,
 }
 
 struct PendingRelease {
-    held: Held,
-    verdict: Verdict,
+    held: ClaimHandle,
+    verdict: ReleaseKind,
     error: &'static str,
 }
 
@@ -37,7 +37,7 @@ impl<'e> ReleaseOnDrop<'e> {
         // Only the store knows whether there is a count to keep: the claim may have taken over without an answer.
         let pending = Some(PendingRelease {
             held: prepared.held(None),
-            verdict: Verdict::Refund,
+            verdict: ReleaseKind::Refund,
             error: "cancelled before it started",
         });
         let (lease, memory, counts_attempts) = (policy.lease, policy.memory, policy.max_attempts() > 0);
@@ -51,7 +51,7 @@ impl<'e> ReleaseOnDrop<'e> {
     }
 
     /// Restricts the release to this grant, and excludes later grants of the same owner token.
-    pub(crate) fn granted(&mut self, fencing: Fencing) {
+    pub(crate) fn granted(&mut self, fencing: FencingToken) {
         if let Some(pending) = &mut self.pending {
             pending.held.fencing = Some(fencing);
         }
@@ -62,7 +62,7 @@ impl<'e> ReleaseOnDrop<'e> {
     pub(crate) fn started(&mut self, policy: &ResolvedPolicy) {
         match &mut self.pending {
             Some(pending) if policy.release_on_cancel => {
-                (pending.verdict, pending.error) = (policy.vacate_or_delete(Verdict::Vacate), "cancelled");
+                (pending.verdict, pending.error) = (policy.vacate_or_delete(ReleaseKind::Vacate), "cancelled");
             }
             pending => *pending = None,
         }
@@ -87,7 +87,7 @@ impl Drop for ReleaseOnDrop<'_> {
                 let store = transaction_store.as_deref().map_or(&*engine.store, |own| own as &dyn Store);
                 let freed = async {
                     // If attempts are unlimited, a run that never began must not delete the steps of an earlier run.
-                    let known = (verdict == Verdict::Refund && !counts_attempts).then_some(false);
+                    let known = (verdict == ReleaseKind::Refund && !counts_attempts).then_some(false);
                     let release = keeping_steps(store, &held, known, release, counts_attempts).await;
                     store.release(&held, &release).await
                 };

@@ -8,9 +8,9 @@ use crate::context::TaskContext;
 use crate::engine::Engine;
 use crate::executor::Handler;
 use crate::lease::HandlerName;
-use crate::observe::{self, Run};
-use crate::outcome::{Captured, OutcomeSlot};
-use crate::{Event, Fencing, Grant, Identity, Key, Observer, Outcome, Rejection, Replies, Scene, Tracing};
+use crate::observe::{self, RunInfo};
+use crate::outcome::{OutcomeSlot, RunSummary};
+use crate::{Event, FencingToken, Grant, Identity, Key, Observer, Outcome, Rejection, ReplyStrategy, Scene, Tracing};
 
 /// A reporter that publishes the outcome exactly once, to the outcome slot, the counters and the observer. A report
 /// that is dropped without an outcome reports a dropped run.
@@ -21,7 +21,7 @@ pub(crate) struct Report<'e> {
     scope: Cow<'static, str>,
     key: Option<Key>,
     attempt: Option<u32>,
-    fencing: Option<Fencing>,
+    fencing: Option<FencingToken>,
     began_at: Instant,
     /// `None` if the span is disabled.
     span: Option<Span>,
@@ -91,7 +91,7 @@ impl<'e> Report<'e> {
     }
 
     /// Reports a rejection, and returns the handler's answer for it.
-    pub(crate) fn reject<P: Replies<R>, C, R, F>(
+    pub(crate) fn reject<P: ReplyStrategy<R>, C, R, F>(
         &mut self,
         rules: &Handler<P, C, R, F>,
         rejection: Rejection,
@@ -105,9 +105,9 @@ impl<'e> Report<'e> {
         self.began_at
     }
 
-    fn observed_run(&self) -> Run<'_> {
-        let run = Run::new(&self.scene, &self.scope, self.key.as_ref());
-        Run { attempt: self.attempt, fencing: self.fencing, ..run }
+    fn observed_run(&self) -> RunInfo<'_> {
+        let run = RunInfo::new(&self.scene, &self.scope, self.key.as_ref());
+        RunInfo { attempt: self.attempt, fencing: self.fencing, ..run }
     }
 
     fn publish(&self, outcome: Outcome) {
@@ -119,7 +119,7 @@ impl<'e> Report<'e> {
         let elapsed = engine.clock.now().saturating_duration_since(self.began_at);
         self.event(&Event::Ended { outcome: &outcome, elapsed });
         if let Some(slot) = &self.slot {
-            slot.tell(Captured { outcome, key: self.key.clone(), attempt: self.attempt });
+            slot.tell(RunSummary { outcome, key: self.key.clone(), attempt: self.attempt });
         }
     }
 }
@@ -136,9 +136,9 @@ impl Drop for Report<'_> {
 /// Reports a call without an executor to the outcome slot and the log. No executor exists to count it.
 pub(crate) fn without_executor(identity: &Identity, rejection: &Rejection) {
     let outcome = Outcome::of(rejection);
-    let run = Run::new(&identity.scene, &identity.scope, None);
+    let run = RunInfo::new(&identity.scene, &identity.scope, None);
     Tracing.on(&run, &Event::Ended { outcome: &outcome, elapsed: std::time::Duration::ZERO });
     if let Some(slot) = &TaskContext::current().slot {
-        slot.tell(Captured::without_run(outcome));
+        slot.tell(RunSummary::without_run(outcome));
     }
 }

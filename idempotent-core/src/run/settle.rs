@@ -13,7 +13,7 @@ use crate::context::TaskContext;
 use crate::executor::Handler;
 use crate::ordering::sequence;
 use crate::outcome::OutcomeSlot;
-use crate::{Completion, Event, Outcome, Rejection, Replies, Settled, StoreError, StoreErrorKind, Verdict};
+use crate::{Completion, Event, Outcome, Rejection, ReleaseKind, ReplyStrategy, Settled, StoreError, StoreErrorKind};
 
 /// A settled run.
 pub(crate) struct SettledRun<O> {
@@ -33,7 +33,7 @@ pub(crate) struct StoreReply {
 impl Attempt<'_> {
     /// Settles the run by its handler's classified answer. `batch_reply` is the store's reply if the completion was
     /// sent in a batch. `nested` is the outcome of the runs inside this one.
-    pub(crate) async fn settle<P: Replies<R>, C, R>(
+    pub(crate) async fn settle<P: ReplyStrategy<R>, C, R>(
         &mut self,
         report: &mut Report<'_>,
         classified: Classified<P::Value, P::Failure>,
@@ -144,15 +144,16 @@ impl Attempt<'_> {
     ) -> Outcome {
         let (decision, error) = Box::pin(self.check_steps(decision, error, nested.as_ref())).await;
         self.begin_settlement();
-        let dead = || (Verdict::Bury, Outcome::Dead { fencing: self.lease.fencing() });
+        let dead = || (ReleaseKind::Bury, Outcome::Dead { fencing: self.lease.fencing() });
         let (verdict, outcome) = match nested.filter(Outcome::is_deferral) {
             _ if decision == RetryDecision::Park => dead(),
-            _ if decision == RetryDecision::GiveUp => (Verdict::Fail, Outcome::Failed),
-            Some(nested) => (Verdict::Refund, nested),
+            _ if decision == RetryDecision::GiveUp => (ReleaseKind::Fail, Outcome::Failed),
+            Some(nested) => (ReleaseKind::Refund, nested),
             None if self.is_last_attempt() => dead(),
-            None => {
-                (self.policy().vacate_or_delete(Verdict::Vacate), Outcome::Released { retry_after: self.retry_delay() })
-            }
+            None => (
+                self.policy().vacate_or_delete(ReleaseKind::Vacate),
+                Outcome::Released { retry_after: self.retry_delay() },
+            ),
         };
         let release = self.prepare_release(verdict, &error).await;
         let verdict = release.verdict;

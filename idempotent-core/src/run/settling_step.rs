@@ -10,9 +10,9 @@ use super::release::leads_to_state;
 use super::report::Report;
 use crate::clock::pause;
 use crate::engine::{DrainPhase, Engine, no_answer};
-use crate::observe::Run;
-use crate::transaction::OneRun;
-use crate::{Completion, Event, Held, Lease, Release, Settled, Store, StoreError, StoreErrorKind};
+use crate::observe::RunInfo;
+use crate::transaction::TransactionalRun;
+use crate::{ClaimHandle, Completion, Event, Lease, Release, Settled, Store, StoreError, StoreErrorKind};
 
 /// The store request that ends a run.
 pub(crate) enum SettlingStep {
@@ -24,7 +24,7 @@ pub(crate) enum SettlingStep {
 struct StepRetry {
     engine: Arc<Engine>,
     lease: Lease,
-    transaction_store: Option<Arc<dyn OneRun>>,
+    transaction_store: Option<Arc<dyn TransactionalRun>>,
     span: Option<Span>,
     step: SettlingStep,
     retry_deadline: Instant,
@@ -41,7 +41,7 @@ impl SettlingStep {
         }
     }
 
-    async fn send(&self, store: &dyn Store, held: &Held) -> Result<Settled, StoreError> {
+    async fn send(&self, store: &dyn Store, held: &ClaimHandle) -> Result<Settled, StoreError> {
         match self {
             Self::Complete(completion) => store.complete(held, completion).await,
             Self::Release(release) => store.release(held, release).await,
@@ -198,8 +198,8 @@ impl StepRetry {
 
     fn notify(&self, event: &Event<'_>) {
         let names = self.lease.handler_name();
-        let run = Run::new(&names.scene, &names.scope, Some(self.lease.key()));
-        let run = Run { attempt: Some(self.lease.attempt()), fencing: Some(self.lease.fencing()), ..run };
+        let run = RunInfo::new(&names.scene, &names.scope, Some(self.lease.key()));
+        let run = RunInfo { attempt: Some(self.lease.attempt()), fencing: Some(self.lease.fencing()), ..run };
         let on = || self.engine.observer.on(&run, event);
         match &self.span {
             Some(span) => span.in_scope(on),

@@ -8,7 +8,7 @@ use crate::context::TaskContext;
 use crate::engine::{Engine, draining_rejection};
 use crate::executor::Handler;
 use crate::policy::ResolvedPolicy;
-use crate::{Codec, Event, Outcome, Replies};
+use crate::{Codec, Event, Outcome, ReplyStrategy};
 
 /// Runs the handler without a lease, so duplicates run too. The answer settles the delivery as under a lease, but
 /// nothing is recorded.
@@ -20,7 +20,7 @@ pub(crate) async fn run_unprotected<P, C, R, F, Fut>(
     handler: Handler<P, C, R, F>,
 ) -> P::Output<R>
 where
-    P: Replies<R>,
+    P: ReplyStrategy<R>,
     C: Codec<P::Value>,
     F: FnOnce() -> Fut,
     Fut: Future<Output = R>,

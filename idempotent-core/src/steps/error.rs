@@ -9,7 +9,7 @@ use crate::{CodecError, StoreError};
 /// run would fail in the same way. No step is compensated, since the completed steps are not known.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum JournalError {
+pub enum StepError {
     /// The step was called outside of a run, so there is no journal to record it in.
     #[error(
         "step `{step}`: no run in scope; call it in the task of a handler. In a separate task or a batch use `Lease::step`; an \
@@ -129,7 +129,7 @@ pub enum JournalError {
     },
 }
 
-impl JournalError {
+impl StepError {
     /// Returns true if another run would fail in the same way or might do harm.
     pub(crate) fn parks(&self) -> bool {
         match self {

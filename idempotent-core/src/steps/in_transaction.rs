@@ -5,15 +5,15 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 
 use super::journal::{StepStart, retry_until_guard};
-use super::{JournalError, Step, StepRecord, StepState};
+use super::{Step, StepError, StepRecord, StepState};
 use crate::clock::unless;
 use crate::transaction::{StepTransactionSlot, steps_within};
-use crate::{Codec, Json, Lease, Lent, Rejection, StoreError, StoreErrorKind};
+use crate::{BorrowedTransaction, Codec, Json, Lease, Rejection, StoreError, StoreErrorKind};
 
 /// The marker of a [`Step`] with its own transaction of type `T`, which also records the step.
-pub struct Within<T>(PhantomData<fn() -> T>);
+pub struct InTransaction<T>(PhantomData<fn() -> T>);
 
-impl<T> fmt::Debug for Within<T> {
+impl<T> fmt::Debug for InTransaction<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Within")
     }
@@ -35,28 +35,28 @@ impl<T> fmt::Debug for Within<T> {
 ///
 /// # Errors
 /// The step's own error, or the handler's error made from a [`Rejection`], as for [`step`](crate::step()).
-/// [`JournalError::NoTransaction`] if the store does not begin transactions of this type. After [`JournalError::Store`]
+/// [`StepError::NoTransaction`] if the store does not begin transactions of this type. After [`StepError::Store`]
 /// the next run reads what was committed, which is nothing if the kind is [`RolledBack`](StoreErrorKind::RolledBack).
 ///
 /// # Cancellation
 /// Dropping the step before its commit begins rolls back. After that the commit continues, and the next run reads its
 /// result.
-pub fn step_in<T, F, Fut>(name: &str, run: F) -> Step<'_, F, Json, Within<T>>
+pub fn step_in<T, F, Fut>(name: &str, run: F) -> Step<'_, F, Json, InTransaction<T>>
 where
     T: Send + 'static,
-    F: FnOnce(Lent<T>) -> Fut,
+    F: FnOnce(BorrowedTransaction<T>) -> Fut,
     Fut: Future,
 {
     Step::new(Lease::current(), name, run)
 }
 
-impl<F, C, W> Step<'_, F, C, Within<W>>
+impl<F, C, W> Step<'_, F, C, InTransaction<W>>
 where
     W: Send + 'static,
 {
     async fn execute<Fut, T, E>(mut self) -> Result<T, E>
     where
-        F: FnOnce(Lent<W>) -> Fut,
+        F: FnOnce(BorrowedTransaction<W>) -> Fut,
         Fut: Future<Output = Result<T, E>>,
         C: Codec<T>,
         E: From<Rejection>,
@@ -67,7 +67,7 @@ where
             StepStart::Replay(place, value) => return Ok(self.replay(&lease, place, value.as_deref())?),
         };
         let (run, step) = self.into_parts();
-        let missing = |why: String| JournalError::NoTransaction { step: step.name.into(), why: why.into() };
+        let missing = |why: String| StepError::NoTransaction { step: step.name.into(), why: why.into() };
         let transactions = steps_within::<W>(lease.store()).map_err(|why| E::from(missing(why).into()))?;
         let (slot, lent) =
             StepTransactionSlot::lend(retry_until_guard(&lease, step.name, || transactions.begin()).await?);
@@ -76,7 +76,7 @@ where
         let encoded = step.encode(&lease, &value)?;
         let record = StepRecord { name: step.name.into(), place, state: StepState::Done, value: encoded };
         lease.steps().check_room(&record)?;
-        let failed = |cause| Rejection::from(JournalError::Store { step: step.name.into(), cause });
+        let failed = |cause| Rejection::from(StepError::Store { step: step.name.into(), cause });
         let not_returned =
             || StoreError::new(StoreErrorKind::RolledBack).because("the step did not return its transaction");
         let transaction = slot.take().ok_or_else(|| failed(not_returned()))?;
@@ -102,10 +102,10 @@ where
     }
 }
 
-impl<'a, F, C, W, Fut, T, E> IntoFuture for Step<'a, F, C, Within<W>>
+impl<'a, F, C, W, Fut, T, E> IntoFuture for Step<'a, F, C, InTransaction<W>>
 where
     W: Send + 'static,
-    F: FnOnce(Lent<W>) -> Fut + Send + 'a,
+    F: FnOnce(BorrowedTransaction<W>) -> Fut + Send + 'a,
     Fut: Future<Output = Result<T, E>> + Send + 'a,
     C: Codec<T> + 'a,
     T: Send + 'a,

@@ -10,9 +10,9 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::sync::OnceCell;
 
-use super::{JournalError, Journaled, MAX_JOURNAL_BYTES, MAX_STEPS, StepRecord, StepState};
+use super::{MAX_STEPS, MAX_STEPS_BYTES, StepError, StepRecord, StepState, StoredSteps};
 use crate::clock::{pause, unless};
-use crate::store::Journal;
+use crate::store::StepStore;
 use crate::{Lease, Rejection, Settled, StoreError, StoreErrorKind, protocol};
 
 /// The journal of one run, created at its first step.
@@ -72,7 +72,7 @@ impl StepJournal {
         match start {
             Ok(start) => Ok(start),
             Err(error) => {
-                if matches!(error, JournalError::TakenBack { .. }) {
+                if matches!(error, StepError::TakenBack { .. }) {
                     table
                         .compensations
                         .extend(compensation.take().map(|compensation| (place, name.into(), compensation)));
@@ -95,8 +95,8 @@ impl StepJournal {
     async fn load(&self, lease: &Lease, name: &str) -> Result<(), Rejection> {
         let journal = journal(lease, name)?;
         match retry_until_guard(lease, name, || journal.steps(lease.held(), lease.step_retention())).await? {
-            Journaled::Steps(steps) => self.table().stored = steps,
-            Journaled::Lost { .. } => return Err(Rejection::LeaseLost),
+            StoredSteps::Steps(steps) => self.table().stored = steps,
+            StoredSteps::Lost { .. } => return Err(Rejection::LeaseLost),
         }
         Ok(())
     }
@@ -147,12 +147,12 @@ impl StepJournal {
     }
 
     /// Remembers an error that ends the run permanently, and converts it for the handler.
-    pub(super) fn reject(&self, error: JournalError) -> Rejection {
+    pub(super) fn reject(&self, error: StepError) -> Rejection {
         let mut table = self.table();
         if error.parks() {
             table.parked.get_or_insert_with(|| format!("parked: {error}"));
         }
-        table.is_compensated |= matches!(error, JournalError::TakenBack { .. });
+        table.is_compensated |= matches!(error, StepError::TakenBack { .. });
         drop(table);
         error.into()
     }
@@ -208,59 +208,59 @@ impl StepJournal {
         self.record(lease, name, place, StepState::Intended, None).await?;
         let journal = journal(lease, name)?;
         match retry_until_guard(lease, name, || journal.steps(lease.held(), lease.step_retention())).await? {
-            Journaled::Steps(steps) => {
+            StoredSteps::Steps(steps) => {
                 Ok(steps.iter().any(|step| &*step.name == name && step.state == StepState::Done))
             }
-            Journaled::Lost { .. } => Err(Rejection::LeaseLost),
+            StoredSteps::Lost { .. } => Err(Rejection::LeaseLost),
         }
     }
 }
 
 impl StepTable {
-    fn begin(&mut self, place: u32, name: &str, once: bool) -> Result<StepStart, JournalError> {
+    fn begin(&mut self, place: u32, name: &str, once: bool) -> Result<StepStart, StepError> {
         let step = || Box::from(name);
         if !self.called.insert(name.into()) {
-            return Err(JournalError::Repeated { step: step() });
+            return Err(StepError::Repeated { step: step() });
         }
         let known = self.stored.iter().find(|known| &*known.name == name);
         let at_place = self.stored.iter().find(|known| known.place == place);
         match (known, at_place) {
             (Some(known), _) if known.place == place => match known.state {
                 StepState::Done => Ok(StepStart::Replay(place, known.value.clone())),
-                StepState::Undoing => Err(JournalError::TakenBack { step: step() }),
-                StepState::Intended if once => Err(JournalError::Uncertain { step: step() }),
+                StepState::Undoing => Err(StepError::TakenBack { step: step() }),
+                StepState::Intended if once => Err(StepError::Uncertain { step: step() }),
                 // The step is not at-most-once any more, so it may run again.
                 StepState::Intended => Ok(StepStart::Run(place)),
             },
-            (None, None) if place as usize >= MAX_STEPS => Err(JournalError::TooMany { step: step(), max: MAX_STEPS }),
+            (None, None) if place as usize >= MAX_STEPS => Err(StepError::TooMany { step: step(), max: MAX_STEPS }),
             (None, None) => Ok(StepStart::Run(place)),
             (Some(known), None) => {
                 let recorded = Box::from(&*known.name);
-                Err(JournalError::NonDeterminism { place: known.place, recorded, called: step() })
+                Err(StepError::NonDeterminism { place: known.place, recorded, called: step() })
             }
             (_, Some(at_place)) => {
-                Err(JournalError::NonDeterminism { place, recorded: Box::from(&*at_place.name), called: step() })
+                Err(StepError::NonDeterminism { place, recorded: Box::from(&*at_place.name), called: step() })
             }
         }
     }
 
-    fn check_room(&self, step: &StepRecord) -> Result<(), JournalError> {
+    fn check_room(&self, step: &StepRecord) -> Result<(), StepError> {
         let size = |step: &StepRecord| step.value.as_ref().map_or(0, |value| value.len());
         let bytes = self.stored.iter().map(size).sum::<usize>() + size(step);
-        if bytes <= MAX_JOURNAL_BYTES {
+        if bytes <= MAX_STEPS_BYTES {
             return Ok(());
         }
         let of = "all steps of a run";
-        Err(JournalError::TooLarge { step: Box::from(&*step.name), bytes, max: MAX_JOURNAL_BYTES, of })
+        Err(StepError::TooLarge { step: Box::from(&*step.name), bytes, max: MAX_STEPS_BYTES, of })
     }
 }
 
-fn journal<'a>(lease: &'a Lease, name: &str) -> Result<&'a dyn Journal, Rejection> {
+fn journal<'a>(lease: &'a Lease, name: &str) -> Result<&'a dyn StepStore, Rejection> {
     if lease.is_in_transaction() {
-        return Err(JournalError::InTransaction { step: name.into() }.into());
+        return Err(StepError::InTransaction { step: name.into() }.into());
     }
     let journal = lease.store().abilities().journal;
-    journal.ok_or_else(|| JournalError::NoJournal { step: name.into() }.into())
+    journal.ok_or_else(|| StepError::NoJournal { step: name.into() }.into())
 }
 
 /// Repeats a request until the store answers or the lease reaches its guard. Requests of a journal are idempotent.
@@ -281,7 +281,7 @@ where
             Err(()) => StoreError::new(StoreErrorKind::Ambiguous).because("no answer in time"),
         };
         if !cause.is_worth_a_retry() || lease.guard() <= clock.now() + pause_for {
-            return Err(JournalError::Store { step: name.into(), cause }.into());
+            return Err(StepError::Store { step: name.into(), cause }.into());
         }
         pause(clock, pause_for).await;
         pause_for = (pause_for * 2).min(Duration::from_secs(1));

@@ -9,7 +9,7 @@ pub const MAX_STEPS: usize = 1_000;
 /// The maximum size of one step's encoded result: 1 MiB.
 pub const MAX_STEP_BYTES: usize = 1 << 20;
 /// The maximum size of all encoded results of a run: 8 MiB. A retry reads all of them.
-pub const MAX_JOURNAL_BYTES: usize = 8 << 20;
+pub const MAX_STEPS_BYTES: usize = 8 << 20;
 /// The maximum length of a step's name in bytes.
 pub const MAX_STEP_NAME: usize = 200;
 
@@ -51,7 +51,7 @@ pub enum StepState {
 
 /// A store's answer to an owner that reads the steps of its key.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Journaled {
+pub enum StoredSteps {
     /// All steps recorded since the key's record began, by any owner, ordered by their positions.
     Steps(Vec<StepRecord>),
     /// The caller does not hold the key, so its attempt is over.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 
 use super::journal::{Compensation, StepStart};
-use super::{JournalError, MAX_STEP_BYTES, MAX_STEP_NAME, StepState};
+use super::{MAX_STEP_BYTES, MAX_STEP_NAME, StepError, StepState};
 use crate::{Codec, Json, Lease, Rejection};
 
 /// Creates a step of the current run. A completed step is not repeated when the handler runs again.
@@ -20,15 +20,15 @@ use crate::{Codec, Json, Lease, Rejection};
 ///
 /// Each step of a run needs a unique name. The steps that a handler calls, and their order, may depend only on the
 /// message and on results of steps. A run that calls other steps than an earlier one is parked:
-/// [`JournalError::NonDeterminism`].
+/// [`StepError::NonDeterminism`].
 ///
 /// ```
-/// use idempotent_core::{Auto, Call, Executor, Handler, Identity, Json, MemoryStore, Rejection, Scene, step, step_key};
+/// use idempotent_core::{DefaultReply, Call, Executor, Handler, Identity, Json, MemoryStore, Rejection, Scene, step, step_key};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// let executor = Executor::new(MemoryStore::new());
 /// let call = Call::new(Identity::new(Scene::Mq, "orders", "o-17"));
-/// let handler = Handler::<Auto, Json, _, _>::new(|| async {
+/// let handler = Handler::<DefaultReply, Json, _, _>::new(|| async {
 ///     let key = step_key("lock_stock")?; // the same in every run of this message
 ///     let locked: u32 = step("lock_stock", || async move { Ok::<_, Rejection>(key.len() as u32) }).await?;
 ///     step("charge", || async move { Ok::<_, Rejection>(locked) }).at_most_once().await
@@ -55,9 +55,9 @@ where
 /// different for every other key or step. See [`Lease::step_key`].
 ///
 /// # Errors
-/// [`JournalError::NotInRun`] outside of a run.
+/// [`StepError::NotInRun`] outside of a run.
 pub fn step_key(step: &str) -> Result<String, Rejection> {
-    let lease = Lease::current().ok_or_else(|| JournalError::NotInRun { step: step.into() })?;
+    let lease = Lease::current().ok_or_else(|| StepError::NotInRun { step: step.into() })?;
     Ok(lease.step_key(step))
 }
 
@@ -75,7 +75,7 @@ impl Lease {
 
 /// A step that runs when it is awaited; see [`step`].
 #[must_use = "a step runs when it is awaited"]
-pub struct Step<'a, F, C = Json, W = Beside> {
+pub struct Step<'a, F, C = Json, W = OutsideTransaction> {
     lease: Option<Lease>,
     pub(super) name: &'a str,
     run: F,
@@ -88,7 +88,7 @@ pub struct Step<'a, F, C = Json, W = Beside> {
 
 /// The marker of a [`Step`] that is recorded outside of a transaction, after its effect.
 #[derive(Debug)]
-pub enum Beside {}
+pub enum OutsideTransaction {}
 
 impl<F, C, W> fmt::Debug for Step<'_, F, C, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -116,7 +116,7 @@ impl<'a, F, W> Step<'a, F, Json, W> {
 impl<F, C> Step<'_, F, C> {
     /// Runs the step at most once, by recording its start first.
     ///
-    /// A run that finds a start without a result is parked ([`JournalError::Uncertain`]), and so is a run in which the
+    /// A run that finds a start without a result is parked ([`StepError::Uncertain`]), and so is a run in which the
     /// step fails, since its effect may have happened. Use this for effects that must not be repeated and cannot be
     /// recognised as repetitions.
     pub fn at_most_once(mut self) -> Self {
@@ -169,7 +169,7 @@ impl<'a, F, C, W> Step<'a, F, C, W> {
         C: Codec<T>,
     {
         let (steps, name) = (lease.steps(), self.name);
-        let value = C::decode(value).map_err(|cause| steps.reject(JournalError::Codec { step: name.into(), cause }))?;
+        let value = C::decode(value).map_err(|cause| steps.reject(StepError::Codec { step: name.into(), cause }))?;
         steps.add_compensation(place, name, self.compensation.take());
         Ok(value)
     }
@@ -180,11 +180,11 @@ impl<'a, F, C, W> Step<'a, F, C, W> {
         C: Codec<T>,
     {
         let (steps, step) = (lease.steps(), || self.name.into());
-        let encoded = C::encode(value).map_err(|cause| steps.reject(JournalError::Codec { step: step(), cause }))?;
+        let encoded = C::encode(value).map_err(|cause| steps.reject(StepError::Codec { step: step(), cause }))?;
         let bytes = encoded.as_ref().map_or(0, Vec::len);
         if bytes > MAX_STEP_BYTES {
             let of = "one step";
-            return Err(steps.reject(JournalError::TooLarge { step: step(), bytes, max: MAX_STEP_BYTES, of }));
+            return Err(steps.reject(StepError::TooLarge { step: step(), bytes, max: MAX_STEP_BYTES, of }));
         }
         Ok(encoded.map(Into::into))
     }
@@ -211,7 +211,7 @@ impl<F, C> Step<'_, F, C> {
         if self.at_most_once {
             steps.record(&lease, self.name, place, StepState::Intended, None).await?;
         }
-        let unknown = || JournalError::Uncertain { step: self.name.into() };
+        let unknown = || StepError::Uncertain { step: self.name.into() };
         let (run, step) = self.into_parts();
         let value = run().await.inspect_err(|_| {
             if step.at_most_once {
@@ -230,7 +230,7 @@ impl<F, C> Step<'_, F, C> {
         let lease = self.take_lease()?;
         if !lease.is_in_transaction() {
             let why = "its run has none; use `step_in` for a step with its own transaction".into();
-            return Err(JournalError::NoTransaction { step: self.name.into(), why }.into());
+            return Err(StepError::NoTransaction { step: self.name.into(), why }.into());
         }
         lease.steps().begin_in_transaction(self.name)
     }
@@ -246,10 +246,10 @@ impl<'a, F, C, W> Step<'a, F, C, W> {
     /// Takes the lease, and checks the step's name.
     fn take_lease(&mut self) -> Result<Lease, Rejection> {
         let name = self.name;
-        let lease = self.lease.take().ok_or_else(|| JournalError::NotInRun { step: name.into() })?;
+        let lease = self.lease.take().ok_or_else(|| StepError::NotInRun { step: name.into() })?;
         if name.is_empty() || name.len() > MAX_STEP_NAME {
             let steps = lease.steps();
-            return Err(steps.reject(JournalError::Name { bytes: name.len(), max: MAX_STEP_NAME }));
+            return Err(steps.reject(StepError::Name { bytes: name.len(), max: MAX_STEP_NAME }));
         }
         Ok(lease)
     }

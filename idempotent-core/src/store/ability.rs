@@ -8,14 +8,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::{
-    Claim, ClaimRequest, Completion, Fencing, Held, Journaled, Key, Micros, Record, Settled, StepRecord, StoreError,
-    Transact,
+    Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Key, Record, Settled, StepRecord, StoreError,
+    StoredSteps, Timestamp, Transactional,
 };
 
 /// The optional abilities of a store, each as `Option<&dyn …>`.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
-pub struct Abilities<'a> {
+pub struct StoreCapabilities<'a> {
     /// Sends several requests in one round trip.
     pub batch: Option<&'a dyn Batch>,
     /// Notifies waiters when a key is settled.
@@ -29,16 +29,16 @@ pub struct Abilities<'a> {
     /// Reads a record together with the store's time.
     pub inspect: Option<&'a dyn Inspect>,
     /// Stores the steps of runs.
-    pub journal: Option<&'a dyn Journal>,
+    pub journal: Option<&'a dyn StepStore>,
     /// Stores the order tables of streams.
-    pub order: Option<&'a dyn Order>,
+    pub order: Option<&'a dyn OrderStore>,
     /// Begins transactions in which runs are claimed and completed.
-    pub transact: Option<&'a dyn Transact>,
+    pub transact: Option<&'a dyn Transactional>,
     /// Opens separate connections for renewals.
     pub renewal: Option<&'a dyn Renewal>,
 }
 
-impl<'a> Abilities<'a> {
+impl<'a> StoreCapabilities<'a> {
     /// Creates an empty set of abilities.
     #[must_use]
     pub fn none() -> Self {
@@ -80,9 +80,9 @@ impl<'a> Abilities<'a> {
         self
     }
 
-    /// Adds [`Transact`].
+    /// Adds [`Transactional`].
     #[must_use]
-    pub fn with_transact(mut self, transact: &'a dyn Transact) -> Self {
+    pub fn with_transact(mut self, transact: &'a dyn Transactional) -> Self {
         self.transact = Some(transact);
         self
     }
@@ -94,9 +94,9 @@ impl<'a> Abilities<'a> {
         self
     }
 
-    /// Adds [`Journal`].
+    /// Adds [`StepStore`].
     #[must_use]
-    pub fn with_journal(mut self, journal: &'a dyn Journal) -> Self {
+    pub fn with_journal(mut self, journal: &'a dyn StepStore) -> Self {
         self.journal = Some(journal);
         self
     }
@@ -108,9 +108,9 @@ impl<'a> Abilities<'a> {
         self
     }
 
-    /// Adds [`Order`].
+    /// Adds [`OrderStore`].
     #[must_use]
-    pub fn with_order(mut self, order: &'a dyn Order) -> Self {
+    pub fn with_order(mut self, order: &'a dyn OrderStore) -> Self {
         self.order = Some(order);
         self
     }
@@ -156,13 +156,13 @@ pub trait Batch: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// Same as [`claim_all`](Self::claim_all).
-    async fn renew_all(&self, held: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>>;
+    async fn renew_all(&self, held: &[(ClaimHandle, Duration)]) -> Vec<Result<Settled, StoreError>>;
 
     /// Completes each key like [`Store::complete`](super::Store::complete).
     ///
     /// # Errors
     /// Same as [`claim_all`](Self::claim_all).
-    async fn complete_all(&self, done: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>>;
+    async fn complete_all(&self, done: &[(ClaimHandle, Completion)]) -> Vec<Result<Settled, StoreError>>;
 }
 
 /// A future that ends when a key may have been settled. Watching begins when the future is created, not at its first
@@ -186,7 +186,7 @@ pub trait Watch: fmt::Debug + Send + Sync {
 
 /// A record together with its key.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct RecordEntry {
     /// The key of the record.
     pub key: Key,
     /// The record. Expired records are not listed.
@@ -195,9 +195,9 @@ pub struct Entry {
 
 /// A page of entries and the cursor of the next page.
 #[derive(Clone, Debug, Default)]
-pub struct Page {
+pub struct RecordPage {
     /// The entries, in no particular order.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<RecordEntry>,
     /// The cursor to pass to the next call, or `None` at the end.
     pub next: Option<u128>,
 }
@@ -214,7 +214,7 @@ pub trait Browse: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// Same as [`Store::peek`](super::Store::peek).
-    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<Page, StoreError>;
+    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<RecordPage, StoreError>;
 }
 
 /// Removes expired records.
@@ -251,7 +251,13 @@ pub trait Admin: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// Same as [`Store::release`](super::Store::release).
-    async fn forget(&self, key: &Key, expected: Fencing, force: bool, memory: Duration) -> Result<Settled, StoreError>;
+    async fn forget(
+        &self,
+        key: &Key,
+        expected: FencingToken,
+        force: bool,
+        memory: Duration,
+    ) -> Result<Settled, StoreError>;
 }
 
 /// Reads a record together with the store's own time.
@@ -272,16 +278,16 @@ pub trait Inspect: fmt::Debug + Send + Sync {
     ///
     /// # Cancellation
     /// The call only reads, so a drop has no effect.
-    async fn inspect(&self, key: &Key) -> Result<Option<Inspected>, StoreError>;
+    async fn inspect(&self, key: &Key) -> Result<Option<InspectedRecord>, StoreError>;
 }
 
 /// A record and the store's time, as returned by [`Inspect::inspect`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct Inspected {
+pub struct InspectedRecord {
     /// The record.
     pub record: Record,
     /// The store's time of the read.
-    pub now: Micros,
+    pub now: Timestamp,
 }
 
 /// Stores the [steps](crate::step()) of runs with their records.
@@ -296,7 +302,7 @@ pub struct Inspected {
 /// `a_superseded_owner_notes_no_step`, `steps_outlive_release_and_takeover`, `a_record_that_begins_anew_has_no_steps`,
 /// `steps_of_two_keys_are_kept_apart`, `of_a_late_note_and_a_takeover_nothing_noted_is_missed`.
 #[async_trait]
-pub trait Journal: fmt::Debug + Send + Sync {
+pub trait StepStore: fmt::Debug + Send + Sync {
     /// Returns the steps that this owner and its predecessors recorded since the record began.
     ///
     /// `keep` is the minimum time for which the steps are needed from now on, for a store whose entries expire.
@@ -306,7 +312,7 @@ pub trait Journal: fmt::Debug + Send + Sync {
     ///
     /// # Cancellation
     /// The call only reads, so a drop has no effect.
-    async fn steps(&self, held: &Held, keep: Duration) -> Result<Journaled, StoreError>;
+    async fn steps(&self, held: &ClaimHandle, keep: Duration) -> Result<StoredSteps, StoreError>;
 
     /// Records one step, in one atomic operation with the check of owner, fencing number and state.
     ///
@@ -318,7 +324,7 @@ pub trait Journal: fmt::Debug + Send + Sync {
     ///
     /// # Cancellation
     /// Same as [`Store::complete`](super::Store::complete).
-    async fn note(&self, held: &Held, step: &StepRecord, keep: Duration) -> Result<Settled, StoreError>;
+    async fn note(&self, held: &ClaimHandle, step: &StepRecord, keep: Duration) -> Result<Settled, StoreError>;
 }
 
 /// Stores the order table of each stream, which [`Call::sequence`](crate::Call::sequence) uses.
@@ -332,7 +338,7 @@ pub trait Journal: fmt::Debug + Send + Sync {
 /// `a_line_of_any_bytes_comes_back_as_it_was`, `lines_of_two_streams_are_kept_apart`, `a_line_is_no_record`,
 /// `a_line_outlives_a_purge_until_its_time_is_over`, `of_racing_changes_of_one_line_none_is_lost`.
 #[async_trait]
-pub trait Order: fmt::Debug + Send + Sync {
+pub trait OrderStore: fmt::Debug + Send + Sync {
     /// Returns the stream's order table and the store's time of the read.
     ///
     /// # Errors
@@ -340,7 +346,7 @@ pub trait Order: fmt::Debug + Send + Sync {
     ///
     /// # Cancellation
     /// The call only reads, so a drop has no effect.
-    async fn line(&self, stream: &Key) -> Result<Lined, StoreError>;
+    async fn line(&self, stream: &Key) -> Result<StoredOrderTable, StoreError>;
 
     /// Replaces the table `seen` by `next` in one atomic step, and returns whether it did.
     ///
@@ -356,11 +362,11 @@ pub trait Order: fmt::Debug + Send + Sync {
     async fn redraw(&self, stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: Duration) -> Result<bool, StoreError>;
 }
 
-/// An order table and the store's time, as returned by [`Order::line`].
+/// An order table and the store's time, as returned by [`OrderStore::line`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct Lined {
+pub struct StoredOrderTable {
     /// The order table, if there is one.
     pub line: Option<Arc<[u8]>>,
     /// The store's time of the read.
-    pub now: Micros,
+    pub now: Timestamp,
 }

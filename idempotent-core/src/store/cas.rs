@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Abilities, Inspect, Inspected, Store};
+use super::{Inspect, InspectedRecord, Store, StoreCapabilities};
 use crate::protocol::{self, Write};
-use crate::{Claim, ClaimRequest, Completion, Held, Key, Micros, Record, Release, Settled, StoreError, StoreErrorKind};
+use crate::{
+    Claim, ClaimHandle, ClaimRequest, Completion, Key, Record, Release, Settled, StoreError, StoreErrorKind, Timestamp,
+};
 
 /// A backend that can compare and swap one record, such as etcd, DynamoDB, a table row or a map.
 ///
@@ -26,7 +28,7 @@ pub trait CasBackend: fmt::Debug + Send + Sync + 'static {
     /// `a_read_gives_the_record_and_the_version_of_one_moment`, `records_of_every_state_come_back_as_they_were`,
     /// `a_record_without_an_end_comes_back_as_it_was`, `empty_hostile_and_large_values_come_back_as_they_were`,
     /// `a_record_stays_until_its_time`, `time_does_not_go_back`, `time_passes_in_microseconds`.
-    async fn read(&self, key: &Key) -> Result<Seen, StoreError>;
+    async fn read(&self, key: &Key) -> Result<VersionedRecord, StoreError>;
 
     /// Writes `next` if the version is still `seen`, and returns whether it did. `None` deletes the record.
     ///
@@ -54,8 +56,8 @@ pub trait CasBackend: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Default
     /// No abilities. `Cas` always has [`Inspect`].
-    fn abilities(&self) -> Abilities<'_> {
-        Abilities::none()
+    fn abilities(&self) -> StoreCapabilities<'_> {
+        StoreCapabilities::none()
     }
 }
 
@@ -65,13 +67,13 @@ pub type Version = u64;
 
 /// A record, its version and the backend's time, as returned by [`CasBackend::read`].
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct VersionedRecord {
     /// The record, if there is one.
     pub record: Option<Record>,
     /// The version of the record, or zero if there is none.
     pub version: Version,
     /// The backend's time of the read.
-    pub now: Micros,
+    pub now: Timestamp,
 }
 
 /// A [`Store`] on top of a [`CasBackend`].
@@ -85,7 +87,7 @@ impl<B: CasBackend> Cas<B> {
     async fn update<T>(
         &self,
         key: &Key,
-        decide: impl Fn(Option<&Record>, Micros) -> (T, Write) + Send,
+        decide: impl Fn(Option<&Record>, Timestamp) -> (T, Write) + Send,
     ) -> Result<T, StoreError> {
         for _ in 0..Self::MAX_TRIES {
             let seen = self.0.read(key).await?;
@@ -111,15 +113,15 @@ impl<B: CasBackend> Store for Cas<B> {
         self.update(&request.key, |found, now| protocol::claim(found, request, now)).await
     }
 
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
         self.update(&held.key, |found, now| protocol::renew(found, held, lease, now)).await
     }
 
-    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+    async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         self.update(&held.key, |found, now| protocol::complete(found, held, completion, now)).await
     }
 
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         self.update(&held.key, |found, now| protocol::release(found, held, release, now)).await
     }
 
@@ -127,16 +129,16 @@ impl<B: CasBackend> Store for Cas<B> {
         Ok(self.inspect(key).await?.map(|seen| seen.record))
     }
 
-    fn abilities(&self) -> Abilities<'_> {
+    fn abilities(&self) -> StoreCapabilities<'_> {
         self.0.abilities().with_inspect(self)
     }
 }
 
 #[async_trait]
 impl<B: CasBackend> Inspect for Cas<B> {
-    async fn inspect(&self, key: &Key) -> Result<Option<Inspected>, StoreError> {
-        let Seen { record, now, .. } = self.0.read(key).await?;
+    async fn inspect(&self, key: &Key) -> Result<Option<InspectedRecord>, StoreError> {
+        let VersionedRecord { record, now, .. } = self.0.read(key).await?;
         let live = record.filter(|record| protocol::live(Some(record), now).is_some());
-        Ok(live.map(|record| Inspected { record, now }))
+        Ok(live.map(|record| InspectedRecord { record, now }))
     }
 }

@@ -11,13 +11,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use self::shard::Shard;
-use super::{Abilities, Admin, Inspect, Inspected, Journal, Lined, Order, Purge, Renewal, Store, Watch, Watching};
+use super::{
+    Admin, Inspect, InspectedRecord, OrderStore, Purge, Renewal, StepStore, Store, StoreCapabilities, StoredOrderTable,
+    Watch, Watching,
+};
 use crate::protocol::{self, Write};
 use crate::sync::{AtomicUsize, Mutex, MutexGuard};
 use crate::waiters::Waiters;
 use crate::{
-    Claim, ClaimRequest, Clock, Completion, Fencing, Held, Journaled, Key, Micros, Record, Release, Settled, StateKind,
-    StepRecord, StoreError, StoreErrorKind, SystemClock,
+    Claim, ClaimHandle, ClaimRequest, Clock, Completion, FencingToken, Key, Record, Release, Settled, StateKind,
+    StepRecord, StoreError, StoreErrorKind, StoredSteps, SystemClock, Timestamp,
 };
 
 /// A store that keeps records in a sharded map of this process. Clones share the records and are cheap.
@@ -135,7 +138,7 @@ impl MemoryStore {
 
     /// Decides under the lock of the shard, and reads the clock under the same lock, so that grants of a key follow the
     /// order of the clock. Returns `None` if the store has no room for a new record.
-    fn update<T>(&self, key: &Key, decide: impl FnOnce(Option<&Record>, Micros) -> (T, Write)) -> Option<T> {
+    fn update<T>(&self, key: &Key, decide: impl FnOnce(Option<&Record>, Timestamp) -> (T, Write)) -> Option<T> {
         let mut shard = self.shard(key.hash());
         let now = self.0.clock.wall();
         self.expire(&mut shard, now, shard::CHECKS_PER_OPERATION, shard::CHECKS_PER_OPERATION);
@@ -174,7 +177,7 @@ impl MemoryStore {
     }
 
     /// Removes expired records of a shard and returns their number.
-    fn expire(&self, shard: &mut Shard, now: Micros, at_most: usize, checks: usize) -> usize {
+    fn expire(&self, shard: &mut Shard, now: Timestamp, at_most: usize, checks: usize) -> usize {
         let before = shard.len();
         shard.expire(now, at_most, checks);
         let gone = before - shard.len();
@@ -182,7 +185,7 @@ impl MemoryStore {
         gone
     }
 
-    fn settle(&self, key: &Key, decide: impl FnOnce(Option<&Record>, Micros) -> (Settled, Write)) -> Settled {
+    fn settle(&self, key: &Key, decide: impl FnOnce(Option<&Record>, Timestamp) -> (Settled, Write)) -> Settled {
         // An operation that settles a key never inserts a record, so it needs no room.
         let settled = self.update(key, decide).unwrap_or(Settled::Lost { now: StateKind::Absent });
         self.0.waiters.wake(key.hash());
@@ -191,7 +194,7 @@ impl MemoryStore {
 
     /// Calls `then` under the lock of the shard if `held` holds the key. An owner that takes over later sees the
     /// change.
-    fn while_held<T>(&self, held: &Held, then: impl FnOnce(&mut Shard, Micros) -> T) -> Result<T, StateKind> {
+    fn while_held<T>(&self, held: &ClaimHandle, then: impl FnOnce(&mut Shard, Timestamp) -> T) -> Result<T, StateKind> {
         let mut shard = self.shard(held.key.hash());
         let found = shard.place(held.key.hash()).and_then(|place| shard.record(place));
         let begun = protocol::begun(found.as_ref(), held, self.0.clock.wall())?;
@@ -213,7 +216,7 @@ impl MemoryStore {
     }
 
     /// Removes expired order tables from a shard.
-    fn remove_expired_tables(&self, shard: &mut Shard, now: Micros) {
+    fn remove_expired_tables(&self, shard: &mut Shard, now: Timestamp) {
         self.0.order_tables.fetch_sub(shard.remove_expired_order_tables(now), Ordering::Relaxed);
     }
 
@@ -267,16 +270,16 @@ impl Store for MemoryStore {
             .ok_or_else(|| self.full_of_records())
     }
 
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
         let renewed = self.update(&held.key, |found, now| protocol::renew(found, held, lease, now));
         Ok(renewed.unwrap_or(Settled::Lost { now: StateKind::Absent }))
     }
 
-    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+    async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         Ok(self.settle(&held.key, |found, now| protocol::complete(found, held, completion, now)))
     }
 
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         Ok(self.settle(&held.key, |found, now| protocol::release(found, held, release, now)))
     }
 
@@ -284,8 +287,8 @@ impl Store for MemoryStore {
         Ok(self.inspect(key).await?.map(|seen| seen.record))
     }
 
-    fn abilities(&self) -> Abilities<'_> {
-        Abilities::none()
+    fn abilities(&self) -> StoreCapabilities<'_> {
+        StoreCapabilities::none()
             .with_watch(self)
             .with_purge(self)
             .with_admin(self)
@@ -319,15 +322,21 @@ impl Purge for MemoryStore {
 
 #[async_trait]
 impl Admin for MemoryStore {
-    async fn forget(&self, key: &Key, expected: Fencing, force: bool, memory: Duration) -> Result<Settled, StoreError> {
+    async fn forget(
+        &self,
+        key: &Key,
+        expected: FencingToken,
+        force: bool,
+        memory: Duration,
+    ) -> Result<Settled, StoreError> {
         Ok(self.settle(key, |found, now| protocol::forget(found, expected, force, memory, now)))
     }
 }
 
 #[async_trait]
 impl Inspect for MemoryStore {
-    async fn inspect(&self, key: &Key) -> Result<Option<Inspected>, StoreError> {
-        let seen = |record: &Record, now| Inspected { record: record.clone(), now };
+    async fn inspect(&self, key: &Key) -> Result<Option<InspectedRecord>, StoreError> {
+        let seen = |record: &Record, now| InspectedRecord { record: record.clone(), now };
         let look =
             |found: Option<&Record>, now| (protocol::live(found, now).map(|record| seen(record, now)), Write::Keep);
         Ok(self.update(key, look).flatten())
@@ -335,24 +344,24 @@ impl Inspect for MemoryStore {
 }
 
 #[async_trait]
-impl Journal for MemoryStore {
-    async fn steps(&self, held: &Held, _: Duration) -> Result<Journaled, StoreError> {
+impl StepStore for MemoryStore {
+    async fn steps(&self, held: &ClaimHandle, _: Duration) -> Result<StoredSteps, StoreError> {
         let steps = self.while_held(held, |shard, begun| shard.steps(held.key.hash(), begun));
-        Ok(steps.map_or_else(|now| Journaled::Lost { now }, Journaled::Steps))
+        Ok(steps.map_or_else(|now| StoredSteps::Lost { now }, StoredSteps::Steps))
     }
 
-    async fn note(&self, held: &Held, step: &StepRecord, _: Duration) -> Result<Settled, StoreError> {
+    async fn note(&self, held: &ClaimHandle, step: &StepRecord, _: Duration) -> Result<Settled, StoreError> {
         let noted = self.while_held(held, |shard, begun| shard.note(held.key.hash(), begun, step));
         Ok(noted.map_or_else(|now| Settled::Lost { now }, |()| Settled::Done))
     }
 }
 
 #[async_trait]
-impl Order for MemoryStore {
-    async fn line(&self, stream: &Key) -> Result<Lined, StoreError> {
+impl OrderStore for MemoryStore {
+    async fn line(&self, stream: &Key) -> Result<StoredOrderTable, StoreError> {
         let shard = self.shard(stream.hash());
         let now = self.0.clock.wall();
-        Ok(Lined { line: shard.order_table(stream.hash(), now).cloned(), now })
+        Ok(StoredOrderTable { line: shard.order_table(stream.hash(), now).cloned(), now })
     }
 
     async fn redraw(&self, stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: Duration) -> Result<bool, StoreError> {

@@ -1,5 +1,5 @@
 //! A count of keys that no owner will settle, for a gauge.
-use crate::{Entry, Micros, State, Store, StoreError};
+use crate::{RecordEntry, State, Store, StoreError, Timestamp};
 
 /// The number of entries in one page.
 const PAGE: usize = 1_000;
@@ -36,7 +36,7 @@ pub async fn orphans(store: &dyn Store) -> Result<Option<u64>, StoreError> {
     loop {
         let page = browse.browse(after, PAGE).await?;
         let mut now = None;
-        for Entry { key, record } in &page.entries {
+        for RecordEntry { key, record } in &page.entries {
             let State::Consuming { until, .. } = record.state else { continue };
             // One reading of the store's time is enough for a page, if it is taken after the page was read.
             let at = match now {
@@ -56,6 +56,6 @@ pub async fn orphans(store: &dyn Store) -> Result<Option<u64>, StoreError> {
     }
 }
 
-fn is_orphan(until: Micros, renewed: Micros, now: Micros) -> bool {
+fn is_orphan(until: Timestamp, renewed: Timestamp, now: Timestamp) -> bool {
     now >= until + (until - renewed)
 }

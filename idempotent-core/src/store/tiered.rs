@@ -12,11 +12,13 @@ use async_trait::async_trait;
 
 use self::counts::Counters;
 pub use self::counts::TierCounts;
-pub use self::fast::{Fact, FastTier};
+pub use self::fast::{CacheTier, CachedOutcome};
 pub use self::memory::MemoryTier;
-use super::{Abilities, Store};
+use super::{Store, StoreCapabilities};
 use crate::clock::{later, unless};
-use crate::{Claim, ClaimRequest, Clock, Completion, Held, Key, Record, Release, Settled, StoreError, SystemClock};
+use crate::{
+    Claim, ClaimHandle, ClaimRequest, Clock, Completion, Key, Record, Release, Settled, StoreError, SystemClock,
+};
 
 /// A durable store with a fast tier in front of it. Clones share both and are cheap.
 ///
@@ -65,7 +67,7 @@ pub struct TieredStore(Arc<TieredStoreInner>);
 #[derive(Debug)]
 struct TieredStoreInner {
     durable: Arc<dyn Store>,
-    fast: Arc<dyn FastTier>,
+    fast: Arc<dyn CacheTier>,
     max_age: Duration,
     patience: Duration,
     clock: Arc<dyn Clock>,
@@ -76,7 +78,7 @@ struct TieredStoreInner {
 #[derive(Clone, Debug)]
 pub struct TieredStoreBuilder {
     durable: Arc<dyn Store>,
-    fast: Arc<dyn FastTier>,
+    fast: Arc<dyn CacheTier>,
     max_age: Duration,
     patience: Duration,
     clock: Arc<dyn Clock>,
@@ -142,13 +144,13 @@ enum RecalledClaim {
 impl TieredStore {
     /// Creates a tiered store with the default configuration.
     #[must_use]
-    pub fn new(durable: impl Store, fast: impl FastTier) -> Self {
+    pub fn new(durable: impl Store, fast: impl CacheTier) -> Self {
         Self::builder(durable, fast).build()
     }
 
     /// Returns a builder for a tiered store with a custom age, patience or clock.
     #[must_use]
-    pub fn builder(durable: impl Store, fast: impl FastTier) -> TieredStoreBuilder {
+    pub fn builder(durable: impl Store, fast: impl CacheTier) -> TieredStoreBuilder {
         TieredStoreBuilder {
             durable: Arc::new(durable),
             fast: Arc::new(fast),
@@ -181,7 +183,9 @@ impl TieredStore {
         let copied = self.within_patience(async {
             // Read the clock before the call to the durable store: the rest of the retention counts from here or later.
             let asked = self.0.clock.wall();
-            let Some(fact) = inspect.inspect(key).await?.and_then(|seen| Fact::of(seen, asked, self.0.max_age)) else {
+            let Some(fact) =
+                inspect.inspect(key).await?.and_then(|seen| CachedOutcome::of(seen, asked, self.0.max_age))
+            else {
                 return Ok(false);
             };
             let keep = fact.until - self.0.clock.wall();
@@ -229,11 +233,11 @@ impl Store for TieredStore {
         Ok(claim)
     }
 
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
         self.0.durable.renew(held, lease).await
     }
 
-    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+    async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         let settled = self.0.durable.complete(held, completion).await?;
         if settled == Settled::Done {
             // Read the record instead of using `completion`: the first result is kept, and it may be an earlier one.
@@ -242,7 +246,7 @@ impl Store for TieredStore {
         Ok(settled)
     }
 
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         self.0.durable.release(held, release).await
     }
 
@@ -250,7 +254,7 @@ impl Store for TieredStore {
         self.0.durable.peek(key).await
     }
 
-    fn abilities(&self) -> Abilities<'_> {
+    fn abilities(&self) -> StoreCapabilities<'_> {
         self.forwarded()
     }
 }

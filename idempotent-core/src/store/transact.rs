@@ -19,13 +19,13 @@ pub enum ClaimMode {
     Leased,
 }
 
-/// Begins transactions in which runs are claimed and completed: the [ability](crate::Abilities::transact) of a database
+/// Begins transactions in which runs are claimed and completed: the [ability](crate::StoreCapabilities::transact) of a database
 /// store.
-pub trait Transact: fmt::Debug + Send + Sync {
-    /// Returns the transaction source of one run: an `Arc<dyn Lends<T>>`, where `T` is the database's transaction type.
+pub trait Transactional: fmt::Debug + Send + Sync {
+    /// Returns the transaction source of one run: an `Arc<dyn TransactionSource<T>>`, where `T` is the database's transaction type.
     fn one_run(&self, mode: ClaimMode) -> Box<dyn Any + Send>;
 
-    /// Returns the transaction source of steps: an `Arc<dyn StepsWithin<T>>`.
+    /// Returns the transaction source of steps: an `Arc<dyn StepTransactionSource<T>>`.
     fn steps_within(&self) -> Box<dyn Any + Send>;
 
     /// Returns the name of the transaction type `T`.

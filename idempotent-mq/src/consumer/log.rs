@@ -10,7 +10,7 @@ use crate::counts::End;
 use crate::decide::Decision;
 use crate::time::within;
 use crate::work::Ended;
-use crate::{Concluded, Delivery, LogError, LogErrorKind, Receipt, SenderState};
+use crate::{Delivery, DeliveryResult, LogError, LogErrorKind, LoggedDelivery, SenderState};
 
 /// A log that does not answer in this time is down.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -20,7 +20,7 @@ const LATER: Duration = Duration::from_secs(5);
 /// Notes deliveries before anything is done with them. Returns the log's entry for each that its sender knows, and whether the
 /// log answered.
 pub(super) async fn note<Tag>(shared: &Shared<Tag>, deliveries: &[(Delivery, Tag)]) -> (Vec<Option<LogEntry>>, bool) {
-    let receipts: Vec<_> = deliveries.iter().map(|(delivery, _)| Receipt::of(delivery, shared.bits())).collect();
+    let receipts: Vec<_> = deliveries.iter().map(|(delivery, _)| LoggedDelivery::of(delivery, shared.bits())).collect();
     let Some(log) = &shared.log else { return (vec![None; deliveries.len()], true) };
     let asked_for: Vec<_> = receipts.iter().flatten().cloned().collect();
     let answer = match asked_for.is_empty() {
@@ -29,7 +29,7 @@ pub(super) async fn note<Tag>(shared: &Shared<Tag>, deliveries: &[(Delivery, Tag
     };
     let noted = answer.is_some();
     let mut states = answer.unwrap_or_default().into_iter();
-    let entry = |receipt: Option<Receipt>| {
+    let entry = |receipt: Option<LoggedDelivery>| {
         let receipt = receipt?;
         let state = states.next().unwrap_or_default();
         (state != SenderState::Foreign).then_some(LogEntry { receipt, state })
@@ -49,23 +49,23 @@ pub(super) async fn conclude<Tag>(
     let how = concluded(&decision, ended);
     let noted = asked(&job.shared, log.concluded(&entry.receipt, how)).await.is_some();
     match how {
-        Concluded::Done if !noted => (put_off(LATER, "the message log is down"), End::Deferred),
+        DeliveryResult::Done if !noted => (put_off(LATER, "the message log is down"), End::Deferred),
         _ => (decision, end),
     }
 }
 
-fn concluded(decision: &Decision, ended: Option<&Ended>) -> Concluded {
+fn concluded(decision: &Decision, ended: Option<&Ended>) -> DeliveryResult {
     let outcome = ended.and_then(|ended| ended.captured.as_ref()).map(|captured| &captured.outcome);
     match (decision, outcome) {
-        (Decision::Ack, Some(Outcome::InFlight { .. })) => Concluded::PutOff,
-        (Decision::Ack, _) => Concluded::Done,
-        (Decision::DeadLetter { .. }, _) => Concluded::PutAside,
+        (Decision::Ack, Some(Outcome::InFlight { .. })) => DeliveryResult::PutOff,
+        (Decision::Ack, _) => DeliveryResult::Done,
+        (Decision::DeadLetter { .. }, _) => DeliveryResult::PutAside,
         // Not where its key is somebody else's by now, or may be.
-        (Decision::Retry { attempt: true, .. }, None | Some(Outcome::Released { .. })) => Concluded::Failed,
+        (Decision::Retry { attempt: true, .. }, None | Some(Outcome::Released { .. })) => DeliveryResult::Failed,
         (Decision::Retry { attempt: true, .. }, Some(Outcome::Ran | Outcome::Replayed | Outcome::Unprotected)) => {
-            Concluded::Failed
+            DeliveryResult::Failed
         }
-        _ => Concluded::PutOff,
+        _ => DeliveryResult::PutOff,
     }
 }
 

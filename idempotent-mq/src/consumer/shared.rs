@@ -13,13 +13,15 @@ use crate::counts::End;
 use crate::decide::Rules;
 use crate::postponed::Postponed;
 use crate::work::{Desk, Work};
-use crate::{Capabilities, Counters, Delivery, MessageLog, Position, Receipt, SenderState, Settle};
+use crate::{
+    ConsumerCounters, Delivery, LoggedDelivery, MessageLog, Position, SenderState, Settle, SourceCapabilities,
+};
 
 pub(crate) struct Shared<Tag> {
     pub(crate) desk: Desk,
     pub(crate) work: Arc<dyn Work>,
     pub(crate) settler: Arc<dyn Settle<Tag>>,
-    pub(crate) capabilities: Capabilities,
+    pub(crate) capabilities: SourceCapabilities,
     pub(crate) rules: Rules,
     pub(crate) log: Option<Arc<dyn MessageLog>>,
     pub(crate) alerts: Option<Alerts>,
@@ -27,7 +29,7 @@ pub(crate) struct Shared<Tag> {
     pub(crate) max_deliveries: Option<u32>,
     pub(crate) max_body: Option<usize>,
     pub(crate) alert_after: u32,
-    pub(crate) counters: Counters,
+    pub(crate) counters: ConsumerCounters,
     pub(crate) breaker: Breaker,
     pub(crate) postponed: Postponed,
     pub(crate) phase: watch::Sender<Phase>,
@@ -58,7 +60,7 @@ pub(crate) struct Held<Tag> {
 /// The entry of a delivery in the message log.
 #[derive(Clone, Debug)]
 pub(crate) struct LogEntry {
-    pub(crate) receipt: Receipt,
+    pub(crate) receipt: LoggedDelivery,
     pub(crate) state: SenderState,
 }
 

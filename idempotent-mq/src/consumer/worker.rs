@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::future::pending;
 use std::time::Duration;
 
-use idempotent_core::{Alert, AlertKind, Captured, Outcome};
+use idempotent_core::{Alert, AlertKind, Outcome, RunSummary};
 use tracing::{debug, error, info, warn};
 
 use super::log::conclude;
@@ -220,7 +220,7 @@ impl<Tag: Send + Sync + 'static> Shared<Tag> {
     }
 }
 
-fn failed(captured: &Captured) -> bool {
+fn failed(captured: &RunSummary) -> bool {
     matches!(captured.outcome, Outcome::Released { .. } | Outcome::Dead { .. })
 }
 

@@ -15,8 +15,8 @@ impl Source for QueueSource {
     /// Nothing more than the delivery itself is needed to settle it.
     type Tag = ();
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::new(Delays::Any)
+    fn capabilities(&self) -> SourceCapabilities {
+        SourceCapabilities::new(DelaySupport::Any)
     }
 
     fn settler(&self) -> Arc<dyn Settle<()>> {

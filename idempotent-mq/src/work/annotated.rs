@@ -10,7 +10,7 @@ use idempotent_core::{Outcome, Policy};
 use tracing::warn;
 
 use super::{Begun, Desk, Ended, Prepared, Reading, Unfit, Work};
-use crate::{Answer, Delivery, Message, Verdict};
+use crate::{Delivery, HandlerResult, IntoHandlerResult, Message};
 
 /// Told once.
 const FORGOTTEN: &str = "a handler passed to `annotated` claimed no key, and its message was acknowledged: annotate the called \
@@ -29,7 +29,7 @@ impl<T, F, Fut> Work for Calling<T, F>
 where
     T: Send + 'static,
     F: Fn(Message<T>) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output: Answer> + Send + 'static,
+    Fut: Future<Output: IntoHandlerResult> + Send + 'static,
 {
     fn prepare(&self, desk: &Desk, delivery: Arc<Delivery>) -> Result<Prepared, Unfit> {
         let attempt = delivery.attempt;
@@ -53,7 +53,7 @@ where
                     None => handled.await,
                 };
                 if captured.is_none()
-                    && matches!(verdict, Verdict::Done)
+                    && matches!(verdict, HandlerResult::Done)
                     && told.is_some_and(|told| !told.swap(true, Ordering::Relaxed))
                 {
                     warn!(target: "idempotent", group = &*group, "{FORGOTTEN}");
@@ -76,9 +76,9 @@ where
 }
 
 /// A panic is a failure of this message, not of the consumer.
-pub(crate) async fn alone(handled: impl Future<Output = Verdict>) -> Verdict {
+pub(crate) async fn alone(handled: impl Future<Output = HandlerResult>) -> HandlerResult {
     AssertUnwindSafe(handled)
         .catch_unwind()
         .await
-        .unwrap_or(Verdict::Again { after: None, error: Cow::Borrowed("the handler panicked") })
+        .unwrap_or(HandlerResult::Again { after: None, error: Cow::Borrowed("the handler panicked") })
 }

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use idempotent_core::{BatchItem, Call, Captured, Clock, Executor, Handler, Json, Key, Policy};
+use idempotent_core::{BatchItem, Call, Clock, Executor, Handler, Json, Key, Policy, RunSummary};
 use tokio::sync::mpsc;
 
 use self::gather::{Gathering, Member, Turn};
 use super::keyed::{ByVerdict, Naming, Reply};
 use super::{Begun, Desk, Ended, Prepared, Reading, Unfit, Work, guarded};
-use crate::{Answer, Delivery, Message, SetupError, Verdict};
+use crate::{Delivery, HandlerResult, IntoHandlerResult, Message, SetupError};
 
 /// A handler of batches, with the key that its messages are told apart by.
 pub(crate) struct Batching<T, F> {
@@ -43,7 +43,7 @@ where
     T: Send + 'static,
     F: Fn(Vec<BatchItem<Message<T>>>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Vec<A>> + Send + 'static,
-    A: Answer + 'static,
+    A: IntoHandlerResult + 'static,
 {
     fn prepare(&self, desk: &Desk, delivery: Arc<Delivery>) -> Result<Prepared, Unfit> {
         let (message, lane) = self.reading.read(desk, delivery)?;
@@ -116,7 +116,7 @@ async fn lead<T, F, Fut, A>(
     T: Send + 'static,
     F: Fn(Vec<BatchItem<Message<T>>>) -> Fut,
     Fut: Future<Output = Vec<A>>,
-    A: Answer,
+    A: IntoHandlerResult,
 {
     // Also where it is dropped midway.
     let _over = gathering.running();
@@ -145,9 +145,9 @@ async fn lead<T, F, Fut, A>(
     for ((answer, attempt), (tell, key)) in answers.into_iter().zip(attempts).zip(others) {
         let (verdict, rejection) = match answer.output {
             Reply::Said(verdict) => (verdict, None),
-            Reply::Rejected(text) => (Verdict::Done, Some(text)),
+            Reply::Rejected(text) => (HandlerResult::Done, Some(text)),
         };
-        let captured = Some(Captured::new(answer.outcome, key, attempt));
+        let captured = Some(RunSummary::new(answer.outcome, key, attempt));
         // One whose worker was dropped meanwhile needs no answer.
         let _ = tell.send(Turn::Ended(Ended { captured, verdict, rejection }));
     }
@@ -158,14 +158,14 @@ async fn handled<T, F, Fut, A>(handler: &F, given: Vec<BatchItem<Message<T>>>) -
 where
     F: Fn(Vec<BatchItem<Message<T>>>) -> Fut,
     Fut: Future<Output = Vec<A>>,
-    A: Answer,
+    A: IntoHandlerResult,
 {
     let messages = given.len();
     let answered = AssertUnwindSafe(async {
         let answers = handler(given).await;
         answers.into_iter().map(|answer| Reply::Said(answer.verdict())).collect()
     });
-    let panicked = || Reply::Said(Verdict::Again { after: None, error: "the handler panicked".into() });
+    let panicked = || Reply::Said(HandlerResult::Again { after: None, error: "the handler panicked".into() });
     answered.catch_unwind().await.unwrap_or_else(|_| std::iter::repeat_with(panicked).take(messages).collect())
 }
 
@@ -176,7 +176,7 @@ async fn without_its_leader(clock: &dyn Clock) -> Ended {
     clock.sleep_until(clock.now() + AT_MOST).await;
     Ended {
         captured: None,
-        verdict: Verdict::Again { after: None, error: "its batch ended without an answer".into() },
+        verdict: HandlerResult::Again { after: None, error: "its batch ended without an answer".into() },
         rejection: None,
     }
 }

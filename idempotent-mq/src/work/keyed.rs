@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt;
 use idempotent_core::{
-    Call, Fingerprint, Handler, Identity, Json, KeyError, OnInFlight, Outcome, Policy, Rejection, Rejects, Replies,
-    Reshapes, Split,
+    Call, Fingerprint, Handler, HandlerOutcome, Identity, Json, KeyError, OnInFlight, Outcome, Policy, RejectStrategy,
+    Rejection, ReplyStrategy, ResponseShape,
 };
 
 use super::annotated::alone;
 use super::{Begun, Desk, Ended, Prepared, Reading, Unfit, Work, guarded};
-use crate::{Answer, Delivery, KeyFrom, Message, Verdict};
+use crate::{Delivery, HandlerResult, IntoHandlerResult, KeyFrom, Message};
 
 /// A handler with the key that its messages are told apart by.
 pub(crate) struct Claiming<T, F> {
@@ -30,7 +30,7 @@ impl<T, F, Fut> Work for Claiming<T, F>
 where
     T: Send + 'static,
     F: Fn(Message<T>) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output: Answer> + Send + 'static,
+    Fut: Future<Output: IntoHandlerResult> + Send + 'static,
 {
     fn prepare(&self, desk: &Desk, delivery: Arc<Delivery>) -> Result<Prepared, Unfit> {
         let (message, lane) = self.reading.read(desk, delivery)?;
@@ -87,7 +87,7 @@ async fn claimed(
     executor: idempotent_core::Executor,
     call: Call,
     begun: Begun,
-    handled: impl Future<Output = Verdict> + Send,
+    handled: impl Future<Output = HandlerResult> + Send,
 ) -> Ended {
     // Beside the run: whatever becomes of it, what the handler said is known.
     let said = Arc::new(Mutex::new(None));
@@ -109,64 +109,66 @@ async fn claimed(
     };
     let (panicked, captured) = Outcome::capture_run(run).await;
     let said = said.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let again = |error: &'static str| Verdict::Again { after: None, error: error.into() };
+    let again = |error: &'static str| HandlerResult::Again { after: None, error: error.into() };
     let verdict = match said {
         Some(verdict) => verdict,
         None if panicked => again("the handler panicked"),
         // A duplicate of what is done, or a refusal, whose outcome then stands.
-        None => Verdict::Done,
+        None => HandlerResult::Done,
     };
     Ended { captured, verdict, rejection }
 }
 
 /// What a run answers with.
 pub(super) enum Reply {
-    Said(Verdict),
+    Said(HandlerResult),
     Rejected(String),
 }
 
 /// Verdicts as answers: nothing is kept of one that is done.
 pub(super) struct ByVerdict;
 
-impl Reshapes for ByVerdict {
+impl ResponseShape for ByVerdict {
     type Output<R> = R;
 }
 
-impl Replies<Reply> for ByVerdict {
+impl ReplyStrategy<Reply> for ByVerdict {
     type Value = ();
-    type Failure = Verdict;
+    type Failure = HandlerResult;
 
-    fn split(reply: Reply) -> impl Future<Output = Split<(), Verdict>> {
+    fn split(reply: Reply) -> impl Future<Output = HandlerOutcome<(), HandlerResult>> {
         ready(match reply {
-            Reply::Said(Verdict::Done) => Split::Value(()),
-            Reply::Said(verdict @ Verdict::Never { .. }) => Split::Permanent(verdict),
-            Reply::Said(verdict) => Split::Transient(verdict),
-            Reply::Rejected(text) => Split::Transient(Verdict::Again { after: None, error: text.into() }),
+            Reply::Said(HandlerResult::Done) => HandlerOutcome::Value(()),
+            Reply::Said(verdict @ HandlerResult::Never { .. }) => HandlerOutcome::Permanent(verdict),
+            Reply::Said(verdict) => HandlerOutcome::Transient(verdict),
+            Reply::Rejected(text) => {
+                HandlerOutcome::Transient(HandlerResult::Again { after: None, error: text.into() })
+            }
         })
     }
 
     fn value((): ()) -> Reply {
-        Reply::Said(Verdict::Done)
+        Reply::Said(HandlerResult::Done)
     }
 
     fn replayed((): ()) -> Reply {
-        Reply::Said(Verdict::Done)
+        Reply::Said(HandlerResult::Done)
     }
 
-    fn failure(failure: Verdict) -> Reply {
+    fn failure(failure: HandlerResult) -> Reply {
         Reply::Said(failure)
     }
 
-    fn describe(failure: &Verdict) -> std::borrow::Cow<'static, str> {
+    fn describe(failure: &HandlerResult) -> std::borrow::Cow<'static, str> {
         match failure {
-            Verdict::Again { error, .. } => error.clone(),
-            Verdict::Never { reason } => reason.clone(),
-            Verdict::Done => "done".into(),
+            HandlerResult::Again { error, .. } => error.clone(),
+            HandlerResult::Never { reason } => reason.clone(),
+            HandlerResult::Done => "done".into(),
         }
     }
 }
 
-impl Rejects<Reply> for ByVerdict {
+impl RejectStrategy<Reply> for ByVerdict {
     fn rejected(rejection: Rejection) -> Reply {
         Reply::Rejected(rejection.to_string())
     }

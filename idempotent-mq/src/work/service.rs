@@ -7,7 +7,7 @@ use tower_service::Service;
 
 use crate::Message;
 
-/// A tower service as a handler: for [`Keyed::run`](crate::Keyed::run),
+/// A tower service as a handler: for [`KeyedMessages::run`](crate::KeyedMessages::run),
 /// [`Messages::annotated`](crate::Messages::annotated) and [`Messages::unprotected`](crate::Messages::unprotected). Each
 /// message gets a clone, and waits until that is ready.
 ///

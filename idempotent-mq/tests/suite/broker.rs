@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use idempotent_core::Clock;
 use idempotent_mq::{
-    Capabilities, DeadLetter, Delays, Delivery, Position, Received, Retry, Settlement, SourceErrorKind,
+    DeadLetter, DelaySupport, Delivery, Position, Received, Retry, Settlement, SourceCapabilities, SourceErrorKind,
 };
 use idempotent_testkit::VirtualClock;
 use tokio::sync::Notify;
@@ -27,7 +27,7 @@ pub struct Broker {
 /// How this broker goes about it.
 #[derive(Clone)]
 pub struct Ways {
-    pub capabilities: Capabilities,
+    pub capabilities: SourceCapabilities,
     /// Delays of its own, in place of those it is asked for.
     pub steps: Vec<Duration>,
     /// It takes back what is not kept alive for this long.
@@ -38,7 +38,7 @@ pub struct Ways {
 
 impl Default for Ways {
     fn default() -> Self {
-        Self { capabilities: Capabilities::new(Delays::Any), steps: Vec::new(), hold: None, marks: true }
+        Self { capabilities: SourceCapabilities::new(DelaySupport::Any), steps: Vec::new(), hold: None, marks: true }
     }
 }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::{Executor, MemoryStore, Policy, Redelivery, Scene};
 use idempotent_mq::{
-    Capabilities, Consumer, Delays, Delivery, KeyFrom, Messages, Position, Received, Settle, Settlement, Source,
-    SourceError, SourceErrorKind, Verdict,
+    Consumer, DelaySupport, Delivery, HandlerResult, KeyFrom, Messages, Position, Received, Settle, Settlement, Source,
+    SourceCapabilities, SourceError, SourceErrorKind,
 };
 use tokio::sync::mpsc as channel;
 
@@ -37,9 +37,11 @@ struct Answers;
 impl Source for Listener {
     type Tag = Tag;
 
-    fn capabilities(&self) -> Capabilities {
+    fn capabilities(&self) -> SourceCapabilities {
         let steps = [10, 10, 10, 10, 10].map(Duration::from_millis);
-        Capabilities::new(Delays::ByBroker).counts().redelivery(Redelivery::after(steps).deferrals_are_free())
+        SourceCapabilities::new(DelaySupport::ByBroker)
+            .counts()
+            .redelivery(Redelivery::after(steps).deferrals_are_free())
     }
 
     fn settler(&self) -> Arc<dyn Settle<Tag>> {
@@ -115,9 +117,9 @@ async fn a_listener_that_blocks_its_thread_is_answered_for_each_message_by_itsel
         async move {
             let run = runs.fetch_add(1, SeqCst);
             match message.delivery.id.as_deref() {
-                Some("fails") if run < 4 => Verdict::Again { after: None, error: "no stock".into() },
+                Some("fails") if run < 4 => HandlerResult::Again { after: None, error: "no stock".into() },
                 Some("panics") if message.delivery.delivered == Some(1) => panic!("as told"),
-                _ => Verdict::Done,
+                _ => HandlerResult::Done,
             }
         }
     });
@@ -145,7 +147,7 @@ async fn a_listener_that_blocks_its_thread_is_answered_for_each_message_by_itsel
 async fn a_listener_whose_consumer_is_dropped_answers_later() {
     let executor = Executor::new(MemoryStore::new());
     let (messages, listener) = channel::unbounded_channel();
-    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(|_| std::future::pending::<Verdict>());
+    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(|_| std::future::pending::<HandlerResult>());
     let consumer = Consumer::builder(Listener { messages: listener }, "listener", &executor).build(handling).unwrap();
     let consuming = tokio::spawn(consumer.run(std::future::pending()));
     let (answer, answered) = mpsc::channel();

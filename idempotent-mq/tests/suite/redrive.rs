@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{
-    Claim, ClaimRequest, Held, Identity, Key, MemoryStore, Micros, OnExpiry, OwnerToken, Release, Scene, Settled,
-    StateKind, Store, Verdict,
+    Claim, ClaimHandle, ClaimRequest, Identity, Key, MemoryStore, OnExpiry, OwnerToken, Release, ReleaseKind, Scene,
+    Settled, StateKind, Store, Timestamp,
 };
 use idempotent_mq::{DeadLetter, DeadLetters, Delivery, Position, Redrive, SourceError, SourceErrorKind};
 
@@ -102,10 +102,10 @@ async fn buried(store: &MemoryStore, body: &str) -> (Key, DeadLetter) {
     let (lease, memory) = (HOUR, HOUR);
     let asked = ClaimRequest { key: key.clone(), owner, lease, fingerprint, max_attempts, on_expiry, memory, display };
     let Claim::Acquired(grant) = store.claim(&asked).await.unwrap() else { panic!("it is nobody's") };
-    let held = Held { fencing: Some(grant.fencing), ..Held::unanswered(key.clone(), owner) };
-    let release = Release { verdict: Verdict::Bury, delay: Duration::ZERO, memory: HOUR, error: "no stock".into() };
+    let held = ClaimHandle { fencing: Some(grant.fencing), ..ClaimHandle::unanswered(key.clone(), owner) };
+    let release = Release { verdict: ReleaseKind::Bury, delay: Duration::ZERO, memory: HOUR, error: "no stock".into() };
     assert_eq!(store.release(&held, &release).await.unwrap(), Settled::Done);
-    let mut letter = DeadLetter::because("no stock", Micros(9));
+    let mut letter = DeadLetter::because("no stock", Timestamp(9));
     letter.id = Some(format!("{key}:{}", grant.fencing));
     (key, letter)
 }

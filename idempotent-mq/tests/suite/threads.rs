@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::{Executor, MemoryStore};
 use idempotent_mq::{
-    Capabilities, Consumer, DeadLetter, Delays, Delivery, KeyFrom, Message, Messages, Position, Received, Settle,
-    Settlement, Source, SourceError, SourceErrorKind, Verdict,
+    Consumer, DeadLetter, DelaySupport, Delivery, HandlerResult, KeyFrom, Message, Messages, Position, Received,
+    Settle, Settlement, Source, SourceCapabilities, SourceError, SourceErrorKind,
 };
 use tokio::sync::mpsc;
 
@@ -23,7 +23,7 @@ struct CountingSettler(Arc<dyn Settle<()>>, Arc<AtomicU64>);
 #[async_trait]
 impl Source for Counting {
     type Tag = ();
-    fn capabilities(&self) -> Capabilities {
+    fn capabilities(&self) -> SourceCapabilities {
         // Kept alive all the time: that must not get in anybody's way.
         self.0.capabilities().keep_alive(Duration::from_millis(1))
     }
@@ -72,9 +72,9 @@ async fn on_several_threads_each_message_runs_once_in_its_keys_order_and_all_are
                 // In order: nothing of this lane that came later has run.
                 let before = last[lane].fetch_max(message.body, SeqCst);
                 if before > message.body {
-                    return Verdict::Never { reason: "out of order".into() };
+                    return HandlerResult::Never { reason: "out of order".into() };
                 }
-                Verdict::Done
+                HandlerResult::Done
             }
         });
     let consumer = Consumer::builder(Counting(source, acked.clone()), "threads", &executor)
@@ -109,7 +109,7 @@ async fn a_handler_that_blocks_its_thread_does_not_hold_up_the_end() {
         let wait = blocks.clone();
         async move {
             let _ = wait.lock().unwrap().recv();
-            Verdict::Done
+            HandlerResult::Done
         }
     });
     let consumer =

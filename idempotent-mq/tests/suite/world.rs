@@ -8,7 +8,8 @@ use idempotent_core::{
     Clock, Executor, ExecutorBuilder, Identity, Key, Lease, MemoryStore, Policy, Record, Scene, Store,
 };
 use idempotent_mq::{
-    Consumer, ConsumerBuilder, Counters, Counts, Handling, KeyFrom, Message, Messages, SetupError, SourceError, Verdict,
+    Consumer, ConsumerBuilder, ConsumerCounters, ConsumerCounts, HandlerResult, KeyFrom, Message, MessageHandler,
+    Messages, SetupError, SourceError,
 };
 use idempotent_testkit::{FaultStore, SeededEntropy, VirtualClock};
 use tokio::sync::oneshot;
@@ -34,9 +35,9 @@ pub struct World {
 pub struct Process {
     pub store: FaultStore,
     pub executor: Executor,
-    pub counters: Counters,
+    pub counters: ConsumerCounters,
     stop: Option<oneshot::Sender<()>>,
-    pub task: JoinHandle<Result<Counts, SourceError>>,
+    pub task: JoinHandle<Result<ConsumerCounts, SourceError>>,
     clock: VirtualClock,
 }
 
@@ -68,14 +69,14 @@ impl World {
     }
 
     /// A process that consumes, with the group "billing".
-    pub async fn consume(&self, policy: Policy, handling: Handling) -> Process {
+    pub async fn consume(&self, policy: Policy, handling: MessageHandler) -> Process {
         self.consume_by(policy, handling, |builder| builder).await
     }
 
     pub async fn consume_by(
         &self,
         policy: Policy,
-        handling: Handling,
+        handling: MessageHandler,
         more: impl FnOnce(Building) -> Building,
     ) -> Process {
         let (store, executor) = self.executor(policy);
@@ -96,7 +97,7 @@ impl World {
     }
 
     /// What a consumer with these settings is refused with.
-    pub fn refused(&self, policy: Policy, handling: Handling, more: impl FnOnce(Building) -> Building) -> String {
+    pub fn refused(&self, policy: Policy, handling: MessageHandler, more: impl FnOnce(Building) -> Building) -> String {
         let (_, executor) = self.executor(policy);
         let built: Result<_, SetupError> =
             more(Consumer::builder(self.broker.connect(), "billing", &executor)).build(handling);
@@ -128,7 +129,7 @@ impl Process {
         self.clock.settle().await;
     }
 
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> ConsumerCounts {
         self.counters.counts()
     }
 }
@@ -137,7 +138,7 @@ impl Process {
 pub struct Job {
     pub runs: AtomicU32,
     pub takes: Duration,
-    pub ends: fn(u32) -> Verdict,
+    pub ends: fn(u32) -> HandlerResult,
     clock: VirtualClock,
     pub seen: std::sync::Mutex<Vec<Seen>>,
 }
@@ -152,11 +153,11 @@ pub struct Seen {
 
 impl Job {
     pub fn ok(world: &World, takes: Duration) -> Arc<Self> {
-        Self::ends(world, takes, |_| Verdict::Done)
+        Self::ends(world, takes, |_| HandlerResult::Done)
     }
 
     /// `ends`: by the number of the run.
-    pub fn ends(world: &World, takes: Duration, ends: fn(u32) -> Verdict) -> Arc<Self> {
+    pub fn ends(world: &World, takes: Duration, ends: fn(u32) -> HandlerResult) -> Arc<Self> {
         let (runs, seen) = (AtomicU32::new(0), std::sync::Mutex::default());
         Arc::new(Self { runs, takes, ends, clock: world.clock.clone(), seen })
     }
@@ -174,7 +175,7 @@ impl Job {
         self.seen().into_iter().map(|seen| seen.at).collect()
     }
 
-    pub async fn run<T>(&self, message: Message<T>) -> Verdict {
+    pub async fn run<T>(&self, message: Message<T>) -> HandlerResult {
         let run = self.runs.fetch_add(1, SeqCst) + 1;
         let lease = Lease::current();
         self.seen.lock().unwrap().push(Seen {
@@ -188,11 +189,11 @@ impl Job {
     }
 
     /// As a handler of raw bodies, keyed by the message's id.
-    pub fn by_id(self: &Arc<Self>) -> Handling {
+    pub fn by_id(self: &Arc<Self>) -> MessageHandler {
         self.keyed(KeyFrom::message_id())
     }
 
-    pub fn keyed(self: &Arc<Self>, key: KeyFrom<()>) -> Handling {
+    pub fn keyed(self: &Arc<Self>, key: KeyFrom<()>) -> MessageHandler {
         let job = self.clone();
         Messages::raw().keyed(key).run(move |message| {
             let job = job.clone();
@@ -201,6 +202,6 @@ impl Job {
     }
 }
 
-pub fn again(_: u32) -> Verdict {
-    Verdict::Again { after: None, error: "no stock".into() }
+pub fn again(_: u32) -> HandlerResult {
+    HandlerResult::Again { after: None, error: "no stock".into() }
 }

@@ -1,5 +1,5 @@
 //! A dead letter where it lies.
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::DeadLetter;
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, ShortString};
@@ -17,10 +17,10 @@ pub(crate) fn letter(properties: &BasicProperties, queue: &str) -> Option<DeadLe
     if let Some(death) = broker_death(&marks.0, queue) {
         return Some(by_broker(&marks, &death));
     }
-    let mut letter = DeadLetter::because(marks.text(REASON)?, Micros(marks.number(LAST_AT)?));
+    let mut letter = DeadLetter::because(marks.text(REASON)?, Timestamp(marks.number(LAST_AT)?));
     letter.id = marks.text(ID);
     letter.attempts = marks.small(ATTEMPTS)?;
-    letter.first_at = Micros(marks.number(FIRST_AT)?);
+    letter.first_at = Timestamp(marks.number(FIRST_AT)?);
     letter.deaths = marks.small(DEATHS)?;
     Some(letter)
 }
@@ -47,12 +47,12 @@ fn by_broker(marks: &Marks, death: &Table) -> DeadLetter {
         _ => "dead-lettered by the broker for another reason",
     };
     let at = match death.get("time") {
-        Some(AMQPValue::Timestamp(seconds)) => Micros(seconds.saturating_mul(1_000_000)),
-        _ => Micros::default(),
+        Some(AMQPValue::Timestamp(seconds)) => Timestamp(seconds.saturating_mul(1_000_000)),
+        _ => Timestamp::default(),
     };
     let mut letter = DeadLetter::because(reason, at);
     letter.attempts = marks.small(ATTEMPT).unwrap_or(1);
-    letter.first_at = marks.number(FIRST_AT).map_or(at, Micros);
+    letter.first_at = marks.number(FIRST_AT).map_or(at, Timestamp);
     letter.deaths = marks.small(DEATHS).unwrap_or_default().saturating_add(1);
     letter
 }

@@ -5,7 +5,7 @@ fn queue() -> Queue {
 }
 
 fn read(properties: BasicProperties) -> Marked {
-    Marked::read(properties, &queue(), &End::default(), Micros(5_000_000))
+    Marked::read(properties, &queue(), &End::default(), Timestamp(5_000_000))
 }
 
 fn table(entries: &[(&str, AMQPValue)]) -> FieldTable {
@@ -17,7 +17,7 @@ fn text(text: &str) -> AMQPValue {
 }
 
 fn retry(attempt: u32) -> Retry {
-    let mut retry = Retry::after(std::time::Duration::from_secs(1), Micros(17));
+    let mut retry = Retry::after(std::time::Duration::from_secs(1), Timestamp(17));
     retry.attempt = attempt;
     retry
 }
@@ -39,9 +39,9 @@ fn a_copy_reads_back_as_the_message_it_was_made_of() {
     assert_eq!(twice.headers, headers);
     let id = twice.properties.message_id().as_ref().map(|id| id.as_str());
     assert_eq!((id, twice.properties.kind().as_ref().unwrap().as_str()), (Some("m"), "t"));
-    assert_eq!((twice.attempt, twice.first_at, twice.delivered), (Some(3), Some(Micros(17)), 1));
+    assert_eq!((twice.attempt, twice.first_at, twice.delivered), (Some(3), Some(Timestamp(17)), 1));
     assert_eq!((twice.expiration.as_deref(), twice.user.as_deref()), (Some("60000"), Some("somebody")));
-    assert_eq!(twice.expires_at, Some(Micros(65_000_000)));
+    assert_eq!(twice.expires_at, Some(Timestamp(65_000_000)));
 }
 
 #[test]
@@ -70,26 +70,26 @@ fn n94_marks_that_make_no_sense_are_no_marks() {
     assert_eq!((marked.attempt, marked.first_at, marked.deaths, marked.expires_at), (None, None, 0, None));
     let far = BasicProperties::default().with_expiration(u64::MAX.to_string().into()).with_timestamp(u64::MAX);
     let by_timestamp = End { header: None, by_timestamp: true };
-    assert_eq!(Marked::read(far, &queue(), &by_timestamp, Micros(0)).expires_at, Some(Micros(u64::MAX)));
+    assert_eq!(Marked::read(far, &queue(), &by_timestamp, Timestamp(0)).expires_at, Some(Timestamp(u64::MAX)));
 }
 
 #[test]
 fn the_end_of_a_message_is_never_before_the_broker_would_have_dropped_it_unless_its_producer_says_so() {
     let sent = BasicProperties::default().with_timestamp(1).with_expiration("500".into());
     // Handed to the broker at 5 s at the latest. Its timestamp may be that of what happened, and not of the message.
-    assert_eq!(read(sent.clone()).expires_at, Some(Micros(5_500_000)));
+    assert_eq!(read(sent.clone()).expires_at, Some(Timestamp(5_500_000)));
     let by_timestamp = End { header: Some("end".to_owned()), by_timestamp: true };
-    let end = |message| Marked::read(message, &queue(), &by_timestamp, Micros(5_000_000)).expires_at;
-    assert_eq!(end(sent.clone()), Some(Micros(2_500_000)));
+    let end = |message| Marked::read(message, &queue(), &by_timestamp, Timestamp(5_000_000)).expires_at;
+    assert_eq!(end(sent.clone()), Some(Timestamp(2_500_000)));
     for (value, at) in [(AMQPValue::Timestamp(7), 7_000_000), (AMQPValue::LongLongInt(7), 7_000), (text("8"), 8_000)] {
-        assert_eq!(end(sent.clone().with_headers(table(&[("end", value)]))), Some(Micros(at)));
+        assert_eq!(end(sent.clone().with_headers(table(&[("end", value)]))), Some(Timestamp(at)));
     }
 }
 
 #[test]
 fn a_dead_letter_does_not_expire_not_even_when_it_is_taken_back() {
     let properties = BasicProperties::default().with_expiration("1".into()).with_timestamp(1);
-    let letter = read(properties).for_dead_letter(&DeadLetter::because("é".repeat(2000), Micros(9)), "q");
+    let letter = read(properties).for_dead_letter(&DeadLetter::because("é".repeat(2000), Timestamp(9)), "q");
     let back = read(letter);
     assert_eq!((back.expires_at, back.deaths, back.expiration.as_deref()), (None, 1, Some("1")));
 }

@@ -2,20 +2,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_core::{Clock, Micros, SystemClock};
-use idempotent_mq::Outbound;
+use idempotent_core::{Clock, SystemClock, Timestamp};
+use idempotent_mq::OutboundMessage;
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use tokio::time::Instant;
 
 use super::attempt::{Attempt, End, Knowledge};
 use super::outbox::route;
-use super::{Inner, PublishError, Publisher};
+use super::{Inner, PublishError, RabbitPublisher};
 use crate::confirm::{Confirming, Unsent};
 use crate::delays::Path;
 use crate::error::{is_final, is_not_found};
 use crate::field::table;
-use crate::{DelayTopology, Outgoing, Route};
+use crate::{DelayTopology, RabbitMessage, Route};
 
 /// The time before which a message must not be delivered.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Due {
     }
 }
 
-impl Publisher {
+impl RabbitPublisher {
     /// Publishes a message that the broker delivers to its route after this delay, never earlier and at most 100 ms later
     /// than an idle broker would deliver an immediate message. Returns once the broker has confirmed that it keeps the
     /// message. The message waits in queues of the [`DelayTopology`] and survives a restart of the broker.
@@ -54,12 +54,17 @@ impl Publisher {
     ///
     /// # Errors
     /// As [`publish`](Self::publish). [`Refused`](super::PublishErrorKind::Refused) are a delay above 13 years (49 days for the
-    /// plugin), a message that [expires](Outgoing::expires_after), a missing exchange, and a broker that cannot
+    /// plugin), a message that [expires](RabbitMessage::expires_after), a missing exchange, and a broker that cannot
     /// declare the topology. [`Unroutable`](super::PublishErrorKind::Unroutable) is a missing queue.
     ///
     /// # Cancellation
     /// As [`publish`](Self::publish).
-    pub async fn publish_after(&self, to: &Route, message: &Outgoing, delay: Duration) -> Result<(), PublishError> {
+    pub async fn publish_after(
+        &self,
+        to: &Route,
+        message: &RabbitMessage,
+        delay: Duration,
+    ) -> Result<(), PublishError> {
         let due = Due::after(delay, &self.0.delays)?;
         // Its time begins with its turn.
         let _place = self.0.places.acquire().await;
@@ -74,7 +79,7 @@ impl Publisher {
     ///
     /// # Cancellation
     /// As [`publish_after`](Self::publish_after).
-    pub async fn publish_at(&self, to: &Route, message: &Outgoing, at: Micros) -> Result<(), PublishError> {
+    pub async fn publish_at(&self, to: &Route, message: &RabbitMessage, at: Timestamp) -> Result<(), PublishError> {
         self.publish_after(to, message, at - SystemClock::new().wall()).await
     }
 
@@ -82,8 +87,8 @@ impl Publisher {
     pub(super) async fn publish_outbound(
         &self,
         known: Knowledge,
-        message: &Outbound,
-        outgoing: &Outgoing,
+        message: &OutboundMessage,
+        outgoing: &RabbitMessage,
         end: Instant,
     ) -> Result<(), PublishError> {
         let to = route(&message.topic);
@@ -96,7 +101,7 @@ impl Publisher {
         &self,
         known: Knowledge,
         to: &Route,
-        message: &Outgoing,
+        message: &RabbitMessage,
         due: Due,
         end: Instant,
     ) -> Result<(), PublishError> {

@@ -1,9 +1,9 @@
 //! The publisher as an outbox's relay uses it.
 use async_trait::async_trait;
-use idempotent_mq::{Outbound, Publish, PublishError as Untold, Published};
+use idempotent_mq::{OutboundMessage, Publish, PublishError as Untold, Published};
 
-use super::{PublishError, PublishErrorKind, Publisher};
-use crate::{Field, Outgoing, Route};
+use super::{PublishError, PublishErrorKind, RabbitPublisher};
+use crate::{FieldValue, RabbitMessage, Route};
 
 /// The topic is a queue, or `EXCHANGE/ROUTING KEY`: what stands before the first `/` is the exchange. A broker of RabbitMQ does
 /// not say where in its queue a message lies.
@@ -14,14 +14,14 @@ use crate::{Field, Outgoing, Route};
 ///
 /// Messages are given up [`give_up_after`](super::PublisherBuilder::give_up_after) they were handed over, all of them: let that be
 /// shorter than two thirds of a relay's lease, as it is by default. A
-/// [`business_key`](Outbound::business_key) is sent as the correlation id; AMQP has one value for each header's name, so a
+/// [`business_key`](OutboundMessage::business_key) is sent as the correlation id; AMQP has one value for each header's name, so a
 /// message that has two is refused.
 ///
-/// A message with [`deliver_at`](Outbound::deliver_at) goes by itself, as [`publish_at`](Publisher::publish_at) sends it: by the clock
+/// A message with [`deliver_at`](OutboundMessage::deliver_at) goes by itself, as [`publish_at`](RabbitPublisher::publish_at) sends it: by the clock
 /// of this process. The broker confirms it as soon as it waits.
 #[async_trait]
-impl Publish for Publisher {
-    async fn publish(&self, messages: &[Outbound]) -> Vec<Result<Published, Untold>> {
+impl Publish for RabbitPublisher {
+    async fn publish(&self, messages: &[OutboundMessage]) -> Vec<Result<Published, Untold>> {
         self.publish_together(messages).await
     }
 
@@ -37,15 +37,15 @@ pub(super) fn route(topic: &str) -> Route {
     }
 }
 
-pub(super) fn outgoing(message: &Outbound) -> Result<Outgoing, PublishError> {
-    let mut outgoing = Outgoing::new(&message.id, message.body.clone());
+pub(super) fn outgoing(message: &OutboundMessage) -> Result<RabbitMessage, PublishError> {
+    let mut outgoing = RabbitMessage::new(&message.id, message.body.clone());
     for (name, value) in message.headers.iter() {
         if message.headers.all(name).count() > 1 {
             return Err(PublishError::refused("a header stands on it twice: AMQP has one value for each name"));
         }
         // Text where it is some, which other clients read as such.
-        let text = String::from_utf8(value.to_vec()).map(Field::Text);
-        outgoing = outgoing.header(name, text.unwrap_or_else(|bytes| Field::Bytes(bytes.into_bytes())));
+        let text = String::from_utf8(value.to_vec()).map(FieldValue::Text);
+        outgoing = outgoing.header(name, text.unwrap_or_else(|bytes| FieldValue::Bytes(bytes.into_bytes())));
     }
     Ok(match &message.business_key {
         Some(key) => outgoing.correlation_id(key),
@@ -78,9 +78,9 @@ mod tests {
 
     #[test]
     fn a_header_that_stands_there_twice_is_refused_and_none_is_dropped() {
-        let twice = Outbound::new("q", "m", "").header("a", "1").header("a", "2");
+        let twice = OutboundMessage::new("q", "m", "").header("a", "1").header("a", "2");
         assert_eq!(outgoing(&twice).unwrap_err().kind(), PublishErrorKind::Refused);
-        let odd = Outbound::new("q", "m", "").header("text", "x").header("bytes", [0xff]);
+        let odd = OutboundMessage::new("q", "m", "").header("text", "x").header("bytes", [0xff]);
         assert_eq!(outgoing(&odd).unwrap().id(), "m");
     }
 }

@@ -3,7 +3,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use futures_util::future::join_all;
-use idempotent_mq::{Outbound, PublishError as Untold, Published, chains};
+use idempotent_mq::{OutboundMessage, PublishError as Untold, Published, chains};
 use lapin::BasicProperties;
 use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -11,7 +11,7 @@ use tracing::warn;
 
 use super::attempt::Knowledge;
 use super::outbox::{outgoing, route, told};
-use super::{Inner, PublishError, PublishErrorKind, Publisher};
+use super::{Inner, PublishError, PublishErrorKind, RabbitPublisher};
 use crate::Route;
 use crate::confirm::{Parcel, Unsent};
 use crate::outgoing::LONGEST;
@@ -39,12 +39,12 @@ struct Ready<'a> {
 
 type Told = Result<Published, Untold>;
 
-impl Publisher {
+impl RabbitPublisher {
     /// Waves of the first of each chain, as long as they get through; then each chain by itself.
     ///
     /// One time for all of it, the waiting for places included: who publishes for an outbox gives up as a whole, and must
     /// be told before what is not sent, or an outage would use resends up.
-    pub(super) async fn publish_together(&self, messages: &[Outbound]) -> Vec<Told> {
+    pub(super) async fn publish_together(&self, messages: &[OutboundMessage]) -> Vec<Told> {
         let end = Instant::now() + self.0.give_up_after;
         let ready: Vec<_> = messages.iter().map(Ready::of).collect();
         let mut answers: Vec<Option<Told>> = Vec::new();
@@ -120,7 +120,7 @@ impl Publisher {
     }
 
     /// Until one is not accepted.
-    async fn one_by_one(&self, chain: Chain, messages: &[Outbound], end: Instant) -> Vec<(usize, Told)> {
+    async fn one_by_one(&self, chain: Chain, messages: &[OutboundMessage], end: Instant) -> Vec<(usize, Told)> {
         let Chain { left, mut known } = chain;
         let mut answers = Vec::with_capacity(left.len());
         for at in left {
@@ -160,7 +160,7 @@ fn groups<'a>(all: impl Iterator<Item = &'a Ready<'a>>) -> Vec<Vec<&'a Ready<'a>
 
 impl<'a> Ready<'a> {
     /// Returns `None` for a message that goes by itself: it is delayed, or cannot be sent.
-    fn of(message: &'a Outbound) -> Option<Self> {
+    fn of(message: &'a OutboundMessage) -> Option<Self> {
         if message.deliver_at.is_some() {
             return None;
         }

@@ -3,7 +3,7 @@ use lapin::options::ExchangeDeclareOptions;
 use lapin::{Channel, ExchangeKind};
 
 use crate::SettingError;
-use crate::field::{Field, Fields, table};
+use crate::field::{FieldValue, Fields, table};
 use crate::outgoing::LONGEST;
 
 /// An exchange, as a [`Topology`](crate::Topology) declares it.
@@ -57,7 +57,7 @@ impl Exchange {
     }
 
     /// Sets an argument of the exchange's declaration, such as `alternate-exchange`.
-    pub fn argument(mut self, name: impl Into<String>, value: impl Into<Field>) -> Self {
+    pub fn argument(mut self, name: impl Into<String>, value: impl Into<FieldValue>) -> Self {
         self.arguments.insert(name.into(), value.into());
         self
     }

@@ -1,5 +1,5 @@
 //! Encoding of messages as entries.
-use idempotent_mq::Outbound;
+use idempotent_mq::OutboundMessage;
 
 use crate::headers::is_dead_letter_field;
 
@@ -25,7 +25,7 @@ impl FieldNames {
     ///
     /// # Errors
     /// The reason why the message cannot be an entry.
-    pub(super) fn fields<'a>(&'a self, message: &'a Outbound) -> Result<Fields<'a>, String> {
+    pub(super) fn fields<'a>(&'a self, message: &'a OutboundMessage) -> Result<Fields<'a>, String> {
         let Self { body, id, business_key } = self;
         if body == id || body == business_key || id == business_key {
             return Err("body, id and business key must use three different fields; rename one".to_owned());

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use idempotent_core::{Executor, MemoryStore, Policy, Scene, SystemClock};
-use idempotent_mq::{Handling, KeyFrom, Message, Messages, Source, Verdict};
-use idempotent_testkit::{FOREVER, FaultStore, Verb};
+use idempotent_mq::{HandlerResult, KeyFrom, Message, MessageHandler, Messages, Source};
+use idempotent_testkit::{FOREVER, FaultStore, StoreOperation};
 use tokio::sync::Semaphore;
 
 use crate::world::{World, ms, nothing_until, one, until};
@@ -19,7 +19,7 @@ fn failing(policy: Policy) -> (World, FaultStore) {
 }
 
 /// Returns a handler that waits for a permit and is keyed by the body.
-fn gated(open: &Arc<Semaphore>) -> (Arc<AtomicU64>, Handling) {
+fn gated(open: &Arc<Semaphore>) -> (Arc<AtomicU64>, MessageHandler) {
     let runs = Arc::new(AtomicU64::new(0));
     let (counted, open) = (runs.clone(), open.clone());
     let key = KeyFrom::message("body", |message: &Message<()>| message.delivery.body.clone());
@@ -28,7 +28,7 @@ fn gated(open: &Arc<Semaphore>) -> (Arc<AtomicU64>, Handling) {
         let open = open.clone();
         async move {
             open.acquire().await.unwrap().forget();
-            Verdict::Done
+            HandlerResult::Done
         }
     });
     (runs, handling)
@@ -56,7 +56,7 @@ async fn a_duplicate_of_a_run_in_flight_is_deferred_without_an_attempt_and_ackno
 async fn a_completion_that_fails_once_is_retried_and_the_entry_acknowledged() {
     let (world, store) = failing(Policy::new());
     let (runs, handling) = gated(&Arc::new(Semaphore::new(1)));
-    store.fail_before(Verb::Complete, 1);
+    store.fail_before(StoreOperation::Complete, 1);
     let running = world.run(world.source("a").await, handling, 8, 6);
     world.send("1");
     until("it is acknowledged", || running.counters.counts().acked == 1).await;
@@ -69,12 +69,12 @@ async fn a_completion_that_fails_once_is_retried_and_the_entry_acknowledged() {
 async fn an_entry_whose_run_cannot_be_recorded_is_neither_acknowledged_nor_released() {
     let (world, store) = failing(Policy::new().lease(ms(1_500)));
     let (runs, handling) = gated(&Arc::new(Semaphore::new(2)));
-    store.fail_before(Verb::Complete, FOREVER);
+    store.fail_before(StoreOperation::Complete, FOREVER);
     let running = world.run(world.source("a").await, handling, 8, 6);
     world.send("1");
     until("it comes again", || running.counters.counts().retried == 1).await;
     assert_eq!((world.calls("xack"), world.pending().len(), running.counters.counts().acked), (0, 1, 0));
-    assert!(store.log().iter().all(|call| call.verb != Verb::Release));
+    assert!(store.log().iter().all(|call| call.verb != StoreOperation::Release));
     store.heal();
     // After its lease, the run is repeated.
     until("it is acknowledged", || running.counters.counts().acked == 1).await;
@@ -111,10 +111,10 @@ async fn an_entry_is_acknowledged_only_after_its_run_is_recorded() {
     until("it runs", || runs.load(SeqCst) == 1).await;
     assert_eq!((world.calls("xack"), world.pending().len()), (0, 1), "acknowledged before its handler");
     // The end of the run is not recorded yet.
-    store.delay(Verb::Complete, ms(300));
+    store.delay(StoreOperation::Complete, ms(300));
     open.add_permits(1);
     until("its end is being recorded", || {
-        let completes = store.log().iter().filter(|call| call.verb == Verb::Complete).count();
+        let completes = store.log().iter().filter(|call| call.verb == StoreOperation::Complete).count();
         seen.lock().unwrap().push(world.calls("xack"));
         completes == 1
     })

@@ -1,7 +1,7 @@
 //! The conformance laws of broker adapters, on a real Redis server.
 mod streams;
 
-use idempotent_redis_streams::Keep;
+use idempotent_redis_streams::TrimPolicy;
 use idempotent_testkit::broker_conformance;
 
 use self::streams::Streams;
@@ -9,7 +9,7 @@ use self::streams::Streams;
 // An entry cannot store the attempt.
 broker_conformance!(
     a_stream_that_keeps_everything_keeps_the_laws,
-    Streams::new(Keep::Everything),
+    Streams::new(TrimPolicy::Everything),
     without: [
         a_delivery_put_off_is_the_same_attempt,
         a_retry_leaves_attempt_and_first_seen,
@@ -18,7 +18,7 @@ broker_conformance!(
 );
 broker_conformance!(
     a_stream_that_deletes_what_is_settled_keeps_the_laws,
-    Streams::new(Keep::Unacknowledged),
+    Streams::new(TrimPolicy::Unacknowledged),
     without: [
         a_delivery_put_off_is_the_same_attempt,
         a_retry_leaves_attempt_and_first_seen,

@@ -3,8 +3,8 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use idempotent_core::Policy;
-use idempotent_mq::{Consumer, Handling, KeyFrom, Message, Messages, Verdict};
-use idempotent_redis_streams::{Start, StreamsSource};
+use idempotent_mq::{Consumer, HandlerResult, KeyFrom, Message, MessageHandler, Messages};
+use idempotent_redis_streams::{StartPosition, StreamsSource};
 use tokio::sync::Semaphore;
 
 use crate::world::{Running, World, ms, until};
@@ -21,7 +21,7 @@ impl Gate {
         Self { open: Arc::new(Semaphore::new(0)), runs: Arc::default() }
     }
 
-    fn handling(&self) -> Handling {
+    fn handling(&self) -> MessageHandler {
         let gate = self.clone();
         let key = KeyFrom::message("body", |message: &Message<()>| message.delivery.body.clone());
         Messages::raw().keyed(key).run(move |message: Message<()>| {
@@ -29,7 +29,7 @@ impl Gate {
             async move {
                 gate.runs.lock().unwrap().push(message.delivery.body.clone());
                 gate.open.acquire().await.unwrap().forget();
-                Verdict::Done
+                HandlerResult::Done
             }
         })
     }
@@ -104,7 +104,7 @@ async fn two_groups_each_run_the_same_entry() {
     world.send("1");
     let mut running = Vec::new();
     for group in ["billing", "shipping"] {
-        let source = StreamsSource::builder(world.server.url(), "orders", group).declare(Start::Beginning);
+        let source = StreamsSource::builder(world.server.url(), "orders", group).declare(StartPosition::Beginning);
         let source = source.connect().await.unwrap();
         running.push(Running::new(Consumer::builder(source, group, &world.executor).build(gate.handling()).unwrap()));
     }
@@ -145,7 +145,8 @@ async fn an_undecodable_body_is_dead_lettered_at_once_and_the_next_entry_runs() 
 async fn an_id_reused_for_another_body_is_dead_lettered() {
     let world = World::new();
     let source = world.builder("a").id_field("id").connect().await.unwrap();
-    let handling = Messages::raw().keyed(KeyFrom::message_id()).fingerprint_body().run(|_| async { Verdict::Done });
+    let handling =
+        Messages::raw().keyed(KeyFrom::message_id()).fingerprint_body().run(|_| async { HandlerResult::Done });
     let running = world.run(source, handling, 8, 6);
     for body in ["one", "one", "two"] {
         let settled = running.counters.counts().ended();

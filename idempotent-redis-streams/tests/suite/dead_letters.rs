@@ -1,15 +1,15 @@
 //! Dead letters.
-use idempotent_core::Micros;
-use idempotent_mq::{DeadLetter, Message, Messages, Redrive, Settlement, Source, SourceErrorKind, Verdict};
+use idempotent_core::Timestamp;
+use idempotent_mq::{DeadLetter, HandlerResult, Message, Messages, Redrive, Settlement, Source, SourceErrorKind};
 use idempotent_redis_streams::StreamsDeadLetters;
 use idempotent_testkit::proxy::{Fault, Proxy};
 
 use crate::world::{World, one, settle, until};
 
 fn letter() -> Settlement {
-    let mut letter = DeadLetter::because("no such article", Micros(7_000));
+    let mut letter = DeadLetter::because("no such article", Timestamp(7_000));
     letter.id = Some("key:3".to_owned());
-    (letter.attempts, letter.first_at) = (17, Micros(5_000));
+    (letter.attempts, letter.first_at) = (17, Timestamp(5_000));
     Settlement::DeadLetter(letter)
 }
 
@@ -59,7 +59,7 @@ async fn a_dead_letter_has_all_original_fields_in_order_followed_by_its_own() {
         [&b"XADD"[..], b"orders", b"*"].into_iter().chain(dead.iter().map(Vec::as_slice)).collect();
     world.server.command(&command);
     let again = one(&mut source).await;
-    assert_eq!((again.0.deaths, again.0.first_at, again.0.attempt), (1, Some(Micros(5_000)), None));
+    assert_eq!((again.0.deaths, again.0.first_at, again.0.attempt), (1, Some(Timestamp(5_000)), None));
     assert_eq!((&again.0.body, &again.0.headers), (&held.0.body, &held.0.headers));
     settle(&source.settler(), &again, letter()).await;
     assert_eq!(world.entries("orders:dead")[1].len(), dead.len());
@@ -149,7 +149,7 @@ async fn an_entry_that_cannot_be_dead_lettered_stays_pending_and_is_delayed() {
     assert_eq!((refused.kind(), world.pending()), (SourceErrorKind::Fatal, vec![("a".to_owned(), 1)]));
     settle(&settler, &held, Settlement::GiveBack).await;
     drop((held, source, settler));
-    let handling = Messages::json().unprotected(|_: Message<Vec<u8>>| async { Verdict::Done });
+    let handling = Messages::json().unprotected(|_: Message<Vec<u8>>| async { HandlerResult::Done });
     let running = world.run(world.source("b").await, handling, 8, 6);
     until("it is put off", || running.counters.counts().deferred == 1).await;
     // Delayed for 300 s, as the runtime does with an entry that cannot be dead-lettered.

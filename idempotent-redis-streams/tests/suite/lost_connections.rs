@@ -2,18 +2,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use idempotent_mq::{Handling, KeyFrom, Message, Messages, Verdict};
+use idempotent_mq::{HandlerResult, KeyFrom, Message, MessageHandler, Messages};
 use idempotent_testkit::proxy::{Fault, Proxy};
 use idempotent_testkit::servers::RedisServer;
 
 use crate::world::{World, until};
 
-fn counting() -> (Arc<AtomicU64>, Handling) {
+fn counting() -> (Arc<AtomicU64>, MessageHandler) {
     let runs = Arc::new(AtomicU64::new(0));
     let counted = runs.clone();
     let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |_: Message<()>| {
         counted.fetch_add(1, SeqCst);
-        async { Verdict::Done }
+        async { HandlerResult::Done }
     });
     (runs, handling)
 }

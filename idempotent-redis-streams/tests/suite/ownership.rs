@@ -1,7 +1,7 @@
 //! Ownership of entries.
 use std::time::Instant;
 
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, Settlement, Source, SourceErrorKind};
 
 use crate::world::{World, ms, nothing_until, one, retry, settle};
@@ -71,7 +71,7 @@ async fn an_entry_taken_over_by_another_consumer_is_gone_but_can_be_acknowledged
     world.send("1");
     let held = one(&mut first).await;
     one(&mut second).await;
-    let letter = Settlement::DeadLetter(DeadLetter::because("no", Micros(1)));
+    let letter = Settlement::DeadLetter(DeadLetter::because("no", Timestamp(1)));
     for settlement in [retry(ms(100)), Settlement::GiveBack, letter] {
         let refused = first.settler().settle(&held.0, &held.1, &settlement).await.unwrap_err();
         assert_eq!(refused.kind(), SourceErrorKind::Gone, "{refused}");

@@ -1,7 +1,7 @@
 //! The permissions of a user.
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, Settlement, Source, SourceErrorKind};
-use idempotent_redis_streams::{Keep, StreamsSource, StreamsSourceBuilder};
+use idempotent_redis_streams::{StreamsSource, StreamsSourceBuilder, TrimPolicy};
 
 use crate::world::{World, ms, nothing_until, one, retry, settle};
 
@@ -15,12 +15,14 @@ fn builder(world: &World, rule: &[&str]) -> StreamsSourceBuilder {
     let user = [&["ACL", "SETUSER", "reader", "on", ">secret"], rule].concat();
     assert_eq!(world.server.command(&user).text(), "OK");
     let url = format!("redis://reader:secret@{}", world.server.address());
-    StreamsSource::builder(url, "orders", "billing").min_idle(ms(200)).declare(idempotent_redis_streams::Start::New)
+    StreamsSource::builder(url, "orders", "billing")
+        .min_idle(ms(200))
+        .declare(idempotent_redis_streams::StartPosition::New)
 }
 
 #[tokio::test]
 async fn the_documented_rule_is_sufficient() {
-    for keep in [Keep::Everything, Keep::Unfinished, Keep::Unacknowledged] {
+    for keep in [TrimPolicy::Everything, TrimPolicy::Unfinished, TrimPolicy::Unacknowledged] {
         let world = World::new();
         let mut source = builder(&world, &rule()).keep(keep).connect().await.unwrap();
         let settler = source.settler();
@@ -31,7 +33,7 @@ async fn the_documented_rule_is_sufficient() {
         let held = one(&mut source).await;
         settle(&settler, &held, Settlement::GiveBack).await;
         let held = one(&mut source).await;
-        settle(&settler, &held, Settlement::DeadLetter(DeadLetter::because("no", Micros(1)))).await;
+        settle(&settler, &held, Settlement::DeadLetter(DeadLetter::because("no", Timestamp(1)))).await;
         world.send("2");
         let held = one(&mut source).await;
         settle(&settler, &held, Settlement::Ack).await;

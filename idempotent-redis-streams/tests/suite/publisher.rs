@@ -1,8 +1,8 @@
 //! The publisher: the reported result of each message matches the stream.
 use std::time::Duration;
 
-use idempotent_mq::{Outbound, Publish, PublishError, PublishErrorKind, Published};
-use idempotent_redis_streams::{Start, StreamsPublisher, StreamsSource};
+use idempotent_mq::{OutboundMessage, Publish, PublishError, PublishErrorKind, Published};
+use idempotent_redis_streams::{StartPosition, StreamsPublisher, StreamsSource};
 use idempotent_testkit::proxy::{Fault, Proxy};
 use idempotent_testkit::servers::{RedisServer, Value};
 
@@ -14,12 +14,12 @@ fn publisher(url: &str) -> StreamsPublisher {
     StreamsPublisher::new(url).unwrap()
 }
 
-fn message(id: &str) -> Outbound {
-    Outbound::new("orders", id, id.as_bytes())
+fn message(id: &str) -> OutboundMessage {
+    OutboundMessage::new("orders", id, id.as_bytes())
 }
 
 /// Returns a message of an aggregate.
-fn of(id: &str, aggregate: &str) -> Outbound {
+fn of(id: &str, aggregate: &str) -> OutboundMessage {
     message(id).aggregate(aggregate)
 }
 
@@ -42,9 +42,9 @@ async fn a_source_reads_every_published_field_and_position() {
     let publisher = publisher(&world.server.url());
     let sent = message("m-1").business_key("order-17").header("trace", "a").header("raw", vec![0, 255, b'\n']);
     let sent = sent.header("trace", "b").header("", "unnamed").header("body", "a header").header("id", "not the id");
-    let bare = Outbound::new("orders", "m-2", vec![0, 159, 146, 150]);
+    let bare = OutboundMessage::new("orders", "m-2", vec![0, 159, 146, 150]);
     let told = publisher.publish(&[sent.clone(), bare]).await;
-    let source = StreamsSource::builder(world.server.url(), "orders", "billing").declare(Start::Beginning);
+    let source = StreamsSource::builder(world.server.url(), "orders", "billing").declare(StartPosition::Beginning);
     let mut source = source.id_field("id").business_key_field("key").connect().await.unwrap();
     let mut got = receive(&mut source, 2).await;
     if got.len() < 2 {
@@ -68,7 +68,7 @@ async fn a_source_reads_every_published_field_and_position() {
     );
     let named =
         StreamsPublisher::new(world.server.url()).unwrap().body_field("b").id_field("i").business_key_field("k");
-    assert_eq!(kinds(&named.publish(&[Outbound::new("other", "m", "x").business_key("y")]).await), [None]);
+    assert_eq!(kinds(&named.publish(&[OutboundMessage::new("other", "m", "x").business_key("y")]).await), [None]);
     assert_eq!(world.entries("other"), [["b", "x", "i", "m", "k", "y"].map(|text| text.as_bytes().to_vec())]);
 }
 
@@ -79,7 +79,7 @@ async fn positions_of_a_stream_grow_and_an_aggregate_keeps_its_order_over_severa
     let messages: Vec<_> = (0..700)
         .map(|n| {
             let topic = format!("stream-{}", n % 3);
-            Outbound::new(topic, n.to_string(), vec![b'x'; if n % 50 == 0 { 300_000 } else { 1 }])
+            OutboundMessage::new(topic, n.to_string(), vec![b'x'; if n % 50 == 0 { 300_000 } else { 1 }])
                 .aggregate(format!("a{}", n % 2))
         })
         .collect();
@@ -115,13 +115,13 @@ async fn a_refused_message_holds_back_only_its_aggregate() {
     let publisher = publisher(&world.server.url());
     let messages = [
         of("a1", "a"),
-        Outbound::new("text", "a2", "").aggregate("a"),
+        OutboundMessage::new("text", "a2", "").aggregate("a"),
         of("a3", "a"),
         of("b1", "b"),
         of("b2", "b").header("idempotent-reason", "mine"),
         of("b3", "b"),
-        Outbound::new("text", "alone", ""),
-        Outbound::new("", "nowhere", ""),
+        OutboundMessage::new("text", "alone", ""),
+        OutboundMessage::new("", "nowhere", ""),
         message(""),
         message("fine"),
         of("c1", "c"),

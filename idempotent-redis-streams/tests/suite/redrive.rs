@@ -1,5 +1,5 @@
 //! Redriving of dead letters.
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Settlement, Source, SourceErrorKind};
 use idempotent_redis_streams::StreamsDeadLetters;
 
@@ -10,8 +10,8 @@ fn letters_of(world: &World) -> StreamsDeadLetters {
 }
 
 fn letter(reason: &'static str) -> DeadLetter {
-    let mut letter = DeadLetter::because(reason, Micros(9));
-    (letter.id, letter.attempts, letter.first_at) = (Some("key:3".to_owned()), 17, Micros(5));
+    let mut letter = DeadLetter::because(reason, Timestamp(9));
+    (letter.id, letter.attempts, letter.first_at) = (Some("key:3".to_owned()), 17, Timestamp(5));
     letter
 }
 
@@ -52,7 +52,7 @@ async fn a_redriven_entry_has_the_original_bytes_and_its_deaths() {
     assert_eq!((&world.entries("orders")[3..], world.entries("orders:dead").len()), (&before[..], 0));
     for fields in entries {
         let held = one(&mut source).await;
-        assert_eq!((held.0.deaths, held.0.first_at, held.0.attempt), (1, Some(Micros(5)), None));
+        assert_eq!((held.0.deaths, held.0.first_at, held.0.attempt), (1, Some(Timestamp(5)), None));
         // A field with one of our names is a dead-letter field, whoever has written it.
         let headers: Vec<_> = held.0.headers.iter().map(|(_, value)| value.to_vec()).collect();
         let sent = fields.chunks(2).filter(|field| field[0] != b"body" && field[0] != b"idempotent-reason");

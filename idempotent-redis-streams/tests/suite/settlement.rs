@@ -1,8 +1,8 @@
 //! The effect of each settlement on the server.
 use std::time::Instant;
 
-use idempotent_mq::{Delays, Settlement, Source};
-use idempotent_redis_streams::{Keep, StreamsSource};
+use idempotent_mq::{DelaySupport, Settlement, Source};
+use idempotent_redis_streams::{StreamsSource, TrimPolicy};
 
 use crate::world::{World, ms, nothing_until, one, receive, retry, settle};
 
@@ -27,7 +27,7 @@ async fn an_acknowledged_entry_is_not_pending_and_stays_in_the_stream() {
 async fn a_retry_is_redelivered_after_its_delay_and_not_before() {
     let world = World::new();
     let mut source = world.source("a").await;
-    assert_eq!(source.capabilities().delays, Delays::UpTo(ms(600)));
+    assert_eq!(source.capabilities().delays, DelaySupport::UpTo(ms(600)));
     world.send("1");
     let mut held = one(&mut source).await;
     for (times, after) in [(2, 300), (3, 1), (4, 600), (5, 0)] {
@@ -120,7 +120,7 @@ async fn room_is_never_exceeded_and_the_whole_pending_list_is_searched() {
 #[tokio::test]
 async fn unfinished_keeps_entries_that_another_group_has_not_settled_and_trims_the_rest() {
     let world = World::new();
-    let mut source = world.builder("a").keep(Keep::Unfinished).connect().await.unwrap();
+    let mut source = world.builder("a").keep(TrimPolicy::Unfinished).connect().await.unwrap();
     world.server.command(&["XGROUP", "CREATE", "orders", "slow", "0"]);
     world.server.command(&["CONFIG", "SET", "stream-node-max-entries", "1"]);
     for number in 0..50 {
@@ -146,7 +146,7 @@ async fn unfinished_keeps_entries_that_another_group_has_not_settled_and_trims_t
 #[tokio::test]
 async fn unacknowledged_deletes_settled_entries() {
     let world = World::new();
-    let mut source = world.builder("a").keep(Keep::Unacknowledged).connect().await.unwrap();
+    let mut source = world.builder("a").keep(TrimPolicy::Unacknowledged).connect().await.unwrap();
     world.send("1");
     world.send("2");
     let held = receive(&mut source, 2).await;

@@ -1,6 +1,6 @@
 //! Errors when a source connects or reads.
 use idempotent_mq::{Source, SourceErrorKind};
-use idempotent_redis_streams::{Start, StreamsSource};
+use idempotent_redis_streams::{StartPosition, StreamsSource};
 use idempotent_testkit::servers::RedisServer;
 
 use crate::world::{World, ms, one};
@@ -40,7 +40,7 @@ async fn a_deleted_group_ends_a_blocked_read() {
 async fn a_new_group_starts_as_configured_and_an_existing_one_continues() {
     let world = World::new();
     world.send("old");
-    let new = || StreamsSource::builder(world.server.url(), "orders", "new").declare(Start::New);
+    let new = || StreamsSource::builder(world.server.url(), "orders", "new").declare(StartPosition::New);
     let mut source = new().connect().await.unwrap();
     world.send("young");
     assert_eq!(one(&mut source).await.0.body, b"young");
@@ -56,7 +56,7 @@ async fn invalid_settings_are_fatal_and_outages_are_not() {
     let world = World::new();
     world.server.command(&["SET", "text", "x"]);
     let kind = async |url: String, stream: &str| {
-        let source = StreamsSource::builder(url, stream, "billing").declare(Start::New);
+        let source = StreamsSource::builder(url, stream, "billing").declare(StartPosition::New);
         source.connect().await.unwrap_err().kind()
     };
     assert_eq!(kind(world.server.url(), "text").await, SourceErrorKind::Fatal);
@@ -78,7 +78,7 @@ async fn no_text_contains_a_password() {
     assert_eq!(refused.kind(), SourceErrorKind::Fatal, "{refused:?}");
     assert!(!format!("{refused} {refused:?}").contains("wrong-one"), "{refused:?}");
     let url = format!("redis://:hush-hush@{address}");
-    let source = StreamsSource::builder(url, "orders", "billing").declare(Start::New).connect().await.unwrap();
+    let source = StreamsSource::builder(url, "orders", "billing").declare(StartPosition::New).connect().await.unwrap();
     assert!(!format!("{source:?}").contains("hush-hush"), "{source:?}");
     // An invalid URL is not shown either.
     let refused = StreamsSource::builder("redis://:hush-hush@[", "orders", "billing").connect().await.unwrap_err();

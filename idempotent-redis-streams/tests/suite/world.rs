@@ -2,11 +2,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use idempotent_core::{Executor, MemoryStore, Micros};
+use idempotent_core::{Executor, MemoryStore, Timestamp};
 use idempotent_mq::{
-    Consumer, Counters, Counts, Delivery, Handling, Received, Retry, Settle, Settlement, Source, SourceError,
+    Consumer, ConsumerCounters, ConsumerCounts, Delivery, MessageHandler, Received, Retry, Settle, Settlement, Source,
+    SourceError,
 };
-use idempotent_redis_streams::{Start, StreamsSource, StreamsSourceBuilder, Tag};
+use idempotent_redis_streams::{StartPosition, StreamsSource, StreamsSourceBuilder, StreamsTag};
 use idempotent_testkit::servers::{RedisServer, Value};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -21,9 +22,9 @@ pub(crate) struct World {
 
 /// A consumer that runs in a task.
 pub(crate) struct Running {
-    pub(crate) counters: Counters,
+    pub(crate) counters: ConsumerCounters,
     stop: Option<oneshot::Sender<()>>,
-    task: JoinHandle<Result<Counts, SourceError>>,
+    task: JoinHandle<Result<ConsumerCounts, SourceError>>,
 }
 
 impl World {
@@ -41,7 +42,10 @@ impl World {
 
     /// Returns a builder for the group `billing` with an idle time of 600 ms.
     pub(crate) fn builder_at(url: &str, consumer: &str) -> StreamsSourceBuilder {
-        StreamsSource::builder(url, "orders", "billing").declare(Start::Beginning).consumer(consumer).min_idle(ms(600))
+        StreamsSource::builder(url, "orders", "billing")
+            .declare(StartPosition::Beginning)
+            .consumer(consumer)
+            .min_idle(ms(600))
     }
 
     pub(crate) async fn source(&self, consumer: &str) -> StreamsSource {
@@ -85,7 +89,7 @@ impl World {
     pub(crate) fn run(
         &self,
         source: StreamsSource,
-        handling: Handling,
+        handling: MessageHandler,
         prefetch: usize,
         concurrency: usize,
     ) -> Running {
@@ -115,14 +119,14 @@ impl Running {
         self.stop.take().unwrap().send(()).unwrap();
     }
 
-    pub(crate) async fn ended(self) -> Result<Counts, SourceError> {
+    pub(crate) async fn ended(self) -> Result<ConsumerCounts, SourceError> {
         drop(self.stop);
         tokio::time::timeout(LIMIT, self.task).await.unwrap().unwrap()
     }
 }
 
 /// Waits until there are entries.
-pub(crate) async fn receive(source: &mut StreamsSource, room: usize) -> Vec<(Delivery, Tag)> {
+pub(crate) async fn receive(source: &mut StreamsSource, room: usize) -> Vec<(Delivery, StreamsTag)> {
     let receiving = async {
         loop {
             let Received::Deliveries(some) = source.receive(room).await.unwrap() else { panic!("nothing is revoked") };
@@ -134,7 +138,7 @@ pub(crate) async fn receive(source: &mut StreamsSource, room: usize) -> Vec<(Del
     tokio::time::timeout(LIMIT, receiving).await.unwrap()
 }
 
-pub(crate) async fn one(source: &mut StreamsSource) -> (Delivery, Tag) {
+pub(crate) async fn one(source: &mut StreamsSource) -> (Delivery, StreamsTag) {
     receive(source, 1).await.pop().unwrap()
 }
 
@@ -154,12 +158,12 @@ pub(crate) async fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-pub(crate) async fn settle(settler: &Arc<dyn Settle<Tag>>, held: &(Delivery, Tag), how: Settlement) {
+pub(crate) async fn settle(settler: &Arc<dyn Settle<StreamsTag>>, held: &(Delivery, StreamsTag), how: Settlement) {
     settler.settle(&held.0, &held.1, &how).await.unwrap();
 }
 
 pub(crate) fn retry(after: Duration) -> Settlement {
-    Settlement::Retry(Retry::after(after, Micros(1)))
+    Settlement::Retry(Retry::after(after, Timestamp(1)))
 }
 
 pub(crate) fn ms(millis: u64) -> Duration {

@@ -1,7 +1,7 @@
 //! Script calls for one key, their encoding as commands, and the parsing of replies.
 use std::sync::Arc;
 
-use idempotent_core::{ClaimRequest, Completion, Fencing, Held, Key, OnExpiry, Release, Verdict};
+use idempotent_core::{ClaimHandle, ClaimRequest, Completion, FencingToken, Key, OnExpiry, Release, ReleaseKind};
 use redis::{Cmd, Value};
 
 use crate::durability::UnconfirmedReplicas;
@@ -89,7 +89,7 @@ impl ScriptCall {
         )
     }
 
-    pub(crate) fn renew(held: &Held, lease: std::time::Duration) -> Self {
+    pub(crate) fn renew(held: &ClaimHandle, lease: std::time::Duration) -> Self {
         Self::new(
             ScriptParams::new(Script::Renew, [micros(lease)]),
             &held.key,
@@ -98,13 +98,13 @@ impl ScriptCall {
     }
 
     /// Creates a renewal that waits for durability. A repeated claim writes nothing, so it has nothing to wait for.
-    pub(crate) fn confirm(held: &Held, lease: std::time::Duration) -> Self {
+    pub(crate) fn confirm(held: &ClaimHandle, lease: std::time::Duration) -> Self {
         let mut call = Self::renew(held, lease);
         call.params.waits = true;
         call
     }
 
-    pub(crate) fn complete(held: &Held, done: &Completion) -> Self {
+    pub(crate) fn complete(held: &ClaimHandle, done: &Completion) -> Self {
         let retain = if done.retain >= crate::record::LONGEST { 0 } else { millis(done.retain) };
         let value = done.value.as_deref().map(|value| CallArgument::Own([b"V", value].concat().into()));
         // Number of arguments per key.
@@ -114,14 +114,14 @@ impl ScriptCall {
         Self::new(params, &held.key, args)
     }
 
-    pub(crate) fn release(held: &Held, release: &Release) -> Self {
+    pub(crate) fn release(held: &ClaimHandle, release: &Release) -> Self {
         let mut params = ScriptParams::new(Script::Release, [micros(release.delay), micros(release.memory)]);
         params.verdict = match release.verdict {
-            Verdict::Delete => b'X',
-            Verdict::Vacate => b'V',
-            Verdict::Refund => b'U',
-            Verdict::Fail => b'F',
-            Verdict::Bury => b'D',
+            ReleaseKind::Delete => b'X',
+            ReleaseKind::Vacate => b'V',
+            ReleaseKind::Refund => b'U',
+            ReleaseKind::Fail => b'F',
+            ReleaseKind::Bury => b'D',
         };
         Self::new(
             params,
@@ -130,7 +130,7 @@ impl ScriptCall {
         )
     }
 
-    pub(crate) fn forget(key: &Key, expected: Fencing, force: bool, memory: std::time::Duration) -> Self {
+    pub(crate) fn forget(key: &Key, expected: FencingToken, force: bool, memory: std::time::Duration) -> Self {
         let force = if force { b"1" } else { b"0" };
         let args =
             [Some(CallArgument::Own(Arc::from(&digits(expected)[..]))), Some(CallArgument::Own(Arc::from(&force[..])))];
@@ -162,12 +162,12 @@ impl ScriptCall {
     }
 
     /// Creates a call that records an encoded step.
-    pub(crate) fn note(held: &Held, entry: Vec<u8>, keep: std::time::Duration) -> Self {
+    pub(crate) fn note(held: &ClaimHandle, entry: Vec<u8>, keep: std::time::Duration) -> Self {
         let args = [Some(CallArgument::Own(guard(held))), Some(CallArgument::Own(entry.into()))];
         Self::new(ScriptParams::new(Script::Note, [millis(keep)]), &held.key, args)
     }
 
-    pub(crate) fn steps(held: &Held, keep: std::time::Duration) -> Self {
+    pub(crate) fn steps(held: &ClaimHandle, keep: std::time::Duration) -> Self {
         Self::new(
             ScriptParams::new(Script::Steps, [millis(keep)]),
             &held.key,

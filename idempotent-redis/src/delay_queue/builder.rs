@@ -23,7 +23,7 @@ use crate::connection::{ConnectTarget, Connection, ConnectionTimeouts};
 use crate::durability::{Counters, Durability};
 use crate::scripts::Dialect;
 use crate::startup;
-use crate::startup::health_report::{Checkup, ServerFindings};
+use crate::startup::health_report::{HealthReport, ServerFindings};
 use crate::startup::server_info::{ServerInfo, ServerVersion};
 use crate::topology::Topology;
 use crate::topology::cluster::{ClusterRouter, NodeFactory};
@@ -203,13 +203,13 @@ impl DelayQueueBuilder {
         for batcher in topology.batchers(false).await? {
             findings.extend(look(batcher.connection(), allow_eviction).await?);
         }
-        Checkup::new(findings).judge()?;
+        HealthReport::new(findings).judge()?;
         let edit = self.edit;
         Ok(QueueServers { topology, hub, scripts: DelayScripts::new(|text| edit(text)), namespace: self.namespace })
     }
 }
 
-async fn look(connection: &Connection, allow_eviction: bool) -> Result<Vec<crate::Finding>, StoreError> {
+async fn look(connection: &Connection, allow_eviction: bool) -> Result<Vec<crate::HealthFinding>, StoreError> {
     let reply = connection.send(Cmd::new().arg("INFO")).await?;
     let info = startup::text(&reply).map(ServerInfo);
     let server = connection.name();

@@ -1,23 +1,23 @@
 //! Committing deliveries and receiving the next ones in one call.
 use idempotent_mq::DelayError;
 
-use super::queue::Closing;
-use super::received::Taken;
-use super::receiver::Taker;
+use super::queue::SettleResult;
+use super::received::DelayDelivery;
+use super::receiver::DelayReceiver;
 use super::servers::delay_error;
 
-/// The result of [`Taker::commit_and_take`].
+/// The result of [`DelayReceiver::commit_and_take`].
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Next {
+pub struct CommitAndReceive {
     /// Results of the commits, in order. An error concerns slots other than the one that messages were taken from: some
-    /// commits may be done. A repeated commit returns [`Lost`](Closing::Lost) for these.
-    pub committed: Result<Vec<Closing>, DelayError>,
+    /// commits may be done. A repeated commit returns [`Lost`](SettleResult::Lost) for these.
+    pub committed: Result<Vec<SettleResult>, DelayError>,
     /// The next messages.
-    pub taken: Vec<Taken>,
+    pub taken: Vec<DelayDelivery>,
 }
 
-impl Taker {
+impl DelayReceiver {
     /// Commits the deliveries in `done` and takes the next messages, as [`take`](Self::take) does.
     ///
     /// The commits and the take share one script call if they concern the same slot; otherwise the calls run
@@ -26,7 +26,7 @@ impl Taker {
     ///
     /// ```no_run
     /// # async fn doc(queue: idempotent_redis::DelayQueue) -> Result<(), idempotent_mq::DelayError> {
-    /// use idempotent_redis::{Back, Closing};
+    /// use idempotent_redis::{RetryDelay, SettleResult};
     ///
     /// let mut taker = queue.taker();
     /// let mut taken = taker.take(64).await?;
@@ -34,11 +34,11 @@ impl Taker {
     ///     // Failure: empty messages are redelivered.
     ///     let (done, failed): (Vec<_>, Vec<_>) = taken.into_iter().partition(|taken| !taken.body.is_empty());
     ///     for taken in &failed {
-    ///         queue.rollback(taken, Back::Immediate, "empty message").await?;
+    ///         queue.rollback(taken, RetryDelay::Immediate, "empty message").await?;
     ///     }
     ///     let next = taker.commit_and_take(&done, 64).await?;
     ///     for (taken, closing) in done.iter().zip(next.committed?) {
-    ///         if closing == Closing::Lost {
+    ///         if closing == SettleResult::Lost {
     ///             eprintln!("{} took too long: another consumer may have received it as well", taken.id);
     ///         }
     ///     }
@@ -49,11 +49,15 @@ impl Taker {
     ///
     /// # Errors
     /// By [`kind`](DelayError::kind). No message was taken, and some commits may be done. A repeated commit returns
-    /// [`Lost`](Closing::Lost) for these.
+    /// [`Lost`](SettleResult::Lost) for these.
     ///
     /// # Cancellation
     /// Some commits may be done. Messages that were taken are redelivered after the visibility timeout.
-    pub async fn commit_and_take(&mut self, done: &[Taken], room: usize) -> Result<Next, DelayError> {
+    pub async fn commit_and_take(
+        &mut self,
+        done: &[DelayDelivery],
+        room: usize,
+    ) -> Result<CommitAndReceive, DelayError> {
         let committed = match self.next_now() {
             Some(slot) => {
                 let asked = self.queue().commit_and_take_from(slot, room, true, done).await;
@@ -61,13 +65,13 @@ impl Taker {
                 let batch = asked.map_err(|error| delay_error("committing and taking", error))?;
                 if !batch.taken.is_empty() {
                     let committed = batch.committed.map_err(|error| delay_error("committing", error));
-                    return Ok(Next { committed, taken: batch.taken });
+                    return Ok(CommitAndReceive { committed, taken: batch.taken });
                 }
                 batch.committed.map_err(|error| delay_error("committing", error))?
             }
             None => self.queue().commit_all(done).await?,
         };
-        Ok(Next { committed: Ok(committed), taken: self.take(room).await? })
+        Ok(CommitAndReceive { committed: Ok(committed), taken: self.take(room).await? })
     }
 
     /// Commits the deliveries in `done` and takes due messages from all slots without waiting. The result has no
@@ -78,9 +82,13 @@ impl Taker {
     ///
     /// # Cancellation
     /// The same as [`commit_and_take`](Self::commit_and_take).
-    pub async fn commit_and_take_now(&mut self, done: &[Taken], room: usize) -> Result<Next, DelayError> {
+    pub async fn commit_and_take_now(
+        &mut self,
+        done: &[DelayDelivery],
+        room: usize,
+    ) -> Result<CommitAndReceive, DelayError> {
         if room == 0 {
-            return Ok(Next { committed: Ok(self.queue().commit_all(done).await?), taken: Vec::new() });
+            return Ok(CommitAndReceive { committed: Ok(self.queue().commit_all(done).await?), taken: Vec::new() });
         }
         let slot = self.next_in_turn();
         let asked = self.queue().commit_and_take_from(slot, room, false, done).await;
@@ -89,7 +97,7 @@ impl Taker {
         let taken = self.more(batch.taken, room, 1).await?;
         match committed {
             Err(error) if taken.is_empty() => Err(error),
-            committed => Ok(Next { committed, taken }),
+            committed => Ok(CommitAndReceive { committed, taken }),
         }
     }
 }

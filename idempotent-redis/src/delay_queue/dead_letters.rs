@@ -4,7 +4,7 @@ use idempotent_mq::{DeadLetter, DeadLetters, DelayError, Delivery, SourceError, 
 use redis::Value;
 
 use super::queue::DelayQueue;
-use super::received::{DeliveryReceipt, RawDelivery, Taken};
+use super::received::{DelayDelivery, DeliveryReceipt, RawDelivery};
 use super::replies::count;
 use super::reply_items::ReplyItems;
 use super::scripts::DelayScript;
@@ -53,7 +53,7 @@ impl DelayDeadLetters {
         let letter = decode_letter(&String::from_utf8_lossy(&letter));
         let taken = RawDelivery::dead(receipt, self.slot, letter.as_ref(), value)
             .decode()
-            .unwrap_or_else(|unread| Taken::raw(*unread));
+            .unwrap_or_else(|unread| DelayDelivery::raw(*unread));
         let (mut delivery, _) = delivery(&self.queue.topic().into(), taken);
         delivery.delivered = None;
         Ok(Some((delivery, letter)))

@@ -2,7 +2,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{DelayError, DelayErrorKind, Headers};
 
 use super::layout::LONGEST;
@@ -39,9 +39,9 @@ pub(crate) enum MessageKind {
         range: Duration,
     },
     Priority(u32),
-    Fixed(Micros),
+    Fixed(Timestamp),
     /// The same as `Fixed`, but a time in the past is due at once.
-    Due(Micros),
+    Due(Timestamp),
     After(Duration),
 }
 
@@ -69,12 +69,12 @@ impl DelayMessage {
     }
 
     /// Creates a message that is due once `time` has passed, by the server's clock. The time must be in the future.
-    pub fn at(time: Micros, body: impl Into<Vec<u8>>) -> Self {
+    pub fn at(time: Timestamp, body: impl Into<Vec<u8>>) -> Self {
         Self::new(MessageKind::Fixed(time), body.into())
     }
 
     /// Creates a message that is due from `time` on, by the server's clock, and at once if the time has passed.
-    pub fn due(time: Micros, body: impl Into<Vec<u8>>) -> Self {
+    pub fn due(time: Timestamp, body: impl Into<Vec<u8>>) -> Self {
         Self::new(MessageKind::Due(time), body.into())
     }
 
@@ -196,7 +196,7 @@ fn check_delay(what: &str, delay: Duration) -> Result<u64, DelayError> {
     Ok(u64::try_from(delay.as_micros()).unwrap_or(LATEST))
 }
 
-fn check_time(what: &str, time: Micros) -> Result<u64, DelayError> {
+fn check_time(what: &str, time: Timestamp) -> Result<u64, DelayError> {
     if time.0 > LATEST {
         return refuse(format!(
             "{what} is {} µs since 1970; it must be before the year 2255; is it in the right unit?",
@@ -227,11 +227,11 @@ impl fmt::Debug for DelayMessage {
 /// The receipt for an accepted message.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub struct Sent {
+pub struct SendReceipt {
     /// Id of the message, for [`DelayQueue::cancel`](crate::DelayQueue::cancel) and in its deliveries.
     pub id: String,
     /// Due time, by the server's clock.
-    pub at: Micros,
+    pub at: Timestamp,
     /// True if this message was accepted. Otherwise, a message with the same key or id exists, and the other fields
     /// describe that one.
     pub is_new: bool,

@@ -2,9 +2,9 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{
-    Cancelled, Delay, DelayError, DelayErrorKind, Outbound, Position, Publish, PublishError, PublishErrorKind,
+    Cancelled, Delay, DelayError, DelayErrorKind, OutboundMessage, Position, Publish, PublishError, PublishErrorKind,
     Published, Scheduled, publish_each,
 };
 
@@ -37,7 +37,7 @@ impl DelayProducer {
         self
     }
 
-    async fn send(&self, outbound: &Outbound) -> Result<Published, PublishError> {
+    async fn send(&self, outbound: &OutboundMessage) -> Result<Published, PublishError> {
         let other_topic;
         let queue = if outbound.topic == self.queue.topic() {
             &self.queue
@@ -62,7 +62,7 @@ impl DelayProducer {
 
 #[async_trait]
 impl Publish for DelayProducer {
-    async fn publish(&self, messages: &[Outbound]) -> Vec<Result<Published, PublishError>> {
+    async fn publish(&self, messages: &[OutboundMessage]) -> Vec<Result<Published, PublishError>> {
         publish_each(messages, |message| self.send(message)).await
     }
 
@@ -83,7 +83,7 @@ fn unpublished(error: DelayError) -> PublishError {
 /// The scheduling key is the id of the message.
 #[async_trait]
 impl Delay for DelayQueue {
-    async fn schedule(&self, key: &str, at: Micros, payload: &[u8]) -> Result<Scheduled, DelayError> {
+    async fn schedule(&self, key: &str, at: Timestamp, payload: &[u8]) -> Result<Scheduled, DelayError> {
         let sent = self.send(&DelayMessage::due(at, payload).id(key)).await?;
         Ok(if sent.is_new { Scheduled::New } else { Scheduled::Already { at: sent.at } })
     }

@@ -11,7 +11,7 @@ use super::builder::DelayQueueBuilder;
 use super::counts::DelayCounts;
 use super::layout::TopicLayout;
 use super::message::check_length;
-use super::received::{Taken, parse_server_id};
+use super::received::{DelayDelivery, parse_server_id};
 use super::replies::{cancelled, count, items};
 use super::scripts::DelayScript;
 use super::servers::{QueueServers, ScriptArgs, delay_error, unexpected_reply};
@@ -34,7 +34,7 @@ use super::servers::{QueueServers, ScriptArgs, delay_error, unexpected_reply};
 /// # async fn doc() -> Result<(), idempotent_mq::DelayError> {
 /// use std::time::Duration;
 ///
-/// use idempotent_redis::{Back, DelayMessage, DelayQueue};
+/// use idempotent_redis::{RetryDelay, DelayMessage, DelayQueue};
 ///
 /// let queue = DelayQueue::connect("redis://localhost", "orders").await?;
 /// queue.send(&DelayMessage::after(Duration::from_secs(1800), b"17".to_vec()).id("unpaid-17")).await?;
@@ -43,7 +43,7 @@ use super::servers::{QueueServers, ScriptArgs, delay_error, unexpected_reply};
 /// for taken in taker.take(10).await? {
 ///     // Failure: the message is redelivered in 5 s.
 ///     if taken.body.is_empty() {
-///         queue.rollback(&taken, Back::After(Duration::from_secs(5)), "empty message").await?;
+///         queue.rollback(&taken, RetryDelay::After(Duration::from_secs(5)), "empty message").await?;
 ///         continue;
 ///     }
 ///     queue.commit(&taken).await?;
@@ -72,7 +72,7 @@ pub(crate) struct QueueSettings {
 /// The result of settling a delivery.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub enum Closing {
+pub enum SettleResult {
     /// The delivery was settled.
     Done,
     /// Nothing was done, because the delivery is no longer held: the message was redelivered, cancelled or already
@@ -83,7 +83,7 @@ pub enum Closing {
 /// The time at which a failed delivery is retried.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub enum Back {
+pub enum RetryDelay {
     /// After this delay. A message with a priority then ranks after all new ones.
     After(Duration),
     /// At once, ranked by the remaining retries, as in RocketMQ-style delay queues on Redis: after all new messages
@@ -94,12 +94,12 @@ pub enum Back {
 /// The result of a rollback.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub enum RolledBack {
+pub enum RollbackResult {
     /// The message will be redelivered.
     Again,
     /// The message has no retries left and is a dead letter.
     Dead,
-    /// The same as [`Closing::Lost`].
+    /// The same as [`SettleResult::Lost`].
     Lost,
 }
 
@@ -147,8 +147,8 @@ impl DelayQueue {
     ///
     /// # Cancellation
     /// The message may or may not be committed.
-    pub async fn commit(&self, taken: &Taken) -> Result<Closing, DelayError> {
-        Ok(self.commit_all(std::slice::from_ref(taken)).await?.pop().unwrap_or(Closing::Lost))
+    pub async fn commit(&self, taken: &DelayDelivery) -> Result<SettleResult, DelayError> {
+        Ok(self.commit_all(std::slice::from_ref(taken)).await?.pop().unwrap_or(SettleResult::Lost))
     }
 
     /// Commits deliveries with one script call per slot. The results have the order of `taken`.
@@ -158,7 +158,7 @@ impl DelayQueue {
     ///
     /// # Cancellation
     /// Some deliveries may be committed.
-    pub async fn commit_all(&self, taken: &[Taken]) -> Result<Vec<Closing>, DelayError> {
+    pub async fn commit_all(&self, taken: &[DelayDelivery]) -> Result<Vec<SettleResult>, DelayError> {
         let receipts: Vec<_> = taken.iter().map(|taken| &taken.receipt).collect();
         self.settle_each(DelayScript::Done, &receipts, None).await.map_err(|error| delay_error("committing", error))
     }
@@ -170,7 +170,7 @@ impl DelayQueue {
     ///
     /// # Cancellation
     /// The delivery may or may not be extended.
-    pub async fn extend(&self, taken: &Taken) -> Result<Closing, DelayError> {
+    pub async fn extend(&self, taken: &DelayDelivery) -> Result<SettleResult, DelayError> {
         self.extend_by(taken, self.0.settings.visibility).await
     }
 
@@ -181,10 +181,10 @@ impl DelayQueue {
     ///
     /// # Cancellation
     /// The delivery may or may not be extended.
-    pub async fn extend_by(&self, taken: &Taken, time: Duration) -> Result<Closing, DelayError> {
+    pub async fn extend_by(&self, taken: &DelayDelivery, time: Duration) -> Result<SettleResult, DelayError> {
         super::builder::check_visibility(time)?;
         let kept = self.settle_each(DelayScript::Keep, &[&taken.receipt], Some(time)).await;
-        Ok(kept.map_err(|error| delay_error("extending", error))?.pop().unwrap_or(Closing::Lost))
+        Ok(kept.map_err(|error| delay_error("extending", error))?.pop().unwrap_or(SettleResult::Lost))
     }
 
     /// Rolls a delivery back after its handler failed. The message is redelivered until it has no retries left.
@@ -196,16 +196,21 @@ impl DelayQueue {
     ///
     /// # Cancellation
     /// The delivery may or may not be rolled back.
-    pub async fn rollback(&self, taken: &Taken, back: Back, reason: &str) -> Result<RolledBack, DelayError> {
+    pub async fn rollback(
+        &self,
+        taken: &DelayDelivery,
+        back: RetryDelay,
+        reason: &str,
+    ) -> Result<RollbackResult, DelayError> {
         let (how, delay) = match back {
-            Back::After(delay) => ("r", delay),
-            Back::Immediate => ("i", Duration::ZERO),
+            RetryDelay::After(delay) => ("r", delay),
+            RetryDelay::Immediate => ("i", Duration::ZERO),
         };
         let reply = self.put_back(&taken.receipt, how, delay, (1, 0), reason).await;
         match reply.map_err(|error| delay_error("rolling back", error))? {
-            Value::Int(1) => Ok(RolledBack::Again),
-            Value::Int(2) => Ok(RolledBack::Dead),
-            Value::Int(0) => Ok(RolledBack::Lost),
+            Value::Int(1) => Ok(RollbackResult::Again),
+            Value::Int(2) => Ok(RollbackResult::Dead),
+            Value::Int(0) => Ok(RollbackResult::Lost),
             _ => Err(delay_error("rolling back", unexpected_reply("rolling back"))),
         }
     }

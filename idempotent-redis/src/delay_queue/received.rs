@@ -2,7 +2,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, Headers};
 
 use super::layout::SlotKeys;
@@ -12,7 +12,7 @@ use super::reply_items::split_stored;
 /// A delivery of a message. The delivery expires after the visibility timeout; the message is then redelivered.
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct Taken {
+pub struct DelayDelivery {
     /// Id of the message, the same in each delivery.
     pub id: String,
     /// Business key that the producer has set.
@@ -28,7 +28,7 @@ pub struct Taken {
     /// Number of times that the message became a dead letter.
     pub deaths: u32,
     /// Time of the first delivery.
-    pub first_at: Micros,
+    pub first_at: Timestamp,
     /// Reason for the last retry, as given by the consumer.
     pub last_error: Option<String>,
     /// Slot of the topic.
@@ -51,7 +51,7 @@ pub(crate) struct DeliveryReceipt {
 pub(crate) struct RawDelivery {
     pub(crate) receipt: DeliveryReceipt,
     pub(crate) deaths: u32,
-    pub(crate) first_at: Micros,
+    pub(crate) first_at: Timestamp,
     slot: u16,
     used: u32,
     why: String,
@@ -73,7 +73,7 @@ impl RawDelivery {
         let mut number = || std::str::from_utf8(words.next()?).ok()?.parse::<u64>().ok();
         let mut small = || u32::try_from(number()?).ok();
         let (taken, mark, used, deaths) = (small()?, small()?, small()?, small()?);
-        let (first_at, why) = (Micros(number()?), words.next()?);
+        let (first_at, why) = (Timestamp(number()?), words.next()?);
         let name = split_stored(&value).map(|(name, _)| name).unwrap_or_default();
         let receipt = DeliveryReceipt { keys: keys.clone(), member: member.to_owned(), name, number: taken, mark };
         let why = String::from_utf8_lossy(why).into_owned();
@@ -83,7 +83,7 @@ impl RawDelivery {
     /// Creates a delivery of a dead letter.
     pub(crate) fn dead(mut receipt: DeliveryReceipt, slot: u16, letter: Option<&DeadLetter>, value: Vec<u8>) -> Self {
         receipt.name = split_stored(&value).map(|(name, _)| name).unwrap_or_default();
-        let first_at = letter.map_or(Micros(0), |letter| letter.first_at);
+        let first_at = letter.map_or(Timestamp(0), |letter| letter.first_at);
         let deaths = letter.map_or(1, |letter| letter.deaths);
         Self { receipt, deaths, first_at, slot, used: 0, why: String::new(), value }
     }
@@ -92,10 +92,10 @@ impl RawDelivery {
     ///
     /// # Errors
     /// The undecoded delivery, if another version has written the payload.
-    pub(crate) fn decode(self) -> Result<Taken, Box<Self>> {
+    pub(crate) fn decode(self) -> Result<DelayDelivery, Box<Self>> {
         let payload = split_stored(&self.value).and_then(|(_, payload)| StoredPayload::decode(payload));
         let Some(StoredPayload { business_key, headers, body }) = payload else { return Err(Box::new(self)) };
-        Ok(Taken {
+        Ok(DelayDelivery {
             id: id_of(&self.receipt.name, self.slot, &self.receipt.member),
             business_key,
             headers,
@@ -111,7 +111,7 @@ impl RawDelivery {
     }
 }
 
-impl Taken {
+impl DelayDelivery {
     /// Creates a message whose body is the undecoded payload.
     pub(crate) fn raw(handed: RawDelivery) -> Self {
         Self {
@@ -143,7 +143,7 @@ pub(crate) fn parse_server_id(id: &str) -> Option<(u16, &str)> {
 }
 
 /// Shows only sizes and positions, because bodies, ids and headers may be sensitive.
-impl fmt::Debug for Taken {
+impl fmt::Debug for DelayDelivery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Taken")
             .field("slot", &self.slot)

@@ -10,7 +10,7 @@ use tokio::sync::futures::OwnedNotified;
 use tokio::time::Instant;
 
 use super::queue::DelayQueue;
-use super::received::Taken;
+use super::received::DelayDelivery;
 use super::servers::delay_error;
 use super::slot_calls::SlotBatch;
 use crate::connection::notifications::WaitRegistration;
@@ -19,7 +19,7 @@ use crate::connection::notifications::WaitRegistration;
 ///
 /// Waiting causes no commands: the receiver sleeps until the next message is due, and is woken if an earlier one is
 /// sent. All receivers of a process share one connection for these notifications.
-pub struct Taker {
+pub struct DelayReceiver {
     queue: DelayQueue,
     slots: Vec<SlotWait>,
     /// Slot that is polled next. Slots are polled in turn.
@@ -53,12 +53,12 @@ const SILENT_POLL: Duration = Duration::from_millis(250);
 
 impl DelayQueue {
     /// Returns a receiver for the messages of this topic.
-    pub fn taker(&self) -> Taker {
-        Taker::new(self.clone())
+    pub fn taker(&self) -> DelayReceiver {
+        DelayReceiver::new(self.clone())
     }
 }
 
-impl Taker {
+impl DelayReceiver {
     pub(crate) fn new(queue: DelayQueue) -> Self {
         let hub = &queue.0.servers.hub;
         let slots = queue.0.topic.slots.iter().map(|keys| SlotWait::new(hub.register(keys.slot()))).collect();
@@ -72,7 +72,7 @@ impl Taker {
     ///
     /// # Cancellation
     /// Messages that were already taken are redelivered after the visibility timeout.
-    pub async fn take(&mut self, room: usize) -> Result<Vec<Taken>, DelayError> {
+    pub async fn take(&mut self, room: usize) -> Result<Vec<DelayDelivery>, DelayError> {
         loop {
             let slot = self.next().await;
             let asked = self.queue.take_from(slot, room, true, &[]).await;
@@ -91,7 +91,7 @@ impl Taker {
     ///
     /// # Cancellation
     /// The same as [`take`](Self::take).
-    pub async fn take_now(&mut self, room: usize) -> Result<Vec<Taken>, DelayError> {
+    pub async fn take_now(&mut self, room: usize) -> Result<Vec<DelayDelivery>, DelayError> {
         self.more(Vec::new(), room, 0).await
     }
 
@@ -103,10 +103,10 @@ impl Taker {
     /// the next poll reports it.
     pub(crate) async fn more(
         &mut self,
-        mut taken: Vec<Taken>,
+        mut taken: Vec<DelayDelivery>,
         room: usize,
         asked: usize,
-    ) -> Result<Vec<Taken>, DelayError> {
+    ) -> Result<Vec<DelayDelivery>, DelayError> {
         let room = room.min(super::slot_calls::MAX_BATCH);
         for _ in asked..self.slots.len() {
             if taken.len() >= room {
@@ -174,7 +174,7 @@ impl Taker {
     }
 }
 
-impl fmt::Debug for Taker {
+impl fmt::Debug for DelayReceiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Taker").field("queue", &self.queue).finish_non_exhaustive()
     }

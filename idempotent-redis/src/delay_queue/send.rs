@@ -3,10 +3,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use idempotent_core::{Micros, StoreError};
+use idempotent_core::{StoreError, Timestamp};
 use idempotent_mq::{DelayError, DelayErrorKind};
 
-use super::message::{DelayMessage, Sent, check_length, refuse};
+use super::message::{DelayMessage, SendReceipt, check_length, refuse};
 use super::payload::StoredPayload;
 use super::queue::DelayQueue;
 use super::received::id_of;
@@ -29,7 +29,7 @@ struct EncodedMessage {
     takes_past: bool,
 }
 
-type IndexedResults = Vec<(usize, Result<Sent, DelayError>)>;
+type IndexedResults = Vec<(usize, Result<SendReceipt, DelayError>)>;
 
 impl DelayQueue {
     /// Stores a message until it is due. A message with an id or a merge key can safely be resent after an ambiguous
@@ -41,7 +41,7 @@ impl DelayQueue {
     ///
     /// # Cancellation
     /// The message may or may not be stored.
-    pub async fn send(&self, message: &DelayMessage) -> Result<Sent, DelayError> {
+    pub async fn send(&self, message: &DelayMessage) -> Result<SendReceipt, DelayError> {
         let sent = self.send_all(std::slice::from_ref(message)).await.pop();
         sent.unwrap_or_else(|| Err(delay_error("sending", unexpected_reply("sending"))))
     }
@@ -56,7 +56,7 @@ impl DelayQueue {
     ///
     /// # Cancellation
     /// Some messages may be stored.
-    pub async fn send_all(&self, messages: &[DelayMessage]) -> Vec<Result<Sent, DelayError>> {
+    pub async fn send_all(&self, messages: &[DelayMessage]) -> Vec<Result<SendReceipt, DelayError>> {
         let (mut results, mut slots) =
             (IndexedResults::with_capacity(messages.len()), BTreeMap::<u16, Vec<EncodedMessage>>::new());
         for (at, message) in messages.iter().enumerate() {
@@ -93,7 +93,11 @@ impl DelayQueue {
         results
     }
 
-    async fn send_step(&self, slot: u16, step: &[EncodedMessage]) -> Result<Vec<Result<Sent, DelayError>>, StoreError> {
+    async fn send_step(
+        &self,
+        slot: u16,
+        step: &[EncodedMessage],
+    ) -> Result<Vec<Result<SendReceipt, DelayError>>, StoreError> {
         let mut args = ScriptArgs::new();
         for ready in step {
             args = args.text(ready.kind).number(ready.given).text(&ready.name).text(&ready.payload);
@@ -115,7 +119,7 @@ impl EncodedMessage {
         Ok(Self { at, kind, given, name: message.name(), payload, takes_past: message.takes_past() })
     }
 
-    fn parse_sent(&self, slot: u16, items: &mut ReplyItems) -> Option<Result<Sent, DelayError>> {
+    fn parse_sent(&self, slot: u16, items: &mut ReplyItems) -> Option<Result<SendReceipt, DelayError>> {
         let (kept, member, at) = (items.number()?, items.text()?, items.number()?);
         Some(match kept {
             0 => refuse(format!(
@@ -123,7 +127,7 @@ impl EncodedMessage {
                  time that may have passed",
                 i128::from(self.given) - i128::from(at)
             )),
-            kept => Ok(Sent { id: id_of(&self.name, slot, &member), at: Micros(at), is_new: kept == 1 }),
+            kept => Ok(SendReceipt { id: id_of(&self.name, slot, &member), at: Timestamp(at), is_new: kept == 1 }),
         })
     }
 }

@@ -7,7 +7,7 @@ use idempotent_core::StoreError;
 use idempotent_mq::{DeadLetter, Delivery, Settle, Settlement, SourceError, SourceErrorKind};
 use redis::Value;
 
-use super::queue::{Closing, DelayQueue};
+use super::queue::{DelayQueue, SettleResult};
 use super::received::DeliveryReceipt;
 use super::scripts::DelayScript;
 use super::servers::{source_error, unexpected_reply};
@@ -33,7 +33,7 @@ impl Settle<DelayTag> for DelaySettler {
         match settlement {
             Settlement::Ack => {
                 let done = self.0.settle_each(DelayScript::Done, &[receipt], None).await;
-                require_owned("acknowledging", done.map(|done| done == [Closing::Done]))
+                require_owned("acknowledging", done.map(|done| done == [SettleResult::Done]))
             }
             Settlement::Retry(retry) => {
                 let marks = (retry.attempt, retry.first_at.0);
@@ -99,9 +99,9 @@ pub(crate) fn decode_letter(text: &str) -> Option<DeadLetter> {
     let (attempts, first_at, last_at, deaths) = (number()?, number()?, number()?, number()?);
     let (size, rest) = words.next()?.split_once(':')?;
     let (id, reason) = rest.split_at_checked(size.parse().ok()?)?;
-    let mut letter = DeadLetter::because(reason.to_owned(), idempotent_core::Micros(last_at));
+    let mut letter = DeadLetter::because(reason.to_owned(), idempotent_core::Timestamp(last_at));
     letter.id = Some(id.to_owned()).filter(|id| !id.is_empty());
-    letter.first_at = idempotent_core::Micros(first_at);
+    letter.first_at = idempotent_core::Timestamp(first_at);
     (letter.attempts, letter.deaths) = (attempts.try_into().ok()?, deaths.try_into().ok()?);
     Some(letter)
 }
@@ -110,14 +110,14 @@ pub(crate) fn decode_letter(text: &str) -> Option<DeadLetter> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use idempotent_core::Micros;
+    use idempotent_core::Timestamp;
 
     #[test]
     fn every_dead_letter_decodes_as_encoded() {
-        let mut letter = DeadLetter::because("no such customer: größe 1 2 3:4", Micros(9));
+        let mut letter = DeadLetter::because("no such customer: größe 1 2 3:4", Timestamp(9));
         assert_eq!(decode_letter(&encode_letter(&letter)).unwrap(), letter);
         (letter.id, letter.attempts, letter.deaths) = (Some("a:b-17 ".to_owned()), 17, 3);
-        letter.first_at = Micros(1_700_000_000_123_457);
+        letter.first_at = Timestamp(1_700_000_000_123_457);
         assert_eq!(decode_letter(&encode_letter(&letter)).unwrap(), letter);
         assert_eq!(decode_letter("1 2 3"), None);
         assert_eq!(decode_letter("1 2 3 4 9:short"), None);

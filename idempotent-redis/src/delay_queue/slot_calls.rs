@@ -9,17 +9,17 @@ use idempotent_mq::DelayError;
 use redis::Value;
 
 use super::layout::SlotKeys;
-use super::queue::{Closing, DelayQueue};
-use super::received::{DeliveryReceipt, RawDelivery, Taken};
+use super::queue::{DelayQueue, SettleResult};
+use super::received::{DelayDelivery, DeliveryReceipt, RawDelivery};
 use super::reply_items::{ReplyItems, bytes};
 use super::scripts::DelayScript;
 use super::servers::{ScriptArgs, delay_error, unexpected_reply};
 
 /// The result of polling a slot.
 pub(crate) struct SlotBatch {
-    pub(crate) taken: Vec<Taken>,
+    pub(crate) taken: Vec<DelayDelivery>,
     /// Results of the commits in the same call.
-    pub(crate) committed: Result<Vec<Closing>, StoreError>,
+    pub(crate) committed: Result<Vec<SettleResult>, StoreError>,
     /// Time until the next poll, or `None` if only a new message makes one necessary.
     pub(crate) again: Option<Duration>,
 }
@@ -70,7 +70,7 @@ impl DelayQueue {
         slot: u16,
         room: usize,
         waits: bool,
-        done: &[Taken],
+        done: &[DelayDelivery],
     ) -> Result<SlotBatch, StoreError> {
         let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
         for (at, taken) in done.iter().enumerate() {
@@ -124,7 +124,7 @@ impl DelayQueue {
         which: DelayScript,
         receipts: &[&DeliveryReceipt],
         visible: Option<Duration>,
-    ) -> Result<Vec<Closing>, StoreError> {
+    ) -> Result<Vec<SettleResult>, StoreError> {
         let mut indices: Vec<usize> = (0..receipts.len()).collect();
         indices.sort_by_key(|at| Arc::as_ptr(&receipts[*at].keys));
         let of_slots = indices.chunk_by(|one, next| Arc::ptr_eq(&receipts[*one].keys, &receipts[*next].keys));
@@ -136,7 +136,7 @@ impl DelayQueue {
             let reply = bytes(reply).and_then(|reply| parse_closings(&reply, some.len()));
             reply.map(|reply| (some, reply)).ok_or_else(|| unexpected_reply("settling"))
         });
-        let mut all = vec![Closing::Lost; receipts.len()];
+        let mut all = vec![SettleResult::Lost; receipts.len()];
         // Awaits all calls: a failed call does not cancel the others.
         for settled in join_all(steps).await {
             let (some, reply) = settled?;
@@ -211,10 +211,10 @@ fn parse_take(reply: Value, slot: u16, keys: &Arc<SlotKeys>) -> Option<TakeReply
 }
 
 /// Parses one digit per settled delivery.
-fn parse_closings(reply: &[u8], count: usize) -> Option<Vec<Closing>> {
+fn parse_closings(reply: &[u8], count: usize) -> Option<Vec<SettleResult>> {
     let closing = |digit: &u8| match digit {
-        b'1' => Some(Closing::Done),
-        b'0' => Some(Closing::Lost),
+        b'1' => Some(SettleResult::Done),
+        b'0' => Some(SettleResult::Lost),
         _ => None,
     };
     reply.iter().map(closing).collect::<Option<Vec<_>>>().filter(|all| all.len() == count)

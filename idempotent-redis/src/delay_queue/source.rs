@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use idempotent_core::StoreError;
-use idempotent_mq::{Capabilities, Delays, Delivery, Position, Received, Settle, Source, SourceError, SourceErrorKind};
+use idempotent_mq::{
+    DelaySupport, Delivery, Position, Received, Settle, Source, SourceCapabilities, SourceError, SourceErrorKind,
+};
 use tokio::task::JoinHandle;
 
 use super::queue::DelayQueue;
-use super::received::Taken;
-use super::receiver::Taker;
+use super::received::DelayDelivery;
+use super::receiver::DelayReceiver;
 use super::servers::source_error;
 use super::settler::{DelaySettler, DelayTag};
 use super::slot_calls::SlotBatch;
@@ -30,7 +32,7 @@ use super::slot_calls::SlotBatch;
 /// # }
 /// ```
 pub struct DelaySource {
-    taker: Taker,
+    taker: DelayReceiver,
     settler: Arc<DelaySettler>,
     /// The pending poll. It outlives a cancelled `receive`, so that its messages are not lost.
     asking: Option<(u16, JoinHandle<Result<SlotBatch, StoreError>>)>,
@@ -43,7 +45,7 @@ impl DelaySource {
         Self { taker: queue.taker(), settler: Arc::new(DelaySettler(queue.clone())), asking: None }
     }
 
-    async fn next(&mut self, room: usize) -> Result<Vec<Taken>, SourceError> {
+    async fn next(&mut self, room: usize) -> Result<Vec<DelayDelivery>, SourceError> {
         loop {
             let (slot, asked) = match &mut self.asking {
                 Some((slot, asking)) => (*slot, asking.await),
@@ -70,9 +72,9 @@ impl DelaySource {
 impl Source for DelaySource {
     type Tag = DelayTag;
 
-    fn capabilities(&self) -> Capabilities {
+    fn capabilities(&self) -> SourceCapabilities {
         let visibility = self.taker.queue().0.settings.visibility;
-        Capabilities::new(Delays::Any).keep_alive(visibility / 3).counts()
+        SourceCapabilities::new(DelaySupport::Any).keep_alive(visibility / 3).counts()
     }
 
     fn settler(&self) -> Arc<dyn Settle<DelayTag>> {
@@ -100,7 +102,7 @@ impl Source for DelaySource {
     }
 }
 
-pub(crate) fn delivery(topic: &Arc<str>, taken: Taken) -> (Delivery, DelayTag) {
+pub(crate) fn delivery(topic: &Arc<str>, taken: DelayDelivery) -> (Delivery, DelayTag) {
     let position = Position::of(topic.clone()).partition(u32::from(taken.slot)).offset(&taken.receipt.member);
     let mut delivery = Delivery::new(position, taken.body).id(taken.id);
     (delivery.business_key, delivery.headers) = (taken.business_key, taken.headers);

@@ -18,7 +18,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 }
 
 const OWNER: OwnerToken = OwnerToken(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10);
-const FENCING: Fencing = Fencing(1_767_225_600_000_005);
+const FENCING: FencingToken = FencingToken(1_767_225_600_000_005);
 
 /// Examples of every form, with and without optional parts, as fixed bytes: records in Redis outlive a version of the
 /// library. Fencing numbers are 2026-01-01 00:00:00.000005 and a little later.
@@ -42,7 +42,7 @@ const FORMS: [&str; 9] = [
 /// Returns the records that `FORMS` encode.
 fn reply() -> [Record; 9] {
     let payload = Some(Fingerprint::of_bytes("payload"));
-    let after = |micros| Micros(FENCING.0 + micros);
+    let after = |micros| Timestamp(FENCING.0 + micros);
     let hour = 3_600_000_000;
     let standing = |attempt, state, at, expires_at| Record {
         fencing: FENCING,
@@ -66,7 +66,7 @@ fn reply() -> [Record; 9] {
         Record {
             fingerprint: payload,
             display: display.clone(),
-            ..standing(1_002, held(30_000_001, Some(Fencing(FENCING.0 - 9))), 1, 30_000_001 + hour)
+            ..standing(1_002, held(30_000_001, Some(FencingToken(FENCING.0 - 9))), 1, 30_000_001 + hour)
         },
         standing(1, held(30_000_000, None), 0, 30_000_000),
         Record { fingerprint: payload, ..standing(2, vacant, 2, 2 + hour) },
@@ -80,7 +80,7 @@ fn reply() -> [Record; 9] {
 }
 
 /// Expiry time of the key, which the server knows.
-const EXPIRES: Micros = Micros(1_767_830_400_000_000);
+const EXPIRES: Timestamp = Timestamp(1_767_830_400_000_000);
 
 fn sample(state: u8, flags: u8, middle: &[u8]) -> Vec<u8> {
     let mut out = vec![VERSION, state];
@@ -130,9 +130,9 @@ fn the_arguments_of_a_claim_have_the_documented_form() {
 
 #[test]
 fn every_fencing_number_has_sixteen_digits() {
-    assert_eq!(&digits(Fencing(0)), b"0000000000000000");
-    assert_eq!(&digits(Fencing(7)), b"0000000000000007");
-    assert_eq!(&digits(Fencing((1 << 53) - 1)), b"9007199254740991");
+    assert_eq!(&digits(FencingToken(0)), b"0000000000000000");
+    assert_eq!(&digits(FencingToken(7)), b"0000000000000007");
+    assert_eq!(&digits(FencingToken((1 << 53) - 1)), b"9007199254740991");
 }
 
 #[test]
@@ -156,9 +156,9 @@ fn durations_are_rounded_up_and_bounded() {
 fn a_truncated_record_is_rejected_and_the_field_is_named() {
     let whole =
         sample(b'P', SEEN | SHOWN, &[&Fingerprint::of_bytes("payload").to_bytes()[..], &[0, 0, 0, 1, b'o']].concat());
-    decode(&whole, Micros::FOREVER).unwrap();
+    decode(&whole, Timestamp::FOREVER).unwrap();
     for length in 0..whole.len() {
-        let error = decode(&whole[..length], Micros::FOREVER).unwrap_err();
+        let error = decode(&whole[..length], Timestamp::FOREVER).unwrap_err();
         let expected = if length == 0 { StoreErrorKind::Foreign } else { StoreErrorKind::Corrupt };
         assert_eq!(error.kind(), expected, "{length}: {error}");
         assert!(length == 0 || error.to_string().contains("field `"), "{length}: {error}");

@@ -4,7 +4,7 @@ use redis::Cmd;
 
 use crate::RedisStore;
 use crate::failure::FailureKind;
-use crate::startup::health_report::{Checkup, Finding};
+use crate::startup::health_report::{HealthFinding, HealthReport};
 use crate::startup::server_info::ServerInfo;
 use crate::startup::{self, ServerReport};
 
@@ -17,13 +17,13 @@ impl RedisStore {
     ///
     /// # Cancellation
     /// Dropping the future leaves nothing on the servers, except perhaps the namespace's epoch key.
-    pub async fn check(&self) -> Result<Checkup, StoreError> {
+    pub async fn check(&self) -> Result<HealthReport, StoreError> {
         let mut findings = Vec::new();
         for batcher in self.0.topology.batchers(true).await? {
             findings.extend(startup::inspect(batcher.connection(), &self.0.checks).await?.findings);
         }
         findings.extend(self.epoch().await?);
-        Ok(Checkup::new(findings))
+        Ok(HealthReport::new(findings))
     }
 
     /// Returns the number of keys that the servers have evicted since this store was opened. Each of them may have been
@@ -49,12 +49,12 @@ impl RedisStore {
     /// Returns an error if the reports contain a finding that forbids using the servers.
     pub(crate) async fn judge(&self, looked: Vec<ServerReport>) -> Result<(), StoreError> {
         // Permissions first: without them the epoch cannot be read either.
-        Checkup::new(looked.into_iter().flat_map(|looked| looked.findings).collect()).judge()?;
-        Checkup::new(self.epoch().await?).judge()
+        HealthReport::new(looked.into_iter().flat_map(|looked| looked.findings).collect()).judge()?;
+        HealthReport::new(self.epoch().await?).judge()
     }
 
     /// Checks the epoch. In a cluster one node owns the key, and the others redirect.
-    async fn epoch(&self) -> Result<Vec<Finding>, StoreError> {
+    async fn epoch(&self) -> Result<Vec<HealthFinding>, StoreError> {
         let mut moved = None;
         for batcher in self.0.topology.batchers(false).await? {
             match startup::epoch(batcher.connection(), &self.0.checks.namespace).await {

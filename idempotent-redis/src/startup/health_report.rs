@@ -5,13 +5,13 @@ use idempotent_core::{StoreError, StoreErrorKind};
 
 /// The findings of [`RedisStore::check`](crate::RedisStore::check). Displays as a table.
 #[derive(Clone, Debug, Default)]
-pub struct Checkup {
-    findings: Vec<Finding>,
+pub struct HealthReport {
+    findings: Vec<HealthFinding>,
 }
 
 /// The result of one check.
 #[derive(Clone, Debug)]
-pub struct Finding {
+pub struct HealthFinding {
     severity: Severity,
     subject: &'static str,
     server: String,
@@ -31,14 +31,14 @@ pub enum Severity {
     Refuse,
 }
 
-impl Checkup {
-    pub(crate) fn new(findings: Vec<Finding>) -> Self {
+impl HealthReport {
+    pub(crate) fn new(findings: Vec<HealthFinding>) -> Self {
         Self { findings }
     }
 
     /// Returns all findings, grouped by server.
     #[must_use]
-    pub fn findings(&self) -> &[Finding] {
+    pub fn findings(&self) -> &[HealthFinding] {
         &self.findings
     }
 
@@ -60,7 +60,7 @@ impl Checkup {
     }
 }
 
-impl Finding {
+impl HealthFinding {
     /// Returns the severity.
     #[must_use]
     pub fn severity(&self) -> Severity {
@@ -91,7 +91,7 @@ impl Finding {
 #[derive(Debug)]
 pub(crate) struct ServerFindings<'a> {
     pub(crate) server: &'a str,
-    pub(crate) all: Vec<Finding>,
+    pub(crate) all: Vec<HealthFinding>,
 }
 
 impl ServerFindings<'_> {
@@ -114,7 +114,7 @@ impl ServerFindings<'_> {
 
     fn add(&mut self, severity: Severity, subject: &'static str, kind: StoreErrorKind, text: impl Into<String>) {
         let (server, text) = (self.server.to_owned(), text.into());
-        self.all.push(Finding { severity, subject, server, text, kind });
+        self.all.push(HealthFinding { severity, subject, server, text, kind });
     }
 }
 
@@ -128,13 +128,13 @@ impl fmt::Display for Severity {
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for HealthFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<7} {:<12} {}: {}", self.severity, self.subject, self.server, self.text)
     }
 }
 
-impl fmt::Display for Checkup {
+impl fmt::Display for HealthReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.findings.iter().try_for_each(|finding| writeln!(f, "{finding}"))
     }

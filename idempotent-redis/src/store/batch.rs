@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::protocol;
-use idempotent_core::{Batch, Claim, ClaimRequest, Completion, Held, Settled, StoreError};
+use idempotent_core::{Batch, Claim, ClaimHandle, ClaimRequest, Completion, Settled, StoreError};
 
 use crate::RedisStore;
 use crate::batching::call::ScriptCall;
@@ -37,7 +37,7 @@ impl Batch for RedisStore {
         all
     }
 
-    async fn renew_all(&self, held: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>> {
+    async fn renew_all(&self, held: &[(ClaimHandle, Duration)]) -> Vec<Result<Settled, StoreError>> {
         let calls: Vec<ScriptCall> = held.iter().map(|(held, lease)| ScriptCall::renew(held, *lease)).collect();
         let reply = self.0.topology.call_all(&calls.iter().collect::<Vec<_>>(), BUDGET).await;
         let replied = held.iter().zip(reply);
@@ -48,7 +48,7 @@ impl Batch for RedisStore {
             .collect()
     }
 
-    async fn complete_all(&self, done: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>> {
+    async fn complete_all(&self, done: &[(ClaimHandle, Completion)]) -> Vec<Result<Settled, StoreError>> {
         let generation = self.0.hub.cache.generation();
         let calls: Vec<ScriptCall> =
             done.iter().map(|(held, completion)| ScriptCall::complete(held, completion)).collect();

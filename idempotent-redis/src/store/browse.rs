@@ -1,7 +1,7 @@
 //! Listing and purging of records with `SCAN`, which does not block the server.
 use async_trait::async_trait;
 use idempotent_core::protocol::live;
-use idempotent_core::{Browse, Entry, Key, Page, Purge, StoreError, StoreErrorKind};
+use idempotent_core::{Browse, Key, Purge, RecordEntry, RecordPage, StoreError, StoreErrorKind};
 use redis::{Cmd, Value};
 
 use crate::RedisStore;
@@ -87,7 +87,7 @@ async fn scan(batcher: &CallBatcher, cursor: u64, count: usize) -> Result<(u64, 
 
 #[async_trait]
 impl Browse for RedisStore {
-    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<Page, StoreError> {
+    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<RecordPage, StoreError> {
         let limit = limit.clamp(1, MAX_PAGE);
         let servers = self.servers(after.is_none()).await?;
         let mut next = Some(after.map_or_else(ListingCursor::default, ListingCursor::unpack));
@@ -119,7 +119,7 @@ impl Browse for RedisStore {
             };
         }
         let next = next.and_then(|place| resume_at(&servers, place)).map(|(_, place)| place.pack());
-        Ok(Page { entries, next })
+        Ok(RecordPage { entries, next })
     }
 }
 
@@ -170,14 +170,14 @@ impl RedisStore {
         key.name().strip_prefix(namespace.name()).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
     }
 
-    async fn entries(&self, keys: &[&Key]) -> Result<Vec<Entry>, StoreError> {
+    async fn entries(&self, keys: &[&Key]) -> Result<Vec<RecordEntry>, StoreError> {
         let calls: Vec<ScriptCall> = keys.iter().map(|key| ScriptCall::look(key)).collect();
         let reply = self.0.topology.call_all(&calls.iter().collect::<Vec<_>>(), BUDGET).await;
         let mut entries = Vec::new();
         for (key, reply) in keys.iter().zip(reply) {
             match reply.and_then(replies::seen) {
                 Ok(Some((record, now))) if live(Some(&record), now).is_some() => {
-                    entries.push(Entry { key: (*key).clone(), record });
+                    entries.push(RecordEntry { key: (*key).clone(), record });
                 }
                 Ok(_) => {}
                 // Unreadable values are skipped, so that they do not hide other records.

@@ -10,7 +10,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{
-    Held, Journal, Journaled, Micros, Record, Settled, StateKind, StepRecord, StepState, StoreError, StoreErrorKind,
+    ClaimHandle, Record, Settled, StateKind, StepRecord, StepState, StepStore, StoreError, StoreErrorKind, StoredSteps,
+    Timestamp,
 };
 
 use crate::RedisStore;
@@ -22,22 +23,22 @@ use crate::store::replies;
 const NONE: u32 = u32::MAX;
 
 #[async_trait]
-impl Journal for RedisStore {
-    async fn steps(&self, held: &Held, keep: Duration) -> Result<Journaled, StoreError> {
+impl StepStore for RedisStore {
+    async fn steps(&self, held: &ClaimHandle, keep: Duration) -> Result<StoredSteps, StoreError> {
         let reply = self.0.topology.call(&ScriptCall::steps(held, keep), BUDGET).await?;
         match &reply.body {
-            ReplyBody::Tagged(text) if text.first() == Some(&b'S') => Ok(Journaled::Steps(decode(&text[1..])?)),
+            ReplyBody::Tagged(text) if text.first() == Some(&b'S') => Ok(StoredSteps::Steps(decode(&text[1..])?)),
             ReplyBody::Tagged(text) if text.first() == Some(&b'X') => {
                 Err(foreign("the value is not the steps of a run"))
             }
             _ => match replies::settled(&reply, |found, now| protocol_answer(found, held, now))? {
-                Settled::Lost { now } => Ok(Journaled::Lost { now }),
-                Settled::Done => Ok(Journaled::Lost { now: StateKind::Absent }),
+                Settled::Lost { now } => Ok(StoredSteps::Lost { now }),
+                Settled::Done => Ok(StoredSteps::Lost { now: StateKind::Absent }),
             },
         }
     }
 
-    async fn note(&self, held: &Held, step: &StepRecord, keep: Duration) -> Result<Settled, StoreError> {
+    async fn note(&self, held: &ClaimHandle, step: &StepRecord, keep: Duration) -> Result<Settled, StoreError> {
         let reply = self.0.topology.call(&ScriptCall::note(held, encode(step), keep), BUDGET).await?;
         match &reply.body {
             ReplyBody::Tagged(text) if text.first() == Some(&b'X') => {
@@ -49,7 +50,7 @@ impl Journal for RedisStore {
 }
 
 /// Returns the protocol's answer for a record that the script did not change. The script always changes a held record.
-fn protocol_answer(found: Option<&Record>, held: &Held, now: Micros) -> (Settled, Write) {
+fn protocol_answer(found: Option<&Record>, held: &ClaimHandle, now: Timestamp) -> (Settled, Write) {
     match protocol::begun(found, held, now) {
         Ok(_) => (Settled::Done, Write::Delete),
         Err(now) => (Settled::Lost { now }, Write::Keep),

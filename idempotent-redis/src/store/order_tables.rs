@@ -2,22 +2,22 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_core::{Key, Lined, Micros, Order, StoreError, StoreErrorKind};
+use idempotent_core::{Key, OrderStore, StoreError, StoreErrorKind, StoredOrderTable, Timestamp};
 
 use crate::RedisStore;
 use crate::batching::call::{ReplyBody, ScriptCall};
 use crate::store::BUDGET;
 
 #[async_trait]
-impl Order for RedisStore {
-    async fn line(&self, stream: &Key) -> Result<Lined, StoreError> {
+impl OrderStore for RedisStore {
+    async fn line(&self, stream: &Key) -> Result<StoredOrderTable, StoreError> {
         let reply = self.0.topology.call(&ScriptCall::line(stream), BUDGET).await?;
         let line = match &reply.body {
             ReplyBody::Empty => None,
             ReplyBody::Tagged(text) if text.first() == Some(&b'R') => Some(text[1..].into()),
             _ => return Err(unexpected_reply()),
         };
-        Ok(Lined { line, now: Micros(reply.now) })
+        Ok(StoredOrderTable { line, now: Timestamp(reply.now) })
     }
 
     async fn redraw(&self, stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: Duration) -> Result<bool, StoreError> {

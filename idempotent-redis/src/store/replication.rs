@@ -2,7 +2,8 @@
 use std::time::Duration;
 
 use idempotent_core::{
-    Claim, ClaimRequest, Completion, Grant, Held, Release, Settled, StoreError, StoreErrorKind, Verdict, protocol,
+    Claim, ClaimHandle, ClaimRequest, Completion, Grant, Release, ReleaseKind, Settled, StoreError, StoreErrorKind,
+    protocol,
 };
 
 use crate::RedisStore;
@@ -27,7 +28,7 @@ impl RedisStore {
         if self.0.durability == Durability::Primary {
             return Ok(claim);
         }
-        let held = Held { key: request.key.clone(), owner: request.owner, fencing: Some(grant.fencing) };
+        let held = ClaimHandle { key: request.key.clone(), owner: request.owner, fencing: Some(grant.fencing) };
         let unconfirmed = match unconfirmed {
             // The first attempt wrote the claim, possibly over a closed connection. This attempt wrote nothing to wait
             // for.
@@ -41,7 +42,7 @@ impl RedisStore {
     }
 
     /// Renews a recorded claim to wait for its replication. A failure does not undo the claim.
-    async fn confirmed(&self, held: &Held, lease: Duration) -> Result<Option<UnconfirmedReplicas>, StoreError> {
+    async fn confirmed(&self, held: &ClaimHandle, lease: Duration) -> Result<Option<UnconfirmedReplicas>, StoreError> {
         let (reply, settled) = match self.0.topology.call(&ScriptCall::confirm(held, lease), BUDGET).await {
             Ok(reply) => {
                 let settled = replies::settled(&reply, |found, now| protocol::renew(found, held, lease, now));
@@ -61,7 +62,7 @@ impl RedisStore {
     /// expires with its lease.
     async fn give_back(
         &self,
-        held: &Held,
+        held: &ClaimHandle,
         request: &ClaimRequest,
         grant: &Grant,
         unconfirmed: UnconfirmedReplicas,
@@ -69,8 +70,11 @@ impl RedisStore {
         count(&self.0.counters.claims);
         let error = "given back: too few replicas had it".into();
         // The takeover of a crashed attempt stays counted in both cases.
-        let verdict =
-            if request.max_attempts > 0 || grant.taken_over.is_some() { Verdict::Refund } else { Verdict::Delete };
+        let verdict = if request.max_attempts > 0 || grant.taken_over.is_some() {
+            ReleaseKind::Refund
+        } else {
+            ReleaseKind::Delete
+        };
         let release = Release { verdict, delay: Duration::ZERO, memory: request.memory, error };
         let call = ScriptCall::release(held, &release);
         let given = self.settle(&call, |found, now| protocol::release(found, held, &release, now));
@@ -89,7 +93,7 @@ impl RedisStore {
     /// has run.
     pub(crate) fn completed(
         &self,
-        held: &Held,
+        held: &ClaimHandle,
         completion: &Completion,
         generation: Option<CacheGeneration>,
         answer: &ScriptReply,

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{
-    Claim, ClaimRequest, Consumed, Dead, Fencing, Grant, Micros, Record, Settled, State, StoreError, StoreErrorKind,
+    Claim, ClaimRequest, Consumed, Dead, FencingToken, Grant, Record, Settled, State, StoreError, StoreErrorKind,
+    Timestamp,
 };
 
 use crate::batching::call::{ReplyBody, ScriptReply};
@@ -20,15 +21,15 @@ pub(crate) fn claim(
     cache: &ConsumedCache,
     generation: Option<CacheGeneration>,
 ) -> Result<Claim, StoreError> {
-    let now = Micros(answer.now);
+    let now = Timestamp(answer.now);
     let ReplyBody::Tagged(reply) = answer.body else {
         // The key was free: the fencing number is the server time.
-        let fencing = Fencing(answer.now);
+        let fencing = FencingToken(answer.now);
         return Ok(Claim::Acquired(Grant { fencing, attempt: 1, lease: request.lease, taken_over: None }));
     };
     match reply.split_first() {
         Some((b'G', granted)) => grant(granted, request),
-        Some((b'D', record)) => match decode(record, Micros::FOREVER)? {
+        Some((b'D', record)) => match decode(record, Timestamp::FOREVER)? {
             Record { fencing, attempt, state: State::Dead { error }, .. } => {
                 Ok(Claim::Dead(Dead { attempts: attempt, fencing, error }))
             }
@@ -38,7 +39,7 @@ pub(crate) fn claim(
             let (rest, bytes) = rest.split_at_checked(16).ok_or_else(disagrees)?;
             let rest = std::str::from_utf8(rest).ok().and_then(|ms| ms.trim().parse::<i64>().ok());
             let rest = rest.ok_or_else(disagrees)?;
-            let record = decode(bytes, Micros::FOREVER)?;
+            let record = decode(bytes, Timestamp::FOREVER)?;
             let rest = u64::try_from(rest).map_or(Duration::MAX, Duration::from_millis);
             if let State::Consumed { value, .. } = &record.state {
                 let consumed = Consumed { fencing: record.fencing, value: value.clone() };
@@ -46,7 +47,7 @@ pub(crate) fn claim(
             }
             kept(protocol::claim(Some(&record), request, now))
         }
-        Some((b'R', bytes)) => kept(protocol::claim(Some(&decode(bytes, Micros::FOREVER)?), request, now)),
+        Some((b'R', bytes)) => kept(protocol::claim(Some(&decode(bytes, Timestamp::FOREVER)?), request, now)),
         _ => Err(disagrees()),
     }
 }
@@ -58,32 +59,32 @@ fn grant(granted: &[u8], request: &ClaimRequest) -> Result<Claim, StoreError> {
         return Err(disagrees());
     };
     let [a, b, c, d, e, f, g] = *over;
-    let over = Fencing(u64::from_be_bytes([0, a, b, c, d, e, f, g]));
+    let over = FencingToken(u64::from_be_bytes([0, a, b, c, d, e, f, g]));
     let (fencing, attempt) = counts.split_at_checked(16).ok_or_else(disagrees)?;
     let attempt = number(attempt).and_then(|attempt| u32::try_from(attempt).ok()).ok_or_else(disagrees)?;
-    let fencing = Fencing(number(fencing).ok_or_else(disagrees)?);
+    let fencing = FencingToken(number(fencing).ok_or_else(disagrees)?);
     Ok(Claim::Acquired(Grant { fencing, attempt, lease, taken_over: Some(over).filter(|over| over.0 > 0) }))
 }
 
 /// Returns the result of a renewal, completion or release.
 pub(crate) fn settled(
     answer: &ScriptReply,
-    decide: impl FnOnce(Option<&Record>, Micros) -> (Settled, Write),
+    decide: impl FnOnce(Option<&Record>, Timestamp) -> (Settled, Write),
 ) -> Result<Settled, StoreError> {
-    let now = Micros(answer.now);
+    let now = Timestamp(answer.now);
     let ReplyBody::Tagged(reply) = &answer.body else { return Ok(Settled::Done) };
     match reply.split_first() {
         Some((b'A', _)) => kept(decide(None, now)),
-        Some((b'R', bytes)) => kept(decide(Some(&decode(bytes, Micros::FOREVER)?), now)),
+        Some((b'R', bytes)) => kept(decide(Some(&decode(bytes, Timestamp::FOREVER)?), now)),
         _ => Err(disagrees()),
     }
 }
 
 /// Returns the value of a key, even if it has expired, and the server time.
-pub(crate) fn seen(answer: ScriptReply) -> Result<Option<(Record, Micros)>, StoreError> {
-    let now = Micros(answer.now);
+pub(crate) fn seen(answer: ScriptReply) -> Result<Option<(Record, Timestamp)>, StoreError> {
+    let now = Timestamp(answer.now);
     let ReplyBody::Value(Some(reply), ends) = answer.body else { return Ok(None) };
-    let expires = u64::try_from(ends).map_or(Micros::FOREVER, |ends| Micros(ends.saturating_mul(1_000)));
+    let expires = u64::try_from(ends).map_or(Timestamp::FOREVER, |ends| Timestamp(ends.saturating_mul(1_000)));
     match reply.split_first() {
         Some((b'R', bytes)) => Ok(Some((decode(bytes, expires)?, now))),
         _ => Err(disagrees()),

@@ -3,7 +3,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_core::{Fact, FastTier, Fencing, Fingerprint, Key, Micros, StoreError, StoreErrorKind};
+use idempotent_core::{
+    CacheTier, CachedOutcome, FencingToken, Fingerprint, Key, StoreError, StoreErrorKind, Timestamp,
+};
 
 use crate::RedisStore;
 use crate::batching::call::{ReplyBody, ScriptCall, ScriptReply};
@@ -55,8 +57,8 @@ impl RedisTier {
 }
 
 #[async_trait]
-impl FastTier for RedisTier {
-    async fn recall(&self, key: &Key) -> Result<Option<Fact>, StoreError> {
+impl CacheTier for RedisTier {
+    async fn recall(&self, key: &Key) -> Result<Option<CachedOutcome>, StoreError> {
         match self.ask(&ScriptCall::recall(key)).await?.as_deref() {
             Some([b'R', VERSION, b'B']) | None => Ok(None),
             Some([b'R', VERSION, b'T', fact @ ..]) => decode(fact).map(Some).ok_or_else(|| {
@@ -66,7 +68,7 @@ impl FastTier for RedisTier {
         }
     }
 
-    async fn remember(&self, key: &Key, fact: &Fact, keep: Duration) -> Result<bool, StoreError> {
+    async fn remember(&self, key: &Key, fact: &CachedOutcome, keep: Duration) -> Result<bool, StoreError> {
         Ok(self.ask(&ScriptCall::remember(key, encode(fact), keep)).await?.is_none())
     }
 
@@ -76,7 +78,7 @@ impl FastTier for RedisTier {
 }
 
 /// Encodes flags, fencing number, expiry (8 bytes each, big-endian), fingerprint and value.
-fn encode(fact: &Fact) -> Vec<u8> {
+fn encode(fact: &CachedOutcome) -> Vec<u8> {
     let mut out = vec![VERSION, b'T'];
     let seen = if fact.fingerprint.is_some() { SEEN } else { 0 };
     out.push(seen | if fact.value.is_some() { VALUED } else { 0 });
@@ -87,7 +89,7 @@ fn encode(fact: &Fact) -> Vec<u8> {
     out
 }
 
-fn decode(bytes: &[u8]) -> Option<Fact> {
+fn decode(bytes: &[u8]) -> Option<CachedOutcome> {
     let ([flags], rest) = bytes.split_first_chunk()?;
     let (fencing, rest) = rest.split_first_chunk()?;
     let (until, rest) = rest.split_first_chunk()?;
@@ -100,8 +102,8 @@ fn decode(bytes: &[u8]) -> Option<Fact> {
         0 => return None,
         _ => Some(Arc::from(value)),
     };
-    let (fencing, until) = (Fencing(u64::from_be_bytes(*fencing)), Micros(u64::from_be_bytes(*until)));
-    (flags & !(SEEN | VALUED) == 0).then_some(Fact { fencing, fingerprint, value, until })
+    let (fencing, until) = (FencingToken(u64::from_be_bytes(*fencing)), Timestamp(u64::from_be_bytes(*until)));
+    (flags & !(SEEN | VALUED) == 0).then_some(CachedOutcome { fencing, fingerprint, value, until })
 }
 
 #[cfg(test)]
@@ -114,8 +116,8 @@ mod tests {
         let fingerprint = Fingerprint::of_bytes("payload");
         for fingerprint in [None, Some(fingerprint)] {
             for value in [None, Some(b"".as_slice()), Some(b"\0\xff".as_slice())] {
-                let (fencing, until) = (Fencing(17), Micros(1 << 60));
-                let fact = Fact { fencing, fingerprint, value: value.map(Arc::from), until };
+                let (fencing, until) = (FencingToken(17), Timestamp(1 << 60));
+                let fact = CachedOutcome { fencing, fingerprint, value: value.map(Arc::from), until };
                 let bytes = encode(&fact);
                 assert_eq!(decode(&bytes[2..]), Some(fact));
                 for cut in 2..19 {

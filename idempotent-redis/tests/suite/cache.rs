@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{
-    Admin, Batch, Claim, ClaimRequest, Completion, Consumed, Fingerprint, Held, Settled, Store, StoreErrorKind,
+    Admin, Batch, Claim, ClaimHandle, ClaimRequest, Completion, Consumed, Fingerprint, Settled, Store, StoreErrorKind,
 };
 use idempotent_redis::{CacheOptions, RedisStore};
 use idempotent_testkit::VirtualClock;
@@ -51,7 +51,7 @@ async fn neither_keys_in_flight_nor_absent_keys_are_cached() {
     for _ in 0..2 {
         assert!(matches!(other.claim(&ask("k", 2)).await.unwrap(), Claim::InFlight(_)));
     }
-    one.release(&held, &support::put_down(idempotent_core::Verdict::Delete)).await.unwrap();
+    one.release(&held, &support::put_down(idempotent_core::ReleaseKind::Delete)).await.unwrap();
     granted(other.claim(&ask("k", 3)).await.unwrap());
 }
 
@@ -74,8 +74,11 @@ async fn a_cached_key_detects_another_payload_and_unknown_payloads_ask_the_serve
     let with =
         |payload: &str, owner| ClaimRequest { fingerprint: Some(Fingerprint::of_bytes(payload)), ..ask("k", owner) };
     let grant = granted(one.claim(&with("a", 1)).await.unwrap());
-    let held =
-        idempotent_core::Held { key: key("k"), owner: idempotent_core::OwnerToken(1), fencing: Some(grant.fencing) };
+    let held = idempotent_core::ClaimHandle {
+        key: key("k"),
+        owner: idempotent_core::OwnerToken(1),
+        fencing: Some(grant.fencing),
+    };
     one.complete(&held, &done(None)).await.unwrap();
     // The process that completed the key does not know the payload's fingerprint and asks once.
     let before = calls(&server, "evalsha");
@@ -186,7 +189,7 @@ async fn an_unlimited_cache_age_is_accepted() {
     let store = RedisStore::builder(server.url()).cache(options).connect().await.unwrap();
     let request = ask_number(1, 1);
     let Claim::Acquired(grant) = store.claim(&request).await.unwrap() else { panic!("not granted") };
-    let held = Held { key: request.key.clone(), owner: request.owner, fencing: Some(grant.fencing) };
+    let held = ClaimHandle { key: request.key.clone(), owner: request.owner, fencing: Some(grant.fencing) };
     let done = Completion { value: None, retain: Duration::MAX };
     assert_eq!(store.complete(&held, &done).await.unwrap(), Settled::Done);
 }

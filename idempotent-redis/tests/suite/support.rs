@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idempotent_core::{
-    Claim, ClaimRequest, Completion, Fencing, Grant, Held, Identity, Key, OnExpiry, OwnerToken, Release, Scene, Store,
-    Verdict,
+    Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Grant, Identity, Key, OnExpiry, OwnerToken, Release,
+    ReleaseKind, Scene, Store,
 };
 use idempotent_redis::{CacheOptions, RedisStore};
 use idempotent_testkit::servers::RedisServer;
@@ -51,22 +51,22 @@ pub(crate) fn granted(claim: Claim) -> Grant {
 }
 
 /// Claims a key and holds it by the number of the grant, like an executor.
-pub(crate) async fn hold(store: &dyn Store, part: &str, owner: u128) -> Held {
+pub(crate) async fn hold(store: &dyn Store, part: &str, owner: u128) -> ClaimHandle {
     let request = ask(part, owner);
     let grant = granted(store.claim(&request).await.unwrap());
-    Held { key: request.key, owner: request.owner, fencing: Some(grant.fencing) }
+    ClaimHandle { key: request.key, owner: request.owner, fencing: Some(grant.fencing) }
 }
 
 pub(crate) fn done(value: Option<&[u8]>) -> Completion {
     Completion { value: value.map(Arc::from), retain: HOUR }
 }
 
-pub(crate) fn put_down(verdict: Verdict) -> Release {
+pub(crate) fn put_down(verdict: ReleaseKind) -> Release {
     Release { verdict, delay: Duration::ZERO, memory: HOUR, error: "no stock".into() }
 }
 
 /// Claims and completes a key, and returns the fencing number.
-pub(crate) async fn consume(store: &dyn Store, part: &str, value: Option<&[u8]>) -> Fencing {
+pub(crate) async fn consume(store: &dyn Store, part: &str, value: Option<&[u8]>) -> FencingToken {
     let held = hold(store, part, 1).await;
     assert_eq!(store.complete(&held, &done(value)).await.unwrap(), idempotent_core::Settled::Done);
     held.fencing.unwrap()

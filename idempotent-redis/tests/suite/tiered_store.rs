@@ -3,7 +3,7 @@ use crate::support;
 
 use std::time::Duration;
 
-use idempotent_core::{Admin, Claim, Fact, FastTier, Fencing, Micros, Settled, Store, TieredStore};
+use idempotent_core::{Admin, CacheTier, CachedOutcome, Claim, FencingToken, Settled, Store, TieredStore, Timestamp};
 use idempotent_redis::RedisStore;
 use idempotent_sqlx::SqliteStore;
 use idempotent_testkit::servers::RedisServer;
@@ -71,7 +71,12 @@ async fn a_fact_replaces_neither_a_fact_nor_a_bar() {
     let server = RedisServer::start();
     let redis = open(&server).await;
     let tier = redis.fast_tier();
-    let fact = |number| Fact { fencing: Fencing(number), fingerprint: None, value: None, until: Micros(1 << 52) };
+    let fact = |number| CachedOutcome {
+        fencing: FencingToken(number),
+        fingerprint: None,
+        value: None,
+        until: Timestamp(1 << 52),
+    };
     assert_eq!(tier.recall(&key("k")).await.unwrap(), None);
     assert!(tier.remember(&key("k"), &fact(1), HOUR).await.unwrap());
     assert!(!tier.remember(&key("k"), &fact(2), HOUR).await.unwrap());
@@ -82,7 +87,7 @@ async fn a_fact_replaces_neither_a_fact_nor_a_bar() {
     // As records, these values are foreign.
     let error = redis.claim(&ask("k", 1)).await.unwrap_err();
     assert!(error.to_string().contains("the fact of a tiered store"), "{error}");
-    assert!(redis.forget(&key("k"), Fencing(1), true, HOUR).await.is_err());
+    assert!(redis.forget(&key("k"), FencingToken(1), true, HOUR).await.is_err());
     server.command(&["SET", key("j").as_str(), "consuming"]);
     assert!(tier.recall(&key("j")).await.unwrap_err().to_string().contains("not written by a tiered store"));
 }

@@ -10,7 +10,7 @@ mod sentinel_switches;
 use std::time::Duration;
 
 use idempotent_core::{
-    Claim, ClaimRequest, Completion, Grant, Held, Key, StateKind, Store, StoreError, StoreErrorKind,
+    Claim, ClaimHandle, ClaimRequest, Completion, Grant, Key, StateKind, Store, StoreError, StoreErrorKind,
 };
 use idempotent_redis::RedisStore;
 
@@ -29,8 +29,8 @@ fn ask(key: Key, owner: u128) -> ClaimRequest {
     ClaimRequest { lease: Duration::from_secs(240), ..ask_for(key, owner) }
 }
 
-fn held(request: &ClaimRequest) -> Held {
-    Held::unanswered(request.key.clone(), request.owner)
+fn held(request: &ClaimRequest) -> ClaimHandle {
+    ClaimHandle::unanswered(request.key.clone(), request.owner)
 }
 
 fn done() -> Completion {

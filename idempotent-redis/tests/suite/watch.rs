@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idempotent_core::{Claim, Held, OnInFlight, Outcome, Policy, Settled, Store, Verdict, Watching};
+use idempotent_core::{Claim, ClaimHandle, OnInFlight, Outcome, Policy, ReleaseKind, Settled, Store, Watching};
 use idempotent_redis::RedisStore;
 use idempotent_testkit::proxy::Proxy;
 use idempotent_testkit::servers::RedisServer;
@@ -27,7 +27,7 @@ fn waiting(store: &RedisStore) -> bool {
     !format!("{store:?}").contains("waiting: 0")
 }
 
-async fn settle(store: &RedisStore, held: &Held, how: Option<Verdict>) {
+async fn settle(store: &RedisStore, held: &ClaimHandle, how: Option<ReleaseKind>) {
     let settled = match how {
         None => store.complete(held, &done(None)).await,
         Some(verdict) => store.release(held, &put_down(verdict)).await,
@@ -35,13 +35,13 @@ async fn settle(store: &RedisStore, held: &Held, how: Option<Verdict>) {
     assert_eq!(settled.unwrap(), Settled::Done);
 }
 
-const WAYS: [Option<Verdict>; 6] = [
+const WAYS: [Option<ReleaseKind>; 6] = [
     None,
-    Some(Verdict::Delete),
-    Some(Verdict::Vacate),
-    Some(Verdict::Refund),
-    Some(Verdict::Fail),
-    Some(Verdict::Bury),
+    Some(ReleaseKind::Delete),
+    Some(ReleaseKind::Vacate),
+    Some(ReleaseKind::Refund),
+    Some(ReleaseKind::Fail),
+    Some(ReleaseKind::Bury),
 ];
 
 #[tokio::test]
@@ -133,7 +133,7 @@ async fn a_waiter_that_gives_up_does_not_affect_other_waiters() {
     until("they wait", async || is_waited_for(&server, "k")).await;
     goes.abort();
     goes.await.unwrap_err();
-    settle(&owner, &held, Some(Verdict::Vacate)).await;
+    settle(&owner, &held, Some(ReleaseKind::Vacate)).await;
     for watching in [stays, elsewhere] {
         tokio::time::timeout(secs(30), watching).await.expect("the waiter is woken").unwrap();
     }

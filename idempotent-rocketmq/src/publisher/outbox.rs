@@ -1,10 +1,10 @@
 //! The publisher as an outbox's relay uses it.
 use async_trait::async_trait;
-use idempotent_mq::{Outbound, Publish, PublishError as Untold, Published, publish_each};
+use idempotent_mq::{OutboundMessage, Publish, PublishError as Untold, Published, publish_each};
 use tokio::time::Instant;
 
-use super::{PublishError, PublishErrorKind, Publisher};
-use crate::Outgoing;
+use super::{PublishError, PublishErrorKind, RocketPublisher};
+use crate::RocketMessage;
 
 /// The topic is a topic, or `TOPIC:TAG`.
 ///
@@ -12,7 +12,7 @@ use crate::Outgoing;
 /// |---|---|
 /// | `id` | `UNIQ_KEY`, by which [sources](crate::RocketSource) tell copies |
 /// | `business_key` | `KEYS` |
-/// | headers | as those of [`Outgoing::header`]: text is a property, anything else is packed |
+/// | headers | as those of [`RocketMessage::header`]: text is a property, anything else is packed |
 /// | `aggregate` | the choice of the queue, and the order in it |
 ///
 /// Messages of one **aggregate** go one behind the other to one queue: the one that RocketMQ's clients choose by the hash of that
@@ -35,8 +35,8 @@ use crate::Outgoing;
 /// the name server waits while others are there, is told as not there. By default brokers make topics: then a misspelt name is a
 /// topic that nobody reads.
 #[async_trait]
-impl Publish for Publisher {
-    async fn publish(&self, messages: &[Outbound]) -> Vec<Result<Published, Untold>> {
+impl Publish for RocketPublisher {
+    async fn publish(&self, messages: &[OutboundMessage]) -> Vec<Result<Published, Untold>> {
         let end = Instant::now() + self.0.give_up_after;
         publish_each(messages, async |message| {
             if message.deliver_at.is_some() {
@@ -51,8 +51,8 @@ impl Publish for Publisher {
     }
 }
 
-fn outgoing(message: &Outbound) -> (&str, Outgoing) {
-    let mut outgoing = Outgoing::new(&message.id, message.body.clone());
+fn outgoing(message: &OutboundMessage) -> (&str, RocketMessage) {
+    let mut outgoing = RocketMessage::new(&message.id, message.body.clone());
     for (name, value) in message.headers.iter() {
         outgoing = outgoing.header(name, value);
     }

@@ -3,20 +3,20 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use idempotent_mq::{Outbound, PublishErrorKind as Kind};
-use idempotent_rocketmq::{Publisher, RocketSource};
+use idempotent_mq::{OutboundMessage, PublishErrorKind as Kind};
+use idempotent_rocketmq::{RocketPublisher, RocketSource};
 use idempotent_testkit::proxy::{Fault, Proxy};
 use idempotent_testkit::servers::RocketServer;
 
 use crate::outbox::{kinds, publish};
 use crate::world::{World, until, within};
 
-fn chain(count: usize) -> Vec<Outbound> {
-    (0..count).map(|n| Outbound::new("away", format!("m{n}"), "{}").aggregate("a")).collect()
+fn chain(count: usize) -> Vec<OutboundMessage> {
+    (0..count).map(|n| OutboundMessage::new("away", format!("m{n}"), "{}").aggregate("a")).collect()
 }
 
-fn publisher(server: &RocketServer, seconds: u64) -> Publisher {
-    Publisher::builder(server.name_server()).give_up_after(Duration::from_secs(seconds)).build().unwrap()
+fn publisher(server: &RocketServer, seconds: u64) -> RocketPublisher {
+    RocketPublisher::builder(server.name_server()).give_up_after(Duration::from_secs(seconds)).build().unwrap()
 }
 
 /// With a topic `away` of one queue, on a broker that is reached by a proxy.
@@ -39,7 +39,8 @@ async fn published(server: &Arc<RocketServer>) -> u64 {
 async fn b29_without_a_broker_all_is_unsent_in_the_time_of_one_and_with_it_again_all_goes() {
     let world = World::alone("away").await;
     let publisher = publisher(&world.server, 2);
-    let many: Vec<_> = chain(3).into_iter().chain((0..30).map(|n| Outbound::new("away", format!("{n}"), ""))).collect();
+    let many: Vec<_> =
+        chain(3).into_iter().chain((0..30).map(|n| OutboundMessage::new("away", format!("{n}"), ""))).collect();
     assert!(kinds(&publish(&publisher, &many).await).iter().all(Option::is_none));
     world.blocking(RocketServer::kill).await;
     // The connection that was may break unnoticed, and then nobody knows.
@@ -49,7 +50,8 @@ async fn b29_without_a_broker_all_is_unsent_in_the_time_of_one_and_with_it_again
     assert!(kinds(&told).iter().all(|kind| *kind == Some(Kind::Unsent)), "{told:?}");
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
     // One that never saw it.
-    let late = Publisher::builder(world.server.name_server()).give_up_after(Duration::from_secs(2)).build().unwrap();
+    let late =
+        RocketPublisher::builder(world.server.name_server()).give_up_after(Duration::from_secs(2)).build().unwrap();
     let told = publish(&late, &many).await;
     assert!(kinds(&told).iter().all(|kind| *kind == Some(Kind::Unsent)), "{told:?}");
     world.blocking(RocketServer::restart).await;
@@ -86,7 +88,7 @@ async fn b41_what_does_not_arrive_is_sent_again_and_lies_there_once() {
     assert_eq!(kinds(&publish(&publisher, &chain(1)).await), [None]);
     for (there, fault) in (1..).zip([Fault::CutBeforeSend, Fault::HalfOpen]) {
         proxy.fail_next_with("not-sent", fault);
-        let told = publish(&publisher, &[Outbound::new("away", "not-sent", "{}")]).await;
+        let told = publish(&publisher, &[OutboundMessage::new("away", "not-sent", "{}")]).await;
         assert_eq!(kinds(&told), [None], "{fault:?}: {told:?}");
         within("the fault", proxy.until_met(there)).await;
         assert_eq!(published(&server).await, there + 1, "{fault:?}");
@@ -101,9 +103,9 @@ async fn b41_what_is_not_answered_is_sent_again_until_it_is_or_else_nobody_knows
         assert_eq!(kinds(&publish(publisher, &chain(1)).await), [None]);
     }
     world.blocking(RocketServer::pause).await;
-    let told = publish(&hasty, &[Outbound::new("away", "nobody-knows", "{}")]).await;
+    let told = publish(&hasty, &[OutboundMessage::new("away", "nobody-knows", "{}")]).await;
     assert_eq!(kinds(&told), [Some(Kind::Unconfirmed)], "{told:?}");
-    let messages = [Outbound::new("away", "twice", "{}")];
+    let messages = [OutboundMessage::new("away", "twice", "{}")];
     let sending = publish(&patient, &messages);
     // A try takes 4 s.
     let resume = async {

@@ -1,6 +1,6 @@
 //! How a consumer's end looks to the others of its group.
 use idempotent_mq::{Settlement, Source};
-use idempotent_rocketmq::Outgoing;
+use idempotent_rocketmq::RocketMessage;
 
 use crate::world::{World, within};
 
@@ -9,7 +9,7 @@ async fn what_was_not_handed_over_goes_to_others_once_what_was_is_settled_and_th
     let world = World::new("ends-1").await;
     let mut first = world.hand();
     for id in ["0", "1", "2", "3"] {
-        world.publish(Outgoing::new(id, "b")).await;
+        world.publish(RocketMessage::new(id, "b")).await;
     }
     let held = first.take(4).await;
     let (held, others) = held.split_first().unwrap();
@@ -36,7 +36,7 @@ async fn what_was_not_handed_over_goes_to_others_once_what_was_is_settled_and_th
 async fn the_last_acknowledgement_behind_the_end_is_known_to_the_broker_when_it_returns() {
     let world = World::new("ends-2").await;
     let mut hand = world.hand();
-    world.publish(Outgoing::new("m", "b")).await;
+    world.publish(RocketMessage::new("m", "b")).await;
     let held = hand.next().await;
     hand.0.close().await;
     assert_eq!(world.left().await, 1);
@@ -49,7 +49,7 @@ async fn a_source_that_holds_nothing_has_ended_when_close_returns_and_one_that_n
     let world = World::new("ends-3").await;
     let mut hand = world.hand();
     hand.0.close().await;
-    world.publish(Outgoing::new("m", "b")).await;
+    world.publish(RocketMessage::new("m", "b")).await;
     let held = hand.next().await;
     hand.settle(&held, &Settlement::Ack).await.unwrap();
     within("the end", hand.0.close()).await;

@@ -1,9 +1,9 @@
 //! A broker that goes away, and runs that take long.
 use std::time::Duration;
 
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{Retry, Settlement, Source, SourceErrorKind};
-use idempotent_rocketmq::{Outgoing, RocketSource};
+use idempotent_rocketmq::{RocketMessage, RocketSource};
 
 use crate::world::{World, until};
 
@@ -12,7 +12,7 @@ async fn what_is_held_over_an_outage_stays_held_and_is_settled_behind_it() {
     let world = World::alone("outages-1").await;
     let mut hand = world.hand();
     for id in ["acked", "retried"] {
-        world.publish(Outgoing::new(id, "b")).await;
+        world.publish(RocketMessage::new(id, "b")).await;
     }
     // Only what it may hold comes; the first time says how much that is.
     let mut held = hand.take(2).await;
@@ -20,7 +20,7 @@ async fn what_is_held_over_an_outage_stays_held_and_is_settled_behind_it() {
         held.push(hand.next().await);
     }
     world.blocking(idempotent_testkit::servers::RocketServer::kill).await;
-    let retry = Settlement::Retry(Retry::after(Duration::from_secs(1), Micros(17)));
+    let retry = Settlement::Retry(Retry::after(Duration::from_secs(1), Timestamp(17)));
     let failed = hand.settle(&held[1], &retry).await.unwrap_err();
     assert_eq!(failed.kind(), SourceErrorKind::Transient, "the copy is nowhere: {failed}");
     world.blocking(idempotent_testkit::servers::RocketServer::restart).await;
@@ -39,7 +39,7 @@ async fn a_message_without_a_topic_comes_once_there_is_one() {
     let unknown = source.receive(1).await.unwrap_err();
     assert_eq!(unknown.kind(), SourceErrorKind::Transient, "brokers come and go: {unknown}");
     source.declare(1).await.unwrap();
-    world.publisher.publish("later", &Outgoing::new("m", "b")).await.unwrap();
+    world.publisher.publish("later", &RocketMessage::new("m", "b")).await.unwrap();
     let mut hand = crate::world::Hand(source);
     let held = hand.next().await;
     assert_eq!(held.0.id.as_deref(), Some("m"));
@@ -51,7 +51,7 @@ async fn a_message_without_a_topic_comes_once_there_is_one() {
 async fn k62_a_run_that_takes_longer_than_the_clients_patience_is_not_sent_back_meanwhile() {
     let world = World::new("outages-3").await;
     let mut hand = world.hand();
-    world.publish(Outgoing::new("m", "b")).await;
+    world.publish(RocketMessage::new("m", "b")).await;
     let held = hand.next().await;
     let long = tokio::time::sleep(Duration::from_secs(33));
     tokio::select! {
@@ -66,7 +66,7 @@ async fn k62_a_run_that_takes_longer_than_the_clients_patience_is_not_sent_back_
 async fn another_consumer_of_the_group_takes_over_the_queues_of_one_that_is_gone() {
     let world = World::new("outages-4").await;
     let mut hands = [world.hand(), world.hand()];
-    world.publish(Outgoing::new("first", "b")).await;
+    world.publish(RocketMessage::new("first", "b")).await;
     // The one queue is one consumer's.
     let [one, two] = &mut hands;
     let (held, owner) = tokio::select! {

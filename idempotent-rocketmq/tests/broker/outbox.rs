@@ -1,15 +1,17 @@
 //! The publisher as an outbox's relay uses it: order, queues, places, and what is refused.
 use std::collections::{BTreeMap, BTreeSet};
 
-use idempotent_mq::{Outbound, Position, Publish, PublishError, PublishErrorKind as Kind, Published, Settlement};
-use idempotent_rocketmq::{Publisher, RocketSource};
+use idempotent_mq::{
+    OutboundMessage, Position, Publish, PublishError, PublishErrorKind as Kind, Published, Settlement,
+};
+use idempotent_rocketmq::{RocketPublisher, RocketSource};
 use idempotent_testkit::servers::RocketServer;
 
 use crate::world::{Hand, World, within};
 
 pub type Told = Vec<Result<Published, PublishError>>;
 
-pub async fn publish(publisher: &Publisher, messages: &[Outbound]) -> Told {
+pub async fn publish(publisher: &RocketPublisher, messages: &[OutboundMessage]) -> Told {
     within("all answers", Publish::publish(publisher, messages)).await
 }
 
@@ -24,10 +26,11 @@ fn place(told: &Result<Published, PublishError>) -> &Position {
 #[tokio::test]
 async fn s3_2_what_an_outbox_sends_comes_back_whole_and_a_copy_of_it_says_the_same_place() {
     let world = World::new("outbox-1").await;
-    let full = Outbound::new("outbox-1:paid", "m \"1\"\n\u{7}ü", vec![0, 255, b'\n', 1, 2]).business_key("order 17");
+    let full =
+        OutboundMessage::new("outbox-1:paid", "m \"1\"\n\u{7}ü", vec![0, 255, b'\n', 1, 2]).business_key("order 17");
     let full = full.header("trace", "größe").header("raw", vec![0, 255]).header("via", "b").header("via", "a");
     let full = full.header("", "unnamed").header("empty", "").header("KEYS", "not the key");
-    let bare = Outbound::new("outbox-1", "m".repeat(255), "");
+    let bare = OutboundMessage::new("outbox-1", "m".repeat(255), "");
     let told = publish(&world.publisher, &[full.clone(), bare.clone()]).await;
     // It has one queue, and they went side by side.
     let places: BTreeMap<_, _> = told.iter().map(|told| place(told).offset.clone()).zip([full, bare]).collect();
@@ -79,9 +82,10 @@ async fn b29_of_one_aggregate_all_lie_in_one_queue_in_order_and_one_that_is_refu
     let topic = "outbox-2-wide";
     let wide = RocketSource::builder(world.server.name_server(), topic, "outbox-2-wide-group").build().unwrap();
     wide.declare(4).await.unwrap();
-    let of = |aggregate: &str, n: usize| Outbound::new(topic, format!("{aggregate}{n}"), "{}").aggregate(aggregate);
+    let of =
+        |aggregate: &str, n: usize| OutboundMessage::new(topic, format!("{aggregate}{n}"), "{}").aggregate(aggregate);
     let mut messages: Vec<_> = (0..10).flat_map(|n| ["a", "b", "c", "d"].map(|name| of(name, n))).collect();
-    messages.extend((0..20).map(|n| Outbound::new(topic, format!("alone{n}"), "{}")));
+    messages.extend((0..20).map(|n| OutboundMessage::new(topic, format!("alone{n}"), "{}")));
     // The fifth of `b`.
     messages[17] = messages[17].clone().header("long", "x".repeat(40_000));
     let told = publish(&world.publisher, &messages).await;
@@ -100,7 +104,7 @@ async fn b29_of_one_aggregate_all_lie_in_one_queue_in_order_and_one_that_is_refu
     }
     assert!(queues.iter().all(|(aggregate, queues)| queues.len() == if aggregate.is_some() { 1 } else { 4 }));
     // Another publisher, later: the same queue.
-    let other = Publisher::builder(world.server.name_server()).build().unwrap();
+    let other = RocketPublisher::builder(world.server.name_server()).build().unwrap();
     let later = publish(&other, &["a", "b", "c", "d"].map(|name| of(name, 10))).await;
     for (told, name) in later.iter().zip(["a", "b", "c", "d"]) {
         assert!(queues[&Some(name.to_owned())].contains(&place(told).partition), "{name}");
@@ -123,8 +127,8 @@ async fn b29_of_one_aggregate_all_lie_in_one_queue_in_order_and_one_that_is_refu
 #[tokio::test]
 async fn n94_b29_what_the_broker_would_cut_or_misread_or_turn_down_is_refused_with_the_remedy() {
     let world = World::new("outbox-3").await;
-    let to = |topic: &str| Outbound::new(topic, "m", "b");
-    let here = |id: &str| Outbound::new("outbox-3", id, "b");
+    let to = |topic: &str| OutboundMessage::new(topic, "m", "b");
+    let here = |id: &str| OutboundMessage::new("outbox-3", id, "b");
     // Nothing that the client could make small enough.
     let mut bits = 1_u64;
     let mut noise = || {
@@ -144,7 +148,7 @@ async fn n94_b29_what_the_broker_would_cut_or_misread_or_turn_down_is_refused_wi
         (here("m").business_key("\u{1}"), "U+0001"),
         (here("m").header("a", "x".repeat(30_000)), "room for 32 KB"),
         (here("m").header("a", vec![255; 30_000]), "room for 32 KB"),
-        (Outbound::new("outbox-3", "large", large), "maxMessageSize"),
+        (OutboundMessage::new("outbox-3", "large", large), "maxMessageSize"),
     ];
     let messages: Vec<_> = bad.iter().map(|(message, _)| message.clone()).collect();
     for (told, (message, words)) in publish(&world.publisher, &messages).await.iter().zip(&bad) {
@@ -159,12 +163,12 @@ async fn n94_b29_what_the_broker_would_cut_or_misread_or_turn_down_is_refused_wi
 #[tokio::test]
 async fn b29_a_topic_that_is_not_there_is_refused_at_once_where_brokers_make_none() {
     let server = tokio::task::spawn_blocking(RocketServer::that_makes_no_topics).await.unwrap();
-    let publisher = Publisher::builder(server.name_server()).build().unwrap();
+    let publisher = RocketPublisher::builder(server.name_server()).build().unwrap();
     let messages = [
-        Outbound::new("BenchmarkTest", "1", "{}").aggregate("a"),
-        Outbound::new("misspelt", "2", "{}").aggregate("a"),
-        Outbound::new("BenchmarkTest", "3", "{}").aggregate("a"),
-        Outbound::new("misspelt", "4", "{}"),
+        OutboundMessage::new("BenchmarkTest", "1", "{}").aggregate("a"),
+        OutboundMessage::new("misspelt", "2", "{}").aggregate("a"),
+        OutboundMessage::new("BenchmarkTest", "3", "{}").aggregate("a"),
+        OutboundMessage::new("misspelt", "4", "{}"),
     ];
     let told = publish(&publisher, &messages).await;
     assert_eq!(kinds(&told), [None, Some(Kind::Refused), Some(Kind::Unsent), Some(Kind::Refused)], "{told:?}");

@@ -1,6 +1,6 @@
 //! What a delivery is made of.
 use idempotent_mq::{Settlement, Source, SourceErrorKind};
-use idempotent_rocketmq::{Outgoing, PublishErrorKind, Publisher};
+use idempotent_rocketmq::{PublishErrorKind, RocketMessage, RocketPublisher};
 use idempotent_testkit::proxy::Proxy;
 
 use crate::world::{Hand, World};
@@ -29,7 +29,7 @@ async fn s2_14_what_another_client_sends_has_its_uniq_key_for_an_id_and_its_keys
 async fn only_messages_with_a_tag_of_the_expression_come_and_their_copies_do_whatever_their_tag() {
     let world = World::new("reading-2").await;
     for (id, tag) in [("1", "sent"), ("2", "paid"), ("3", "lost"), ("4", "refunded")] {
-        world.publish(Outgoing::new(id, "b").tag(tag)).await;
+        world.publish(RocketMessage::new(id, "b").tag(tag)).await;
     }
     let mut hand = Hand(world.builder().tags("paid || refunded").build().unwrap());
     let paid = hand.next().await;
@@ -52,7 +52,7 @@ async fn a_prefetch_that_needs_more_threads_than_there_are_is_refused_and_larger
     let refused = hand.0.receive(1_000).await.unwrap_err();
     assert_eq!(refused.kind(), SourceErrorKind::Fatal);
     assert!(refused.to_string().contains("set a larger batch"), "{refused}");
-    world.publish(Outgoing::new("m", "b")).await;
+    world.publish(RocketMessage::new("m", "b")).await;
     let mut hand = Hand(world.builder().batch(10).build().unwrap());
     let held = hand.take(1_000).await.remove(0);
     hand.settle(&held, &Settlement::Ack).await.unwrap();
@@ -63,7 +63,7 @@ async fn b29_a_message_for_which_there_is_no_name_server_is_known_not_to_be_sent
     let nothing = Proxy::start("127.0.0.1:1").await;
     nothing.refuse();
     let second = std::time::Duration::from_secs(1);
-    let publisher = Publisher::builder(nothing.address()).give_up_after(second).build().unwrap();
-    let error = publisher.publish("orders", &Outgoing::new("m", "b")).await.unwrap_err();
+    let publisher = RocketPublisher::builder(nothing.address()).give_up_after(second).build().unwrap();
+    let error = publisher.publish("orders", &RocketMessage::new("m", "b")).await.unwrap_err();
     assert_eq!(error.kind(), PublishErrorKind::NotSent, "{error}");
 }

@@ -4,21 +4,21 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idempotent_core::Executor;
-use idempotent_mq::{Consumer, Counters, Counts, Handling, KeyFrom, Messages, SourceError};
-use idempotent_rocketmq::{Outgoing, RocketSource};
+use idempotent_mq::{Consumer, ConsumerCounters, ConsumerCounts, KeyFrom, MessageHandler, Messages, SourceError};
+use idempotent_rocketmq::{RocketMessage, RocketSource};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::world::{World, executor, until, within};
 
 struct Process {
-    counters: Counters,
+    counters: ConsumerCounters,
     stop: oneshot::Sender<()>,
-    task: JoinHandle<Result<Counts, SourceError>>,
+    task: JoinHandle<Result<ConsumerCounts, SourceError>>,
 }
 
 impl Process {
-    fn start(source: RocketSource, executor: &Executor, handling: Handling) -> Self {
+    fn start(source: RocketSource, executor: &Executor, handling: MessageHandler) -> Self {
         let builder = Consumer::builder(source, "billing", executor).grace(Duration::from_secs(5));
         let consumer = builder.build(handling).unwrap();
         let (counters, (stop, stopped)) = (consumer.counters(), oneshot::channel::<()>());
@@ -26,17 +26,17 @@ impl Process {
         Self { counters, stop, task }
     }
 
-    async fn until(&self, what: &str, holds: impl Fn(&Counts) -> bool) {
+    async fn until(&self, what: &str, holds: impl Fn(&ConsumerCounts) -> bool) {
         until(what, async || holds(&self.counters.counts()).then_some(())).await;
     }
 
-    async fn stop(self) -> Counts {
+    async fn stop(self) -> ConsumerCounts {
         self.stop.send(()).unwrap();
         within("the drain", self.task).await.unwrap().unwrap()
     }
 }
 
-fn once(runs: &Arc<AtomicU32>) -> Handling {
+fn once(runs: &Arc<AtomicU32>) -> MessageHandler {
     let runs = runs.clone();
     Messages::raw().keyed(KeyFrom::business_key()).run(move |_| {
         runs.fetch_add(1, SeqCst);
@@ -60,7 +60,7 @@ async fn b3_b23_a_duplicate_of_what_runs_is_put_off_without_costing_an_attempt_a
     });
     let process = Process::start(world.source(), &executor(), handling);
     for id in ["a", "b"] {
-        world.publish(Outgoing::new(id, "b").key("order-17")).await;
+        world.publish(RocketMessage::new(id, "b").key("order-17")).await;
     }
     // More often than attempts are allowed.
     process.until("it is put off", |counts| counts.deferred >= 4).await;
@@ -83,7 +83,7 @@ async fn b22_k17_in_a_batch_only_what_failed_comes_again() {
         async move { if fails { Err("not yet") } else { Ok(()) } }
     });
     for id in ["a", "b", "c", "d"] {
-        world.publish(Outgoing::new(id, "b")).await;
+        world.publish(RocketMessage::new(id, "b")).await;
     }
     let process = Process::start(world.builder().batch(8).build().unwrap(), &executor(), handling);
     process.until("all are done", |counts| counts.acked == 4).await;
@@ -102,7 +102,7 @@ async fn b46_a_message_on_two_topics_with_one_business_key_runs_once_and_both_ar
     other.declare(1).await.unwrap();
     let processes =
         [Process::start(world.source(), &executor, once(&runs)), Process::start(other, &executor, once(&runs))];
-    let order = Outgoing::new("m", "b").key("order-17");
+    let order = RocketMessage::new("m", "b").key("order-17");
     world.publish(order.clone()).await;
     world.publisher.publish("orders-too", &order).await.unwrap();
     for process in processes {
@@ -124,9 +124,9 @@ async fn b44_a_body_that_cannot_be_read_is_put_aside_at_once_and_what_is_past_it
     });
     let source = world.builder().expires_at_header("end").build().unwrap();
     let process = Process::start(source, &executor(), handling);
-    world.publish(Outgoing::new("odd", "what?")).await;
-    world.publish(Outgoing::new("old", "5").header("end", "1700000000000")).await;
-    world.publish(Outgoing::new("good", "2").header("end", "99000000000000")).await;
+    world.publish(RocketMessage::new("odd", "what?")).await;
+    world.publish(RocketMessage::new("old", "5").header("end", "1700000000000")).await;
+    world.publish(RocketMessage::new("good", "2").header("end", "99000000000000")).await;
     let dead = until("a dead letter", async || raw.take().pop()).await;
     assert_eq!(dead.body().unwrap()[..], *b"what?");
     process.until("all are settled", |counts| counts.ended() == 3).await;

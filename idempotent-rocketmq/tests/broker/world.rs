@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use idempotent_core::{Executor, MemoryStore, Policy, Scene};
 use idempotent_mq::{Delivery, Received, Settlement, Source, SourceError, SourceErrorKind};
-use idempotent_rocketmq::{Outgoing, Publisher, RocketSource, RocketSourceBuilder, Tag};
+use idempotent_rocketmq::{RocketMessage, RocketPublisher, RocketSource, RocketSourceBuilder, RocketTag};
 use idempotent_testkit::servers::RocketServer;
 
 use crate::raw::Raw;
@@ -16,7 +16,7 @@ static SERVER: LazyLock<Arc<RocketServer>> = LazyLock::new(|| Arc::new(RocketSer
 
 pub struct World {
     pub server: Arc<RocketServer>,
-    pub publisher: Publisher,
+    pub publisher: RocketPublisher,
     pub topic: String,
     pub group: String,
 }
@@ -33,7 +33,7 @@ impl World {
     }
 
     async fn on(server: Arc<RocketServer>, topic: &str) -> Self {
-        let publisher = Publisher::builder(server.name_server()).build().unwrap();
+        let publisher = RocketPublisher::builder(server.name_server()).build().unwrap();
         let world = Self { server, publisher, topic: topic.to_owned(), group: format!("{topic}-group") };
         world.source().declare(1).await.unwrap();
         world
@@ -51,7 +51,7 @@ impl World {
         Hand(self.source())
     }
 
-    pub async fn publish(&self, outgoing: Outgoing) {
+    pub async fn publish(&self, outgoing: RocketMessage) {
         self.publisher.publish(&self.topic, &outgoing).await.unwrap();
     }
 
@@ -97,23 +97,23 @@ pub async fn within<F: Future>(what: &str, future: F) -> F::Output {
 pub struct Hand(pub RocketSource);
 
 impl Hand {
-    pub async fn next(&mut self) -> (Delivery, Tag) {
+    pub async fn next(&mut self) -> (Delivery, RocketTag) {
         self.take(1).await.remove(0)
     }
 
-    pub async fn take(&mut self, room: usize) -> Vec<(Delivery, Tag)> {
+    pub async fn take(&mut self, room: usize) -> Vec<(Delivery, RocketTag)> {
         match within("a delivery", self.0.receive(room)).await.unwrap() {
             Received::Deliveries(some) => some,
             other => panic!("{other:?}"),
         }
     }
 
-    pub async fn settle(&self, held: &(Delivery, Tag), how: &Settlement) -> Result<(), SourceError> {
+    pub async fn settle(&self, held: &(Delivery, RocketTag), how: &Settlement) -> Result<(), SourceError> {
         within("a settlement", self.0.settler().settle(&held.0, &held.1, how)).await
     }
 
     /// As a consumer does: what fails for now is tried again.
-    pub async fn insist(&self, held: &(Delivery, Tag), how: &Settlement) {
+    pub async fn insist(&self, held: &(Delivery, RocketTag), how: &Settlement) {
         let settled = async || match self.settle(held, how).await {
             Err(error) if error.kind() == SourceErrorKind::Transient => None,
             settled => Some(settled),

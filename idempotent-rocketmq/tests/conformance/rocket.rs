@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, Headers};
-use idempotent_rocketmq::{Outgoing, Publisher, RocketSource};
+use idempotent_rocketmq::{RocketMessage, RocketPublisher, RocketSource};
 use idempotent_testkit::broker::{Broker, Limits, Message};
 use idempotent_testkit::servers::RocketServer;
 use rocketmq_model::common::message::message_ext::MessageExt;
@@ -23,7 +23,7 @@ pub(crate) struct Rocket {
     topic: String,
     group: String,
     level: u32,
-    publisher: Publisher,
+    publisher: RocketPublisher,
     raw: Raw,
 }
 
@@ -34,7 +34,7 @@ impl Rocket {
         let name_server = blocking(|| SERVER.name_server()).await;
         let number = TOPICS.fetch_add(1, SeqCst);
         let (topic, group, level) = (format!("laws-{number}"), format!("group-{number}"), number % LEVELS + 1);
-        let publisher = Publisher::builder(&name_server).build().unwrap();
+        let publisher = RocketPublisher::builder(&name_server).build().unwrap();
         let own = RocketSource::builder(&name_server, &topic, &group).build().unwrap();
         own.declare(1).await.unwrap();
         let raw = Raw::start(name_server, format!("{group}-dead")).await;
@@ -67,7 +67,7 @@ impl Broker for Rocket {
     }
 
     async fn publish(&self, message: Message) {
-        let mut outgoing = Outgoing::new(message.id, message.body);
+        let mut outgoing = RocketMessage::new(message.id, message.body);
         for (name, value) in message.headers.iter() {
             outgoing = outgoing.header(name, value);
         }
@@ -104,7 +104,7 @@ impl Rocket {
             message.properties().iter().map(|(name, value)| (name.as_str(), value)).collect();
         let body = message.body().map(|body| body.to_vec()).unwrap_or_default();
         let (mut read, mut letter) =
-            (Message::new(properties["UNIQ_KEY"].as_str(), body), DeadLetter::because("", Micros(0)));
+            (Message::new(properties["UNIQ_KEY"].as_str(), body), DeadLetter::because("", Timestamp(0)));
         for (name, value) in properties {
             let number = || value.parse::<u64>().unwrap();
             match name.strip_prefix("x-idempotent-") {
@@ -112,8 +112,8 @@ impl Rocket {
                 Some("id") => letter.id = Some(value.to_string()),
                 Some("attempts") => letter.attempts = number().try_into().unwrap(),
                 Some("deaths") => letter.deaths = number().try_into().unwrap(),
-                Some("first-at") => letter.first_at = Micros(number()),
-                Some("last-at") => letter.last_at = Micros(number()),
+                Some("first-at") => letter.first_at = Timestamp(number()),
+                Some("last-at") => letter.last_at = Timestamp(number()),
                 Some("topic") => assert_eq!(value.as_str(), self.topic),
                 Some("group") => assert_eq!(value.as_str(), self.group),
                 Some("headers") => unpacked(value).iter().for_each(|(name, value)| read.headers.push(name, value)),

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, DeadLetters, DelayError, Delivery, SourceError, SourceErrorKind};
 
 use super::desk::DelayDb;
@@ -17,7 +17,7 @@ use crate::desk::{Arg, micros};
 /// and is not to be called off by its key.
 #[derive(Debug)]
 #[must_use]
-pub struct DelayTableLetters<Db: DelayDb> {
+pub struct DelayTableDeadLetters<Db: DelayDb> {
     table: DelayTable<Db>,
     /// When the one died that was brought last, and its number.
     behind: (i64, i64),
@@ -25,7 +25,7 @@ pub struct DelayTableLetters<Db: DelayDb> {
     brought: bool,
 }
 
-impl<Db: DelayDb> DelayTableLetters<Db> {
+impl<Db: DelayDb> DelayTableDeadLetters<Db> {
     /// Those of this table.
     pub fn new(table: &DelayTable<Db>) -> Self {
         Self { table: table.clone(), behind: (i64::MIN, i64::MIN), brought: false }
@@ -33,7 +33,7 @@ impl<Db: DelayDb> DelayTableLetters<Db> {
 }
 
 #[async_trait]
-impl<Db: DelayDb> DeadLetters for DelayTableLetters<Db> {
+impl<Db: DelayDb> DeadLetters for DelayTableDeadLetters<Db> {
     async fn count(&mut self) -> Result<u64, SourceError> {
         let rows = self.table.fetch(self.table.0.texts.count_dead(), Vec::new(), "i").await;
         let rows = rows.map_err(|error| source_error("counting the dead letters", error))?;
@@ -52,7 +52,7 @@ impl<Db: DelayDb> DeadLetters for DelayTableLetters<Db> {
         let taken = Taken::read(&mut row);
         let (died, id, reason) = (row.int(), row.text_or_null(), row.text_or_null());
         (self.behind, self.brought) = ((died, taken.seq), true);
-        let died = Micros(died.unsigned_abs());
+        let died = Timestamp(died.unsigned_abs());
         let mut letter = DeadLetter::because(reason.unwrap_or_default(), died);
         (letter.id, letter.attempts, letter.deaths) = (id, taken.attempt, taken.deaths);
         letter.first_at = taken.first_at.unwrap_or(died);

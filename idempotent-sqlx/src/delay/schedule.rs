@@ -1,12 +1,12 @@
 //! Scheduling, and calling off: by itself, or in the caller's transaction.
 use async_trait::async_trait;
-use idempotent_core::{Micros, StoreError, StoreErrorKind};
+use idempotent_core::{StoreError, StoreErrorKind, Timestamp};
 use idempotent_mq::{Cancelled, Delay, DelayError, Scheduled};
 use sqlx::Database;
 
 use super::desk::DelayDb;
 use super::pace::Told;
-use super::work::{When, Work, sized};
+use super::work::{ScheduledTask, When, sized};
 use super::{DelayTable, delay_error};
 use crate::desk::{Arg, micros};
 use crate::packed::pack;
@@ -23,7 +23,7 @@ impl<Db: DelayDb> DelayTable<Db> {
     ///
     /// # Cancellation
     /// Nobody knows whether it is kept. To ask again is safe.
-    pub async fn put(&self, work: &Work) -> Result<Scheduled, DelayError> {
+    pub async fn put(&self, work: &ScheduledTask) -> Result<Scheduled, DelayError> {
         work.check()?;
         let acquired = self.0.pool.acquire().await.map_err(|error| self.told(false, error));
         let mut connection = acquired.map_err(|error| delay_error("scheduling", error))?;
@@ -42,7 +42,7 @@ impl<Db: DelayDb> DelayTable<Db> {
     pub async fn put_in(
         &self,
         connection: &mut <Db as Database>::Connection,
-        work: &Work,
+        work: &ScheduledTask,
     ) -> Result<Scheduled, DelayError> {
         work.check()?;
         let scheduled = self.write(connection, work).await;
@@ -62,10 +62,10 @@ impl<Db: DelayDb> DelayTable<Db> {
         &self,
         connection: &mut <Db as Database>::Connection,
         key: &str,
-        at: Micros,
+        at: Timestamp,
         payload: &[u8],
     ) -> Result<Scheduled, DelayError> {
-        self.put_in(connection, &Work::at(key, at, payload)).await
+        self.put_in(connection, &ScheduledTask::at(key, at, payload)).await
     }
 
     /// [`cancel`](Delay::cancel) in your transaction: it is called off if that commits. Until it ends nobody gets it.
@@ -84,7 +84,7 @@ impl<Db: DelayDb> DelayTable<Db> {
         self.call_off(connection, key).await.map_err(|error| delay_error("cancelling", error))
     }
 
-    async fn write(&self, connection: &mut Db::Connection, work: &Work) -> Result<Scheduled, StoreError> {
+    async fn write(&self, connection: &mut Db::Connection, work: &ScheduledTask) -> Result<Scheduled, StoreError> {
         let texts = &self.0.texts;
         let (after, due) = match work.when {
             When::At(time) => (false, vec![Arg::from(i64::try_from(time.0).unwrap_or(i64::MAX))]),
@@ -102,7 +102,7 @@ impl<Db: DelayDb> DelayTable<Db> {
             // must not pass for one.
             let found = Db::fetch(connection, texts.scheduled().into(), vec![key()], "i").await;
             if let Some(mut row) = found.map_err(|error| self.told(true, error))?.into_iter().next() {
-                return Ok(Scheduled::Already { at: Micros(row.int().unsigned_abs()) });
+                return Ok(Scheduled::Already { at: Timestamp(row.int().unsigned_abs()) });
             }
         }
         let text =
@@ -147,8 +147,8 @@ impl<Db: DelayDb> DelayTable<Db> {
 /// The key is the id of its deliveries.
 #[async_trait]
 impl<Db: DelayDb> Delay for DelayTable<Db> {
-    async fn schedule(&self, key: &str, at: Micros, payload: &[u8]) -> Result<Scheduled, DelayError> {
-        self.put(&Work::at(key, at, payload)).await
+    async fn schedule(&self, key: &str, at: Timestamp, payload: &[u8]) -> Result<Scheduled, DelayError> {
+        self.put(&ScheduledTask::at(key, at, payload)).await
     }
 
     async fn cancel(&self, key: &str) -> Result<Cancelled, DelayError> {

@@ -3,7 +3,7 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_core::{Micros, StoreError};
+use idempotent_core::{StoreError, Timestamp};
 use idempotent_mq::{DeadLetter, Delivery, Retry, Settle, Settlement, SourceError, SourceErrorKind};
 use tracing::warn;
 
@@ -107,7 +107,7 @@ impl<Db: DelayDb> Settler<Db> {
         let (readable, unreadable): (Vec<_>, Vec<_>) = taken.into_iter().partition(|taken| taken.headers.is_some());
         for taken in unreadable {
             let Some(tag) = DelayTableTag::of(&taken) else { continue };
-            let died = taken.first_at.unwrap_or(Micros(0));
+            let died = taken.first_at.unwrap_or(Timestamp(0));
             let mut letter = DeadLetter::because("its row cannot be read: was it written by another program?", died);
             letter.deaths = taken.deaths.saturating_add(1);
             if let Err(error) = self.bury(&tag, &letter).await {
@@ -120,7 +120,7 @@ impl<Db: DelayDb> Settler<Db> {
     }
 }
 
-fn time(time: Micros) -> Arg {
+fn time(time: Timestamp) -> Arg {
     Arg::from(i64::try_from(time.0).unwrap_or(i64::MAX))
 }
 

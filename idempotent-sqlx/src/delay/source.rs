@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::StoreError;
-use idempotent_mq::{Capabilities, Delays, Delivery, Position, Received, Settle, Source, SourceError, SourceErrorKind};
+use idempotent_mq::{
+    DelaySupport, Delivery, Position, Received, Settle, Source, SourceCapabilities, SourceError, SourceErrorKind,
+};
 use tokio::task::JoinHandle;
 use tracing::warn;
 
@@ -92,8 +94,8 @@ impl<Db: DelayDb> DelayTableSource<Db> {
 impl<Db: DelayDb> Source for DelayTableSource<Db> {
     type Tag = DelayTableTag;
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::new(Delays::Any).keep_alive(self.table.0.visibility / 3).counts()
+    fn capabilities(&self) -> SourceCapabilities {
+        SourceCapabilities::new(DelaySupport::Any).keep_alive(self.table.0.visibility / 3).counts()
     }
 
     fn settler(&self) -> Arc<dyn Settle<DelayTableTag>> {

@@ -1,5 +1,5 @@
 //! What is due, and to whom it belongs: a holder in its row, so that it outlives the statement that took it.
-use idempotent_core::{Entropy, Micros, OsEntropy, StoreError, StoreErrorKind};
+use idempotent_core::{Entropy, OsEntropy, StoreError, StoreErrorKind, Timestamp};
 use idempotent_mq::Headers;
 use tracing::warn;
 
@@ -26,7 +26,7 @@ pub(super) struct Taken {
     pub(super) body: Vec<u8>,
     pub(super) taken: u32,
     pub(super) attempt: u32,
-    pub(super) first_at: Option<Micros>,
+    pub(super) first_at: Option<Timestamp>,
     pub(super) deaths: u32,
     /// `None`: it is dead.
     pub(super) holder: Option<Holder>,
@@ -43,7 +43,7 @@ impl Taken {
             body: row.bytes(),
             taken: small(row.int()),
             attempt: small(row.int()),
-            first_at: row.int_or_null().map(|time| Micros(time.unsigned_abs())),
+            first_at: row.int_or_null().map(|time| Timestamp(time.unsigned_abs())),
             deaths: small(row.int()),
             holder: row.bytes_or_null().and_then(|bytes| bytes.try_into().ok()),
         }

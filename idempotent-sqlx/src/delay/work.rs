@@ -2,7 +2,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{DelayError, DelayErrorKind, Headers};
 
 /// Work for a [`DelayTable`](crate::DelayTable): what is to be done, and when.
@@ -10,15 +10,15 @@ use idempotent_mq::{DelayError, DelayErrorKind, Headers};
 /// ```
 /// use std::time::Duration;
 ///
-/// use idempotent_sqlx::Work;
+/// use idempotent_sqlx::ScheduledTask;
 ///
-/// let limit = Work::after("order-17", Duration::from_secs(30 * 60), b"17".to_vec()).header("trace", "abc");
+/// let limit = ScheduledTask::after("order-17", Duration::from_secs(30 * 60), b"17".to_vec()).header("trace", "abc");
 /// // Neither keys nor bodies are ever shown.
 /// assert!(!format!("{limit:?}").contains("17"));
 /// ```
 #[derive(Clone)]
 #[must_use]
-pub struct Work {
+pub struct ScheduledTask {
     pub(super) key: String,
     pub(super) when: When,
     pub(super) headers: Headers,
@@ -27,7 +27,7 @@ pub struct Work {
 
 #[derive(Clone, Copy)]
 pub(super) enum When {
-    At(Micros),
+    At(Timestamp),
     After(Duration),
 }
 
@@ -40,10 +40,10 @@ const LATEST: u64 = 9_000_000_000_000_000;
 /// A hundred years.
 const LONGEST_DELAY: Duration = Duration::from_secs(100 * 366 * 86_400);
 
-impl Work {
+impl ScheduledTask {
     /// Due at this time, by the database's clock; at once if that is past. By its key it is kept once, and called off; its
     /// deliveries have the key for their id.
-    pub fn at(key: impl Into<String>, time: Micros, body: impl Into<Vec<u8>>) -> Self {
+    pub fn at(key: impl Into<String>, time: Timestamp, body: impl Into<Vec<u8>>) -> Self {
         Self::new(key.into(), When::At(time), body.into())
     }
 
@@ -98,7 +98,7 @@ fn refuse<T>(text: String) -> Result<T, DelayError> {
 }
 
 /// Sizes only: keys, bodies and headers may be anything.
-impl fmt::Debug for Work {
+impl fmt::Debug for ScheduledTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Work").field("bytes", &self.body.len()).finish_non_exhaustive()
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{
-    Claim, ClaimRequest, Completion, Held, Journaled, Micros, Record, Settled, State, StepRecord, Store, StoreError,
-    StoreErrorKind,
+    Claim, ClaimHandle, ClaimRequest, Completion, Record, Settled, State, StepRecord, Store, StoreError,
+    StoreErrorKind, StoredSteps, Timestamp,
 };
 use sqlx::{Database, Transaction};
 
@@ -34,7 +34,7 @@ pub(crate) trait Dialect: Store + Clone {
     async fn complete_in(
         &self,
         connection: &mut <Self::Db as Database>::Connection,
-        held: &Held,
+        held: &ClaimHandle,
         completion: &Completion,
     ) -> Result<Settled, StoreError>;
 
@@ -46,22 +46,22 @@ pub(crate) trait Dialect: Store + Clone {
     async fn note_in(
         &self,
         connection: &mut <Self::Db as Database>::Connection,
-        held: &Held,
+        held: &ClaimHandle,
         step: &StepRecord,
     ) -> Result<Settled, StoreError>;
 
     /// The steps of a run; `None` while an open transaction may yet add to them.
-    async fn journaled(&self, held: &Held) -> Result<Option<Journaled>, StoreError>;
+    async fn journaled(&self, held: &ClaimHandle) -> Result<Option<StoredSteps>, StoreError>;
 
     /// What completes a claim of this transaction's, for the trip of its commit; `None` where that spares nothing.
-    fn with_the_commit(&self, held: &Held, completion: &Completion) -> Option<String>;
+    fn with_the_commit(&self, held: &ClaimHandle, completion: &Completion) -> Option<String>;
 
     /// Commits. Of kind `Ambiguous` if nobody knows; else it is surely rolled back. A transaction that is over must not pass for
     /// committed.
     async fn commit(&self, transaction: Transaction<'static, Self::Db>, last: Last) -> Result<(), StoreError>;
 
     /// Whether a commit that was not answered was one; `None` if it may still become one.
-    async fn is_committed(&self, held: &Held) -> Result<Option<bool>, StoreError>;
+    async fn is_committed(&self, held: &ClaimHandle) -> Result<Option<bool>, StoreError>;
 
     /// The answer to a duplicate, if that can be had for less than a transaction.
     async fn look_first(&self, request: &ClaimRequest) -> Result<Option<Claim>, StoreError>;
@@ -84,7 +84,7 @@ pub(crate) fn in_place(
     found: Option<&Record>,
     request: &ClaimRequest,
     retain: Duration,
-    now: Micros,
+    now: Timestamp,
 ) -> (Claim, Write) {
     let (answer, write) = protocol::claim(found, request, now);
     let granted = match (&answer, write) {
@@ -100,7 +100,7 @@ pub(crate) fn in_place(
 }
 
 /// Whether this is the record of a run that was completed by this owner.
-pub(crate) fn consumed(record: &Record, held: &Held) -> bool {
+pub(crate) fn consumed(record: &Record, held: &ClaimHandle) -> bool {
     matches!(record.state, State::Consumed { owner, .. } if held.is(owner, record.fencing))
 }
 

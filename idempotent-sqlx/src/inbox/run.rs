@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use idempotent_core::{
-    Abilities, Claim, ClaimMode, ClaimRequest, Completion, Held, Key, Lends, OneRun, Record, Release, Settled,
-    StateKind, Store, StoreError, StoreErrorKind, Verdict,
+    Claim, ClaimHandle, ClaimMode, ClaimRequest, Completion, Key, Record, Release, ReleaseKind, Settled, StateKind,
+    Store, StoreCapabilities, StoreError, StoreErrorKind, TransactionSource, TransactionalRun,
 };
 use sqlx::Transaction;
 
@@ -19,10 +19,10 @@ use crate::answer::TRIES;
 /// How long a commit without an answer is left alone between two looks.
 pub(super) const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
-/// For [`Transact::one_run`](idempotent_core::Transact::one_run).
+/// For [`Transactional::one_run`](idempotent_core::Transactional::one_run).
 pub(crate) fn one_run<D: Dialect>(store: &D, mode: ClaimMode) -> Box<dyn Any + Send> {
     let phase = Mutex::new(Phase::Closed);
-    let own: Arc<dyn Lends<Transaction<'static, D::Db>>> =
+    let own: Arc<dyn TransactionSource<Transaction<'static, D::Db>>> =
         Arc::new(Run { store: store.clone(), mode, retain: OnceLock::new(), request: OnceLock::new(), phase });
     Box::new(own)
 }
@@ -130,7 +130,7 @@ impl<D: Dialect> Run<D> {
     }
 
     /// Completes and commits, in a task of its own: dropped halfway nobody would know what it came to.
-    fn ending(&self, held: &Held, completion: &Completion) -> Option<Shared<BoxFuture<'static, End>>> {
+    fn ending(&self, held: &ClaimHandle, completion: &Completion) -> Option<Shared<BoxFuture<'static, End>>> {
         let mut phase = self.phase();
         if let Phase::Ending(ending) = &*phase {
             return Some(ending.clone());
@@ -151,13 +151,13 @@ impl<D: Dialect> Run<D> {
     }
 
     /// A run that failed for good, or for the last time, is put down behind its rollback.
-    async fn remember(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+    async fn remember(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         let Some(request) = self.request.get().filter(|request| request.owner == held.owner) else {
             return Ok(Settled::Lost { now: StateKind::Absent });
         };
         match self.store.claim(request).await? {
             Claim::Acquired(grant) => {
-                let own = Held { fencing: Some(grant.fencing), ..held.clone() };
+                let own = ClaimHandle { fencing: Some(grant.fencing), ..held.clone() };
                 self.store.release(&own, release).await
             }
             Claim::Failed { .. } => Ok(Settled::Lost { now: StateKind::Failed }),
@@ -171,7 +171,7 @@ async fn end<D: Dialect>(
     store: D,
     mut transaction: Transaction<'static, D::Db>,
     mode: ClaimMode,
-    held: Held,
+    held: ClaimHandle,
     completion: Completion,
 ) -> End {
     if mode == ClaimMode::Inside
@@ -225,11 +225,11 @@ impl<D: Dialect> Store for Run<D> {
         }
     }
 
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
         self.store.renew(held, lease).await
     }
 
-    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+    async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         let Some(ending) = self.ending(held, completion) else {
             return Err(nothing_of_it("the transaction was over before its run"));
         };
@@ -248,11 +248,11 @@ impl<D: Dialect> Store for Run<D> {
         }
     }
 
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         self.roll_back().await;
         match (self.mode, release.verdict) {
             (ClaimMode::Leased, _) => self.store.release(held, release).await,
-            (ClaimMode::Inside, Verdict::Fail | Verdict::Bury) => self.remember(held, release).await,
+            (ClaimMode::Inside, ReleaseKind::Fail | ReleaseKind::Bury) => self.remember(held, release).await,
             // It left no trace.
             (ClaimMode::Inside, _) => Ok(Settled::Done),
         }
@@ -262,12 +262,12 @@ impl<D: Dialect> Store for Run<D> {
         self.store.peek(key).await
     }
 
-    fn abilities(&self) -> Abilities<'_> {
-        Abilities::none()
+    fn abilities(&self) -> StoreCapabilities<'_> {
+        StoreCapabilities::none()
     }
 }
 
-impl<D: Dialect> OneRun for Run<D> {
+impl<D: Dialect> TransactionalRun for Run<D> {
     fn retains(&self, retain: Duration) {
         let _ = self.retain.set(retain);
     }
@@ -277,7 +277,7 @@ impl<D: Dialect> OneRun for Run<D> {
     }
 }
 
-impl<D: Dialect> Lends<Transaction<'static, D::Db>> for Run<D> {
+impl<D: Dialect> TransactionSource<Transaction<'static, D::Db>> for Run<D> {
     fn lend(&self) -> Option<Transaction<'static, D::Db>> {
         self.take()
     }

@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use idempotent_core::{Held, Journaled, Lent, Settled, StepRecord, StepState, StepsWithin, StoreError};
+use idempotent_core::{
+    BorrowedTransaction, ClaimHandle, Settled, StepRecord, StepState, StepTransactionSource, StoreError, StoredSteps,
+};
 use sqlx::Transaction;
 
 use super::dialect::{Dialect, Last, rolled_back, words};
@@ -12,11 +14,11 @@ use super::run::{BETWEEN_LOOKS, End, commit, nothing_of_it};
 
 /// The transaction of a [`step_in`](idempotent_core::step_in()), in its hands. It is given back as it is dropped, and ends with
 /// the step: it cannot be committed here.
-pub type StepTransaction<Db> = Lent<Transaction<'static, Db>>;
+pub type StepTransaction<Db> = BorrowedTransaction<Transaction<'static, Db>>;
 
-/// For [`Transact::steps_within`](idempotent_core::Transact::steps_within).
+/// For [`Transactional::steps_within`](idempotent_core::Transactional::steps_within).
 pub(crate) fn steps_within<D: Dialect>(store: &D) -> Box<dyn Any + Send> {
-    let own: Arc<dyn StepsWithin<Transaction<'static, D::Db>>> = Arc::new(Steps(store.clone()));
+    let own: Arc<dyn StepTransactionSource<Transaction<'static, D::Db>>> = Arc::new(Steps(store.clone()));
     Box::new(own)
 }
 
@@ -29,7 +31,7 @@ impl<D: fmt::Debug> fmt::Debug for Steps<D> {
 }
 
 #[async_trait]
-impl<D: Dialect> StepsWithin<Transaction<'static, D::Db>> for Steps<D> {
+impl<D: Dialect> StepTransactionSource<Transaction<'static, D::Db>> for Steps<D> {
     async fn begin(&self) -> Result<Transaction<'static, D::Db>, StoreError> {
         self.0.begin().await
     }
@@ -37,7 +39,7 @@ impl<D: Dialect> StepsWithin<Transaction<'static, D::Db>> for Steps<D> {
     async fn commit(
         &self,
         transaction: Transaction<'static, D::Db>,
-        held: &Held,
+        held: &ClaimHandle,
         step: &StepRecord,
     ) -> Result<Settled, StoreError> {
         // In a task of its own: dropped halfway nobody would end it.
@@ -49,14 +51,14 @@ impl<D: Dialect> StepsWithin<Transaction<'static, D::Db>> for Steps<D> {
         }
         loop {
             match self.0.journaled(held).await {
-                Ok(Some(Journaled::Steps(steps))) => {
+                Ok(Some(StoredSteps::Steps(steps))) => {
                     let noted = |known: &StepRecord| known.name == step.name && known.state >= StepState::Done;
                     return match steps.iter().any(noted) {
                         true => Ok(Settled::Done),
                         false => Err(nothing_of_it("the connection was lost, and the commit with it")),
                     };
                 }
-                Ok(Some(Journaled::Lost { now })) => return Ok(Settled::Lost { now }),
+                Ok(Some(StoredSteps::Lost { now })) => return Ok(Settled::Lost { now }),
                 Err(error) if !error.is_worth_a_retry() => return Err(error),
                 // The backend of the lost connection is still at it; or this one was lost as well.
                 Ok(None) | Err(_) => tokio::time::sleep(BETWEEN_LOOKS).await,
@@ -65,7 +67,12 @@ impl<D: Dialect> StepsWithin<Transaction<'static, D::Db>> for Steps<D> {
     }
 }
 
-async fn end<D: Dialect>(store: D, mut transaction: Transaction<'static, D::Db>, held: Held, step: StepRecord) -> End {
+async fn end<D: Dialect>(
+    store: D,
+    mut transaction: Transaction<'static, D::Db>,
+    held: ClaimHandle,
+    step: StepRecord,
+) -> End {
     let noting = async {
         store.stands(&mut transaction).await?;
         store.note_in(&mut transaction, &held, &step).await

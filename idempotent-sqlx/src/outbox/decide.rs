@@ -5,15 +5,15 @@
 use std::time::Duration;
 
 use idempotent_core::__backoff::delay;
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 
-use super::place::Place;
-use super::stub::{Status, Stub};
+use super::place::QueueOffset;
+use super::stub::{OutboxRecord, OutboxStatus};
 
 /// When messages are sent again, and how often.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[must_use]
-pub struct Resends {
+pub struct ResendPolicy {
     pub(crate) max_sends: u32,
     pub(crate) first: Duration,
     pub(crate) most: Duration,
@@ -23,7 +23,7 @@ pub struct Resends {
     pub(crate) quiet: Duration,
 }
 
-impl Default for Resends {
+impl Default for ResendPolicy {
     fn default() -> Self {
         const MINUTE: Duration = Duration::from_secs(60);
         Self {
@@ -38,14 +38,14 @@ impl Default for Resends {
     }
 }
 
-impl Resends {
+impl ResendPolicy {
     /// The defaults.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// A message is sent so often at most, at least once; one that is due again after that is
-    /// [dead](Status::Dead), and an alert goes out.
+    /// [dead](OutboxStatus::Dead), and an alert goes out.
     ///
     /// # Default
     /// 16
@@ -109,24 +109,24 @@ impl Resends {
 
     /// What is to be done with a message.
     #[must_use]
-    pub fn decide(&self, stub: &Stub, seen: &Seen, now: Micros) -> Verdict {
-        if stub.status != Status::Unconfirmed {
-            return Verdict::Leave;
+    pub fn decide(&self, stub: &OutboxRecord, seen: &ConsumerProgress, now: Timestamp) -> ResendDecision {
+        if stub.status != OutboxStatus::Unconfirmed {
+            return ResendDecision::Leave;
         }
         if stub.due_at.is_none_or(|due| due > now) {
-            return Verdict::Wait(Why::NotDue);
+            return ResendDecision::Wait(DeferReason::NotDue);
         }
         if seen.is_being_consumed(now, self.log_age) {
-            return Verdict::Wait(Why::BeingConsumed);
+            return ResendDecision::Wait(DeferReason::BeingConsumed);
         }
         if !self.is_lost(stub, seen, now) {
-            return Verdict::Wait(Why::Queued);
+            return ResendDecision::Wait(DeferReason::Queued);
         }
-        if stub.sends < self.max_sends { Verdict::Send } else { Verdict::GiveUp }
+        if stub.sends < self.max_sends { ResendDecision::Send } else { ResendDecision::GiveUp }
     }
 
     /// Not with the broker any more, nor on its way, as far as can be told.
-    fn is_lost(&self, stub: &Stub, seen: &Seen, now: Micros) -> bool {
+    fn is_lost(&self, stub: &OutboxRecord, seen: &ConsumerProgress, now: Timestamp) -> bool {
         let (Some(sent_at), Some(place)) = (stub.sent_at, stub.place) else {
             // Never confirmed to be anywhere; or where places cannot be compared, so that time alone says it.
             return true;
@@ -138,16 +138,16 @@ impl Resends {
 
 /// What consumers have noted about a message and its queue.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Seen {
+pub struct ConsumerProgress {
     /// When its row in the message log was written, if there is one.
-    pub logged_at: Option<Micros>,
+    pub logged_at: Option<Timestamp>,
     /// The last place that a consumer has seen in the queue the message was sent to. Of that queue only: places of others
     /// say nothing.
-    pub reached: Option<Place>,
+    pub reached: Option<QueueOffset>,
 }
 
-impl Seen {
-    fn is_being_consumed(&self, now: Micros, log_age: Duration) -> bool {
+impl ConsumerProgress {
+    fn is_being_consumed(&self, now: Timestamp, log_age: Duration) -> bool {
         self.logged_at.is_some_and(|at| (now - at) < log_age)
     }
 }
@@ -155,13 +155,13 @@ impl Seen {
 /// What is to be done with a message.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
-pub enum Verdict {
+pub enum ResendDecision {
     /// Send it.
     Send,
     /// It was sent as often as is allowed: no more, and somebody is to be told.
     GiveUp,
     /// Look at it later.
-    Wait(Why),
+    Wait(DeferReason),
     /// It is settled: nothing, ever.
     Leave,
 }
@@ -169,7 +169,7 @@ pub enum Verdict {
 /// Why a message is not sent now.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
-pub enum Why {
+pub enum DeferReason {
     /// Its next time has not come.
     NotDue,
     /// A consumer has it.

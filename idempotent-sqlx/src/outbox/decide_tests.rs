@@ -1,31 +1,31 @@
 //! The truth table of B28, and its edges.
 use super::*;
 
-const NOW: Micros = Micros(1_750_000_000_000_000);
+const NOW: Timestamp = Timestamp(1_750_000_000_000_000);
 
-fn before(time: Duration) -> Micros {
-    Micros(NOW.0 - u64::try_from(time.as_micros()).expect("short"))
+fn before(time: Duration) -> Timestamp {
+    Timestamp(NOW.0 - u64::try_from(time.as_micros()).expect("short"))
 }
 
-fn resends() -> Resends {
-    Resends::new().max_sends(3).log_age(Duration::from_secs(60)).quiet(Duration::from_secs(3_600))
+fn resends() -> ResendPolicy {
+    ResendPolicy::new().max_sends(3).log_age(Duration::from_secs(60)).quiet(Duration::from_secs(3_600))
 }
 
 /// One that was sent twice to place 7 and is lost.
-fn lost() -> (Stub, Seen) {
-    let stub = Stub {
+fn lost() -> (OutboxRecord, ConsumerProgress) {
+    let stub = OutboxRecord {
         seq: 1,
-        status: Status::Unconfirmed,
+        status: OutboxStatus::Unconfirmed,
         sends: 2,
         failures: 0,
         queue: Some("orders#1".into()),
-        place: Some(Place::of(7)),
+        place: Some(QueueOffset::of(7)),
         due_at: Some(NOW),
         created_at: before(Duration::from_secs(1_000)),
         sent_at: Some(before(Duration::from_secs(600))),
         last_error: None,
     };
-    (stub, Seen { logged_at: None, reached: Some(Place::of(8)) })
+    (stub, ConsumerProgress { logged_at: None, reached: Some(QueueOffset::of(8)) })
 }
 
 #[test]
@@ -35,26 +35,26 @@ fn b28_of_all_32_combinations_only_the_one_with_all_five_conditions_is_sent() {
         let holds = |condition: u32| row >> condition & 1 == 1;
         let (mut stub, mut seen) = lost();
         if !holds(0) {
-            stub.status = Status::Confirmed;
+            stub.status = OutboxStatus::Confirmed;
         }
         if !holds(1) {
             stub.sends = 3;
         }
         if !holds(2) {
-            stub.due_at = Some(Micros(NOW.0 + 1));
+            stub.due_at = Some(Timestamp(NOW.0 + 1));
         }
         if !holds(3) {
-            seen.reached = Some(Place::of(7));
+            seen.reached = Some(QueueOffset::of(7));
         }
         if !holds(4) {
             seen.logged_at = Some(before(Duration::from_secs(1)));
         }
         let verdict = resends().decide(&stub, &seen, NOW);
-        if verdict == Verdict::Send {
+        if verdict == ResendDecision::Send {
             sent.push(row);
         }
         // All but the count: one alert, no sending.
-        assert_eq!(verdict == Verdict::GiveUp, row == 0b11101, "{row:b}");
+        assert_eq!(verdict == ResendDecision::GiveUp, row == 0b11101, "{row:b}");
     }
     assert_eq!(sent, [0b11111]);
 }
@@ -62,57 +62,60 @@ fn b28_of_all_32_combinations_only_the_one_with_all_five_conditions_is_sent() {
 #[test]
 fn b28_s3_10_next_send_is_when_its_time_has_come_and_not_before() {
     let (mut stub, seen) = lost();
-    assert_eq!(resends().decide(&stub, &seen, NOW), Verdict::Send, "due now");
-    stub.due_at = Some(Micros(NOW.0 + 1));
-    assert_eq!(resends().decide(&stub, &seen, NOW), Verdict::Wait(Why::NotDue));
+    assert_eq!(resends().decide(&stub, &seen, NOW), ResendDecision::Send, "due now");
+    stub.due_at = Some(Timestamp(NOW.0 + 1));
+    assert_eq!(resends().decide(&stub, &seen, NOW), ResendDecision::Wait(DeferReason::NotDue));
     stub.due_at = None;
-    assert_ne!(resends().decide(&stub, &seen, NOW), Verdict::Send);
+    assert_ne!(resends().decide(&stub, &seen, NOW), ResendDecision::Send);
 }
 
 #[test]
 fn b28_neither_void_nor_dead_nor_confirmed_is_ever_sent() {
-    for status in [Status::Confirmed, Status::Void, Status::Dead] {
+    for status in [OutboxStatus::Confirmed, OutboxStatus::Void, OutboxStatus::Dead] {
         let (stub, seen) = lost();
-        assert_eq!(resends().decide(&Stub { status, ..stub }, &seen, NOW), Verdict::Leave);
+        assert_eq!(resends().decide(&OutboxRecord { status, ..stub }, &seen, NOW), ResendDecision::Leave);
     }
-    assert_eq!(Status::of(99), Status::Void, "of a later version");
+    assert_eq!(OutboxStatus::of(99), OutboxStatus::Void, "of a later version");
 }
 
 #[test]
 fn b28_the_last_sending_is_allowed_and_the_one_behind_it_gives_up() {
     let (stub, seen) = lost();
-    let verdicts = [2, 3, 4].map(|sends| resends().decide(&Stub { sends, ..stub.clone() }, &seen, NOW));
-    assert_eq!(verdicts, [Verdict::Send, Verdict::GiveUp, Verdict::GiveUp]);
-    assert_eq!(Resends::new().max_sends(0), Resends::new().max_sends(1));
+    let verdicts = [2, 3, 4].map(|sends| resends().decide(&OutboxRecord { sends, ..stub.clone() }, &seen, NOW));
+    assert_eq!(verdicts, [ResendDecision::Send, ResendDecision::GiveUp, ResendDecision::GiveUp]);
+    assert_eq!(ResendPolicy::new().max_sends(0), ResendPolicy::new().max_sends(1));
 }
 
 #[test]
 fn b28_s3_14_a_log_row_past_its_age_blocks_no_more_and_shows_that_a_consumer_had_it() {
     let (stub, _) = lost();
-    let seen = |age: u64| Seen { logged_at: Some(before(Duration::from_secs(age))), reached: Some(Place::of(7)) };
-    assert_eq!(resends().decide(&stub, &seen(59), NOW), Verdict::Wait(Why::BeingConsumed));
+    let seen = |age: u64| ConsumerProgress {
+        logged_at: Some(before(Duration::from_secs(age))),
+        reached: Some(QueueOffset::of(7)),
+    };
+    assert_eq!(resends().decide(&stub, &seen(59), NOW), ResendDecision::Wait(DeferReason::BeingConsumed));
     // It was the last of its queue: nobody has passed it, and nobody will.
-    assert_eq!(resends().decide(&stub, &seen(60), NOW), Verdict::Send);
+    assert_eq!(resends().decide(&stub, &seen(60), NOW), ResendDecision::Send);
     // Logged by a clock that is ahead: being consumed.
-    let ahead = Seen { logged_at: Some(Micros(NOW.0 + 5)), reached: None };
-    assert_eq!(resends().decide(&stub, &ahead, NOW), Verdict::Wait(Why::BeingConsumed));
+    let ahead = ConsumerProgress { logged_at: Some(Timestamp(NOW.0 + 5)), reached: None };
+    assert_eq!(resends().decide(&stub, &ahead, NOW), ResendDecision::Wait(DeferReason::BeingConsumed));
 }
 
 #[test]
 fn s3_13_without_a_place_time_alone_decides_and_without_a_consumer_it_is_queued() {
     let (stub, _) = lost();
-    let nobody = Seen::default();
-    assert_eq!(resends().decide(&stub, &nobody, NOW), Verdict::Wait(Why::Queued));
-    assert_eq!(resends().decide(&Stub { place: None, ..stub.clone() }, &nobody, NOW), Verdict::Send);
-    let old = Stub { sent_at: Some(before(Duration::from_secs(3_600))), ..stub.clone() };
-    assert_eq!(resends().decide(&old, &nobody, NOW), Verdict::Send, "quiet for too long");
-    let never = Stub { sends: 0, sent_at: None, place: None, ..stub };
-    assert_eq!(resends().decide(&never, &nobody, NOW), Verdict::Send);
+    let nobody = ConsumerProgress::default();
+    assert_eq!(resends().decide(&stub, &nobody, NOW), ResendDecision::Wait(DeferReason::Queued));
+    assert_eq!(resends().decide(&OutboxRecord { place: None, ..stub.clone() }, &nobody, NOW), ResendDecision::Send);
+    let old = OutboxRecord { sent_at: Some(before(Duration::from_secs(3_600))), ..stub.clone() };
+    assert_eq!(resends().decide(&old, &nobody, NOW), ResendDecision::Send, "quiet for too long");
+    let never = OutboxRecord { sends: 0, sent_at: None, place: None, ..stub };
+    assert_eq!(resends().decide(&never, &nobody, NOW), ResendDecision::Send);
 }
 
 #[test]
 fn b28_s3_11_the_next_time_grows_with_each_sending_and_has_the_backlog_on_top() {
     let second = Duration::from_secs(1);
-    let resends = Resends::new().backoff(10 * second, 40 * second).backlog(5 * second);
+    let resends = ResendPolicy::new().backoff(10 * second, 40 * second).backlog(5 * second);
     assert_eq!([1, 2, 3, 4, 50].map(|sends| resends.next(sends).as_secs()), [15, 25, 45, 45, 45]);
 }

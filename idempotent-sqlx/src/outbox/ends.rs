@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, HashSet};
 use std::mem::take;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use idempotent_mq::{Concluded, Receipt};
+use idempotent_mq::{DeliveryResult, LoggedDelivery};
 use tokio::sync::{Mutex as Turn, oneshot};
 
 use super::desk::{Arg, OutboxDb};
 use super::nonce::{Nonce, nonce_of};
 use super::sql::OF_MESSAGE;
-use super::stub::Status;
+use super::stub::OutboxStatus;
 use super::{Outbox, OutboxError};
 
 #[derive(Debug, Default)]
@@ -21,9 +21,9 @@ pub(super) struct Ends {
 
 #[derive(Debug)]
 struct End {
-    receipt: Receipt,
+    receipt: LoggedDelivery,
     nonce: Nonce,
-    how: Concluded,
+    how: DeliveryResult,
     told: oneshot::Sender<Told>,
 }
 
@@ -37,7 +37,7 @@ impl<Db: OutboxDb> Outbox<Db> {
     ///
     /// # Cancellation
     /// It may be written or not. Those it was writing for write for themselves.
-    pub(super) async fn end(&self, receipt: &Receipt, how: Concluded) -> Told {
+    pub(super) async fn end(&self, receipt: &LoggedDelivery, how: DeliveryResult) -> Told {
         // A message of another producer: a consumer does not conclude it, and no row of this outbox is its own.
         let Some(nonce) = nonce_of(receipt) else { return Ok(()) };
         let ends = &self.0.ends;
@@ -73,16 +73,16 @@ impl<Db: OutboxDb> Outbox<Db> {
 
     /// First the stubs, then the notes: whoever dies in between leaves notes that the next deliveries remove.
     async fn write_ends(&self, ends: &[End]) -> Result<(), OutboxError> {
-        let of = |of: &[Concluded]| {
+        let of = |of: &[DeliveryResult]| {
             let of_them = ends.iter().filter(|end| of.contains(&end.how));
             // In the order of every process, and once each.
             of_them.map(|end| (end.receipt.id.as_bytes(), end.nonce)).collect::<BTreeMap<_, _>>()
         };
-        let ids = |how: &[Concluded]| of(how).into_keys().collect::<Vec<_>>();
-        self.settle(of(&[Concluded::Done]), Status::Confirmed).await?;
-        self.settle(of(&[Concluded::PutAside]), Status::Dead).await?;
+        let ids = |how: &[DeliveryResult]| of(how).into_keys().collect::<Vec<_>>();
+        self.settle(of(&[DeliveryResult::Done]), OutboxStatus::Confirmed).await?;
+        self.settle(of(&[DeliveryResult::PutAside]), OutboxStatus::Dead).await?;
         let texts = &self.0.texts;
-        let over = ids(&[Concluded::Done, Concluded::PutAside, Concluded::Failed]);
+        let over = ids(&[DeliveryResult::Done, DeliveryResult::PutAside, DeliveryResult::Failed]);
         if !over.is_empty() {
             let args = [Arg::from(OF_MESSAGE)].into_iter().chain(over.iter().map(|id| Arg::from(*id))).collect();
             self.execute(texts.forget(over.len()), args).await?;
@@ -98,8 +98,8 @@ impl<Db: OutboxDb> Outbox<Db> {
         Ok(())
     }
 
-    async fn settle(&self, messages: BTreeMap<&[u8], Nonce>, status: Status) -> Result<(), OutboxError> {
-        let (texts, confirmed) = (&self.0.texts, status == Status::Confirmed);
+    async fn settle(&self, messages: BTreeMap<&[u8], Nonce>, status: OutboxStatus) -> Result<(), OutboxError> {
+        let (texts, confirmed) = (&self.0.texts, status == OutboxStatus::Confirmed);
         let messages: Vec<_> = messages.into_iter().collect();
         let args = |messages: &[(&[u8], Nonce)]| {
             let head = [Arg::from(status.number()), self.now()].into_iter();

@@ -2,7 +2,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use idempotent_mq::{OUTBOX_HEADER, Outbound};
+use idempotent_mq::{OUTBOX_HEADER, OutboundMessage};
 use sqlx::Database;
 
 use super::desk::{Arg, OutboxDb};
@@ -30,11 +30,11 @@ impl<Db: OutboxDb> Outbox<Db> {
     /// Writes a message in your transaction, by one statement: it is sent if that commits, and not if it is rolled back. The
     /// id is chosen once, where the message comes about, and is the same however often it is sent.
     ///
-    /// Writing the same message again changes nothing. Messages of one [aggregate](Outbound::aggregate) are sent in the order
+    /// Writing the same message again changes nothing. Messages of one [aggregate](OutboundMessage::aggregate) are sent in the order
     /// they were written; of two transactions that write to one aggregate side by side nobody knows which comes first, unless
     /// they exclude each other, as by locking the aggregate's row.
     ///
-    /// A message with [`deliver_at`](Outbound::deliver_at) is sent right away too, and its broker keeps it until then. A relay whose
+    /// A message with [`deliver_at`](OutboundMessage::deliver_at) is sent right away too, and its broker keeps it until then. A relay whose
     /// publisher [cannot delay](idempotent_mq::Publish::delays) refuses the message, and raises an alert once it has given it up.
     /// That time is no part of the content: where the same message is written again with another time, the first time stands.
     /// The message counts as lost, and is sent again, only some time [after](super::Resends::backoff) it was to be delivered.
@@ -50,7 +50,7 @@ impl<Db: OutboxDb> Outbox<Db> {
     pub async fn enqueue(
         &self,
         connection: &mut <Db as Database>::Connection,
-        message: &Outbound,
+        message: &OutboundMessage,
     ) -> Result<Enqueued, OutboxError> {
         let new = self.enqueue_all(connection, std::slice::from_ref(message)).await?;
         Ok(if new > 0 { Enqueued::New } else { Enqueued::Already })
@@ -66,7 +66,7 @@ impl<Db: OutboxDb> Outbox<Db> {
     pub async fn enqueue_all(
         &self,
         connection: &mut <Db as Database>::Connection,
-        messages: &[Outbound],
+        messages: &[OutboundMessage],
     ) -> Result<u64, OutboxError> {
         let mut digests: HashMap<&[u8], [u8; 32]> = HashMap::with_capacity(messages.len());
         let mut different = Vec::with_capacity(messages.len());
@@ -93,7 +93,7 @@ impl<Db: OutboxDb> Outbox<Db> {
     async fn write(
         &self,
         connection: &mut <Db as Database>::Connection,
-        messages: &[(Cow<'_, Outbound>, [u8; 32])],
+        messages: &[(Cow<'_, OutboundMessage>, [u8; 32])],
     ) -> Result<u64, OutboxError> {
         let mut args = Vec::with_capacity(messages.len() * 11);
         for (message, sum) in messages {
@@ -124,7 +124,7 @@ impl<Db: OutboxDb> Outbox<Db> {
     async fn compare(
         &self,
         connection: &mut <Db as Database>::Connection,
-        messages: &[(Cow<'_, Outbound>, [u8; 32])],
+        messages: &[(Cow<'_, OutboundMessage>, [u8; 32])],
     ) -> Result<(), OutboxError> {
         let args = messages.iter().map(|(message, _)| Arg::from(message.id.as_bytes())).collect();
         let rows = Db::fetch(connection, self.0.texts.digests(messages.len()).into(), args, "bb").await?;
@@ -154,7 +154,7 @@ fn conflict() -> OutboxError {
 }
 
 /// Returns the message without the nonce of another one, whose headers a handler has copied.
-fn without_nonce(message: &Outbound) -> Cow<'_, Outbound> {
+fn without_nonce(message: &OutboundMessage) -> Cow<'_, OutboundMessage> {
     let mut message = Cow::Borrowed(message);
     if message.headers.first(OUTBOX_HEADER).is_some() {
         message.to_mut().headers.remove(OUTBOX_HEADER);
@@ -162,7 +162,7 @@ fn without_nonce(message: &Outbound) -> Cow<'_, Outbound> {
     message
 }
 
-fn check(message: &Outbound) -> Result<(), OutboxError> {
+fn check(message: &OutboundMessage) -> Result<(), OutboxError> {
     let invalid = |what: String| Err(OutboxError::new(OutboxErrorKind::Invalid, what));
     let parts = [
         ("id", Some(&message.id)),

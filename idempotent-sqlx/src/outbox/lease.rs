@@ -3,14 +3,14 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use idempotent_core::Micros;
-use idempotent_mq::Outbound;
+use idempotent_core::Timestamp;
+use idempotent_mq::OutboundMessage;
 
-use super::decide::Seen;
+use super::decide::ConsumerProgress;
 use super::desk::{Arg, OutboxDb};
-use super::place::Place;
+use super::place::QueueOffset;
 use super::sql::OF_QUEUE;
-use super::stub::{self, LEASED_SHAPE, Status, Stub};
+use super::stub::{self, LEASED_SHAPE, OutboxRecord, OutboxStatus};
 use super::{Outbox, OutboxError};
 pub(super) use crate::desk::micros;
 
@@ -20,12 +20,12 @@ pub(super) type Owner = [u8; 16];
 /// A message that this relay alone may send, as long as its lease lives.
 #[derive(Debug)]
 pub(super) struct Leased {
-    pub(super) stub: Stub,
+    pub(super) stub: OutboxRecord,
     /// `None`: the row was damaged.
-    pub(super) message: Option<Outbound>,
+    pub(super) message: Option<OutboundMessage>,
     pub(super) id: String,
     /// The database's time.
-    pub(super) now: Micros,
+    pub(super) now: Timestamp,
 }
 
 /// What became of a leased message, as it is written.
@@ -36,9 +36,9 @@ pub(super) struct Line {
     /// 1 if the broker may have taken it.
     pub(super) sends: u32,
     pub(super) failures: u32,
-    pub(super) status: Status,
+    pub(super) status: OutboxStatus,
     pub(super) queue: Option<String>,
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<QueueOffset>,
     /// Until it is looked at next.
     pub(super) rest: Duration,
     pub(super) error: Option<String>,
@@ -97,9 +97,9 @@ impl<Db: OutboxDb> Outbox<Db> {
         let mut leased: Vec<_> = rows
             .into_iter()
             .map(|mut row| {
-                let stub = Stub::read(&mut row);
+                let stub = OutboxRecord::read(&mut row);
                 let (id, message) = stub::content(&mut row);
-                Leased { stub, message, id, now: Micros(row.int().unsigned_abs()) }
+                Leased { stub, message, id, now: Timestamp(row.int().unsigned_abs()) }
             })
             .collect();
         leased.sort_unstable_by_key(|leased| leased.stub.seq);
@@ -107,7 +107,7 @@ impl<Db: OutboxDb> Outbox<Db> {
     }
 
     /// What consumers have noted of these: of those only that were sent before.
-    pub(super) async fn seen(&self, leased: &[Leased]) -> Result<HashMap<i64, Seen>, OutboxError> {
+    pub(super) async fn seen(&self, leased: &[Leased]) -> Result<HashMap<i64, ConsumerProgress>, OutboxError> {
         let sent: Vec<_> = leased.iter().filter(|leased| leased.stub.sends > 0).collect();
         if sent.is_empty() {
             return Ok(HashMap::new());
@@ -119,15 +119,15 @@ impl<Db: OutboxDb> Outbox<Db> {
         let (mut reached, mut logged) = (HashMap::new(), HashMap::new());
         for mut row in rows {
             let (kind, id) = (row.int(), row.text());
-            let (place, at) = (row.bytes_or_null(), Micros(row.int().unsigned_abs()));
+            let (place, at) = (row.bytes_or_null(), Timestamp(row.int().unsigned_abs()));
             match kind {
-                OF_QUEUE => drop(reached.insert(id, place.and_then(|bytes| Place::from_bytes(&bytes)))),
+                OF_QUEUE => drop(reached.insert(id, place.and_then(|bytes| QueueOffset::from_bytes(&bytes)))),
                 _ => drop(logged.insert(id, at)),
             }
         }
         let seen = |leased: &&Leased| {
             let reached = leased.stub.queue.as_ref().and_then(|queue| reached.get(queue).copied().flatten());
-            (leased.stub.seq, Seen { logged_at: logged.get(&leased.id).copied(), reached })
+            (leased.stub.seq, ConsumerProgress { logged_at: logged.get(&leased.id).copied(), reached })
         };
         Ok(sent.iter().map(seen).collect())
     }
@@ -149,7 +149,7 @@ impl<Db: OutboxDb> Outbox<Db> {
                 Arg::from(i64::from(line.failures)),
                 Arg::from(line.status.number()),
                 Arg::from(line.queue.as_ref().map(|queue| queue.as_bytes())),
-                Arg::from(line.place.map(Place::to_bytes).as_ref().map(|bytes| &bytes[..])),
+                Arg::from(line.place.map(QueueOffset::to_bytes).as_ref().map(|bytes| &bytes[..])),
                 Arg::from(micros(line.rest)),
                 Arg::from(line.error.as_ref().map(|error| error.as_bytes())),
             ]

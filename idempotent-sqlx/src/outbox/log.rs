@@ -3,13 +3,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::error::Error;
 
 use async_trait::async_trait;
-use idempotent_mq::{Concluded, LogError, LogErrorKind, MessageLog, Receipt, SenderState};
+use idempotent_mq::{DeliveryResult, LogError, LogErrorKind, LoggedDelivery, MessageLog, SenderState};
 
 use super::desk::{Arg, OutboxDb};
 use super::nonce::{Nonce, nonce_of};
-use super::place::{Place, place_of, queue_of};
+use super::place::{QueueOffset, place_of, queue_of};
 use super::sql::{OF_MESSAGE, OF_QUEUE};
-use super::stub::Status;
+use super::stub::OutboxStatus;
 use super::{Outbox, OutboxError};
 
 /// The most rows of one statement.
@@ -22,7 +22,7 @@ const LONGEST: usize = 255;
 /// [`OUTBOX_HEADER`](idempotent_mq::OUTBOX_HEADER), so a broker between them has to keep headers. A message that goes to several groups is confirmed by the first that is done: give the log to the one that counts.
 #[async_trait]
 impl<Db: OutboxDb> MessageLog for Outbox<Db> {
-    async fn received(&self, receipts: &[Receipt]) -> Result<Vec<SenderState>, LogError> {
+    async fn received(&self, receipts: &[LoggedDelivery]) -> Result<Vec<SenderState>, LogError> {
         let states = self.states(receipts).await.map_err(failed)?;
         let rows = rows(receipts, &states);
         let rows: Vec<_> = rows.into_iter().collect();
@@ -33,7 +33,7 @@ impl<Db: OutboxDb> MessageLog for Outbox<Db> {
                     Arg::from(*kind),
                     Arg::from(id.as_bytes()),
                     Arg::from(&run.to_be_bytes()[..]),
-                    Arg::from(place.map(Place::to_bytes).as_ref().map(|bytes| &bytes[..])),
+                    Arg::from(place.map(QueueOffset::to_bytes).as_ref().map(|bytes| &bytes[..])),
                     self.now(),
                 ]);
             }
@@ -42,14 +42,14 @@ impl<Db: OutboxDb> MessageLog for Outbox<Db> {
         Ok(states)
     }
 
-    async fn concluded(&self, receipt: &Receipt, how: Concluded) -> Result<(), LogError> {
+    async fn concluded(&self, receipt: &LoggedDelivery, how: DeliveryResult) -> Result<(), LogError> {
         self.end(receipt, how).await.map_err(failed)
     }
 }
 
 impl<Db: OutboxDb> Outbox<Db> {
     /// Returns the state of each message: foreign, unless this outbox has given it the nonce that it carries.
-    async fn states(&self, receipts: &[Receipt]) -> Result<Vec<SenderState>, OutboxError> {
+    async fn states(&self, receipts: &[LoggedDelivery]) -> Result<Vec<SenderState>, OutboxError> {
         let carried: Vec<_> = receipts.iter().map(nonce_of).collect();
         let asked: BTreeSet<_> = receipts
             .iter()
@@ -62,10 +62,10 @@ impl<Db: OutboxDb> Outbox<Db> {
         for part in asked.chunks(MOST) {
             let args = part.iter().map(|id| Arg::from(id.as_bytes())).collect();
             for mut row in self.fetch(self.0.texts.known(part.len()), args, "bbi").await? {
-                known.insert(row.text(), (row.bytes(), Status::of(row.int())));
+                known.insert(row.text(), (row.bytes(), OutboxStatus::of(row.int())));
             }
         }
-        let state = |(receipt, nonce): (&Receipt, &Option<Nonce>)| match (known.get(&receipt.id), nonce) {
+        let state = |(receipt, nonce): (&LoggedDelivery, &Option<Nonce>)| match (known.get(&receipt.id), nonce) {
             (Some((given, status)), Some(nonce)) if given[..] == nonce[..] => status.into(),
             _ => SenderState::Foreign,
         };
@@ -73,22 +73,22 @@ impl<Db: OutboxDb> Outbox<Db> {
     }
 }
 
-impl From<&Status> for SenderState {
-    fn from(status: &Status) -> Self {
+impl From<&OutboxStatus> for SenderState {
+    fn from(status: &OutboxStatus) -> Self {
         match status {
-            Status::Unconfirmed => Self::Unconfirmed,
-            Status::Confirmed => Self::Confirmed,
-            Status::Void => Self::Void,
-            Status::Dead => Self::Dead,
+            OutboxStatus::Unconfirmed => Self::Unconfirmed,
+            OutboxStatus::Confirmed => Self::Confirmed,
+            OutboxStatus::Void => Self::Void,
+            OutboxStatus::Dead => Self::Dead,
         }
     }
 }
 
-type Rows = BTreeMap<(i64, String), (u128, Option<Place>)>;
+type Rows = BTreeMap<(i64, String), (u128, Option<QueueOffset>)>;
 
 /// Returns a row for each message of this outbox, and for each queue: once each, since no statement may write a row twice, and in the same order in each
 /// process, so that none waits for one that waits for it.
-fn rows(receipts: &[Receipt], states: &[SenderState]) -> Rows {
+fn rows(receipts: &[LoggedDelivery], states: &[SenderState]) -> Rows {
     let mut rows = Rows::new();
     for (receipt, state) in receipts.iter().zip(states) {
         let (queue, place) = (queue_of(&receipt.position), place_of(&receipt.position));

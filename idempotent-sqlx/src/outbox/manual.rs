@@ -2,29 +2,29 @@
 use std::fmt;
 use std::time::Duration;
 
-use idempotent_core::Micros;
-use idempotent_mq::Outbound;
+use idempotent_core::Timestamp;
+use idempotent_mq::OutboundMessage;
 use sqlx::Database;
 
 use super::desk::{Arg, OutboxDb};
 use super::lease::micros;
-use super::stub::{self, Status, Stub};
+use super::stub::{self, OutboxRecord, OutboxStatus};
 use super::{Outbox, OutboxError, OutboxErrorKind};
 
 /// A message in a list.
 #[derive(Clone, Eq, PartialEq)]
 #[non_exhaustive]
-pub struct Entry {
+pub struct OutboxEntry {
     /// The message's id.
     pub id: String,
     /// Where it goes.
     pub topic: String,
     /// What is known of it.
-    pub stub: Stub,
+    pub stub: OutboxRecord,
 }
 
 /// Without its id, which may be anything.
-impl fmt::Debug for Entry {
+impl fmt::Debug for OutboxEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry").field("topic", &self.topic).field("stub", &self.stub).finish_non_exhaustive()
     }
@@ -33,7 +33,7 @@ impl fmt::Debug for Entry {
 /// Something a person did with a message.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub struct Audited {
+pub struct AuditEntry {
     /// Who.
     pub by: String,
     /// `resend` or `void`.
@@ -41,19 +41,19 @@ pub struct Audited {
     /// Why.
     pub reason: String,
     /// When, by the database.
-    pub at: Micros,
+    pub at: Timestamp,
 }
 
 impl<Db: OutboxDb> Outbox<Db> {
-    /// Messages of this status in the order they were written, from behind this number on ([`Stub::seq`] of the last one of
+    /// Messages of this status in the order they were written, from behind this number on ([`OutboxRecord::seq`] of the last one of
     /// the page before; 0 for the first page).
     ///
     /// # Errors
     /// The database's.
-    pub async fn list(&self, status: Status, behind: i64, at_most: u32) -> Result<Vec<Entry>, OutboxError> {
+    pub async fn list(&self, status: OutboxStatus, behind: i64, at_most: u32) -> Result<Vec<OutboxEntry>, OutboxError> {
         let args = vec![Arg::from(status.number()), Arg::from(behind), Arg::from(i64::from(at_most))];
         let rows = self.fetch(self.0.texts.list(), args, "iiiibbiiibbb").await?;
-        let entry = |mut row| Entry { stub: Stub::read(&mut row), id: row.text(), topic: row.text() };
+        let entry = |mut row| OutboxEntry { stub: OutboxRecord::read(&mut row), id: row.text(), topic: row.text() };
         Ok(rows.into_iter().map(entry).collect())
     }
 
@@ -61,9 +61,9 @@ impl<Db: OutboxDb> Outbox<Db> {
     ///
     /// # Errors
     /// The database's.
-    pub async fn inspect(&self, id: &str) -> Result<Option<(Stub, Option<Outbound>)>, OutboxError> {
+    pub async fn inspect(&self, id: &str) -> Result<Option<(OutboxRecord, Option<OutboundMessage>)>, OutboxError> {
         let rows = self.fetch(self.0.texts.inspect(), vec![Arg::from(id.as_bytes())], "iiiibbiiibbbbbbbb").await?;
-        Ok(rows.into_iter().next().map(|mut row| (Stub::read(&mut row), stub::content(&mut row).1)))
+        Ok(rows.into_iter().next().map(|mut row| (OutboxRecord::read(&mut row), stub::content(&mut row).1)))
     }
 
     /// Sends an unconfirmed or dead message now, wherever it lies, and counts its sendings anew. Call it in a transaction: that
@@ -108,13 +108,13 @@ impl<Db: OutboxDb> Outbox<Db> {
     ///
     /// # Errors
     /// The database's.
-    pub async fn audit(&self, id: &str) -> Result<Vec<Audited>, OutboxError> {
+    pub async fn audit(&self, id: &str) -> Result<Vec<AuditEntry>, OutboxError> {
         let rows = self.fetch(self.0.texts.notes(), vec![Arg::from(id.as_bytes())], "bbbi").await?;
-        let audited = |mut row: super::desk::Cells| Audited {
+        let audited = |mut row: super::desk::Cells| AuditEntry {
             by: row.text(),
             action: row.text(),
             reason: row.text(),
-            at: Micros(row.int().unsigned_abs()),
+            at: Timestamp(row.int().unsigned_abs()),
         };
         Ok(rows.into_iter().map(audited).collect())
     }
@@ -130,7 +130,7 @@ impl<Db: OutboxDb> Outbox<Db> {
     /// They may be removed or not.
     pub async fn purge(&self, age: Duration, at_most: u32) -> Result<u64, OutboxError> {
         let mut removed = 0;
-        for status in [Status::Confirmed, Status::Void] {
+        for status in [OutboxStatus::Confirmed, OutboxStatus::Void] {
             let rest = i64::from(at_most) - i64::try_from(removed).unwrap_or(i64::MAX);
             let args = vec![Arg::from(status.number()), self.now(), Arg::from(micros(age)), Arg::from(rest.max(0))];
             removed += self.execute(self.0.texts.purge(), args).await?;

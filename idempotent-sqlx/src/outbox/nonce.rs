@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use idempotent_core::{Entropy, OsEntropy};
-use idempotent_mq::Receipt;
+use idempotent_mq::LoggedDelivery;
 
 use super::{OutboxError, OutboxErrorKind};
 
@@ -35,7 +35,7 @@ fn from_header(value: &[u8]) -> Option<Nonce> {
 }
 
 /// Returns the nonce that a delivery carries.
-pub(super) fn nonce_of(receipt: &Receipt) -> Option<Nonce> {
+pub(super) fn nonce_of(receipt: &LoggedDelivery) -> Option<Nonce> {
     from_header(receipt.nonce.as_deref()?)
 }
 

@@ -1,11 +1,11 @@
 //! The digest of a message's content.
-use idempotent_mq::Outbound;
+use idempotent_mq::OutboundMessage;
 use sha2::{Digest, Sha256};
 
 pub(super) use crate::packed::{pack, unpack};
 
 /// By which two messages of one id are told apart.
-pub(super) fn digest(message: &Outbound) -> [u8; 32] {
+pub(super) fn digest(message: &OutboundMessage) -> [u8; 32] {
     let mut sum = Sha256::new();
     let optional = |text: &Option<String>| text.as_ref().map(|text| text.as_bytes().to_vec());
     let parts = [
@@ -29,19 +29,19 @@ mod tests {
 
     #[test]
     fn what_stands_elsewhere_is_another_message() {
-        let one = Outbound::new("t", "id", "b");
+        let one = OutboundMessage::new("t", "id", "b");
         let others = [
-            Outbound::new("tb", "id", ""),
+            OutboundMessage::new("tb", "id", ""),
             one.clone().business_key("k"),
             one.clone().aggregate("k"),
             one.clone().aggregate(""),
             one.clone().header("n", "v"),
-            Outbound::new("t", "id", "c"),
+            OutboundMessage::new("t", "id", "c"),
         ];
         let mut digests: Vec<_> = others.iter().chain([&one]).map(digest).collect();
         digests.sort_unstable();
         digests.dedup();
         assert_eq!(digests.len(), 7);
-        assert_eq!(digest(&one), digest(&Outbound::new("t", "other id", "b")));
+        assert_eq!(digest(&one), digest(&OutboundMessage::new("t", "other id", "b")));
     }
 }

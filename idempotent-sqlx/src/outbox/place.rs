@@ -4,9 +4,9 @@ use idempotent_mq::Position;
 /// A place within one queue: greater is later. Two numbers, as a stream's entry has them; where a broker has one, the second
 /// is 0. As bytes it sorts the same way in each database.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub struct Place(u64, u64);
+pub struct QueueOffset(u64, u64);
 
-impl Place {
+impl QueueOffset {
     /// Of the number of an entry.
     #[must_use]
     pub fn of(number: u64) -> Self {
@@ -50,8 +50,8 @@ pub(crate) fn queue_of(position: &Position) -> String {
 }
 
 /// Its place there, if that can be compared with others.
-pub(crate) fn place_of(position: &Position) -> Option<Place> {
-    Place::parse(position.offset.as_deref()?)
+pub(crate) fn place_of(position: &Position) -> Option<QueueOffset> {
+    QueueOffset::parse(position.offset.as_deref()?)
 }
 
 #[cfg(test)]
@@ -62,12 +62,12 @@ mod tests {
     #[test]
     fn places_are_compared_as_numbers_and_their_bytes_as_they_are() {
         let order = ["9", "10", "1700000000000-9", "1700000000000-10", "1700000000001-0", "18446744073709551615"];
-        let places = order.map(|text| Place::parse(text).expect(text));
+        let places = order.map(|text| QueueOffset::parse(text).expect(text));
         assert!(places.is_sorted_by(|one, two| one < two && one.to_bytes() < two.to_bytes()));
-        assert!(places.iter().all(|place| Place::from_bytes(&place.to_bytes()) == Some(*place)));
+        assert!(places.iter().all(|place| QueueOffset::from_bytes(&place.to_bytes()) == Some(*place)));
         for none in ["", "-", "1-", "-1", "a", "1-2-3", "+1", "18446744073709551616", "AC1E"] {
-            assert_eq!(Place::parse(none), None, "{none}");
+            assert_eq!(QueueOffset::parse(none), None, "{none}");
         }
-        assert_eq!(Place::from_bytes(&[0; 15]), None);
+        assert_eq!(QueueOffset::from_bytes(&[0; 15]), None);
     }
 }

@@ -12,7 +12,7 @@ use idempotent_mq::Publish;
 
 use self::running::EAGER;
 use super::desk::OutboxDb;
-use super::{Outbox, Resends};
+use super::{Outbox, ResendPolicy};
 
 /// Sends the messages of an [`Outbox`], first and again, until they are confirmed or given up.
 ///
@@ -26,7 +26,7 @@ pub struct Relay<Db: OutboxDb> {
     outbox: Outbox<Db>,
     publisher: Arc<dyn Publish>,
     alerts: Arc<dyn AlertSender>,
-    resends: Resends,
+    resends: ResendPolicy,
     clock: Arc<dyn Clock>,
     batch: u32,
     lease: Duration,
@@ -60,7 +60,7 @@ pub struct RelayCounts {
 /// What one [round](Relay::round) came to.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
-pub struct Round {
+pub struct RelayRound {
     /// Messages that were due.
     pub looked_at: usize,
     /// Confirmed by the broker.
@@ -80,7 +80,7 @@ impl<Db: OutboxDb> Relay<Db> {
             outbox: outbox.clone(),
             publisher,
             alerts: Arc::new(AlertLog::new().with_details()),
-            resends: Resends::default(),
+            resends: ResendPolicy::default(),
             clock: Arc::new(SystemClock::new()),
             batch: 100,
             lease: Duration::from_secs(60),
@@ -92,9 +92,9 @@ impl<Db: OutboxDb> Relay<Db> {
     /// When messages are sent again, and how often.
     ///
     /// # Default
-    /// [`Resends::default`]
+    /// [`ResendPolicy::default`]
     #[must_use]
-    pub fn resends(mut self, resends: Resends) -> Self {
+    pub fn resends(mut self, resends: ResendPolicy) -> Self {
         self.resends = resends;
         self
     }

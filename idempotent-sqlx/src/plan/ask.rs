@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use idempotent_core::protocol::{self, Write, live};
 use idempotent_core::{
-    Claim, ClaimRequest, Completion, Fencing, Held, InFlight, Inspected, Key, Micros, Record, Release, Settled,
-    StateKind, StoreError, Verdict,
+    Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, InFlight, InspectedRecord, Key, Record, Release,
+    ReleaseKind, Settled, StateKind, StoreError, Timestamp,
 };
 
 use super::{Ask, Dialect, Hindrance, Plan, Seen, Sent, Text, Value, Via, id, owner};
@@ -81,12 +81,12 @@ impl<D: Dialect> Plan<D> {
         ]
     }
 
-    pub(crate) async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+    pub(crate) async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
         let write = || by_owner(&self.texts.renew, held).bind(micros(lease));
         self.settle(&held.key, write, |found, now| protocol::renew(found, held, lease, now)).await
     }
 
-    pub(crate) async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+    pub(crate) async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         self.fits(completion)?;
         let write = || {
             let ask = by_owner(&self.texts.complete, held).bind(completion.value.as_deref().map(<[u8]>::to_vec));
@@ -101,41 +101,41 @@ impl<D: Dialect> Plan<D> {
         if bytes > most { Err(self.link.place.too_large(bytes, most)) } else { Ok(()) }
     }
 
-    pub(crate) async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+    pub(crate) async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         let write = || self.releasing(held, release);
-        if release.verdict == Verdict::Delete {
+        if release.verdict == ReleaseKind::Delete {
             self.lately.forget(&held.key);
         }
         self.settle(&held.key, write, |found, now| protocol::release(found, held, release, now)).await
     }
 
-    fn releasing(&self, held: &Held, release: &Release) -> Ask<D> {
+    fn releasing(&self, held: &ClaimHandle, release: &Release) -> Ask<D> {
         let texts = &self.texts;
         let (delay, memory, error) = (micros(release.delay), micros(release.memory), &*release.error);
         let end = |state| by_owner(&texts.end, held).bind(row::code(state)).bind(memory).bind(error);
         let vacate = |off: i64| by_owner(&texts.vacate, held).bind(delay).bind(memory).bind(error).bind(off);
         match release.verdict {
-            Verdict::Delete => by_owner(&texts.delete, held),
-            Verdict::Vacate => vacate(0),
-            Verdict::Refund => vacate(1),
-            Verdict::Fail => end(StateKind::Failed),
-            Verdict::Bury => end(StateKind::Dead),
+            ReleaseKind::Delete => by_owner(&texts.delete, held),
+            ReleaseKind::Vacate => vacate(0),
+            ReleaseKind::Refund => vacate(1),
+            ReleaseKind::Fail => end(StateKind::Failed),
+            ReleaseKind::Bury => end(StateKind::Dead),
         }
     }
 
     pub(crate) async fn forget(
         &self,
         key: &Key,
-        expected: Fencing,
+        expected: FencingToken,
         force: bool,
         memory: Duration,
     ) -> Result<Settled, StoreError> {
         self.by_the_protocol(key, |found, now| protocol::forget(found, expected, force, memory, now)).await
     }
 
-    pub(crate) async fn inspect(&self, key: &Key) -> Result<Option<Inspected>, StoreError> {
+    pub(crate) async fn inspect(&self, key: &Key) -> Result<Option<InspectedRecord>, StoreError> {
         let found = self.look(key).await?.filter(|seen| live(Some(&seen.record), seen.now).is_some());
-        Ok(found.map(|Seen { record, now, .. }| Inspected { record, now }))
+        Ok(found.map(|Seen { record, now, .. }| InspectedRecord { record, now }))
     }
 
     /// Sends a guarded write. Where it wrote nothing, the protocol says what that means.
@@ -143,7 +143,7 @@ impl<D: Dialect> Plan<D> {
         &self,
         key: &Key,
         write: impl Fn() -> Ask<D> + Send,
-        decide: impl Fn(Option<&Record>, Micros) -> (Settled, Write) + Send,
+        decide: impl Fn(Option<&Record>, Timestamp) -> (Settled, Write) + Send,
     ) -> Result<Settled, StoreError> {
         match self.link.execute(self.timed(write())).await? {
             Sent::Done(1..) => Ok(Settled::Done),
@@ -155,7 +155,7 @@ impl<D: Dialect> Plan<D> {
     async fn by_the_protocol(
         &self,
         key: &Key,
-        decide: impl Fn(Option<&Record>, Micros) -> (Settled, Write) + Send,
+        decide: impl Fn(Option<&Record>, Timestamp) -> (Settled, Write) + Send,
     ) -> Result<Settled, StoreError> {
         for _ in 0..answer::TRIES {
             let Some(Seen { record, now, .. }) = self.look(key).await? else {
@@ -187,7 +187,7 @@ impl<D: Dialect> Plan<D> {
             .bind_all(columns(key, record))
             .bind(row::code(found.state.kind()))
             .bind(old.owner.map(owner))
-            .bind(signed(Micros(found.fencing.0)))
+            .bind(signed(Timestamp(found.fencing.0)))
             .bind(i64::from(found.attempt))
             .bind(old.until.map(signed))
             .bind(signed(found.expires_at))
@@ -214,10 +214,10 @@ fn columns(key: &Key, record: &Record) -> [Value; 16] {
         key.name().into(),
         row::code(record.state.kind()).into(),
         parts.owner.map(owner).into(),
-        signed(Micros(record.fencing.0)).into(),
+        signed(Timestamp(record.fencing.0)).into(),
         i64::from(record.attempt).into(),
-        signed(parts.until.unwrap_or(Micros(0))).into(),
-        parts.taken_over.map(|fencing| signed(Micros(fencing.0))).into(),
+        signed(parts.until.unwrap_or(Timestamp(0))).into(),
+        parts.taken_over.map(|fencing| signed(Timestamp(fencing.0))).into(),
         record.fingerprint.map(|fingerprint| fingerprint.to_bytes().to_vec()).into(),
         signed(record.expires_at).into(),
         signed(record.first_seen).into(),
@@ -229,12 +229,12 @@ fn columns(key: &Key, record: &Record) -> [Value; 16] {
 }
 
 /// A step of its owner's, with the first three places filled.
-pub(super) fn by_owner<D: Dialect>(text: &Text, held: &Held) -> Ask<D> {
+pub(super) fn by_owner<D: Dialect>(text: &Text, held: &ClaimHandle) -> Ask<D> {
     Ask::new(text).bind_all(owned(held))
 }
 
 /// The key, the owner and the number of a grant.
-pub(super) fn owned(held: &Held) -> [Value; 3] {
+pub(super) fn owned(held: &ClaimHandle) -> [Value; 3] {
     // A number that no column holds is no grant's.
     let number = held.fencing.map(|fencing| i64::try_from(fencing.0).unwrap_or(-1));
     [id(&held.key).into(), owner(held.owner).into(), number.into()]

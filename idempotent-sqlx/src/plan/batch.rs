@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use idempotent_core::protocol::Write;
-use idempotent_core::{Claim, ClaimRequest, Completion, Held, Key, Settled, StoreError};
+use idempotent_core::{Claim, ClaimHandle, ClaimRequest, Completion, Key, Settled, StoreError};
 
 use super::ask::{decide, owned};
 use super::{Dialect, Many, Plan, Sent, Value};
@@ -47,7 +47,7 @@ impl<D: Dialect> Member<D> for ClaimRequest {
 }
 
 /// A renewal.
-impl<D: Dialect> Member<D> for (Held, Duration) {
+impl<D: Dialect> Member<D> for (ClaimHandle, Duration) {
     type Told = Settled;
 
     fn key(&self) -> &Key {
@@ -64,7 +64,7 @@ impl<D: Dialect> Member<D> for (Held, Duration) {
     }
 }
 
-impl<D: Dialect> Member<D> for (Held, Completion) {
+impl<D: Dialect> Member<D> for (ClaimHandle, Completion) {
     type Told = Settled;
 
     fn key(&self) -> &Key {

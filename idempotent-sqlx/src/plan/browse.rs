@@ -1,5 +1,5 @@
 //! Lists records, by id.
-use idempotent_core::{Entry, Page, StoreError};
+use idempotent_core::{RecordEntry, RecordPage, StoreError};
 
 use super::{Ask, Dialect, Plan, settled};
 use crate::row;
@@ -8,15 +8,15 @@ use crate::row;
 const MOST: usize = 10_000;
 
 impl<D: Dialect> Plan<D> {
-    pub(crate) async fn browse(&self, after: Option<u128>, limit: usize) -> Result<Page, StoreError> {
+    pub(crate) async fn browse(&self, after: Option<u128>, limit: usize) -> Result<RecordPage, StoreError> {
         let limit = limit.clamp(1, MOST);
         // Nothing is before no bytes.
         let after: Vec<u8> = after.map_or_else(Vec::new, |id| id.to_be_bytes().to_vec());
         let browse = self.timed(Ask::new(&self.texts.browse).bind(after).bind(limit as i64));
         let rows = settled(self.link.all(browse).await?)?;
-        let entry = |row| Ok(Entry { key: row::key(row)?, record: row::record(row)? });
+        let entry = |row| Ok(RecordEntry { key: row::key(row)?, record: row::record(row)? });
         let entries = rows.iter().map(entry).collect::<Result<Vec<_>, StoreError>>()?;
         let next = entries.last().filter(|_| entries.len() == limit).map(|entry| entry.key.hash());
-        Ok(Page { entries, next })
+        Ok(RecordPage { entries, next })
     }
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{
-    Claim, ClaimRequest, Completion, Grant, Held, InFlight, Settled, StateKind, StoreError, StoreErrorKind,
+    Claim, ClaimHandle, ClaimRequest, Completion, Grant, InFlight, Settled, StateKind, StoreError, StoreErrorKind,
 };
 use sqlx::{AssertSqlSafe, Transaction};
 use tokio::time::timeout;
@@ -114,7 +114,7 @@ impl<D: Dialect> Plan<D> {
     pub(crate) async fn complete_in(
         &self,
         connection: &mut Connection<D>,
-        held: &Held,
+        held: &ClaimHandle,
         completion: &Completion,
     ) -> Result<Settled, StoreError> {
         self.fits(completion)?;
@@ -143,7 +143,7 @@ impl<D: Dialect> Plan<D> {
     }
 
     /// As a text, which is parsed anew each time: dearer than a statement that is prepared, and cheaper than a trip.
-    pub(crate) fn with_the_commit(&self, held: &Held, completion: &Completion) -> Option<String> {
+    pub(crate) fn with_the_commit(&self, held: &ClaimHandle, completion: &Completion) -> Option<String> {
         let value = completion.value.as_deref();
         if value.is_some_and(|value| value.len() > SPELT) {
             return None;
@@ -170,7 +170,7 @@ impl<D: Dialect> Plan<D> {
         }
     }
 
-    pub(crate) async fn is_committed(&self, held: &Held) -> Result<Option<bool>, StoreError> {
+    pub(crate) async fn is_committed(&self, held: &ClaimHandle) -> Result<Option<bool>, StoreError> {
         // Asked first: what was written is seen by all before the key is free.
         let free = D::is_free(self, &held.key).await?;
         let found = self.look(&held.key).await?;
@@ -190,7 +190,7 @@ macro_rules! server_inbox {
 
             use ::async_trait::async_trait;
             use ::idempotent_core::{
-                Claim, ClaimMode, ClaimRequest, Completion, Held, Journaled, Settled, StepRecord, StoreError, Transact,
+                Claim, ClaimMode, ClaimRequest, Completion, ClaimHandle, StoredSteps, Settled, StepRecord, StoreError, Transactional,
             };
             use ::sqlx::{Database, Transaction};
             use $crate::inbox::{Dialect, Last, one_run, steps_within};
@@ -255,7 +255,7 @@ macro_rules! server_inbox {
                 pub async fn complete_in(
                     &self,
                     transaction: &mut Transaction<'_, $db>,
-                    held: &Held,
+                    held: &ClaimHandle,
                     completion: &Completion,
                 ) -> Result<Settled, StoreError> {
                     self.0.complete_in(transaction, held, completion).await
@@ -283,7 +283,7 @@ macro_rules! server_inbox {
                 async fn complete_in(
                     &self,
                     connection: &mut <$db as Database>::Connection,
-                    held: &Held,
+                    held: &ClaimHandle,
                     completion: &Completion,
                 ) -> Result<Settled, StoreError> {
                     self.0.complete_in(connection, held, completion).await
@@ -296,17 +296,17 @@ macro_rules! server_inbox {
                 async fn note_in(
                     &self,
                     connection: &mut <$db as Database>::Connection,
-                    held: &Held,
+                    held: &ClaimHandle,
                     step: &StepRecord,
                 ) -> Result<Settled, StoreError> {
                     self.0.note_in(connection, held, step).await
                 }
 
-                async fn journaled(&self, held: &Held) -> Result<Option<Journaled>, StoreError> {
+                async fn journaled(&self, held: &ClaimHandle) -> Result<Option<StoredSteps>, StoreError> {
                     self.0.journaled(held).await
                 }
 
-                fn with_the_commit(&self, held: &Held, completion: &Completion) -> Option<String> {
+                fn with_the_commit(&self, held: &ClaimHandle, completion: &Completion) -> Option<String> {
                     self.0.with_the_commit(held, completion)
                 }
 
@@ -314,7 +314,7 @@ macro_rules! server_inbox {
                     self.0.commit(transaction, last).await
                 }
 
-                async fn is_committed(&self, held: &Held) -> Result<Option<bool>, StoreError> {
+                async fn is_committed(&self, held: &ClaimHandle) -> Result<Option<bool>, StoreError> {
                     self.0.is_committed(held).await
                 }
 
@@ -323,7 +323,7 @@ macro_rules! server_inbox {
                 }
             }
 
-            impl Transact for $store {
+            impl Transactional for $store {
                 fn one_run(&self, mode: ClaimMode) -> Box<dyn Any + Send> {
                     one_run(self, mode)
                 }

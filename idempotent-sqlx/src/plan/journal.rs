@@ -1,6 +1,6 @@
 //! The steps of runs. One statement each; a note locks its record against a takeover, so that whoever takes over finds
 //! what was noted.
-use idempotent_core::{Held, Journaled, Settled, StateKind, StepRecord, StoreError, StoreErrorKind, protocol};
+use idempotent_core::{ClaimHandle, Settled, StateKind, StepRecord, StoreError, StoreErrorKind, StoredSteps, protocol};
 
 use super::ask::{BETWEEN, by_owner};
 use super::{Ask, Connection, Dialect, Hindrance, Plan, Seen, Sent, Text, Via, When, settled};
@@ -32,13 +32,13 @@ impl Steps {
 }
 
 impl<D: Dialect> Plan<D> {
-    pub(crate) async fn steps(&self, held: &Held) -> Result<Journaled, StoreError> {
+    pub(crate) async fn steps(&self, held: &ClaimHandle) -> Result<StoredSteps, StoreError> {
         let texts = &self.steps;
         let rows = settled(self.link.all(self.timed(by_owner(&texts.read, held))).await?)?;
         if rows.is_empty()
             && let Err(now) = self.holds(held).await?
         {
-            return Ok(Journaled::Lost { now });
+            return Ok(StoredSteps::Lost { now });
         }
         let read = |row: &super::Row<D>| {
             let bytes = |at| row.bytes(at).map(|bytes| bytes.map(<[u8]>::to_vec));
@@ -46,10 +46,10 @@ impl<D: Dialect> Plan<D> {
         };
         let step = |row| steps::step(read(row).map_err(|error| self.link.place.error::<D>(When::Asking, error))?);
         let steps = rows.iter().filter_map(|row| step(row).transpose()).collect::<Result<_, StoreError>>()?;
-        Ok(Journaled::Steps(steps))
+        Ok(StoredSteps::Steps(steps))
     }
 
-    pub(crate) async fn note(&self, held: &Held, step: &StepRecord) -> Result<Settled, StoreError> {
+    pub(crate) async fn note(&self, held: &ClaimHandle, step: &StepRecord) -> Result<Settled, StoreError> {
         for _ in 0..answer::TRIES {
             match self.link.execute(self.timed(noting(&self.steps.note, held, step))).await? {
                 Sent::Done(1..) => return Ok(Settled::Done),
@@ -71,7 +71,7 @@ impl<D: Dialect> Plan<D> {
     pub(crate) async fn note_in(
         &self,
         connection: &mut Connection<D>,
-        held: &Held,
+        held: &ClaimHandle,
         step: &StepRecord,
     ) -> Result<Settled, StoreError> {
         let mut via = Via::within(self, connection);
@@ -92,14 +92,14 @@ impl<D: Dialect> Plan<D> {
             .because("others were claiming the key all the time, or the step has been noted before"))
     }
 
-    pub(crate) async fn journaled(&self, held: &Held) -> Result<Option<Journaled>, StoreError> {
+    pub(crate) async fn journaled(&self, held: &ClaimHandle) -> Result<Option<StoredSteps>, StoreError> {
         // Asked first: what was written is seen by all before the key is free.
         let free = D::is_free(self, &held.key).await?;
         let steps = self.steps(held).await?;
         Ok(free.then_some(steps))
     }
 
-    async fn holds(&self, held: &Held) -> Result<Result<(), StateKind>, StoreError> {
+    async fn holds(&self, held: &ClaimHandle) -> Result<Result<(), StateKind>, StoreError> {
         Ok(held_by(self.look(&held.key).await?, held))
     }
 
@@ -124,14 +124,14 @@ impl<D: Dialect> Plan<D> {
     }
 }
 
-fn held_by(found: Option<Seen>, held: &Held) -> Result<(), StateKind> {
+fn held_by(found: Option<Seen>, held: &ClaimHandle) -> Result<(), StateKind> {
     match found {
         Some(seen) => protocol::begun(Some(&seen.record), held, seen.now).map(drop),
         None => Err(StateKind::Absent),
     }
 }
 
-fn noting<D: Dialect>(text: &Text, held: &Held, step: &StepRecord) -> Ask<D> {
+fn noting<D: Dialect>(text: &Text, held: &ClaimHandle, step: &StepRecord) -> Ask<D> {
     by_owner(text, held)
         .bind(&*step.name)
         .bind(i64::from(step.place))
@@ -143,18 +143,18 @@ fn noting<D: Dialect>(text: &Text, held: &Held, step: &StepRecord) -> Ask<D> {
 macro_rules! server_journal {
     ($store:ident) => {
         #[::async_trait::async_trait]
-        impl ::idempotent_core::Journal for $store {
+        impl ::idempotent_core::StepStore for $store {
             async fn steps(
                 &self,
-                held: &::idempotent_core::Held,
+                held: &::idempotent_core::ClaimHandle,
                 _: ::std::time::Duration,
-            ) -> Result<::idempotent_core::Journaled, ::idempotent_core::StoreError> {
+            ) -> Result<::idempotent_core::StoredSteps, ::idempotent_core::StoreError> {
                 self.0.steps(held).await
             }
 
             async fn note(
                 &self,
-                held: &::idempotent_core::Held,
+                held: &::idempotent_core::ClaimHandle,
                 step: &::idempotent_core::StepRecord,
                 _: ::std::time::Duration,
             ) -> Result<::idempotent_core::Settled, ::idempotent_core::StoreError> {

@@ -1,7 +1,7 @@
 //! The order tables of streams. One statement each.
 use std::time::Duration;
 
-use idempotent_core::{Key, Lined, Micros, StoreError};
+use idempotent_core::{Key, StoreError, StoredOrderTable, Timestamp};
 
 use super::ask::BETWEEN;
 use super::{Ask, Dialect, Hindrance, Plan, Sent, Text, When, id, settled};
@@ -34,13 +34,13 @@ impl Lines {
 }
 
 impl<D: Dialect> Plan<D> {
-    pub(crate) async fn line(&self, stream: &Key) -> Result<Lined, StoreError> {
+    pub(crate) async fn line(&self, stream: &Key) -> Result<StoredOrderTable, StoreError> {
         let ask = self.timed(Ask::new(&self.lines.read).bind(id(stream)));
         let row = settled(self.link.first(ask).await?)?;
         let failed = |error| self.link.place.error::<D>(When::Asking, error);
         let row = row.ok_or_else(|| failed(sqlx::Error::RowNotFound))?;
         let line = row.bytes(0).map_err(failed)?.map(Into::into);
-        Ok(Lined { line, now: Micros(self.number(&row, 1)?.unsigned_abs()) })
+        Ok(StoredOrderTable { line, now: Timestamp(self.number(&row, 1)?.unsigned_abs()) })
     }
 
     pub(crate) async fn redraw(
@@ -98,11 +98,11 @@ impl<D: Dialect> Plan<D> {
 macro_rules! server_order {
     ($store:ident) => {
         #[::async_trait::async_trait]
-        impl ::idempotent_core::Order for $store {
+        impl ::idempotent_core::OrderStore for $store {
             async fn line(
                 &self,
                 stream: &::idempotent_core::Key,
-            ) -> Result<::idempotent_core::Lined, ::idempotent_core::StoreError> {
+            ) -> Result<::idempotent_core::StoredOrderTable, ::idempotent_core::StoreError> {
                 self.0.line(stream).await
             }
 

@@ -10,8 +10,8 @@ macro_rules! server_store {
 
             use ::async_trait::async_trait;
             use ::idempotent_core::{
-                Abilities, Admin, Batch, Browse, Claim, ClaimRequest, Completion, Fencing, Held, Inspect, Inspected,
-                Key, Page, Purge, Record, Release, Renewal, Settled, Store, StoreError,
+                StoreCapabilities, Admin, Batch, Browse, Claim, ClaimRequest, Completion, FencingToken, ClaimHandle, Inspect, InspectedRecord,
+                Key, RecordPage, Purge, Record, Release, Renewal, Settled, Store, StoreError,
             };
 
             #[async_trait]
@@ -20,15 +20,15 @@ macro_rules! server_store {
                     self.0.claim(request).await
                 }
 
-                async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+                async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
                     self.0.renew(held, lease).await
                 }
 
-                async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+                async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
                     self.0.complete(held, completion).await
                 }
 
-                async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+                async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
                     self.0.release(held, release).await
                 }
 
@@ -36,8 +36,8 @@ macro_rules! server_store {
                     Ok(self.0.inspect(key).await?.map(|seen| seen.record))
                 }
 
-                fn abilities(&self) -> Abilities<'_> {
-                    let all = Abilities::none().with_batch(self).with_browse(self);
+                fn abilities(&self) -> StoreCapabilities<'_> {
+                    let all = StoreCapabilities::none().with_batch(self).with_browse(self);
                     let all = all.with_purge(self).with_admin(self).with_inspect(self).with_renewal(self)$(.$more(self))*;
                     $(
                         let $it = self;
@@ -60,18 +60,18 @@ macro_rules! server_store {
                     self.0.in_chunks(requests).await
                 }
 
-                async fn renew_all(&self, held: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>> {
+                async fn renew_all(&self, held: &[(ClaimHandle, Duration)]) -> Vec<Result<Settled, StoreError>> {
                     self.0.in_chunks(held).await
                 }
 
-                async fn complete_all(&self, done: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>> {
+                async fn complete_all(&self, done: &[(ClaimHandle, Completion)]) -> Vec<Result<Settled, StoreError>> {
                     self.0.in_chunks(done).await
                 }
             }
 
             #[async_trait]
             impl Browse for $store {
-                async fn browse(&self, after: Option<u128>, limit: usize) -> Result<Page, StoreError> {
+                async fn browse(&self, after: Option<u128>, limit: usize) -> Result<RecordPage, StoreError> {
                     self.0.browse(after, limit).await
                 }
             }
@@ -88,7 +88,7 @@ macro_rules! server_store {
                 async fn forget(
                     &self,
                     key: &Key,
-                    expected: Fencing,
+                    expected: FencingToken,
                     force: bool,
                     memory: Duration,
                 ) -> Result<Settled, StoreError> {
@@ -98,7 +98,7 @@ macro_rules! server_store {
 
             #[async_trait]
             impl Inspect for $store {
-                async fn inspect(&self, key: &Key) -> Result<Option<Inspected>, StoreError> {
+                async fn inspect(&self, key: &Key) -> Result<Option<InspectedRecord>, StoreError> {
                     self.0.inspect(key).await
                 }
             }

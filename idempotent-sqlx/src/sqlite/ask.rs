@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{
-    Claim, ClaimRequest, Completion, Fencing, Held, Key, Micros, OnExpiry, Record, Release, Settled, State, StateKind,
-    StoreError, Verdict,
+    Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Key, OnExpiry, Record, Release, ReleaseKind, Settled,
+    State, StateKind, StoreError, Timestamp,
 };
 
 use super::lane::{Query, Turn, query};
@@ -28,7 +28,7 @@ pub(super) trait Ask: Clone + Send + Sync + 'static {
     fn key(&self) -> &Key;
 
     /// The protocol's decision.
-    fn decide(&self, found: Option<&Record>, now: Micros) -> (Self::Told, Write);
+    fn decide(&self, found: Option<&Record>, now: Timestamp) -> (Self::Told, Write);
 
     /// Sends it in a statement of its own.
     fn alone(
@@ -46,7 +46,7 @@ impl Ask for ClaimRequest {
         &self.key
     }
 
-    fn decide(&self, found: Option<&Record>, now: Micros) -> (Claim, Write) {
+    fn decide(&self, found: Option<&Record>, now: Timestamp) -> (Claim, Write) {
         protocol::claim(found, self, now)
     }
 
@@ -111,14 +111,14 @@ impl Ask for ClaimRequest {
 }
 
 /// A renewal.
-impl Ask for (Held, Duration) {
+impl Ask for (ClaimHandle, Duration) {
     type Told = Settled;
 
     fn key(&self) -> &Key {
         &self.0.key
     }
 
-    fn decide(&self, found: Option<&Record>, now: Micros) -> (Settled, Write) {
+    fn decide(&self, found: Option<&Record>, now: Timestamp) -> (Settled, Write) {
         protocol::renew(found, &self.0, self.1, now)
     }
 
@@ -128,14 +128,14 @@ impl Ask for (Held, Duration) {
     }
 }
 
-impl Ask for (Held, Completion) {
+impl Ask for (ClaimHandle, Completion) {
     type Told = Settled;
 
     fn key(&self) -> &Key {
         &self.0.key
     }
 
-    fn decide(&self, found: Option<&Record>, now: Micros) -> (Settled, Write) {
+    fn decide(&self, found: Option<&Record>, now: Timestamp) -> (Settled, Write) {
         protocol::complete(found, &self.0, &self.1, now)
     }
 
@@ -149,7 +149,7 @@ impl Ask for (Held, Completion) {
     }
 }
 
-impl Ask for (Held, Release) {
+impl Ask for (ClaimHandle, Release) {
     type Told = Settled;
 
     fn key(&self) -> &Key {
@@ -158,7 +158,7 @@ impl Ask for (Held, Release) {
 
     /// A deleted record stays behind as a tombstone past its time, as with the statement: until the purge it
     /// keeps the fencing number.
-    fn decide(&self, found: Option<&Record>, now: Micros) -> (Settled, Write) {
+    fn decide(&self, found: Option<&Record>, now: Timestamp) -> (Settled, Write) {
         let (held, release) = self;
         match (protocol::release(found, held, release, now), found) {
             ((settled, Write::Delete), Some(record)) => {
@@ -179,11 +179,11 @@ impl Ask for (Held, Release) {
         let end = |state| held_query(&sql.end, held).bind(row::code(state)).bind(memory).bind(error());
         let vacate = |off: i64| held_query(&sql.vacate, held).bind(delay).bind(memory).bind(error()).bind(off);
         let write = || match release.verdict {
-            Verdict::Delete => held_query(&sql.delete, held).bind(error()),
-            Verdict::Vacate => vacate(0),
-            Verdict::Refund => vacate(1),
-            Verdict::Fail => end(StateKind::Failed),
-            Verdict::Bury => end(StateKind::Dead),
+            ReleaseKind::Delete => held_query(&sql.delete, held).bind(error()),
+            ReleaseKind::Vacate => vacate(0),
+            ReleaseKind::Refund => vacate(1),
+            ReleaseKind::Fail => end(StateKind::Failed),
+            ReleaseKind::Bury => end(StateKind::Dead),
         };
         store.settle(turn, self, write).await
     }
@@ -193,7 +193,7 @@ impl Ask for (Held, Release) {
 #[derive(Clone)]
 pub(super) struct Forget {
     pub(super) key: Key,
-    pub(super) expected: Fencing,
+    pub(super) expected: FencingToken,
     pub(super) force: bool,
     pub(super) memory: Duration,
 }
@@ -205,7 +205,7 @@ impl Ask for Forget {
         &self.key
     }
 
-    fn decide(&self, found: Option<&Record>, now: Micros) -> (Settled, Write) {
+    fn decide(&self, found: Option<&Record>, now: Timestamp) -> (Settled, Write) {
         protocol::forget(found, self.expected, self.force, self.memory, now)
     }
 
@@ -243,7 +243,7 @@ impl SqliteStore {
     }
 }
 
-pub(super) fn held_query(sql: &Arc<str>, held: &Held) -> Query {
+pub(super) fn held_query(sql: &Arc<str>, held: &ClaimHandle) -> Query {
     // A number that no column holds is no grant's.
     let fencing = held.fencing.map(|fencing| i64::try_from(fencing.0).unwrap_or(-1));
     query(sql).bind(id(&held.key)).bind(owner(held.owner.0)).bind(fencing)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol::Write;
 use idempotent_core::{
-    Batch, Claim, ClaimRequest, Completion, Held, Key, Micros, Record, Settled, StoreError, StoreErrorKind,
+    Batch, Claim, ClaimHandle, ClaimRequest, Completion, Key, Record, Settled, StoreError, StoreErrorKind, Timestamp,
 };
 
 use tokio::sync::oneshot;
@@ -37,11 +37,11 @@ impl Batch for SqliteStore {
         self.batch(requests).await
     }
 
-    async fn renew_all(&self, held: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>> {
+    async fn renew_all(&self, held: &[(ClaimHandle, Duration)]) -> Vec<Result<Settled, StoreError>> {
         self.batch(held).await
     }
 
-    async fn complete_all(&self, done: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>> {
+    async fn complete_all(&self, done: &[(ClaimHandle, Completion)]) -> Vec<Result<Settled, StoreError>> {
         self.batch(done).await
     }
 }
@@ -118,7 +118,7 @@ impl SqliteStore {
         turn: &mut Turn<'_>,
         jobs: &[&mut dyn Job],
         mut begin: bool,
-    ) -> Result<(HashMap<u128, Slot>, Micros), StoreError> {
+    ) -> Result<(HashMap<u128, Slot>, Timestamp), StoreError> {
         let slot = |job: &&mut dyn Job| (job.key().hash(), Slot::new(job.key().clone()));
         let mut slots: HashMap<u128, Slot> = jobs.iter().map(slot).collect();
         let mut left: Vec<u128> = slots.keys().copied().collect();
@@ -153,7 +153,7 @@ impl Slot {
         Self { key, found: Ok(None), dirty: false }
     }
 
-    fn step(&mut self, job: &mut dyn Job, now: Micros) {
+    fn step(&mut self, job: &mut dyn Job, now: Timestamp) {
         let found = match &mut self.found {
             Ok(found) => found,
             Err((kind, text)) => return job.fail(job::again(*kind, text)),
@@ -185,10 +185,10 @@ pub(super) fn put_record(query: Query, key: &Key, record: &Record) -> Query {
         .bind(key.name().to_owned())
         .bind(row::code(record.state.kind()))
         .bind(parts.owner.map(|token| owner(token.0)))
-        .bind(signed(Micros(record.fencing.0)))
+        .bind(signed(Timestamp(record.fencing.0)))
         .bind(i64::from(record.attempt))
-        .bind(signed(parts.until.unwrap_or(Micros(0))))
-        .bind(parts.taken_over.map(|fencing| signed(Micros(fencing.0))))
+        .bind(signed(parts.until.unwrap_or(Timestamp(0))))
+        .bind(parts.taken_over.map(|fencing| signed(Timestamp(fencing.0))))
         .bind(record.fingerprint.map(|fingerprint| Box::<[u8]>::from(fingerprint.to_bytes())))
         .bind(signed(record.expires_at))
         .bind(signed(record.first_seen))

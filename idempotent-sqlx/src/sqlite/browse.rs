@@ -1,6 +1,6 @@
 //! Lists records, by id.
 use async_trait::async_trait;
-use idempotent_core::{Browse, Entry, Page, StoreError};
+use idempotent_core::{Browse, RecordEntry, RecordPage, StoreError};
 
 use super::SqliteStore;
 use super::lane::query;
@@ -11,7 +11,7 @@ const MOST: usize = 10_000;
 
 #[async_trait]
 impl Browse for SqliteStore {
-    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<Page, StoreError> {
+    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<RecordPage, StoreError> {
         let limit = limit.clamp(1, MOST);
         // Nothing is before the empty blob.
         let after: Box<[u8]> = after.map_or_else(Box::default, |id| Box::new(id.to_be_bytes()));
@@ -19,9 +19,9 @@ impl Browse for SqliteStore {
         let browse = self.timed(query(&self.0.sql.browse).bind(after).bind(limit as i64));
         let rows = turn.all(browse).await?;
         drop(turn);
-        let entry = |row| Ok(Entry { key: row::key(row)?, record: row::record(row)? });
+        let entry = |row| Ok(RecordEntry { key: row::key(row)?, record: row::record(row)? });
         let entries = rows.iter().map(entry).collect::<Result<Vec<_>, StoreError>>()?;
         let next = entries.last().filter(|_| entries.len() == limit).map(|entry| entry.key.hash());
-        Ok(Page { entries, next })
+        Ok(RecordPage { entries, next })
     }
 }

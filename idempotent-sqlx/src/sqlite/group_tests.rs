@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
-use idempotent_core::{Batch, InFlight, OwnerToken, Purge, StateKind, Timer, Verdict};
+use idempotent_core::{Batch, InFlight, OwnerToken, Purge, ReleaseKind, StateKind, Timer};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions};
 
@@ -21,8 +21,8 @@ impl Clock for Ticking {
         Instant::now()
     }
 
-    fn wall(&self) -> Micros {
-        Micros(1_750_000_000_000_000 + self.0.fetch_add(1_000, Ordering::SeqCst))
+    fn wall(&self) -> Timestamp {
+        Timestamp(1_750_000_000_000_000 + self.0.fetch_add(1_000, Ordering::SeqCst))
     }
 
     fn sleep_until(&self, _: Instant) -> Timer {
@@ -38,7 +38,7 @@ fn done(value: &[u8]) -> Completion {
     Completion { value: Some(Arc::from(value)), retain: Duration::from_secs(60) }
 }
 
-fn release(verdict: Verdict) -> Release {
+fn release(verdict: ReleaseKind) -> Release {
     Release { verdict, delay: Duration::ZERO, memory: Duration::from_secs(60), error: Arc::from("it failed") }
 }
 
@@ -97,10 +97,10 @@ async fn calls_that_wait_are_decided_in_the_order_they_came_at_one_time_and_each
         call(&store, |store| async move { store.renew(&held("a"), Duration::from_secs(40)).await }),
         completion(&store, "a", b"first".to_vec()),
         completion(&store, "a", b"second".to_vec()),
-        call(&store, settle(Verdict::Delete)),
+        call(&store, settle(ReleaseKind::Delete)),
         completion(&store, "nobody's", Vec::new()),
-        call(&store, |store| async move { store.release(&held("b"), &release(Verdict::Delete)).await }),
-        call(&store, |store| async move { store.release(&held("c"), &release(Verdict::Vacate)).await }),
+        call(&store, |store| async move { store.release(&held("b"), &release(ReleaseKind::Delete)).await }),
+        call(&store, |store| async move { store.release(&held("c"), &release(ReleaseKind::Vacate)).await }),
     ];
     let answers: Vec<_> = together(&store, calls).await.into_iter().map(Result::unwrap).collect();
     let (consumed, absent) = (Settled::Lost { now: StateKind::Consumed }, Settled::Lost { now: StateKind::Absent });
@@ -349,7 +349,7 @@ fn a_runtime_that_ends_leaves_no_call_of_another_one_unanswered() {
     let (first, second) = (runtime(), runtime());
     let (_folder, store) = second.block_on(open());
     let turn = second.block_on(store.0.writer.turn()).unwrap();
-    let (held, release) = (held("a"), release(Verdict::Delete));
+    let (held, release) = (held("a"), release(ReleaseKind::Delete));
     // Its renewal begins the service, in its runtime.
     first.block_on(async {
         let mut renewal = Box::pin(store.renew(&held, Duration::from_secs(1)));

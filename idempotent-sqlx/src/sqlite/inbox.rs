@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{
-    Claim, ClaimMode, ClaimRequest, Completion, Held, Inspect, Journal, Journaled, Key, Micros, Record, Settled, State,
-    StepRecord, StoreError, StoreErrorKind, Transact,
+    Claim, ClaimHandle, ClaimMode, ClaimRequest, Completion, Inspect, Key, Record, Settled, State, StepRecord,
+    StepStore, StoreError, StoreErrorKind, StoredSteps, Timestamp, Transactional,
 };
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePool, SqlitePoolOptions};
 use sqlx::{Sqlite, Transaction};
@@ -87,7 +87,7 @@ impl SqliteStore {
     pub async fn complete_in(
         &self,
         transaction: &mut Transaction<'_, Sqlite>,
-        held: &Held,
+        held: &ClaimHandle,
         completion: &Completion,
     ) -> Result<Settled, StoreError> {
         Dialect::complete_in(self, transaction, held, completion).await
@@ -97,7 +97,7 @@ impl SqliteStore {
         &self,
         connection: &mut SqliteConnection,
         key: &Key,
-    ) -> Result<(Option<Record>, Micros), StoreError> {
+    ) -> Result<(Option<Record>, Timestamp), StoreError> {
         // Of one key: the time comes with it, whether it is there or not.
         let look = self.timed(query(&self.0.sql.look_all(1, false))).bind(id(key));
         let row = look.fetch_one(connection).await.map_err(|error| self.of_a_transaction(error))?;
@@ -167,7 +167,7 @@ impl Dialect for SqliteStore {
     async fn complete_in(
         &self,
         connection: &mut SqliteConnection,
-        held: &Held,
+        held: &ClaimHandle,
         completion: &Completion,
     ) -> Result<Settled, StoreError> {
         let (found, now) = self.look_in(connection, &held.key).await?;
@@ -196,7 +196,7 @@ impl Dialect for SqliteStore {
     async fn note_in(
         &self,
         connection: &mut SqliteConnection,
-        held: &Held,
+        held: &ClaimHandle,
         step: &StepRecord,
     ) -> Result<Settled, StoreError> {
         let noted = self.noting(held, step).execute(&mut *connection).await;
@@ -210,7 +210,7 @@ impl Dialect for SqliteStore {
         }
     }
 
-    async fn journaled(&self, held: &Held) -> Result<Option<Journaled>, StoreError> {
+    async fn journaled(&self, held: &ClaimHandle) -> Result<Option<StoredSteps>, StoreError> {
         // By a transaction of its own, which begins when the other one is over.
         let transaction = self.begin().await?;
         let _ = transaction.rollback().await;
@@ -218,7 +218,7 @@ impl Dialect for SqliteStore {
     }
 
     /// There are no trips.
-    fn with_the_commit(&self, _: &Held, _: &Completion) -> Option<String> {
+    fn with_the_commit(&self, _: &ClaimHandle, _: &Completion) -> Option<String> {
         None
     }
 
@@ -230,7 +230,7 @@ impl Dialect for SqliteStore {
     }
 
     /// Whether it was or not: its connection has ended, or has rolled back.
-    async fn is_committed(&self, held: &Held) -> Result<Option<bool>, StoreError> {
+    async fn is_committed(&self, held: &ClaimHandle) -> Result<Option<bool>, StoreError> {
         // By a transaction of its own, which begins when the other one is over.
         let mut transaction = self.begin().await?;
         let (found, _) = self.look_in(&mut transaction, &held.key).await?;
@@ -245,7 +245,7 @@ impl Dialect for SqliteStore {
     }
 }
 
-impl Transact for SqliteStore {
+impl Transactional for SqliteStore {
     fn one_run(&self, mode: ClaimMode) -> Box<dyn Any + Send> {
         one_run(self, mode)
     }

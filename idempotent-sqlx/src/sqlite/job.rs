@@ -1,7 +1,7 @@
 //! A call that waits for its answer, whatever its kind.
 use async_trait::async_trait;
 use idempotent_core::protocol::Write;
-use idempotent_core::{Key, Micros, Record, StoreError, StoreErrorKind};
+use idempotent_core::{Key, Record, StoreError, StoreErrorKind, Timestamp};
 use tokio::sync::oneshot;
 
 use super::SqliteStore;
@@ -15,9 +15,9 @@ pub(super) trait Job: Send + Sync {
     /// Its number in the queues.
     fn number(&self) -> u64;
     /// Takes the protocol's answer.
-    fn step(&mut self, found: Option<&Record>, now: Micros) -> Write;
+    fn step(&mut self, found: Option<&Record>, now: Timestamp) -> Write;
     /// Takes it only if the record stays as it is.
-    fn look(&mut self, found: Option<&Record>, now: Micros);
+    fn look(&mut self, found: Option<&Record>, now: Timestamp);
     fn fail(&mut self, error: StoreError);
     /// Sends it in a statement of its own.
     async fn alone(&mut self, store: &SqliteStore, turn: &mut Turn<'_>);
@@ -57,13 +57,13 @@ impl<A: Ask> Job for Asked<A> {
         self.number
     }
 
-    fn step(&mut self, found: Option<&Record>, now: Micros) -> Write {
+    fn step(&mut self, found: Option<&Record>, now: Timestamp) -> Write {
         let (told, write) = self.ask.decide(found, now);
         self.told = Some(Ok(told));
         write
     }
 
-    fn look(&mut self, found: Option<&Record>, now: Micros) {
+    fn look(&mut self, found: Option<&Record>, now: Timestamp) {
         self.told = answer::kept(self.ask.decide(found, now)).map(Ok);
     }
 

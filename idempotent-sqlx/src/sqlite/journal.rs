@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_core::{Held, Journal, Journaled, Settled, StateKind, StepRecord, StoreError, protocol};
+use idempotent_core::{ClaimHandle, Settled, StateKind, StepRecord, StepStore, StoreError, StoredSteps, protocol};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
@@ -12,23 +12,23 @@ use super::lane::{Query, query};
 use crate::steps::{self, STEP};
 
 #[async_trait]
-impl Journal for SqliteStore {
-    async fn steps(&self, held: &Held, _: Duration) -> Result<Journaled, StoreError> {
+impl StepStore for SqliteStore {
+    async fn steps(&self, held: &ClaimHandle, _: Duration) -> Result<StoredSteps, StoreError> {
         let mut turn = self.reader().await?;
         let rows = turn.all(self.timed(held_query(&self.0.steps.read, held))).await?;
         if rows.is_empty()
             && let Err(now) = self.holds(&mut turn, held).await?
         {
-            return Ok(Journaled::Lost { now });
+            return Ok(StoredSteps::Lost { now });
         }
         drop(turn);
         let read = |row: &SqliteRow| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?));
         let step = |row| steps::step(read(row).map_err(|error| self.0.place.error(error))?);
         let steps = rows.iter().filter_map(|row| step(row).transpose()).collect::<Result<_, StoreError>>()?;
-        Ok(Journaled::Steps(steps))
+        Ok(StoredSteps::Steps(steps))
     }
 
-    async fn note(&self, held: &Held, step: &StepRecord, _: Duration) -> Result<Settled, StoreError> {
+    async fn note(&self, held: &ClaimHandle, step: &StepRecord, _: Duration) -> Result<Settled, StoreError> {
         let mut turn = self.0.writer.turn().await?;
         if turn.execute(self.noting(held, step)).await? > 0 {
             return Ok(Settled::Done);
@@ -42,7 +42,7 @@ impl Journal for SqliteStore {
 }
 
 impl SqliteStore {
-    pub(super) fn noting(&self, held: &Held, step: &StepRecord) -> Query {
+    pub(super) fn noting(&self, held: &ClaimHandle, step: &StepRecord) -> Query {
         let note = held_query(&self.0.steps.note, held)
             .bind(step.name.as_bytes().to_vec())
             .bind(i64::from(step.place))
@@ -51,7 +51,11 @@ impl SqliteStore {
         self.timed(note)
     }
 
-    async fn holds(&self, turn: &mut super::lane::Turn<'_>, held: &Held) -> Result<Result<(), StateKind>, StoreError> {
+    async fn holds(
+        &self,
+        turn: &mut super::lane::Turn<'_>,
+        held: &ClaimHandle,
+    ) -> Result<Result<(), StateKind>, StoreError> {
         Ok(match self.look(turn, &held.key).await? {
             Some((record, now)) => protocol::begun(Some(&record), held, now).map(drop),
             None => Err(StateKind::Absent),

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_core::{Key, Lined, Micros, Order, StoreError};
+use idempotent_core::{Key, OrderStore, StoreError, StoredOrderTable, Timestamp};
 use sqlx::Row;
 
 use super::lane::query;
@@ -29,14 +29,14 @@ impl From<LinesSql> for Lines {
 }
 
 #[async_trait]
-impl Order for SqliteStore {
-    async fn line(&self, stream: &Key) -> Result<Lined, StoreError> {
+impl OrderStore for SqliteStore {
+    async fn line(&self, stream: &Key) -> Result<StoredOrderTable, StoreError> {
         let mut turn = self.reader().await?;
         let read = self.timed(query(&self.0.lines.read).bind(id(stream)));
         let row = turn.first(read).await?.ok_or_else(|| self.0.place.error(sqlx::Error::RowNotFound))?;
         let told = || Ok((row.try_get::<Option<Vec<u8>>, _>(0)?, row.try_get::<i64, _>(1)?));
         let (line, now) = told().map_err(|error| self.0.place.error(error))?;
-        Ok(Lined { line: line.map(Into::into), now: Micros(now.unsigned_abs()) })
+        Ok(StoredOrderTable { line: line.map(Into::into), now: Timestamp(now.unsigned_abs()) })
     }
 
     async fn redraw(&self, stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: Duration) -> Result<bool, StoreError> {

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use idempotent_core::protocol;
-use idempotent_core::{Claim, ClaimRequest, Fencing, Fingerprint, Grant, Micros, OwnerToken, Record, State};
+use idempotent_core::{Claim, ClaimRequest, FencingToken, Fingerprint, Grant, OwnerToken, Record, State, Timestamp};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
@@ -25,14 +25,14 @@ impl Sight {
     pub(super) const OTHER: i64 = 0;
 
     pub(super) fn read(row: &SqliteRow, request: &ClaimRequest) -> Result<Self, sqlx::Error> {
-        let fencing = || Ok::<_, sqlx::Error>(Fencing(row.try_get::<i64, _>(1)?.unsigned_abs()));
+        let fencing = || Ok::<_, sqlx::Error>(FencingToken(row.try_get::<i64, _>(1)?.unsigned_abs()));
         Ok(match row.try_get::<i64, _>(0)? {
             Self::CONSUMED => Self::Told(consumed(fencing()?, row.try_get(2)?, row.try_get(3)?, request)),
             Self::GRANTED => Self::Told(Claim::Acquired(Grant {
                 fencing: fencing()?,
                 attempt: u32::try_from(row.try_get::<i64, _>(2)?).unwrap_or(u32::MAX),
                 lease: request.lease,
-                taken_over: row.try_get::<Option<i64>, _>(3)?.map(|fencing| Fencing(fencing.unsigned_abs())),
+                taken_over: row.try_get::<Option<i64>, _>(3)?.map(|fencing| FencingToken(fencing.unsigned_abs())),
             })),
             wrote => Self::Look { wrote: wrote == Self::WROTE },
         })
@@ -40,10 +40,10 @@ impl Sight {
 }
 
 /// What the protocol says to it: only the fingerprint is left to be compared.
-fn consumed(fencing: Fencing, fingerprint: Option<&[u8]>, value: Option<&[u8]>, request: &ClaimRequest) -> Claim {
+fn consumed(fencing: FencingToken, fingerprint: Option<&[u8]>, value: Option<&[u8]>, request: &ClaimRequest) -> Claim {
     let fingerprint = fingerprint.and_then(|bytes| bytes.try_into().ok()).map(Fingerprint::from_bytes);
     let state = State::Consumed { owner: OwnerToken::NOT_KEPT, value: value.map(Arc::from) };
-    let (then, end) = (Micros(0), Micros(u64::MAX));
+    let (then, end) = (Timestamp(0), Timestamp(u64::MAX));
     let record = Record {
         fencing,
         attempt: 0,

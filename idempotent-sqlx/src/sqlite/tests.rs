@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use idempotent_core::{
-    Claim, ClaimRequest, Completion, Held, Identity, Key, OnExpiry, OwnerToken, Scene, StateKind, StoreErrorKind,
+    Claim, ClaimHandle, ClaimRequest, Completion, Identity, Key, OnExpiry, OwnerToken, Scene, StateKind, StoreErrorKind,
 };
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Row};
@@ -41,7 +41,7 @@ async fn n92_a_full_disk_is_not_applied_and_nothing_is_lost() {
     let (_folder, store) = open().await;
     assert!(matches!(store.claim(&request("a")).await, Ok(Claim::Acquired(_))));
     store.0.writer.turn().await.unwrap().first(sqlx::query("PRAGMA max_page_count=5")).await.unwrap();
-    let held = Held::unanswered(key("a"), OwnerToken(1));
+    let held = ClaimHandle::unanswered(key("a"), OwnerToken(1));
     let big = Completion { value: Some(Arc::from(vec![7; 1 << 20])), retain: Duration::from_secs(60) };
     let error = store.complete(&held, &big).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::NotApplied, "{error}");

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use idempotent_core::{Batch, Claim, Fencing, Settled, StateKind, Store, StoreErrorKind, Verdict};
+use idempotent_core::{Batch, Claim, FencingToken, ReleaseKind, Settled, StateKind, Store, StoreErrorKind};
 use idempotent_sqlx::SqliteStore;
 use sqlx::{ConnectOptions, Row};
 
@@ -170,7 +170,7 @@ async fn a_killed_process_leaves_a_usable_file_with_all_it_had_answered() {
 async fn of_64_tasks_on_one_key_exactly_one_is_granted_in_each_round() {
     let place = Place::new();
     let (store, a) = (place.open().await, key("a"));
-    let mut last = Fencing(0);
+    let mut last = FencingToken(0);
     for round in 0..20_u128 {
         let claims = (1..=64).map(|task| {
             let (store, request) = (store.clone(), request(&a, round * 100 + task));
@@ -186,7 +186,7 @@ async fn of_64_tasks_on_one_key_exactly_one_is_granted_in_each_round() {
         let [(owner, grant)] = &winners[..] else { panic!("{winners:?}") };
         assert!(grant.fencing > last);
         last = grant.fencing;
-        assert_eq!(store.release(&held(&a, owner.0), &release(Verdict::Delete)).await.unwrap(), Settled::Done);
+        assert_eq!(store.release(&held(&a, owner.0), &release(ReleaseKind::Delete)).await.unwrap(), Settled::Done);
     }
 }
 
@@ -233,7 +233,9 @@ async fn a_dropped_call_leaves_no_transaction_and_no_connection_behind() {
         let requests: Vec<_> = keys.iter().map(|key| request(key, 1)).collect();
         ended.insert(dropped_after(turns * 5 % 700, store.claim_all(&requests)).await);
         ended.insert(dropped_after(turns % 40, store.claim(&request(&key("one"), turns.into()))).await);
-        ended.insert(dropped_after(turns % 40, store.release(&held(&key("one"), 1), &release(Verdict::Vacate))).await);
+        ended.insert(
+            dropped_after(turns % 40, store.release(&held(&key("one"), 1), &release(ReleaseKind::Vacate))).await,
+        );
         ended.insert(dropped_after(turns % 40, store.peek(&key("one"))).await);
         if turns % 20 == 0 {
             // Another process is not kept waiting, for nothing is asked of the store meanwhile.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idempotent_core::{
-    Admin, Batch, Browse, Claim, Clock, Fencing, InFlight, Purge, Settled, State, StateKind, Store, StoreErrorKind,
-    Verdict,
+    Admin, Batch, Browse, Claim, Clock, FencingToken, InFlight, Purge, ReleaseKind, Settled, State, StateKind, Store,
+    StoreErrorKind,
 };
 use idempotent_sqlx::SqliteStore;
 
@@ -14,13 +14,13 @@ const MS: Duration = Duration::from_millis(1);
 
 /// Makes a record, changes it behind the store's back, then tries every verb: each says what is wrong, and the
 /// row stays as it is, also past its time.
-async fn left_alone(from: Verdict, change: &str, kind: StoreErrorKind, field: &str) {
+async fn left_alone(from: ReleaseKind, change: &str, kind: StoreErrorKind, field: &str) {
     let place = Place::new();
     let (store, a) = (place.open().await, key("a"));
     store.claim(&request(&a, 1)).await.unwrap();
     match from {
         // Stays consuming.
-        Verdict::Refund => {}
+        ReleaseKind::Refund => {}
         verdict => assert_eq!(store.release(&held(&a, 1), &release(verdict)).await.unwrap(), Settled::Done),
     }
     for past in [false, true] {
@@ -42,9 +42,9 @@ async fn every_verb(store: &SqliteStore, kind: StoreErrorKind, field: &str) {
         store.claim(&request(&a, 2)).await.unwrap_err(),
         store.renew(&held, MS).await.unwrap_err(),
         store.complete(&held, &done(b"x")).await.unwrap_err(),
-        store.release(&held, &release(Verdict::Delete)).await.unwrap_err(),
-        store.release(&held, &release(Verdict::Bury)).await.unwrap_err(),
-        store.forget(&a, Fencing(1), true, MS).await.unwrap_err(),
+        store.release(&held, &release(ReleaseKind::Delete)).await.unwrap_err(),
+        store.release(&held, &release(ReleaseKind::Bury)).await.unwrap_err(),
+        store.forget(&a, FencingToken(1), true, MS).await.unwrap_err(),
         store.peek(&a).await.unwrap_err(),
         store.claim_all(&[request(&a, 3)]).await.remove(0).unwrap_err(),
         store.complete_all(&[(held.clone(), done(b"x"))]).await.remove(0).unwrap_err(),
@@ -58,17 +58,17 @@ async fn every_verb(store: &SqliteStore, kind: StoreErrorKind, field: &str) {
 
 #[tokio::test]
 async fn n100_a_truncated_field_is_named_and_left() {
-    left_alone(Verdict::Refund, "owner = substr(owner, 1, 3)", StoreErrorKind::Corrupt, "owner").await;
-    left_alone(Verdict::Refund, "fingerprint = x'0102'", StoreErrorKind::Corrupt, "fingerprint").await;
+    left_alone(ReleaseKind::Refund, "owner = substr(owner, 1, 3)", StoreErrorKind::Corrupt, "owner").await;
+    left_alone(ReleaseKind::Refund, "fingerprint = x'0102'", StoreErrorKind::Corrupt, "fingerprint").await;
 }
 
 #[tokio::test]
 async fn n101_random_bytes_are_named_and_left() {
-    left_alone(Verdict::Fail, "owner = randomblob(16)", StoreErrorKind::Corrupt, "owner").await;
-    left_alone(Verdict::Vacate, "attempt = 1 << 40", StoreErrorKind::Corrupt, "attempt").await;
-    left_alone(Verdict::Refund, "attempt = -1", StoreErrorKind::Corrupt, "attempt").await;
-    left_alone(Verdict::Refund, "first_seen = -1", StoreErrorKind::Corrupt, "first_seen").await;
-    left_alone(Verdict::Refund, "taken_over = -7", StoreErrorKind::Corrupt, "taken_over").await;
+    left_alone(ReleaseKind::Fail, "owner = randomblob(16)", StoreErrorKind::Corrupt, "owner").await;
+    left_alone(ReleaseKind::Vacate, "attempt = 1 << 40", StoreErrorKind::Corrupt, "attempt").await;
+    left_alone(ReleaseKind::Refund, "attempt = -1", StoreErrorKind::Corrupt, "attempt").await;
+    left_alone(ReleaseKind::Refund, "first_seen = -1", StoreErrorKind::Corrupt, "first_seen").await;
+    left_alone(ReleaseKind::Refund, "taken_over = -7", StoreErrorKind::Corrupt, "taken_over").await;
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn n101_a_text_that_is_not_utf8_is_named() {
     let place = Place::new();
     let (store, a) = (place.open().await, key("a"));
     store.claim(&request(&a, 1)).await.unwrap();
-    store.release(&held(&a, 1), &release(Verdict::Bury)).await.unwrap();
+    store.release(&held(&a, 1), &release(ReleaseKind::Bury)).await.unwrap();
     place.sql("UPDATE idempotent_record SET error = CAST(x'ff' AS TEXT)").await;
     let error = store.claim(&request(&a, 2)).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Corrupt);
@@ -86,20 +86,20 @@ async fn n101_a_text_that_is_not_utf8_is_named() {
 
 #[tokio::test]
 async fn n102_a_row_of_a_newer_version_is_left() {
-    left_alone(Verdict::Refund, "v = 999", StoreErrorKind::UnknownVersion, "v").await;
-    left_alone(Verdict::Vacate, "v = 2", StoreErrorKind::UnknownVersion, "v").await;
+    left_alone(ReleaseKind::Refund, "v = 999", StoreErrorKind::UnknownVersion, "v").await;
+    left_alone(ReleaseKind::Vacate, "v = 2", StoreErrorKind::UnknownVersion, "v").await;
 }
 
 #[tokio::test]
 async fn n103_a_missing_owner_is_named_and_left() {
-    left_alone(Verdict::Refund, "owner = NULL", StoreErrorKind::Corrupt, "owner").await;
-    left_alone(Verdict::Vacate, "error = NULL", StoreErrorKind::Corrupt, "error").await;
+    left_alone(ReleaseKind::Refund, "owner = NULL", StoreErrorKind::Corrupt, "owner").await;
+    left_alone(ReleaseKind::Vacate, "error = NULL", StoreErrorKind::Corrupt, "error").await;
 }
 
 #[tokio::test]
 async fn n104_a_fencing_number_that_is_none_is_named_and_left() {
-    left_alone(Verdict::Refund, "fencing = -5", StoreErrorKind::Corrupt, "fencing").await;
-    left_alone(Verdict::Vacate, "fencing = 9223372036854775807", StoreErrorKind::Corrupt, "fencing").await;
+    left_alone(ReleaseKind::Refund, "fencing = -5", StoreErrorKind::Corrupt, "fencing").await;
+    left_alone(ReleaseKind::Vacate, "fencing = 9223372036854775807", StoreErrorKind::Corrupt, "fencing").await;
     // A column holds what it says: the table is STRICT.
     let place = Place::new();
     place.open().await.claim(&request(&key("a"), 1)).await.unwrap();
@@ -111,16 +111,16 @@ async fn n104_a_fencing_number_that_is_none_is_named_and_left() {
 async fn n105_a_lease_until_the_year_9999_was_never_given() {
     for until in ["253402300799000000", "9223372036854775807"] {
         let change = format!("until_at = {until}, expires_at = {until}");
-        left_alone(Verdict::Refund, &change, StoreErrorKind::Corrupt, "until").await;
+        left_alone(ReleaseKind::Refund, &change, StoreErrorKind::Corrupt, "until").await;
     }
-    left_alone(Verdict::Refund, "until_at = -1", StoreErrorKind::Corrupt, "until_at").await;
-    left_alone(Verdict::Refund, "expires_at = -1", StoreErrorKind::Corrupt, "expires_at").await;
+    left_alone(ReleaseKind::Refund, "until_at = -1", StoreErrorKind::Corrupt, "until_at").await;
+    left_alone(ReleaseKind::Refund, "expires_at = -1", StoreErrorKind::Corrupt, "expires_at").await;
 }
 
 #[tokio::test]
 async fn n106_a_state_nobody_knows_is_named_and_left() {
-    left_alone(Verdict::Refund, "state = 9", StoreErrorKind::Corrupt, "state").await;
-    left_alone(Verdict::Vacate, "state = -1", StoreErrorKind::Corrupt, "state").await;
+    left_alone(ReleaseKind::Refund, "state = 9", StoreErrorKind::Corrupt, "state").await;
+    left_alone(ReleaseKind::Vacate, "state = -1", StoreErrorKind::Corrupt, "state").await;
 }
 
 #[tokio::test]
@@ -181,13 +181,13 @@ async fn a_renewed_lease_keeps_the_memory_behind_it() {
 async fn fencing_numbers_rise_over_delete_and_purge_in_one_millisecond() {
     let (place, a) = (Place::new(), key("a"));
     let store = place.open().await;
-    let mut last = Fencing(0);
+    let mut last = FencingToken(0);
     for owner in 1..300 {
         let Claim::Acquired(grant) = store.claim(&request(&a, owner)).await.unwrap() else { panic!("not acquired") };
         assert!(grant.fencing > last, "{} after {last}", grant.fencing);
         assert_eq!(grant.attempt, 1, "deleted without a trace");
         last = grant.fencing;
-        store.release(&held(&a, owner), &release(Verdict::Delete)).await.unwrap();
+        store.release(&held(&a, owner), &release(ReleaseKind::Delete)).await.unwrap();
         assert!(store.peek(&a).await.unwrap().is_none());
         store.purge(10).await.unwrap();
     }

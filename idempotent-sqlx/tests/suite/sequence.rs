@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use idempotent_core::protocol::{self, Write, live};
 use idempotent_core::{
-    Admin, Batch, Claim, ClaimRequest, Clock, Completion, Fencing, Fingerprint, Held, InFlight, Key, Micros, OnExpiry,
-    OwnerToken, Purge, Record, Release, Settled, State, Store, Verdict,
+    Admin, Batch, Claim, ClaimHandle, ClaimRequest, Clock, Completion, FencingToken, Fingerprint, InFlight, Key,
+    OnExpiry, OwnerToken, Purge, Record, Release, ReleaseKind, Settled, State, Store, Timestamp,
 };
 
 use crate::support::{Manual, Random, key};
@@ -33,7 +33,7 @@ impl Model {
         answer
     }
 
-    fn claim(&mut self, request: &ClaimRequest, now: Micros) -> Claim {
+    fn claim(&mut self, request: &ClaimRequest, now: Timestamp) -> Claim {
         let before = self.records.get(&request.key.hash()).cloned();
         let answer = self.step(&request.key, |found| protocol::claim(found, request, now));
         let class = claim_class(before.as_ref(), &answer, request, now);
@@ -49,7 +49,7 @@ impl Model {
     }
 }
 
-fn claim_class(before: Option<&Record>, answer: &Claim, request: &ClaimRequest, now: Micros) -> &'static str {
+fn claim_class(before: Option<&Record>, answer: &Claim, request: &ClaimRequest, now: Timestamp) -> &'static str {
     let there = live(before, now);
     match answer {
         Claim::Acquired(grant) => match there.map(|record| &record.state) {
@@ -120,16 +120,16 @@ impl<S: Store + Admin + Batch + Purge> Sequence<'_, S> {
         }
     }
 
-    fn held(&mut self) -> Held {
+    fn held(&mut self) -> ClaimHandle {
         let (key, owner) = (self.key(), OwnerToken(u128::from(self.random.below(3) + 1) << 64));
         let granted = self.model.records.get(&key.hash()).map(|record| record.fencing);
         // Not known, the one there is, or one of an earlier grant.
         let fencing = match self.random.below(4) {
             0 => None,
-            1 => granted.map(|fencing| Fencing(fencing.0 - 1)),
+            1 => granted.map(|fencing| FencingToken(fencing.0 - 1)),
             _ => granted,
         };
-        Held { key, owner, fencing }
+        ClaimHandle { key, owner, fencing }
     }
 
     fn completion(&mut self) -> Completion {
@@ -138,8 +138,14 @@ impl<S: Store + Admin + Batch + Purge> Sequence<'_, S> {
     }
 
     fn release(&mut self) -> Release {
-        let verdicts =
-            [Verdict::Delete, Verdict::Vacate, Verdict::Vacate, Verdict::Refund, Verdict::Fail, Verdict::Bury];
+        let verdicts = [
+            ReleaseKind::Delete,
+            ReleaseKind::Vacate,
+            ReleaseKind::Vacate,
+            ReleaseKind::Refund,
+            ReleaseKind::Fail,
+            ReleaseKind::Bury,
+        ];
         let zero = self.random.below(2) == 0;
         Release {
             verdict: self.random.of(&verdicts),
@@ -191,22 +197,22 @@ impl<S: Store + Admin + Batch + Purge> Sequence<'_, S> {
         self.compare().await;
     }
 
-    async fn forget(&mut self, now: Micros) {
+    async fn forget(&mut self, now: Timestamp) {
         let (key, force, memory) = (self.key(), self.random.below(2) == 0, self.span());
-        let fencing = self.model.records.get(&key.hash()).map_or(Fencing(7), |record| record.fencing);
-        let expected = Fencing(fencing.0 + u64::from(self.random.below(4) == 0));
+        let fencing = self.model.records.get(&key.hash()).map_or(FencingToken(7), |record| record.fencing);
+        let expected = FencingToken(fencing.0 + u64::from(self.random.below(4) == 0));
         let wanted = self.model.step(&key, |found| protocol::forget(found, expected, force, memory, now));
         self.settled("forget", self.store.forget(&key, expected, force, memory).await.unwrap(), wanted);
     }
 
     /// The store keeps what the model removes for 2 ms; nobody can tell but by the count.
-    async fn purge(&mut self, now: Micros) {
+    async fn purge(&mut self, now: Timestamp) {
         self.store.purge(usize::MAX).await.unwrap();
         self.model.records.retain(|_, record| !protocol::purgeable(record, now));
         self.model.hit("purge");
     }
 
-    async fn batch(&mut self, now: Micros) {
+    async fn batch(&mut self, now: Timestamp) {
         match self.random.below(3) {
             0 => {
                 let requests: Vec<_> = (0..self.random.below(5)).map(|_| self.request()).collect();

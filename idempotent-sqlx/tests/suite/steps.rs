@@ -3,7 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{
-    Claim, ClaimRequest, Held, Journal, Journaled, Purge, Settled, StepRecord, StepState, Store, StoreErrorKind,
+    Claim, ClaimHandle, ClaimRequest, Purge, Settled, StepRecord, StepState, StepStore, Store, StoreErrorKind,
+    StoredSteps,
 };
 use idempotent_testkit::VirtualClock;
 
@@ -16,7 +17,7 @@ fn ask(part: &str) -> ClaimRequest {
     ClaimRequest { memory: Duration::from_secs(60), ..request(&key(part), 1) }
 }
 
-fn held(part: &str) -> Held {
+fn held(part: &str) -> ClaimHandle {
     crate::support::held(&key(part), 1)
 }
 
@@ -40,7 +41,7 @@ async fn steps_go_when_their_record_is_purged_and_no_sooner() {
     clock.advance(HOUR).await;
     assert_eq!(store.purge(100).await.unwrap(), 1);
     assert_eq!(place.count("SELECT count(*) FROM idempotent_record_steps").await, 700);
-    let Journaled::Steps(steps) = store.steps(&held("stays"), HOUR).await.unwrap() else { panic!("lost") };
+    let StoredSteps::Steps(steps) = store.steps(&held("stays"), HOUR).await.unwrap() else { panic!("lost") };
     assert!(steps.len() == 700 && steps.iter().enumerate().all(|(at, step)| step.place as usize == at));
 }
 

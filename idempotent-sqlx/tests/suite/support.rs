@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use idempotent_core::{
-    ClaimRequest, Clock, Completion, Held, Identity, Key, Micros, OnExpiry, OwnerToken, Release, Scene, Timer, Verdict,
+    ClaimHandle, ClaimRequest, Clock, Completion, Identity, Key, OnExpiry, OwnerToken, Release, ReleaseKind, Scene,
+    Timer, Timestamp,
 };
 use idempotent_sqlx::{SqliteStore, SqliteStoreBuilder};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
@@ -32,8 +33,8 @@ impl Clock for Manual {
         Instant::now()
     }
 
-    fn wall(&self) -> Micros {
-        Micros(self.0.load(Ordering::SeqCst))
+    fn wall(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::SeqCst))
     }
 
     fn sleep_until(&self, _: Instant) -> Timer {
@@ -104,15 +105,15 @@ pub(crate) fn request(key: &Key, owner: u128) -> ClaimRequest {
     }
 }
 
-pub(crate) fn held(key: &Key, owner: u128) -> Held {
-    Held::unanswered(key.clone(), OwnerToken(owner))
+pub(crate) fn held(key: &Key, owner: u128) -> ClaimHandle {
+    ClaimHandle::unanswered(key.clone(), OwnerToken(owner))
 }
 
 pub(crate) fn done(value: &[u8]) -> Completion {
     Completion { value: Some(Arc::from(value)), retain: Duration::from_secs(3_600) }
 }
 
-pub(crate) fn release(verdict: Verdict) -> Release {
+pub(crate) fn release(verdict: ReleaseKind) -> Release {
     Release { verdict, delay: Duration::ZERO, memory: Duration::from_secs(3_600), error: Arc::from("it failed") }
 }
 

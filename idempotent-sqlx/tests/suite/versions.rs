@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-use idempotent_sqlx::{VersionGuard, Versioned};
+use idempotent_sqlx::{VersionCheck, VersionGuard};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use sqlx::{Connection, SqlitePool};
 use tokio::sync::Barrier;
@@ -27,11 +27,11 @@ async fn world() -> World {
 }
 
 impl World {
-    async fn newer(&self, fields: &str, version: u64) -> Versioned {
+    async fn newer(&self, fields: &str, version: u64) -> VersionCheck {
         self.guard.newer(&mut *self.pool.acquire().await.unwrap(), "customer/17", fields, version).await.unwrap()
     }
 
-    async fn next(&self, fields: &str, version: u64) -> Versioned {
+    async fn next(&self, fields: &str, version: u64) -> VersionCheck {
         self.guard.next(&mut *self.pool.acquire().await.unwrap(), "customer/17", fields, version).await.unwrap()
     }
 }
@@ -39,11 +39,11 @@ impl World {
 #[tokio::test]
 async fn s0_9_a_newer_version_is_accepted_once_and_an_older_one_never() {
     let world = world().await;
-    assert_eq!(world.newer("address", 3).await, Versioned::Accepted);
-    assert_eq!(world.newer("address", 3).await, Versioned::Same);
-    assert_eq!(world.newer("address", 2).await, Versioned::Older { current: 3 });
-    assert_eq!(world.newer("address", 7).await, Versioned::Accepted);
-    assert_eq!(world.newer("address", i64::MAX as u64).await, Versioned::Accepted);
+    assert_eq!(world.newer("address", 3).await, VersionCheck::Accepted);
+    assert_eq!(world.newer("address", 3).await, VersionCheck::Same);
+    assert_eq!(world.newer("address", 2).await, VersionCheck::Older { current: 3 });
+    assert_eq!(world.newer("address", 7).await, VersionCheck::Accepted);
+    assert_eq!(world.newer("address", i64::MAX as u64).await, VersionCheck::Accepted);
     let mut connection = world.pool.acquire().await.unwrap();
     assert!(world.guard.newer(&mut *connection, "customer/17", "address", u64::MAX).await.is_err());
 }
@@ -53,13 +53,13 @@ async fn s0_9_a_newer_version_is_accepted_once_and_an_older_one_never() {
 #[tokio::test]
 async fn s0_9_fields_that_have_nothing_to_do_with_each_other_do_not_block_each_other() {
     let world = world().await;
-    assert_eq!(world.newer("address", 3).await, Versioned::Accepted);
-    assert_eq!(world.newer("price", 3).await, Versioned::Accepted);
-    assert_eq!(world.newer("price", 2).await, Versioned::Older { current: 3 });
+    assert_eq!(world.newer("address", 3).await, VersionCheck::Accepted);
+    assert_eq!(world.newer("price", 3).await, VersionCheck::Accepted);
+    assert_eq!(world.newer("price", 2).await, VersionCheck::Older { current: 3 });
     let mut connection = world.pool.acquire().await.unwrap();
     assert_eq!(
         world.guard.newer(&mut *connection, "customer/18", "price", 1).await.unwrap(),
-        Versioned::Accepted,
+        VersionCheck::Accepted,
         "another entity"
     );
 }
@@ -67,13 +67,13 @@ async fn s0_9_fields_that_have_nothing_to_do_with_each_other_do_not_block_each_o
 #[tokio::test]
 async fn s0_9_the_next_version_is_accepted_and_a_later_one_has_to_wait() {
     let world = world().await;
-    assert_eq!(world.next("balance", 2).await, Versioned::Ahead { current: 0 });
-    assert_eq!(world.next("balance", 1).await, Versioned::Accepted);
-    assert_eq!(world.next("balance", 1).await, Versioned::Same);
-    assert_eq!(world.next("balance", 3).await, Versioned::Ahead { current: 1 });
-    assert_eq!(world.next("balance", 2).await, Versioned::Accepted);
-    assert_eq!(world.next("balance", 3).await, Versioned::Accepted);
-    assert_eq!(world.next("balance", 1).await, Versioned::Older { current: 3 });
+    assert_eq!(world.next("balance", 2).await, VersionCheck::Ahead { current: 0 });
+    assert_eq!(world.next("balance", 1).await, VersionCheck::Accepted);
+    assert_eq!(world.next("balance", 1).await, VersionCheck::Same);
+    assert_eq!(world.next("balance", 3).await, VersionCheck::Ahead { current: 1 });
+    assert_eq!(world.next("balance", 2).await, VersionCheck::Accepted);
+    assert_eq!(world.next("balance", 3).await, VersionCheck::Accepted);
+    assert_eq!(world.next("balance", 1).await, VersionCheck::Older { current: 3 });
 }
 
 #[tokio::test]
@@ -81,10 +81,10 @@ async fn a_version_that_was_rolled_back_was_never_accepted() {
     let world = world().await;
     let mut connection = world.pool.acquire().await.unwrap();
     let mut tx = connection.begin().await.unwrap();
-    assert_eq!(world.guard.newer(&mut *tx, "customer/17", "address", 1).await.unwrap(), Versioned::Accepted);
+    assert_eq!(world.guard.newer(&mut *tx, "customer/17", "address", 1).await.unwrap(), VersionCheck::Accepted);
     tx.rollback().await.unwrap();
     drop(connection);
-    assert_eq!(world.newer("address", 1).await, Versioned::Accepted);
+    assert_eq!(world.newer("address", 1).await, VersionCheck::Accepted);
 }
 
 #[test]
@@ -109,7 +109,7 @@ async fn looks_and_then_runs(world: &World, both_looked: &Barrier, effects: &Ato
 async fn compares_and_sets(world: &World, both_here: &Barrier, effects: &AtomicU32) {
     both_here.wait().await;
     let mut tx = world.pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
-    if world.guard.newer(&mut *tx, "m-1", "all", 1).await.unwrap() == Versioned::Accepted {
+    if world.guard.newer(&mut *tx, "m-1", "all", 1).await.unwrap() == VersionCheck::Accepted {
         effects.fetch_add(1, SeqCst);
     }
     tx.commit().await.unwrap();

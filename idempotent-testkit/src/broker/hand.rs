@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{
     DeadLetter, Delivery, Headers, Received, Retry, Settle, Settlement, Source, SourceError, SourceErrorKind,
 };
@@ -140,7 +140,7 @@ pub(super) async fn within<B: Broker, F: Future>(broker: &B, what: &str, future:
 }
 
 /// In µs since 1970, with all its digits: a mark that is rounded is not what was left.
-pub(super) const FIRST_AT: Micros = Micros(1_700_000_000_123_457);
+pub(super) const FIRST_AT: Timestamp = Timestamp(1_700_000_000_123_457);
 
 /// A retry after the broker's delay, as this attempt.
 pub(super) fn retry<B: Broker>(broker: &B, attempt: u32) -> Settlement {

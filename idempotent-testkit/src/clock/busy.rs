@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 /// Counts calls in flight, so that a virtual clock stands still while a store works on another thread. Clones
 /// share the count.
 #[derive(Clone, Default)]
-pub struct Busy(Arc<Inner>);
+pub struct InFlightCalls(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
@@ -19,13 +19,13 @@ struct Inner {
 /// One call in flight, until dropped.
 #[derive(Debug)]
 #[must_use = "dropped at once it counts nothing"]
-pub struct BusyGuard(Busy);
+pub struct InFlightGuard(InFlightCalls);
 
-impl Busy {
+impl InFlightCalls {
     /// One more call, until the guard is dropped.
-    pub fn enter(&self) -> BusyGuard {
+    pub fn enter(&self) -> InFlightGuard {
         self.0.in_flight.fetch_add(1, Ordering::SeqCst);
-        BusyGuard(self.clone())
+        InFlightGuard(self.clone())
     }
 
     /// Whether no call is in flight.
@@ -51,7 +51,7 @@ impl Busy {
     }
 }
 
-impl Drop for BusyGuard {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         let inner = &self.0.0;
         if inner.in_flight.fetch_sub(1, Ordering::SeqCst) == 1 {
@@ -60,7 +60,7 @@ impl Drop for BusyGuard {
     }
 }
 
-impl fmt::Debug for Busy {
+impl fmt::Debug for InFlightCalls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Busy({})", self.0.in_flight.load(Ordering::SeqCst))
     }

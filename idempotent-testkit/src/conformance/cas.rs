@@ -72,7 +72,7 @@ pub fn hold_cas_listed(law: &str, build: fn() -> BuiltCas) {
 /// # use std::collections::HashMap;
 /// # use std::sync::{Arc, Mutex};
 /// # use async_trait::async_trait;
-/// # use idempotent_core::{Cas, CasBackend, Clock, Key, Record, Seen, StoreError, Version};
+/// # use idempotent_core::{Cas, CasBackend, Clock, Key, Record, VersionedRecord, StoreError, Version};
 /// use idempotent_testkit::{CasSubject, Subject, VirtualClock, cas_conformance, conformance};
 /// # #[derive(Debug)]
 /// # struct Shelf(Mutex<(HashMap<Key, (Version, Record)>, Version)>, Arc<dyn Clock>);

@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
-use idempotent_core::{ClaimRequest, Micros};
+use idempotent_core::{ClaimRequest, Timestamp};
 
 use super::limit::Law;
 use super::subject::HOUR;
@@ -54,13 +54,13 @@ pub(super) async fn of_backend(s: &CasSubject) -> Option<String> {
 }
 
 /// The time of a claim, as its record tells it.
-async fn written_at(s: &Subject, key: &str) -> Option<Micros> {
+async fn written_at(s: &Subject, key: &str) -> Option<Timestamp> {
     let ask = ClaimRequest { lease: 3 * HOUR, ..s.ask_on(key, 1) };
     s.store.claim(&ask).await.ok()?;
     Some(s.store.peek(&ask.key).await.ok()??.updated_at)
 }
 
-fn told(what: &str, before: Micros, after: Micros) -> Option<String> {
+fn told(what: &str, before: Timestamp, after: Timestamp) -> Option<String> {
     let passed = after - before;
     (passed < LITTLE).then(|| {
         format!(

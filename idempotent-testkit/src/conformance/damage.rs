@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_core::{Fencing, Key, Micros, OwnerToken, Record, State, StoreErrorKind};
+use idempotent_core::{FencingToken, Key, OwnerToken, Record, State, StoreErrorKind, Timestamp};
 use sha2::{Digest, Sha256};
 
 /// What can be wrong with what lies under a key. Complete enough to be planted one after the other:
@@ -72,7 +72,7 @@ impl Damage {
             Self::NoOwner => sealed(|body| body.truncate(body.len() - 32)),
             Self::BadFencing => sample(1 << 53).to_bytes(),
             Self::EndlessLease => {
-                let until = Micros(253_370_764_800_000_000);
+                let until = Timestamp(253_370_764_800_000_000);
                 let state = State::Consuming { owner: OwnerToken(1), until, taken_over: None };
                 Record { state, ..sample(1) }.to_bytes()
             }
@@ -91,11 +91,11 @@ fn sample(fencing: u64) -> Record {
     let now = crate::VirtualClock::START;
     let until = now + Duration::from_secs(30);
     Record {
-        fencing: Fencing(fencing),
+        fencing: FencingToken(fencing),
         attempt: 1,
         fingerprint: None,
         state: State::Consuming { owner: OwnerToken(1), until, taken_over: None },
-        expires_at: Micros::FOREVER,
+        expires_at: Timestamp::FOREVER,
         first_seen: now,
         updated_at: now,
         display: Some(Arc::from("shown")),
@@ -114,7 +114,7 @@ fn sealed(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 
 /// Damages records behind the store's back, for laws about records that cannot be read.
 #[async_trait]
-pub trait Plant: Send + Sync {
+pub trait DamageInjector: Send + Sync {
     /// Whether this storage can hold such a thing at all: a column of numbers takes no text, and a table of records
     /// nothing foreign. Where records are kept as [`Record::to_bytes`], it can hold all of them.
     fn holds(&self, damage: Damage) -> bool;

@@ -6,12 +6,12 @@ use idempotent_core::{StoreError, StoreErrorKind};
 
 use super::Subject;
 use super::subject::must;
-use crate::{FaultStore, Verb};
+use crate::{FaultStore, StoreOperation};
 
 /// Where the next call gets lost.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
-pub enum Lose {
+pub enum LostPart {
     /// Before it is sent: the connection is refused. Surely nothing is done.
     Connection,
     /// On its way: nothing is done, and the caller cannot know.
@@ -20,7 +20,7 @@ pub enum Lose {
     Reply,
 }
 
-impl Lose {
+impl LostPart {
     /// All of them.
     pub const ALL: &'static [Self] = &[Self::Connection, Self::Request, Self::Reply];
 
@@ -35,23 +35,23 @@ impl Lose {
 }
 
 /// Makes the next call of a verb get lost. A [`FaultStore`] is one, for the store in it; so is a function.
-pub trait Loses: Send + Sync {
+pub trait LossInjector: Send + Sync {
     /// The next call of `verb` on the subject's store gets lost there, and only that one.
-    fn lose(&self, verb: Verb, at: Lose);
+    fn lose(&self, verb: StoreOperation, at: LostPart);
 }
 
-impl Loses for FaultStore {
-    fn lose(&self, verb: Verb, at: Lose) {
+impl LossInjector for FaultStore {
+    fn lose(&self, verb: StoreOperation, at: LostPart) {
         match at {
-            Lose::Connection => self.fail_before(verb, 1),
-            Lose::Request => self.lose_request(verb, 1),
-            Lose::Reply => self.lose_reply(verb, 1),
+            LostPart::Connection => self.fail_before(verb, 1),
+            LostPart::Request => self.lose_request(verb, 1),
+            LostPart::Reply => self.lose_reply(verb, 1),
         }
     }
 }
 
-impl<F: Fn(Verb, Lose) + Send + Sync> Loses for F {
-    fn lose(&self, verb: Verb, at: Lose) {
+impl<F: Fn(StoreOperation, LostPart) + Send + Sync> LossInjector for F {
+    fn lose(&self, verb: StoreOperation, at: LostPart) {
         self(verb, at);
     }
 }
@@ -61,8 +61,8 @@ impl Subject {
     /// it does not send the call, or throws the answer away.
     pub(crate) async fn lost<T>(
         &self,
-        verb: Verb,
-        at: Lose,
+        verb: StoreOperation,
+        at: LostPart,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Option<StoreError> {
         match (&self.losing, at) {
@@ -73,11 +73,11 @@ impl Subject {
                     Ok(_) => panic!("a {verb:?} that was to get lost ({at:?}) was answered"),
                 }
             }
-            (None, Lose::Reply) => {
+            (None, LostPart::Reply) => {
                 must("a call whose answer is thrown away", call.await);
                 None
             }
-            (None, Lose::Connection | Lose::Request) => None,
+            (None, LostPart::Connection | LostPart::Request) => None,
         }
     }
 }

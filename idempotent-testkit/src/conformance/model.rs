@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{
-    Claim, ClaimRequest, Completion, Dead, Fencing, Held, InFlight, Key, Micros, Record, Release, Settled, State,
+    Claim, ClaimHandle, ClaimRequest, Completion, Dead, FencingToken, InFlight, Key, Record, Release, Settled, State,
+    Timestamp,
 };
 
 /// Never purges: what is past its time counts as absent anyway, and its number must not matter then.
@@ -12,34 +13,34 @@ use idempotent_core::{
 pub(crate) struct Model(HashMap<u128, Record>);
 
 impl Model {
-    pub(crate) fn claim(&mut self, ask: &ClaimRequest, now: Micros) -> Claim {
+    pub(crate) fn claim(&mut self, ask: &ClaimRequest, now: Timestamp) -> Claim {
         self.step(&ask.key, |found| protocol::claim(found, ask, now))
     }
 
-    pub(crate) fn renew(&mut self, held: &Held, lease: Duration, now: Micros) -> Settled {
+    pub(crate) fn renew(&mut self, held: &ClaimHandle, lease: Duration, now: Timestamp) -> Settled {
         self.step(&held.key, |found| protocol::renew(found, held, lease, now))
     }
 
-    pub(crate) fn complete(&mut self, held: &Held, done: &Completion, now: Micros) -> Settled {
+    pub(crate) fn complete(&mut self, held: &ClaimHandle, done: &Completion, now: Timestamp) -> Settled {
         self.step(&held.key, |found| protocol::complete(found, held, done, now))
     }
 
-    pub(crate) fn release(&mut self, held: &Held, release: &Release, now: Micros) -> Settled {
+    pub(crate) fn release(&mut self, held: &ClaimHandle, release: &Release, now: Timestamp) -> Settled {
         self.step(&held.key, |found| protocol::release(found, held, release, now))
     }
 
     pub(crate) fn forget(
         &mut self,
         key: &Key,
-        expected: Fencing,
+        expected: FencingToken,
         force: bool,
         memory: Duration,
-        now: Micros,
+        now: Timestamp,
     ) -> Settled {
         self.step(key, |found| protocol::forget(found, expected, force, memory, now))
     }
 
-    pub(crate) fn peek(&self, key: &Key, now: Micros) -> Option<&Record> {
+    pub(crate) fn peek(&self, key: &Key, now: Timestamp) -> Option<&Record> {
         protocol::live(self.0.get(&key.hash()), now)
     }
 
@@ -57,15 +58,15 @@ impl Model {
 /// Makes answers of two clocks comparable, by leaving out what differs between clocks: spans are hours or
 /// nothing, and a fencing number is as good as the order it came in.
 #[derive(Debug, Default)]
-pub(crate) struct Shape(Vec<Fencing>);
+pub(crate) struct Shape(Vec<FencingToken>);
 
 impl Shape {
-    fn rank(&mut self, fencing: Fencing) -> Fencing {
+    fn rank(&mut self, fencing: FencingToken) -> FencingToken {
         let rank = self.0.iter().position(|seen| *seen == fencing).unwrap_or_else(|| {
             self.0.push(fencing);
             self.0.len() - 1
         });
-        Fencing(rank as u64)
+        FencingToken(rank as u64)
     }
 
     pub(crate) fn claim(&mut self, claim: Claim) -> Claim {
@@ -89,14 +90,14 @@ impl Shape {
     pub(crate) fn record(&mut self, record: Record) -> Record {
         let fencing = self.rank(record.fencing);
         let state = match record.state {
-            State::Vacant { error, taken_over, .. } => State::Vacant { not_before: Micros(0), error, taken_over },
+            State::Vacant { error, taken_over, .. } => State::Vacant { not_before: Timestamp(0), error, taken_over },
             State::Consuming { owner, taken_over, .. } => {
                 let taken_over = taken_over.map(|fencing| self.rank(fencing));
-                State::Consuming { owner, until: Micros(0), taken_over }
+                State::Consuming { owner, until: Timestamp(0), taken_over }
             }
             other => other,
         };
-        let none = Micros(0);
+        let none = Timestamp(0);
         Record { fencing, state, expires_at: none, first_seen: none, updated_at: none, ..record }
     }
 }

@@ -44,7 +44,7 @@ needs! {
     Losing losing "give a way to lose requests and replies by `losing`",
     /// A way to damage records behind the store's back: [`Subject::planting`](super::Subject::planting).
     Planting planting "give a way to damage records by `planting`",
-    /// Storage that can hold what is not a record at all: [`Plant::holds`](super::Plant::holds) it.
+    /// Storage that can hold what is not a record at all: [`DamageInjector::holds`](super::Plant::holds) it.
     Foreign foreign "let `planting` plant `Damage::Foreign`",
     /// [`Batch`](idempotent_core::Batch).
     Batch batch "implement `Batch` and report it in `abilities`",
@@ -56,9 +56,9 @@ needs! {
     Purge purge "implement `Purge` and report it in `abilities`",
     /// [`Admin`](idempotent_core::Admin).
     Admin admin "implement `Admin` and report it in `abilities`",
-    /// [`Journal`](idempotent_core::Journal).
+    /// [`Journal`](idempotent_core::StepStore).
     Journal journal "implement `Journal` and report it in `abilities`",
-    /// [`Order`](idempotent_core::Order).
+    /// [`Order`](idempotent_core::OrderStore).
     Order order "implement `Order` and report it in `abilities`",
 }
 

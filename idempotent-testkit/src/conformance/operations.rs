@@ -5,7 +5,8 @@ use std::fmt;
 use std::time::Duration;
 
 use idempotent_core::{
-    Claim, ClaimRequest, Completion, Fencing, Fingerprint, Held, Key, OnExpiry, OwnerToken, Release, Verdict,
+    Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Fingerprint, Key, OnExpiry, OwnerToken, Release,
+    ReleaseKind,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -25,7 +26,7 @@ pub(crate) struct Script {
 
 /// The numbers last granted, by key and owner. Empty where nobody is told.
 #[derive(Debug, Default)]
-pub(crate) struct Grants(HashMap<(usize, u8), Fencing>);
+pub(crate) struct Grants(HashMap<(usize, u8), FencingToken>);
 
 /// One step of a script. What is left of a request when keys are numbers.
 #[derive(Clone, Debug)]
@@ -75,9 +76,9 @@ pub(crate) const NAMES: [char; KEYS] = ['a', 'b', 'c'];
 const OWNERS: u8 = 4;
 
 impl By {
-    pub(crate) fn held(&self, keys: &[Key], granted: &Grants) -> Held {
-        let fencing = if self.stray { Some(Fencing(1)) } else { granted.0.get(&(self.key, self.owner)).copied() };
-        Held { fencing, ..Held::unanswered(keys[self.key].clone(), self.token()) }
+    pub(crate) fn held(&self, keys: &[Key], granted: &Grants) -> ClaimHandle {
+        let fencing = if self.stray { Some(FencingToken(1)) } else { granted.0.get(&(self.key, self.owner)).copied() };
+        ClaimHandle { fencing, ..ClaimHandle::unanswered(keys[self.key].clone(), self.token()) }
     }
 
     /// Never zero: that is nobody's.
@@ -185,11 +186,11 @@ fn done(exact: bool) -> impl Strategy<Value = Completion> {
 
 fn release(exact: bool) -> impl Strategy<Value = Release> {
     let verdict = prop_oneof![
-        3 => Just(Verdict::Delete),
-        3 => Just(Verdict::Vacate),
-        2 => Just(Verdict::Refund),
-        2 => Just(Verdict::Fail),
-        2 => Just(Verdict::Bury),
+        3 => Just(ReleaseKind::Delete),
+        3 => Just(ReleaseKind::Vacate),
+        2 => Just(ReleaseKind::Refund),
+        2 => Just(ReleaseKind::Fail),
+        2 => Just(ReleaseKind::Bury),
     ];
     let delay = prop_oneof![6 => Just(Duration::ZERO), 4 => span(exact)];
     let error = one_of(&["no stock", "timed out", ""]);

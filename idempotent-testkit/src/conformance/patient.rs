@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idempotent_core::{
-    Claim, ClaimRequest, Completion, Held, InFlight, Release, Settled, Store, StoreError, StoreErrorKind,
+    Claim, ClaimHandle, ClaimRequest, Completion, InFlight, Release, Settled, Store, StoreError, StoreErrorKind,
 };
 
 use super::subject::must;
@@ -52,15 +52,15 @@ impl Patient {
         again!(async { told(self.0.claim(ask).await) })
     }
 
-    pub(crate) async fn renew(&self, held: &Held, lease: Duration) -> Settled {
+    pub(crate) async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Settled {
         again!(self.0.renew(held, lease))
     }
 
-    pub(crate) async fn complete(&self, held: &Held, completion: &Completion) -> Settled {
+    pub(crate) async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Settled {
         again!(self.0.complete(held, completion))
     }
 
-    pub(crate) async fn release(&self, held: &Held, release: &Release) -> Settled {
+    pub(crate) async fn release(&self, held: &ClaimHandle, release: &Release) -> Settled {
         again!(self.0.release(held, release))
     }
 }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{
-    Admin, Batch, Browse, Claim, ClaimRequest, Completion, Grant, Held, Identity, Journal, Key, OnExpiry, Order,
-    OwnerToken, Purge, Record, Release, Scene, Settled, StateKind, Store, StoreError, Verdict, Watch,
+    Admin, Batch, Browse, Claim, ClaimHandle, ClaimRequest, Completion, Grant, Identity, Key, OnExpiry, OrderStore,
+    OwnerToken, Purge, Record, Release, ReleaseKind, Scene, Settled, StateKind, StepStore, Store, StoreError, Watch,
 };
 
-use super::damage::{Damage, Plant};
-use super::lose::Loses;
+use super::damage::{Damage, DamageInjector};
+use super::lose::LossInjector;
 use super::need::Need;
 use super::pace::{LEASES, Pace};
 use crate::VirtualClock;
@@ -30,8 +30,8 @@ pub struct Subject {
     second: Option<Arc<dyn Store>>,
     clients: Option<[Arc<dyn Store>; 2]>,
     pub(crate) clock: Option<VirtualClock>,
-    pub(crate) losing: Option<Box<dyn Loses>>,
-    planting: Option<Box<dyn Plant>>,
+    pub(crate) losing: Option<Box<dyn LossInjector>>,
+    planting: Option<Box<dyn DamageInjector>>,
     rounds: u32,
     pace: Arc<Pace>,
     _guard: Box<dyn Any + Send>,
@@ -82,14 +82,14 @@ impl Subject {
     /// Offers a way to lose requests and replies between the subject's store and its records. Without one the laws
     /// throw answers away by themselves, and cannot see which errors the store makes of a loss.
     #[must_use]
-    pub fn losing(mut self, losing: impl Loses + 'static) -> Self {
+    pub fn losing(mut self, losing: impl LossInjector + 'static) -> Self {
         self.losing = Some(Box::new(losing));
         self
     }
 
     /// Offers a way to damage records behind the store's back.
     #[must_use]
-    pub fn planting(mut self, planting: impl Plant + 'static) -> Self {
+    pub fn planting(mut self, planting: impl DamageInjector + 'static) -> Self {
         self.planting = Some(Box::new(planting));
         self
     }
@@ -158,12 +158,12 @@ impl Subject {
         self.needed(Need::Losing, self.losing.as_ref());
     }
 
-    pub(crate) fn plant(&self) -> &dyn Plant {
+    pub(crate) fn plant(&self) -> &dyn DamageInjector {
         self.needed(Need::Planting, self.planting.as_deref())
     }
 
     /// As [`plant`](Self::plant), and it can plant what is not a record.
-    pub(crate) fn plant_foreign(&self) -> &dyn Plant {
+    pub(crate) fn plant_foreign(&self) -> &dyn DamageInjector {
         self.needed(Need::Foreign, self.planting.as_deref().filter(|planting| planting.holds(Damage::Foreign)))
     }
 
@@ -187,11 +187,11 @@ impl Subject {
         self.needed(Need::Admin, self.store.abilities().admin)
     }
 
-    pub(crate) fn journal(&self) -> &dyn Journal {
+    pub(crate) fn journal(&self) -> &dyn StepStore {
         self.needed(Need::Journal, self.store.abilities().journal)
     }
 
-    pub(crate) fn order(&self) -> &dyn Order {
+    pub(crate) fn order(&self) -> &dyn OrderStore {
         self.needed(Need::Order, self.store.abilities().order)
     }
 
@@ -282,7 +282,7 @@ impl Subject {
         }
     }
 
-    pub(crate) fn held(&self, owner: u128) -> Held {
+    pub(crate) fn held(&self, owner: u128) -> ClaimHandle {
         self.ask(owner).held()
     }
 
@@ -303,7 +303,7 @@ impl Subject {
         must("complete", self.store.complete(&self.held(owner), &done(value, HOUR)).await)
     }
 
-    pub(crate) async fn release(&self, owner: u128, verdict: Verdict) -> Settled {
+    pub(crate) async fn release(&self, owner: u128, verdict: ReleaseKind) -> Settled {
         self.release_as(owner, &put_down(verdict)).await
     }
 
@@ -338,12 +338,12 @@ impl fmt::Debug for Subject {
 
 /// What a claim leads to.
 pub(crate) trait HeldBy {
-    fn held(&self) -> Held;
+    fn held(&self) -> ClaimHandle;
 }
 
 impl HeldBy for ClaimRequest {
-    fn held(&self) -> Held {
-        Held::unanswered(self.key.clone(), self.owner)
+    fn held(&self) -> ClaimHandle {
+        ClaimHandle::unanswered(self.key.clone(), self.owner)
     }
 }
 
@@ -367,7 +367,7 @@ pub(crate) fn done(value: &[u8], retain: Duration) -> Completion {
 }
 
 /// Without a delay, remembered for long.
-pub(crate) fn put_down(verdict: Verdict) -> Release {
+pub(crate) fn put_down(verdict: ReleaseKind) -> Release {
     Release { verdict, delay: Duration::ZERO, memory: HOUR, error: "no stock".into() }
 }
 
@@ -375,5 +375,5 @@ pub(crate) fn lost(now: StateKind) -> Settled {
     Settled::Lost { now }
 }
 
-pub(crate) const VERDICTS: [Verdict; 5] =
-    [Verdict::Delete, Verdict::Vacate, Verdict::Refund, Verdict::Fail, Verdict::Bury];
+pub(crate) const VERDICTS: [ReleaseKind; 5] =
+    [ReleaseKind::Delete, ReleaseKind::Vacate, ReleaseKind::Refund, ReleaseKind::Fail, ReleaseKind::Bury];

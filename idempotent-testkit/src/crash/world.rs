@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{
-    Abilities, Claim, ClaimRequest, Completion, Executor, Held, Key, MemoryStore, Record, Release, Settled, Store,
-    StoreError,
+    Claim, ClaimHandle, ClaimRequest, Completion, Executor, Key, MemoryStore, Record, Release, Settled, Store,
+    StoreCapabilities, StoreError,
 };
 use tokio::task::yield_now;
 
-use crate::{Answer, FaultStore, VirtualClock};
+use crate::{FaultStore, StoreAnswer, VirtualClock};
 
 pub(super) struct World {
     pub(super) first: Worker,
@@ -53,9 +53,9 @@ impl World {
 
 const FIRST: &str = "first";
 
-fn lease_of(call: &crate::Call) -> Option<Duration> {
+fn lease_of(call: &crate::StoreCall) -> Option<Duration> {
     match &call.applied {
-        Some(Answer::Claim(Claim::Acquired(grant))) if *call.worker == *FIRST => Some(grant.lease),
+        Some(StoreAnswer::Claim(Claim::Acquired(grant))) if *call.worker == *FIRST => Some(grant.lease),
         _ => None,
     }
 }
@@ -78,15 +78,15 @@ impl Store for Distant {
         there_and_back(self.0.claim(request)).await
     }
 
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
         there_and_back(self.0.renew(held, lease)).await
     }
 
-    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+    async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         there_and_back(self.0.complete(held, completion)).await
     }
 
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         there_and_back(self.0.release(held, release)).await
     }
 
@@ -94,7 +94,7 @@ impl Store for Distant {
         there_and_back(self.0.peek(key)).await
     }
 
-    fn abilities(&self) -> Abilities<'_> {
-        Abilities::none()
+    fn abilities(&self) -> StoreCapabilities<'_> {
+        StoreCapabilities::none()
     }
 }

@@ -4,17 +4,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{
-    Abilities, Admin, Browse, Fencing, Held, Inspect, Inspected, Journal, Journaled, Key, Lined, Order, Page, Purge,
-    Settled, StepRecord, StoreError, StoreErrorKind, Watch, Watching,
+    Admin, Browse, ClaimHandle, FencingToken, Inspect, InspectedRecord, Key, OrderStore, Purge, RecordPage, Settled,
+    StepRecord, StepStore, StoreCapabilities, StoreError, StoreErrorKind, StoredOrderTable, StoredSteps, Watch,
+    Watching,
 };
 
-use super::{Answer, FaultStore, Verb};
+use super::{FaultStore, StoreAnswer, StoreOperation};
 
 impl FaultStore {
     /// Only what the store underneath has. Batch is left out on purpose.
-    pub(super) fn forwarded(&self) -> Abilities<'_> {
+    pub(super) fn forwarded(&self) -> StoreCapabilities<'_> {
         let inner = self.shared.inner.abilities();
-        let mut abilities = Abilities::none();
+        let mut abilities = StoreCapabilities::none();
         if inner.watch.is_some() {
             abilities = abilities.with_watch(self);
         }
@@ -57,12 +58,12 @@ impl Watch for FaultStore {
 
 #[async_trait]
 impl Browse for FaultStore {
-    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<Page, StoreError> {
+    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<RecordPage, StoreError> {
         let call = async {
             let browse = self.shared.inner.abilities().browse.ok_or_else(|| missing("browse"))?;
             browse.browse(after, limit).await
         };
-        self.call(Verb::Browse, None, None, call, |page| Answer::Count(page.entries.len())).await
+        self.call(StoreOperation::Browse, None, None, call, |page| StoreAnswer::Count(page.entries.len())).await
     }
 }
 
@@ -73,67 +74,79 @@ impl Purge for FaultStore {
             let purge = self.shared.inner.abilities().purge.ok_or_else(|| missing("purge"))?;
             purge.purge(at_most).await
         };
-        self.call(Verb::Purge, None, None, call, |removed| Answer::Count(*removed)).await
+        self.call(StoreOperation::Purge, None, None, call, |removed| StoreAnswer::Count(*removed)).await
     }
 }
 
 #[async_trait]
 impl Admin for FaultStore {
-    async fn forget(&self, key: &Key, expected: Fencing, force: bool, memory: Duration) -> Result<Settled, StoreError> {
+    async fn forget(
+        &self,
+        key: &Key,
+        expected: FencingToken,
+        force: bool,
+        memory: Duration,
+    ) -> Result<Settled, StoreError> {
         let call = async {
             let admin = self.shared.inner.abilities().admin.ok_or_else(|| missing("forget"))?;
             admin.forget(key, expected, force, memory).await
         };
-        self.call(Verb::Forget, Some(key), None, call, |settled| Answer::Settled(*settled)).await
+        self.call(StoreOperation::Forget, Some(key), None, call, |settled| StoreAnswer::Settled(*settled)).await
     }
 }
 
 /// A peek by its faults and in the log: the time beside the record is all it has more.
 #[async_trait]
 impl Inspect for FaultStore {
-    async fn inspect(&self, key: &Key) -> Result<Option<Inspected>, StoreError> {
+    async fn inspect(&self, key: &Key) -> Result<Option<InspectedRecord>, StoreError> {
         let call = async {
             let inspect = self.shared.inner.abilities().inspect.ok_or_else(|| missing("inspect"))?;
             inspect.inspect(key).await
         };
-        self.call(Verb::Peek, Some(key), None, call, |seen| {
-            Answer::Peeked(seen.as_ref().map(|seen| seen.record.clone()))
+        self.call(StoreOperation::Peek, Some(key), None, call, |seen| {
+            StoreAnswer::Peeked(seen.as_ref().map(|seen| seen.record.clone()))
         })
         .await
     }
 }
 
 #[async_trait]
-impl Journal for FaultStore {
-    async fn steps(&self, held: &Held, keep: Duration) -> Result<Journaled, StoreError> {
+impl StepStore for FaultStore {
+    async fn steps(&self, held: &ClaimHandle, keep: Duration) -> Result<StoredSteps, StoreError> {
         let call = async {
             let journal = self.shared.inner.abilities().journal.ok_or_else(|| missing("keep steps"))?;
             journal.steps(held, keep).await
         };
-        let count = |answer: &Journaled| match answer {
-            Journaled::Steps(steps) => Answer::Count(steps.len()),
-            Journaled::Lost { now } => Answer::Settled(Settled::Lost { now: *now }),
+        let count = |answer: &StoredSteps| match answer {
+            StoredSteps::Steps(steps) => StoreAnswer::Count(steps.len()),
+            StoredSteps::Lost { now } => StoreAnswer::Settled(Settled::Lost { now: *now }),
         };
-        self.call(Verb::Steps, Some(&held.key), Some(held.owner), call, count).await
+        self.call(StoreOperation::Steps, Some(&held.key), Some(held.owner), call, count).await
     }
 
-    async fn note(&self, held: &Held, step: &StepRecord, keep: Duration) -> Result<Settled, StoreError> {
+    async fn note(&self, held: &ClaimHandle, step: &StepRecord, keep: Duration) -> Result<Settled, StoreError> {
         let call = async {
             let journal = self.shared.inner.abilities().journal.ok_or_else(|| missing("keep steps"))?;
             journal.note(held, step, keep).await
         };
-        self.call(Verb::Note, Some(&held.key), Some(held.owner), call, |settled| Answer::Settled(*settled)).await
+        self.call(StoreOperation::Note, Some(&held.key), Some(held.owner), call, |settled| {
+            StoreAnswer::Settled(*settled)
+        })
+        .await
     }
 }
 
 #[async_trait]
-impl Order for FaultStore {
-    async fn line(&self, stream: &Key) -> Result<Lined, StoreError> {
+impl OrderStore for FaultStore {
+    async fn line(&self, stream: &Key) -> Result<StoredOrderTable, StoreError> {
         let call = async {
             let order = self.shared.inner.abilities().order.ok_or_else(|| missing("keep order tables"))?;
             order.line(stream).await
         };
-        self.call(Verb::Line, Some(stream), None, call, |lined| Answer::Count(lined.line.is_some().into())).await
+        self.call(StoreOperation::Line, Some(stream), None, call, |lined| {
+            StoreAnswer::Count(lined.line.is_some().into())
+        })
+        .await
     }
 
     async fn redraw(&self, stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: Duration) -> Result<bool, StoreError> {
@@ -141,6 +154,6 @@ impl Order for FaultStore {
             let order = self.shared.inner.abilities().order.ok_or_else(|| missing("keep order tables"))?;
             order.redraw(stream, seen, next, keep).await
         };
-        self.call(Verb::Redraw, Some(stream), None, call, |done| Answer::Count((*done).into())).await
+        self.call(StoreOperation::Redraw, Some(stream), None, call, |done| StoreAnswer::Count((*done).into())).await
     }
 }

@@ -4,27 +4,27 @@ use std::time::Duration;
 
 use idempotent_core::{Claim, OwnerToken, Record, Settled, StoreErrorKind};
 
-use super::Verb;
+use super::StoreOperation;
 
 /// One call in the log of a [`FaultStore`](super::FaultStore). Times are by the clock, since the store was
 /// wrapped.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Call {
+pub struct StoreCall {
     /// The handle it came through.
     pub worker: Arc<str>,
     /// What was asked.
-    pub verb: Verb,
+    pub verb: StoreOperation,
     /// Of which key; `None` for purge and browse.
     pub key: Option<u128>,
     /// By whom; `None` where nobody asks.
     pub owner: Option<OwnerToken>,
     /// What the store answered, heard or not; `None` if it was never asked.
-    pub applied: Option<Answer>,
+    pub applied: Option<StoreAnswer>,
     /// When the store had answered.
     pub applied_at: Option<Duration>,
     /// What the caller heard; `None` as long as it hangs, or if it was dropped.
-    pub answer: Option<Answer>,
+    pub answer: Option<StoreAnswer>,
     /// When it was asked.
     pub started: Duration,
     /// When the caller heard.
@@ -34,7 +34,7 @@ pub struct Call {
 /// An answer of a store, of any verb.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Answer {
+pub enum StoreAnswer {
     /// To a claim.
     Claim(Claim),
     /// To a renewal, completion, release, forget or note.
@@ -47,10 +47,10 @@ pub enum Answer {
     Error(StoreErrorKind),
 }
 
-impl Call {
+impl StoreCall {
     pub(super) fn new(
         worker: Arc<str>,
-        verb: Verb,
+        verb: StoreOperation,
         key: Option<u128>,
         owner: Option<OwnerToken>,
         started: Duration,
@@ -60,36 +60,36 @@ impl Call {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Log(Mutex<Vec<Call>>);
+pub(super) struct Log(Mutex<Vec<StoreCall>>);
 
 /// Where in the log a call stands.
 #[derive(Clone, Copy)]
 pub(super) struct Ticket(usize);
 
 impl Log {
-    pub(super) fn begin(&self, call: Call) -> Ticket {
+    pub(super) fn begin(&self, call: StoreCall) -> Ticket {
         let mut calls = self.lock();
         calls.push(call);
         Ticket(calls.len() - 1)
     }
 
-    pub(super) fn applied(&self, ticket: Ticket, answer: Answer, at: Duration) {
+    pub(super) fn applied(&self, ticket: Ticket, answer: StoreAnswer, at: Duration) {
         if let Some(call) = self.lock().get_mut(ticket.0) {
             (call.applied, call.applied_at) = (Some(answer), Some(at));
         }
     }
 
-    pub(super) fn end(&self, ticket: Ticket, answer: Answer, at: Duration) {
+    pub(super) fn end(&self, ticket: Ticket, answer: StoreAnswer, at: Duration) {
         if let Some(call) = self.lock().get_mut(ticket.0) {
             (call.answer, call.ended) = (Some(answer), Some(at));
         }
     }
 
-    pub(super) fn calls(&self) -> Vec<Call> {
+    pub(super) fn calls(&self) -> Vec<StoreCall> {
         self.lock().clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Call>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<StoreCall>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

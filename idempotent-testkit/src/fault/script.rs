@@ -10,7 +10,7 @@ pub const FOREVER: u32 = u32::MAX;
 /// What a store is asked.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
-pub enum Verb {
+pub enum StoreOperation {
     /// [`Store::claim`](idempotent_core::Store::claim)
     Claim,
     /// [`Store::renew`](idempotent_core::Store::renew)
@@ -27,17 +27,17 @@ pub enum Verb {
     Purge,
     /// [`Admin::forget`](idempotent_core::Admin::forget)
     Forget,
-    /// [`Journal::steps`](idempotent_core::Journal::steps)
+    /// [`Journal::steps`](idempotent_core::StepStore::steps)
     Steps,
-    /// [`Journal::note`](idempotent_core::Journal::note)
+    /// [`Journal::note`](idempotent_core::StepStore::note)
     Note,
-    /// [`Order::line`](idempotent_core::Order::line)
+    /// [`Order::line`](idempotent_core::OrderStore::line)
     Line,
-    /// [`Order::redraw`](idempotent_core::Order::redraw)
+    /// [`Order::redraw`](idempotent_core::OrderStore::redraw)
     Redraw,
 }
 
-impl Verb {
+impl StoreOperation {
     /// The four that change a record on behalf of a run.
     pub const WRITES: [Self; 4] = [Self::Claim, Self::Renew, Self::Complete, Self::Release];
 }
@@ -45,7 +45,7 @@ impl Verb {
 /// How likely each fault is for a call, 0.0 to 1.0; tried in this order, one fault a call at most. All zero by
 /// default.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Chaos {
+pub struct FaultRates {
     /// Refused, `NotApplied`.
     pub refuse: f64,
     /// Not applied, `Ambiguous`.
@@ -83,27 +83,27 @@ pub(super) struct Script {
     pub(super) down: bool,
     pub(super) dead: bool,
     /// A fault, or a call let through, and for how many calls.
-    queued: HashMap<Verb, VecDeque<(Option<Fault>, u32)>>,
-    delays: HashMap<Verb, (Duration, Duration)>,
-    chaos: Option<(Dice, Chaos)>,
+    queued: HashMap<StoreOperation, VecDeque<(Option<Fault>, u32)>>,
+    delays: HashMap<StoreOperation, (Duration, Duration)>,
+    chaos: Option<(Dice, FaultRates)>,
 }
 
 impl Script {
-    pub(super) fn push(&mut self, verb: Verb, fault: Option<Fault>, n: u32) {
+    pub(super) fn push(&mut self, verb: StoreOperation, fault: Option<Fault>, n: u32) {
         if n > 0 {
             self.queued.entry(verb).or_default().push_back((fault, n));
         }
     }
 
-    pub(super) fn delay_request(&mut self, verb: Verb, by: Duration) {
+    pub(super) fn delay_request(&mut self, verb: StoreOperation, by: Duration) {
         self.delays.entry(verb).or_default().0 = by;
     }
 
-    pub(super) fn delay_reply(&mut self, verb: Verb, by: Duration) {
+    pub(super) fn delay_reply(&mut self, verb: StoreOperation, by: Duration) {
         self.delays.entry(verb).or_default().1 = by;
     }
 
-    pub(super) fn chaos(&mut self, seed: u64, chaos: Chaos) {
+    pub(super) fn chaos(&mut self, seed: u64, chaos: FaultRates) {
         self.chaos = Some((Dice::new(seed), chaos));
     }
 
@@ -116,7 +116,7 @@ impl Script {
     }
 
     /// Takes the next fault of `verb` off the script.
-    pub(super) fn plan(&mut self, verb: Verb) -> Plan {
+    pub(super) fn plan(&mut self, verb: StoreOperation) -> Plan {
         let (delay_request, delay_reply) = self.delays.get(&verb).copied().unwrap_or_default();
         let mut plan = Plan { fault: None, delay_request, delay_reply };
         if self.down {
@@ -129,7 +129,7 @@ impl Script {
         plan
     }
 
-    fn next_queued(&mut self, verb: Verb) -> Option<Option<Fault>> {
+    fn next_queued(&mut self, verb: StoreOperation) -> Option<Option<Fault>> {
         let queue = self.queued.get_mut(&verb)?;
         let (fault, left) = queue.front_mut()?;
         let fault = *fault;
@@ -143,7 +143,7 @@ impl Script {
     }
 }
 
-impl Chaos {
+impl FaultRates {
     /// Rolls the same number of dice for every call, so that one probability changed leaves the rest in place.
     fn roll(&self, dice: &mut Dice, plan: &mut Plan) {
         let mut roll = dice.fraction();

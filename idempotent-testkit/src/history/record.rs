@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use idempotent_core::{
-    Abilities, Claim, ClaimRequest, Completion, Fencing, Held, Key, OwnerToken, Record, Release, Settled, Store,
-    StoreError, StoreErrorKind, Watch, Watching,
+    Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Key, OwnerToken, Record, Release, Settled, Store,
+    StoreCapabilities, StoreError, StoreErrorKind, Watch, Watching,
 };
 
 use super::{Kind, Label, Line};
@@ -40,7 +40,7 @@ pub struct Recording {
     inner: Arc<dyn Store>,
     journal: Arc<dyn Journal>,
     worker: Label,
-    owners: Arc<Mutex<HashMap<(Key, Fencing), OwnerToken>>>,
+    owners: Arc<Mutex<HashMap<(Key, FencingToken), OwnerToken>>>,
 }
 
 impl Recording {
@@ -53,7 +53,7 @@ impl Recording {
     /// Whose grant this is, as long as it is not put down: handlers know the number of their grant, and effects are
     /// written down by owner.
     #[must_use]
-    pub fn owner(&self, key: &Key, fencing: Fencing) -> Option<OwnerToken> {
+    pub fn owner(&self, key: &Key, fencing: FencingToken) -> Option<OwnerToken> {
         let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         owners.get(&(key.clone(), fencing)).copied()
     }
@@ -114,7 +114,7 @@ mod tests {
     use idempotent_core::{MemoryStore, OnExpiry};
 
     use super::*;
-    use crate::{FOREVER, FaultStore, Verb, VirtualClock};
+    use crate::{FOREVER, FaultStore, StoreOperation, VirtualClock};
 
     /// Lines by call; what has no end is as it was begun.
     #[derive(Debug, Default)]
@@ -181,10 +181,10 @@ mod tests {
     #[tokio::test]
     async fn a_call_that_was_surely_not_applied_is_no_line_and_one_that_was_perhaps_is() {
         let (recording, journal, faults) = world();
-        faults.fail_before(Verb::Claim, 1);
+        faults.fail_before(StoreOperation::Claim, 1);
         assert!(recording.claim(&request(1)).await.is_err());
         assert_eq!(journal.told(), []);
-        faults.lose_reply(Verb::Claim, 1);
+        faults.lose_reply(StoreOperation::Claim, 1);
         assert!(recording.claim(&request(1)).await.is_err());
         assert_eq!(journal.told(), [Kind::ClaimUnknown]);
     }
@@ -192,7 +192,7 @@ mod tests {
     #[tokio::test]
     async fn a_call_that_nobody_waits_for_any_more_is_unknown() {
         let (recording, journal, faults) = world();
-        faults.hang(Verb::Claim, FOREVER);
+        faults.hang(StoreOperation::Claim, FOREVER);
         let ask = request(1);
         let mut claim = Box::pin(recording.claim(&ask));
         assert!(claim.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());

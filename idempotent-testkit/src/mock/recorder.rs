@@ -4,14 +4,14 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use idempotent_core::{Event, Fencing, Key, Observer, Outcome, Run, Scene};
+use idempotent_core::{Event, FencingToken, Key, Observer, Outcome, RunInfo, Scene};
 
 use crate::deliver::note;
 
 /// One delivery that has ended, in the log of a [`MockExecutor`](crate::MockExecutor).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Ended {
+pub struct EndedDelivery {
     /// Of the handler.
     pub scene: Scene,
     /// Of the handler.
@@ -21,7 +21,7 @@ pub struct Ended {
     /// Which run of the key; `None` if the key was not granted.
     pub attempt: Option<u32>,
     /// The grant's number; `None` if the key was not granted.
-    pub fencing: Option<Fencing>,
+    pub fencing: Option<FencingToken>,
     /// Whether it took over from a worker that let its lease run out.
     pub took_over: bool,
     /// What it came to.
@@ -30,7 +30,7 @@ pub struct Ended {
     pub elapsed: Duration,
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for EndedDelivery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.scope, self.outcome.name())?;
         if let Some(attempt) = self.attempt {
@@ -52,12 +52,12 @@ pub(super) struct Recorder(Arc<Mutex<Notes>>);
 #[derive(Debug, Default)]
 struct Notes {
     /// Grants under way that were taken over: told at the claim, wanted at the end.
-    took_over: HashMap<(Key, Fencing), bool>,
-    ended: Vec<Ended>,
+    took_over: HashMap<(Key, FencingToken), bool>,
+    ended: Vec<EndedDelivery>,
 }
 
 impl Recorder {
-    pub(super) fn ended(&self) -> Vec<Ended> {
+    pub(super) fn ended(&self) -> Vec<EndedDelivery> {
         self.notes().ended.clone()
     }
 
@@ -67,7 +67,7 @@ impl Recorder {
 }
 
 impl Observer for Recorder {
-    fn on(&self, run: &Run<'_>, event: &Event<'_>) {
+    fn on(&self, run: &RunInfo<'_>, event: &Event<'_>) {
         let grant = run.key.cloned().zip(run.fencing);
         match event {
             Event::Claimed { taken_over } => {
@@ -79,7 +79,7 @@ impl Observer for Recorder {
                 note(outcome);
                 let mut notes = self.notes();
                 let took_over = grant.is_some_and(|grant| notes.took_over.remove(&grant).unwrap_or_default());
-                notes.ended.push(Ended {
+                notes.ended.push(EndedDelivery {
                     scene: run.scene.clone(),
                     scope: run.scope.to_owned(),
                     key: run.key.cloned(),

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{
-    Abilities, Claim, ClaimRequest, Completion, Held, InFlight, Key, Record, Release, Settled, Store, StoreError,
+    Claim, ClaimHandle, ClaimRequest, Completion, InFlight, Key, Record, Release, Settled, Store, StoreCapabilities,
+    StoreError,
 };
 
 use self::script::Script;
@@ -74,15 +75,15 @@ impl Store for Scripted {
         }
     }
 
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
         self.inner.renew(held, lease).await
     }
 
-    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+    async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         self.heard(self.inner.complete(held, completion).await)
     }
 
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         self.heard(self.inner.release(held, release).await)
     }
 
@@ -90,7 +91,7 @@ impl Store for Scripted {
         self.inner.peek(key).await
     }
 
-    fn abilities(&self) -> Abilities<'_> {
+    fn abilities(&self) -> StoreCapabilities<'_> {
         self.inner.abilities()
     }
 }

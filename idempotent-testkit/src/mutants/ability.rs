@@ -4,8 +4,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol;
 use idempotent_core::{
-    Admin, Batch, Browse, Claim, ClaimRequest, Completion, Entry, Fencing, Held, Key, Page, Purge, Record, Settled,
-    State, Store, StoreError, Watch, Watching,
+    Admin, Batch, Browse, Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Key, Purge, Record, RecordEntry,
+    RecordPage, Settled, State, Store, StoreError, Watch, Watching,
 };
 
 use super::{Bug, Mutant, lock};
@@ -34,7 +34,7 @@ impl Batch for Mutant {
         self.answers(claims)
     }
 
-    async fn renew_all(&self, held: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>> {
+    async fn renew_all(&self, held: &[(ClaimHandle, Duration)]) -> Vec<Result<Settled, StoreError>> {
         let mut settled = Vec::new();
         for (held, lease) in held {
             settled.push(self.renew(held, *lease).await);
@@ -42,7 +42,7 @@ impl Batch for Mutant {
         self.answers(settled)
     }
 
-    async fn complete_all(&self, done: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>> {
+    async fn complete_all(&self, done: &[(ClaimHandle, Completion)]) -> Vec<Result<Settled, StoreError>> {
         let mut settled = Vec::new();
         for (held, completion) in done {
             settled.push(self.complete(held, completion).await);
@@ -60,7 +60,7 @@ impl Watch for Mutant {
 #[async_trait]
 impl Browse for Mutant {
     /// Goes past what it cannot read.
-    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<Page, StoreError> {
+    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<RecordPage, StoreError> {
         let (rows, now) = (self.rows(), self.now());
         let mut listed: Vec<_> = rows
             .values()
@@ -80,13 +80,13 @@ impl Browse for Mutant {
         let counts = |record: &Record| self.has(Bug::BrowseShowsExpired) || protocol::live(Some(record), now).is_some();
         let entry = |row: &super::Row| {
             let record = self.read(row).ok().flatten().filter(|record| counts(record))?;
-            Some(Entry { key: row.key.clone(), record })
+            Some(RecordEntry { key: row.key.clone(), record })
         };
         let mut live: Vec<_> = listed.into_iter().filter_map(entry).collect();
         let more = live.len() > limit;
         live.truncate(limit);
         let next = live.last().filter(|_| more).map(|entry| entry.key.hash());
-        Ok(Page { entries: live, next })
+        Ok(RecordPage { entries: live, next })
     }
 }
 
@@ -119,7 +119,13 @@ impl Purge for Mutant {
 
 #[async_trait]
 impl Admin for Mutant {
-    async fn forget(&self, key: &Key, expected: Fencing, force: bool, memory: Duration) -> Result<Settled, StoreError> {
+    async fn forget(
+        &self,
+        key: &Key,
+        expected: FencingToken,
+        force: bool,
+        memory: Duration,
+    ) -> Result<Settled, StoreError> {
         self.settle(key, |found| {
             let expected = found.filter(|_| self.has(Bug::ForgetAnyNumber)).map_or(expected, |record| record.fencing);
             let force = force || self.has(Bug::ForgetHeld);

@@ -5,17 +5,17 @@ mod settle;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_core::{Fencing, Micros, Record, State};
+use idempotent_core::{FencingToken, Record, State, Timestamp};
 
 pub(super) use self::claim::claim;
 pub(super) use self::settle::{complete, release, renew};
 use super::Bug;
 
 /// What becomes of a record on its way into the map.
-pub(super) fn kept(bug: Option<Bug>, mut record: Record, now: Micros) -> Record {
+pub(super) fn kept(bug: Option<Bug>, mut record: Record, now: Timestamp) -> Record {
     match bug {
         Some(Bug::SecondsRounded) => {
-            let cut = |time: &mut Micros| time.0 -= time.0 % 1_000_000;
+            let cut = |time: &mut Timestamp| time.0 -= time.0 % 1_000_000;
             cut(&mut record.expires_at);
             match &mut record.state {
                 State::Consuming { until, .. } => cut(until),
@@ -24,7 +24,7 @@ pub(super) fn kept(bug: Option<Bug>, mut record: Record, now: Micros) -> Record 
             }
         }
         Some(Bug::LateEnd) => {
-            let late = |time: &mut Micros| *time = *time + Duration::from_millis(1);
+            let late = |time: &mut Timestamp| *time = *time + Duration::from_millis(1);
             late(&mut record.expires_at);
             match &mut record.state {
                 State::Consuming { until, .. } => late(until),
@@ -43,7 +43,7 @@ pub(super) fn kept(bug: Option<Bug>, mut record: Record, now: Micros) -> Record 
             if let State::Vacant { error, .. } = &record.state
                 && &**error == "forgotten by an operator"
             {
-                record.fencing = Fencing(0);
+                record.fencing = FencingToken(0);
             }
         }
         Some(Bug::ErrorDropped) => {

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_core::{Key, Lined, Order, StoreError};
+use idempotent_core::{Key, OrderStore, StoreError, StoredOrderTable};
 use tokio::task::yield_now;
 
 use super::{Bug, Mutant, lock};
@@ -19,9 +19,9 @@ impl Mutant {
 }
 
 #[async_trait]
-impl Order for Mutant {
-    async fn line(&self, stream: &Key) -> Result<Lined, StoreError> {
-        Ok(Lined { line: self.kept(stream).map(Into::into), now: self.now() })
+impl OrderStore for Mutant {
+    async fn line(&self, stream: &Key) -> Result<StoredOrderTable, StoreError> {
+        Ok(StoredOrderTable { line: self.kept(stream).map(Into::into), now: self.now() })
     }
 
     async fn redraw(&self, stream: &Key, seen: Option<&[u8]>, next: &[u8], _: Duration) -> Result<bool, StoreError> {

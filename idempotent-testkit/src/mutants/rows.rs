@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use idempotent_core::{Key, Record, StoreError, StoreErrorKind};
 
 use super::{Bug, Mutant};
-use crate::conformance::{Damage, Plant};
+use crate::conformance::{Damage, DamageInjector};
 
 pub(super) type Rows = BTreeMap<String, Row>;
 
@@ -68,7 +68,7 @@ impl Mutant {
 }
 
 #[async_trait]
-impl Plant for Mutant {
+impl DamageInjector for Mutant {
     fn holds(&self, _: Damage) -> bool {
         true
     }

@@ -3,7 +3,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use idempotent_core::{
-    Claim, ClaimRequest, Completion, Held, InFlight, Key, Release, Settled, Store, StoreError, StoreErrorKind, Verdict,
+    Claim, ClaimHandle, ClaimRequest, Completion, InFlight, Key, Release, ReleaseKind, Settled, Store, StoreError,
+    StoreErrorKind,
 };
 
 use crate::history::{Kind, Line, Token};
@@ -11,9 +12,9 @@ use crate::history::{Kind, Line, Token};
 #[derive(Clone, Debug)]
 pub(crate) enum Ask {
     Claim(ClaimRequest),
-    Renew(Held, Duration),
-    Complete(Held, Completion),
-    Release(Held, Release),
+    Renew(ClaimHandle, Duration),
+    Complete(ClaimHandle, Completion),
+    Release(ClaimHandle, Release),
 }
 
 #[derive(Clone, Debug)]
@@ -82,9 +83,9 @@ impl Ask {
             }
             Self::Release(held, release) => {
                 let done = match release.verdict {
-                    Verdict::Delete | Verdict::Vacate | Verdict::Refund => Kind::Released,
-                    Verdict::Fail => Kind::Failed,
-                    Verdict::Bury => Kind::Dead,
+                    ReleaseKind::Delete | ReleaseKind::Vacate | ReleaseKind::Refund => Kind::Released,
+                    ReleaseKind::Fail => Kind::Failed,
+                    ReleaseKind::Bury => Kind::Dead,
                 };
                 Some(owned(line, held, settled(answer, unknown, done, None, Kind::ReleaseUnknown)?))
             }
@@ -128,7 +129,7 @@ fn settled(answer: Option<&Answer>, unheard: bool, done: Kind, lost: Option<Kind
     }
 }
 
-fn owned(line: Line, held: &Held, event: Kind) -> Line {
+fn owned(line: Line, held: &ClaimHandle, event: Kind) -> Line {
     Line { event, token: Some(Token(held.owner.0)), fence: held.fencing.map(|fencing| fencing.0), ..line }
 }
 
@@ -241,21 +242,21 @@ macro_rules! store_that_carries {
             async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
                 $crate::sim::ask::one_claim(self, request).await
             }
-            async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+            async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
                 $crate::sim::ask::one(self, $crate::sim::ask::Ask::Renew(held.clone(), lease)).await
             }
-            async fn complete(&self, held: &Held, done: &Completion) -> Result<Settled, StoreError> {
+            async fn complete(&self, held: &ClaimHandle, done: &Completion) -> Result<Settled, StoreError> {
                 $crate::sim::ask::one(self, $crate::sim::ask::Ask::Complete(held.clone(), done.clone())).await
             }
-            async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+            async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
                 $crate::sim::ask::one(self, $crate::sim::ask::Ask::Release(held.clone(), release.clone())).await
             }
             async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
                 self.inner.peek(key).await
             }
-            fn abilities(&self) -> Abilities<'_> {
+            fn abilities(&self) -> StoreCapabilities<'_> {
                 let inner = self.inner.abilities();
-                let mut abilities = Abilities::none();
+                let mut abilities = StoreCapabilities::none();
                 if inner.watch.is_some() {
                     abilities = abilities.with_watch(self);
                 }
@@ -271,11 +272,11 @@ macro_rules! store_that_carries {
             async fn claim_all(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim, StoreError>> {
                 $crate::sim::ask::all_claims(self, requests).await
             }
-            async fn renew_all(&self, held: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>> {
+            async fn renew_all(&self, held: &[(ClaimHandle, Duration)]) -> Vec<Result<Settled, StoreError>> {
                 let asks = held.iter().cloned().map(|(held, lease)| $crate::sim::ask::Ask::Renew(held, lease));
                 $crate::sim::ask::all_settled(self, asks.collect()).await
             }
-            async fn complete_all(&self, done: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>> {
+            async fn complete_all(&self, done: &[(ClaimHandle, Completion)]) -> Vec<Result<Settled, StoreError>> {
                 let asks = done.iter().cloned().map(|(held, done)| $crate::sim::ask::Ask::Complete(held, done));
                 $crate::sim::ask::all_settled(self, asks.collect()).await
             }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idempotent_core::{
-    Claim, Clock, Completion, Disposition, Fencing, Fingerprint, Key, Outcome, OwnerToken, Settled, StoreErrorKind,
-    Verdict,
+    Claim, Clock, Completion, Disposition, FencingToken, Fingerprint, Key, Outcome, OwnerToken, ReleaseKind, Settled,
+    StoreErrorKind,
 };
 
 use super::plan::Plan;
@@ -31,7 +31,7 @@ pub(super) enum What {
         key: u128,
         owner: OwnerToken,
         /// The grant it is for, if its sender knows.
-        number: Option<Fencing>,
+        number: Option<FencingToken>,
         lease: Duration,
         answer: Settled,
     },
@@ -39,7 +39,7 @@ pub(super) enum What {
         key: u128,
         owner: OwnerToken,
         /// The grant it is for, if its sender knows.
-        number: Option<Fencing>,
+        number: Option<FencingToken>,
         done: Completion,
         answer: Settled,
     },
@@ -47,8 +47,8 @@ pub(super) enum What {
         key: u128,
         owner: OwnerToken,
         /// The grant it is for, if its sender knows.
-        number: Option<Fencing>,
-        verdict: Verdict,
+        number: Option<FencingToken>,
+        verdict: ReleaseKind,
         delay: Duration,
         memory: Duration,
         answer: Settled,
@@ -61,19 +61,19 @@ pub(super) enum What {
     /// A handler touched the resource; `fencing` is none in an unprotected run.
     Effect {
         key: u128,
-        fencing: Option<Fencing>,
+        fencing: Option<FencingToken>,
         accepted: bool,
         believes: bool,
     },
     HandlerEnd {
         key: u128,
-        fencing: Option<Fencing>,
+        fencing: Option<FencingToken>,
         how: How,
     },
     /// An observer's terminal event.
     Ended {
         key: Option<u128>,
-        fencing: Option<Fencing>,
+        fencing: Option<FencingToken>,
         outcome: Outcome,
     },
     /// A broker's last word on a delivery; `payload` is what was sent, `value` what the caller got.
@@ -88,7 +88,7 @@ pub(super) enum What {
     /// An operator, without force, by the number he saw.
     Forgotten {
         key: u128,
-        seen: Fencing,
+        seen: FencingToken,
     },
     /// A janitor.
     Purged {
@@ -207,7 +207,7 @@ impl Recorder {
         self.line(worker, |line| Some(Line { event, key: Some(key.as_str().to_owned()), ..line }));
     }
 
-    pub(super) fn owner(&self, key: &Key, fencing: Fencing) -> Option<Token> {
+    pub(super) fn owner(&self, key: &Key, fencing: FencingToken) -> Option<Token> {
         lock(&self.written).owners.get(&(key.as_str().to_owned(), fencing.0)).copied()
     }
 

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_core::{Auto, BatchItem, Codec, CodecError, Fencing, Handler, Lease, Rejection};
+use idempotent_core::{BatchItem, Codec, CodecError, DefaultReply, FencingToken, Handler, Lease, Rejection};
 
 use super::events::{How, What};
 use super::lookalike::{INNER, ORDERS, hash, real};
@@ -82,7 +82,7 @@ struct Ended {
     world: Arc<World>,
     worker: u32,
     key: u128,
-    fencing: Option<Fencing>,
+    fencing: Option<FencingToken>,
     how: How,
 }
 
@@ -126,7 +126,8 @@ pub(super) fn handle(job: Job) -> Pin<Box<dyn Future<Output = Result<String, Fai
         }
         pause(run.after_us).await;
         if run.inner && alone && *scope == ORDERS {
-            let handler = Handler::<Auto, Text, _, _>::new(|| handle(job.inner())).permanent(Fail::is_permanent);
+            let handler =
+                Handler::<DefaultReply, Text, _, _>::new(|| handle(job.inner())).permanent(Fail::is_permanent);
             if worker.executor.run(call(INNER, 0, None), handler).await.is_err() {
                 return fail(Fail::Transient);
             }
@@ -165,7 +166,7 @@ impl World {
         worker: &Worker,
         scope: &'static str,
         key: u64,
-        fencing: Option<Fencing>,
+        fencing: Option<FencingToken>,
         believes: bool,
     ) -> bool {
         let (hash, name) = (hash(scope, key), real(scope, key));
@@ -182,7 +183,7 @@ impl World {
     }
 
     /// What the resource says; the one that is fenced refuses numbers smaller than it has seen.
-    fn write(&self, key: u128, fencing: Option<Fencing>) -> bool {
+    fn write(&self, key: u128, fencing: Option<FencingToken>) -> bool {
         let Some(fencing) = fencing else { return true };
         let mut highest = lock(&self.resource);
         let highest = highest.entry(key).or_default();

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_core::{Claim, Fencing, Fingerprint, Grant, Outcome, OwnerToken, Settled, Verdict};
+use idempotent_core::{Claim, FencingToken, Fingerprint, Grant, Outcome, OwnerToken, ReleaseKind, Settled};
 
 use super::events::{Claimed, Event, Told, What};
 use crate::VirtualClock;
@@ -11,7 +11,7 @@ use crate::VirtualClock;
 #[derive(Clone, Debug)]
 pub(super) struct Granted {
     pub(super) owner: OwnerToken,
-    pub(super) fencing: Fencing,
+    pub(super) fencing: FencingToken,
     pub(super) attempt: u32,
     pub(super) at: u64,
     pub(super) fingerprint: Option<Fingerprint>,
@@ -53,15 +53,15 @@ pub(super) struct Standing {
     /// Every grant so far; the last one is the one the phase is about.
     pub(super) grants: Vec<Granted>,
     /// First completions: grant and value.
-    pub(super) completed: Vec<(Fencing, Option<Arc<[u8]>>)>,
+    pub(super) completed: Vec<(FencingToken, Option<Arc<[u8]>>)>,
     /// Releases that were done: grant and verdict.
-    pub(super) released: Vec<(Fencing, Verdict)>,
+    pub(super) released: Vec<(FencingToken, ReleaseKind)>,
     /// What is remembered of a key that was given back.
     pub(super) vacant: Option<Vacant>,
     /// Claims answered so.
     pub(super) told_consumed: u64,
     pub(super) told_failed: u64,
-    pub(super) told_dead: Vec<Fencing>,
+    pub(super) told_dead: Vec<FencingToken>,
     pub(super) told_mismatch: u64,
 }
 
@@ -107,12 +107,12 @@ impl Standing {
     }
 
     /// Whether the store has said what this outcome says of the grant, or of the key.
-    pub(super) fn knows(&self, fencing: Option<Fencing>, outcome: &Outcome) -> bool {
+    pub(super) fn knows(&self, fencing: Option<FencingToken>, outcome: &Outcome) -> bool {
         let released = |verdict| fencing.is_some_and(|fencing| self.released.contains(&(fencing, verdict)));
         match outcome {
             Outcome::Ran => self.completed.iter().any(|(by, _)| Some(*by) == fencing),
-            Outcome::Failed => self.told_failed > 0 || released(Verdict::Fail),
-            Outcome::Dead { fencing: dead } => self.told_dead.contains(dead) || released(Verdict::Bury),
+            Outcome::Failed => self.told_failed > 0 || released(ReleaseKind::Fail),
+            Outcome::Dead { fencing: dead } => self.told_dead.contains(dead) || released(ReleaseKind::Bury),
             Outcome::Mismatch => self.told_mismatch > 0,
             _ => true,
         }
@@ -164,7 +164,7 @@ impl Standing {
                 }
             }
             What::Complete { done, answer: Settled::Done, .. } if self.consumed(at).is_none() => {
-                let fencing = self.last().map_or(Fencing(0), |grant| grant.fencing);
+                let fencing = self.last().map_or(FencingToken(0), |grant| grant.fencing);
                 self.completed.push((fencing, done.value.clone()));
                 self.phase = Phase::Consumed { value: done.value.clone(), until: later(at, done.retain) };
             }
@@ -176,16 +176,16 @@ impl Standing {
                     Some(Vacant { not_before, attempt, until: later(not_before, *memory) })
                 };
                 self.vacant = match verdict {
-                    Verdict::Vacate => vacant(attempt),
-                    Verdict::Refund => vacant(attempt.saturating_sub(1)),
-                    Verdict::Delete | Verdict::Fail | Verdict::Bury => None,
+                    ReleaseKind::Vacate => vacant(attempt),
+                    ReleaseKind::Refund => vacant(attempt.saturating_sub(1)),
+                    ReleaseKind::Delete | ReleaseKind::Fail | ReleaseKind::Bury => None,
                 };
-                let fencing = self.last().map_or(Fencing(0), |grant| grant.fencing);
+                let fencing = self.last().map_or(FencingToken(0), |grant| grant.fencing);
                 self.released.push((fencing, *verdict));
                 self.phase = match verdict {
-                    Verdict::Delete | Verdict::Vacate | Verdict::Refund => Phase::Free,
-                    Verdict::Fail => Phase::Failed { until },
-                    Verdict::Bury => Phase::Dead { until },
+                    ReleaseKind::Delete | ReleaseKind::Vacate | ReleaseKind::Refund => Phase::Free,
+                    ReleaseKind::Fail => Phase::Failed { until },
+                    ReleaseKind::Bury => Phase::Dead { until },
                 };
             }
             What::Forgotten { seen, .. } if self.last().is_some_and(|grant| grant.fencing == *seen) => {

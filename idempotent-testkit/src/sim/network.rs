@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use idempotent_core::{
-    Abilities, Claim, ClaimRequest, Clock, Completion, Held, Key, Record, Release, Settled, StoreError, StoreErrorKind,
-    Watch, Watching,
+    Claim, ClaimHandle, ClaimRequest, Clock, Completion, Key, Record, Release, Settled, StoreCapabilities, StoreError,
+    StoreErrorKind, Watch, Watching,
 };
 
 use super::ask::{Answers, Ask, Carries, all, all_ambiguous, ask, store_that_carries};

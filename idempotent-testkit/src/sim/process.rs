@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use idempotent_core::{
-    Abilities, Claim, ClaimRequest, Clock, Completion, Held, Key, Micros, Record, Release, Settled, Store, StoreError,
-    Timer, Watch, Watching,
+    Claim, ClaimHandle, ClaimRequest, Clock, Completion, Key, Record, Release, Settled, Store, StoreCapabilities,
+    StoreError, Timer, Timestamp, Watch, Watching,
 };
 
 use super::ask::{Answers, Ask, Carries, all_ambiguous, store_that_carries};
@@ -73,7 +73,7 @@ impl Clock for ProcessClock {
         self.time.now()
     }
 
-    fn wall(&self) -> Micros {
+    fn wall(&self) -> Timestamp {
         self.wall.wall()
     }
 

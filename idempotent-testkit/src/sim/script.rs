@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{
-    Claim, ClaimRequest, Completion, Disposition, Fingerprint, Held, InFlight, OnExpiry, Outcome, OwnerToken, Release,
-    Settled, Store, StoreError, Verdict,
+    Claim, ClaimHandle, ClaimRequest, Completion, Disposition, Fingerprint, InFlight, OnExpiry, Outcome, OwnerToken,
+    Release, ReleaseKind, Settled, Store, StoreError,
 };
 
 use super::chance::fork;
@@ -65,7 +65,7 @@ impl Script {
         let later = || retry(request.lease / 3);
         let Some(claim) = self.patiently(store.claim(&request)).await else { return later() };
         let Claim::Acquired(grant) = claim else { return turned(claim, request.lease) };
-        let held = Held { key: request.key.clone(), owner: request.owner, fencing: Some(grant.fencing) };
+        let held = ClaimHandle { key: request.key.clone(), owner: request.owner, fencing: Some(grant.fencing) };
         if !self.world.touch(&self.worker, ORDERS, self.key, Some(grant.fencing), false) {
             return later();
         }
@@ -77,12 +77,12 @@ impl Script {
     }
 
     /// Whether it is known to be completed.
-    async fn step(&self, store: &impl Store, request: &ClaimRequest, held: &Held, step: Step) -> bool {
+    async fn step(&self, store: &impl Store, request: &ClaimRequest, held: &ClaimHandle, step: Step) -> bool {
         let terms = self.terms();
         let memory = Duration::from_millis(terms.memory_ms);
         let delay = request.lease / 4;
         let release = |verdict| Release { verdict, delay, memory, error: "by its script".into() };
-        let back = if terms.max_retries.is_some() { Verdict::Vacate } else { Verdict::Delete };
+        let back = if terms.max_retries.is_some() { ReleaseKind::Vacate } else { ReleaseKind::Delete };
         match step {
             Step::Claim => drop(self.patiently(store.claim(request)).await),
             Step::Renew { lease_ms } => drop(self.patiently(store.renew(held, Duration::from_millis(lease_ms))).await),
@@ -95,7 +95,7 @@ impl Script {
                 return self.patiently(store.complete(held, &done)).await == Some(Settled::Done);
             }
             Step::Release => drop(self.patiently(store.release(held, &release(back))).await),
-            Step::Fail => drop(self.patiently(store.release(held, &release(Verdict::Fail))).await),
+            Step::Fail => drop(self.patiently(store.release(held, &release(ReleaseKind::Fail))).await),
             Step::Wait { us } => self.worker.clock.sleep(Duration::from_micros(us)).await,
         }
         false

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{
-    Abilities, Claim, ClaimRequest, Completion, Fencing, Held, Key, OnExpiry, Record, Release, Settled, Store,
-    StoreError, Watch, Watching,
+    Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Key, OnExpiry, Record, Release, Settled, Store,
+    StoreCapabilities, StoreError, Watch, Watching,
 };
 use tokio::sync::Mutex;
 
@@ -48,7 +48,7 @@ impl Tape {
     }
 
     /// What an operator does about it, without force; whether it was done.
-    pub(super) async fn forget(&self, key: &Key, seen: Fencing, memory: Duration) -> bool {
+    pub(super) async fn forget(&self, key: &Key, seen: FencingToken, memory: Duration) -> bool {
         let _busy = self.clock.busy();
         let _turn = self.take_turn().await;
         let Some(admin) = self.inner.abilities().admin else { return false };

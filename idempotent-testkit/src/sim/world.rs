@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idempotent_core::{
-    Auto, Call, Clock, Disposition, Drained, Event, Executor, Fingerprint, Handler, Observer, Outcome, Scene, Store,
+    Call, Clock, DefaultReply, Disposition, Drained, Event, Executor, Fingerprint, Handler, Observer, Outcome, Scene,
+    Store,
 };
 use tokio::task::{AbortHandle, JoinHandle};
 
@@ -42,7 +43,7 @@ struct Ear {
 }
 
 impl Observer for Ear {
-    fn on(&self, run: &idempotent_core::Run<'_>, event: &Event<'_>) {
+    fn on(&self, run: &idempotent_core::RunInfo<'_>, event: &Event<'_>) {
         if let Event::Ended { outcome, .. } = event {
             self.told.fetch_add(1, Ordering::SeqCst);
             let key = run.key.map(|key| super::lookalike::Disguise::new().of(key).hash());
@@ -170,11 +171,12 @@ impl World {
             if batch > 1 {
                 items.insert(1, (call(ORDERS, key, print), job));
             }
-            let handler = Handler::<Auto, Text, _, _>::batch(handler::handle_all).permanent(Fail::is_permanent);
+            let handler = Handler::<DefaultReply, Text, _, _>::batch(handler::handle_all).permanent(Fail::is_permanent);
             let first = executor.run_batch(items, handler).await.swap_remove(0);
             (first.output, Some(first.outcome))
         } else {
-            let handler = Handler::<Auto, Text, _, _>::new(|| handler::handle(job)).permanent(Fail::is_permanent);
+            let handler =
+                Handler::<DefaultReply, Text, _, _>::new(|| handler::handle(job)).permanent(Fail::is_permanent);
             Outcome::capture(executor.run(call(ORDERS, key, print), handler)).await
         };
         let returned = match &result {

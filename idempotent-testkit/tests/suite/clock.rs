@@ -2,7 +2,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use idempotent_core::{Clock, Micros};
+use idempotent_core::{Clock, Timestamp};
 use idempotent_testkit::VirtualClock;
 
 const fn ms(n: u64) -> Duration {
@@ -130,7 +130,7 @@ async fn a_skewed_handle_differs_in_its_wall_clock_only() {
     assert_eq!(clock.wall(), VirtualClock::START);
     client.advance(ms(1)).await;
     assert_eq!(clock.wall(), VirtualClock::START + ms(1));
-    assert_eq!(client.wall(), Micros(VirtualClock::START.0 + 1_000 - 5_000_000));
+    assert_eq!(client.wall(), Timestamp(VirtualClock::START.0 + 1_000 - 5_000_000));
     assert_eq!(client.now(), clock.now());
     client.set_wall_offset(7);
     assert_eq!(client.wall() - clock.wall(), Duration::from_micros(7));

@@ -4,8 +4,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use idempotent_core::{Cas, CasBackend, Clock, Key, MemoryStore, Record, Seen, StoreError, SystemClock, Version};
-use idempotent_testkit::{CasSubject, Damage, FaultStore, Plant, Subject, VirtualClock, cas_conformance, conformance};
+use idempotent_core::{
+    Cas, CasBackend, Clock, Key, MemoryStore, Record, StoreError, SystemClock, Version, VersionedRecord,
+};
+use idempotent_testkit::{
+    CasSubject, Damage, DamageInjector, FaultStore, Subject, VirtualClock, cas_conformance, conformance,
+};
 
 /// A fault store adds nothing and hides nothing but batch; and it is a way to lose replies.
 fn behind_faults() -> Subject {
@@ -34,7 +38,7 @@ impl Table {
 }
 
 #[async_trait]
-impl Plant for Table {
+impl DamageInjector for Table {
     fn holds(&self, _: Damage) -> bool {
         true
     }
@@ -51,14 +55,14 @@ impl Plant for Table {
 
 #[async_trait]
 impl CasBackend for Table {
-    async fn read(&self, key: &Key) -> Result<Seen, StoreError> {
+    async fn read(&self, key: &Key) -> Result<VersionedRecord, StoreError> {
         let row = self.0.rows.lock().unwrap().get(key).cloned();
         tokio::task::yield_now().await; // room for a race
         let (version, record) = match row {
             Some((version, bytes)) => (version, Some(Record::from_bytes(&bytes)?)),
             None => (0, None),
         };
-        Ok(Seen { record, version, now: self.0.clock.wall() })
+        Ok(VersionedRecord { record, version, now: self.0.clock.wall() })
     }
 
     async fn swap(&self, key: &Key, seen: Version, next: Option<&Record>) -> Result<bool, StoreError> {

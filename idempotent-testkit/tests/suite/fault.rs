@@ -2,10 +2,10 @@
 use std::time::Duration;
 
 use idempotent_core::{
-    Claim, ClaimRequest, Completion, Entropy, Held, Identity, Key, MemoryStore, OnExpiry, OwnerToken, Scene, Settled,
-    StateKind, Store, StoreError, StoreErrorKind,
+    Claim, ClaimHandle, ClaimRequest, Completion, Entropy, Identity, Key, MemoryStore, OnExpiry, OwnerToken, Scene,
+    Settled, StateKind, Store, StoreError, StoreErrorKind,
 };
-use idempotent_testkit::{Answer, Chaos, FOREVER, FaultStore, SeededEntropy, Verb, VirtualClock};
+use idempotent_testkit::{FOREVER, FaultRates, FaultStore, SeededEntropy, StoreAnswer, StoreOperation, VirtualClock};
 
 fn key() -> Key {
     Identity::new(Scene::Mq, "orders", "o-1").key("fault").unwrap()
@@ -24,8 +24,8 @@ fn request(owner: u128) -> ClaimRequest {
     }
 }
 
-fn held(owner: u128) -> Held {
-    Held::unanswered(key(), OwnerToken(owner))
+fn held(owner: u128) -> ClaimHandle {
+    ClaimHandle::unanswered(key(), OwnerToken(owner))
 }
 
 fn done() -> Completion {
@@ -49,9 +49,9 @@ async fn state(store: &FaultStore) -> StateKind {
 #[tokio::test]
 async fn a_refused_call_and_a_lost_request_do_nothing_and_a_lost_reply_is_applied() {
     let (store, _) = store();
-    store.fail_before(Verb::Claim, 1);
-    store.lose_request(Verb::Claim, 1);
-    store.lose_reply(Verb::Claim, 1);
+    store.fail_before(StoreOperation::Claim, 1);
+    store.lose_request(StoreOperation::Claim, 1);
+    store.lose_reply(StoreOperation::Claim, 1);
     assert_eq!(kind(store.claim(&request(1)).await), StoreErrorKind::NotApplied);
     assert_eq!(state(&store).await, StateKind::Absent);
     assert_eq!(kind(store.claim(&request(1)).await), StoreErrorKind::Ambiguous);
@@ -66,8 +66,8 @@ async fn a_refused_call_and_a_lost_request_do_nothing_and_a_lost_reply_is_applie
 #[tokio::test]
 async fn a_script_counts_the_calls_it_lets_through_and_for_ever_ends_with_heal() {
     let (store, _) = store();
-    store.pass(Verb::Peek, 2);
-    store.fail_before(Verb::Peek, FOREVER);
+    store.pass(StoreOperation::Peek, 2);
+    store.fail_before(StoreOperation::Peek, FOREVER);
     for worked in [true, true, false, false, false] {
         assert_eq!(store.peek(&key()).await.is_ok(), worked);
     }
@@ -83,20 +83,20 @@ async fn a_script_counts_the_calls_it_lets_through_and_for_ever_ends_with_heal()
 async fn a_hanging_call_is_applied_and_does_not_hold_up_the_clock() {
     let (store, clock) = store();
     store.claim(&request(1)).await.unwrap();
-    store.hang(Verb::Complete, 1);
+    store.hang(StoreOperation::Complete, 1);
     let caller = store.clone();
     let call = tokio::spawn(async move { caller.complete(&held(1), &done()).await });
     clock.advance(Duration::from_secs(3_600)).await;
     assert!(!call.is_finished());
-    let hung = store.log().into_iter().find(|call| call.verb == Verb::Complete).unwrap();
-    assert_eq!((hung.applied, hung.answer), (Some(Answer::Settled(Settled::Done)), None));
+    let hung = store.log().into_iter().find(|call| call.verb == StoreOperation::Complete).unwrap();
+    assert_eq!((hung.applied, hung.answer), (Some(StoreAnswer::Settled(Settled::Done)), None));
 }
 
 #[tokio::test]
 async fn a_delay_is_by_the_clock_before_the_store_and_after_it() {
     let (store, clock) = store();
-    store.delay(Verb::Claim, Duration::from_secs(2));
-    store.delay_reply(Verb::Claim, Duration::from_secs(3));
+    store.delay(StoreOperation::Claim, Duration::from_secs(2));
+    store.delay_reply(StoreOperation::Claim, Duration::from_secs(3));
     let caller = store.clone();
     let call = tokio::spawn(async move { caller.claim(&request(1)).await });
     clock.advance(Duration::from_millis(1_999)).await;
@@ -118,7 +118,7 @@ async fn a_delay_is_by_the_clock_before_the_store_and_after_it() {
 async fn a_dead_worker_hears_nothing_and_the_others_go_on() {
     let (store, clock) = store();
     let other = store.worker("other");
-    store.delay_reply(Verb::Claim, Duration::from_secs(1));
+    store.delay_reply(StoreOperation::Claim, Duration::from_secs(1));
     let caller = store.clone();
     let call = tokio::spawn(async move { caller.claim(&request(1)).await });
     clock.settle().await;
@@ -137,7 +137,7 @@ async fn abilities_are_those_of_the_store_without_batch_and_with_faults() {
     let abilities = store.abilities();
     assert!(abilities.batch.is_none() && abilities.browse.is_none());
     assert!(abilities.watch.is_some() && abilities.admin.is_some());
-    store.fail_before(Verb::Purge, 1);
+    store.fail_before(StoreOperation::Purge, 1);
     let purge = abilities.purge.unwrap();
     assert_eq!(kind(purge.purge(1).await), StoreErrorKind::NotApplied);
     assert_eq!(purge.purge(1).await.unwrap(), 0);
@@ -145,9 +145,9 @@ async fn abilities_are_those_of_the_store_without_batch_and_with_faults() {
 
 #[tokio::test]
 async fn chaos_repeats_with_its_seed_and_keeps_to_its_probabilities() {
-    async fn answers(seed: u64) -> Vec<Option<Answer>> {
+    async fn answers(seed: u64) -> Vec<Option<StoreAnswer>> {
         let (store, _) = store();
-        store.chaos(seed, Chaos { refuse: 0.2, lose_reply: 0.1, ..Chaos::default() });
+        store.chaos(seed, FaultRates { refuse: 0.2, lose_reply: 0.1, ..FaultRates::default() });
         for _ in 0..1_000 {
             let _ = store.peek(&key()).await;
         }
@@ -156,7 +156,7 @@ async fn chaos_repeats_with_its_seed_and_keeps_to_its_probabilities() {
     let first = answers(7).await;
     assert_eq!(first, answers(7).await);
     assert_ne!(first, answers(8).await);
-    let count = |kind| first.iter().filter(|answer| **answer == Some(Answer::Error(kind))).count();
+    let count = |kind| first.iter().filter(|answer| **answer == Some(StoreAnswer::Error(kind))).count();
     assert!((150..250).contains(&count(StoreErrorKind::NotApplied)));
     assert!((60..140).contains(&count(StoreErrorKind::Ambiguous)));
 }

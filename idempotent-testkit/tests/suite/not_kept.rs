@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{
-    Abilities, Claim, ClaimRequest, Clock, Completion, Held, Key, MemoryStore, Micros, OwnerToken, Record, Release,
-    Settled, State, Store, StoreError,
+    Claim, ClaimHandle, ClaimRequest, Clock, Completion, Key, MemoryStore, OwnerToken, Record, Release, Settled, State,
+    Store, StoreCapabilities, StoreError, Timestamp,
 };
 use idempotent_testkit::conformance::{Threads, hold, laws};
 use idempotent_testkit::{Subject, VirtualClock, conformance};
@@ -28,7 +28,11 @@ impl Drops {
         Subject::new(Self { always, clock: clock.clone(), records: Mutex::default() }).on_clock(clock)
     }
 
-    fn step<T>(&self, key: &Key, decide: impl FnOnce(Option<&Record>, Micros) -> (T, Write)) -> Result<T, StoreError> {
+    fn step<T>(
+        &self,
+        key: &Key,
+        decide: impl FnOnce(Option<&Record>, Timestamp) -> (T, Write),
+    ) -> Result<T, StoreError> {
         let mut records = self.records.lock().unwrap();
         let (answer, write) = decide(records.get(&key.hash()), self.clock.wall());
         match write {
@@ -46,11 +50,11 @@ impl Store for Drops {
         self.step(&request.key, |found, now| protocol::claim(found, request, now))
     }
 
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
         self.step(&held.key, |found, now| protocol::renew(found, held, lease, now))
     }
 
-    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+    async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         self.step(&held.key, |found, now| {
             let (settled, mut write) = protocol::complete(found, held, completion, now);
             if let Write::Put(Record { state: State::Consumed { owner, .. }, .. }) = &mut write
@@ -62,7 +66,7 @@ impl Store for Drops {
         })
     }
 
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         self.step(&held.key, |found, now| protocol::release(found, held, release, now))
     }
 
@@ -70,8 +74,8 @@ impl Store for Drops {
         self.step(key, |found, now| (protocol::live(found, now).cloned(), Write::Keep))
     }
 
-    fn abilities(&self) -> Abilities<'_> {
-        Abilities::none()
+    fn abilities(&self) -> StoreCapabilities<'_> {
+        StoreCapabilities::none()
     }
 }
 
@@ -149,10 +153,10 @@ impl Store for Listens {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         self.0.claim(request).await
     }
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
         self.0.renew(held, lease).await
     }
-    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+    async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         match held.fencing {
             Some(fencing) if fencing.0 > 1 => self.1.lock().unwrap()[0] += 1,
             Some(_) => {}
@@ -160,13 +164,13 @@ impl Store for Listens {
         }
         self.0.complete(held, completion).await
     }
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         self.0.release(held, release).await
     }
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         self.0.peek(key).await
     }
-    fn abilities(&self) -> Abilities<'_> {
-        Abilities::none()
+    fn abilities(&self) -> StoreCapabilities<'_> {
+        StoreCapabilities::none()
     }
 }

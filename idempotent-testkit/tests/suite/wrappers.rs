@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{
-    Cas, CasBackend, ClaimRequest, Fingerprint, Key, MemoryStore, OnExpiry, OwnerToken, Record, Seen, Store,
-    StoreError, Version,
+    Cas, CasBackend, ClaimRequest, Fingerprint, Key, MemoryStore, OnExpiry, OwnerToken, Record, Store, StoreError,
+    Version, VersionedRecord,
 };
 use idempotent_testkit::conformance::laws;
 use idempotent_testkit::mutants::Mutant;
@@ -77,8 +77,8 @@ struct Nothing;
 
 #[async_trait]
 impl CasBackend for Nothing {
-    async fn read(&self, _: &Key) -> Result<Seen, StoreError> {
-        Ok(Seen { record: None, version: 0, now: VirtualClock::START })
+    async fn read(&self, _: &Key) -> Result<VersionedRecord, StoreError> {
+        Ok(VersionedRecord { record: None, version: 0, now: VirtualClock::START })
     }
 
     async fn swap(&self, _: &Key, _: Version, _: Option<&Record>) -> Result<bool, StoreError> {

@@ -3,7 +3,7 @@ use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::response::{IntoResponseParts, ResponseParts};
 use http::request::Parts;
 
-use crate::{Attempt, IdempotencyKey, Idempotent, KeyRules, Problem, ProblemKind};
+use crate::{IdempotencyKey, Idempotent, KeyRules, Problem, ProblemKind, RequestAttempt};
 
 impl IntoResponseParts for Idempotent {
     type Error = std::convert::Infallible;
@@ -40,7 +40,7 @@ fn read(parts: &Parts) -> Result<Option<IdempotencyKey>, Problem> {
 }
 
 /// Extracts the current attempt inside the layer or an annotated handler.
-impl<S: Sync> OptionalFromRequestParts<S> for Attempt {
+impl<S: Sync> OptionalFromRequestParts<S> for RequestAttempt {
     type Rejection = std::convert::Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Self::Rejection> {

@@ -9,14 +9,16 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use futures_util::future::Map;
 use http::HeaderValue;
-use idempotent_core::{Codec, CodecError, Json, Policy, Rejection, Rejects, Replies, Reshapes, Split};
+use idempotent_core::{
+    Codec, CodecError, HandlerOutcome, Json, Policy, RejectStrategy, Rejection, ReplyStrategy, ResponseShape,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::panic_guard::catch_panic;
 use crate::response::body::ResponseBody;
 use crate::response::classify::classify;
-use crate::{Idempotent, Kept, Problem, ProblemKind, ReplayHeader, ResponseRules};
+use crate::{Idempotent, Problem, ProblemKind, ReplayHeader, ResponseRules, StoredResponse};
 
 /// The settings of the reply strategy [`Http`].
 pub trait HttpRules: 'static {
@@ -41,9 +43,9 @@ pub trait HttpRules: 'static {
 
 /// The default settings of [`Http`].
 #[derive(Clone, Copy, Debug)]
-pub struct Standard;
+pub struct DefaultHttpRules;
 
-impl HttpRules for Standard {}
+impl HttpRules for DefaultHttpRules {}
 
 /// The reply strategy of axum handlers: `reply = Http`. It stores status, headers and body of any axum response, and
 /// replays them. The wrapped handler returns [`Response`].
@@ -65,14 +67,14 @@ impl HttpRules for Standard {}
 /// let _: axum::Router = axum::Router::new().route("/orders", axum::routing::post(create));
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Http<C = Standard>(PhantomData<C>);
+pub struct Http<C = DefaultHttpRules>(PhantomData<C>);
 
 impl<C> Http<C> {
     /// Converts the output of a handler into a [`Response`] while its concrete type is known.
     #[doc(hidden)]
     pub fn unified<R, F, Fut>(run: F) -> impl FnOnce() -> Map<Fut, fn(R) -> Response>
     where
-        R: Answers,
+        R: IntoAxumResponse,
         F: FnOnce() -> Fut,
         Fut: Future<Output = R>,
     {
@@ -88,38 +90,38 @@ impl<C> Http<C> {
     note = "return what axum takes from handlers: `impl IntoResponse`, `Json<T>`, `Response`, a tuple that begins with a \
             status, or a `Result` of these whose error is an answer, too"
 )]
-pub trait Answers {
+pub trait IntoAxumResponse {
     fn answer(self) -> Response;
 }
 
 #[diagnostic::do_not_recommend]
-impl<R: IntoResponse> Answers for R {
+impl<R: IntoResponse> IntoAxumResponse for R {
     fn answer(self) -> Response {
         self.into_response()
     }
 }
 
-impl<C> Reshapes for Http<C> {
+impl<C> ResponseShape for Http<C> {
     type Output<R> = Response;
 }
 
-impl<C: HttpRules, R: IntoResponse> Replies<R> for Http<C> {
-    type Value = Kept<Body>;
+impl<C: HttpRules, R: IntoResponse> ReplyStrategy<R> for Http<C> {
+    type Value = StoredResponse<Body>;
     type Failure = axum::http::Response<ResponseBody<Body>>;
 
     // This is not an `async fn`, because its future would hold `R` and be `Send` only if `R` is.
-    fn split(reply: R) -> impl Future<Output = Split<Kept<Body>, Self::Failure>> {
+    fn split(reply: R) -> impl Future<Output = HandlerOutcome<StoredResponse<Body>, Self::Failure>> {
         classify(reply.into_response(), rules::<C>(), false)
     }
 
-    fn value(kept: Kept<Body>) -> Response {
+    fn value(kept: StoredResponse<Body>) -> Response {
         match kept.into_response() {
             Ok(response) => response.map(Body::new),
             Err(location) => not_retained::<C>(location),
         }
     }
 
-    fn replayed(kept: Kept<Body>) -> Response {
+    fn replayed(kept: StoredResponse<Body>) -> Response {
         match kept.into_response() {
             Ok(mut response) => {
                 let mark = rules::<C>().map_or_else(ReplayHeader::default, |rules| rules.replay_header.clone());
@@ -140,8 +142,8 @@ impl<C: HttpRules, R: IntoResponse> Replies<R> for Http<C> {
 
     /// Returns the response although it was not recorded, because the effect has happened. A duplicate learns the
     /// outcome from the store.
-    fn unrecorded(kept: Kept<Body>, _: Rejection) -> Result<Response, Rejection> {
-        Ok(<Self as Replies<R>>::value(kept))
+    fn unrecorded(kept: StoredResponse<Body>, _: Rejection) -> Result<Response, Rejection> {
+        Ok(<Self as ReplyStrategy<R>>::value(kept))
     }
 
     fn describe(response: &Self::Failure) -> Cow<'static, str> {
@@ -149,7 +151,7 @@ impl<C: HttpRules, R: IntoResponse> Replies<R> for Http<C> {
     }
 }
 
-impl<C: HttpRules, R: IntoResponse> Rejects<R> for Http<C> {
+impl<C: HttpRules, R: IntoResponse> RejectStrategy<R> for Http<C> {
     fn rejected(rejection: Rejection) -> Response {
         problem_response::<C>(rejection.into())
     }

@@ -20,7 +20,9 @@ use crate::layer::service::ServiceResult;
 use crate::request::payload;
 use crate::request::read_body::{self, ReadError};
 use crate::request::unread_body::UnreadBody;
-use crate::{Attempt, Caller, IdempotencyKey, Idempotent, InvalidKey, Problem, ProblemKind, RequestBody, ResponseBody};
+use crate::{
+    Caller, IdempotencyKey, Idempotent, InvalidKey, Problem, ProblemKind, RequestAttempt, RequestBody, ResponseBody,
+};
 
 /// The response to a request that is not handled.
 type RejectedResponse = Box<Response<Bytes>>;
@@ -79,7 +81,7 @@ impl LayerConfig {
             let handler = async || {
                 let (mut inner, parts) = *taken;
                 let mut request = buffered_request(parts, body, max_body);
-                if let Some(attempt) = Attempt::current() {
+                if let Some(attempt) = RequestAttempt::current() {
                     request.extensions_mut().insert(attempt);
                 }
                 if let Some(key) = key {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Response;
 use http_body::Body;
-use idempotent_core::{Rejection, Rejects, Replies, Reshapes, Split};
+use idempotent_core::{HandlerOutcome, RejectStrategy, Rejection, ReplyStrategy, ResponseShape};
 
 use crate::ResponseRules;
 use crate::response::body::ResponseBody;
 use crate::response::classify::classify;
-use crate::response::stored::Kept;
+use crate::response::stored::StoredResponse;
 
 /// The response of the inner service, with the rules that classify it.
 pub(crate) struct HandlerResponse<B> {
@@ -28,8 +28,8 @@ pub(crate) enum HandlerFailure<B: Body, E> {
 /// The result of a call, before the layer converts it into a response.
 pub(crate) enum CallResult<B: Body, E> {
     // Boxed because the task and every outer future reserve space for it, even while the handler runs.
-    Ran(Box<Kept<B>>),
-    Replayed(Box<Kept<B>>),
+    Ran(Box<StoredResponse<B>>),
+    Replayed(Box<StoredResponse<B>>),
     Failed(Box<Response<ResponseBody<B>>>),
     Rejected(Rejection),
     Service(E),
@@ -38,33 +38,33 @@ pub(crate) enum CallResult<B: Body, E> {
 /// The reply strategy of the layer.
 pub(crate) struct LayerReply<B, E>(PhantomData<fn() -> (B, E)>);
 
-impl<B: Body, E> Reshapes for LayerReply<B, E> {
+impl<B: Body, E> ResponseShape for LayerReply<B, E> {
     type Output<R> = CallResult<B, E>;
 }
 
-impl<B: Body<Data = Bytes>, E> Replies<Result<HandlerResponse<B>, E>> for LayerReply<B, E> {
-    type Value = Kept<B>;
+impl<B: Body<Data = Bytes>, E> ReplyStrategy<Result<HandlerResponse<B>, E>> for LayerReply<B, E> {
+    type Value = StoredResponse<B>;
     type Failure = HandlerFailure<B, E>;
 
-    async fn split(reply: Result<HandlerResponse<B>, E>) -> Split<Kept<B>, HandlerFailure<B, E>> {
+    async fn split(reply: Result<HandlerResponse<B>, E>) -> HandlerOutcome<StoredResponse<B>, HandlerFailure<B, E>> {
         let HandlerResponse { response, rules } = match reply {
             Ok(answer) => answer,
-            Err(error) => return Split::Transient(HandlerFailure::Service(error)),
+            Err(error) => return HandlerOutcome::Transient(HandlerFailure::Service(error)),
         };
         // Boxed because the future needs no space while the handler runs.
         match Box::pin(classify(response, Some(rules), true)).await {
-            Split::Value(kept) => Split::Value(kept),
-            Split::Transient(response) | Split::Permanent(response) => {
-                Split::Transient(HandlerFailure::Response(response))
+            HandlerOutcome::Value(kept) => HandlerOutcome::Value(kept),
+            HandlerOutcome::Transient(response) | HandlerOutcome::Permanent(response) => {
+                HandlerOutcome::Transient(HandlerFailure::Response(response))
             }
         }
     }
 
-    fn value(kept: Kept<B>) -> CallResult<B, E> {
+    fn value(kept: StoredResponse<B>) -> CallResult<B, E> {
         CallResult::Ran(Box::new(kept))
     }
 
-    fn replayed(kept: Kept<B>) -> CallResult<B, E> {
+    fn replayed(kept: StoredResponse<B>) -> CallResult<B, E> {
         CallResult::Replayed(Box::new(kept))
     }
 
@@ -77,7 +77,7 @@ impl<B: Body<Data = Bytes>, E> Replies<Result<HandlerResponse<B>, E>> for LayerR
 
     /// Returns the response although it was not recorded, because the effect has happened. A duplicate learns the
     /// outcome from the store.
-    fn unrecorded(kept: Kept<B>, _: Rejection) -> Result<CallResult<B, E>, Rejection> {
+    fn unrecorded(kept: StoredResponse<B>, _: Rejection) -> Result<CallResult<B, E>, Rejection> {
         Ok(CallResult::Ran(Box::new(kept)))
     }
 
@@ -89,7 +89,7 @@ impl<B: Body<Data = Bytes>, E> Replies<Result<HandlerResponse<B>, E>> for LayerR
     }
 }
 
-impl<B: Body<Data = Bytes>, E> Rejects<Result<HandlerResponse<B>, E>> for LayerReply<B, E> {
+impl<B: Body<Data = Bytes>, E> RejectStrategy<Result<HandlerResponse<B>, E>> for LayerReply<B, E> {
     fn rejected(rejection: Rejection) -> CallResult<B, E> {
         CallResult::Rejected(rejection)
     }

@@ -13,8 +13,8 @@ use idempotent_core::{Clock, Fingerprint, Lease};
 
 use crate::panic_guard::log_panic;
 
-/// The future that a [`Spill`] returns.
-pub type Spilling<'a, T> =
+/// The future that a [`BodyStore`] returns.
+pub type BodyStoreFuture<'a, T> =
     Pin<Box<dyn Future<Output = Result<T, Box<dyn std::error::Error + Send + Sync>>> + Send + 'a>>;
 
 /// Stores bodies that are too large for a record, for example in a directory or a bucket. See
@@ -24,24 +24,24 @@ pub type Spilling<'a, T> =
 /// the length and digest of the body, and a body that differs is not replayed. An operation that takes longer than
 /// [`ResponseRules::spill_within`](crate::ResponseRules::spill_within) is dropped and counts as an error. A panic
 /// counts as an error as well.
-pub trait Spill: Send + Sync + 'static {
+pub trait BodyStore: Send + Sync + 'static {
     /// Stores a body under a name that was never used before. The name consists of hexadecimal digits and a hyphen.
     ///
     /// # Errors
     /// Any. The request completes all the same, and duplicates learn that its response was not stored.
-    fn put<'a>(&'a self, name: &'a str, body: Bytes) -> Spilling<'a, ()>;
+    fn put<'a>(&'a self, name: &'a str, body: Bytes) -> BodyStoreFuture<'a, ()>;
 
     /// Returns the body that [`put`](Self::put) stored under this name, or `None` if it no longer exists.
     ///
     /// # Errors
     /// Any. The duplicate learns that the response was not stored.
-    fn get<'a>(&'a self, name: &'a str) -> Spilling<'a, Option<Bytes>>;
+    fn get<'a>(&'a self, name: &'a str) -> BodyStoreFuture<'a, Option<Bytes>>;
 }
 
-/// A [`Spill`] with its limits.
+/// A [`BodyStore`] with its limits.
 #[derive(Clone)]
 pub(crate) struct BodyStoreConfig {
-    pub(crate) to: Arc<dyn Spill>,
+    pub(crate) to: Arc<dyn BodyStore>,
     pub(crate) max: u64,
     pub(crate) within: Duration,
     pub(crate) clock: Arc<dyn Clock>,
@@ -81,7 +81,7 @@ impl BodyStoreConfig {
         &self,
         hook: &'static str,
         name: &str,
-        ask: impl FnOnce() -> Spilling<'a, T> + Send,
+        ask: impl FnOnce() -> BodyStoreFuture<'a, T> + Send,
     ) -> Option<T> {
         let end = self.clock.sleep_until(self.clock.now() + self.within.min(MAX_TIMEOUT));
         let answer = pin!(AssertUnwindSafe(async { ask().await }).catch_unwind());

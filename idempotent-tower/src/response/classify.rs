@@ -7,22 +7,22 @@ use std::task::Poll;
 use bytes::Bytes;
 use http::{HeaderMap, Response};
 use http_body::{Body, Frame};
-use idempotent_core::Split;
+use idempotent_core::HandlerOutcome;
 
 use crate::panic_guard::catch_panic;
 use crate::response::body::{PartialBody, ResponseBody};
 use crate::response::rules::{ResponseRules, SanitizerPanicked};
 use crate::response::store_policy::Idempotent;
-use crate::response::stored::{Kept, StoredBody};
+use crate::response::stored::{StoredBody, StoredResponse};
 
-/// Classifies a response by its rules. `spills` states whether a body in the [`Spill`](crate::Spill) can be read again.
+/// Classifies a response by its rules. `spills` states whether a body in the [`BodyStore`](crate::BodyStore) can be read again.
 ///
 /// If user code panics, the response counts as complete, because the handler may have had its effect.
 pub(crate) async fn classify<B: Body<Data = Bytes>>(
     mut response: Response<B>,
     rules: Option<Arc<ResponseRules>>,
     spills: bool,
-) -> Split<Kept<B>, Response<ResponseBody<B>>> {
+) -> HandlerOutcome<StoredResponse<B>, Response<ResponseBody<B>>> {
     let stores = match &rules {
         Some(rules) => {
             rules.replay_header.unmark(response.headers_mut());
@@ -31,12 +31,12 @@ pub(crate) async fn classify<B: Body<Data = Bytes>>(
         None => Idempotent::stores(&response),
     };
     let rules = match (stores, rules) {
-        (Some(false), _) => return Split::Transient(response.map(ResponseBody::passing)),
+        (Some(false), _) => return HandlerOutcome::Transient(response.map(ResponseBody::passing)),
         (Some(true), Some(rules)) => rules,
-        (_, rules) => return Split::Value(Kept::passing(response, rules)),
+        (_, rules) => return HandlerOutcome::Value(StoredResponse::passing(response, rules)),
     };
     let Some(hint) = catch_panic("the body of an answer", || response.body().size_hint()) else {
-        return Split::Value(Kept::passing(response, Some(rules)));
+        return HandlerOutcome::Value(StoredResponse::passing(response, Some(rules)));
     };
     let (parts, body) = response.into_parts();
     let spill = rules.spill.as_ref().filter(|_| spills);
@@ -50,7 +50,7 @@ pub(crate) async fn classify<B: Body<Data = Bytes>>(
     let body = if buffered { buffer(body, most).await } else { StoredBody::Passing(ResponseBody::passing(body)) };
     let body = match body {
         StoredBody::Whole(bytes, trailers) if !rules.stores_with_trailers(&parts, trailers.as_ref()) => {
-            return Split::Transient(Response::from_parts(parts, ResponseBody::whole(bytes, trailers)));
+            return HandlerOutcome::Transient(Response::from_parts(parts, ResponseBody::whole(bytes, trailers)));
         }
         body => body,
     };
@@ -65,7 +65,7 @@ pub(crate) async fn classify<B: Body<Data = Bytes>>(
         _ => None,
     };
     let spilled = if let Some((spill, body)) = large { spill.put(body).await } else { None };
-    Split::Value(Kept { parts, body, spilled, rules: Some(rules) })
+    HandlerOutcome::Value(StoredResponse { parts, body, spilled, rules: Some(rules) })
 }
 
 /// Reads a body of at most `max` bytes. A body that exceeds the limit, fails or panics passes through to the caller,

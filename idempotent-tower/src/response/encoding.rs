@@ -7,7 +7,7 @@ use idempotent_core::{Codec, CodecError, Fingerprint, Json};
 
 use crate::response::body_store::{self, ExternalBody};
 use crate::response::rules::{MAX_HEADERS, SanitizerPanicked};
-use crate::response::stored::{Kept, StoredBody};
+use crate::response::stored::{StoredBody, StoredResponse};
 
 const VERSION: u8 = 1;
 const GONE: u8 = 1;
@@ -23,12 +23,14 @@ const HEADER_CAPACITY: usize = 256;
 /// The longest `Location` that is stored without its response, in bytes.
 const MAX_LOCATION: usize = 8 << 10;
 
-/// A binary encoding, because a body is bytes. [`Kept`] is not `Serialize`, so this implementation does not overlap
+/// A binary encoding, because a body is bytes. [`StoredResponse`] is not `Serialize`, so this implementation does not overlap
 /// with the one for JSON values.
 #[diagnostic::do_not_recommend]
-impl<B: Body> Codec<Kept<B>> for Json {
-    fn encode(kept: &Kept<B>) -> Result<Option<Vec<u8>>, CodecError> {
-        let Some(rules) = &kept.rules else { return Err(CodecError::encode::<Kept<B>>("the response has no rules")) };
+impl<B: Body> Codec<StoredResponse<B>> for Json {
+    fn encode(kept: &StoredResponse<B>) -> Result<Option<Vec<u8>>, CodecError> {
+        let Some(rules) = &kept.rules else {
+            return Err(CodecError::encode::<StoredResponse<B>>("the response has no rules"));
+        };
         let (whole, trailers) = match &kept.body {
             StoredBody::Whole(bytes, trailers) => (Some(bytes), trailers.as_ref()),
             StoredBody::Passing(_) | StoredBody::Spilled(..) | StoredBody::Gone => (None, None),
@@ -55,9 +57,9 @@ impl<B: Body> Codec<Kept<B>> for Json {
         }))
     }
 
-    fn decode(bytes: Option<&[u8]>) -> Result<Kept<B>, CodecError> {
-        let bytes = bytes.ok_or_else(|| CodecError::decode::<Kept<B>>("the record contains no response"))?;
-        read(bytes).map_err(CodecError::decode::<Kept<B>>)
+    fn decode(bytes: Option<&[u8]>) -> Result<StoredResponse<B>, CodecError> {
+        let bytes = bytes.ok_or_else(|| CodecError::decode::<StoredResponse<B>>("the record contains no response"))?;
+        read(bytes).map_err(CodecError::decode::<StoredResponse<B>>)
     }
 }
 
@@ -135,7 +137,7 @@ fn put<'a>(out: &mut Vec<u8>, headers: impl Iterator<Item = (&'a HeaderName, &'a
     true
 }
 
-fn read<B: Body>(bytes: &[u8]) -> Result<Kept<B>, &'static str> {
+fn read<B: Body>(bytes: &[u8]) -> Result<StoredResponse<B>, &'static str> {
     let mut bytes = ByteReader(bytes);
     let [version, flags] = bytes.array()?;
     if version != VERSION || flags & !(GONE | TRAILERS | SPILLED) != 0 {
@@ -156,7 +158,7 @@ fn read<B: Body>(bytes: &[u8]) -> Result<Kept<B>, &'static str> {
     };
     let mut parts = Response::new(()).into_parts().0;
     (parts.status, parts.headers) = (status, headers);
-    Ok(Kept { parts, body, spilled: None, rules: None })
+    Ok(StoredResponse { parts, body, spilled: None, rules: None })
 }
 
 struct ByteReader<'a>(&'a [u8]);

@@ -10,7 +10,7 @@ use http::response::Parts;
 use idempotent_core::{Executor, OnLeaseLost, Policy, SystemClock};
 
 use crate::panic_guard::catch_panic;
-use crate::response::body_store::{BodyStoreConfig, Spill};
+use crate::response::body_store::{BodyStore, BodyStoreConfig};
 use crate::response::replay_header::ReplayHeader;
 use crate::response::store_policy::{Idempotent, StorePolicy, grpc_status, is_grpc};
 
@@ -81,7 +81,7 @@ impl fmt::Debug for ResponseRules {
 }
 
 impl ResponseRules {
-    /// The default time limit of a [`Spill`] operation: 10 s.
+    /// The default time limit of a [`BodyStore`] operation: 10 s.
     pub const SPILL_WITHIN: Duration = Duration::from_secs(10);
 
     /// Sets the size of the largest body that a record stores, in bytes. A larger body passes through to its caller,
@@ -105,7 +105,7 @@ impl ResponseRules {
     ///
     /// # Default
     /// No external storage
-    pub fn spill(mut self, to: impl Spill, max: u64) -> Self {
+    pub fn spill(mut self, to: impl BodyStore, max: u64) -> Self {
         let (to, clock) = (Arc::new(to), Arc::new(SystemClock::new()));
         self.spill = Some(BodyStoreConfig { to, max, within: self.spill_within, clock });
         self

@@ -19,7 +19,7 @@ use crate::response::body_store::{BodyStoreConfig, ExternalBody};
 /// bytes. The highest bit of a value's length marks a sensitive value. For an external body, its length, digest and
 /// name replace the body.
 #[derive(Debug)]
-pub struct Kept<B: Body> {
+pub struct StoredResponse<B: Body> {
     /// Includes the extensions, which only the first caller receives.
     pub(crate) parts: Parts,
     pub(crate) body: StoredBody<B>,
@@ -39,7 +39,7 @@ pub(crate) enum StoredBody<B: Body> {
     Gone,
 }
 
-impl<B: Body> Kept<B> {
+impl<B: Body> StoredResponse<B> {
     /// Returns the status, for example for a `failed_if` expression.
     #[must_use]
     pub fn status(&self) -> StatusCode {

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent::{Abilities, Claim, ClaimRequest, Completion, Held, Key, Record, Release, Settled, Store, StoreError};
+use idempotent::{
+    Claim, ClaimHandle, ClaimRequest, Completion, Key, Record, Release, Settled, Store, StoreCapabilities, StoreError,
+};
 
 use crate::dice::Dice;
 use crate::wire::Dies;
@@ -59,15 +61,15 @@ impl Store for Mortal {
         self.survive(&request.key, Dies::AtClaim, self.inner.claim(request)).await
     }
 
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
         self.inner.renew(held, lease).await
     }
 
-    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+    async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         self.survive(&held.key, Dies::AtComplete, self.inner.complete(held, completion)).await
     }
 
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         if self.keeps {
             return Ok(Settled::Done);
         }
@@ -78,8 +80,8 @@ impl Store for Mortal {
         self.inner.peek(key).await
     }
 
-    fn abilities(&self) -> Abilities<'_> {
+    fn abilities(&self) -> StoreCapabilities<'_> {
         let inner = self.inner.abilities();
-        inner.watch.map_or_else(Abilities::none, |watch| Abilities::none().with_watch(watch))
+        inner.watch.map_or_else(StoreCapabilities::none, |watch| StoreCapabilities::none().with_watch(watch))
     }
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use idempotent::{
-    Auto, Call, Disposition, Executor, Fingerprint, Handler, Identity, Json, OnInFlight, OnLeaseLost, Outcome, Policy,
-    Scene,
+    Call, DefaultReply, Disposition, Executor, Fingerprint, Handler, Identity, Json, OnInFlight, OnLeaseLost, Outcome,
+    Policy, Scene,
 };
 use idempotent_testkit::history::Kind;
 use tokio::sync::{mpsc, oneshot};
@@ -102,8 +102,8 @@ impl Worker {
         }
         let payload = if altered { "another" } else { "this" };
         let call = Call::new(identity).policy(terms(message)).fingerprint(Ok(Fingerprint::of_bytes(payload)));
-        let handler =
-            Handler::<Auto, Json, _, _>::new(|| self.hands.handle(&key, message, dies)).permanent(Failure::is_for_good);
+        let handler = Handler::<DefaultReply, Json, _, _>::new(|| self.hands.handle(&key, message, dies))
+            .permanent(Failure::is_for_good);
         let run = Outcome::capture(self.executor.run(call, handler));
         let settled = match AssertUnwindSafe(run).catch_unwind().await {
             Ok((answer, outcome)) => {

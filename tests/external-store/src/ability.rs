@@ -4,7 +4,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{
-    Admin, Batch, Browse, Claim, ClaimRequest, Completion, Entry, Fencing, Held, Key, Micros, Page, Purge, Record,
+    Admin, Batch, Browse, Claim, ClaimRequest, Completion, RecordEntry, FencingToken, ClaimHandle, Key, Timestamp, RecordPage, Purge, Record,
     Settled, StoreError,
 };
 use redb::ReadableTable;
@@ -49,14 +49,14 @@ impl Batch for RedbStore {
         self.each(requests, |records, ask| records.step(&ask.key, |found, now| protocol::claim(found, ask, now))).await
     }
 
-    async fn renew_all(&self, held: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>> {
+    async fn renew_all(&self, held: &[(ClaimHandle, Duration)]) -> Vec<Result<Settled, StoreError>> {
         self.each(held, |records, (held, lease)| {
             records.step(&held.key, |found, now| protocol::renew(found, held, *lease, now))
         })
         .await
     }
 
-    async fn complete_all(&self, done: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>> {
+    async fn complete_all(&self, done: &[(ClaimHandle, Completion)]) -> Vec<Result<Settled, StoreError>> {
         self.each(done, |records, (held, done)| {
             records.step(&held.key, |found, now| protocol::complete(found, held, done, now))
         })
@@ -66,15 +66,15 @@ impl Batch for RedbStore {
 
 #[async_trait]
 impl Browse for RedbStore {
-    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<Page, StoreError> {
+    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<RecordPage, StoreError> {
         let limit = limit.clamp(1, 10_000);
         self.write(move |records| {
             let from = match after {
-                Some(u128::MAX) => return Ok((Page::default(), false)),
+                Some(u128::MAX) => return Ok((RecordPage::default(), false)),
                 Some(after) => after + 1,
                 None => 0,
             };
-            let mut page = Page::default();
+            let mut page = RecordPage::default();
             for row in records.table.range(from..).map_err(refused)? {
                 let (hash, row) = row.map_err(refused)?;
                 let (name, bytes) = row.value();
@@ -83,10 +83,10 @@ impl Browse for RedbStore {
                     continue;
                 }
                 if page.entries.len() == limit {
-                    page.next = page.entries.last().map(|entry: &Entry| entry.key.hash());
+                    page.next = page.entries.last().map(|entry: &RecordEntry| entry.key.hash());
                     break;
                 }
-                page.entries.push(Entry { key: Key::from_parts(name, hash.value()), record });
+                page.entries.push(RecordEntry { key: Key::from_parts(name, hash.value()), record });
             }
             Ok((page, false))
         })
@@ -118,13 +118,13 @@ impl Purge for RedbStore {
 }
 
 /// What cannot be read stays.
-fn goes(bytes: &[u8], now: Micros) -> bool {
+fn goes(bytes: &[u8], now: Timestamp) -> bool {
     Record::from_bytes(bytes).is_ok_and(|record| protocol::purgeable(&record, now))
 }
 
 #[async_trait]
 impl Admin for RedbStore {
-    async fn forget(&self, key: &Key, expected: Fencing, force: bool, memory: Duration) -> Result<Settled, StoreError> {
+    async fn forget(&self, key: &Key, expected: FencingToken, force: bool, memory: Duration) -> Result<Settled, StoreError> {
         self.step(key, move |found, now| -> (Settled, Write) { protocol::forget(found, expected, force, memory, now) })
             .await
     }

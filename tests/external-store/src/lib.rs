@@ -12,7 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{
-    Abilities, Claim, ClaimRequest, Clock, Completion, Held, Key, Micros, Record, Release, Settled, Store, StoreError,
+    StoreCapabilities, Claim, ClaimRequest, Clock, Completion, ClaimHandle, Key, Timestamp, Record, Release, Settled, Store, StoreError,
 };
 use redb::{Database, ReadableTable, Table, TableDefinition};
 
@@ -76,7 +76,7 @@ impl RedbStore {
     async fn step<T: Send + 'static>(
         &self,
         key: &Key,
-        decide: impl FnOnce(Option<&Record>, Micros) -> (T, Write) + Send + 'static,
+        decide: impl FnOnce(Option<&Record>, Timestamp) -> (T, Write) + Send + 'static,
     ) -> Result<T, StoreError> {
         let key = key.clone();
         self.write(move |records| records.step(&key, decide)).await
@@ -86,7 +86,7 @@ impl RedbStore {
 /// The table inside a transaction.
 struct Records<'t> {
     table: Table<'t, u128, (&'static str, &'static [u8])>,
-    now: Micros,
+    now: Timestamp,
 }
 
 impl Records<'_> {
@@ -100,7 +100,7 @@ impl Records<'_> {
     fn step<T>(
         &mut self,
         key: &Key,
-        decide: impl FnOnce(Option<&Record>, Micros) -> (T, Write),
+        decide: impl FnOnce(Option<&Record>, Timestamp) -> (T, Write),
     ) -> Result<(T, bool), StoreError> {
         let (answer, write) = decide(self.get(key)?.as_ref(), self.now);
         let changed = match write {
@@ -122,17 +122,17 @@ impl Store for RedbStore {
         self.step(&request.key.clone(), move |found, now| protocol::claim(found, &request, now)).await
     }
 
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
         let held = held.clone();
         self.step(&held.key.clone(), move |found, now| protocol::renew(found, &held, lease, now)).await
     }
 
-    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+    async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         let (held, completion) = (held.clone(), completion.clone());
         self.step(&held.key.clone(), move |found, now| protocol::complete(found, &held, &completion, now)).await
     }
 
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         let (held, release) = (held.clone(), release.clone());
         self.step(&held.key.clone(), move |found, now| protocol::release(found, &held, &release, now)).await
     }
@@ -141,7 +141,7 @@ impl Store for RedbStore {
         self.step(key, |found, now| (protocol::live(found, now).cloned(), Write::Keep)).await
     }
 
-    fn abilities(&self) -> Abilities<'_> {
-        Abilities::none().with_batch(self).with_browse(self).with_purge(self).with_admin(self)
+    fn abilities(&self) -> StoreCapabilities<'_> {
+        StoreCapabilities::none().with_batch(self).with_browse(self).with_purge(self).with_admin(self)
     }
 }

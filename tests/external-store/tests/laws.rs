@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use external_store::RedbStore;
 use idempotent_core::{Claim, ClaimRequest, Identity, Key, OnExpiry, OwnerToken, Scene, Store, StoreErrorKind};
-use idempotent_testkit::{Damage, Plant, Subject, VirtualClock, conformance};
+use idempotent_testkit::{Damage, DamageInjector, Subject, VirtualClock, conformance};
 use redb::{Database, ReadableDatabase, TableDefinition};
 
 /// Each commit reaches the disk: a tenth of the rounds is enough of a wait.
@@ -28,7 +28,7 @@ struct Rows(Arc<Database>);
 const RECORDS: TableDefinition<u128, (&str, &[u8])> = TableDefinition::new("idempotent_record");
 
 #[async_trait]
-impl Plant for Rows {
+impl DamageInjector for Rows {
     fn holds(&self, _: Damage) -> bool {
         true
     }

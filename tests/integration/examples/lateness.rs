@@ -9,11 +9,11 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use idempotent::Micros;
-use idempotent::delay::{DelayTable, Work};
+use idempotent::Timestamp;
+use idempotent::delay::{DelayTable, ScheduledTask};
 use idempotent::delay_queue::{DelayMessage, DelayQueue, DelaySource};
-use idempotent::mq::{Outbound, Publish, Received, Retry, Settlement, Source};
-use idempotent::rabbitmq::{Publisher, Queue, RabbitSource};
+use idempotent::mq::{OutboundMessage, Publish, Received, Retry, Settlement, Source};
+use idempotent::rabbitmq::{Queue, RabbitPublisher, RabbitSource};
 use idempotent_testkit::servers::{PostgresServer, RabbitServer, RedisServer};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
 
@@ -112,8 +112,8 @@ async fn rabbitmq() {
     let server = RabbitServer::start();
     let mut source = RabbitSource::builder(&server.url(), Queue::classic("work")).build().unwrap();
     source.declare().await.unwrap();
-    let publisher = Publisher::builder(&server.url()).build().unwrap();
-    let sent: Vec<_> = (0..TIMES).map(|number| Outbound::new("work", number.to_string(), "")).collect();
+    let publisher = RabbitPublisher::builder(&server.url()).build().unwrap();
+    let sent: Vec<_> = (0..TIMES).map(|number| OutboundMessage::new("work", number.to_string(), "")).collect();
     assert!(Publish::publish(&publisher, &sent).await.iter().all(Result::is_ok));
     // A queue for each delay: a message behind one of a longer delay would wait for that.
     let delay = Duration::from_secs(1);
@@ -123,7 +123,7 @@ async fn rabbitmq() {
         let Received::Deliveries(taken) = source.receive(64).await.unwrap() else { panic!("revoked") };
         for (delivery, tag) in taken {
             measured.schedules(delivery.id.as_deref().unwrap(), delay);
-            let retry = Retry::after(delay, Micros(1));
+            let retry = Retry::after(delay, Timestamp(1));
             settler.settle(&delivery, &tag, &Settlement::Retry(retry)).await.unwrap();
         }
     }
@@ -143,7 +143,7 @@ async fn wheel() {
         let mut measured = Measured::default();
         for number in 0..TIMES {
             measured.schedules(&number.to_string(), after(number));
-            table.put(&Work::after(number.to_string(), after(number), "")).await.unwrap();
+            table.put(&ScheduledTask::after(number.to_string(), after(number), "")).await.unwrap();
         }
         let asked = table.__asked();
         measured.all_of(&mut source).await;
@@ -217,7 +217,7 @@ async fn polling() {
     let mut measured = Measured::default();
     for number in 0..TIMES {
         measured.schedules(&number.to_string(), after(number));
-        elsewhere.put(&Work::after(number.to_string(), after(number), "")).await.unwrap();
+        elsewhere.put(&ScheduledTask::after(number.to_string(), after(number), "")).await.unwrap();
     }
     measured.all_of(&mut source).await;
     measured.print("(5) PostgreSQL, asleep until the next is due, scheduled long before by another process");
@@ -228,7 +228,7 @@ async fn polling() {
         let scheduling = async {
             tokio::time::sleep(Duration::from_millis(333)).await;
             measured.schedules(&id, Duration::from_millis(10));
-            elsewhere.put(&Work::after(&*id, Duration::from_millis(10), "")).await.unwrap();
+            elsewhere.put(&ScheduledTask::after(&*id, Duration::from_millis(10), "")).await.unwrap();
         };
         let coming = async {
             let Received::Deliveries(taken) = source.receive(9).await.unwrap() else { panic!("revoked") };

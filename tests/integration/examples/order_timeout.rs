@@ -11,7 +11,7 @@ mod shop;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent::delay::Work;
+use idempotent::delay::ScheduledTask;
 use idempotent::mq::{Consumer, Message, Messages, Received, Source};
 use idempotent::{Executor, MemoryStore};
 use tokio::sync::oneshot;
@@ -134,13 +134,13 @@ async fn b35_cancelled_twice_it_is_cancelled_once() {
     world.settled().await;
     // As if it had been scheduled again, or not acknowledged; also by a process that remembers nothing of the first.
     for _ in 0..2 {
-        world.shop.limits.put(&Work::after("o", Duration::ZERO, "o")).await.unwrap();
+        world.shop.limits.put(&ScheduledTask::after("o", Duration::ZERO, "o")).await.unwrap();
         world.settled().await;
     }
     running.ends().await;
     let forgetful = World { executor: Executor::new(MemoryStore::new()), ..world };
     let running = forgetful.start();
-    forgetful.shop.limits.put(&Work::after("o", Duration::ZERO, "o")).await.unwrap();
+    forgetful.shop.limits.put(&ScheduledTask::after("o", Duration::ZERO, "o")).await.unwrap();
     forgetful.settled().await;
     assert_eq!(forgetful.state("o").await, once("cancelled"));
     running.ends().await;

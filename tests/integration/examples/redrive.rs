@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use idempotent::Micros;
+use idempotent::Timestamp;
 use idempotent::mq::{DeadLetter, DeadLetters, Received, Settlement, Source};
-use idempotent::rabbitmq::{Outgoing, Publisher, Queue, RabbitDeadLetters, RabbitSource, Route};
+use idempotent::rabbitmq::{Queue, RabbitDeadLetters, RabbitMessage, RabbitPublisher, RabbitSource, Route};
 use idempotent_testkit::servers::{RabbitServer, RedisServer};
 
 fn redrive(url: &str, more: &[&str]) -> Command {
@@ -56,18 +56,18 @@ async fn b24_a_redrive_that_is_killed_loses_nothing_and_the_next_one_puts_the_re
     let source = || RabbitSource::builder(&url, Queue::classic("orders")).build().unwrap();
     source().declare().await.unwrap();
     // As the consumer leaves them, and as somebody else does.
-    let publisher = Publisher::builder(&url).build().unwrap();
+    let publisher = RabbitPublisher::builder(&url).build().unwrap();
     let body = |number: usize| [&[0xff, 0, b'{'][..], &number.to_be_bytes(), &[7; 4_000]].concat();
     let mut first = source();
     for number in 0..LETTERS {
-        let message = Outgoing::new(format!("m-{number}"), body(number)).header("trace", vec![0xfe, 0, 10]);
+        let message = RabbitMessage::new(format!("m-{number}"), body(number)).header("trace", vec![0xfe, 0, 10]);
         if number > 0 {
             publisher.publish(&Route::queue("orders.dead"), &message).await.unwrap();
             continue;
         }
         publisher.publish(&Route::queue("orders"), &message).await.unwrap();
         let (delivery, tag) = next(&mut first).await;
-        let mut letter = DeadLetter::because("no stock", Micros(1_700_000_000_000_000));
+        let mut letter = DeadLetter::because("no stock", Timestamp(1_700_000_000_000_000));
         letter.attempts = 17;
         first.settler().settle(&delivery, &tag, &Settlement::DeadLetter(letter)).await.unwrap();
     }
@@ -108,7 +108,7 @@ async fn b24_a_redrive_that_is_killed_loses_nothing_and_the_next_one_puts_the_re
     assert_eq!((came.len(), came.values().filter(|times| **times > 1).count() <= 1), (LETTERS, true));
 
     // Nothing to put them back into.
-    publisher.publish(&Route::queue("orders.dead"), &Outgoing::new("m", "x")).await.unwrap();
+    publisher.publish(&Route::queue("orders.dead"), &RabbitMessage::new("m", "x")).await.unwrap();
     drop(again);
     server.ctl(&["delete_queue", "orders"]);
     let failed = redrive(&url, &[]).output().unwrap();

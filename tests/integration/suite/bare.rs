@@ -3,7 +3,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent::{
-    Abilities, Batch, Claim, ClaimRequest, Completion, Held, Key, Record, Release, Settled, Store, StoreError,
+    Batch, Claim, ClaimHandle, ClaimRequest, Completion, Key, Record, Release, Settled, Store, StoreCapabilities,
+    StoreError,
 };
 
 /// Everything a store must do, and no more.
@@ -31,20 +32,20 @@ impl<S: Store> Store for Bare<S> {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         self.store.claim(request).await
     }
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
         self.store.renew(held, lease).await
     }
-    async fn complete(&self, held: &Held, done: &Completion) -> Result<Settled, StoreError> {
+    async fn complete(&self, held: &ClaimHandle, done: &Completion) -> Result<Settled, StoreError> {
         self.store.complete(held, done).await
     }
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         self.store.release(held, release).await
     }
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         self.store.peek(key).await
     }
-    fn abilities(&self) -> Abilities<'_> {
-        if self.batches { Abilities::none().with_batch(self) } else { Abilities::none() }
+    fn abilities(&self) -> StoreCapabilities<'_> {
+        if self.batches { StoreCapabilities::none().with_batch(self) } else { StoreCapabilities::none() }
     }
 }
 
@@ -53,10 +54,10 @@ impl<S: Store> Batch for Bare<S> {
     async fn claim_all(&self, _: &[ClaimRequest]) -> Vec<Result<Claim, StoreError>> {
         std::future::pending().await
     }
-    async fn renew_all(&self, _: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>> {
+    async fn renew_all(&self, _: &[(ClaimHandle, Duration)]) -> Vec<Result<Settled, StoreError>> {
         std::future::pending().await
     }
-    async fn complete_all(&self, _: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>> {
+    async fn complete_all(&self, _: &[(ClaimHandle, Completion)]) -> Vec<Result<Settled, StoreError>> {
         std::future::pending().await
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent::{
-    Cas, CasBackend, Claim, Held, Identity, Key, Micros, OwnerToken, Record, Release, Scene, Seen, Settled, Store,
-    StoreError, Verdict, Version,
+    Cas, CasBackend, Claim, ClaimHandle, Identity, Key, OwnerToken, Record, Release, ReleaseKind, Scene, Settled,
+    Store, StoreError, Timestamp, Version, VersionedRecord,
 };
 use tokio::sync::Notify;
 
@@ -22,9 +22,9 @@ struct Slow {
 
 #[async_trait]
 impl CasBackend for Slow {
-    async fn read(&self, key: &Key) -> Result<Seen, StoreError> {
+    async fn read(&self, key: &Key) -> Result<VersionedRecord, StoreError> {
         let reads = self.reads.fetch_add(1, SeqCst);
-        let seen = Seen { now: Micros(1_000_000 + 100 * reads), ..self.rows.read(key) };
+        let seen = VersionedRecord { now: Timestamp(1_000_000 + 100 * reads), ..self.rows.read(key) };
         if reads == 0 {
             self.go.notified().await;
         }
@@ -49,8 +49,8 @@ async fn i6_a_claim_held_up_over_a_claim_and_its_deletion_gets_a_higher_number()
     let (a, b) = tokio::join!(biased; store.claim(&a), async {
         let b = number(store.claim(&b).await.unwrap());
         let (delay, memory, error) = (Duration::ZERO, Duration::from_secs(60), "failed".into());
-        let release = Release { verdict: Verdict::Delete, delay, memory, error };
-        let held = Held::unanswered(key.clone(), OwnerToken(2));
+        let release = Release { verdict: ReleaseKind::Delete, delay, memory, error };
+        let held = ClaimHandle::unanswered(key.clone(), OwnerToken(2));
         assert_eq!(store.release(&held, &release).await.unwrap(), Settled::Done);
         assert_eq!(store.peek(&key).await.unwrap(), None, "deleted for everybody");
         store.0.go.notify_one();

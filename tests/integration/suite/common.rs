@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use idempotent::{
     Call, ClaimRequest, Clock, Disposition, Drained, Executor, ExecutorBuilder, Handler, Identity, Key, Lease,
-    MemoryStore, Micros, OnExpiry, Outcome, OwnerToken, Policy, Record, Rejection, Scene, Store,
+    MemoryStore, OnExpiry, Outcome, OwnerToken, Policy, Record, Rejection, Scene, Store, Timestamp,
 };
-use idempotent_testkit::{FaultStore, SeededEntropy, Verb, VirtualClock};
+use idempotent_testkit::{FaultStore, SeededEntropy, StoreOperation, VirtualClock};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -113,13 +113,13 @@ impl World {
     /// What is left until the record counts as absent.
     pub async fn ttl(&self, key: &str) -> Option<Duration> {
         self.record(key).await.map(|record| match record.expires_at {
-            Micros::FOREVER => Duration::MAX,
+            Timestamp::FOREVER => Duration::MAX,
             time => time - self.clock.wall(),
         })
     }
 
     /// Times at which `verb` was asked, in ms since the world began.
-    pub fn asked(&self, verb: Verb) -> Vec<u128> {
+    pub fn asked(&self, verb: StoreOperation) -> Vec<u128> {
         self.store.log().iter().filter(|call| call.verb == verb).map(|call| call.started.as_millis()).collect()
     }
 }
@@ -202,7 +202,9 @@ impl Worker {
     pub async fn deliver_call(&self, call: Call, job: &Arc<Job>) -> (Outcome, Result<u32, AppError>) {
         let (job, clock) = (job.clone(), self.clock.clone());
         let handler =
-            Handler::<idempotent::Auto, idempotent::Json, _, _>::new(move || async move { job.run(&clock).await });
+            Handler::<idempotent::DefaultReply, idempotent::Json, _, _>::new(
+                move || async move { job.run(&clock).await },
+            );
         let (answer, outcome) = Outcome::capture(self.executor.run(call, handler)).await;
         (outcome.expect("a run tells its outcome"), answer)
     }

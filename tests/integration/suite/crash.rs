@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent::{
-    Abilities, Auto, Call, Claim, ClaimRequest, Completion, Disposition, Executor, Handler, Held, Identity, Json, Key,
-    Lease, Outcome, Policy, Record, Rejection, Release, Scene, Settled, SqliteStore, StateKind, Store, StoreError,
+    Call, Claim, ClaimHandle, ClaimRequest, Completion, DefaultReply, Disposition, Executor, Handler, Identity, Json,
+    Key, Lease, Outcome, Policy, Record, Rejection, Release, Scene, Settled, SqliteStore, StateKind, Store,
+    StoreCapabilities, StoreError,
 };
 
 /// A claim is given up after a third of it; on a disk that others use as well it may take its time.
@@ -53,22 +54,22 @@ impl Store for Dies {
         self.at("after the claim");
         claim
     }
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
         self.inner.renew(held, lease).await
     }
-    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+    async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         let settled = self.inner.complete(held, completion).await;
         self.at("before the flip is heard");
         settled
     }
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         self.inner.release(held, release).await
     }
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         self.inner.peek(key).await
     }
-    fn abilities(&self) -> Abilities<'_> {
-        Abilities::none()
+    fn abilities(&self) -> StoreCapabilities<'_> {
+        StoreCapabilities::none()
     }
 }
 
@@ -76,7 +77,7 @@ async fn deliver(dir: &Path, point: &str, policy: Policy) -> (Outcome, Result<u3
     let inner = Arc::new(SqliteStore::open(dir.join("store.db").to_str().unwrap()).await.unwrap());
     let executor = Executor::new(Dies { inner, point: point.to_owned() });
     let (effects, at) = (dir.join("effects"), point.to_owned());
-    let handler = Handler::<Auto, Json, _, _>::new(move || async move {
+    let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move {
         die(&at, "before the effect");
         let mut done = std::fs::read(&effects).unwrap_or_default();
         done.push(b'x');

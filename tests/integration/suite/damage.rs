@@ -3,7 +3,7 @@ use std::fmt;
 use std::path::Path;
 
 use idempotent::Key;
-use idempotent_testkit::{Damage, Plant};
+use idempotent_testkit::{Damage, DamageInjector};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 use sqlx::{AssertSqlSafe, Row};
 
@@ -32,7 +32,7 @@ fn change(damage: Damage) -> Option<&'static str> {
 }
 
 #[async_trait::async_trait]
-impl Plant for Rows {
+impl DamageInjector for Rows {
     fn holds(&self, damage: Damage) -> bool {
         change(damage).is_some()
     }

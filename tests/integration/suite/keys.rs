@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::common::{Job, World, id, ms};
 use idempotent::{
-    Auto, Call, DisplayKey, Disposition, Executor, Fingerprint, Handler, Identity, Json, Key, KeyError, KeyExtractor,
-    KeyPart, MemoryStore, Outcome, Parts, Policy, Rejection, Scene, State, key_hash,
+    Call, DefaultReply, DisplayKey, Disposition, Executor, Fingerprint, Handler, Identity, Json, Key, KeyError,
+    KeyExtractor, KeyPart, MemoryStore, Outcome, Parts, Policy, Rejection, Scene, State, key_hash,
 };
 
 on_both_stores! {
@@ -160,7 +160,7 @@ async fn n23_n24_an_empty_or_missing_key_is_an_error_that_names_it() {
         assert!(error.contains("empty") && error.contains("`tenant`"), "{error}");
     }
     let executor = Executor::new(MemoryStore::new());
-    let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<_, Rejection>(1) });
+    let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<_, Rejection>(1) });
     let (answer, outcome) = Outcome::capture(executor.run(Call::new(id("")), handler)).await;
     assert!(matches!(answer, Err(Rejection::Key(KeyError::Empty { .. }))), "never run");
     let Disposition::DeadLetter { reason } = outcome.unwrap().disposition() else { panic!("not dropped, not acked") };

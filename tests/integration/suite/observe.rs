@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 
 use crate::common::{End, Job, World, ms, secs};
-use idempotent::{Event, Observer, Outcome, Policy, Run, Tracing};
-use idempotent_testkit::{FOREVER, Verb};
+use idempotent::{Event, Observer, Outcome, Policy, RunInfo, Tracing};
+use idempotent_testkit::{FOREVER, StoreOperation};
 
 on_both_stores! {
     s2_18_each_delivery_ends_with_exactly_one_event
@@ -16,7 +16,7 @@ on_both_stores! {
 struct Notes(Arc<Mutex<Vec<String>>>);
 
 impl Observer for Notes {
-    fn on(&self, run: &Run<'_>, event: &Event<'_>) {
+    fn on(&self, run: &RunInfo<'_>, event: &Event<'_>) {
         let note = match event {
             Event::Claimed { taken_over } => format!("claimed, over {}", taken_over.is_some()),
             Event::StoreFailed { step, error } => format!("{step}: {:?}", error.kind()),
@@ -41,8 +41,8 @@ async fn s2_18_each_delivery_ends_with_exactly_one_event(world: World) {
     worker.outcome("ok", &ok).await;
     assert_eq!(take(), ["claimed, over false", "ended ran Some(1)", "ended replayed None"]);
 
-    worker.store.fail_before(Verb::Claim, 1);
-    worker.store.fail_before(Verb::Complete, 1);
+    worker.store.fail_before(StoreOperation::Claim, 1);
+    worker.store.fail_before(StoreOperation::Complete, 1);
     let run = worker.spawn("shaky", &ok).await;
     world.clock.advance(ms(100)).await;
     drop(run.await.unwrap());
@@ -53,7 +53,7 @@ async fn s2_18_each_delivery_ends_with_exactly_one_event(world: World) {
     worker.outcome("err", &err).await;
     assert_eq!(take(), ["claimed, over false", "ended released Some(1)", "claimed, over false", "ended dead Some(2)"]);
 
-    worker.store.lose_request(Verb::Renew, FOREVER);
+    worker.store.lose_request(StoreOperation::Renew, FOREVER);
     let run = worker.spawn("lost", &Job::takes(secs(60))).await;
     world.clock.advance(secs(2)).await;
     assert_eq!(run.await.unwrap().0, Outcome::LeaseLost);

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::{Job, Worker, World, id, key_of, ms, retry_after, secs};
-use idempotent::{Call, Event, Observer, OnBrokenOrder, Outcome, Policy, Rejection, Run, StateKind};
+use idempotent::{Call, Event, Observer, OnBrokenOrder, Outcome, Policy, Rejection, RunInfo, StateKind};
 
 /// The call of `key`, which comes after that of `before`.
 fn after(key: &str, before: &str) -> Call {
@@ -46,7 +46,7 @@ impl Alerts {
 }
 
 impl Observer for Alerts {
-    fn on(&self, _: &Run<'_>, event: &Event<'_>) {
+    fn on(&self, _: &RunInfo<'_>, event: &Event<'_>) {
         if let Event::OrderBroken { why, skipped } = event {
             self.0.lock().unwrap().push((why.to_string(), *skipped));
         }

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent::{ClaimRequest, Completion, Held, Identity, OwnerToken, Scene, SqliteStore, Store, orphans};
+use idempotent::{ClaimHandle, ClaimRequest, Completion, Identity, OwnerToken, Scene, SqliteStore, Store, orphans};
 use idempotent_testkit::VirtualClock;
 
 use crate::common::{ask, secs};
@@ -23,9 +23,9 @@ async fn b37_a_key_that_is_consuming_for_more_than_twice_its_lease_is_counted() 
         store.claim(ask).await.unwrap();
     }
     let completion = Completion { value: None, retain: secs(3_600) };
-    store.complete(&Held::unanswered(done.key, done.owner), &completion).await.unwrap();
+    store.complete(&ClaimHandle::unanswered(done.key, done.owner), &completion).await.unwrap();
     clock.advance(secs(9)).await;
-    store.renew(&Held::unanswered(renewed.key, renewed.owner), secs(10)).await.unwrap();
+    store.renew(&ClaimHandle::unanswered(renewed.key, renewed.owner), secs(10)).await.unwrap();
     clock.advance(secs(10)).await;
     // Past its lease, and its message may just be on its way.
     assert_eq!(orphans(&store).await.unwrap(), Some(0));

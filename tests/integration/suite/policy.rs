@@ -40,11 +40,11 @@ fn n12_n14_n15_n38_n39_n40_n46_b27_nonsense_is_refused_with_both_numbers() {
 
 #[tokio::test]
 async fn an_attributes_nonsense_is_refused_at_its_first_call() {
-    use idempotent::{Auto, Call, Handler, Json, Outcome, Rejection};
+    use idempotent::{Call, DefaultReply, Handler, Json, Outcome, Rejection};
     let executor =
         Executor::builder(MemoryStore::new()).policy(Scene::Mq, Policy::new().retain(secs(60))).build().unwrap();
     let call = Call::new(crate::common::id("k")).policy(Policy::new().lease(secs(120)));
-    let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<_, Rejection>(()) });
+    let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<_, Rejection>(()) });
     let (answer, outcome) = Outcome::capture(executor.run(call, handler)).await;
     let text = answer.unwrap_err().to_string();
     assert!(text.contains("1m") && text.contains("2m"), "{text}");
@@ -132,12 +132,13 @@ fn n11_n41_n42_n43_n129_what_is_written_wrong_is_named_with_its_place_and_remedy
 /// K19, K40, K43: half a second is half a second, and what is too short to be seen is the shortest.
 #[tokio::test]
 async fn n44_durations_below_a_millisecond_count_as_one() {
-    use idempotent::{Auto, Call, Handler, Json, Lease, Rejection};
+    use idempotent::{Call, DefaultReply, Handler, Json, Lease, Rejection};
     for (lease, most) in [(Duration::from_nanos(1), 1), (Duration::from_millis(500), 500)] {
         let executor = Executor::new(MemoryStore::new());
         let policy = Policy::new().lease(lease).max_run(secs(1));
-        let handler =
-            Handler::<Auto, Json, _, _>::new(|| async { Ok::<_, Rejection>(Lease::current().map(|l| l.remaining())) });
+        let handler = Handler::<DefaultReply, Json, _, _>::new(|| async {
+            Ok::<_, Rejection>(Lease::current().map(|l| l.remaining()))
+        });
         // A lease of 1 ms may be over before it is used: then it is refused, never run under.
         match executor.run(Call::new(crate::common::id("k")).policy(policy), handler).await {
             Ok(rest) => assert!(rest.unwrap() <= Duration::from_millis(most)),

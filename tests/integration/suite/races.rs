@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent::{
-    Cas, CasBackend, Claim, Held, Identity, Key, MemoryStore, OwnerToken, Record, Release, Scene, Seen, Settled,
-    SqliteStore, Store, StoreError, Verdict, Version,
+    Cas, CasBackend, Claim, ClaimHandle, Identity, Key, MemoryStore, OwnerToken, Record, Release, ReleaseKind, Scene,
+    Settled, SqliteStore, Store, StoreError, Version, VersionedRecord,
 };
 use tokio::sync::Barrier;
 
@@ -45,10 +45,10 @@ async fn b17_of_50_claims_one_wins(store: Arc<dyn Store>) {
         let winners = race(&store, &key).await;
         assert_eq!(winners.len(), 1, "round {round}: {winners:?}");
         // Free again for the next: deleted, or vacant.
-        let verdict = if round % 2 == 0 { Verdict::Delete } else { Verdict::Vacate };
+        let verdict = if round % 2 == 0 { ReleaseKind::Delete } else { ReleaseKind::Vacate };
         let memory = Duration::from_secs(60);
         let release = Release { verdict, delay: Duration::ZERO, memory, error: "next".into() };
-        let held = Held::unanswered(key, OwnerToken(winners[0].0));
+        let held = ClaimHandle::unanswered(key, OwnerToken(winners[0].0));
         assert_eq!(store.release(&held, &release).await.unwrap(), Settled::Done);
     }
 }
@@ -74,7 +74,7 @@ struct Vanishing {
 
 #[async_trait]
 impl CasBackend for Vanishing {
-    async fn read(&self, key: &Key) -> Result<Seen, StoreError> {
+    async fn read(&self, key: &Key) -> Result<VersionedRecord, StoreError> {
         let seen = self.rows.read(key);
         tokio::task::yield_now().await; // room for another writer
         if self.vanish.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1)).is_ok() {
@@ -99,8 +99,8 @@ async fn k16_k47_a_marker_that_vanishes_is_claimed_again() {
     vanish.claim(&ask(held.clone(), 1)).await.unwrap();
     let release = |owner| {
         let (memory, delay) = (Duration::from_secs(60), Duration::ZERO);
-        let release = Release { verdict: Verdict::Vacate, delay, memory, error: "next".into() };
-        (Held::unanswered(held.clone(), OwnerToken(owner)), release)
+        let release = Release { verdict: ReleaseKind::Vacate, delay, memory, error: "next".into() };
+        (ClaimHandle::unanswered(held.clone(), OwnerToken(owner)), release)
     };
     let (by, how) = release(1);
     vanish.release(&by, &how).await.unwrap();

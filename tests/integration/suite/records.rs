@@ -1,17 +1,17 @@
 //! The stored form of a record: what comes back, and what is refused and left alone.
 use std::sync::Arc;
 
-use idempotent::{Fencing, Fingerprint, Micros, OwnerToken, Record, State, StoreErrorKind};
+use idempotent::{FencingToken, Fingerprint, OwnerToken, Record, State, StoreErrorKind, Timestamp};
 
 fn record(state: State) -> Record {
     Record {
-        fencing: Fencing(1_767_225_600_000_001),
+        fencing: FencingToken(1_767_225_600_000_001),
         attempt: 3,
         fingerprint: Some(Fingerprint::of_bytes("payload")),
         state,
-        expires_at: Micros(1_767_225_700_000_000),
-        first_seen: Micros(1_767_225_600_000_000),
-        updated_at: Micros(1_767_225_600_000_002),
+        expires_at: Timestamp(1_767_225_700_000_000),
+        first_seen: Timestamp(1_767_225_600_000_000),
+        updated_at: Timestamp(1_767_225_600_000_002),
         display: Some(Arc::from("o-17")),
     }
 }
@@ -19,10 +19,10 @@ fn record(state: State) -> Record {
 fn states() -> [State; 8] {
     let (owner, error) = (OwnerToken(u128::MAX - 5), Arc::<str>::from("no stöck"));
     [
-        State::Vacant { not_before: Micros(5), error: error.clone(), taken_over: Some(Fencing(3)) },
-        State::Vacant { not_before: Micros(5), error: error.clone(), taken_over: None },
-        State::Consuming { owner, until: Micros(1_767_225_630_000_002), taken_over: Some(Fencing(9)) },
-        State::Consuming { owner, until: Micros(7), taken_over: None },
+        State::Vacant { not_before: Timestamp(5), error: error.clone(), taken_over: Some(FencingToken(3)) },
+        State::Vacant { not_before: Timestamp(5), error: error.clone(), taken_over: None },
+        State::Consuming { owner, until: Timestamp(1_767_225_630_000_002), taken_over: Some(FencingToken(9)) },
+        State::Consuming { owner, until: Timestamp(7), taken_over: None },
         State::Consumed { owner, value: Some(Arc::from(&b"\0\xff{}"[..])) },
         State::Consumed { owner, value: None },
         State::Failed { error: error.clone() },
@@ -105,7 +105,7 @@ fn n103_n104_n105_n106_each_field_is_checked_and_named() {
     corrupt(|bytes| *bytes.last_mut().unwrap() = 0xff, "error");
     // A lease that ends in the year 9999, and one that was never given.
     let far =
-        record(State::Consuming { owner: OwnerToken(1), until: Micros(253_370_764_800_000_000), taken_over: None });
+        record(State::Consuming { owner: OwnerToken(1), until: Timestamp(253_370_764_800_000_000), taken_over: None });
     let error = Record::from_bytes(&far.to_bytes()).unwrap_err();
     assert!(error.kind() == StoreErrorKind::Corrupt && error.to_string().contains("field `until`"), "{error}");
     // A newer minor version may say more; what it adds is skipped.

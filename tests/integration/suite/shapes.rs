@@ -21,10 +21,10 @@ use std::time::Duration;
 use crate::common::{AppError, Worker, World, assert_in_flight, ms, secs};
 use async_trait::async_trait;
 use idempotent::{
-    Clock, Codec, CodecError, Disposition, Executor, Identity, KeyError, KeyPart, Lease, MemoryStore, Outcome, Policy,
-    Rejection, Rejects, Replies, Reshapes, Scene, Split, StateKind, Store, idempotent,
+    Clock, Codec, CodecError, Disposition, Executor, HandlerOutcome, Identity, KeyError, KeyPart, Lease, MemoryStore,
+    Outcome, Policy, RejectStrategy, Rejection, ReplyStrategy, ResponseShape, Scene, StateKind, Store, idempotent,
 };
-use idempotent_testkit::Verb;
+use idempotent_testkit::StoreOperation;
 use serde::{Deserialize, Serialize};
 use tracing::instrument;
 

@@ -7,7 +7,7 @@ mod undone;
 use std::sync::{Arc, Mutex};
 
 use crate::common::{AppError, Worker, World, id, secs};
-use idempotent::{Auto, Call, Executor, Handler, Json, Outcome, Policy, StateKind, step};
+use idempotent::{Call, DefaultReply, Executor, Handler, Json, Outcome, Policy, StateKind, step};
 
 /// What happened, in order.
 #[derive(Clone, Default)]
@@ -61,7 +61,7 @@ where
     Fut: Future<Output = Result<usize, AppError>>,
 {
     let permanent = |error: &AppError| matches!(error, AppError::NoArticle);
-    let handler = Handler::<Auto, Json, _, _>::new(handler).permanent(permanent);
+    let handler = Handler::<DefaultReply, Json, _, _>::new(handler).permanent(permanent);
     let (answer, outcome) = Outcome::capture(executor.run(Call::new(id("k")), handler)).await;
     (outcome.unwrap(), answer)
 }

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use crate::common::{Worker, World, secs};
 use idempotent::{
-    Claim, ClaimRequest, Completion, Executor, FastTier, Held, MemoryTier, OwnerToken, Policy, Scene, Settled, Store,
-    TieredStore,
+    CacheTier, Claim, ClaimHandle, ClaimRequest, Completion, Executor, MemoryTier, OwnerToken, Policy, Scene, Settled,
+    Store, TieredStore,
 };
 use idempotent_testkit::SeededEntropy;
 use tokio::task::JoinHandle;
@@ -23,7 +23,7 @@ fn tier(world: &World) -> MemoryTier {
 }
 
 /// A process with this fast tier over the world's store.
-fn worker(world: &World, name: &str, fast: impl FastTier) -> (Worker, TieredStore) {
+fn worker(world: &World, name: &str, fast: impl CacheTier) -> (Worker, TieredStore) {
     let worker = world.worker(name, Policy::new());
     let clock = Arc::new(world.clock.clone());
     let store = TieredStore::builder(worker.store.clone(), fast).clock(clock.clone()).build();
@@ -41,8 +41,8 @@ fn ask(key: &str, owner: u128) -> ClaimRequest {
     crate::common::ask(crate::common::key_of(key), owner)
 }
 
-fn held(key: &str, owner: u128) -> Held {
-    Held::unanswered(crate::common::key_of(key), OwnerToken(owner))
+fn held(key: &str, owner: u128) -> ClaimHandle {
+    ClaimHandle::unanswered(crate::common::key_of(key), OwnerToken(owner))
 }
 
 fn done(value: &[u8], seconds: u64) -> Completion {

@@ -12,7 +12,7 @@ use idempotent::{
     Call, DisplayKey, Executor, Handler, Identity, OnBrokenOrder, OnStoreError, Outcome, Policy, Rejection, Scene,
     StateKind, Store, StoreErrorKind, Token, Tokens,
 };
-use idempotent_testkit::{FOREVER, Verb};
+use idempotent_testkit::{FOREVER, StoreOperation};
 
 const TTL: std::time::Duration = Tokens::TTL;
 
@@ -41,5 +41,5 @@ fn rejection<T: std::fmt::Debug>(answer: Result<T, AppError>) -> Rejection {
 
 /// How often the store was asked for something that may leave a record.
 fn writes(world: &World) -> usize {
-    Verb::WRITES.iter().map(|verb| world.asked(*verb).len()).sum()
+    StoreOperation::WRITES.iter().map(|verb| world.asked(*verb).len()).sum()
 }

@@ -1,7 +1,7 @@
 //! `transaction = tx`: effect and record in one transaction of the store's database.
 use std::time::Duration;
 
-use idempotent::{Executor, JournalError, MemoryStore, Outcome, Rejection, SqliteStore, idempotent, step};
+use idempotent::{Executor, MemoryStore, Outcome, Rejection, SqliteStore, StepError, idempotent, step};
 use sqlx::{Sqlite, SqlitePool};
 
 /// As services name theirs.
@@ -155,7 +155,7 @@ async fn a_step_in_a_run_that_has_a_transaction_is_refused_before_it_runs() {
     let shop = Shop::new().await;
     for refused in [stepped(&shop, 1).await, stepped_by_a_lease(&shop, 1).await] {
         let refused = refused.unwrap_err();
-        let Failure::Rejection(Rejection::Journal(JournalError::InTransaction { step })) = refused else {
+        let Failure::Rejection(Rejection::Journal(StepError::InTransaction { step })) = refused else {
             panic!("{refused:?}")
         };
         assert_eq!((&*step, shop.booked(1).await), ("book", 0));

@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use idempotent::{Key, Micros, Record, Seen, Version};
+use idempotent::{Key, Record, Timestamp, Version, VersionedRecord};
 
 /// Records with versions for the whole map.
 #[derive(Debug, Default)]
@@ -14,10 +14,10 @@ pub(crate) struct Versioned {
 
 impl Versioned {
     /// Returns what is there; each swap is a microsecond of the store's time.
-    pub(crate) fn read(&self, key: &Key) -> Seen {
+    pub(crate) fn read(&self, key: &Key) -> VersionedRecord {
         let row = self.rows.lock().unwrap().get(key).cloned();
-        let now = Micros(1_000_000 + self.versions.load(SeqCst));
-        Seen { version: row.as_ref().map_or(0, |row| row.0), record: row.map(|row| row.1), now }
+        let now = Timestamp(1_000_000 + self.versions.load(SeqCst));
+        VersionedRecord { version: row.as_ref().map_or(0, |row| row.0), record: row.map(|row| row.1), now }
     }
 
     pub(crate) fn remove(&self, key: &Key) {

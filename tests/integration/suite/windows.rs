@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::bare::Bare;
 use crate::common::{AppError, End, Job, Worker, World, assert_in_flight, id, ms, secs};
 use idempotent::{
-    Auto, Call, Executor, Handler, Json, OnConsumed, OnInFlight, Outcome, Policy, PolicyError, Redelivery, Rejection,
-    Scene,
+    Call, DefaultReply, Executor, Handler, Json, OnConsumed, OnInFlight, Outcome, Policy, PolicyError, Redelivery,
+    Rejection, Scene,
 };
-use idempotent_testkit::{FOREVER, Verb};
+use idempotent_testkit::{FOREVER, StoreOperation};
 
 const WINDOW: Duration = secs(5);
 
@@ -107,7 +107,7 @@ async fn a_failure_frees_the_call_at_once(world: World) {
 async fn what_failed_for_good_or_is_dead_is_remembered_for_the_window(world: World) {
     let worker = world.worker("a", Policy::new());
     let fail = async |permanent: fn(&AppError) -> bool| {
-        let handler = Handler::<Auto, Json, _, _>::new(|| async { Err::<u32, _>(AppError::NoArticle) });
+        let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Err::<u32, _>(AppError::NoArticle) });
         let call = call().policy(refusing().max_retries(0));
         Outcome::capture(worker.executor.run(call, handler.permanent(permanent))).await.1.unwrap()
     };
@@ -141,10 +141,10 @@ async fn a_store_that_cannot_be_asked_how_much_is_left_says_all_of_it(world: Wor
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
     worker.deliver_call(call(), &job).await.1.unwrap();
     world.clock.advance(secs(2)).await;
-    worker.store.fail_before(Verb::Peek, FOREVER);
+    worker.store.fail_before(StoreOperation::Peek, FOREVER);
     assert_eq!(rest(&begun(&worker, call(), &job).await.await.unwrap()), WINDOW, "down");
     worker.store.heal();
-    worker.store.hang(Verb::Peek, 1);
+    worker.store.hang(StoreOperation::Peek, 1);
     let hangs = begun(&worker, call(), &job).await;
     world.clock.advance(ms(2999)).await;
     assert!(!hangs.is_finished());

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_core::{Fencing, Fingerprint, Micros, OwnerToken, Record, State};
+use idempotent_core::{FencingToken, Fingerprint, OwnerToken, Record, State, Timestamp};
 
 /// The store's clock stands here whenever it is asked; numbers and times are counted from it.
 pub const NOW: u8 = 64;
 /// As a time.
-pub const CLOCK: Micros = Micros(NOW as u64);
+pub const CLOCK: Timestamp = Timestamp(NOW as u64);
 /// Longer than all grants take that the clock cannot tell apart.
 pub const LEASE: Duration = Duration::from_micros(1_000);
 /// How long any other record is remembered.
@@ -84,7 +84,7 @@ impl Scale {
     #[must_use]
     pub fn record(&self, kept: Kept) -> Record {
         let error = || self.error.clone();
-        let over = |taken_over: bool| taken_over.then_some(Fencing(0));
+        let over = |taken_over: bool| taken_over.then_some(FencingToken(0));
         let mut ends = CLOCK;
         let state = match kept.state {
             Stage::Vacant { taken_over } => {
@@ -103,7 +103,7 @@ impl Scale {
             Stage::Dead => State::Dead { error: error() },
         };
         Record {
-            fencing: Fencing(kept.number.into()),
+            fencing: FencingToken(kept.number.into()),
             attempt: kept.attempt.into(),
             fingerprint: fingerprint(kept.payload),
             state,

@@ -1,5 +1,5 @@
 //! One state of the world: the record, the workers' runs, what is on the wire, and what the invariants remember.
-use idempotent_core::Verdict;
+use idempotent_core::ReleaseKind;
 
 use crate::invariant::Step;
 use crate::record::{Kept, NOW};
@@ -78,23 +78,23 @@ pub struct Holding {
     pub live: bool,
 }
 
-/// [`Verdict`], with a hash.
+/// [`ReleaseKind`], with a hash.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[repr(u8)]
 pub enum End {
-    /// [`Verdict::Delete`].
+    /// [`ReleaseKind::Delete`].
     Delete,
-    /// [`Verdict::Vacate`].
+    /// [`ReleaseKind::Vacate`].
     Vacate,
-    /// [`Verdict::Refund`].
+    /// [`ReleaseKind::Refund`].
     Refund,
-    /// [`Verdict::Fail`].
+    /// [`ReleaseKind::Fail`].
     Fail,
-    /// [`Verdict::Bury`].
+    /// [`ReleaseKind::Bury`].
     Bury,
 }
 
-impl From<End> for Verdict {
+impl From<End> for ReleaseKind {
     fn from(end: End) -> Self {
         match end {
             End::Delete => Self::Delete,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{
-    Claim, ClaimRequest, Completion, Fencing, Held, Key, Micros, OwnerToken, Record, Release, Settled, State, StateKind,
+    Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Key, OwnerToken, Record, Release, Settled, State,
+    StateKind, Timestamp,
 };
 
 use crate::record::{CLOCK, Kept, LEASE, NOW, RETENTION, Scale, fingerprint};
@@ -27,7 +28,7 @@ pub struct Store {
     variant: Variant,
     scale: Scale,
     claims: Vec<ClaimRequest>,
-    helds: Vec<Held>,
+    helds: Vec<ClaimHandle>,
     completions: Vec<Completion>,
     releases: Vec<Release>,
 }
@@ -59,10 +60,10 @@ impl Store {
             memory,
             display: None,
         };
-        let held = |owner: u8, number: usize| Held {
+        let held = |owner: u8, number: usize| ClaimHandle {
             key: key.clone(),
             owner: OwnerToken(owner.into()),
-            fencing: (number > 0 && variant.numbered).then_some(Fencing(number as u64)),
+            fencing: (number > 0 && variant.numbered).then_some(FencingToken(number as u64)),
         };
         let release = |end: End| Release {
             verdict: end.into(),
@@ -149,7 +150,8 @@ impl Store {
         match (claim, write) {
             // A counter beside nothing but the record: it starts again with each.
             (Claim::Acquired(grant), Write::Put(record)) if weak.forgets_numbers => {
-                let fencing = Fencing(protocol::live(found.as_ref(), CLOCK).map_or(0, |found| found.fencing.0) + 1);
+                let fencing =
+                    FencingToken(protocol::live(found.as_ref(), CLOCK).map_or(0, |found| found.fencing.0) + 1);
                 (Claim::Acquired(idempotent_core::Grant { fencing, ..grant }), Write::Put(Record { fencing, ..record }))
             }
             other => other,
@@ -217,11 +219,11 @@ fn done(value: Arc<[u8]>) -> Completion {
     Completion { value: Some(value), retain: RETENTION }
 }
 
-fn by_token(held: &Held) -> Held {
-    Held { fencing: None, ..held.clone() }
+fn by_token(held: &ClaimHandle) -> ClaimHandle {
+    ClaimHandle { fencing: None, ..held.clone() }
 }
 
-fn is_owners(record: &Record, held: &Held) -> bool {
+fn is_owners(record: &Record, held: &ClaimHandle) -> bool {
     match &record.state {
         State::Consuming { owner, .. } | State::Consumed { owner, .. } => held.is(*owner, record.fencing),
         _ => false,
@@ -229,11 +231,11 @@ fn is_owners(record: &Record, held: &Held) -> bool {
 }
 
 /// The record as it would have to be for this owner to pass.
-fn as_if_held(found: Option<Record>, held: &Held) -> Record {
+fn as_if_held(found: Option<Record>, held: &ClaimHandle) -> Record {
     let state = State::Consuming { owner: held.owner, until: CLOCK + LEASE, taken_over: None };
     let expires_at = CLOCK + LEASE + RETENTION;
     let blank = || Record {
-        fencing: Fencing(0),
+        fencing: FencingToken(0),
         attempt: 1,
         fingerprint: None,
         state: State::Failed { error: Arc::from("") },
@@ -246,7 +248,7 @@ fn as_if_held(found: Option<Record>, held: &Held) -> Record {
 }
 
 /// The record as whoever goes by another clock sees it: with its lease ending then.
-fn until(record: Record, until: Micros) -> Record {
+fn until(record: Record, until: Timestamp) -> Record {
     let expires_at = until + RETENTION;
     match record.state {
         State::Consuming { owner, taken_over, .. } if record.expires_at > CLOCK => {

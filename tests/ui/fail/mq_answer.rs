@@ -1,7 +1,7 @@
 // expect: `u64` does not say how to settle the message
-use idempotent::mq::{Handling, KeyFrom, Message, Messages};
+use idempotent::mq::{MessageHandler, KeyFrom, Message, Messages};
 
-fn handling() -> Handling {
+fn handling() -> MessageHandler {
     let messages = Messages::raw().keyed(KeyFrom::message_id());
     messages.run(|_: Message<()>| async { Ok::<u64, String>(17) })
 }

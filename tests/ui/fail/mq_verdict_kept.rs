@@ -1,10 +1,10 @@
-// expect: codec `Json` cannot keep a `Verdict` for replay
-use idempotent::mq::Verdict;
+// expect: codec `Json` cannot keep a `HandlerResult` for replay
+use idempotent::mq::HandlerResult;
 use idempotent::{Disposition, Rejection, idempotent};
 
 #[idempotent(scene = mq, key = order)]
-async fn charge(order: u64) -> Result<Verdict, Rejection> {
-    Ok(Verdict::Never { reason: format!("no order {order}").into() })
+async fn charge(order: u64) -> Result<HandlerResult, Rejection> {
+    Ok(HandlerResult::Never { reason: format!("no order {order}").into() })
 }
 
 #[idempotent(scene = mq, key = order)]

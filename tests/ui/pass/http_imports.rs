@@ -4,7 +4,7 @@
 #![allow(clippy::redundant_pub_crate, clippy::unused_async, clippy::single_call_fn, clippy::multiple_bound_locations)]
 use core::fmt::Display;
 
-use idempotent::{Executor, Http, MemoryStore, Problem, Rejection, Rejects, Replies, Reshapes, Split, idempotent};
+use idempotent::{Executor, Http, MemoryStore, Problem, Rejection, RejectStrategy, ReplyStrategy, ResponseShape, HandlerOutcome, idempotent};
 
 mod plain {
     use axum::response::IntoResponse;
@@ -34,16 +34,16 @@ mod within {
 
 struct Text;
 
-impl Reshapes for Text {
+impl ResponseShape for Text {
     type Output<R> = String;
 }
 
-impl<R: Fn(u8) -> u8 + Send> Replies<R> for Text {
+impl<R: Fn(u8) -> u8 + Send> ReplyStrategy<R> for Text {
     type Value = String;
     type Failure = String;
 
-    fn split(reply: R) -> impl Future<Output = Split<String, String>> {
-        core::future::ready(Split::Value(reply(1).to_string()))
+    fn split(reply: R) -> impl Future<Output = HandlerOutcome<String, String>> {
+        core::future::ready(HandlerOutcome::Value(reply(1).to_string()))
     }
     fn value(value: String) -> String {
         value
@@ -56,7 +56,7 @@ impl<R: Fn(u8) -> u8 + Send> Replies<R> for Text {
     }
 }
 
-impl<R: Fn(u8) -> u8 + Send> Rejects<R> for Text {
+impl<R: Fn(u8) -> u8 + Send> RejectStrategy<R> for Text {
     fn rejected(rejection: Rejection) -> String {
         rejection.to_string()
     }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use idempotent::{
-    Abilities, Claim, ClaimMode, ClaimRequest, Completion, Executor, Held, Key, Lends, MemoryStore, OneRun, Record,
-    Rejection, Release, Settled, Store, StoreError, Transact, idempotent,
+    StoreCapabilities, Claim, ClaimMode, ClaimRequest, Completion, Executor, ClaimHandle, Key, TransactionSource, MemoryStore, TransactionalRun, Record,
+    Rejection, Release, Settled, Store, StoreError, Transactional, idempotent,
 };
 
 static BEGUN: AtomicU32 = AtomicU32::new(0);
@@ -38,35 +38,35 @@ macro_rules! store {
             async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
                 self.0.claim(request).await
             }
-            async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+            async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
                 self.0.renew(held, lease).await
             }
-            async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+            async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
                 let complete: fn() = $complete;
                 complete();
                 self.0.complete(held, completion).await
             }
-            async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+            async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
                 self.0.release(held, release).await
             }
             async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
                 self.0.peek(key).await
             }
-            fn abilities(&self) -> Abilities<'_> {
-                let abilities: fn(&Self) -> Abilities<'_> = $abilities;
+            fn abilities(&self) -> StoreCapabilities<'_> {
+                let abilities: fn(&Self) -> StoreCapabilities<'_> = $abilities;
                 abilities(self)
             }
         }
     )*};
 }
 store! {
-    Database: || {}, |this| Abilities::none().with_transact(this);
-    Run: || { COMMITTED.fetch_add(1, SeqCst); }, |_| Abilities::none();
+    Database: || {}, |this| StoreCapabilities::none().with_transact(this);
+    Run: || { COMMITTED.fetch_add(1, SeqCst); }, |_| StoreCapabilities::none();
 }
 
-impl Transact for Database {
+impl Transactional for Database {
     fn one_run(&self, _: ClaimMode) -> Box<dyn Any + Send> {
-        let own: Arc<dyn Lends<Tx<'static>>> = Arc::new(Run(self.0.clone()));
+        let own: Arc<dyn TransactionSource<Tx<'static>>> = Arc::new(Run(self.0.clone()));
         Box::new(own)
     }
 
@@ -79,7 +79,7 @@ impl Transact for Database {
     }
 }
 
-impl OneRun for Run {
+impl TransactionalRun for Run {
     fn retains(&self, _: Duration) {}
 
     fn renews(&self) -> bool {
@@ -87,7 +87,7 @@ impl OneRun for Run {
     }
 }
 
-impl Lends<Tx<'static>> for Run {
+impl TransactionSource<Tx<'static>> for Run {
     fn lend(&self) -> Option<Tx<'static>> {
         BEGUN.fetch_add(1, SeqCst);
         Some(Transaction { writes: 0, of: PhantomData })

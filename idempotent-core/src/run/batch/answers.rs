@@ -8,40 +8,40 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use super::completions::complete;
-use super::{Answer, ClaimedItem};
+use super::{BatchOutput, ClaimedItem};
 use crate::executor::Handler;
 use crate::run::attempt::AbortReason;
 use crate::run::classify::{RetryDecision, classify};
 use crate::run::prepared::Prepared;
 use crate::run::report::Report;
 use crate::run::settle::SettledRun;
-use crate::{Codec, Disposition, Outcome, Rejection, Replies, Split};
+use crate::{Codec, Disposition, HandlerOutcome, Outcome, Rejection, ReplyStrategy};
 
 /// The end of the handler of a batch.
 pub(super) enum HandlerEnd<V, F> {
-    Replies(Vec<Split<V, F>>),
+    Replies(Vec<HandlerOutcome<V, F>>),
     Aborted(AbortReason),
     Panicked(Box<dyn Any + Send>),
 }
 
 /// The answers so far, by index.
-pub(super) struct Answers<'a, P: Replies<R>, C, R> {
+pub(super) struct Answers<'a, P: ReplyStrategy<R>, C, R> {
     rules: &'a Handler<P, C, R, ()>,
-    by_index: BTreeMap<usize, Answer<P::Output<R>>>,
+    by_index: BTreeMap<usize, BatchOutput<P::Output<R>>>,
     /// The encoded results of the items that are done, for duplicates in the batch.
     stored_values: HashMap<usize, Option<Arc<[u8]>>>,
 }
 
 impl<'a, P, C, R> Answers<'a, P, C, R>
 where
-    P: Replies<R>,
+    P: ReplyStrategy<R>,
     C: Codec<P::Value>,
 {
     pub(super) fn new(rules: &'a Handler<P, C, R, ()>) -> Self {
         Self { rules, by_index: BTreeMap::new(), stored_values: HashMap::new() }
     }
 
-    pub(super) fn in_order(self) -> Vec<Answer<P::Output<R>>> {
+    pub(super) fn in_order(self) -> Vec<BatchOutput<P::Output<R>>> {
         self.by_index.into_values().collect()
     }
 
@@ -66,7 +66,7 @@ where
                 });
                 for (index, outcome) in join_all(released).await {
                     let output = self.rules.reject(Rejection::BatchAnswers { given, answered });
-                    self.by_index.insert(index, Answer { output, outcome });
+                    self.by_index.insert(index, BatchOutput { output, outcome });
                 }
             }
             HandlerEnd::Aborted(why) => {
@@ -76,7 +76,7 @@ where
                         AbortReason::GraceEnded => Outcome::Abandoned,
                     };
                     let output = self.rules.reject(attempt.abandon(why, &mut report));
-                    self.by_index.insert(index, Answer { output, outcome });
+                    self.by_index.insert(index, BatchOutput { output, outcome });
                 }
             }
             HandlerEnd::Panicked(panic) => {
@@ -95,7 +95,7 @@ where
     /// the other items are settled, and then the panic resumes.
     async fn settle_each(
         &mut self,
-        replies: Vec<Split<P::Value, P::Failure>>,
+        replies: Vec<HandlerOutcome<P::Value, P::Failure>>,
         claimed: Vec<ClaimedItem<'_>>,
         nested: Option<Outcome>,
     ) {
@@ -120,7 +120,7 @@ where
             if outcome == Outcome::Ran {
                 self.stored_values.insert(index, stored_value);
             }
-            self.by_index.insert(index, Answer { output, outcome });
+            self.by_index.insert(index, BatchOutput { output, outcome });
         }
         for (mut attempt, mut report) in broken {
             attempt.settle_panic(&mut report).await;
@@ -134,14 +134,14 @@ where
         let outcome = Outcome::of(&rejection);
         report.end(outcome.clone());
         let output = self.rules.reject(rejection);
-        self.by_index.insert(index, Answer { output, outcome });
+        self.by_index.insert(index, BatchOutput { output, outcome });
     }
 
     pub(super) fn replay(&mut self, index: usize, value: Option<Arc<[u8]>>, mut report: Report<'_>) {
         match C::decode(value.as_deref()) {
             Ok(decoded) => {
                 report.end(Outcome::Replayed);
-                self.by_index.insert(index, Answer { output: P::replayed(decoded), outcome: Outcome::Replayed });
+                self.by_index.insert(index, BatchOutput { output: P::replayed(decoded), outcome: Outcome::Replayed });
             }
             Err(cause) => self.reject(index, Rejection::ConsumedWithoutResult { cause: Some(cause) }, report),
         }

@@ -1,7 +1,7 @@
 //! The in-memory form of a record: 96 bytes, and a separate allocation for optional fields.
 use std::sync::Arc;
 
-use crate::{Fencing, Fingerprint, Micros, OwnerToken, Record, State, StateKind};
+use crate::{FencingToken, Fingerprint, OwnerToken, Record, State, StateKind, Timestamp};
 
 /// A compact record. Optional fields share one allocation.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ struct OptionalFields {
     display: Option<Arc<str>>,
     value: Option<Arc<[u8]>>,
     error: Option<Arc<str>>,
-    taken_over: Option<Fencing>,
+    taken_over: Option<FencingToken>,
 }
 
 impl CompactRecord {
@@ -37,7 +37,7 @@ impl CompactRecord {
         let Record { fencing, attempt, fingerprint, state, expires_at, first_seen, updated_at, display } = record;
         let kind = state.kind();
         let mut optional = OptionalFields { fingerprint, display, ..OptionalFields::default() };
-        let (mut owner, mut deadline) = (OwnerToken::NOT_KEPT, Micros(0));
+        let (mut owner, mut deadline) = (OwnerToken::NOT_KEPT, Timestamp(0));
         match state {
             State::Vacant { not_before, error, taken_over } => {
                 (deadline, optional.error, optional.taken_over) = (not_before, Some(error), taken_over);
@@ -76,15 +76,15 @@ impl CompactRecord {
         self.hash[0]
     }
 
-    pub(super) fn expires_at(&self) -> Micros {
-        Micros(self.expires_at)
+    pub(super) fn expires_at(&self) -> Timestamp {
+        Timestamp(self.expires_at)
     }
 
     pub(super) fn record(&self) -> Record {
         let optional = self.optional.as_deref();
         let error = || optional.and_then(|optional| optional.error.clone()).unwrap_or_default();
         let taken_over = optional.and_then(|optional| optional.taken_over);
-        let (owner, deadline) = (OwnerToken(whole(self.owner)), Micros(self.deadline));
+        let (owner, deadline) = (OwnerToken(whole(self.owner)), Timestamp(self.deadline));
         let state = match self.kind {
             StateKind::Consuming => State::Consuming { owner, until: deadline, taken_over },
             StateKind::Consumed => {
@@ -96,13 +96,13 @@ impl CompactRecord {
             StateKind::Vacant | StateKind::Absent => State::Vacant { not_before: deadline, error: error(), taken_over },
         };
         Record {
-            fencing: Fencing(self.fencing),
+            fencing: FencingToken(self.fencing),
             attempt: self.attempt,
             fingerprint: optional.and_then(|optional| optional.fingerprint),
             state,
             expires_at: self.expires_at(),
-            first_seen: Micros(self.first_seen),
-            updated_at: Micros(self.updated_at),
+            first_seen: Timestamp(self.first_seen),
+            updated_at: Timestamp(self.updated_at),
             display: optional.and_then(|optional| optional.display.clone()),
         }
     }
@@ -142,12 +142,12 @@ mod tests {
     fn a_record_of_each_state_comes_back_as_it_was() {
         let text = || Arc::from("why");
         let owner = OwnerToken(7 << 64 | 9);
-        let taken_over = Some(Fencing(3));
+        let taken_over = Some(FencingToken(3));
         let states = [
-            State::Vacant { not_before: Micros(5), error: text(), taken_over },
-            State::Vacant { not_before: Micros(5), error: Arc::from(""), taken_over: None },
-            State::Consuming { owner, until: Micros(6), taken_over },
-            State::Consuming { owner, until: Micros(6), taken_over: None },
+            State::Vacant { not_before: Timestamp(5), error: text(), taken_over },
+            State::Vacant { not_before: Timestamp(5), error: Arc::from(""), taken_over: None },
+            State::Consuming { owner, until: Timestamp(6), taken_over },
+            State::Consuming { owner, until: Timestamp(6), taken_over: None },
             State::Consumed { owner, value: Some(Arc::from(&b""[..])) },
             State::Consumed { owner, value: None },
             State::Failed { error: text() },
@@ -158,13 +158,13 @@ mod tests {
             [(state.clone(), Some(fingerprint), Some(text())), (state, None, None)]
         }) {
             let record = Record {
-                fencing: Fencing(1),
+                fencing: FencingToken(1),
                 attempt: 2,
                 fingerprint,
                 state,
-                expires_at: Micros(8),
-                first_seen: Micros(3),
-                updated_at: Micros(4),
+                expires_at: Timestamp(8),
+                first_seen: Timestamp(3),
+                updated_at: Timestamp(4),
                 display,
             };
             let hash = 1 << 127 | 5;

@@ -11,8 +11,8 @@ use shuttle::{check_dfs, check_random, thread};
 use super::MemoryStore;
 use crate::clock::Timer;
 use crate::{
-    Claim, ClaimRequest, Clock, Completion, Fencing, Grant, Identity, Key, Micros, OnExpiry, OwnerToken, Release,
-    Scene, Settled, Store, Verdict,
+    Claim, ClaimRequest, Clock, Completion, FencingToken, Grant, Identity, Key, OnExpiry, OwnerToken, Release,
+    ReleaseKind, Scene, Settled, Store, Timestamp,
 };
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -27,8 +27,8 @@ impl Clock for TestClock {
         self.0
     }
 
-    fn wall(&self) -> Micros {
-        Micros(self.1.load(Ordering::SeqCst))
+    fn wall(&self) -> Timestamp {
+        Timestamp(self.1.load(Ordering::SeqCst))
     }
 
     fn sleep_until(&self, _: Instant) -> Timer {
@@ -80,16 +80,16 @@ impl World {
         self.claim(part, owner);
     }
 
-    fn complete(&self, part: &str, owner: u128, fencing: Fencing) -> bool {
-        let held = crate::Held { key: key(part), owner: OwnerToken(owner), fencing: Some(fencing) };
+    fn complete(&self, part: &str, owner: u128, fencing: FencingToken) -> bool {
+        let held = crate::ClaimHandle { key: key(part), owner: OwnerToken(owner), fencing: Some(fencing) };
         let done = Completion { value: None, retain: LEASE };
         block_on(self.store.complete(&held, &done)).unwrap() == Settled::Done
     }
 
-    fn delete(&self, part: &str, owner: u128, fencing: Fencing) {
-        let held = crate::Held { key: key(part), owner: OwnerToken(owner), fencing: Some(fencing) };
+    fn delete(&self, part: &str, owner: u128, fencing: FencingToken) {
+        let held = crate::ClaimHandle { key: key(part), owner: OwnerToken(owner), fencing: Some(fencing) };
         let release =
-            Release { verdict: Verdict::Delete, delay: Duration::ZERO, memory: LEASE, error: Arc::from("why") };
+            Release { verdict: ReleaseKind::Delete, delay: Duration::ZERO, memory: LEASE, error: Arc::from("why") };
         assert_eq!(block_on(self.store.release(&held, &release)).unwrap(), Settled::Done);
     }
 
@@ -198,7 +198,7 @@ fn a_read_outside_the_lock_is_detected() {
         let world = World::new(10);
         let reads_first: fn(&World) = |world| {
             if block_on(world.store.peek(&key("k"))).unwrap().is_none() {
-                let granted = Grant { fencing: Fencing(1), attempt: 1, lease: LEASE, taken_over: None };
+                let granted = Grant { fencing: FencingToken(1), attempt: 1, lease: LEASE, taken_over: None };
                 world.grants.lock().unwrap().push(granted);
                 drop(block_on(world.store.claim(&request("k", 1))));
             }

@@ -7,7 +7,7 @@ use hashbrown::HashTable;
 
 use super::entry::{CompactRecord, halves};
 use crate::protocol::{self, purgeable};
-use crate::{Micros, Record, State, StepRecord};
+use crate::{Record, State, StepRecord, Timestamp};
 
 /// The number of shards. Large enough that a shard grows in small steps: the shards of a million keys double one by
 /// one, each with a thousand entries, instead of all at once.
@@ -38,9 +38,9 @@ pub(super) struct Shard {
     /// removed record left in the queue has a different tick than its entry and is dropped.
     due: BinaryHeap<Reverse<(u32, u32)>>,
     /// The steps of keys, each with the time at which the record of these steps began.
-    steps: HashMap<u128, (Micros, Vec<StepRecord>)>,
+    steps: HashMap<u128, (Timestamp, Vec<StepRecord>)>,
     /// The order tables of streams, each with its expiry.
-    order_tables: HashMap<u128, (Arc<[u8]>, Micros)>,
+    order_tables: HashMap<u128, (Arc<[u8]>, Timestamp)>,
     /// The number of order tables after the last sweep.
     tables_after_sweep: usize,
 }
@@ -130,11 +130,11 @@ impl Shard {
     }
 
     /// Returns the steps recorded since the record began.
-    pub(super) fn steps(&self, hash: u128, begun: Micros) -> Vec<StepRecord> {
+    pub(super) fn steps(&self, hash: u128, begun: Timestamp) -> Vec<StepRecord> {
         self.steps.get(&hash).filter(|(since, _)| *since == begun).map(|(_, steps)| steps.clone()).unwrap_or_default()
     }
 
-    pub(super) fn note(&mut self, hash: u128, begun: Micros, step: &StepRecord) {
+    pub(super) fn note(&mut self, hash: u128, begun: Timestamp, step: &StepRecord) {
         let (since, steps) = self.steps.entry(hash).or_default();
         if *since != begun {
             (*since, *steps) = (begun, Vec::new());
@@ -143,11 +143,11 @@ impl Shard {
     }
 
     /// Returns the stream's order table unless it has expired.
-    pub(super) fn order_table(&self, stream: u128, now: Micros) -> Option<&Arc<[u8]>> {
+    pub(super) fn order_table(&self, stream: u128, now: Timestamp) -> Option<&Arc<[u8]>> {
         self.order_tables.get(&stream).filter(|(_, until)| *until > now).map(|(table, _)| table)
     }
 
-    pub(super) fn put_order_table(&mut self, stream: u128, next: &[u8], until: Micros) {
+    pub(super) fn put_order_table(&mut self, stream: u128, next: &[u8], until: Timestamp) {
         self.order_tables.insert(stream, (next.into(), until));
     }
 
@@ -162,7 +162,7 @@ impl Shard {
     }
 
     /// Removes expired order tables and returns their number.
-    pub(super) fn remove_expired_order_tables(&mut self, now: Micros) -> usize {
+    pub(super) fn remove_expired_order_tables(&mut self, now: Timestamp) -> usize {
         let before = self.order_tables.len();
         self.order_tables.retain(|_, (_, until)| *until > now);
         self.tables_after_sweep = self.order_tables.len();
@@ -170,7 +170,7 @@ impl Shard {
     }
 
     /// Removes at most `at_most` expired keys and checks at most `checks` queue items.
-    pub(super) fn expire(&mut self, now: Micros, at_most: usize, checks: usize) {
+    pub(super) fn expire(&mut self, now: Timestamp, at_most: usize, checks: usize) {
         let before = self.len();
         for _ in 0..checks {
             if before - self.len() >= at_most {
@@ -199,7 +199,7 @@ impl Shard {
 const NEVER: u32 = u32::MAX;
 
 /// Converts a time to its tick. A time after the last tick, in the year 2106, is never checked.
-fn tick(at: Micros) -> u32 {
+fn tick(at: Timestamp) -> u32 {
     u32::try_from(at.0 / TICK_MICROS).unwrap_or(NEVER)
 }
 
@@ -210,19 +210,19 @@ fn quarter(of: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Fencing, OwnerToken};
+    use crate::{FencingToken, OwnerToken};
 
     const SECOND: u64 = TICK_MICROS;
 
     fn consuming(until: u64) -> Record {
         Record {
-            fencing: Fencing(1),
+            fencing: FencingToken(1),
             attempt: 1,
             fingerprint: None,
-            state: State::Consuming { owner: OwnerToken(1), until: Micros(until), taken_over: None },
-            expires_at: Micros(until + 60 * SECOND),
-            first_seen: Micros(0),
-            updated_at: Micros(0),
+            state: State::Consuming { owner: OwnerToken(1), until: Timestamp(until), taken_over: None },
+            expires_at: Timestamp(until + 60 * SECOND),
+            first_seen: Timestamp(0),
+            updated_at: Timestamp(0),
             display: None,
         }
     }
@@ -245,11 +245,11 @@ mod tests {
             shard.insert(hash, consuming(3_600 * SECOND));
             shard.remove(hash);
         }
-        shard.expire(Micros(12 * SECOND), 10, 10);
+        shard.expire(Timestamp(12 * SECOND), 10, 10);
         assert!(shard.place(7).is_some(), "only its lease is over");
-        shard.expire(Micros(69 * SECOND), 10, 10);
+        shard.expire(Timestamp(69 * SECOND), 10, 10);
         assert!(shard.place(7).is_some(), "a second too early");
-        shard.expire(Micros(72 * SECOND), 10, 10);
+        shard.expire(Timestamp(72 * SECOND), 10, 10);
         assert_eq!((shard.place(7), shard.due.iter().filter(|due| due.0.0 < 100).count()), (None, 0));
     }
 }

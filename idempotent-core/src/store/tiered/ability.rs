@@ -6,14 +6,16 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 
 use super::{RecalledClaim, TieredStore};
-use crate::store::{Abilities, Admin, Batch, Browse, Inspect, Inspected, Page, Purge, Watch, Watching};
-use crate::{Claim, ClaimRequest, Completion, Fencing, Held, Key, Settled, StoreError, StoreErrorKind};
+use crate::store::{
+    Admin, Batch, Browse, Inspect, InspectedRecord, Purge, RecordPage, StoreCapabilities, Watch, Watching,
+};
+use crate::{Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Key, Settled, StoreError, StoreErrorKind};
 
 impl TieredStore {
     /// Returns the abilities that the durable store has.
-    pub(super) fn forwarded(&self) -> Abilities<'_> {
+    pub(super) fn forwarded(&self) -> StoreCapabilities<'_> {
         let durable = self.0.durable.abilities();
-        Abilities {
+        StoreCapabilities {
             batch: durable.batch.map(|_| self as _),
             watch: durable.watch.map(|_| self as _),
             browse: durable.browse.map(|_| self as _),
@@ -72,14 +74,14 @@ impl Batch for TieredStore {
         merged.collect()
     }
 
-    async fn renew_all(&self, held: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>> {
+    async fn renew_all(&self, held: &[(ClaimHandle, Duration)]) -> Vec<Result<Settled, StoreError>> {
         match self.0.durable.abilities().batch {
             Some(batch) => batch.renew_all(held).await,
             None => all_missing(held.len()),
         }
     }
 
-    async fn complete_all(&self, done: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>> {
+    async fn complete_all(&self, done: &[(ClaimHandle, Completion)]) -> Vec<Result<Settled, StoreError>> {
         let Some(batch) = self.0.durable.abilities().batch else { return all_missing(done.len()) };
         let settled = batch.complete_all(done).await;
         let completed = done.iter().zip(&settled).filter(|(_, settled)| matches!(settled, Ok(Settled::Done)));
@@ -96,7 +98,7 @@ impl Watch for TieredStore {
 
 #[async_trait]
 impl Browse for TieredStore {
-    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<Page, StoreError> {
+    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<RecordPage, StoreError> {
         self.0.durable.abilities().browse.ok_or_else(|| missing("browse"))?.browse(after, limit).await
     }
 }
@@ -110,7 +112,7 @@ impl Purge for TieredStore {
 
 #[async_trait]
 impl Inspect for TieredStore {
-    async fn inspect(&self, key: &Key) -> Result<Option<Inspected>, StoreError> {
+    async fn inspect(&self, key: &Key) -> Result<Option<InspectedRecord>, StoreError> {
         self.0.durable.abilities().inspect.ok_or_else(|| missing("inspect"))?.inspect(key).await
     }
 }
@@ -122,7 +124,13 @@ impl Admin for TieredStore {
     /// The first bar removes a known fact, so that no claim is answered by it even if the rest is never done. A fact
     /// read before the record was forgotten may be used for `max_age` after the read. The second bar begins later and
     /// lasts as long.
-    async fn forget(&self, key: &Key, expected: Fencing, force: bool, memory: Duration) -> Result<Settled, StoreError> {
+    async fn forget(
+        &self,
+        key: &Key,
+        expected: FencingToken,
+        force: bool,
+        memory: Duration,
+    ) -> Result<Settled, StoreError> {
         let admin = self.0.durable.abilities().admin.ok_or_else(|| missing("forget"))?;
         self.bar(key).await;
         let settled = admin.forget(key, expected, force, memory).await;

@@ -5,36 +5,38 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::store::Inspected;
-use crate::{Claim, ClaimRequest, Fencing, Fingerprint, Key, Micros, OwnerToken, Record, State, StoreError, protocol};
+use crate::store::InspectedRecord;
+use crate::{
+    Claim, ClaimRequest, FencingToken, Fingerprint, Key, OwnerToken, Record, State, StoreError, Timestamp, protocol,
+};
 
 /// The fact that a key was consumed, as reported by the durable store.
 #[derive(Clone, PartialEq)]
-pub struct Fact {
+pub struct CachedOutcome {
     /// The fencing number of the grant that completed the key.
-    pub fencing: Fencing,
+    pub fencing: FencingToken,
     /// The fingerprint of the completed payload, if the record has one.
     pub fingerprint: Option<Fingerprint>,
     /// The encoded result, if one was kept.
     pub value: Option<Arc<[u8]>>,
     /// The time from which on readers ignore the fact, by the wall clocks of the processes that write and read. The
     /// time to live alone is not enough, because it starts late if a write is delayed.
-    pub until: Micros,
+    pub until: Timestamp,
 }
 
-impl Fact {
+impl CachedOutcome {
     /// Builds a fact from a record that was read after `asked`. The fact ends with the record, or `max_age` after
     /// `asked`.
     ///
     /// Returns `None` if the key is not consumed, since no other state is final.
-    pub(super) fn of(seen: Inspected, asked: Micros, max_age: Duration) -> Option<Self> {
-        let Inspected { record: Record { fencing, fingerprint, state, expires_at, .. }, now } = seen;
+    pub(super) fn of(seen: InspectedRecord, asked: Timestamp, max_age: Duration) -> Option<Self> {
+        let InspectedRecord { record: Record { fencing, fingerprint, state, expires_at, .. }, now } = seen;
         let State::Consumed { value, .. } = state else { return None };
         Some(Self { fencing, fingerprint, value, until: asked + max_age.min(expires_at - now) })
     }
 
     /// Answers a claim by the protocol, as for the original record. Returns `None` from `until` on.
-    pub(super) fn answer(self, request: &ClaimRequest, now: Micros) -> Option<Claim> {
+    pub(super) fn answer(self, request: &ClaimRequest, now: Timestamp) -> Option<Claim> {
         let Self { fencing, fingerprint, value, until } = self;
         let state = State::Consumed { owner: OwnerToken::NOT_KEPT, value };
         let record = Record {
@@ -52,7 +54,7 @@ impl Fact {
 }
 
 /// Prints the length of the result only, because a result may contain secrets.
-impl fmt::Debug for Fact {
+impl fmt::Debug for CachedOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fact")
             .field("fencing", &self.fencing)
@@ -77,12 +79,12 @@ impl fmt::Debug for Fact {
 /// # Cancellation
 /// A call that takes too long is dropped. Its effect may still be applied at any later time.
 #[async_trait]
-pub trait FastTier: fmt::Debug + Send + Sync + 'static {
+pub trait CacheTier: fmt::Debug + Send + Sync + 'static {
     /// Returns the fact of `key`, or `None` if the key holds a bar or nothing.
     ///
     /// # Errors
     /// Returns an error if the stored value cannot be read, and never a guess.
-    async fn recall(&self, key: &Key) -> Result<Option<Fact>, StoreError>;
+    async fn recall(&self, key: &Key) -> Result<Option<CachedOutcome>, StoreError>;
 
     /// Keeps the fact for at most `keep` (never zero) if the key holds nothing, and returns whether it did.
     ///
@@ -90,7 +92,7 @@ pub trait FastTier: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// Same as [`recall`](Self::recall).
-    async fn remember(&self, key: &Key, fact: &Fact, keep: Duration) -> Result<bool, StoreError>;
+    async fn remember(&self, key: &Key, fact: &CachedOutcome, keep: Duration) -> Result<bool, StoreError>;
 
     /// Replaces the value of `key`, if any, by a bar that lasts for at least `keep`.
     ///

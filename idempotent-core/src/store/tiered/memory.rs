@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use super::{Fact, FastTier};
+use super::{CacheTier, CachedOutcome};
 use crate::clock::later;
 use crate::{Clock, Key, StoreError, SystemClock};
 
@@ -67,7 +67,7 @@ struct Generations {
 #[derive(Debug)]
 struct CacheEntry {
     /// The fact, or `None` for a bar.
-    fact: Option<Fact>,
+    fact: Option<CachedOutcome>,
     until: Instant,
 }
 
@@ -88,17 +88,17 @@ impl Generations {
     }
 }
 
-fn bytes(fact: &Fact) -> usize {
+fn bytes(fact: &CachedOutcome) -> usize {
     fact.value.as_ref().map_or(0, |value| value.len())
 }
 
 #[async_trait]
-impl FastTier for MemoryTier {
-    async fn recall(&self, key: &Key) -> Result<Option<Fact>, StoreError> {
+impl CacheTier for MemoryTier {
+    async fn recall(&self, key: &Key) -> Result<Option<CachedOutcome>, StoreError> {
         Ok(self.generations().find(key.hash(), self.clock.now()).and_then(|kept| kept.fact.clone()))
     }
 
-    async fn remember(&self, key: &Key, fact: &Fact, keep: Duration) -> Result<bool, StoreError> {
+    async fn remember(&self, key: &Key, fact: &CachedOutcome, keep: Duration) -> Result<bool, StoreError> {
         let (mut generations, now) = (self.generations(), self.clock.now());
         let accepts = bytes(fact) <= Self::GENERATION_BYTES && generations.find(key.hash(), now).is_none();
         if accepts {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use idempotent_core::Clock;
-use idempotent_mq::{Capabilities, Delivery, Received, Settle, Settlement, Source, SourceError, SourceErrorKind};
+use idempotent_mq::{Delivery, Received, Settle, Settlement, Source, SourceCapabilities, SourceError, SourceErrorKind};
 
 use super::{Broker, Holding, What};
 
@@ -22,7 +22,7 @@ impl SimulatedSource {
 impl Source for SimulatedSource {
     type Tag = u64;
 
-    fn capabilities(&self) -> Capabilities {
+    fn capabilities(&self) -> SourceCapabilities {
         self.broker.state().ways.capabilities.clone()
     }
 

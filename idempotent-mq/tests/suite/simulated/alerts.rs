@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use idempotent_core::{Alert, AlertError, AlertKind, AlertSender, Alerts, Policy};
-use idempotent_mq::{KeyFrom, Message, Messages, SourceErrorKind, Verdict};
+use idempotent_mq::{HandlerResult, KeyFrom, Message, Messages, SourceErrorKind};
 
 use crate::world::{Job, World, again, ms, secs};
 
@@ -32,7 +32,7 @@ fn alerts(world: &World) -> (Alerts, Inbox) {
 }
 
 fn refuses(world: &World) -> Arc<Job> {
-    Job::ends(world, ms(10), |_| Verdict::Never { reason: "card 4111 declined".into() })
+    Job::ends(world, ms(10), |_| HandlerResult::Never { reason: "card 4111 declined".into() })
 }
 
 #[tokio::test]

@@ -1,8 +1,10 @@
 //! Attempts, their end, and the letters of the dead.
 use std::time::Duration;
 
-use idempotent_core::{Abilities, Micros, Policy, Redelivery, Scene, Settled, StateKind, Store};
-use idempotent_mq::{Capabilities, Delays, Delivery, KeyFrom, Messages, Position, Schedule, Settlement, Verdict};
+use idempotent_core::{Policy, Redelivery, Scene, Settled, StateKind, Store, StoreCapabilities, Timestamp};
+use idempotent_mq::{
+    DelaySupport, Delivery, HandlerResult, KeyFrom, Messages, Position, Schedule, Settlement, SourceCapabilities,
+};
 
 use crate::broker::{Ways, What};
 use crate::world::{Job, World, again, key_of, ms, secs};
@@ -10,7 +12,7 @@ use crate::world::{Job, World, again, key_of, ms, secs};
 fn rocketmq() -> Ways {
     let steps: Vec<Duration> = (1..=16).map(|attempt| Schedule::rocketmq().after(attempt, 0)).collect();
     let capabilities =
-        Capabilities::new(Delays::ByBroker).counts().redelivery(Redelivery::after(steps.iter().copied()));
+        SourceCapabilities::new(DelaySupport::ByBroker).counts().redelivery(Redelivery::after(steps.iter().copied()));
     Ways { capabilities, steps, hold: None, marks: false }
 }
 
@@ -35,7 +37,8 @@ async fn b23_s2_6_s2_7_a_marker_of_600_s_is_waited_for_in_five_deferrals_that_ar
 #[test]
 fn b23_a_lease_that_outlasts_the_brokers_redelivery_is_refused_with_both_sums() {
     let world = World::with(Ways {
-        capabilities: Capabilities::new(Delays::Any).redelivery(Redelivery::after([1, 5, 30, 300].map(secs))),
+        capabilities: SourceCapabilities::new(DelaySupport::Any)
+            .redelivery(Redelivery::after([1, 5, 30, 300].map(secs))),
         ..Ways::default()
     });
     let job = Job::ok(&world, ms(10));
@@ -43,7 +46,7 @@ fn b23_a_lease_that_outlasts_the_brokers_redelivery_is_refused_with_both_sums() 
     let refused = world.refused(policy, job.by_id(), |builder| builder);
     assert!(refused.contains("10m") && refused.contains("5m 36s"), "{refused}");
     // The policy given with the key counts, too.
-    let own = Messages::raw().keyed(KeyFrom::message_id()).policy(policy).run(|_| async { Verdict::Done });
+    let own = Messages::raw().keyed(KeyFrom::message_id()).policy(policy).run(|_| async { HandlerResult::Done });
     assert!(world.refused(Policy::new(), own, |builder| builder).contains("5m 36s"));
 }
 
@@ -108,23 +111,23 @@ async fn b24_a_message_that_always_fails_is_run_17_times_and_put_aside_as_it_cam
 }
 
 fn admin(store: &impl Store) -> &dyn idempotent_core::Admin {
-    let Abilities { admin, .. } = store.abilities();
+    let StoreCapabilities { admin, .. } = store.abilities();
     admin.unwrap()
 }
 
 #[tokio::test]
 async fn b24_a_dead_letter_that_cannot_be_saved_goes_back_unchanged_with_one_death_more() {
     let world = World::new();
-    let job = Job::ends(&world, ms(10), |_| Verdict::Never { reason: "no such article".into() });
+    let job = Job::ends(&world, ms(10), |_| HandlerResult::Never { reason: "no such article".into() });
     world.consume(Policy::new(), job.by_id()).await;
     // As an adapter reads it from a dead letter queue.
     let mut delivery = Delivery::new(Position::of("orders.dead"), b"{}".to_vec()).id("m1").header("a", "b");
-    (delivery.deaths, delivery.first_at) = (2, Some(Micros(17)));
+    (delivery.deaths, delivery.first_at) = (2, Some(Timestamp(17)));
     world.broker.send_delivery("m1", delivery.clone());
     world.clock.advance(ms(20)).await;
     let (dead, letter) = world.broker.dead().remove(0);
     assert_eq!((dead.body, dead.headers), (delivery.body, delivery.headers));
-    assert_eq!((letter.deaths, letter.first_at, &*letter.reason), (3, Micros(17), "no such article"));
+    assert_eq!((letter.deaths, letter.first_at, &*letter.reason), (3, Timestamp(17), "no such article"));
     assert_eq!(world.record("m1").await.unwrap().state.kind(), StateKind::Failed);
 }
 
@@ -160,7 +163,7 @@ async fn b43_a_message_that_kills_its_process_is_put_aside_as_crashed_after_thre
 
 #[tokio::test]
 async fn k61_a_message_that_kills_its_process_before_its_claim_is_put_aside_by_the_brokers_count() {
-    let capabilities = Capabilities::new(Delays::Any).counts();
+    let capabilities = SourceCapabilities::new(DelaySupport::Any).counts();
     let world = World::with(Ways { capabilities, marks: false, ..Ways::default() });
     let job = Job::ok(&world, ms(10));
     // Whoever decodes this dies; here it is seen to be tried, and put aside without being read.
@@ -209,7 +212,7 @@ async fn n141_without_any_count_of_the_brokers_attempts_are_counted_at_the_claim
 
 #[tokio::test]
 async fn code_that_fails_behind_a_good_run_has_its_attempts_counted_by_the_message() {
-    use idempotent_core::{Auto, Call, Executor, Handler, Identity, Json, Rejection};
+    use idempotent_core::{Call, DefaultReply, Executor, Handler, Identity, Json, Rejection};
     let world = World::new();
     let policy = Policy::new().max_retries(2);
     let charged = Job::ok(&world, ms(10));
@@ -219,7 +222,7 @@ async fn code_that_fails_behind_a_good_run_has_its_attempts_counted_by_the_messa
         let charges = charges.clone();
         async move {
             let call = Call::new(Identity::new(Scene::Mq, "charge", &message.delivery.id));
-            let handler = Handler::<Auto, Json, _, _>::new(move || async move {
+            let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move {
                 charges.run(message).await;
                 Ok::<(), Rejection>(())
             });
@@ -240,7 +243,7 @@ async fn code_that_fails_behind_a_good_run_has_its_attempts_counted_by_the_messa
 async fn a_dead_letter_that_the_broker_refuses_comes_again_and_is_never_acknowledged() {
     use idempotent_mq::SourceErrorKind;
     let world = World::new();
-    let job = Job::ends(&world, ms(10), |_| Verdict::Never { reason: "no".into() });
+    let job = Job::ends(&world, ms(10), |_| HandlerResult::Never { reason: "no".into() });
     let process = world.consume(Policy::new(), job.by_id()).await;
     world.broker.fail_settling(SourceErrorKind::Fatal, 1);
     world.broker.send("m1", "{}");

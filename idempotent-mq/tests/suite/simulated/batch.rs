@@ -1,6 +1,6 @@
 //! Several deliveries received at once: each is claimed and settled by itself.
 use idempotent_core::Policy;
-use idempotent_mq::{Settlement, Verdict};
+use idempotent_mq::{HandlerResult, Settlement};
 
 use crate::world::{Job, World, ms, secs};
 
@@ -53,8 +53,8 @@ async fn b22_for_a_batch_of_duplicates_the_handler_is_not_called() {
 async fn b22_what_a_prefix_commit_delivers_again_is_acknowledged_and_not_run() {
     let world = World::new();
     let job = Job::ends(&world, ms(10), |run| match run {
-        2 => Verdict::Again { after: None, error: "no stock".into() },
-        _ => Verdict::Done,
+        2 => HandlerResult::Again { after: None, error: "no stock".into() },
+        _ => HandlerResult::Done,
     });
     let process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.concurrency(1)).await;
     world.broker.send_all(&["a", "b", "c"]);

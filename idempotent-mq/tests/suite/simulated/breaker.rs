@@ -1,7 +1,7 @@
 //! Intake while the store is down.
 use idempotent_core::Policy;
-use idempotent_mq::{Settlement, Verdict};
-use idempotent_testkit::{FOREVER, Verb};
+use idempotent_mq::{HandlerResult, Settlement};
+use idempotent_testkit::{FOREVER, StoreOperation};
 
 use crate::world::{Job, World, again, ms, secs};
 
@@ -17,7 +17,7 @@ async fn while_the_store_is_down_no_deliveries_are_taken_and_those_in_hand_are_p
     let counts = process.counts();
     assert_eq!((counts.received, counts.deferred, counts.pauses), (4, 4, 1));
     assert_eq!((job.runs(), world.broker.left(), counts.retried), (0, 20, 0));
-    let claims = world.store.log().iter().filter(|call| call.verb == Verb::Claim).count();
+    let claims = world.store.log().iter().filter(|call| call.verb == StoreOperation::Claim).count();
     assert_eq!(claims, 4, "one claim, asked again three times");
     process.store.up();
     world.clock.advance(secs(60)).await;
@@ -29,7 +29,7 @@ async fn a_store_that_answers_a_peek_and_no_claim_is_tried_by_one_delivery_at_a_
     let world = World::new();
     let job = Job::ok(&world, ms(10));
     let process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.concurrency(2).prefetch(8)).await;
-    process.store.fail_before(Verb::Claim, FOREVER);
+    process.store.fail_before(StoreOperation::Claim, FOREVER);
     world.broker.send_numbered(20);
     world.clock.settle().await;
     world.clock.advance(secs(1)).await;
@@ -56,7 +56,7 @@ async fn a_trial_that_does_not_ask_the_store_does_not_close_intake_for_ever() {
     process.store.up();
     // Past its time: acknowledged without asking anybody.
     let mut expired = idempotent_mq::Delivery::new(idempotent_mq::Position::of("orders"), Vec::new()).id("old");
-    expired.expires_at = Some(idempotent_core::Micros(1));
+    expired.expires_at = Some(idempotent_core::Timestamp(1));
     world.broker.send_delivery("old", expired);
     world.broker.send("m2", "{}");
     world.clock.advance(secs(10)).await;
@@ -67,8 +67,8 @@ async fn a_trial_that_does_not_ask_the_store_does_not_close_intake_for_ever() {
 #[tokio::test]
 async fn one_record_that_cannot_be_read_does_not_stop_intake() {
     use idempotent_core::{
-        Abilities, Claim, ClaimRequest, Completion, Executor, Held, Key, Record, Release, Settled, Store, StoreError,
-        StoreErrorKind,
+        Claim, ClaimHandle, ClaimRequest, Completion, Executor, Key, Record, Release, Settled, Store,
+        StoreCapabilities, StoreError, StoreErrorKind,
     };
     // What is under the key of one message is somebody else's.
     #[derive(Debug)]
@@ -81,20 +81,20 @@ async fn one_record_that_cannot_be_read_does_not_stop_intake() {
             }
             self.0.claim(request).await
         }
-        async fn renew(&self, held: &Held, lease: std::time::Duration) -> Result<Settled, StoreError> {
+        async fn renew(&self, held: &ClaimHandle, lease: std::time::Duration) -> Result<Settled, StoreError> {
             self.0.renew(held, lease).await
         }
-        async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+        async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
             self.0.complete(held, completion).await
         }
-        async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+        async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
             self.0.release(held, release).await
         }
         async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
             self.0.peek(key).await
         }
-        fn abilities(&self) -> Abilities<'_> {
-            Abilities::none()
+        fn abilities(&self) -> StoreCapabilities<'_> {
+            StoreCapabilities::none()
         }
     }
     let world = World::new();
@@ -115,9 +115,9 @@ async fn one_record_that_cannot_be_read_does_not_stop_intake() {
 async fn a_trial_whose_handler_fails_or_takes_long_does_not_keep_intake_closed() {
     for (handler, takes, ends, wait, runs) in [
         // One trial of 10 s, and then the others side by side.
-        ("fails", secs(10), again as fn(u32) -> Verdict, secs(40), 9),
+        ("fails", secs(10), again as fn(u32) -> HandlerResult, secs(40), 9),
         // Its claim was granted: that says enough.
-        ("takes long", secs(600), |_| Verdict::Done, secs(10), 8),
+        ("takes long", secs(600), |_| HandlerResult::Done, secs(10), 8),
     ] {
         let world = World::new();
         let job = Job::ends(&world, takes, ends);
@@ -141,9 +141,9 @@ async fn a_trial_that_nobody_can_see_into_is_followed_by_another_after_a_while()
     let handling = idempotent_mq::Messages::raw().annotated(move |message| {
         let (job, executor) = (runs.clone(), idempotent_core::Executor::current().unwrap());
         async move {
-            use idempotent_core::{Auto, Call, Handler, Identity, Json, Rejection, Scene};
+            use idempotent_core::{Call, DefaultReply, Handler, Identity, Json, Rejection, Scene};
             let call = Call::new(Identity::new(Scene::Mq, "inner", &message.delivery.id));
-            let handler = Handler::<Auto, Json, _, _>::new(|| async move {
+            let handler = Handler::<DefaultReply, Json, _, _>::new(|| async move {
                 job.run(message).await;
                 Ok::<(), Rejection>(())
             });

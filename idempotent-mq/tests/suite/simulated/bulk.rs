@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idempotent_core::{BatchItem, Clock, Policy, StateKind};
-use idempotent_mq::{Handling, KeyFrom, Message, Messages, Settlement, Verdict};
-use idempotent_testkit::{Verb, VirtualClock};
+use idempotent_mq::{HandlerResult, KeyFrom, Message, MessageHandler, Messages, Settlement};
+use idempotent_testkit::{StoreOperation, VirtualClock};
 
 use crate::broker::What;
 use crate::world::{Job, World, ms, secs};
@@ -16,7 +16,7 @@ struct Bulk {
     clock: VirtualClock,
     takes: Duration,
     batches: Arc<Mutex<Vec<Batch>>>,
-    says: fn(&str) -> Verdict,
+    says: fn(&str) -> HandlerResult,
 }
 
 /// Ids with the attempts that their leases tell.
@@ -24,15 +24,15 @@ type Batch = Vec<(String, u32)>;
 
 impl Bulk {
     fn new(world: &World, takes: Duration) -> Self {
-        Self { clock: world.clock.clone(), takes, batches: Arc::default(), says: |_| Verdict::Done }
+        Self { clock: world.clock.clone(), takes, batches: Arc::default(), says: |_| HandlerResult::Done }
     }
 
-    fn saying(mut self, says: fn(&str) -> Verdict) -> Self {
+    fn saying(mut self, says: fn(&str) -> HandlerResult) -> Self {
         self.says = says;
         self
     }
 
-    async fn run(self, given: Vec<BatchItem<Message<()>>>) -> Vec<Verdict> {
+    async fn run(self, given: Vec<BatchItem<Message<()>>>) -> Vec<HandlerResult> {
         let ids = given.iter().map(|given| (given.item.delivery.id.clone().unwrap(), given.lease.attempt()));
         let ids: Vec<_> = ids.collect();
         self.batches.lock().unwrap().push(ids.clone());
@@ -40,7 +40,7 @@ impl Bulk {
         ids.iter().map(|(id, _)| (self.says)(id)).collect()
     }
 
-    fn of(&self, most: usize) -> Handling {
+    fn of(&self, most: usize) -> MessageHandler {
         let bulk = self.clone();
         Messages::raw().keyed(KeyFrom::message_id()).run_batch(most, move |given| bulk.clone().run(given))
     }
@@ -99,9 +99,9 @@ async fn b22_a_handler_of_batches_is_not_called_for_duplicates_only() {
 async fn what_a_handler_of_batches_says_of_a_message_is_for_that_message() {
     let world = World::new();
     let bulk = Bulk::new(&world, ms(10)).saying(|id| match id {
-        "again" => Verdict::Again { after: Some(secs(7)), error: "no stock".into() },
-        "never" => Verdict::Never { reason: "no such customer".into() },
-        _ => Verdict::Done,
+        "again" => HandlerResult::Again { after: Some(secs(7)), error: "no stock".into() },
+        "never" => HandlerResult::Never { reason: "no such customer".into() },
+        _ => HandlerResult::Done,
     });
     let process = world.consume(Policy::new(), bulk.of(8)).await;
     world.broker.send_all(&["done", "again", "never"]);
@@ -120,7 +120,7 @@ async fn what_a_handler_of_batches_says_of_a_message_is_for_that_message() {
 #[tokio::test]
 async fn a_batch_that_fails_again_and_again_puts_each_message_aside_after_its_own_runs() {
     let world = World::new();
-    let bulk = Bulk::new(&world, ms(10)).saying(|_| Verdict::Again { after: None, error: "down".into() });
+    let bulk = Bulk::new(&world, ms(10)).saying(|_| HandlerResult::Again { after: None, error: "down".into() });
     let policy = Policy::new().max_retries(2).retry_delay(secs(1));
     world.consume(policy, bulk.of(8)).await;
     world.broker.send_all(&["a", "b"]);
@@ -146,9 +146,9 @@ async fn too_few_answers_and_a_panic_fail_the_batch_and_not_the_consumer() {
         };
         async move {
             match run {
-                1 => vec![Verdict::Done],
+                1 => vec![HandlerResult::Done],
                 2 => panic!("as told"),
-                _ => vec![Verdict::Done; given.len()],
+                _ => vec![HandlerResult::Done; given.len()],
             }
         }
     });
@@ -219,7 +219,7 @@ async fn b36_a_batch_whose_claims_are_on_their_way_is_given_back_and_frees_its_k
     let world = World::new();
     let bulk = Bulk::new(&world, secs(2));
     let mut process = world.consume_by(Policy::new(), bulk.of(4), |builder| builder.grace(secs(5))).await;
-    process.store.delay_reply(Verb::Claim, secs(1));
+    process.store.delay_reply(StoreOperation::Claim, secs(1));
     world.broker.send_all(&["a", "b"]);
     world.clock.settle().await;
     process.stop().await;
@@ -286,7 +286,9 @@ async fn two_consumers_of_one_handling_have_batches_of_their_own() {
 #[tokio::test]
 async fn a_batch_that_can_never_run_or_never_fill_is_refused_when_the_consumer_is_built() {
     let world = World::new();
-    let of = |most, key: KeyFrom<()>| Messages::raw().keyed(key).run_batch(most, |_: Vec<_>| pending::<Vec<Verdict>>());
+    let of = |most, key: KeyFrom<()>| {
+        Messages::raw().keyed(key).run_batch(most, |_: Vec<_>| pending::<Vec<HandlerResult>>())
+    };
     let refused = |handling| world.refused(Policy::new(), handling, |builder| builder.concurrency(4));
     assert!(refused(of(0, KeyFrom::message_id())).contains("at most 0 messages"));
     let text = refused(of(5, KeyFrom::message_id()));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idempotent_core::{Executor, Identity, Policy, Scene};
 use idempotent_macros::idempotent;
-use idempotent_mq::Handling;
+use idempotent_mq::MessageHandler;
 
 use crate::simulated::chain;
 use crate::simulated::points::{Failed, Log, Points, count, handling, send, send_bad, skip, three};
@@ -31,7 +31,7 @@ enum Order {
 impl Order {
     const BOTH: [Self; 2] = [Self::Chain, Self::Sequence];
 
-    fn handling(self, log: &Log) -> Handling {
+    fn handling(self, log: &Log) -> MessageHandler {
         match self {
             Self::Chain => handling(log, chain::credit),
             Self::Sequence => handling(log, credit),

@@ -1,7 +1,7 @@
 //! Stopping: nothing new is taken, what runs may end, the rest is given back and never acknowledged.
 use idempotent_core::{Policy, StateKind};
-use idempotent_mq::{Settlement, SourceErrorKind, Verdict};
-use idempotent_testkit::{FOREVER, Verb};
+use idempotent_mq::{HandlerResult, Settlement, SourceErrorKind};
+use idempotent_testkit::{FOREVER, StoreOperation};
 
 use crate::broker::What;
 use crate::world::{Job, World, ms, secs};
@@ -43,7 +43,7 @@ async fn b36_a_claim_whose_handler_has_not_begun_is_taken_back_at_once_and_costs
     let world = World::new();
     let job = Job::ok(&world, ms(10));
     let mut process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.grace(secs(20))).await;
-    process.store.delay_reply(Verb::Claim, secs(5));
+    process.store.delay_reply(StoreOperation::Claim, secs(5));
     world.broker.send("m1", "{}");
     world.clock.settle().await;
     process.stop().await;
@@ -86,9 +86,9 @@ async fn b36_a_source_that_does_not_close_does_not_hold_up_the_end() {
 #[tokio::test]
 async fn b36_a_dead_letter_whose_story_is_not_to_be_had_does_not_hold_up_the_end() {
     let world = World::new();
-    let job = Job::ends(&world, ms(1_500), |_| Verdict::Never { reason: "no".into() });
+    let job = Job::ends(&world, ms(1_500), |_| HandlerResult::Never { reason: "no".into() });
     let mut process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.grace(secs(2))).await;
-    process.store.hang(Verb::Peek, FOREVER);
+    process.store.hang(StoreOperation::Peek, FOREVER);
     world.broker.fail_settling(SourceErrorKind::Transient, 1_000);
     world.broker.send("m1", "{}");
     world.clock.settle().await;
@@ -102,7 +102,7 @@ async fn a_handler_that_ends_within_the_grace_while_its_store_hangs_is_given_bac
     let world = World::new();
     let job = Job::ok(&world, secs(1));
     let mut process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.grace(secs(3))).await;
-    process.store.hang(Verb::Complete, FOREVER);
+    process.store.hang(StoreOperation::Complete, FOREVER);
     world.broker.send("m1", "{}");
     world.clock.settle().await;
     process.stop().await;

@@ -1,7 +1,7 @@
 //! What becomes of a message: duplicates, failures, panics, lost leases, stores that fail.
 use idempotent_core::{Policy, StateKind};
-use idempotent_mq::{Settlement, SourceErrorKind, Verdict};
-use idempotent_testkit::{FOREVER, Verb};
+use idempotent_mq::{HandlerResult, Settlement, SourceErrorKind};
+use idempotent_testkit::{FOREVER, StoreOperation};
 
 use crate::broker::What;
 use crate::world::{Job, World, again, ms, secs};
@@ -43,10 +43,10 @@ async fn b3_a_duplicate_of_a_run_in_flight_comes_back_later_and_is_acknowledged_
 #[tokio::test]
 async fn b4_the_key_is_free_before_the_broker_is_told_to_deliver_again() {
     let world = World::new();
-    let job = Job::ends(&world, ms(200), |run| if run == 1 { again(run) } else { Verdict::Done });
+    let job = Job::ends(&world, ms(200), |run| if run == 1 { again(run) } else { HandlerResult::Done });
     let process = world.consume(Policy::new().retry_delay(ms(1)), job.by_id()).await;
     // The store takes its time to free the key: the requeue waits for it.
-    process.store.delay_reply(Verb::Release, ms(70));
+    process.store.delay_reply(StoreOperation::Release, ms(70));
     world.broker.send("m1", "{}");
     world.clock.advance(ms(269)).await;
     assert_eq!(world.record("m1").await.unwrap().state.kind(), StateKind::Vacant);
@@ -76,7 +76,7 @@ async fn b5_a_business_failure_without_an_error_is_no_success() {
 #[tokio::test]
 async fn b6_a_panic_of_the_handler_is_a_failed_attempt_and_the_consumer_goes_on() {
     let world = World::new();
-    let job = Job::ends(&world, ms(100), |run| if run == 1 { panic!("as told") } else { Verdict::Done });
+    let job = Job::ends(&world, ms(100), |run| if run == 1 { panic!("as told") } else { HandlerResult::Done });
     let process = world.consume(Policy::new(), job.by_id()).await;
     world.broker.send("m1", "{}");
     world.broker.send("m2", "{}");
@@ -113,8 +113,8 @@ async fn b8_duplicates_of_a_long_run_come_back_later_as_long_as_its_lease_is_ren
     let job = Job::ok(&world, ms(3_500));
     let policy = Policy::new().lease(secs(1)).heartbeat(ms(333)).in_flight_delay(secs(1)).in_flight_delay_max(secs(1));
     let process = world.consume(policy, job.by_id()).await;
-    process.store.pass(Verb::Renew, 2);
-    process.store.fail_before(Verb::Renew, 1);
+    process.store.pass(StoreOperation::Renew, 2);
+    process.store.fail_before(StoreOperation::Renew, 1);
     world.broker.send("m1", "{}");
     for _ in 0..3 {
         world.clock.advance(secs(1)).await;
@@ -132,7 +132,7 @@ async fn b9_a_run_that_lost_its_lease_is_retried_and_ends_as_a_duplicate() {
     // A's renewals do not get through; B takes over and succeeds.
     let slow = Job::ok(&world, ms(1_600));
     let a = world.consume(policy, slow.by_id()).await;
-    a.store.fail_before(Verb::Renew, FOREVER);
+    a.store.fail_before(StoreOperation::Renew, FOREVER);
     world.broker.send("m1", "{}");
     world.clock.advance(ms(890)).await;
     assert_eq!(world.broker.retries("m1"), []);
@@ -169,7 +169,7 @@ async fn b12_a_flip_that_fails_once_is_tried_again_and_the_message_acknowledged(
     let world = World::new();
     let job = Job::ok(&world, ms(100));
     let process = world.consume(Policy::new(), job.by_id()).await;
-    process.store.fail_before(Verb::Complete, 1);
+    process.store.fail_before(StoreOperation::Complete, 1);
     world.broker.send("m1", "{}");
     world.clock.advance(ms(200)).await;
     assert!(world.broker.is_acked("m1"));
@@ -182,12 +182,12 @@ async fn b12_a_message_whose_run_cannot_be_recorded_is_never_acknowledged_nor_fr
     let policy = Policy::new().lease(secs(2)).in_flight_delay(ms(100)).in_flight_delay_max(ms(100));
     let job = Job::ok(&world, ms(100));
     let a = world.consume(policy, job.by_id()).await;
-    a.store.fail_before(Verb::Complete, FOREVER);
+    a.store.fail_before(StoreOperation::Complete, FOREVER);
     world.broker.send("m1", "{}");
     world.clock.advance(secs(2)).await;
     let retries = world.broker.retries("m1");
     assert_eq!((&*retries[0].reason, retries[0].attempt, a.counts().acked), ("unrecorded", 2, 0));
-    assert!(world.store.log().iter().all(|call| call.verb != Verb::Release));
+    assert!(world.store.log().iter().all(|call| call.verb != StoreOperation::Release));
     a.store.heal();
     world.clock.advance(secs(30)).await;
     // After the lease it runs again: said so, never lost.

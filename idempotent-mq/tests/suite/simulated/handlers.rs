@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use idempotent_core::{Policy, Redelivery, Rejection, Scene};
 use idempotent_macros::idempotent;
-use idempotent_mq::{Capabilities, Delays, KeyFrom, Message, Messages, Undecodable, service};
+use idempotent_mq::{DelaySupport, KeyFrom, Message, Messages, SourceCapabilities, Undecodable, service};
 use serde::Deserialize;
 
 use crate::broker::Ways;
@@ -82,7 +82,7 @@ async fn m11_a_lease_of_the_attributes_that_does_not_fit_the_redelivery_is_refus
     let redelivery = || Redelivery::after([1, 5, 30, 300].map(secs));
     for (fits, redelivery) in [(false, redelivery()), (true, redelivery().deferrals_are_free())] {
         let world = World::with(Ways {
-            capabilities: Capabilities::new(Delays::Any).redelivery(redelivery),
+            capabilities: SourceCapabilities::new(DelaySupport::Any).redelivery(redelivery),
             ..Ways::default()
         });
         let charged = Arc::new(AtomicU32::new(0));

@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use idempotent_core::{Disposition, Policy, StateKind};
 use idempotent_mq::{
-    Capabilities, Delays, Delivery, KeyFrom, Message, Messages, Position, Settlement, SourceErrorKind, Undecodable,
-    Verdict,
+    DelaySupport, Delivery, HandlerResult, KeyFrom, Message, Messages, Position, Settlement, SourceCapabilities,
+    SourceErrorKind, Undecodable,
 };
 use serde::Deserialize;
 
@@ -16,7 +16,7 @@ struct Order {
     number: u64,
 }
 
-fn orders(job: &Arc<Job>) -> idempotent_mq::Handling {
+fn orders(job: &Arc<Job>) -> idempotent_mq::MessageHandler {
     let job = job.clone();
     Messages::json().keyed(KeyFrom::body("order.number", |order: &Order| order.number)).run(
         move |message: Message<Order>| {
@@ -39,7 +39,7 @@ async fn b44_n143_a_body_that_cannot_be_read_is_put_aside_at_once_byte_for_byte(
     assert_eq!((dead.body, letter.id, letter.attempts), (body, None, 1));
     assert!(letter.reason.starts_with("the body cannot be read: no JSON of the wanted shape"), "{}", letter.reason);
     assert!(!letter.reason.contains("4111"), "{}", letter.reason);
-    let claims = world.store.log().iter().filter(|call| call.verb == idempotent_testkit::Verb::Claim).count();
+    let claims = world.store.log().iter().filter(|call| call.verb == idempotent_testkit::StoreOperation::Claim).count();
     assert_eq!((claims, job.runs(), world.broker.retries("bad").len()), (1, 1, 0));
     let counts = process.counts();
     assert_eq!((counts.undecodable, counts.dead_lettered, counts.acked), (1, 1, 1));
@@ -53,7 +53,7 @@ async fn a_body_over_the_limit_is_dead_lettered_as_it_came_and_not_decoded() {
         _ => panic!("decoded in spite of its size"),
     })
     .keyed(KeyFrom::message_id())
-    .run(|_| async { Verdict::Done });
+    .run(|_| async { HandlerResult::Done });
     let process = world.consume_by(Policy::new(), handling, |builder| builder.max_body(4)).await;
     world.broker.send("fits", "four");
     world.broker.send("large", "five!");
@@ -73,7 +73,7 @@ async fn k42_a_decoder_or_key_that_panics_costs_its_message_and_not_the_consumer
         body => Ok(body.to_vec()),
     })
     .keyed(KeyFrom::body("key", |body: &Vec<u8>| if body == b"key" { panic!("as told") } else { body.clone() }))
-    .run(|_| async { Verdict::Done });
+    .run(|_| async { HandlerResult::Done });
     let process = world.consume(Policy::new(), handling).await;
     for body in ["decode", "refuse", "key", "good"] {
         world.broker.send(body, body);
@@ -175,7 +175,7 @@ async fn n139_an_acknowledgement_over_a_closed_channel_is_not_insisted_on() {
 
 #[tokio::test]
 async fn n140_what_the_broker_refuses_for_good_is_given_back_and_ends_the_consumer_and_is_never_acknowledged() {
-    for ends in [again as fn(u32) -> Verdict, |_| Verdict::Done] {
+    for ends in [again as fn(u32) -> HandlerResult, |_| HandlerResult::Done] {
         let world = World::new();
         let job = Job::ends(&world, ms(10), ends);
         let alone = |builder: Building| builder.concurrency(1).prefetch(2);
@@ -199,7 +199,7 @@ async fn n140_what_the_broker_refuses_for_good_is_given_back_and_ends_the_consum
 #[tokio::test]
 async fn a_dead_letter_and_the_retry_in_its_place_refused_for_good_end_the_consumer() {
     let world = World::new();
-    let job = Job::ends(&world, ms(10), |_| Verdict::Never { reason: "no".into() });
+    let job = Job::ends(&world, ms(10), |_| HandlerResult::Never { reason: "no".into() });
     let process = world.consume(Policy::new(), job.by_id()).await;
     // And it cannot even be given back.
     world.broker.fail_settling(SourceErrorKind::Fatal, 3);
@@ -235,9 +235,9 @@ async fn settling_that_is_not_answered_is_tried_again() {
 #[tokio::test]
 async fn n142_a_delay_longer_than_the_brokers_longest_is_made_of_several() {
     let most = secs(60);
-    let capabilities = Capabilities::new(Delays::UpTo(most)).counts();
+    let capabilities = SourceCapabilities::new(DelaySupport::UpTo(most)).counts();
     let world = World::with(Ways { capabilities, ..Ways::default() });
-    let job = Job::ends(&world, ms(10), |run| if run == 1 { again(run) } else { Verdict::Done });
+    let job = Job::ends(&world, ms(10), |run| if run == 1 { again(run) } else { HandlerResult::Done });
     let schedule = idempotent_mq::Schedule::list([secs(300)]);
     let process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.schedule(schedule)).await;
     let position = Position::of("orders").offset(17);
@@ -253,7 +253,7 @@ async fn n142_a_delay_longer_than_the_brokers_longest_is_made_of_several() {
 
 #[tokio::test]
 async fn n142_the_deliveries_that_a_long_delay_is_made_of_are_not_held_against_the_message() {
-    let capabilities = Capabilities::new(Delays::UpTo(secs(2))).counts();
+    let capabilities = SourceCapabilities::new(DelaySupport::UpTo(secs(2))).counts();
     let world = World::with(Ways { capabilities, ..Ways::default() });
     let job = Job::ends(&world, ms(10), again);
     let schedule = idempotent_mq::Schedule::list([secs(300)]);
@@ -292,7 +292,7 @@ async fn n144_a_message_id_used_again_for_other_content_is_put_aside() {
 fn b27_acknowledging_what_is_in_flight_is_refused_without_an_outbox() {
     let world = World::new();
     let policy = Policy::new().on_in_flight(idempotent_core::OnInFlight::Ack);
-    let own = Messages::raw().keyed(KeyFrom::message_id()).policy(policy).run(|_| async { Verdict::Done });
+    let own = Messages::raw().keyed(KeyFrom::message_id()).policy(policy).run(|_| async { HandlerResult::Done });
     let refused = world.refused(Policy::new(), own, |builder| builder);
     assert!(refused.contains("outbox"), "{refused}");
 }
@@ -350,11 +350,11 @@ async fn b37_each_delivery_has_exactly_one_terminal_count_and_a_failing_key_one_
             use idempotent_core::Clock;
             match message.delivery.id.as_deref() {
                 Some("fails") => runs.run(message).await,
-                Some("never") => Verdict::Never { reason: "no".into() },
+                Some("never") => HandlerResult::Never { reason: "no".into() },
                 Some("panics") => panic!("as told"),
                 _ => {
                     clock.sleep_until(clock.now() + ms(30)).await;
-                    Verdict::Done
+                    HandlerResult::Done
                 }
             }
         }

@@ -3,7 +3,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idempotent_core::{Clock, Policy};
-use idempotent_mq::{Capabilities, Delays, Delivery, Handling, KeyFrom, Messages, Position, Settlement, Verdict};
+use idempotent_mq::{
+    DelaySupport, Delivery, HandlerResult, KeyFrom, MessageHandler, Messages, Position, Settlement, SourceCapabilities,
+};
 
 use crate::broker::Ways;
 use crate::world::{World, ms, secs};
@@ -11,7 +13,7 @@ use crate::world::{World, ms, secs};
 type Log = Arc<Mutex<Vec<String>>>;
 
 /// Messages `KEY NUMBER`, each 100 ms long; `!` at the end fails the first time.
-fn ordered(world: &World, log: &Log) -> Handling {
+fn ordered(world: &World, log: &Log) -> MessageHandler {
     let (clock, log) = (world.clock.clone(), log.clone());
     let failed = Arc::new(Mutex::new(Vec::new()));
     Messages::raw().ordered_by(KeyFrom::header("user")).keyed(KeyFrom::message_id()).run(move |message| {
@@ -24,9 +26,9 @@ fn ordered(world: &World, log: &Log) -> Handling {
             let mut failed = failed.lock().unwrap();
             if id.ends_with('!') && !failed.contains(&id) {
                 failed.push(id);
-                return Verdict::Again { after: None, error: "as told".into() };
+                return HandlerResult::Again { after: None, error: "as told".into() };
             }
-            Verdict::Done
+            HandlerResult::Done
         }
     })
 }
@@ -62,7 +64,7 @@ async fn without_an_order_all_run_side_by_side() {
 
 #[tokio::test]
 async fn where_the_source_keeps_order_what_is_behind_a_failed_message_of_its_key_goes_back_with_it() {
-    let capabilities = Capabilities::new(Delays::Any).keeps_order();
+    let capabilities = SourceCapabilities::new(DelaySupport::Any).keeps_order();
     let world = World::with(Ways { capabilities, ..Ways::default() });
     let log = Log::default();
     let process = world.consume(Policy::new(), ordered(&world, &log)).await;
@@ -86,7 +88,7 @@ async fn a_message_without_the_key_it_is_ordered_by_is_put_aside() {
 
 #[tokio::test]
 async fn what_was_revoked_is_neither_run_nor_settled_and_what_runs_is_recorded() {
-    let capabilities = Capabilities::new(Delays::Any).keep_alive(ms(10));
+    let capabilities = SourceCapabilities::new(DelaySupport::Any).keep_alive(ms(10));
     let world = World::with(Ways { capabilities, ..Ways::default() });
     let log = Log::default();
     let process = world.consume(Policy::new(), ordered(&world, &log)).await;
@@ -115,7 +117,7 @@ async fn what_was_revoked_is_neither_run_nor_settled_and_what_runs_is_recorded()
 #[tokio::test]
 async fn b42_deliveries_that_wait_for_their_turn_are_kept_alive_from_when_they_were_received() {
     let hold = Duration::from_secs(10);
-    let capabilities = Capabilities::new(Delays::UpTo(hold)).keep_alive(hold / 3).counts();
+    let capabilities = SourceCapabilities::new(DelaySupport::UpTo(hold)).keep_alive(hold / 3).counts();
     let world = World::with(Ways { capabilities, hold: Some(hold), ..Ways::default() });
     let job = crate::world::Job::ok(&world, secs(6));
     // K63: their time begins when they are handed over, not when they were sent.
@@ -134,7 +136,7 @@ async fn b42_deliveries_that_wait_for_their_turn_are_kept_alive_from_when_they_w
 #[tokio::test]
 async fn k62_one_keeping_alive_that_hangs_loses_no_delivery() {
     let hold = Duration::from_secs(9);
-    let capabilities = Capabilities::new(Delays::UpTo(hold)).keep_alive(hold / 3).counts();
+    let capabilities = SourceCapabilities::new(DelaySupport::UpTo(hold)).keep_alive(hold / 3).counts();
     let world = World::with(Ways { capabilities, hold: Some(hold), ..Ways::default() });
     let job = crate::world::Job::ok(&world, secs(30));
     let process = world.consume(Policy::new(), job.by_id()).await;

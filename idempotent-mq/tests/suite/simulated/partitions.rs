@@ -6,8 +6,8 @@ use std::time::Instant;
 use async_trait::async_trait;
 use idempotent_core::{Clock, Policy};
 use idempotent_mq::{
-    Capabilities, Consumer, Delays, Delivery, KeyFrom, Messages, Position, Received, Settle, Settlement, Source,
-    SourceError, SourceErrorKind, Verdict,
+    Consumer, DelaySupport, Delivery, HandlerResult, KeyFrom, Messages, Position, Received, Settle, Settlement, Source,
+    SourceCapabilities, SourceError, SourceErrorKind,
 };
 use idempotent_testkit::VirtualClock;
 use tokio::sync::Notify;
@@ -111,8 +111,8 @@ struct Member(Log);
 impl Source for Member {
     type Tag = Tag;
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::new(Delays::Any).keeps_order()
+    fn capabilities(&self) -> SourceCapabilities {
+        SourceCapabilities::new(DelaySupport::Any).keeps_order()
     }
 
     fn settler(&self) -> Arc<dyn Settle<Tag>> {
@@ -184,8 +184,8 @@ async fn consume(world: &World, log: &Log, runs: &Runs) -> tokio::task::JoinHand
             let first = !runs.lock().unwrap().contains(&name);
             runs.lock().unwrap().push(name.clone());
             match name.ends_with('!') && first {
-                true => Verdict::Again { after: None, error: "as told".into() },
-                false => Verdict::Done,
+                true => HandlerResult::Again { after: None, error: "as told".into() },
+                false => HandlerResult::Done,
             }
         }
     });

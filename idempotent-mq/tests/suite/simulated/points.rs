@@ -2,7 +2,7 @@
 use std::sync::{Arc, Mutex};
 
 use idempotent_core::{Clock, OnBrokenOrder, Policy, Rejection};
-use idempotent_mq::{Handling, Message, Messages};
+use idempotent_mq::{Message, MessageHandler, Messages};
 use idempotent_testkit::VirtualClock;
 use serde::Deserialize;
 
@@ -57,7 +57,7 @@ impl Log {
 }
 
 /// By this handler.
-pub(crate) fn handling<F>(log: &Log, credit: fn(Points, Log) -> F) -> Handling
+pub(crate) fn handling<F>(log: &Log, credit: fn(Points, Log) -> F) -> MessageHandler
 where
     F: Future<Output = Result<(), Failed>> + Send + 'static,
 {
@@ -79,7 +79,7 @@ pub(crate) fn send_bad(world: &World, user: &str, number: u64) {
 }
 
 /// Three consumers of one message each at a time.
-pub(crate) async fn three(world: &World, policy: Policy, handling: impl Fn() -> Handling) -> Vec<Process> {
+pub(crate) async fn three(world: &World, policy: Policy, handling: impl Fn() -> MessageHandler) -> Vec<Process> {
     let mut processes = Vec::new();
     for _ in 0..3 {
         processes.push(world.consume_by(policy, handling(), |builder| builder.concurrency(1)).await);

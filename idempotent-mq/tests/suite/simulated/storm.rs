@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use idempotent_core::{Policy, StateKind};
-use idempotent_mq::{Capabilities, Delays, Delivery, Position, Settlement, SourceErrorKind, Verdict};
-use idempotent_testkit::Verb;
+use idempotent_mq::{DelaySupport, Delivery, HandlerResult, Position, Settlement, SourceCapabilities, SourceErrorKind};
+use idempotent_testkit::StoreOperation;
 
 use crate::broker::{Ways, What};
 use crate::world::{Job, Process, World, ms, secs};
@@ -34,12 +34,14 @@ fn ways(dice: &mut Dice) -> Ways {
     match dice.roll(3) {
         0 => Ways::default(),
         1 => Ways {
-            capabilities: Capabilities::new(Delays::UpTo(hold)).keep_alive(hold / 3).counts(),
+            capabilities: SourceCapabilities::new(DelaySupport::UpTo(hold)).keep_alive(hold / 3).counts(),
             hold: Some(hold),
             marks: false,
             steps: Vec::new(),
         },
-        _ => Ways { capabilities: Capabilities::new(Delays::Any).keeps_order().counts(), ..Ways::default() },
+        _ => {
+            Ways { capabilities: SourceCapabilities::new(DelaySupport::Any).keeps_order().counts(), ..Ways::default() }
+        }
     }
 }
 
@@ -61,11 +63,11 @@ async fn start(world: &World, job: &std::sync::Arc<Job>, dice: &mut Dice) -> Pro
         .await
 }
 
-fn fails_sometimes(run: u32) -> Verdict {
+fn fails_sometimes(run: u32) -> HandlerResult {
     match run % 5 {
-        0 => Verdict::Again { after: None, error: "no stock".into() },
+        0 => HandlerResult::Again { after: None, error: "no stock".into() },
         3 if run.is_multiple_of(2) => panic!("as told"),
-        _ => Verdict::Done,
+        _ => HandlerResult::Done,
     }
 }
 
@@ -107,8 +109,8 @@ async fn storm(seed: u64) -> Weather {
             9 => processes[at].store.heal(),
             10 => {
                 weather.outages += 1;
-                processes[at].store.lose_reply(Verb::Complete, 2);
-                processes[at].store.lose_reply(Verb::Claim, 1);
+                processes[at].store.lose_reply(StoreOperation::Complete, 2);
+                processes[at].store.lose_reply(StoreOperation::Claim, 1);
             }
             11 => {
                 weather.refusals += 1;

@@ -2,9 +2,9 @@
 use std::collections::BTreeSet;
 
 use futures_util::future::try_join_all;
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{Received, Retry, Settlement, Source};
-use idempotent_rabbitmq::Tag;
+use idempotent_rabbitmq::RabbitTag;
 
 use crate::broker::world::{World, ms, named, until, within};
 
@@ -17,7 +17,7 @@ async fn b9_an_acknowledgement_covers_nothing_that_is_held_given_back_or_to_come
         world.send(b"{}", named(&number.to_string())).await;
     }
     let mut source = world.source();
-    let mut held: Vec<(idempotent_mq::Delivery, Tag)> = Vec::new();
+    let mut held: Vec<(idempotent_mq::Delivery, RabbitTag)> = Vec::new();
     while held.len() < ALL {
         match within("deliveries", source.receive(ALL - held.len())).await.unwrap() {
             Received::Deliveries(some) => held.extend(some),
@@ -29,7 +29,7 @@ async fn b9_an_acknowledgement_covers_nothing_that_is_held_given_back_or_to_come
     let how = |at: usize| match at % 10 {
         3 => None,
         5 => Some(Settlement::GiveBack),
-        7 => Some(Settlement::Retry(Retry::after(ms(100), Micros(1)))),
+        7 => Some(Settlement::Retry(Retry::after(ms(100), Timestamp(1)))),
         _ => Some(Settlement::Ack),
     };
     let settling = held.iter().enumerate().rev().filter_map(|(at, (delivery, tag))| {

@@ -1,5 +1,5 @@
 //! Dead letters are what came, beside marks.
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, Settlement};
 use idempotent_rabbitmq::Queue;
 use lapin::BasicProperties;
@@ -56,12 +56,12 @@ async fn b24_a_dead_letter_has_body_headers_and_properties_byte_for_byte_after_a
     world.send(&body, properties.clone()).await;
     let first = source.next().await;
     source
-        .settle(&first, Settlement::Retry(idempotent_mq::Retry::after(crate::broker::world::ms(100), Micros(5))))
+        .settle(&first, Settlement::Retry(idempotent_mq::Retry::after(crate::broker::world::ms(100), Timestamp(5))))
         .await
         .unwrap();
     let delivery = source.next().await;
-    let mut letter = DeadLetter::because("no such customer", Micros(9));
-    (letter.attempts, letter.id, letter.first_at) = (17, Some("hash-42".to_owned()), Micros(5));
+    let mut letter = DeadLetter::because("no such customer", Timestamp(9));
+    (letter.attempts, letter.id, letter.first_at) = (17, Some("hash-42".to_owned()), Timestamp(5));
     source.settle(&delivery, Settlement::DeadLetter(letter)).await.unwrap();
     let dead = world.dead().await;
     assert!(dead.data == body);
@@ -94,7 +94,7 @@ async fn s0_23_a_message_that_expires_outlives_that_as_a_dead_letter() {
     let mut source = world.opened(Queue::classic("expiring")).await;
     world.send(b"b", named("m").with_expiration("200".into())).await;
     let delivery = source.next().await;
-    source.settle(&delivery, Settlement::DeadLetter(DeadLetter::because("why", Micros(9)))).await.unwrap();
+    source.settle(&delivery, Settlement::DeadLetter(DeadLetter::because("why", Timestamp(9)))).await.unwrap();
     let dead = world.dead().await;
     assert!(dead.properties.expiration().is_none());
     let headers = dead.properties.headers().clone().unwrap();

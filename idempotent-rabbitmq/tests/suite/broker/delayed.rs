@@ -1,9 +1,9 @@
 //! Messages that a publisher has the broker deliver later.
 use std::time::{Duration, Instant};
 
-use idempotent_core::Micros;
-use idempotent_mq::{Cancelled, Delay, DelayErrorKind, Outbound, Publish, Scheduled, Settlement, Source};
-use idempotent_rabbitmq::{DelayTopology, Outgoing, PublishErrorKind, Publisher, Queue, RabbitDelay, Route};
+use idempotent_core::Timestamp;
+use idempotent_mq::{Cancelled, Delay, DelayErrorKind, OutboundMessage, Publish, Scheduled, Settlement, Source};
+use idempotent_rabbitmq::{DelayTopology, PublishErrorKind, Queue, RabbitDelay, RabbitMessage, RabbitPublisher, Route};
 use lapin::ExchangeKind;
 use lapin::message::BasicGetMessage;
 use lapin::options::{ExchangeDeclareOptions, ExchangeDeleteOptions, QueueBindOptions, QueuePurgeOptions};
@@ -13,16 +13,16 @@ use crate::broker::world::{SERVER, World, ms, until, within};
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
-fn publisher(delays: DelayTopology) -> Publisher {
-    Publisher::builder(&SERVER.url()).delays(delays).give_up_after(Duration::from_secs(60)).build().unwrap()
+fn publisher(delays: DelayTopology) -> RabbitPublisher {
+    RabbitPublisher::builder(&SERVER.url()).delays(delays).give_up_after(Duration::from_secs(60)).build().unwrap()
 }
 
 fn both() -> [(&'static str, DelayTopology); 2] {
     [("classic", DelayTopology::classic()), ("quorum", DelayTopology::quorum())]
 }
 
-fn now() -> Micros {
-    Micros(0) + std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap()
+fn now() -> Timestamp {
+    Timestamp(0) + std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap()
 }
 
 #[tokio::test]
@@ -35,7 +35,7 @@ async fn a_delayed_message_passes_several_levels_and_is_never_early() {
         // 3 levels; 1; 4, rounded up.
         for asked in [700, 200, 1_401] {
             let sent = Instant::now();
-            let message = Outgoing::new("m", "body").header("tenant", "acme").content_type("a/b");
+            let message = RabbitMessage::new("m", "body").header("tenant", "acme").content_type("a/b");
             within("a confirm", publisher.publish_after(&to, &message, ms(asked))).await.unwrap();
             let got = until("the message", async || world.take("delayed").await).await;
             assert!(sent.elapsed() >= ms(asked), "{kind}: after {:?} of {asked} ms", sent.elapsed());
@@ -45,7 +45,7 @@ async fn a_delayed_message_passes_several_levels_and_is_never_early() {
             let headers = got.properties.headers().clone().unwrap();
             assert_eq!(headers.inner().get("tenant"), Some(&AMQPValue::LongString("acme".into())));
         }
-        within("a confirm", publisher.publish_after(&to, &Outgoing::new("m", ""), Duration::ZERO)).await.unwrap();
+        within("a confirm", publisher.publish_after(&to, &RabbitMessage::new("m", ""), Duration::ZERO)).await.unwrap();
         let got = until("the message", async || world.take("delayed").await).await;
         assert!(
             got.properties.headers().clone().unwrap().inner().is_empty(),
@@ -74,7 +74,7 @@ async fn a_delayed_message_to_an_exchange_keeps_its_routing_key() {
     }
     for (_, delays) in both() {
         let (publisher, to) = (publisher(delays), Route::exchange("delayed.events", "order.17.paid"));
-        within("a confirm", publisher.publish_after(&to, &Outgoing::new("m", ""), ms(300))).await.unwrap();
+        within("a confirm", publisher.publish_after(&to, &RabbitMessage::new("m", ""), ms(300))).await.unwrap();
         let got = until("the message", async || world.take("delayed.paid").await).await;
         assert_eq!(got.routing_key.as_str(), "order.17.paid");
         assert_eq!(world.count("delayed.sent").await, 0);
@@ -85,7 +85,7 @@ async fn a_delayed_message_to_an_exchange_keeps_its_routing_key() {
 async fn a_handler_sees_nothing_of_the_way_a_delayed_message_took() {
     let world = World::new("delayed.seen").await;
     let mut source = world.opened(Queue::quorum("delayed.seen")).await;
-    let message = Outgoing::new("m", "b").header("tenant", "acme");
+    let message = RabbitMessage::new("m", "b").header("tenant", "acme");
     let published = publisher(DelayTopology::quorum());
     published.publish_after(&Route::queue("delayed.seen"), &message, ms(300)).await.unwrap();
     let got = source.next().await;
@@ -104,10 +104,10 @@ async fn a_delayed_message_survives_a_restart_of_the_broker() {
         let (publisher, to) = (publisher(delays), Route::queue(&queue));
         // The levels exist before the restart.
         let delay = ms(6_300);
-        within("a confirm", publisher.publish_after(&to, &Outgoing::new("first", ""), delay)).await.unwrap();
+        within("a confirm", publisher.publish_after(&to, &RabbitMessage::new("first", ""), delay)).await.unwrap();
         until("the first message", async || world.take(&queue).await).await;
         let sent = Instant::now();
-        within("a confirm", publisher.publish_after(&to, &Outgoing::new("second", ""), delay)).await.unwrap();
+        within("a confirm", publisher.publish_after(&to, &RabbitMessage::new("second", ""), delay)).await.unwrap();
         assert_eq!(world.count(&queue).await, 0, "it waits");
         tokio::task::spawn_blocking(|| SERVER.restart()).await.unwrap();
         world.reconnect().await;
@@ -127,7 +127,9 @@ async fn a_delay_of_years_waits_in_its_longest_level_and_harms_no_other() {
         let publisher = publisher(delays);
         // Up to the longest.
         for days in [3, 400, 13 * 365] {
-            within("a confirm", publisher.publish_after(&to, &Outgoing::new("far", ""), DAY * days)).await.unwrap();
+            within("a confirm", publisher.publish_after(&to, &RabbitMessage::new("far", ""), DAY * days))
+                .await
+                .unwrap();
         }
         let base = if kind == "quorum" { "idempotent.delay" } else { "idempotent.delay.classic" };
         let mut levels = Vec::new();
@@ -136,10 +138,10 @@ async fn a_delay_of_years_waits_in_its_longest_level_and_harms_no_other() {
             until("the message in its level", async || (world.count(&queue).await == 1).then_some(())).await;
             levels.push(queue);
         }
-        within("a confirm", publisher.publish_after(&to, &Outgoing::new("near", ""), ms(100))).await.unwrap();
+        within("a confirm", publisher.publish_after(&to, &RabbitMessage::new("near", ""), ms(100))).await.unwrap();
         let got = until("the near message", async || world.take("delayed.years").await).await;
         assert_eq!(got.properties.message_id().as_ref().unwrap().as_str(), "near");
-        let told = publisher.publish_after(&to, &Outgoing::new("m", ""), DAY * 14 * 366).await.unwrap_err();
+        let told = publisher.publish_after(&to, &RabbitMessage::new("m", ""), DAY * 14 * 366).await.unwrap_err();
         assert_eq!(told.kind(), PublishErrorKind::Refused);
         assert!(told.to_string().contains("13 years"), "{told}");
         for level in levels {
@@ -153,12 +155,13 @@ async fn a_delay_of_years_waits_in_its_longest_level_and_harms_no_other() {
 async fn a_delayed_message_without_a_destination_or_with_an_expiry_is_refused_at_once() {
     let world = World::new("delayed.nowhere").await;
     let publisher = publisher(DelayTopology::classic());
-    let none = publisher.publish_after(&Route::queue("delayed.nowhere"), &Outgoing::new("m", ""), DAY).await;
+    let none = publisher.publish_after(&Route::queue("delayed.nowhere"), &RabbitMessage::new("m", ""), DAY).await;
     assert_eq!(none.unwrap_err().kind(), PublishErrorKind::Unroutable);
-    let none = publisher.publish_after(&Route::exchange("delayed.nowhere", "k"), &Outgoing::new("m", ""), DAY).await;
+    let none =
+        publisher.publish_after(&Route::exchange("delayed.nowhere", "k"), &RabbitMessage::new("m", ""), DAY).await;
     assert_eq!(none.unwrap_err().kind(), PublishErrorKind::Refused);
     world.declare("delayed.nowhere").await;
-    let expires = Outgoing::new("m", "").expires_after(ms(100));
+    let expires = RabbitMessage::new("m", "").expires_after(ms(100));
     let told = publisher.publish_after(&Route::queue("delayed.nowhere"), &expires, DAY).await.unwrap_err();
     assert!(told.kind() == PublishErrorKind::Refused && told.to_string().contains("expires_after"), "{told}");
     assert_eq!(world.count("delayed.nowhere").await, 0);
@@ -170,10 +173,10 @@ async fn a_deleted_exchange_of_the_delays_is_declared_again() {
     world.declare("delayed.deleted").await;
     let (publisher, to) = (publisher(DelayTopology::classic()), Route::queue("delayed.deleted"));
     for exchange in ["idempotent.delay.classic", "idempotent.delay.classic.deliver"] {
-        publisher.publish_after(&to, &Outgoing::new("before", ""), ms(100)).await.unwrap();
+        publisher.publish_after(&to, &RabbitMessage::new("before", ""), ms(100)).await.unwrap();
         until("the message", async || world.take("delayed.deleted").await).await;
         world.admin.exchange_delete(exchange.into(), ExchangeDeleteOptions::default()).await.unwrap();
-        within("a confirm", publisher.publish_after(&to, &Outgoing::new("after", ""), ms(100))).await.unwrap();
+        within("a confirm", publisher.publish_after(&to, &RabbitMessage::new("after", ""), ms(100))).await.unwrap();
         let got = until("the message", async || world.take("delayed.deleted").await).await;
         assert_eq!(got.properties.message_id().as_ref().unwrap().as_str(), "after");
     }
@@ -195,7 +198,7 @@ async fn work_is_scheduled_unchecked_and_cancelling_says_that_it_is_not_supporte
         assert!(now() >= at, "not before its time");
         assert_eq!((got.properties.message_id().as_ref().unwrap().as_str(), &got.data[..]), ("order-17", &b"17"[..]));
     }
-    limits.schedule("late", Micros(17), b"").await.unwrap();
+    limits.schedule("late", Timestamp(17), b"").await.unwrap();
     assert!(world.take("delayed.work").await.is_some(), "what is due is there once it is confirmed");
     let nowhere = RabbitDelay::new(publisher, Route::queue("delayed.work.missing"));
     assert_eq!(nowhere.schedule("k", at, b"").await.unwrap_err().kind(), DelayErrorKind::Refused);
@@ -208,8 +211,9 @@ async fn messages_of_an_outbox_with_a_time_are_delayed_and_their_neighbours_are_
     let publisher: Box<dyn Publish> = Box::new(publisher(DelayTopology::quorum()));
     assert!(publisher.delays());
     let at = now() + ms(1_500);
-    let message = |id: &str| Outbound::new("delayed.outbox", id, "").aggregate("a");
-    let messages = [message("1"), message("late").deliver_at(at), message("2"), message("past").deliver_at(Micros(1))];
+    let message = |id: &str| OutboundMessage::new("delayed.outbox", id, "").aggregate("a");
+    let messages =
+        [message("1"), message("late").deliver_at(at), message("2"), message("past").deliver_at(Timestamp(1))];
     let told = within("answers", publisher.publish(&messages)).await;
     assert!(told.iter().all(Result::is_ok), "{told:?}");
     let mut ids = Vec::new();
@@ -226,12 +230,13 @@ async fn a_broker_without_the_plugin_says_so_and_what_is_on_its_way_goes_on() {
     let world = World::new("delayed.plugin").await;
     world.declare("delayed.plugin").await;
     let (publisher, to) = (publisher(DelayTopology::plugin()), Route::queue("delayed.plugin"));
-    publisher.publish(&to, &Outgoing::new("now", "")).await.unwrap();
-    let told = within("an answer", publisher.publish_after(&to, &Outgoing::new("m", ""), ms(100))).await.unwrap_err();
+    publisher.publish(&to, &RabbitMessage::new("now", "")).await.unwrap();
+    let told =
+        within("an answer", publisher.publish_after(&to, &RabbitMessage::new("m", ""), ms(100))).await.unwrap_err();
     assert_eq!(told.kind(), PublishErrorKind::Refused);
     assert!(told.to_string().contains("rabbitmq_delayed_message_exchange"), "{told}");
-    let told = publisher.publish_after(&to, &Outgoing::new("m", ""), DAY * 50).await.unwrap_err();
+    let told = publisher.publish_after(&to, &RabbitMessage::new("m", ""), DAY * 50).await.unwrap_err();
     assert!(told.to_string().contains("49 days"), "{told}");
-    publisher.publish(&to, &Outgoing::new("now", "")).await.unwrap();
+    publisher.publish(&to, &RabbitMessage::new("now", "")).await.unwrap();
     assert_eq!(world.count("delayed.plugin").await, 2);
 }

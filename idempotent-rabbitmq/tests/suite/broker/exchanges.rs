@@ -1,5 +1,5 @@
 //! Messages go where their exchange binds them.
-use idempotent_rabbitmq::{Outgoing, PublishErrorKind, Publisher, Route};
+use idempotent_rabbitmq::{PublishErrorKind, RabbitMessage, RabbitPublisher, Route};
 use lapin::ExchangeKind;
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions};
 use lapin::types::FieldTable;
@@ -24,7 +24,7 @@ const EXCHANGES: [(ExchangeKind, &Bound, &Sent); 3] = [
 #[tokio::test]
 async fn s0_20_a_message_is_in_each_queue_its_exchange_binds_to_its_key_and_one_for_none_is_an_error() {
     let world = World::new("exchanges").await;
-    let publisher = Publisher::builder(&SERVER.url()).build().unwrap();
+    let publisher = RabbitPublisher::builder(&SERVER.url()).build().unwrap();
     let (durable, none) = (ExchangeDeclareOptions { durable: true, ..Default::default() }, FieldTable::default);
     for (kind, bound, sent) in EXCHANGES {
         let of = |queue: &str| format!("exchanges.{kind:?}.{queue}");
@@ -37,7 +37,7 @@ async fn s0_20_a_message_is_in_each_queue_its_exchange_binds_to_its_key_and_one_
             world.admin.queue_bind(of(queue).into(), named(), (*key).into(), bind, none()).await.unwrap();
         }
         for (key, queues) in sent {
-            let message = Outgoing::new(format!("m {key}"), "{}");
+            let message = RabbitMessage::new(format!("m {key}"), "{}");
             let told = within("an answer", publisher.publish(&Route::exchange(&exchange, *key), &message)).await;
             let unroutable = queues.is_empty().then_some(PublishErrorKind::Unroutable);
             assert_eq!(told.err().map(|error| error.kind()), unroutable, "{kind:?} {key}");

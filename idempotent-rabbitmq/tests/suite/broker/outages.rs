@@ -3,8 +3,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use idempotent_core::{MemoryStore, Policy};
-use idempotent_mq::{KeyFrom, Messages, Settlement, Verdict};
-use idempotent_rabbitmq::{Outgoing, Publisher, Queue, RabbitSource, Route};
+use idempotent_mq::{HandlerResult, KeyFrom, Messages, Settlement};
+use idempotent_rabbitmq::{Queue, RabbitMessage, RabbitPublisher, RabbitSource, Route};
 use idempotent_testkit::proxy::{Fault, Proxy};
 use tokio::sync::Notify;
 
@@ -44,7 +44,7 @@ async fn a_run_goes_on_while_its_connection_is_closed_and_its_message_is_acknowl
         let gate = gate.clone();
         async move {
             gate.notified().await;
-            Verdict::Done
+            HandlerResult::Done
         }
     });
     let executor = executor(&Arc::new(MemoryStore::new()), Policy::new());
@@ -71,10 +71,10 @@ async fn s0_12_messages_held_and_delayed_outlive_a_broker_that_is_killed_and_run
         let gate = gate.clone();
         async move {
             if run == 1 {
-                return Verdict::Again { after: Some(ms(3_000)), error: "no stock".into() };
+                return HandlerResult::Again { after: Some(ms(3_000)), error: "no stock".into() };
             }
             gate.notified().await;
-            Verdict::Done
+            HandlerResult::Done
         }
     });
     let executor = executor(&Arc::new(MemoryStore::new()), Policy::new());
@@ -143,16 +143,16 @@ async fn each_of_many_messages_has_one_effect_however_often_connections_are_clos
                     return again(1).await;
                 }
                 *effects.lock().unwrap().entry(id).or_default() += 1;
-                Verdict::Done
+                HandlerResult::Done
             }
         });
         Process::start(world.source(), "billing", &executor(&store, Policy::new()), handling, |b| b)
     });
-    let publisher = Publisher::builder(&SERVER.url()).build().unwrap();
+    let publisher = RabbitPublisher::builder(&SERVER.url()).build().unwrap();
     let sending = tokio::spawn(async move {
         for n in 0..MESSAGES * 2 {
             let id = "m".repeat(1 + n / 2);
-            publisher.publish(&Route::queue("storm"), &Outgoing::new(id, "{}")).await.unwrap();
+            publisher.publish(&Route::queue("storm"), &RabbitMessage::new(id, "{}")).await.unwrap();
         }
     });
     for cuts in 1..=3 {

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use idempotent_core::{MemoryStore, Policy};
-use idempotent_rabbitmq::{Field, Outgoing, PublishErrorKind, Publisher, PublisherBuilder, Route};
+use idempotent_rabbitmq::{
+    FieldValue, PublishErrorKind, RabbitMessage, RabbitPublisher, RabbitPublisherBuilder, Route,
+};
 use idempotent_testkit::proxy::{Fault, Proxy};
 use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, FieldTable};
@@ -16,11 +18,11 @@ use crate::broker::world::{LIMIT, Log, Process, SERVER, World, done, executor, m
 /// How `basic.publish` begins: a method of class 60, number 40.
 const PUBLISH: [u8; 4] = [0, 60, 0, 40];
 
-fn publisher(url: &str) -> Publisher {
-    Publisher::builder(url).confirm_within(ms(2_000)).give_up_after(Duration::from_secs(30)).build().unwrap()
+fn publisher(url: &str) -> RabbitPublisher {
+    RabbitPublisher::builder(url).confirm_within(ms(2_000)).give_up_after(Duration::from_secs(30)).build().unwrap()
 }
 
-async fn proxied() -> (Proxy, Publisher) {
+async fn proxied() -> (Proxy, RabbitPublisher) {
     let proxy = Proxy::start(&SERVER.address()).await;
     let url = format!("amqp://guest:guest@{}/%2f", proxy.address());
     (proxy, publisher(&url))
@@ -30,8 +32,8 @@ async fn proxied() -> (Proxy, Publisher) {
 async fn s0_18_s0_19_a_published_message_is_persistent_and_as_it_was_told() {
     let world = World::new("published").await;
     world.declare("published").await;
-    let message = Outgoing::new("m", [0, 255]).header("n", 17).header("bytes", vec![0]).content_type("a/b");
-    let message = message.correlation_id("c").expires_after(ms(60_000)).header("text", Field::Text("x".into()));
+    let message = RabbitMessage::new("m", [0, 255]).header("n", 17).header("bytes", vec![0]).content_type("a/b");
+    let message = message.correlation_id("c").expires_after(ms(60_000)).header("text", FieldValue::Text("x".into()));
     publisher(&SERVER.url()).publish(&Route::queue("published"), &message).await.unwrap();
     let got = world.take("published").await.unwrap();
     let properties = &got.properties;
@@ -49,7 +51,7 @@ async fn a_call_that_gives_up_leaves_its_handshake_to_the_next_call() {
     world.declare("handshake").await;
     let (proxy, publisher) = proxied().await;
     proxy.delay_all(ms(200));
-    let (route, message) = (Route::queue("handshake"), Outgoing::new("m", "{}"));
+    let (route, message) = (Route::queue("handshake"), RabbitMessage::new("m", "{}"));
     tokio::select! {
         sent = publisher.publish(&route, &message) => sent.unwrap(),
         () = until("it connects", async || (proxy.passed().requests > 0).then_some(())) => {}
@@ -63,14 +65,14 @@ async fn a_call_that_gives_up_leaves_its_handshake_to_the_next_call() {
 async fn b29_s0_17_a_message_nobody_takes_is_an_error_and_its_neighbours_are_not() {
     let world = World::new("neighbours").await;
     world.declare("neighbours").await;
-    let publisher = Publisher::builder(&SERVER.url()).in_flight(100).build().unwrap();
+    let publisher = RabbitPublisher::builder(&SERVER.url()).in_flight(100).build().unwrap();
     for _ in 0..20 {
         let sent = (0..100).map(|n| {
             let publisher = publisher.clone();
             async move {
                 let there = n % 3 != 0;
                 let to = Route::queue(if there { "neighbours" } else { "neighbours.missing" });
-                let answer = publisher.publish(&to, &Outgoing::new(format!("m{n}"), "{}")).await;
+                let answer = publisher.publish(&to, &RabbitMessage::new(format!("m{n}"), "{}")).await;
                 (there, answer)
             }
         });
@@ -91,9 +93,9 @@ async fn b29_a_message_that_did_not_get_through_is_sent_again_under_its_id() {
     let to = Route::queue("cut");
     for fault in [Fault::CutBeforeSend, Fault::HalfOpen] {
         let (proxy, publisher) = proxied().await;
-        publisher.publish(&to, &Outgoing::new("first", "{}")).await.unwrap();
+        publisher.publish(&to, &RabbitMessage::new("first", "{}")).await.unwrap();
         proxy.fail_next_with(PUBLISH, fault);
-        within("a confirm", publisher.publish(&to, &Outgoing::new("second", "{}"))).await.unwrap();
+        within("a confirm", publisher.publish(&to, &RabbitMessage::new("second", "{}"))).await.unwrap();
         assert_eq!(proxy.met(), 1);
         assert_eq!(world.ids().await, BTreeMap::from([("first".to_owned(), 1), ("second".to_owned(), 1)]));
     }
@@ -105,13 +107,14 @@ async fn b29_s0_16_a_message_whose_confirm_stays_out_is_sent_again_under_its_id_
     world.declare("silent").await;
     let (proxy, publisher) = proxied().await;
     let to = Route::queue("silent");
-    publisher.publish(&to, &Outgoing::new("first", "{}")).await.unwrap();
-    let hasty = Publisher::builder(&SERVER.url()).confirm_within(ms(1_000)).give_up_after(ms(1_000)).build().unwrap();
-    hasty.publish(&to, &Outgoing::new("first", "{}")).await.unwrap();
+    publisher.publish(&to, &RabbitMessage::new("first", "{}")).await.unwrap();
+    let hasty =
+        RabbitPublisher::builder(&SERVER.url()).confirm_within(ms(1_000)).give_up_after(ms(1_000)).build().unwrap();
+    hasty.publish(&to, &RabbitMessage::new("first", "{}")).await.unwrap();
     SERVER.pause();
-    let error = hasty.publish(&to, &Outgoing::new("unknown", "{}")).await.unwrap_err();
+    let error = hasty.publish(&to, &RabbitMessage::new("unknown", "{}")).await.unwrap_err();
     assert_eq!(error.kind(), PublishErrorKind::Unconfirmed, "{error}");
-    let sent = tokio::spawn(async move { publisher.publish(&to, &Outgoing::new("twice", "{}")).await });
+    let sent = tokio::spawn(async move { publisher.publish(&to, &RabbitMessage::new("twice", "{}")).await });
     // It has given up on the first connection, and comes by a second.
     until("a second connection", async || (proxy.passed().connections == 2).then_some(())).await;
     SERVER.resume();
@@ -134,10 +137,10 @@ async fn b29_a_message_the_broker_has_no_room_for_is_sent_again_until_it_has() {
     world.admin.queue_declare("full".into(), QueueDeclareOptions::default(), limits).await.unwrap();
     let to = Route::queue("full");
     let url = SERVER.url();
-    let short = Publisher::builder(&url).confirm_within(ms(500)).give_up_after(ms(500)).build().unwrap();
+    let short = RabbitPublisher::builder(&url).confirm_within(ms(500)).give_up_after(ms(500)).build().unwrap();
     let full = async {
         loop {
-            match short.publish(&to, &Outgoing::new("filler", "{}")).await {
+            match short.publish(&to, &RabbitMessage::new("filler", "{}")).await {
                 // The machine is busy: half a second may be too short for an answer.
                 Err(error) if error.kind() != PublishErrorKind::Unconfirmed => return error,
                 _ => {}
@@ -147,7 +150,8 @@ async fn b29_a_message_the_broker_has_no_room_for_is_sent_again_until_it_has() {
     let error = within("no room", full).await;
     assert_eq!(error.kind(), PublishErrorKind::NotSent, "{error}");
     let patient = publisher(&url);
-    let sent = tokio::spawn(async move { patient.publish(&Route::queue("full"), &Outgoing::new("m", "{}")).await });
+    let sent =
+        tokio::spawn(async move { patient.publish(&Route::queue("full"), &RabbitMessage::new("m", "{}")).await });
     until("room, then the message", async || {
         world.take("full").await.filter(|got| got.properties.message_id().as_ref().unwrap().as_str() == "m")
     })
@@ -160,9 +164,10 @@ async fn b29_what_is_known_of_a_message_is_told_and_no_more() {
     let world = World::new("known").await;
     world.declare("known").await;
     let publish = async |url: &str, to: Route| {
-        let builder = Publisher::builder(url).confirm_within(ms(1_000)).give_up_after(ms(1_000));
-        let error =
-            within("an answer", builder.build().unwrap().publish(&to, &Outgoing::new("m", "{}"))).await.unwrap_err();
+        let builder = RabbitPublisher::builder(url).confirm_within(ms(1_000)).give_up_after(ms(1_000));
+        let error = within("an answer", builder.build().unwrap().publish(&to, &RabbitMessage::new("m", "{}")))
+            .await
+            .unwrap_err();
         assert!(!format!("{error:?} {error}").contains("guest:"), "{error}");
         error.kind()
     };
@@ -180,15 +185,16 @@ async fn b29_a_publisher_outlives_its_broker() {
     let mut world = World::alone("outlived").await;
     world.declare("outlived").await;
     // Longer than a broker takes to come back on a machine that is busy.
-    let patient = Publisher::builder(&SERVER.url()).confirm_within(ms(2_000)).give_up_after(5 * LIMIT).build().unwrap();
-    patient.publish(&Route::queue("outlived"), &Outgoing::new("before", "{}")).await.unwrap();
+    let patient =
+        RabbitPublisher::builder(&SERVER.url()).confirm_within(ms(2_000)).give_up_after(5 * LIMIT).build().unwrap();
+    patient.publish(&Route::queue("outlived"), &RabbitMessage::new("before", "{}")).await.unwrap();
     world.kill_broker().await;
     let refused = Arc::new(AtomicU32::new(0));
     let meanwhile = tokio::spawn({
         let refused = refused.clone();
         async move {
             loop {
-                let sent = patient.publish(&Route::queue("outlived"), &Outgoing::new("meanwhile", "{}")).await;
+                let sent = patient.publish(&Route::queue("outlived"), &RabbitMessage::new("meanwhile", "{}")).await;
                 // It may take connections before its queues are back.
                 match sent {
                     Err(error) if error.kind() == PublishErrorKind::Unroutable => {
@@ -217,8 +223,8 @@ async fn b29_a_publisher_outlives_its_broker() {
 
 #[test]
 fn limits_that_cannot_be_are_refused_with_their_numbers() {
-    let refused = |set: fn(PublisherBuilder) -> PublisherBuilder| {
-        set(Publisher::builder("amqp://guest:guest@127.0.0.1/%2f")).build().unwrap_err().to_string()
+    let refused = |set: fn(RabbitPublisherBuilder) -> RabbitPublisherBuilder| {
+        set(RabbitPublisher::builder("amqp://guest:guest@127.0.0.1/%2f")).build().unwrap_err().to_string()
     };
     assert!(refused(|builder| builder.in_flight(0)).contains("in_flight is 0, it must be 1 to 2047"));
     assert!(refused(|builder| builder.confirm_within(Duration::ZERO)).contains("give_up_after must not be below"));

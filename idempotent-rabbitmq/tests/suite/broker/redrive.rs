@@ -1,5 +1,5 @@
 //! Dead letters, put back.
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Settlement, SourceErrorKind};
 use idempotent_rabbitmq::{Queue, RabbitDeadLetters};
 use idempotent_testkit::proxy::{Fault, Proxy};
@@ -19,7 +19,7 @@ async fn bury(world: &World, source: &mut Held, bodies: &[&[u8]]) {
         let properties = named(&format!("m-{number}")).with_headers(every_type()).with_reply_to("r".into());
         world.send(body, properties.with_correlation_id("c".into()).with_type("t".into())).await;
         let held = source.next().await;
-        source.settle(&held, Settlement::DeadLetter(DeadLetter::because("why", Micros(9)))).await.unwrap();
+        source.settle(&held, Settlement::DeadLetter(DeadLetter::because("why", Timestamp(9)))).await.unwrap();
     }
 }
 
@@ -84,7 +84,7 @@ async fn byte_for_byte(name: &str, queue: Queue) {
     }
     let mut source = Held(world.source_of(queue), world.queue.clone());
     let first = source.next().await;
-    assert_eq!((first.0.attempt, first.0.deaths, first.0.first_at), (Some(1), 1, Some(Micros(9))));
+    assert_eq!((first.0.attempt, first.0.deaths, first.0.first_at), (Some(1), 1, Some(Timestamp(9))));
     assert!(first.0.delivered.is_none_or(|times| times == 1), "the other queue's count: {:?}", first.0.delivered);
 }
 
@@ -197,7 +197,7 @@ async fn what_was_put_back_and_dies_again_has_died_twice() {
     bury(&world, &mut source, &[b"\xff\0"]).await;
     assert_eq!(Redrive::new().run(&mut letters_of("back-again")).await.put_back, 1);
     let back = source.next().await;
-    let mut letter = DeadLetter::because("again", Micros(17));
+    let mut letter = DeadLetter::because("again", Timestamp(17));
     letter.deaths = back.0.deaths + 1;
     source.settle(&back, Settlement::DeadLetter(letter)).await.unwrap();
     let mut letters = letters_of("back-again");

@@ -2,7 +2,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use idempotent_core::{MemoryStore, Micros, Policy};
+use idempotent_core::{MemoryStore, Policy, Timestamp};
 use idempotent_mq::{DeadLetter, Received, Settlement, Source, SourceError, SourceErrorKind};
 use idempotent_rabbitmq::{Queue, RabbitSource};
 use lapin::options::QueueDeclareOptions;
@@ -68,7 +68,7 @@ async fn a_dead_letter_whose_queue_was_deleted_is_not_acknowledged_but_tried_aga
         world.send_id(id).await;
     }
     let (first, second) = (source.next().await, source.next().await);
-    let letter = Settlement::DeadLetter(DeadLetter::because("why", Micros(9)));
+    let letter = Settlement::DeadLetter(DeadLetter::because("why", Timestamp(9)));
     source.settle(&first, letter.clone()).await.unwrap();
     world.delete("undead.dead").await;
     let error = source.settle(&second, letter.clone()).await.unwrap_err();

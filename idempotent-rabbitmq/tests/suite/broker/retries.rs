@@ -1,7 +1,7 @@
 //! A retry is a copy that waits in a queue of its delay.
 use std::time::Instant;
 
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{Retry, Settlement, Source, SourceErrorKind};
 use idempotent_rabbitmq::{Queue, QueueKind};
 use lapin::types::{AMQPValue, FieldTable};
@@ -16,13 +16,13 @@ async fn s1_1_a_retried_message_does_not_come_back_before_its_delay_is_over_and_
         world.send(b"\x00body", named("m")).await;
         let first = source.next().await;
         let told = Instant::now();
-        source.settle(&first, Settlement::Retry(Retry::after(ms(asked), Micros(17)))).await.unwrap();
+        source.settle(&first, Settlement::Retry(Retry::after(ms(asked), Timestamp(17)))).await.unwrap();
         let second = source.next().await;
         assert!(told.elapsed() >= ms(asked), "after {:?} of {asked} ms", told.elapsed());
         assert_eq!((first.0.attempt, second.0.attempt), (Some(1), Some(2)));
         assert_eq!(
             (second.0.first_at, &second.0.body[..], second.0.id.as_deref()),
-            (Some(Micros(17)), &b"\0body"[..], Some("m"))
+            (Some(Timestamp(17)), &b"\0body"[..], Some("m"))
         );
         assert!(second.0.headers.is_empty(), "{:?}", second.0.headers);
         source.settle(&second, Settlement::Ack).await.unwrap();
@@ -51,7 +51,7 @@ async fn a_copy_is_as_the_message_was_and_goes_to_no_other_queue() {
     let mut delivery = source.next().await;
     let (headers, end) = (delivery.0.headers.clone(), delivery.0.expires_at);
     for attempt in 2..5 {
-        let mut retry = Retry::after(ms(100), Micros(17));
+        let mut retry = Retry::after(ms(100), Timestamp(17));
         retry.attempt = attempt;
         source.settle(&delivery, Settlement::Retry(retry)).await.unwrap();
         delivery = source.next().await;
@@ -68,7 +68,7 @@ async fn a_retry_whose_queue_was_deleted_is_not_acknowledged_but_tried_again() {
     let mut source = world.opened(Queue::classic("deleted")).await;
     world.send_id("a").await;
     let first = source.next().await;
-    let retry = Settlement::Retry(Retry::after(ms(100), Micros(17)));
+    let retry = Settlement::Retry(Retry::after(ms(100), Timestamp(17)));
     source.settle(&first, retry.clone()).await.unwrap();
     let second = source.next().await;
     world.delete("deleted.retry.100").await;
@@ -105,7 +105,7 @@ async fn n141_a_quorum_queue_counts_the_deliveries_of_each_copy_and_a_classic_on
     let second = source.next().await;
     assert_eq!((second.0.delivered, second.0.headers.len()), (Some(2), 0));
     let asked = Instant::now();
-    source.settle(&second, Settlement::Retry(Retry::after(ms(500), Micros(17)))).await.unwrap();
+    source.settle(&second, Settlement::Retry(Retry::after(ms(500), Timestamp(17)))).await.unwrap();
     let third = source.next().await;
     assert!(asked.elapsed() >= ms(500));
     assert_eq!((third.0.delivered, third.0.attempt, third.0.headers.len()), (Some(1), Some(2), 0));
@@ -123,7 +123,7 @@ async fn a_quorum_queue_keeps_what_was_delayed_until_its_target_has_it() {
     let mut source = world.opened(queue()).await;
     world.send_id("a").await;
     let first = source.next().await;
-    source.settle(&first, Settlement::Retry(Retry::after(ms(1_000), Micros(17)))).await.unwrap();
+    source.settle(&first, Settlement::Retry(Retry::after(ms(1_000), Timestamp(17)))).await.unwrap();
     world.delete("handover").await;
     drop(source);
     // Due, with nowhere to go.
@@ -153,7 +153,7 @@ async fn a_message_that_the_broker_had_dead_lettered_from_this_queue_comes_again
     let headers = delivery.0.headers.clone();
     assert_eq!(headers.first("x-death.reason"), Some(&b"expired"[..]));
     for attempt in 2..5 {
-        let mut retry = Retry::after(ms(100), Micros(17));
+        let mut retry = Retry::after(ms(100), Timestamp(17));
         retry.attempt = attempt;
         source.settle(&delivery, Settlement::Retry(retry)).await.unwrap();
         delivery = source.next().await;

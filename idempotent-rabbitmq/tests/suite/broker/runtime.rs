@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use idempotent_core::{MemoryStore, Policy};
-use idempotent_mq::{KeyFrom, Messages, Verdict};
+use idempotent_mq::{HandlerResult, KeyFrom, Messages};
 use idempotent_rabbitmq::Queue;
 use lapin::ExchangeKind;
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions};
@@ -61,7 +61,7 @@ async fn b3_a_duplicate_in_flight_is_put_off_without_an_attempt_and_acknowledged
             let open = open.clone();
             async move {
                 open.notified().await;
-                Verdict::Done
+                HandlerResult::Done
             }
         });
         let executor = executor(&store, Policy::new().max_retries(1));
@@ -102,7 +102,7 @@ async fn b36_s0_22_a_consumer_told_to_stop_ends_what_it_can_and_the_rest_is_the_
                 Some("long") => std::future::pending().await,
                 _ => gate.notified().await,
             }
-            Verdict::Done
+            HandlerResult::Done
         }
     });
     let executor_1 = executor(&store, Policy::new());
@@ -138,7 +138,7 @@ async fn b44_a_body_that_cannot_be_read_is_put_aside_at_once_and_one_past_its_ti
     let seen = ran.clone();
     let handling = Messages::<u32>::json().keyed(KeyFrom::message_id()).run(move |_| {
         seen.store(true, SeqCst);
-        async { Verdict::Done }
+        async { HandlerResult::Done }
     });
     let executor = executor(&Arc::new(MemoryStore::new()), Policy::new());
     let source =

@@ -1,7 +1,7 @@
 //! A broker that accepts connections and never answers.
 use std::net::TcpListener;
 
-use idempotent_rabbitmq::{Outgoing, PublishErrorKind, Publisher, Route};
+use idempotent_rabbitmq::{PublishErrorKind, RabbitMessage, RabbitPublisher, Route};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::broker::world::{ms, within};
@@ -26,8 +26,9 @@ fn silent() -> (String, UnboundedReceiver<usize>) {
 #[tokio::test]
 async fn calls_that_give_up_during_a_handshake_share_the_handshake() {
     let (url, mut connections) = silent();
-    let publisher = Publisher::builder(&url).confirm_within(ms(50)).give_up_after(ms(50)).build().unwrap();
-    let publish = async || publisher.publish(&Route::queue("orders"), &Outgoing::new("m", "{}")).await.unwrap_err();
+    let publisher = RabbitPublisher::builder(&url).confirm_within(ms(50)).give_up_after(ms(50)).build().unwrap();
+    let publish =
+        async || publisher.publish(&Route::queue("orders"), &RabbitMessage::new("m", "{}")).await.unwrap_err();
     assert_eq!(publish().await.kind(), PublishErrorKind::NotSent);
     assert_eq!(within("a connection", connections.recv()).await, Some(1));
     for _ in 0..3 {
@@ -40,8 +41,8 @@ async fn calls_that_give_up_during_a_handshake_share_the_handshake() {
 async fn a_handshake_that_is_not_answered_within_its_limit_is_begun_again() {
     let (url, mut connections) = silent();
     // The limit of a handshake is 10 s.
-    let publisher = Publisher::builder(&url).give_up_after(ms(120_000)).build().unwrap();
-    let (to, message) = (Route::queue("orders"), Outgoing::new("m", "{}"));
+    let publisher = RabbitPublisher::builder(&url).give_up_after(ms(120_000)).build().unwrap();
+    let (to, message) = (Route::queue("orders"), RabbitMessage::new("m", "{}"));
     let second = async {
         connections.recv().await;
         connections.recv().await

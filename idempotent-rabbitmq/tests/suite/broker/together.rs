@@ -1,19 +1,19 @@
 //! Many messages at once, as an outbox's relay sends them.
 use std::time::Duration;
 
-use idempotent_mq::{Outbound, Publish, PublishError, PublishErrorKind, Published};
-use idempotent_rabbitmq::{Publisher, PublisherBuilder};
+use idempotent_mq::{OutboundMessage, Publish, PublishError, PublishErrorKind, Published};
+use idempotent_rabbitmq::{RabbitPublisher, RabbitPublisherBuilder};
 use idempotent_testkit::proxy::{Fault, Proxy};
 
 use crate::broker::world::{SERVER, World, ms, within};
 
-fn publisher(url: &str) -> PublisherBuilder {
-    Publisher::builder(url).confirm_within(ms(2_000)).give_up_after(Duration::from_secs(30))
+fn publisher(url: &str) -> RabbitPublisherBuilder {
+    RabbitPublisher::builder(url).confirm_within(ms(2_000)).give_up_after(Duration::from_secs(30))
 }
 
 /// After it a relay's messages go together: one has got through.
-async fn proven(publisher: &Publisher, queue: &str) {
-    let first = [Outbound::new(queue, "first", "{}")];
+async fn proven(publisher: &RabbitPublisher, queue: &str) {
+    let first = [OutboundMessage::new(queue, "first", "{}")];
     assert!(within("an answer", Publish::publish(publisher, &first)).await[0].is_ok());
 }
 
@@ -32,7 +32,7 @@ async fn b29_s0_17_of_many_on_one_channel_those_that_nobody_takes_are_told_and_n
     for round in 0..20 {
         let message = |n: u32| {
             let there = !(n + round).is_multiple_of(3);
-            Outbound::new(if there { "together" } else { "together.missing" }, format!("{round}-{n}"), "{}")
+            OutboundMessage::new(if there { "together" } else { "together.missing" }, format!("{round}-{n}"), "{}")
         };
         // More than go on one channel at a time.
         let messages: Vec<_> = (0..200).map(message).collect();
@@ -54,7 +54,8 @@ async fn b29_of_one_aggregate_the_order_is_kept_and_one_that_nobody_takes_keeps_
     world.declare("chains").await;
     let publisher = publisher(&SERVER.url()).build().unwrap();
     proven(&publisher, "chains").await;
-    let of = |aggregate: &str, n: u32| Outbound::new("chains", format!("{aggregate}{n}"), "{}").aggregate(aggregate);
+    let of =
+        |aggregate: &str, n: u32| OutboundMessage::new("chains", format!("{aggregate}{n}"), "{}").aggregate(aggregate);
     let mut messages: Vec<_> = (0..8).flat_map(|n| ["a", "b", "c"].map(|aggregate| of(aggregate, n))).collect();
     // The fourth of `b`.
     messages[10].topic = "chains.missing".to_owned();
@@ -85,7 +86,7 @@ async fn b29_an_exchange_that_is_missing_refuses_its_own_messages_and_no_others(
     let publisher = publisher(&SERVER.url()).build().unwrap();
     proven(&publisher, "apart").await;
     let topic = |n: u32| if n.is_multiple_of(4) { "apart.missing/key" } else { "apart" };
-    let messages: Vec<_> = (0..40).map(|n| Outbound::new(topic(n), format!("m{n}"), "{}")).collect();
+    let messages: Vec<_> = (0..40).map(|n| OutboundMessage::new(topic(n), format!("m{n}"), "{}")).collect();
     for _ in 0..2 {
         let told = kinds(&within("all answers", Publish::publish(&publisher, &messages)).await);
         for (message, told) in messages.iter().zip(told) {
@@ -105,7 +106,7 @@ async fn b29_s0_16_what_was_not_confirmed_together_is_sent_again_one_by_one_unde
         let proxy = Proxy::start(&SERVER.address()).await;
         let publisher = publisher(&format!("amqp://guest:guest@{}/%2f", proxy.address())).build().unwrap();
         proven(&publisher, "undone").await;
-        let messages: Vec<_> = (0..50).map(|n| Outbound::new("undone", format!("m{n}"), "{}")).collect();
+        let messages: Vec<_> = (0..50).map(|n| OutboundMessage::new("undone", format!("m{n}"), "{}")).collect();
         proxy.fail_next_with([0, 60, 0, 40], fault);
         let told = within("all answers", Publish::publish(&publisher, &messages)).await;
         assert!(told.iter().all(Result::is_ok), "{fault:?}: {:?}", kinds(&told));
@@ -119,9 +120,10 @@ async fn b29_s0_16_what_was_not_confirmed_together_is_sent_again_one_by_one_unde
 /// A relay that is not told in time takes all of them for sent, perhaps, and an outage would use their resends up.
 #[tokio::test]
 async fn b29_while_the_broker_is_away_all_of_many_are_told_unsent_in_the_time_of_one() {
-    let publisher = Publisher::builder("amqp://guest:guest@127.0.0.1:1/%2f").in_flight(1).confirm_within(ms(1_000));
+    let publisher =
+        RabbitPublisher::builder("amqp://guest:guest@127.0.0.1:1/%2f").in_flight(1).confirm_within(ms(1_000));
     let publisher = publisher.give_up_after(ms(2_000)).build().unwrap();
-    let messages: Vec<_> = (0..100).map(|n| Outbound::new("away", format!("m{n}"), "{}")).collect();
+    let messages: Vec<_> = (0..100).map(|n| OutboundMessage::new("away", format!("m{n}"), "{}")).collect();
     let told = within("all answers", Publish::publish(&publisher, &messages)).await;
     assert_eq!(kinds(&told), vec![Some(PublishErrorKind::Unsent); 100]);
 }
@@ -130,7 +132,7 @@ async fn b29_while_the_broker_is_away_all_of_many_are_told_unsent_in_the_time_of
 #[tokio::test]
 async fn b29_where_the_connection_is_refused_all_of_many_are_unsent() {
     let url = SERVER.url().replace("guest:guest@", "guest:wrong@");
-    let messages: Vec<_> = (0..2).map(|n| Outbound::new("refused", format!("m{n}"), "{}")).collect();
+    let messages: Vec<_> = (0..2).map(|n| OutboundMessage::new("refused", format!("m{n}"), "{}")).collect();
     let answers = within("all answers", Publish::publish(&publisher(&url).build().unwrap(), &messages)).await;
     assert_eq!(kinds(&answers), vec![Some(PublishErrorKind::Unsent); 2]);
 }

@@ -2,7 +2,9 @@
 use std::error::Error;
 
 use idempotent_mq::{SourceError, SourceErrorKind};
-use idempotent_rabbitmq::{Exchange, Field, Outgoing, PublishErrorKind, Publisher, Queue, Route, Topology};
+use idempotent_rabbitmq::{
+    Exchange, FieldValue, PublishErrorKind, Queue, RabbitMessage, RabbitPublisher, Route, Topology,
+};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
 
@@ -36,7 +38,7 @@ async fn a_declared_topology_routes_by_each_kind_of_exchange_and_may_be_declared
         .bind_all_headers(
             "topology.a",
             "topology.headers",
-            [("kind", Field::from("invoice")), ("size", Field::from(17))],
+            [("kind", FieldValue::from("invoice")), ("size", FieldValue::from(17))],
         )
         .bind_any_header("topology.b", "topology.headers", [("size", 17)]);
     for _ in 0..2 {
@@ -62,8 +64,8 @@ async fn a_declared_topology_routes_by_each_kind_of_exchange_and_may_be_declared
             assert!(world.take(queue).await.is_none(), "{exchange} {key} in {queue}");
         }
     }
-    let publisher = Publisher::builder(&SERVER.url()).build().unwrap();
-    let nowhere = publisher.publish(&Route::exchange("topology.topic", "order"), &Outgoing::new("m", "")).await;
+    let publisher = RabbitPublisher::builder(&SERVER.url()).build().unwrap();
+    let nowhere = publisher.publish(&Route::exchange("topology.topic", "order"), &RabbitMessage::new("m", "")).await;
     assert_eq!(nowhere.unwrap_err().kind(), PublishErrorKind::Unroutable);
 }
 

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use idempotent_core::{Executor, Lease, MemoryStore, Policy, Scene};
 use idempotent_mq::{
-    Consumer, ConsumerBuilder, Counters, Counts, Delivery, Handling, KeyFrom, Message, Messages, Received, Settlement,
-    Source, SourceError, Verdict,
+    Consumer, ConsumerBuilder, ConsumerCounters, ConsumerCounts, Delivery, HandlerResult, KeyFrom, Message,
+    MessageHandler, Messages, Received, Settlement, Source, SourceError,
 };
-use idempotent_rabbitmq::{Queue, RabbitSource, Tag};
+use idempotent_rabbitmq::{Queue, RabbitSource, RabbitTag};
 use idempotent_testkit::servers::RabbitServer;
 use lapin::message::BasicGetMessage;
 use lapin::options::{
@@ -192,23 +192,23 @@ pub async fn within<F: Future>(what: &str, future: F) -> F::Output {
 pub struct Held(pub RabbitSource, pub String);
 
 impl Held {
-    pub async fn next(&mut self) -> (Delivery, Tag) {
+    pub async fn next(&mut self) -> (Delivery, RabbitTag) {
         match within("a delivery", self.0.receive(1)).await.unwrap() {
             Received::Deliveries(mut one) => one.remove(0),
             other => panic!("{other:?}"),
         }
     }
 
-    pub async fn settle(&self, (delivery, tag): &(Delivery, Tag), how: Settlement) -> Result<(), SourceError> {
+    pub async fn settle(&self, (delivery, tag): &(Delivery, RabbitTag), how: Settlement) -> Result<(), SourceError> {
         within("a settlement", self.0.settler().settle(delivery, tag, &how)).await
     }
 }
 
 /// A consumer that runs.
 pub struct Process {
-    pub counters: Counters,
+    pub counters: ConsumerCounters,
     stop: Option<oneshot::Sender<()>>,
-    task: JoinHandle<Result<Counts, SourceError>>,
+    task: JoinHandle<Result<ConsumerCounts, SourceError>>,
 }
 
 pub fn executor(store: &Arc<MemoryStore>, policy: Policy) -> Executor {
@@ -221,7 +221,7 @@ impl Process {
         source: RabbitSource,
         group: &str,
         executor: &Executor,
-        handling: Handling,
+        handling: MessageHandler,
         more: impl FnOnce(ConsumerBuilder<RabbitSource>) -> ConsumerBuilder<RabbitSource>,
     ) -> Self {
         let consumer = more(Consumer::builder(source, group.to_owned(), executor)).build(handling).unwrap();
@@ -235,7 +235,7 @@ impl Process {
         Self { counters, stop: Some(stop), task }
     }
 
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> ConsumerCounts {
         self.counters.counts()
     }
 
@@ -245,17 +245,17 @@ impl Process {
     }
 
     /// SIGTERM, to the end.
-    pub async fn stop(mut self) -> Counts {
+    pub async fn stop(mut self) -> ConsumerCounts {
         let _ = self.stop.take().unwrap().send(());
         within("the drain", self.task).await.unwrap().unwrap()
     }
 
     /// By itself.
-    pub async fn ended(self) -> Result<Counts, SourceError> {
+    pub async fn ended(self) -> Result<ConsumerCounts, SourceError> {
         within("the end", self.task).await.unwrap()
     }
 
-    pub async fn until(&self, what: &str, holds: impl Fn(&Counts) -> bool) {
+    pub async fn until(&self, what: &str, holds: impl Fn(&ConsumerCounts) -> bool) {
         until(what, async || holds(&self.counts()).then_some(())).await;
     }
 }
@@ -292,27 +292,27 @@ impl Log {
     }
 
     /// A handler of raw bodies, keyed by the message's id, that ends by the number of its run.
-    pub fn by_id<F: Future<Output = Verdict> + Send + 'static>(
+    pub fn by_id<F: Future<Output = HandlerResult> + Send + 'static>(
         self: &Arc<Self>,
         then: impl Fn(u32) -> F + Send + Sync + 'static,
-    ) -> Handling {
+    ) -> MessageHandler {
         self.keyed(KeyFrom::message_id(), then)
     }
 
-    pub fn keyed<F: Future<Output = Verdict> + Send + 'static>(
+    pub fn keyed<F: Future<Output = HandlerResult> + Send + 'static>(
         self: &Arc<Self>,
         key: KeyFrom<()>,
         then: impl Fn(u32) -> F + Send + Sync + 'static,
-    ) -> Handling {
+    ) -> MessageHandler {
         let log = self.clone();
         Messages::raw().keyed(key).run(move |message| then(log.note(&message)))
     }
 }
 
-pub async fn done(_: u32) -> Verdict {
-    Verdict::Done
+pub async fn done(_: u32) -> HandlerResult {
+    HandlerResult::Done
 }
 
-pub async fn again(_: u32) -> Verdict {
-    Verdict::Again { after: None, error: "no stock".into() }
+pub async fn again(_: u32) -> HandlerResult {
+    HandlerResult::Again { after: None, error: "no stock".into() }
 }

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use async_trait::async_trait;
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, Headers, Redrive};
 use idempotent_rabbitmq::{Queue, RabbitDeadLetters, RabbitSource};
 use idempotent_testkit::broker::{Broker, Limits, Message};
@@ -143,7 +143,7 @@ fn table(headers: &Headers) -> FieldTable {
 
 fn letter(body: &[u8], properties: &BasicProperties) -> (Message, DeadLetter) {
     let id = properties.message_id().as_ref().map(ToString::to_string).unwrap_or_default();
-    let (mut message, mut letter) = (Message::new(id, body), DeadLetter::because("", Micros(0)));
+    let (mut message, mut letter) = (Message::new(id, body), DeadLetter::because("", Timestamp(0)));
     let headers = properties.headers().clone().unwrap_or_default();
     for (name, value) in &headers {
         match name.as_str().strip_prefix("x-idempotent-") {
@@ -151,8 +151,8 @@ fn letter(body: &[u8], properties: &BasicProperties) -> (Message, DeadLetter) {
             Some("id") => letter.id = Some(text(value)),
             Some("attempts") => letter.attempts = number(value).try_into().unwrap(),
             Some("deaths") => letter.deaths = number(value).try_into().unwrap(),
-            Some("first-at") => letter.first_at = Micros(number(value)),
-            Some("last-at") => letter.last_at = Micros(number(value)),
+            Some("first-at") => letter.first_at = Timestamp(number(value)),
+            Some("last-at") => letter.last_at = Timestamp(number(value)),
             Some("queue") => {}
             Some(other) => panic!("a mark that nobody knows: {other}"),
             // Put on by a quorum queue when it hands a message over.

@@ -2,9 +2,9 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, Redrive};
-use idempotent_redis_streams::{Keep, Start, StreamsDeadLetters, StreamsSource};
+use idempotent_redis_streams::{StartPosition, StreamsDeadLetters, StreamsSource, TrimPolicy};
 use idempotent_testkit::broker::{Broker, Limits, Message};
 use idempotent_testkit::proxy::Proxy;
 use idempotent_testkit::servers::{RedisServer, Value};
@@ -15,11 +15,11 @@ const MIN_IDLE: Duration = Duration::from_secs(3);
 pub(crate) struct Streams {
     server: RedisServer,
     between: Proxy,
-    keep: Keep,
+    keep: TrimPolicy,
 }
 
 impl Streams {
-    pub(crate) async fn new(keep: Keep) -> Self {
+    pub(crate) async fn new(keep: TrimPolicy) -> Self {
         let server = RedisServer::start();
         let between = Proxy::start(&server.address()).await;
         let streams = Self { server, between, keep };
@@ -50,7 +50,7 @@ impl Broker for Streams {
 
     async fn source(&self) -> StreamsSource {
         let url = format!("redis://{}", self.between.address());
-        let builder = StreamsSource::builder(url, "orders", "billing").declare(Start::Beginning).id_field("id");
+        let builder = StreamsSource::builder(url, "orders", "billing").declare(StartPosition::Beginning).id_field("id");
         builder.min_idle(MIN_IDLE).keep(self.keep).connect().await.unwrap()
     }
 
@@ -92,7 +92,7 @@ impl Broker for Streams {
 }
 
 fn letter(fields: &[Vec<u8>]) -> (Message, DeadLetter) {
-    let (mut message, mut letter) = (Message::default(), DeadLetter::because("", Micros(0)));
+    let (mut message, mut letter) = (Message::default(), DeadLetter::because("", Timestamp(0)));
     for field in fields.chunks(2) {
         let (name, value) = (String::from_utf8_lossy(&field[0]).into_owned(), &field[1]);
         let number = || text(value).parse::<u64>().unwrap();
@@ -103,8 +103,8 @@ fn letter(fields: &[Vec<u8>]) -> (Message, DeadLetter) {
             "id" => letter.id = Some(text(value)),
             "attempts" => letter.attempts = number().try_into().unwrap(),
             "deaths" => letter.deaths = number().try_into().unwrap(),
-            "first-at" => letter.first_at = Micros(number()),
-            "last-at" => letter.last_at = Micros(number()),
+            "first-at" => letter.first_at = Timestamp(number()),
+            "last-at" => letter.last_at = Timestamp(number()),
             "entry" => {}
             _ => message.headers.push(name, value.clone()),
         }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use idempotent_core::Key;
 use idempotent_testkit::servers::RedisServer;
-use idempotent_testkit::{Damage, Plant};
+use idempotent_testkit::{Damage, DamageInjector};
 
 /// Another client of the servers.
 pub(crate) struct Values<B>(pub(crate) Arc<B>);
@@ -53,7 +53,7 @@ fn damaged(damage: Damage) -> Option<Vec<u8>> {
 }
 
 #[async_trait::async_trait]
-impl<B: Behind + Send + Sync> Plant for Values<B> {
+impl<B: Behind + Send + Sync> DamageInjector for Values<B> {
     fn holds(&self, damage: Damage) -> bool {
         damaged(damage).is_some()
     }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{
-    Abilities, Claim, ClaimRequest, Completion, Held, Identity, Key, OwnerToken, Record, Release, Scene, Settled,
-    Store, StoreError, Verdict,
+    Claim, ClaimHandle, ClaimRequest, Completion, Identity, Key, OwnerToken, Record, Release, ReleaseKind, Scene,
+    Settled, Store, StoreCapabilities, StoreError,
 };
 use idempotent_redis::{RedisStore, RedisStoreBuilder};
 use idempotent_testkit::proxy::{Fault, Proxy};
 use idempotent_testkit::servers::RedisServer;
-use idempotent_testkit::{Lose, Loses, Verb};
+use idempotent_testkit::{LossInjector, LostPart, StoreOperation};
 
 /// The real store, and the point at which its next call is lost.
 #[derive(Clone)]
@@ -20,7 +20,7 @@ pub(crate) struct Lossy(Arc<Inner>);
 struct Inner {
     store: RedisStore,
     proxy: Proxy,
-    next: Mutex<Option<(Verb, Lose)>>,
+    next: Mutex<Option<(StoreOperation, LostPart)>>,
 }
 
 impl Lossy {
@@ -32,14 +32,18 @@ impl Lossy {
     }
 
     /// Loses the selected call in the network; all other calls pass.
-    async fn sent<T>(&self, verb: Verb, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    async fn sent<T>(
+        &self,
+        verb: StoreOperation,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
         let Inner { store, proxy, next } = &*self.0;
         let at = next.lock().unwrap().take_if(|(wanted, _)| *wanted == verb).map(|(_, at)| at);
         match at {
             None => return call.await,
-            Some(Lose::Request) => proxy.fail_next_with("EVALSHA", Fault::CutBeforeSend),
-            Some(Lose::Reply) => proxy.fail_next_with("EVALSHA", Fault::CutAfterApply),
-            Some(Lose::Connection) => {
+            Some(LostPart::Request) => proxy.fail_next_with("EVALSHA", Fault::CutBeforeSend),
+            Some(LostPart::Reply) => proxy.fail_next_with("EVALSHA", Fault::CutAfterApply),
+            Some(LostPart::Connection) => {
                 // Waits until the store has noticed: a call on a connection that was just cut is another case.
                 proxy.refuse();
                 proxy.cut_all();
@@ -49,7 +53,7 @@ impl Lossy {
         }
         let met = proxy.met();
         let answer = call.await;
-        if at == Some(Lose::Connection) {
+        if at == Some(LostPart::Connection) {
             proxy.listen();
             answers(store, true).await;
         } else {
@@ -59,8 +63,8 @@ impl Lossy {
     }
 }
 
-impl Loses for Lossy {
-    fn lose(&self, verb: Verb, at: Lose) {
+impl LossInjector for Lossy {
+    fn lose(&self, verb: StoreOperation, at: LostPart) {
         *self.0.next.lock().unwrap() = Some((verb, at));
     }
 }
@@ -79,7 +83,7 @@ fn key() -> Key {
 /// Loads the scripts: a rejected unknown digest must not be the lost call.
 async fn know_the_scripts(store: &RedisStore) {
     let lease = Duration::from_secs(30);
-    let held = Held::unanswered(key(), OwnerToken(1));
+    let held = ClaimHandle::unanswered(key(), OwnerToken(1));
     let request = ClaimRequest {
         key: key(),
         owner: held.owner,
@@ -90,7 +94,7 @@ async fn know_the_scripts(store: &RedisStore) {
         memory: lease,
         display: None,
     };
-    let delete = Release { verdict: Verdict::Delete, delay: Duration::ZERO, memory: lease, error: "".into() };
+    let delete = Release { verdict: ReleaseKind::Delete, delay: Duration::ZERO, memory: lease, error: "".into() };
     store.claim(&request).await.unwrap();
     store.renew(&held, lease).await.unwrap();
     assert_eq!(store.release(&held, &delete).await.unwrap(), Settled::Done);
@@ -107,21 +111,21 @@ impl fmt::Debug for Lossy {
 #[async_trait]
 impl Store for Lossy {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        self.sent(Verb::Claim, self.0.store.claim(request)).await
+        self.sent(StoreOperation::Claim, self.0.store.claim(request)).await
     }
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
-        self.sent(Verb::Renew, self.0.store.renew(held, lease)).await
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
+        self.sent(StoreOperation::Renew, self.0.store.renew(held, lease)).await
     }
-    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
-        self.sent(Verb::Complete, self.0.store.complete(held, completion)).await
+    async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
+        self.sent(StoreOperation::Complete, self.0.store.complete(held, completion)).await
     }
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
-        self.sent(Verb::Release, self.0.store.release(held, release)).await
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
+        self.sent(StoreOperation::Release, self.0.store.release(held, release)).await
     }
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         self.0.store.peek(key).await
     }
-    fn abilities(&self) -> Abilities<'_> {
+    fn abilities(&self) -> StoreCapabilities<'_> {
         self.0.store.abilities()
     }
 }

@@ -2,12 +2,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use idempotent_core::{Clock, Micros, SystemClock, Timer};
+use idempotent_core::{Clock, SystemClock, Timer, Timestamp};
 
 #[derive(Debug)]
 pub(crate) struct Wrong {
     clock: SystemClock,
-    wall: fn(Micros) -> Micros,
+    wall: fn(Timestamp) -> Timestamp,
 }
 
 const BY: Duration = Duration::from_secs(300);
@@ -18,7 +18,7 @@ impl Wrong {
     }
 
     pub(crate) fn behind() -> Arc<Self> {
-        let behind = |wall: Micros| Micros(wall.0 - u64::try_from(BY.as_micros()).unwrap());
+        let behind = |wall: Timestamp| Timestamp(wall.0 - u64::try_from(BY.as_micros()).unwrap());
         Arc::new(Self { clock: SystemClock::new(), wall: behind })
     }
 }
@@ -27,7 +27,7 @@ impl Clock for Wrong {
     fn now(&self) -> Instant {
         self.clock.now()
     }
-    fn wall(&self) -> Micros {
+    fn wall(&self) -> Timestamp {
         (self.wall)(self.clock.wall())
     }
     fn sleep_until(&self, deadline: Instant) -> Timer {

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{
-    Abilities, Admin, Batch, Browse, Claim, ClaimRequest, Clock, Completion, Fencing, Held, Inspect, Inspected,
-    Journal, Journaled, Key, Lined, Order, Page, Purge, Record, Release, Settled, StepRecord, Store, StoreError, Watch,
-    Watching,
+    Admin, Batch, Browse, Claim, ClaimHandle, ClaimRequest, Clock, Completion, FencingToken, Inspect, InspectedRecord,
+    Key, OrderStore, Purge, Record, RecordPage, Release, Settled, StepRecord, StepStore, Store, StoreCapabilities,
+    StoreError, StoredOrderTable, StoredSteps, Watch, Watching,
 };
 use idempotent_redis::RedisStore;
 use idempotent_testkit::servers::RedisServer;
@@ -69,20 +69,20 @@ impl Store for OnClock {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         self.timed().claim(request).await
     }
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
         self.timed().renew(held, lease).await
     }
-    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+    async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         self.timed().complete(held, completion).await
     }
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         self.timed().release(held, release).await
     }
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         self.timed().peek(key).await
     }
-    fn abilities(&self) -> Abilities<'_> {
-        Abilities::none()
+    fn abilities(&self) -> StoreCapabilities<'_> {
+        StoreCapabilities::none()
             .with_batch(self)
             .with_watch(self)
             .with_browse(self)
@@ -99,10 +99,10 @@ impl Batch for OnClock {
     async fn claim_all(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim, StoreError>> {
         self.timed().claim_all(requests).await
     }
-    async fn renew_all(&self, held: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>> {
+    async fn renew_all(&self, held: &[(ClaimHandle, Duration)]) -> Vec<Result<Settled, StoreError>> {
         self.timed().renew_all(held).await
     }
-    async fn complete_all(&self, done: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>> {
+    async fn complete_all(&self, done: &[(ClaimHandle, Completion)]) -> Vec<Result<Settled, StoreError>> {
         self.timed().complete_all(done).await
     }
 }
@@ -115,7 +115,7 @@ impl Watch for OnClock {
 
 #[async_trait]
 impl Browse for OnClock {
-    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<Page, StoreError> {
+    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<RecordPage, StoreError> {
         self.timed().browse(after, limit).await
     }
 }
@@ -129,31 +129,37 @@ impl Purge for OnClock {
 
 #[async_trait]
 impl Admin for OnClock {
-    async fn forget(&self, key: &Key, expected: Fencing, force: bool, memory: Duration) -> Result<Settled, StoreError> {
+    async fn forget(
+        &self,
+        key: &Key,
+        expected: FencingToken,
+        force: bool,
+        memory: Duration,
+    ) -> Result<Settled, StoreError> {
         self.timed().forget(key, expected, force, memory).await
     }
 }
 
 #[async_trait]
 impl Inspect for OnClock {
-    async fn inspect(&self, key: &Key) -> Result<Option<Inspected>, StoreError> {
+    async fn inspect(&self, key: &Key) -> Result<Option<InspectedRecord>, StoreError> {
         self.timed().inspect(key).await
     }
 }
 
 #[async_trait]
-impl Journal for OnClock {
-    async fn steps(&self, held: &Held, keep: Duration) -> Result<Journaled, StoreError> {
+impl StepStore for OnClock {
+    async fn steps(&self, held: &ClaimHandle, keep: Duration) -> Result<StoredSteps, StoreError> {
         self.timed().steps(held, keep).await
     }
-    async fn note(&self, held: &Held, step: &StepRecord, keep: Duration) -> Result<Settled, StoreError> {
+    async fn note(&self, held: &ClaimHandle, step: &StepRecord, keep: Duration) -> Result<Settled, StoreError> {
         self.timed().note(held, step, keep).await
     }
 }
 
 #[async_trait]
-impl Order for OnClock {
-    async fn line(&self, stream: &Key) -> Result<Lined, StoreError> {
+impl OrderStore for OnClock {
+    async fn line(&self, stream: &Key) -> Result<StoredOrderTable, StoreError> {
         self.timed().line(stream).await
     }
     async fn redraw(&self, stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: Duration) -> Result<bool, StoreError> {

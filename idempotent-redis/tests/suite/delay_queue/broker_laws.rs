@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, DeadLetters, Redrive};
 use idempotent_redis::{DelayDeadLetters, DelayMessage, DelayQueue, DelaySource};
 use idempotent_testkit::broker::{Broker, Limits, Message};
@@ -62,7 +62,7 @@ impl Broker for Queue {
     }
 
     async fn publish(&self, message: Message) {
-        let mut sent = DelayMessage::due(Micros(0), message.body).id(message.id);
+        let mut sent = DelayMessage::due(Timestamp(0), message.body).id(message.id);
         for (name, value) in message.headers.iter() {
             sent = sent.header(name, value);
         }

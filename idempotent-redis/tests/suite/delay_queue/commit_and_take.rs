@@ -1,6 +1,6 @@
 //! Committing and taking in one call, and settling many deliveries at once.
 use idempotent_mq::{DeadLetter, Received, Redrive, Settlement, Source};
-use idempotent_redis::{Back, Closing, DelayDeadLetters, DelayMessage, DelayQueue, DelaySource};
+use idempotent_redis::{DelayDeadLetters, DelayMessage, DelayQueue, DelaySource, RetryDelay, SettleResult};
 use tokio::time::timeout;
 
 use crate::delay_queue::world::{World, bodies, due, ms, new, only, time};
@@ -23,12 +23,15 @@ pub(crate) async fn one_call_commits_deliveries_and_takes_the_next(world: &World
     let steps = world.place.calls("evalsha");
     let next = taker.commit_and_take(&first, 2).await.unwrap();
     assert_eq!(world.place.calls("evalsha"), steps + 1);
-    assert_eq!((next.committed.unwrap(), bodies(&next.taken)), (vec![Closing::Done; 2], vec!["2".into(), "3".into()]));
+    assert_eq!(
+        (next.committed.unwrap(), bodies(&next.taken)),
+        (vec![SettleResult::Done; 2], vec!["2".into(), "3".into()])
+    );
     let last = taker.commit_and_take_now(&next.taken, 10).await.unwrap();
     assert_eq!(world.place.calls("evalsha"), steps + 2);
-    assert_eq!((last.committed.unwrap(), bodies(&last.taken)), (vec![Closing::Done; 2], vec!["4".to_owned()]));
+    assert_eq!((last.committed.unwrap(), bodies(&last.taken)), (vec![SettleResult::Done; 2], vec!["4".to_owned()]));
     let none = taker.commit_and_take_now(&last.taken, 10).await.unwrap();
-    assert_eq!((none.committed.unwrap(), none.taken.len()), (vec![Closing::Done], 0));
+    assert_eq!((none.committed.unwrap(), none.taken.len()), (vec![SettleResult::Done], 0));
     for part in ["due", "rank", "held", "msg", "state", "ids"] {
         assert_eq!(world.look("EXISTS", part, &[]).integer(), Some(0), "{part} is left behind");
     }
@@ -40,15 +43,15 @@ pub(crate) async fn a_late_commit_is_lost_and_the_next_messages_are_taken(world:
     some(&queue, 3).await;
     let both = taker.take_now(2).await.unwrap();
     world.at(60_000);
-    assert_eq!(queue.extend(&both[1]).await.unwrap(), Closing::Done);
+    assert_eq!(queue.extend(&both[1]).await.unwrap(), SettleResult::Done);
     let others = other.take_now(10).await.unwrap();
     assert_eq!(bodies(&others), ["2", "0"], "what is late comes to somebody else");
     new(queue.send(&DelayMessage::after(ms(0), "new")).await.unwrap());
     let next = taker.commit_and_take_now(&both, 10).await.unwrap();
-    assert_eq!(next.committed.unwrap(), [Closing::Lost, Closing::Done]);
+    assert_eq!(next.committed.unwrap(), [SettleResult::Lost, SettleResult::Done]);
     assert_eq!(bodies(&next.taken), ["new"]);
     let none = other.commit_and_take_now(&others, 10).await.unwrap();
-    assert_eq!((none.committed.unwrap(), none.taken.len()), (vec![Closing::Done; 2], 0));
+    assert_eq!((none.committed.unwrap(), none.taken.len()), (vec![SettleResult::Done; 2], 0));
     assert_eq!(queue.counts().await.unwrap().in_flight, 1, "the one that was taken last");
 }
 
@@ -59,17 +62,17 @@ pub(crate) async fn an_expired_delivery_is_committed_before_its_redelivery(world
     let late = taker.take_now(1).await.unwrap();
     world.at(70_000);
     let next = taker.commit_and_take_now(&late, 10).await.unwrap();
-    assert_eq!((next.committed.unwrap(), next.taken.len()), (vec![Closing::Done], 0));
+    assert_eq!((next.committed.unwrap(), next.taken.len()), (vec![SettleResult::Done], 0));
 }
 
 pub(crate) async fn an_expired_delivery_with_lost_state_is_lost_and_redelivered(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     some(&queue, 1).await;
-    queue.rollback(&only(taker.take_now(1).await.unwrap()), Back::Immediate, "").await.unwrap();
+    queue.rollback(&only(taker.take_now(1).await.unwrap()), RetryDelay::Immediate, "").await.unwrap();
     let second = taker.take_now(1).await.unwrap();
     world.look("DEL", "state", &[]);
-    assert_eq!(queue.commit_all(&second).await.unwrap(), [Closing::Lost]);
+    assert_eq!(queue.commit_all(&second).await.unwrap(), [SettleResult::Lost]);
     world.at(70_000);
     assert_eq!(bodies(&taker.take_now(1).await.unwrap()), ["0"]);
 }
@@ -79,8 +82,8 @@ pub(crate) async fn a_committed_extended_delivery_leaves_nothing_on_the_server(w
     let mut taker = queue.taker();
     some(&queue, 1).await;
     let taken = taker.take_now(1).await.unwrap();
-    assert_eq!(queue.extend(&taken[0]).await.unwrap(), Closing::Done);
-    assert_eq!(queue.commit_all(&taken).await.unwrap(), [Closing::Done]);
+    assert_eq!(queue.extend(&taken[0]).await.unwrap(), SettleResult::Done);
+    assert_eq!(queue.commit_all(&taken).await.unwrap(), [SettleResult::Done]);
     assert_eq!(world.look("EXISTS", "state", &[]).integer(), Some(0));
 }
 
@@ -113,7 +116,7 @@ pub(crate) async fn commits_do_not_wait_for_later_messages(world: &World) {
         let message = DelayMessage::after(ms(0), round);
         let (next, _) = tokio::join!(next, queue.send(&message));
         let next = next.unwrap();
-        assert_eq!((next.committed.unwrap(), bodies(&next.taken)), (vec![Closing::Done], vec![round.to_owned()]));
+        assert_eq!((next.committed.unwrap(), bodies(&next.taken)), (vec![SettleResult::Done], vec![round.to_owned()]));
         queue.commit_all(&next.taken).await.unwrap();
     }
     // A cancelled call takes nothing.
@@ -128,10 +131,10 @@ pub(crate) async fn a_delivery_named_twice_is_committed_once(world: &World) {
     some(&queue, 2).await;
     let taken = taker.take_now(2).await.unwrap();
     let twice = [taken[0].clone(), taken[0].clone()];
-    assert_eq!(queue.commit_all(&twice).await.unwrap(), [Closing::Done, Closing::Lost]);
+    assert_eq!(queue.commit_all(&twice).await.unwrap(), [SettleResult::Done, SettleResult::Lost]);
     let twice = [taken[1].clone(), taken[1].clone(), taken[0].clone()];
     let next = taker.commit_and_take_now(&twice, 1).await.unwrap();
-    assert_eq!(next.committed.unwrap(), [Closing::Done, Closing::Lost, Closing::Lost]);
+    assert_eq!(next.committed.unwrap(), [SettleResult::Done, SettleResult::Lost, SettleResult::Lost]);
 }
 
 pub(crate) async fn commits_for_all_slots_are_sent_with_a_take_from_one(world: &World) {
@@ -141,7 +144,7 @@ pub(crate) async fn commits_for_all_slots_are_sent_with_a_take_from_one(world: &
     let (mut all, mut held) = (Vec::new(), Vec::new());
     loop {
         let next = taker.commit_and_take_now(&held, 7).await.unwrap();
-        assert_eq!(next.committed.unwrap(), vec![Closing::Done; held.len()]);
+        assert_eq!(next.committed.unwrap(), vec![SettleResult::Done; held.len()]);
         if next.taken.is_empty() {
             break;
         }
@@ -168,7 +171,7 @@ pub(crate) async fn many_messages_are_sent_taken_and_committed_in_order_with_few
     assert!(bodies(&taken).into_iter().eq((0..600).map(|number| number.to_string())));
     queue.commit(&taken[300]).await.unwrap();
     let next = taker.commit_and_take_now(&taken, 1).await.unwrap();
-    let lost: Vec<_> = next.committed.unwrap().iter().map(|closing| *closing == Closing::Lost).collect();
+    let lost: Vec<_> = next.committed.unwrap().iter().map(|closing| *closing == SettleResult::Lost).collect();
     assert!((0..600).all(|at| lost[at] == (at == 300)));
     assert_eq!(queue.counts().await.unwrap().in_flight, 0);
     assert!(queue.send_all(&[]).await.is_empty() && queue.commit_all(&[]).await.unwrap().is_empty());
@@ -223,10 +226,10 @@ pub(crate) async fn retries_and_new_messages_are_taken_together(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     new(queue.send(&DelayMessage::priority(99, "urgent")).await.unwrap());
-    queue.rollback(&only(taker.take_now(1).await.unwrap()), Back::After(ms(5)), "again").await.unwrap();
+    queue.rollback(&only(taker.take_now(1).await.unwrap()), RetryDelay::After(ms(5)), "again").await.unwrap();
     some(&queue, 3).await;
     for taken in taker.take_now(10).await.unwrap().iter().take(2) {
-        queue.rollback(taken, Back::After(ms(5)), "again").await.unwrap();
+        queue.rollback(taken, RetryDelay::After(ms(5)), "again").await.unwrap();
     }
     world.at(5);
     new(queue.send(&DelayMessage::merged("k", ms(1), "merged")).await.unwrap());
@@ -246,7 +249,7 @@ pub(crate) async fn retries_and_new_messages_are_taken_together(world: &World) {
     let same = queue.send(&DelayMessage::after(ms(0), "0").id("id-0")).await.unwrap();
     assert!(!same.is_new, "{same:?}");
     // Committing all of them does not free a key that another message uses by now.
-    assert_eq!(queue.commit_all(&taken).await.unwrap(), [Closing::Done; 5]);
+    assert_eq!(queue.commit_all(&taken).await.unwrap(), [SettleResult::Done; 5]);
     let into = queue.send(&DelayMessage::merged("k", ms(1), "into it")).await.unwrap();
     assert!(!into.is_new, "{into:?}");
 }
@@ -258,7 +261,7 @@ pub(crate) async fn a_lost_first_delivery_time_is_replaced_by_the_next_delivery(
     let Received::Deliveries(some) = source.receive(1).await.unwrap() else { panic!("nothing came") };
     let (delivery, tag) = only(some);
     let mut letter = DeadLetter::because("by hand", time(0));
-    letter.first_at = idempotent_core::Micros(0);
+    letter.first_at = idempotent_core::Timestamp(0);
     source.settler().settle(&delivery, &tag, &Settlement::DeadLetter(letter)).await.unwrap();
     let redriven = Redrive::new().run(&mut DelayDeadLetters::new(&queue)).await;
     assert_eq!(redriven.put_back, 1);
@@ -271,13 +274,13 @@ pub(crate) async fn a_late_commit_keeps_a_name_that_another_message_uses(world: 
     let mut taker = queue.taker();
     some(&queue, 1).await;
     let dead = only(taker.take_now(1).await.unwrap());
-    queue.rollback(&dead, Back::Immediate, "").await.unwrap();
+    queue.rollback(&dead, RetryDelay::Immediate, "").await.unwrap();
     let again = DelayMessage::after(ms(60_000), "again").id("id-0");
     new(queue.send(&again).await.unwrap());
     let _ = Redrive::new().run(&mut DelayDeadLetters::new(&queue)).await;
     let back = only(taker.take_now(1).await.unwrap());
-    assert_eq!(queue.commit(&dead).await.unwrap(), Closing::Lost, "that was the delivery before");
-    assert_eq!(queue.commit(&back).await.unwrap(), Closing::Done);
+    assert_eq!(queue.commit(&dead).await.unwrap(), SettleResult::Lost, "that was the delivery before");
+    assert_eq!(queue.commit(&back).await.unwrap(), SettleResult::Done);
     assert!(!queue.send(&again).await.unwrap().is_new, "the second one goes by it still");
     queue.purge().await.unwrap();
     // The body was lost during delivery, and another message was sent.
@@ -288,7 +291,7 @@ pub(crate) async fn a_late_commit_keeps_a_name_that_another_message_uses(world: 
     world.look("HDEL", "msg", &[&member]);
     let again = DelayMessage::after(ms(60_000), "again").id("l");
     new(queue.send(&again).await.unwrap());
-    assert_eq!(queue.commit(&lost).await.unwrap(), Closing::Done);
+    assert_eq!(queue.commit(&lost).await.unwrap(), SettleResult::Done);
     assert!(!queue.send(&again).await.unwrap().is_new);
 }
 
@@ -304,7 +307,7 @@ pub(crate) async fn the_first_delivery_time_is_known_for_any_visibility_timeout(
     world.at(30);
     assert_eq!(taker.take_now(1).await.unwrap().len(), 1);
     world.at(40);
-    assert_eq!(queue.extend(&extended).await.unwrap(), Closing::Done);
+    assert_eq!(queue.extend(&extended).await.unwrap(), SettleResult::Done);
     world.at(60_040);
     let again = taker.take_now(10).await.unwrap();
     let firsts: Vec<_> = again.iter().map(|taken| (taken.first_at, taken.delivered)).collect();

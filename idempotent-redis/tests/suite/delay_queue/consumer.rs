@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use idempotent_core::{Executor, MemoryStore};
 use idempotent_mq::{
-    Consumer, Counters, Counts, Delay, Handling, KeyFrom, Messages, Outbound, Publish, PublishErrorKind, Schedule,
-    Scheduled, SourceError, Verdict,
+    Consumer, ConsumerCounters, ConsumerCounts, Delay, HandlerResult, KeyFrom, MessageHandler, Messages,
+    OutboundMessage, Publish, PublishErrorKind, Schedule, Scheduled, SourceError,
 };
 use idempotent_redis::{DelayMessage, DelayProducer, DelayQueue, DelaySource};
 use idempotent_testkit::servers::{RedisCluster, RedisServer};
@@ -19,13 +19,13 @@ use crate::support::until;
 type Runs = Arc<Mutex<Vec<String>>>;
 
 struct Running {
-    counters: Counters,
+    counters: ConsumerCounters,
     stop: Option<oneshot::Sender<()>>,
-    task: JoinHandle<Result<Counts, SourceError>>,
+    task: JoinHandle<Result<ConsumerCounts, SourceError>>,
 }
 
 impl Running {
-    fn start(queue: &DelayQueue, executor: &Executor, handling: Handling) -> Self {
+    fn start(queue: &DelayQueue, executor: &Executor, handling: MessageHandler) -> Self {
         let builder = Consumer::builder(DelaySource::new(queue), "billing", executor).prefetch(4).concurrency(2);
         let builder = builder.schedule(Schedule::exponential(ms(20), ms(100))).grace(Duration::from_secs(5));
         let consumer = builder.build(handling).unwrap();
@@ -35,7 +35,7 @@ impl Running {
         Self { counters, stop: Some(stop), task }
     }
 
-    async fn ended(mut self) -> Counts {
+    async fn ended(mut self) -> ConsumerCounts {
         drop(self.stop.take());
         tokio::time::timeout(MINUTE, self.task).await.unwrap().unwrap().unwrap()
     }
@@ -48,7 +48,7 @@ impl Running {
 }
 
 /// Records the body, and returns the verdict for its number of records.
-fn noting(runs: &Runs, answer: fn(usize) -> Verdict) -> Handling {
+fn noting(runs: &Runs, answer: fn(usize) -> HandlerResult) -> MessageHandler {
     let runs = runs.clone();
     Messages::raw().keyed(KeyFrom::message_id()).run(move |message| {
         let body = String::from_utf8(message.delivery.body.clone()).unwrap();
@@ -67,8 +67,8 @@ async fn open(server: &RedisServer) -> DelayQueue {
     DelayQueue::builder(server.url(), "orders").visibility(ms(1_500)).connect().await.unwrap()
 }
 
-fn failing(kind: &'static str) -> Verdict {
-    Verdict::Again { after: None, error: kind.into() }
+fn failing(kind: &'static str) -> HandlerResult {
+    HandlerResult::Again { after: None, error: kind.into() }
 }
 
 async fn settled(queue: &DelayQueue) {
@@ -94,7 +94,7 @@ async fn a_message_is_held_while_its_handler_runs_and_redelivered_after_a_failur
             held.lock().unwrap().push(in_flight);
             let mut noted = noted.lock().unwrap();
             noted.push(String::from_utf8(message.delivery.body.clone()).unwrap());
-            if noted.len() < 3 { failing("no stock") } else { Verdict::Done }
+            if noted.len() < 3 { failing("no stock") } else { HandlerResult::Done }
         }
     });
     let executor = executor();
@@ -114,7 +114,7 @@ async fn settled_messages_leave_nothing_on_the_server() {
     let queue = open(&server).await;
     let runs = Runs::default();
     let executor = executor();
-    let running = Running::start(&queue, &executor, noting(&runs, |_| Verdict::Done));
+    let running = Running::start(&queue, &executor, noting(&runs, |_| HandlerResult::Done));
     for number in 0..20 {
         let body = number.to_string();
         new(queue.send(&DelayMessage::after(ms(1), body.as_str()).id(format!("i{number}"))).await.unwrap());
@@ -141,7 +141,7 @@ async fn messages_of_a_dead_consumer_are_redelivered_and_a_slow_consumer_keeps_i
             async move {
                 runs.lock().unwrap().push(String::from_utf8(message.delivery.body.clone()).unwrap());
                 gate.acquire().await.unwrap().forget();
-                Verdict::Done
+                HandlerResult::Done
             }
         })
     };
@@ -170,7 +170,7 @@ async fn a_rejected_message_becomes_a_dead_letter_with_all_its_data() {
     let runs = Runs::default();
     let executor = executor();
     let running =
-        Running::start(&queue, &executor, noting(&runs, |_| Verdict::Never { reason: "no such order".into() }));
+        Running::start(&queue, &executor, noting(&runs, |_| HandlerResult::Never { reason: "no such order".into() }));
     new(queue.send(&DelayMessage::priority(20, "m").id("i").header("h", vec![0, 255])).await.unwrap());
     until("it is dead", async || queue.counts().await.unwrap().dead == 1).await;
     let (delivery, letter) = letters(&queue).await.remove(0);
@@ -186,13 +186,13 @@ async fn a_producer_sends_to_the_messages_topic_and_keeps_the_order_of_an_aggreg
     let queue = DelayQueue::builder(cluster.url(), "orders").slots(8).connect().await.unwrap();
     let producer = DelayProducer::new(&queue);
     let message = |number: usize| {
-        Outbound::new("bills{x}", format!("m{number}"), number.to_string())
+        OutboundMessage::new("bills{x}", format!("m{number}"), number.to_string())
             .aggregate(format!("order-{}", number % 3))
             .business_key("b")
             .header("h", "v")
     };
     let mut messages: Vec<_> = (0..30).map(message).collect();
-    messages.insert(10, Outbound::new("bills{x}", "", "refused").aggregate("order-1"));
+    messages.insert(10, OutboundMessage::new("bills{x}", "", "refused").aggregate("order-1"));
     let published = producer.publish(&messages).await;
     for (at, published) in published.iter().enumerate() {
         let of_the_chain = messages[at].aggregate.as_deref() == Some("order-1");
@@ -232,7 +232,7 @@ async fn an_unpaid_order_is_cancelled_once_and_on_time_and_a_paid_one_never() {
     let server = RedisServer::start();
     let queue = open(&server).await;
     let runs = Runs::default();
-    let now = idempotent_core::Micros(
+    let now = idempotent_core::Timestamp(
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros().try_into().unwrap(),
     );
     let at = now + ms(700);
@@ -244,7 +244,7 @@ async fn an_unpaid_order_is_cancelled_once_and_on_time_and_a_paid_one_never() {
     // A message that became due without a consumer is delivered to the next one.
     assert_eq!(queue.schedule("missed", now, b"missed").await.unwrap(), Scheduled::New);
     let executor = executor();
-    let running = Running::start(&queue, &executor, noting(&runs, |_| Verdict::Done));
+    let running = Running::start(&queue, &executor, noting(&runs, |_| HandlerResult::Done));
     settled(&queue).await;
     let ended = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros();
     assert!(ended >= u128::from(at.0), "not before its time");

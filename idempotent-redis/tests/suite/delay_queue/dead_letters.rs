@@ -1,6 +1,6 @@
 //! Dead letters, counts, and purging of a topic.
 use idempotent_mq::{Cancelled, DeadLetters, Redrive};
-use idempotent_redis::{Back, Closing, DelayDeadLetters, DelayMessage, DelayQueue, DelayQueueBuilder};
+use idempotent_redis::{DelayDeadLetters, DelayMessage, DelayQueue, DelayQueueBuilder, RetryDelay, SettleResult};
 
 use crate::delay_queue::world::{World, due, letters, ms, new, only, time};
 
@@ -11,7 +11,7 @@ fn no_retries(builder: DelayQueueBuilder) -> DelayQueueBuilder {
 async fn die(queue: &DelayQueue, message: &DelayMessage) {
     new(queue.send(message).await.unwrap());
     let taken = only(queue.taker().take_now(10).await.unwrap());
-    queue.rollback(&taken, Back::Immediate, "no stock").await.unwrap();
+    queue.rollback(&taken, RetryDelay::Immediate, "no stock").await.unwrap();
 }
 
 pub(crate) async fn dead_letters_are_listed_oldest_first_and_redriven_as_first_attempts(world: &World) {
@@ -43,7 +43,7 @@ pub(crate) async fn dead_letters_are_listed_oldest_first_and_redriven_as_first_a
     assert_eq!((&*back.id, &*back.body, back.headers.first("h")), ("a", &b"first"[..], Some(&b"v"[..])));
     assert_eq!((back.attempt, back.delivered, back.deaths, back.first_at), (1, 2, 1, time(0)));
     assert_eq!(back.last_error, None);
-    assert_eq!(queue.commit(&back).await.unwrap(), Closing::Done);
+    assert_eq!(queue.commit(&back).await.unwrap(), SettleResult::Done);
     // A letter that was redriven elsewhere is reported and skipped.
     let mut one = DelayDeadLetters::new(&queue);
     one.next().await.unwrap().unwrap();
@@ -62,7 +62,7 @@ pub(crate) async fn dead_letters_are_listed_in_order_of_death_and_cannot_be_canc
     for at in [50, 100] {
         world.at(at);
         let taken = only(queue.taker().take_now(10).await.unwrap());
-        queue.rollback(&taken, Back::Immediate, "").await.unwrap();
+        queue.rollback(&taken, RetryDelay::Immediate, "").await.unwrap();
     }
     for id in [&older.id, &younger.id] {
         assert_eq!(queue.cancel(id).await.unwrap(), Cancelled::Unknown);
@@ -76,7 +76,7 @@ pub(crate) async fn a_message_that_dies_again_has_two_deaths(world: &World) {
     die(&queue, &DelayMessage::priority(20, "b")).await;
     let _ = Redrive::new().run(&mut DelayDeadLetters::new(&queue)).await;
     let again = only(queue.taker().take_now(1).await.unwrap());
-    queue.rollback(&again, Back::After(ms(1)), "still no stock").await.unwrap();
+    queue.rollback(&again, RetryDelay::After(ms(1)), "still no stock").await.unwrap();
     let (delivery, letter) = only(letters(&queue).await);
     assert_eq!((letter.deaths, delivery.deaths), (2, 2));
     assert_eq!(letter.reason, "all retries are used up: still no stock");
@@ -89,7 +89,7 @@ pub(crate) async fn a_dead_letter_frees_its_id_and_not_the_id_of_another_message
     world.at(1);
     let first = only(queue.taker().take_now(1).await.unwrap());
     let second = new(queue.send(&merged("second")).await.unwrap());
-    queue.rollback(&first, Back::Immediate, "").await.unwrap();
+    queue.rollback(&first, RetryDelay::Immediate, "").await.unwrap();
     assert_eq!(queue.send(&merged("third")).await.unwrap().id, second.id, "the second's key is still its own");
 }
 
@@ -157,7 +157,7 @@ pub(crate) async fn purging_a_topic_removes_everything_but_its_number_sequence(w
     assert_eq!((beside.topic(), queue.topic()), ("bills", "orders"));
     assert_eq!(queue.purge().await.unwrap(), 3);
     assert_eq!(queue.counts().await.unwrap(), idempotent_redis::DelayCounts::default());
-    assert_eq!(queue.commit(&held).await.unwrap(), Closing::Lost);
+    assert_eq!(queue.commit(&held).await.unwrap(), SettleResult::Lost);
     let next = new(queue.send(&DelayMessage::after(ms(0), "next")).await.unwrap());
     assert!(next.id > last.id, "no id is given twice");
 }

@@ -1,7 +1,7 @@
 //! The kinds of messages: due times and order.
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{Cancelled, Delay, DelayErrorKind, Scheduled};
-use idempotent_redis::{Back, Closing, DelayMessage};
+use idempotent_redis::{DelayMessage, RetryDelay, SettleResult};
 
 use crate::delay_queue::world::{BEGIN, World, bodies, due, ms, new, only, time};
 
@@ -32,14 +32,14 @@ pub(crate) async fn a_message_sent_while_the_first_is_in_delivery_is_not_merged(
     // The same body while the first message is in delivery.
     let second = new(queue.send(&merged("same")).await.unwrap());
     assert_ne!(first.id, second.id);
-    assert_eq!(queue.commit(&first).await.unwrap(), Closing::Done);
+    assert_eq!(queue.commit(&first).await.unwrap(), SettleResult::Done);
     // The entry of the second message is kept: a third one merges into it, and it is delivered.
     let third = queue.send(&merged("third")).await.unwrap();
     assert_eq!((third.is_new, &third.id), (false, &second.id));
     world.at(10_000);
     let again = only(taker.take_now(10).await.unwrap());
     assert_eq!((&again.id, bodies(std::slice::from_ref(&again))), (&second.id, vec!["same".to_owned()]));
-    assert_eq!(queue.commit(&again).await.unwrap(), Closing::Done);
+    assert_eq!(queue.commit(&again).await.unwrap(), SettleResult::Done);
     assert_eq!(queue.counts().await.unwrap().ready, 0);
 }
 
@@ -85,8 +85,8 @@ pub(crate) async fn retries_rank_after_all_new_messages(world: &World) {
         new(queue.send(&DelayMessage::priority(1_000, body)).await.unwrap());
     }
     let taken = taker.take_now(10).await.unwrap();
-    queue.rollback(&taken[0], Back::Immediate, "").await.unwrap();
-    queue.rollback(&taken[1], Back::After(ms(5)), "").await.unwrap();
+    queue.rollback(&taken[0], RetryDelay::Immediate, "").await.unwrap();
+    queue.rollback(&taken[1], RetryDelay::After(ms(5)), "").await.unwrap();
     new(queue.send(&DelayMessage::priority(1_000, "left alone")).await.unwrap());
     assert_eq!(bodies(&taker.take_now(1).await.unwrap()), ["left alone"]);
     world.at(60_000);
@@ -101,7 +101,7 @@ pub(crate) async fn a_fixed_time_is_due_only_once_it_has_passed(world: &World) {
     let queue = world.queue().await;
     let mut taker = queue.taker();
     world.at(1_000);
-    for late in [time(1_000), time(999), Micros(0)] {
+    for late in [time(1_000), time(999), Timestamp(0)] {
         let refused = queue.send(&DelayMessage::at(late, "")).await.unwrap_err();
         assert_eq!(refused.kind(), DelayErrorKind::Refused);
         let text = refused.to_string();
@@ -118,7 +118,7 @@ pub(crate) async fn a_fixed_time_is_due_only_once_it_has_passed(world: &World) {
 pub(crate) async fn invalid_messages_are_refused_with_the_rule_and_the_remedy(world: &World) {
     let queue = world.queue().await;
     let long = "x".repeat(1_025);
-    let year = Micros(9_000_000_000_000_001);
+    let year = Timestamp(9_000_000_000_000_001);
     for (message, words) in [
         (DelayMessage::priority(16, ""), ["priority is 16", "more than 16", "reserved for retries"]),
         (DelayMessage::priority(0, ""), ["priority is 0", "more than 16", "reserved for retries"]),
@@ -159,7 +159,7 @@ pub(crate) async fn a_delay_starts_when_the_server_accepts_the_message(world: &W
 pub(crate) async fn a_task_is_scheduled_once_per_key_until_it_is_settled_or_cancelled(world: &World) {
     let queue = world.queue_with(|builder| builder.slots(4)).await;
     let (delay, mut taker): (&dyn Delay, _) = (&queue, queue.taker());
-    let at = Micros(BEGIN + 30_000_001);
+    let at = Timestamp(BEGIN + 30_000_001);
     assert_eq!(delay.schedule("order-17", at, b"cancel").await.unwrap(), Scheduled::New);
     let again = delay.schedule("order-17", time(99_000), b"other").await.unwrap();
     assert_eq!(again, Scheduled::Already { at }, "the first one stands, to the µs");
@@ -169,7 +169,7 @@ pub(crate) async fn a_task_is_scheduled_once_per_key_until_it_is_settled_or_canc
     let taken = only(taker.take_now(10).await.unwrap());
     assert_eq!((&*taken.id, &*taken.body), ("order-17", &b"cancel"[..]));
     assert_eq!(delay.schedule("order-17", at, b"").await.unwrap(), Scheduled::Already { at }, "it is with a consumer");
-    assert_eq!(queue.commit(&taken).await.unwrap(), Closing::Done);
+    assert_eq!(queue.commit(&taken).await.unwrap(), SettleResult::Done);
     // The task is settled. A time in the past is due at once.
     assert_eq!(delay.schedule("order-17", time(0), b"late").await.unwrap(), Scheduled::New);
     assert_eq!(due(&mut taker).await, ["late"]);

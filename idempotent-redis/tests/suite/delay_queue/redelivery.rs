@@ -1,10 +1,12 @@
 //! Redelivery of messages: rollbacks, expired deliveries and retries.
 use idempotent_mq::{Cancelled, DeadLetter, Delivery, Received, Retry, Settlement, Source, SourceErrorKind};
-use idempotent_redis::{Back, Closing, DelayMessage, DelaySource, RolledBack, Taken, Taker};
+use idempotent_redis::{
+    DelayDelivery, DelayMessage, DelayReceiver, DelaySource, RetryDelay, RollbackResult, SettleResult,
+};
 
 use crate::delay_queue::world::{World, due, letters, ms, new, only, time};
 
-async fn one(taker: &mut Taker) -> Taken {
+async fn one(taker: &mut DelayReceiver) -> DelayDelivery {
     only(taker.take_now(10).await.unwrap())
 }
 
@@ -22,8 +24,8 @@ pub(crate) async fn a_taken_message_is_held_until_it_is_committed(world: &World)
     assert!(due(&mut taker).await.is_empty(), "nobody else gets it");
     let counts = queue.counts().await.unwrap();
     assert_eq!((counts.ready, counts.waiting, counts.in_flight, counts.oldest), (0, 0, 1, None));
-    assert_eq!(queue.commit(&taken).await.unwrap(), Closing::Done);
-    assert_eq!(queue.commit(&taken).await.unwrap(), Closing::Lost, "it was settled already");
+    assert_eq!(queue.commit(&taken).await.unwrap(), SettleResult::Done);
+    assert_eq!(queue.commit(&taken).await.unwrap(), SettleResult::Lost, "it was settled already");
     assert_eq!(queue.counts().await.unwrap().in_flight, 0);
     for part in ["due", "rank", "held", "msg", "state", "ids", "dead", "letter"] {
         assert_eq!(world.look("EXISTS", part, &[]).integer(), Some(0), "{part} is left behind");
@@ -59,16 +61,16 @@ pub(crate) async fn an_expired_delivery_cannot_affect_the_next_one(world: &World
     let lost = one(&mut taker).await;
     world.at(60_000);
     let now = one(&mut other).await;
-    assert_eq!(queue.commit(&lost).await.unwrap(), Closing::Lost);
-    assert_eq!(queue.extend(&lost).await.unwrap(), Closing::Lost);
-    for back in [Back::Immediate, Back::After(ms(1))] {
-        assert_eq!(queue.rollback(&lost, back, "").await.unwrap(), RolledBack::Lost);
+    assert_eq!(queue.commit(&lost).await.unwrap(), SettleResult::Lost);
+    assert_eq!(queue.extend(&lost).await.unwrap(), SettleResult::Lost);
+    for back in [RetryDelay::Immediate, RetryDelay::After(ms(1))] {
+        assert_eq!(queue.rollback(&lost, back, "").await.unwrap(), RollbackResult::Lost);
     }
     world.at(119_999);
     assert!(due(&mut taker).await.is_empty(), "the one that holds it was not put off by the other");
-    assert_eq!(queue.commit(&now).await.unwrap(), Closing::Done);
-    assert_eq!(queue.rollback(&now, Back::Immediate, "").await.unwrap(), RolledBack::Lost);
-    assert_eq!(queue.extend(&now).await.unwrap(), Closing::Lost);
+    assert_eq!(queue.commit(&now).await.unwrap(), SettleResult::Done);
+    assert_eq!(queue.rollback(&now, RetryDelay::Immediate, "").await.unwrap(), RollbackResult::Lost);
+    assert_eq!(queue.extend(&now).await.unwrap(), SettleResult::Lost);
     assert_eq!(world.look("ZCARD", "held", &[]).integer(), Some(0), "nothing is held for nobody");
 }
 
@@ -77,10 +79,10 @@ pub(crate) async fn a_rolled_back_delivery_can_no_longer_be_settled(world: &Worl
     let mut taker = queue.taker();
     new(queue.send(&DelayMessage::after(ms(0), "m")).await.unwrap());
     let taken = one(&mut taker).await;
-    queue.rollback(&taken, Back::After(ms(10)), "").await.unwrap();
-    assert_eq!(queue.commit(&taken).await.unwrap(), Closing::Lost);
-    assert_eq!(queue.extend(&taken).await.unwrap(), Closing::Lost);
-    assert_eq!(queue.rollback(&taken, Back::Immediate, "").await.unwrap(), RolledBack::Lost);
+    queue.rollback(&taken, RetryDelay::After(ms(10)), "").await.unwrap();
+    assert_eq!(queue.commit(&taken).await.unwrap(), SettleResult::Lost);
+    assert_eq!(queue.extend(&taken).await.unwrap(), SettleResult::Lost);
+    assert_eq!(queue.rollback(&taken, RetryDelay::Immediate, "").await.unwrap(), RollbackResult::Lost);
     world.at(10);
     assert_eq!(one(&mut taker).await.attempt, 2, "one retry, and not two");
 }
@@ -150,7 +152,7 @@ pub(crate) async fn a_source_that_lost_a_message_cannot_dead_letter_it(world: &W
     }
     source.settler().keep_alive(&[&tag]).await.unwrap();
     assert_eq!(queue.counts().await.unwrap().dead, 0);
-    assert_eq!(queue.commit(&now).await.unwrap(), Closing::Done);
+    assert_eq!(queue.commit(&now).await.unwrap(), SettleResult::Done);
 }
 
 pub(crate) async fn an_expired_delivery_can_be_settled_until_it_is_redelivered(world: &World) {
@@ -160,7 +162,7 @@ pub(crate) async fn an_expired_delivery_can_be_settled_until_it_is_redelivered(w
     let taken = one(&mut taker).await;
     world.at(70_000);
     assert_eq!(queue.counts().await.unwrap().ready, 1, "anybody may take it");
-    assert_eq!(queue.commit(&taken).await.unwrap(), Closing::Done);
+    assert_eq!(queue.commit(&taken).await.unwrap(), SettleResult::Done);
     assert!(due(&mut taker).await.is_empty());
 }
 
@@ -170,10 +172,10 @@ pub(crate) async fn an_extended_delivery_is_held_from_the_extension_on(world: &W
     new(queue.send(&DelayMessage::after(ms(0), "m")).await.unwrap());
     let taken = one(&mut taker).await;
     world.at(59_000);
-    assert_eq!(queue.extend(&taken).await.unwrap(), Closing::Done);
+    assert_eq!(queue.extend(&taken).await.unwrap(), SettleResult::Done);
     world.at_micros(118_999_999);
     assert!(due(&mut taker).await.is_empty());
-    assert_eq!(queue.extend_by(&taken, ms(1)).await.unwrap(), Closing::Done);
+    assert_eq!(queue.extend_by(&taken, ms(1)).await.unwrap(), SettleResult::Done);
     world.at(119_001);
     assert_eq!(due(&mut taker).await, ["m"]);
     assert!(queue.extend_by(&taken, ms(0)).await.unwrap_err().to_string().contains("1 ms to 7 days"));
@@ -186,7 +188,10 @@ pub(crate) async fn a_rollback_delays_the_message_by_its_backoff(world: &World) 
     new(queue.send(&DelayMessage::at(time(1), "timed")).await.unwrap());
     world.at(2);
     for taken in taker.take_now(10).await.unwrap() {
-        assert_eq!(queue.rollback(&taken, Back::After(ms(500)), "no stock").await.unwrap(), RolledBack::Again);
+        assert_eq!(
+            queue.rollback(&taken, RetryDelay::After(ms(500)), "no stock").await.unwrap(),
+            RollbackResult::Again
+        );
     }
     assert_eq!(queue.counts().await.unwrap().waiting, 2);
     world.at_micros(501_999);
@@ -207,7 +212,7 @@ pub(crate) async fn an_immediate_retry_ranks_by_its_remaining_retries(world: &Wo
     world.at(2);
     for left in (10..16).rev() {
         for taken in taker.take_now(10).await.unwrap() {
-            queue.rollback(&taken, Back::Immediate, "").await.unwrap();
+            queue.rollback(&taken, RetryDelay::Immediate, "").await.unwrap();
         }
         let score = |part| world.look("ZRANGE", part, &["0", "0", "WITHSCORES"]).items()[1].text();
         assert_eq!((score("due"), score("rank")), (left.to_string(), format!("-{left}")), "of 16 retries");
@@ -220,15 +225,15 @@ pub(crate) async fn a_message_is_dead_after_16_retries_and_17_deliveries(world: 
     let queue = world.queue().await;
     let mut taker = queue.taker();
     for (message, back) in [
-        (DelayMessage::after(ms(0), "b").id("i").header("h", "v"), Back::Immediate),
-        (DelayMessage::priority(20, "b").id("i").header("h", "v"), Back::After(ms(0))),
+        (DelayMessage::after(ms(0), "b").id("i").header("h", "v"), RetryDelay::Immediate),
+        (DelayMessage::priority(20, "b").id("i").header("h", "v"), RetryDelay::After(ms(0))),
     ] {
         new(queue.send(&message).await.unwrap());
         for attempt in 1..=17 {
             let taken = one(&mut taker).await;
             assert_eq!((taken.attempt, taken.delivered), (attempt, attempt));
             let came = queue.rollback(&taken, back, "no stock").await.unwrap();
-            assert_eq!(came, if attempt < 17 { RolledBack::Again } else { RolledBack::Dead });
+            assert_eq!(came, if attempt < 17 { RollbackResult::Again } else { RollbackResult::Dead });
         }
         assert!(due(&mut taker).await.is_empty());
         let (delivery, letter) = only(letters(&queue).await);
@@ -271,7 +276,7 @@ pub(crate) async fn resending_a_message_does_not_reset_its_retries(world: &World
         let taken = one(&mut taker).await;
         assert_eq!(taken.attempt, attempt);
         assert!(!queue.send(&message).await.unwrap().is_new, "while it is held");
-        queue.rollback(&taken, Back::Immediate, "").await.unwrap();
+        queue.rollback(&taken, RetryDelay::Immediate, "").await.unwrap();
         if attempt < 17 {
             assert!(!queue.send(&message).await.unwrap().is_new, "while it waits for its retry");
         }
@@ -293,7 +298,7 @@ pub(crate) async fn a_batch_is_committed_by_one_call_with_a_result_per_delivery(
         queue.commit(taken).await.unwrap();
     }
     let closings = queue.commit_all(&taken).await.unwrap();
-    let lost: Vec<_> = (0..40).filter(|at| closings[*at] == Closing::Lost).collect();
+    let lost: Vec<_> = (0..40).filter(|at| closings[*at] == SettleResult::Lost).collect();
     assert_eq!(lost, [3, 4]);
     assert_eq!(queue.counts().await.unwrap().in_flight, 0);
 }
@@ -311,7 +316,7 @@ pub(crate) async fn a_message_without_a_body_is_skipped(world: &World) {
     assert_eq!(world.look("ZCARD", "held", &[]).integer(), Some(1));
     // A redelivered message leaves no state.
     new(queue.send(&DelayMessage::after(ms(0), "back")).await.unwrap());
-    queue.rollback(&one(&mut taker).await, Back::Immediate, "").await.unwrap();
+    queue.rollback(&one(&mut taker).await, RetryDelay::Immediate, "").await.unwrap();
     world.look("DEL", "msg", &[]);
     assert!(due(&mut taker).await.is_empty());
     assert_eq!(world.look("EXISTS", "state", &[]).integer(), Some(0));

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use idempotent_mq::{DeadLetter, DelayErrorKind, Received, Redrive, Settlement, Source};
 use idempotent_redis::{
-    Back, Closing, DelayDeadLetters, DelayMessage, DelayQueue, DelayQueueBuilder, DelaySource, RolledBack,
+    DelayDeadLetters, DelayMessage, DelayQueue, DelayQueueBuilder, DelaySource, RetryDelay, RollbackResult,
+    SettleResult,
 };
 use idempotent_testkit::proxy::{Fault, Proxy};
 use idempotent_testkit::servers::{RedisSentinels, RedisServer};
@@ -23,11 +24,11 @@ async fn goes_round(queue: &DelayQueue) {
     while settled < 2 {
         let taken = tokio::time::timeout(MINUTE, taker.take(1)).await.unwrap().unwrap().remove(0);
         if taken.deaths > 0 {
-            assert_eq!(queue.commit(&taken).await.unwrap(), Closing::Done);
+            assert_eq!(queue.commit(&taken).await.unwrap(), SettleResult::Done);
             settled += 1;
         } else {
-            assert_eq!(queue.extend(&taken).await.unwrap(), Closing::Done);
-            queue.rollback(&taken, Back::Immediate, "").await.unwrap();
+            assert_eq!(queue.extend(&taken).await.unwrap(), SettleResult::Done);
+            queue.rollback(&taken, RetryDelay::Immediate, "").await.unwrap();
             let redriven = Redrive::new().run(&mut DelayDeadLetters::new(queue)).await;
             assert!(redriven.failed.is_none(), "{redriven:?}");
         }
@@ -92,11 +93,11 @@ async fn a_queue_on_a_full_server_drains_and_rejects_new_messages() {
     let mut source = DelaySource::new(&queue);
     let Received::Deliveries(received) = source.receive(1).await.unwrap() else { panic!("nothing is revoked") };
 
-    assert_eq!(queue.commit(&early[0]).await.unwrap(), Closing::Done);
+    assert_eq!(queue.commit(&early[0]).await.unwrap(), SettleResult::Done);
     at(30_000);
-    assert_eq!(queue.extend(&early[1]).await.unwrap(), Closing::Done);
-    assert_eq!(queue.rollback(&taken[0], Back::Immediate, "no").await.unwrap(), RolledBack::Again);
-    assert_eq!(queue.rollback(&taken[1], Back::After(ms(1_000)), "no").await.unwrap(), RolledBack::Again);
+    assert_eq!(queue.extend(&early[1]).await.unwrap(), SettleResult::Done);
+    assert_eq!(queue.rollback(&taken[0], RetryDelay::Immediate, "no").await.unwrap(), RollbackResult::Again);
+    assert_eq!(queue.rollback(&taken[1], RetryDelay::After(ms(1_000)), "no").await.unwrap(), RollbackResult::Again);
     let (delivery, tag) = &received[0];
     let letter = DeadLetter::because("never", time(30_000));
     source.settler().settle(delivery, tag, &Settlement::DeadLetter(letter)).await.unwrap();
@@ -108,8 +109,8 @@ async fn a_queue_on_a_full_server_drains_and_rejects_new_messages() {
     let names: BTreeSet<_> = bodies(&again).into_iter().collect();
     assert_eq!(names, ["at once", "held", "later", "left"].map(str::to_owned).into());
     for taken in &again {
-        let back = queue.rollback(taken, Back::Immediate, "no").await.unwrap();
-        assert_eq!(back, if taken.body == b"left" { RolledBack::Again } else { RolledBack::Dead });
+        let back = queue.rollback(taken, RetryDelay::Immediate, "no").await.unwrap();
+        assert_eq!(back, if taken.body == b"left" { RollbackResult::Again } else { RollbackResult::Dead });
     }
     assert_eq!(due(&mut taker).await, ["left"]);
     assert_eq!(letters(&queue).await.len(), 4);
@@ -147,7 +148,7 @@ async fn messages_sent_through_sentinels_survive_a_failover() {
     })
     .await;
     assert_eq!(bodies(&taken), ["kept"]);
-    until("it is committed", async || queue.commit(&taken[0]).await.is_ok_and(|closing| closing == Closing::Done))
+    until("it is committed", async || queue.commit(&taken[0]).await.is_ok_and(|closing| closing == SettleResult::Done))
         .await;
 }
 
@@ -204,7 +205,7 @@ async fn a_lost_reply_keeps_the_commits_and_redelivers_the_messages() {
         between.fail_next_with("EVALSHA", fault);
         let lost = taker.commit_and_take(&first, 1).await.unwrap_err();
         assert_eq!((lost.kind(), between.met()), (DelayErrorKind::Ambiguous, 1), "{lost}");
-        let closing = if is_applied { Closing::Lost } else { Closing::Done };
+        let closing = if is_applied { SettleResult::Lost } else { SettleResult::Done };
         assert_eq!(queue.commit(&first[0]).await.unwrap(), closing, "{fault:?}");
         let next = tokio::time::timeout(MINUTE, taker.take(1)).await.unwrap().unwrap();
         assert_eq!(

@@ -1,6 +1,6 @@
 //! Waiting for messages: who is woken, by which event, and the cost of waiting.
 use idempotent_mq::Redrive;
-use idempotent_redis::{Back, DelayDeadLetters, DelayMessage};
+use idempotent_redis::{DelayDeadLetters, DelayMessage, RetryDelay};
 use tokio::time::timeout;
 
 use crate::delay_queue::world::{World, bodies, ms, new};
@@ -45,9 +45,9 @@ pub(crate) async fn a_waiting_receiver_is_woken_by_retries_and_redrives(world: &
     let mut take = Box::pin(taker.take(10));
     assert!(timeout(ms(150), &mut take).await.is_err());
     asleep(world).await;
-    queue.rollback(&held, Back::Immediate, "").await.unwrap();
+    queue.rollback(&held, RetryDelay::Immediate, "").await.unwrap();
     let again = timeout(ms(4_000), take).await.expect("it was not woken by a rollback").unwrap().remove(0);
-    queue.rollback(&again, Back::Immediate, "").await.unwrap();
+    queue.rollback(&again, RetryDelay::Immediate, "").await.unwrap();
     let mut take = Box::pin(taker.take(10));
     assert!(timeout(ms(150), &mut take).await.is_err(), "it is dead");
     asleep(world).await;
@@ -66,7 +66,7 @@ pub(crate) async fn a_receiver_learns_when_to_poll_again(world: &World) {
     let queue = world.queue_with(|builder| builder.visibility(ms(60_000))).await;
     let mut taker = queue.taker();
     // Waits until a poll has written this time.
-    let waits_until = async |taker: &mut idempotent_redis::Taker, time: u64| {
+    let waits_until = async |taker: &mut idempotent_redis::DelayReceiver, time: u64| {
         let event = format!("a poll that waits until {time}");
         let written = until(&event, async || {
             world.look("HEXISTS", "meta", &["waits"]).integer() == Some(1)

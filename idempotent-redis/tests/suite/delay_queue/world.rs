@@ -2,9 +2,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, DeadLetters, Delivery};
-use idempotent_redis::{DelayDeadLetters, DelayQueue, DelayQueueBuilder, Sent, Taken, Taker};
+use idempotent_redis::{DelayDeadLetters, DelayDelivery, DelayQueue, DelayQueueBuilder, DelayReceiver, SendReceipt};
 use idempotent_testkit::servers::{RedisCluster, RedisServer, Value};
 
 use crate::support::calls;
@@ -117,16 +117,16 @@ pub(crate) fn ms(ms: u64) -> Duration {
 }
 
 /// Returns the time `ms` after the start.
-pub(crate) fn time(ms: u64) -> Micros {
-    Micros(BEGIN + ms * 1_000)
+pub(crate) fn time(ms: u64) -> Timestamp {
+    Timestamp(BEGIN + ms * 1_000)
 }
 
 /// Takes the due messages and returns their bodies.
-pub(crate) async fn due(taker: &mut Taker) -> Vec<String> {
+pub(crate) async fn due(taker: &mut DelayReceiver) -> Vec<String> {
     bodies(&taker.take_now(100).await.unwrap())
 }
 
-pub(crate) fn bodies(taken: &[Taken]) -> Vec<String> {
+pub(crate) fn bodies(taken: &[DelayDelivery]) -> Vec<String> {
     taken.iter().map(|taken| String::from_utf8(taken.body.clone()).unwrap()).collect()
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn only<T>(mut all: Vec<T>) -> T {
     all.remove(0)
 }
 
-pub(crate) fn new(sent: Sent) -> Sent {
+pub(crate) fn new(sent: SendReceipt) -> SendReceipt {
     assert!(sent.is_new, "{sent:?}");
     sent
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use idempotent_core::{Claim, Fencing, Held, OwnerToken, Settled, Store, Verdict};
+use idempotent_core::{Claim, ClaimHandle, FencingToken, OwnerToken, ReleaseKind, Settled, Store};
 use idempotent_redis::RedisStore;
 use idempotent_testkit::servers::RedisServer;
 use tokio::sync::Barrier;
@@ -21,7 +21,7 @@ async fn patient(server: &RedisServer) -> RedisStore {
 }
 
 /// Claims concurrently over these connections, with tokens of this round. Returns the winners and their numbers.
-async fn race(stores: &[RedisStore], part: &str, round: u32) -> Vec<(u128, Fencing)> {
+async fn race(stores: &[RedisStore], part: &str, round: u32) -> Vec<(u128, FencingToken)> {
     let barrier = Arc::new(Barrier::new(CLAIMS));
     let mut claims = JoinSet::new();
     for (number, store) in (1..=CLAIMS as u128).zip(stores.iter().cycle()) {
@@ -48,7 +48,7 @@ async fn exactly_one_of_50_concurrent_claims_wins() {
     for _ in 0..5 {
         stores.push(patient(&server).await);
     }
-    let mut last = Fencing(0);
+    let mut last = FencingToken(0);
     for round in 0..ROUNDS {
         let part = format!("k{}", round % 7);
         let winners = race(&stores, &part, round).await;
@@ -56,8 +56,8 @@ async fn exactly_one_of_50_concurrent_claims_wins() {
         assert!(round % 7 != 0 || fencing > last, "numbers rise");
         last = if round % 7 == 0 { fencing } else { last };
         // Frees the key for the next round, by deletion or as vacant.
-        let verdict = if round % 2 == 0 { Verdict::Delete } else { Verdict::Vacate };
-        let held = Held { key: key(&part), owner: OwnerToken(owner), fencing: Some(fencing) };
+        let verdict = if round % 2 == 0 { ReleaseKind::Delete } else { ReleaseKind::Vacate };
+        let held = ClaimHandle { key: key(&part), owner: OwnerToken(owner), fencing: Some(fencing) };
         assert_eq!(stores[0].release(&held, &put_down(verdict)).await.unwrap(), Settled::Done);
     }
 }

@@ -2,12 +2,12 @@
 use std::sync::Arc;
 
 use idempotent_core::{
-    Disposition, Fencing, Held, OnLeaseLost, Outcome, Policy, Settled, State, StateKind, Store, SystemClock,
+    ClaimHandle, Disposition, FencingToken, OnLeaseLost, Outcome, Policy, Settled, State, StateKind, Store, SystemClock,
 };
 use idempotent_redis::RedisStore;
 use idempotent_testkit::proxy::{Fault, Proxy};
 use idempotent_testkit::servers::RedisServer;
-use idempotent_testkit::{FOREVER, FaultStore, Verb};
+use idempotent_testkit::{FOREVER, FaultStore, StoreOperation};
 
 use crate::support::runs::{
     AppError, End, Job, Worker, assert_in_flight, lease_end, raw, record, secs, time_of, until_time,
@@ -96,7 +96,7 @@ async fn renewals_keep_a_long_run_alive_even_after_a_failed_renewal() {
 /// Returns a store whose renewals do not get through.
 fn stuck(store: &RedisStore) -> FaultStore {
     let store = FaultStore::on_clock(store.clone(), Arc::new(SystemClock::new()));
-    store.lose_request(Verb::Renew, FOREVER);
+    store.lose_request(StoreOperation::Renew, FOREVER);
     store
 }
 
@@ -171,7 +171,7 @@ async fn a_stale_completion_is_refused_and_nothing_is_lost() {
     assert_eq!(run_a.await.unwrap().0, Outcome::LeaseLost);
     // A stale renewal of A fails as well, by number or by token alone.
     for fencing in [None, Some(first.fencing()[0])] {
-        let stale = Held { key: key("k"), owner, fencing };
+        let stale = ClaimHandle { key: key("k"), owner, fencing };
         let lost = Settled::Lost { now: StateKind::Consuming };
         assert_eq!(store.renew(&stale, secs(600)).await.unwrap(), lost);
     }
@@ -199,7 +199,7 @@ async fn fencing_numbers_rise_over_release_expiry_and_deletion() {
     }
     let numbers = job.fencing();
     assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
-    assert!(numbers.iter().all(|number| *number < Fencing(1 << 53)));
+    assert!(numbers.iter().all(|number| *number < FencingToken(1 << 53)));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Ends of runs: failures, an unreachable store, changed payloads, attempts.
 use idempotent_core::{
-    Auto, BatchItem, Call, Disposition, Fingerprint, Handler, Json, OnStoreError, Outcome, Policy, Rejection, StateKind,
+    BatchItem, Call, DefaultReply, Disposition, Fingerprint, Handler, Json, OnStoreError, Outcome, Policy, Rejection,
+    StateKind,
 };
 use idempotent_redis::RedisStore;
 use idempotent_testkit::proxy::{Fault, Proxy};
@@ -154,10 +155,11 @@ async fn each_item_of_a_batch_is_settled_separately() {
     let deliver = async |parts: &[&'static str]| {
         let items: Vec<_> = parts.iter().map(|part| (Call::new(id(part)), *part)).collect();
         let seen = runs.clone();
-        let handler = Handler::<Auto, Json, _, _>::batch(move |items: Vec<BatchItem<&'static str>>| async move {
-            seen.lock().unwrap().extend(items.iter().map(|given| given.item));
-            items.iter().map(|_| Ok::<_, AppError>(1)).collect::<Vec<Result<u32, AppError>>>()
-        });
+        let handler =
+            Handler::<DefaultReply, Json, _, _>::batch(move |items: Vec<BatchItem<&'static str>>| async move {
+                seen.lock().unwrap().extend(items.iter().map(|given| given.item));
+                items.iter().map(|_| Ok::<_, AppError>(1)).collect::<Vec<Result<u32, AppError>>>()
+            });
         let answers = worker.executor.run_batch(items, handler).await;
         answers.into_iter().map(|answer| answer.outcome.name()).collect::<Vec<_>>()
     };

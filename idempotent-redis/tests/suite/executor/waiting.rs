@@ -1,7 +1,7 @@
 //! Duplicates that wait for the run in flight, over stores of two processes.
 use std::time::Duration;
 
-use idempotent_core::{Auto, Call, Disposition, Handler, Json, OnInFlight, Outcome, Policy, StateKind};
+use idempotent_core::{Call, DefaultReply, Disposition, Handler, Json, OnInFlight, Outcome, Policy, StateKind};
 use idempotent_testkit::servers::RedisServer;
 
 use crate::support::runs::{AppError, End, Job, Worker, assert_in_flight, id, lease_end, raw, record, secs};
@@ -110,16 +110,16 @@ async fn a_replay_returns_the_result_of_the_first_run() {
     for (worker, outcome) in [(&same, Outcome::Ran), (&same, Outcome::Replayed), (&other, Outcome::Replayed)] {
         let executor = &worker.executor;
         let answer = receipt.clone();
-        let handler = Handler::<Auto, Json, _, _>::new(move || async move { Ok::<_, AppError>(answer) });
+        let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move { Ok::<_, AppError>(answer) });
         let (answer, told) = Outcome::capture(executor.run(Call::new(id("receipt")), handler)).await;
         assert_eq!((answer.unwrap(), told), (receipt.clone(), Some(outcome.clone())));
-        let none = Handler::<Auto, Json, _, _>::new(|| async { Ok::<Option<u8>, AppError>(None) });
+        let none = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<Option<u8>, AppError>(None) });
         let (answer, told) = Outcome::capture(executor.run(Call::new(id("none")), none)).await;
         assert_eq!((answer.unwrap(), told), (None, Some(outcome.clone())));
-        let unit = Handler::<Auto, Json, _, _>::new(|| async { Disposition::Ack });
+        let unit = Handler::<DefaultReply, Json, _, _>::new(|| async { Disposition::Ack });
         let (answer, told) = Outcome::capture(executor.run(Call::new(id("unit")), unit)).await;
         assert_eq!((answer, told), (Disposition::Ack, Some(outcome.clone())));
-        let large = Handler::<Auto, Json, _, _>::new(|| async { Ok::<_, AppError>("x".repeat(1_000)) });
+        let large = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<_, AppError>("x".repeat(1_000)) });
         let (_, told) = Outcome::capture(executor.run(Call::new(id("large")), large)).await;
         let marker = if outcome == Outcome::Ran { Outcome::Ran } else { Outcome::ConsumedWithoutResult };
         assert_eq!(told, Some(marker));

@@ -2,7 +2,7 @@
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use idempotent_core::{Auto, Call, Executor, Handler, Json, Lease, Outcome, Policy, Rejection, StateKind};
+use idempotent_core::{Call, DefaultReply, Executor, Handler, Json, Lease, Outcome, Policy, Rejection, StateKind};
 use idempotent_redis::RedisStore;
 use idempotent_testkit::servers::RedisServer;
 
@@ -21,7 +21,7 @@ fn worker() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let executor = Executor::new(RedisStore::connect(url).await.unwrap());
-        let handler = Handler::<Auto, Json, _, _>::new(move || async move {
+        let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move {
             let number = Lease::current().unwrap().fencing().0;
             std::fs::write(Path::new(&folder).join("part"), number.to_string()).unwrap();
             std::fs::rename(Path::new(&folder).join("part"), Path::new(&folder).join("begun")).unwrap();

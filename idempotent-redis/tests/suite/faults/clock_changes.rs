@@ -2,8 +2,8 @@
 use std::time::Duration;
 
 use idempotent_core::{
-    Admin, Claim, Completion, Fencing, Held, InFlight, Micros, OnLeaseLost, Outcome, OwnerToken, Policy, Record,
-    Release, Settled, State, StateKind, Store, Verdict, protocol,
+    Admin, Claim, ClaimHandle, Completion, FencingToken, InFlight, OnLeaseLost, Outcome, OwnerToken, Policy, Record,
+    Release, ReleaseKind, Settled, State, StateKind, Store, Timestamp, protocol,
 };
 use idempotent_testkit::servers::RedisServer;
 
@@ -102,7 +102,7 @@ async fn a_clock_set_back_by_an_hour_prolongs_leases_and_nothing_else() {
 async fn numbers_of_a_retained_key_rise_even_if_the_clock_goes_back() {
     let server = RedisServer::builder().faketime().start();
     let store = open_without_cache(&server).await;
-    let (mut last, mut owner) = (Fencing(0), 0);
+    let (mut last, mut owner) = (FencingToken(0), 0);
     let mut next = async |what: &str| {
         owner += 1;
         let held = hold(&store, "k", owner).await;
@@ -114,7 +114,7 @@ async fn numbers_of_a_retained_key_rise_even_if_the_clock_goes_back() {
         let held = next("before").await;
         server.shift_clock(shift);
         assert_eq!(store.forget(&key("k"), held.fencing.unwrap(), true, HOUR).await.unwrap(), Settled::Done);
-        for verdict in [Verdict::Delete, Verdict::Refund, Verdict::Vacate, Verdict::Delete] {
+        for verdict in [ReleaseKind::Delete, ReleaseKind::Refund, ReleaseKind::Vacate, ReleaseKind::Delete] {
             let held = next(&format!("{shift} s, before {verdict:?}")).await;
             let released = Release { memory: 4 * HOUR, ..put_down(verdict) };
             assert_eq!(store.release(&held, &released).await.unwrap(), Settled::Done);
@@ -133,7 +133,7 @@ async fn numbers_of_a_retained_key_rise_even_if_the_clock_goes_back() {
 async fn a_number_may_repeat_if_the_clock_is_set_back_after_its_record_is_gone() {
     let server = RedisServer::builder().faketime().start();
     let store = open_without_cache(&server).await;
-    for (part, verdict) in [("deleted", Verdict::Delete), ("remembered", Verdict::Vacate)] {
+    for (part, verdict) in [("deleted", ReleaseKind::Delete), ("remembered", ReleaseKind::Vacate)] {
         let held = hold(&store, part, 1).await;
         assert_eq!(store.release(&held, &put_down(verdict)).await.unwrap(), Settled::Done);
         server.shift_clock(-3_600.0);
@@ -151,19 +151,19 @@ async fn a_number_may_repeat_if_the_clock_is_set_back_after_its_record_is_gone()
 #[test]
 fn a_lease_renewed_after_the_clock_was_set_back_by_months_can_be_completed() {
     const DAY: u64 = 24 * 3_600_000_000;
-    let now = Micros(1_795_187_175_068_457);
+    let now = Timestamp(1_795_187_175_068_457);
     let record = Record {
-        fencing: Fencing(now.0),
+        fencing: FencingToken(now.0),
         attempt: 1,
         fingerprint: None,
-        state: State::Consuming { owner: OwnerToken(1), until: Micros(now.0 + 30_000_000), taken_over: None },
-        expires_at: Micros(now.0 + DAY),
+        state: State::Consuming { owner: OwnerToken(1), until: Timestamp(now.0 + 30_000_000), taken_over: None },
+        expires_at: Timestamp(now.0 + DAY),
         first_seen: now,
         updated_at: now,
         display: None,
     };
-    let held = Held { key: ask_number(1, 1).key, owner: OwnerToken(1), fencing: Some(record.fencing) };
-    let back = Micros(now.0 - 40 * DAY);
+    let held = ClaimHandle { key: ask_number(1, 1).key, owner: OwnerToken(1), fencing: Some(record.fencing) };
+    let back = Timestamp(now.0 - 40 * DAY);
     let (settled, write) = protocol::renew(Some(&record), &held, Duration::from_secs(30), back);
     assert_eq!(settled, Settled::Done);
     let protocol::Write::Put(renewed) = write else { panic!("not written") };

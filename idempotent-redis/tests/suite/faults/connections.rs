@@ -27,7 +27,7 @@ fn a_call_ends_in_time_even_if_the_connections_runtime_is_idle() {
 /// A temporary refusal must not end the retries of a completion: the next delivery would run the handler again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_succeeded_while_connections_were_refused_is_not_repeated() {
-    use idempotent_core::{Auto, Call, Executor, Handler, Identity, Json, Policy, Rejection, Scene};
+    use idempotent_core::{Call, DefaultReply, Executor, Handler, Identity, Json, Policy, Rejection, Scene};
     let server = Arc::new(RedisServer::builder().arg("--maxclients").arg("8").start());
     let store = RedisStore::builder(server.url()).cache(None).connect().await.unwrap();
     let executor = Executor::new(store);
@@ -35,7 +35,7 @@ async fn a_run_that_succeeded_while_connections_were_refused_is_not_repeated() {
     let mut told = Vec::new();
     for _ in 0..2 {
         let (server, runs) = (server.clone(), runs.clone());
-        let handler = Handler::<Auto, Json, _, _>::new(move || async move {
+        let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move {
             if runs.fetch_add(1, Ordering::SeqCst) == 0 {
                 // Other clients occupy the server for half a second, and the store's connection breaks.
                 server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);

@@ -1,6 +1,6 @@
 //! A reply that is lost after the server applied the call, at each step of a run. The run ends as without the loss, and
 //! is counted once.
-use idempotent_core::{Held, Outcome, OwnerToken, Policy, State, StateKind, Store};
+use idempotent_core::{ClaimHandle, Outcome, OwnerToken, Policy, State, StateKind, Store};
 use idempotent_redis::RedisStore;
 use idempotent_testkit::proxy::{Fault, Proxy};
 use idempotent_testkit::servers::RedisServer;
@@ -15,7 +15,7 @@ const AFTER_APPLY: [Fault; 2] = [Fault::CutAfterApply, Fault::CutMidReply];
 async fn far(server: &RedisServer, policy: Policy) -> (Proxy, Worker) {
     let proxy = Proxy::start(&server.address()).await;
     let store = RedisStore::connect(proxy.url()).await.unwrap();
-    store.renew(&Held::unanswered(key("warm"), OwnerToken(1)), secs(1)).await.unwrap();
+    store.renew(&ClaimHandle::unanswered(key("warm"), OwnerToken(1)), secs(1)).await.unwrap();
     let worker = Worker::new(store, policy);
     worker.outcome("warm", &Job::ends(End::Err)).await;
     worker.outcome("warm", &Job::quick()).await;

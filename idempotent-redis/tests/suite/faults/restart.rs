@@ -1,5 +1,5 @@
 //! A server that is killed and restarted with its append-only file.
-use idempotent_core::{Claim, Settled, Store, Verdict};
+use idempotent_core::{Claim, ReleaseKind, Settled, Store};
 use idempotent_testkit::servers::RedisServer;
 
 use crate::support::runs::{raw, record};
@@ -11,7 +11,8 @@ async fn a_restart_with_an_append_only_file_keeps_every_record_and_its_expiry() 
     let store = open_without_cache(&server).await;
     let held = hold(&store, "held", 1).await;
     consume(&store, "consumed", Some(b"\0result")).await;
-    for (part, verdict) in [("vacant", Verdict::Vacate), ("failed", Verdict::Fail), ("dead", Verdict::Bury)] {
+    for (part, verdict) in [("vacant", ReleaseKind::Vacate), ("failed", ReleaseKind::Fail), ("dead", ReleaseKind::Bury)]
+    {
         let held = hold(&store, part, 1).await;
         assert_eq!(store.release(&held, &put_down(verdict)).await.unwrap(), Settled::Done);
     }

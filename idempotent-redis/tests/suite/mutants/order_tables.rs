@@ -1,5 +1,5 @@
 //! Order tables: their expiry, and other values in their place.
-use idempotent_core::{Key, Order, Policy, StoreErrorKind};
+use idempotent_core::{Key, OrderStore, Policy, StoreErrorKind};
 use idempotent_redis::RedisStore;
 use idempotent_testkit::servers::Value;
 

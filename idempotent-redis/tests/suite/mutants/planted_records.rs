@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{
-    Admin, Claim, ClaimRequest, Fencing, Fingerprint, Held, Key, OnExpiry, OwnerToken, Purge, Release, Settled,
-    StateKind, Store, StoreErrorKind, Verdict,
+    Admin, Claim, ClaimHandle, ClaimRequest, FencingToken, Fingerprint, Key, OnExpiry, OwnerToken, Purge, Release,
+    ReleaseKind, Settled, StateKind, Store, StoreErrorKind,
 };
 use idempotent_redis::RedisStore;
 use idempotent_testkit::servers::{RedisServer, Value};
@@ -14,8 +14,8 @@ pub(crate) use crate::support::{HOUR, done};
 
 const FENCING: &[u8; 16] = b"0000000000000007";
 pub(crate) const ATTEMPT: &[u8; 10] = b"0000000001";
-pub(crate) const VERDICTS: [Verdict; 5] =
-    [Verdict::Delete, Verdict::Vacate, Verdict::Refund, Verdict::Fail, Verdict::Bury];
+pub(crate) const VERDICTS: [ReleaseKind; 5] =
+    [ReleaseKind::Delete, ReleaseKind::Vacate, ReleaseKind::Refund, ReleaseKind::Fail, ReleaseKind::Bury];
 
 pub(crate) struct World {
     pub(crate) server: Arc<RedisServer>,
@@ -87,11 +87,11 @@ pub(crate) fn ask(key: &Key, owner: u128) -> ClaimRequest {
     ClaimRequest { lease: HOUR, ..ask_for(key.clone(), owner) }
 }
 
-pub(crate) fn held(key: &Key, owner: u128) -> Held {
-    Held { key: key.clone(), owner: OwnerToken(owner), fencing: None }
+pub(crate) fn held(key: &Key, owner: u128) -> ClaimHandle {
+    ClaimHandle { key: key.clone(), owner: OwnerToken(owner), fencing: None }
 }
 
-pub(crate) fn down(verdict: Verdict) -> Release {
+pub(crate) fn down(verdict: ReleaseKind) -> Release {
     Release { verdict, delay: Duration::ZERO, memory: HOUR, error: Arc::from("") }
 }
 
@@ -124,8 +124,8 @@ async fn refused_by_all(w: &World, key: &Key) {
     for request in [ask(key, 1), ask(key, 2), park] {
         corrupt(w.store.claim(&request).await.err().map(|error| error.kind()));
     }
-    for fencing in [None, Some(Fencing(7)), Some(Fencing(9_999_999_999_999_999))] {
-        let held = Held { fencing, ..held(key, 1) };
+    for fencing in [None, Some(FencingToken(7)), Some(FencingToken(9_999_999_999_999_999))] {
+        let held = ClaimHandle { fencing, ..held(key, 1) };
         corrupt(w.store.renew(&held, HOUR).await.err().map(|error| error.kind()));
         corrupt(w.store.complete(&held, &done(None)).await.err().map(|error| error.kind()));
     }
@@ -133,7 +133,7 @@ async fn refused_by_all(w: &World, key: &Key) {
         corrupt(w.store.release(&held(key, 1), &down(verdict)).await.err().map(|error| error.kind()));
     }
     for force in [false, true] {
-        let forgotten = w.store.forget(key, Fencing(7), force, HOUR).await;
+        let forgotten = w.store.forget(key, FencingToken(7), force, HOUR).await;
         corrupt(forgotten.err().map(|error| error.kind()));
     }
     assert_eq!(w.store.purge(100).await.ok(), Some(0));
@@ -155,10 +155,10 @@ pub(crate) async fn a_result_that_ends_like_a_record_is_a_result(w: &World) {
             }
         }
         assert_eq!(w.store.renew(&held(&key, 1), HOUR).await.unwrap(), Settled::Lost { now: StateKind::Consumed });
-        let released = w.store.release(&held(&key, 1), &down(Verdict::Delete)).await.unwrap();
+        let released = w.store.release(&held(&key, 1), &down(ReleaseKind::Delete)).await.unwrap();
         assert_eq!(released, Settled::Lost { now: StateKind::Consumed });
         // The number inside the result is not the grant's.
-        assert!(matches!(w.store.forget(&key, Fencing(7), true, HOUR).await, Ok(Settled::Lost { .. })));
+        assert!(matches!(w.store.forget(&key, FencingToken(7), true, HOUR).await, Ok(Settled::Lost { .. })));
         let _ = w.store.purge(100).await;
         assert_eq!(w.look(&key), stored);
     }
@@ -177,7 +177,7 @@ pub(crate) async fn an_expired_record_that_still_exists_counts_as_absent(w: &Wor
         for verdict in VERDICTS {
             assert_eq!(w.store.release(&held(&key, 1), &down(verdict)).await.unwrap(), lost);
         }
-        assert_eq!(w.store.forget(&key, Fencing(7), true, HOUR).await.unwrap(), lost);
+        assert_eq!(w.store.forget(&key, FencingToken(7), true, HOUR).await.unwrap(), lost);
         match w.store.claim(&ask(&key, 2)).await.unwrap() {
             Claim::Acquired(grant) => assert_eq!((grant.attempt, grant.taken_over), (1, None)),
             other => panic!("{other:?}"),
@@ -220,7 +220,7 @@ pub(crate) async fn every_attempt_number_is_preserved(w: &World) {
         for value in [None, Some(&b"v"[..])] {
             let key = key(number);
             w.plant(&key, &Shape { attempt, ..HELD }.bytes());
-            let held = Held { fencing: Some(Fencing(7)), ..held(&key, 1) };
+            let held = ClaimHandle { fencing: Some(FencingToken(7)), ..held(&key, 1) };
             assert_eq!(w.store.complete(&held, &done(value)).await.unwrap(), Settled::Done);
             assert_eq!(w.store.peek(&key).await.unwrap().unwrap().attempt, count);
         }
@@ -234,7 +234,7 @@ pub(crate) async fn a_completion_without_a_value_keeps_its_payload_and_its_owner
         let key = key(number);
         let claimed = w.store.claim(&ClaimRequest { fingerprint: print("a"), ..ask(&key, 1) }).await;
         let Ok(Claim::Acquired(grant)) = claimed else { panic!("{claimed:?}") };
-        let held = Held { fencing: known.then_some(grant.fencing), ..held(&key, 1) };
+        let held = ClaimHandle { fencing: known.then_some(grant.fencing), ..held(&key, 1) };
         for _ in 0..2 {
             assert_eq!(w.store.complete(&held, &done(None)).await.unwrap(), Settled::Done);
         }

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use idempotent_core::{Admin, Settled};
-use idempotent_core::{Claim, Fencing, Held, Purge, Store, StoreErrorKind, Verdict, Watch};
+use idempotent_core::{Claim, ClaimHandle, FencingToken, Purge, ReleaseKind, Store, StoreErrorKind, Watch};
 use idempotent_redis::RedisStore;
 use idempotent_testkit::servers::Value;
 
@@ -54,12 +54,12 @@ async fn settling_fails(store: &RedisStore, key: &idempotent_core::Key, kind: St
     for verdict in VERDICTS {
         failed(store.release(&held(key, 1), &down(verdict)).await);
     }
-    failed(store.forget(key, Fencing(7), true, HOUR).await);
+    failed(store.forget(key, FencingToken(7), true, HOUR).await);
 }
 
 /// Not a byte more than needed to answer.
 pub(crate) async fn a_record_is_as_short_as_it_can_be(w: &World) {
-    let known = |name| Held { fencing: Some(Fencing(7)), ..held(&key(name), 1) };
+    let known = |name| ClaimHandle { fencing: Some(FencingToken(7)), ..held(&key(name), 1) };
     w.plant(&key(1), &HELD.bytes());
     assert_eq!(w.store.complete(&known(1), &done(None)).await.unwrap(), Settled::Done);
     assert_eq!(w.look(&key(1)), Value::Bytes(b"0000000000000007001".to_vec()));
@@ -67,7 +67,7 @@ pub(crate) async fn a_record_is_as_short_as_it_can_be(w: &World) {
     assert_eq!(w.store.complete(&known(2), &done(Some(b"v"))).await.unwrap(), Settled::Done);
     assert_eq!(w.look(&key(2)), Value::Bytes(b"\x81\x64\0\0\0\0\0\0\x07\0\x01v".to_vec()));
     w.plant(&key(3), &HELD.bytes());
-    assert_eq!(w.store.release(&known(3), &down(Verdict::Delete)).await.unwrap(), Settled::Done);
+    assert_eq!(w.store.release(&known(3), &down(ReleaseKind::Delete)).await.unwrap(), Settled::Done);
     assert_eq!(w.look(&key(3)), Value::Nil);
     assert_eq!(ATTEMPT, b"0000000001");
 }
@@ -106,7 +106,7 @@ pub(crate) async fn notifications_are_sent_only_for_watched_keys(w: &World) {
         }
         let told = |name| held(&key(name), 1);
         assert_eq!(w.store.complete(&told(round), &done(None)).await.unwrap(), Settled::Done);
-        assert_eq!(w.store.release(&told(round + 1), &down(Verdict::Vacate)).await.unwrap(), Settled::Done);
+        assert_eq!(w.store.release(&told(round + 1), &down(ReleaseKind::Vacate)).await.unwrap(), Settled::Done);
         let record = w.store.peek(&key(round + 2)).await.unwrap().unwrap();
         let forgotten = w.store.forget(&key(round + 2), record.fencing, true, HOUR).await.unwrap();
         assert_eq!(forgotten, Settled::Done);
@@ -145,10 +145,10 @@ pub(crate) async fn each_batched_call_has_its_own_reply(w: &World) {
         for name in 0..40 {
             let store = w.store.clone();
             calls.spawn(async move {
-                let held = Held { fencing: Some(Fencing(7)), ..held(&key(name), 1) };
+                let held = ClaimHandle { fencing: Some(FencingToken(7)), ..held(&key(name), 1) };
                 let settled = match verb {
-                    "release" => store.release(&held, &down(Verdict::Vacate)).await,
-                    _ => store.forget(&held.key, Fencing(7), true, HOUR).await,
+                    "release" => store.release(&held, &down(ReleaseKind::Vacate)).await,
+                    _ => store.forget(&held.key, FencingToken(7), true, HOUR).await,
                 };
                 (name, settled.unwrap())
             });
@@ -170,7 +170,7 @@ pub(crate) async fn a_value_that_resembles_a_consumed_record_is_not_forgotten(w:
     ];
     for (name, (value, kind)) in (1..).zip(lookalikes) {
         w.plant(&key(name), value);
-        let forgotten = w.store.forget(&key(name), Fencing(7), true, HOUR).await;
+        let forgotten = w.store.forget(&key(name), FencingToken(7), true, HOUR).await;
         assert_eq!(forgotten.err().map(|error| error.kind()), Some(kind), "{value:?}");
         assert_eq!(w.look(&key(name)), Value::Bytes(value.to_vec()));
     }
@@ -179,10 +179,10 @@ pub(crate) async fn a_value_that_resembles_a_consumed_record_is_not_forgotten(w:
 /// The run after a refund learns whose effects may exist, whatever is counted.
 pub(crate) async fn a_refunded_takeover_stays_recorded_without_attempts(w: &World) {
     w.plant(&key(1), &Shape { over: 5, ..HELD }.bytes());
-    assert_eq!(w.store.release(&held(&key(1), 1), &down(Verdict::Refund)).await.unwrap(), Settled::Done);
+    assert_eq!(w.store.release(&held(&key(1), 1), &down(ReleaseKind::Refund)).await.unwrap(), Settled::Done);
     let claimed = w.store.claim(&ask(&key(1), 2)).await.unwrap();
     let Claim::Acquired(grant) = claimed else { panic!("{claimed:?}") };
-    assert_eq!(grant.taken_over, Some(Fencing(5)));
+    assert_eq!(grant.taken_over, Some(FencingToken(5)));
 }
 
 /// A number ahead of the clock is not granted again: its record stays until the clock has passed it.
@@ -191,7 +191,8 @@ pub(crate) async fn a_number_ahead_of_the_clock_is_kept_until_the_clock_has_pass
     let years = i64::try_from(24 * 365 * HOUR.as_millis()).unwrap();
     for name in 1..5 {
         w.plant(&key(name), &ahead.bytes());
-        let held = Held { fencing: (name > 2).then_some(Fencing(4_000_000_000_000_000)), ..held(&key(name), 1) };
+        let held =
+            ClaimHandle { fencing: (name > 2).then_some(FencingToken(4_000_000_000_000_000)), ..held(&key(name), 1) };
         let settled = match name % 2 {
             1 => w.store.complete(&held, &done(None)).await,
             _ => w.store.renew(&held, HOUR).await,

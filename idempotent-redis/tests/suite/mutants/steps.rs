@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use idempotent_core::{
-    Fencing, Held, Journal, Journaled, Key, Settled, StateKind, StepRecord, StepState, StoreErrorKind,
+    ClaimHandle, FencingToken, Key, Settled, StateKind, StepRecord, StepState, StepStore, StoreErrorKind, StoredSteps,
 };
 use idempotent_redis::RedisStore;
 use idempotent_testkit::servers::Value;
@@ -23,11 +23,11 @@ fn look(w: &World, key: &Key) -> Value {
 }
 
 /// Checks that a step can be neither read nor written.
-async fn has_no_steps(w: &World, held: &Held, what: &str) {
+async fn has_no_steps(w: &World, held: &ClaimHandle, what: &str) {
     let before = look(w, &held.key);
     assert_ne!(w.store.note(held, &done("a"), HOUR).await.ok(), Some(Settled::Done), "{what}");
     let read = w.store.steps(held, HOUR).await;
-    assert!(!matches!(read, Ok(Journaled::Steps(_))), "{what}: {read:?}");
+    assert!(!matches!(read, Ok(StoredSteps::Steps(_))), "{what}: {read:?}");
     assert_eq!(look(w, &held.key), before, "{what}");
 }
 
@@ -45,12 +45,12 @@ pub(crate) async fn steps_belong_to_a_held_record(w: &World) {
     ];
     for (name, (what, value)) in (1..).zip(shapes) {
         w.plant(&key(name), &value);
-        has_no_steps(w, &Held { fencing: Some(Fencing(7)), ..held(&key(name), 1) }, what).await;
+        has_no_steps(w, &ClaimHandle { fencing: Some(FencingToken(7)), ..held(&key(name), 1) }, what).await;
         assert_eq!(w.look(&key(name)), Value::Bytes(value), "{what}");
     }
     let nothing = held(&key(99), 1);
     assert_eq!(w.store.note(&nothing, &done("a"), HOUR).await.unwrap(), Settled::Lost { now: StateKind::Absent });
-    assert_eq!(w.store.steps(&nothing, HOUR).await.unwrap(), Journaled::Lost { now: StateKind::Absent });
+    assert_eq!(w.store.steps(&nothing, HOUR).await.unwrap(), StoredSteps::Lost { now: StateKind::Absent });
 }
 
 /// A value of another type in either place, a foreign value in place of the steps, and a server that rejects writes.
@@ -88,12 +88,12 @@ pub(crate) async fn values_in_the_place_of_steps_are_reported_and_left_unchanged
 pub(crate) async fn steps_of_an_earlier_record_are_ignored_and_removed_by_the_first_note(w: &World) {
     w.plant(&key(1), &HELD.bytes());
     let held = held(&key(1), 1);
-    assert_eq!(w.store.steps(&held, HOUR).await.unwrap(), Journaled::Steps(Vec::new()), "nothing was noted");
+    assert_eq!(w.store.steps(&held, HOUR).await.unwrap(), StoredSteps::Steps(Vec::new()), "nothing was noted");
     assert_eq!(w.store.note(&held, &done("old"), HOUR).await.unwrap(), Settled::Done);
     w.plant(&key(1), &HELD.bytes());
-    assert_eq!(w.store.steps(&held, HOUR).await.unwrap(), Journaled::Steps(Vec::new()));
+    assert_eq!(w.store.steps(&held, HOUR).await.unwrap(), StoredSteps::Steps(Vec::new()));
     assert_eq!(w.store.note(&held, &done("new"), HOUR).await.unwrap(), Settled::Done);
-    assert_eq!(w.store.steps(&held, HOUR).await.unwrap(), Journaled::Steps(vec![done("new")]));
+    assert_eq!(w.store.steps(&held, HOUR).await.unwrap(), StoredSteps::Steps(vec![done("new")]));
 }
 
 pub(crate) async fn each_batched_step_call_has_its_own_reply(w: &World) {
@@ -106,10 +106,10 @@ pub(crate) async fn each_batched_step_call_has_its_own_reply(w: &World) {
         for name in 0..40 {
             let store = w.store.clone();
             calls.spawn(async move {
-                let held = Held { fencing: Some(Fencing(7)), ..held(&key(name), 1) };
+                let held = ClaimHandle { fencing: Some(FencingToken(7)), ..held(&key(name), 1) };
                 let step = done(&name.to_string());
                 let own = match reads {
-                    true => store.steps(&held, HOUR).await.unwrap() == Journaled::Steps(vec![step]),
+                    true => store.steps(&held, HOUR).await.unwrap() == StoredSteps::Steps(vec![step]),
                     false => store.note(&held, &step, HOUR).await.unwrap() == Settled::Done,
                 };
                 (name, own)

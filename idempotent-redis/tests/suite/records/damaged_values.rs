@@ -1,7 +1,8 @@
 //! Values that are no records, or records of another version. Every step rejects them with a reason and a remedy, and
 //! leaves them unchanged.
 use idempotent_core::{
-    Batch, Fencing, Held, Outcome, OwnerToken, Policy, Rejection, Store, StoreError, StoreErrorKind, Verdict,
+    Batch, ClaimHandle, FencingToken, Outcome, OwnerToken, Policy, Rejection, ReleaseKind, Store, StoreError,
+    StoreErrorKind,
 };
 use idempotent_redis::RedisStore;
 use idempotent_testkit::servers::{RedisServer, Value};
@@ -92,17 +93,19 @@ async fn said(store: &RedisStore, part: &str, number: u64) -> Vec<(&'static str,
         refused(part, "claim, its owner", store.claim(&ask(part, 1)).await),
         refused(part, "peek", store.peek(&key(part)).await),
         refused(part, "batch", store.claim_all(&[ask(part, 2)]).await.remove(0)),
-        refused(part, "forget", admin.forget(&key(part), Fencing(1), true, HOUR).await),
+        refused(part, "forget", admin.forget(&key(part), FencingToken(1), true, HOUR).await),
     ];
     if SEEN_BY_READERS_ONLY.contains(&part) {
         return said;
     }
-    said.push(refused(part, "forget, its number", admin.forget(&key(part), Fencing(number), true, HOUR).await));
-    for fencing in [None, Some(Fencing(1)), Some(Fencing(number))] {
-        let held = Held { key: key(part), owner: OwnerToken(1), fencing };
+    said.push(refused(part, "forget, its number", admin.forget(&key(part), FencingToken(number), true, HOUR).await));
+    for fencing in [None, Some(FencingToken(1)), Some(FencingToken(number))] {
+        let held = ClaimHandle { key: key(part), owner: OwnerToken(1), fencing };
         said.push(refused(part, "renew", store.renew(&held, secs(60)).await));
         said.push(refused(part, "complete", store.complete(&held, &done(None)).await));
-        for verdict in [Verdict::Delete, Verdict::Vacate, Verdict::Refund, Verdict::Fail, Verdict::Bury] {
+        for verdict in
+            [ReleaseKind::Delete, ReleaseKind::Vacate, ReleaseKind::Refund, ReleaseKind::Fail, ReleaseKind::Bury]
+        {
             said.push(refused(part, "release", store.release(&held, &put_down(verdict)).await));
         }
     }

@@ -2,8 +2,8 @@
 use std::sync::Arc;
 
 use idempotent_core::{
-    Admin, ClaimRequest, Completion, Fencing, Fingerprint, Held, Micros, OwnerToken, Record, Release, Settled, State,
-    StateKind, Store, Verdict,
+    Admin, ClaimHandle, ClaimRequest, Completion, FencingToken, Fingerprint, OwnerToken, Record, Release, ReleaseKind,
+    Settled, State, StateKind, Store, Timestamp,
 };
 use idempotent_redis::RedisStore;
 use idempotent_testkit::servers::RedisServer;
@@ -56,7 +56,11 @@ async fn records_have_the_documented_bytes() {
         format!("8150{NUMBER}{TOKEN}03{PAYLOAD}{shown}{NOW}{NOW}{LEASED}{HOUR_KEPT}{NONE}{first}")
     );
 
-    let held = |part| Held { key: key(part), owner: OwnerToken(OWNER), fencing: Some(Fencing(1_767_225_600_000_005)) };
+    let held = |part| ClaimHandle {
+        key: key(part),
+        owner: OwnerToken(OWNER),
+        fencing: Some(FencingToken(1_767_225_600_000_005)),
+    };
     store.renew(&held("full"), secs(31)).await.unwrap();
     let renewed = "06474847f945c5";
     assert_eq!(
@@ -65,9 +69,9 @@ async fn records_have_the_documented_bytes() {
     );
 
     for (part, verdict, state, kept) in [
-        ("vacant", Verdict::Vacate, "56", format!("01{PAYLOAD}")),
-        ("failed", Verdict::Fail, "46", format!("03{PAYLOAD}{shown}")),
-        ("dead", Verdict::Bury, "44", format!("03{PAYLOAD}{shown}")),
+        ("vacant", ReleaseKind::Vacate, "56", format!("01{PAYLOAD}")),
+        ("failed", ReleaseKind::Fail, "46", format!("03{PAYLOAD}{shown}")),
+        ("dead", ReleaseKind::Bury, "44", format!("03{PAYLOAD}{shown}")),
     ] {
         granted(store.claim(&full(part)).await.unwrap());
         let release = Release { error: "no stöck".into(), ..put_down(verdict) };
@@ -83,11 +87,11 @@ async fn records_have_the_documented_bytes() {
     assert_eq!(store.complete(&held("full"), &done(Some(b"{}"))).await.unwrap(), Settled::Done);
     assert_eq!(written("full"), format!("8165{NOW}0001{PAYLOAD}7b7d"));
     granted(store.claim(&ClaimRequest { owner: OwnerToken(OWNER), ..ask("unheard", 1) }).await.unwrap());
-    let unheard = Held { fencing: None, ..held("unheard") };
+    let unheard = ClaimHandle { fencing: None, ..held("unheard") };
     assert_eq!(store.complete(&unheard, &done(None)).await.unwrap(), Settled::Done);
     assert_eq!(written("unheard"), format!("8162{NOW}0001{TOKEN}"), "whose grant was never heard of asks again");
     assert_eq!(
-        store.forget(&key("unheard"), Fencing(1_767_225_600_000_005), false, HOUR).await.unwrap(),
+        store.forget(&key("unheard"), FencingToken(1_767_225_600_000_005), false, HOUR).await.unwrap(),
         Settled::Done
     );
     let error = hex(b"forgotten by an operator");
@@ -111,7 +115,7 @@ async fn every_state_decodes_as_stored_with_and_without_optional_fields() {
         let take = async |state: &str| {
             let request = request(&format!("{state} {bits}"));
             let grant = granted(store.claim(&request).await.unwrap());
-            Held { key: request.key, owner: request.owner, fencing: has(2).then_some(grant.fencing) }
+            ClaimHandle { key: request.key, owner: request.owner, fencing: has(2).then_some(grant.fencing) }
         };
         let check = |found: &Record, display: bool| {
             assert_eq!(found.fingerprint, request("any").fingerprint);
@@ -137,10 +141,12 @@ async fn every_state_decodes_as_stored_with_and_without_optional_fields() {
         let owner = if has(2) { OwnerToken::NOT_KEPT } else { OwnerToken(7) };
         assert_eq!(found.state, State::Consumed { owner, value });
         // To the ms, counted from the completion. The record keeps only that the completion came after the grant.
-        assert!(found.expires_at.0 + 1_000 > found.fencing.0 + 3_600_000_000 && found.expires_at < Micros::FOREVER);
+        assert!(found.expires_at.0 + 1_000 > found.fencing.0 + 3_600_000_000 && found.expires_at < Timestamp::FOREVER);
         check(&found, false);
 
-        for (state, verdict) in [("vacant", Verdict::Vacate), ("failed", Verdict::Fail), ("dead", Verdict::Bury)] {
+        for (state, verdict) in
+            [("vacant", ReleaseKind::Vacate), ("failed", ReleaseKind::Fail), ("dead", ReleaseKind::Bury)]
+        {
             let held = take(state).await;
             let error: Arc<str> = if has(3) { "no stöck\0\r\n".into() } else { "".into() };
             let release = Release { error: error.clone(), delay: secs(5), ..put_down(verdict) };
@@ -169,7 +175,7 @@ async fn attempts_are_counted_beyond_the_range_of_the_short_forms() {
     for (attempts, length) in [(998, 19), (999, 11), (65_534, 11), (65_535, 13), (4_294_967_294, 13)] {
         let part = format!("after {attempts}");
         let held = hold(&store, &part, 1).await;
-        store.release(&held, &put_down(Verdict::Vacate)).await.unwrap();
+        store.release(&held, &put_down(ReleaseKind::Vacate)).await.unwrap();
         // As if the key had failed this often before.
         let mut vacant = raw(&server, &part);
         let (digits, end) = (format!("{attempts:010}"), vacant.len());
@@ -179,7 +185,7 @@ async fn attempts_are_counted_beyond_the_range_of_the_short_forms() {
         let request = ask(&part, 2);
         let grant = granted(store.claim(&request).await.unwrap());
         assert_eq!(u64::from(grant.attempt), attempts + 1);
-        let held = Held { key: request.key, owner: request.owner, fencing: Some(grant.fencing) };
+        let held = ClaimHandle { key: request.key, owner: request.owner, fencing: Some(grant.fencing) };
         assert_eq!(store.complete(&held, &done(None)).await.unwrap(), Settled::Done);
         let found = record(&store, &part).await.unwrap();
         assert_eq!((u64::from(found.attempt), found.state.kind()), (attempts + 1, StateKind::Consumed));
@@ -202,8 +208,8 @@ async fn a_takeover_is_remembered_until_its_run_ends() {
     assert_eq!((over.taken_over, over.attempt), (Some(first.fencing), 2));
     let found = record(&store, "k").await.unwrap();
     assert!(matches!(found.state, State::Consuming { taken_over, .. } if taken_over == Some(first.fencing)));
-    let held = Held { key: key("k"), owner: OwnerToken(2), fencing: Some(over.fencing) };
-    assert_eq!(store.release(&held, &put_down(Verdict::Refund)).await.unwrap(), Settled::Done);
+    let held = ClaimHandle { key: key("k"), owner: OwnerToken(2), fencing: Some(over.fencing) };
+    assert_eq!(store.release(&held, &put_down(ReleaseKind::Refund)).await.unwrap(), Settled::Done);
     let found = record(&store, "k").await.unwrap();
     assert!(matches!(found.state, State::Vacant { taken_over, .. } if taken_over == Some(first.fencing)));
 }

@@ -1,12 +1,12 @@
 //! Checks of a server before it is used for records.
 use idempotent_core::StoreErrorKind::{NotApplied, Schema};
-use idempotent_redis::{Checkup, Finding, RedisStore, Severity};
+use idempotent_redis::{HealthFinding, HealthReport, RedisStore, Severity};
 use idempotent_testkit::servers::{RedisReplicas, RedisServer};
 
 use crate::startup::requests::{cycle, open, quick, said};
 
 #[track_caller]
-fn find<'a>(checkup: &'a Checkup, subject: &str) -> &'a Finding {
+fn find<'a>(checkup: &'a HealthReport, subject: &str) -> &'a HealthFinding {
     let found = checkup.findings().iter().find(|finding| finding.subject() == subject);
     found.unwrap_or_else(|| panic!("nothing of {subject} in {checkup}"))
 }

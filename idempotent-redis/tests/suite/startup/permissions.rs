@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use idempotent_core::StoreErrorKind::Denied;
-use idempotent_core::{Release, Settled, Store, StoreError, Verdict};
+use idempotent_core::{Release, ReleaseKind, Settled, Store, StoreError};
 use idempotent_redis::{RedisStore, Severity};
 use idempotent_testkit::servers::{RedisServer, Value};
 
@@ -40,7 +40,8 @@ async fn everything(store: &RedisStore, server: &RedisServer) -> Result<(), Stor
         tokio::task::yield_now().await;
     }
     let error = "no".into();
-    let release = Release { verdict: Verdict::Delete, delay: Duration::ZERO, memory: Duration::from_secs(1), error };
+    let release =
+        Release { verdict: ReleaseKind::Delete, delay: Duration::ZERO, memory: Duration::from_secs(1), error };
     assert_eq!(store.release(&held, &release).await?, Settled::Done);
     watching.await.unwrap();
     let record = store.peek(&key("cycle")).await?.unwrap();

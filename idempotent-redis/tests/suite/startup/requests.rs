@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use idempotent_core::{
-    Claim, ClaimRequest, Completion, Held, Identity, Key, Scene, Settled, Store, StoreError, StoreErrorKind,
+    Claim, ClaimHandle, ClaimRequest, Completion, Identity, Key, Scene, Settled, Store, StoreError, StoreErrorKind,
 };
 use idempotent_redis::{RedisStore, RedisStoreBuilder};
 use idempotent_testkit::servers::RedisServer;
@@ -19,10 +19,12 @@ pub(crate) fn request(name: &str) -> ClaimRequest {
     ClaimRequest { memory: Duration::from_secs(60), ..ask_for(key(name), 7) }
 }
 
-pub(crate) async fn claim(store: &RedisStore, name: &str) -> Result<Held, StoreError> {
+pub(crate) async fn claim(store: &RedisStore, name: &str) -> Result<ClaimHandle, StoreError> {
     let request = request(name);
     match store.claim(&request).await? {
-        Claim::Acquired(grant) => Ok(Held { key: request.key, owner: request.owner, fencing: Some(grant.fencing) }),
+        Claim::Acquired(grant) => {
+            Ok(ClaimHandle { key: request.key, owner: request.owner, fencing: Some(grant.fencing) })
+        }
         other => panic!("not free: {other:?}"),
     }
 }

@@ -133,7 +133,7 @@ async fn values_of_other_programs_are_left_unchanged() {
         server.command(&["DEL", key.as_str()]);
         server.command(plant);
         let before = server.command(&["DUMP", key.as_str()]);
-        let held = idempotent_core::Held::unanswered(key.clone(), idempotent_core::OwnerToken(7));
+        let held = idempotent_core::ClaimHandle::unanswered(key.clone(), idempotent_core::OwnerToken(7));
         said(store.claim(&request("a")).await, Foreign, &["this library did not write"]);
         said(store.peek(&key).await, Foreign, &["this library did not write"]);
         said(store.complete(&held, &completion()).await, Foreign, &["this library did not write"]);

@@ -3,8 +3,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idempotent_core::{
-    Auto, Call, Event, Executor, Fencing, Handler, Identity, Json, Lease, Observer, Outcome, Policy, Record, Rejection,
-    Run, Scene, State, Store,
+    Call, DefaultReply, Event, Executor, FencingToken, Handler, Identity, Json, Lease, Observer, Outcome, Policy,
+    Record, Rejection, RunInfo, Scene, State, Store,
 };
 use idempotent_testkit::servers::RedisServer;
 use tokio::sync::watch;
@@ -49,7 +49,7 @@ pub(crate) enum End {
 pub(crate) struct Job {
     begun: watch::Sender<u32>,
     end: watch::Sender<End>,
-    seen: Mutex<Vec<(u32, Fencing)>>,
+    seen: Mutex<Vec<(u32, FencingToken)>>,
 }
 
 impl Job {
@@ -84,7 +84,7 @@ impl Job {
         self.seen.lock().unwrap().iter().map(|(attempt, _)| *attempt).collect()
     }
 
-    pub(crate) fn fencing(&self) -> Vec<Fencing> {
+    pub(crate) fn fencing(&self) -> Vec<FencingToken> {
         self.seen.lock().unwrap().iter().map(|(_, fencing)| *fencing).collect()
     }
 
@@ -116,7 +116,7 @@ pub(crate) struct Worker {
 struct Failed(Arc<Mutex<Vec<&'static str>>>);
 
 impl Observer for Failed {
-    fn on(&self, _: &Run<'_>, event: &Event<'_>) {
+    fn on(&self, _: &RunInfo<'_>, event: &Event<'_>) {
         if let Event::StoreFailed { step, .. } = event {
             self.0.lock().unwrap().push(step);
         }
@@ -135,7 +135,7 @@ impl Worker {
 
     pub(crate) async fn deliver_call(&self, call: Call, job: &Arc<Job>) -> Delivered {
         let job = job.clone();
-        let handler = Handler::<Auto, Json, _, _>::new(move || async move { job.run().await });
+        let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move { job.run().await });
         let (answer, outcome) = Outcome::capture(self.executor.run(call, handler)).await;
         (outcome.unwrap(), answer)
     }

@@ -95,7 +95,7 @@ async fn a_slot_migration_causes_no_errors_and_moves_the_leases() {
         worker.await.unwrap();
     }
     assert!(store.counts().redirections > before, "no MOVED");
-    let held = idempotent_core::Held { fencing: Some(grant.fencing), ..held(&lease) };
+    let held = idempotent_core::ClaimHandle { fencing: Some(grant.fencing), ..held(&lease) };
     assert_eq!(store.renew(&held, lease.lease).await.unwrap(), Settled::Done);
     assert_eq!(store.complete(&held, &done()).await.unwrap(), Settled::Done);
     assert_eq!(cluster.owner_of(slot), to);

@@ -33,7 +33,7 @@ async fn a_replicated_claim_is_granted_and_renewals_and_releases_do_not_wait() {
     let before = waits(group.primary());
     assert_eq!(store.renew(&held(&request), request.lease).await.unwrap(), Settled::Done);
     let release = idempotent_core::Release {
-        verdict: idempotent_core::Verdict::Delete,
+        verdict: idempotent_core::ReleaseKind::Delete,
         delay: Duration::ZERO,
         memory: Duration::ZERO,
         error: "".into(),

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use idempotent_core::{Auto, Call, Discard, Executor, Handler, Identity, Key, Rejection, Scene, StateKind};
+use idempotent_core::{Call, DefaultReply, Discard, Executor, Handler, Identity, Key, Rejection, Scene, StateKind};
 use idempotent_redis::{Durability, RedisStore};
 use idempotent_testkit::servers::RedisSentinels;
 
@@ -18,7 +18,7 @@ fn order(number: usize) -> Identity {
 }
 
 async fn run(executor: &Executor, number: usize, handler: impl AsyncFnOnce()) -> Result<(), Rejection> {
-    let handler = Handler::<Auto, Discard, _, _>::new(async || {
+    let handler = Handler::<DefaultReply, Discard, _, _>::new(async || {
         handler().await;
         Ok::<(), Rejection>(())
     });

@@ -1,7 +1,7 @@
 //! Repeated writes with a durability setting.
 use std::time::Duration;
 
-use idempotent_core::{Claim, ClaimRequest, Completion, Held, Settled, StateKind, Store, StoreErrorKind};
+use idempotent_core::{Claim, ClaimHandle, ClaimRequest, Completion, Settled, StateKind, Store, StoreErrorKind};
 use idempotent_redis::{Durability, RedisStore};
 use idempotent_testkit::servers::{RedisReplicas, RedisServer};
 
@@ -64,7 +64,7 @@ async fn a_completion_repeated_over_another_connection_does_not_count_as_durable
     let plain = RedisStore::builder(group.url()).cache(None).connect().await.unwrap();
     let request = ask_number(1, 1);
     let Claim::Acquired(grant) = plain.claim(&request).await.unwrap() else { panic!("not granted") };
-    let held = Held { key: request.key.clone(), owner: request.owner, fencing: Some(grant.fencing) };
+    let held = ClaimHandle { key: request.key.clone(), owner: request.owner, fencing: Some(grant.fencing) };
     group.replica().pause();
     let done = Completion { value: None, retain: HOUR };
     assert_eq!(plain.complete(&held, &done).await.unwrap(), Settled::Done);

@@ -5,17 +5,17 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use idempotent_core::__backoff::delay;
-use idempotent_core::{Alert, AlertKind, Entropy, GivenUp, Micros, OsEntropy};
-use idempotent_mq::{Outbound, PublishError, PublishErrorKind, Published, chains};
+use idempotent_core::{Alert, AlertKind, Entropy, GivenUp, OsEntropy, Timestamp};
+use idempotent_mq::{OutboundMessage, PublishError, PublishErrorKind, Published, chains};
 
-use super::{Relay, Round};
+use super::{Relay, RelayRound};
 use crate::outbox::OutboxError;
-use crate::outbox::decide::Verdict;
+use crate::outbox::decide::ResendDecision;
 use crate::outbox::desk::OutboxDb;
 use crate::outbox::lease::{Leased, Line, Owner};
 use crate::outbox::nonce::nonce;
 use crate::outbox::place::{place_of, queue_of};
-use crate::outbox::stub::Status;
+use crate::outbox::stub::OutboxStatus;
 
 /// Between tries of a message that is not accepted.
 const FIRST_TRY: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ pub(super) struct Batch {
 /// What was leased, parted by what is to be done with it.
 #[derive(Default)]
 struct Parted {
-    send: Vec<(Leased, Outbound)>,
+    send: Vec<(Leased, OutboundMessage)>,
     lines: Vec<Line>,
     given_up: Vec<(Alert, Line)>,
 }
@@ -49,10 +49,10 @@ impl<Db: OutboxDb> Relay<Db> {
     ///
     /// # Cancellation
     /// What it was just sending is left to its lease.
-    pub async fn round(&self) -> Result<Round, OutboxError> {
+    pub async fn round(&self) -> Result<RelayRound, OutboxError> {
         match self.take().await? {
             Some(batch) => self.work(batch).await,
-            None => Ok(Round::default()),
+            None => Ok(RelayRound::default()),
         }
     }
 
@@ -64,8 +64,8 @@ impl<Db: OutboxDb> Relay<Db> {
     }
 
     /// Sends what is to be sent of it, and writes down what became of each.
-    pub(super) async fn work(&self, Batch { owner, since, leased }: Batch) -> Result<Round, OutboxError> {
-        let mut round = Round { looked_at: leased.len(), ..Round::default() };
+    pub(super) async fn work(&self, Batch { owner, since, leased }: Batch) -> Result<RelayRound, OutboxError> {
+        let mut round = RelayRound { looked_at: leased.len(), ..RelayRound::default() };
         let parted = self.part(leased).await?;
         let mut lines = parted.lines;
         let (alerts, given_up): (Vec<_>, Vec<_>) = parted.given_up.into_iter().unzip();
@@ -93,8 +93,8 @@ impl<Db: OutboxDb> Relay<Db> {
                 continue;
             }
             match (verdict, message) {
-                (Verdict::Send, Some(message)) => parted.send.push((leased, message)),
-                (Verdict::Wait(_) | Verdict::Leave, Some(_)) => {
+                (ResendDecision::Send, Some(message)) => parted.send.push((leased, message)),
+                (ResendDecision::Wait(_) | ResendDecision::Leave, Some(_)) => {
                     parted.lines.push(leased.put_off(self.resends.look_again));
                 }
                 (_, message) => {
@@ -104,7 +104,7 @@ impl<Db: OutboxDb> Relay<Db> {
                         held_back.insert(aggregate, self.resends.look_again);
                     }
                     let error = message.is_none().then(|| "its headers are not as this version writes them".to_owned());
-                    let line = Line { status: Status::Dead, error, ..leased.put_off(Duration::ZERO) };
+                    let line = Line { status: OutboxStatus::Dead, error, ..leased.put_off(Duration::ZERO) };
                     parted.given_up.push((alert, line));
                 }
             }
@@ -125,7 +125,7 @@ impl<Db: OutboxDb> Relay<Db> {
         }
     }
 
-    fn given_up(&self, leased: &Leased, message: Option<&Outbound>, now: Micros) -> Alert {
+    fn given_up(&self, leased: &Leased, message: Option<&OutboundMessage>, now: Timestamp) -> Alert {
         let stub = &leased.stub;
         let holds_back = stub.sent_at.is_none() && message.is_some_and(|message| message.aggregate.is_some());
         let alert = Alert::new(AlertKind::MessageGivenUp, self.outbox.0.table.clone(), now)
@@ -134,7 +134,13 @@ impl<Db: OutboxDb> Relay<Db> {
         stub.last_error.iter().fold(alert, |alert, error| alert.with_detail(error.clone()))
     }
 
-    async fn send(&self, send: Vec<(Leased, Outbound)>, since: Instant, lines: &mut Vec<Line>, round: &mut Round) {
+    async fn send(
+        &self,
+        send: Vec<(Leased, OutboundMessage)>,
+        since: Instant,
+        lines: &mut Vec<Line>,
+        round: &mut RelayRound,
+    ) {
         let left = (self.lease * 2 / 3).saturating_sub(self.clock.now().saturating_duration_since(since));
         if send.is_empty() || left.is_zero() {
             // Its lease may be over before it is written down.
@@ -177,7 +183,7 @@ impl<Db: OutboxDb> Relay<Db> {
 
     /// Publishes within this time, but for what the publisher would deliver too early. Fewer answers than messages if it did not
     /// answer in time.
-    async fn publish(&self, messages: &[Outbound], within: Duration) -> Vec<Result<Published, PublishError>> {
+    async fn publish(&self, messages: &[OutboundMessage], within: Duration) -> Vec<Result<Published, PublishError>> {
         if self.publisher.delays() || messages.iter().all(|message| message.deliver_at.is_none()) {
             return tokio::time::timeout(within, self.publisher.publish(messages)).await.unwrap_or_default();
         }
@@ -232,7 +238,7 @@ impl Leased {
             accepted: false,
             sends: 0,
             failures: self.stub.failures,
-            status: Status::Unconfirmed,
+            status: OutboxStatus::Unconfirmed,
             queue: None,
             place: None,
             rest,

@@ -9,7 +9,7 @@ use idempotent_core::{Entropy, OsEntropy};
 use tracing::{debug, info, warn};
 
 use super::round::Batch;
-use super::{Relay, RelayCounts, Round};
+use super::{Relay, RelayCounts, RelayRound};
 use crate::outbox::OutboxError;
 use crate::outbox::desk::OutboxDb;
 
@@ -26,7 +26,7 @@ const SIDE_BY_SIDE: usize = 3;
 /// What a part of a round came to.
 enum Step {
     Taken(Result<Option<Batch>, OutboxError>),
-    Worked(Result<Round, OutboxError>),
+    Worked(Result<RelayRound, OutboxError>),
 }
 
 /// When it looks for what is due.
@@ -135,7 +135,7 @@ impl<Db: OutboxDb> Relay<Db> {
         }
     }
 
-    fn worked(&self, worked: &Result<Round, OutboxError>, pace: &mut Pace) -> Look {
+    fn worked(&self, worked: &Result<RelayRound, OutboxError>, pace: &mut Pace) -> Look {
         let round = match worked {
             Ok(round) => round,
             Err(error) => return self.away(error, pace),

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use idempotent_core::{Clock, Micros, Timer};
+use idempotent_core::{Clock, Timer, Timestamp};
 use tokio::sync::watch;
 
 #[derive(Debug)]
@@ -23,8 +23,8 @@ impl Moved {
     }
 
     /// So long after the start.
-    pub(crate) fn at(after: Duration) -> Micros {
-        Micros(Self::START) + after
+    pub(crate) fn at(after: Duration) -> Timestamp {
+        Timestamp(Self::START) + after
     }
 }
 
@@ -33,7 +33,7 @@ impl Clock for Moved {
         self.start + *self.passed.borrow()
     }
 
-    fn wall(&self) -> Micros {
+    fn wall(&self) -> Timestamp {
         Self::at(*self.passed.borrow())
     }
 

@@ -2,7 +2,7 @@
 use std::time::{Duration, Instant};
 
 use idempotent_mq::{Delay, Received, Settlement, Source};
-use idempotent_sqlx::{DelayTable, DelayTableSource, Work};
+use idempotent_sqlx::{DelayTable, DelayTableSource, ScheduledTask};
 use sqlx::Sqlite;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
 
@@ -42,7 +42,7 @@ async fn s0_33_on_the_wheel_a_window_is_one_look_and_nothing_comes_early() {
     for number in 0..TIMES {
         let after = Duration::from_millis(300 + number * 10);
         let before = Instant::now();
-        table.put(&Work::after(format!("{number:02}"), after, "")).await.unwrap();
+        table.put(&ScheduledTask::after(format!("{number:02}"), after, "")).await.unwrap();
         due.push(before + after);
     }
     let asked = table.__asked();
@@ -57,11 +57,11 @@ async fn s0_33_on_the_wheel_a_window_is_one_look_and_nothing_comes_early() {
     // What is scheduled while it waits goes onto the wheel by itself.
     let (taken, ()) = tokio::join!(come(&mut source, 1), async {
         tokio::task::yield_now().await;
-        table.put(&Work::after("new", Duration::from_millis(50), "")).await.unwrap();
+        table.put(&ScheduledTask::after("new", Duration::from_millis(50), "")).await.unwrap();
     });
     assert_eq!(taken[0].0, "new");
     // And what is called off does not come.
-    table.put(&Work::after("off", Duration::from_millis(100), "")).await.unwrap();
+    table.put(&ScheduledTask::after("off", Duration::from_millis(100), "")).await.unwrap();
     table.cancel("off").await.unwrap();
     assert!(tokio::time::timeout(Duration::from_millis(300), source.receive(9)).await.is_err());
 }
@@ -72,8 +72,8 @@ async fn b35_the_wheel_survives_a_restart_and_what_was_due_meanwhile_comes_at_th
     {
         let table = open(&folder).await;
         let mut source = table.source().on_wheel(WINDOW);
-        table.put(&Work::after("due meanwhile", Duration::from_millis(100), "")).await.unwrap();
-        table.put(&Work::after("due later", Duration::from_millis(1_500), "")).await.unwrap();
+        table.put(&ScheduledTask::after("due meanwhile", Duration::from_millis(100), "")).await.unwrap();
+        table.put(&ScheduledTask::after("due later", Duration::from_millis(1_500), "")).await.unwrap();
         // It is on the wheel, and goes with the process.
         assert!(tokio::time::timeout(Duration::from_millis(20), source.receive(9)).await.is_err());
     }
@@ -89,11 +89,11 @@ async fn what_lies_beyond_the_window_and_what_a_transaction_commits_come_in_time
     let table = open(&folder).await;
     let window = Duration::from_millis(200);
     let mut source = table.source().on_wheel(window);
-    table.put(&Work::after("beyond", window * 3, "")).await.unwrap();
+    table.put(&ScheduledTask::after("beyond", window * 3, "")).await.unwrap();
     let came = come(&mut source, 1).await;
     assert_eq!(came[0].0, "beyond");
     let mut tx = pool(&folder).await.begin().await.unwrap();
-    table.put_in(&mut tx, &Work::after("committed", Duration::from_millis(30), "")).await.unwrap();
+    table.put_in(&mut tx, &ScheduledTask::after("committed", Duration::from_millis(30), "")).await.unwrap();
     let (came, ()) = tokio::join!(come(&mut source, 1), async { tx.commit().await.unwrap() });
     assert_eq!(came[0].0, "committed");
 }

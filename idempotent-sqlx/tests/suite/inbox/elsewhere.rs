@@ -1,5 +1,5 @@
 //! Executors whose store has no such transactions.
-use idempotent_core::{Auto, ClaimMode, Executor, Handler, Json, MemoryStore, Outcome, Rejection};
+use idempotent_core::{ClaimMode, DefaultReply, Executor, Handler, Json, MemoryStore, Outcome, Rejection};
 use idempotent_sqlx::{Inbox, InboxTransaction, SqliteStore};
 use sqlx::{Postgres, Sqlite, Transaction};
 
@@ -36,7 +36,7 @@ async fn a_batch_has_no_transactions() {
     let place = Place::new();
     let executor = Executor::new(SqliteStore::open(place.path.to_str().unwrap()).await.unwrap());
     let (call, _lender) = call("a").within::<Transaction<'static, Sqlite>>(&executor, ClaimMode::Inside);
-    let handler = Handler::<Auto, Json, Result<(), Failure>, _>::batch(|_| async { panic!("it does not run") });
+    let handler = Handler::<DefaultReply, Json, Result<(), Failure>, _>::batch(|_| async { panic!("it does not run") });
     let answers = executor.run_batch(vec![(call, ())], handler).await;
     assert_eq!(answers[0].outcome, Outcome::Misconfigured);
 }

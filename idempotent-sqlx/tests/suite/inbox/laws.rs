@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use idempotent_core::{
-    Auto, Claim, ClaimMode, Handler, Held, Identity, Json, Outcome, OwnerToken, Policy, Rejection, Scene, Settled,
-    StateKind, Store,
+    Claim, ClaimHandle, ClaimMode, DefaultReply, Handler, Identity, Json, Outcome, OwnerToken, Policy, Rejection,
+    Scene, Settled, StateKind, Store,
 };
 use tokio::sync::Barrier;
 
@@ -69,7 +69,7 @@ async fn a_failure_for_good_is_remembered_and_its_effect_is_not() {
                 world.effect(&mut lender.lend(), name).await?;
                 Err::<(), _>(Failure::Own("no such account"))
             };
-            let handler = Handler::<Auto, Json, _, _>::new(run).permanent(|_| true);
+            let handler = Handler::<DefaultReply, Json, _, _>::new(run).permanent(|_| true);
             let (answer, outcome) = Outcome::capture(world.executor.run(call, handler)).await;
             assert_eq!(outcome, Some(Outcome::Failed));
             assert_eq!(matches!(answer, Err(Failure::Rejected(Rejection::Failed { .. }))), again);
@@ -87,7 +87,7 @@ async fn a_value_that_means_not_done_rolls_back() {
             world.effect(&mut lender.lend(), "a").await?;
             Ok::<_, Failure>(declined)
         };
-        let handler = Handler::<Auto, Json, _, _>::new(run).failed_if(|declined| *declined);
+        let handler = Handler::<DefaultReply, Json, _, _>::new(run).failed_if(|declined| *declined);
         assert_eq!(world.executor.run(call, handler).await.unwrap(), declined);
         assert_eq!(world.effects("a").await, i64::from(!declined));
     }
@@ -230,8 +230,8 @@ async fn a_leased_key_is_completed_in_a_transaction_by_its_owner_only() {
     let world = World::new().await;
     let first = request("a");
     let Claim::Acquired(grant) = world.store.claim(&first).await.unwrap() else { panic!("it is new") };
-    let held = Held { key: key("a"), owner: first.owner, fencing: Some(grant.fencing) };
-    let other = Held { owner: OwnerToken(7), ..held.clone() };
+    let held = ClaimHandle { key: key("a"), owner: first.owner, fencing: Some(grant.fencing) };
+    let other = ClaimHandle { owner: OwnerToken(7), ..held.clone() };
     let completion = crate::support::done(b"17");
     let mut tx = world.begin().await;
     let settled = world.store.complete_in(&mut tx, &other, &completion).await.unwrap();
@@ -267,7 +267,7 @@ async fn s0_26_s0_28_numbers_of_a_stream_run_each_in_its_transaction_and_not_sid
             world.effect(&mut tx, &name(3)).await?;
             let (executor, late) = (world.executor.clone(), numbered(0));
             let late = tokio::spawn(async move {
-                let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<_, Rejection>(()) });
+                let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<_, Rejection>(()) });
                 Outcome::capture(executor.run(late, handler)).await.1
             });
             let late = late.await.unwrap();

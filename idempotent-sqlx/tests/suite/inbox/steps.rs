@@ -3,7 +3,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use idempotent_core::{
-    Auto, Handler, Held, JournalError, Json, Lent, Outcome, Rejection, Settled, State, Store, Verdict, step, step_in,
+    BorrowedTransaction, ClaimHandle, DefaultReply, Handler, Json, Outcome, Rejection, ReleaseKind, Settled, State,
+    StepError, Store, step, step_in,
 };
 use tokio::sync::Notify;
 
@@ -20,15 +21,15 @@ pub(super) async fn run<T>(
 where
     Json: idempotent_core::Codec<T>,
 {
-    Outcome::capture(world.executor.run(call(name), Handler::<Auto, Json, _, _>::new(|| handler()))).await
+    Outcome::capture(world.executor.run(call(name), Handler::<DefaultReply, Json, _, _>::new(|| handler()))).await
 }
 
 /// Gives back what a dead owner holds, as the end of its lease would.
 async fn free(world: &World, name: &str) {
     let record = world.store.peek(&key(name)).await.unwrap().unwrap();
     let State::Consuming { owner, .. } = record.state else { panic!("{record:?}") };
-    let held = Held { key: key(name), owner, fencing: None };
-    assert_eq!(world.store.release(&held, &release(Verdict::Vacate)).await.unwrap(), Settled::Done);
+    let held = ClaimHandle { key: key(name), owner, fencing: None };
+    assert_eq!(world.store.release(&held, &release(ReleaseKind::Vacate)).await.unwrap(), Settled::Done);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -43,7 +44,7 @@ async fn a_step_whose_run_dies_anywhere_has_its_effect_once() {
                     std::future::pending::<()>().await;
                 }
             };
-            let charge = step_in("charge", async |mut tx: Lent<Tx>| {
+            let charge = step_in("charge", async |mut tx: BorrowedTransaction<Tx>| {
                 began.fetch_add(1, SeqCst);
                 dies("before its effect").await;
                 world.effect(&mut tx, point).await?;
@@ -78,7 +79,7 @@ fn dies(wanted: &str, here: &str) {
 }
 
 async fn two_steps(world: &World, name: &str, point: &str) -> Result<(), Failure> {
-    let lock = step_in("lock", async |mut tx: Lent<Tx>| {
+    let lock = step_in("lock", async |mut tx: BorrowedTransaction<Tx>| {
         dies(point, "before the first effect");
         let effect = world.effect(&mut tx, &format!("lock {name}")).await;
         dies(point, "behind the first effect");
@@ -86,7 +87,7 @@ async fn two_steps(world: &World, name: &str, point: &str) -> Result<(), Failure
     });
     lock.await?;
     dies(point, "behind the first commit");
-    let charge = step_in("charge", async |mut tx: Lent<Tx>| {
+    let charge = step_in("charge", async |mut tx: BorrowedTransaction<Tx>| {
         let effect = world.effect(&mut tx, &format!("charge {name}")).await;
         dies(point, "behind the second effect");
         Ok::<_, Failure>(effect?)
@@ -135,9 +136,11 @@ async fn a_step_that_fails_leaves_nothing_and_runs_again_and_the_one_before_it_d
     let world = World::new().await;
     for fails in [true, false] {
         let (answer, outcome) = run(&world, "a", async || {
-            let first = step_in("first", async |mut tx: Lent<Tx>| Ok::<_, Failure>(world.effect(&mut tx, "1").await?));
+            let first = step_in("first", async |mut tx: BorrowedTransaction<Tx>| {
+                Ok::<_, Failure>(world.effect(&mut tx, "1").await?)
+            });
             first.await?;
-            let second = step_in("second", async |mut tx: Lent<Tx>| {
+            let second = step_in("second", async |mut tx: BorrowedTransaction<Tx>| {
                 world.effect(&mut tx, "2").await?;
                 if fails { Err(Failure::Own("no stock")) } else { Ok(()) }
             });
@@ -186,13 +189,14 @@ async fn steps_that_have_no_such_transaction_are_refused_before_they_run() {
     })
     .await;
     let error = refused(answer);
-    assert!(matches!(&error, JournalError::NoTransaction { .. }), "{error}");
+    assert!(matches!(&error, StepError::NoTransaction { .. }), "{error}");
     assert!(error.to_string().contains("use `step_in`"), "{error}");
     for inbox in [&world.inbox, &world.leased] {
         let answer = inbox.run(call("b"), async |_: Own| {
-            step_in("book", async |_: Lent<Tx>| -> Result<(), Failure> { panic!("it is in another's") }).await
+            step_in("book", async |_: BorrowedTransaction<Tx>| -> Result<(), Failure> { panic!("it is in another's") })
+                .await
         });
         let error = refused(answer.await);
-        assert!(matches!(&error, JournalError::InTransaction { .. }), "{error}");
+        assert!(matches!(&error, StepError::InTransaction { .. }), "{error}");
     }
 }

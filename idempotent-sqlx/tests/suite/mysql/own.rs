@@ -1,7 +1,7 @@
 //! What only MariaDB and MySQL do, or do in words of their own.
 use std::time::Duration;
 
-use idempotent_core::{Claim, InFlight, Purge, Settled, Store, StoreErrorKind, Verdict};
+use idempotent_core::{Claim, InFlight, Purge, ReleaseKind, Settled, Store, StoreErrorKind};
 use idempotent_sqlx::MySqlStore;
 use idempotent_testkit::servers::MariaDbServer;
 use idempotent_testkit::{Subject, conformance};
@@ -33,7 +33,7 @@ async fn a_key_that_was_released_after_the_look_began_is_acquired() {
         let (place, key) = (Place::new(), key("released"));
         let store = open(&place).open().await.unwrap();
         store.claim(&request(&key, 1)).await.unwrap();
-        store.release(&held(&key, 1), &release(Verdict::Vacate)).await.unwrap();
+        store.release(&held(&key, 1), &release(ReleaseKind::Vacate)).await.unwrap();
         let later = "updated_at = updated_at + 60000000, until_at = updated_at, expires_at = expires_at + 60000000";
         sql(&format!("UPDATE {} SET {later} WHERE id = x'{:032x}'", place.table, key.hash()));
         let claim = store.claim(&request(&key, 2)).await.unwrap();
@@ -133,7 +133,7 @@ async fn a_claim_never_waits_for_somebody_who_has_the_key_in_an_open_transaction
     for (store, a, b) in [(ours, key("a"), key("b")), (theirs, key("c"), key("d"))] {
         let claim = request(&a, 1);
         store.claim(&claim).await.unwrap();
-        store.release(&held(&a, 1), &release(Verdict::Vacate)).await.unwrap();
+        store.release(&held(&a, 1), &release(ReleaseKind::Vacate)).await.unwrap();
         let mut other = place.other().acquire().await.unwrap().detach();
         hold(&mut other, &place, &a).await;
         assert_eq!(store.claim(&claim).await.unwrap(), Claim::InFlight(InFlight::Busy));
@@ -167,7 +167,7 @@ async fn what_was_deleted_keeps_its_row_for_a_minute() {
     let store = place.builder().clock(clock.clone()).open().await.unwrap();
     store.claim(&request(&key("a"), 1)).await.unwrap();
     clock.advance(Duration::from_secs(1));
-    store.release(&held(&key("a"), 1), &release(Verdict::Delete)).await.unwrap();
+    store.release(&held(&key("a"), 1), &release(ReleaseKind::Delete)).await.unwrap();
     assert_eq!(store.peek(&key("a")).await.unwrap(), None);
     clock.advance(Duration::from_secs(59));
     assert_eq!(store.purge(10).await.unwrap(), 0, "a statement that began before may still be on its way");

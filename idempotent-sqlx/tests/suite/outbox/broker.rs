@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use idempotent_core::{Alert, AlertError, AlertSender};
-use idempotent_mq::{Outbound, Position, Publish, PublishError, PublishErrorKind, Published};
+use idempotent_mq::{OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published};
 use tokio::sync::{Semaphore, watch};
 
 /// What it says of a message.
@@ -21,7 +21,7 @@ pub(crate) enum Says {
 #[derive(Debug)]
 pub(crate) struct Broker {
     /// Ids in the order they came.
-    taken: Mutex<Vec<Outbound>>,
+    taken: Mutex<Vec<OutboundMessage>>,
     says: Mutex<HashMap<String, Says>>,
     otherwise: Mutex<Says>,
     /// One permit for each call that may be answered.
@@ -60,7 +60,7 @@ impl Broker {
         self.messages().into_iter().map(|message| message.id).collect()
     }
 
-    pub(crate) fn messages(&self) -> Vec<Outbound> {
+    pub(crate) fn messages(&self) -> Vec<OutboundMessage> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -77,7 +77,7 @@ impl Broker {
 
 #[async_trait]
 impl Publish for Broker {
-    async fn publish(&self, messages: &[Outbound]) -> Vec<Result<Published, PublishError>> {
+    async fn publish(&self, messages: &[OutboundMessage]) -> Vec<Result<Published, PublishError>> {
         self.calls.send_modify(|calls| *calls += 1);
         self.gate.acquire().await.unwrap().forget();
         let mut held_back: Vec<String> = Vec::new();

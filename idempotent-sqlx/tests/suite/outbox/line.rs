@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use idempotent_mq::{
-    Capabilities, Delays, Delivery, Outbound, Position, Received, Settle, Settlement, Source, SourceError,
+    DelaySupport, Delivery, OutboundMessage, Position, Received, Settle, Settlement, Source, SourceCapabilities,
+    SourceError,
 };
 use tokio::sync::{Notify, Semaphore, watch};
 
@@ -27,7 +28,7 @@ impl Line {
     }
 
     /// As the broker delivers what was sent to it.
-    pub(crate) fn deliver(&self, message: &Outbound, offset: u64) {
+    pub(crate) fn deliver(&self, message: &OutboundMessage, offset: u64) {
         let position = Position::of(&*message.topic).partition(0).offset(offset);
         let mut delivery = Delivery::new(position, message.body.clone()).id(&message.id);
         delivery.headers = message.headers.clone();
@@ -57,8 +58,8 @@ impl Line {
 impl Source for Line {
     type Tag = ();
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::new(Delays::Any)
+    fn capabilities(&self) -> SourceCapabilities {
+        SourceCapabilities::new(DelaySupport::Any)
     }
 
     fn settler(&self) -> Arc<dyn Settle<()>> {

@@ -57,7 +57,7 @@ async fn a_claim_never_waits_for_somebody_who_has_the_key_in_an_open_transaction
     let (store, a) = (place.open().await, key("a"));
     let claim = request(&a, 1);
     store.claim(&claim).await.unwrap();
-    store.release(&held(&a, 1), &crate::support::release(idempotent_core::Verdict::Vacate)).await.unwrap();
+    store.release(&held(&a, 1), &crate::support::release(idempotent_core::ReleaseKind::Vacate)).await.unwrap();
     let other = place.other();
     let mut open = other.begin().await.unwrap();
     // As a claim does, and as a completion in the user's transaction will do.

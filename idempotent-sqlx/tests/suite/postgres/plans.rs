@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use idempotent_core::{Claim, ClaimRequest, Fencing, Journaled, Key, Settled, StepRecord, StepState, Store, Verdict};
+use idempotent_core::{
+    Claim, ClaimRequest, FencingToken, Key, ReleaseKind, Settled, StepRecord, StepState, Store, StoredSteps,
+};
 use idempotent_sqlx::PostgresStore;
 use idempotent_testkit::servers::PostgresServer;
 
@@ -95,7 +97,7 @@ async fn everything(store: &PostgresStore, run: &str) {
     let watch = abilities.watch.unwrap();
     for n in 0..8 {
         let named = |what: &str| key(&format!("{run} {n} {what}"));
-        let verdicts = [Verdict::Delete, Verdict::Vacate, Verdict::Bury];
+        let verdicts = [ReleaseKind::Delete, ReleaseKind::Vacate, ReleaseKind::Bury];
         for (at, verdict) in verdicts.into_iter().enumerate() {
             let key = named(&format!("release {at}"));
             assert!(matches!(store.claim(&request(&key, 1)).await.unwrap(), Claim::Acquired(_)));
@@ -111,13 +113,13 @@ async fn everything(store: &PostgresStore, run: &str) {
         let step = StepRecord { name: "lock".into(), place: 0, state: StepState::Done, value: None };
         assert_eq!(journal.note(&held(&key, 2), &step, Duration::from_secs(60)).await.unwrap(), Settled::Done);
         let steps = journal.steps(&held(&key, 2), Duration::from_secs(60)).await.unwrap();
-        assert!(matches!(steps, Journaled::Steps(steps) if steps.len() == 1));
+        assert!(matches!(steps, StoredSteps::Steps(steps) if steps.len() == 1));
         assert_eq!(store.complete(&held(&key, 2), &done(b"paid")).await.unwrap(), Settled::Done);
         // Looks, and finds it settled.
         watch.watch(&key).await;
         assert!(store.peek(&key).await.unwrap().is_some());
         let admin = abilities.admin.unwrap();
-        let forgotten = admin.forget(&key, Fencing(over.fencing.0), false, Duration::ZERO).await.unwrap();
+        let forgotten = admin.forget(&key, FencingToken(over.fencing.0), false, Duration::ZERO).await.unwrap();
         assert_eq!(forgotten, Settled::Done);
         batches(store, &named).await;
         assert_eq!(abilities.browse.unwrap().browse(Some(u128::MAX / 2), 100).await.unwrap().entries.len(), 100);

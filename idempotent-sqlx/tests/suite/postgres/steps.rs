@@ -2,7 +2,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_core::{Claim, ClaimRequest, Clock, Journal, Journaled, Purge, Settled, StepRecord, StepState, Store};
+use idempotent_core::{
+    Claim, ClaimRequest, Clock, Purge, Settled, StepRecord, StepState, StepStore, Store, StoredSteps,
+};
 use idempotent_testkit::VirtualClock;
 use sqlx::{AssertSqlSafe, Connection};
 
@@ -44,7 +46,7 @@ async fn steps_go_when_their_record_is_purged_and_no_sooner() {
     clock.advance(HOUR).await;
     assert_eq!(store.purge(100).await.unwrap(), 1);
     assert_eq!(rows(&place), "3");
-    let Journaled::Steps(steps) = store.steps(&held, HOUR).await.unwrap() else { panic!("lost") };
+    let StoredSteps::Steps(steps) = store.steps(&held, HOUR).await.unwrap() else { panic!("lost") };
     assert_eq!(steps.len(), 3);
 }
 

@@ -1,7 +1,7 @@
 //! The version guard on PostgreSQL, where transactions run side by side.
 use std::collections::BTreeSet;
 
-use idempotent_sqlx::{VersionGuard, Versioned};
+use idempotent_sqlx::{VersionCheck, VersionGuard};
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 
@@ -29,10 +29,10 @@ async fn s0_9_of_racing_transactions_each_version_is_accepted_once_and_in_order(
                 let answer = guard.next(&mut *tx, "customer/17", "balance", version).await.unwrap();
                 tx.commit().await.unwrap();
                 match answer {
-                    Versioned::Accepted => accepted.push(version),
-                    Versioned::Same => version += 1,
-                    Versioned::Older { current } => version = current,
-                    Versioned::Ahead { .. } => panic!("it was {current}", current = version - 1),
+                    VersionCheck::Accepted => accepted.push(version),
+                    VersionCheck::Same => version += 1,
+                    VersionCheck::Older { current } => version = current,
+                    VersionCheck::Ahead { .. } => panic!("it was {current}", current = version - 1),
                 }
             }
             accepted
@@ -51,10 +51,10 @@ async fn s0_9_of_racing_transactions_each_version_is_accepted_once_and_in_order(
 async fn an_update_under_way_is_waited_for_and_its_end_decides() {
     let place = Place::new();
     let guard = guard(&place).await;
-    for (ends_well, later) in [(true, Versioned::Older { current: 5 }), (false, Versioned::Accepted)] {
+    for (ends_well, later) in [(true, VersionCheck::Older { current: 5 }), (false, VersionCheck::Accepted)] {
         let mut first = PgConnection::connect(&place.url).await.unwrap();
         let mut tx = first.begin().await.unwrap();
-        assert_eq!(guard.newer(&mut *tx, "customer/17", "address", 5).await.unwrap(), Versioned::Accepted);
+        assert_eq!(guard.newer(&mut *tx, "customer/17", "address", 5).await.unwrap(), VersionCheck::Accepted);
         let mut second = PgConnection::connect(&place.url).await.unwrap();
         let id: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut second).await.unwrap();
         let waiting = tokio::spawn({

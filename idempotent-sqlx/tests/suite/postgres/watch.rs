@@ -1,7 +1,7 @@
 //! Who waits is told, and nobody else pays for it.
 use std::time::Duration;
 
-use idempotent_core::{Claim, Key, Settled, Store, Verdict, Watching};
+use idempotent_core::{Claim, Key, ReleaseKind, Settled, Store, Watching};
 use idempotent_sqlx::PostgresStore;
 use idempotent_testkit::servers::PostgresServer;
 use sqlx::AssertSqlSafe;
@@ -45,7 +45,7 @@ async fn nothing_is_told_where_nobody_waits_and_one_word_for_each_key_where_some
     let mut told = PgListener::connect(&place.url).await.unwrap();
     told.listen(&channel).await.unwrap();
     for (n, verdict) in
-        [None, Some(Verdict::Delete), Some(Verdict::Vacate), Some(Verdict::Bury)].into_iter().enumerate()
+        [None, Some(ReleaseKind::Delete), Some(ReleaseKind::Vacate), Some(ReleaseKind::Bury)].into_iter().enumerate()
     {
         for waited_for in [false, true] {
             let key = key(&format!("{n} {waited_for}"));

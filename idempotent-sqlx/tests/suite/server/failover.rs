@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use idempotent_core::{
-    Auto, Call, Event, Executor, Handler, Identity, Json, Observer, Outcome, Rejection, Run, Scene, StateKind, Store,
+    Call, DefaultReply, Event, Executor, Handler, Identity, Json, Observer, Outcome, Rejection, RunInfo, Scene,
+    StateKind, Store,
 };
 use tokio::sync::watch;
 
@@ -15,7 +16,7 @@ use super::place::{Server, Store as ServerStore};
 struct Failed(watch::Sender<u32>);
 
 impl Observer for Failed {
-    fn on(&self, _: &Run<'_>, event: &Event<'_>) {
+    fn on(&self, _: &RunInfo<'_>, event: &Event<'_>) {
         if let Event::StoreFailed { .. } = event {
             self.0.send_modify(|failed| *failed += 1);
         }
@@ -33,7 +34,7 @@ async fn b45_a_flip_outlasts_a_server_that_is_killed_before_it() {
     let (runs, killed) = (AtomicU32::new(0), server.clone());
     let deliver = || {
         let (runs, killed) = (&runs, killed.clone());
-        let handler = Handler::<Auto, Json, _, _>::new(move || async move {
+        let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move {
             // Its success is the server's end.
             if runs.fetch_add(1, SeqCst) == 0 {
                 tokio::task::spawn_blocking(move || killed.kill()).await.unwrap();

@@ -1,5 +1,5 @@
 //! A duplicate costs a read, and a key that is new one statement: the same for every server.
-use idempotent_core::{Claim, Store, Verdict};
+use idempotent_core::{Claim, ReleaseKind, Store};
 use sqlx::pool::PoolOptions;
 
 use super::place::{Db, Place, Store as ServerStore, sent};
@@ -20,7 +20,7 @@ async fn a_key_that_was_seen_lately_is_looked_at_and_not_claimed() {
     }
     assert_eq!(counted().await, (3, 0), "a new key is one statement");
     store.complete(&held(&key("a"), 1), &done(b"paid")).await.unwrap();
-    store.release(&held(&key("b"), 1), &release(Verdict::Delete)).await.unwrap();
+    store.release(&held(&key("b"), 1), &release(ReleaseKind::Delete)).await.unwrap();
     consumed(&store, "a", 2).await;
     assert!(matches!(store.claim(&request(&key("c"), 2)).await.unwrap(), Claim::InFlight(_)));
     assert_eq!(counted().await, (3, 2), "duplicates are reads");

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use idempotent_core::Key;
-use idempotent_testkit::{Damage, Plant};
+use idempotent_testkit::{Damage, DamageInjector};
 use sqlx::pool::PoolOptions;
 use sqlx::{AssertSqlSafe, Executor, Pool, Row};
 
@@ -92,7 +92,7 @@ pub(crate) struct Rows {
 }
 
 #[async_trait::async_trait]
-impl Plant for Rows {
+impl DamageInjector for Rows {
     fn holds(&self, damage: Damage) -> bool {
         change(damage).is_some()
     }

@@ -1,5 +1,5 @@
 //! The statements against the pure protocol: the same for every server.
-use idempotent_core::{Claim, ClaimRequest, StateKind, Store, Verdict};
+use idempotent_core::{Claim, ClaimRequest, ReleaseKind, StateKind, Store};
 
 use super::place::{self, Place};
 use crate::sequence::{all_hit, sequences};
@@ -34,17 +34,17 @@ async fn a_refund_takes_off_one_attempt_and_remembers_the_others() {
         for owner in 1..=3 {
             let claim = ClaimRequest { max_attempts: 9, ..request(&key("a"), owner) };
             assert!(matches!(store.claim(&claim).await.unwrap(), Claim::Acquired(_)));
-            let verdict = if owner < 3 { Verdict::Vacate } else { Verdict::Refund };
+            let verdict = if owner < 3 { ReleaseKind::Vacate } else { ReleaseKind::Refund };
             store.release(&held(&key("a"), owner), &release(verdict)).await.unwrap();
         }
         let record = store.peek(&key("a")).await.unwrap().expect("two attempts are remembered");
         assert_eq!((record.attempt, record.state.kind()), (2, StateKind::Vacant));
         // One that has nothing left to remember is gone at once.
         store.claim(&request(&key("b"), 1)).await.unwrap();
-        store.release(&held(&key("b"), 1), &release(Verdict::Refund)).await.unwrap();
+        store.release(&held(&key("b"), 1), &release(ReleaseKind::Refund)).await.unwrap();
         assert_eq!(store.peek(&key("b")).await.unwrap(), None);
         // Of two attempts one is left: that is to be remembered.
-        for (owner, verdict) in [(1, Verdict::Vacate), (2, Verdict::Refund)] {
+        for (owner, verdict) in [(1, ReleaseKind::Vacate), (2, ReleaseKind::Refund)] {
             store.claim(&request(&key("c"), owner)).await.unwrap();
             store.release(&held(&key("c"), owner), &release(verdict)).await.unwrap();
         }

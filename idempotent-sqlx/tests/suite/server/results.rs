@@ -2,8 +2,8 @@
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use idempotent_core::{
-    Auto, Call, Claim, ClaimRequest, Executor, Handler, Identity, Json, Outcome, Rejection, Scene, State, Store,
-    Verdict,
+    Call, Claim, ClaimRequest, DefaultReply, Executor, Handler, Identity, Json, Outcome, Rejection, ReleaseKind, Scene,
+    State, Store,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ async fn deliver<T>(executor: &Executor, answer: T, runs: &AtomicU32) -> (Result
 where
     T: Serialize + DeserializeOwned + Send + Sync + 'static,
 {
-    let handler = Handler::<Auto, Json, _, _>::new(|| async {
+    let handler = Handler::<DefaultReply, Json, _, _>::new(|| async {
         runs.fetch_add(1, SeqCst);
         Ok::<_, Rejection>(answer)
     });
@@ -40,7 +40,7 @@ async fn n90_nul_bytes_in_results_errors_and_display_keys_come_back_as_they_were
     let ask = ClaimRequest { display: Some("a\0b".into()), ..request(&a, 1) };
     assert!(matches!(store.claim(&ask).await.unwrap(), Claim::Acquired(_)));
     assert_eq!(store.peek(&a).await.unwrap().unwrap().display.as_deref(), Some("a\0b"));
-    let fail = idempotent_core::Release { error: "no\0stock".into(), ..release(Verdict::Fail) };
+    let fail = idempotent_core::Release { error: "no\0stock".into(), ..release(ReleaseKind::Fail) };
     store.release(&held(&a, 1), &fail).await.unwrap();
     let State::Failed { error } = store.peek(&a).await.unwrap().unwrap().state else { panic!("not failed") };
     assert_eq!(&*error, "no\0stock");

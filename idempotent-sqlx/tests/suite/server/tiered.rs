@@ -4,8 +4,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use idempotent_core::{
-    Auto, Call, Clock, Executor, FastTier, Handler, Identity, Json, Key, Outcome, Policy, Rejection, Scene, StateKind,
-    Store, TieredStore,
+    CacheTier, Call, Clock, DefaultReply, Executor, Handler, Identity, Json, Key, Outcome, Policy, Rejection, Scene,
+    StateKind, Store, TieredStore,
 };
 use idempotent_redis::RedisStore;
 use idempotent_testkit::proxy::{Fault, Proxy};
@@ -203,7 +203,7 @@ impl Process {
 }
 
 async fn deliver(executor: &Executor, part: &str, job: Arc<Job>) -> Outcome {
-    let handler = Handler::<Auto, Json, _, _>::new(move || async move { job.run().await });
+    let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move { job.run().await });
     let (_, outcome) = Outcome::capture(executor.run(Call::new(id(part)), handler)).await;
     outcome.unwrap()
 }

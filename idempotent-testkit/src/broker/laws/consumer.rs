@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idempotent_core::{Executor, MemoryStore, Policy, Scene};
-use idempotent_mq::{Consumer, Counters, Counts, Handling, KeyFrom, Messages, SourceError};
+use idempotent_mq::{Consumer, ConsumerCounters, ConsumerCounts, KeyFrom, MessageHandler, Messages, SourceError};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -13,13 +13,13 @@ use super::super::hand::{Hand, emptied, until, within};
 use super::super::{Broker, Message};
 
 struct Process {
-    counters: Counters,
+    counters: ConsumerCounters,
     stop: oneshot::Sender<()>,
-    task: JoinHandle<Result<Counts, SourceError>>,
+    task: JoinHandle<Result<ConsumerCounts, SourceError>>,
 }
 
 impl Process {
-    async fn start<B: Broker>(broker: &B, handlers: usize, prefetch: usize, handling: Handling) -> Self {
+    async fn start<B: Broker>(broker: &B, handlers: usize, prefetch: usize, handling: MessageHandler) -> Self {
         let again = broker.limits().delay;
         let policy = Policy::new().retry_delay(again).in_flight_delay(again).jitter(0);
         let executor = Executor::builder(MemoryStore::new()).policy(Scene::Mq, policy).build().unwrap();
@@ -41,7 +41,7 @@ impl Process {
         until(broker, "all are acknowledged", acked).await;
     }
 
-    async fn stop<B: Broker>(self, broker: &B) -> Counts {
+    async fn stop<B: Broker>(self, broker: &B) -> ConsumerCounts {
         let _ = self.stop.send(());
         within(broker, "the drain", self.task).await.unwrap().unwrap()
     }

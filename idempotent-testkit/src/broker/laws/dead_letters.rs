@@ -1,5 +1,5 @@
 //! What is put aside, and put back.
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, Settlement};
 
 use tokio::time::timeout;
@@ -8,7 +8,7 @@ use super::super::hand::{FIRST_AT, Hand, PAUSE, as_sent, aside, by_name, retry, 
 use super::super::{Broker, Message};
 
 fn letter() -> DeadLetter {
-    let mut letter = DeadLetter::because("no such customer: größe", Micros(FIRST_AT.0 + 9));
+    let mut letter = DeadLetter::because("no such customer: größe", Timestamp(FIRST_AT.0 + 9));
     (letter.id, letter.attempts) = (Some("0f1e2d-42".to_owned()), 17);
     (letter.first_at, letter.deaths) = (FIRST_AT, 2);
     letter

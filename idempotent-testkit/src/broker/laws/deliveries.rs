@@ -1,5 +1,5 @@
 //! What comes, and what does not come again.
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, Settlement};
 
 use super::super::hand::{Hand, as_sent, aside, by_name, retry, rich};
@@ -53,7 +53,7 @@ pub async fn repeated_headers_come_in_their_order<B: Broker>(broker: &B) {
     hand.done(held, retry(broker, 2)).await;
     let again = hand.next().await;
     as_sent(&again.0, &sent);
-    hand.done(again, Settlement::DeadLetter(DeadLetter::because("as told", Micros(9)))).await;
+    hand.done(again, Settlement::DeadLetter(DeadLetter::because("as told", Timestamp(9)))).await;
     let kept = aside(broker, 1).await.remove(0).0;
     assert_eq!(by_name(&kept.headers), by_name(&sent.headers), "of the dead letter");
     hand.leave_nothing(broker).await;

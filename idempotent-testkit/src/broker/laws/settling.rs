@@ -1,5 +1,5 @@
 //! Settling out of order and twice, and holding for long.
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, Received, Settlement, Source};
 use tokio::time::{Instant, sleep};
 
@@ -36,7 +36,7 @@ pub async fn deliveries_are_settled_side_by_side<B: Broker>(broker: &B) {
     tokio::join!(
         hand.done(a, Settlement::Ack),
         hand.done(b, retry(broker, 2)),
-        hand.done(c, Settlement::DeadLetter(DeadLetter::because("as told", Micros(9)))),
+        hand.done(c, Settlement::DeadLetter(DeadLetter::because("as told", Timestamp(9)))),
         hand.done(d, Settlement::GiveBack),
     );
     let mut came = Vec::new();
@@ -53,7 +53,7 @@ pub async fn deliveries_are_settled_side_by_side<B: Broker>(broker: &B) {
 
 pub async fn settling_twice_has_one_effect<B: Broker>(broker: &B) {
     let mut hand = Hand::of(broker).await;
-    let letter = DeadLetter::because("as told", Micros(9));
+    let letter = DeadLetter::because("as told", Timestamp(9));
     for how in [Settlement::Ack, retry(broker, 2), Settlement::DeadLetter(letter), Settlement::GiveBack] {
         broker.publish(Message::new("m", "body")).await;
         let held = hand.expect("m").await;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{
-    CasBackend, Fencing, Identity, Key, Micros, OwnerToken, Record, Scene, Seen, State, StoreError, StoreErrorKind,
-    Version,
+    CasBackend, FencingToken, Identity, Key, OwnerToken, Record, Scene, State, StoreError, StoreErrorKind, Timestamp,
+    Version, VersionedRecord,
 };
 
 use crate::VirtualClock;
@@ -131,7 +131,7 @@ pub(crate) struct Hand {
 impl Hand {
     const PATIENCE: u32 = 1_000;
 
-    pub(crate) async fn read(&self) -> Seen {
+    pub(crate) async fn read(&self) -> VersionedRecord {
         for _ in 0..Self::PATIENCE {
             if let Some(seen) = applied("read", self.backend.read(&self.key).await).await {
                 return seen;
@@ -167,12 +167,12 @@ impl Hand {
         self.read().await.record
     }
 
-    pub(crate) async fn now(&self) -> Micros {
+    pub(crate) async fn now(&self) -> Timestamp {
         self.read().await.now
     }
 
     /// None where the backend does not say.
-    pub(crate) async fn try_now(&self) -> Option<Micros> {
+    pub(crate) async fn try_now(&self) -> Option<Timestamp> {
         self.backend.read(&self.key).await.ok().map(|seen| seen.now)
     }
 
@@ -194,9 +194,9 @@ impl Hand {
     }
 }
 
-pub(crate) fn held(now: Micros, n: u32) -> Record {
+pub(crate) fn held(now: Timestamp, n: u32) -> Record {
     Record {
-        fencing: Fencing(now.0),
+        fencing: FencingToken(now.0),
         attempt: n,
         fingerprint: None,
         state: State::Consuming { owner: OwnerToken(n.into()), until: now + HOUR, taken_over: None },

@@ -2,7 +2,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use idempotent_core::{Admin, Claim, ClaimRequest, Clock, Fencing, Held, Purge, Renewal, Settled, StateKind, Verdict};
+use idempotent_core::{
+    Admin, Claim, ClaimHandle, ClaimRequest, Clock, FencingToken, Purge, ReleaseKind, Renewal, Settled, StateKind,
+};
 
 use crate::conformance::Subject;
 use crate::conformance::subject::{HOUR, HeldBy, MS, acquired, done, lost, must, put_down};
@@ -10,7 +12,7 @@ use crate::conformance::subject::{HOUR, HeldBy, MS, acquired, done, lost, must, 
 pub async fn abilities_that_are_reported_work(s: &Subject) {
     let first = s.store.abilities();
     let again = s.store.abilities();
-    let names = |a: idempotent_core::Abilities<'_>| {
+    let names = |a: idempotent_core::StoreCapabilities<'_>| {
         [
             a.batch.is_some(),
             a.watch.is_some(),
@@ -42,7 +44,7 @@ pub async fn abilities_that_are_reported_work(s: &Subject) {
         must("purge", purge.purge(10).await);
     }
     if let Some(admin) = first.admin {
-        let settled = must("forget", admin.forget(&s.key("absent"), Fencing(1), true, HOUR).await);
+        let settled = must("forget", admin.forget(&s.key("absent"), FencingToken(1), true, HOUR).await);
         assert_eq!(settled, lost(StateKind::Absent));
     }
     if let Some(inspect) = first.inspect {
@@ -95,8 +97,8 @@ pub async fn a_purge_is_bounded_and_harmless(s: &Subject) {
         acquired(s.claim(&kept(n)).await);
     }
     must("complete", s.store.complete(&kept(1).held(), &done(b"v", HOUR)).await);
-    must("release", s.store.release(&kept(2).held(), &put_down(Verdict::Vacate)).await);
-    must("release", s.store.release(&kept(3).held(), &put_down(Verdict::Bury)).await);
+    must("release", s.store.release(&kept(2).held(), &put_down(ReleaseKind::Vacate)).await);
+    must("release", s.store.release(&kept(3).held(), &put_down(ReleaseKind::Bury)).await);
     must("purge", purge.purge(1_000).await);
     assert!(must("peek", s.store.peek(&brief(0).key).await).is_some(), "a live record was purged");
 
@@ -131,8 +133,8 @@ pub async fn a_settled_key_can_be_forgotten_by_its_number_only(s: &Subject) {
     let admin = s.admin();
     for (name, verdict, state) in [
         ("consumed", None, StateKind::Consumed),
-        ("failed", Some(Verdict::Fail), StateKind::Failed),
-        ("dead", Some(Verdict::Bury), StateKind::Dead),
+        ("failed", Some(ReleaseKind::Fail), StateKind::Failed),
+        ("dead", Some(ReleaseKind::Bury), StateKind::Dead),
     ] {
         let ask = |owner| ClaimRequest { key: s.key(name), ..s.ask(owner) };
         let forget =
@@ -142,7 +144,11 @@ pub async fn a_settled_key_can_be_forgotten_by_its_number_only(s: &Subject) {
             None => must("complete", s.store.complete(&ask(1).held(), &done(b"v", HOUR)).await),
             Some(verdict) => must("release", s.store.release(&ask(1).held(), &put_down(verdict)).await),
         };
-        assert_eq!(forget(admin, Fencing(grant.fencing.0 - 1)).await, lost(state), "{name}: not what was looked at");
+        assert_eq!(
+            forget(admin, FencingToken(grant.fencing.0 - 1)).await,
+            lost(state),
+            "{name}: not what was looked at"
+        );
         assert_eq!(forget(admin, grant.fencing).await, Settled::Done, "{name}");
         assert_eq!(forget(admin, grant.fencing).await, lost(StateKind::Vacant), "{name}: once");
         let again = acquired(s.claim(&ClaimRequest { max_attempts: 1, ..ask(2) }).await);
@@ -164,7 +170,9 @@ pub async fn a_held_key_is_forgotten_by_force_only(s: &Subject) {
 
 pub async fn watchers_are_woken_by_completion_and_release(s: &Subject) {
     let watch = s.watch();
-    for (name, verdict) in [("complete", None), ("delete", Some(Verdict::Delete)), ("vacate", Some(Verdict::Vacate))] {
+    for (name, verdict) in
+        [("complete", None), ("delete", Some(ReleaseKind::Delete)), ("vacate", Some(ReleaseKind::Vacate))]
+    {
         let ask = ClaimRequest { key: s.key(name), lease: HOUR, ..s.ask(1) };
         acquired(s.claim(&ask).await);
         // Waiting begins when it is made: nothing is polled before the key is settled.
@@ -229,7 +237,7 @@ pub async fn a_batch_answers_as_if_each_request_had_come_alone(s: &Subject) {
     acquired(s.claim(&ask("held", 1)).await);
     // Another attempt and another lease, so that no answer can pass for a neighbour's.
     acquired(s.claim(&ask("b", 1)).await);
-    must("release", s.store.release(&ask("b", 1).held(), &put_down(Verdict::Vacate)).await);
+    must("release", s.store.release(&ask("b", 1).held(), &put_down(ReleaseKind::Vacate)).await);
     let long = ClaimRequest { lease: HOUR, ..ask("b", 3) };
     let asks = [ask("a", 1), long, ask("held", 2), ask("a", 4), ask("a", 1)];
     let claims: Vec<_> = batch.claim_all(&asks).await.into_iter().map(|claim| must("claim_all", claim)).collect();
@@ -241,7 +249,7 @@ pub async fn a_batch_answers_as_if_each_request_had_come_alone(s: &Subject) {
     assert!(matches!(claims[2], Claim::InFlight(_)));
     assert!(matches!(claims[3], Claim::InFlight(_)), "the same key twice in one batch: the first has it");
     assert_eq!(acquired(claims[4].clone()), first, "its owner asking again");
-    let held = |key: &str, owner| -> Held { ask(key, owner).held() };
+    let held = |key: &str, owner| -> ClaimHandle { ask(key, owner).held() };
     let renewed = batch.renew_all(&[(held("a", 1), HOUR), (held("a", 9), HOUR), (held("none", 1), HOUR)]).await;
     let renewed: Vec<_> = renewed.into_iter().map(|settled| must("renew_all", settled)).collect();
     assert_eq!(renewed, [Settled::Done, lost(StateKind::Consuming), lost(StateKind::Absent)]);

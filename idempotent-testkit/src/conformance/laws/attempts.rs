@@ -1,5 +1,5 @@
 //! Runs are counted at the claim, so that a message that kills its process is buried too.
-use idempotent_core::{Claim, ClaimRequest, Dead, Fencing, Release, Settled, StateKind, Verdict};
+use idempotent_core::{Claim, ClaimRequest, Dead, FencingToken, Release, ReleaseKind, Settled, StateKind};
 
 use crate::conformance::Subject;
 use crate::conformance::answers::{answers, answers_like};
@@ -11,11 +11,11 @@ fn limited(s: &Subject, owner: u128, max_attempts: u32) -> ClaimRequest {
 
 pub async fn attempts_are_counted_over_vacancy_and_takeover(s: &Subject) {
     answers!(acquired(s.claim_by(1).await).attempt, 1, "attempts are counted at the claim");
-    s.release(1, Verdict::Vacate).await;
+    s.release(1, ReleaseKind::Vacate).await;
     answers!(acquired(s.claim_by(2).await).attempt, 2, "attempts are counted at the claim");
     s.pass(s.lease()).await;
     answers!(acquired(s.claim_by(3).await).attempt, 3, "attempts are counted at the claim");
-    s.release(3, Verdict::Vacate).await;
+    s.release(3, ReleaseKind::Vacate).await;
     answers!(s.peek().await.expect("vacant").attempt, 3, "attempts are counted at the claim");
     let before = s.peek().await.expect("vacant").first_seen;
     answers!(acquired(s.claim_by(4).await).attempt, 4, "attempts are counted at the claim");
@@ -24,24 +24,24 @@ pub async fn attempts_are_counted_over_vacancy_and_takeover(s: &Subject) {
 
 pub async fn a_refunded_attempt_is_not_counted(s: &Subject) {
     acquired(s.claim_by(1).await);
-    answers!(s.release(1, Verdict::Refund).await, Settled::Done, "who holds the key may settle it");
+    answers!(s.release(1, ReleaseKind::Refund).await, Settled::Done, "who holds the key may settle it");
     for owner in 2..6 {
         answers!(acquired(s.claim(&limited(s, owner, 1)).await).attempt, 1, "attempts are counted at the claim");
-        answers!(s.release(owner, Verdict::Refund).await, Settled::Done, "who holds the key may settle it");
+        answers!(s.release(owner, ReleaseKind::Refund).await, Settled::Done, "who holds the key may settle it");
     }
     answers!(acquired(s.claim_by(6).await).attempt, 1, "attempts are counted at the claim");
-    s.release(6, Verdict::Vacate).await;
+    s.release(6, ReleaseKind::Vacate).await;
     answers!(acquired(s.claim_by(7).await).attempt, 2, "attempts are counted at the claim");
-    s.release(7, Verdict::Refund).await;
+    s.release(7, ReleaseKind::Refund).await;
     answers!(acquired(s.claim_by(8).await).attempt, 2, "attempts are counted at the claim");
 }
 
 pub async fn a_refund_with_nothing_to_remember_leaves_no_trace(s: &Subject) {
     acquired(s.claim_by(1).await);
-    answers!(s.release(1, Verdict::Refund).await, Settled::Done, "who holds the key may settle it");
+    answers!(s.release(1, ReleaseKind::Refund).await, Settled::Done, "who holds the key may settle it");
     answers!(s.peek().await, None, "nothing is there");
     acquired(s.claim_by(2).await);
-    let delayed = Release { delay: s.lease(), ..put_down(Verdict::Refund) };
+    let delayed = Release { delay: s.lease(), ..put_down(ReleaseKind::Refund) };
     answers!(s.release_as(2, &delayed).await, Settled::Done, "who holds the key may settle it");
     answers!(
         s.peek().await.map(|record| (record.state.kind(), record.attempt)),
@@ -61,12 +61,12 @@ pub async fn a_refunded_takeover_is_told_to_the_next_run(s: &Subject) {
             (2, Some(first.fencing)),
             "a takeover says what it took over from, and a first run says nothing"
         );
-        answers!(s.release(owner, Verdict::Refund).await, Settled::Done, "who holds the key may settle it");
+        answers!(s.release(owner, ReleaseKind::Refund).await, Settled::Done, "who holds the key may settle it");
     }
 }
 
 #[track_caller]
-fn buried(claim: Claim, attempts: u32, fencing: Fencing) -> Dead {
+fn buried(claim: Claim, attempts: u32, fencing: FencingToken) -> Dead {
     let Claim::Dead(dead) = claim else { panic!("expected a dead key, got {claim:?}") };
     answers!(
         (dead.attempts, dead.fencing),
@@ -78,9 +78,9 @@ fn buried(claim: Claim, attempts: u32, fencing: Fencing) -> Dead {
 
 pub async fn a_vacant_key_out_of_attempts_is_buried(s: &Subject) {
     acquired(s.claim(&limited(s, 1, 2)).await);
-    s.release(1, Verdict::Vacate).await;
+    s.release(1, ReleaseKind::Vacate).await;
     let last = acquired(s.claim(&limited(s, 2, 2)).await);
-    s.release(2, Verdict::Vacate).await;
+    s.release(2, ReleaseKind::Vacate).await;
     let dead = buried(s.claim(&limited(s, 3, 2)).await, 2, last.fencing);
     answers!(&*dead.error, "no stock", "the last run's error is kept");
     answers!(s.state().await, StateKind::Dead, "the key was buried");
@@ -114,13 +114,13 @@ pub async fn a_live_lease_on_its_last_attempt_is_in_flight(s: &Subject) {
 pub async fn without_a_limit_nothing_is_buried(s: &Subject) {
     for owner in 1..=20 {
         answers!(u128::from(acquired(s.claim_by(owner).await).attempt), owner, "attempts are counted at the claim");
-        s.release(owner, Verdict::Vacate).await;
+        s.release(owner, ReleaseKind::Vacate).await;
     }
 }
 
 pub async fn a_buried_run_is_not_granted_again(s: &Subject) {
     let grant = acquired(s.claim(&limited(s, 1, 9)).await);
-    answers!(s.release(1, Verdict::Bury).await, Settled::Done, "who holds the key may settle it");
+    answers!(s.release(1, ReleaseKind::Bury).await, Settled::Done, "who holds the key may settle it");
     s.pass(s.lease() * 2).await;
     let dead = buried(s.claim(&limited(s, 2, 9)).await, 1, grant.fencing);
     answers!(&*dead.error, "no stock", "the last run's error is kept");

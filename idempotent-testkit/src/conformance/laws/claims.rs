@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{
-    Claim, ClaimRequest, Completion, Consumed, Dead, Fingerprint, InFlight, OnExpiry, OwnerToken, Release, Settled,
-    State, StateKind, Verdict,
+    Claim, ClaimRequest, Completion, Consumed, Dead, Fingerprint, InFlight, OnExpiry, OwnerToken, Release, ReleaseKind,
+    Settled, State, StateKind,
 };
 
 use crate::conformance::Subject;
@@ -132,7 +132,7 @@ pub async fn an_expired_lease_is_parked_if_asked(s: &Subject) {
 
 pub async fn a_deleted_key_may_be_claimed_at_once_and_leaves_no_trace(s: &Subject) {
     acquired(s.claim_by(1).await);
-    answers!(s.release(1, Verdict::Delete).await, Settled::Done, "who holds the key may settle it");
+    answers!(s.release(1, ReleaseKind::Delete).await, Settled::Done, "who holds the key may settle it");
     answers!(s.peek().await, None, "nothing is there");
     let again = acquired(s.claim_by(2).await);
     answers!(
@@ -145,7 +145,7 @@ pub async fn a_deleted_key_may_be_claimed_at_once_and_leaves_no_trace(s: &Subjec
 pub async fn a_vacant_key_is_delayed_until_its_time_and_then_acquired(s: &Subject) {
     acquired(s.claim_by(1).await);
     let delay = s.lease();
-    let vacate = Release { delay, ..put_down(Verdict::Vacate) };
+    let vacate = Release { delay, ..put_down(ReleaseKind::Vacate) };
     answers!(s.release_as(1, &vacate).await, Settled::Done, "who holds the key may settle it");
     let record = s.peek().await.expect("a vacant key has a record");
     answers!(record.display, None, "what operators see of the key is not kept");
@@ -193,7 +193,7 @@ pub async fn a_consumed_key_answers_with_its_value(s: &Subject) {
 
 pub async fn a_failed_key_answers_with_its_error(s: &Subject) {
     acquired(s.claim_by(1).await);
-    answers!(s.release(1, Verdict::Fail).await, Settled::Done, "who holds the key may settle it");
+    answers!(s.release(1, ReleaseKind::Fail).await, Settled::Done, "who holds the key may settle it");
     answers!(
         s.claim_by(2).await,
         Claim::Failed { error: "no stock".into() },
@@ -210,9 +210,9 @@ pub async fn a_failed_key_answers_with_its_error(s: &Subject) {
 
 pub async fn a_dead_key_answers_with_its_attempts_and_error(s: &Subject) {
     acquired(s.claim_by(1).await);
-    s.release(1, Verdict::Vacate).await;
+    s.release(1, ReleaseKind::Vacate).await;
     let grant = acquired(s.claim_by(2).await);
-    answers!(s.release(2, Verdict::Bury).await, Settled::Done, "who holds the key may settle it");
+    answers!(s.release(2, ReleaseKind::Bury).await, Settled::Done, "who holds the key may settle it");
     let dead = Claim::Dead(Dead { attempts: 2, fencing: grant.fencing, error: "no stock".into() });
     answers!(s.claim_by(3).await, dead, "the key was buried, and stays so");
     answers!(s.claim_by(2).await, dead, "the key was buried, and stays so");

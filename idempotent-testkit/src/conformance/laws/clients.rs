@@ -1,5 +1,5 @@
 //! Clients whose own clocks are 5 minutes wrong: only the store's clock counts.
-use idempotent_core::{Claim, ClaimRequest, Fencing, Release, Settled, State, StateKind, Verdict};
+use idempotent_core::{Claim, ClaimRequest, FencingToken, Release, ReleaseKind, Settled, State, StateKind};
 
 use crate::conformance::subject::{HOUR, HeldBy, Subject, acquired, done, must, put_down};
 
@@ -29,7 +29,7 @@ pub async fn a_client_with_a_wrong_clock_gives_spans_of_the_same_length(s: &Subj
         s.pass(s.lease()).await;
         acquired(s.claim(&ask(2)).await);
         // A delay, counted from now by the store.
-        let vacate = Release { delay: s.lease(), ..put_down(Verdict::Vacate) };
+        let vacate = Release { delay: s.lease(), ..put_down(ReleaseKind::Vacate) };
         assert_eq!(must("release", client.store.release(&ask(2).held(), &vacate).await), Settled::Done);
         assert!(matches!(s.claim(&ask(3)).await, Claim::Delayed { .. }), "{name}");
         s.pass(s.lease()).await;
@@ -58,7 +58,7 @@ pub async fn a_client_with_a_wrong_clock_sees_no_end_early_or_late(s: &Subject) 
 }
 
 pub async fn fencing_rises_whatever_the_clients_clocks_say(s: &Subject) {
-    let mut last = Fencing(0);
+    let mut last = FencingToken(0);
     let clients = s.over_clients();
     for owner in 0..6_u128 {
         let client = &clients[usize::from(owner % 2 == 1)];
@@ -66,6 +66,6 @@ pub async fn fencing_rises_whatever_the_clients_clocks_say(s: &Subject) {
         let fencing = acquired(client.claim(&ask).await).fencing;
         assert!(fencing > last, "{fencing} is not above {last}");
         last = fencing;
-        assert_eq!(client.release(owner, Verdict::Delete).await, Settled::Done);
+        assert_eq!(client.release(owner, ReleaseKind::Delete).await, Settled::Done);
     }
 }

@@ -1,5 +1,5 @@
 //! Two connections to the same records, as two processes have them.
-use idempotent_core::{Claim, ClaimRequest, Settled, StateKind, Verdict};
+use idempotent_core::{Claim, ClaimRequest, ReleaseKind, Settled, StateKind};
 
 use super::races::winner;
 use crate::conformance::patient::Patient;
@@ -19,13 +19,13 @@ pub async fn what_one_connection_wrote_the_other_sees(s: &Subject) {
     same("a claim", StateKind::Consuming).await;
     assert_eq!(other.renew(1, HOUR).await, Settled::Done, "the token is what counts, not the connection");
     same("a renewal over the other connection", StateKind::Consuming).await;
-    assert_eq!(s.release(1, Verdict::Vacate).await, Settled::Done);
+    assert_eq!(s.release(1, ReleaseKind::Vacate).await, Settled::Done);
     same("a release", StateKind::Vacant).await;
     let second = acquired(other.claim_by(2).await);
     assert_eq!(second.attempt, 2);
     assert!(second.fencing > first.fencing, "numbers rise over all connections");
     same("a claim over the other connection", StateKind::Consuming).await;
-    assert_eq!(s.release(2, Verdict::Delete).await, Settled::Done);
+    assert_eq!(s.release(2, ReleaseKind::Delete).await, Settled::Done);
     same("a deletion", StateKind::Absent).await;
     assert!(acquired(other.claim_by(3).await).fencing > second.fencing);
     assert_eq!(s.complete(3, b"v").await, Settled::Done);
@@ -38,15 +38,15 @@ pub async fn a_key_held_over_one_connection_is_guarded_over_the_other(s: &Subjec
     let first = acquired(s.claim_by(1).await);
     assert!(matches!(other.claim_by(2).await, Claim::InFlight(_)));
     assert_eq!(other.complete(2, b"foreign").await, lost(StateKind::Consuming));
-    assert_eq!(other.release(2, Verdict::Delete).await, lost(StateKind::Consuming));
+    assert_eq!(other.release(2, ReleaseKind::Delete).await, lost(StateKind::Consuming));
     assert_eq!(acquired(other.claim_by(1).await), first, "a repeated claim may take another connection");
     s.pass(s.lease()).await;
     let over = acquired(other.claim_by(3).await);
     assert_eq!((over.attempt, over.taken_over), (2, Some(first.fencing)));
     assert_eq!(s.complete(1, b"late").await, lost(StateKind::Consuming), "it was overtaken, wherever");
-    assert_eq!(s.release(1, Verdict::Delete).await, lost(StateKind::Consuming));
+    assert_eq!(s.release(1, ReleaseKind::Delete).await, lost(StateKind::Consuming));
     assert_eq!(other.complete(3, b"v").await, Settled::Done);
-    assert_eq!(s.release(3, Verdict::Delete).await, lost(StateKind::Consumed));
+    assert_eq!(s.release(3, ReleaseKind::Delete).await, lost(StateKind::Consumed));
 }
 
 pub async fn of_claims_racing_over_two_connections_one_is_acquired(s: &Subject) {
@@ -68,7 +68,9 @@ pub async fn of_claims_racing_over_two_connections_one_is_acquired(s: &Subject) 
 pub async fn watchers_are_woken_over_another_connection(s: &Subject) {
     let watch = s.watch();
     let other = s.over_second();
-    for (name, verdict) in [("complete", None), ("delete", Some(Verdict::Delete)), ("vacate", Some(Verdict::Vacate))] {
+    for (name, verdict) in
+        [("complete", None), ("delete", Some(ReleaseKind::Delete)), ("vacate", Some(ReleaseKind::Vacate))]
+    {
         let ask = ClaimRequest { lease: HOUR, ..s.ask_on(name, 1) };
         acquired(s.claim(&ask).await);
         let watching = tokio::spawn(watch.watch(&ask.key));

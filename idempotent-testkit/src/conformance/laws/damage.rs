@@ -1,7 +1,9 @@
 //! Records that cannot be read: every step is refused by name, and what lies there stays as it is.
 use std::fmt::Debug;
 
-use idempotent_core::{ClaimRequest, Fencing, Fingerprint, OnExpiry, OwnerToken, Settled, StoreError, StoreErrorKind};
+use idempotent_core::{
+    ClaimRequest, FencingToken, Fingerprint, OnExpiry, OwnerToken, Settled, StoreError, StoreErrorKind,
+};
 
 use crate::conformance::damage::Damage;
 use crate::conformance::subject::{HOUR, HeldBy, MS, Subject, VERDICTS, acquired, done, must, put_down};
@@ -41,7 +43,7 @@ async fn every_step_is_refused(s: &Subject, damage: Damage, ask: &ClaimRequest) 
     }
     refused(damage, "peek", s.store.peek(&ask.key).await);
     if let Some(admin) = s.store.abilities().admin {
-        refused(damage, "forget", admin.forget(&ask.key, Fencing(1), true, HOUR).await);
+        refused(damage, "forget", admin.forget(&ask.key, FencingToken(1), true, HOUR).await);
     }
 }
 
@@ -99,7 +101,7 @@ async fn every_step(s: &Subject, ask: &ClaimRequest) {
     }
     let _ = s.store.peek(&ask.key).await;
     if let Some(admin) = s.store.abilities().admin {
-        let _ = admin.forget(&ask.key, Fencing(1), true, HOUR).await;
+        let _ = admin.forget(&ask.key, FencingToken(1), true, HOUR).await;
     }
 }
 

@@ -2,7 +2,7 @@
 //! in a second it began: a store that counts in seconds is right only where nobody looks.
 use std::time::Duration;
 
-use idempotent_core::{Claim, ClaimRequest, InFlight, Release, Settled, StateKind, Verdict};
+use idempotent_core::{Claim, ClaimRequest, InFlight, Release, ReleaseKind, Settled, StateKind};
 
 use crate::conformance::answers::{answers, answers_like};
 use crate::conformance::subject::{HOUR, HeldBy, MS, Subject, acquired, done, must, put_down};
@@ -107,7 +107,7 @@ pub async fn a_delay_ends_to_the_ms(s: &Subject) {
         delay,
         async |key| {
             acquired(s.claim(&s.ask_on(key, 1)).await);
-            let vacate = Release { delay, ..put_down(Verdict::Vacate) };
+            let vacate = Release { delay, ..put_down(ReleaseKind::Vacate) };
             must("release", s.store.release(&s.ask_on(key, 1).held(), &vacate).await);
         },
         async |key, over| match (over, s.claim(&s.ask_on(key, 2)).await) {
@@ -138,8 +138,8 @@ pub async fn a_retention_ends_to_the_ms(s: &Subject) {
 /// Of a vacant, a failed and a dead record, and of one that its owner left behind.
 pub async fn a_memory_ends_to_the_ms(s: &Subject) {
     let memory = Duration::from_millis(2_500);
-    let span = |verdict| if matches!(verdict, Some(Verdict::Vacate) | None) { 2 * memory } else { memory };
-    for verdict in [None, Some(Verdict::Vacate), Some(Verdict::Fail), Some(Verdict::Bury)] {
+    let span = |verdict| if matches!(verdict, Some(ReleaseKind::Vacate) | None) { 2 * memory } else { memory };
+    for verdict in [None, Some(ReleaseKind::Vacate), Some(ReleaseKind::Fail), Some(ReleaseKind::Bury)] {
         let ask = |key: &str, owner| {
             let key = format!("{key} {verdict:?}");
             ClaimRequest { lease: memory, memory, ..s.ask_on(&key, owner) }
@@ -182,7 +182,7 @@ pub async fn an_owner_has_its_lease_to_the_last_ms(s: &Subject) {
         let settled = match step {
             "renew" => s.store.renew(&held, s.lease()).await,
             "complete" => s.store.complete(&held, &done(b"v", HOUR)).await,
-            _ => s.store.release(&held, &put_down(Verdict::Fail)).await,
+            _ => s.store.release(&held, &put_down(ReleaseKind::Fail)).await,
         };
         answers!(must(step, settled), Settled::Done, "{step} in the last ms");
         let state = must("peek", s.store.peek(&held.key).await).map(|record| record.state.kind());

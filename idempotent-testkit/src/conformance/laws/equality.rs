@@ -3,7 +3,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use idempotent_core::{
-    Claim, Clock, Fencing, Held, Key, Micros, OwnerToken, Record, Settled, State, Store, StoreError,
+    Claim, ClaimHandle, Clock, FencingToken, Key, OwnerToken, Record, Settled, State, Store, StoreError, Timestamp,
 };
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -125,10 +125,10 @@ impl<'a> Comparison<'a> {
         Self { s, second, model, keys, operations: 0, model_shape, store_shape, told, model_grants, store_grants }
     }
 
-    fn now(&self) -> Micros {
+    fn now(&self) -> Timestamp {
         match &self.s.clock {
             Some(clock) => clock.wall(),
-            None => Micros(VirtualClock::START.0 + self.operations),
+            None => Timestamp(VirtualClock::START.0 + self.operations),
         }
     }
 
@@ -138,7 +138,7 @@ impl<'a> Comparison<'a> {
     }
 
     /// By this owner as the store knows it, and as the model does.
-    fn held(&self, by: &By) -> (Held, Held) {
+    fn held(&self, by: &By) -> (ClaimHandle, ClaimHandle) {
         (by.held(&self.keys, &self.store_grants), by.held(&self.keys, &self.model_grants))
     }
 
@@ -186,10 +186,10 @@ impl<'a> Comparison<'a> {
             Operation::Forget { key, right, force, memory } => {
                 let Some(admin) = self.s.store.abilities().admin else { return Ok(()) };
                 let key = &self.keys[*key];
-                let number = |fencing: Fencing| if *right { fencing } else { Fencing(fencing.0 - 1) };
-                let seen = must("peek", self.s.store.peek(key).await).map_or(Fencing(1), |record| record.fencing);
+                let number = |fencing: FencingToken| if *right { fencing } else { FencingToken(fencing.0 - 1) };
+                let seen = must("peek", self.s.store.peek(key).await).map_or(FencingToken(1), |record| record.fencing);
                 let got = must("forget", admin.forget(key, number(seen), *force, *memory).await);
-                let seen = self.model.peek(key, now).map_or(Fencing(1), |record| record.fencing);
+                let seen = self.model.peek(key, now).map_or(FencingToken(1), |record| record.fencing);
                 same("the forgetting's answer", &got, &self.model.forget(key, number(seen), *force, *memory, now))
             }
             Operation::Purge(at_most) => {
@@ -209,7 +209,7 @@ impl<'a> Comparison<'a> {
     }
 
     /// As if each had come alone; skipped where the store has no batch.
-    async fn batch(&mut self, operation: &Operation, now: Micros) -> Result<(), String> {
+    async fn batch(&mut self, operation: &Operation, now: Timestamp) -> Result<(), String> {
         let Some(batch) = self.s.store.abilities().batch else { return Ok(()) };
         match operation {
             Operation::ClaimAll(asks) => {

@@ -1,7 +1,7 @@
 //! A grant's number is higher than that of any grant of its key before it.
 use std::time::Duration;
 
-use idempotent_core::{ClaimRequest, Fencing, Settled, Verdict};
+use idempotent_core::{ClaimRequest, FencingToken, ReleaseKind, Settled};
 
 use crate::conformance::Subject;
 use crate::conformance::subject::{HOUR, MS, acquired, done, must};
@@ -10,16 +10,17 @@ use crate::conformance::subject::{HOUR, MS, acquired, done, must};
 const LIMIT: u64 = 1 << 53;
 
 /// Claims, and says the number if it is higher than `last`.
-async fn higher(s: &Subject, ask: &ClaimRequest, last: &mut Fencing, after: &str) {
+async fn higher(s: &Subject, ask: &ClaimRequest, last: &mut FencingToken, after: &str) {
     let fencing = acquired(s.claim(ask).await).fencing;
     assert!(fencing > *last, "after {after}: {fencing} is not above {last}");
     *last = fencing;
 }
 
 pub async fn fencing_rises_over_every_kind_of_release(s: &Subject) {
-    let mut last = Fencing(0);
+    let mut last = FencingToken(0);
     for round in 0..3 {
-        for (index, verdict) in [Verdict::Delete, Verdict::Vacate, Verdict::Refund].into_iter().enumerate() {
+        for (index, verdict) in [ReleaseKind::Delete, ReleaseKind::Vacate, ReleaseKind::Refund].into_iter().enumerate()
+        {
             let owner = round * 10 + index as u128;
             higher(s, &s.ask(owner), &mut last, &format!("the release before {verdict:?}")).await;
             assert_eq!(s.release(owner, verdict).await, Settled::Done);
@@ -28,7 +29,7 @@ pub async fn fencing_rises_over_every_kind_of_release(s: &Subject) {
 }
 
 pub async fn fencing_rises_over_takeover(s: &Subject) {
-    let mut last = Fencing(0);
+    let mut last = FencingToken(0);
     for owner in 0..3 {
         higher(s, &s.ask(owner), &mut last, "a takeover").await;
         s.pass(s.lease()).await;
@@ -36,7 +37,7 @@ pub async fn fencing_rises_over_takeover(s: &Subject) {
 }
 
 pub async fn fencing_rises_when_a_record_was_past_its_time(s: &Subject) {
-    let mut last = Fencing(0);
+    let mut last = FencingToken(0);
     let brief = s.lease();
     let ask = |owner| ClaimRequest { memory: brief, ..s.ask(owner) };
     higher(s, &ask(1), &mut last, "nothing").await;
@@ -49,19 +50,19 @@ pub async fn fencing_rises_when_a_record_was_past_its_time(s: &Subject) {
 
 /// A clock that ticks slower than grants are made must not give one number twice.
 pub async fn fencing_rises_within_one_instant(s: &Subject) {
-    let mut last = Fencing(0);
+    let mut last = FencingToken(0);
     for owner in 0..100 {
         higher(s, &s.ask(owner), &mut last, "a deletion a moment ago").await;
-        let verdict = if owner % 3 == 2 { Verdict::Vacate } else { Verdict::Delete };
+        let verdict = if owner % 3 == 2 { ReleaseKind::Vacate } else { ReleaseKind::Delete };
         assert_eq!(s.release(owner, verdict).await, Settled::Done);
     }
 }
 
 pub async fn fencing_rises_over_purge_within_one_instant(s: &Subject) {
-    let (mut last, purge) = (Fencing(0), s.purge());
+    let (mut last, purge) = (FencingToken(0), s.purge());
     for owner in 0..20 {
         higher(s, &s.ask(owner), &mut last, "deletion and purge a moment ago").await;
-        assert_eq!(s.release(owner, Verdict::Delete).await, Settled::Done);
+        assert_eq!(s.release(owner, ReleaseKind::Delete).await, Settled::Done);
         must("purge", purge.purge(1_000).await);
     }
 }
@@ -69,10 +70,10 @@ pub async fn fencing_rises_over_purge_within_one_instant(s: &Subject) {
 /// A thousand grants in one ms: the number is ahead of the clock when the last record ends.
 pub async fn fencing_rises_over_expiry_when_it_ran_ahead_of_the_clock(s: &Subject) {
     s.exact_clock();
-    let mut last = Fencing(0);
+    let mut last = FencingToken(0);
     for owner in 0..1_100 {
         higher(s, &s.ask(owner), &mut last, "a deletion a moment ago").await;
-        s.release(owner, Verdict::Delete).await;
+        s.release(owner, ReleaseKind::Delete).await;
     }
     let brief = ClaimRequest { lease: MS, memory: Duration::ZERO, ..s.ask(2_000) };
     higher(s, &brief, &mut last, "a deletion a moment ago").await;
@@ -84,7 +85,7 @@ pub async fn fencing_rises_over_expiry_when_it_ran_ahead_of_the_clock(s: &Subjec
 }
 
 pub async fn fencing_rises_over_forgetting(s: &Subject) {
-    let (mut last, admin) = (Fencing(0), s.admin());
+    let (mut last, admin) = (FencingToken(0), s.admin());
     for owner in 0..3 {
         higher(s, &s.ask(owner), &mut last, "forgetting").await;
         s.complete(owner, b"v").await;
@@ -98,7 +99,7 @@ pub async fn fencing_is_a_number_every_script_language_can_hold(s: &Subject) {
     // max(previous + 1, the clock in µs): what makes it rise even if the record is lost.
     if let Some(clock) = &s.clock {
         assert_eq!(first.0, idempotent_core::Clock::wall(clock).0);
-        s.release(1, Verdict::Delete).await;
+        s.release(1, ReleaseKind::Delete).await;
         s.pass(Duration::from_secs(1)).await;
         assert_eq!(acquired(s.claim_by(2).await).fencing.0, first.0 + 1_000_000);
     }

@@ -3,8 +3,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use idempotent_core::{
-    Claim, ClaimRequest, Held, Journal, Journaled, Settled, StateKind, StepRecord, StepState, Store, StoreError,
-    Verdict,
+    Claim, ClaimHandle, ClaimRequest, ReleaseKind, Settled, StateKind, StepRecord, StepState, StepStore, Store,
+    StoreError, StoredSteps,
 };
 
 use super::races::{of_round, overdue, racers, winner};
@@ -20,20 +20,20 @@ fn done_with(name: &str, place: u32, value: &[u8]) -> StepRecord {
     step(name, place, StepState::Done, Some(value))
 }
 
-async fn note(s: &Subject, held: &Held, step: &StepRecord) -> Settled {
+async fn note(s: &Subject, held: &ClaimHandle, step: &StepRecord) -> Settled {
     must("note", s.journal().note(held, step, HOUR).await)
 }
 
 /// As the protocol has them.
 #[track_caller]
-fn the_steps(answer: Journaled) -> Vec<StepRecord> {
+fn the_steps(answer: StoredSteps) -> Vec<StepRecord> {
     match answer {
-        Journaled::Steps(steps) => steps,
-        lost @ Journaled::Lost { .. } => panic!("the store answered {lost:?} to the owner of the key"),
+        StoredSteps::Steps(steps) => steps,
+        lost @ StoredSteps::Lost { .. } => panic!("the store answered {lost:?} to the owner of the key"),
     }
 }
 
-async fn steps(s: &Subject, held: &Held) -> Vec<StepRecord> {
+async fn steps(s: &Subject, held: &ClaimHandle) -> Vec<StepRecord> {
     the_steps(must("steps", s.journal().steps(held, HOUR).await))
 }
 
@@ -77,18 +77,18 @@ pub async fn a_step_only_goes_on(s: &Subject) {
 
 pub async fn nobody_but_the_owner_reads_or_notes_steps(s: &Subject) {
     let grant = acquired(s.claim_by(1).await);
-    let held = Held { fencing: Some(grant.fencing), ..s.held(1) };
+    let held = ClaimHandle { fencing: Some(grant.fencing), ..s.held(1) };
     let kept = done_with("a", 0, b"kept");
     assert_eq!(note(s, &held, &kept).await, Settled::Done);
-    let other = idempotent_core::Fencing(grant.fencing.0 + 1);
+    let other = idempotent_core::FencingToken(grant.fencing.0 + 1);
     let strangers = [
         (s.held(2), StateKind::Consuming),
-        (Held { fencing: Some(other), ..s.held(1) }, StateKind::Consuming),
+        (ClaimHandle { fencing: Some(other), ..s.held(1) }, StateKind::Consuming),
         (s.ask_on("absent", 1).held(), StateKind::Absent),
     ];
     for (stranger, now) in strangers {
         assert_eq!(note(s, &stranger, &done_with("b", 1, b"foreign")).await, lost(now));
-        assert_eq!(must("steps", s.journal().steps(&stranger, HOUR).await), Journaled::Lost { now });
+        assert_eq!(must("steps", s.journal().steps(&stranger, HOUR).await), StoredSteps::Lost { now });
     }
     assert_eq!(steps(s, &held).await, [kept], "no stranger noted anything");
     assert_eq!(s.complete(1, b"v").await, Settled::Done);
@@ -97,14 +97,14 @@ pub async fn nobody_but_the_owner_reads_or_notes_steps(s: &Subject) {
 
 pub async fn a_superseded_owner_notes_no_step(s: &Subject) {
     let first = acquired(s.claim_by(1).await);
-    let old = Held { fencing: Some(first.fencing), ..s.held(1) };
+    let old = ClaimHandle { fencing: Some(first.fencing), ..s.held(1) };
     s.pass(s.lease()).await;
     assert_eq!(note(s, &old, &done_with("a", 0, b"late")).await, Settled::Done, "nobody took over yet");
     acquired(s.claim_by(2).await);
     assert_eq!(note(s, &old, &done_with("b", 1, b"too late")).await, lost(StateKind::Consuming));
-    assert_eq!(must("steps", s.journal().steps(&old, HOUR).await), Journaled::Lost { now: StateKind::Consuming });
+    assert_eq!(must("steps", s.journal().steps(&old, HOUR).await), StoredSteps::Lost { now: StateKind::Consuming });
     // Nor does it for the same token's next grant.
-    assert_eq!(s.release(2, Verdict::Vacate).await, Settled::Done);
+    assert_eq!(s.release(2, ReleaseKind::Vacate).await, Settled::Done);
     acquired(s.claim_by(1).await);
     assert_eq!(note(s, &old, &done_with("b", 1, b"too late")).await, lost(StateKind::Consuming));
     assert_eq!(steps(s, &s.held(1)).await, [done_with("a", 0, b"late")]);
@@ -113,7 +113,7 @@ pub async fn a_superseded_owner_notes_no_step(s: &Subject) {
 pub async fn steps_outlive_release_and_takeover(s: &Subject) {
     acquired(s.claim_by(1).await);
     assert_eq!(note(s, &s.held(1), &done_with("a", 0, b"by 1")).await, Settled::Done);
-    assert_eq!(s.release(1, Verdict::Vacate).await, Settled::Done);
+    assert_eq!(s.release(1, ReleaseKind::Vacate).await, Settled::Done);
     acquired(s.claim_by(2).await);
     assert_eq!(steps(s, &s.held(2)).await, [done_with("a", 0, b"by 1")]);
     assert_eq!(note(s, &s.held(2), &done_with("b", 1, b"by 2")).await, Settled::Done);
@@ -122,7 +122,7 @@ pub async fn steps_outlive_release_and_takeover(s: &Subject) {
     let both = [done_with("a", 0, b"by 1"), done_with("b", 1, b"by 2")];
     assert_eq!(steps(s, &s.held(3)).await, both);
     // Given back with the shortest delay, which keeps the record of a first run, too.
-    let back = idempotent_core::Release { delay: MS, ..put_down(Verdict::Refund) };
+    let back = idempotent_core::Release { delay: MS, ..put_down(ReleaseKind::Refund) };
     assert_eq!(s.release_as(3, &back).await, Settled::Done);
     s.pass(2 * MS).await;
     acquired(s.claim_by(4).await);
@@ -155,7 +155,7 @@ pub async fn a_record_that_begins_anew_has_no_steps(s: &Subject) {
     .await;
     if let Some(admin) = s.store.abilities().admin {
         begins_anew(s, "forgotten", async |ask| {
-            must("release", s.store.release(&ask.held(), &put_down(Verdict::Fail)).await);
+            must("release", s.store.release(&ask.held(), &put_down(ReleaseKind::Fail)).await);
             let failed = must("peek", s.store.peek(&ask.key).await).expect("it failed");
             // So that it begins at another time: an operator is not that fast.
             s.pass(10 * MS).await;
@@ -206,7 +206,7 @@ where
     }
 }
 
-fn journal(store: &Arc<dyn Store>) -> &dyn Journal {
+fn journal(store: &Arc<dyn Store>) -> &dyn StepStore {
     store.abilities().journal.expect("an ability does not come and go")
 }
 

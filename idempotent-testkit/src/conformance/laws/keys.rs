@@ -1,7 +1,7 @@
 //! Keys are bytes: nothing in them is normalised, matched, cut off or run.
 use idempotent_core::{
-    Claim, ClaimRequest, Completion, Consumed, Identity, Key, KeyPart, OwnerToken, Release, Scene, Settled, State,
-    Verdict,
+    Claim, ClaimRequest, Completion, Consumed, Identity, Key, KeyPart, OwnerToken, Release, ReleaseKind, Scene,
+    Settled, State,
 };
 
 use crate::conformance::Subject;
@@ -138,13 +138,13 @@ pub async fn hostile_texts_and_values_come_back_as_they_were(s: &Subject) {
         acquired(s.claim(&ask).await);
         let peeked = must("peek", s.store.peek(&ask.key).await).expect("consuming");
         assert_eq!(peeked.display.as_deref(), Some(text), "display");
-        let fail = Release { error: text.into(), ..put_down(Verdict::Fail) };
+        let fail = Release { error: text.into(), ..put_down(ReleaseKind::Fail) };
         must("release", s.store.release(&ask.held(), &fail).await);
         assert_eq!(s.claim(&ask).await, Claim::Failed { error: text.into() });
 
         let ask = ClaimRequest { key: on("vacant"), ..s.ask(1) };
         acquired(s.claim(&ask).await);
-        let vacate = Release { error: text.into(), ..put_down(Verdict::Vacate) };
+        let vacate = Release { error: text.into(), ..put_down(ReleaseKind::Vacate) };
         must("release", s.store.release(&ask.held(), &vacate).await);
         let peeked = must("peek", s.store.peek(&ask.key).await).expect("vacant");
         assert!(matches!(&peeked.state, State::Vacant { error, .. } if &**error == text), "{peeked:?}");

@@ -1,5 +1,7 @@
 //! Every later step is guarded by owner and state; whoever lost is told what is there.
-use idempotent_core::{Claim, ClaimRequest, Consumed, Grant, Held, Release, Settled, State, StateKind, Verdict};
+use idempotent_core::{
+    Claim, ClaimHandle, ClaimRequest, Consumed, Grant, Release, ReleaseKind, Settled, State, StateKind,
+};
 
 use crate::conformance::Subject;
 use crate::conformance::answers::{answers, answers_like};
@@ -30,20 +32,22 @@ pub async fn nobody_but_the_owner_changes_a_held_key(s: &Subject) {
 
 pub async fn nobody_changes_a_settled_key(s: &Subject) {
     acquired(s.claim_by(1).await);
-    s.release(1, Verdict::Vacate).await;
+    s.release(1, ReleaseKind::Vacate).await;
     is_lost(s, 2, StateKind::Vacant, "vacant").await;
     is_lost(s, 1, StateKind::Vacant, "vacated by itself").await;
     acquired(s.claim_by(3).await);
     s.complete(3, b"first").await;
     is_lost(s, 2, StateKind::Consumed, "consumed by another").await;
-    for (name, verdict, state) in [("f", Verdict::Fail, StateKind::Failed), ("d", Verdict::Bury, StateKind::Dead)] {
+    for (name, verdict, state) in
+        [("f", ReleaseKind::Fail, StateKind::Failed), ("d", ReleaseKind::Bury, StateKind::Dead)]
+    {
         let ask = ClaimRequest { key: s.key(name), ..s.ask(1) };
         acquired(s.claim(&ask).await);
         s.store.release(&ask.held(), &put_down(verdict)).await.unwrap();
         for owner in [1, 2] {
             let held = ClaimRequest { owner: idempotent_core::OwnerToken(owner), ..ask.clone() }.held();
             answers!(s.store.renew(&held, HOUR).await.unwrap(), lost(state), "{name}");
-            answers!(s.store.release(&held, &put_down(Verdict::Delete)).await.unwrap(), lost(state), "{name}");
+            answers!(s.store.release(&held, &put_down(ReleaseKind::Delete)).await.unwrap(), lost(state), "{name}");
         }
     }
 }
@@ -66,9 +70,9 @@ pub async fn a_superseded_grant_stays_superseded_though_its_claim_comes_again(s:
     let first = acquired(s.claim_by(1).await);
     s.pass(s.lease()).await;
     acquired(s.claim_by(2).await);
-    answers!(s.release(2, Verdict::Vacate).await, Settled::Done, "who holds the key may settle it");
+    answers!(s.release(2, ReleaseKind::Vacate).await, Settled::Done, "who holds the key may settle it");
     let again = acquired(s.claim_by(1).await);
-    let held = |grant: &Grant| Held { fencing: Some(grant.fencing), ..s.held(1) };
+    let held = |grant: &Grant| ClaimHandle { fencing: Some(grant.fencing), ..s.held(1) };
     let (old, before) = (held(&first), s.peek().await);
     answers!(
         s.store.renew(&old, HOUR).await.unwrap(),
@@ -125,7 +129,7 @@ pub async fn a_late_owner_may_settle_while_nobody_took_over(s: &Subject) {
         Claim::InFlight(_),
         "another one holds the key, and its lease is not over"
     );
-    let released = s.store.release(&ask("release", 1).held(), &put_down(Verdict::Vacate)).await;
+    let released = s.store.release(&ask("release", 1).held(), &put_down(ReleaseKind::Vacate)).await;
     answers!(released.unwrap(), Settled::Done, "who holds the key may settle it");
     acquired(s.claim(&ask("release", 2)).await);
 }
@@ -159,11 +163,11 @@ pub async fn a_consumed_key_is_not_undone_by_its_owner(s: &Subject) {
 
 pub async fn a_release_repeated_by_its_owner_is_lost(s: &Subject) {
     for (verdict, now) in [
-        (Verdict::Delete, StateKind::Absent),
-        (Verdict::Vacate, StateKind::Vacant),
-        (Verdict::Refund, StateKind::Vacant),
-        (Verdict::Fail, StateKind::Failed),
-        (Verdict::Bury, StateKind::Dead),
+        (ReleaseKind::Delete, StateKind::Absent),
+        (ReleaseKind::Vacate, StateKind::Vacant),
+        (ReleaseKind::Refund, StateKind::Vacant),
+        (ReleaseKind::Fail, StateKind::Failed),
+        (ReleaseKind::Bury, StateKind::Dead),
     ] {
         let ask = ClaimRequest { key: s.key(&format!("{verdict:?}")), ..s.ask(1) };
         acquired(s.claim(&ask).await);
@@ -194,7 +198,7 @@ pub async fn a_renewal_counts_from_now(s: &Subject) {
 }
 
 pub async fn a_renewal_never_shortens(s: &Subject) {
-    async fn until(s: &Subject) -> idempotent_core::Micros {
+    async fn until(s: &Subject) -> idempotent_core::Timestamp {
         match s.peek().await.expect("consuming").state {
             State::Consuming { until, .. } => until,
             other => panic!("{other:?}"),
@@ -217,9 +221,9 @@ pub async fn a_key_that_has_gone_is_not_brought_back(s: &Subject) {
     let mut gone = Vec::new();
     for name in ["deleted", "past its retention", "past lease and memory"] {
         let grant = acquired(s.claim(&brief(name, 1)).await);
-        gone.push((name, brief(name, 1).held(), Held { fencing: Some(grant.fencing), ..brief(name, 1).held() }));
+        gone.push((name, brief(name, 1).held(), ClaimHandle { fencing: Some(grant.fencing), ..brief(name, 1).held() }));
     }
-    s.store.release(&gone[0].1, &put_down(Verdict::Delete)).await.unwrap();
+    s.store.release(&gone[0].1, &put_down(ReleaseKind::Delete)).await.unwrap();
     s.store.complete(&gone[1].1, &done(b"v", s.lease())).await.unwrap();
     s.pass(s.lease() * 2).await;
     for (name, unanswered, held) in gone {
@@ -252,8 +256,8 @@ pub async fn no_run_is_granted_without_a_cause(s: &Subject) {
         }
         let at = holder.unwrap_or(owner);
         match dice.below(8) {
-            0 => answers!(s.release(at, Verdict::Delete).await, Settled::Done, "who holds the key may settle it"),
-            1 => answers!(s.release(at, Verdict::Vacate).await, Settled::Done, "who holds the key may settle it"),
+            0 => answers!(s.release(at, ReleaseKind::Delete).await, Settled::Done, "who holds the key may settle it"),
+            1 => answers!(s.release(at, ReleaseKind::Vacate).await, Settled::Done, "who holds the key may settle it"),
             2 if let Some(clock) = &s.clock => {
                 clock.jump(s.lease());
                 lapsed = true;
@@ -266,7 +270,7 @@ pub async fn no_run_is_granted_without_a_cause(s: &Subject) {
                 "who does not hold the key is told what is there, and changes nothing"
             ),
             5 => answers!(
-                s.release(owner + 1_000, Verdict::Delete).await,
+                s.release(owner + 1_000, ReleaseKind::Delete).await,
                 lost(StateKind::Consuming),
                 "who does not hold the key is told what is there, and changes nothing"
             ),
@@ -283,7 +287,7 @@ pub async fn no_run_is_granted_without_a_cause(s: &Subject) {
     }
     assert!(grants > 30, "only {grants} grants: nothing is shown");
     if let Some(at) = holder {
-        answers!(s.release(at, Verdict::Delete).await, Settled::Done, "who holds the key may settle it");
+        answers!(s.release(at, ReleaseKind::Delete).await, Settled::Done, "who holds the key may settle it");
     }
     acquired(s.claim_by(9_999).await);
     answers!(s.complete(9_999, b"v").await, Settled::Done, "who holds the key may settle it");

@@ -1,5 +1,5 @@
 //! The same key with another payload: state first, then the fingerprint.
-use idempotent_core::{Claim, ClaimRequest, Fingerprint, InFlight, Release, Verdict};
+use idempotent_core::{Claim, ClaimRequest, Fingerprint, InFlight, Release, ReleaseKind};
 
 use crate::conformance::Subject;
 use crate::conformance::answers::{answers, answers_like};
@@ -10,7 +10,7 @@ fn with(s: &Subject, owner: u128, payload: &str) -> ClaimRequest {
 }
 
 pub async fn another_payload_is_a_mismatch_while_the_key_is_held_or_settled(s: &Subject) {
-    for (name, verdict) in [("consumed", None), ("failed", Some(Verdict::Fail))] {
+    for (name, verdict) in [("consumed", None), ("failed", Some(ReleaseKind::Fail))] {
         let on = |owner, payload| ClaimRequest { key: s.key(name), ..with(s, owner, payload) };
         acquired(s.claim(&on(1, "a")).await);
         answers!(s.claim(&on(2, "b")).await, Claim::Mismatch, "held");
@@ -49,7 +49,7 @@ pub async fn an_equal_or_unknown_fingerprint_is_no_mismatch(s: &Subject) {
 
 pub async fn a_vacant_key_takes_the_new_fingerprint(s: &Subject) {
     acquired(s.claim(&with(s, 1, "a")).await);
-    s.release(1, Verdict::Vacate).await;
+    s.release(1, ReleaseKind::Vacate).await;
     answers!(
         acquired(s.claim(&with(s, 2, "b")).await).attempt,
         2,
@@ -79,7 +79,7 @@ pub async fn an_expired_lease_takes_the_new_fingerprint(s: &Subject) {
 
 pub async fn a_dead_key_is_dead_for_every_payload(s: &Subject) {
     acquired(s.claim(&with(s, 1, "a")).await);
-    s.release(1, Verdict::Bury).await;
+    s.release(1, ReleaseKind::Bury).await;
     answers_like!(
         s.claim(&with(s, 2, "b")).await,
         Claim::Dead(_),
@@ -89,7 +89,7 @@ pub async fn a_dead_key_is_dead_for_every_payload(s: &Subject) {
 
 pub async fn a_delayed_key_is_delayed_for_every_payload(s: &Subject) {
     acquired(s.claim(&with(s, 1, "a")).await);
-    s.release_as(1, &Release { delay: s.lease(), ..put_down(Verdict::Vacate) }).await;
+    s.release_as(1, &Release { delay: s.lease(), ..put_down(ReleaseKind::Vacate) }).await;
     answers_like!(
         s.claim(&with(s, 2, "b")).await,
         Claim::Delayed { .. },

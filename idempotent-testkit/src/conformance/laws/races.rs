@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use idempotent_core::{Claim, ClaimRequest, Consumed, Fencing, Settled, StateKind, Verdict};
+use idempotent_core::{Claim, ClaimRequest, Consumed, FencingToken, ReleaseKind, Settled, StateKind};
 use tokio::task::JoinSet;
 
 use crate::conformance::Subject;
@@ -41,7 +41,7 @@ pub(super) fn of_round(round: u32) -> String {
 }
 
 /// A key for each round, held by owner 1, its lease over.
-pub(super) async fn overdue(s: &Subject) -> Vec<Fencing> {
+pub(super) async fn overdue(s: &Subject) -> Vec<FencingToken> {
     let mut first = Vec::new();
     for round in 0..s.race_rounds() {
         first.push(acquired(s.claim(&s.ask_on(&of_round(round), 1)).await).fencing);
@@ -133,7 +133,7 @@ pub async fn of_a_late_renewal_or_release_and_a_takeover_one_wins(s: &Subject) {
                 (late, claims) => panic!("the late owner was told {late:?}, and the others {:?}, …", claims.first()),
             }
         } else {
-            let late = async move { store.release(&held, &put_down(Verdict::Vacate)).await };
+            let late = async move { store.release(&held, &put_down(ReleaseKind::Vacate)).await };
             let (settled, claims) = late_among_takeovers(s, round, late).await;
             let grant = acquired(claims[winner(&claims)].clone());
             // Either way one has it: from its late owner, or over its head.
@@ -161,7 +161,7 @@ pub async fn holders_in_turn_never_overlap_and_their_numbers_rise(s: &Subject) {
                 grants.push(grant.fencing);
                 tokio::task::yield_now().await;
                 holders.fetch_sub(1, Ordering::SeqCst);
-                let verdict = if grants.len() % 2 == 0 { Verdict::Delete } else { Verdict::Vacate };
+                let verdict = if grants.len() % 2 == 0 { ReleaseKind::Delete } else { ReleaseKind::Vacate };
                 let settled = store.release(&ask.held(), &put_down(verdict)).await;
                 assert_eq!(settled, Settled::Done);
             }
@@ -169,7 +169,7 @@ pub async fn holders_in_turn_never_overlap_and_their_numbers_rise(s: &Subject) {
             grants
         });
     }
-    let grants: Vec<Fencing> = tasks.join_all().await.into_iter().flatten().collect();
+    let grants: Vec<FencingToken> = tasks.join_all().await.into_iter().flatten().collect();
     let distinct: HashSet<_> = grants.iter().collect();
     assert_eq!(distinct.len(), grants.len(), "a number was granted twice");
     assert!(!grants.is_empty());

@@ -4,16 +4,16 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use idempotent_core::{Claim, ClaimRequest, Consumed, Release, Settled, State, StateKind, StoreError, Verdict};
+use idempotent_core::{Claim, ClaimRequest, Consumed, Release, ReleaseKind, Settled, State, StateKind, StoreError};
 
-use crate::Verb;
+use crate::StoreOperation;
 use crate::conformance::answers::{answers, answers_like};
-use crate::conformance::lose::Lose;
+use crate::conformance::lose::LostPart;
 use crate::conformance::subject::{HOUR, HeldBy, MS, Subject, VERDICTS, acquired, done, lost, must, put_down};
 
 pub async fn a_claim_whose_reply_was_lost_is_granted_the_same_again(s: &Subject) {
     let ask = ClaimRequest { max_attempts: 1, ..s.ask(1) };
-    s.lost(Verb::Claim, Lose::Reply, s.store.claim(&ask)).await;
+    s.lost(StoreOperation::Claim, LostPart::Reply, s.store.claim(&ask)).await;
     let before = s.peek().await.expect("it was applied before the reply was lost");
     s.pass(MS).await;
     let grant = acquired(s.claim(&ask).await);
@@ -22,7 +22,7 @@ pub async fn a_claim_whose_reply_was_lost_is_granted_the_same_again(s: &Subject)
     answers_like!(s.claim_by(2).await, Claim::InFlight(_), "it is held since the first time");
     // A takeover's too, with what it took over from.
     s.pass(s.lease()).await;
-    s.lost(Verb::Claim, Lose::Reply, s.store.claim(&s.ask(3))).await;
+    s.lost(StoreOperation::Claim, LostPart::Reply, s.store.claim(&s.ask(3))).await;
     let over = acquired(s.claim_by(3).await);
     answers!(
         (over.attempt, over.taken_over),
@@ -32,9 +32,9 @@ pub async fn a_claim_whose_reply_was_lost_is_granted_the_same_again(s: &Subject)
 }
 
 pub async fn a_claim_that_never_arrived_is_granted_at_the_next_try(s: &Subject) {
-    for (key, at) in [("connection", Lose::Connection), ("request", Lose::Request)] {
+    for (key, at) in [("connection", LostPart::Connection), ("request", LostPart::Request)] {
         let ask = s.ask_on(key, 1);
-        s.lost(Verb::Claim, at, s.store.claim(&ask)).await;
+        s.lost(StoreOperation::Claim, at, s.store.claim(&ask)).await;
         answers!(must("peek", s.store.peek(&ask.key).await), None, "nothing was to be done: {at:?}");
         answers!(acquired(s.claim(&ask).await).attempt, 1, "a claim that never arrived counts nothing");
     }
@@ -42,7 +42,7 @@ pub async fn a_claim_that_never_arrived_is_granted_at_the_next_try(s: &Subject) 
 
 pub async fn a_completion_whose_reply_was_lost_is_done_when_asked_again(s: &Subject) {
     let grant = acquired(s.claim_by(1).await);
-    s.lost(Verb::Complete, Lose::Reply, s.store.complete(&s.held(1), &done(b"first", HOUR))).await;
+    s.lost(StoreOperation::Complete, LostPart::Reply, s.store.complete(&s.held(1), &done(b"first", HOUR))).await;
     let before = s.peek().await.expect("it was applied before the reply was lost");
     answers!(before.state.kind(), StateKind::Consumed, "a completion whose reply is lost was done all the same");
     s.pass(MS).await;
@@ -57,10 +57,10 @@ pub async fn a_completion_whose_reply_was_lost_is_done_when_asked_again(s: &Subj
 }
 
 pub async fn a_completion_that_never_arrived_is_done_at_the_next_try(s: &Subject) {
-    for (key, at) in [("connection", Lose::Connection), ("request", Lose::Request)] {
+    for (key, at) in [("connection", LostPart::Connection), ("request", LostPart::Request)] {
         let held = s.ask_on(key, 1).held();
         acquired(s.claim(&s.ask_on(key, 1)).await);
-        s.lost(Verb::Complete, at, s.store.complete(&held, &done(b"lost", HOUR))).await;
+        s.lost(StoreOperation::Complete, at, s.store.complete(&held, &done(b"lost", HOUR))).await;
         let record = must("peek", s.store.peek(&held.key).await).expect("still held");
         answers!(record.state.kind(), StateKind::Consuming, "nothing was to be done: {at:?}");
         answers!(
@@ -75,7 +75,7 @@ pub async fn a_completion_that_never_arrived_is_done_at_the_next_try(s: &Subject
 
 pub async fn a_renewal_whose_reply_was_lost_may_be_repeated(s: &Subject) {
     acquired(s.claim_by(1).await);
-    s.lost(Verb::Renew, Lose::Reply, s.store.renew(&s.held(1), HOUR)).await;
+    s.lost(StoreOperation::Renew, LostPart::Reply, s.store.renew(&s.held(1), HOUR)).await;
     let before = s.peek().await.expect("held");
     answers!(s.renew(1, s.lease()).await, Settled::Done, "who holds the key may settle it");
     let after = s.peek().await.expect("held");
@@ -95,8 +95,8 @@ pub async fn a_renewal_whose_reply_was_lost_may_be_repeated(s: &Subject) {
 pub async fn a_release_whose_reply_was_lost_is_applied_once(s: &Subject) {
     let held = s.held(1);
     acquired(s.claim_by(1).await);
-    let vacate = Release { delay: s.lease(), ..put_down(Verdict::Vacate) };
-    s.lost(Verb::Release, Lose::Reply, s.store.release(&held, &vacate)).await;
+    let vacate = Release { delay: s.lease(), ..put_down(ReleaseKind::Vacate) };
+    s.lost(StoreOperation::Release, LostPart::Reply, s.store.release(&held, &vacate)).await;
     let before = s.peek().await;
     s.pass(MS).await;
     answers!(
@@ -116,7 +116,7 @@ pub async fn a_release_whose_reply_was_lost_is_applied_once(s: &Subject) {
 /// A copy that was held up on its way arrives when all is over, and after others have had the key.
 pub async fn a_late_copy_of_a_call_changes_nothing_of_another_run(s: &Subject) {
     acquired(s.claim_by(1).await);
-    answers!(s.release(1, Verdict::Vacate).await, Settled::Done, "who holds the key may settle it");
+    answers!(s.release(1, ReleaseKind::Vacate).await, Settled::Done, "who holds the key may settle it");
     acquired(s.claim_by(2).await);
     let before = s.peek().await;
     answers_like!(s.claim_by(1).await, Claim::InFlight(_), "the first claim, again: another one holds the key by now");
@@ -139,7 +139,7 @@ pub async fn a_late_copy_of_a_call_changes_nothing_of_another_run(s: &Subject) {
     for owner in [1, 2] {
         answers_like!(s.claim_by(owner).await, Claim::Consumed(_), "a claim that comes after the completion");
         answers!(
-            s.release(owner, Verdict::Delete).await,
+            s.release(owner, ReleaseKind::Delete).await,
             lost(StateKind::Consumed),
             "who does not hold the key is told what is there, and changes nothing"
         );
@@ -166,7 +166,7 @@ pub async fn a_call_dropped_half_way_is_settled_by_asking_again(s: &Subject) {
             "another one holds the key, and its lease is not over"
         );
 
-        let (held, vacate) = (on("release", 1).held(), put_down(Verdict::Vacate));
+        let (held, vacate) = (on("release", 1).held(), put_down(ReleaseKind::Vacate));
         acquired(s.claim(&on("release", 1)).await);
         dropped_after(polls, s.store.release(&held, &vacate)).await;
         let released = must("release", s.store.release(&held, &vacate).await);
@@ -208,22 +208,28 @@ async fn dropped_after<T>(polls: u32, call: impl Future<Output = Result<T, Store
 /// What nobody can know is never called "surely not done": the executor would let the message go round at once.
 pub async fn a_lost_reply_is_ambiguous_and_a_refused_call_is_not(s: &Subject) {
     s.can_lose();
-    let says = async |verb: Verb, at: Lose, error: Option<StoreError>| {
+    let says = async |verb: StoreOperation, at: LostPart, error: Option<StoreError>| {
         let error = error.expect("a subject that can lose calls shows their errors");
         assert!(at.may_be(error.kind()), "{verb:?} lost ({at:?}) is called {:?}: {error}", error.kind());
         assert!(error.is_worth_a_retry());
     };
-    for at in Lose::ALL {
+    for at in LostPart::ALL {
         let ask = ClaimRequest { lease: HOUR, ..s.ask_on(&format!("{at:?}"), 1) };
         let held = ask.held();
-        says(Verb::Claim, *at, s.lost(Verb::Claim, *at, s.store.claim(&ask)).await).await;
+        says(StoreOperation::Claim, *at, s.lost(StoreOperation::Claim, *at, s.store.claim(&ask)).await).await;
         let grant = acquired(s.claim(&ask).await);
         answers!(grant.attempt, 1, "attempts are counted at the claim");
-        says(Verb::Renew, *at, s.lost(Verb::Renew, *at, s.store.renew(&held, HOUR)).await).await;
-        let vacate = put_down(Verdict::Refund);
-        says(Verb::Release, *at, s.lost(Verb::Release, *at, s.store.release(&held, &vacate)).await).await;
+        says(StoreOperation::Renew, *at, s.lost(StoreOperation::Renew, *at, s.store.renew(&held, HOUR)).await).await;
+        let vacate = put_down(ReleaseKind::Refund);
+        says(StoreOperation::Release, *at, s.lost(StoreOperation::Release, *at, s.store.release(&held, &vacate)).await)
+            .await;
         acquired(s.claim(&ask).await);
-        says(Verb::Complete, *at, s.lost(Verb::Complete, *at, s.store.complete(&held, &done(b"v", HOUR))).await).await;
+        says(
+            StoreOperation::Complete,
+            *at,
+            s.lost(StoreOperation::Complete, *at, s.store.complete(&held, &done(b"v", HOUR))).await,
+        )
+        .await;
         answers!(must("complete", s.store.complete(&held, &done(b"v", HOUR)).await), Settled::Done, "{at:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! How long what is remembered; past its time a record counts as absent everywhere.
 use std::time::Duration;
 
-use idempotent_core::{Claim, ClaimRequest, Release, Settled, StateKind, Verdict};
+use idempotent_core::{Claim, ClaimRequest, Release, ReleaseKind, Settled, StateKind};
 
 use crate::conformance::Subject;
 use crate::conformance::answers::{answers, answers_like};
@@ -28,7 +28,7 @@ async fn lasts(s: &Subject, state: StateKind, span: Duration) {
         "who does not hold the key is told what is there, and changes nothing"
     );
     answers!(
-        s.release(1, Verdict::Delete).await,
+        s.release(1, ReleaseKind::Delete).await,
         lost(StateKind::Absent),
         "who does not hold the key is told what is there, and changes nothing"
     );
@@ -66,20 +66,20 @@ pub async fn a_retention_for_ever_does_not_end(s: &Subject) {
 
 pub async fn a_failed_key_is_remembered_for_its_memory_and_no_longer(s: &Subject) {
     acquired(s.claim_by(1).await);
-    s.release_as(1, &Release { memory: s.lease(), ..put_down(Verdict::Fail) }).await;
+    s.release_as(1, &Release { memory: s.lease(), ..put_down(ReleaseKind::Fail) }).await;
     lasts(s, StateKind::Failed, s.lease()).await;
 }
 
 pub async fn a_dead_key_is_remembered_for_its_memory_and_no_longer(s: &Subject) {
     acquired(s.claim_by(1).await);
-    s.release_as(1, &Release { memory: s.lease(), ..put_down(Verdict::Bury) }).await;
+    s.release_as(1, &Release { memory: s.lease(), ..put_down(ReleaseKind::Bury) }).await;
     lasts(s, StateKind::Dead, s.lease()).await;
 }
 
 pub async fn a_vacant_key_is_remembered_for_its_memory_after_its_delay(s: &Subject) {
     acquired(s.claim_by(1).await);
     let span = s.lease();
-    s.release_as(1, &Release { delay: span, memory: span, ..put_down(Verdict::Vacate) }).await;
+    s.release_as(1, &Release { delay: span, memory: span, ..put_down(ReleaseKind::Vacate) }).await;
     lasts(s, StateKind::Vacant, span * 2).await;
 }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{
-    Claim, ClaimRequest, Fencing, Grant, InFlight, Micros, OnExpiry, OwnerToken, Record, State, StateKind,
+    Claim, ClaimRequest, FencingToken, Grant, InFlight, OnExpiry, OwnerToken, Record, State, StateKind, Timestamp,
 };
 
 use crate::mutants::Bug;
@@ -12,7 +12,7 @@ pub(in crate::mutants) fn claim(
     bug: Option<Bug>,
     found: Option<&Record>,
     ask: &ClaimRequest,
-    now: Micros,
+    now: Timestamp,
 ) -> (Claim, Write) {
     let Some(bug) = bug else { return protocol::claim(found, ask, now) };
     let live = protocol::live(found, now);
@@ -31,9 +31,9 @@ pub(in crate::mutants) fn claim(
 }
 
 /// What is answered without asking the protocol.
-fn early(bug: Bug, record: &Record, ask: &ClaimRequest, now: Micros) -> Option<Claim> {
+fn early(bug: Bug, record: &Record, ask: &ClaimRequest, now: Timestamp) -> Option<Claim> {
     let kind = record.state.kind();
-    let in_flight = |until: Micros| Some(Claim::InFlight(InFlight::Leased { rest: until - now }));
+    let in_flight = |until: Timestamp| Some(Claim::InFlight(InFlight::Leased { rest: until - now }));
     let no_fingerprint = record.fingerprint.is_some() != ask.fingerprint.is_some();
     match (bug, &record.state) {
         (Bug::FingerprintFirst, _) if record.fingerprint.is_some() && record.fingerprint != ask.fingerprint => {
@@ -52,7 +52,7 @@ fn early(bug: Bug, record: &Record, ask: &ClaimRequest, now: Micros) -> Option<C
 }
 
 /// The record as the bug sees it.
-fn seen(bug: Bug, record: &Record, ask: &ClaimRequest, now: Micros) -> Record {
+fn seen(bug: Bug, record: &Record, ask: &ClaimRequest, now: Timestamp) -> Record {
     let mut seen = record.clone();
     let last = ask.max_attempts > 0 && record.attempt >= ask.max_attempts;
     let vacant = |error| State::Vacant { not_before: now, error, taken_over: None };
@@ -68,7 +68,7 @@ fn seen(bug: Bug, record: &Record, ask: &ClaimRequest, now: Micros) -> Record {
 }
 
 /// The request as the bug sees it.
-fn asked(bug: Bug, live: Option<&Record>, ask: &ClaimRequest, now: Micros) -> ClaimRequest {
+fn asked(bug: Bug, live: Option<&Record>, ask: &ClaimRequest, now: Timestamp) -> ClaimRequest {
     let mut asked = ask.clone();
     let own = match live.map(|record| &record.state) {
         Some(State::Consuming { owner, until, .. }) if *owner == ask.owner => Some(*until),
@@ -85,7 +85,7 @@ fn asked(bug: Bug, live: Option<&Record>, ask: &ClaimRequest, now: Micros) -> Cl
 }
 
 /// The time at which the bug judges.
-fn at(bug: Bug, live: Option<&Record>, ask: &ClaimRequest, now: Micros) -> Micros {
+fn at(bug: Bug, live: Option<&Record>, ask: &ClaimRequest, now: Timestamp) -> Timestamp {
     match (bug, live.map(|record| &record.state)) {
         (Bug::EarlyTakeover, Some(_)) => now + Duration::from_millis(1),
         (Bug::RepetitionCounts, Some(State::Consuming { owner, until, .. })) if *owner == ask.owner => now.max(*until),
@@ -95,8 +95,8 @@ fn at(bug: Bug, live: Option<&Record>, ask: &ClaimRequest, now: Micros) -> Micro
 
 fn granted(bug: Bug, live: Option<&Record>, ask: &ClaimRequest, grant: &mut Grant, record: &mut Record) {
     match bug {
-        Bug::FencingStartsAnew => record.fencing = Fencing(record.attempt.into()),
-        Bug::FencingInNanos => record.fencing = Fencing(record.fencing.0.saturating_mul(1_000)),
+        Bug::FencingStartsAnew => record.fencing = FencingToken(record.attempt.into()),
+        Bug::FencingInNanos => record.fencing = FencingToken(record.fencing.0.saturating_mul(1_000)),
         Bug::TakeoverKeepsNumber => {
             record.fencing = grant.taken_over.unwrap_or(record.fencing);
         }

@@ -2,16 +2,18 @@
 use std::time::Duration;
 
 use idempotent_core::protocol::{self, Write};
-use idempotent_core::{Completion, Fencing, Held, Micros, Record, Release, Settled, State, StateKind, Verdict};
+use idempotent_core::{
+    ClaimHandle, Completion, FencingToken, Record, Release, ReleaseKind, Settled, State, StateKind, Timestamp,
+};
 
 use crate::mutants::Bug;
 
 pub(in crate::mutants) fn renew(
     bug: Option<Bug>,
     found: Option<&Record>,
-    held: &Held,
+    held: &ClaimHandle,
     lease: Duration,
-    now: Micros,
+    now: Timestamp,
 ) -> (Settled, Write) {
     let held = &as_seen(bug, held);
     if let Some(lost) = late(bug, found, now) {
@@ -23,7 +25,7 @@ pub(in crate::mutants) fn renew(
     }
     let holder = match (bug, found.map(|record| &record.state)) {
         (Some(Bug::RenewWithoutOwner), Some(State::Consuming { owner, .. })) => {
-            &Held::unanswered(held.key.clone(), *owner)
+            &ClaimHandle::unanswered(held.key.clone(), *owner)
         }
         _ => held,
     };
@@ -44,9 +46,9 @@ pub(in crate::mutants) fn renew(
 pub(in crate::mutants) fn complete(
     bug: Option<Bug>,
     found: Option<&Record>,
-    held: &Held,
+    held: &ClaimHandle,
     done: &Completion,
-    now: Micros,
+    now: Timestamp,
 ) -> (Settled, Write) {
     let held = &as_seen(bug, held);
     if let Some(lost) = late(bug, found, now) {
@@ -78,9 +80,9 @@ pub(in crate::mutants) fn complete(
 pub(in crate::mutants) fn release(
     bug: Option<Bug>,
     found: Option<&Record>,
-    held: &Held,
+    held: &ClaimHandle,
     release: &Release,
-    now: Micros,
+    now: Timestamp,
 ) -> (Settled, Write) {
     let held = &as_seen(bug, held);
     if let Some(lost) = late(bug, found, now) {
@@ -88,9 +90,11 @@ pub(in crate::mutants) fn release(
     }
     let mut release = release.clone();
     match bug {
-        Some(Bug::UnconditionalDelete) if release.verdict == Verdict::Delete => return (Settled::Done, Write::Delete),
-        Some(Bug::RefundCounts) if release.verdict == Verdict::Refund => release.verdict = Verdict::Vacate,
-        Some(Bug::RefundLeavesTrace) if release.verdict == Verdict::Refund => {
+        Some(Bug::UnconditionalDelete) if release.verdict == ReleaseKind::Delete => {
+            return (Settled::Done, Write::Delete);
+        }
+        Some(Bug::RefundCounts) if release.verdict == ReleaseKind::Refund => release.verdict = ReleaseKind::Vacate,
+        Some(Bug::RefundLeavesTrace) if release.verdict == ReleaseKind::Refund => {
             release.delay = release.delay.max(Duration::from_micros(1));
         }
         _ => {}
@@ -99,13 +103,13 @@ pub(in crate::mutants) fn release(
     let found = if bug == Some(Bug::TokenWithoutState) { undone.as_ref() } else { found };
     let (mut settled, mut write) = protocol::release(found, held, &release, now);
     match (bug, release.verdict, &mut write) {
-        (Some(Bug::AttemptCountedAtRelease), Verdict::Vacate, Write::Put(record)) => record.attempt += 1,
-        (Some(Bug::RefundHidesTakeover), Verdict::Refund, Write::Put(record)) => {
+        (Some(Bug::AttemptCountedAtRelease), ReleaseKind::Vacate, Write::Put(record)) => record.attempt += 1,
+        (Some(Bug::RefundHidesTakeover), ReleaseKind::Refund, Write::Put(record)) => {
             if let State::Vacant { taken_over, .. } = &mut record.state {
                 *taken_over = None;
             }
         }
-        (Some(Bug::DeletionForgetsNumber), Verdict::Delete, Write::Put(_)) => write = Write::Delete,
+        (Some(Bug::DeletionForgetsNumber), ReleaseKind::Delete, Write::Put(_)) => write = Write::Delete,
         (Some(Bug::RepeatedReleaseIsDone), ..)
             if !matches!(settled, Settled::Lost { now: StateKind::Consuming | StateKind::Consumed }) =>
         {
@@ -116,7 +120,7 @@ pub(in crate::mutants) fn release(
     (settled, write)
 }
 
-fn late(bug: Option<Bug>, found: Option<&Record>, now: Micros) -> Option<(Settled, Write)> {
+fn late(bug: Option<Bug>, found: Option<&Record>, now: Timestamp) -> Option<(Settled, Write)> {
     let record = protocol::live(found, now).filter(|_| bug == Some(Bug::LateOwnerRefused))?;
     match record.state {
         State::Consuming { until, .. } if until <= now => {
@@ -127,24 +131,24 @@ fn late(bug: Option<Bug>, found: Option<&Record>, now: Micros) -> Option<(Settle
 }
 
 /// What the store makes of the proof.
-fn as_seen(bug: Option<Bug>, held: &Held) -> Held {
+fn as_seen(bug: Option<Bug>, held: &ClaimHandle) -> ClaimHandle {
     let fencing = held.fencing.filter(|_| bug != Some(Bug::TokenWithoutNumber));
-    Held { fencing, ..held.clone() }
+    ClaimHandle { fencing, ..held.clone() }
 }
 
 /// A consumed record as if it were still held by its owner; any other as it is.
 fn undone(record: &Record) -> Record {
     let mut record = record.clone();
     if let State::Consumed { owner, .. } = record.state {
-        record.state = State::Consuming { owner, until: Micros::FOREVER, taken_over: None };
+        record.state = State::Consuming { owner, until: Timestamp::FOREVER, taken_over: None };
     }
     record
 }
 
 /// A record of what the caller says, where none is.
-fn made_up(held: &Held, state: State, expires_at: Micros, now: Micros) -> Record {
+fn made_up(held: &ClaimHandle, state: State, expires_at: Timestamp, now: Timestamp) -> Record {
     Record {
-        fencing: held.fencing.unwrap_or(Fencing(now.0)),
+        fencing: held.fencing.unwrap_or(FencingToken(now.0)),
         attempt: 1,
         fingerprint: None,
         state,

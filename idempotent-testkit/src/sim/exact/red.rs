@@ -7,8 +7,8 @@ use crate::VirtualClock;
 use crate::sim::events::{Claimed, Event, How, Told, What};
 use crate::sim::plan::Plan;
 use idempotent_core::{
-    Claim, Completion, Consumed, Disposition, Fencing, Fingerprint, Grant, InFlight, Outcome, OwnerToken, Settled,
-    StateKind, Verdict,
+    Claim, Completion, Consumed, Disposition, FencingToken, Fingerprint, Grant, InFlight, Outcome, OwnerToken,
+    ReleaseKind, Settled, StateKind,
 };
 
 const KEY: u128 = 7 << 120;
@@ -63,7 +63,7 @@ fn asks(owner: u128, payload: Option<u8>, answer: Claim) -> What {
 }
 
 fn granted(fencing: u64) -> Claim {
-    Claim::Acquired(Grant { fencing: Fencing(fencing), attempt: 1, lease: LEASE, taken_over: None })
+    Claim::Acquired(Grant { fencing: FencingToken(fencing), attempt: 1, lease: LEASE, taken_over: None })
 }
 
 /// Owner n is granted n.
@@ -76,7 +76,7 @@ fn in_flight(rest: u64) -> Claim {
 }
 
 fn effect(fencing: u64, believes: bool) -> What {
-    What::Effect { key: KEY, fencing: Some(Fencing(fencing)), accepted: true, believes }
+    What::Effect { key: KEY, fencing: Some(FencingToken(fencing)), accepted: true, believes }
 }
 
 fn value(text: &str) -> Option<Arc<[u8]>> {
@@ -88,7 +88,7 @@ fn completes(owner: u128, answer: Settled) -> What {
     What::Complete { key: KEY, owner: OwnerToken(owner), number: None, done, answer }
 }
 
-fn releases(owner: u128, verdict: Verdict, answer: Settled) -> What {
+fn releases(owner: u128, verdict: ReleaseKind, answer: Settled) -> What {
     What::Release {
         key: KEY,
         owner: OwnerToken(owner),
@@ -105,11 +105,11 @@ fn renews(owner: u128, answer: Settled) -> What {
 }
 
 fn consumed(fencing: u64, text: &str) -> Claim {
-    Claim::Consumed(Consumed { fencing: Fencing(fencing), value: value(text) })
+    Claim::Consumed(Consumed { fencing: FencingToken(fencing), value: value(text) })
 }
 
 fn ended(fencing: Option<u64>, outcome: Outcome) -> What {
-    What::Ended { key: Some(KEY), fencing: fencing.map(Fencing), outcome }
+    What::Ended { key: Some(KEY), fencing: fencing.map(FencingToken), outcome }
 }
 
 fn delivered(payload: u64, outcome: Outcome, disposition: Disposition, text: Option<&str>) -> What {
@@ -118,7 +118,7 @@ fn delivered(payload: u64, outcome: Outcome, disposition: Disposition, text: Opt
 }
 
 fn handler(fencing: u64, how: How) -> What {
-    What::HandlerEnd { key: KEY, fencing: Some(Fencing(fencing)), how }
+    What::HandlerEnd { key: KEY, fencing: Some(FencingToken(fencing)), how }
 }
 
 #[test]
@@ -156,14 +156,14 @@ fn i01_check_goes_red() {
 
 #[test]
 fn i02_check_goes_red() {
-    only("I2", &told([(0, gets(1)), (1, releases(2, Verdict::Delete, DONE))]));
-    only("I2", &told([(0, gets(1)), (11, gets(2)), (12, releases(1, Verdict::Vacate, DONE))]));
+    only("I2", &told([(0, gets(1)), (1, releases(2, ReleaseKind::Delete, DONE))]));
+    only("I2", &told([(0, gets(1)), (11, gets(2)), (12, releases(1, ReleaseKind::Vacate, DONE))]));
 }
 
 #[test]
 fn i03_check_goes_red() {
     only("I3", &told([(0, gets(1)), (11, gets(2)), (12, effect(2, true)), (13, completes(1, DONE))]));
-    let released = [(1, effect(1, true)), (2, releases(1, Verdict::Delete, DONE)), (3, completes(1, DONE))];
+    let released = [(1, effect(1, true)), (2, releases(1, ReleaseKind::Delete, DONE)), (3, completes(1, DONE))];
     only("I3", &told([(0, gets(1))].into_iter().chain(released)));
 }
 
@@ -174,10 +174,10 @@ fn done(then: impl IntoIterator<Item = (u64, What)>) -> Told {
 
 #[test]
 fn i04_check_goes_red() {
-    only("I4", &done([(3, releases(1, Verdict::Delete, DONE))]));
+    only("I4", &done([(3, releases(1, ReleaseKind::Delete, DONE))]));
     only("I4", &done([(3, asks(2, None, Claim::Delayed { rest: LEASE }))]));
     // By the executor: it was refused, but it should not have been asked.
-    only("I4", &done([(3, releases(1, Verdict::Delete, LOST))]));
+    only("I4", &done([(3, releases(1, ReleaseKind::Delete, LOST))]));
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn i05_check_goes_red() {
 #[test]
 fn i06_check_goes_red() {
     only("I6", &told([(0, gets(2)), (11, gets(1))]));
-    let again = [(0, gets(5)), (1, releases(5, Verdict::Delete, DONE)), (2, asks(6, None, granted(5)))];
+    let again = [(0, gets(5)), (1, releases(5, ReleaseKind::Delete, DONE)), (2, asks(6, None, granted(5)))];
     only("I6", &told(again));
     only("I6", &told([(0, gets(1)), (1, asks(1, None, granted(2)))]));
 }
@@ -202,7 +202,7 @@ fn i06_check_goes_red() {
 #[test]
 fn i07_check_goes_red() {
     only("I7", &told([(0, gets(1)), (11, gets(2)), (12, effect(2, true)), (13, effect(1, false))]));
-    let refused = What::Effect { key: KEY, fencing: Some(Fencing(1)), accepted: false, believes: true };
+    let refused = What::Effect { key: KEY, fencing: Some(FencingToken(1)), accepted: false, believes: true };
     only("I7", &told([(0, gets(1)), (1, refused)]));
 }
 
@@ -211,7 +211,7 @@ fn i08_check_goes_red() {
     only("I8", &told([(0, gets(1)), (1, effect(1, true)), (2, ended(Some(1), Outcome::Ran))]));
     only("I8", &done([(3, ended(None, Outcome::Replayed))]));
     only("I8", &done([(3, delivered(1, Outcome::LeaseLost, Disposition::Ack, None))]));
-    only("I8", &told([(0, gets(1)), (1, ended(Some(1), Outcome::Dead { fencing: Fencing(1) }))]));
+    only("I8", &told([(0, gets(1)), (1, ended(Some(1), Outcome::Dead { fencing: FencingToken(1) }))]));
     only("I8", &told([(0, ended(None, Outcome::Mismatch))]));
 }
 
@@ -222,11 +222,11 @@ fn i09_check_goes_red() {
 
 #[test]
 fn i10_check_goes_red() {
-    only("I10", &told([(0, gets(1)), (1, releases(1, Verdict::Bury, DONE)), (2, gets(2))]));
+    only("I10", &told([(0, gets(1)), (1, releases(1, ReleaseKind::Bury, DONE)), (2, gets(2))]));
     let released =
-        [(0, gets(1)), (1, effect(1, true)), (2, handler(1, How::Well)), (3, releases(1, Verdict::Delete, DONE))];
+        [(0, gets(1)), (1, effect(1, true)), (2, handler(1, How::Well)), (3, releases(1, ReleaseKind::Delete, DONE))];
     only("I10", &told(released));
-    only("I10", &told([(0, gets(1)), (1, releases(1, Verdict::Refund, DONE)), (2, handler(1, How::Failed))]));
+    only("I10", &told([(0, gets(1)), (1, releases(1, ReleaseKind::Refund, DONE)), (2, handler(1, How::Failed))]));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! I7 to I14: what the runs did, what they were told, and how it ended.
 use std::collections::{BTreeMap, BTreeSet};
 
-use idempotent_core::{Claim, Disposition, InFlight, Outcome, Settled, Verdict};
+use idempotent_core::{Claim, Disposition, InFlight, Outcome, ReleaseKind, Settled};
 
 use super::ensure;
 use crate::sim::events::{How, Told, What};
@@ -122,7 +122,9 @@ pub(super) fn i10_every_run_has_a_cause(history: &Told) -> Result<(), String> {
             let most = claimed.max_attempts;
             ensure(most == 0 || grant.attempt <= most, || format!("attempt {} of {most}", grant.attempt))
         }
-        What::Release { key, verdict: Verdict::Delete | Verdict::Vacate | Verdict::Refund, answer, .. } => {
+        What::Release {
+            key, verdict: ReleaseKind::Delete | ReleaseKind::Vacate | ReleaseKind::Refund, answer, ..
+        } => {
             let Some(grant) = before.holder(event.at).filter(|_| *answer == Settled::Done) else { return Ok(()) };
             match ends.get(&(*key, grant.fencing)) {
                 None => Ok(()),
@@ -200,7 +202,8 @@ pub(super) fn i13_everything_ends(history: &Told) -> Result<(), String> {
             }
             _ => false,
         });
-        let buried = standing.released.iter().any(|(_, verdict)| matches!(verdict, Verdict::Fail | Verdict::Bury));
+        let buried =
+            standing.released.iter().any(|(_, verdict)| matches!(verdict, ReleaseKind::Fail | ReleaseKind::Bury));
         let ended = !standing.completed.is_empty() || buried || !standing.told_dead.is_empty();
         // A run without protection leaves the key as it was, and two payloads may put each other aside by claims.
         ensure(ended || !settled_otherwise, || format!("key {:04x} has no end", key >> 112))?;

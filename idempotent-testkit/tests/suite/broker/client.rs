@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{
-    Capabilities, DeadLetter, Delays, Delivery, Position, Received, Settle, Settlement, Source, SourceError,
-    SourceErrorKind,
+    DeadLetter, DelaySupport, Delivery, Position, Received, Settle, Settlement, Source, SourceCapabilities,
+    SourceError, SourceErrorKind,
 };
 use tokio::time::Instant;
 
@@ -83,7 +83,7 @@ impl Client {
                     Some(Bug::UnreadableIsAcked) => {}
                     bug => {
                         let reason = if bug == Some(Bug::UnreadableHasNoReason) { "" } else { "it cannot be read" };
-                        self.broker.state().dead.push((stored, DeadLetter::because(reason, Micros(0))));
+                        self.broker.state().dead.push((stored, DeadLetter::because(reason, Timestamp(0))));
                     }
                 }
                 continue;
@@ -124,8 +124,8 @@ impl Client {
 impl Source for Client {
     type Tag = Tag;
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::new(Delays::Any).keep_alive(HELD_FOR / 3)
+    fn capabilities(&self) -> SourceCapabilities {
+        SourceCapabilities::new(DelaySupport::Any).keep_alive(HELD_FOR / 3)
     }
 
     fn settler(&self) -> Arc<dyn Settle<Tag>> {
@@ -248,7 +248,7 @@ impl Settler {
             Some(Bug::AttemptNotLeft) => (stored.attempt, Some(left.1)),
             Some(Bug::AttemptInAByte) => (left.0 % 256, Some(left.1)),
             Some(Bug::RetryCounts) => (stored.attempt + 1, Some(left.1)),
-            Some(Bug::FirstSeenInSeconds) => (left.0, Some(Micros(left.1.0 / 1_000_000 * 1_000_000))),
+            Some(Bug::FirstSeenInSeconds) => (left.0, Some(Timestamp(left.1.0 / 1_000_000 * 1_000_000))),
             _ => (left.0, Some(left.1)),
         };
         match broker.bug {

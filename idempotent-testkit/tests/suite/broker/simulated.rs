@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, Headers, SourceError, SourceErrorKind};
 use idempotent_testkit::broker::{Broker, Limits, Message};
 use tokio::sync::Notify;
@@ -42,7 +42,7 @@ pub struct Stored {
     pub message: Message,
     pub is_unreadable: bool,
     pub attempt: u32,
-    pub first_at: Option<Micros>,
+    pub first_at: Option<Timestamp>,
     pub deaths: u32,
 }
 

@@ -5,7 +5,8 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use idempotent_core::{
-    Abilities, CasBackend, Clock, Key, Micros, Purge, Record, Seen, State, StoreError, Version, protocol,
+    CasBackend, Clock, Key, Purge, Record, State, StoreCapabilities, StoreError, Timestamp, Version, VersionedRecord,
+    protocol,
 };
 use idempotent_testkit::VirtualClock;
 use tokio::task::yield_now;
@@ -107,7 +108,7 @@ impl Mutant {
         self.bug == Some(bug)
     }
 
-    fn remove(&self, inside: &mut Inside, is_gone: impl Fn(&Record, Micros) -> bool) -> usize {
+    fn remove(&self, inside: &mut Inside, is_gone: impl Fn(&Record, Timestamp) -> bool) -> usize {
         let (now, before) = (self.clock.wall(), inside.rows.len());
         inside.rows.retain(|_, row| !is_gone(&row.1, now));
         before - inside.rows.len()
@@ -176,7 +177,7 @@ impl Mutant {
                 *value = value.take().filter(|value| !value.is_empty())
             }
             (Some(Bug::NoTimeWithoutEnd), _) => {
-                record.expires_at = record.expires_at.min(Micros(253_402_300_799_000_000));
+                record.expires_at = record.expires_at.min(Timestamp(253_402_300_799_000_000));
             }
             (Some(Bug::TimesInMillis), _) => record.first_seen.0 -= record.first_seen.0 % 1_000,
             _ => {}
@@ -197,11 +198,11 @@ impl Mutant {
         }
     }
 
-    fn now(&self, reads: u64) -> Micros {
+    fn now(&self, reads: u64) -> Timestamp {
         match self.clock.wall() {
             _ if self.has(Bug::ClockReadOnce) => VirtualClock::START,
-            now if self.has(Bug::NowInMillis) => Micros(now.0 / 1_000),
-            now if self.has(Bug::TwoClocks) => Micros(now.0 + reads % 2 * 50_000),
+            now if self.has(Bug::NowInMillis) => Timestamp(now.0 / 1_000),
+            now if self.has(Bug::TwoClocks) => Timestamp(now.0 + reads % 2 * 50_000),
             now => now,
         }
     }
@@ -209,7 +210,7 @@ impl Mutant {
 
 #[async_trait]
 impl CasBackend for Mutant {
-    async fn read(&self, key: &Key) -> Result<Seen, StoreError> {
+    async fn read(&self, key: &Key) -> Result<VersionedRecord, StoreError> {
         let (record, mut version, reads) = {
             let inside = &mut *self.inside.lock().unwrap();
             inside.reads += 1;
@@ -228,7 +229,7 @@ impl CasBackend for Mutant {
         if record.is_none() {
             version = 0;
         }
-        Ok(Seen { record, version, now: self.now(reads) })
+        Ok(VersionedRecord { record, version, now: self.now(reads) })
     }
 
     async fn swap(&self, key: &Key, seen: Version, next: Option<&Record>) -> Result<bool, StoreError> {
@@ -255,8 +256,8 @@ impl CasBackend for Mutant {
         Ok(may && !self.has(Bug::DoneAndDenied))
     }
 
-    fn abilities(&self) -> Abilities<'_> {
-        Abilities::none().with_purge(self)
+    fn abilities(&self) -> StoreCapabilities<'_> {
+        StoreCapabilities::none().with_purge(self)
     }
 }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{
-    Abilities, Claim, ClaimRequest, Completion, Held, Key, MemoryStore, Record, Release, Settled, StateKind, Store,
-    StoreError,
+    Claim, ClaimHandle, ClaimRequest, Completion, Key, MemoryStore, Record, Release, Settled, StateKind, Store,
+    StoreCapabilities, StoreError,
 };
 use idempotent_testkit::VirtualClock;
 use idempotent_testkit::sim;
@@ -48,11 +48,11 @@ impl Store for Flawed {
         Ok(claim)
     }
 
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
         if self.flaw == Flaw::RenewRefused { REFUSED } else { self.inner.renew(held, lease).await }
     }
 
-    async fn complete(&self, held: &Held, done: &Completion) -> Result<Settled, StoreError> {
+    async fn complete(&self, held: &ClaimHandle, done: &Completion) -> Result<Settled, StoreError> {
         match self.flaw {
             Flaw::CompleteRefused => REFUSED,
             Flaw::ConsumedNotKept => {
@@ -63,7 +63,7 @@ impl Store for Flawed {
         }
     }
 
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         let settled = self.inner.release(held, release).await?;
         Ok(if self.flaw == Flaw::ReleaseAlwaysDone { Settled::Done } else { settled })
     }
@@ -72,8 +72,8 @@ impl Store for Flawed {
         self.inner.peek(key).await
     }
 
-    fn abilities(&self) -> Abilities<'_> {
-        Abilities::none()
+    fn abilities(&self) -> StoreCapabilities<'_> {
+        StoreCapabilities::none()
     }
 }
 

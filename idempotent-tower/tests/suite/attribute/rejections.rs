@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use idempotent_testkit::{FOREVER, FaultStore, Verb, VirtualClock};
+use idempotent_testkit::{FOREVER, FaultStore, StoreOperation, VirtualClock};
 
 use super::*;
 
@@ -182,7 +182,7 @@ fn faulty() -> (App, FaultStore, VirtualClock) {
 async fn during_an_outage_nothing_runs_and_the_client_may_retry() {
     let (app, store, clock) = faulty();
     let service = at(&app, "/orders", found);
-    store.fail_before(Verb::Claim, FOREVER);
+    store.fail_before(StoreOperation::Claim, FOREVER);
     let (executor, asking) = (app.executor.clone(), service.clone());
     let refused = tokio::spawn(async move { executor.scope(order(&asking, "once", 1)).await });
     clock.settle().await;
@@ -214,7 +214,7 @@ async fn a_run_that_loses_its_lease_responds_unless_it_is_configured_to_abort() 
     let cases: [(Built, u16); 2] = [(|app| at(app, "/orders", stopping), 503), (|app| at(app, "/orders", held), 201)];
     for (service, status) in cases {
         let (app, store, clock) = faulty();
-        store.fail_before(Verb::Renew, FOREVER);
+        store.fail_before(StoreOperation::Renew, FOREVER);
         let first = begin(&app, &service(&app)).await;
         clock.settle().await;
         clock.advance(Duration::from_secs(27)).await; // 30 s less the guard's tenth

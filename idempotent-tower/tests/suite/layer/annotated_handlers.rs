@@ -7,7 +7,7 @@ use axum::routing::post;
 use http::HeaderMap;
 use idempotent_core::{Clock, Executor};
 use idempotent_macros::idempotent;
-use idempotent_testkit::{FOREVER, Verb, VirtualClock};
+use idempotent_testkit::{FOREVER, StoreOperation, VirtualClock};
 use idempotent_tower::{Http, IdempotencyKey};
 
 use crate::layer::support::{Shop, World, ask, order_by, secs};
@@ -61,7 +61,7 @@ async fn the_limit_of_the_executor_overrides_the_strategy() {
 async fn an_annotated_handler_that_lost_its_lease_responds_to_its_client() {
     let world = World::new();
     let shop = shop(&world);
-    world.store.fail_before(Verb::Renew, FOREVER);
+    world.store.fail_before(StoreOperation::Renew, FOREVER);
     let first = order_by("late").with("x-sleep", "60").begin(&shop, &world.clock).await;
     world.clock.advance(secs(60)).await;
     first.await.unwrap().ran(1);

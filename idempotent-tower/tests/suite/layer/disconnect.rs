@@ -1,5 +1,5 @@
 //! Clients that disconnect.
-use idempotent_testkit::Verb;
+use idempotent_testkit::StoreOperation;
 
 use crate::layer::support::{World, order_by, secs};
 
@@ -20,7 +20,7 @@ async fn the_handler_continues_without_its_client_and_a_retry_receives_the_respo
 #[tokio::test]
 async fn the_request_continues_even_if_the_client_disconnects_during_the_claim() {
     let world = World::new();
-    world.store.delay_reply(Verb::Claim, secs(1));
+    world.store.delay_reply(StoreOperation::Claim, secs(1));
     let shop = world.shop();
     let gone = order_by("a").begin(&shop, &world.clock).await;
     gone.abort();
@@ -34,7 +34,7 @@ async fn the_request_continues_even_if_the_client_disconnects_during_the_claim()
 #[tokio::test]
 async fn cancellation_before_the_handler_starts_frees_the_key() {
     let world = World::new();
-    world.store.delay_reply(Verb::Claim, secs(1));
+    world.store.delay_reply(StoreOperation::Claim, secs(1));
     let shop = world.shop_behind(world.layer().cancel_on_disconnect(true));
     let gone = order_by("a").begin(&shop, &world.clock).await;
     gone.abort();

@@ -1,6 +1,6 @@
 //! Duplicates of a running request: 409 at once, after a wait, and during a drain.
 use idempotent_core::Policy;
-use idempotent_testkit::Verb;
+use idempotent_testkit::StoreOperation;
 
 use crate::layer::support::{World, ms, order_by, secs};
 
@@ -47,7 +47,7 @@ async fn a_duplicate_may_wait_for_the_response() {
     let first = slow.begin(&shop, &world.clock).await;
     let second = slow.begin(&shop, &world.clock).await;
     world.clock.advance(ms(1_499)).await;
-    let claims = |world: &World| world.store.log().iter().filter(|call| call.verb == Verb::Claim).count();
+    let claims = |world: &World| world.store.log().iter().filter(|call| call.verb == StoreOperation::Claim).count();
     assert!(!second.is_finished());
     assert_eq!(claims(&world), 3, "told, not polling: its claim, and one as the watch began");
     world.clock.advance(ms(1)).await;
@@ -141,5 +141,5 @@ async fn a_drain_lets_runs_finish_cuts_off_long_ones_and_starts_none() {
     told.problem(503, "draining");
     let detail = told.told()["detail"].to_string();
     assert!(!detail.contains("not handled") && !detail.contains("did not apply"), "its effect is unknown: {detail}");
-    assert!(world.store.log().iter().all(|call| call.verb != Verb::Release), "it is left to its lease");
+    assert!(world.store.log().iter().all(|call| call.verb != StoreOperation::Release), "it is left to its lease");
 }

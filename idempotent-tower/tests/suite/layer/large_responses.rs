@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use http_body_util::Full;
 use idempotent_core::{Codec, Fingerprint, Json};
-use idempotent_tower::{Kept, ResponseRules, Spill, Spilling};
+use idempotent_tower::{BodyStore, BodyStoreFuture, ResponseRules, StoredResponse};
 
 use crate::layer::support::{Shop, World, ms, order_by, secs};
 
@@ -22,8 +22,8 @@ impl Bucket {
     }
 }
 
-impl Spill for Bucket {
-    fn put<'a>(&'a self, name: &'a str, body: Bytes) -> Spilling<'a, ()> {
+impl BodyStore for Bucket {
+    fn put<'a>(&'a self, name: &'a str, body: Bytes) -> BodyStoreFuture<'a, ()> {
         Box::pin(async move {
             self.open()?;
             assert!(self.bodies.lock().unwrap().insert(name.to_owned(), body).is_none(), "a new name each time");
@@ -31,7 +31,7 @@ impl Spill for Bucket {
         })
     }
 
-    fn get<'a>(&'a self, name: &'a str) -> Spilling<'a, Option<Bytes>> {
+    fn get<'a>(&'a self, name: &'a str) -> BodyStoreFuture<'a, Option<Bytes>> {
         Box::pin(async move {
             self.open()?;
             Ok(self.bodies.lock().unwrap().get(name).cloned())
@@ -131,12 +131,12 @@ async fn a_spilled_body_that_changed_is_not_replayed() {
 /// A body store that never responds.
 struct Hanging;
 
-impl Spill for Hanging {
-    fn put<'a>(&'a self, _: &'a str, _: Bytes) -> Spilling<'a, ()> {
+impl BodyStore for Hanging {
+    fn put<'a>(&'a self, _: &'a str, _: Bytes) -> BodyStoreFuture<'a, ()> {
         Box::pin(std::future::pending())
     }
 
-    fn get<'a>(&'a self, _: &'a str) -> Spilling<'a, Option<Bytes>> {
+    fn get<'a>(&'a self, _: &'a str) -> BodyStoreFuture<'a, Option<Bytes>> {
         Box::pin(std::future::pending())
     }
 }
@@ -144,12 +144,12 @@ impl Spill for Hanging {
 /// A body store that accepts bodies and never returns them.
 struct Stuck;
 
-impl Spill for Stuck {
-    fn put<'a>(&'a self, _: &'a str, _: Bytes) -> Spilling<'a, ()> {
+impl BodyStore for Stuck {
+    fn put<'a>(&'a self, _: &'a str, _: Bytes) -> BodyStoreFuture<'a, ()> {
         Box::pin(async { Ok(()) })
     }
 
-    fn get<'a>(&'a self, _: &'a str) -> Spilling<'a, Option<Bytes>> {
+    fn get<'a>(&'a self, _: &'a str) -> BodyStoreFuture<'a, Option<Bytes>> {
         Box::pin(std::future::pending())
     }
 }
@@ -199,7 +199,7 @@ async fn the_time_limit_of_the_spill_is_configurable() {
 #[test]
 fn the_spill_is_not_asked_for_a_name_of_another_form() {
     let kept = |name: &str| [&[1, 4, 0, 200, 0, 0][..], &[0; 8 + Fingerprint::LEN], name.as_bytes()].concat();
-    let read = |name: &str| <Json as Codec<Kept<Full<Bytes>>>>::decode(Some(&kept(name)));
+    let read = |name: &str| <Json as Codec<StoredResponse<Full<Bytes>>>>::decode(Some(&kept(name)));
     assert!(read("0123456789abcdef0123456789abcdef-17").is_ok());
     for name in ["", "../../orders", "/orders", "0123\0", &"a".repeat(200)] {
         assert!(read(name).is_err(), "{name}");

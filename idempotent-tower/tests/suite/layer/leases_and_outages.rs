@@ -1,6 +1,6 @@
 //! Panics, leases, unavailable stores, and the retention of responses.
 use idempotent_core::{OnLeaseLost, Policy};
-use idempotent_testkit::{FOREVER, Verb};
+use idempotent_testkit::{FOREVER, StoreOperation};
 
 use crate::layer::support::{World, ms, order_by, secs};
 
@@ -46,7 +46,7 @@ async fn a_run_of_twelve_minutes_keeps_its_lease() {
 
 fn renewals(world: &World) -> Vec<u64> {
     let log = world.store.log();
-    log.iter().filter(|call| call.verb == Verb::Renew).map(|call| call.started.as_secs()).collect()
+    log.iter().filter(|call| call.verb == StoreOperation::Renew).map(|call| call.started.as_secs()).collect()
 }
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn lease_and_heartbeat_are_configurable() {
 async fn a_run_that_lost_its_lease_responds_and_stores_nothing() {
     let world = World::new();
     let shop = world.shop();
-    world.store.fail_before(Verb::Renew, FOREVER);
+    world.store.fail_before(StoreOperation::Renew, FOREVER);
     let first = order_by("a").with("x-sleep", "60000").begin(&shop, &world.clock).await;
     world.clock.advance(secs(31)).await;
     let second = order_by("a").with("x-sleep", "5000").begin(&shop, &world.clock).await;
@@ -76,7 +76,7 @@ async fn a_run_that_lost_its_lease_responds_and_stores_nothing() {
 async fn a_handler_can_be_dropped_with_its_lease() {
     let world = World::new();
     let shop = world.shop_behind(world.layer().policy(Policy::new().on_lease_lost(OnLeaseLost::Abort)));
-    world.store.fail_before(Verb::Renew, FOREVER);
+    world.store.fail_before(StoreOperation::Renew, FOREVER);
     let first = order_by("a").with("x-sleep", "60000").begin(&shop, &world.clock).await;
     world.clock.advance(secs(30)).await;
     let told = first.await.unwrap();
@@ -117,7 +117,7 @@ async fn without_its_store_the_layer_responds_503_and_runs_nothing() {
 async fn a_store_that_hangs_times_out() {
     let world = World::new();
     let shop = world.shop();
-    world.store.hang(Verb::Claim, FOREVER);
+    world.store.hang(StoreOperation::Claim, FOREVER);
     let told = order_by("a").begin(&shop, &world.clock).await;
     world.clock.advance(secs(30)).await;
     told.await.unwrap().problem(503, "store-unavailable");

@@ -4,7 +4,7 @@ use std::sync::{Mutex, Once, PoisonError};
 
 use http::Method;
 use idempotent_core::{Policy, Tokens};
-use idempotent_testkit::{FOREVER, Verb};
+use idempotent_testkit::{FOREVER, StoreOperation};
 use idempotent_tower::{IdempotencyLayer, ResponseRules};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -76,7 +76,7 @@ async fn no_log_line_contains_a_key_token_caller_or_body() {
     secret("f").with("x-size", (2 << 20).to_string()).send(&shop).await;
     secret("g").with("x-sleep", "90000").begin(&shop, &world.clock).await;
     secret("g").send(&shop).await.problem(409, "in-flight");
-    world.store.fail_before(Verb::Renew, FOREVER);
+    world.store.fail_before(StoreOperation::Renew, FOREVER);
     world.clock.advance(secs(60)).await;
     let taken_over = secret("g").begin(&shop, &world.clock).await;
     world.clock.advance(secs(60)).await;

@@ -16,7 +16,9 @@ use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 use idempotent_core::Executor;
 use idempotent_macros::idempotent;
-use idempotent_tower::{Http, HttpRules, IdempotencyKey, RequestBody, ResponseRules, Spill, Spilling, StorePolicy};
+use idempotent_tower::{
+    BodyStore, BodyStoreFuture, Http, HttpRules, IdempotencyKey, RequestBody, ResponseRules, StorePolicy,
+};
 use tower::{Layer, ServiceExt};
 
 use crate::layer::support::{Shop, World, order_by};
@@ -70,13 +72,13 @@ struct Hostile {
     get: bool,
 }
 
-impl Spill for Hostile {
-    fn put<'a>(&'a self, _: &'a str, _: Bytes) -> Spilling<'a, ()> {
+impl BodyStore for Hostile {
+    fn put<'a>(&'a self, _: &'a str, _: Bytes) -> BodyStoreFuture<'a, ()> {
         assert!(!self.asked, "asked");
         Box::pin(async { if self.put { panic!("put") } else { Ok(()) } })
     }
 
-    fn get<'a>(&'a self, _: &'a str) -> Spilling<'a, Option<Bytes>> {
+    fn get<'a>(&'a self, _: &'a str) -> BodyStoreFuture<'a, Option<Bytes>> {
         assert!(!self.asked, "asked");
         Box::pin(async { if self.get { panic!("get") } else { Ok(None) } })
     }

@@ -121,7 +121,11 @@ fn every_rejection_has_its_problem() {
         (Rejection::Duplicate { retry_after: None, message: None }, 409, "duplicate-request"),
         (Rejection::UnknownToken, 409, "unknown-token"),
         (Rejection::Failed { error: scope() }, 409, "failed-before"),
-        (Rejection::Dead { attempts: 1, fencing: idempotent_core::Fencing(1), error: scope() }, 409, "failed-before"),
+        (
+            Rejection::Dead { attempts: 1, fencing: idempotent_core::FencingToken(1), error: scope() },
+            409,
+            "failed-before",
+        ),
         (Rejection::Mismatch, 422, "key-reused"),
         (key("the request's key").into(), 400, "invalid-key"),
         (empty("the request's key", true).into(), 400, "missing-key"),

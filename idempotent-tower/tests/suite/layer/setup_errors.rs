@@ -4,7 +4,9 @@ use std::time::Duration;
 use http::StatusCode;
 use http::header::HeaderName;
 use idempotent_core::{Policy, Tokens};
-use idempotent_tower::{Denied, IdempotencyLayer, KeyRules, PayloadCheck, Principal, ResponseRules, Spill, Spilling};
+use idempotent_tower::{
+    BodyStore, BodyStoreFuture, Denied, IdempotencyLayer, KeyRules, PayloadCheck, Principal, ResponseRules,
+};
 
 use crate::layer::support::{World, by_user, order_by, secs};
 
@@ -118,12 +120,12 @@ async fn check_ignores_setters_that_were_reset() {
 
 struct Nowhere;
 
-impl Spill for Nowhere {
-    fn put<'a>(&'a self, _: &'a str, _: bytes::Bytes) -> Spilling<'a, ()> {
+impl BodyStore for Nowhere {
+    fn put<'a>(&'a self, _: &'a str, _: bytes::Bytes) -> BodyStoreFuture<'a, ()> {
         Box::pin(async { Ok(()) })
     }
 
-    fn get<'a>(&'a self, _: &'a str) -> Spilling<'a, Option<bytes::Bytes>> {
+    fn get<'a>(&'a self, _: &'a str) -> BodyStoreFuture<'a, Option<bytes::Bytes>> {
         Box::pin(async { Ok(None) })
     }
 }

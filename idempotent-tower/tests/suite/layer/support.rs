@@ -12,9 +12,9 @@ use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue, LOCATION};
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
-use idempotent_core::{Clock, Event, Executor, Key, MemoryStore, Observer, Policy, Run, Scene, Tracing};
+use idempotent_core::{Clock, Event, Executor, Key, MemoryStore, Observer, Policy, RunInfo, Scene, Tracing};
 use idempotent_testkit::{FaultStore, VirtualClock};
-use idempotent_tower::{Attempt, Caller, IdempotencyLayer, Idempotent, Principal};
+use idempotent_tower::{Caller, IdempotencyLayer, Idempotent, Principal, RequestAttempt};
 use tokio::task::JoinHandle;
 use tower::ServiceExt;
 
@@ -39,7 +39,7 @@ pub(crate) struct World {
 struct Claimed(Arc<Mutex<Vec<Key>>>);
 
 impl Observer for Claimed {
-    fn on(&self, run: &Run<'_>, event: &Event<'_>) {
+    fn on(&self, run: &RunInfo<'_>, event: &Event<'_>) {
         if let (Event::Claimed { .. }, Some(key)) = (event, run.key) {
             self.0.lock().unwrap().push(key.clone());
         }
@@ -104,7 +104,7 @@ pub(crate) fn by_user() -> Principal {
 pub(crate) struct Shop {
     router: Router,
     runs: Arc<AtomicU32>,
-    pub(crate) attempts: Arc<Mutex<Vec<Attempt>>>,
+    pub(crate) attempts: Arc<Mutex<Vec<RequestAttempt>>>,
 }
 
 impl Shop {
@@ -137,12 +137,12 @@ impl Shop {
 
 async fn order(
     runs: Arc<AtomicU32>,
-    attempts: Arc<Mutex<Vec<Attempt>>>,
+    attempts: Arc<Mutex<Vec<RequestAttempt>>>,
     clock: impl Clock,
     request: Request,
 ) -> Response {
     let run = runs.fetch_add(1, SeqCst) + 1;
-    attempts.lock().unwrap().extend(request.extensions().get::<Attempt>());
+    attempts.lock().unwrap().extend(request.extensions().get::<RequestAttempt>());
     let headers = request.into_parts().0.headers;
     let told = |name: &str| headers.get(name).map(|value| value.to_str().unwrap().to_owned());
     if let Some(sleep) = told("x-sleep") {

@@ -15,8 +15,8 @@ use futures_util::FutureExt;
 use futures_util::future::{Ready, ready};
 use idempotent_core::Fingerprint;
 use idempotent_tower::{
-    Attempt, IdempotencyKey, IdempotencyLayer, KeyFormat, KeyRules, PayloadCheck, Principal, Problem, RequestBody,
-    ResponseRules,
+    IdempotencyKey, IdempotencyLayer, KeyFormat, KeyRules, PayloadCheck, Principal, Problem, RequestAttempt,
+    RequestBody, ResponseRules,
 };
 use tower::{Layer, Service, ServiceExt};
 
@@ -132,7 +132,7 @@ async fn a_nested_layer_with_the_same_identity_is_rejected_and_named() {
 #[tokio::test]
 async fn a_nested_layer_with_its_own_identity_runs_once_with_it() {
     let world = World::new();
-    let handler = async |attempt: Option<Attempt>| format!("1:{}", attempt.is_some());
+    let handler = async |attempt: Option<RequestAttempt>| format!("1:{}", attempt.is_some());
     let inner = world.layer().namespace("inner");
     let shop = Shop::of(Router::new().route("/orders", post(handler)).layer(inner).layer(world.layer()));
     order_by("a").send(&shop).await.ran(1);

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use idempotent::Micros;
+use idempotent::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -94,9 +94,9 @@ impl Hands {
 }
 
 /// The clock that a server of this machine goes by, too.
-pub(super) fn now() -> Micros {
+pub(super) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Micros(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+    Timestamp(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
 }
 
 /// Ends once it is told to.

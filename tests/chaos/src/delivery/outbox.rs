@@ -33,8 +33,8 @@ mod writer;
 
 use std::path::Path;
 
-use idempotent::Micros;
-use idempotent::outbox::{Outbox, OutboxError, OutboxErrorKind, Status};
+use idempotent::Timestamp;
+use idempotent::outbox::{Outbox, OutboxError, OutboxErrorKind, OutboxStatus};
 use serde::{Deserialize, Serialize};
 use sqlx::{Postgres, Sqlite};
 use tokio::time::Instant;
@@ -190,8 +190,8 @@ async fn left<Db: Database>(home: &Home<Db>, broker: &Broker) -> Option<u64> {
 /// How many there are. What failed again and again while its broker was away is not due for minutes: since that is back, a
 /// person sends it again.
 async fn unconfirmed<Db: Database>(home: &Home<Db>, outbox: &Outbox<Db>) -> Result<usize, OutboxError> {
-    let stubs = outbox.list(Status::Unconfirmed, 0, 1_000).await?;
-    let late = Micros(now().0.saturating_add(LATE));
+    let stubs = outbox.list(OutboxStatus::Unconfirmed, 0, 1_000).await?;
+    let late = Timestamp(now().0.saturating_add(LATE));
     let failed = stubs.iter().filter(|entry| entry.stub.failures > 0);
     for entry in failed.filter(|entry| entry.stub.due_at.is_some_and(|due| due > late)) {
         let mut tx = Db::begin(&home.pool).await?;

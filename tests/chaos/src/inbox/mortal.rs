@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent::{
-    Abilities, Claim, ClaimMode, ClaimRequest, Completion, Held, Key, Lends, OneRun, Record, Release, Settled, Store,
-    StoreError, StoreErrorKind, Transact,
+    Claim, ClaimHandle, ClaimMode, ClaimRequest, Completion, Key, Record, Release, Settled, Store, StoreCapabilities,
+    StoreError, StoreErrorKind, TransactionSource, Transactional, TransactionalRun,
 };
 use sqlx::{Postgres, Transaction};
 
@@ -70,11 +70,11 @@ impl<S: Store + ?Sized> Store for Mortal<S> {
         Ok(claim)
     }
 
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
         self.1.renew(held, lease).await
     }
 
-    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+    async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         let points = [Point::AtComplete, Point::AtCommit];
         let done = self.0.survive(&held.key, &points, self.1.complete(held, completion)).await;
         match done {
@@ -83,7 +83,7 @@ impl<S: Store + ?Sized> Store for Mortal<S> {
         }
     }
 
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         self.0.survive(&held.key, &[Point::AtRelease], self.1.release(held, release)).await
     }
 
@@ -91,8 +91,8 @@ impl<S: Store + ?Sized> Store for Mortal<S> {
         self.1.peek(key).await
     }
 
-    fn abilities(&self) -> Abilities<'_> {
-        Abilities::none()
+    fn abilities(&self) -> StoreCapabilities<'_> {
+        StoreCapabilities::none()
     }
 }
 
@@ -111,15 +111,15 @@ impl<S: Store> Store for Begins<S> {
         self.0.claim(request).await
     }
 
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
         self.0.renew(held, lease).await
     }
 
-    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+    async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         self.0.complete(held, completion).await
     }
 
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         self.0.release(held, release).await
     }
 
@@ -127,18 +127,18 @@ impl<S: Store> Store for Begins<S> {
         self.0.peek(key).await
     }
 
-    fn abilities(&self) -> Abilities<'_> {
-        Abilities::none().with_transact(self)
+    fn abilities(&self) -> StoreCapabilities<'_> {
+        StoreCapabilities::none().with_transact(self)
     }
 }
 
-impl<S: Store> Transact for Begins<S> {
+impl<S: Store> Transactional for Begins<S> {
     fn one_run(&self, mode: ClaimMode) -> Box<dyn Any + Send> {
         let own = self.0.1.abilities().transact.map(|transact| transact.one_run(mode));
-        let own = own.and_then(|own| own.downcast::<Arc<dyn Lends<Tx>>>().ok());
+        let own = own.and_then(|own| own.downcast::<Arc<dyn TransactionSource<Tx>>>().ok());
         match own {
             Some(own) => {
-                let mortal: Arc<dyn Lends<Tx>> = Arc::new(Mortal(self.0.0.clone(), *own));
+                let mortal: Arc<dyn TransactionSource<Tx>> = Arc::new(Mortal(self.0.0.clone(), *own));
                 Box::new(mortal)
             }
             None => Box::new(()),
@@ -154,7 +154,7 @@ impl<S: Store> Transact for Begins<S> {
     }
 }
 
-impl OneRun for Mortal<dyn Lends<Tx>> {
+impl TransactionalRun for Mortal<dyn TransactionSource<Tx>> {
     fn retains(&self, retain: Duration) {
         self.1.retains(retain);
     }
@@ -164,7 +164,7 @@ impl OneRun for Mortal<dyn Lends<Tx>> {
     }
 }
 
-impl Lends<Tx> for Mortal<dyn Lends<Tx>> {
+impl TransactionSource<Tx> for Mortal<dyn TransactionSource<Tx>> {
     fn lend(&self) -> Option<Tx> {
         self.1.lend()
     }

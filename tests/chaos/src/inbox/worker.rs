@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent::{
-    Auto, Call, ClaimMode, Discard, Disposition, Executor, Handler, Identity, Json, Lease, Outcome, Policy,
+    Call, ClaimMode, DefaultReply, Discard, Disposition, Executor, Handler, Identity, Json, Lease, Outcome, Policy,
     PostgresStore, Scene,
 };
 use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
@@ -121,7 +121,7 @@ impl Worker {
                 apart.commit().await?;
                 Ok(value)
             };
-            return self.executor.run(call, Handler::<Auto, Json, _, _>::new(run)).await;
+            return self.executor.run(call, Handler::<DefaultReply, Json, _, _>::new(run)).await;
         }
         // Half of the keys each way.
         let mode = if order.key.is_multiple_of(2) { ClaimMode::Inside } else { ClaimMode::Leased };
@@ -129,8 +129,8 @@ impl Worker {
         let run = || async { self.handle(&mut lender.lend(), order).await };
         // What keeps no value commits with no other statement behind its claim.
         match order.key % 4 {
-            0 => self.executor.run(call, Handler::<Auto, Discard, _, _>::new(run)).await,
-            _ => self.executor.run(call, Handler::<Auto, Json, _, _>::new(run)).await,
+            0 => self.executor.run(call, Handler::<DefaultReply, Discard, _, _>::new(run)).await,
+            _ => self.executor.run(call, Handler::<DefaultReply, Json, _, _>::new(run)).await,
         }
     }
 

@@ -3,9 +3,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use async_trait::async_trait;
-use idempotent::Micros;
+use idempotent::Timestamp;
 use idempotent::mq::{Delivery, Received, Retry, Settlement, Source};
-use idempotent::rabbitmq::{Outgoing, PublishErrorKind, Publisher, Queue, RabbitSource, Route};
+use idempotent::rabbitmq::{PublishErrorKind, Queue, RabbitMessage, RabbitPublisher, RabbitSource, Route};
 use idempotent_testkit::proxy::Proxy;
 use idempotent_testkit::servers::RabbitServer;
 use lapin::options::BasicGetOptions;
@@ -20,7 +20,7 @@ use crate::server::Server;
 #[derive(Debug)]
 pub(super) struct Rabbit {
     // Dropped in this order.
-    publisher: Publisher,
+    publisher: RabbitPublisher,
     proxy: Proxy,
     server: RabbitServer,
 }
@@ -45,8 +45,8 @@ pub(crate) fn source(url: &str) -> anyhow::Result<RabbitSource> {
 
 /// A dead letter as it must not be.
 pub(super) async fn bury_bare(url: &str, delivery: &Delivery) -> anyhow::Result<()> {
-    let letter = Outgoing::new(delivery.id.clone().unwrap_or_default(), delivery.body.clone());
-    Ok(Publisher::builder(url).build()?.publish(&Route::queue(format!("{QUEUE}.dead")), &letter).await?)
+    let letter = RabbitMessage::new(delivery.id.clone().unwrap_or_default(), delivery.body.clone());
+    Ok(RabbitPublisher::builder(url).build()?.publish(&Route::queue(format!("{QUEUE}.dead")), &letter).await?)
 }
 
 impl Rabbit {
@@ -55,7 +55,7 @@ impl Rabbit {
         let proxy = Proxy::start(&server.address()).await;
         let url = url(&proxy);
         declare(&url).await.context("RabbitMQ does not get ready")?;
-        let publisher = Publisher::builder(&url).confirm_within(SOON).give_up_after(SOON * 2).build()?;
+        let publisher = RabbitPublisher::builder(&url).confirm_within(SOON).give_up_after(SOON * 2).build()?;
         Ok(Self { publisher, proxy, server })
     }
 }
@@ -65,9 +65,9 @@ impl Rabbit {
 pub(crate) async fn declare(url: &str) -> anyhow::Result<()> {
     let mut source = source(url)?;
     source.declare().await?;
-    let (publisher, settler) = (Publisher::builder(url).build()?, source.settler());
+    let (publisher, settler) = (RabbitPublisher::builder(url).build()?, source.settler());
     for _ in DELAYS_MS {
-        publisher.publish(&Route::queue(QUEUE), &Outgoing::with_random_id("")?).await?;
+        publisher.publish(&Route::queue(QUEUE), &RabbitMessage::with_random_id("")?).await?;
     }
     let mut delays = DELAYS_MS.into_iter();
     // Each once to be put off, and once more when it is back.
@@ -76,7 +76,7 @@ pub(crate) async fn declare(url: &str) -> anyhow::Result<()> {
         let Received::Deliveries(deliveries) = source.receive(left).await? else { bail!("the channel is gone") };
         for (delivery, tag) in deliveries {
             left = left.saturating_sub(1);
-            let put_off = delays.next().map(|ms| Retry::after(Duration::from_millis(ms), Micros(0)));
+            let put_off = delays.next().map(|ms| Retry::after(Duration::from_millis(ms), Timestamp(0)));
             let settlement = put_off.map_or(Settlement::Ack, Settlement::Retry);
             settler.settle(&delivery, &tag, &settlement).await?;
         }
@@ -102,7 +102,7 @@ impl Broker for Rabbit {
     }
 
     async fn publish(&self, copy: &Copy) -> anyhow::Result<bool> {
-        let outgoing = Outgoing::new(&copy.id, copy.body.clone())
+        let outgoing = RabbitMessage::new(&copy.id, copy.body.clone())
             .header("copy", copy.name.as_str())
             .header("trace", copy.trace.clone())
             .content_type(MEDIA_TYPE)

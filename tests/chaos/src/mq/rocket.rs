@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use async_trait::async_trait;
 use idempotent::mq::{Delivery, Received, Settlement, Source};
-use idempotent::rocketmq::{Outgoing, PublishErrorKind, Publisher, RocketSource};
+use idempotent::rocketmq::{PublishErrorKind, RocketMessage, RocketPublisher, RocketSource};
 use idempotent_testkit::proxy::Proxy;
 use idempotent_testkit::servers::RocketServer;
 use tokio::time::timeout;
@@ -17,7 +17,7 @@ use crate::server::Server;
 #[derive(Debug)]
 pub(super) struct Rocket {
     // Dropped in this order.
-    publisher: Publisher,
+    publisher: RocketPublisher,
     proxy: Proxy,
     server: RocketServer,
 }
@@ -45,8 +45,8 @@ pub(super) fn source(name_server: &str) -> anyhow::Result<RocketSource> {
 
 /// A dead letter as it must not be.
 pub(super) async fn bury_bare(name_server: &str, delivery: &Delivery) -> anyhow::Result<()> {
-    let letter = Outgoing::new(delivery.id.clone().unwrap_or_default(), delivery.body.clone());
-    Ok(Publisher::builder(name_server).build()?.publish(DEAD, &letter).await?)
+    let letter = RocketMessage::new(delivery.id.clone().unwrap_or_default(), delivery.body.clone());
+    Ok(RocketPublisher::builder(name_server).build()?.publish(DEAD, &letter).await?)
 }
 
 impl Rocket {
@@ -56,7 +56,7 @@ impl Rocket {
         let direct: SocketAddr = server.address().parse()?;
         let proxy = Proxy::start_at((IN_FRONT, direct.port()).into(), &server.address()).await;
         source(&server.name_server())?.declare(QUEUES).await.context("RocketMQ does not get ready")?;
-        let publisher = Publisher::builder(server.name_server()).give_up_after(SOON).build()?;
+        let publisher = RocketPublisher::builder(server.name_server()).give_up_after(SOON).build()?;
         Ok(Self { publisher, proxy, server })
     }
 }
@@ -68,7 +68,7 @@ impl Broker for Rocket {
     }
 
     async fn publish(&self, copy: &Copy) -> anyhow::Result<bool> {
-        let outgoing = Outgoing::new(&copy.id, copy.body.clone())
+        let outgoing = RocketMessage::new(&copy.id, copy.body.clone())
             .key(&copy.id)
             .header("copy", copy.name.as_str())
             .header("trace", copy.trace.clone());

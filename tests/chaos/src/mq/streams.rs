@@ -4,7 +4,7 @@ use std::time::Duration;
 use anyhow::Context;
 use async_trait::async_trait;
 use idempotent::mq::Delivery;
-use idempotent::redis_streams::{Start, StreamsSource};
+use idempotent::redis_streams::{StartPosition, StreamsSource};
 use idempotent_testkit::proxy::Proxy;
 use idempotent_testkit::servers::{RedisServer, Value};
 use redis::aio::MultiplexedConnection;
@@ -33,8 +33,10 @@ const MIN_IDLE: Duration = Duration::from_secs(2);
 /// Once the server can be reached.
 pub(super) async fn source(url: &str) -> StreamsSource {
     loop {
-        let source =
-            StreamsSource::builder(url, QUEUE, GROUP).declare(Start::Beginning).min_idle(MIN_IDLE).id_field("id");
+        let source = StreamsSource::builder(url, QUEUE, GROUP)
+            .declare(StartPosition::Beginning)
+            .min_idle(MIN_IDLE)
+            .id_field("id");
         match source.connect().await {
             Ok(source) => return source,
             Err(error) => eprintln!("no stream: {error}"),

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use idempotent::mq::{Capabilities, Delivery, Received, Settle, Settlement, Source, SourceError, SourceErrorKind};
+use idempotent::mq::{
+    Delivery, Received, Settle, Settlement, Source, SourceCapabilities, SourceError, SourceErrorKind,
+};
 use idempotent::{Identity, Key, Scene};
 use idempotent_testkit::history::Kind as Event;
 
@@ -87,7 +89,7 @@ struct Settler<T> {
 impl<S: Source> Source for Told<S> {
     type Tag = Tag<S::Tag>;
 
-    fn capabilities(&self) -> Capabilities {
+    fn capabilities(&self) -> SourceCapabilities {
         self.inner.capabilities()
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use idempotent::mq::{Consumer, Delivery, KeyFrom, Message, Messages, Schedule, Source, Verdict};
+use idempotent::mq::{Consumer, Delivery, HandlerResult, KeyFrom, Message, Messages, Schedule, Source};
 use idempotent::{Executor, OnLeaseLost, Policy, Scene};
 use tokio::sync::{mpsc, oneshot};
 
@@ -92,13 +92,13 @@ async fn run<S: Source>(inner: S, desk: Arc<Desk>, stop: oneshot::Receiver<()>) 
 }
 
 impl Desk {
-    async fn handle(self: Arc<Self>, message: Message<wire::Message>) -> Verdict {
-        let again = || Verdict::Again { after: None, error: "asked to fail".into() };
+    async fn handle(self: Arc<Self>, message: Message<wire::Message>) -> HandlerResult {
+        let again = || HandlerResult::Again { after: None, error: "asked to fail".into() };
         let Some(key) = self.key(message.body.key) else { return again() };
         let dies = self.doom_of(&key);
         match self.hands.handle(&key, &message.body, dies).await {
-            Ok(_) => Verdict::Done,
-            Err(failure) if failure.is_for_good() => Verdict::Never { reason: "asked to fail for good".into() },
+            Ok(_) => HandlerResult::Done,
+            Err(failure) if failure.is_for_good() => HandlerResult::Never { reason: "asked to fail for good".into() },
             Err(_) => again(),
         }
     }

@@ -2,7 +2,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use idempotent::{Fencing, Key, Lease, Rejection};
+use idempotent::{FencingToken, Key, Lease, Rejection};
 use idempotent_testkit::history::{Journal, Kind, Line, Token};
 
 use super::Hands;
@@ -56,7 +56,13 @@ impl Hands {
     }
 
     /// The step that cannot be undone.
-    pub(super) async fn effect(&self, key: &Key, token: Token, fencing: Fencing, fenced: bool) -> Result<(), Failure> {
+    pub(super) async fn effect(
+        &self,
+        key: &Key,
+        token: Token,
+        fencing: FencingToken,
+        fenced: bool,
+    ) -> Result<(), Failure> {
         let t0 = time::now();
         let accepted = if fenced { self.ask(key, token, fencing).await? } else { self.append(key, token)? };
         let event = if accepted { Kind::Effect } else { Kind::EffectRefused };
@@ -68,7 +74,7 @@ impl Hands {
     }
 
     /// The resource that refuses old numbers. It is outside of this process, and may have written what nobody heard of.
-    async fn ask(&self, key: &Key, token: Token, fencing: Fencing) -> Result<bool, Failure> {
+    async fn ask(&self, key: &Key, token: Token, fencing: FencingToken) -> Result<bool, Failure> {
         let (effect, written) = self.asks();
         self.tell(News::Write { effect, key: key.as_str().to_owned(), token, fence: fencing.0 });
         written.await.map_err(|_| Failure::ONCE)

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent::{
-    Claim, ClaimRequest, Completion, Entropy, Fencing, Fingerprint, Held, Identity, Key, OnExpiry, OsEntropy,
-    OwnerToken, Release, Scene, Settled, Store, Verdict,
+    Claim, ClaimHandle, ClaimRequest, Completion, Entropy, FencingToken, Fingerprint, Identity, Key, OnExpiry,
+    OsEntropy, OwnerToken, Release, ReleaseKind, Scene, Settled, Store,
 };
 use idempotent_testkit::history::Token;
 
@@ -46,14 +46,14 @@ impl Worker {
         let Ok(Claim::Acquired(grant)) = self.hands.store.claim(&request).await else { return None };
         self.hands.effect(key, Token(owner.0), grant.fencing, message.fenced).await.ok()?;
         // It may know its number or not.
-        let known = |fencing: Fencing| delivery.is_multiple_of(2).then_some(fencing);
-        let held = Held { key: key.clone(), owner, fencing: known(grant.fencing) };
+        let known = |fencing: FencingToken| delivery.is_multiple_of(2).then_some(fencing);
+        let held = ClaimHandle { key: key.clone(), owner, fencing: known(grant.fencing) };
         self.insist(&held, lease, VERBS[usize::try_from(delivery % 3).unwrap_or_default()]).await
     }
 
     /// Asks for what has long been over; told that it has lost the key, it asks again while the others are at it. What
     /// became of a completion.
-    async fn insist(&self, held: &Held, lease: Duration, verb: Verb) -> Option<Settled> {
+    async fn insist(&self, held: &ClaimHandle, lease: Duration, verb: Verb) -> Option<Settled> {
         let mut pause = lease * 12 / 10;
         for _ in 0..TRIES {
             tokio::time::sleep(pause).await;
@@ -84,11 +84,11 @@ enum Verb {
 
 const VERBS: [Verb; 3] = [Verb::Renew, Verb::Complete, Verb::Release];
 
-fn completion(held: &Held) -> Completion {
+fn completion(held: &ClaimHandle) -> Completion {
     let value = format!("by the rogue {}", Token(held.owner.0)).into_bytes();
     Completion { value: Some(value.into()), retain: MEMORY }
 }
 
 fn release() -> Release {
-    Release { verdict: Verdict::Vacate, delay: Duration::ZERO, memory: MEMORY, error: Arc::from("by a rogue") }
+    Release { verdict: ReleaseKind::Vacate, delay: Duration::ZERO, memory: MEMORY, error: Arc::from("by a rogue") }
 }

@@ -1,5 +1,5 @@
 //! On a stream, whose entries' places can be compared [S3.2, S3.10, S3.13].
-use idempotent::redis_streams::{Start, StreamsPublisher, StreamsSource};
+use idempotent::redis_streams::{StartPosition, StreamsPublisher, StreamsSource};
 use idempotent::{Executor, MemoryStore};
 use idempotent_testkit::proxy::{Fault, Proxy};
 use idempotent_testkit::servers::{RedisServer, Value};
@@ -7,7 +7,7 @@ use idempotent_testkit::servers::{RedisServer, Value};
 use crate::outbox::world::{World, once, round};
 
 async fn source(server: &RedisServer) -> StreamsSource {
-    let source = StreamsSource::builder(server.url(), "payments", "billing").declare(Start::Beginning);
+    let source = StreamsSource::builder(server.url(), "payments", "billing").declare(StartPosition::Beginning);
     source.id_field("id").connect().await.unwrap()
 }
 

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use idempotent::mq::{
-    Consumer, ConsumerBuilder, Counts, KeyFrom, Message, Messages, Outbound, Publish, Source, Verdict,
+    Consumer, ConsumerBuilder, ConsumerCounts, HandlerResult, KeyFrom, Message, Messages, OutboundMessage, Publish,
+    Source,
 };
-use idempotent::outbox::{Outbox, Relay, Resends, Round, Status, Stub};
-use idempotent::{Clock, Executor, Micros, Timer};
+use idempotent::outbox::{Outbox, OutboxRecord, OutboxStatus, Relay, RelayRound, ResendPolicy};
+use idempotent::{Clock, Executor, Timer, Timestamp};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 use tokio::sync::oneshot;
 
@@ -21,8 +22,8 @@ impl Clock for Manual {
         Instant::now()
     }
 
-    fn wall(&self) -> Micros {
-        Micros(self.0.load(SeqCst))
+    fn wall(&self) -> Timestamp {
+        Timestamp(self.0.load(SeqCst))
     }
 
     fn sleep_until(&self, _: Instant) -> Timer {
@@ -49,14 +50,14 @@ impl World {
 
     pub(crate) fn relay(&self, publisher: impl Publish) -> Relay<sqlx::Sqlite> {
         let rest = Duration::from_secs(10);
-        Relay::new(&self.outbox, Arc::new(publisher)).resends(Resends::new().max_sends(1_000).backoff(rest, rest))
+        Relay::new(&self.outbox, Arc::new(publisher)).resends(ResendPolicy::new().max_sends(1_000).backoff(rest, rest))
     }
 
     pub(crate) async fn put(&self, topic: &str, id: &str) {
-        self.enqueue(Outbound::new(topic, id, "{}")).await;
+        self.enqueue(OutboundMessage::new(topic, id, "{}")).await;
     }
 
-    pub(crate) async fn enqueue(&self, message: Outbound) {
+    pub(crate) async fn enqueue(&self, message: OutboundMessage) {
         let mut tx = self.pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
         self.outbox.enqueue(&mut tx, &message.header("trace", "t")).await.unwrap();
         tx.commit().await.unwrap();
@@ -67,7 +68,7 @@ impl World {
         self.clock.0.fetch_add(3_600_000_000, SeqCst);
     }
 
-    pub(crate) async fn stub(&self, id: &str) -> Stub {
+    pub(crate) async fn stub(&self, id: &str) -> OutboxRecord {
         self.outbox.inspect(id).await.unwrap().unwrap().0
     }
 
@@ -93,7 +94,7 @@ impl World {
         let consumer = Consumer::builder(source, "billing", executor).log(Arc::new(self.outbox.clone()));
         consume_until(consumer, async |_| {
             for id in ids {
-                if self.stub(id).await.status != Status::Confirmed {
+                if self.stub(id).await.status != OutboxStatus::Confirmed {
                     return false;
                 }
             }
@@ -106,7 +107,7 @@ impl World {
 /// Consumes until its counts are enough, and returns how often each message ran.
 pub(crate) async fn consume_until<S: Source>(
     consumer: ConsumerBuilder<S>,
-    enough: impl AsyncFn(Counts) -> bool,
+    enough: impl AsyncFn(ConsumerCounts) -> bool,
 ) -> BTreeMap<String, u32> {
     let runs: Arc<Mutex<BTreeMap<String, u32>>> = Arc::default();
     let counted = runs.clone();
@@ -114,7 +115,7 @@ pub(crate) async fn consume_until<S: Source>(
         assert_eq!(message.delivery.headers.first("trace"), Some(&b"t"[..]));
         let id = message.delivery.id.clone().unwrap();
         *counted.lock().unwrap().entry(id).or_default() += 1;
-        async { Verdict::Done }
+        async { HandlerResult::Done }
     });
     let consumer = consumer.build(handling).unwrap();
     let (counters, (stop, stopped)) = (consumer.counters(), oneshot::channel::<()>());
@@ -131,7 +132,7 @@ pub(crate) async fn consume_until<S: Source>(
     runs.lock().unwrap().clone()
 }
 
-pub(crate) async fn round(relay: &Relay<sqlx::Sqlite>) -> Round {
+pub(crate) async fn round(relay: &Relay<sqlx::Sqlite>) -> RelayRound {
     relay.round().await.unwrap()
 }
 

@@ -1,8 +1,8 @@
 //! An outbox on SQLite, its relay and its consumer on a real broker that takes nothing, says nothing, and dies.
 use std::time::Duration;
 
-use idempotent::outbox::{Relay, Status};
-use idempotent::rabbitmq::{Publisher, Queue, RabbitSource};
+use idempotent::outbox::{OutboxStatus, Relay};
+use idempotent::rabbitmq::{Queue, RabbitPublisher, RabbitSource};
 use idempotent::{Executor, MemoryStore};
 use idempotent_testkit::servers::RabbitServer;
 
@@ -10,7 +10,7 @@ use crate::outbox::world::{World, once, round};
 
 async fn start() -> (RabbitServer, World, Relay<sqlx::Sqlite>) {
     let (server, world) = (RabbitServer::start(), World::new().await);
-    let publisher = Publisher::builder(&server.url());
+    let publisher = RabbitPublisher::builder(&server.url());
     let publisher = publisher.confirm_within(Duration::from_secs(3)).give_up_after(Duration::from_secs(3));
     let relay = world.relay(publisher.build().unwrap());
     (server, world, relay)
@@ -33,7 +33,7 @@ async fn b29_what_nobody_takes_stays_unconfirmed_and_goes_out_once_somebody_does
     round(&relay).await;
     world.until_sent(&relay, "usual").await;
     let early = world.stub("early").await;
-    assert_eq!((early.status, early.sent_at), (Status::Unconfirmed, None), "{early:?}");
+    assert_eq!((early.status, early.sent_at), (OutboxStatus::Unconfirmed, None), "{early:?}");
     assert!(early.failures > 0 && early.last_error.as_ref().unwrap().contains("nothing is bound"), "{early:?}");
     declare(&server, "nowhere").await;
     world.until_sent(&relay, "early").await;
@@ -52,7 +52,7 @@ async fn b29_what_was_not_confirmed_is_sent_again_under_its_id_and_has_its_effec
     world.put("payments", "unknown").await;
     assert_eq!(round(&relay).await.failed, 1);
     let unknown = world.stub("unknown").await;
-    assert_eq!((unknown.status, unknown.sends, unknown.sent_at), (Status::Unconfirmed, 1, None), "{unknown:?}");
+    assert_eq!((unknown.status, unknown.sends, unknown.sent_at), (OutboxStatus::Unconfirmed, 1, None), "{unknown:?}");
     server.resume();
     world.until_sent(&relay, "unknown").await;
     // Killed between a sending and its confirm; the queue itself is not what is put to the test.

@@ -1,9 +1,9 @@
 //! An outbox on SQLite, its relay and its consumer on a real RocketMQ: by its places, and without its broker.
 use std::time::Duration;
 
-use idempotent::mq::{Consumer, Outbound};
-use idempotent::outbox::{Relay, Status};
-use idempotent::rocketmq::{Publisher, RocketSource};
+use idempotent::mq::{Consumer, OutboundMessage};
+use idempotent::outbox::{OutboxStatus, Relay};
+use idempotent::rocketmq::{RocketPublisher, RocketSource};
 use idempotent::{Executor, MemoryStore};
 use idempotent_testkit::servers::RocketServer;
 
@@ -12,7 +12,7 @@ use crate::outbox::world::{World, consume_until, once, round};
 /// With a topic `payments` of one queue.
 async fn start() -> (RocketServer, World, Relay<sqlx::Sqlite>) {
     let (server, world) = (RocketServer::start(), World::new().await);
-    let publisher = Publisher::builder(server.name_server()).give_up_after(Duration::from_secs(5));
+    let publisher = RocketPublisher::builder(server.name_server()).give_up_after(Duration::from_secs(5));
     let relay = world.relay(publisher.build().unwrap());
     source(&server).declare(1).await.unwrap();
     (server, world, relay)
@@ -23,7 +23,7 @@ fn source(server: &RocketServer) -> RocketSource {
 }
 
 async fn put(world: &World, id: &str) {
-    world.enqueue(Outbound::new("payments", id, "{}").aggregate("account")).await;
+    world.enqueue(OutboundMessage::new("payments", id, "{}").aggregate("account")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -40,7 +40,7 @@ async fn s3_10_a_message_is_lost_once_a_consumer_has_passed_its_place_and_no_soo
     world.until_sent(&relay, "next").await;
     assert_eq!(world.consume(source(&server), &executor, &["next"]).await, once(&["next"]));
     let lost = world.stub("lost").await;
-    assert_eq!((lost.status, lost.sends), (Status::Unconfirmed, 1));
+    assert_eq!((lost.status, lost.sends), (OutboxStatus::Unconfirmed, 1));
     world.later();
     assert_eq!(round(&relay).await.sent, 1, "the next one was seen");
     assert!(world.stub("lost").await.place > lost.place);
@@ -76,7 +76,7 @@ async fn b29_without_its_broker_an_outbox_uses_nothing_up_and_what_is_killed_bet
     put(&world, "unknown").await;
     assert_eq!(round(&relay).await.failed, 1);
     let unknown = world.stub("unknown").await;
-    assert_eq!((unknown.status, unknown.sends, unknown.sent_at), (Status::Unconfirmed, 1, None), "{unknown:?}");
+    assert_eq!((unknown.status, unknown.sends, unknown.sent_at), (OutboxStatus::Unconfirmed, 1, None), "{unknown:?}");
     server.resume();
     world.until_sent(&relay, "unknown").await;
     let ids = ["second", "third", "unknown"];

@@ -1,7 +1,7 @@
 //! Drains, and servers that drain at their end, on a virtual clock.
 use crate::common::{Job, World, ms, secs};
 use idempotent::{Clock, Disposition, Outcome, Policy, StateKind, Stopped};
-use idempotent_testkit::Verb;
+use idempotent_testkit::StoreOperation;
 use tokio::sync::oneshot;
 
 on_all_stores! {
@@ -25,7 +25,7 @@ async fn a_drain_lets_runs_finish_and_abandons_the_rest(world: World) {
     assert!(matches!(refused, Outcome::Draining { .. }), "{refused:?}");
     world.clock.advance(ms(4999)).await;
     assert!(!drain.is_finished() && !three.is_finished());
-    assert!(world.asked(Verb::Renew).len() >= 2, "renewed until the end");
+    assert!(world.asked(StoreOperation::Renew).len() >= 2, "renewed until the end");
     world.clock.advance(ms(1)).await;
     let drained = drain.await.unwrap();
     assert_eq!((drained.finished, drained.abandoned), (2, 1));
@@ -39,7 +39,7 @@ async fn a_drain_lets_runs_finish_and_abandons_the_rest(world: World) {
 
 async fn a_drain_gives_back_what_has_not_started(world: World) {
     let worker = world.worker("a", Policy::new());
-    worker.store.delay_reply(Verb::Claim, ms(500));
+    worker.store.delay_reply(StoreOperation::Claim, ms(500));
     let job = Job::takes(ms(0));
     let run = worker.spawn("k", &job).await;
     let drain = worker.drain(secs(5));

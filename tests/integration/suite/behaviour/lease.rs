@@ -3,10 +3,10 @@ use std::sync::Arc;
 
 use crate::common::{End, Job, World, assert_in_flight, id, key_of, ms, secs};
 use idempotent::{
-    Auto, Call, Clock, Disposition, Executor, Handler, Held, Identity, Json, MemoryStore, OnLeaseLost, Outcome,
-    OwnerToken, Policy, Rejection, Scene, Settled, StateKind, Store,
+    Call, ClaimHandle, Clock, DefaultReply, Disposition, Executor, Handler, Identity, Json, MemoryStore, OnLeaseLost,
+    Outcome, OwnerToken, Policy, Rejection, Scene, Settled, StateKind, Store,
 };
-use idempotent_testkit::{FOREVER, Verb, VirtualClock};
+use idempotent_testkit::{FOREVER, StoreOperation, VirtualClock};
 
 on_all_stores! {
     b1_a_consumed_key_is_remembered_for_its_retention
@@ -61,13 +61,13 @@ async fn b2_s0_1_s0_2_s2_2_the_marker_is_written_by_one_command_and_always_expir
     let (worker, job) = (world.worker("a", Policy::new().lease(secs(30))), Job::takes(secs(25)));
     let run = worker.spawn("k", &job).await;
     world.clock.advance(ms(100)).await;
-    assert_eq!(world.asked(Verb::Claim).len(), 1, "one command");
+    assert_eq!(world.asked(StoreOperation::Claim).len(), 1, "one command");
     for _ in 0..4 {
         let record = world.record("k").await.unwrap();
         let idempotent::State::Consuming { until, .. } = record.state else { panic!("{record:?}") };
         assert!(until <= world.clock.wall() + secs(30));
         assert!(record.expires_at >= until, "the record lives as long as its lease");
-        assert!(record.expires_at < idempotent::Micros::FOREVER);
+        assert!(record.expires_at < idempotent::Timestamp::FOREVER);
         world.clock.advance(secs(6)).await;
     }
     world.clock.advance(secs(1)).await;
@@ -147,8 +147,8 @@ async fn b8_a_heartbeat_carries_a_long_run_also_over_a_failed_renewal(world: Wor
     let policy = Policy::new().lease(secs(1)).heartbeat(ms(333));
     let (a, b) = (world.worker("a", policy), world.worker("b", policy));
     let job = Job::takes(ms(3500));
-    a.store.pass(Verb::Renew, 2);
-    a.store.fail_before(Verb::Renew, 1);
+    a.store.pass(StoreOperation::Renew, 2);
+    a.store.fail_before(StoreOperation::Renew, 1);
     let run = a.spawn("k", &job).await;
     for at in [500u64, 1500, 2500, 3400] {
         world.clock.advance(ms(at) - world.clock.elapsed()).await;
@@ -159,7 +159,7 @@ async fn b8_a_heartbeat_carries_a_long_run_also_over_a_failed_renewal(world: Wor
     assert_eq!(b.outcome("k", &job).await, Outcome::Replayed);
     assert_eq!(job.runs(), 1);
     // K28: the one that failed, at 999 ms, did not end renewal. K53: and there was one at all.
-    assert_eq!(world.asked(Verb::Renew)[..4], [333, 666, 999, 1332]);
+    assert_eq!(world.asked(StoreOperation::Renew)[..4], [333, 666, 999, 1332]);
 }
 
 /// M1: A runs for longer than its lease and its heartbeat is stuck; B takes over; A's end must not touch B's marker.
@@ -168,7 +168,7 @@ async fn b9_an_owner_that_was_overtaken_neither_deletes_nor_succeeds(world: Worl
         let key = if matches!(a_ends, End::Err) { "fails" } else { "succeeds" };
         let policy = Policy::new().lease(secs(1)).on_lease_lost(OnLeaseLost::Finish);
         let (a, b, c) = (world.worker("a", policy), world.worker("b", policy), world.worker("c", policy));
-        a.store.lose_request(Verb::Renew, FOREVER);
+        a.store.lose_request(StoreOperation::Renew, FOREVER);
         let (first, second) = (Job::ends(ms(1600), a_ends), Job::takes(ms(900)));
         let run_a = a.spawn(key, &first).await;
         world.clock.advance(ms(1200)).await;
@@ -192,7 +192,7 @@ async fn b9_an_owner_that_was_overtaken_neither_deletes_nor_succeeds(world: Worl
 
 async fn b9_a_handler_that_outlives_its_lease_is_dropped(world: World) {
     let worker = world.worker("a", Policy::new().lease(secs(1)));
-    worker.store.fail_before(Verb::Renew, FOREVER);
+    worker.store.fail_before(StoreOperation::Renew, FOREVER);
     let job = Job::takes(secs(60));
     let run = worker.spawn("k", &job).await;
     world.clock.advance(ms(899)).await;
@@ -208,7 +208,7 @@ async fn b9_a_handler_that_outlives_its_lease_is_dropped(world: World) {
 async fn b10_a_stale_success_is_refused_and_nothing_is_lost(world: World) {
     let policy = Policy::new().lease(secs(1)).on_lease_lost(OnLeaseLost::Finish);
     let (a, b, d) = (world.worker("a", policy), world.worker("b", policy), world.worker("d", policy));
-    a.store.lose_request(Verb::Renew, FOREVER);
+    a.store.lose_request(StoreOperation::Renew, FOREVER);
     let (first, second) = (Job::takes(ms(1600)), Job::takes(secs(60)));
     let run_a = a.spawn("k", &first).await;
     world.clock.advance(ms(1200)).await;
@@ -222,7 +222,7 @@ async fn b10_a_stale_success_is_refused_and_nothing_is_lost(world: World) {
 
     // A stale heartbeat of A's does not extend B's lease.
     let last = world.record("k").await.unwrap();
-    let stale = Held::unanswered(key_of("k"), OwnerToken(1));
+    let stale = ClaimHandle::unanswered(key_of("k"), OwnerToken(1));
     assert_eq!(world.store.renew(&stale, secs(60)).await.unwrap(), Settled::Lost { now: StateKind::Consuming });
     assert_eq!(world.record("k").await.unwrap(), last);
 
@@ -318,13 +318,13 @@ async fn k27_a_lease_given_by_hand_is_renewed_too(world: World) {
     });
     world.clock.advance(secs(20)).await;
     assert_eq!(run.await.unwrap().0, Outcome::Ran);
-    assert!(world.asked(Verb::Renew).len() >= 8, "every 2 s");
+    assert!(world.asked(StoreOperation::Renew).len() >= 8, "every 2 s");
 }
 
 async fn a_claim_that_took_too_long_is_given_back(world: World) {
     let worker = world.worker("a", Policy::new().lease(secs(3)));
     // Each try is given up after a second; the answer of the first two never comes, that of the third does.
-    worker.store.hang(Verb::Claim, 2);
+    worker.store.hang(StoreOperation::Claim, 2);
     let job = Job::takes(ms(0));
     let run = worker.spawn("k", &job).await;
     world.clock.advance(secs(10)).await;
@@ -348,7 +348,7 @@ async fn a_dropped_executor_ends_its_task_and_releases_its_store_at_once() {
             tokio::task::yield_now().await;
             Ok::<_, Rejection>(42)
         };
-        executor.run(call, Handler::<Auto, Json, _, _>::new(handler)).await.unwrap();
+        executor.run(call, Handler::<DefaultReply, Json, _, _>::new(handler)).await.unwrap();
     }
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     assert_eq!(tasks(), 1, "the task that renews leases");

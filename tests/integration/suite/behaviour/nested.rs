@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use crate::common::{AppError, Job, World, assert_in_flight, id, ms, secs};
 use idempotent::{
-    Auto, Call, Disposition, Executor, Handler, Identity, Json, Lease, Outcome, Policy, Rejection, Scene, StateKind,
+    Call, DefaultReply, Disposition, Executor, Handler, Identity, Json, Lease, Outcome, Policy, Rejection, Scene,
+    StateKind,
 };
 use idempotent_testkit::VirtualClock;
 
@@ -24,9 +25,9 @@ async fn outer(
     outer_runs: Arc<AtomicU32>,
 ) -> (Result<u32, AppError>, Option<Outcome>) {
     let again = executor.clone();
-    let handler = Handler::<Auto, Json, _, _>::new(move || async move {
+    let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move {
         outer_runs.fetch_add(1, SeqCst);
-        let inner = Handler::<Auto, Json, _, _>::new(move || async move { inner_job.run(&clock).await });
+        let inner = Handler::<DefaultReply, Json, _, _>::new(move || async move { inner_job.run(&clock).await });
         let value = again.run(Call::new(Identity::new(Scene::Mq, "inner", "k2")), inner).await?;
         assert!(Lease::current().unwrap().key().as_str().contains("outer"), "contexts are separate");
         Ok::<_, AppError>(value + 10)
@@ -37,7 +38,7 @@ async fn outer(
 /// K24: what an inner run leaves behind does not reach the outer one.
 async fn b20_an_inner_run_that_was_consumed_lets_the_outer_one_go_on(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
-    let inner = Handler::<Auto, Json, _, _>::new({
+    let inner = Handler::<DefaultReply, Json, _, _>::new({
         let (job, clock) = (job.clone(), world.clock.clone());
         move || async move { job.run(&clock).await }
     });
@@ -60,7 +61,7 @@ async fn b20_an_inner_run_in_flight_puts_the_outer_one_off(world: World) {
     let held = tokio::spawn({
         let (executor, job, clock) = (worker.executor.clone(), slow.clone(), world.clock.clone());
         async move {
-            let handler = Handler::<Auto, Json, _, _>::new(move || async move { job.run(&clock).await });
+            let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move { job.run(&clock).await });
             executor.run(Call::new(Identity::new(Scene::Mq, "inner", "k2")), handler).await.map_err(drop)
         }
     });
@@ -85,7 +86,7 @@ async fn k5_what_is_swallowed_around_a_run_is_still_told(world: World) {
     let (answer, outcome) = Outcome::capture(async {
         let _ = worker.deliver("other", &Job::takes(ms(0))).await;
         let run = async {
-            let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<_, AppError>(1) });
+            let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<_, AppError>(1) });
             worker.executor.run(Call::new(id("k")), handler).await
         };
         let _ = run.await;
@@ -107,7 +108,7 @@ async fn an_inner_run_that_waits_while_its_executor_drains_does_not_spin(world: 
         let (executor, clock) = (other.executor.clone(), world.clock.clone());
         async move {
             let handler =
-                Handler::<Auto, Json, _, _>::new(move || async move { Job::takes(secs(5)).run(&clock).await });
+                Handler::<DefaultReply, Json, _, _>::new(move || async move { Job::takes(secs(5)).run(&clock).await });
             executor.run(Call::new(Identity::new(Scene::Mq, "inner", "k2")), handler).await.map_err(drop)
         }
     });
@@ -124,7 +125,7 @@ async fn an_inner_run_that_waits_while_its_executor_drains_does_not_spin(world: 
     let (answer, outcome) = run.await.unwrap();
     assert_eq!((answer.unwrap(), outcome), (11, Some(Outcome::Ran)), "what runs may finish, with what is inside it");
     assert_eq!(drain.await.unwrap().finished, 2);
-    assert!(world.asked(idempotent_testkit::Verb::Claim).len() < 300, "a look every 50 ms at most");
+    assert!(world.asked(idempotent_testkit::StoreOperation::Claim).len() < 300, "a look every 50 ms at most");
 }
 
 /// A worker that looks at an outcome does not take it from whoever settles.
@@ -132,7 +133,7 @@ async fn a_capture_inside_a_capture_is_seen_by_both(world: World) {
     let worker = world.worker("a", Policy::new());
     let _held = worker.spawn("k", &Job::takes(secs(9))).await;
     let (seen, disposition) = Disposition::of(async {
-        let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<_, AppError>(1) });
+        let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<_, AppError>(1) });
         let (_, outcome) = Outcome::capture(worker.executor.run(Call::new(id("k")), handler)).await;
         Ok::<_, AppError>(outcome)
     })
@@ -144,7 +145,7 @@ async fn a_capture_inside_a_capture_is_seen_by_both(world: World) {
 async fn k5_a_run_inside_itself_is_refused_by_name(world: World) {
     let worker = world.worker("a", Policy::new());
     let again = worker.clone();
-    let handler = Handler::<Auto, Json, _, _>::new(move || async move {
+    let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move {
         let (outcome, answer) = again.deliver("k", &Job::takes(ms(0))).await;
         assert_eq!(outcome, Outcome::Nested);
         answer

@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use crate::common::{AppError, End, Job, World, assert_in_flight, id, ms, retry_after, secs};
 use idempotent::{
-    Auto, Call, Clock, Disposition, Fingerprint, Handler, Json, OnLeaseLost, OnStoreError, Outcome, Policy, Redelivery,
-    Rejection, Rejects, Replies, Reshapes, Scene, Split, StateKind, StoreErrorKind,
+    Call, Clock, DefaultReply, Disposition, Fingerprint, Handler, HandlerOutcome, Json, OnLeaseLost, OnStoreError,
+    Outcome, Policy, Redelivery, RejectStrategy, Rejection, ReplyStrategy, ResponseShape, Scene, StateKind,
+    StoreErrorKind,
 };
-use idempotent_testkit::{FOREVER, Verb};
+use idempotent_testkit::{FOREVER, StoreOperation};
 
 on_all_stores! {
     b4_s0_4_s0_7_a_failed_run_frees_the_key_before_its_message_is_requeued
@@ -36,7 +37,7 @@ async fn b4_s0_4_s0_7_a_failed_run_frees_the_key_before_its_message_is_requeued(
         world.clock.advance(ms(200)).await;
         let (outcome, answer) = run.await.unwrap();
         // By the time anybody can requeue it, the marker is gone.
-        let released = world.store.log().into_iter().rfind(|call| call.verb == Verb::Release).unwrap();
+        let released = world.store.log().into_iter().rfind(|call| call.verb == StoreOperation::Release).unwrap();
         assert!(released.ended.is_some(), "released before the outcome was told");
         assert!(!matches!(world.record(key).await.map(|r| r.state.kind()), Some(StateKind::Consuming)));
         assert_eq!(world.record(key).await.is_none(), key == "absent");
@@ -55,7 +56,7 @@ async fn b5_s0_4_a_business_failure_is_never_consumed(world: World) {
     let runs = Arc::new(AtomicU32::new(0));
     let deliver = async |declined: bool| {
         let runs = runs.clone();
-        let handler = Handler::<Auto, Json, _, _>::new(move || async move {
+        let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move {
             runs.fetch_add(1, SeqCst);
             Ok::<_, Rejection>(declined)
         });
@@ -74,7 +75,7 @@ async fn b5_s0_4_a_business_failure_is_never_consumed(world: World) {
 /// K3, K9, K48: the error of a flip is not swallowed.
 async fn b12_a_flip_that_fails_once_is_tried_again(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
-    worker.store.fail_before(Verb::Complete, 1);
+    worker.store.fail_before(StoreOperation::Complete, 1);
     let run = worker.spawn("k", &job).await;
     world.clock.advance(ms(10)).await;
     assert_eq!(run.await.unwrap().0, Outcome::Ran);
@@ -86,7 +87,7 @@ async fn b12_a_flip_that_fails_once_is_tried_again(world: World) {
 async fn b12_a_flip_that_fails_for_ever_is_unrecorded_never_acked_never_released(world: World) {
     let policy = Policy::new().lease(secs(9));
     let (a, b) = (world.worker("a", policy), world.worker("b", policy));
-    a.store.fail_before(Verb::Complete, FOREVER);
+    a.store.fail_before(StoreOperation::Complete, FOREVER);
     let job = Job::takes(secs(1));
     let run = a.spawn("k", &job).await;
     world.clock.advance(secs(8)).await;
@@ -96,7 +97,7 @@ async fn b12_a_flip_that_fails_for_ever_is_unrecorded_never_acked_never_released
     assert_eq!(outcome, Outcome::Unrecorded);
     assert!(matches!(answer, Err(AppError::Idempotent(Rejection::Unrecorded { cause: Some(_) }))));
     assert!(matches!(outcome.disposition(), Disposition::Retry { .. }), "never acked");
-    assert!(world.asked(Verb::Release).is_empty(), "never released");
+    assert!(world.asked(StoreOperation::Release).is_empty(), "never released");
     assert_in_flight(&b.outcome("k", &job).await);
     world.clock.advance(secs(1)).await;
     let again = b.spawn("k", &job).await;
@@ -107,7 +108,7 @@ async fn b12_a_flip_that_fails_for_ever_is_unrecorded_never_acked_never_released
 
 async fn b12_a_flip_whose_reply_is_lost_is_done(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
-    worker.store.lose_reply(Verb::Complete, 2);
+    worker.store.lose_reply(StoreOperation::Complete, 2);
     let run = worker.spawn("k", &job).await;
     world.clock.advance(ms(100)).await;
     let (outcome, answer) = run.await.unwrap();
@@ -117,14 +118,14 @@ async fn b12_a_flip_whose_reply_is_lost_is_done(world: World) {
 /// Who waits for an answer is better off with the one there is; the delivery is settled as any other.
 async fn what_could_not_be_recorded_is_answered_by_a_strategy_that_has_who_waits(world: World) {
     struct Waiting;
-    impl Reshapes for Waiting {
+    impl ResponseShape for Waiting {
         type Output<R> = R;
     }
-    impl Replies<Result<u32, AppError>> for Waiting {
+    impl ReplyStrategy<Result<u32, AppError>> for Waiting {
         type Value = u32;
         type Failure = AppError;
-        async fn split(reply: Result<u32, AppError>) -> Split<u32, AppError> {
-            Auto::split(reply).await
+        async fn split(reply: Result<u32, AppError>) -> HandlerOutcome<u32, AppError> {
+            DefaultReply::split(reply).await
         }
         fn value(value: u32) -> Result<u32, AppError> {
             Ok(value)
@@ -140,7 +141,7 @@ async fn what_could_not_be_recorded_is_answered_by_a_strategy_that_has_who_waits
             if matches!(rejection, Rejection::LeaseLost) { Err(rejection) } else { Ok(Ok(value + 100)) }
         }
     }
-    impl Rejects<Result<u32, AppError>> for Waiting {
+    impl RejectStrategy<Result<u32, AppError>> for Waiting {
         fn rejected(rejection: Rejection) -> Result<u32, AppError> {
             Err(rejection.into())
         }
@@ -160,13 +161,13 @@ async fn what_could_not_be_recorded_is_answered_by_a_strategy_that_has_who_waits
         (worker, run)
     };
     let (worker, run) = begin("unheard").await;
-    worker.store.fail_before(Verb::Complete, FOREVER);
+    worker.store.fail_before(StoreOperation::Complete, FOREVER);
     world.clock.advance(secs(6)).await;
     let (answer, outcome) = run.await.unwrap();
     assert_eq!((answer.unwrap(), outcome), (101, Some(Outcome::Unrecorded)));
 
     let (worker, run) = begin("taken over").await;
-    worker.store.fail_before(Verb::Renew, FOREVER);
+    worker.store.fail_before(StoreOperation::Renew, FOREVER);
     world.clock.advance(secs(4)).await;
     let second = world.worker("second", Policy::new());
     assert_eq!(second.outcome("taken over", &Job::takes(ms(0))).await, Outcome::Ran);
@@ -206,16 +207,17 @@ async fn b14_a_claim_whose_reply_is_lost_is_asked_again_by_the_same_token(world:
     for (key, lose) in [("applied", true), ("not applied", false)] {
         let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
         if lose {
-            worker.store.lose_reply(Verb::Claim, 1);
+            worker.store.lose_reply(StoreOperation::Claim, 1);
         } else {
-            worker.store.lose_request(Verb::Claim, 1);
+            worker.store.lose_request(StoreOperation::Claim, 1);
         }
         let run = worker.spawn(key, &job).await;
         world.clock.advance(ms(10)).await;
         assert_eq!(run.await.unwrap().0, Outcome::Ran, "not in flight for a whole lease");
         assert_eq!(job.attempts(), [1], "K61: counted at claim, and once");
     }
-    let owners: Vec<_> = world.store.log().iter().filter(|c| c.verb == Verb::Claim).map(|c| c.owner).collect();
+    let owners: Vec<_> =
+        world.store.log().iter().filter(|c| c.verb == StoreOperation::Claim).map(|c| c.owner).collect();
     assert_eq!((owners[0], owners[2]), (owners[1], owners[3]));
     assert_ne!(owners[0], owners[2], "a token is never shared");
 }
@@ -352,11 +354,12 @@ async fn n94_n95_a_result_that_cannot_be_kept_is_consumed_without_it(world: Worl
     let worker = world.worker("a", Policy::new().max_result(16));
     let odd = async || {
         // JSON has no such names.
-        let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<Odd, AppError>(Some([((1, 2), 3)].into())) });
+        let handler =
+            Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<Odd, AppError>(Some([((1, 2), 3)].into())) });
         Outcome::capture(worker.executor.run(Call::new(id("odd")), handler)).await
     };
     let large = async || {
-        let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<_, AppError>("x".repeat(100)) });
+        let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<_, AppError>("x".repeat(100)) });
         Outcome::capture(worker.executor.run(Call::new(id("large")), handler)).await
     };
     assert!(odd().await.0.is_ok());
@@ -372,7 +375,7 @@ async fn n94_n95_a_result_that_cannot_be_kept_is_consumed_without_it(world: Worl
 
     // For answers without content it is plain success.
     let plain = async || {
-        let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<_, AppError>(()) });
+        let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<_, AppError>(()) });
         worker.executor.run(Call::new(id("unit")).policy(Policy::new().max_result(0)), handler).await
     };
     plain().await.unwrap();

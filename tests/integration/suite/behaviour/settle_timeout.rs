@@ -2,8 +2,8 @@
 use std::sync::{Arc, Mutex};
 
 use crate::common::{AppError, End, Job, World, assert_in_flight, id, ms, secs};
-use idempotent::{Auto, BatchItem, Call, Event, Handler, Json, Observer, Outcome, Policy, Run, StateKind};
-use idempotent_testkit::{FOREVER, Verb};
+use idempotent::{BatchItem, Call, DefaultReply, Event, Handler, Json, Observer, Outcome, Policy, RunInfo, StateKind};
+use idempotent_testkit::{FOREVER, StoreOperation};
 
 on_all_stores! {
     an_answer_waits_for_its_record_no_longer_than_the_settle_timeout_and_is_recorded_later
@@ -19,7 +19,7 @@ on_all_stores! {
 /// The lease is far longer than a client waits.
 async fn an_answer_waits_for_its_record_no_longer_than_the_settle_timeout_and_is_recorded_later(world: World) {
     let worker = world.worker("a", Policy::new().settle_timeout(secs(2)));
-    worker.store.fail_before(Verb::Complete, FOREVER);
+    worker.store.fail_before(StoreOperation::Complete, FOREVER);
     let job = Job::takes(ms(0));
     let run = worker.spawn("k", &job).await;
     world.clock.advance(ms(1_900)).await;
@@ -35,7 +35,7 @@ async fn an_answer_waits_for_its_record_no_longer_than_the_settle_timeout_and_is
 
 async fn a_failure_is_answered_within_the_settle_timeout_and_its_key_is_free_once_the_store_is_back(world: World) {
     let worker = world.worker("a", Policy::new().settle_timeout(secs(2)));
-    worker.store.fail_before(Verb::Release, FOREVER);
+    worker.store.fail_before(StoreOperation::Release, FOREVER);
     let job = Job::ends(ms(0), End::Err);
     let run = worker.spawn("k", &job).await;
     world.clock.advance(ms(1_900)).await;
@@ -53,7 +53,7 @@ async fn a_failure_is_answered_within_the_settle_timeout_and_its_key_is_free_onc
 
 async fn a_drain_waits_for_a_record_that_is_tried_in_the_background(world: World) {
     let worker = world.worker("a", Policy::new().settle_timeout(secs(2)));
-    worker.store.fail_before(Verb::Complete, FOREVER);
+    worker.store.fail_before(StoreOperation::Complete, FOREVER);
     let run = worker.spawn("k", &Job::takes(ms(0))).await;
     world.clock.advance(ms(2_100)).await;
     assert_eq!(run.await.unwrap().0, Outcome::Unrecorded);
@@ -69,7 +69,7 @@ async fn a_drain_waits_for_a_record_that_is_tried_in_the_background(world: World
 
 async fn a_drain_counts_a_run_once_that_waits_for_its_record(world: World) {
     let worker = world.worker("a", Policy::new().settle_timeout(secs(2)));
-    worker.store.fail_before(Verb::Complete, FOREVER);
+    worker.store.fail_before(StoreOperation::Complete, FOREVER);
     let run = worker.spawn("k", &Job::takes(ms(0))).await;
     world.clock.advance(ms(100)).await;
     let drain = worker.drain(secs(10));
@@ -83,7 +83,7 @@ async fn a_drain_counts_a_run_once_that_waits_for_its_record(world: World) {
 
 async fn a_first_try_that_hangs_leaves_time_for_another(world: World) {
     let worker = world.worker("a", Policy::new().settle_timeout(secs(2)));
-    worker.store.hang(Verb::Complete, 1);
+    worker.store.hang(StoreOperation::Complete, 1);
     let run = worker.spawn("k", &Job::takes(ms(0))).await;
     world.clock.advance(ms(1_900)).await;
     assert_eq!(run.await.unwrap().0, Outcome::Ran);
@@ -99,7 +99,7 @@ async fn a_look_at_steps_that_hangs_counts_towards_the_settle_timeout(world: Wor
     worker.kill(held).await;
     world.clock.advance(secs(31)).await;
     let next = world.worker("b", policy);
-    next.store.hang(Verb::Steps, FOREVER);
+    next.store.hang(StoreOperation::Steps, FOREVER);
     let run = next.spawn("k", &job).await;
     world.clock.advance(ms(2_000)).await;
     assert!(run.is_finished(), "answered within the timeout");
@@ -110,10 +110,10 @@ async fn a_look_at_steps_that_hangs_counts_towards_the_settle_timeout(world: Wor
 /// The completion of both hangs, and so does that of each.
 async fn the_items_of_a_batch_have_one_settle_timeout(world: World) {
     let worker = world.worker("a", Policy::new().settle_timeout(secs(2)));
-    worker.store.hang(Verb::Complete, FOREVER);
+    worker.store.hang(StoreOperation::Complete, FOREVER);
     let executor = worker.executor.clone();
     let answers = tokio::spawn(async move {
-        let handler = Handler::<Auto, Json, _, _>::batch(|items: Vec<BatchItem<()>>| async move {
+        let handler = Handler::<DefaultReply, Json, _, _>::batch(|items: Vec<BatchItem<()>>| async move {
             items.iter().map(|_| Ok::<_, AppError>(1)).collect()
         });
         executor.run_batch(["k", "l"].map(|key| (Call::new(id(key)), ())).into(), handler).await
@@ -129,7 +129,7 @@ async fn the_items_of_a_batch_have_one_settle_timeout(world: World) {
 struct Late(Arc<Mutex<Vec<(&'static str, bool)>>>);
 
 impl Observer for Late {
-    fn on(&self, _: &Run<'_>, event: &Event<'_>) {
+    fn on(&self, _: &RunInfo<'_>, event: &Event<'_>) {
         if let Event::SettledLate { step, error } = event {
             self.0.lock().unwrap().push((step, error.is_none()));
         }
@@ -141,7 +141,7 @@ async fn an_observer_reads_how_a_settlement_in_the_background_ended(world: World
     let policy = Policy::new().settle_timeout(secs(2));
     let worker = world.worker_by("a", policy, |builder| builder.observer(late.clone()));
     let told = || std::mem::take(&mut *late.0.lock().unwrap());
-    worker.store.fail_before(Verb::Complete, FOREVER);
+    worker.store.fail_before(StoreOperation::Complete, FOREVER);
     let run = worker.spawn("k", &Job::takes(ms(0))).await;
     world.clock.advance(ms(2_100)).await;
     assert_eq!(run.await.unwrap().0, Outcome::Unrecorded);
@@ -149,7 +149,7 @@ async fn an_observer_reads_how_a_settlement_in_the_background_ended(world: World
     worker.store.heal();
     world.clock.advance(ms(1_100)).await;
     assert_eq!(told(), [("complete", true)]);
-    worker.store.fail_before(Verb::Release, FOREVER);
+    worker.store.fail_before(StoreOperation::Release, FOREVER);
     let run = worker.spawn("l", &Job::ends(ms(0), End::Err)).await;
     world.clock.advance(ms(2_100)).await;
     drop(run.await.unwrap());

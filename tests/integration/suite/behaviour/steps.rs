@@ -3,7 +3,7 @@ use std::future::pending;
 use std::sync::{Arc, Mutex};
 
 use crate::common::{AppError, Worker, World, id, secs};
-use idempotent::{Auto, Call, Handler, Json, Outcome, Policy, step, step_key};
+use idempotent::{Call, DefaultReply, Handler, Json, Outcome, Policy, step, step_key};
 
 on_all_stores! {
     b39_a_retry_of_an_order_that_failed_in_its_third_step_runs_from_there
@@ -60,7 +60,7 @@ impl Outside {
 }
 
 async fn deliver(worker: &Worker, outside: &Outside, third: Third) -> (Outcome, Result<usize, AppError>) {
-    let handler = Handler::<Auto, Json, _, _>::new(|| outside.order(third));
+    let handler = Handler::<DefaultReply, Json, _, _>::new(|| outside.order(third));
     let (answer, outcome) = Outcome::capture(worker.executor.run(Call::new(id("k")), handler)).await;
     (outcome.unwrap(), answer)
 }

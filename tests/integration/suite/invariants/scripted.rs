@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crate::bare::Bare;
 use idempotent::{
-    Auto, BatchItem, Call, Claim, ClaimRequest, Executor, Handler, Held, Identity, Json, Lease, MemoryStore, OnExpiry,
-    OnInFlight, OnLeaseLost, OwnerToken, Policy, Rejection, Release, Scene, Store, Verdict,
+    BatchItem, Call, Claim, ClaimHandle, ClaimRequest, DefaultReply, Executor, Handler, Identity, Json, Lease,
+    MemoryStore, OnExpiry, OnInFlight, OnLeaseLost, OwnerToken, Policy, Rejection, Release, ReleaseKind, Scene, Store,
 };
-use idempotent_testkit::{FOREVER, FaultStore, SeededEntropy, Verb, VirtualClock};
+use idempotent_testkit::{FOREVER, FaultStore, SeededEntropy, StoreOperation, VirtualClock};
 
 use idempotent_testkit::sim::{ProcessClock, Wire};
 
@@ -46,9 +46,9 @@ impl Stage {
     }
 
     /// Somebody else's claim, past all faults.
-    async fn claim(&self, owner: u128) -> (Claim, Held) {
+    async fn claim(&self, owner: u128) -> (Claim, ClaimHandle) {
         let (key, owner) = (Self::identity().key("idempotent").unwrap(), OwnerToken(owner));
-        let held = Held::unanswered(key.clone(), owner);
+        let held = ClaimHandle::unanswered(key.clone(), owner);
         let (fingerprint, display) = (None, None);
         let (max_attempts, on_expiry) = (0, OnExpiry::Takeover);
         let request =
@@ -64,7 +64,7 @@ impl Stage {
         let lease = Arc::new(std::sync::OnceLock::new());
         let (executor, process, out) = (self.executor.clone(), self.process.clone(), lease.clone());
         let run = tokio::spawn(async move {
-            let handler = Handler::<Auto, Json, _, _>::new(|| async move {
+            let handler = Handler::<DefaultReply, Json, _, _>::new(|| async move {
                 let _ = out.set(Lease::current().unwrap());
                 process.sleep(work).await;
                 Ok::<_, Rejection>(1)
@@ -79,8 +79,8 @@ impl Stage {
 #[tokio::test]
 async fn giving_back_an_unused_grant_takes_no_longer_than_the_lease() {
     let stage = Stage::set(Policy::new().lease(LEASE));
-    stage.store.hang(Verb::Release, 1);
-    stage.store.lose_reply(Verb::Claim, 1);
+    stage.store.hang(StoreOperation::Release, 1);
+    stage.store.lose_reply(StoreOperation::Claim, 1);
     let (run, lease) = stage.run(secs(1));
     stage.clock.settle().await;
     // Stopped past the guard; the repeated claim is answered, and too late.
@@ -97,7 +97,7 @@ async fn giving_back_an_unused_grant_takes_no_longer_than_the_lease() {
 async fn a_waiting_run_counts_its_lease_from_the_first_asking_that_may_have_been_granted() {
     let stage = Stage::set(Policy::new().lease(LEASE).on_in_flight(OnInFlight::Wait(secs(300))));
     let (_, held) = stage.claim(1).await;
-    stage.store.delay(Verb::Claim, secs(45));
+    stage.store.delay(StoreOperation::Claim, secs(45));
     let (_run, lease) = stage.run(secs(60));
     stage.clock.settle().await;
     stage.store.heal();
@@ -111,7 +111,7 @@ async fn a_waiting_run_counts_its_lease_from_the_first_asking_that_may_have_been
     // Given back unused, since nobody knows when the lease began: as good.
     let Some(lease) = lease.get().cloned() else { return };
     // No renewal gets through.
-    stage.store.fail_before(Verb::Renew, FOREVER);
+    stage.store.fail_before(StoreOperation::Renew, FOREVER);
     stage.clock.advance(secs(16)).await;
     let (other, _) = stage.claim(2).await;
     assert!(matches!(other, Claim::Acquired(_)), "76 s: the lease is over: {other:?}");
@@ -124,18 +124,18 @@ async fn a_waiting_run_counts_its_lease_from_the_first_asking_that_may_have_been
 #[tokio::test]
 async fn a_superseded_run_stays_superseded_though_its_claim_comes_again() {
     let stage = Stage::set(Policy::new().lease(LEASE).on_lease_lost(OnLeaseLost::Finish));
-    stage.store.delay(Verb::Claim, secs(200));
+    stage.store.delay(StoreOperation::Claim, secs(200));
     let (run, lease) = stage.run(secs(240));
     stage.clock.settle().await;
     stage.store.heal();
     // No renewal gets through: granted at 10 s, over at 40 s.
-    stage.store.fail_before(Verb::Renew, FOREVER);
+    stage.store.fail_before(StoreOperation::Renew, FOREVER);
     stage.clock.advance(secs(45)).await;
     let number = lease.get().unwrap().fencing();
     let (other, held) = stage.claim(2).await;
     let Claim::Acquired(other) = other else { panic!("45 s: the lease is over: {other:?}") };
     assert!(other.fencing > number);
-    let release = Release { verdict: Verdict::Delete, delay: secs(0), memory: secs(600), error: "failed".into() };
+    let release = Release { verdict: ReleaseKind::Delete, delay: secs(0), memory: secs(600), error: "failed".into() };
     stage.root.release(&held, &release).await.unwrap();
     // At 200 s the old copy arrives, at 250 s the handler ends.
     stage.clock.advance(secs(300)).await;
@@ -155,7 +155,7 @@ async fn a_batch_whose_claims_hang_ends() {
     let executor = Executor::builder(Bare::hanging_on_batches(inner)).clock(Arc::new(clock.clone())).build().unwrap();
     let run = tokio::spawn(async move {
         let calls = ["o-1", "o-2"].map(|order| (Call::new(Identity::new(Scene::Rest, "orders", order)), order));
-        let handler = Handler::<Auto, Json, _, _>::batch(|items: Vec<BatchItem<&str>>| async move {
+        let handler = Handler::<DefaultReply, Json, _, _>::batch(|items: Vec<BatchItem<&str>>| async move {
             items.iter().map(|_| Ok::<_, Rejection>(1)).collect()
         });
         executor.run_batch(calls.into(), handler).await.len()

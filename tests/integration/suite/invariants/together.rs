@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent::{
-    Abilities, Auto, Batch, BatchItem, Call, Claim, ClaimRequest, Completion, Executor, Handler, Held, Identity, Json,
-    Key, MemoryStore, Outcome, Record, Rejection, Release, Scene, Settled, StateKind, Store, StoreError,
-    StoreErrorKind,
+    Batch, BatchItem, Call, Claim, ClaimHandle, ClaimRequest, Completion, DefaultReply, Executor, Handler, Identity,
+    Json, Key, MemoryStore, Outcome, Record, Rejection, Release, Scene, Settled, StateKind, Store, StoreCapabilities,
+    StoreError, StoreErrorKind,
 };
 use idempotent_testkit::VirtualClock;
 
@@ -40,24 +40,24 @@ impl Store for Trips {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         self.inner.claim(request).await
     }
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
         self.inner.renew(held, lease).await
     }
-    async fn complete(&self, held: &Held, done: &Completion) -> Result<Settled, StoreError> {
+    async fn complete(&self, held: &ClaimHandle, done: &Completion) -> Result<Settled, StoreError> {
         self.alone.fetch_add(1, SeqCst);
         if self.trip == Trip::AllHang {
             return pending().await;
         }
         self.inner.complete(held, done).await
     }
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         self.inner.release(held, release).await
     }
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         self.inner.peek(key).await
     }
-    fn abilities(&self) -> Abilities<'_> {
-        Abilities::none().with_batch(self)
+    fn abilities(&self) -> StoreCapabilities<'_> {
+        StoreCapabilities::none().with_batch(self)
     }
 }
 
@@ -70,10 +70,10 @@ impl Batch for Trips {
         }
         answers
     }
-    async fn renew_all(&self, _: &[(Held, Duration)]) -> Vec<Result<Settled, StoreError>> {
+    async fn renew_all(&self, _: &[(ClaimHandle, Duration)]) -> Vec<Result<Settled, StoreError>> {
         pending().await
     }
-    async fn complete_all(&self, done: &[(Held, Completion)]) -> Vec<Result<Settled, StoreError>> {
+    async fn complete_all(&self, done: &[(ClaimHandle, Completion)]) -> Vec<Result<Settled, StoreError>> {
         self.together.fetch_add(1, SeqCst);
         let mut answers = Vec::new();
         for (held, done) in done {
@@ -111,15 +111,16 @@ impl Stage {
     fn run(&self, fails: &'static str, loses: &'static str) -> tokio::task::JoinHandle<Vec<Outcome>> {
         let (executor, inner) = (self.executor.clone(), self.inner.clone());
         let calls = KEYS.map(|key| (Call::new(Identity::new(Scene::Rest, "orders", key)), key));
-        let handler = Handler::<Auto, Json, _, _>::batch(move |items: Vec<BatchItem<&'static str>>| async move {
-            for given in items.iter().filter(|given| given.item == loses) {
-                let (key, fencing) = (given.lease.key().clone(), given.lease.fencing());
-                let admin = inner.abilities().admin.unwrap();
-                admin.forget(&key, fencing, true, Duration::from_secs(60)).await.unwrap();
-            }
-            let told = |item| if item == fails { Err(Rejection::LeaseLost) } else { Ok(1) };
-            items.iter().map(|given| told(given.item)).collect()
-        });
+        let handler =
+            Handler::<DefaultReply, Json, _, _>::batch(move |items: Vec<BatchItem<&'static str>>| async move {
+                for given in items.iter().filter(|given| given.item == loses) {
+                    let (key, fencing) = (given.lease.key().clone(), given.lease.fencing());
+                    let admin = inner.abilities().admin.unwrap();
+                    admin.forget(&key, fencing, true, Duration::from_secs(60)).await.unwrap();
+                }
+                let told = |item| if item == fails { Err(Rejection::LeaseLost) } else { Ok(1) };
+                items.iter().map(|given| told(given.item)).collect()
+            });
         tokio::spawn(async move {
             let answers = executor.run_batch(calls.into(), handler).await;
             answers.into_iter().map(|answer| answer.outcome).collect()

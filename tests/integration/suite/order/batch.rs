@@ -1,5 +1,5 @@
 use super::*;
-use idempotent::{Auto, Handler, Json};
+use idempotent::{DefaultReply, Handler, Json};
 
 on_all_stores! { in_a_batch_only_those_run_whose_turn_it_is }
 
@@ -7,7 +7,7 @@ async fn in_a_batch_only_those_run_whose_turn_it_is(world: World) {
     let worker = world.worker("a", Policy::new());
     let batch = async || {
         let items = vec![(after("3", "2"), 3_u32), (after("2", "1"), 2), (Call::new(id("1")), 1)];
-        let handler = Handler::<Auto, Json, _, _>::batch(async |items: Vec<idempotent::BatchItem<u32>>| {
+        let handler = Handler::<DefaultReply, Json, _, _>::batch(async |items: Vec<idempotent::BatchItem<u32>>| {
             items.into_iter().map(|item| Ok::<_, Rejection>(item.item)).collect()
         });
         let answers = worker.executor.run_batch(items, handler).await;

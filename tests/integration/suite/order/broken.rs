@@ -1,7 +1,7 @@
 use super::*;
 use crate::common::End;
 use idempotent::Store;
-use idempotent_testkit::Verb;
+use idempotent_testkit::StoreOperation;
 
 const T: Duration = secs(60);
 /// Behind 1.
@@ -243,7 +243,7 @@ async fn b34_a_note_that_was_begun_by_who_was_killed_is_finished_by_the_next_del
     let job = Job::takes(ms(0));
     let killed = world.worker("killed", policy);
     // It has claimed the note, and does not come to let it go.
-    killed.store.fail_before(Verb::Release, idempotent_testkit::FOREVER);
+    killed.store.fail_before(StoreOperation::Release, idempotent_testkit::FOREVER);
     let outcome = deliver(&killed, "2", "1", &job).await;
     assert!(matches!(outcome, Outcome::StoreDown(_)), "{outcome:?}");
     killed.store.kill();
@@ -259,7 +259,9 @@ async fn b34_a_note_that_was_begun_by_who_was_killed_is_finished_by_the_next_del
 async fn b34_who_was_killed_while_it_counted_anew_is_not_taken_for_missing(world: World) {
     let policy = Policy::new().on_broken_order(OnBrokenOrder::Skip(T));
     let (worker, job) = (world.worker("a", policy), Job::takes(ms(0)));
-    for (verb, chain) in [(Verb::Claim, ["0", "1", "2", "3"]), (Verb::Release, ["a", "b", "c", "d"])] {
+    for (verb, chain) in
+        [(StoreOperation::Claim, ["0", "1", "2", "3"]), (StoreOperation::Release, ["a", "b", "c", "d"])]
+    {
         let chain = chain.windows(2).map(|pair| (pair[1], pair[0])).collect::<Vec<_>>();
         for (key, before) in &chain {
             assert_waiting(&deliver(&worker, key, before, &job).await);
@@ -267,7 +269,7 @@ async fn b34_who_was_killed_while_it_counted_anew_is_not_taken_for_missing(world
         // All of them were away. The second counts anew, and its process does not get any further.
         world.clock.advance(T * 5).await;
         let killed = world.worker("killed", policy);
-        killed.store.pass(verb, u32::from(verb == Verb::Claim));
+        killed.store.pass(verb, u32::from(verb == StoreOperation::Claim));
         killed.store.fail_before(verb, idempotent_testkit::FOREVER);
         let outcome = deliver(&killed, chain[1].0, chain[1].1, &job).await;
         assert!(outcome.is_deferral() || matches!(outcome, Outcome::StoreDown(_)), "{outcome:?}");

@@ -118,7 +118,7 @@ async fn a_predecessor_that_failed_and_is_tried_again_is_waited_for(world: World
 async fn a_store_that_is_down_lets_nobody_out_of_turn(world: World) {
     let policy = Policy::new().on_store_error(idempotent::OnStoreError::RunUnprotected);
     let (worker, job) = (world.worker("a", policy), Job::takes(ms(0)));
-    worker.store.fail_before(idempotent_testkit::Verb::Peek, idempotent_testkit::FOREVER);
+    worker.store.fail_before(idempotent_testkit::StoreOperation::Peek, idempotent_testkit::FOREVER);
     let outcome = deliver(&worker, "2", "1", &job).await;
     assert!(matches!(outcome, Outcome::StoreDown(_)), "{outcome:?}");
     assert_eq!(job.runs(), 0);

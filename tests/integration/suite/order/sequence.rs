@@ -1,7 +1,7 @@
 //! Numbers of a stream, and the table that says what comes before them.
 use super::*;
 use idempotent::{Clock, OnInFlight, OnLate};
-use idempotent_testkit::{FOREVER, Verb};
+use idempotent_testkit::{FOREVER, StoreOperation};
 
 /// A number of a stream; its key is both.
 pub(crate) fn numbered(stream: &str, number: u64) -> Call {
@@ -290,7 +290,7 @@ async fn a_run_that_was_killed_and_is_not_sent_again_is_missing_from_its_leases_
 async fn s0_26_what_was_let_in_and_has_not_claimed_yet_keeps_others_out_for_a_lease(world: World) {
     let (stopped, worker) = (world.worker("a", Policy::new().lease(secs(60))), world.worker("b", Policy::new()));
     let job = Job::takes(ms(0));
-    stopped.store.fail_before(Verb::Claim, FOREVER);
+    stopped.store.fail_before(StoreOperation::Claim, FOREVER);
     let began = world.clock.now();
     let second = begin(&stopped, "ann", 2, &job).await;
     while !second.is_finished() {
@@ -313,7 +313,7 @@ async fn s0_28_the_flip_alone_lets_the_next_one_run_where_the_note_behind_it_is_
     let (worker, other) = (world.worker("a", Policy::new()), world.worker("b", Policy::new()));
     let job = Job::takes(secs(5));
     let first = begin(&worker, "ann", 1, &job).await;
-    worker.store.fail_before(Verb::Redraw, FOREVER);
+    worker.store.fail_before(StoreOperation::Redraw, FOREVER);
     world.clock.advance(secs(5)).await;
     assert_eq!(first.await.unwrap(), Outcome::Ran, "its effect is recorded, whatever becomes of the note");
     assert_eq!(comes(&other, "ann", 2, &Job::takes(ms(0))).await, Outcome::Ran);
@@ -354,7 +354,7 @@ async fn in_a_batch_one_of_a_stream_runs(world: World) {
     register(&worker, "ann", &[1, 2, 3]).await;
     let batch = async || {
         let items = vec![(numbered("ann", 2), 2_u32), (numbered("ann", 1), 1), (numbered("bob", 1), 1)];
-        let handler = idempotent::Handler::<idempotent::Auto, idempotent::Json, _, _>::batch(
+        let handler = idempotent::Handler::<idempotent::DefaultReply, idempotent::Json, _, _>::batch(
             async |items: Vec<idempotent::BatchItem<u32>>| {
                 items.into_iter().map(|item| Ok::<_, Rejection>(item.item)).collect()
             },

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use crate::common::{AppError, End, Job, id, ms, on_memory, secs};
 use idempotent::{
-    Auto, BatchItem, Call, Clock, Disposition, Executor, Fingerprint, Handler, Json, Lease, OnStoreError, Outcome,
-    Policy, Rejection, Scene, StateKind,
+    BatchItem, Call, Clock, DefaultReply, Disposition, Executor, Fingerprint, Handler, Json, Lease, OnStoreError,
+    Outcome, Policy, Rejection, Scene, StateKind,
 };
-use idempotent_testkit::Verb;
+use idempotent_testkit::StoreOperation;
 
 #[test]
 fn r14_a_burial_whose_reply_is_lost_is_dead() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().max_retries(0));
-        worker.store.lose_reply(Verb::Release, 1);
+        worker.store.lose_reply(StoreOperation::Release, 1);
         let run = worker.spawn("k", &Job::ends(ms(0), End::Err)).await;
         world.clock.advance(secs(1)).await;
         let outcome = run.await.unwrap().0;
@@ -30,7 +30,7 @@ fn r15_a_duplicate_in_a_batch_is_judged_by_the_record_not_by_its_neighbour() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         let good = || {
-            Handler::<Auto, Json, _, _>::batch(|items: Vec<BatchItem<&'static str>>| async move {
+            Handler::<DefaultReply, Json, _, _>::batch(|items: Vec<BatchItem<&'static str>>| async move {
                 items.iter().map(|_| Ok::<_, AppError>(1u32)).collect()
             })
         };
@@ -45,7 +45,7 @@ fn r15_a_duplicate_in_a_batch_is_judged_by_the_record_not_by_its_neighbour() {
 fn r15_a_payload_that_differs_from_a_failed_one_is_not_dead_lettered() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
-        let bad = Handler::<Auto, Json, _, _>::batch(|items: Vec<BatchItem<&'static str>>| async move {
+        let bad = Handler::<DefaultReply, Json, _, _>::batch(|items: Vec<BatchItem<&'static str>>| async move {
             items.iter().map(|_| Err::<u32, _>(AppError::NoStock)).collect()
         });
         let answers = worker.executor.run_batch(vec![with_print("k", "1"), with_print("k", "2")], bad).await;
@@ -63,7 +63,7 @@ fn r16_an_empty_namespace_is_refused_at_start_and_is_not_the_messages_fault() {
     on_memory(async |world| {
         let built = Executor::builder(world.store.clone()).namespace("").build();
         if let Ok(executor) = built {
-            let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<u32, AppError>(0) });
+            let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<u32, AppError>(0) });
             let (_, outcome) = Outcome::capture(executor.run(Call::new(id("k")), handler)).await;
             panic!("built; every message ends as {:?}", outcome.unwrap().disposition());
         }
@@ -75,7 +75,7 @@ fn r16_an_empty_namespace_is_refused_at_start_and_is_not_the_messages_fault() {
 fn r17_release_on_cancel_does_not_free_a_run_that_succeeded() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().release_on_cancel(true));
-        worker.store.lose_request(Verb::Complete, 1);
+        worker.store.lose_request(StoreOperation::Complete, 1);
         let job = Job::takes(ms(100));
         let run = worker.spawn("k", &job).await;
         world.clock.advance(ms(105)).await; // the handler has ended well; its completion is tried again
@@ -96,10 +96,10 @@ fn r18_a_started_run_that_was_cancelled_counts_for_the_run_around_it() {
         for _ in 0..5 {
             let (executor, clock) = (worker.executor.clone(), world.clock.clone());
             let run = tokio::spawn(async move {
-                let outer = Handler::<Auto, Json, _, _>::new({
+                let outer = Handler::<DefaultReply, Json, _, _>::new({
                     let (executor, clock) = (executor.clone(), clock.clone());
                     move || async move {
-                        let inner = Handler::<Auto, Json, _, _>::new(|| async {
+                        let inner = Handler::<DefaultReply, Json, _, _>::new(|| async {
                             std::future::pending::<()>().await;
                             Ok::<u32, AppError>(1)
                         });
@@ -127,13 +127,14 @@ fn r19_a_panic_in_a_rule_does_not_forget_what_the_others_did() {
         let run = tokio::spawn({
             let worker = worker.clone();
             async move {
-                let handler = Handler::<Auto, Json, _, _>::batch(|items: Vec<BatchItem<&'static str>>| async move {
-                    items.iter().map(|given| Ok::<u32, AppError>(u32::from(given.item == "bad"))).collect()
-                })
-                .failed_if(|value| {
-                    assert!(*value == 0, "as told");
-                    false
-                });
+                let handler =
+                    Handler::<DefaultReply, Json, _, _>::batch(|items: Vec<BatchItem<&'static str>>| async move {
+                        items.iter().map(|given| Ok::<u32, AppError>(u32::from(given.item == "bad"))).collect()
+                    })
+                    .failed_if(|value| {
+                        assert!(*value == 0, "as told");
+                        false
+                    });
                 let items = vec![(Call::new(id("bad")), "bad"), (Call::new(id("good")), "good")];
                 worker.executor.run_batch(items, handler).await.len()
             }
@@ -149,10 +150,10 @@ fn r20_a_nested_run_of_a_batch_items_key_is_refused_by_name() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         let seen = Arc::new(Mutex::new(None));
-        let handler = Handler::<Auto, Json, _, _>::batch({
+        let handler = Handler::<DefaultReply, Json, _, _>::batch({
             let (executor, seen) = (worker.executor.clone(), seen.clone());
             move |items: Vec<BatchItem<&'static str>>| async move {
-                let inner = Handler::<Auto, Json, _, _>::new(|| async { Ok::<u32, AppError>(1) });
+                let inner = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<u32, AppError>(1) });
                 let outcome = Outcome::capture(executor.run(Call::new(id("k")), inner)).await.1;
                 *seen.lock().unwrap() = outcome;
                 items.iter().map(|_| Ok::<u32, AppError>(1)).collect()
@@ -224,9 +225,10 @@ fn r25_results_are_never_shown() {
 fn r25_an_error_about_a_result_does_not_show_it() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
-        let write = Handler::<Auto, Json, _, _>::new(|| async { Ok::<_, AppError>("card 4111-1111".to_owned()) });
+        let write =
+            Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<_, AppError>("card 4111-1111".to_owned()) });
         worker.executor.run(Call::new(id("k")), write).await.unwrap();
-        let read = Handler::<Auto, Json, _, _>::new(|| async { Ok::<u32, Rejection>(1) });
+        let read = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<u32, Rejection>(1) });
         let error = worker.executor.run(Call::new(id("k")), read).await.unwrap_err();
         assert!(matches!(error, Rejection::ConsumedWithoutResult { .. }));
         assert!(!error.to_string().contains("4111"), "{error}");
@@ -242,11 +244,11 @@ fn r26_an_unprotected_run_has_no_lease_not_even_that_of_a_run_around_it() {
         let run = tokio::spawn({
             let (worker, seen) = (worker.clone(), seen.clone());
             async move {
-                let outer = Handler::<Auto, Json, _, _>::new({
+                let outer = Handler::<DefaultReply, Json, _, _>::new({
                     let worker = worker.clone();
                     move || async move {
                         worker.store.down();
-                        let inner = Handler::<Auto, Json, _, _>::new(move || async move {
+                        let inner = Handler::<DefaultReply, Json, _, _>::new(move || async move {
                             *seen.lock().unwrap() = Some(Lease::current().is_some());
                             Ok::<u32, AppError>(1)
                         });

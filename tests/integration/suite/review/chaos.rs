@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use crate::common::{AppError, World, id, ms, on_memory, on_sqlite, secs};
 use idempotent::{
-    Auto, BatchItem, Call, Clock, Disposition, Handler, Json, Lease, OnInFlight, OnLeaseLost, Outcome, Policy,
+    BatchItem, Call, Clock, DefaultReply, Disposition, Handler, Json, Lease, OnInFlight, OnLeaseLost, Outcome, Policy,
     StateKind,
 };
-use idempotent_testkit::Chaos;
+use idempotent_testkit::FaultRates;
 
 struct Dice(u64);
 impl Dice {
@@ -86,7 +86,7 @@ async fn round(world: &World, seed: u64, hang: f64, batches: u64, keys_of: u64) 
         }
         worker.store.chaos(
             seed * 7 + n,
-            Chaos {
+            FaultRates {
                 refuse: 0.1,
                 lose_request: 0.1,
                 lose_reply: 0.1,
@@ -108,7 +108,7 @@ async fn round(world: &World, seed: u64, hang: f64, batches: u64, keys_of: u64) 
         let task = tokio::spawn(async move {
             if batch {
                 let items = keys.iter().map(|key| (Call::new(id(key)), key.clone())).collect();
-                let handler = Handler::<Auto, Json, _, _>::batch({
+                let handler = Handler::<DefaultReply, Json, _, _>::batch({
                     let scene = scene.clone();
                     move |items: Vec<BatchItem<String>>| async move {
                         let _inside: Vec<_> = items
@@ -125,7 +125,7 @@ async fn round(world: &World, seed: u64, hang: f64, batches: u64, keys_of: u64) 
                 }
             } else {
                 let key = keys[0].clone();
-                let handler = Handler::<Auto, Json, _, _>::new({
+                let handler = Handler::<DefaultReply, Json, _, _>::new({
                     let (scene, key) = (scene.clone(), key.clone());
                     move || async move {
                         let _inside = Inside::new(&scene, &key, Lease::current().unwrap(), "run");
@@ -258,7 +258,7 @@ impl idempotent::Store for Network {
     }
     async fn renew(
         &self,
-        held: &idempotent::Held,
+        held: &idempotent::ClaimHandle,
         lease: std::time::Duration,
     ) -> Result<idempotent::Settled, idempotent::StoreError> {
         let (inner, held) = (self.inner.clone(), held.clone());
@@ -266,7 +266,7 @@ impl idempotent::Store for Network {
     }
     async fn complete(
         &self,
-        held: &idempotent::Held,
+        held: &idempotent::ClaimHandle,
         done: &idempotent::Completion,
     ) -> Result<idempotent::Settled, idempotent::StoreError> {
         let (inner, held, done) = (self.inner.clone(), held.clone(), done.clone());
@@ -274,7 +274,7 @@ impl idempotent::Store for Network {
     }
     async fn release(
         &self,
-        held: &idempotent::Held,
+        held: &idempotent::ClaimHandle,
         release: &idempotent::Release,
     ) -> Result<idempotent::Settled, idempotent::StoreError> {
         let (inner, held, release) = (self.inner.clone(), held.clone(), release.clone());
@@ -283,8 +283,8 @@ impl idempotent::Store for Network {
     async fn peek(&self, key: &idempotent::Key) -> Result<Option<idempotent::Record>, idempotent::StoreError> {
         self.inner.peek(key).await
     }
-    fn abilities(&self) -> idempotent::Abilities<'_> {
-        idempotent::Abilities::none()
+    fn abilities(&self) -> idempotent::StoreCapabilities<'_> {
+        idempotent::StoreCapabilities::none()
     }
 }
 

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Job, id, ms, on_memory, secs};
 use idempotent::{
-    Auto, Call, Clock, Event, Executor, Handler, Json, Lease, MemoryStore, Micros, Observer, Outcome, Policy,
-    Rejection, Run, Timer,
+    Call, Clock, DefaultReply, Event, Executor, Handler, Json, Lease, MemoryStore, Observer, Outcome, Policy,
+    Rejection, RunInfo, Timer, Timestamp,
 };
-use idempotent_testkit::Verb;
+use idempotent_testkit::StoreOperation;
 
 /// Stands still until it is moved.
 #[derive(Clone, Debug)]
@@ -19,8 +19,8 @@ impl Clock for Hand {
         self.0 + Duration::from_millis(self.1.load(SeqCst))
     }
 
-    fn wall(&self) -> Micros {
-        Micros(1_750_000_000_000_000 + self.1.load(SeqCst) * 1_000)
+    fn wall(&self) -> Timestamp {
+        Timestamp(1_750_000_000_000_000 + self.1.load(SeqCst) * 1_000)
     }
 
     fn sleep_until(&self, _: Instant) -> Timer {
@@ -33,7 +33,7 @@ impl Clock for Hand {
 struct Slow(Hand);
 
 impl Observer for Slow {
-    fn on(&self, _: &Run<'_>, event: &Event<'_>) {
+    fn on(&self, _: &RunInfo<'_>, event: &Event<'_>) {
         if matches!(event, Event::Claimed { .. }) {
             self.0.1.fetch_add(1_200, SeqCst);
         }
@@ -47,7 +47,7 @@ async fn r82_a_handler_does_not_start_under_a_lease_that_is_over() {
     let builder = Executor::builder(store).clock(Arc::new(clock.clone())).observer(Slow(clock));
     let executor = builder.build().unwrap();
     let call = Call::new(id("k")).policy(Policy::new().lease(secs(1)));
-    let handler = Handler::<Auto, Json, _, _>::new(|| async {
+    let handler = Handler::<DefaultReply, Json, _, _>::new(|| async {
         assert!(Lease::current().is_some_and(|lease| !lease.is_lost()), "begun under a lost lease");
         Ok::<_, Rejection>(())
     });
@@ -59,7 +59,7 @@ async fn r82_a_handler_does_not_start_under_a_lease_that_is_over() {
 fn r81_a_completion_is_tried_again_within_the_second_behind_a_drains_grace() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().lease(secs(3)));
-        worker.store.hang(Verb::Complete, 1);
+        worker.store.hang(StoreOperation::Complete, 1);
         let run = worker.spawn("k", &Job::takes(ms(0))).await;
         let drain = worker.drain(ms(500));
         world.clock.advance(secs(2)).await;

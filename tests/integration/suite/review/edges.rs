@@ -6,11 +6,11 @@ use std::time::Duration;
 use crate::common::{AppError, Job, ask, id, key_of, ms, on_memory, retry_after, secs};
 use async_trait::async_trait;
 use idempotent::{
-    Abilities, Auto, BatchItem, Call, Claim, ClaimRequest, Clock, Completion, Executor, Handler, Held, Json, Key,
-    Lease, MemoryStore, Outcome, OwnerToken, Policy, Record, Rejection, Rejects, Release, Replies, Reshapes, Scene,
-    Settled, Split, Store, StoreError, Verdict,
+    BatchItem, Call, Claim, ClaimHandle, ClaimRequest, Clock, Completion, DefaultReply, Executor, Handler,
+    HandlerOutcome, Json, Key, Lease, MemoryStore, Outcome, OwnerToken, Policy, Record, RejectStrategy, Rejection,
+    Release, ReleaseKind, ReplyStrategy, ResponseShape, Scene, Settled, Store, StoreCapabilities, StoreError,
 };
-use idempotent_testkit::{Verb, VirtualClock};
+use idempotent_testkit::{StoreOperation, VirtualClock};
 
 /// "Runs in flight go on": also those that call another idempotent handler.
 #[test]
@@ -20,11 +20,11 @@ fn r50_a_drain_lets_a_run_in_flight_finish_its_inner_runs() {
         let run = tokio::spawn({
             let (executor, clock) = (worker.executor.clone(), world.clock.clone());
             async move {
-                let outer = Handler::<Auto, Json, _, _>::new({
+                let outer = Handler::<DefaultReply, Json, _, _>::new({
                     let executor = executor.clone();
                     move || async move {
                         clock.sleep_until(clock.now() + secs(2)).await;
-                        let inner = Handler::<Auto, Json, _, _>::new(|| async { Ok::<u32, AppError>(1) });
+                        let inner = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<u32, AppError>(1) });
                         executor.run(Call::new(id("inner")), inner).await
                     }
                 });
@@ -49,14 +49,14 @@ fn r51_a_takeover_that_was_given_back_unstarted_stays_known() {
             let run = a.spawn(key, &Job::takes(secs(60))).await;
             a.kill(run).await;
             world.clock.advance(secs(3)).await;
-            b.store.delay_reply(Verb::Claim, ms(500));
+            b.store.delay_reply(StoreOperation::Claim, ms(500));
             let run = b.spawn(key, &Job::takes(ms(0))).await;
             let drain = b.drain(secs(5));
             world.clock.advance(secs(1)).await;
             assert!(matches!(run.await.unwrap().0, Outcome::Draining { .. }));
             drain.await.unwrap();
             let seen = Arc::new(Mutex::new(None));
-            let handler = Handler::<Auto, Json, _, _>::new({
+            let handler = Handler::<DefaultReply, Json, _, _>::new({
                 let seen = seen.clone();
                 move || async move {
                     let lease = Lease::current().unwrap();
@@ -72,13 +72,13 @@ fn r51_a_takeover_that_was_given_back_unstarted_stays_known() {
 
 /// A strategy whose answers are streams.
 struct Slow;
-impl Reshapes for Slow {
+impl ResponseShape for Slow {
     type Output<R> = R;
 }
-impl Replies<Result<u32, Rejection>> for Slow {
+impl ReplyStrategy<Result<u32, Rejection>> for Slow {
     type Value = u32;
     type Failure = Rejection;
-    async fn split(_: Result<u32, Rejection>) -> Split<u32, Rejection> {
+    async fn split(_: Result<u32, Rejection>) -> HandlerOutcome<u32, Rejection> {
         std::future::pending().await
     }
     fn value(value: u32) -> Result<u32, Rejection> {
@@ -91,7 +91,7 @@ impl Replies<Result<u32, Rejection>> for Slow {
         Err(failure)
     }
 }
-impl Rejects<Result<u32, Rejection>> for Slow {
+impl RejectStrategy<Result<u32, Rejection>> for Slow {
     fn rejected(rejection: Rejection) -> Result<u32, Rejection> {
         Err(rejection)
     }
@@ -168,20 +168,20 @@ impl Store for Straggler {
         }
         self.inner.claim(request).await
     }
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
         self.inner.renew(held, lease).await
     }
-    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+    async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         self.inner.complete(held, completion).await
     }
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         self.inner.release(held, release).await
     }
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         self.inner.peek(key).await
     }
-    fn abilities(&self) -> Abilities<'_> {
-        Abilities::none()
+    fn abilities(&self) -> StoreCapabilities<'_> {
+        StoreCapabilities::none()
     }
 }
 
@@ -192,7 +192,7 @@ fn r55_the_guard_of_a_waiter_never_passes_the_stores_lease() {
     on_memory(async |world| {
         let (clock, lease) = (world.clock.clone(), ms(300));
         let inner = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
-        let owner = Held::unanswered(key_of("k"), OwnerToken(1));
+        let owner = ClaimHandle::unanswered(key_of("k"), OwnerToken(1));
         inner.claim(&ask(key_of("k"), 1)).await.unwrap();
         // Asks go out at 0 (held up), 100+10 (in flight), then every 50 ms. The owner frees the key just after one of
         // them, and the straggler arrives just after that.
@@ -205,7 +205,7 @@ fn r55_the_guard_of_a_waiter_never_passes_the_stores_lease() {
         let run = tokio::spawn({
             let (late, clock, inner) = (late.clone(), clock.clone(), inner.clone());
             async move {
-                let handler = Handler::<Auto, Json, _, _>::new(move || async move {
+                let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move {
                     let lease = Lease::current().unwrap();
                     let record = inner.peek(lease.key()).await.unwrap().unwrap();
                     let idempotent::State::Consuming { until, .. } = record.state else { panic!("{record:?}") };
@@ -216,7 +216,7 @@ fn r55_the_guard_of_a_waiter_never_passes_the_stores_lease() {
             }
         });
         world.clock.advance(ms(261)).await;
-        let free = Release { verdict: Verdict::Delete, delay: ms(0), memory: ms(0), error: "".into() };
+        let free = Release { verdict: ReleaseKind::Delete, delay: ms(0), memory: ms(0), error: "".into() };
         inner.release(&owner, &free).await.unwrap();
         world.clock.advance(secs(3)).await;
         // Given back unused, or used within what the store gave.
@@ -237,7 +237,7 @@ fn r56_a_heartbeat_of_many_leases_costs_a_look_through_them_not_one_for_each() {
             self.1.fetch_add(1, SeqCst);
             self.0.now()
         }
-        fn wall(&self) -> idempotent::Micros {
+        fn wall(&self) -> idempotent::Timestamp {
             self.0.wall()
         }
         fn sleep_until(&self, deadline: std::time::Instant) -> idempotent::Timer {
@@ -248,14 +248,14 @@ fn r56_a_heartbeat_of_many_leases_costs_a_look_through_them_not_one_for_each() {
         const RUNS: u32 = 400;
         let clock = Arc::new(CountingClock(world.clock.clone(), AtomicU32::new(0)));
         let worker = world.worker_by("a", Policy::new(), |b| b.clock(clock.clone()));
-        worker.store.delay_reply(Verb::Renew, ms(1));
+        worker.store.delay_reply(StoreOperation::Renew, ms(1));
         let mut runs = Vec::new();
         for n in 0..RUNS {
             runs.push(worker.spawn(&n.to_string(), &Job::takes(secs(60))).await);
         }
         let before = clock.1.load(SeqCst);
         world.clock.advance(ms(10_010)).await;
-        let asked = world.asked(Verb::Renew).len();
+        let asked = world.asked(StoreOperation::Renew).len();
         let reads = clock.1.load(SeqCst) - before;
         // Each renewal reads the clock once; each turn of the driver reads it once more.
         let turns = reads - RUNS;

@@ -4,15 +4,15 @@ use std::sync::{Arc, Mutex};
 
 use crate::common::{AppError, End, Job, id, ms, on_memory, secs};
 use idempotent::{
-    Auto, BatchItem, Call, Disposition, Event, Handler, Json, Observer, OnInFlight, OnLeaseLost, OnStoreError, Outcome,
-    Policy, Run,
+    BatchItem, Call, DefaultReply, Disposition, Event, Handler, Json, Observer, OnInFlight, OnLeaseLost, OnStoreError,
+    Outcome, Policy, RunInfo,
 };
-use idempotent_testkit::{FOREVER, Verb};
+use idempotent_testkit::{FOREVER, StoreOperation};
 
 #[derive(Clone, Debug, Default)]
 struct Seen(Arc<Mutex<Vec<String>>>);
 impl Observer for Seen {
-    fn on(&self, _: &Run<'_>, event: &Event<'_>) {
+    fn on(&self, _: &RunInfo<'_>, event: &Event<'_>) {
         let name = match event {
             Event::Ended { outcome, .. } => format!("ended {}", outcome.name()),
             Event::LeaseLost => "lease lost".to_owned(),
@@ -50,7 +50,8 @@ fn r01_an_unprotected_business_failure_is_not_acked_even_if_combined_with_the_va
         let worker = world.worker("a", Policy::new().on_store_error(OnStoreError::RunUnprotected));
         worker.store.down();
         let run = tokio::spawn(async move {
-            let handler = Handler::<Auto, Json, _, _>::new(|| async { Ok::<u32, AppError>(0) }).failed_if(|v| *v == 0);
+            let handler =
+                Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<u32, AppError>(0) }).failed_if(|v| *v == 0);
             Outcome::capture(worker.executor.run(Call::new(id("k")), handler)).await
         });
         world.clock.advance(secs(1)).await;
@@ -65,15 +66,15 @@ fn r01_an_unprotected_business_failure_is_not_acked_even_if_combined_with_the_va
 fn r03_a_batch_does_not_start_an_item_whose_lease_is_lost() {
     on_memory(async |world| {
         let (a, b) = (world.worker("a", Policy::new()), world.worker("b", Policy::new()));
-        a.store.pass(Verb::Claim, 1);
-        a.store.hang(Verb::Claim, 2);
-        a.store.fail_before(Verb::Renew, FOREVER);
+        a.store.pass(StoreOperation::Claim, 1);
+        a.store.hang(StoreOperation::Claim, 2);
+        a.store.fail_before(StoreOperation::Renew, FOREVER);
         let started = Arc::new(Mutex::new(Vec::new()));
         let batch = tokio::spawn({
             let (a, started) = (a.clone(), started.clone());
             async move {
                 let handler =
-                    Handler::<Auto, Json, _, _>::batch(move |items: Vec<BatchItem<&'static str>>| async move {
+                    Handler::<DefaultReply, Json, _, _>::batch(move |items: Vec<BatchItem<&'static str>>| async move {
                         started.lock().unwrap().extend(items.iter().map(|given| (given.item, given.lease.is_lost())));
                         items.iter().map(|_| Ok::<_, AppError>(1u32)).collect()
                     });
@@ -96,13 +97,13 @@ fn r03_a_batch_does_not_start_an_item_whose_lease_is_lost() {
 fn r04_a_batch_does_not_start_after_a_drain_has_closed() {
     on_memory(async |world| {
         let a = world.worker("a", Policy::new());
-        a.store.pass(Verb::Claim, 1);
-        a.store.hang(Verb::Claim, 2);
+        a.store.pass(StoreOperation::Claim, 1);
+        a.store.hang(StoreOperation::Claim, 2);
         let started = Arc::new(AtomicU32::new(0));
         let batch = tokio::spawn({
             let (a, started) = (a.clone(), started.clone());
             async move {
-                let handler = Handler::<Auto, Json, _, _>::batch(move |items: Vec<BatchItem<u8>>| async move {
+                let handler = Handler::<DefaultReply, Json, _, _>::batch(move |items: Vec<BatchItem<u8>>| async move {
                     started.fetch_add(1, SeqCst);
                     items.iter().map(|_| Ok::<_, AppError>(1u32)).collect()
                 });
@@ -123,12 +124,12 @@ fn r04_a_batch_does_not_start_after_a_drain_has_closed() {
 fn r05_a_slow_claim_is_renewed_before_its_guard() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().lease(secs(3)));
-        worker.store.delay_reply(Verb::Claim, ms(900));
+        worker.store.delay_reply(StoreOperation::Claim, ms(900));
         let job = Job::takes(secs(1));
         let run = worker.spawn("k", &job).await;
         world.clock.advance(secs(10)).await;
         let outcome = run.await.unwrap().0;
-        assert!(!world.asked(Verb::Renew).is_empty(), "never renewed, ended as {outcome:?}");
+        assert!(!world.asked(StoreOperation::Renew).is_empty(), "never renewed, ended as {outcome:?}");
         assert_eq!(outcome, Outcome::Ran);
     });
 }
@@ -138,11 +139,11 @@ fn r05_a_slow_claim_is_renewed_before_its_guard() {
 fn r06_one_failed_renewal_does_not_end_a_run_with_a_slow_heartbeat() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().lease(secs(1)).heartbeat(ms(460)));
-        worker.store.fail_before(Verb::Renew, 1);
+        worker.store.fail_before(StoreOperation::Renew, 1);
         let run = worker.spawn("k", &Job::takes(secs(3))).await;
         world.clock.advance(secs(5)).await;
         let outcome = run.await.unwrap().0;
-        assert_eq!(outcome, Outcome::Ran, "asked at {:?}", world.asked(Verb::Renew));
+        assert_eq!(outcome, Outcome::Ran, "asked at {:?}", world.asked(StoreOperation::Renew));
     });
 }
 
@@ -151,13 +152,13 @@ fn r06_one_failed_renewal_does_not_end_a_run_with_a_slow_heartbeat() {
 fn r07_a_store_that_refuses_renewals_is_not_hammered() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().lease(ms(900)));
-        worker.store.delay(Verb::Renew, ms(1)); // a refused connection takes a ms; without it this test never ends
-        worker.store.fail_before(Verb::Renew, FOREVER);
+        worker.store.delay(StoreOperation::Renew, ms(1)); // a refused connection takes a ms; without it this test never ends
+        worker.store.fail_before(StoreOperation::Renew, FOREVER);
         let _one = worker.spawn("one", &Job::takes(secs(60))).await;
         world.clock.advance(ms(175)).await;
         let _two = worker.spawn("two", &Job::takes(secs(60))).await;
         world.clock.advance(secs(2)).await;
-        let asked = world.asked(Verb::Renew);
+        let asked = world.asked(StoreOperation::Renew);
         assert!(asked.len() <= 8, "2 leases, 4 turns each at most: {} at {asked:?}", asked.len());
     });
 }
@@ -168,7 +169,7 @@ fn r08_a_run_that_went_well_is_not_reported_as_lost() {
     on_memory(async |world| {
         let seen = Seen::default();
         let worker = world.worker_by("a", Policy::new().lease(secs(3)), |b| b.observer(seen.clone()));
-        worker.store.delay(Verb::Renew, ms(500));
+        worker.store.delay(StoreOperation::Renew, ms(500));
         let run = worker.spawn("k", &Job::takes(ms(1200))).await;
         world.clock.advance(secs(5)).await;
         assert_eq!(run.await.unwrap().0, Outcome::Ran);
@@ -198,9 +199,9 @@ fn r09_a_lost_lease_is_told_once() {
 fn r10_giving_back_a_late_claim_does_not_wait_for_ever() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().lease(secs(3)));
-        worker.store.hang(Verb::Claim, 1); // a second; the next try's answer takes 0.9 s: too late for the guard
-        worker.store.delay_reply(Verb::Claim, ms(900));
-        worker.store.hang(Verb::Release, FOREVER);
+        worker.store.hang(StoreOperation::Claim, 1); // a second; the next try's answer takes 0.9 s: too late for the guard
+        worker.store.delay_reply(StoreOperation::Claim, ms(900));
+        worker.store.hang(StoreOperation::Release, FOREVER);
         let run = worker.spawn("k", &Job::takes(ms(0))).await;
         world.clock.advance(secs(3600)).await;
         assert!(run.is_finished(), "hangs for an hour");
@@ -211,8 +212,8 @@ fn r10_giving_back_a_late_claim_does_not_wait_for_ever() {
 fn r10_giving_back_what_a_drain_found_does_not_wait_for_ever() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().lease(secs(3)));
-        worker.store.delay_reply(Verb::Claim, ms(500));
-        worker.store.hang(Verb::Release, FOREVER);
+        worker.store.delay_reply(StoreOperation::Claim, ms(500));
+        worker.store.hang(StoreOperation::Release, FOREVER);
         let run = worker.spawn("k", &Job::takes(ms(0))).await;
         let drain = worker.drain(secs(5));
         world.clock.advance(secs(3600)).await;
@@ -239,7 +240,7 @@ fn r11_a_drain_drops_an_unprotected_handler_too() {
 fn r11_nothing_starts_unprotected_once_a_drain_began() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().on_store_error(OnStoreError::RunUnprotected));
-        worker.store.hang(Verb::Claim, FOREVER);
+        worker.store.hang(StoreOperation::Claim, FOREVER);
         let job = Job::takes(ms(0));
         let _run = worker.spawn("k", &job).await;
         let drain = worker.drain(secs(5));
@@ -254,7 +255,7 @@ fn r11_nothing_starts_unprotected_once_a_drain_began() {
 fn r12_a_drain_ends_soon_after_its_grace_though_the_store_hangs() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
-        worker.store.hang(Verb::Complete, FOREVER);
+        worker.store.hang(StoreOperation::Complete, FOREVER);
         let _run = worker.spawn("k", &Job::takes(ms(100))).await;
         world.clock.advance(ms(200)).await;
         let drain = worker.drain(secs(5));
@@ -271,13 +272,13 @@ fn r80_a_claim_taken_back_unheard_does_not_hide_what_it_took_over() {
         let run = dead.spawn("k", &Job::takes(secs(600))).await;
         dead.kill(run).await;
         world.clock.advance(secs(31)).await;
-        deaf.store.lose_reply(Verb::Claim, FOREVER);
+        deaf.store.lose_reply(StoreOperation::Claim, FOREVER);
         let run = deaf.spawn("k", &Job::takes(ms(0))).await;
         world.clock.advance(secs(31)).await;
         assert!(matches!(run.await.unwrap().0, Outcome::StoreDown(_)), "nothing ran");
         let told = last.executor.run(
             Call::new(id("k")),
-            Handler::<Auto, Json, _, _>::new(|| async {
+            Handler::<DefaultReply, Json, _, _>::new(|| async {
                 Ok::<_, AppError>(idempotent::Lease::current().is_some_and(|lease| lease.taken_over().is_some()))
             }),
         );
@@ -291,8 +292,8 @@ fn r13_a_waiter_waits_no_longer_than_it_was_told() {
         let worker = world.worker("a", Policy::new());
         let waiter = world.worker("b", Policy::new().on_in_flight(OnInFlight::Wait(secs(2))));
         let _owner = worker.spawn("k", &Job::takes(secs(600))).await;
-        waiter.store.pass(Verb::Claim, 2);
-        waiter.store.hang(Verb::Claim, FOREVER);
+        waiter.store.pass(StoreOperation::Claim, 2);
+        waiter.store.hang(StoreOperation::Claim, FOREVER);
         let run = waiter.spawn("k", &Job::takes(ms(0))).await;
         world.clock.advance(ms(2500)).await;
         assert!(run.is_finished(), "on_in_flight = wait(2s): \"at most this long\"");
@@ -303,7 +304,7 @@ fn r13_a_waiter_waits_no_longer_than_it_was_told() {
 fn r14_a_release_whose_reply_is_lost_is_done() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
-        worker.store.lose_reply(Verb::Release, 1);
+        worker.store.lose_reply(StoreOperation::Release, 1);
         let run = worker.spawn("k", &Job::ends(ms(0), End::Err)).await;
         world.clock.advance(secs(1)).await;
         let outcome = run.await.unwrap().0;

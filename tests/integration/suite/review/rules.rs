@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use crate::common::{AppError, Job, ask, id, key_of, ms, on_memory, secs};
 use idempotent::{
-    Auto, BatchItem, Call, Claim, ClaimRequest, Clock, Handler, Identity, Json, MemoryStore, OnInFlight, Outcome,
-    Policy, Scene, SqliteStore, StateKind, Store,
+    BatchItem, Call, Claim, ClaimRequest, Clock, DefaultReply, Handler, Identity, Json, MemoryStore, OnInFlight,
+    Outcome, Policy, Scene, SqliteStore, StateKind, Store,
 };
-use idempotent_testkit::{FOREVER, Verb, VirtualClock};
+use idempotent_testkit::{FOREVER, StoreOperation, VirtualClock};
 
 /// "A panic of the handler frees the key": one of its rules is code of the same author.
 #[test]
@@ -17,8 +17,8 @@ fn r70_a_panic_in_a_rule_frees_the_key() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         let run = tokio::spawn(async move {
-            let handler =
-                Handler::<Auto, Json, _, _>::new(|| async { Ok::<u32, AppError>(1) }).failed_if(|_| panic!("as told"));
+            let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<u32, AppError>(1) })
+                .failed_if(|_| panic!("as told"));
             worker.executor.run(Call::new(id("k")), handler).await.is_ok()
         });
         assert!(run.await.unwrap_err().is_panic());
@@ -31,8 +31,8 @@ fn r70_a_panic_in_a_rule_frees_the_key() {
 fn r72_taking_back_a_dropped_claim_is_given_up_some_day() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().lease(secs(3)));
-        worker.store.hang(Verb::Claim, FOREVER);
-        worker.store.hang(Verb::Release, FOREVER);
+        worker.store.hang(StoreOperation::Claim, FOREVER);
+        worker.store.hang(StoreOperation::Release, FOREVER);
         let metrics = tokio::runtime::Handle::current().metrics();
         let before = metrics.num_alive_tasks();
         for n in 0..50 {
@@ -132,7 +132,7 @@ fn r75_waiting_ends_when_told_though_the_hint_is_tiny() {
         let run = waiter.spawn("k", &Job::takes(ms(0))).await;
         world.clock.advance(secs(3)).await;
         assert!(run.is_finished());
-        let claims = world.asked(Verb::Claim).len();
+        let claims = world.asked(StoreOperation::Claim).len();
         assert!(claims < 3000, "{claims} claims in 2 s");
         let _ = world.clock.now();
         assert!(matches!(run.await.unwrap().0, Outcome::InFlight { .. } | Outcome::Ran));
@@ -147,10 +147,10 @@ fn r76_a_batch_whose_inner_run_is_in_flight_spends_no_attempt() {
         let _held = worker.spawn("inner", &Job::takes(secs(600))).await;
         let mut last = None;
         for _ in 0..4 {
-            let handler = Handler::<Auto, Json, _, _>::batch({
+            let handler = Handler::<DefaultReply, Json, _, _>::batch({
                 let executor = worker.executor.clone();
                 move |_: Vec<BatchItem<u8>>| async move {
-                    let inner = Handler::<Auto, Json, _, _>::new(|| async { Ok::<u32, AppError>(1) });
+                    let inner = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<u32, AppError>(1) });
                     vec![executor.run(Call::new(id("inner")), inner).await]
                 }
             });
@@ -167,12 +167,12 @@ fn r76_a_batch_whose_inner_run_is_in_flight_spends_no_attempt() {
 fn r77_a_batch_handler_is_dropped_when_all_its_leases_are_lost() {
     on_memory(async |world| {
         let (a, b) = (world.worker("a", Policy::new().lease(secs(3))), world.worker("b", Policy::new().lease(secs(3))));
-        a.store.fail_before(Verb::Renew, FOREVER);
+        a.store.fail_before(StoreOperation::Renew, FOREVER);
         let effects = Arc::new(AtomicU32::new(0));
         let _batch = tokio::spawn({
             let (a, effects, clock) = (a.clone(), effects.clone(), world.clock.clone());
             async move {
-                let handler = Handler::<Auto, Json, _, _>::batch(move |items: Vec<BatchItem<u8>>| async move {
+                let handler = Handler::<DefaultReply, Json, _, _>::batch(move |items: Vec<BatchItem<u8>>| async move {
                     clock.sleep_until(clock.now() + secs(10)).await;
                     effects.fetch_add(1, SeqCst);
                     items.iter().map(|_| Ok::<u32, AppError>(1)).collect()

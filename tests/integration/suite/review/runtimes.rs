@@ -8,9 +8,9 @@ use std::time::Duration;
 use crate::bare::Bare;
 use crate::common::{AppError, id, ms, secs};
 use idempotent::{
-    Auto, BatchItem, Call, Executor, Handler, Json, Lease, MemoryStore, Outcome, Policy, Scene, SystemClock,
+    BatchItem, Call, DefaultReply, Executor, Handler, Json, Lease, MemoryStore, Outcome, Policy, Scene, SystemClock,
 };
-use idempotent_testkit::{FOREVER, FaultStore, Verb};
+use idempotent_testkit::{FOREVER, FaultStore, StoreOperation};
 use tokio::runtime::{Builder, Runtime};
 
 fn single() -> Runtime {
@@ -23,7 +23,7 @@ fn executor(store: &MemoryStore) -> Executor {
 }
 
 async fn run(executor: &Executor, key: &str, takes: Duration, runs: &Arc<AtomicU32>) -> Outcome {
-    let handler = Handler::<Auto, Json, _, _>::new(|| async {
+    let handler = Handler::<DefaultReply, Json, _, _>::new(|| async {
         runs.fetch_add(1, SeqCst);
         tokio::time::sleep(takes).await;
         Ok::<u32, AppError>(1)
@@ -63,7 +63,7 @@ fn thread_that_a_run_blocks(executor: &Executor, stands_by: Option<Duration>) ->
     let counted = runs.clone();
     let blocking = std::thread::spawn(move || {
         single().block_on(async {
-            let handler = Handler::<Auto, Json, _, _>::new(|| async {
+            let handler = Handler::<DefaultReply, Json, _, _>::new(|| async {
                 if let Some(time) = stands_by {
                     tokio::time::sleep(time).await;
                 }
@@ -84,7 +84,7 @@ fn counted() -> FaultStore {
 }
 
 fn renewals(store: &FaultStore) -> usize {
-    store.log().iter().filter(|call| call.verb == Verb::Renew).count()
+    store.log().iter().filter(|call| call.verb == StoreOperation::Renew).count()
 }
 
 /// A program that calls `block_on` on a runtime of its own at start-up and keeps that runtime around. The heartbeat
@@ -124,7 +124,7 @@ fn r31_a_handler_that_blocks_its_own_runtime_does_not_stop_the_others_heartbeats
             tokio::time::sleep(ms(1800)).await;
             run(&other_process, "k", ms(0), &twice).await
         };
-        let handler = Handler::<Auto, Json, _, _>::new(|| async {
+        let handler = Handler::<DefaultReply, Json, _, _>::new(|| async {
             long.fetch_add(1, SeqCst);
             tokio::time::sleep(ms(3000)).await;
             was_lost.fetch_add(u32::from(Lease::current().unwrap().is_lost()), SeqCst);
@@ -147,7 +147,7 @@ fn r32_a_batch_adopts_an_orphaned_heartbeat() {
     let (here, other_process) = (executor(&store), executor(&store));
     let first = runtime_with_the_heartbeat_of(&here);
     let (batch, twice) = single().block_on(async {
-        let handler = Handler::<Auto, Json, _, _>::batch(|items: Vec<BatchItem<u8>>| async move {
+        let handler = Handler::<DefaultReply, Json, _, _>::batch(|items: Vec<BatchItem<u8>>| async move {
             tokio::time::sleep(ms(3600)).await;
             items.iter().map(|_| Ok::<u32, AppError>(1)).collect()
         });
@@ -164,7 +164,7 @@ fn r33_a_batch_claim_that_is_not_answered_is_given_up() {
     let executor =
         Executor::builder(Bare::hanging_on_batches(MemoryStore::new())).policy(Scene::Mq, policy).build().unwrap();
     single().block_on(async {
-        let handler = Handler::<Auto, Json, _, _>::batch(|items: Vec<BatchItem<u8>>| async move {
+        let handler = Handler::<DefaultReply, Json, _, _>::batch(|items: Vec<BatchItem<u8>>| async move {
             items.iter().map(|_| Ok::<u32, AppError>(1)).collect()
         });
         let batch = executor.run_batch(vec![(Call::new(id("a")), 1), (Call::new(id("b")), 2)], handler);
@@ -198,10 +198,10 @@ fn r35_futures_are_send() {
     runtime.block_on(async {
         let executor = Executor::new(MemoryStore::new());
         let (text, list) = ("borrowed".to_owned(), [1u8, 2]);
-        let one = Handler::<Auto, Json, _, _>::new(|| async { Ok::<usize, AppError>(text.len()) });
+        let one = Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<usize, AppError>(text.len()) });
         send(executor.run(Call::new(id("a")), one)).await.unwrap();
         let items = list.iter().map(|n| (Call::new(id(&n.to_string())), n)).collect::<Vec<_>>();
-        let many = Handler::<Auto, Json, _, _>::batch(|items: Vec<BatchItem<&u8>>| async move {
+        let many = Handler::<DefaultReply, Json, _, _>::batch(|items: Vec<BatchItem<&u8>>| async move {
             items.iter().map(|given| Ok::<usize, AppError>(text.len() + usize::from(*given.item))).collect()
         });
         assert_eq!(send(executor.run_batch(items, many)).await.len(), 2);
@@ -218,7 +218,7 @@ fn r35_futures_are_send() {
 fn r36_refused_renewals_do_not_starve_the_runtime() {
     let policy = Policy::new().lease(secs(3));
     let store = counted();
-    store.fail_before(Verb::Renew, FOREVER);
+    store.fail_before(StoreOperation::Renew, FOREVER);
     let executor = Executor::builder(Bare::of(store.clone())).policy(Scene::Mq, policy).build().unwrap();
     let runs = Arc::new(AtomicU32::new(0));
     single().block_on(async {

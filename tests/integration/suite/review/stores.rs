@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::common::{key_of, ms, secs};
 use idempotent::{
-    Claim, ClaimRequest, Clock, Completion, Fencing, Fingerprint, Held, MemoryStore, OnExpiry, OwnerToken, Release,
-    SqliteStore, Store, Verdict,
+    Claim, ClaimHandle, ClaimRequest, Clock, Completion, FencingToken, Fingerprint, MemoryStore, OnExpiry, OwnerToken,
+    Release, ReleaseKind, SqliteStore, Store,
 };
 use idempotent_testkit::VirtualClock;
 
@@ -43,7 +43,7 @@ fn r40_memory_and_sqlite_answer_the_same() {
             let memory = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
             let sqlite = SqliteStore::builder("sqlite::memory:").clock(Arc::new(clock.clone())).open().await.unwrap();
             let mut said = Vec::new();
-            let mut fencing = Fencing(0);
+            let mut fencing = FencingToken(0);
             for step in 0..150 {
                 clock.jump(dice.pick(&[
                     Duration::ZERO,
@@ -60,7 +60,8 @@ fn r40_memory_and_sqlite_answer_the_same() {
                     let now = i64::try_from(dice.roll(3)).unwrap();
                     clock.set_wall_offset(-now);
                 }
-                let held = Held::unanswered(key_of(dice.pick(&["a", "b"])), OwnerToken(u128::from(1 + dice.roll(4))));
+                let held =
+                    ClaimHandle::unanswered(key_of(dice.pick(&["a", "b"])), OwnerToken(u128::from(1 + dice.roll(4))));
                 let what = dice.roll(10);
                 let (one, two) = match what {
                     0..=3 => {
@@ -91,11 +92,11 @@ fn r40_memory_and_sqlite_answer_the_same() {
                     6 | 7 => {
                         let release = Release {
                             verdict: dice.pick(&[
-                                Verdict::Delete,
-                                Verdict::Vacate,
-                                Verdict::Refund,
-                                Verdict::Fail,
-                                Verdict::Bury,
+                                ReleaseKind::Delete,
+                                ReleaseKind::Vacate,
+                                ReleaseKind::Refund,
+                                ReleaseKind::Fail,
+                                ReleaseKind::Bury,
                             ]),
                             delay: dice.pick(&[Duration::ZERO, ms(1), ms(30)]),
                             memory: dice.pick(&[Duration::ZERO, ms(1), secs(5), Duration::MAX]),
@@ -141,11 +142,11 @@ fn r41_a_purge_that_removes_nothing_found_nothing() {
         let store = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
         let mut request = request(&mut Dice(1));
         (request.lease, request.memory, request.max_attempts) = (secs(30), secs(60), 0);
-        let held = Held::unanswered(request.key.clone(), request.owner);
+        let held = ClaimHandle::unanswered(request.key.clone(), request.owner);
         store.claim(&request).await.unwrap();
         clock.jump(secs(2));
         let delete =
-            Release { verdict: Verdict::Delete, delay: Duration::ZERO, memory: Duration::ZERO, error: "".into() };
+            Release { verdict: ReleaseKind::Delete, delay: Duration::ZERO, memory: Duration::ZERO, error: "".into() };
         store.release(&held, &delete).await.unwrap();
         store.claim(&request).await.unwrap();
         store.complete(&held, &Completion { value: None, retain: secs(31) }).await.unwrap();

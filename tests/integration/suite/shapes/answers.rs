@@ -49,11 +49,11 @@ async fn s2_11_a_failure_frees_the_key_and_a_transparent_error_does_not_hide_the
 
 struct Text;
 
-impl Reshapes for Text {
+impl ResponseShape for Text {
     type Output<R> = String;
 }
 
-impl<R: Display> Replies<R> for Text {
+impl<R: Display> ReplyStrategy<R> for Text {
     type Value = String;
     type Failure = String;
 
@@ -71,7 +71,7 @@ impl<R: Display> Replies<R> for Text {
     }
 }
 
-impl<R: Display> Rejects<R> for Text {
+impl<R: Display> RejectStrategy<R> for Text {
     fn rejected(rejection: Rejection) -> String {
         rejection.to_string()
     }

@@ -3,7 +3,7 @@ use std::future::pending;
 use std::sync::Arc;
 
 use idempotent::{Outcome, Policy, Rejection, step};
-use idempotent_testkit::{FOREVER, Verb};
+use idempotent_testkit::{FOREVER, StoreOperation};
 
 use super::{Effects, dies, run};
 use crate::common::{AppError, World, ms, secs};
@@ -17,18 +17,18 @@ on_both_stores! {
 
 async fn a_note_whose_reply_is_lost_is_noted_once(world: World) {
     let (worker, effects) = (world.worker("a", Policy::new()), Effects::default());
-    worker.store.lose_reply(Verb::Note, 1);
+    worker.store.lose_reply(StoreOperation::Note, 1);
     let (steps, doing) = (effects.clone(), worker.clone());
     let task = tokio::spawn(async move { run(&doing, || async move { steps.does("a").await }).await });
     world.clock.settle().await;
     world.clock.advance(ms(10)).await;
     assert_eq!(task.await.unwrap().0, Outcome::Ran);
-    assert_eq!((world.asked(Verb::Note).len(), effects.take()), (2, vec!["a".to_owned()]));
+    assert_eq!((world.asked(StoreOperation::Note).len(), effects.take()), (2, vec!["a".to_owned()]));
 }
 
 async fn a_note_that_never_arrives_fails_the_step(world: World) {
     let (worker, effects) = (world.worker("a", Policy::new()), Effects::default());
-    worker.store.fail_before(Verb::Note, FOREVER);
+    worker.store.fail_before(StoreOperation::Note, FOREVER);
     let (steps, doing) = (effects.clone(), worker.clone());
     let task = tokio::spawn(async move { run(&doing, || async move { steps.does("a").await }).await });
     world.clock.settle().await;
@@ -46,7 +46,7 @@ async fn an_overtaken_run_notes_no_step(world: World) {
     let effects = Effects::default();
     let policy = Policy::new().on_lease_lost(idempotent::OnLeaseLost::Finish);
     let executor = world.worker("finishes", policy);
-    executor.store.fail_before(Verb::Renew, FOREVER);
+    executor.store.fail_before(StoreOperation::Renew, FOREVER);
     let (gate, steps) = (Arc::new(tokio::sync::Notify::new()), effects.clone());
     let open = gate.clone();
     let task = tokio::spawn(async move {

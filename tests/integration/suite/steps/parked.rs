@@ -1,7 +1,7 @@
 //! Runs that another run could only make worse are left to a person.
 use std::future::pending;
 
-use idempotent::{JournalError, Outcome, Policy, Rejection, step};
+use idempotent::{Outcome, Policy, Rejection, StepError, step};
 
 use super::{Effects, dies, error_of, run};
 use crate::common::{AppError, World};
@@ -31,7 +31,7 @@ async fn s2_18_3_a_step_that_may_be_begun_once_is_not_run_again_after_a_crash(wo
     let worker = world.worker("b", Policy::new());
     let (outcome, answer) = run(&worker, || charge(effects.clone())).await;
     assert!(matches!(outcome, Outcome::Dead { .. }), "{outcome:?}");
-    let Err(AppError::Idempotent(Rejection::Journal(JournalError::Uncertain { step }))) = answer else {
+    let Err(AppError::Idempotent(Rejection::Journal(StepError::Uncertain { step }))) = answer else {
         panic!("{answer:?}")
     };
     assert_eq!(&*step, "charge");

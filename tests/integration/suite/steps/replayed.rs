@@ -2,8 +2,10 @@
 use std::future::pending;
 use std::sync::{Arc, Mutex};
 
-use idempotent::{Auto, Call, Executor, Handler, JournalError, Json, Outcome, Policy, Rejection, StateKind, step_key};
-use idempotent_testkit::Verb;
+use idempotent::{
+    Call, DefaultReply, Executor, Handler, Json, Outcome, Policy, Rejection, StateKind, StepError, step_key,
+};
+use idempotent_testkit::StoreOperation;
 
 use super::{Effects, dies, kind, run, run_on};
 use crate::common::{AppError, World, id, ms, secs};
@@ -106,7 +108,7 @@ async fn steps_survive_a_later_run_whose_look_at_them_is_not_answered(world: Wor
         }
     };
     run(&worker, || once(true)).await.1.unwrap_err();
-    worker.store.hang(Verb::Steps, 1);
+    worker.store.hang(StoreOperation::Steps, 1);
     let (other, clock) = (worker.clone(), world.clock.clone());
     let failing = tokio::spawn(async move { run(&other, || async { Err(AppError::NoStock) }).await.0 });
     clock.settle().await;
@@ -125,14 +127,14 @@ async fn steps_survive_a_deferral_by_a_run_in_flight_inside(world: World) {
         let busy = world.worker("busy", policy).executor;
         let call = key("inner");
         let held = tokio::spawn(async move {
-            busy.run(call, Handler::<Auto, Json, _, _>::new(pending::<Result<(), Rejection>>)).await
+            busy.run(call, Handler::<DefaultReply, Json, _, _>::new(pending::<Result<(), Rejection>>)).await
         });
         world.clock.settle().await;
         let outer = async |inner: bool| {
-            let handler = Handler::<Auto, Json, _, _>::new(async || {
+            let handler = Handler::<DefaultReply, Json, _, _>::new(async || {
                 effects.does("a").await?;
                 if inner {
-                    let run = Handler::<Auto, Json, _, _>::new(async || Ok::<(), Rejection>(()));
+                    let run = Handler::<DefaultReply, Json, _, _>::new(async || Ok::<(), Rejection>(()));
                     worker.executor.run(key("inner"), run).await?;
                 }
                 Ok::<(), AppError>(())
@@ -153,7 +155,7 @@ async fn a_failed_run_without_steps_still_leaves_no_trace(world: World) {
     let worker = world.worker("a", Policy::new().max_retries(Policy::NO_LIMIT));
     run(&worker, || async { Err(AppError::NoStock) }).await.1.unwrap_err();
     assert_eq!(kind(&world).await, StateKind::Absent);
-    assert!(world.asked(Verb::Steps).is_empty(), "the first run of a key asks nobody");
+    assert!(world.asked(StoreOperation::Steps).is_empty(), "the first run of a key asks nobody");
 }
 
 async fn each_step_has_a_key_that_stays(world: World) {
@@ -168,7 +170,7 @@ async fn each_step_has_a_key_that_stays(world: World) {
     }
     let keys = keys.lock().unwrap();
     assert!(keys[0] == keys[1] && keys[0].0 != keys[0].1);
-    assert!(matches!(step_key("a"), Err(Rejection::Journal(JournalError::NotInRun { .. }))));
+    assert!(matches!(step_key("a"), Err(Rejection::Journal(StepError::NotInRun { .. }))));
 }
 
 #[tokio::test]
@@ -176,7 +178,7 @@ async fn a_store_without_a_journal_says_so_before_the_step_runs() {
     let effects = Effects::default();
     let executor = Executor::new(idempotent::Cas(Nowhere::default()));
     let (outcome, answer) = run_on(&executor, || effects.does("a")).await;
-    let Err(AppError::Idempotent(rejection @ Rejection::Journal(JournalError::NoJournal { .. }))) = answer else {
+    let Err(AppError::Idempotent(rejection @ Rejection::Journal(StepError::NoJournal { .. }))) = answer else {
         panic!("{answer:?}")
     };
     assert!(rejection.to_string().contains("step `a`: the store keeps no journal"), "{rejection}");
@@ -190,9 +192,13 @@ struct Nowhere(Mutex<(u64, Option<idempotent::Record>)>);
 
 #[async_trait::async_trait]
 impl idempotent::CasBackend for Nowhere {
-    async fn read(&self, _: &idempotent::Key) -> Result<idempotent::Seen, idempotent::StoreError> {
+    async fn read(&self, _: &idempotent::Key) -> Result<idempotent::VersionedRecord, idempotent::StoreError> {
         let (version, record) = self.0.lock().unwrap().clone();
-        Ok(idempotent::Seen { record, version, now: idempotent::Clock::wall(&idempotent::SystemClock::new()) })
+        Ok(idempotent::VersionedRecord {
+            record,
+            version,
+            now: idempotent::Clock::wall(&idempotent::SystemClock::new()),
+        })
     }
 
     async fn swap(
@@ -214,6 +220,6 @@ impl idempotent::CasBackend for Nowhere {
 async fn a_step_outside_of_a_run_says_so_and_does_not_run() {
     let effects = Effects::default();
     let answer = effects.does("a").await;
-    assert!(matches!(answer, Err(AppError::Idempotent(Rejection::Journal(JournalError::NotInRun { .. })))));
+    assert!(matches!(answer, Err(AppError::Idempotent(Rejection::Journal(StepError::NotInRun { .. })))));
     assert!(effects.take().is_empty());
 }

@@ -1,7 +1,7 @@
 //! Runs that fail for good take their steps back.
 use std::future::pending;
 
-use idempotent::{JournalError, Outcome, Policy, Rejection, step};
+use idempotent::{Outcome, Policy, Rejection, StepError, step};
 
 use super::{Effects, dies, error_of, run};
 use crate::common::{AppError, World};
@@ -87,7 +87,7 @@ async fn a_crash_while_steps_are_taken_back_is_gone_on_with_by_the_next_run(worl
         effects.does_and_undoes("c").await
     })
     .await;
-    assert!(matches!(answer, Err(AppError::Idempotent(Rejection::Journal(JournalError::TakenBack { .. })))));
+    assert!(matches!(answer, Err(AppError::Idempotent(Rejection::Journal(StepError::TakenBack { .. })))));
     assert_eq!(outcome, Outcome::Failed);
     assert_eq!(effects.take(), ["undo b", "undo a"], "what may be half undone, and the rest; nothing is run");
 }

@@ -3,10 +3,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent::{
-    Claim, Dead, Disposition, Executor, Fencing, Grant, InFlight, MemoryStore, OnStoreError, Outcome, Policy,
+    Claim, Dead, Disposition, Executor, FencingToken, Grant, InFlight, MemoryStore, OnStoreError, Outcome, Policy,
     Rejection, Scene, StoreErrorKind, idempotent,
 };
-use idempotent_testkit::{FOREVER, MockExecutor, Verb};
+use idempotent_testkit::{FOREVER, MockExecutor, StoreOperation};
 
 use super::{ONE, told};
 
@@ -44,7 +44,7 @@ async fn it_is_given_by_with_in_a_state_or_by_scope() {
 #[tokio::test]
 async fn each_answer_of_a_store_can_be_had_without_waiting() {
     let (retry_after, error) = (9 * SECOND, Arc::<str>::from("no stock"));
-    let fencing = Fencing(7);
+    let fencing = FencingToken(7);
     for (answer, wanted) in [
         (Claim::InFlight(InFlight::Leased { rest: Duration::from_millis(3) }), "in_flight"),
         (Claim::Delayed { rest: retry_after }, "delayed"),
@@ -133,10 +133,10 @@ async fn a_store_that_is_down_or_loses_replies_needs_no_clock_to_be_moved() {
     mock.store().down();
     assert!(matches!(charge(&mock, "o-17").await, Err(Rejection::Store(_))));
     mock.store().up();
-    mock.store().lose_reply(Verb::Claim, 1);
-    mock.store().lose_reply(Verb::Complete, 2);
+    mock.store().lose_reply(StoreOperation::Claim, 1);
+    mock.store().lose_reply(StoreOperation::Complete, 2);
     charge(&mock, "o-17").await.unwrap();
-    mock.store().fail_before(Verb::Complete, FOREVER);
+    mock.store().fail_before(StoreOperation::Complete, FOREVER);
     assert!(matches!(charge(&mock, "o-18").await, Err(Rejection::Unrecorded { .. })));
     assert_eq!(mock.outcomes(), [Outcome::StoreDown(StoreErrorKind::NotApplied), Outcome::Ran, Outcome::Unrecorded]);
 

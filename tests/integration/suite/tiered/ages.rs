@@ -1,8 +1,8 @@
 //! How long a fact lives.
 use std::sync::Arc;
 
-use idempotent::{Clock, Fact, FastTier, Fencing, MemoryTier, Micros, Store};
-use idempotent_testkit::{Verb, VirtualClock};
+use idempotent::{CacheTier, CachedOutcome, Clock, FencingToken, MemoryTier, Store, Timestamp};
+use idempotent_testkit::{StoreOperation, VirtualClock};
 
 use crate::common::{World, key_of, ms, secs};
 use crate::tiered::weak::Gate;
@@ -45,7 +45,7 @@ async fn a_repaired_fact_does_not_outlive_the_retention(world: World) {
 /// What was left when the record was read is less by the time that is heard.
 async fn a_fact_read_slowly_does_not_outlive_the_retention(world: World) {
     let (slow, store) = worker(&world, "a", tier(&world));
-    slow.store.delay_reply(Verb::Peek, ms(50));
+    slow.store.delay_reply(StoreOperation::Peek, ms(50));
     store.claim(&ask("k", 1)).await.unwrap();
     let completing = spawn_completion(&store, 10);
     world.clock.settle().await;
@@ -87,8 +87,8 @@ async fn a_fact_is_believed_for_its_age_and_then_repaired(world: World) {
     }
 }
 
-fn fact(value: &[u8]) -> Fact {
-    Fact { fencing: Fencing(1), fingerprint: None, value: Some(value.into()), until: Micros::FOREVER }
+fn fact(value: &[u8]) -> CachedOutcome {
+    CachedOutcome { fencing: FencingToken(1), fingerprint: None, value: Some(value.into()), until: Timestamp::FOREVER }
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! The worker dies between any two steps of a success.
 use idempotent::{MemoryTier, Outcome, StateKind};
-use idempotent_testkit::Verb;
+use idempotent_testkit::StoreOperation;
 
 use crate::common::{Job, Worker, World, ms, secs};
 use crate::tiered::weak::Gate;
@@ -19,9 +19,9 @@ async fn b26_killed_between_any_two_steps_of_a_success_the_end_is_the_same(world
         gate
     }
     let points: [Point; 5] = [
-        ("before the durable store is told", open, |w| w.store.delay(Verb::Complete, secs(3_600)), 2),
-        ("before the durable store is heard", open, |w| w.store.hang(Verb::Complete, 1), 1),
-        ("before the record is read", open, |w| w.store.hang(Verb::Peek, 1), 1),
+        ("before the durable store is told", open, |w| w.store.delay(StoreOperation::Complete, secs(3_600)), 2),
+        ("before the durable store is heard", open, |w| w.store.hang(StoreOperation::Complete, 1), 1),
+        ("before the record is read", open, |w| w.store.hang(StoreOperation::Peek, 1), 1),
         ("before the fast tier is told", Gate::before, |_| {}, 1),
         ("before the fast tier is heard", Gate::after, |_| {}, 1),
     ];

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use idempotent::{Claim, Fingerprint, Outcome, SqliteStore, Store, TieredStore};
-use idempotent_testkit::Verb;
+use idempotent_testkit::StoreOperation;
 
 use crate::common::{Job, World, assert_in_flight, ms, secs};
 use crate::tiered::weak::{Mood, Weak};
@@ -73,9 +73,9 @@ async fn what_is_in_flight_is_not_in_the_fast_tier(world: World) {
     let job = Job::takes(secs(5));
     let run = one.spawn("k", &job).await;
     for _ in 0..3 {
-        let asked = world.asked(Verb::Claim).len();
+        let asked = world.asked(StoreOperation::Claim).len();
         assert_in_flight(&one.outcome("k", &job).await);
-        assert_eq!(world.asked(Verb::Claim).len(), asked + 1);
+        assert_eq!(world.asked(StoreOperation::Claim).len(), asked + 1);
     }
     one.kill(run).await;
     assert_eq!((store.counts().hits, store.counts().repaired, store.counts().remembered), (0, 0, 0));
@@ -136,10 +136,10 @@ async fn a_fast_tier_that_stalls_is_waited_for_no_longer_than_its_patience(world
 async fn an_ambiguous_completion_tells_the_fast_tier_nothing(world: World) {
     let (worker, store) = worker(&world, "a", tier(&world));
     assert_acquired(&store.claim(&ask("k", 1)).await.unwrap());
-    worker.store.lose_request(Verb::Complete, 1);
+    worker.store.lose_request(StoreOperation::Complete, 1);
     assert!(store.complete(&held("k", 1), &done(b"v", 3_600)).await.is_err());
     assert!(matches!(store.claim(&ask("k", 2)).await.unwrap(), Claim::InFlight(_)), "it was not applied");
-    worker.store.lose_reply(Verb::Complete, 1);
+    worker.store.lose_reply(StoreOperation::Complete, 1);
     assert!(store.complete(&held("k", 1), &done(b"v", 3_600)).await.is_err());
     assert_eq!(store.counts().remembered, 0);
     assert_consumed(&store.claim(&ask("k", 3)).await.unwrap(), b"v");

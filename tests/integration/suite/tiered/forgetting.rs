@@ -1,6 +1,6 @@
 //! An operator makes a key claimable again, and no fact read before brings it back.
-use idempotent::{Claim, FastTier, Fencing, MemoryTier, Settled, Store, TieredStore};
-use idempotent_testkit::Verb;
+use idempotent::{CacheTier, Claim, FencingToken, MemoryTier, Settled, Store, TieredStore};
+use idempotent_testkit::StoreOperation;
 use tokio::task::JoinHandle;
 
 use crate::common::{World, key_of, ms, secs};
@@ -17,13 +17,13 @@ on_both_stores! {
     a_fact_on_its_way_past_a_flush_is_believed_no_longer_than_its_age
 }
 
-async fn consumed(store: &TieredStore) -> Fencing {
+async fn consumed(store: &TieredStore) -> FencingToken {
     let Claim::Acquired(grant) = store.claim(&ask("k", 1)).await.unwrap() else { panic!("not acquired") };
     store.complete(&held("k", 1), &done(b"v", 3_600)).await.unwrap();
     grant.fencing
 }
 
-async fn forget(store: &TieredStore, fencing: Fencing) -> Settled {
+async fn forget(store: &TieredStore, fencing: FencingToken) -> Settled {
     store.abilities().admin.unwrap().forget(&key_of("k"), fencing, false, secs(3_600)).await.unwrap()
 }
 
@@ -80,7 +80,7 @@ async fn a_fact_read_while_the_forgetting_was_under_way_does_not_bring_the_key_b
     let (slow, one) = worker(&world, "a", fast.clone());
     let (_, other) = worker(&world, "b", fast);
     let fencing = consumed(&one).await;
-    slow.store.delay(Verb::Forget, secs(61));
+    slow.store.delay(StoreOperation::Forget, secs(61));
     let forgetting = {
         let one = one.clone();
         tokio::spawn(async move { forget(&one, fencing).await })
@@ -100,7 +100,7 @@ async fn a_key_claimed_anew_before_the_record_is_read_tells_the_fast_tier_nothin
     let (slow, one) = worker(&world, "a", fast.clone());
     let (other, second) = worker(&world, "b", fast.clone());
     let Claim::Acquired(grant) = one.claim(&ask("k", 1)).await.unwrap() else { panic!("not acquired") };
-    slow.store.delay(Verb::Peek, ms(50));
+    slow.store.delay(StoreOperation::Peek, ms(50));
     let completing = spawn_completion(&one, 3_600);
     world.clock.settle().await;
     let admin = other.store.abilities().admin.unwrap();
@@ -116,7 +116,7 @@ async fn a_key_claimed_anew_before_the_record_is_read_tells_the_fast_tier_nothin
 async fn what_is_not_forgotten_is_known_again_after_a_while(world: World) {
     let (_, store) = worker(&world, "a", tier(&world));
     let fencing = consumed(&store).await;
-    let wrong = forget(&store, Fencing(fencing.0 - 1)).await;
+    let wrong = forget(&store, FencingToken(fencing.0 - 1)).await;
     assert!(matches!(wrong, Settled::Lost { .. }), "{wrong:?}");
     for (passed, hits, repaired) in [(0, 0, 0), (60, 0, 1), (0, 1, 1)] {
         world.clock.advance(secs(passed)).await;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent::{Fact, FastTier, Key, MemoryTier, StoreError, StoreErrorKind};
+use idempotent::{CacheTier, CachedOutcome, Key, MemoryTier, StoreError, StoreErrorKind};
 use tokio::sync::Semaphore;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,12 +64,12 @@ fn down() -> StoreError {
 }
 
 #[async_trait]
-impl FastTier for Weak {
-    async fn recall(&self, key: &Key) -> Result<Option<Fact>, StoreError> {
+impl CacheTier for Weak {
+    async fn recall(&self, key: &Key) -> Result<Option<CachedOutcome>, StoreError> {
         if self.passes().await? { self.inner.recall(key).await } else { Ok(None) }
     }
 
-    async fn remember(&self, key: &Key, fact: &Fact, keep: Duration) -> Result<bool, StoreError> {
+    async fn remember(&self, key: &Key, fact: &CachedOutcome, keep: Duration) -> Result<bool, StoreError> {
         if self.passes().await? { self.inner.remember(key, fact, keep).await } else { Ok(false) }
     }
 
@@ -111,13 +111,13 @@ impl Gate {
 }
 
 #[async_trait]
-impl FastTier for Gate {
-    async fn recall(&self, key: &Key) -> Result<Option<Fact>, StoreError> {
+impl CacheTier for Gate {
+    async fn recall(&self, key: &Key) -> Result<Option<CachedOutcome>, StoreError> {
         self.inner.recall(key).await
     }
 
     /// As a server does: what was sent is applied, also if who sent it has gone.
-    async fn remember(&self, key: &Key, fact: &Fact, keep: Duration) -> Result<bool, StoreError> {
+    async fn remember(&self, key: &Key, fact: &CachedOutcome, keep: Duration) -> Result<bool, StoreError> {
         let (gate, key, fact) = (self.clone(), key.clone(), fact.clone());
         let sent = tokio::spawn(async move {
             gate.before.acquire().await.unwrap().forget();

@@ -1,5 +1,5 @@
 //! Batches: tokens in them, and duplicates that are refused.
-use idempotent::{Auto, BatchItem, Json};
+use idempotent::{BatchItem, DefaultReply, Json};
 
 use super::*;
 use crate::common::id;
@@ -14,7 +14,7 @@ on_both_stores! {
 /// Runs a batch: what each place came to, what it was told, and how many items the handler got.
 async fn batch(worker: &Worker, calls: Vec<Call>, fails: bool) -> (Vec<Outcome>, Vec<Result<u32, AppError>>, usize) {
     let given = Arc::new(std::sync::Mutex::new(0));
-    let handler = Handler::<Auto, Json, _, _>::batch({
+    let handler = Handler::<DefaultReply, Json, _, _>::batch({
         let given = given.clone();
         move |items: Vec<BatchItem<()>>| async move {
             *given.lock().unwrap() = items.len();

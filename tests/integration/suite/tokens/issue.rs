@@ -43,7 +43,7 @@ fn a_token_is_shown_by_nothing_but_its_text() {
         assert_eq!(shown.len(), 4);
         // A dead record is for operators to look at: not even there.
         let dead = world.store.log().into_iter().filter_map(|call| match call.applied {
-            Some(idempotent_testkit::Answer::Peeked(Some(record))) => Some(record),
+            Some(idempotent_testkit::StoreAnswer::Peeked(Some(record))) => Some(record),
             _ => None,
         });
         let dead: Vec<_> = dead.collect();

@@ -1,7 +1,7 @@
 //! The same on every store there is, by its own clock: what does not hang on exact times.
 use std::time::Duration;
 
-use idempotent::{Auto, Json, OnConsumed, RedisStore, SqliteStore};
+use idempotent::{DefaultReply, Json, OnConsumed, RedisStore, SqliteStore};
 use idempotent_testkit::servers::RedisServer;
 
 use super::*;
@@ -31,7 +31,7 @@ async fn b38_tokens_and_windows_on_redis() {
 
 async fn run(executor: &Executor, call: Call, answer: Result<u32, AppError>) -> (Result<u32, AppError>, Outcome) {
     let (answer, outcome) =
-        Outcome::capture(executor.run(call, Handler::<Auto, Json, _, _>::new(|| async { answer }))).await;
+        Outcome::capture(executor.run(call, Handler::<DefaultReply, Json, _, _>::new(|| async { answer }))).await;
     (answer, outcome.unwrap())
 }
 

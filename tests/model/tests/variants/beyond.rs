@@ -68,7 +68,7 @@ fn a_changed_payload_is_never_answered_as_a_duplicate() {
     comes_to(PAYLOADS, [], &[Sight::Mismatch]);
 }
 
-/// Why [`Held`](idempotent_core::Held) carries the number: `traces.rs` tells how.
+/// Why [`Held`](idempotent_core::ClaimHandle) carries the number: `traces.rs` tells how.
 #[test]
 fn by_the_token_alone_an_overtaken_run_settles_the_late_copy_of_its_own_claim() {
     comes_to(TOKEN_ALONE, [I0, I2, I3, I10, Told], &[Sight::LateGrant]);

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{
-    Claim, ClaimRequest, Completion, Fencing, Held, Key, Micros, OnExpiry, OwnerToken, Record, Release, Settled, State,
+    Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Key, OnExpiry, OwnerToken, Record, Release, Settled,
+    State, Timestamp,
 };
 use idempotent_model::action::Action;
 use idempotent_model::record::{LEASE, NOW, RETENTION};
@@ -20,7 +21,7 @@ const PLENTY: Budget = Budget { crashes: 9, expiries: 99, failures: 9, timeouts:
 /// The protocol on whole records, with times and numbers as they come.
 struct Whole {
     limit: u32,
-    now: Micros,
+    now: Timestamp,
     record: Option<Record>,
     held: [u64; OWNERS as usize],
 }
@@ -31,7 +32,8 @@ impl Whole {
         let token = OwnerToken(u128::from(owner) + 1);
         let key = Key::from_parts("model", 1);
         let number = self.held[usize::from(owner)];
-        let held = Held { key: key.clone(), owner: token, fencing: (number > 0).then_some(Fencing(number)) };
+        let held =
+            ClaimHandle { key: key.clone(), owner: token, fencing: (number > 0).then_some(FencingToken(number)) };
         let (answer, write) = match request {
             Request::Claim => {
                 let (lease, fingerprint, max_attempts, on_expiry) = (LEASE, None, self.limit, OnExpiry::Takeover);
@@ -65,7 +67,7 @@ impl Whole {
         self.now = match (action, &record.state) {
             (Action::Expire, State::Consuming { until, .. }) => *until,
             (Action::End, _) => record.expires_at,
-            (_, _) => Micros(self.now.0 + 1),
+            (_, _) => Timestamp(self.now.0 + 1),
         };
     }
 }
@@ -103,7 +105,7 @@ impl Model {
 /// Both after the same script, or where they parted.
 fn compare(limit: u8, mut dice: impl FnMut(u8) -> u8) -> [bool; 5] {
     let variant = Variant { limit, budget: PLENTY, ..LIMIT };
-    let mut whole = Whole { limit: limit.into(), now: Micros(1_000_000), record: None, held: [0; 3] };
+    let mut whole = Whole { limit: limit.into(), now: Timestamp(1_000_000), record: None, held: [0; 3] };
     let mut small = Model { store: Store::new(variant), variant, state: Small { left: PLENTY, ..Small::default() } };
     let mut met = [false; 5];
     for _ in 0..40 {

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Scheduled};
-use idempotent_sqlx::{DelayTable, DelayTableLetters, DelayTableSource, Work};
+use idempotent_sqlx::{DelayTable, DelayTableDeadLetters, DelayTableSource, ScheduledTask};
 use idempotent_testkit::broker::{Broker, Limits, Message};
 use sqlx::{AssertSqlSafe, Pool};
 
@@ -52,7 +52,7 @@ impl Broker for Table {
     }
 
     async fn publish(&self, message: Message) {
-        let mut work = Work::after(message.id, Duration::ZERO, message.body);
+        let mut work = ScheduledTask::after(message.id, Duration::ZERO, message.body);
         for (name, value) in message.headers.iter() {
             work = work.header(name, value);
         }
@@ -72,7 +72,7 @@ impl Broker for Table {
     }
 
     async fn dead_letters(&self) -> Vec<(Message, DeadLetter)> {
-        let mut letters = DelayTableLetters::new(&self.producer);
+        let mut letters = DelayTableDeadLetters::new(&self.producer);
         let mut all = Vec::new();
         while let Some((delivery, letter)) = letters.next().await.unwrap() {
             let mut message = Message::new(delivery.id.unwrap(), delivery.body);
@@ -83,7 +83,7 @@ impl Broker for Table {
     }
 
     async fn put_back(&self) {
-        let redriven = Redrive::new().run(&mut DelayTableLetters::new(&self.producer)).await;
+        let redriven = Redrive::new().run(&mut DelayTableDeadLetters::new(&self.producer)).await;
         assert!(redriven.failed.is_none(), "{redriven:?}");
     }
 

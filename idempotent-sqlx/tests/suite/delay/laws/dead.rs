@@ -1,15 +1,15 @@
 //! Dead letters.
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{Cancelled, DeadLetter, DeadLetters, Delay, Redrive, Scheduled, Settlement};
-use idempotent_sqlx::DelayTableLetters;
+use idempotent_sqlx::DelayTableDeadLetters;
 
 use super::world::{Hand, SECOND, World, id};
 use crate::delay::clock::Moved;
 
 async fn bury(world: &World, hand: &mut Hand, key: &str, died: u64) {
-    world.work.schedule(key, Micros(0), b"").await.unwrap();
+    world.work.schedule(key, Timestamp(0), b"").await.unwrap();
     let held = hand.take(1).await.remove(0);
-    hand.settle(&held, Settlement::DeadLetter(DeadLetter::because("no such order", Micros(died)))).await;
+    hand.settle(&held, Settlement::DeadLetter(DeadLetter::because("no such order", Timestamp(died)))).await;
 }
 
 #[tokio::test]
@@ -19,7 +19,7 @@ async fn dead_letters_are_listed_oldest_first_put_back_and_removed() {
     for (key, died) in [("b", 20), ("a", 10), ("c", 20)] {
         bury(&world, &mut hand, key, died).await;
     }
-    let mut letters = DelayTableLetters::new(&world.work);
+    let mut letters = DelayTableDeadLetters::new(&world.work);
     assert_eq!(letters.count().await.unwrap(), 3);
     assert!(letters.put_back().await.is_err(), "nothing was brought");
     let mut listed = Vec::new();
@@ -28,12 +28,12 @@ async fn dead_letters_are_listed_oldest_first_put_back_and_removed() {
         listed.push(delivery.id.unwrap());
     }
     assert_eq!(listed, ["a", "b", "c"]);
-    let redriven = Redrive::new().limit(1).run(&mut DelayTableLetters::new(&world.work)).await;
+    let redriven = Redrive::new().limit(1).run(&mut DelayTableDeadLetters::new(&world.work)).await;
     assert_eq!((redriven.put_back, redriven.failed.is_none()), (1, true));
     let back = hand.take(9).await;
     assert_eq!((id(&back[0]), back[0].0.deaths, back[0].0.attempt), ("a", 1, Some(1)));
     assert_eq!(world.work.purge_dead(1).await.unwrap(), 1);
-    let (left, _) = DelayTableLetters::new(&world.work).next().await.unwrap().unwrap();
+    let (left, _) = DelayTableDeadLetters::new(&world.work).next().await.unwrap().unwrap();
     assert_eq!(left.id.as_deref(), Some("c"), "the older one was removed");
     assert_eq!(world.work.purge_dead(9).await.unwrap(), 1);
     assert_eq!(world.counts().await.dead, 0);
@@ -46,7 +46,7 @@ async fn a_dead_one_is_done_with_its_key_and_comes_back_beside_the_next() {
     bury(&world, &mut hand, "k", 10).await;
     assert_eq!(world.work.cancel("k").await.unwrap(), Cancelled::Unknown, "a dead letter is not called off");
     assert_eq!(world.work.schedule("k", Moved::at(SECOND), b"next").await.unwrap(), Scheduled::New);
-    let redriven = Redrive::new().run(&mut DelayTableLetters::new(&world.work)).await;
+    let redriven = Redrive::new().run(&mut DelayTableDeadLetters::new(&world.work)).await;
     assert!(redriven.failed.is_none(), "{redriven:?}");
     let back = hand.take(9).await;
     assert_eq!((back.len(), id(&back[0]), back[0].0.deaths), (1, "k", 1));
@@ -59,14 +59,14 @@ async fn a_dead_one_is_done_with_its_key_and_comes_back_beside_the_next() {
 #[tokio::test]
 async fn what_cannot_be_read_is_put_aside_before_anybody_sees_it() {
     let world = World::new().await;
-    world.work.schedule("bad", Micros(0), b"kept").await.unwrap();
-    world.work.schedule("good", Micros(1), b"").await.unwrap();
+    world.work.schedule("bad", Timestamp(0), b"kept").await.unwrap();
+    world.work.schedule("good", Timestamp(1), b"").await.unwrap();
     let bad = super::own::HEX.replace("DIGITS", "626164");
     let garbage = super::own::HEX.replace("DIGITS", "ffffffff00");
     world.sql(&format!("UPDATE delay SET headers={garbage} WHERE id={bad}")).await;
     let mut hand = Hand::of(&world);
     assert_eq!(hand.take(9).await.iter().map(id).collect::<Vec<_>>(), ["good"]);
-    let (delivery, letter) = DelayTableLetters::new(&world.work).next().await.unwrap().unwrap();
+    let (delivery, letter) = DelayTableDeadLetters::new(&world.work).next().await.unwrap().unwrap();
     assert_eq!((delivery.id.as_deref(), &*delivery.body), (Some("bad"), &b"kept"[..]));
     assert!(letter.unwrap().reason.contains("cannot be read"));
 }

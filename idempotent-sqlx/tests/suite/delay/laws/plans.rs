@@ -1,7 +1,7 @@
 //! What is due is found by index, however much waits and however much is dead.
 use std::time::Duration;
 
-use idempotent_sqlx::Work;
+use idempotent_sqlx::ScheduledTask;
 
 use super::own::{ANALYZE, BY_INDEX, HEX, ID, NUMBERS, explain};
 use super::world::{Hand, World, id};
@@ -19,7 +19,7 @@ async fn s0_34_among_100_000_that_wait_or_are_dead_what_is_due_is_found_by_index
              CASE WHEN n%2=0 THEN {far}+n END,CASE WHEN n%2=1 THEN n END FROM {numbers}"
         ))
         .await;
-    world.work.put(&Work::after("k", Duration::ZERO, "")).await.unwrap();
+    world.work.put(&ScheduledTask::after("k", Duration::ZERO, "")).await.unwrap();
     world.sql(&format!("{ANALYZE} delay")).await;
     let now = Moved::START.to_string();
     for (plan, values) in

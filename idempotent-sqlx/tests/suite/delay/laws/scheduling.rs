@@ -1,9 +1,9 @@
 //! Scheduling, and calling off.
 use std::time::Duration;
 
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{Cancelled, Delay, DelayErrorKind, Retry, Scheduled, Settlement, SourceErrorKind};
-use idempotent_sqlx::Work;
+use idempotent_sqlx::ScheduledTask;
 
 use super::world::{Hand, SECOND, World, id};
 use crate::delay::clock::Moved;
@@ -62,7 +62,7 @@ async fn b35_of_two_who_schedule_one_key_at_once_one_does() {
             async move {
                 let mut tries = 0;
                 loop {
-                    match work.schedule(&key, Micros(at), b"").await {
+                    match work.schedule(&key, Timestamp(at), b"").await {
                         Ok(scheduled) => return scheduled,
                         Err(error) if error.kind() != DelayErrorKind::Refused && tries < 5 => tries += 1,
                         Err(error) => panic!("{error}"),
@@ -97,7 +97,7 @@ async fn s0_35_what_is_called_off_is_not_delivered_and_what_is_held_not_again() 
         Cancelled::Delivering,
         "whether it takes effect is the handler's"
     );
-    let retry = Settlement::Retry(Retry::after(SECOND, Micros(1)));
+    let retry = Settlement::Retry(Retry::after(SECOND, Timestamp(1)));
     let gone = hand.settler.settle(&held[0].0, &held[0].1, &retry).await.unwrap_err();
     assert_eq!(gone.kind(), SourceErrorKind::Gone, "{gone}");
     world.clock.advance(1_000 * SECOND);
@@ -108,13 +108,13 @@ async fn s0_35_what_is_called_off_is_not_delivered_and_what_is_held_not_again() 
 #[tokio::test]
 async fn what_cannot_be_kept_is_refused_with_the_rule_and_the_remedy() {
     let world = World::new().await;
-    let late = Micros(9_000_000_000_000_001);
+    let late = Timestamp(9_000_000_000_000_001);
     let hundred_years = Duration::from_secs(100 * 366 * 86_400);
     for (work, words) in [
-        (Work::at("", Moved::at(SECOND), ""), "the key has 0 bytes: it has to have 1 to 255"),
-        (Work::at("x".repeat(256), Moved::at(SECOND), ""), "256 bytes: it has to have 1 to 255; hash"),
-        (Work::at("k", late, ""), "before the year 2255; is it in the right unit?"),
-        (Work::after("k", hundred_years + SECOND, ""), "at most 100 years; is it in the right unit?"),
+        (ScheduledTask::at("", Moved::at(SECOND), ""), "the key has 0 bytes: it has to have 1 to 255"),
+        (ScheduledTask::at("x".repeat(256), Moved::at(SECOND), ""), "256 bytes: it has to have 1 to 255; hash"),
+        (ScheduledTask::at("k", late, ""), "before the year 2255; is it in the right unit?"),
+        (ScheduledTask::after("k", hundred_years + SECOND, ""), "at most 100 years; is it in the right unit?"),
     ] {
         let refused = world.work.put(&work).await.unwrap_err();
         assert_eq!(refused.kind(), DelayErrorKind::Refused);
@@ -124,8 +124,8 @@ async fn what_cannot_be_kept_is_refused_with_the_rule_and_the_remedy() {
     assert_eq!(refused.kind(), DelayErrorKind::Refused);
     assert_eq!(world.counts().await, Default::default());
     // What is at the limits is kept, and a time that is past is due at once.
-    world.work.put(&Work::at("x".repeat(255), Micros(9_000_000_000_000_000), "")).await.unwrap();
-    world.work.put(&Work::at("past", Micros(0), "")).await.unwrap();
+    world.work.put(&ScheduledTask::at("x".repeat(255), Timestamp(9_000_000_000_000_000), "")).await.unwrap();
+    world.work.put(&ScheduledTask::at("past", Timestamp(0), "")).await.unwrap();
     let taken = Hand::of(&world).take(9).await;
     assert_eq!((taken.len(), id(&taken[0])), (1, "past"));
 }

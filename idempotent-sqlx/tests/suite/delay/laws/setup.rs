@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use idempotent_core::StoreErrorKind;
-use idempotent_sqlx::{DelayTable, Work};
+use idempotent_sqlx::{DelayTable, ScheduledTask};
 
 use super::own;
 use super::world::{Hand, World};
@@ -37,7 +37,7 @@ async fn a_name_or_a_setting_that_is_none_is_refused_and_so_is_a_table_of_somebo
 #[tokio::test]
 async fn nothing_shows_what_is_scheduled() {
     let world = World::new().await;
-    let work = Work::after("secret-17", Duration::ZERO, "secret body").header("secret", "secret");
+    let work = ScheduledTask::after("secret-17", Duration::ZERO, "secret body").header("secret", "secret");
     world.work.put(&work).await.unwrap();
     let held = Hand::of(&world).take(9).await.remove(0);
     let shown = format!("{work:?} {:?} {held:?} {:?}", world.work, world.work.source());

@@ -2,9 +2,9 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use idempotent_core::Micros;
+use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetters, Delay, Retry, Settlement, Source, SourceErrorKind};
-use idempotent_sqlx::{DelayTableLetters, Work};
+use idempotent_sqlx::{DelayTableDeadLetters, ScheduledTask};
 
 use super::world::{Hand, MICRO, SECOND, VISIBILITY, World, id};
 use crate::delay::clock::Moved;
@@ -14,7 +14,7 @@ const HALF_AN_HOUR: Duration = Duration::from_secs(30 * 60);
 #[tokio::test]
 async fn s0_32_b35_nothing_comes_a_microsecond_before_its_time_and_then_it_does() {
     let world = World::new().await;
-    world.work.put(&Work::after("order-17", HALF_AN_HOUR, "17")).await.unwrap();
+    world.work.put(&ScheduledTask::after("order-17", HALF_AN_HOUR, "17")).await.unwrap();
     let mut hand = Hand::of(&world);
     hand.nothing().await;
     world.clock.advance(HALF_AN_HOUR - MICRO);
@@ -28,7 +28,7 @@ async fn s0_32_b35_nothing_comes_a_microsecond_before_its_time_and_then_it_does(
 async fn b35_what_was_due_while_nobody_ran_comes_at_the_start_and_the_longest_due_first() {
     let world = World::new().await;
     for (key, after) in [("c", 30), ("a", 10), ("b", 20), ("d", 99_999)] {
-        world.work.put(&Work::after(key, after * SECOND, "")).await.unwrap();
+        world.work.put(&ScheduledTask::after(key, after * SECOND, "")).await.unwrap();
     }
     world.clock.advance(HALF_AN_HOUR);
     let mut hand = Hand::of(&world);
@@ -54,7 +54,7 @@ async fn b35_what_a_killed_taker_had_comes_again_when_its_time_is_over_and_not_b
     assert_eq!((id(&again), again.0.delivered, again.0.redelivered), ("k", Some(2), true));
     assert_eq!((again.0.attempt, again.0.first_at), (Some(1), Some(Moved::at(SECOND))));
     // Who has lost it can do nothing to it any more.
-    for how in [Settlement::Ack, Settlement::GiveBack, Settlement::Retry(Retry::after(SECOND, Micros(1)))] {
+    for how in [Settlement::Ack, Settlement::GiveBack, Settlement::Retry(Retry::after(SECOND, Timestamp(1)))] {
         let gone = first.settler.settle(&held.0, &held.1, &how).await.unwrap_err();
         assert_eq!(gone.kind(), SourceErrorKind::Gone, "{}", how.name());
     }
@@ -87,7 +87,7 @@ async fn b35_several_takers_never_have_the_same() {
     const ROWS: usize = 200;
     let world = World::real(|builder| builder).await;
     for row in 0..ROWS {
-        world.work.put(&Work::at(format!("k{row}"), Micros(0), "")).await.unwrap();
+        world.work.put(&ScheduledTask::at(format!("k{row}"), Timestamp(0), "")).await.unwrap();
     }
     let (told, mut taken) = tokio::sync::mpsc::unbounded_channel();
     let takers: Vec<_> = (0..4)
@@ -131,7 +131,7 @@ async fn b35_what_kills_whoever_takes_it_is_put_aside_at_the_limit() {
     hand.nothing().await;
     let counts = world.counts().await;
     assert_eq!((counts.dead, counts.waiting, counts.ready, counts.in_flight), (1, 1, 0, 0));
-    let mut letters = DelayTableLetters::new(&world.work);
+    let mut letters = DelayTableDeadLetters::new(&world.work);
     let (delivery, letter) = letters.next().await.unwrap().unwrap();
     assert_eq!((delivery.id.as_deref(), &*delivery.body), (Some("k"), &b"payload"[..]));
     let letter = letter.unwrap();
@@ -148,7 +148,7 @@ async fn b35_deliveries_that_are_settled_do_not_count_as_lost() {
     world.work.schedule("k", Moved::at(SECOND), b"").await.unwrap();
     world.clock.advance(SECOND);
     let mut hand = Hand::of(&world);
-    for how in [Settlement::GiveBack, Settlement::Retry(Retry::after(SECOND, Micros(1))), Settlement::GiveBack] {
+    for how in [Settlement::GiveBack, Settlement::Retry(Retry::after(SECOND, Timestamp(1))), Settlement::GiveBack] {
         let held = hand.take(9).await.remove(0);
         hand.settle(&held, how).await;
         world.clock.advance(SECOND);
@@ -161,7 +161,7 @@ async fn b35_deliveries_that_are_settled_do_not_count_as_lost() {
 async fn s0_35_what_an_open_transaction_has_called_off_holds_up_nobody() {
     let world = World::real(|builder| builder.poll(Duration::from_millis(20))).await;
     for key in ["a", "b"] {
-        world.work.put(&Work::at(key, Micros(0), "")).await.unwrap();
+        world.work.put(&ScheduledTask::at(key, Timestamp(0), "")).await.unwrap();
     }
     let Some(mut paying) = super::own::other_transaction(&world.pool).await else {
         // One writer at a time: others wait until it ends, or are told that it is busy.

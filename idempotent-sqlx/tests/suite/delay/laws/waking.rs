@@ -1,7 +1,7 @@
 //! Waiting: who is woken, by what, and what it costs. By the database's own clock.
 use std::time::{Duration, Instant};
 
-use idempotent_sqlx::Work;
+use idempotent_sqlx::ScheduledTask;
 
 use super::world::{Hand, World, id};
 
@@ -24,14 +24,14 @@ async fn at_rest(world: &World, hand: &mut Hand) -> u64 {
 async fn b35_who_waits_asks_nothing_and_is_woken_by_what_is_scheduled_here() {
     // Whoever polled would come an hour late.
     let world = World::real(|builder| builder.poll(HOUR)).await;
-    world.work.put(&Work::after("far", HOUR * 2, "")).await.unwrap();
+    world.work.put(&ScheduledTask::after("far", HOUR * 2, "")).await.unwrap();
     let mut hand = Hand::of(&world);
     let asked = at_rest(&world, &mut hand).await;
-    world.work.put(&Work::after("farther", HOUR * 3, "")).await.unwrap();
+    world.work.put(&ScheduledTask::after("farther", HOUR * 3, "")).await.unwrap();
     hand.nothing().await;
     assert_eq!(world.work.__asked(), asked + 1, "it need not look for what is due later: this is the writing");
     let start = Instant::now();
-    world.work.put(&Work::after("near", AFTER, "")).await.unwrap();
+    world.work.put(&ScheduledTask::after("near", AFTER, "")).await.unwrap();
     assert_eq!(id(&hand.take(9).await[0]), "near");
     assert!(start.elapsed() >= AFTER, "too early: {:?}", start.elapsed());
     assert!(world.work.__asked() <= asked + 6, "it polls while it waits for what is due in a moment");
@@ -43,7 +43,7 @@ async fn s0_32_what_a_transaction_commits_is_found_without_a_word() {
     let mut hand = Hand::of(&world);
     hand.nothing().await;
     let mut tx = world.begin().await;
-    world.work.put_in(&mut tx, &Work::after("k", AFTER, "")).await.unwrap();
+    world.work.put_in(&mut tx, &ScheduledTask::after("k", AFTER, "")).await.unwrap();
     let committing = async {
         tokio::time::sleep(AFTER / 2).await;
         tx.commit().await.unwrap();
@@ -57,7 +57,7 @@ async fn what_is_due_while_its_transaction_is_open_is_found_by_a_word_behind_the
     let world = World::real(|builder| builder.poll(HOUR)).await;
     let mut hand = Hand::of(&world);
     let mut tx = world.begin().await;
-    world.work.put_in(&mut tx, &Work::after("k", Duration::ZERO, "")).await.unwrap();
+    world.work.put_in(&mut tx, &ScheduledTask::after("k", Duration::ZERO, "")).await.unwrap();
     hand.nothing().await;
     tx.commit().await.unwrap();
     world.work.wake();
@@ -71,6 +71,6 @@ async fn what_another_process_schedules_is_found_by_polling() {
     let elsewhere = idempotent_sqlx::DelayTable::builder(world.pool.clone()).table(&world.table).open().await.unwrap();
     let mut hand = Hand::of(&world);
     hand.nothing().await;
-    elsewhere.put(&Work::after("k", Duration::ZERO, "")).await.unwrap();
+    elsewhere.put(&ScheduledTask::after("k", Duration::ZERO, "")).await.unwrap();
     assert_eq!(id(&hand.take(9).await[0]), "k");
 }

@@ -1,5 +1,5 @@
 //! Handlers that hide that their transaction is over: the COMMIT of it is answered by success all the same.
-use idempotent_core::{Lent, Outcome, Rejection, Store, step_in};
+use idempotent_core::{BorrowedTransaction, Outcome, Rejection, Store, step_in};
 
 use super::commits::run;
 use super::own::spoil;
@@ -39,7 +39,7 @@ async fn a_step_that_hides_a_failed_transaction_is_not_noted() {
     let world = World::new().await;
     for hides in [true, false] {
         let (answer, outcome) = steps::run(&world, "a", async || {
-            let charge = step_in("charge", async |mut tx: Lent<Tx>| {
+            let charge = step_in("charge", async |mut tx: BorrowedTransaction<Tx>| {
                 world.effect(&mut tx, "a").await?;
                 if hides {
                     spoil(&world, &mut tx).await;

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_core::{Claim, ClaimRequest, Held, InFlight, Outcome, Rejection, Settled, Store};
+use idempotent_core::{Claim, ClaimHandle, ClaimRequest, InFlight, Outcome, Rejection, Settled, Store};
 use tokio::sync::oneshot;
 
 use super::own::begin;
@@ -75,7 +75,7 @@ async fn a_key_that_is_being_completed_is_busy_for_whoever_would_take_over() {
     let world = World::new().await;
     let short = ClaimRequest { lease: Duration::from_millis(1), ..request("a") };
     let Claim::Acquired(grant) = world.store.claim(&short).await.unwrap() else { panic!("it is new") };
-    let held = Held { key: key("a"), owner: short.owner, fencing: Some(grant.fencing) };
+    let held = ClaimHandle { key: key("a"), owner: short.owner, fencing: Some(grant.fencing) };
     let pool = sqlx::Pool::<Db>::connect(&world.place.url).await.unwrap();
     let mut tx = pool.begin().await.unwrap();
     assert_eq!(world.store.complete_in(&mut tx, &held, &done(b"1")).await.unwrap(), Settled::Done);

@@ -1,7 +1,7 @@
 //! Steps in transactions of their own whose connection, or whose key, is lost.
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-use idempotent_core::{JournalError, Lent, Outcome, Rejection, StoreErrorKind, step_in};
+use idempotent_core::{BorrowedTransaction, Outcome, Rejection, StepError, StoreErrorKind, step_in};
 use idempotent_testkit::proxy::Fault;
 
 use super::commits::proxied;
@@ -12,7 +12,7 @@ use crate::inbox::{Failure, key, released};
 
 #[track_caller]
 fn rolled_back(answer: Result<(), Failure>) {
-    let Err(Failure::Rejected(Rejection::Journal(JournalError::Store { cause, .. }))) = answer else {
+    let Err(Failure::Rejected(Rejection::Journal(StepError::Store { cause, .. }))) = answer else {
         panic!("{answer:?}")
     };
     assert_eq!(cause.kind(), StoreErrorKind::RolledBack, "{cause}");
@@ -27,7 +27,7 @@ async fn b12_a_step_whose_commit_is_not_answered_is_looked_up() {
         let (fault, committed) = faults[number % faults.len()];
         let (name, began) = (number.to_string(), AtomicU32::new(0));
         let charge = async || {
-            let charge = step_in("charge", async |mut tx: Lent<Tx>| {
+            let charge = step_in("charge", async |mut tx: BorrowedTransaction<Tx>| {
                 began.fetch_add(1, SeqCst);
                 Ok::<_, Failure>(world.effect(&mut tx, &name).await?)
             });
@@ -53,7 +53,7 @@ async fn a_step_whose_connection_ends_before_its_note_leaves_nothing_and_runs_ag
     let world = World::new().await;
     for ends in [true, false] {
         let (answer, outcome) = run(&world, "a", async || {
-            let charge = step_in("charge", async |mut tx: Lent<Tx>| {
+            let charge = step_in("charge", async |mut tx: BorrowedTransaction<Tx>| {
                 world.effect(&mut tx, "a").await?;
                 if ends {
                     end_connection(&mut tx, &world.other).await;
@@ -77,7 +77,7 @@ async fn a_step_whose_connection_ends_before_its_note_leaves_nothing_and_runs_ag
 async fn a_run_that_was_overtaken_commits_no_step() {
     let world = World::new().await;
     let (answer, outcome) = run(&world, "a", async || {
-        let charge = step_in("charge", async |mut tx: Lent<Tx>| {
+        let charge = step_in("charge", async |mut tx: BorrowedTransaction<Tx>| {
             world.effect(&mut tx, "a").await?;
             world.steal(&key("a")).await;
             Ok::<_, Failure>(())

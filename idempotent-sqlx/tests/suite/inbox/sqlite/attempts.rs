@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::{Call, Executor, Identity, Lease, Outcome, Policy, Scene};
 use idempotent_mq::{
-    Capabilities, Consumer, Delays, Delivery, Message, Messages, Position, Received, Schedule, Settle, Settlement,
-    Source, SourceError,
+    Consumer, DelaySupport, Delivery, Message, Messages, Position, Received, Schedule, Settle, Settlement, Source,
+    SourceCapabilities, SourceError,
 };
 use idempotent_sqlx::Inbox;
 use sqlx::Sqlite;
@@ -27,8 +27,8 @@ type Kept = (Mutex<VecDeque<Delivery>>, watch::Sender<Vec<Settlement>>);
 impl Source for Queue {
     type Tag = ();
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::new(Delays::Any)
+    fn capabilities(&self) -> SourceCapabilities {
+        SourceCapabilities::new(DelaySupport::Any)
     }
 
     fn settler(&self) -> Arc<dyn Settle<()>> {

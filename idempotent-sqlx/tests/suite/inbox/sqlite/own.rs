@@ -1,7 +1,7 @@
 //! The parts of the inbox tests that differ on SQLite.
 use std::time::Duration;
 
-use idempotent_core::{Executor, Lent, Outcome, Rejection, StoreErrorKind, step_in};
+use idempotent_core::{BorrowedTransaction, Executor, Outcome, Rejection, StoreErrorKind, step_in};
 use idempotent_sqlx::{Inbox, SqliteStore};
 use sqlx::Sqlite;
 
@@ -57,7 +57,7 @@ async fn a_handler_that_hides_a_rollback_is_not_taken_for_done() {
         assert!(matches!(answer, Err(Failure::Rejected(Rejection::RolledBack { .. }))), "{name}: {answer:?}");
         released(outcome);
     }
-    let charge = async || step_in("charge", async |mut tx: Lent<Tx>| hide(&mut tx, "c").await).await;
+    let charge = async || step_in("charge", async |mut tx: BorrowedTransaction<Tx>| hide(&mut tx, "c").await).await;
     released(steps::run(&world, "c", charge).await.1);
     // One that does not hide it leaves the connection in no better state.
     let run = world.inbox.run(call("d"), async |mut tx: Own| {

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{
-    Abilities, Auto, Claim, ClaimMode, ClaimRequest, Completion, Executor, Handler, Held, Journal, Journaled, Json,
-    Key, Lent, Outcome, Record, Release, Settled, StepRecord, StepState, StepsWithin, Store, StoreError,
-    StoreErrorKind, Transact, step, step_in,
+    BorrowedTransaction, Claim, ClaimHandle, ClaimMode, ClaimRequest, Completion, DefaultReply, Executor, Handler,
+    Json, Key, Outcome, Record, Release, Settled, StepRecord, StepState, StepStore, StepTransactionSource, Store,
+    StoreCapabilities, StoreError, StoreErrorKind, StoredSteps, Transactional, step, step_in,
 };
 use idempotent_sqlx::SqliteStore;
 
@@ -29,15 +29,15 @@ impl Store for Silent {
         self.store.claim(request).await
     }
 
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
         self.store.renew(held, lease).await
     }
 
-    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+    async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         self.store.complete(held, completion).await
     }
 
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         self.store.release(held, release).await
     }
 
@@ -45,19 +45,19 @@ impl Store for Silent {
         self.store.peek(key).await
     }
 
-    fn abilities(&self) -> Abilities<'_> {
+    fn abilities(&self) -> StoreCapabilities<'_> {
         self.store.abilities().with_transact(self).with_journal(self)
     }
 }
 
 #[async_trait]
-impl Journal for Silent {
-    async fn steps(&self, held: &Held, keep: Duration) -> Result<Journaled, StoreError> {
+impl StepStore for Silent {
+    async fn steps(&self, held: &ClaimHandle, keep: Duration) -> Result<StoredSteps, StoreError> {
         self.store.abilities().journal.unwrap().steps(held, keep).await
     }
 
     /// None of a step that is done.
-    async fn note(&self, held: &Held, step: &StepRecord, keep: Duration) -> Result<Settled, StoreError> {
+    async fn note(&self, held: &ClaimHandle, step: &StepRecord, keep: Duration) -> Result<Settled, StoreError> {
         if step.state == StepState::Done {
             return Err(StoreError::new(StoreErrorKind::Denied));
         }
@@ -65,13 +65,13 @@ impl Journal for Silent {
     }
 }
 
-impl Transact for Silent {
+impl Transactional for Silent {
     fn one_run(&self, _: ClaimMode) -> Box<dyn Any + Send> {
         Box::new(())
     }
 
     fn steps_within(&self) -> Box<dyn Any + Send> {
-        let own: Arc<dyn StepsWithin<Tx>> = Arc::new(self.clone());
+        let own: Arc<dyn StepTransactionSource<Tx>> = Arc::new(self.clone());
         Box::new(own)
     }
 
@@ -81,12 +81,12 @@ impl Transact for Silent {
 }
 
 #[async_trait]
-impl StepsWithin<Tx> for Silent {
+impl StepTransactionSource<Tx> for Silent {
     async fn begin(&self) -> Result<Tx, StoreError> {
         self.within().begin().await
     }
 
-    async fn commit(&self, transaction: Tx, held: &Held, step: &StepRecord) -> Result<Settled, StoreError> {
+    async fn commit(&self, transaction: Tx, held: &ClaimHandle, step: &StepRecord) -> Result<Settled, StoreError> {
         if self.commits {
             assert_eq!(self.within().commit(transaction, held, step).await.unwrap(), Settled::Done);
         }
@@ -95,7 +95,7 @@ impl StepsWithin<Tx> for Silent {
 }
 
 impl Silent {
-    fn within(&self) -> Arc<dyn StepsWithin<Tx>> {
+    fn within(&self) -> Arc<dyn StepTransactionSource<Tx>> {
         let within = self.store.abilities().transact.unwrap().steps_within();
         *within.downcast().unwrap()
     }
@@ -115,11 +115,12 @@ async fn the_next_run_finds_what_became_of_it() {
     let world = World::new().await;
     let run = async |executor: &Executor| {
         let charge = || async {
-            let charge =
-                step_in("charge", async |mut tx: Lent<Tx>| Ok::<_, Failure>(world.effect(&mut tx, "a").await?));
+            let charge = step_in("charge", async |mut tx: BorrowedTransaction<Tx>| {
+                Ok::<_, Failure>(world.effect(&mut tx, "a").await?)
+            });
             charge.await
         };
-        Outcome::capture(executor.run(call("a"), Handler::<Auto, Json, _, _>::new(charge))).await
+        Outcome::capture(executor.run(call("a"), Handler::<DefaultReply, Json, _, _>::new(charge))).await
     };
     let (answer, outcome) = run(&Executor::new(Silent { store: world.store.clone(), commits: true })).await;
     answer.unwrap_err();
@@ -135,11 +136,12 @@ async fn a_run_without_another_one_takes_back_what_is_there_and_nothing_else() {
         let (world, undone) = (World::new().await, Arc::new(AtomicU32::new(0)));
         let executor = Executor::new(Silent { store: world.store.clone(), commits });
         let charge = || async {
-            let charge =
-                step_in("charge", async |mut tx: Lent<Tx>| Ok::<_, Failure>(world.effect(&mut tx, "a").await?));
+            let charge = step_in("charge", async |mut tx: BorrowedTransaction<Tx>| {
+                Ok::<_, Failure>(world.effect(&mut tx, "a").await?)
+            });
             charge.compensate(counted(&undone)).await
         };
-        let handler = Handler::<Auto, Json, _, _>::new(charge).permanent(|_: &Failure| true);
+        let handler = Handler::<DefaultReply, Json, _, _>::new(charge).permanent(|_: &Failure| true);
         let (answer, outcome) = Outcome::capture(executor.run(call("a"), handler)).await;
         answer.unwrap_err();
         assert_eq!((outcome, world.effects("a").await), (Some(Outcome::Failed), i64::from(commits)));
@@ -155,7 +157,7 @@ async fn what_a_step_did_is_taken_back_whatever_became_of_its_note() {
         let charge = step("charge", async || Ok::<_, Failure>(()));
         charge.compensate(counted(&undone)).await
     };
-    let handler = Handler::<Auto, Json, _, _>::new(charge).permanent(|_: &Failure| true);
+    let handler = Handler::<DefaultReply, Json, _, _>::new(charge).permanent(|_: &Failure| true);
     let (answer, outcome) = Outcome::capture(executor.run(call("a"), handler)).await;
     assert!(matches!(answer, Err(Failure::Rejected(_))), "{answer:?}");
     assert_eq!((outcome, undone.load(SeqCst)), (Some(Outcome::Failed), 1));

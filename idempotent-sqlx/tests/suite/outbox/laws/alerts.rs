@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idempotent_core::{AlertKind, AlertSender, Alerts};
 use idempotent_mq::PublishErrorKind;
-use idempotent_sqlx::Status;
+use idempotent_sqlx::OutboxStatus;
 use idempotent_testkit::VirtualClock;
 
 use super::world::{World, message};
@@ -35,7 +35,7 @@ async fn messages_given_up_in_one_round_are_one_alert_with_their_count_before_th
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         // The relay waits for the alert with its mark.
-        assert_eq!((world.status("c").await, bell.alerts().len()), (Status::Unconfirmed, 0));
+        assert_eq!((world.status("c").await, bell.alerts().len()), (OutboxStatus::Unconfirmed, 0));
         clock.advance(Duration::from_secs(1)).await;
     };
     let (round, ()) = tokio::join!(relay.round(), gathered);
@@ -43,7 +43,7 @@ async fn messages_given_up_in_one_round_are_one_alert_with_their_count_before_th
     let [alert] = &bell.alerts()[..] else { panic!("one alert") };
     assert_eq!((alert.kind, &*alert.scope, alert.count), (AlertKind::MessageGivenUp, &*world.table, 3));
     assert_eq!((alert.source.as_deref(), alert.given_up.unwrap().sends), (Some("orders"), 3));
-    assert_eq!(world.status("c").await, Status::Dead);
+    assert_eq!(world.status("c").await, OutboxStatus::Dead);
     // Within the window, a fourth one is counted, and the relay does not wait for its alert.
     refused(&world, &["d"]).await;
     assert_eq!(relay.round().await.unwrap().given_up, 1);

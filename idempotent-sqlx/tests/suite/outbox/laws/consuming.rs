@@ -6,10 +6,10 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use idempotent_core::{Executor, MemoryStore, OnInFlight, Policy};
 use idempotent_mq::{
-    Concluded, Consumer, Delivery, KeyFrom, Message, MessageLog, Messages, OUTBOX_HEADER, Outbound, Position, Receipt,
-    SenderState, SetupError, Verdict,
+    Consumer, Delivery, DeliveryResult, HandlerResult, KeyFrom, LoggedDelivery, Message, MessageLog, Messages,
+    OUTBOX_HEADER, OutboundMessage, Position, SenderState, SetupError,
 };
-use idempotent_sqlx::{Place, Status};
+use idempotent_sqlx::{OutboxStatus, QueueOffset};
 use tokio::sync::{Notify, Semaphore};
 
 use super::own;
@@ -32,14 +32,14 @@ impl Work {
         Self { runs, began: Arc::default(), gate: Arc::new(Semaphore::new(permits)), failures }
     }
 
-    async fn run(self) -> Verdict {
+    async fn run(self) -> HandlerResult {
         self.runs.fetch_add(1, Ordering::SeqCst);
         self.began.notify_one();
         self.gate.acquire().await.unwrap().forget();
         let left = self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         match left {
-            Ok(_) => Verdict::Again { after: None, error: "told to".into() },
-            Err(_) => Verdict::Done,
+            Ok(_) => HandlerResult::Again { after: None, error: "told to".into() },
+            Err(_) => HandlerResult::Done,
         }
     }
 
@@ -88,10 +88,10 @@ async fn s3_3_s3_7_noted_first_then_run_then_confirmed_and_forgotten_and_only_th
     let running = start(&world, &line, &executor(), Policy::new(), &work);
     line.deliver(&world.stored("a").await, 7);
     work.began.notified().await;
-    assert_eq!((world.notes().await, world.status("a").await), (1, Status::Unconfirmed), "while it runs");
+    assert_eq!((world.notes().await, world.status("a").await), (1, OutboxStatus::Unconfirmed), "while it runs");
     work.gate.add_permits(1);
     // The acknowledgement does not get through.
-    while world.status("a").await != Status::Confirmed || world.notes().await > 0 {
+    while world.status("a").await != OutboxStatus::Confirmed || world.notes().await > 0 {
         assert!(line.settled().is_empty());
         tokio::task::yield_now().await;
     }
@@ -111,10 +111,10 @@ async fn k50_s3_8_a_failed_run_is_no_longer_noted_and_its_message_comes_again() 
     let running = start(&world, &line, &executor, Policy::new(), &work);
     line.deliver(&world.stored("a").await, 7);
     line.has_settled(1).await;
-    assert_eq!((world.notes().await, world.status("a").await), (0, Status::Unconfirmed));
+    assert_eq!((world.notes().await, world.status("a").await), (0, OutboxStatus::Unconfirmed));
     line.deliver(&world.stored("a").await, 7);
     line.has_settled(2).await;
-    assert_eq!((world.notes().await, world.status("a").await), (0, Status::Confirmed));
+    assert_eq!((world.notes().await, world.status("a").await), (0, OutboxStatus::Confirmed));
     // A duplicate of what is done, as after a resend that was too much.
     line.deliver(&world.stored("a").await, 8);
     line.has_settled(3).await;
@@ -134,11 +134,11 @@ async fn b26_s3_6_a_duplicate_of_what_is_done_confirms_the_stub_and_removes_the_
     line.deliver(&world.stored("a").await, 7);
     line.has_settled(1).await;
     alone.abort();
-    assert_eq!(world.status("a").await, Status::Unconfirmed);
+    assert_eq!(world.status("a").await, OutboxStatus::Unconfirmed);
     let running = start(&world, &line, &executor, Policy::new(), &work);
     line.deliver(&world.stored("a").await, 7);
     line.has_settled(2).await;
-    assert_eq!((world.status("a").await, world.notes().await, work.count()), (Status::Confirmed, 0, 1));
+    assert_eq!((world.status("a").await, world.notes().await, work.count()), (OutboxStatus::Confirmed, 0, 1));
     running.abort();
 }
 
@@ -160,7 +160,7 @@ const FORGED: &str = "00112233445566778899aabbccddeeff";
 #[tokio::test]
 async fn only_a_message_that_the_outbox_has_sent_confirms_its_stub() {
     let (world, line, executor) = (World::new().await, Line::new(), executor());
-    let event = Outbound::new("events", "payment-4711", "paid");
+    let event = OutboundMessage::new("events", "payment-4711", "paid");
     let (outbox, pool, written) = (world.outbox.clone(), world.pool.clone(), event.clone());
     let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |_: Message<()>| {
         let (outbox, pool, event) = (outbox.clone(), pool.clone(), written.clone());
@@ -168,34 +168,34 @@ async fn only_a_message_that_the_outbox_has_sent_confirms_its_stub() {
             let mut tx = pool.begin_with(own::BEGIN).await.unwrap();
             outbox.enqueue(&mut tx, &event).await.unwrap();
             tx.commit().await.unwrap();
-            Verdict::Done
+            HandlerResult::Done
         }
     });
     let builder = Consumer::builder(line.clone(), "orders", &executor).log(Arc::new(world.outbox.clone()));
     let consumer = builder.build(handling).unwrap();
     let running = tokio::spawn(async move { consumer.run(std::future::pending()).await.map(drop).unwrap() });
-    let command = Outbound::new("commands", "payment-4711", "pay");
+    let command = OutboundMessage::new("commands", "payment-4711", "pay");
     line.deliver(&command, 1);
     line.has_settled(1).await;
-    assert_eq!(world.status("payment-4711").await, Status::Unconfirmed, "the command's end is not the event's");
+    assert_eq!(world.status("payment-4711").await, OutboxStatus::Unconfirmed, "the command's end is not the event's");
     assert_eq!(world.round().await.sent, 1);
     let stored = world.stored("payment-4711").await;
     line.deliver(&command, 2);
     line.deliver(&command.header(OUTBOX_HEADER, FORGED), 3);
     line.has_settled(3).await;
-    assert_eq!((world.status("payment-4711").await, world.notes().await), (Status::Unconfirmed, 0));
+    assert_eq!((world.status("payment-4711").await, world.notes().await), (OutboxStatus::Unconfirmed, 0));
     let mut forged = world.receipts(&["payment-4711", "payment-4711", "payment-4711"]).await;
     let nonces = [FORGED, "", "not a nonce"].map(|nonce| (!nonce.is_empty()).then(|| nonce.into()));
     forged.iter_mut().zip(nonces).for_each(|(forged, nonce)| forged.nonce = nonce);
     assert_eq!(world.outbox.received(&forged).await.unwrap(), [SenderState::Foreign; 3]);
     // Also where a consumer concludes what the log called foreign, alone and with others.
-    for how in [Concluded::Done, Concluded::PutAside] {
+    for how in [DeliveryResult::Done, DeliveryResult::PutAside] {
         join_all(forged.iter().map(|forged| world.outbox.concluded(forged, how))).await;
     }
-    assert_eq!(world.status("payment-4711").await, Status::Unconfirmed);
+    assert_eq!(world.status("payment-4711").await, OutboxStatus::Unconfirmed);
     line.deliver(&stored, 4);
     line.has_settled(4).await;
-    assert_eq!(world.status("payment-4711").await, Status::Confirmed);
+    assert_eq!(world.status("payment-4711").await, OutboxStatus::Confirmed);
     running.abort();
 }
 
@@ -205,7 +205,7 @@ async fn b27_a_duplicate_in_flight_of_a_message_that_is_not_resent_is_tried_agai
     let (world, line, work) = (World::new().await, Line::new(), Work::new(0, 0));
     let running = start(&world, &line, &executor(), Policy::new().on_in_flight(OnInFlight::Ack), &work);
     world.put(&[message("dead"), message("void"), message("a")]).await;
-    world.conclude("dead", 1, Concluded::PutAside).await;
+    world.conclude("dead", 1, DeliveryResult::PutAside).await;
     let mut tx = world.begin().await;
     world.outbox.void(&mut tx, "void", "anna", "why").await.unwrap();
     tx.commit().await.unwrap();
@@ -240,7 +240,7 @@ async fn a_message_that_is_put_aside_is_not_sent_again() {
     line.deliver(&world.stored("a").await, 7);
     line.has_settled(1).await;
     assert_eq!(line.settled(), [("a".to_owned(), "dead letter")]);
-    assert_eq!((world.status("a").await, world.notes().await), (Status::Dead, 0));
+    assert_eq!((world.status("a").await, world.notes().await), (OutboxStatus::Dead, 0));
     running.abort();
 }
 
@@ -270,7 +270,11 @@ async fn b27_s3_5_a_duplicate_acked_in_flight_is_sent_again_once_its_owner_was_k
     line.deliver(&world.stored("a").await, 7);
     line.has_settled(1).await;
     assert_eq!(line.settled(), [("a".to_owned(), "ack")]);
-    assert_eq!((world.notes().await, world.status("a").await), (1, Status::Unconfirmed), "the owner's note stays");
+    assert_eq!(
+        (world.notes().await, world.status("a").await),
+        (1, OutboxStatus::Unconfirmed),
+        "the owner's note stays"
+    );
     owner.abort();
     // Nobody has it any more: the broker considers it done, and its runner is gone.
     work.gate.add_permits(9);
@@ -280,7 +284,7 @@ async fn b27_s3_5_a_duplicate_acked_in_flight_is_sent_again_once_its_owner_was_k
     let mut sent = world.broker.ids().len();
     let relay = world.relay().resends(resends().max_sends(1_000));
     let confirmed = async {
-        while world.status("a").await != Status::Confirmed {
+        while world.status("a").await != OutboxStatus::Confirmed {
             // While the owner's lease lives, the resent one is acknowledged, too; and sent again.
             world.pass(200);
             relay.round().await.unwrap();
@@ -304,17 +308,17 @@ async fn s3_13_how_far_a_queue_was_seen_only_grows_and_passing_a_message_means_t
     sent(&world, "lost", 7).await;
     let receipts = |at: u64, id: &str| {
         let delivery = Delivery::new(Position::of("orders").partition(0).offset(at), Vec::new()).id(id);
-        Receipt::of(&delivery, u128::from(at)).unwrap()
+        LoggedDelivery::of(&delivery, u128::from(at)).unwrap()
     };
     world.pass(15);
     for (at, lost) in [(6, false), (9, true), (3, true)] {
         world.outbox.received(&[receipts(at, "x"), receipts(at - 1, "y"), receipts(at, "x")]).await.unwrap();
-        world.outbox.concluded(&receipts(at, "x"), Concluded::Failed).await.unwrap();
+        world.outbox.concluded(&receipts(at, "x"), DeliveryResult::Failed).await.unwrap();
         world.broker.say(Says::Lies(7));
         assert_eq!(world.round().await.sent > 0, lost, "{at}");
         world.pass(200);
     }
-    assert_eq!(world.stub("lost").await.place, Some(Place::of(7)));
+    assert_eq!(world.stub("lost").await.place, Some(QueueOffset::of(7)));
 }
 
 #[tokio::test]
@@ -324,9 +328,9 @@ async fn s3_5_whoever_was_only_put_off_removes_no_note_but_its_own() {
     for number in [1, 2] {
         world.outbox.received(&[world.receipt("a", number).await]).await.unwrap();
     }
-    world.conclude("a", 2, Concluded::PutOff).await;
+    world.conclude("a", 2, DeliveryResult::PutOff).await;
     assert_eq!(world.notes().await, 1);
-    world.conclude("a", 1, Concluded::PutOff).await;
+    world.conclude("a", 1, DeliveryResult::PutOff).await;
     assert_eq!(world.notes().await, 0);
 }
 
@@ -337,10 +341,10 @@ async fn a_void_message_stays_void_and_a_dead_one_that_was_done_after_all_is_con
     let mut tx = world.begin().await;
     world.outbox.void(&mut tx, "void", "anna", "why").await.unwrap();
     tx.commit().await.unwrap();
-    world.conclude("dead", 1, Concluded::PutAside).await;
-    assert_eq!(world.status("dead").await, Status::Dead);
+    world.conclude("dead", 1, DeliveryResult::PutAside).await;
+    assert_eq!(world.status("dead").await, OutboxStatus::Dead);
     for id in ["void", "dead"] {
-        world.conclude(id, 1, Concluded::Done).await;
+        world.conclude(id, 1, DeliveryResult::Done).await;
     }
-    assert_eq!((world.status("void").await, world.status("dead").await), (Status::Void, Status::Confirmed));
+    assert_eq!((world.status("void").await, world.status("dead").await), (OutboxStatus::Void, OutboxStatus::Confirmed));
 }

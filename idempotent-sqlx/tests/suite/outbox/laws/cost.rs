@@ -1,8 +1,8 @@
 //! How many statements it takes [S3.3, S3.7].
 use futures_util::FutureExt;
 use futures_util::future::join_all;
-use idempotent_mq::{Concluded, MessageLog};
-use idempotent_sqlx::Status;
+use idempotent_mq::{DeliveryResult, MessageLog};
+use idempotent_sqlx::OutboxStatus;
 
 use super::own;
 use super::world::{World, message};
@@ -22,7 +22,7 @@ async fn s3_7_a_message_costs_the_caller_one_statement_and_ends_at_a_time_share_
     world.statements();
     world.outbox.received(&receipts).await.unwrap();
     assert_eq!(world.statements(), [("known", 1), ("log", 1)]);
-    let ended = join_all(receipts.iter().map(|receipt| world.outbox.concluded(receipt, Concluded::Done))).await;
+    let ended = join_all(receipts.iter().map(|receipt| world.outbox.concluded(receipt, DeliveryResult::Done))).await;
     assert!(ended.iter().all(Result::is_ok));
     let statements = world.statements();
     let [("forget", forgets), ("settle", settles)] = statements[..] else { panic!("{statements:?}") };
@@ -31,7 +31,7 @@ async fn s3_7_a_message_costs_the_caller_one_statement_and_ends_at_a_time_share_
     assert_eq!(settles, if own::SETTLES_MANY { forgets } else { 24 });
     assert_eq!(world.notes().await, 0);
     for id in &ids {
-        assert_eq!(world.status(id).await, Status::Confirmed);
+        assert_eq!(world.status(id).await, OutboxStatus::Confirmed);
     }
 }
 
@@ -70,7 +70,7 @@ async fn an_end_whose_writer_is_gone_is_written_all_the_same_and_a_failure_is_to
     world.put(&["a", "b", "c", "d"].map(message)).await;
     let receipts: [_; 4] = world.receipts(&["a", "b", "c", "d"]).await.try_into().unwrap();
     let [mut one, mut two, mut three, mut four] =
-        receipts.each_ref().map(|receipt| Box::pin(world.outbox.concluded(receipt, Concluded::Done)));
+        receipts.each_ref().map(|receipt| Box::pin(world.outbox.concluded(receipt, DeliveryResult::Done)));
     // These locks keep both writers waiting, however fast the server is.
     let mut locks = world.begin().await;
     for id in ["a", "b"] {
@@ -87,9 +87,9 @@ async fn an_end_whose_writer_is_gone_is_written_all_the_same_and_a_failure_is_to
     let (three, four) = futures_util::future::join(three, four).await;
     three.unwrap();
     four.unwrap();
-    assert_eq!((world.status("c").await, world.status("d").await), (Status::Confirmed, Status::Confirmed));
+    assert_eq!((world.status("c").await, world.status("d").await), (OutboxStatus::Confirmed, OutboxStatus::Confirmed));
 
     world.sql("ALTER TABLE outbox RENAME COLUMN holds TO gone").await;
-    let failed = join_all(receipts.iter().map(|receipt| world.outbox.concluded(receipt, Concluded::Done))).await;
+    let failed = join_all(receipts.iter().map(|receipt| world.outbox.concluded(receipt, DeliveryResult::Done))).await;
     assert!(failed.iter().all(|failed| std::error::Error::source(failed.as_ref().unwrap_err()).is_some()));
 }

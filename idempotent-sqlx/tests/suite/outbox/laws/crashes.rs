@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use async_trait::async_trait;
 use idempotent_core::{Executor, MemoryStore};
 use idempotent_mq::{
-    Concluded, Consumer, KeyFrom, LogError, LogErrorKind, Message, MessageLog, Messages, Receipt, SenderState, Verdict,
+    Consumer, DeliveryResult, HandlerResult, KeyFrom, LogError, LogErrorKind, LoggedDelivery, Message, MessageLog,
+    Messages, SenderState,
 };
-use idempotent_sqlx::{Outbox, Status};
+use idempotent_sqlx::{Outbox, OutboxStatus};
 use tokio::sync::watch;
 
 use super::own::Db;
@@ -49,7 +50,7 @@ impl Log {
 
 #[async_trait]
 impl MessageLog for Log {
-    async fn received(&self, receipts: &[Receipt]) -> Result<Vec<SenderState>, LogError> {
+    async fn received(&self, receipts: &[LoggedDelivery]) -> Result<Vec<SenderState>, LogError> {
         self.at(Stops::BeforeNoting).await;
         self.fails()?;
         let states = self.outbox.received(receipts).await?;
@@ -57,7 +58,7 @@ impl MessageLog for Log {
         Ok(states)
     }
 
-    async fn concluded(&self, receipt: &Receipt, how: Concluded) -> Result<(), LogError> {
+    async fn concluded(&self, receipt: &LoggedDelivery, how: DeliveryResult) -> Result<(), LogError> {
         self.at(Stops::BeforeConcluding).await;
         self.fails()?;
         self.outbox.concluded(receipt, how).await?;
@@ -87,7 +88,7 @@ impl Crash {
         let runs = self.runs.clone();
         let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |_: Message<()>| {
             runs.fetch_add(1, Ordering::SeqCst);
-            async { Verdict::Done }
+            async { HandlerResult::Done }
         });
         let consumer = Consumer::builder(self.line.clone(), "orders", &self.executor).log(log.clone());
         let consumer = consumer.build(handling).unwrap();
@@ -102,7 +103,7 @@ impl Crash {
         running.abort();
         assert_eq!(self.line.settled().last().unwrap().1, "ack");
         assert_eq!(self.runs.load(Ordering::SeqCst), 1);
-        assert_eq!((self.world.status("a").await, self.world.notes().await), (Status::Confirmed, 0));
+        assert_eq!((self.world.status("a").await, self.world.notes().await), (OutboxStatus::Confirmed, 0));
     }
 }
 
@@ -146,7 +147,7 @@ async fn what_cannot_be_noted_is_not_run_and_what_is_done_and_not_noted_so_is_no
     let runs = crash.runs.clone();
     let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |_: Message<()>| {
         runs.fetch_add(1, Ordering::SeqCst);
-        async { Verdict::Done }
+        async { HandlerResult::Done }
     });
     let consumer = Consumer::builder(crash.line.clone(), "orders", &crash.executor).log(fails).build(handling).unwrap();
     let running = tokio::spawn(async move { consumer.run(std::future::pending()).await.map(drop).unwrap() });
@@ -163,11 +164,11 @@ struct Failing(Outbox<Db>);
 
 #[async_trait]
 impl MessageLog for Failing {
-    async fn received(&self, receipts: &[Receipt]) -> Result<Vec<SenderState>, LogError> {
+    async fn received(&self, receipts: &[LoggedDelivery]) -> Result<Vec<SenderState>, LogError> {
         self.0.received(receipts).await
     }
 
-    async fn concluded(&self, _: &Receipt, _: Concluded) -> Result<(), LogError> {
+    async fn concluded(&self, _: &LoggedDelivery, _: DeliveryResult) -> Result<(), LogError> {
         Err(LogError::new(LogErrorKind::Transient, "told to"))
     }
 }

@@ -2,8 +2,8 @@
 use std::time::Duration;
 
 use futures_util::future::join;
-use idempotent_mq::{Concluded, Delivery, MessageLog, Position, PublishErrorKind, Receipt};
-use idempotent_sqlx::{OutboxErrorKind, Place, Status};
+use idempotent_mq::{Delivery, DeliveryResult, LoggedDelivery, MessageLog, Position, PublishErrorKind};
+use idempotent_sqlx::{OutboxErrorKind, OutboxStatus, QueueOffset};
 
 use super::world::{LEASE, World, message, of};
 use crate::outbox::broker::Says;
@@ -47,7 +47,7 @@ async fn what_waits_behind_others_keeps_nobody_from_being_sent() {
         world.pass(20);
         small().round().await.unwrap();
     }
-    assert_eq!(world.status("a1").await, Status::Dead);
+    assert_eq!(world.status("a1").await, OutboxStatus::Dead);
     world.pass(10_000);
     world.put(&[message("beside one that is dead")]).await;
     assert_eq!(small().round().await.unwrap().sent, 1);
@@ -160,7 +160,7 @@ async fn a_resend_that_fails_leaves_where_it_was_sent_to_before() {
     world.pass(20);
     assert_eq!(world.round().await.failed, 1);
     let after = world.stub("a").await;
-    assert_eq!((after.sends, after.place, after.queue), (2, Some(Place::of(7)), Some("orders#0".to_owned())));
+    assert_eq!((after.sends, after.place, after.queue), (2, Some(QueueOffset::of(7)), Some("orders#0".to_owned())));
     assert_eq!(after.sent_at, before.sent_at);
 }
 
@@ -175,13 +175,13 @@ async fn s3_7_what_is_confirmed_while_it_is_being_sent_stays_so() {
         let relay = world.relay();
         let consumer = async {
             world.broker.called(1).await;
-            world.conclude("a", 1, Concluded::Done).await;
+            world.conclude("a", 1, DeliveryResult::Done).await;
             world.pass(10);
             world.broker.gate.add_permits(1);
         };
         join(relay.round(), consumer).await.0.unwrap();
         let stub = world.stub("a").await;
-        assert_eq!((stub.status, stub.due_at, stub.sends), (Status::Confirmed, None, 1));
+        assert_eq!((stub.status, stub.due_at, stub.sends), (OutboxStatus::Confirmed, None, 1));
         let settled = world.micros() - 10_000_000;
         assert_eq!(world.rows(&format!("outbox WHERE settled_at = {settled}")).await, 1);
     }
@@ -205,8 +205,8 @@ async fn when_a_message_was_settled_is_known_and_of_an_open_one_there_is_nothing
     tx.commit().await.unwrap();
     assert_eq!(world.rows("outbox WHERE settled_at IS NULL").await, 2, "open again");
     let again = world.stub("a").await;
-    assert_eq!((again.status, again.sends, again.failures, again.queue), (Status::Unconfirmed, 0, 0, None));
-    world.conclude("a", 1, Concluded::Done).await;
+    assert_eq!((again.status, again.sends, again.failures, again.queue), (OutboxStatus::Unconfirmed, 0, 0, None));
+    world.conclude("a", 1, DeliveryResult::Done).await;
     assert_eq!(settled_now(&world).await, 1, "confirmed");
 }
 
@@ -216,7 +216,7 @@ async fn a_message_that_is_confirmed_though_nobody_knew_that_it_was_sent_holds_b
     world.put(&[of("a1", "a"), of("a2", "a")]).await;
     world.broker.say_of("a1", Says::Fails(PublishErrorKind::Unconfirmed));
     assert_eq!(world.round().await.failed, 1);
-    world.conclude("a1", 1, Concluded::Done).await;
+    world.conclude("a1", 1, DeliveryResult::Done).await;
     world.pass(10);
     assert_eq!(world.round().await.sent, 1);
     assert_eq!(world.broker.ids(), ["a1", "a2"]);
@@ -243,7 +243,7 @@ async fn the_end_of_a_message_removes_no_note_but_its_own() {
     let (queue, of_messages) = ("outbox_log WHERE kind = 0", "outbox_log WHERE kind = 1");
     world.put(&["orders#0", "beside"].map(message)).await;
     let receipts = [world.receipt("orders#0", 0).await, world.receipt("beside", 0).await];
-    for how in [Concluded::Done, Concluded::PutOff] {
+    for how in [DeliveryResult::Done, DeliveryResult::PutOff] {
         world.outbox.received(&receipts).await.unwrap();
         assert_eq!((world.rows(queue).await, world.rows(of_messages).await), (1, 2));
         world.conclude("orders#0", 0, how).await;
@@ -257,7 +257,7 @@ async fn s3_14_old_notes_go_but_those_that_tell_that_a_message_was_lost() {
     world.put(&["open", "done", "young", "gone"].map(message)).await;
     world.outbox.received(&world.receipts(&["open", "done", "gone"]).await).await.unwrap();
     world.sql(&format!("DELETE FROM outbox WHERE id = {}", world.bytes("gone"))).await;
-    world.conclude("done", 1, Concluded::Done).await;
+    world.conclude("done", 1, DeliveryResult::Done).await;
     world.outbox.received(&[world.receipt("done", 1).await]).await.unwrap();
     let notes = async || (world.rows("outbox_log WHERE kind = 0").await, world.notes().await);
     assert_eq!(notes().await, (1, 3));
@@ -265,7 +265,7 @@ async fn s3_14_old_notes_go_but_those_that_tell_that_a_message_was_lost() {
     // Without a place, so that the queue's note stays old.
     let mut young = Delivery::new(Position::of("orders"), Vec::new()).id("young");
     young.headers = world.stored("young").await.headers;
-    world.outbox.received(&[Receipt::of(&young, 1).unwrap()]).await.unwrap();
+    world.outbox.received(&[LoggedDelivery::of(&young, 1).unwrap()]).await.unwrap();
     for (age, left) in [(101, 4), (100, 2)] {
         world.outbox.purge(Duration::from_secs(age), 0).await.unwrap();
         assert_eq!(notes().await, (1, left), "{age} s");
@@ -281,7 +281,7 @@ async fn what_a_person_does_is_done_to_one_message_that_is_not_settled() {
     let world = World::new().await;
     world.put(&["done", "void", "other"].map(message)).await;
     world.round().await;
-    world.conclude("done", 1, Concluded::Done).await;
+    world.conclude("done", 1, DeliveryResult::Done).await;
     let other = world.stub("other").await;
     let mut tx = world.begin().await;
     let refused = world.outbox.void(&mut tx, "done", "anna", "why").await.unwrap_err();
@@ -289,7 +289,10 @@ async fn what_a_person_does_is_done_to_one_message_that_is_not_settled() {
     world.outbox.void(&mut tx, "void", "anna", "why").await.unwrap();
     tx.commit().await.unwrap();
     let void = world.stub("void").await;
-    assert_eq!((void.status, void.due_at, world.status("done").await), (Status::Void, None, Status::Confirmed));
+    assert_eq!(
+        (void.status, void.due_at, world.status("done").await),
+        (OutboxStatus::Void, None, OutboxStatus::Confirmed)
+    );
     assert_eq!(world.rows(&format!("outbox WHERE settled_at = {} AND status = 2", world.micros())).await, 1);
     let mut tx = world.begin().await;
     world.outbox.resend(&mut tx, "other", "anna", "why").await.unwrap();
@@ -311,7 +314,7 @@ async fn the_oldest_are_removed_first() {
     let world = World::new().await;
     world.put(&["a", "b", "c"].map(message)).await;
     for id in ["c", "a", "b"] {
-        world.conclude(id, 1, Concluded::Done).await;
+        world.conclude(id, 1, DeliveryResult::Done).await;
     }
     world.pass(100);
     assert_eq!(world.outbox.purge(Duration::from_secs(100), 1).await.unwrap(), 1);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::{Alert, AlertError, AlertSender};
 use idempotent_mq::PublishErrorKind;
-use idempotent_sqlx::{OutboxErrorKind, Status};
+use idempotent_sqlx::{OutboxErrorKind, OutboxStatus};
 use tokio::sync::Notify;
 
 use super::world::{World, message};
@@ -66,15 +66,15 @@ async fn messages_are_listed_by_status_a_page_at_a_time() {
     tx.commit().await.unwrap();
     let (mut behind, mut pages) = (0, Vec::new());
     for _ in 0..5 {
-        let page = world.outbox.list(Status::Unconfirmed, behind, 2).await.unwrap();
+        let page = world.outbox.list(OutboxStatus::Unconfirmed, behind, 2).await.unwrap();
         let Some(last) = page.last() else { break };
         behind = last.stub.seq;
         pages.push(page.into_iter().map(|entry| entry.id).collect::<Vec<_>>());
     }
     assert_eq!(pages, [vec!["0", "2"], vec!["3", "5"], vec!["6"]]);
-    let void = world.outbox.list(Status::Void, 0, 9).await.unwrap();
+    let void = world.outbox.list(OutboxStatus::Void, 0, 9).await.unwrap();
     assert_eq!(void.iter().map(|entry| &*entry.id).collect::<Vec<_>>(), ["1", "4"]);
-    assert!(world.outbox.list(Status::Dead, 0, 9).await.unwrap().is_empty());
+    assert!(world.outbox.list(OutboxStatus::Dead, 0, 9).await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -138,7 +138,7 @@ async fn s3_12_one_sent_by_hand_while_its_relay_still_tells_of_it_is_not_given_u
         let (round, ()) = tokio::join!(relay.round(), person);
         assert_eq!(round.unwrap().given_up, 1);
         let stub = world.stub("a").await;
-        assert_eq!((stub.status, stub.sends), (Status::Unconfirmed, u32::from(is_taken_at_once)));
+        assert_eq!((stub.status, stub.sends), (OutboxStatus::Unconfirmed, u32::from(is_taken_at_once)));
         assert_eq!(world.round().await.sent, usize::from(!is_taken_at_once));
     }
 }
@@ -158,5 +158,8 @@ async fn only_what_is_confirmed_or_void_and_old_is_removed() {
         removed.push(world.outbox.purge(Duration::from_secs(age), at_most).await.unwrap());
     }
     assert_eq!(removed, [0, 1, 1]);
-    assert_eq!((world.status("dead").await, world.status("open").await), (Status::Dead, Status::Unconfirmed));
+    assert_eq!(
+        (world.status("dead").await, world.status("open").await),
+        (OutboxStatus::Dead, OutboxStatus::Unconfirmed)
+    );
 }

@@ -1,6 +1,6 @@
 //! Messages of one aggregate are sent in the order they were written.
 use idempotent_mq::PublishErrorKind;
-use idempotent_sqlx::Status;
+use idempotent_sqlx::OutboxStatus;
 
 use super::world::{World, message, of};
 use crate::outbox::broker::Says;
@@ -70,7 +70,7 @@ async fn one_that_was_given_up_unsent_holds_back_those_behind_it_until_a_person_
         }
         assert_eq!(world.round().await.given_up, 1);
         assert!(world.bell.alerts()[0].given_up.unwrap().holds_back);
-        assert_eq!(world.status("a1").await, Status::Dead);
+        assert_eq!(world.status("a1").await, OutboxStatus::Dead);
         world.pass(10_000);
         assert_eq!(world.round().await.looked_at, 0);
         world.broker.say_of("a1", Says::Somewhere);

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use idempotent_mq::Outbound;
+use idempotent_mq::OutboundMessage;
 use idempotent_sqlx::{Outbox, Relay, RelayCounts};
 use sqlx::pool::PoolOptions;
 use sqlx::{Connection, Database, Pool};
@@ -35,7 +35,7 @@ pub(crate) async fn pool(options: Options) -> Pool<Db> {
 pub(crate) async fn put(pool: &Pool<Db>, id: &str) {
     let outbox = Outbox::builder(pool.clone()).open().await.unwrap();
     let mut tx = pool.begin_with(own::BEGIN).await.unwrap();
-    outbox.enqueue(&mut tx, &Outbound::new("orders", id, "")).await.unwrap();
+    outbox.enqueue(&mut tx, &OutboundMessage::new("orders", id, "")).await.unwrap();
     tx.commit().await.unwrap();
 }
 

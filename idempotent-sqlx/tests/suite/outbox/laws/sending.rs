@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use idempotent_core::{Alert, AlertError, AlertSender};
-use idempotent_core::{Clock, Micros, Timer};
-use idempotent_mq::{Outbound, PublishErrorKind};
+use idempotent_core::{Clock, Timer, Timestamp};
+use idempotent_mq::{OutboundMessage, PublishErrorKind};
 use idempotent_sqlx::{Outbox, Relay};
 use idempotent_testkit::VirtualClock;
 use tokio::sync::{Barrier, oneshot};
@@ -131,7 +131,7 @@ async fn b29_what_is_not_accepted_stays_unconfirmed_and_comes_again_later_and_la
             let stub = world.stub(id).await;
             assert_eq!((stub.sends, stub.failures, stub.sent_at), (sends[time], time as u32 + 1, None), "{id}");
             assert!(stub.last_error.unwrap().contains("as told"));
-            let rest = world.stub(id).await.due_at.unwrap() - idempotent_core::Micros(world.micros());
+            let rest = world.stub(id).await.due_at.unwrap() - idempotent_core::Timestamp(world.micros());
             let (least, most) = (Duration::from_millis(800 << time), Duration::from_millis(1_200 << time));
             assert!((least..=most).contains(&rest), "{rest:?}");
         }
@@ -249,7 +249,7 @@ async fn s3_10_a_relay_that_found_nothing_beside_a_sending_rests_and_overlaps_ag
     // It is woken behind the commit: who is woken before finds nothing, and looks again.
     let elsewhere = Outbox::builder(world.pool.clone()).table(&world.table).clock(world.clock.clone());
     let elsewhere = elsewhere.open().await.unwrap();
-    let put = async |messages: &[Outbound]| {
+    let put = async |messages: &[OutboundMessage]| {
         let mut tx = world.begin().await;
         elsewhere.enqueue_all(&mut tx, messages).await.unwrap();
         tx.commit().await.unwrap();
@@ -305,7 +305,7 @@ impl Clock for Restless {
         self.0.now()
     }
 
-    fn wall(&self) -> Micros {
+    fn wall(&self) -> Timestamp {
         self.0.wall()
     }
 

@@ -26,7 +26,7 @@ async fn s3_2_a_name_that_is_none_is_refused_and_so_is_a_table_of_somebody_else(
 async fn neither_an_outbox_nor_a_stub_shows_what_is_in_a_message() {
     let world = World::new().await;
     world.put(&[message("secret-17")]).await;
-    let listed = world.outbox.list(idempotent_sqlx::Status::Unconfirmed, 0, 9).await.unwrap();
+    let listed = world.outbox.list(idempotent_sqlx::OutboxStatus::Unconfirmed, 0, 9).await.unwrap();
     assert_eq!(listed[0].id, "secret-17");
     let shown = format!("{listed:?} {:?} {:?} {:?}", world.outbox, world.relay(), world.stub("secret-17").await);
     assert!(!shown.contains("secret") && !shown.contains("body of"), "{shown}");

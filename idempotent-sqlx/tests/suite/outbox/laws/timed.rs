@@ -1,7 +1,7 @@
 //! Messages that are to be delivered later.
 use std::time::Duration;
 
-use idempotent_sqlx::Status;
+use idempotent_sqlx::OutboxStatus;
 
 use super::world::{World, message, of};
 
@@ -9,7 +9,7 @@ use super::world::{World, message, of};
 async fn a_message_with_a_time_goes_to_a_publisher_that_delays_and_is_not_sent_again_before_that_time() {
     let world = World::new().await;
     world.broker.delays();
-    let at = idempotent_core::Micros(world.micros()) + Duration::from_secs(3_600);
+    let at = idempotent_core::Timestamp(world.micros()) + Duration::from_secs(3_600);
     world.put(&[message("now"), message("later").deliver_at(at)]).await;
     // The first time stands, and is no other content.
     world.put(&[message("later").deliver_at(at + Duration::from_secs(1))]).await;
@@ -23,7 +23,7 @@ async fn a_message_with_a_time_goes_to_a_publisher_that_delays_and_is_not_sent_a
 #[tokio::test]
 async fn a_message_with_a_time_is_refused_for_a_publisher_that_cannot_delay_and_is_given_up_with_an_alert() {
     let world = World::new().await;
-    let at = idempotent_core::Micros(world.micros()) + Duration::from_secs(3_600);
+    let at = idempotent_core::Timestamp(world.micros()) + Duration::from_secs(3_600);
     world.put(&[of("a1", "a"), of("later", "a").deliver_at(at), of("a2", "a"), message("other")]).await;
     let round = world.round().await;
     assert_eq!((round.sent, round.refused), (2, 1));
@@ -34,7 +34,7 @@ async fn a_message_with_a_time_is_refused_for_a_publisher_that_cannot_delay_and_
         world.pass(3_600);
         world.round().await;
     }
-    assert_eq!(world.status("later").await, Status::Dead);
+    assert_eq!(world.status("later").await, OutboxStatus::Dead);
     assert!(world.broker.ids().iter().all(|id| id != "later" && id != "a2"), "{:?}", world.broker.ids());
     assert!(world.bell.alerts().iter().any(|alert| alert.given_up.is_some_and(|given_up| given_up.holds_back)));
 }

@@ -1,6 +1,6 @@
 //! B28 through the database.
 use idempotent_core::AlertKind;
-use idempotent_sqlx::Status;
+use idempotent_sqlx::OutboxStatus;
 
 use super::world::{World, message};
 use crate::outbox::broker::Says;
@@ -48,7 +48,7 @@ async fn b28_of_all_32_combinations_only_the_one_with_all_five_conditions_is_sen
     assert_eq!(sent_again(&world).await, ["31"]);
     // The one that has all but the count.
     assert_eq!(world.bell.alerts().len(), 1);
-    assert_eq!(world.status("29").await, Status::Dead);
+    assert_eq!(world.status("29").await, OutboxStatus::Dead);
     assert_eq!(sent_again(&world).await, [""; 0]);
     assert_eq!(world.bell.alerts().len(), 1);
 }
@@ -63,7 +63,7 @@ async fn b28_s3_11_after_each_sending_count_next_time_and_offset_are_new() {
         let stub = world.stub("a").await;
         assert_eq!(stub.sends, sends);
         assert_eq!(stub.queue.as_deref(), Some("orders#0"));
-        assert_eq!(stub.place, Some(idempotent_sqlx::Place::of(at)));
+        assert_eq!(stub.place, Some(idempotent_sqlx::QueueOffset::of(at)));
         assert_eq!(world.due_in("a").await, Some(rest));
         // A consumer comes past it, and does not confirm it.
         let past = [0, 0, 0, 0, 0, 0, 255, 0, 0, 0, 0, 0, 0, 0, 0, 0].map(|byte: u8| format!("{byte:02x}")).concat();
@@ -81,7 +81,7 @@ async fn b28_s3_11_after_each_sending_count_next_time_and_offset_are_new() {
     let alerts = world.bell.alerts();
     let (kind, message, source) = (alerts[0].kind, alerts[0].given_up.unwrap(), alerts[0].source.as_deref());
     assert_eq!((alerts.len(), kind, message.sends, source), (1, AlertKind::MessageGivenUp, 3, Some("orders")));
-    assert_eq!((world.status("a").await, world.due_in("a").await), (Status::Dead, None));
+    assert_eq!((world.status("a").await, world.due_in("a").await), (OutboxStatus::Dead, None));
     world.pass(10_000);
     assert_eq!(world.round().await.looked_at, 0);
     assert_eq!(world.bell.alerts().len(), 1);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use idempotent_core::Clock;
-use idempotent_mq::{Concluded, Delivery, MessageLog, Outbound, Position, Receipt};
-use idempotent_sqlx::{Outbox, Relay, Resends, Round, Status, Stub};
+use idempotent_mq::{Delivery, DeliveryResult, LoggedDelivery, MessageLog, OutboundMessage, Position};
+use idempotent_sqlx::{Outbox, OutboxRecord, OutboxStatus, Relay, RelayRound, ResendPolicy};
 use sqlx::{AssertSqlSafe, Pool, Transaction};
 
 use super::own::{self, Db};
@@ -29,8 +29,8 @@ pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const LEASE: Duration = Duration::from_secs(60);
 
 /// First again after 10 s and 5 s of backlog, thrice at most.
-pub(crate) fn resends() -> Resends {
-    Resends::new().max_sends(3).backoff(10 * SECOND, 40 * SECOND).backlog(5 * SECOND).log_age(100 * SECOND)
+pub(crate) fn resends() -> ResendPolicy {
+    ResendPolicy::new().max_sends(3).backoff(10 * SECOND, 40 * SECOND).backlog(5 * SECOND).log_age(100 * SECOND)
 }
 
 impl World {
@@ -58,7 +58,7 @@ impl World {
         Relay::new(&self.outbox, self.broker.clone()).resends(resends()).alerts(self.bell.clone()).lease(LEASE)
     }
 
-    pub(crate) async fn round(&self) -> Round {
+    pub(crate) async fn round(&self) -> RelayRound {
         self.relay().round().await.unwrap()
     }
 
@@ -67,41 +67,41 @@ impl World {
     }
 
     /// Writes messages, and commits.
-    pub(crate) async fn put(&self, messages: &[Outbound]) {
+    pub(crate) async fn put(&self, messages: &[OutboundMessage]) {
         let mut tx = self.begin().await;
         self.outbox.enqueue_all(&mut tx, messages).await.unwrap();
         tx.commit().await.unwrap();
     }
 
-    pub(crate) async fn stub(&self, id: &str) -> Stub {
+    pub(crate) async fn stub(&self, id: &str) -> OutboxRecord {
         self.outbox.inspect(id).await.unwrap().expect("it is there").0
     }
 
-    pub(crate) async fn status(&self, id: &str) -> Status {
+    pub(crate) async fn status(&self, id: &str) -> OutboxStatus {
         self.stub(id).await.status
     }
 
     /// Returns a message as the relay sends it.
-    pub(crate) async fn stored(&self, id: &str) -> Outbound {
+    pub(crate) async fn stored(&self, id: &str) -> OutboundMessage {
         self.outbox.inspect(id).await.unwrap().expect("it is there").1.unwrap()
     }
 
     /// Returns the receipt of a message of this id at place 5 of its queue, with the outbox's header if the outbox has it.
-    pub(crate) async fn receipt(&self, id: &str, number: u128) -> Receipt {
+    pub(crate) async fn receipt(&self, id: &str, number: u128) -> LoggedDelivery {
         let mut delivery = Delivery::new(Position::of("orders").partition(0).offset(5_u64), Vec::new()).id(id);
         if let Some((_, Some(stored))) = self.outbox.inspect(id).await.unwrap() {
             delivery.headers = stored.headers;
         }
-        Receipt::of(&delivery, number).unwrap()
+        LoggedDelivery::of(&delivery, number).unwrap()
     }
 
     /// Returns a receipt for each of these, numbered from 0.
-    pub(crate) async fn receipts(&self, ids: &[&str]) -> Vec<Receipt> {
+    pub(crate) async fn receipts(&self, ids: &[&str]) -> Vec<LoggedDelivery> {
         join_all((0..).zip(ids).map(|(number, id)| self.receipt(id, number))).await
     }
 
     /// Tells the outbox what became of a delivery of a message.
-    pub(crate) async fn conclude(&self, id: &str, number: u128, how: Concluded) {
+    pub(crate) async fn conclude(&self, id: &str, number: u128, how: DeliveryResult) {
         self.outbox.concluded(&self.receipt(id, number).await, how).await.unwrap();
     }
 
@@ -126,11 +126,11 @@ impl World {
     }
 }
 
-pub(crate) fn message(id: &str) -> Outbound {
-    Outbound::new("orders", id, format!("body of {id}").into_bytes())
+pub(crate) fn message(id: &str) -> OutboundMessage {
+    OutboundMessage::new("orders", id, format!("body of {id}").into_bytes())
 }
 
-pub(crate) fn of(id: &str, aggregate: &str) -> Outbound {
+pub(crate) fn of(id: &str, aggregate: &str) -> OutboundMessage {
     message(id).aggregate(aggregate)
 }
 

@@ -1,6 +1,6 @@
 //! Writing messages [S3.2].
-use idempotent_mq::{Headers, OUTBOX_HEADER, Outbound};
-use idempotent_sqlx::{Enqueued, OutboxErrorKind, Status};
+use idempotent_mq::{Headers, OUTBOX_HEADER, OutboundMessage};
+use idempotent_sqlx::{Enqueued, OutboxErrorKind, OutboxStatus};
 
 use super::world::{World, message, of};
 
@@ -19,15 +19,15 @@ async fn s3_2_a_message_is_there_if_its_transaction_commits_and_not_if_it_is_rol
     }
     assert_eq!(world.broker.ids(), ["kept"]);
     assert!(world.outbox.inspect("rolled back").await.unwrap().is_none());
-    assert_eq!(world.status("kept").await, Status::Unconfirmed);
+    assert_eq!(world.status("kept").await, OutboxStatus::Unconfirmed);
 }
 
 #[tokio::test]
 async fn s3_2_it_is_sent_byte_for_byte_as_it_was_written() {
     let world = World::new().await;
-    let whole = Outbound::new("orders/new", "id ä", vec![0, 255, 0]).business_key("k").aggregate("a");
+    let whole = OutboundMessage::new("orders/new", "id ä", vec![0, 255, 0]).business_key("k").aggregate("a");
     let whole = whole.header("x", vec![0, 1, 255]).header("x", "").header("", "y");
-    let least = Outbound::new("t", "least", Vec::new());
+    let least = OutboundMessage::new("t", "least", Vec::new());
     world.put(&[whole.clone(), least.clone()]).await;
     assert_eq!(world.round().await.sent, 2);
     let mut sent = world.broker.messages();
@@ -120,14 +120,14 @@ async fn what_cannot_be_a_message_is_refused_by_name() {
     let world = World::new().await;
     let long = "x".repeat(256);
     let bad = [
-        (Outbound::new("t", "", ""), "id is empty"),
-        (Outbound::new("", "a", ""), "topic is empty"),
-        (Outbound::new("t", &*long, ""), "id has 256 bytes"),
-        (Outbound::new(&*long, "a", ""), "topic has 256 bytes"),
+        (OutboundMessage::new("t", "", ""), "id is empty"),
+        (OutboundMessage::new("", "a", ""), "topic is empty"),
+        (OutboundMessage::new("t", &*long, ""), "id has 256 bytes"),
+        (OutboundMessage::new(&*long, "a", ""), "topic has 256 bytes"),
         (message("a").aggregate(""), "aggregate is empty"),
         (message("a").aggregate(&*long), "aggregate has 256 bytes"),
         (message("a").business_key(&*long), "business key has 256 bytes"),
-        (Outbound::new("t", "a", vec![0; (64 << 20) + 1]), "larger than"),
+        (OutboundMessage::new("t", "a", vec![0; (64 << 20) + 1]), "larger than"),
     ];
     let mut tx = world.begin().await;
     for (message, what) in bad {
@@ -135,7 +135,7 @@ async fn what_cannot_be_a_message_is_refused_by_name() {
         assert_eq!(refused.kind(), OutboxErrorKind::Invalid);
         assert!(refused.to_string().contains(what), "{refused}");
     }
-    let longest = Outbound::new("t".repeat(255), "i".repeat(255), "b").aggregate("a".repeat(255));
+    let longest = OutboundMessage::new("t".repeat(255), "i".repeat(255), "b").aggregate("a".repeat(255));
     assert_eq!(world.outbox.enqueue(&mut tx, &longest).await.unwrap(), Enqueued::New);
     tx.commit().await.unwrap();
     assert_eq!(world.round().await.sent, 1);

@@ -2,8 +2,8 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use idempotent_mq::{Concluded, MessageLog};
-use idempotent_sqlx::Status;
+use idempotent_mq::{DeliveryResult, MessageLog};
+use idempotent_sqlx::OutboxStatus;
 use tokio::time::sleep;
 
 use super::laws::world::{World, message};
@@ -19,18 +19,18 @@ async fn what_somebody_else_has_locked_is_waited_for_by_itself() {
     let outbox = world.outbox.clone();
     let receipts = world.receipts(&ids).await;
     let ending = tokio::spawn(async move {
-        join_all(receipts.iter().map(|receipt| outbox.concluded(receipt, Concluded::Done))).await
+        join_all(receipts.iter().map(|receipt| outbox.concluded(receipt, DeliveryResult::Done))).await
     });
     let others = async {
         for id in ["first", "a", "z"] {
-            while world.status(id).await != Status::Confirmed {
+            while world.status(id).await != OutboxStatus::Confirmed {
                 sleep(Duration::from_millis(5)).await;
             }
         }
     };
     tokio::time::timeout(Duration::from_secs(60), others).await.expect("the others are confirmed meanwhile");
-    assert_eq!((world.status("locked").await, ending.is_finished()), (Status::Unconfirmed, false));
+    assert_eq!((world.status("locked").await, ending.is_finished()), (OutboxStatus::Unconfirmed, false));
     tx.commit().await.unwrap();
     assert!(ending.await.unwrap().iter().all(Result::is_ok));
-    assert_eq!(world.status("locked").await, Status::Confirmed);
+    assert_eq!(world.status("locked").await, OutboxStatus::Confirmed);
 }

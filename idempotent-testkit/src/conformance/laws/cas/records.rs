@@ -2,32 +2,33 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_core::{Fencing, Fingerprint, Micros, OwnerToken, Record, State};
+use idempotent_core::{FencingToken, Fingerprint, OwnerToken, Record, State, Timestamp};
 
 use crate::conformance::CasSubject;
 use crate::conformance::cas::Hand;
 use crate::conformance::subject::HOUR;
 
-const LAST: Fencing = Fencing((1 << 53) - 1);
+const LAST: FencingToken = FencingToken((1 << 53) - 1);
 
 pub async fn records_of_every_state_come_back_as_they_were(s: &CasSubject) {
     let k = s.hand("k");
     let now = k.now().await;
-    for (taken_over, fingerprint) in [(None, None), (Some(Fencing(now.0 - 1)), Some(Fingerprint::of_bytes("payload")))]
+    for (taken_over, fingerprint) in
+        [(None, None), (Some(FencingToken(now.0 - 1)), Some(Fingerprint::of_bytes("payload")))]
     {
         let record = |state, display: Option<&str>| Record {
-            fencing: Fencing(now.0 + 1),
+            fencing: FencingToken(now.0 + 1),
             attempt: 2,
             fingerprint,
             state,
             // Each time another one: none may stand for another.
             expires_at: now + HOUR + Duration::from_micros(5),
-            first_seen: Micros(now.0 - 7),
-            updated_at: Micros(now.0 - 3),
+            first_seen: Timestamp(now.0 - 7),
+            updated_at: Timestamp(now.0 - 3),
             display: display.map(Arc::from),
         };
         for owner in [OwnerToken(0), OwnerToken(1 << 64), OwnerToken(u128::MAX)] {
-            let until = Micros((now + HOUR).0 - 11);
+            let until = Timestamp((now + HOUR).0 - 11);
             comes_back(&k, record(State::Consuming { owner, until, taken_over }, Some("order 17"))).await;
             comes_back(&k, record(State::Consumed { owner, value: Some(Arc::from(*b"value")) }, None)).await;
             comes_back(&k, record(State::Consumed { owner, value: None }, None)).await;
@@ -48,8 +49,8 @@ pub async fn a_record_without_an_end_comes_back_as_it_was(s: &CasSubject) {
         attempt: u32::MAX,
         fingerprint: None,
         state,
-        expires_at: Micros::FOREVER,
-        first_seen: Micros(0),
+        expires_at: Timestamp::FOREVER,
+        first_seen: Timestamp(0),
         updated_at: now,
         display: None,
     };
@@ -57,7 +58,7 @@ pub async fn a_record_without_an_end_comes_back_as_it_was(s: &CasSubject) {
     comes_back(&k, record(State::Consumed { owner, value: None })).await;
     comes_back(&k, record(State::Failed { error: error.clone() })).await;
     comes_back(&k, record(State::Dead { error: error.clone() })).await;
-    let not_before = Micros::FOREVER;
+    let not_before = Timestamp::FOREVER;
     comes_back(&k, record(State::Vacant { not_before, error, taken_over: Some(LAST) })).await;
     let until = now + Record::LONGEST_LEASE;
     comes_back(&k, record(State::Consuming { owner, until, taken_over: Some(LAST) })).await;
@@ -91,7 +92,7 @@ pub async fn a_record_stays_until_its_time(s: &CasSubject) {
 
 pub async fn time_does_not_go_back(s: &CasSubject) {
     let hands = [s.hand("a"), s.hand("b"), s.hand("never written")];
-    let mut last = Micros(0);
+    let mut last = Timestamp(0);
     for n in 0..20 {
         for k in &hands {
             let now = k.now().await;

@@ -1,5 +1,5 @@
 //! A swap compares and writes, or it does nothing and says so.
-use idempotent_core::{Record, Seen, Version};
+use idempotent_core::{Record, Version, VersionedRecord};
 
 use crate::conformance::CasSubject;
 use crate::conformance::cas::Hand;
@@ -71,7 +71,7 @@ async fn unmoved(k: &Hand, versions: &[Version]) {
 }
 
 /// A swap was done that was to be refused.
-fn swapped_with(version: Version, before: &Seen, next: Option<&Record>) -> ! {
+fn swapped_with(version: Version, before: &VersionedRecord, next: Option<&Record>) -> ! {
     let verb = verb(next);
     if version == before.version {
         panic!(

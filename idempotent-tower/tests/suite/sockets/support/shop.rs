@@ -15,7 +15,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use idempotent_tower::{Attempt, Caller, IdempotencyLayer, Principal};
+use idempotent_tower::{Caller, IdempotencyLayer, Principal, RequestAttempt};
 use tokio::sync::watch;
 
 /// A run of the handler. It counts from its start, because its effect may have happened from then on.
@@ -135,7 +135,7 @@ async fn watched(State(shop): State<Shop>, request: Request, next: Next) -> Resp
 
 /// Obeys headers, which are not part of the payload: `X-Sku` names the counter, `X-Hold: n` waits for the gate,
 /// `X-Answer` determines the outcome.
-async fn order(State(shop): State<Shop>, attempt: Option<Attempt>, headers: HeaderMap, body: Bytes) -> Response {
+async fn order(State(shop): State<Shop>, attempt: Option<RequestAttempt>, headers: HeaderMap, body: Bytes) -> Response {
     let told = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let (fencing, taken_over) =
         attempt.map_or((0, None), |attempt| (attempt.fencing().0, attempt.taken_over().map(|other| other.0)));

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{
-    Abilities, Claim, ClaimRequest, Completion, Executor, Held, Key, MemoryStore, Record, Release, Settled, Store,
-    StoreError,
+    Claim, ClaimHandle, ClaimRequest, Completion, Executor, Key, MemoryStore, Record, Release, Settled, Store,
+    StoreCapabilities, StoreError,
 };
 use idempotent_redis::RedisStore;
 use idempotent_sqlx::SqliteStore;
@@ -84,19 +84,19 @@ impl Store for SlowClaims {
         self.may.acquire().await.unwrap().forget();
         claim
     }
-    async fn renew(&self, held: &Held, lease: Duration) -> Result<Settled, StoreError> {
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
         self.inner.renew(held, lease).await
     }
-    async fn complete(&self, held: &Held, completion: &Completion) -> Result<Settled, StoreError> {
+    async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         self.inner.complete(held, completion).await
     }
-    async fn release(&self, held: &Held, release: &Release) -> Result<Settled, StoreError> {
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         self.inner.release(held, release).await
     }
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         self.inner.peek(key).await
     }
-    fn abilities(&self) -> Abilities<'_> {
-        Abilities::none()
+    fn abilities(&self) -> StoreCapabilities<'_> {
+        StoreCapabilities::none()
     }
 }

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent::delay_queue::{DelayMessage, DelayQueue, Sent};
+use idempotent::delay_queue::{DelayMessage, DelayQueue, SendReceipt};
 use idempotent::mq::{Cancelled, DelayErrorKind};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -100,7 +100,7 @@ async fn see_to(hands: &Hands, queues: &[DelayQueue; 2], order: Order) {
 }
 
 /// Once it is known to be kept; `None` if that is not to be known.
-async fn send(hands: &Hands, queue: &DelayQueue, order: &Order) -> Option<Sent> {
+async fn send(hands: &Hands, queue: &DelayQueue, order: &Order) -> Option<SendReceipt> {
     let Order { n, topic, .. } = *order;
     loop {
         match hands.may_die_in(Point::AfterSend, queue.send(&order.message)).await {

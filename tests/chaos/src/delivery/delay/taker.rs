@@ -2,8 +2,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent::delay_queue::{Back, DelayQueue, DelaySource, RolledBack, Taken};
-use idempotent::mq::{Consumer, Message, Messages, Schedule, Verdict};
+use idempotent::delay_queue::{DelayDelivery, DelayQueue, DelaySource, RetryDelay, RollbackResult};
+use idempotent::mq::{Consumer, HandlerResult, Message, Messages, Schedule};
 use idempotent::{Executor, Policy, Scene, SqliteStore, idempotent};
 use sqlx::{Sqlite, SqlitePool, Transaction};
 use tokio::time::sleep;
@@ -103,8 +103,8 @@ pub(in crate::delivery) async fn consume(hands: &Arc<Hands>, stop: Stop) -> anyh
             let answer = worker.handle(Topic::Work, &id, delivered, &delivery.body).await;
             worker.hands.may_die(Point::BeforeSettling);
             match answer {
-                Ok(()) => Verdict::Done,
-                Err(Failed) => Verdict::Again { after: None, error: "it fails".into() },
+                Ok(()) => HandlerResult::Done,
+                Err(Failed) => HandlerResult::Again { after: None, error: "it fails".into() },
             }
         }
     });
@@ -141,7 +141,7 @@ pub(in crate::delivery) async fn take(hands: &Arc<Hands>, stop: Stop) -> anyhow:
     }
 }
 
-async fn settle(worker: &Worker, queue: &DelayQueue, taken: &Taken) {
+async fn settle(worker: &Worker, queue: &DelayQueue, taken: &DelayDelivery) {
     let hands = &worker.hands;
     // What is not known to be settled comes again.
     if hands.start.flaw == Some(DeliveryFlaw::CommitsFirst) {
@@ -157,11 +157,14 @@ async fn settle(worker: &Worker, queue: &DelayQueue, taken: &Taken) {
         return;
     }
     let delay = hands.dice.ms(AGAIN_MS.0, AGAIN_MS.1);
-    let (back, delay) =
-        if hands.dice.percent(50) { (Back::After(delay), delay) } else { (Back::Immediate, Duration::ZERO) };
+    let (back, delay) = if hands.dice.percent(50) {
+        (RetryDelay::After(delay), delay)
+    } else {
+        (RetryDelay::Immediate, Duration::ZERO)
+    };
     let asked = now().0;
     let rolled_back = hands.may_die_in(Point::AtSettling, queue.rollback(taken, back, "it fails")).await;
-    if rolled_back.is_ok_and(|rolled_back| rolled_back == RolledBack::Again) {
+    if rolled_back.is_ok_and(|rolled_back| rolled_back == RollbackResult::Again) {
         let (topic, id, delivered) = (Topic::Bare, taken.id.clone(), taken.delivered);
         let delay = u64::try_from(delay.as_micros()).unwrap_or_default();
         hands.notes.write(&Note::Back { topic, id, delivered, asked, delay });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent::delay_queue::DelaySource;
-use idempotent::mq::{Consumer, Message, Messages, Schedule, Verdict};
+use idempotent::mq::{Consumer, HandlerResult, Message, Messages, Schedule};
 use idempotent::{Executor, Rejection, idempotent};
 use sqlx::{Sqlite, SqlitePool, Transaction};
 
@@ -143,14 +143,14 @@ pub(in crate::delivery) async fn consume(hands: &Arc<Hands>, stop: Stop) -> anyh
     Ok(())
 }
 
-async fn handle(worker: Arc<Worker>, executor: Executor, message: Message<Link>) -> Verdict {
+async fn handle(worker: Arc<Worker>, executor: Executor, message: Message<Link>) -> HandlerResult {
     let link = message.body;
     let came = now().0;
     worker.hands.notes.write(&Note::Came { link, at: came });
     if worker.hands.start.flaw == Some(DeliveryFlaw::DropsWaiting) && !link.poison {
         // In a task of its own: how it ends does not settle the message.
         let _ = tokio::spawn(async move { executor.scope(worker.handle(link)).await }).await;
-        return Verdict::Done;
+        return HandlerResult::Done;
     }
     let answer = worker.handle(link).await;
     if let Err(Failed::PutOff) = answer {
@@ -158,9 +158,9 @@ async fn handle(worker: Arc<Worker>, executor: Executor, message: Message<Link>)
     }
     worker.hands.may_die(Point::BeforeSettling);
     match answer {
-        Ok(()) => Verdict::Done,
+        Ok(()) => HandlerResult::Done,
         Err(Failed::PutOff | Failed::Rejected | Failed::ByItself) => {
-            Verdict::Again { after: None, error: "it fails".into() }
+            HandlerResult::Again { after: None, error: "it fails".into() }
         }
     }
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent::delay_queue::DelaySource;
-use idempotent::mq::{Consumer, Message, Messages, Schedule, Source, Verdict};
+use idempotent::mq::{Consumer, HandlerResult, Message, Messages, Schedule, Source};
 use idempotent::{Executor, Policy, Scene, idempotent};
 use sqlx::{Pool, Postgres, Sqlite, Transaction};
 use tokio::time::sleep;
@@ -97,8 +97,8 @@ async fn run<Db: Books, S: Source>(source: S, hands: &Arc<Hands>, stop: Stop) ->
     Ok(())
 }
 
-async fn handle<Db: Books>(hands: Arc<Hands>, pool: Pool<Db>, message: Message<Body>) -> Verdict {
-    let again = || Verdict::Again { after: None, error: "it fails".into() };
+async fn handle<Db: Books>(hands: Arc<Hands>, pool: Pool<Db>, message: Message<Body>) -> HandlerResult {
+    let again = || HandlerResult::Again { after: None, error: "it fails".into() };
     let delivery = &message.delivery;
     let Some(id) = delivery.id.clone() else { return again() };
     hands.notes.write(&Note::Began { id: id.clone(), member: delivery.position.offset.clone().map(Into::into) });
@@ -109,18 +109,18 @@ async fn handle<Db: Books>(hands: Arc<Hands>, pool: Pool<Db>, message: Message<B
             let Ok(mut connection) = pool.acquire().await else { return again() };
             let put = Db::effect(&mut connection, &id).await;
             hands.may_die(Point::BeforeSettling);
-            return if put.is_ok() { Verdict::Done } else { again() };
+            return if put.is_ok() { HandlerResult::Done } else { again() };
         }
         Some(DeliveryFlaw::AnswersFirst) if !poison => {
             tokio::spawn(async move {
                 sleep(Duration::from_millis(100)).await;
                 let _ = Db::book(&hands, &id, poison).await;
             });
-            return Verdict::Done;
+            return HandlerResult::Done;
         }
         _ => {}
     }
     let answer = Db::book(&hands, &id, poison).await;
     hands.may_die(Point::BeforeSettling);
-    if answer.is_ok() { Verdict::Done } else { again() }
+    if answer.is_ok() { HandlerResult::Done } else { again() }
 }

@@ -1,7 +1,7 @@
 //! What writers committed, held against stubs, effects, and what the broker was sent.
 use std::collections::{BTreeMap, BTreeSet};
 
-use idempotent::outbox::Status;
+use idempotent::outbox::OutboxStatus;
 
 use super::rows::{Kept, Left};
 use super::{MOST_SENDS, Note, RETRIES, UNWANTED};
@@ -93,13 +93,13 @@ fn stubs(left: &Left, tally: &mut Tally) -> Vec<String> {
     found.extend(sent.into_iter().map(|id| format!("O3: {id} was sent, and was never committed")));
     for (id, written) in &left.written {
         let status = left.stubs.get(id).map(|stub| stub.status);
-        tally.dead += u64::from(status == Some(Status::Dead));
-        tally.void += u64::from(status == Some(Status::Void));
+        tally.dead += u64::from(status == Some(OutboxStatus::Dead));
+        tally.void += u64::from(status == Some(OutboxStatus::Void));
         let right = match status {
-            Some(Status::Void) => written.void,
+            Some(OutboxStatus::Void) => written.void,
             // Called off when it was with its consumer already.
-            Some(Status::Dead) => written.poison,
-            Some(Status::Confirmed) => !written.poison,
+            Some(OutboxStatus::Dead) => written.poison,
+            Some(OutboxStatus::Confirmed) => !written.poison,
             _ => false,
         };
         if !right {
@@ -138,7 +138,7 @@ fn given_up(left: &Left, alarms: &[(&str, i64, u32)], tally: &mut Tally) -> Vec<
     let mut found = Vec::new();
     for id in &left.unwanted {
         match left.unwanted_stubs.get(id) {
-            Some(stub) if stub.status != Status::Dead || stub.sends != MOST_SENDS => {
+            Some(stub) if stub.status != OutboxStatus::Dead || stub.sends != MOST_SENDS => {
                 found.push(format!("O6: nobody takes {id}, and it is {stub:?}"));
             }
             Some(stub) if !told(stub) => found.push(format!("O6: {id} was given up, and nobody was told")),
@@ -149,7 +149,7 @@ fn given_up(left: &Left, alarms: &[(&str, i64, u32)], tally: &mut Tally) -> Vec<
     let committed: BTreeSet<_> = left.unwanted.iter().collect();
     let stray = left.unwanted_stubs.keys().filter(|id| !committed.contains(id));
     found.extend(stray.map(|id| format!("O3: {id} has a stub, and was never committed")));
-    let dead = left.unwanted_stubs.values().filter(|stub| stub.status == Status::Dead);
+    let dead = left.unwanted_stubs.values().filter(|stub| stub.status == OutboxStatus::Dead);
     let dead: BTreeSet<_> = dead.map(|stub| (UNWANTED, stub.seq, stub.sends)).collect();
     let wrong = alarms.iter().filter(|alarm| !dead.contains(alarm));
     found.extend(wrong.map(|(outbox, seq, sends)| {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use idempotent::rabbitmq::{Outgoing, Publisher, RabbitSource, Route};
+use idempotent::rabbitmq::{RabbitMessage, RabbitPublisher, RabbitSource, Route};
 use idempotent_testkit::servers::RabbitServer;
 use lapin::options::{BasicGetOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
@@ -22,8 +22,8 @@ const TAPE: &str = "tape";
 const CONFIRM: Duration = Duration::from_secs(2);
 const GIVE_UP: Duration = Duration::from_secs(4);
 
-pub(super) fn publisher(url: &str) -> anyhow::Result<Publisher> {
-    Ok(Publisher::builder(url).confirm_within(CONFIRM).give_up_after(GIVE_UP).build()?)
+pub(super) fn publisher(url: &str) -> anyhow::Result<RabbitPublisher> {
+    Ok(RabbitPublisher::builder(url).confirm_within(CONFIRM).give_up_after(GIVE_UP).build()?)
 }
 
 pub(super) fn source(url: &str) -> anyhow::Result<RabbitSource> {
@@ -46,7 +46,7 @@ pub(super) async fn declare(server: &Arc<RabbitServer>) -> anyhow::Result<()> {
         channel.queue_bind(queue.into(), EXCHANGE.into(), "".into(), options, arguments).await?;
     }
     // It has taken and given something: it stands.
-    Publisher::builder(&url).build()?.publish(&Route::queue(TAPE), &Outgoing::with_random_id("")?).await?;
+    RabbitPublisher::builder(&url).build()?.publish(&Route::queue(TAPE), &RabbitMessage::with_random_id("")?).await?;
     take(&channel, TAPE).await?;
     let server = server.clone();
     Ok(tokio::task::spawn_blocking(move || server.sync()).await?)

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent::mq::{Outbound, Publish, PublishError, Published};
-use idempotent::outbox::{Relay, Resends};
+use idempotent::mq::{OutboundMessage, Publish, PublishError, Published};
+use idempotent::outbox::{Relay, ResendPolicy};
 use idempotent::{Alert, AlertError, AlertSender};
 use sqlx::{Postgres, Sqlite};
 
@@ -31,7 +31,7 @@ async fn relay_of<Db: Database>(hands: &Arc<Hands>, stop: Stop) -> anyhow::Resul
     let alert = Arc::new(Noted(hands.clone()));
     let broker = OutboxBroker::of(&hands.start.broker);
     let (first, most) = patience(broker);
-    let resends = Resends::new()
+    let resends = ResendPolicy::new()
         .backoff(first, most)
         .backlog(first)
         .look_again(Duration::from_millis(200))
@@ -73,7 +73,7 @@ struct Mortal {
 
 #[async_trait]
 impl Publish for Mortal {
-    async fn publish(&self, messages: &[Outbound]) -> Vec<Result<Published, PublishError>> {
+    async fn publish(&self, messages: &[OutboundMessage]) -> Vec<Result<Published, PublishError>> {
         self.hands.may_die(Point::BeforeSend);
         if self.hands.start.flaw == Some(DeliveryFlaw::SendsBackwards) {
             let backwards: Vec<_> = messages.iter().rev().cloned().collect();

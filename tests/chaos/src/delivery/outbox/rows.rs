@@ -2,7 +2,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Context;
-use idempotent::outbox::{Outbox, OutboxDb, Status};
+use idempotent::outbox::{Outbox, OutboxDb, OutboxStatus};
 
 use super::broker::Broker;
 use super::database::{Database, Home};
@@ -26,7 +26,7 @@ pub(super) struct Left {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Kept {
     pub(super) seq: i64,
-    pub(super) status: Status,
+    pub(super) status: OutboxStatus,
     pub(super) sends: u32,
 }
 
@@ -48,13 +48,13 @@ pub(super) async fn left<Db: Database>(home: &Home<Db>, broker: &Broker) -> anyh
 
 async fn stubs<Db: OutboxDb>(outbox: &Outbox<Db>) -> anyhow::Result<BTreeMap<String, Kept>> {
     let mut stubs = BTreeMap::new();
-    for status in [Status::Unconfirmed, Status::Confirmed, Status::Void, Status::Dead] {
+    for status in [OutboxStatus::Unconfirmed, OutboxStatus::Confirmed, OutboxStatus::Void, OutboxStatus::Dead] {
         let mut behind = 0;
         loop {
             let page = outbox.list(status, behind, 1_000).await?;
             let Some(last) = page.last() else { break };
             behind = last.stub.seq;
-            let kept = |entry: idempotent::outbox::Entry| {
+            let kept = |entry: idempotent::outbox::OutboxEntry| {
                 (entry.id, Kept { seq: entry.stub.seq, status, sends: entry.stub.sends })
             };
             stubs.extend(page.into_iter().map(kept));

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent::mq::Outbound;
+use idempotent::mq::OutboundMessage;
 use idempotent::outbox::{OutboxError, OutboxErrorKind};
 use sqlx::{Postgres, Sqlite};
 use tokio::time::sleep;
@@ -71,7 +71,7 @@ impl<Db: Database> Writer<Db> {
             let written = Written { aggregate: aggregate.clone(), version, poison, void: false };
             Db::write(&mut tx, id, &written).await?;
             let body = serde_json::to_vec(&Body { poison }).unwrap_or_default();
-            let message = Outbound::new(self.topic, id, body).aggregate(&aggregate);
+            let message = OutboundMessage::new(self.topic, id, body).aggregate(&aggregate);
             if self.hands.start.flaw == Some(DeliveryFlaw::EnqueuesOutside) {
                 self.enqueue_beside(&message).await?;
             } else {
@@ -81,7 +81,7 @@ impl<Db: Database> Writer<Db> {
         if dice.percent(UNWANTED) {
             let id = format!("u{}", ids[0]);
             Db::write_unwanted(&mut tx, &id).await?;
-            self.home.unwanted.enqueue(&mut tx, &Outbound::new(NOWHERE, id, "{}")).await?;
+            self.home.unwanted.enqueue(&mut tx, &OutboundMessage::new(NOWHERE, id, "{}")).await?;
         }
         self.hands.may_die(Point::InTransaction);
         if dice.percent(ROLLED_BACK) {
@@ -93,7 +93,7 @@ impl<Db: Database> Writer<Db> {
     }
 
     /// Wrong on purpose.
-    async fn enqueue_beside(&self, message: &Outbound) -> Result<(), OutboxError> {
+    async fn enqueue_beside(&self, message: &OutboundMessage) -> Result<(), OutboxError> {
         let mut beside = self.home.pool.acquire().await?;
         self.home.outbox.enqueue(&mut beside, message).await.map(drop)
     }
