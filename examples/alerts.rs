@@ -102,7 +102,7 @@ async fn main() -> Result<(), Failure> {
 
     println!("1. a consumer dead-letters three messages");
     let queue = Queue::default();
-    let refuse = |_: Message<Vec<u8>>| async { HandlerResult::Never { reason: "no such article".into() } };
+    let refuse = |_: Message<()>| async { HandlerResult::Never { reason: "no such article".into() } };
     let handling = Messages::raw().keyed(KeyFrom::message_id()).run(refuse);
     let consumer = Consumer::builder(queue.clone(), "billing", &executor).alerts(&alerts).build(handling)?;
     let counters = consumer.counters();

@@ -30,8 +30,8 @@ impl Clock for Ticking {
     }
 }
 
-pub(super) fn held(part: &str) -> Held {
-    Held::unanswered(key(part), OwnerToken(1))
+pub(super) fn held(part: &str) -> ClaimHandle {
+    ClaimHandle::unanswered(key(part), OwnerToken(1))
 }
 
 fn done(value: &[u8]) -> Completion {

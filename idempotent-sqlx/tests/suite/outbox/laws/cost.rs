@@ -45,7 +45,7 @@ async fn ends_of_all_kinds_at_a_time_come_to_what_each_of_them_would_alone() {
     tx.commit().await.unwrap();
     let noted = world.receipts(&[&ids[..], &["strange"]].concat()).await;
     world.outbox.received(&noted).await.unwrap();
-    use Concluded::{Done, Failed, PutAside, PutOff};
+    use DeliveryResult::{Done, Failed, PutAside, PutOff};
     // The last two: a copy of a run that goes on elsewhere, and one whose own run it was.
     let how = [Done, Done, PutAside, Failed, PutOff, Failed, Done, Done];
     let mut ends: Vec<_> = noted.into_iter().zip(how).collect();
@@ -56,7 +56,7 @@ async fn ends_of_all_kinds_at_a_time_come_to_what_each_of_them_would_alone() {
     for id in ids {
         statuses.push(world.status(id).await);
     }
-    use Status::{Confirmed, Dead, Unconfirmed, Void};
+    use OutboxStatus::{Confirmed, Dead, Unconfirmed, Void};
     assert_eq!(statuses, [Confirmed, Confirmed, Dead, Unconfirmed, Unconfirmed, Confirmed, Void]);
     assert_eq!(world.notes().await, 1, "of the run that goes on");
     world.conclude("off", 4, PutOff).await;
