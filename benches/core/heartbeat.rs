@@ -155,7 +155,7 @@ impl Store for Counted {
         self.memory.peek(key).await
     }
 
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none().with_batch(self)
     }
 }

@@ -54,7 +54,7 @@ impl Held {
 
 /// This example's records, if the store can list any.
 pub(crate) async fn records(executor: &Executor) -> Result<Vec<RecordEntry>, StoreError> {
-    let Some(browse) = executor.store().abilities().browse else { return Ok(Vec::new()) };
+    let Some(browse) = executor.store().capabilities().browse else { return Ok(Vec::new()) };
     // Of a key only the readable part counts here: the scope it is in.
     let any = Identity::new(Scene::Mq, SCOPE, "any").key(executor.namespace());
     let name = any.as_ref().map_or("", |key| key.name());

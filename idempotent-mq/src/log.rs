@@ -101,10 +101,10 @@ pub enum DeliveryResult {
     /// Its run failed; the broker delivers it again.
     Failed,
     /// It was put aside for good, for a person to look at.
-    PutAside,
+    DeadLettered,
     /// Nothing: it was put off, or a run of the same message goes on elsewhere, also where this delivery is then acknowledged.
     /// The note of that run must stay.
-    PutOff,
+    Deferred,
 }
 
 failure! {

@@ -53,7 +53,7 @@ const SILENT_POLL: Duration = Duration::from_millis(250);
 
 impl DelayQueue {
     /// Returns a receiver for the messages of this topic.
-    pub fn taker(&self) -> DelayReceiver {
+    pub fn receiver(&self) -> DelayReceiver {
         DelayReceiver::new(self.clone())
     }
 }
@@ -72,7 +72,7 @@ impl DelayReceiver {
     ///
     /// # Cancellation
     /// Messages that were already taken are redelivered after the visibility timeout.
-    pub async fn take(&mut self, room: usize) -> Result<Vec<DelayDelivery>, DelayError> {
+    pub async fn receive(&mut self, room: usize) -> Result<Vec<DelayDelivery>, DelayError> {
         loop {
             let slot = self.next().await;
             let asked = self.queue.take_from(slot, room, true, &[]).await;
@@ -91,7 +91,7 @@ impl DelayReceiver {
     ///
     /// # Cancellation
     /// The same as [`take`](Self::take).
-    pub async fn take_now(&mut self, room: usize) -> Result<Vec<DelayDelivery>, DelayError> {
+    pub async fn receive_now(&mut self, room: usize) -> Result<Vec<DelayDelivery>, DelayError> {
         self.more(Vec::new(), room, 0).await
     }
 

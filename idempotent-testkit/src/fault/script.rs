@@ -33,8 +33,8 @@ pub enum StoreOperation {
     Note,
     /// [`Order::line`](idempotent_core::OrderStore::line)
     Line,
-    /// [`Order::redraw`](idempotent_core::OrderStore::redraw)
-    Redraw,
+    /// [`Order::compare_and_swap`](idempotent_core::OrderStore::compare_and_swap)
+    CompareAndSwap,
 }
 
 impl StoreOperation {

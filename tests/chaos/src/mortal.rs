@@ -21,7 +21,7 @@ pub(crate) fn die() -> ! {
 
 /// Passes everything on, one by one; dies in the middle of the calls it was told to die in.
 ///
-/// Abilities: watch, where the store has it. Requests of a batch would share a fate, so there is none.
+/// Capabilities: watch, where the store has it. Requests of a batch would share a fate, so there is none.
 #[derive(Debug)]
 pub(crate) struct Mortal {
     inner: Arc<dyn Store>,
@@ -80,8 +80,8 @@ impl Store for Mortal {
         self.inner.peek(key).await
     }
 
-    fn abilities(&self) -> StoreCapabilities<'_> {
-        let inner = self.inner.abilities();
+    fn capabilities(&self) -> StoreCapabilities<'_> {
+        let inner = self.inner.capabilities();
         inner.watch.map_or_else(StoreCapabilities::none, |watch| StoreCapabilities::none().with_watch(watch))
     }
 }

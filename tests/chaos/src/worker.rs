@@ -77,7 +77,7 @@ pub(crate) fn policy() -> Policy {
     let (short, long) = (Duration::from_millis(50), Duration::from_millis(500));
     Policy::new()
         .max_retries(RUNS - 1)
-        .memory(MEMORY)
+        .retain_failures(MEMORY)
         .retain(MEMORY)
         .retry_delay(short)
         .retry_delay_max(long)

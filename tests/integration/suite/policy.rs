@@ -24,7 +24,7 @@ fn n12_n14_n15_n38_n39_n40_n46_b27_nonsense_is_refused_with_both_numbers() {
         (policy().retain(Duration::ZERO), &["retain is 0s", "lease of 30s"]),
         (policy().lease(secs(10)).heartbeat(secs(5)), &["heartbeat is 5s", "half the lease of 10s"]),
         (policy().max_run(secs(29)), &["max_run is 29s", "lease of 30s"]),
-        (policy().memory(secs(29)), &["memory is 29s", "lease of 30s"]),
+        (policy().retain_failures(secs(29)), &["memory is 29s", "lease of 30s"]),
         (policy().jitter(101), &["jitter is 101 %", "0 … 100 %"]),
         (policy().in_flight_delay(secs(11)), &["in_flight_delay is 11s", "in_flight_delay_max, 10s"]),
         (policy().retry_delay(Duration::ZERO), &["retry_delay is 0s"]),
@@ -90,7 +90,7 @@ fn a_policy_is_read_from_configuration() {
         .max_run(secs(5400))
         .retain(Policy::FOREVER)
         .max_retries(3)
-        .memory(secs(7 * 86_400))
+        .retain_failures(secs(7 * 86_400))
         .max_result(65_536)
         .jitter(0)
         .on_expiry(OnExpiry::Park)

@@ -91,7 +91,7 @@ impl<S: Store + ?Sized> Store for Mortal<S> {
         self.1.peek(key).await
     }
 
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none()
     }
 }
@@ -127,14 +127,14 @@ impl<S: Store> Store for Begins<S> {
         self.0.peek(key).await
     }
 
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none().with_transact(self)
     }
 }
 
 impl<S: Store> Transactional for Begins<S> {
-    fn one_run(&self, mode: ClaimMode) -> Box<dyn Any + Send> {
-        let own = self.0.1.abilities().transact.map(|transact| transact.one_run(mode));
+    fn transactional_run(&self, mode: ClaimMode) -> Box<dyn Any + Send> {
+        let own = self.0.1.capabilities().transact.map(|transact| transact.transactional_run(mode));
         let own = own.and_then(|own| own.downcast::<Arc<dyn TransactionSource<Tx>>>().ok());
         match own {
             Some(own) => {
@@ -145,8 +145,8 @@ impl<S: Store> Transactional for Begins<S> {
         }
     }
 
-    fn steps_within(&self) -> Box<dyn Any + Send> {
-        self.0.1.abilities().transact.map_or_else(|| Box::new(()) as _, |transact| transact.steps_within())
+    fn step_transactions(&self) -> Box<dyn Any + Send> {
+        self.0.1.capabilities().transact.map_or_else(|| Box::new(()) as _, |transact| transact.step_transactions())
     }
 
     fn transaction(&self) -> &'static str {

@@ -90,5 +90,5 @@ fn completion(held: &ClaimHandle) -> Completion {
 }
 
 fn release() -> Release {
-    Release { verdict: ReleaseKind::Vacate, delay: Duration::ZERO, memory: MEMORY, error: Arc::from("by a rogue") }
+    Release { kind: ReleaseKind::Vacate, delay: Duration::ZERO, memory: MEMORY, error: Arc::from("by a rogue") }
 }

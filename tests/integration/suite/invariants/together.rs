@@ -56,7 +56,7 @@ impl Store for Trips {
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         self.inner.peek(key).await
     }
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none().with_batch(self)
     }
 }
@@ -115,7 +115,7 @@ impl Stage {
             Handler::<DefaultReply, Json, _, _>::batch(move |items: Vec<BatchItem<&'static str>>| async move {
                 for given in items.iter().filter(|given| given.item == loses) {
                     let (key, fencing) = (given.lease.key().clone(), given.lease.fencing());
-                    let admin = inner.abilities().admin.unwrap();
+                    let admin = inner.capabilities().admin.unwrap();
                     admin.forget(&key, fencing, true, Duration::from_secs(60)).await.unwrap();
                 }
                 let told = |item| if item == fails { Err(Rejection::LeaseLost) } else { Ok(1) };

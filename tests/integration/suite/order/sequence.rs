@@ -313,7 +313,7 @@ async fn s0_28_the_flip_alone_lets_the_next_one_run_where_the_note_behind_it_is_
     let (worker, other) = (world.worker("a", Policy::new()), world.worker("b", Policy::new()));
     let job = Job::takes(secs(5));
     let first = begin(&worker, "ann", 1, &job).await;
-    worker.store.fail_before(StoreOperation::Redraw, FOREVER);
+    worker.store.fail_before(StoreOperation::CompareAndSwap, FOREVER);
     world.clock.advance(secs(5)).await;
     assert_eq!(first.await.unwrap(), Outcome::Ran, "its effect is recorded, whatever becomes of the note");
     assert_eq!(comes(&other, "ann", 2, &Job::takes(ms(0))).await, Outcome::Ran);

@@ -283,7 +283,7 @@ impl idempotent::Store for Network {
     async fn peek(&self, key: &idempotent::Key) -> Result<Option<idempotent::Record>, idempotent::StoreError> {
         self.inner.peek(key).await
     }
-    fn abilities(&self) -> idempotent::StoreCapabilities<'_> {
+    fn capabilities(&self) -> idempotent::StoreCapabilities<'_> {
         idempotent::StoreCapabilities::none()
     }
 }

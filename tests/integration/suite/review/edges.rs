@@ -180,7 +180,7 @@ impl Store for Straggler {
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         self.inner.peek(key).await
     }
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none()
     }
 }
@@ -216,7 +216,7 @@ fn r55_the_guard_of_a_waiter_never_passes_the_stores_lease() {
             }
         });
         world.clock.advance(ms(261)).await;
-        let free = Release { verdict: ReleaseKind::Delete, delay: ms(0), memory: ms(0), error: "".into() };
+        let free = Release { kind: ReleaseKind::Delete, delay: ms(0), memory: ms(0), error: "".into() };
         inner.release(&owner, &free).await.unwrap();
         world.clock.advance(secs(3)).await;
         // Given back unused, or used within what the store gave.

@@ -187,7 +187,7 @@ fn r09_a_lost_lease_is_told_once() {
         let run = worker.spawn("k", &Job::takes(secs(8))).await;
         // An operator takes the key away.
         let record = world.record("k").await.unwrap();
-        let admin = idempotent::Store::abilities(&world.store).admin.unwrap();
+        let admin = idempotent::Store::capabilities(&world.store).admin.unwrap();
         admin.forget(&crate::common::key_of("k"), record.fencing, true, secs(60)).await.unwrap();
         world.clock.advance(secs(10)).await;
         let _ = run.await.unwrap();

@@ -173,7 +173,7 @@ async fn b26_a_batch_asks_the_durable_store_only_for_what_is_not_known() {
     let durable = SqliteStore::builder("sqlite::memory:").open().await.unwrap();
     let fast = Weak::new(idempotent::MemoryTier::new(), Mood::Well);
     let store = TieredStore::builder(durable, fast.clone()).patience(Duration::from_secs(600)).build();
-    let batch = store.abilities().batch.unwrap();
+    let batch = store.capabilities().batch.unwrap();
     let asks = |owner| ["a", "b", "c"].map(|key| ask(key, owner));
     for claim in batch.claim_all(&asks(1)).await {
         assert_acquired(&claim.unwrap());
