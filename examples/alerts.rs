@@ -14,15 +14,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use idempotent::alert::AlertObserver;
 use idempotent::alert::{AlertWebhook, WebhookRequest};
 use idempotent::mq::{
     Consumer, HandlerResult, KeyFrom, Message, Messages, OutboundMessage, Publish, PublishError, PublishErrorKind,
     Published,
 };
 use idempotent::outbox::{Outbox, Relay, ResendPolicy};
-use idempotent::{
-    AlertObserver, Alerts, Executor, MemoryStore, Outcome, Policy, Rejection, Scene, Tracing, idempotent, step,
-};
+use idempotent::{Alerts, Executor, MemoryStore, Outcome, Policy, Rejection, Scene, Tracing, idempotent, step};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 use tokio::time::sleep;
 

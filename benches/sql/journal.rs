@@ -2,7 +2,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent::{ClaimHandle, OwnerToken, StepRecord, StepState};
+use idempotent::steps::{StepRecord, StepState};
+use idempotent::store::{ClaimHandle, OwnerToken};
 
 use crate::by_hand::VALUE;
 use crate::cases::Side;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use idempotent::{Claim, ClaimRequest, OnExpiry, OwnerToken};
+use idempotent::store::{Claim, ClaimRequest, OnExpiry, OwnerToken};
 
 use crate::cases::Side;
 use crate::keys;

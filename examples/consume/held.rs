@@ -4,7 +4,8 @@
 //! as good as. Nobody may take its keys before the leases end: it could be merely slow.
 use std::time::{Duration, SystemTime};
 
-use idempotent::{Executor, Identity, Record, RecordEntry, Scene, State, StoreError, Timestamp};
+use idempotent::store::{Record, RecordEntry, State};
+use idempotent::{Executor, Identity, Scene, StoreError, Timestamp};
 use tokio::time::{Instant, sleep_until};
 
 use crate::SCOPE;

@@ -38,9 +38,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch, post};
 use axum::{Json, Router};
 use clap::Parser;
-use idempotent::{
-    ConnectError, Executor, Http, IdempotencyKey, IdempotencyLayer, Problem, Scene, Tokens, Tracing, idempotent,
-};
+use idempotent::http::Problem;
+use idempotent::{ConnectError, Executor, Http, IdempotencyKey, IdempotencyLayer, Scene, Tokens, Tracing, idempotent};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::net::TcpListener;

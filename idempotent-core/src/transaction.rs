@@ -74,7 +74,7 @@ impl<T: 'static> Clone for TransactionHandle<T> {
 
 impl<T: 'static> fmt::Debug for TransactionHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Lender").field(&self.0).finish()
+        f.debug_tuple("TransactionHandle").field(&self.0).finish()
     }
 }
 
@@ -103,7 +103,7 @@ pub struct BorrowedTransaction<T: 'static> {
 
 impl<T: 'static> fmt::Debug for BorrowedTransaction<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lent").finish_non_exhaustive()
+        f.debug_struct("BorrowedTransaction").finish_non_exhaustive()
     }
 }
 

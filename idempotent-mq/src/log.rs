@@ -88,7 +88,7 @@ impl LoggedDelivery {
 /// Without the id and the nonce, which are not for logs.
 impl fmt::Debug for LoggedDelivery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receipt").field("position", &self.position).finish_non_exhaustive()
+        f.debug_struct("LoggedDelivery").field("position", &self.position).finish_non_exhaustive()
     }
 }
 

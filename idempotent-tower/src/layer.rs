@@ -57,7 +57,7 @@ pub struct IdempotencyLayer {
 }
 
 impl IdempotencyLayer {
-    /// The default window of [`params`](Self::params): 5 s.
+    /// The default window of [`by_param`](Self::by_param): 5 s.
     pub const WINDOW: Duration = Duration::from_secs(5);
 
     /// Creates a layer that identifies requests by their `Idempotency-Key` and stores records with this executor.
@@ -155,11 +155,11 @@ impl IdempotencyLayer {
     }
 
     /// Sets how long after the completion of a run an equal request counts as a duplicate. Zero means no window and is
-    /// invalid with [`params`](Self::params). A run whose process died holds its key until the lease expires, which may
+    /// invalid with [`by_param`](Self::by_param). A run whose process died holds its key until the lease expires, which may
     /// take longer than the window.
     ///
     /// # Default
-    /// [`WINDOW`](Self::WINDOW) for [`params`](Self::params). Otherwise no window: [`ttl`](Self::ttl) applies, which a
+    /// [`WINDOW`](Self::WINDOW) for [`by_param`](Self::by_param). Otherwise no window: [`ttl`](Self::ttl) applies, which a
     /// window replaces
     pub fn window(self, window: Duration) -> Self {
         let layer = self.with(Policy::new().window(window));

@@ -368,7 +368,7 @@ pub trait OrderStore: fmt::Debug + Send + Sync {
     ) -> Result<bool, StoreError>;
 }
 
-/// An order table and the store's time, as returned by [`OrderStore::line`].
+/// An order table and the store's time, as returned by [`OrderStore::load`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredOrderTable {
     /// The order table, if there is one.

@@ -18,7 +18,7 @@ pub struct CommitAndReceive {
 }
 
 impl DelayReceiver {
-    /// Commits the deliveries in `done` and takes the next messages, as [`take`](Self::take) does.
+    /// Commits the deliveries in `done` and takes the next messages, as [`receive`](Self::receive) does.
     ///
     /// The commits and the take share one script call if they concern the same slot; otherwise the calls run
     /// concurrently. This saves half of the round trips of a loop with separate calls. If no message is due, the

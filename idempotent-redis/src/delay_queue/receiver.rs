@@ -90,7 +90,7 @@ impl DelayReceiver {
     /// By [`kind`](DelayError::kind).
     ///
     /// # Cancellation
-    /// The same as [`take`](Self::take).
+    /// The same as [`receive`](Self::receive).
     pub async fn receive_now(&mut self, room: usize) -> Result<Vec<DelayDelivery>, DelayError> {
         self.more(Vec::new(), room, 0).await
     }
@@ -176,6 +176,6 @@ impl DelayReceiver {
 
 impl fmt::Debug for DelayReceiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Taker").field("queue", &self.queue).finish_non_exhaustive()
+        f.debug_struct("DelayReceiver").field("queue", &self.queue).finish_non_exhaustive()
     }
 }

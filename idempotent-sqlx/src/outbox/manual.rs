@@ -26,7 +26,7 @@ pub struct OutboxEntry {
 /// Without its id, which may be anything.
 impl fmt::Debug for OutboxEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry").field("topic", &self.topic).field("stub", &self.record).finish_non_exhaustive()
+        f.debug_struct("OutboxEntry").field("topic", &self.topic).field("record", &self.record).finish_non_exhaustive()
     }
 }
 

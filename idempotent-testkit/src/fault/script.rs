@@ -31,7 +31,7 @@ pub enum StoreOperation {
     Steps,
     /// [`Journal::note`](idempotent_core::StepStore::note)
     Note,
-    /// [`Order::line`](idempotent_core::OrderStore::line)
+    /// [`Order::line`](idempotent_core::OrderStore::load)
     Line,
     /// [`Order::compare_and_swap`](idempotent_core::OrderStore::compare_and_swap)
     CompareAndSwap,

@@ -41,7 +41,7 @@ fn the_doc_of_each_method_and_ability_lists_its_laws() {
     for item in ["async fn peek(", "fn capabilities("] {
         named.extend(listed(STORE, item));
     }
-    for capability in ["Batch", "Watch", "Browse", "Purge", "Admin", "Journal", "Order"] {
+    for capability in ["Batch", "Watch", "Browse", "Purge", "Admin", "StepStore", "OrderStore"] {
         named.extend(listed(ABILITY, &format!("pub trait {capability}")));
     }
     all_and_only(&named, &laws::all().map(Law::name).collect());

@@ -4,9 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent::{
-    Claim, ClaimHandle, ClaimRequest, Completion, Key, Record, Release, Settled, Store, StoreCapabilities, StoreError,
-};
+use idempotent::store::{Claim, ClaimHandle, ClaimRequest, Completion, Record, Release, Settled, StoreCapabilities};
+use idempotent::{Key, Store, StoreError};
 
 use crate::dice::Dice;
 use crate::wire::Dies;

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use idempotent::reply::DefaultReply;
 use idempotent::{
-    Call, DefaultReply, Disposition, Executor, Fingerprint, Handler, Identity, Json, OnInFlight, OnLeaseLost, Outcome,
-    Policy, Scene,
+    Call, Disposition, Executor, Fingerprint, Handler, Identity, Json, OnInFlight, OnLeaseLost, Outcome, Policy, Scene,
 };
 use idempotent_testkit::history::Kind;
 use tokio::sync::{mpsc, oneshot};

@@ -2,10 +2,10 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent::{
-    Batch, Claim, ClaimHandle, ClaimRequest, Completion, Key, Record, Release, Settled, Store, StoreCapabilities,
-    StoreError,
+use idempotent::store::{
+    Batch, Claim, ClaimHandle, ClaimRequest, Completion, Record, Release, Settled, StoreCapabilities,
 };
+use idempotent::{Key, Store, StoreError};
 
 /// Everything a store must do, and no more.
 #[derive(Debug)]

@@ -3,10 +3,10 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent::{
-    Cas, CasBackend, Claim, ClaimHandle, Identity, Key, OwnerToken, Record, Release, ReleaseKind, Scene, Settled,
-    Store, StoreError, Timestamp, Version, VersionedRecord,
+use idempotent::store::{
+    Cas, CasBackend, Claim, ClaimHandle, OwnerToken, Record, Release, ReleaseKind, Settled, Version, VersionedRecord,
 };
+use idempotent::{Identity, Key, Scene, Store, StoreError, Timestamp};
 use tokio::sync::Notify;
 
 use crate::common::ask;

@@ -1,6 +1,6 @@
 //! Store URLs: what is refused, by which words, and what opens.
-use idempotent::__url::masked;
 use idempotent::{ConnectError, connect};
+use idempotent_core::__private::url::masked;
 
 /// Polled by hand: nothing that is refused has anything to wait for.
 fn refused(url: &str) -> String {

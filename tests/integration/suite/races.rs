@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent::{
-    Cas, CasBackend, Claim, ClaimHandle, Identity, Key, MemoryStore, OwnerToken, Record, Release, ReleaseKind, Scene,
-    Settled, SqliteStore, Store, StoreError, Version, VersionedRecord,
+use idempotent::store::{
+    Cas, CasBackend, Claim, ClaimHandle, OwnerToken, Record, Release, ReleaseKind, Settled, Version, VersionedRecord,
 };
+use idempotent::{Identity, Key, MemoryStore, Scene, SqliteStore, Store, StoreError};
 use tokio::sync::Barrier;
 
 use crate::common::ask;

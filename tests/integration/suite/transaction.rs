@@ -1,7 +1,8 @@
 //! `transaction = tx`: effect and record in one transaction of the store's database.
 use std::time::Duration;
 
-use idempotent::{Executor, MemoryStore, Outcome, Rejection, SqliteStore, StepError, idempotent, step};
+use idempotent::steps::StepError;
+use idempotent::{Executor, MemoryStore, Outcome, Rejection, SqliteStore, idempotent, step};
 use sqlx::{Sqlite, SqlitePool};
 
 /// As services name theirs.

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::bare::Bare;
 use crate::common::{AppError, End, Job, Worker, World, assert_in_flight, id, ms, secs};
+use idempotent::reply::DefaultReply;
 use idempotent::{
-    Call, DefaultReply, Executor, Handler, Json, OnConsumed, OnInFlight, Outcome, Policy, PolicyError, Redelivery,
-    Rejection, Scene,
+    Call, Executor, Handler, Json, OnConsumed, OnInFlight, Outcome, Policy, PolicyError, Redelivery, Rejection, Scene,
 };
 use idempotent_testkit::{FOREVER, StoreOperation};
 

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
-use idempotent::{
-    StoreCapabilities, Claim, ClaimMode, ClaimRequest, Completion, Executor, ClaimHandle, Key, TransactionSource, MemoryStore, TransactionalRun, Record,
-    Rejection, Release, Settled, Store, StoreError, Transactional, idempotent,
-};
+use idempotent::store::{Claim, ClaimHandle, ClaimMode, ClaimRequest, Completion, Record, Release, Settled, StoreCapabilities, Transactional};
+use idempotent::transaction::{TransactionSource, TransactionalRun};
+use idempotent::{Executor, Key, MemoryStore, Rejection, Store, StoreError, idempotent};
 
 static BEGUN: AtomicU32 = AtomicU32::new(0);
 static COMMITTED: AtomicU32 = AtomicU32::new(0);

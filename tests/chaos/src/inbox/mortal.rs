@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent::{
-    Claim, ClaimHandle, ClaimMode, ClaimRequest, Completion, Key, Record, Release, Settled, Store, StoreCapabilities,
-    StoreError, StoreErrorKind, TransactionSource, Transactional, TransactionalRun,
+use idempotent::store::{
+    Claim, ClaimHandle, ClaimMode, ClaimRequest, Completion, Record, Release, Settled, StoreCapabilities, Transactional,
 };
+use idempotent::transaction::{TransactionSource, TransactionalRun};
+use idempotent::{Key, Store, StoreError, StoreErrorKind};
 use sqlx::{Postgres, Transaction};
 
 use super::InboxFlaw;

@@ -65,7 +65,7 @@ fn lease(job: &Job) -> Option<u64> {
         let store = idempotent::connect(&format!("sqlite:{}", path.display())).await.ok()?;
         let page = store.capabilities().browse?.browse(None, 10).await.ok()?;
         page.entries.iter().find_map(|entry| match entry.record.state {
-            idempotent::State::Consuming { until, .. } => Some(until.0),
+            idempotent::store::State::Consuming { until, .. } => Some(until.0),
             _ => None,
         })
     })

@@ -3,9 +3,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::bare::Bare;
+use idempotent::reply::DefaultReply;
+use idempotent::store::{Claim, ClaimHandle, ClaimRequest, OnExpiry, OwnerToken, Release, ReleaseKind};
 use idempotent::{
-    BatchItem, Call, Claim, ClaimHandle, ClaimRequest, DefaultReply, Executor, Handler, Identity, Json, Lease,
-    MemoryStore, OnExpiry, OnInFlight, OnLeaseLost, OwnerToken, Policy, Rejection, Release, ReleaseKind, Scene, Store,
+    BatchItem, Call, Executor, Handler, Identity, Json, Lease, MemoryStore, OnInFlight, OnLeaseLost, Policy, Rejection,
+    Scene, Store,
 };
 use idempotent_testkit::{FOREVER, FaultStore, SeededEntropy, StoreOperation, VirtualClock};
 

@@ -5,10 +5,13 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use idempotent::reply::DefaultReply;
+use idempotent::store::{
+    Batch, Claim, ClaimHandle, ClaimRequest, Completion, Record, Release, Settled, StateKind, StoreCapabilities,
+};
 use idempotent::{
-    Batch, BatchItem, Call, Claim, ClaimHandle, ClaimRequest, Completion, DefaultReply, Executor, Handler, Identity,
-    Json, Key, MemoryStore, Outcome, Record, Rejection, Release, Scene, Settled, StateKind, Store, StoreCapabilities,
-    StoreError, StoreErrorKind,
+    BatchItem, Call, Executor, Handler, Identity, Json, Key, MemoryStore, Outcome, Rejection, Scene, Store, StoreError,
+    StoreErrorKind,
 };
 use idempotent_testkit::VirtualClock;
 

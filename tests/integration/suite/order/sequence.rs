@@ -1,6 +1,7 @@
 //! Numbers of a stream, and the table that says what comes before them.
 use super::*;
-use idempotent::{Clock, OnInFlight, OnLate};
+use idempotent::ordering::OnLate;
+use idempotent::{Clock, OnInFlight};
 use idempotent_testkit::{FOREVER, StoreOperation};
 
 /// A number of a stream; its key is both.
@@ -8,7 +9,7 @@ pub(crate) fn numbered(stream: &str, number: u64) -> Call {
     Call::new(id(&format!("{stream} {number}"))).sequence(stream, number)
 }
 
-pub(crate) async fn register(worker: &Worker, stream: &str, numbers: &[u64]) -> idempotent::Registered {
+pub(crate) async fn register(worker: &Worker, stream: &str, numbers: &[u64]) -> idempotent::ordering::Registered {
     worker.executor.register(&id(stream), numbers.iter().copied()).await.unwrap()
 }
 
@@ -354,7 +355,7 @@ async fn in_a_batch_one_of_a_stream_runs(world: World) {
     register(&worker, "ann", &[1, 2, 3]).await;
     let batch = async || {
         let items = vec![(numbered("ann", 2), 2_u32), (numbered("ann", 1), 1), (numbered("bob", 1), 1)];
-        let handler = idempotent::Handler::<idempotent::DefaultReply, idempotent::Json, _, _>::batch(
+        let handler = idempotent::Handler::<idempotent::reply::DefaultReply, idempotent::Json, _, _>::batch(
             async |items: Vec<idempotent::BatchItem<u32>>| {
                 items.into_iter().map(|item| Ok::<_, Rejection>(item.item)).collect()
             },

@@ -3,9 +3,11 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use crate::common::{AppError, End, Job, id, ms, on_memory, secs};
+use idempotent::observe::RunInfo;
+use idempotent::reply::DefaultReply;
 use idempotent::{
-    BatchItem, Call, DefaultReply, Disposition, Event, Handler, Json, Observer, OnInFlight, OnLeaseLost, OnStoreError,
-    Outcome, Policy, RunInfo,
+    BatchItem, Call, Disposition, Event, Handler, Json, Observer, OnInFlight, OnLeaseLost, OnStoreError, Outcome,
+    Policy,
 };
 use idempotent_testkit::{FOREVER, StoreOperation};
 

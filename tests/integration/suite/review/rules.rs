@@ -5,9 +5,11 @@ use std::time::Duration;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use crate::common::{AppError, Job, ask, id, key_of, ms, on_memory, secs};
+use idempotent::reply::DefaultReply;
+use idempotent::store::{Claim, ClaimRequest, StateKind};
 use idempotent::{
-    BatchItem, Call, Claim, ClaimRequest, Clock, DefaultReply, Handler, Identity, Json, MemoryStore, OnInFlight,
-    Outcome, Policy, Scene, SqliteStore, StateKind, Store,
+    BatchItem, Call, Clock, Handler, Identity, Json, MemoryStore, OnInFlight, Outcome, Policy, Scene, SqliteStore,
+    Store,
 };
 use idempotent_testkit::{FOREVER, StoreOperation, VirtualClock};
 

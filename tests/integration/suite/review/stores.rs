@@ -3,10 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{key_of, ms, secs};
-use idempotent::{
-    Claim, ClaimHandle, ClaimRequest, Clock, Completion, FencingToken, Fingerprint, MemoryStore, OnExpiry, OwnerToken,
-    Release, ReleaseKind, SqliteStore, Store,
-};
+use idempotent::store::{Claim, ClaimHandle, ClaimRequest, Completion, OnExpiry, OwnerToken, Release, ReleaseKind};
+use idempotent::{Clock, FencingToken, Fingerprint, MemoryStore, SqliteStore, Store};
 use idempotent_testkit::VirtualClock;
 
 struct Dice(u64);

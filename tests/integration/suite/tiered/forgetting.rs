@@ -1,5 +1,6 @@
 //! An operator makes a key claimable again, and no fact read before brings it back.
-use idempotent::{CacheTier, Claim, FencingToken, MemoryTier, Settled, Store, TieredStore};
+use idempotent::store::{CacheTier, Claim, MemoryTier, Settled};
+use idempotent::{FencingToken, Store, TieredStore};
 use idempotent_testkit::StoreOperation;
 use tokio::task::JoinHandle;
 

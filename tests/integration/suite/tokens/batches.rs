@@ -1,5 +1,6 @@
 //! Batches: tokens in them, and duplicates that are refused.
-use idempotent::{BatchItem, DefaultReply, Json};
+use idempotent::reply::DefaultReply;
+use idempotent::{BatchItem, Json};
 
 use super::*;
 use crate::common::id;

@@ -177,7 +177,7 @@ async fn the_issue_is_no_attempt(world: World) {
     #[derive(Debug)]
     struct Attempts(Arc<std::sync::Mutex<Vec<Option<u32>>>>);
     impl idempotent::Observer for Attempts {
-        fn on(&self, run: &idempotent::RunInfo<'_>, event: &idempotent::Event<'_>) {
+        fn on(&self, run: &idempotent::observe::RunInfo<'_>, event: &idempotent::Event<'_>) {
             if let idempotent::Event::Ended { .. } = event {
                 self.0.lock().unwrap().push(run.attempt);
             }
