@@ -14,15 +14,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use idempotent::alert::AlertObserver;
 use idempotent::alert::{AlertWebhook, WebhookRequest};
 use idempotent::mq::{
     Consumer, HandlerResult, KeyFrom, Message, Messages, OutboundMessage, Publish, PublishError, PublishErrorKind,
     Published,
 };
 use idempotent::outbox::{Outbox, Relay, ResendPolicy};
-use idempotent::{
-    AlertObserver, Alerts, Executor, MemoryStore, Outcome, Policy, Rejection, Scene, Tracing, idempotent, step,
-};
+use idempotent::{Alerts, Executor, MemoryStore, Outcome, Policy, Rejection, Scene, Tracing, idempotent, step};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 use tokio::time::sleep;
 
@@ -102,7 +101,7 @@ async fn main() -> Result<(), Failure> {
 
     println!("1. a consumer dead-letters three messages");
     let queue = Queue::default();
-    let refuse = |_: Message<Vec<u8>>| async { HandlerResult::Never { reason: "no such article".into() } };
+    let refuse = |_: Message<()>| async { HandlerResult::Never { reason: "no such article".into() } };
     let handling = Messages::raw().keyed(KeyFrom::message_id()).run(refuse);
     let consumer = Consumer::builder(queue.clone(), "billing", &executor).alerts(&alerts).build(handling)?;
     let counters = consumer.counters();

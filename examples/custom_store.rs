@@ -5,10 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use idempotent::{
-    Cas, CasBackend, Clock, Executor, Key, Outcome, Record, Rejection, StoreError, SystemClock, Version,
-    VersionedRecord, idempotent,
-};
+use idempotent::store::{Cas, CasBackend, Record, SystemClock, Version, VersionedRecord};
+use idempotent::{Clock, Executor, Key, Outcome, Rejection, StoreError, idempotent};
 
 /// Stands for anything that can compare and swap one value: etcd, DynamoDB, a table with a version column.
 #[derive(Clone, Debug)]

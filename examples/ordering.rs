@@ -13,7 +13,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use idempotent::{Disposition, Executor, Identity, MemoryStore, OnBrokenOrder, Policy, Rejection, Scene, idempotent};
+use idempotent::ordering::OnBrokenOrder;
+use idempotent::{Disposition, Executor, Identity, MemoryStore, Policy, Rejection, Scene, idempotent};
 
 #[derive(Clone, Debug)]
 enum Message {

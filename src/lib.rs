@@ -39,10 +39,10 @@
 //! | keep records in a file, without a server | [`SqliteStore`] |
 //! | keep them on Redis or Valkey, for a fleet | [`RedisStore`]; [`RedisStore::check`] looks the servers over |
 //! | share them in a fleet | [`RedisStore`], [`docs::redis`] |
-//! | put a fast tier before a durable store | [`TieredStore`], [`RedisTier`], [`MemoryTier`] |
+//! | put a fast tier before a durable store | [`TieredStore`], [`RedisTier`](store::RedisTier), [`MemoryTier`](store::MemoryTier) |
 //! | keep them in memory, for tests | [`MemoryStore`] |
 //! | choose the store by configuration | [`connect`] |
-//! | keep them somewhere else | [`docs::custom_store`], [`CasBackend`], [`Store`] |
+//! | keep them somewhere else | [`docs::custom_store`], [`CasBackend`](store::CasBackend), [`Store`] |
 //! | consume from a broker | [`mq::Consumer`]; for a broker of my own [`mq::docs::source`] |
 //! | consume from RabbitMQ, or publish to it | [`rabbitmq`] |
 //! | consume from Redis Streams | [`redis_streams::StreamsSource`] |
@@ -56,17 +56,17 @@
 //! | commit effect and record together (L3) | `transaction = tx`, [`Inbox`]; [`docs::guarantees`] |
 //! | refuse a late writer (L2), key a far side (L4) | [`Lease::fencing`], [`Lease::step_key`] |
 //! | go on where a handler of several steps stopped | [`step()`], [`docs::steps`]; take them back: [`Step::compensate`] |
-//! | run messages in their order | `after = …`, `sequence = (stream, number)`, [`Call::after`], [`Executor::register`], [`OnBrokenOrder`]; [`docs::ordering`] |
+//! | run messages in their order | `after = …`, `sequence = (stream, number)`, [`Call::after`], [`Executor::register`], [`OnBrokenOrder`](ordering::OnBrokenOrder); [`docs::ordering`] |
 //! | let only the newest update through | [`VersionGuard`] |
 //! | note each key once, in a transaction of mine | [`UniqueKeys`] |
 //! | send a message if my transaction commits, and until it is consumed | `Outbox`, `Relay` (feature `outbox`) |
 //! | keep results in another form, or sealed | [`Codec`] |
-//! | return something else than `Result` or `Disposition` | [`ReplyStrategy`], [`RejectStrategy`] |
+//! | return something else than `Result` or `Disposition` | [`ReplyStrategy`](reply::ReplyStrategy), [`RejectStrategy`](reply::RejectStrategy) |
 //! | handle many messages at once | [`Executor::run_batch`] |
 //! | do without the attribute | [`Executor::run`], [`Call`], [`Handler`] |
 //! | shut down | [`Executor::drain`] |
 //! | watch it | [`Observer`], [`Tracing`], [`Executor::counts`] |
-//! | be alerted of what needs a person | [`Alerts`], [`AlertObserver`]; [`docs::alerts`] |
+//! | be alerted of what needs a person | [`Alerts`], [`AlertObserver`](alert::AlertObserver); [`docs::alerts`] |
 //! | test my handlers | [`docs::testing`]: duplicates, crash points, rejections, time |
 //! | test without waiting | `idempotent-testkit`: `VirtualClock`, `FaultStore`, `conformance!`, `cas_conformance!` |
 //!
@@ -112,17 +112,30 @@
     allow(rustdoc::broken_intra_doc_links)
 )]
 
+pub mod alert;
 mod connect;
 pub mod docs;
+pub mod executor;
+#[cfg(feature = "tower")]
+pub mod http;
+pub mod key;
+pub mod observe;
+pub mod ordering;
 pub mod prelude;
+pub mod reply;
+pub mod steps;
+pub mod store;
+pub mod transaction;
 
 pub use self::connect::{ConnectError, connect};
-/// Senders of alerts; the guide is [`docs::alerts`].
-#[cfg(feature = "alert")]
-pub use idempotent_alert as alert;
 #[doc(hidden)]
 pub use idempotent_core::__private;
-pub use idempotent_core::*;
+pub use idempotent_core::{
+    Alerts, BatchItem, Call, Clock, Codec, Discard, Disposition, Event, Executor, ExecutorBuilder, FencingToken,
+    Fingerprint, Handler, Identity, Json, Key, KeyError, KeyExtractor, KeyPart, Lease, MemoryStore, Observer,
+    OnConsumed, OnInFlight, OnLeaseLost, OnStoreError, Outcome, Policy, PolicyError, Redelivery, Rejection, RunSummary,
+    Scene, Step, Store, StoreError, StoreErrorKind, TieredStore, Timestamp, Token, Tokens, Tracing, step, step_in,
+};
 #[cfg(feature = "macros")]
 pub use idempotent_macros::idempotent;
 #[cfg(feature = "mq")]
@@ -130,12 +143,31 @@ pub use idempotent_mq as mq;
 #[cfg(feature = "rabbitmq")]
 pub use idempotent_rabbitmq as rabbitmq;
 #[cfg(feature = "redis")]
-pub use idempotent_redis::{
-    CacheOptions, Durability, HealthFinding, HealthReport, RedisCounts, RedisStore, RedisStoreBuilder, RedisTier,
-    Severity,
-};
-/// Work that is due at a time, in a table of your database: scheduled in the transaction of what it is about. The guide is
-/// [`docs::delay`].
+pub use idempotent_redis::RedisStore;
+#[cfg(feature = "redis-streams")]
+pub use idempotent_redis_streams as redis_streams;
+#[cfg(feature = "rocketmq")]
+pub use idempotent_rocketmq as rocketmq;
+#[cfg(feature = "mysql")]
+pub use idempotent_sqlx::MySqlStore;
+#[cfg(feature = "postgres")]
+pub use idempotent_sqlx::PostgresStore;
+#[cfg(feature = "sqlite")]
+pub use idempotent_sqlx::SqliteStore;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub use idempotent_sqlx::VersionGuard;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+pub use idempotent_sqlx::{Inbox, UniqueKeys};
+#[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
+pub use idempotent_sqlx::{Outbox, Relay};
+#[cfg(feature = "axum")]
+pub use idempotent_tower::Http;
+#[cfg(feature = "tower")]
+pub use idempotent_tower::{IdempotencyKey, IdempotencyLayer};
+
+/// Delay tables: work that is due at a time, scheduled in the transaction that the work belongs to.
+///
+/// The guide is `docs::delay`.
 #[cfg(all(feature = "delay", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 pub mod delay {
     pub use idempotent_sqlx::{
@@ -143,6 +175,7 @@ pub mod delay {
         DelayTableTag, ScheduledTask,
     };
 }
+
 /// A delay queue on Redis: messages that are due at a time, merged within an interval, or by priority.
 #[cfg(feature = "delay-queue")]
 pub mod delay_queue {
@@ -151,34 +184,10 @@ pub mod delay_queue {
         DelayQueueBuilder, DelayReceiver, DelaySource, DelayTag, RetryDelay, RollbackResult, SendReceipt, SettleResult,
     };
 }
-#[cfg(feature = "redis-streams")]
-pub use idempotent_redis_streams as redis_streams;
-#[cfg(feature = "rocketmq")]
-pub use idempotent_rocketmq as rocketmq;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-pub use idempotent_sqlx::{Inbox, InboxTransaction, StepTransaction};
-#[cfg(feature = "mysql")]
-pub use idempotent_sqlx::{MySqlStore, MySqlStoreBuilder};
-#[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
-pub use idempotent_sqlx::{Outbox, Relay};
-#[cfg(feature = "postgres")]
-pub use idempotent_sqlx::{PostgresStore, PostgresStoreBuilder};
-#[cfg(feature = "sqlite")]
-pub use idempotent_sqlx::{SqliteStore, SqliteStoreBuilder, Synchronous};
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-pub use idempotent_sqlx::{UniqueKeyConnection, UniqueKeys};
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub use idempotent_sqlx::{VersionCheck, VersionConnection, VersionGuard};
-#[cfg(feature = "axum")]
-pub use idempotent_tower::{AxumJson, DefaultHttpRules, Http, HttpRules, WholeRequest};
-#[cfg(feature = "tower")]
-pub use idempotent_tower::{
-    BodyStore, BodyStoreFuture, Caller, Denied, IdempotencyKey, IdempotencyLayer, IdempotencyService, Idempotent,
-    InvalidKey, KeyFormat, KeyRules, KeySyntax, PayloadCheck, Principal, Problem, ProblemKind, ReplayHeader,
-    RequestAttempt, RequestBody, ResponseBody, ResponseFuture, ResponseRules, SetupError, StorePolicy, StoredResponse,
-};
 
-/// What belongs to [`Outbox`] and [`Relay`]; the guide is `docs::outbox`.
+/// The outbox and its relay: messages that are written in a transaction, and sent after its commit.
+///
+/// The guide is `docs::outbox`.
 #[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 pub mod outbox {
     pub use idempotent_sqlx::{

@@ -1,7 +1,7 @@
 //! Common names for a glob import.
 //!
 //! No name in here is also a name of axum or tokio, so `use axum::{extract::*, *}` fits beside this import. Whatever has such a name
-//! stays outside: [`Json`](crate::Json), [`State`](crate::State). A consumer's names are in `idempotent::mq`.
+//! stays outside: [`Json`](crate::Json), [`State`](crate::store::State). A consumer's names are in `idempotent::mq`.
 //!
 //! ```
 //! use idempotent::prelude::*;
@@ -23,8 +23,11 @@ pub use crate::RedisStore;
 pub use crate::SqliteStore;
 #[cfg(feature = "macros")]
 pub use crate::idempotent;
-#[cfg(feature = "tower")]
-pub use crate::{Caller, IdempotencyKey, IdempotencyLayer, Principal};
 pub use crate::{Executor, MemoryStore, Outcome, Policy, Rejection, Scene, connect};
 #[cfg(feature = "axum")]
-pub use crate::{Http, WholeRequest};
+pub use crate::{Http, http::WholeRequest};
+#[cfg(feature = "tower")]
+pub use crate::{
+    IdempotencyKey, IdempotencyLayer,
+    http::{Caller, Principal},
+};

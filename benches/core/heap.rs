@@ -7,7 +7,8 @@ mod rounds;
 
 use std::alloc::System;
 
-use idempotent::{Call, DefaultReply, Executor, Handler, Json, MemoryStore, Rejection};
+use idempotent::reply::DefaultReply;
+use idempotent::{Call, Executor, Handler, Json, MemoryStore, Rejection};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 use self::floors::BareMap;

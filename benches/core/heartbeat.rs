@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use idempotent::{
-    Batch, Call, Claim, ClaimHandle, ClaimRequest, Completion, DefaultReply, Executor, Handler, Json, Key, Lease,
-    MemoryStore, Record, Rejection, Release, Settled, Store, StoreCapabilities, StoreError,
+use idempotent::reply::DefaultReply;
+use idempotent::store::{
+    Batch, Claim, ClaimHandle, ClaimRequest, Completion, Record, Release, Settled, StoreCapabilities,
 };
+use idempotent::{Call, Executor, Handler, Json, Key, Lease, MemoryStore, Rejection, Store, StoreError};
 use idempotent_testkit::VirtualClock;
 use tokio::sync::Notify;
 
@@ -40,7 +41,8 @@ async fn registering(Rounds { rounds, operations, .. }: Rounds) -> Pair {
     let (mut values, mut floors, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
         let start = Instant::now();
-        let heartbeats = (0..operations).map(|_| idempotent_core::__private::register(&executor, &lease, start));
+        let heartbeats =
+            (0..operations).map(|_| idempotent_core::__private::renew_until_dropped(&executor, &lease, start));
         drop(heartbeats.collect::<Vec<_>>());
         let value = nanos(start.elapsed(), operations);
         let floor = nanos(spawning(operations).await, operations);
@@ -155,7 +157,7 @@ impl Store for Counted {
         self.memory.peek(key).await
     }
 
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none().with_batch(self)
     }
 }

@@ -1,7 +1,8 @@
 //! Whole runs over the memory store, at a million keys and more.
 use std::sync::Arc;
 
-use idempotent::{Call, DefaultReply, Executor, Handler, Json, MemoryStore, Rejection};
+use idempotent::reply::DefaultReply;
+use idempotent::{Call, Executor, Handler, Json, MemoryStore, Rejection};
 
 use crate::floors::BareMap;
 use crate::keys;

@@ -23,7 +23,7 @@ async fn fill(queue: &DelayQueue, messages: u64, delay: Duration) {
     }
 }
 
-/// Beside `ZPOPMIN` and `HGET` in a loop, which is one taker, too; at 64 that is `ZPOPMIN 64` and one `HMGET` of 64, and in a
+/// Beside `ZPOPMIN` and `HGET` in a loop, which is one receiver, too; at 64 that is `ZPOPMIN 64` and one `HMGET` of 64, and in a
 /// line of its own `ZPOPMIN 64` and 64 `HGET`s by one pipeline.
 pub async fn take_and_commit(report: &Report) {
     for (batch, goal) in BATCHES {
@@ -72,17 +72,17 @@ async fn two_steps_or_one(report: &Report, batch: usize, goal: Goal) {
 }
 
 async fn drain(queue: &DelayQueue, messages: u64, batch: usize, at_once: bool) -> Duration {
-    let mut taker = queue.taker();
+    let mut receiver = queue.receiver();
     let began = Instant::now();
-    let mut some = taker.take_now(batch).await.unwrap();
+    let mut some = receiver.receive_now(batch).await.unwrap();
     let mut taken = 0;
     while !some.is_empty() {
         taken += some.len() as u64;
         let (committed, next) = if at_once {
-            let next = taker.commit_and_take_now(&some, batch).await.unwrap();
+            let next = receiver.commit_and_receive_now(&some, batch).await.unwrap();
             (next.committed.unwrap(), next.taken)
         } else {
-            (queue.commit_all(&some).await.unwrap(), taker.take_now(batch).await.unwrap())
+            (queue.commit_all(&some).await.unwrap(), receiver.receive_now(batch).await.unwrap())
         };
         assert!(committed.iter().all(|closing| *closing == SettleResult::Done));
         some = next;
@@ -112,7 +112,7 @@ async fn send_timed(queue: DelayQueue, begin: u64, numbers: impl Iterator<Item =
     behind
 }
 
-/// Of a thousand messages a second that have a time, among many that wait: from its time to its taker. The tick is 1 ms.
+/// Of a thousand messages a second that have a time, among many that wait: from its time to its receiver. The tick is 1 ms.
 pub async fn lateness(report: &Report) {
     let case = "lateness p99 at 1,000 messages/s, 100,000 waiting";
     if !report.wants(STORE, case) {
@@ -126,11 +126,11 @@ pub async fn lateness(report: &Report) {
     let senders = (0..SENDERS)
         .map(|first| tokio::spawn(send_timed(queue.clone(), begin, (first..messages).step_by(SENDERS as usize))));
     let senders: Vec<_> = senders.collect();
-    let mut taker = queue.taker();
+    let mut receiver = queue.receiver();
     let machine = Machine::watch();
     let (mut late, mut some) = (Vec::new(), Vec::new());
     while (late.len() as u64) < messages {
-        let next = taker.commit_and_take(&some, 64).await.unwrap();
+        let next = receiver.commit_and_receive(&some, 64).await.unwrap();
         let now = now();
         assert!(next.committed.unwrap().iter().all(|closing| *closing == SettleResult::Done));
         for taken in &next.taken {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use idempotent::mq::{Consumer, HandlerResult, KeyFrom, Message, Messages, Schedule};
 use idempotent::rabbitmq::{Queue, RabbitSource};
-use idempotent::{CacheOptions, Executor, Lease, RedisStore};
+use idempotent::store::CacheOptions;
+use idempotent::{Executor, Lease, RedisStore};
 
 use crate::queue::{PREFETCH, QUEUE};
 

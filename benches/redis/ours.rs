@@ -1,5 +1,6 @@
 //! Runs over the store, as an application has them.
-use idempotent::{Call, DefaultReply, Executor, Fingerprint, Handler, Json, Rejection};
+use idempotent::reply::DefaultReply;
+use idempotent::{Call, Executor, Fingerprint, Handler, Json, Rejection};
 use idempotent_redis::{CacheOptions, RedisStore};
 use idempotent_testkit::servers::RedisServer;
 

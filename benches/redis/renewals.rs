@@ -3,7 +3,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use idempotent::{Call, DefaultReply, Executor, Handler, Json, Rejection};
+use idempotent::reply::DefaultReply;
+use idempotent::{Call, Executor, Handler, Json, Rejection};
 use idempotent_testkit::VirtualClock;
 use idempotent_testkit::servers::{RedisServer, Value};
 use tokio::sync::Notify;

@@ -1,7 +1,8 @@
 //! Whole runs through the executor, beside what they come to by hand.
 use std::sync::Arc;
 
-use idempotent::{Executor, MemoryTier, Store, TieredStore};
+use idempotent::store::MemoryTier;
+use idempotent::{Executor, Store, TieredStore};
 
 use crate::by_hand::ByHand;
 use crate::ours;

@@ -58,7 +58,7 @@ pub async fn all(report: &Report, server: &PostgresServer) {
 }
 
 async fn run(inbox: &Inbox<Postgres>, number: u64) {
-    let handler = async |mut transaction: idempotent::InboxTransaction<Postgres>| {
+    let handler = async |mut transaction: idempotent::transaction::InboxTransaction<Postgres>| {
         effect(&mut transaction, number).await;
         Ok::<(), Rejection>(())
     };

@@ -2,7 +2,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent::{ClaimHandle, OwnerToken, StepRecord, StepState};
+use idempotent::steps::{StepRecord, StepState};
+use idempotent::store::{ClaimHandle, OwnerToken};
 
 use crate::by_hand::VALUE;
 use crate::cases::Side;
@@ -24,7 +25,7 @@ pub async fn all(report: &Report, side: &Side) {
     }
     let rounds = report.rounds(ROUNDS, STEPS, 1);
     let requests: Vec<_> = (0..rounds.rounds * rounds.operations / EACH).map(|run| request(FROM + run)).collect();
-    for claim in side.store.abilities().batch.unwrap().claim_all(&requests).await {
+    for claim in side.store.capabilities().batch.unwrap().claim_all(&requests).await {
         claim.unwrap();
     }
     let (store, by_hand) = (side.store.clone(), side.by_hand.clone());
@@ -36,7 +37,7 @@ pub async fn all(report: &Report, side: &Side) {
             let place = u32::try_from(number % EACH).unwrap();
             let (name, value) = (Arc::from(format!("step {place}")), Some(Arc::from(VALUE)));
             let step = StepRecord { name, place, state: StepState::Done, value };
-            let journal = store.abilities().journal.unwrap();
+            let journal = store.capabilities().steps.unwrap();
             journal.note(&held, &step, Duration::from_secs(3_600)).await.unwrap();
         }
     };

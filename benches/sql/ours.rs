@@ -1,5 +1,6 @@
 //! Runs over a store, as an application has them.
-use idempotent::{BatchItem, Call, DefaultReply, Executor, Handler, Json, Outcome, Rejection};
+use idempotent::reply::DefaultReply;
+use idempotent::{BatchItem, Call, Executor, Handler, Json, Outcome, Rejection};
 
 use crate::keys;
 

@@ -63,7 +63,7 @@ async fn dropped(report: &Report, pool: &PgPool, side: &Side) {
         let dropped = rows as f64 / start.elapsed().as_secs_f64();
         run(pool, "CREATE TABLE part_0 PARTITION OF parts FOR VALUES FROM (MINVALUE) TO (100)").await;
         let start = Instant::now();
-        assert_eq!(side.store.abilities().purge.unwrap().purge(rows).await.unwrap(), rows);
+        assert_eq!(side.store.capabilities().purge.unwrap().purge(rows).await.unwrap(), rows);
         let purged = rows as f64 / start.elapsed().as_secs_f64();
         values.push(dropped);
         floors.push(purged);

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use idempotent::{Claim, ClaimRequest, OnExpiry, OwnerToken};
+use idempotent::store::{Claim, ClaimRequest, OnExpiry, OwnerToken};
 
 use crate::cases::Side;
 use crate::keys;
@@ -30,7 +30,7 @@ pub async fn all(report: &Report, side: &Side) {
         let during = beside(side, &next, async {
             let mut left = rows;
             while left > 0 {
-                left -= purge.abilities().purge.unwrap().purge(left).await.unwrap();
+                left -= purge.capabilities().purge.unwrap().purge(left).await.unwrap();
             }
         });
         let during = during.await;

@@ -2,7 +2,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use idempotent::Parts;
+use idempotent::key::Parts;
 use serde::Deserializer as _;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;

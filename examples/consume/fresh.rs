@@ -14,7 +14,7 @@ const MEMORY: Duration = Duration::from_secs(60);
 
 /// Makes every key of this example claimable again, also those that are in flight.
 pub(crate) async fn forget(executor: &Executor) -> anyhow::Result<()> {
-    let Some(admin) = executor.store().abilities().admin else {
+    let Some(admin) = executor.store().capabilities().admin else {
         return Err(anyhow!("--fresh cannot forget keys: this store does not let them be forgotten"));
     };
     let known = records(executor).await.map_err(|error| anyhow!("--fresh cannot list the keys: {error}"))?;

@@ -4,7 +4,8 @@
 //! as good as. Nobody may take its keys before the leases end: it could be merely slow.
 use std::time::{Duration, SystemTime};
 
-use idempotent::{Executor, Identity, Record, RecordEntry, Scene, State, StoreError, Timestamp};
+use idempotent::store::{Record, RecordEntry, State};
+use idempotent::{Executor, Identity, Scene, StoreError, Timestamp};
 use tokio::time::{Instant, sleep_until};
 
 use crate::SCOPE;
@@ -54,7 +55,7 @@ impl Held {
 
 /// This example's records, if the store can list any.
 pub(crate) async fn records(executor: &Executor) -> Result<Vec<RecordEntry>, StoreError> {
-    let Some(browse) = executor.store().abilities().browse else { return Ok(Vec::new()) };
+    let Some(browse) = executor.store().capabilities().browse else { return Ok(Vec::new()) };
     // Of a key only the readable part counts here: the scope it is in.
     let any = Identity::new(Scene::Mq, SCOPE, "any").key(executor.namespace());
     let name = any.as_ref().map_or("", |key| key.name());

@@ -43,7 +43,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use clap::Parser;
-use idempotent::{Disposition, Entropy, Executor, OsEntropy, Outcome, Policy, Scene, Tracing, idempotent};
+use idempotent::store::{Entropy, OsEntropy};
+use idempotent::{Disposition, Executor, Outcome, Policy, Scene, Tracing, idempotent};
 use sqlx::Sqlite;
 #[cfg(feature = "servers")]
 use sqlx::{MySql, Postgres};

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use idempotent::{Event, Identity, Observer, Outcome, RunInfo, Scene};
+use idempotent::observe::RunInfo;
+use idempotent::{Event, Identity, Observer, Outcome, Scene};
 
 use crate::SCOPE;
 

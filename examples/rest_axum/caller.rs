@@ -5,7 +5,7 @@ use axum::extract::FromRequestParts;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
-use idempotent::{Caller, Denied, Principal};
+use idempotent::http::{Caller, Denied, Principal};
 
 /// Returns the principal of layers.
 pub(crate) fn principal() -> Principal {

@@ -38,9 +38,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch, post};
 use axum::{Json, Router};
 use clap::Parser;
-use idempotent::{
-    ConnectError, Executor, Http, IdempotencyKey, IdempotencyLayer, Problem, Scene, Tokens, Tracing, idempotent,
-};
+use idempotent::http::Problem;
+use idempotent::{ConnectError, Executor, Http, IdempotencyKey, IdempotencyLayer, Scene, Tokens, Tracing, idempotent};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -79,9 +78,9 @@ async fn charge(
 /// wrap these.
 fn router(shop: &Shop, args: &Args) -> Router<Shop> {
     let executor: &Executor = shop.as_ref();
-    let keys = IdempotencyLayer::new(executor.clone(), caller::principal()).docs("/");
-    let tokens = IdempotencyLayer::tokens(shop.tokens().clone(), caller::principal());
-    let params = IdempotencyLayer::params(executor.clone(), caller::principal())
+    let keys = IdempotencyLayer::new(executor.clone(), caller::principal()).docs_link("/");
+    let tokens = IdempotencyLayer::by_token(shop.tokens().clone(), caller::principal());
+    let params = IdempotencyLayer::by_param(executor.clone(), caller::principal())
         .window(args.param_window)
         .message("The same order was placed a moment ago.");
 

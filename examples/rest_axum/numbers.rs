@@ -2,7 +2,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use idempotent::{Caller, Event, Executor, IdempotencyKey, Identity, Observer, Outcome, RunInfo, Scene};
+use idempotent::http::Caller;
+use idempotent::observe::RunInfo;
+use idempotent::{Event, Executor, IdempotencyKey, Identity, Observer, Outcome, Scene};
 use serde::Serialize;
 
 /// The counters of recent keys. Clones share them.

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use idempotent::{Entropy, Executor, OsEntropy, Tokens};
+use idempotent::store::{Entropy, OsEntropy};
+use idempotent::{Executor, Tokens};
 
 use crate::numbers::KeyCounters;
 use crate::order::{Order, OrderFailed};

@@ -231,7 +231,7 @@ impl fmt::Debug for Completion {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Release {
     /// The new state of the key.
-    pub verdict: ReleaseKind,
+    pub kind: ReleaseKind,
     /// The delay before a vacant key may be claimed again.
     pub delay: Duration,
     /// The time for which the store keeps the record after the delay.
@@ -252,9 +252,9 @@ pub enum ReleaseKind {
     /// no delay to remember.
     Refund,
     /// Marks the key as failed: the error is not worth a retry.
-    Fail,
+    MarkFailed,
     /// Marks the key as dead: no attempts are left.
-    Bury,
+    MarkDead,
 }
 
 /// The answer of a store to a renewal, completion or release.

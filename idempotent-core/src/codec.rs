@@ -30,7 +30,7 @@ use crate::{CodecError, Fingerprint};
     label = "this codec has no form for a `{T}`",
     note = "derive serde's Serialize and Deserialize for `{T}`, name a codec of yours: `codec = …`, or say \
             `codec = idempotent::Discard` to replay the default value",
-    note = "an `axum::Json` is kept by `codec = idempotent::AxumJson`, a whole answer by `reply = idempotent::Http` (feature `axum`)"
+    note = "an `axum::Json` is kept by `codec = idempotent::http::AxumJson`, a whole answer by `reply = idempotent::Http` (feature `axum`)"
 )]
 pub trait Codec<T> {
     /// Encodes a value, or returns `None` to keep nothing.

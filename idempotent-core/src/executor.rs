@@ -9,7 +9,6 @@ mod site;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
 
 pub use self::builder::ExecutorBuilder;
 pub use self::call::{Call, within};
@@ -19,7 +18,7 @@ pub use self::scope::{AlreadyInstalled, executor};
 pub use self::shutdown::{Drained, Served, Stopped};
 pub use self::site::Site;
 use crate::engine::Engine;
-use crate::{Clock, Entropy, ExecutorCounts, Lease, Policy, Scene, Store};
+use crate::{Clock, Entropy, ExecutorCounts, Policy, Scene, Store};
 
 /// A runner that executes handlers once per key. Cheap to clone: all clones share their state.
 ///
@@ -104,7 +103,8 @@ impl Executor {
 }
 
 /// Renews a lease until the returned guard is dropped. For benchmarks.
+#[cfg(feature = "test-hooks")]
 #[doc(hidden)]
-pub fn register(holder: &Executor, lease: &Lease, now: Instant) -> impl Drop {
+pub fn renew_until_dropped(holder: &Executor, lease: &crate::Lease, now: std::time::Instant) -> impl Drop {
     holder.0.renewer.add(lease, now)
 }

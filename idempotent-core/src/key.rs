@@ -69,7 +69,7 @@ impl Identity {
     /// `scope` is the handler or consumer group. Two scopes each process the same message once.
     pub fn new(scene: Scene, scope: impl Into<Cow<'static, str>>, parts: &(impl KeyPart + ?Sized)) -> Self {
         let mut all = Parts::default();
-        parts.feed(&mut all);
+        parts.write_to(&mut all);
         Self {
             namespace: None,
             tenant: None,
@@ -94,7 +94,7 @@ impl Identity {
     #[must_use]
     pub fn tenant(mut self, tenant: &(impl KeyPart + ?Sized)) -> Self {
         let mut parts = Parts::default();
-        tenant.feed(&mut parts);
+        tenant.write_to(&mut parts);
         self.tenant = Some(parts);
         self
     }

@@ -58,7 +58,7 @@ pub use fingerprint::{Fingerprint, Fingerprinted, Fingerprinter};
 pub use key::{DisplayKey, Identity, Key, KeyExtractor, KeyPart, Parts, Scene, key_hash};
 pub use lease::Lease;
 pub use observe::{Event, ExecutorCounts, Observer, RunInfo, Tracing};
-pub use ordering::{BrokenOrder, MAX_LINE, OnBrokenOrder, OnLate, Predecessor, Registered, Stream};
+pub use ordering::{BrokenOrder, MAX_WAITING_RANGES, OnBrokenOrder, OnLate, Predecessor, Registered, Stream};
 pub use outcome::{Disposition, Outcome, RunSummary};
 pub use policy::{OnConsumed, OnInFlight, OnLeaseLost, OnStoreError, Policy, PolicyError, Redelivery};
 pub use record::{Record, State, StateKind, Timestamp};
@@ -80,34 +80,34 @@ pub use transaction::{
     BorrowedTransaction, StepTransactionSource, TransactionHandle, TransactionSource, TransactionalRun,
 };
 
-/// URL parsing shared by the stores. Internal: anything here may change in a patch release.
-#[doc(hidden)]
-pub mod __url {
-    pub use crate::url::{Authority, authority, decoded, is_scheme, masked};
-}
-
-/// Backoff delays for the crates of this workspace. Internal: anything here may change in a patch release.
-#[doc(hidden)]
-pub mod __backoff {
-    pub use crate::backoff::delay;
-}
-
-/// Waiter lists for the stores of this workspace. Internal: anything here may change in a patch release.
-#[doc(hidden)]
-pub mod __waiters {
-    pub use crate::waiters::Waiters;
-}
-
-/// Functions that the attribute's generated code calls. Internal: anything here may change in a patch release.
+/// Functions that the attribute's generated code calls, and functions that this workspace's crates share. Internal: anything
+/// here may change in a patch release.
 #[doc(hidden)]
 pub mod __private {
     pub use std::boxed::Box;
     pub use std::time::Duration;
 
-    pub use crate::executor::{Begun, Site, executor, register, within};
+    #[cfg(feature = "test-hooks")]
+    pub use crate::executor::renew_until_dropped;
+    pub use crate::executor::{Begun, Site, executor, within};
     pub use crate::fingerprint::{argument, arguments, fingerprint, said};
     pub use crate::key::scope_of;
     pub use crate::observe::trace;
     pub use crate::run::run;
     pub use crate::*;
+
+    /// Backoff delays.
+    pub mod backoff {
+        pub use crate::backoff::delay;
+    }
+
+    /// URL parsing of the stores.
+    pub mod url {
+        pub use crate::url::{Authority, authority, decoded, is_scheme, masked};
+    }
+
+    /// Waiter lists of the stores.
+    pub mod waiters {
+        pub use crate::waiters::Waiters;
+    }
 }

@@ -27,7 +27,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 pub(crate) use self::halted::given_up;
-pub use self::order_table::MAX_LINE;
+pub use self::order_table::MAX_WAITING_RANGES;
 pub(crate) use self::position::SequencePosition;
 pub(crate) use self::predecessor::Named;
 pub use self::predecessor::Predecessor;

@@ -100,7 +100,7 @@ pub struct RunSummary {
 }
 
 impl RunSummary {
-    /// Creates a summary, for code that settles the items of a batch by their [`Answer`](crate::Answer)s.
+    /// Creates a summary, for code that settles the items of a batch by their [`BatchOutput`](crate::BatchOutput)s.
     #[must_use]
     pub fn new(outcome: Outcome, key: Option<Key>, attempt: Option<u32>) -> Self {
         Self { outcome, key, attempt }

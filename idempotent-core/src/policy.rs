@@ -152,7 +152,7 @@ policy_settings! {
     /// (`by = param`). A later equal call is a new call.
     ///
     /// The window replaces a [`retain`](Self::retain) of the same policy or of an outer one, and may be shorter than
-    /// the lease. Failures are kept as long, in place of [`memory`](Self::memory). Zero means no window.
+    /// the lease. Failures are kept as long, in place of [`retain_failures`](Self::retain_failures). Zero means no window.
     ///
     /// # Default
     /// No window
@@ -167,7 +167,7 @@ policy_settings! {
     ///
     /// # Default
     /// 7 days
-    memory: Duration as HumaneTime = DAY.saturating_mul(7);
+    retain_failures: Duration as HumaneTime = DAY.saturating_mul(7);
     /// Sets the first retry delay of a duplicate of a run in flight. The delay doubles with each deferral of the key.
     ///
     /// # Default
@@ -343,7 +343,7 @@ impl ResolvedPolicy {
     /// store alone knows which tokens are valid, so a call never runs without it.
     pub(crate) fn of_token(&mut self, ttl: Duration) {
         self.max_retries = self.max_retries.min(Policy::NO_LIMIT - 1);
-        self.memory = ttl.max(self.lease);
+        self.retain_failures = ttl.max(self.lease);
         self.on_store_error = OnStoreError::Fail;
         self.display_key = DisplayKey::Hash;
     }
@@ -360,7 +360,7 @@ impl ResolvedPolicy {
             &mut self.max_run,
             &mut self.retain,
             &mut self.window,
-            &mut self.memory,
+            &mut self.retain_failures,
             &mut self.settle_timeout,
         ];
         for time in times {

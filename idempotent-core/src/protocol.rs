@@ -116,7 +116,7 @@ pub fn release(found: Option<&Record>, held: &ClaimHandle, release: &Release, no
             let expires_at = not_before + release.memory;
             Write::Put(Record { state, attempt, expires_at, updated_at: now, display: None, ..record.clone() })
         };
-        match release.verdict {
+        match release.kind {
             ReleaseKind::Delete => delete(record, error(), now),
             ReleaseKind::Vacate => vacant(record.attempt, None),
             ReleaseKind::Refund if record.attempt <= 1 && taken_over.is_none() && release.delay.is_zero() => {
@@ -124,8 +124,8 @@ pub fn release(found: Option<&Record>, held: &ClaimHandle, release: &Release, no
             }
             // The run never began, so the next run still has to know about the takeover.
             ReleaseKind::Refund => vacant(record.attempt.saturating_sub(1), taken_over),
-            ReleaseKind::Fail => kept(State::Failed { error: error() }, now + release.memory),
-            ReleaseKind::Bury => kept(State::Dead { error: error() }, now + release.memory),
+            ReleaseKind::MarkFailed => kept(State::Failed { error: error() }, now + release.memory),
+            ReleaseKind::MarkDead => kept(State::Dead { error: error() }, now + release.memory),
         }
     })
 }

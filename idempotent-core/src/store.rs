@@ -1,5 +1,5 @@
-//! The [`Store`] trait, its optional abilities and the built-in stores.
-mod ability;
+//! The [`Store`] trait, its optional capabilities and the built-in stores.
+mod capability;
 mod cas;
 mod memory;
 mod orphans;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-pub use self::ability::{
+pub use self::capability::{
     Admin, Batch, Browse, Inspect, InspectedRecord, OrderStore, Purge, RecordEntry, RecordPage, Renewal, StepStore,
     StoreCapabilities, StoredOrderTable, Watch, Watching,
 };
@@ -148,11 +148,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// `a_client_with_a_wrong_clock_sees_no_end_early_or_late`, `hostile_texts_and_values_come_back_as_they_were`.
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError>;
 
-    /// Returns the optional abilities of this store. A wrapper must forward or drop each ability explicitly.
+    /// Returns the optional capabilities of this store. A wrapper must forward or drop each capability explicitly.
     ///
     /// # Laws
-    /// `abilities_that_are_reported_work`.
-    fn abilities(&self) -> StoreCapabilities<'_>;
+    /// `reported_capabilities_work`.
+    fn capabilities(&self) -> StoreCapabilities<'_>;
 }
 
 macro_rules! forward {
@@ -174,8 +174,8 @@ macro_rules! forward {
             async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
                 (**self).peek(key).await
             }
-            fn abilities(&self) -> StoreCapabilities<'_> {
-                (**self).abilities()
+            fn capabilities(&self) -> StoreCapabilities<'_> {
+                (**self).capabilities()
             }
         }
     )*};

@@ -111,12 +111,8 @@ impl Tokens {
             return Err(error.because("issue a token: a new token exists already; check the random generator").into());
         };
         let held = ClaimHandle { key, owner, fencing: Some(grant.fencing) };
-        let unused = Release {
-            verdict: ReleaseKind::Vacate,
-            delay: Duration::ZERO,
-            memory: self.ttl,
-            error: Arc::from("issued"),
-        };
+        let unused =
+            Release { kind: ReleaseKind::Vacate, delay: Duration::ZERO, memory: self.ttl, error: Arc::from("issued") };
         match self.executor.0.with_timeout(Self::ISSUE_TIMEOUT, store.release(&held, &unused)).await? {
             Settled::Done => Ok(token),
             Settled::Lost { .. } => Err(StoreError::new(StoreErrorKind::NotApplied)
@@ -158,8 +154,8 @@ impl Token {
 }
 
 impl KeyPart for Token {
-    fn feed(&self, parts: &mut crate::Parts) {
-        self.as_str().feed(parts);
+    fn write_to(&self, parts: &mut crate::Parts) {
+        self.as_str().write_to(parts);
     }
 }
 

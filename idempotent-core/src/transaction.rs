@@ -74,7 +74,7 @@ impl<T: 'static> Clone for TransactionHandle<T> {
 
 impl<T: 'static> fmt::Debug for TransactionHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Lender").field(&self.0).finish()
+        f.debug_tuple("TransactionHandle").field(&self.0).finish()
     }
 }
 
@@ -103,7 +103,7 @@ pub struct BorrowedTransaction<T: 'static> {
 
 impl<T: 'static> fmt::Debug for BorrowedTransaction<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lent").finish_non_exhaustive()
+        f.debug_struct("BorrowedTransaction").finish_non_exhaustive()
     }
 }
 
@@ -156,12 +156,12 @@ impl<T: 'static> StepTransactionSlot<T> {
 }
 
 /// Returns the step transactions of type `T` of this store, or a text with the reason why there are none.
-pub(crate) fn steps_within<T: Send + 'static>(
+pub(crate) fn step_transactions<T: Send + 'static>(
     store: &Arc<dyn Store>,
 ) -> Result<Arc<dyn StepTransactionSource<T>>, String> {
-    let transact = store.abilities().transact;
+    let transact = store.capabilities().transact;
     let own =
-        transact.and_then(|transact| transact.steps_within().downcast::<Arc<dyn StepTransactionSource<T>>>().ok());
+        transact.and_then(|transact| transact.step_transactions().downcast::<Arc<dyn StepTransactionSource<T>>>().ok());
     own.map(|own| *own)
         .ok_or_else(|| format!("requires `{}`, but the store is {}", type_name::<T>(), describe_store(store)))
 }
@@ -208,7 +208,7 @@ impl CallStore {
 
 /// Describes the store by its type name and transaction type.
 pub(crate) fn describe_store(store: &Arc<dyn Store>) -> String {
-    let has = store.abilities().transact.map_or("none at all", Transactional::transaction);
+    let has = store.capabilities().transact.map_or("none at all", Transactional::transaction);
     format!("{}, which has {has}", debug_name(&format!("{store:?}")))
 }
 

@@ -15,7 +15,7 @@ use idempotent_core::Disposition;
 ///     let _amount: u32 = "17".parse()?;
 ///     Ok(if unknown_account { HandlerResult::Never { reason: "no such account".into() } } else { HandlerResult::Done })
 /// }
-/// assert_eq!(settle(true).verdict(), HandlerResult::Never { reason: "no such account".into() });
+/// assert_eq!(settle(true).into_handler_result(), HandlerResult::Never { reason: "no such account".into() });
 /// ```
 ///
 /// Other values are no answer, since nothing reads what a message handler returns: drop them with `.map(drop)`.
@@ -27,7 +27,7 @@ use idempotent_core::Disposition;
 )]
 pub trait IntoHandlerResult {
     /// What it asks for.
-    fn verdict(self) -> HandlerResult;
+    fn into_handler_result(self) -> HandlerResult;
 }
 
 /// What a handler's return value asks for.
@@ -51,22 +51,22 @@ pub enum HandlerResult {
 }
 
 impl IntoHandlerResult for () {
-    fn verdict(self) -> HandlerResult {
+    fn into_handler_result(self) -> HandlerResult {
         HandlerResult::Done
     }
 }
 
 impl IntoHandlerResult for HandlerResult {
-    fn verdict(self) -> HandlerResult {
+    fn into_handler_result(self) -> HandlerResult {
         self
     }
 }
 
 /// An error's text may carry a payload, so it is not kept; its type is.
 impl<T: IntoHandlerResult, E> IntoHandlerResult for Result<T, E> {
-    fn verdict(self) -> HandlerResult {
+    fn into_handler_result(self) -> HandlerResult {
         match self {
-            Ok(answer) => answer.verdict(),
+            Ok(answer) => answer.into_handler_result(),
             Err(_) => {
                 let error = format!("an error of type `{}`, its text is not kept", std::any::type_name::<E>());
                 HandlerResult::Again { after: None, error: error.into() }
@@ -76,7 +76,7 @@ impl<T: IntoHandlerResult, E> IntoHandlerResult for Result<T, E> {
 }
 
 impl IntoHandlerResult for Disposition {
-    fn verdict(self) -> HandlerResult {
+    fn into_handler_result(self) -> HandlerResult {
         match self {
             Self::Ack => HandlerResult::Done,
             Self::Retry { after } => {
@@ -98,14 +98,14 @@ mod tests {
         let again = || HandlerResult::Again { after: Some(Duration::from_secs(7)), error: "later".into() };
         let never = || HandlerResult::Never { reason: "no such account".into() };
         for verdict in [HandlerResult::Done, again(), never()] {
-            assert_eq!(Ok::<_, ()>(verdict.clone()).verdict(), verdict);
-            assert_eq!(Ok::<_, ()>(Ok::<_, ()>(verdict.clone())).verdict(), verdict);
+            assert_eq!(Ok::<_, ()>(verdict.clone()).into_handler_result(), verdict);
+            assert_eq!(Ok::<_, ()>(Ok::<_, ()>(verdict.clone())).into_handler_result(), verdict);
         }
-        assert_eq!(Ok::<_, ()>(()).verdict(), HandlerResult::Done);
+        assert_eq!(Ok::<_, ()>(()).into_handler_result(), HandlerResult::Done);
         let dead_letter = Disposition::DeadLetter { reason: "no such account".into() };
-        assert_eq!(Ok::<_, ()>(dead_letter).verdict(), never());
-        assert_eq!(Disposition::Ack.verdict(), HandlerResult::Done);
-        assert!(matches!(Ok::<_, ()>(Err::<(), _>(5)).verdict(), HandlerResult::Again { .. }));
-        assert!(matches!(Err::<HandlerResult, _>(5).verdict(), HandlerResult::Again { .. }));
+        assert_eq!(Ok::<_, ()>(dead_letter).into_handler_result(), never());
+        assert_eq!(Disposition::Ack.into_handler_result(), HandlerResult::Done);
+        assert!(matches!(Ok::<_, ()>(Err::<(), _>(5)).into_handler_result(), HandlerResult::Again { .. }));
+        assert!(matches!(Err::<HandlerResult, _>(5).into_handler_result(), HandlerResult::Again { .. }));
     }
 }

@@ -3,7 +3,8 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use idempotent_core::{__backoff::delay, Clock, Entropy, Key, Outcome, RunSummary, Store, StoreErrorKind};
+use idempotent_core::__private::backoff::delay;
+use idempotent_core::{Clock, Entropy, Key, Outcome, RunSummary, Store, StoreErrorKind};
 use tokio::sync::watch;
 
 use crate::time::{pause, within};

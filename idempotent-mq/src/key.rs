@@ -36,12 +36,12 @@ type Extract<T> = Arc<dyn Fn(&Message<T>, &mut Parts) + Send + Sync>;
 impl<T> KeyFrom<T> {
     /// [`Delivery::id`](crate::Delivery::id). Does not see a producer that sends twice under two ids.
     pub fn message_id() -> Self {
-        Self::parts("message id", |message, parts| message.delivery.id.feed(parts))
+        Self::parts("message id", |message, parts| message.delivery.id.write_to(parts))
     }
 
     /// [`Delivery::business_key`](crate::Delivery::business_key).
     pub fn business_key() -> Self {
-        Self::parts("business key", |message, parts| message.delivery.business_key.feed(parts))
+        Self::parts("business key", |message, parts| message.delivery.business_key.write_to(parts))
     }
 
     /// All values of this header, in order.
@@ -60,9 +60,9 @@ impl<T> KeyFrom<T> {
     pub fn position() -> Self {
         Self::parts("position", |message, parts| {
             let position = &message.delivery.position;
-            position.source.feed(parts);
+            position.source.write_to(parts);
             parts.push(position.partition.map_or_else(|| "-".to_owned(), |partition| partition.to_string()));
-            position.offset.as_deref().feed(parts);
+            position.offset.as_deref().write_to(parts);
         })
     }
 

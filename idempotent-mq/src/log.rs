@@ -88,7 +88,7 @@ impl LoggedDelivery {
 /// Without the id and the nonce, which are not for logs.
 impl fmt::Debug for LoggedDelivery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receipt").field("position", &self.position).finish_non_exhaustive()
+        f.debug_struct("LoggedDelivery").field("position", &self.position).finish_non_exhaustive()
     }
 }
 
@@ -101,10 +101,10 @@ pub enum DeliveryResult {
     /// Its run failed; the broker delivers it again.
     Failed,
     /// It was put aside for good, for a person to look at.
-    PutAside,
+    DeadLettered,
     /// Nothing: it was put off, or a run of the same message goes on elsewhere, also where this delivery is then acknowledged.
     /// The note of that run must stay.
-    PutOff,
+    Deferred,
 }
 
 failure! {

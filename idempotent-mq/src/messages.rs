@@ -194,12 +194,12 @@ impl<T> fmt::Debug for Messages<T> {
 
 impl<T> fmt::Debug for KeyedMessages<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keyed").field("key", &self.key).field("policy", &self.policy).finish_non_exhaustive()
+        f.debug_struct("KeyedMessages").field("key", &self.key).field("policy", &self.policy).finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for MessageHandler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Handling")
+        f.write_str("MessageHandler")
     }
 }

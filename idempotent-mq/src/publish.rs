@@ -163,7 +163,7 @@ impl OutboundMessage {
 /// Sizes and places only: bodies, ids and headers may be anything.
 impl fmt::Debug for OutboundMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outbound")
+        f.debug_struct("OutboundMessage")
             .field("topic", &self.topic)
             .field("bytes", &self.body.len())
             .field("headers", &self.headers.len())

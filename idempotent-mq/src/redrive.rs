@@ -132,7 +132,7 @@ impl Redrive {
 }
 
 async fn let_go(store: &Arc<dyn Store>, (key, fencing): (Key, FencingToken)) -> Result<(), SourceError> {
-    let admin = store.abilities().admin.ok_or_else(|| {
+    let admin = store.capabilities().admin.ok_or_else(|| {
         SourceError::new(SourceErrorKind::Fatal, "this store cannot let a key go: nothing was put back for it")
     })?;
     // Lost means that it is not as the letter says any more: gone, let go already, or granted again.

@@ -1,7 +1,7 @@
 //! How long a failed message waits.
 use std::time::Duration;
 
-use idempotent_core::__backoff::delay;
+use idempotent_core::__private::backoff::delay;
 use idempotent_core::Redelivery;
 
 /// How long a message waits after its first failed attempt, its second, and so on. Deferrals are not attempts.

@@ -53,6 +53,10 @@ const PLUGIN_LONGEST: Duration = Duration::from_millis(u32::MAX as u64);
 impl DelayTopology {
     /// Delays by replicated queues. A level hands each message over at least once: neither a restart nor the loss of a
     /// minority of nodes loses a message. Needs RabbitMQ 3.10 or later, with its stable feature flags enabled.
+    ///
+    /// A message whose level ends while the next queue is not available yet, such as during a restart of the broker, may be
+    /// up to 3 minutes late. The broker then publishes the message again after its setting
+    /// `dead_letter_worker_publisher_confirm_timeout`.
     pub fn quorum() -> Self {
         Self(Means::Queues(QueueKind::Quorum))
     }

@@ -153,7 +153,7 @@ pub(crate) const LONGEST: usize = 255;
 /// Sizes only.
 impl fmt::Debug for RabbitMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outgoing")
+        f.debug_struct("RabbitMessage")
             .field("bytes", &self.body.len())
             .field("headers", &self.headers.len())
             .finish_non_exhaustive()

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use idempotent_core::__backoff::delay;
+use idempotent_core::__private::backoff::delay;
 use idempotent_core::{Entropy, OsEntropy};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -229,6 +229,6 @@ impl Inner {
 
 impl fmt::Debug for RabbitPublisher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Publisher").field("broker", &self.0.connection.address).finish_non_exhaustive()
+        f.debug_struct("RabbitPublisher").field("broker", &self.0.connection.address).finish_non_exhaustive()
     }
 }

@@ -46,7 +46,7 @@ impl Drop for StreamsTag {
 /// Shows nothing of the payload.
 impl fmt::Debug for StreamsTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tag").field("id", &self.id).field("fields", &self.fields.len()).finish_non_exhaustive()
+        f.debug_struct("StreamsTag").field("id", &self.id).field("fields", &self.fields.len()).finish_non_exhaustive()
     }
 }
 

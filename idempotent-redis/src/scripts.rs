@@ -23,8 +23,8 @@ pub(crate) enum Script {
     Note,
     Steps,
     Line,
-    Redraw,
-    /// Redraws a table that does not grow. A server whose memory is full lets this script through.
+    CompareAndSwap,
+    /// Replaces a table that does not grow. A server whose memory is full lets this script through.
     Shrink,
 }
 
@@ -43,8 +43,8 @@ const ALL: [(Script, &str); 16] = [
     (Script::Note, include_str!("scripts/note.lua")),
     (Script::Steps, include_str!("scripts/steps.lua")),
     (Script::Line, include_str!("scripts/line.lua")),
-    (Script::Redraw, concat!("#!lua\n", include_str!("scripts/redraw.lua"))),
-    (Script::Shrink, concat!("#!lua flags=allow-oom\n", include_str!("scripts/redraw.lua"))),
+    (Script::CompareAndSwap, concat!("#!lua\n", include_str!("scripts/compare_and_swap.lua"))),
+    (Script::Shrink, concat!("#!lua flags=allow-oom\n", include_str!("scripts/compare_and_swap.lua"))),
 ];
 
 /// The texts of the scripts for a server version, with their hashes.
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn scripts_that_end_runs_are_allowed_when_memory_is_full_and_claims_are_not() {
         let first = |script: Script| ALL[script as usize].1.lines().next().unwrap_or_default();
-        assert_eq!([Script::Claim, Script::Redraw].map(first), ["#!lua"; 2]);
+        assert_eq!([Script::Claim, Script::CompareAndSwap].map(first), ["#!lua"; 2]);
         for script in [Script::Complete, Script::Renew, Script::Release, Script::Forget, Script::Shrink] {
             assert_eq!(first(script), "#!lua flags=allow-oom");
         }

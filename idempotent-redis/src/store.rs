@@ -50,7 +50,7 @@ use crate::topology::Topology;
 /// A connection belongs to the Tokio runtime that opened it. Do not share a store with a runtime that is neither
 /// running nor dropped.
 ///
-/// The store supports the abilities batch, watch, browse, purge, admin, inspect, journal and order. Records expire by
+/// The store supports the capabilities batch, watch, browse, purge, admin, inspect, journal and order. Records expire by
 /// themselves. A purge removes only records that were retained for their fencing number.
 ///
 /// A listing covers this namespace, and other namespaces as far as the user's permissions allow. Listings use `SCAN`: a
@@ -192,7 +192,7 @@ impl Store for RedisStore {
         Ok(self.inspect(key).await?.map(|seen| seen.record))
     }
 
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none()
             .with_batch(self)
             .with_watch(self)
@@ -200,7 +200,7 @@ impl Store for RedisStore {
             .with_purge(self)
             .with_admin(self)
             .with_inspect(self)
-            .with_journal(self)
+            .with_steps(self)
             .with_order(self)
             .with_renewal(self)
     }

@@ -119,7 +119,7 @@ impl RocketMessage {
 /// Sizes only.
 impl fmt::Debug for RocketMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outgoing")
+        f.debug_struct("RocketMessage")
             .field("bytes", &self.body.len())
             .field("headers", &self.headers.len())
             .finish_non_exhaustive()

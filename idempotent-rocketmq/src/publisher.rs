@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use idempotent_core::__backoff::delay;
+use idempotent_core::__private::backoff::delay;
 use idempotent_core::{Entropy, OsEntropy};
 use rocketmq_client_rust::ClientError;
 use tokio::sync::{Mutex, oneshot};
@@ -202,6 +202,6 @@ impl Inner {
 
 impl fmt::Debug for RocketPublisher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Publisher").field("name_servers", &self.0.name_servers).finish_non_exhaustive()
+        f.debug_struct("RocketPublisher").field("name_servers", &self.0.name_servers).finish_non_exhaustive()
     }
 }

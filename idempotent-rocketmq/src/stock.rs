@@ -76,7 +76,7 @@ impl<T> Stock<T> {
     pub(crate) async fn take(&self, room: usize) -> Vec<T> {
         loop {
             let changed = self.changed.notified();
-            let taken = self.take_now(room);
+            let taken = self.receive_now(room);
             if !taken.is_empty() {
                 return taken;
             }
@@ -84,7 +84,7 @@ impl<T> Stock<T> {
         }
     }
 
-    fn take_now(&self, room: usize) -> Vec<T> {
+    fn receive_now(&self, room: usize) -> Vec<T> {
         let mut inner = self.lock();
         let mut taken = Vec::new();
         while taken.len() < room
@@ -159,7 +159,7 @@ mod tests {
             stock.announce(call(offset));
         }
         stock.bring(call(1), [10, 11].into());
-        assert!(stock.take_now(9).is_empty(), "the first call has brought nothing yet");
+        assert!(stock.receive_now(9).is_empty(), "the first call has brought nothing yet");
         stock.bring(call(0), [0].into());
         assert_eq!(stock.take(2).await, [0, 10]);
         stock.bring(call(3), [30].into());
@@ -176,9 +176,9 @@ mod tests {
         let stock = Stock::default();
         stock.announce(call(0));
         stock.bring(call(0), [1, 2].into());
-        assert_eq!(stock.take_now(1), [1]);
+        assert_eq!(stock.receive_now(1), [1]);
         stock.forget(&call(0));
-        assert_eq!(stock.take_now(9), [2]);
+        assert_eq!(stock.receive_now(9), [2]);
     }
 
     #[test]
@@ -188,6 +188,6 @@ mod tests {
         stock.bring(call(0), [1].into());
         stock.close();
         stock.bring(call(1), [2].into());
-        assert!(stock.take_now(9).is_empty());
+        assert!(stock.receive_now(9).is_empty());
     }
 }

@@ -19,9 +19,9 @@ use idempotent_core::{
 use sqlx::{Database, Transaction};
 
 pub(crate) use self::dialect::{Dialect, Last, consumed, in_place, rolled_back};
-pub(crate) use self::run::one_run;
+pub(crate) use self::run::transactional_run;
 pub use self::steps::StepTransaction;
-pub(crate) use self::steps::steps_within;
+pub(crate) use self::steps::step_transactions;
 
 /// Runs handlers in a transaction of the executor's store: effect and marker are committed together, so each key has its
 /// effect once, whatever is killed when.

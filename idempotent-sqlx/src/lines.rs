@@ -25,7 +25,7 @@ pub(crate) struct LinesSql {
     /// 2 line, 3 how long it is kept. One row where there was none.
     pub(crate) add: String,
     /// 4 what is there. One row where it was.
-    pub(crate) redraw: String,
+    pub(crate) compare_and_swap: String,
     /// 1 behind this id, 2 streams looked at: each id, and how long it is past its time
     pub(crate) scan: String,
     /// 1 behind this id, 2 up to this one
@@ -40,7 +40,10 @@ impl LinesSql {
         Self {
             read: format!("SELECT (SELECT line FROM {lines} WHERE id={p}1), {}", now(2)),
             add: format!("{before} INTO {lines} (id,line,until_at) VALUES ({p}1,{p}2,{}){behind}", until(4)),
-            redraw: format!("UPDATE {lines} SET line={p}2, until_at={} WHERE id={p}1 AND line={p}4", until(5)),
+            compare_and_swap: format!(
+                "UPDATE {lines} SET line={p}2, until_at={} WHERE id={p}1 AND line={p}4",
+                until(5)
+            ),
             scan: format!("SELECT id, {}-until_at FROM {lines} WHERE id>{p}1 ORDER BY id LIMIT {p}2", now(3)),
             purge: format!("DELETE FROM {lines} WHERE id>{p}1 AND id<={p}2 AND until_at<={}", now(3)),
         }

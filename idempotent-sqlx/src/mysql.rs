@@ -51,7 +51,7 @@ use crate::plan::{Plan, Settings, Target, server_inbox, server_journal, server_o
 /// `ssl-mode=VERIFY_IDENTITY` in the URL makes sure of who it is: by the authorities that the system trusts, and by
 /// `ssl-ca=FILE`. A client's certificate is `ssl-cert=FILE&ssl-key=FILE`.
 ///
-/// Abilities: batch, browse, purge, admin, inspect, journal, order, transact.
+/// Capabilities: batch, browse, purge, admin, inspect, journal, order, transact.
 ///
 /// ```no_run
 /// use idempotent_sqlx::MySqlStore;
@@ -98,7 +98,7 @@ impl MySqlStore {
     }
 }
 
-server_store!(MySqlStore, with_journal, with_order, with_transact);
+server_store!(MySqlStore, with_steps, with_order, with_transact);
 server_journal!(MySqlStore);
 server_order!(MySqlStore);
 server_inbox!(

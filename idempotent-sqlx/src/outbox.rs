@@ -83,7 +83,7 @@ pub(crate) const COLUMNS: [&str; 22] = [
 ///
 /// let mut tx = pool.begin().await?;
 /// sqlx::query("UPDATE account SET balance = balance - 5 WHERE id = 17").execute(&mut *tx).await?;
-/// let paid = Outbound::new("payments", "payment-4711", br#"{"account":17,"amount":5}"#.to_vec());
+/// let paid = OutboundMessage::new("payments", "payment-4711", br#"{"account":17,"amount":5}"#.to_vec());
 /// outbox.enqueue(&mut tx, &paid.aggregate("account-17")).await?;
 /// tx.commit().await?;
 /// outbox.wake(); // or the relay finds it by itself, some ms later

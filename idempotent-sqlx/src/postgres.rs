@@ -53,7 +53,7 @@ use crate::plan::{Plan, Settings, Target, server_inbox, server_journal, server_o
 /// `sslmode=verify-full` in the URL makes sure of who it is: by the authorities that the system trusts, and by
 /// `sslrootcert=FILE`. A client's certificate is `sslcert=FILE&sslkey=FILE`.
 ///
-/// Abilities: batch, watch, browse, purge, admin, inspect, journal, order, transact.
+/// Capabilities: batch, watch, browse, purge, admin, inspect, journal, order, transact.
 ///
 /// ```no_run
 /// use idempotent_sqlx::PostgresStore;
@@ -98,7 +98,7 @@ impl PostgresStore {
     }
 }
 
-server_store!(PostgresStore, with_journal, with_order, with_transact; with_watch if |store| store.0.dialect.ears.is_some());
+server_store!(PostgresStore, with_steps, with_order, with_transact; with_watch if |store| store.0.dialect.ears.is_some());
 server_journal!(PostgresStore);
 server_order!(PostgresStore);
 server_inbox!(

@@ -67,7 +67,7 @@ use crate::steps::StepsSql;
 /// A record past its time stays in the file until [`Purge`](idempotent_core::Purge) removes it: call it now and
 /// then.
 ///
-/// Abilities: batch, browse, purge, admin, inspect, journal, order, transact.
+/// Capabilities: batch, browse, purge, admin, inspect, journal, order, transact.
 ///
 /// ```
 /// use idempotent_sqlx::SqliteStore;
@@ -175,14 +175,14 @@ impl Store for SqliteStore {
         Ok(self.inspect(key).await?.map(|seen| seen.record))
     }
 
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none()
             .with_batch(self)
             .with_browse(self)
             .with_purge(self)
             .with_admin(self)
             .with_inspect(self)
-            .with_journal(self)
+            .with_steps(self)
             .with_order(self)
             .with_transact(self)
             .with_renewal(self)

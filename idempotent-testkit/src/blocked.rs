@@ -29,7 +29,7 @@ impl Observer for Reports {
 
 /// Shows that a handler that blocks the only thread of its runtime keeps its key: the executor renews the lease and
 /// reports the block, and a second executor on a runtime of its own does not run the key. `open` opens a store for the
-/// same records each time, on the runtime that polls its future. Needs the ability
+/// same records each time, on the runtime that polls its future. Needs the capability
 /// [`Renewal`](idempotent_core::Renewal), real time, and about five seconds.
 ///
 /// ```

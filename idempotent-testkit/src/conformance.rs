@@ -148,7 +148,7 @@ where
 /// one they wait for real, and times are compared with some slack. tokio's macros are not needed.
 ///
 /// # What is not shown says so
-/// Some laws need more than the six methods: an ability of the store, or a feature of the subject's builder. The macro does
+/// Some laws need more than the six methods: a capability of the store, or a feature of the subject's builder. The macro does
 /// not hold laws whose needs are missing. One test, `what_is_missing_is_left_out`, then fails for all of these laws, and
 /// prints the remedies and the `without:` line to paste. The test run lists omitted laws as `ignored, not shown:
 /// without …`. A test also fails if `without:` names a need that the subject offers.

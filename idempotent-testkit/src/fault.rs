@@ -1,5 +1,5 @@
 //! A store between the executor and the real one that loses, delays and refuses what it is told to.
-mod ability;
+mod capability;
 mod log;
 mod script;
 
@@ -25,7 +25,7 @@ use crate::{InFlightCalls, VirtualClock};
 /// Clones are one handle. [`worker`](Self::worker) makes a further handle over the same store with faults of its
 /// own, one for each simulated worker; all write into one [`log`](Self::log).
 ///
-/// Abilities: watch, browse, purge, admin, inspect, journal and order where the store has them, all but the first with faults, as
+/// Capabilities: watch, browse, purge, admin, inspect, journal and order where the store has them, all but the first with faults, as
 /// verbs of their own (an inspection is a [`StoreOperation::Peek`]). Batch is dropped, so that every request passes as a verb that can be scripted and logged.
 ///
 /// For [`conformance!`](crate::conformance!) it is a way to lose replies: see [`Subject::losing`](crate::Subject::losing).
@@ -272,7 +272,7 @@ impl Store for FaultStore {
         self.call(StoreOperation::Peek, Some(key), None, call, answer).await
     }
 
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         self.forwarded()
     }
 }

@@ -22,7 +22,8 @@ use crate::{FaultStore, SeededEntropy, VirtualClock};
 /// Give it to a handler by `with = …` (it is `AsRef<Executor>`) or by [`scope`](Self::scope). Clones are one.
 ///
 /// ```
-/// use idempotent::{Claim, Executor, InFlight, Rejection, idempotent};
+/// use idempotent::store::{Claim, InFlight};
+/// use idempotent::{Executor, Rejection, idempotent};
 /// use idempotent_testkit::MockExecutor;
 /// use std::time::Duration;
 ///

@@ -22,8 +22,8 @@
 //! let broken = std::panic::catch_unwind(|| hold(Threads::One, || with(Some(Bug::RenewalShortens)), law));
 //! assert!(broken.is_err());
 //! ```
-mod ability;
 mod bug;
+mod capability;
 mod decide;
 mod journal;
 mod order;
@@ -51,7 +51,7 @@ use crate::{StoreOperation, Subject, VirtualClock};
 ///
 /// Its time is the wall time of the clock it is given, which must not go back.
 ///
-/// Abilities: all.
+/// Capabilities: all.
 #[derive(Clone, Debug)]
 pub struct Mutant {
     bug: Option<Bug>,
@@ -347,9 +347,9 @@ impl Store for Mutant {
         self.sent(StoreOperation::Peek, peek).await
     }
 
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         let most = StoreCapabilities::none().with_batch(self).with_watch(self).with_browse(self).with_admin(self);
-        let most = most.with_journal(self).with_order(self);
+        let most = most.with_steps(self).with_order(self);
         let mut asked = lock(&self.own.asked);
         *asked += 1;
         if self.has(Bug::AbilityComesAndGoes) && asked.is_multiple_of(2) { most } else { most.with_purge(self) }

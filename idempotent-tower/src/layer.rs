@@ -57,7 +57,7 @@ pub struct IdempotencyLayer {
 }
 
 impl IdempotencyLayer {
-    /// The default window of [`params`](Self::params): 5 s.
+    /// The default window of [`by_param`](Self::by_param): 5 s.
     pub const WINDOW: Duration = Duration::from_secs(5);
 
     /// Creates a layer that identifies requests by their `Idempotency-Key` and stores records with this executor.
@@ -69,7 +69,7 @@ impl IdempotencyLayer {
     /// Creates a layer that identifies requests by tokens that were issued to the caller before, in
     /// `X-Idempotent-Token`. Each token is valid for one successful request, whatever its payload. Requests run on the
     /// executor of the tokens.
-    pub fn tokens(tokens: Tokens, principal: Principal) -> Self {
+    pub fn by_token(tokens: Tokens, principal: Principal) -> Self {
         let executor = tokens.executor().clone();
         let scene = KeySource::Token { header: HeaderName::from_static("x-idempotent-token"), tokens };
         Self { config: LayerConfig::new(executor, principal, scene) }.reject_duplicates()
@@ -77,7 +77,7 @@ impl IdempotencyLayer {
 
     /// Creates a layer without keys. Equal requests of one caller are duplicates while the first runs, and for
     /// [`WINDOW`](Self::WINDOW) after its end. Use it only for routes where two equal requests in a row are a mistake.
-    pub fn params(executor: Executor, principal: Principal) -> Self {
+    pub fn by_param(executor: Executor, principal: Principal) -> Self {
         let layer = Self { config: LayerConfig::new(executor, principal, KeySource::Param) }.reject_duplicates();
         layer.with(Policy::new().window(Self::WINDOW))
     }
@@ -155,11 +155,11 @@ impl IdempotencyLayer {
     }
 
     /// Sets how long after the completion of a run an equal request counts as a duplicate. Zero means no window and is
-    /// invalid with [`params`](Self::params). A run whose process died holds its key until the lease expires, which may
+    /// invalid with [`by_param`](Self::by_param). A run whose process died holds its key until the lease expires, which may
     /// take longer than the window.
     ///
     /// # Default
-    /// [`WINDOW`](Self::WINDOW) for [`params`](Self::params). Otherwise no window: [`ttl`](Self::ttl) applies, which a
+    /// [`WINDOW`](Self::WINDOW) for [`by_param`](Self::by_param). Otherwise no window: [`ttl`](Self::ttl) applies, which a
     /// window replaces
     pub fn window(self, window: Duration) -> Self {
         let layer = self.with(Policy::new().window(window));
@@ -328,7 +328,7 @@ impl IdempotencyLayer {
     ///
     /// # Default
     /// The page of [`Problem::BASE`], which also replaces an invalid URI
-    pub fn docs(mut self, uri: &str) -> Self {
+    pub fn docs_link(mut self, uri: &str) -> Self {
         let is_address = uri.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>\"".contains(&byte));
         let link = HeaderValue::try_from(format!("<{uri}>; rel=\"describedby\""));
         self.config.docs = link.ok().filter(|_| is_address);
@@ -336,7 +336,7 @@ impl IdempotencyLayer {
     }
 
     /// Customizes the response that a [`Problem`] becomes.
-    pub fn problem(mut self, response: impl Fn(Problem) -> Response<Bytes> + Send + Sync + 'static) -> Self {
+    pub fn problem_response(mut self, response: impl Fn(Problem) -> Response<Bytes> + Send + Sync + 'static) -> Self {
         self.config.problem_fn = Some(Arc::new(response));
         self
     }

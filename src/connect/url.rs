@@ -1,5 +1,5 @@
 //! The parts of a store's URL.
-use idempotent_core::__url::{authority, is_scheme, masked};
+use idempotent_core::__private::url::{authority, is_scheme, masked};
 
 use super::ConnectError;
 

@@ -145,7 +145,7 @@ impl Groups {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::Timestamp;
+    use crate::{Clock, SystemClock, Timestamp};
 
     const WINDOW: Duration = Duration::from_secs(300);
     const GATHER: Duration = Duration::from_secs(5);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     fn groups(rate: usize, groups: usize) -> (Groups, Instant) {
-        (Groups::new(Limits { gather: GATHER, window: WINDOW, rate, groups }), Instant::now())
+        (Groups::new(Limits { gather: GATHER, window: WINDOW, rate, groups }), SystemClock::new().now())
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub(super) const MAX_WAITERS: usize = 10_000;
 impl Engine {
     /// Starts to watch the key. The returned future completes at the next settlement of the key.
     pub(crate) fn watch(&self, key: &Key) -> Watching {
-        match self.store.abilities().watch {
+        match self.store.capabilities().watch {
             Some(watch) => watch.watch(key),
             None => self.waiters.watch(key.hash()),
         }
@@ -33,7 +33,7 @@ impl Engine {
             InFlight::Leased { rest } => rest.max(Duration::from_millis(1)),
             InFlight::Busy => POLL,
         };
-        let notifies = self.store.abilities().watch.is_some();
+        let notifies = self.store.capabilities().watch.is_some();
         let check_again = now + if notifies { rest } else { rest.min(POLL) };
         tokio::select! {
             biased;

@@ -143,8 +143,9 @@ impl Call {
     /// The attribute's `transaction = tx` expands to this method. `idempotent-sqlx` offers a shorter form, `Inbox`.
     pub fn within<T: 'static>(mut self, executor: &Executor, mode: ClaimMode) -> (Self, TransactionHandle<T>) {
         let store = executor.store();
-        let transact = store.abilities().transact;
-        let own = transact.and_then(|transact| transact.one_run(mode).downcast::<Arc<dyn TransactionSource<T>>>().ok());
+        let transact = store.capabilities().transact;
+        let own = transact
+            .and_then(|transact| transact.transactional_run(mode).downcast::<Arc<dyn TransactionSource<T>>>().ok());
         let (transaction_store, lender) = match own {
             Some(own) => (CallStore::Own((*own).clone(), mode), TransactionHandle(Some(*own))),
             None => (

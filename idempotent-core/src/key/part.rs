@@ -120,13 +120,13 @@ pub fn key_hash(long: impl AsRef<[u8]>) -> String {
 )]
 pub trait KeyPart {
     /// Adds the part or parts of this value.
-    fn feed(&self, parts: &mut Parts);
+    fn write_to(&self, parts: &mut Parts);
 }
 
 macro_rules! by_bytes {
     ($($ty:ty)*) => {$(
         impl KeyPart for $ty {
-            fn feed(&self, parts: &mut Parts) { parts.push(self) }
+            fn write_to(&self, parts: &mut Parts) { parts.push(self) }
         }
     )*};
 }
@@ -135,28 +135,28 @@ by_bytes!(str String [u8] Vec<u8>);
 macro_rules! by_text {
     ($($ty:ty)*) => {$(
         impl KeyPart for $ty {
-            fn feed(&self, parts: &mut Parts) { parts.push(self.as_bytes()) }
+            fn write_to(&self, parts: &mut Parts) { parts.push(self.as_bytes()) }
         }
     )*};
 }
 by_text!(Box<str> Rc<str> Arc<str> Cow<'_, str>);
 
 impl<const N: usize> KeyPart for [u8; N] {
-    fn feed(&self, parts: &mut Parts) {
+    fn write_to(&self, parts: &mut Parts) {
         parts.push(self);
     }
 }
 
 impl<T: KeyPart + ?Sized> KeyPart for &T {
-    fn feed(&self, parts: &mut Parts) {
-        (**self).feed(parts);
+    fn write_to(&self, parts: &mut Parts) {
+        (**self).write_to(parts);
     }
 }
 
 impl<T: KeyPart> KeyPart for Option<T> {
-    fn feed(&self, parts: &mut Parts) {
+    fn write_to(&self, parts: &mut Parts) {
         match self {
-            Some(part) => part.feed(parts),
+            Some(part) => part.write_to(parts),
             None => parts.push_missing(),
         }
     }
@@ -165,7 +165,7 @@ impl<T: KeyPart> KeyPart for Option<T> {
 macro_rules! by_display {
     ($($ty:ty),*) => {$(
         impl KeyPart for $ty {
-            fn feed(&self, parts: &mut Parts) { parts.push(self.to_string()) }
+            fn write_to(&self, parts: &mut Parts) { parts.push(self.to_string()) }
         }
     )*};
 }
@@ -175,7 +175,7 @@ macro_rules! tuples {
     ($(($($name:ident)+))*) => {$(
         impl<$($name: KeyPart),+> KeyPart for ($($name,)+) {
             #[allow(non_snake_case)]
-            fn feed(&self, parts: &mut Parts) { let ($($name,)+) = self; $($name.feed(parts);)+ }
+            fn write_to(&self, parts: &mut Parts) { let ($($name,)+) = self; $($name.write_to(parts);)+ }
         }
     )*};
 }
@@ -195,12 +195,12 @@ where
     K: KeyPart,
 {
     fn extract(&self, request: &Req, parts: &mut Parts) {
-        self(request).feed(parts);
+        self(request).write_to(parts);
     }
 }
 
 impl KeyPart for Parts {
-    fn feed(&self, parts: &mut Parts) {
+    fn write_to(&self, parts: &mut Parts) {
         parts.bytes.extend(&self.bytes);
         if let Some((at, missing)) = self.blank {
             parts.blank.get_or_insert((parts.count + at, missing));

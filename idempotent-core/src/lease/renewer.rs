@@ -161,7 +161,7 @@ impl LeaseRenewer {
 
     /// Returns the renewal thread's runtime, if this executor's clock and store support it.
     fn renewal_runtime(&self) -> Option<&'static Handle> {
-        let fits = self.clock.is_real_time() && self.store.abilities().renewal.is_some();
+        let fits = self.clock.is_real_time() && self.store.capabilities().renewal.is_some();
         if fits { renewal_thread::runtime() } else { None }
     }
 

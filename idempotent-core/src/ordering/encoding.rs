@@ -5,7 +5,7 @@
 //!     until u64, key | ranges u32 | each range: from u64, to u64, 1 if delivered: first u64, last u64
 //! key: length of the name u8 | name | hash u128
 //! ```
-use super::order_table::{Admitted, LastAdmitted, MAX_LINE, NumberRange, OrderTable, WaitTimes};
+use super::order_table::{Admitted, LastAdmitted, MAX_WAITING_RANGES, NumberRange, OrderTable, WaitTimes};
 use crate::{Key, StoreError, StoreErrorKind, Timestamp};
 
 const VERSION: u8 = 0x81;
@@ -25,7 +25,7 @@ pub(crate) fn encode(table: &OrderTable) -> Vec<u8> {
         out.extend(until.0.to_be_bytes());
         encode_key(key, &mut out);
     }
-    // A table has at most `MAX_LINE` ranges.
+    // A table has at most `MAX_WAITING_RANGES` ranges.
     out.extend((table.waiting.len() as u32).to_be_bytes());
     for NumberRange { from, to, wait_times } in &table.waiting {
         out.extend(from.to_be_bytes());
@@ -80,7 +80,7 @@ impl TableReader<'_> {
             false => None,
         };
         let ranges = u32::from_be_bytes(*self.read_array()?) as usize;
-        if ranges > MAX_LINE {
+        if ranges > MAX_WAITING_RANGES {
             return None;
         }
         let mut waiting: Vec<NumberRange> = Vec::new();

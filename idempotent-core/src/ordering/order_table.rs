@@ -9,7 +9,7 @@ use crate::{Key, StateKind, Timestamp};
 
 /// The maximum number of waiting ranges of a stream. Each delivered number is a range of its own. Consecutive numbers
 /// that are only expected share one range.
-pub const MAX_LINE: usize = 4_096;
+pub const MAX_WAITING_RANGES: usize = 4_096;
 
 /// The order table of a stream.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -189,7 +189,7 @@ impl OrderTable {
     }
 
     fn check_room(&self, more: usize) -> Result<(), TableFull> {
-        if self.waiting.len() + more > MAX_LINE { Err(TableFull) } else { Ok(()) }
+        if self.waiting.len() + more > MAX_WAITING_RANGES { Err(TableFull) } else { Ok(()) }
     }
 }
 

@@ -131,7 +131,7 @@ fn consecutive_numbers_share_one_range_up_to_the_largest_u64() {
 #[test]
 fn a_full_table_rejects_new_ranges_and_stays_unchanged() {
     let mut table = OrderTable::default();
-    for number in 0..MAX_LINE as u64 {
+    for number in 0..MAX_WAITING_RANGES as u64 {
         table.expect_number(2 * number + 1).unwrap();
     }
     let full = table.clone();

@@ -45,7 +45,7 @@ impl Named {
 impl<T: KeyPart + ?Sized> Predecessor for T {
     fn named(&self) -> Option<Named> {
         let mut parts = Parts::default();
-        self.feed(&mut parts);
+        self.write_to(&mut parts);
         (!parts.is_missing()).then_some(Named::Parts(parts))
     }
 }

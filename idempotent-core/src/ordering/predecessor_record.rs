@@ -61,7 +61,7 @@ pub(super) async fn read_record(
     key: &Key,
 ) -> Result<(Option<Record>, Timestamp), StoreError> {
     let request = async {
-        match engine.store.abilities().inspect {
+        match engine.store.capabilities().inspect {
             Some(inspect) => match inspect.inspect(key).await? {
                 Some(seen) => Ok((Some(seen.record), seen.now)),
                 None => Ok((None, engine.clock.wall())),
@@ -89,7 +89,7 @@ async fn halt_call(engine: &Arc<Engine>, prepared: &Prepared, why: BrokenOrder) 
         }
     };
     guard.granted(grant.fencing);
-    let mut bury = release(ReleaseKind::Bury, prepared.policy.memory, "");
+    let mut bury = release(ReleaseKind::MarkDead, prepared.policy.retain_failures, "");
     bury.error = halted(why, &prepared.waits_for(), grant.attempt).into();
     let held = prepared.held(Some(grant.fencing));
     let settled = engine.with_timeout(patience, engine.store.release(&held, &bury)).await?;

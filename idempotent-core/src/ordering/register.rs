@@ -3,7 +3,9 @@ use super::encoding::{decode, encode};
 use super::order_table::{OrderTable, TableFull, table_retention};
 use super::position::table_key;
 use super::sequence::{MAX_CONTENTION, contention_error};
-use crate::{Executor, Identity, MAX_LINE, Policy, PolicyError, Registered, Rejection, StoreError, StoreErrorKind};
+use crate::{
+    Executor, Identity, MAX_WAITING_RANGES, Policy, PolicyError, Registered, Rejection, StoreError, StoreErrorKind,
+};
 
 impl Executor {
     /// Registers numbers of a stream, so that larger numbers wait for them. Call this before the messages are sent.
@@ -30,7 +32,7 @@ impl Executor {
     ///
     /// # Errors
     /// [`Rejection::Key`] if the identity is not valid, [`Rejection::Policy`] if the store keeps no order tables, and
-    /// [`Rejection::Store`] if the store fails or the stream would have more than [`MAX_LINE`] waiting ranges of
+    /// [`Rejection::Store`] if the store fails or the stream would have more than [`MAX_WAITING_RANGES`] waiting ranges of
     /// numbers. In each case, none of the numbers is registered.
     ///
     /// # Cancellation
@@ -43,15 +45,19 @@ impl Executor {
         let numbers: Vec<u64> = numbers.into_iter().collect();
         let key = table_key(&stream.key(&self.0.namespace)?);
         let policy = self.0.resolve_policy(&stream.scene, Policy::new())?;
-        let order = self.0.store.abilities().order.ok_or_else(|| PolicyError::no_order(&self.0.store))?;
-        let retention = table_retention(policy.retain, policy.memory, policy.on_broken_order.patience());
+        let order = self.0.store.capabilities().order.ok_or_else(|| PolicyError::no_order(&self.0.store))?;
+        let retention = table_retention(policy.retain, policy.retain_failures, policy.on_broken_order.patience());
         let timeout = policy.lease / 3;
         for _ in 0..MAX_CONTENTION {
-            let stored = self.0.with_timeout(timeout, order.line(&key)).await?.line;
+            let stored = self.0.with_timeout(timeout, order.load(&key)).await?.table;
             let table = stored.as_deref().map(decode).transpose()?.unwrap_or_default();
             let (next, registered) = expect_all(table.clone(), &numbers).map_err(|TableFull| table_full_error())?;
             // Writes an unchanged table too, since its retention may end soon.
-            if self.0.with_timeout(timeout, order.redraw(&key, stored.as_deref(), &encode(&next), retention)).await? {
+            if self
+                .0
+                .with_timeout(timeout, order.compare_and_swap(&key, stored.as_deref(), &encode(&next), retention))
+                .await?
+            {
                 return Ok(registered);
             }
         }
@@ -72,7 +78,7 @@ fn expect_all(mut table: OrderTable, numbers: &[u64]) -> Result<(OrderTable, Reg
 
 fn table_full_error() -> StoreError {
     StoreError::new(StoreErrorKind::NotApplied).because(format!(
-        "no number was registered: the stream has {MAX_LINE} waiting ranges of numbers, the maximum; wait until some have \
+        "no number was registered: the stream has {MAX_WAITING_RANGES} waiting ranges of numbers, the maximum; wait until some have \
          run, use consecutive numbers, or split the stream"
     ))
 }

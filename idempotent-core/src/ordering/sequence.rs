@@ -65,7 +65,7 @@ pub(crate) async fn await_turn(
     report: &Report<'_>,
     may_wait: bool,
 ) -> Result<Instant, NotAcquired> {
-    let order = engine.store.abilities().order.ok_or_else(|| PolicyError::no_order(&engine.store))?;
+    let order = engine.store.capabilities().order.ok_or_else(|| PolicyError::no_order(&engine.store))?;
     let max_wait = match prepared.policy.on_in_flight {
         OnInFlight::Wait(max_wait) if may_wait => max_wait,
         _ => Duration::ZERO,
@@ -135,8 +135,8 @@ async fn load_snapshot(
     position: &SequencePosition,
     order: &dyn OrderStore,
 ) -> Result<TableSnapshot, StoreError> {
-    let StoredOrderTable { line: bytes, now } =
-        engine.with_timeout(prepared.policy.lease / 3, order.line(&position.table_key)).await?;
+    let StoredOrderTable { table: bytes, now } =
+        engine.with_timeout(prepared.policy.lease / 3, order.load(&position.table_key)).await?;
     let table = bytes.as_deref().map(decode).transpose()?.unwrap_or_default();
     let (own, number) = (&prepared.request.key, position.number);
     let marker = table.wait_times(number).map(|WaitTimes { first, last }| WaitMarker { first, last, now });
@@ -290,8 +290,10 @@ async fn swap_table(
     next_table: &[u8],
 ) -> Result<bool, StoreError> {
     let policy = &prepared.policy;
-    let retention = table_retention(policy.retain, policy.memory, policy.on_broken_order.patience());
-    engine.with_timeout(policy.lease / 3, order.redraw(&position.table_key, expected, next_table, retention)).await
+    let retention = table_retention(policy.retain, policy.retain_failures, policy.on_broken_order.patience());
+    engine
+        .with_timeout(policy.lease / 3, order.compare_and_swap(&position.table_key, expected, next_table, retention))
+        .await
 }
 
 /// Marks the number of this run as consumed in the stream's table, so that the next call need not read its record. A
@@ -311,7 +313,7 @@ async fn mark_consumed(
     prepared: &Prepared,
     position: &SequencePosition,
 ) -> Result<(), StoreError> {
-    let Some(order) = engine.store.abilities().order else { return Ok(()) };
+    let Some(order) = engine.store.capabilities().order else { return Ok(()) };
     let mut stored: Option<Arc<[u8]>> = position.admitted_table.get().map(|encoded| encoded[..].into());
     for _ in 0..MAX_CONTENTION {
         let Some(bytes) = stored else { return Ok(()) };
@@ -321,7 +323,7 @@ async fn mark_consumed(
         {
             return Ok(());
         }
-        stored = engine.with_timeout(prepared.policy.lease / 3, order.line(&position.table_key)).await?.line;
+        stored = engine.with_timeout(prepared.policy.lease / 3, order.load(&position.table_key)).await?.table;
     }
     Err(contention_error())
 }

@@ -19,7 +19,7 @@ pub trait Stream {
 impl<T: KeyPart + ?Sized> Stream for T {
     fn stream(&self) -> Named {
         let mut parts = Parts::default();
-        self.feed(&mut parts);
+        self.write_to(&mut parts);
         Named::Parts(parts)
     }
 }

@@ -102,7 +102,7 @@ async fn store_marker(engine: &Arc<Engine>, prepared: &Prepared, since: Option<T
     let policy = &prepared.policy;
     let patience = policy.on_broken_order.patience();
     let key = marker_key(&prepared.request.key);
-    let memory = policy.memory.max(patience.saturating_mul(2));
+    let memory = policy.retain_failures.max(patience.saturating_mul(2));
     let request = ClaimRequest {
         key: key.clone(),
         fingerprint: None,

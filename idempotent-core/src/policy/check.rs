@@ -21,7 +21,7 @@ impl PolicyError {
         let name = format!("{store:?}");
         let name = name.split(|char: char| !char.is_alphanumeric()).next().unwrap_or_default().to_owned();
         Self::new(format!(
-            "a sequence needs a store with order tables, but {name} has none; use a store with the ability `order`, or set \
+            "a sequence needs a store with order tables, but {name} has none; use a store with the capability `order`, or set \
              `after = …` to the key of the preceding call"
         ))
     }
@@ -44,7 +44,7 @@ fn time(time: Duration) -> String {
 
 impl ResolvedPolicy {
     pub(crate) fn check(&self) -> Result<(), PolicyError> {
-        let Self { lease, max_run, retain, memory, .. } = *self;
+        let Self { lease, max_run, retain, retain_failures, .. } = *self;
         ensure(!lease.is_zero() && lease <= MAX_DURATION, || {
             format!("lease is {}, it must be 1 ms … 30 days", time(lease))
         })?;
@@ -58,8 +58,12 @@ impl ResolvedPolicy {
         ensure(retain > lease || !self.window.is_zero(), || {
             format!("retain is {}, it must be longer than the lease of {}", time(retain), time(lease))
         })?;
-        ensure(memory >= lease, || {
-            format!("memory is {}, it must not be shorter than the lease of {}", time(memory), time(lease))
+        ensure(retain_failures >= lease, || {
+            format!(
+                "retain_failures is {}, it must not be shorter than the lease of {}",
+                time(retain_failures),
+                time(lease)
+            )
         })?;
         for (name, first, most_name, most) in [
             ("in_flight_delay", self.in_flight_delay, "in_flight_delay_max", self.in_flight_delay_max),

@@ -175,7 +175,7 @@ async fn send_claims<'e, T>(
     let guards: Vec<_> = to_claim.iter().map(|(_, _, own, _)| ReleaseOnDrop::new(engine, own)).collect();
     let now = engine.clock.now();
     let sent = began.map_or(now, |began| began.min(now));
-    let batch_replies = match (engine.store.abilities().batch, &to_claim[..]) {
+    let batch_replies = match (engine.store.capabilities().batch, &to_claim[..]) {
         (Some(batch), [_, _, ..]) => {
             let requests: Vec<_> = to_claim.iter().map(|(_, _, own, _)| own.request.clone()).collect();
             let timeout = requests.iter().map(|request| request.lease / 3).min().unwrap_or_default();

@@ -118,7 +118,7 @@ fn new_lease(
 ) -> Lease {
     let held = prepared.held(Some(grant.fencing));
     let policy = &prepared.policy;
-    let step_retention = policy.max_run.saturating_add(policy.lease).saturating_add(policy.memory);
+    let step_retention = policy.max_run.saturating_add(policy.lease).saturating_add(policy.retain_failures);
     let renews = prepared.transaction_store.as_ref().is_none_or(|own| own.renews());
     let timing = LeaseTiming {
         heartbeat: policy.heartbeat(),

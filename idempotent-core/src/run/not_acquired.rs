@@ -42,7 +42,7 @@ pub(crate) fn not_granted(engine: &Engine, claim: Claim, prepared: &Prepared) ->
 pub(crate) async fn duplicate_rejection(engine: &Engine, prepared: &Prepared) -> Rejection {
     let window = prepared.policy.window;
     let mut rest = window;
-    if let Some(inspect) = engine.store.abilities().inspect.filter(|_| !window.is_zero()) {
+    if let Some(inspect) = engine.store.capabilities().inspect.filter(|_| !window.is_zero()) {
         let until = engine.clock.now() + prepared.policy.lease / 3;
         if let Some(Ok(Some(seen))) = engine.before(until, inspect.inspect(&prepared.request.key)).await {
             rest = (seen.record.expires_at - seen.now).min(window);

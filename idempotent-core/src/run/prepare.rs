@@ -89,7 +89,7 @@ fn resolve_ordering(
             ResolvedOrdering::After(after)
         }
         OrderingRequest::Sequence(stream, number) => {
-            if engine.store.abilities().order.is_none() {
+            if engine.store.capabilities().order.is_none() {
                 return Err(PolicyError::no_order(&engine.store).into());
             }
             ResolvedOrdering::Sequence(SequencePosition::new(&resolve(stream, "sequence")?, number))
@@ -122,7 +122,7 @@ fn claim_request(
         fingerprint,
         max_attempts: policy.max_attempts(),
         on_expiry: policy.on_expiry,
-        memory: policy.memory,
+        memory: policy.retain_failures,
         display: identity.display(policy.display_key),
     }
 }

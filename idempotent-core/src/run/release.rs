@@ -13,13 +13,13 @@ impl ResolvedPolicy {
 
     pub(crate) fn release(&self, verdict: ReleaseKind, error: &str) -> Release {
         // After the window an equal payload is a new call, which must not see earlier failures.
-        let memory = if self.window.is_zero() { self.memory } else { self.window };
+        let memory = if self.window.is_zero() { self.retain_failures } else { self.window };
         release(verdict, memory, error)
     }
 }
 
 pub(crate) fn release(verdict: ReleaseKind, memory: Duration, error: &str) -> Release {
-    Release { verdict, delay: Duration::ZERO, memory, error: Arc::from(error) }
+    Release { kind: verdict, delay: Duration::ZERO, memory, error: Arc::from(error) }
 }
 
 /// Returns true if an applied release of this verdict leaves a key in this state.
@@ -27,8 +27,8 @@ pub(crate) fn leads_to_state(verdict: ReleaseKind, now: StateKind) -> bool {
     match verdict {
         ReleaseKind::Delete | ReleaseKind::Refund => matches!(now, StateKind::Absent | StateKind::Vacant),
         ReleaseKind::Vacate => now == StateKind::Vacant,
-        ReleaseKind::Fail => now == StateKind::Failed,
-        ReleaseKind::Bury => now == StateKind::Dead,
+        ReleaseKind::MarkFailed => now == StateKind::Failed,
+        ReleaseKind::MarkDead => now == StateKind::Dead,
     }
 }
 
@@ -51,12 +51,14 @@ pub(crate) async fn keeping_steps(
     release: Release,
     counts_attempts: bool,
 ) -> Release {
-    let deletes = match release.verdict {
+    let deletes = match release.kind {
         ReleaseKind::Delete => true,
         ReleaseKind::Refund => release.delay.is_zero(),
-        ReleaseKind::Vacate | ReleaseKind::Fail | ReleaseKind::Bury => false,
+        ReleaseKind::Vacate | ReleaseKind::MarkFailed | ReleaseKind::MarkDead => false,
     };
-    let Some(journal) = store.abilities().journal.filter(|_| deletes && known != Some(false)) else { return release };
+    let Some(journal) = store.capabilities().steps.filter(|_| deletes && known != Some(false)) else {
+        return release;
+    };
     let has_steps = match known {
         Some(known) => known,
         None => match journal.steps(held, release.memory).await {
@@ -71,11 +73,11 @@ pub(crate) async fn keeping_steps(
 
 /// Returns the release with a verdict that keeps the record and its steps.
 pub(crate) fn keeping_record(release: Release, counts_attempts: bool) -> Release {
-    match release.verdict {
-        ReleaseKind::Vacate | ReleaseKind::Fail | ReleaseKind::Bury => release,
+    match release.kind {
+        ReleaseKind::Vacate | ReleaseKind::MarkFailed | ReleaseKind::MarkDead => release,
         // The shortest delay keeps the record and costs no attempt.
         ReleaseKind::Refund if !release.delay.is_zero() => release,
         ReleaseKind::Refund if counts_attempts => Release { delay: Duration::from_millis(1), ..release },
-        _ => Release { verdict: ReleaseKind::Vacate, ..release },
+        _ => Release { kind: ReleaseKind::Vacate, ..release },
     }
 }

@@ -40,7 +40,7 @@ impl<'e> ReleaseOnDrop<'e> {
             verdict: ReleaseKind::Refund,
             error: "cancelled before it started",
         });
-        let (lease, memory, counts_attempts) = (policy.lease, policy.memory, policy.max_attempts() > 0);
+        let (lease, memory, counts_attempts) = (policy.lease, policy.retain_failures, policy.max_attempts() > 0);
         Self { engine, pending, lease, memory, counts_attempts, transaction_store: prepared.transaction_store.clone() }
     }
 

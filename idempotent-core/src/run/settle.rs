@@ -144,10 +144,10 @@ impl Attempt<'_> {
     ) -> Outcome {
         let (decision, error) = Box::pin(self.check_steps(decision, error, nested.as_ref())).await;
         self.begin_settlement();
-        let dead = || (ReleaseKind::Bury, Outcome::Dead { fencing: self.lease.fencing() });
+        let dead = || (ReleaseKind::MarkDead, Outcome::Dead { fencing: self.lease.fencing() });
         let (verdict, outcome) = match nested.filter(Outcome::is_deferral) {
             _ if decision == RetryDecision::Park => dead(),
-            _ if decision == RetryDecision::GiveUp => (ReleaseKind::Fail, Outcome::Failed),
+            _ if decision == RetryDecision::GiveUp => (ReleaseKind::MarkFailed, Outcome::Failed),
             Some(nested) => (ReleaseKind::Refund, nested),
             None if self.is_last_attempt() => dead(),
             None => (
@@ -156,7 +156,7 @@ impl Attempt<'_> {
             ),
         };
         let release = self.prepare_release(verdict, &error).await;
-        let verdict = release.verdict;
+        let verdict = release.kind;
         let (settled, is_ambiguous) = self.apply_step(report, SettlingStep::Release(release)).await;
         self.wake_waiters();
         match settled {

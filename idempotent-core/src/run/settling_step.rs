@@ -185,7 +185,7 @@ impl StepRetry {
         let lost = match (settled, &self.step) {
             // An earlier copy with a lost answer was applied.
             (Ok(Settled::Lost { now }), SettlingStep::Release(release))
-                if *is_ambiguous && leads_to_state(release.verdict, *now) =>
+                if *is_ambiguous && leads_to_state(release.kind, *now) =>
             {
                 None
             }

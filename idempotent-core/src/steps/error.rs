@@ -21,7 +21,7 @@ pub enum StepError {
     },
     /// The executor's store does not keep steps.
     #[error(
-        "step `{step}`: the store keeps no journal; use a store with the `journal` ability, or no steps in this handler"
+        "step `{step}`: the store keeps no journal; use a store with the `journal` capability, or no steps in this handler"
     )]
     NoJournal {
         /// The name of the step.

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use super::journal::{StepStart, retry_until_guard};
 use super::{Step, StepError, StepRecord, StepState};
 use crate::clock::unless;
-use crate::transaction::{StepTransactionSlot, steps_within};
+use crate::transaction::{StepTransactionSlot, step_transactions};
 use crate::{BorrowedTransaction, Codec, Json, Lease, Rejection, StoreError, StoreErrorKind};
 
 /// The marker of a [`Step`] with its own transaction of type `T`, which also records the step.
@@ -68,7 +68,7 @@ where
         };
         let (run, step) = self.into_parts();
         let missing = |why: String| StepError::NoTransaction { step: step.name.into(), why: why.into() };
-        let transactions = steps_within::<W>(lease.store()).map_err(|why| E::from(missing(why).into()))?;
+        let transactions = step_transactions::<W>(lease.store()).map_err(|why| E::from(missing(why).into()))?;
         let (slot, lent) =
             StepTransactionSlot::lend(retry_until_guard(&lease, step.name, || transactions.begin()).await?);
         // An error drops the transaction, which rolls it back.

@@ -259,7 +259,7 @@ fn journal<'a>(lease: &'a Lease, name: &str) -> Result<&'a dyn StepStore, Reject
     if lease.is_in_transaction() {
         return Err(StepError::InTransaction { step: name.into() }.into());
     }
-    let journal = lease.store().abilities().journal;
+    let journal = lease.store().capabilities().steps;
     journal.ok_or_else(|| StepError::NoJournal { step: name.into() }.into())
 }
 

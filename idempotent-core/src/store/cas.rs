@@ -51,12 +51,12 @@ pub trait CasBackend: fmt::Debug + Send + Sync + 'static {
     /// `of_racing_writes_and_deletions_with_one_version_one_wins`, `no_update_is_lost_among_racing_ones`.
     async fn swap(&self, key: &Key, seen: Version, next: Option<&Record>) -> Result<bool, StoreError>;
 
-    /// Returns the abilities that the backend adds to [`Cas`], such as [`Purge`](super::Purge) and
+    /// Returns the capabilities that the backend adds to [`Cas`], such as [`Purge`](super::Purge) and
     /// [`Browse`](super::Browse).
     ///
     /// # Default
-    /// No abilities. `Cas` always has [`Inspect`].
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    /// No capabilities. `Cas` always has [`Inspect`].
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none()
     }
 }
@@ -129,8 +129,8 @@ impl<B: CasBackend> Store for Cas<B> {
         Ok(self.inspect(key).await?.map(|seen| seen.record))
     }
 
-    fn abilities(&self) -> StoreCapabilities<'_> {
-        self.0.abilities().with_inspect(self)
+    fn capabilities(&self) -> StoreCapabilities<'_> {
+        self.0.capabilities().with_inspect(self)
     }
 }
 

@@ -30,7 +30,7 @@ use crate::{
 /// few expired records without a scan, and [`Purge`] removes the rest. Expired order tables are removed when new ones
 /// need their place.
 ///
-/// Abilities: watch, purge, admin, inspect, journal, order, renewal.
+/// Capabilities: watch, purge, admin, inspect, journal, order, renewal.
 #[derive(Clone, Debug)]
 pub struct MemoryStore(Arc<MemoryStoreInner>);
 
@@ -287,13 +287,13 @@ impl Store for MemoryStore {
         Ok(self.inspect(key).await?.map(|seen| seen.record))
     }
 
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none()
             .with_watch(self)
             .with_purge(self)
             .with_admin(self)
             .with_inspect(self)
-            .with_journal(self)
+            .with_steps(self)
             .with_order(self)
             .with_renewal(self)
     }
@@ -358,13 +358,19 @@ impl StepStore for MemoryStore {
 
 #[async_trait]
 impl OrderStore for MemoryStore {
-    async fn line(&self, stream: &Key) -> Result<StoredOrderTable, StoreError> {
+    async fn load(&self, stream: &Key) -> Result<StoredOrderTable, StoreError> {
         let shard = self.shard(stream.hash());
         let now = self.0.clock.wall();
-        Ok(StoredOrderTable { line: shard.order_table(stream.hash(), now).cloned(), now })
+        Ok(StoredOrderTable { table: shard.order_table(stream.hash(), now).cloned(), now })
     }
 
-    async fn redraw(&self, stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: Duration) -> Result<bool, StoreError> {
+    async fn compare_and_swap(
+        &self,
+        stream: &Key,
+        seen: Option<&[u8]>,
+        next: &[u8],
+        keep: Duration,
+    ) -> Result<bool, StoreError> {
         let swap = || {
             let mut shard = self.shard(stream.hash());
             let now = self.0.clock.wall();

@@ -30,8 +30,8 @@ const PAGE: usize = 1_000;
 /// # Cancellation
 /// The call only reads, so a drop has no effect.
 pub async fn orphans(store: &dyn Store) -> Result<Option<u64>, StoreError> {
-    let abilities = store.abilities();
-    let Some((browse, inspect)) = abilities.browse.zip(abilities.inspect) else { return Ok(None) };
+    let capabilities = store.capabilities();
+    let Some((browse, inspect)) = capabilities.browse.zip(capabilities.inspect) else { return Ok(None) };
     let (mut orphans, mut after) = (0, None);
     loop {
         let page = browse.browse(after, PAGE).await?;

@@ -1,5 +1,5 @@
 //! A fast tier in front of a durable store.
-mod ability;
+mod capability;
 mod counts;
 mod fast;
 mod memory;
@@ -59,7 +59,7 @@ use crate::{
 /// Same as the durable store. If a claim or completion is dropped after the durable store's answer, the fast tier
 /// misses that fact until the next duplicate adds it.
 ///
-/// # Abilities
+/// # Capabilities
 /// Same as the durable store.
 #[derive(Clone, Debug)]
 pub struct TieredStore(Arc<TieredStoreInner>);
@@ -179,7 +179,7 @@ impl TieredStore {
 
     /// Copies a completed key from the durable store to the fast tier, and returns whether the fast tier accepted it.
     async fn copy_fact(&self, key: &Key) -> bool {
-        let Some(inspect) = self.0.durable.abilities().inspect else { return false };
+        let Some(inspect) = self.0.durable.capabilities().inspect else { return false };
         let copied = self.within_patience(async {
             // Read the clock before the call to the durable store: the rest of the retention counts from here or later.
             let asked = self.0.clock.wall();
@@ -254,7 +254,7 @@ impl Store for TieredStore {
         self.0.durable.peek(key).await
     }
 
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         self.forwarded()
     }
 }

@@ -19,14 +19,14 @@ pub enum ClaimMode {
     Leased,
 }
 
-/// Begins transactions in which runs are claimed and completed: the [ability](crate::StoreCapabilities::transact) of a database
+/// Begins transactions in which runs are claimed and completed: the [capability](crate::StoreCapabilities::transact) of a database
 /// store.
 pub trait Transactional: fmt::Debug + Send + Sync {
     /// Returns the transaction source of one run: an `Arc<dyn TransactionSource<T>>`, where `T` is the database's transaction type.
-    fn one_run(&self, mode: ClaimMode) -> Box<dyn Any + Send>;
+    fn transactional_run(&self, mode: ClaimMode) -> Box<dyn Any + Send>;
 
     /// Returns the transaction source of steps: an `Arc<dyn StepTransactionSource<T>>`.
-    fn steps_within(&self) -> Box<dyn Any + Send>;
+    fn step_transactions(&self) -> Box<dyn Any + Send>;
 
     /// Returns the name of the transaction type `T`.
     fn transaction(&self) -> &'static str;

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_core::__backoff::delay;
+use idempotent_core::__private::backoff::delay;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tracing::{error, warn};
 

@@ -57,15 +57,15 @@ pub(super) async fn conclude<Tag>(
 fn concluded(decision: &Decision, ended: Option<&Ended>) -> DeliveryResult {
     let outcome = ended.and_then(|ended| ended.captured.as_ref()).map(|captured| &captured.outcome);
     match (decision, outcome) {
-        (Decision::Ack, Some(Outcome::InFlight { .. })) => DeliveryResult::PutOff,
+        (Decision::Ack, Some(Outcome::InFlight { .. })) => DeliveryResult::Deferred,
         (Decision::Ack, _) => DeliveryResult::Done,
-        (Decision::DeadLetter { .. }, _) => DeliveryResult::PutAside,
+        (Decision::DeadLetter { .. }, _) => DeliveryResult::DeadLettered,
         // Not where its key is somebody else's by now, or may be.
         (Decision::Retry { attempt: true, .. }, None | Some(Outcome::Released { .. })) => DeliveryResult::Failed,
         (Decision::Retry { attempt: true, .. }, Some(Outcome::Ran | Outcome::Replayed | Outcome::Unprotected)) => {
             DeliveryResult::Failed
         }
-        _ => DeliveryResult::PutOff,
+        _ => DeliveryResult::Deferred,
     }
 }
 

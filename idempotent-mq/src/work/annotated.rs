@@ -40,7 +40,7 @@ where
             async move {
                 // Where in it a key is claimed, and when, is not to be seen from here.
                 begun.set();
-                let handled = alone(async move { handler(message).await.verdict() });
+                let handled = alone(async move { handler(message).await.into_handler_result() });
                 let handled = Outcome::capture_run(handled);
                 let handled = async {
                     match redelivery {

@@ -163,7 +163,7 @@ where
     let messages = given.len();
     let answered = AssertUnwindSafe(async {
         let answers = handler(given).await;
-        answers.into_iter().map(|answer| Reply::Said(answer.verdict())).collect()
+        answers.into_iter().map(|answer| Reply::Said(answer.into_handler_result())).collect()
     });
     let panicked = || Reply::Said(HandlerResult::Again { after: None, error: "the handler panicked".into() });
     answered.catch_unwind().await.unwrap_or_else(|_| std::iter::repeat_with(panicked).take(messages).collect())

@@ -40,7 +40,7 @@ where
         })?;
         let (handler, executor) = (self.handler.clone(), desk.executor.clone());
         let run = move |begun: Begun| {
-            let handled = async move { handler(message).await.verdict() };
+            let handled = async move { handler(message).await.into_handler_result() };
             match call {
                 Some(call) => claimed(executor, call, begun, handled).boxed(),
                 None => async move {

@@ -12,7 +12,7 @@ use crate::{FieldValue, RabbitMessage, Route};
 /// publisher has got through before. If not all of those on one channel are confirmed in time, each is sent again by itself: it may
 /// lie in its queue twice, under one id. What is larger than 256 KiB goes by itself.
 ///
-/// Messages are given up [`give_up_after`](super::PublisherBuilder::give_up_after) they were handed over, all of them: let that be
+/// Messages are given up [`give_up_after`](super::RabbitPublisherBuilder::give_up_after) they were handed over, all of them: let that be
 /// shorter than two thirds of a relay's lease, as it is by default. A
 /// [`business_key`](OutboundMessage::business_key) is sent as the correlation id; AMQP has one value for each header's name, so a
 /// message that has two is refused.

@@ -54,7 +54,8 @@ impl ScriptParams {
     fn new<const N: usize>(script: Script, numbers: [u64; N]) -> Self {
         let mut all = [0; 5];
         all[..N].copy_from_slice(&numbers);
-        let waits = matches!(script, Script::Claim | Script::Complete | Script::Note | Script::Redraw | Script::Shrink);
+        let waits =
+            matches!(script, Script::Claim | Script::Complete | Script::Note | Script::CompareAndSwap | Script::Shrink);
         Self { script, verdict: 0, numbers: all, given: N, waits, spread: 0 }
     }
 }
@@ -116,12 +117,12 @@ impl ScriptCall {
 
     pub(crate) fn release(held: &ClaimHandle, release: &Release) -> Self {
         let mut params = ScriptParams::new(Script::Release, [micros(release.delay), micros(release.memory)]);
-        params.verdict = match release.verdict {
+        params.verdict = match release.kind {
             ReleaseKind::Delete => b'X',
             ReleaseKind::Vacate => b'V',
             ReleaseKind::Refund => b'U',
-            ReleaseKind::Fail => b'F',
-            ReleaseKind::Bury => b'D',
+            ReleaseKind::MarkFailed => b'F',
+            ReleaseKind::MarkDead => b'D',
         };
         Self::new(
             params,
@@ -179,10 +180,11 @@ impl ScriptCall {
         Self::new(ScriptParams::new(Script::Line, []), stream, [None, None])
     }
 
-    pub(crate) fn redraw(stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: std::time::Duration) -> Self {
+    pub(crate) fn compare_and_swap(stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: std::time::Duration) -> Self {
         let keep = if keep >= crate::record::LONGEST { 0 } else { millis(keep).max(1) };
         // A swap that needs no more memory is allowed even when the server's memory is full.
-        let script = if seen.is_some_and(|seen| next.len() <= seen.len()) { Script::Shrink } else { Script::Redraw };
+        let script =
+            if seen.is_some_and(|seen| next.len() <= seen.len()) { Script::Shrink } else { Script::CompareAndSwap };
         let seen = seen.map_or_else(|| b"N".to_vec(), |seen| [b"S", seen].concat());
         let args = [Some(CallArgument::Own(seen.into())), Some(CallArgument::Own(next.into()))];
         Self::new(ScriptParams::new(script, [keep]), stream, args)
@@ -208,7 +210,7 @@ pub(crate) fn command(scripts: &ScriptSet, calls: &[&ScriptCall], in_full: bool)
     }
     let with_steps = matches!(params.script, Script::Note | Script::Steps);
     cmd.arg(calls.len() * if with_steps { 2 } else { 1 });
-    let of_streams = matches!(params.script, Script::Line | Script::Redraw | Script::Shrink);
+    let of_streams = matches!(params.script, Script::Line | Script::CompareAndSwap | Script::Shrink);
     for call in calls {
         if of_streams {
             cmd.arg([call.key.as_str(), ORDER_TABLE_SUFFIX].concat());

@@ -2,7 +2,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use idempotent_core::__url::{self, Authority, decoded, masked};
+use idempotent_core::__private::url::{Authority, authority, decoded, masked};
 use idempotent_core::{StoreError, StoreErrorKind};
 
 use crate::connection::address::{Credentials, ServerAddress};
@@ -87,7 +87,7 @@ fn parse(text: &str) -> Result<RedisUrl, String> {
         }
     };
     let rest = rest.strip_prefix("//").ok_or_else(|| format!("`//` is missing after `{scheme}:`"))?;
-    kind.take(__url::authority(rest)?, tls)
+    kind.take(authority(rest)?, tls)
 }
 
 const SCHEMES: &str =

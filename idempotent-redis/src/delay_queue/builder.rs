@@ -236,7 +236,7 @@ pub(crate) fn check_visibility(time: Duration) -> Result<(), DelayError> {
 
 impl fmt::Debug for DelayQueueBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let url = idempotent_core::__url::masked(&self.url);
+        let url = idempotent_core::__private::url::masked(&self.url);
         f.debug_struct("DelayQueueBuilder")
             .field("url", &url)
             .field("topic", &self.topic)

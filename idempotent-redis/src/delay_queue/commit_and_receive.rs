@@ -6,7 +6,7 @@ use super::received::DelayDelivery;
 use super::receiver::DelayReceiver;
 use super::servers::delay_error;
 
-/// The result of [`DelayReceiver::commit_and_take`].
+/// The result of [`DelayReceiver::commit_and_receive`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct CommitAndReceive {
@@ -18,7 +18,7 @@ pub struct CommitAndReceive {
 }
 
 impl DelayReceiver {
-    /// Commits the deliveries in `done` and takes the next messages, as [`take`](Self::take) does.
+    /// Commits the deliveries in `done` and takes the next messages, as [`receive`](Self::receive) does.
     ///
     /// The commits and the take share one script call if they concern the same slot; otherwise the calls run
     /// concurrently. This saves half of the round trips of a loop with separate calls. If no message is due, the
@@ -28,15 +28,15 @@ impl DelayReceiver {
     /// # async fn doc(queue: idempotent_redis::DelayQueue) -> Result<(), idempotent_mq::DelayError> {
     /// use idempotent_redis::{RetryDelay, SettleResult};
     ///
-    /// let mut taker = queue.taker();
-    /// let mut taken = taker.take(64).await?;
+    /// let mut receiver = queue.receiver();
+    /// let mut taken = receiver.receive(64).await?;
     /// loop {
     ///     // Failure: empty messages are redelivered.
     ///     let (done, failed): (Vec<_>, Vec<_>) = taken.into_iter().partition(|taken| !taken.body.is_empty());
     ///     for taken in &failed {
     ///         queue.rollback(taken, RetryDelay::Immediate, "empty message").await?;
     ///     }
-    ///     let next = taker.commit_and_take(&done, 64).await?;
+    ///     let next = receiver.commit_and_receive(&done, 64).await?;
     ///     for (taken, closing) in done.iter().zip(next.committed?) {
     ///         if closing == SettleResult::Lost {
     ///             eprintln!("{} took too long: another consumer may have received it as well", taken.id);
@@ -53,7 +53,7 @@ impl DelayReceiver {
     ///
     /// # Cancellation
     /// Some commits may be done. Messages that were taken are redelivered after the visibility timeout.
-    pub async fn commit_and_take(
+    pub async fn commit_and_receive(
         &mut self,
         done: &[DelayDelivery],
         room: usize,
@@ -71,18 +71,18 @@ impl DelayReceiver {
             }
             None => self.queue().commit_all(done).await?,
         };
-        Ok(CommitAndReceive { committed: Ok(committed), taken: self.take(room).await? })
+        Ok(CommitAndReceive { committed: Ok(committed), taken: self.receive(room).await? })
     }
 
     /// Commits the deliveries in `done` and takes due messages from all slots without waiting. The result has no
     /// messages if none is due.
     ///
     /// # Errors
-    /// The same as [`commit_and_take`](Self::commit_and_take).
+    /// The same as [`commit_and_receive`](Self::commit_and_receive).
     ///
     /// # Cancellation
-    /// The same as [`commit_and_take`](Self::commit_and_take).
-    pub async fn commit_and_take_now(
+    /// The same as [`commit_and_receive`](Self::commit_and_receive).
+    pub async fn commit_and_receive_now(
         &mut self,
         done: &[DelayDelivery],
         room: usize,

@@ -39,8 +39,8 @@ use super::servers::{QueueServers, ScriptArgs, delay_error, unexpected_reply};
 /// let queue = DelayQueue::connect("redis://localhost", "orders").await?;
 /// queue.send(&DelayMessage::after(Duration::from_secs(1800), b"17".to_vec()).id("unpaid-17")).await?;
 ///
-/// let mut taker = queue.taker();
-/// for taken in taker.take(10).await? {
+/// let mut receiver = queue.receiver();
+/// for taken in receiver.receive(10).await? {
 ///     // Failure: the message is redelivered in 5 s.
 ///     if taken.body.is_empty() {
 ///         queue.rollback(&taken, RetryDelay::After(Duration::from_secs(5)), "empty message").await?;

@@ -145,7 +145,7 @@ pub(crate) fn parse_server_id(id: &str) -> Option<(u16, &str)> {
 /// Shows only sizes and positions, because bodies, ids and headers may be sensitive.
 impl fmt::Debug for DelayDelivery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Taken")
+        f.debug_struct("DelayDelivery")
             .field("slot", &self.slot)
             .field("bytes", &self.body.len())
             .field("attempt", &self.attempt)

@@ -53,7 +53,7 @@ const SILENT_POLL: Duration = Duration::from_millis(250);
 
 impl DelayQueue {
     /// Returns a receiver for the messages of this topic.
-    pub fn taker(&self) -> DelayReceiver {
+    pub fn receiver(&self) -> DelayReceiver {
         DelayReceiver::new(self.clone())
     }
 }
@@ -72,7 +72,7 @@ impl DelayReceiver {
     ///
     /// # Cancellation
     /// Messages that were already taken are redelivered after the visibility timeout.
-    pub async fn take(&mut self, room: usize) -> Result<Vec<DelayDelivery>, DelayError> {
+    pub async fn receive(&mut self, room: usize) -> Result<Vec<DelayDelivery>, DelayError> {
         loop {
             let slot = self.next().await;
             let asked = self.queue.take_from(slot, room, true, &[]).await;
@@ -90,8 +90,8 @@ impl DelayReceiver {
     /// By [`kind`](DelayError::kind).
     ///
     /// # Cancellation
-    /// The same as [`take`](Self::take).
-    pub async fn take_now(&mut self, room: usize) -> Result<Vec<DelayDelivery>, DelayError> {
+    /// The same as [`receive`](Self::receive).
+    pub async fn receive_now(&mut self, room: usize) -> Result<Vec<DelayDelivery>, DelayError> {
         self.more(Vec::new(), room, 0).await
     }
 
@@ -176,6 +176,6 @@ impl DelayReceiver {
 
 impl fmt::Debug for DelayReceiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Taker").field("queue", &self.queue).finish_non_exhaustive()
+        f.debug_struct("DelayReceiver").field("queue", &self.queue).finish_non_exhaustive()
     }
 }

@@ -32,7 +32,7 @@ use super::slot_calls::SlotBatch;
 /// # }
 /// ```
 pub struct DelaySource {
-    taker: DelayReceiver,
+    receiver: DelayReceiver,
     settler: Arc<DelaySettler>,
     /// The pending poll. It outlives a cancelled `receive`, so that its messages are not lost.
     asking: Option<(u16, JoinHandle<Result<SlotBatch, StoreError>>)>,
@@ -42,7 +42,7 @@ impl DelaySource {
     /// Creates a source for this queue.
     #[must_use]
     pub fn new(queue: &DelayQueue) -> Self {
-        Self { taker: queue.taker(), settler: Arc::new(DelaySettler(queue.clone())), asking: None }
+        Self { receiver: queue.receiver(), settler: Arc::new(DelaySettler(queue.clone())), asking: None }
     }
 
     async fn next(&mut self, room: usize) -> Result<Vec<DelayDelivery>, SourceError> {
@@ -50,8 +50,8 @@ impl DelaySource {
             let (slot, asked) = match &mut self.asking {
                 Some((slot, asking)) => (*slot, asking.await),
                 None => {
-                    let slot = self.taker.next().await;
-                    let queue = self.taker.queue().clone();
+                    let slot = self.receiver.next().await;
+                    let queue = self.receiver.queue().clone();
                     let asking = tokio::spawn(async move { queue.take_from(slot, room, true, &[]).await });
                     self.asking = Some((slot, asking));
                     continue;
@@ -59,7 +59,7 @@ impl DelaySource {
             };
             self.asking = None;
             let asked = asked.map_err(|_| stopped())?;
-            self.taker.record_batch(slot, &asked);
+            self.receiver.record_batch(slot, &asked);
             let taken = asked.map_err(|error| source_error("taking", error))?.taken;
             if !taken.is_empty() {
                 return Ok(taken);
@@ -73,7 +73,7 @@ impl Source for DelaySource {
     type Tag = DelayTag;
 
     fn capabilities(&self) -> SourceCapabilities {
-        let visibility = self.taker.queue().0.settings.visibility;
+        let visibility = self.receiver.queue().0.settings.visibility;
         SourceCapabilities::new(DelaySupport::Any).keep_alive(visibility / 3).counts()
     }
 
@@ -87,7 +87,7 @@ impl Source for DelaySource {
             Err(error) if error.kind() == SourceErrorKind::Transient => self.next(room).await?,
             taken => taken?,
         };
-        let topic: Arc<str> = self.taker.queue().topic().into();
+        let topic: Arc<str> = self.receiver.queue().topic().into();
         Ok(Received::Deliveries(taken.into_iter().map(|taken| delivery(&topic, taken)).collect()))
     }
 
@@ -118,6 +118,6 @@ fn stopped() -> SourceError {
 
 impl fmt::Debug for DelaySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DelaySource").field("queue", self.taker.queue()).finish_non_exhaustive()
+        f.debug_struct("DelaySource").field("queue", self.receiver.queue()).finish_non_exhaustive()
     }
 }

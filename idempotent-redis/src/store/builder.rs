@@ -288,7 +288,7 @@ impl RedisStoreBuilder {
 
 impl fmt::Debug for RedisStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let url = idempotent_core::__url::masked(&self.url);
+        let url = idempotent_core::__private::url::masked(&self.url);
         f.debug_struct("RedisStoreBuilder").field("url", &url).field("cache", &self.cache).finish_non_exhaustive()
     }
 }

@@ -10,18 +10,24 @@ use crate::store::BUDGET;
 
 #[async_trait]
 impl OrderStore for RedisStore {
-    async fn line(&self, stream: &Key) -> Result<StoredOrderTable, StoreError> {
+    async fn load(&self, stream: &Key) -> Result<StoredOrderTable, StoreError> {
         let reply = self.0.topology.call(&ScriptCall::line(stream), BUDGET).await?;
         let line = match &reply.body {
             ReplyBody::Empty => None,
             ReplyBody::Tagged(text) if text.first() == Some(&b'R') => Some(text[1..].into()),
             _ => return Err(unexpected_reply()),
         };
-        Ok(StoredOrderTable { line, now: Timestamp(reply.now) })
+        Ok(StoredOrderTable { table: line, now: Timestamp(reply.now) })
     }
 
-    async fn redraw(&self, stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: Duration) -> Result<bool, StoreError> {
-        let reply = self.0.topology.call(&ScriptCall::redraw(stream, seen, next, keep), BUDGET).await?;
+    async fn compare_and_swap(
+        &self,
+        stream: &Key,
+        seen: Option<&[u8]>,
+        next: &[u8],
+        keep: Duration,
+    ) -> Result<bool, StoreError> {
+        let reply = self.0.topology.call(&ScriptCall::compare_and_swap(stream, seen, next, keep), BUDGET).await?;
         match &reply.body {
             ReplyBody::Empty => Ok(true),
             ReplyBody::Tagged(text) if text[..] == *b"N" => Ok(false),

@@ -1,7 +1,7 @@
 //! The delay queue on real servers: each case on one server, and all cases on a cluster.
 mod broker_laws;
 pub(crate) mod cases;
-mod commit_and_take;
+mod commit_and_receive;
 mod consumer;
 mod cost;
 mod dead_letters;

@@ -17,6 +17,6 @@ async fn a_listing_succeeds_without_permissions_for_other_namespaces() {
     let url = server.url().replace("redis://", "redis://worker:secret@");
     let store = RedisStore::builder(url).cache(None).connect().await.unwrap();
     assert!(matches!(store.claim(&ask_number(1, 1)).await, Ok(Claim::Acquired(_))));
-    let page = store.abilities().browse.unwrap().browse(None, 100).await;
+    let page = store.capabilities().browse.unwrap().browse(None, 100).await;
     assert_eq!(page.map(|page| page.entries.len()).map_err(|error| error.to_string()), Ok(1));
 }

@@ -28,7 +28,7 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("purge", include_str!("../../src/scripts/purge.lua")),
     ("note", include_str!("../../src/scripts/note.lua")),
     ("steps", include_str!("../../src/scripts/steps.lua")),
-    ("redraw", include_str!("../../src/scripts/redraw.lua")),
+    ("compare_and_swap", include_str!("../../src/scripts/compare_and_swap.lua")),
 ];
 
 /// Replaces the script of a mutant, after the same preparation as in the store. One text serves two scripts with

@@ -62,7 +62,7 @@ pub(crate) fn done(value: Option<&[u8]>) -> Completion {
 }
 
 pub(crate) fn put_down(verdict: ReleaseKind) -> Release {
-    Release { verdict, delay: Duration::ZERO, memory: HOUR, error: "no stock".into() }
+    Release { kind: verdict, delay: Duration::ZERO, memory: HOUR, error: "no stock".into() }
 }
 
 /// Claims and completes a key, and returns the fencing number.

@@ -61,7 +61,7 @@ async fn a_forgotten_key_is_claimable_over_both_tiers() {
     let server = RedisServer::start();
     let (_folder, _durable, _redis, store) = tiers(&server).await;
     let fencing = consume(&store, "k", None).await;
-    let admin = store.abilities().admin.unwrap();
+    let admin = store.capabilities().admin.unwrap();
     assert_eq!(admin.forget(&key("k"), fencing, false, HOUR).await.unwrap(), Settled::Done);
     assert!(granted(store.claim(&ask("k", 2)).await.unwrap()).fencing > fencing);
 }

@@ -11,7 +11,7 @@ use crate::support::runs::{End, Job, Worker, raw, secs};
 use crate::support::{HOUR, ask, calls, done, hold, key, open, open_without_cache, put_down, until};
 
 fn watch(store: &RedisStore, part: &str) -> Watching {
-    store.abilities().watch.unwrap().watch(&key(part))
+    store.capabilities().watch.unwrap().watch(&key(part))
 }
 
 async fn ends(watching: Watching) {
@@ -40,8 +40,8 @@ const WAYS: [Option<ReleaseKind>; 6] = [
     Some(ReleaseKind::Delete),
     Some(ReleaseKind::Vacate),
     Some(ReleaseKind::Refund),
-    Some(ReleaseKind::Fail),
-    Some(ReleaseKind::Bury),
+    Some(ReleaseKind::MarkFailed),
+    Some(ReleaseKind::MarkDead),
 ];
 
 #[tokio::test]
@@ -60,7 +60,7 @@ async fn a_waiter_in_another_process_is_woken_by_every_kind_of_settlement() {
     let held = hold(&owner, "forgotten", 1).await;
     let watching = tokio::spawn(watch(&waiter, "forgotten"));
     until("it waits", async || is_waited_for(&server, "forgotten")).await;
-    let admin = owner.abilities().admin.unwrap();
+    let admin = owner.capabilities().admin.unwrap();
     assert_eq!(admin.forget(&held.key, held.fencing.unwrap(), true, HOUR).await.unwrap(), Settled::Done);
     tokio::time::timeout(secs(30), watching).await.expect("the waiter is woken").unwrap();
 }

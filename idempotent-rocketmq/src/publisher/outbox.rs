@@ -24,7 +24,7 @@ use crate::RocketMessage;
 /// as lost. A source with [tags](crate::RocketSourceBuilder::tags) passes what it does not want: an outbox's consumer has to want
 /// all that the outbox sends to its topic.
 ///
-/// **What became of a message.** Messages are given up [`give_up_after`](super::PublisherBuilder::give_up_after) they were
+/// **What became of a message.** Messages are given up [`give_up_after`](super::RocketPublisherBuilder::give_up_after) they were
 /// handed over, all of them: let that be shorter than two thirds of a relay's lease, as it is by default. A broker that cannot be reached, or
 /// turns messages away as busy, leaves a message [`Unsent`](idempotent_mq::PublishErrorKind::Unsent); one whose answer stays out, or
 /// does not tell whether it was stored,

@@ -100,6 +100,6 @@ fn refuse<T>(text: String) -> Result<T, DelayError> {
 /// Sizes only: keys, bodies and headers may be anything.
 impl fmt::Debug for ScheduledTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Work").field("bytes", &self.body.len()).finish_non_exhaustive()
+        f.debug_struct("ScheduledTask").field("bytes", &self.body.len()).finish_non_exhaustive()
     }
 }

@@ -19,8 +19,8 @@ use crate::answer::TRIES;
 /// How long a commit without an answer is left alone between two looks.
 pub(super) const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
-/// For [`Transactional::one_run`](idempotent_core::Transactional::one_run).
-pub(crate) fn one_run<D: Dialect>(store: &D, mode: ClaimMode) -> Box<dyn Any + Send> {
+/// For [`Transactional::transactional_run`](idempotent_core::Transactional::transactional_run).
+pub(crate) fn transactional_run<D: Dialect>(store: &D, mode: ClaimMode) -> Box<dyn Any + Send> {
     let phase = Mutex::new(Phase::Closed);
     let own: Arc<dyn TransactionSource<Transaction<'static, D::Db>>> =
         Arc::new(Run { store: store.clone(), mode, retain: OnceLock::new(), request: OnceLock::new(), phase });
@@ -250,9 +250,9 @@ impl<D: Dialect> Store for Run<D> {
 
     async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         self.roll_back().await;
-        match (self.mode, release.verdict) {
+        match (self.mode, release.kind) {
             (ClaimMode::Leased, _) => self.store.release(held, release).await,
-            (ClaimMode::Inside, ReleaseKind::Fail | ReleaseKind::Bury) => self.remember(held, release).await,
+            (ClaimMode::Inside, ReleaseKind::MarkFailed | ReleaseKind::MarkDead) => self.remember(held, release).await,
             // It left no trace.
             (ClaimMode::Inside, _) => Ok(Settled::Done),
         }
@@ -262,7 +262,7 @@ impl<D: Dialect> Store for Run<D> {
         self.store.peek(key).await
     }
 
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none()
     }
 }

@@ -16,8 +16,8 @@ use super::run::{BETWEEN_LOOKS, End, commit, nothing_of_it};
 /// the step: it cannot be committed here.
 pub type StepTransaction<Db> = BorrowedTransaction<Transaction<'static, Db>>;
 
-/// For [`Transactional::steps_within`](idempotent_core::Transactional::steps_within).
-pub(crate) fn steps_within<D: Dialect>(store: &D) -> Box<dyn Any + Send> {
+/// For [`Transactional::step_transactions`](idempotent_core::Transactional::step_transactions).
+pub(crate) fn step_transactions<D: Dialect>(store: &D) -> Box<dyn Any + Send> {
     let own: Arc<dyn StepTransactionSource<Transaction<'static, D::Db>>> = Arc::new(Steps(store.clone()));
     Box::new(own)
 }

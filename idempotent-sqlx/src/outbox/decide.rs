@@ -4,7 +4,7 @@
 //! *come*), offsets are compared within one queue only, and a row of the log that is older than any run blocks nothing.
 use std::time::Duration;
 
-use idempotent_core::__backoff::delay;
+use idempotent_core::__private::backoff::delay;
 use idempotent_core::Timestamp;
 
 use super::place::QueueOffset;

@@ -80,9 +80,9 @@ impl<Db: OutboxDb> Outbox<Db> {
         };
         let ids = |how: &[DeliveryResult]| of(how).into_keys().collect::<Vec<_>>();
         self.settle(of(&[DeliveryResult::Done]), OutboxStatus::Confirmed).await?;
-        self.settle(of(&[DeliveryResult::PutAside]), OutboxStatus::Dead).await?;
+        self.settle(of(&[DeliveryResult::DeadLettered]), OutboxStatus::Dead).await?;
         let texts = &self.0.texts;
-        let over = ids(&[DeliveryResult::Done, DeliveryResult::PutAside, DeliveryResult::Failed]);
+        let over = ids(&[DeliveryResult::Done, DeliveryResult::DeadLettered, DeliveryResult::Failed]);
         if !over.is_empty() {
             let args = [Arg::from(OF_MESSAGE)].into_iter().chain(over.iter().map(|id| Arg::from(*id))).collect();
             self.execute(texts.forget(over.len()), args).await?;

@@ -37,7 +37,7 @@ impl<Db: OutboxDb> Outbox<Db> {
     /// A message with [`deliver_at`](OutboundMessage::deliver_at) is sent right away too, and its broker keeps it until then. A relay whose
     /// publisher [cannot delay](idempotent_mq::Publish::delays) refuses the message, and raises an alert once it has given it up.
     /// That time is no part of the content: where the same message is written again with another time, the first time stands.
-    /// The message counts as lost, and is sent again, only some time [after](super::Resends::backoff) it was to be delivered.
+    /// The message counts as lost, and is sent again, only some time [after](super::ResendPolicy::backoff) it was to be delivered.
     ///
     /// The outbox sets the header [`OUTBOX_HEADER`] itself, in place of one that the message has.
     ///

@@ -20,13 +20,13 @@ pub struct OutboxEntry {
     /// Where it goes.
     pub topic: String,
     /// What is known of it.
-    pub stub: OutboxRecord,
+    pub record: OutboxRecord,
 }
 
 /// Without its id, which may be anything.
 impl fmt::Debug for OutboxEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry").field("topic", &self.topic).field("stub", &self.stub).finish_non_exhaustive()
+        f.debug_struct("OutboxEntry").field("topic", &self.topic).field("record", &self.record).finish_non_exhaustive()
     }
 }
 
@@ -53,7 +53,7 @@ impl<Db: OutboxDb> Outbox<Db> {
     pub async fn list(&self, status: OutboxStatus, behind: i64, at_most: u32) -> Result<Vec<OutboxEntry>, OutboxError> {
         let args = vec![Arg::from(status.number()), Arg::from(behind), Arg::from(i64::from(at_most))];
         let rows = self.fetch(self.0.texts.list(), args, "iiiibbiiibbb").await?;
-        let entry = |mut row| OutboxEntry { stub: OutboxRecord::read(&mut row), id: row.text(), topic: row.text() };
+        let entry = |mut row| OutboxEntry { record: OutboxRecord::read(&mut row), id: row.text(), topic: row.text() };
         Ok(rows.into_iter().map(entry).collect())
     }
 

@@ -103,7 +103,7 @@ impl<D: Dialect> Plan<D> {
 
     pub(crate) async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         let write = || self.releasing(held, release);
-        if release.verdict == ReleaseKind::Delete {
+        if release.kind == ReleaseKind::Delete {
             self.lately.forget(&held.key);
         }
         self.settle(&held.key, write, |found, now| protocol::release(found, held, release, now)).await
@@ -114,12 +114,12 @@ impl<D: Dialect> Plan<D> {
         let (delay, memory, error) = (micros(release.delay), micros(release.memory), &*release.error);
         let end = |state| by_owner(&texts.end, held).bind(row::code(state)).bind(memory).bind(error);
         let vacate = |off: i64| by_owner(&texts.vacate, held).bind(delay).bind(memory).bind(error).bind(off);
-        match release.verdict {
+        match release.kind {
             ReleaseKind::Delete => by_owner(&texts.delete, held),
             ReleaseKind::Vacate => vacate(0),
             ReleaseKind::Refund => vacate(1),
-            ReleaseKind::Fail => end(StateKind::Failed),
-            ReleaseKind::Bury => end(StateKind::Dead),
+            ReleaseKind::MarkFailed => end(StateKind::Failed),
+            ReleaseKind::MarkDead => end(StateKind::Dead),
         }
     }
 

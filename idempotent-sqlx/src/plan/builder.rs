@@ -30,7 +30,7 @@ pub(crate) enum Target<P> {
 impl<P> fmt::Debug for Target<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Url(url) => f.write_str(&idempotent_core::__url::masked(url)),
+            Self::Url(url) => f.write_str(&idempotent_core::__private::url::masked(url)),
             Self::Pool(_) => f.write_str("a pool"),
         }
     }

@@ -193,7 +193,7 @@ macro_rules! server_inbox {
                 Claim, ClaimMode, ClaimRequest, Completion, ClaimHandle, StoredSteps, Settled, StepRecord, StoreError, Transactional,
             };
             use ::sqlx::{Database, Transaction};
-            use $crate::inbox::{Dialect, Last, one_run, steps_within};
+            use $crate::inbox::{Dialect, Last, transactional_run, step_transactions};
 
             impl $store {
                 /// Claims the key in a transaction of the caller's on this store's database, as its first statement, and
@@ -324,12 +324,12 @@ macro_rules! server_inbox {
             }
 
             impl Transactional for $store {
-                fn one_run(&self, mode: ClaimMode) -> Box<dyn Any + Send> {
-                    one_run(self, mode)
+                fn transactional_run(&self, mode: ClaimMode) -> Box<dyn Any + Send> {
+                    transactional_run(self, mode)
                 }
 
-                fn steps_within(&self) -> Box<dyn Any + Send> {
-                    steps_within(self)
+                fn step_transactions(&self) -> Box<dyn Any + Send> {
+                    step_transactions(self)
                 }
 
                 fn transaction(&self) -> &'static str {

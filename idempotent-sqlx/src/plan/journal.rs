@@ -139,7 +139,7 @@ fn noting<D: Dialect>(text: &Text, held: &ClaimHandle, step: &StepRecord) -> Ask
         .bind(step.value.as_deref().map(<[u8]>::to_vec))
 }
 
-/// The ability of a store whose plan has the statements.
+/// The capability of a store whose plan has the statements.
 macro_rules! server_journal {
     ($store:ident) => {
         #[::async_trait::async_trait]

@@ -14,7 +14,7 @@ use crate::row::{Cells, micros};
 pub(crate) struct Lines {
     read: Text,
     add: Text,
-    redraw: Text,
+    compare_and_swap: Text,
     scan: Text,
     purge: Text,
 }
@@ -26,7 +26,7 @@ impl Lines {
         Self {
             read: text(&sql.read),
             add: written(&sql.add),
-            redraw: written(&sql.redraw),
+            compare_and_swap: written(&sql.compare_and_swap),
             scan: text(&sql.scan),
             purge: written(&sql.purge),
         }
@@ -40,10 +40,10 @@ impl<D: Dialect> Plan<D> {
         let failed = |error| self.link.place.error::<D>(When::Asking, error);
         let row = row.ok_or_else(|| failed(sqlx::Error::RowNotFound))?;
         let line = row.bytes(0).map_err(failed)?.map(Into::into);
-        Ok(StoredOrderTable { line, now: Timestamp(self.number(&row, 1)?.unsigned_abs()) })
+        Ok(StoredOrderTable { table: line, now: Timestamp(self.number(&row, 1)?.unsigned_abs()) })
     }
 
-    pub(crate) async fn redraw(
+    pub(crate) async fn compare_and_swap(
         &self,
         stream: &Key,
         seen: Option<&[u8]>,
@@ -53,7 +53,7 @@ impl<D: Dialect> Plan<D> {
         for _ in 0..answer::TRIES {
             let put = |text| Ask::new(text).bind(id(stream)).bind(next.to_vec()).bind(micros(keep));
             let put = match seen {
-                Some(seen) => put(&self.lines.redraw).bind(seen.to_vec()),
+                Some(seen) => put(&self.lines.compare_and_swap).bind(seen.to_vec()),
                 None => put(&self.lines.add),
             };
             match self.link.execute(self.timed(put)).await? {
@@ -94,26 +94,26 @@ impl<D: Dialect> Plan<D> {
     }
 }
 
-/// The ability of a store whose plan has the statements.
+/// The capability of a store whose plan has the statements.
 macro_rules! server_order {
     ($store:ident) => {
         #[::async_trait::async_trait]
         impl ::idempotent_core::OrderStore for $store {
-            async fn line(
+            async fn load(
                 &self,
                 stream: &::idempotent_core::Key,
             ) -> Result<::idempotent_core::StoredOrderTable, ::idempotent_core::StoreError> {
                 self.0.line(stream).await
             }
 
-            async fn redraw(
+            async fn compare_and_swap(
                 &self,
                 stream: &::idempotent_core::Key,
                 seen: Option<&[u8]>,
                 next: &[u8],
                 keep: ::std::time::Duration,
             ) -> Result<bool, ::idempotent_core::StoreError> {
-                self.0.redraw(stream, seen, next, keep).await
+                self.0.compare_and_swap(stream, seen, next, keep).await
             }
         }
     };

@@ -1,6 +1,6 @@
 //! A store's name, with what the [plan](super::Plan) does.
 
-/// The traits of a store that is `Arc<Plan<…>>` by another name; behind it the abilities that it has beyond those
+/// The traits of a store that is `Arc<Plan<…>>` by another name; behind it the capabilities that it has beyond those
 /// of all, and one that it may have.
 macro_rules! server_store {
     ($store:ident $(, $more:ident)* $(; $some:ident if |$it:ident| $there:expr)?) => {
@@ -36,7 +36,7 @@ macro_rules! server_store {
                     Ok(self.0.inspect(key).await?.map(|seen| seen.record))
                 }
 
-                fn abilities(&self) -> StoreCapabilities<'_> {
+                fn capabilities(&self) -> StoreCapabilities<'_> {
                     let all = StoreCapabilities::none().with_batch(self).with_browse(self);
                     let all = all.with_purge(self).with_admin(self).with_inspect(self).with_renewal(self)$(.$more(self))*;
                     $(

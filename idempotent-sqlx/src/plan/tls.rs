@@ -1,7 +1,7 @@
 //! What a URL says of TLS: refused where it would not come true.
 use std::fs::File;
 
-use idempotent_core::__url::decoded;
+use idempotent_core::__private::url::decoded;
 
 /// How the URLs of a server ask for TLS, and what this one asks for.
 #[derive(Clone, Copy, Debug)]

@@ -68,7 +68,7 @@ impl PostgresStoreBuilder {
 /// The options of a URL.
 pub(super) fn parse(url: &str) -> Result<PgConnectOptions, StoreError> {
     let told = |what: &str| {
-        let shown = idempotent_core::__url::masked(url);
+        let shown = idempotent_core::__private::url::masked(url);
         StoreError::new(StoreErrorKind::Schema).because(format!("store URL `{shown}` {what}"))
     };
     let refuse = |what: &str| told(&format!("{what}: give `postgres://USER:PASSWORD@HOST:PORT/DATABASE`"));

@@ -15,7 +15,7 @@ const BACKSTOP: Duration = Duration::from_secs(5);
 
 impl Watch for PostgresStore {
     fn watch(&self, key: &Key) -> Watching {
-        // Without them there is no such ability.
+        // Without them there is no such capability.
         let Some(ears) = &self.0.dialect.ears else { return Box::pin(std::future::pending()) };
         // Counted from here on, though it is polled later.
         let rung = ears.bells.watch(key.hash());

@@ -178,12 +178,12 @@ impl Ask for (ClaimHandle, Release) {
         let error = || release.error.clone();
         let end = |state| held_query(&sql.end, held).bind(row::code(state)).bind(memory).bind(error());
         let vacate = |off: i64| held_query(&sql.vacate, held).bind(delay).bind(memory).bind(error()).bind(off);
-        let write = || match release.verdict {
+        let write = || match release.kind {
             ReleaseKind::Delete => held_query(&sql.delete, held).bind(error()),
             ReleaseKind::Vacate => vacate(0),
             ReleaseKind::Refund => vacate(1),
-            ReleaseKind::Fail => end(StateKind::Failed),
-            ReleaseKind::Bury => end(StateKind::Dead),
+            ReleaseKind::MarkFailed => end(StateKind::Failed),
+            ReleaseKind::MarkDead => end(StateKind::Dead),
         };
         store.settle(turn, self, write).await
     }

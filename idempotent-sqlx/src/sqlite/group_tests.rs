@@ -30,8 +30,8 @@ impl Clock for Ticking {
     }
 }
 
-pub(super) fn held(part: &str) -> Held {
-    Held::unanswered(key(part), OwnerToken(1))
+pub(super) fn held(part: &str) -> ClaimHandle {
+    ClaimHandle::unanswered(key(part), OwnerToken(1))
 }
 
 fn done(value: &[u8]) -> Completion {
@@ -39,7 +39,7 @@ fn done(value: &[u8]) -> Completion {
 }
 
 fn release(verdict: ReleaseKind) -> Release {
-    Release { verdict, delay: Duration::ZERO, memory: Duration::from_secs(60), error: Arc::from("it failed") }
+    Release { kind: verdict, delay: Duration::ZERO, memory: Duration::from_secs(60), error: Arc::from("it failed") }
 }
 
 async fn sql(folder: &tempfile::TempDir, text: &str) {

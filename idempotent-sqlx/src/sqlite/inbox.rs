@@ -18,7 +18,7 @@ use super::error::is_busy;
 use super::lane::query;
 use super::{SqliteStore, id, now};
 use crate::answer;
-use crate::inbox::{Dialect, Last, consumed, in_place, one_run, rolled_back, steps_within};
+use crate::inbox::{Dialect, Last, consumed, in_place, rolled_back, step_transactions, transactional_run};
 use crate::row;
 
 /// What a run begins with; and what says that it is still that transaction: some errors roll all of it back, and `OR
@@ -246,12 +246,12 @@ impl Dialect for SqliteStore {
 }
 
 impl Transactional for SqliteStore {
-    fn one_run(&self, mode: ClaimMode) -> Box<dyn Any + Send> {
-        one_run(self, mode)
+    fn transactional_run(&self, mode: ClaimMode) -> Box<dyn Any + Send> {
+        transactional_run(self, mode)
     }
 
-    fn steps_within(&self) -> Box<dyn Any + Send> {
-        steps_within(self)
+    fn step_transactions(&self) -> Box<dyn Any + Send> {
+        step_transactions(self)
     }
 
     fn transaction(&self) -> &'static str {

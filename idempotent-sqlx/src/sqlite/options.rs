@@ -204,7 +204,7 @@ pub(super) fn check(path: &Path, create: bool) -> Result<PathBuf, StoreError> {
 /// A URL that was mistyped is a path, and may hold a password.
 fn shown(path: &Path) -> Box<str> {
     let text = path.to_string_lossy();
-    if text.contains("//") || text.contains(':') { idempotent_core::__url::masked(&text) } else { text.into() }
+    if text.contains("//") || text.contains(':') { idempotent_core::__private::url::masked(&text) } else { text.into() }
 }
 
 fn missing(path: &Path, create: bool) -> Result<(), StoreError> {

@@ -16,34 +16,40 @@ use crate::row::micros;
 pub(super) struct Lines {
     read: Arc<str>,
     add: Arc<str>,
-    redraw: Arc<str>,
+    compare_and_swap: Arc<str>,
     scan: Arc<str>,
     purge: Arc<str>,
 }
 
 impl From<LinesSql> for Lines {
-    fn from(LinesSql { read, add, redraw, scan, purge }: LinesSql) -> Self {
-        let [read, add, redraw, scan, purge] = [read, add, redraw, scan, purge].map(Arc::from);
-        Self { read, add, redraw, scan, purge }
+    fn from(LinesSql { read, add, compare_and_swap, scan, purge }: LinesSql) -> Self {
+        let [read, add, compare_and_swap, scan, purge] = [read, add, compare_and_swap, scan, purge].map(Arc::from);
+        Self { read, add, compare_and_swap, scan, purge }
     }
 }
 
 #[async_trait]
 impl OrderStore for SqliteStore {
-    async fn line(&self, stream: &Key) -> Result<StoredOrderTable, StoreError> {
+    async fn load(&self, stream: &Key) -> Result<StoredOrderTable, StoreError> {
         let mut turn = self.reader().await?;
         let read = self.timed(query(&self.0.lines.read).bind(id(stream)));
         let row = turn.first(read).await?.ok_or_else(|| self.0.place.error(sqlx::Error::RowNotFound))?;
         let told = || Ok((row.try_get::<Option<Vec<u8>>, _>(0)?, row.try_get::<i64, _>(1)?));
         let (line, now) = told().map_err(|error| self.0.place.error(error))?;
-        Ok(StoredOrderTable { line: line.map(Into::into), now: Timestamp(now.unsigned_abs()) })
+        Ok(StoredOrderTable { table: line.map(Into::into), now: Timestamp(now.unsigned_abs()) })
     }
 
-    async fn redraw(&self, stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: Duration) -> Result<bool, StoreError> {
+    async fn compare_and_swap(
+        &self,
+        stream: &Key,
+        seen: Option<&[u8]>,
+        next: &[u8],
+        keep: Duration,
+    ) -> Result<bool, StoreError> {
         let lines = &self.0.lines;
         let put = |text| query(text).bind(id(stream)).bind(next.to_vec()).bind(micros(keep));
         let put = match seen {
-            Some(seen) => put(&lines.redraw).bind(seen.to_vec()),
+            Some(seen) => put(&lines.compare_and_swap).bind(seen.to_vec()),
             None => put(&lines.add),
         };
         let mut turn = self.0.writer.turn().await?;

@@ -43,7 +43,7 @@ async fn every_verb(store: &SqliteStore, kind: StoreErrorKind, field: &str) {
         store.renew(&held, MS).await.unwrap_err(),
         store.complete(&held, &done(b"x")).await.unwrap_err(),
         store.release(&held, &release(ReleaseKind::Delete)).await.unwrap_err(),
-        store.release(&held, &release(ReleaseKind::Bury)).await.unwrap_err(),
+        store.release(&held, &release(ReleaseKind::MarkDead)).await.unwrap_err(),
         store.forget(&a, FencingToken(1), true, MS).await.unwrap_err(),
         store.peek(&a).await.unwrap_err(),
         store.claim_all(&[request(&a, 3)]).await.remove(0).unwrap_err(),
@@ -64,7 +64,7 @@ async fn n100_a_truncated_field_is_named_and_left() {
 
 #[tokio::test]
 async fn n101_random_bytes_are_named_and_left() {
-    left_alone(ReleaseKind::Fail, "owner = randomblob(16)", StoreErrorKind::Corrupt, "owner").await;
+    left_alone(ReleaseKind::MarkFailed, "owner = randomblob(16)", StoreErrorKind::Corrupt, "owner").await;
     left_alone(ReleaseKind::Vacate, "attempt = 1 << 40", StoreErrorKind::Corrupt, "attempt").await;
     left_alone(ReleaseKind::Refund, "attempt = -1", StoreErrorKind::Corrupt, "attempt").await;
     left_alone(ReleaseKind::Refund, "first_seen = -1", StoreErrorKind::Corrupt, "first_seen").await;
@@ -76,7 +76,7 @@ async fn n101_a_text_that_is_not_utf8_is_named() {
     let place = Place::new();
     let (store, a) = (place.open().await, key("a"));
     store.claim(&request(&a, 1)).await.unwrap();
-    store.release(&held(&a, 1), &release(ReleaseKind::Bury)).await.unwrap();
+    store.release(&held(&a, 1), &release(ReleaseKind::MarkDead)).await.unwrap();
     place.sql("UPDATE idempotent_record SET error = CAST(x'ff' AS TEXT)").await;
     let error = store.claim(&request(&a, 2)).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Corrupt);

@@ -143,12 +143,12 @@ impl<S: Store + Admin + Batch + Purge> Sequence<'_, S> {
             ReleaseKind::Vacate,
             ReleaseKind::Vacate,
             ReleaseKind::Refund,
-            ReleaseKind::Fail,
-            ReleaseKind::Bury,
+            ReleaseKind::MarkFailed,
+            ReleaseKind::MarkDead,
         ];
         let zero = self.random.below(2) == 0;
         Release {
-            verdict: self.random.of(&verdicts),
+            kind: self.random.of(&verdicts),
             delay: if zero { Duration::ZERO } else { self.span() },
             memory: self.span(),
             error: Arc::from("it's \0 failed"),
@@ -180,7 +180,7 @@ impl<S: Store + Admin + Batch + Purge> Sequence<'_, S> {
                 let (held, release) = (self.held(), self.release());
                 let expected = self.model.step(&held.key, |found| protocol::release(found, &held, &release, now));
                 let answer = self.store.release(&held, &release).await.unwrap();
-                self.settled(&format!("{:?}", release.verdict), answer, expected);
+                self.settled(&format!("{:?}", release.kind), answer, expected);
             }
             14 => self.forget(now).await,
             15 => self.purge(now).await,
@@ -305,8 +305,8 @@ const CLASSES: [&str; 40] = [
     "Delete: done",
     "Vacate: done",
     "Refund: done",
-    "Fail: done",
-    "Bury: done",
+    "MarkFailed: done",
+    "MarkDead: done",
     "Vacate: lost, consumed",
     "forget: done",
     "forget: lost, absent",

@@ -114,7 +114,7 @@ pub(crate) fn done(value: &[u8]) -> Completion {
 }
 
 pub(crate) fn release(verdict: ReleaseKind) -> Release {
-    Release { verdict, delay: Duration::ZERO, memory: Duration::from_secs(3_600), error: Arc::from("it failed") }
+    Release { kind: verdict, delay: Duration::ZERO, memory: Duration::from_secs(3_600), error: Arc::from("it failed") }
 }
 
 /// SplitMix64: the same sequence for the same seed, everywhere.

@@ -121,7 +121,7 @@ fn plan(file: &str) -> Done<Plan> {
     Ok(plan)
 }
 
-/// By turns the store of this process, and the protocol over a map, with every ability there is.
+/// By turns the store of this process, and the protocol over a map, with every capability there is.
 fn store(seed: u64, clock: &VirtualClock) -> Arc<dyn Store> {
     let clock = Arc::new(clock.clone());
     if seed.is_multiple_of(2) {

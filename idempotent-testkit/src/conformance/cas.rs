@@ -81,10 +81,10 @@ pub fn hold_cas_listed(law: &str, build: fn() -> BuiltCas) {
 /// # }
 /// # #[async_trait]
 /// # impl CasBackend for Shelf {
-/// #     async fn read(&self, key: &Key) -> Result<Seen, StoreError> {
+/// #     async fn read(&self, key: &Key) -> Result<VersionedRecord, StoreError> {
 /// #         let row = self.0.lock().unwrap().0.get(key).cloned();
 /// #         let version = row.as_ref().map_or(0, |row| row.0);
-/// #         Ok(Seen { record: row.map(|row| row.1), version, now: self.1.wall() })
+/// #         Ok(VersionedRecord { record: row.map(|row| row.1), version, now: self.1.wall() })
 /// #     }
 /// #     async fn swap(&self, key: &Key, seen: Version, next: Option<&Record>) -> Result<bool, StoreError> {
 /// #         let (rows, last) = &mut *self.0.lock().unwrap();

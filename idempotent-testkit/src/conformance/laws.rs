@@ -58,7 +58,7 @@
 //! | connections and errors | `what_one_connection_wrote_the_other_sees`, `a_lost_reply_is_ambiguous_and_a_refused_call_is_not` |
 //! | steps | `steps_come_back_as_they_were_noted`, `a_step_only_goes_on`, `nobody_but_the_owner_reads_or_notes_steps`, `a_superseded_owner_notes_no_step`, `steps_outlive_release_and_takeover`, `a_record_that_begins_anew_has_no_steps`, `steps_of_two_keys_are_kept_apart`, `of_a_late_note_and_a_takeover_nothing_noted_is_missed` |
 //! | order | `a_stream_nobody_spoke_of_has_no_line`, `a_line_is_put_back_only_by_who_saw_it_as_it_is`, `a_line_of_any_bytes_comes_back_as_it_was`, `lines_of_two_streams_are_kept_apart`, `a_line_is_no_record`, `a_line_outlives_a_purge_until_its_time_is_over`, `of_racing_changes_of_one_line_none_is_lost` |
-//! | abilities | `abilities_that_are_reported_work`, `a_batch_answers_as_if_each_request_had_come_alone`, `watchers_are_woken_by_completion_and_release`, `watchers_are_woken_over_another_connection`, `browsing_lists_each_live_key_once` |
+//! | capabilities | `reported_capabilities_work`, `a_batch_answers_as_if_each_request_had_come_alone`, `watchers_are_woken_by_completion_and_release`, `watchers_are_woken_over_another_connection`, `browsing_lists_each_live_key_once` |
 #![allow(
     missing_docs,
     clippy::panic,
@@ -66,8 +66,8 @@
     clippy::expect_used,
     reason = "law bodies are test code, and the name of a law is its documentation"
 )]
-pub mod abilities;
 pub mod attempts;
+pub mod capabilities;
 pub mod cas;
 pub mod claims;
 pub mod clients;

@@ -132,11 +132,11 @@ macro_rules! __laws {
                 browsing_leaves_what_it_cannot_read;
             One damage [planting batch]:
                 a_batch_refuses_only_what_it_cannot_read;
-            One abilities []:
-                abilities_that_are_reported_work;
-            One abilities [batch]:
+            One capabilities []:
+                reported_capabilities_work;
+            One capabilities [batch]:
                 a_batch_answers_as_if_each_request_had_come_alone;
-            One abilities [watch]:
+            One capabilities [watch]:
                 watchers_are_woken_by_completion_and_release;
             One journal [journal]:
                 steps_come_back_as_they_were_noted
@@ -158,11 +158,11 @@ macro_rules! __laws {
                 a_line_outlives_a_purge_until_its_time_is_over;
             Many order [order]:
                 of_racing_changes_of_one_line_none_is_lost;
-            One abilities [browse]:
+            One capabilities [browse]:
                 browsing_lists_each_live_key_once;
-            One abilities [purge]:
+            One capabilities [purge]:
                 a_purge_is_bounded_and_harmless;
-            One abilities [admin]:
+            One capabilities [admin]:
                 a_settled_key_can_be_forgotten_by_its_number_only
                 a_held_key_is_forgotten_by_force_only;
             One equality []:

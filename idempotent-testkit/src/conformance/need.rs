@@ -3,7 +3,7 @@ use std::fmt;
 
 macro_rules! needs {
     ($($(#[$doc:meta])+ $need:ident $name:ident $remedy:literal,)+) => {
-        /// What a law needs beyond a store's six methods: an ability of the store, or something that the subject's
+        /// What a law needs beyond a store's six methods: a capability of the store, or something that the subject's
         /// builder offers. `conformance!(…, without: […])` takes these names in small letters.
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
         #[non_exhaustive]
@@ -44,22 +44,22 @@ needs! {
     Losing losing "give a way to lose requests and replies by `losing`",
     /// A way to damage records behind the store's back: [`Subject::planting`](super::Subject::planting).
     Planting planting "give a way to damage records by `planting`",
-    /// Storage that can hold what is not a record at all: [`DamageInjector::holds`](super::Plant::holds) it.
+    /// Storage that can hold what is not a record at all: [`DamageInjector::holds`](super::DamageInjector::holds) it.
     Foreign foreign "let `planting` plant `Damage::Foreign`",
     /// [`Batch`](idempotent_core::Batch).
-    Batch batch "implement `Batch` and report it in `abilities`",
+    Batch batch "implement `Batch` and report it in `capabilities`",
     /// [`Watch`](idempotent_core::Watch).
-    Watch watch "implement `Watch` and report it in `abilities`",
+    Watch watch "implement `Watch` and report it in `capabilities`",
     /// [`Browse`](idempotent_core::Browse).
-    Browse browse "implement `Browse` and report it in `abilities`",
+    Browse browse "implement `Browse` and report it in `capabilities`",
     /// [`Purge`](idempotent_core::Purge).
-    Purge purge "implement `Purge` and report it in `abilities`",
+    Purge purge "implement `Purge` and report it in `capabilities`",
     /// [`Admin`](idempotent_core::Admin).
-    Admin admin "implement `Admin` and report it in `abilities`",
+    Admin admin "implement `Admin` and report it in `capabilities`",
     /// [`Journal`](idempotent_core::StepStore).
-    Journal journal "implement `Journal` and report it in `abilities`",
+    Journal journal "implement `Journal` and report it in `capabilities`",
     /// [`Order`](idempotent_core::OrderStore).
-    Order order "implement `Order` and report it in `abilities`",
+    Order order "implement `Order` and report it in `capabilities`",
 }
 
 impl fmt::Display for Need {

@@ -189,13 +189,13 @@ fn release(exact: bool) -> impl Strategy<Value = Release> {
         3 => Just(ReleaseKind::Delete),
         3 => Just(ReleaseKind::Vacate),
         2 => Just(ReleaseKind::Refund),
-        2 => Just(ReleaseKind::Fail),
-        2 => Just(ReleaseKind::Bury),
+        2 => Just(ReleaseKind::MarkFailed),
+        2 => Just(ReleaseKind::MarkDead),
     ];
     let delay = prop_oneof![6 => Just(Duration::ZERO), 4 => span(exact)];
     let error = one_of(&["no stock", "timed out", ""]);
     (verdict, delay, span(exact), error).prop_map(|(verdict, delay, memory, error)| Release {
-        verdict,
+        kind: verdict,
         delay,
         memory,
         error: error.into(),
@@ -221,7 +221,7 @@ impl fmt::Display for Operation {
             Self::Release(by, release) => write!(
                 f,
                 "release {by} as {:?}, delay {:?}, memory {:?}, error {:?}",
-                release.verdict, release.delay, release.memory, release.error
+                release.kind, release.delay, release.memory, release.error
             ),
             Self::ClaimAll(asks) => write!(f, "claim in one batch: {}", join(asks.iter().map(ToString::to_string))),
             Self::RenewAll(all) => {

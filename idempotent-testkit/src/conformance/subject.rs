@@ -112,14 +112,14 @@ impl Subject {
         self
     }
 
-    /// What no law can be shown with: neither an ability of the store nor offered by the builder.
+    /// What no law can be shown with: neither a capability of the store nor offered by the builder.
     #[must_use]
     pub fn missing(&self) -> Vec<Need> {
         Need::ALL.iter().copied().filter(|need| !self.has(*need)).collect()
     }
 
     fn has(&self, need: Need) -> bool {
-        let abilities = self.store.abilities();
+        let capabilities = self.store.capabilities();
         match need {
             Need::Clock => self.clock.is_some(),
             Need::Second => self.second.is_some(),
@@ -127,13 +127,13 @@ impl Subject {
             Need::Losing => self.losing.is_some(),
             Need::Planting => self.planting.is_some(),
             Need::Foreign => self.planting.as_ref().is_some_and(|planting| planting.holds(Damage::Foreign)),
-            Need::Batch => abilities.batch.is_some(),
-            Need::Watch => abilities.watch.is_some(),
-            Need::Browse => abilities.browse.is_some(),
-            Need::Purge => abilities.purge.is_some(),
-            Need::Admin => abilities.admin.is_some(),
-            Need::Journal => abilities.journal.is_some(),
-            Need::Order => abilities.order.is_some(),
+            Need::Batch => capabilities.batch.is_some(),
+            Need::Watch => capabilities.watch.is_some(),
+            Need::Browse => capabilities.browse.is_some(),
+            Need::Purge => capabilities.purge.is_some(),
+            Need::Admin => capabilities.admin.is_some(),
+            Need::Journal => capabilities.steps.is_some(),
+            Need::Order => capabilities.order.is_some(),
         }
     }
 
@@ -168,31 +168,31 @@ impl Subject {
     }
 
     pub(crate) fn batch(&self) -> &dyn Batch {
-        self.needed(Need::Batch, self.store.abilities().batch)
+        self.needed(Need::Batch, self.store.capabilities().batch)
     }
 
     pub(crate) fn watch(&self) -> &dyn Watch {
-        self.needed(Need::Watch, self.store.abilities().watch)
+        self.needed(Need::Watch, self.store.capabilities().watch)
     }
 
     pub(crate) fn browse(&self) -> &dyn Browse {
-        self.needed(Need::Browse, self.store.abilities().browse)
+        self.needed(Need::Browse, self.store.capabilities().browse)
     }
 
     pub(crate) fn purge(&self) -> &dyn Purge {
-        self.needed(Need::Purge, self.store.abilities().purge)
+        self.needed(Need::Purge, self.store.capabilities().purge)
     }
 
     pub(crate) fn admin(&self) -> &dyn Admin {
-        self.needed(Need::Admin, self.store.abilities().admin)
+        self.needed(Need::Admin, self.store.capabilities().admin)
     }
 
     pub(crate) fn journal(&self) -> &dyn StepStore {
-        self.needed(Need::Journal, self.store.abilities().journal)
+        self.needed(Need::Journal, self.store.capabilities().steps)
     }
 
     pub(crate) fn order(&self) -> &dyn OrderStore {
-        self.needed(Need::Order, self.store.abilities().order)
+        self.needed(Need::Order, self.store.capabilities().order)
     }
 
     /// The same records over the second connection.
@@ -368,7 +368,7 @@ pub(crate) fn done(value: &[u8], retain: Duration) -> Completion {
 
 /// Without a delay, remembered for long.
 pub(crate) fn put_down(verdict: ReleaseKind) -> Release {
-    Release { verdict, delay: Duration::ZERO, memory: HOUR, error: "no stock".into() }
+    Release { kind: verdict, delay: Duration::ZERO, memory: HOUR, error: "no stock".into() }
 }
 
 pub(crate) fn lost(now: StateKind) -> Settled {
@@ -376,4 +376,4 @@ pub(crate) fn lost(now: StateKind) -> Settled {
 }
 
 pub(crate) const VERDICTS: [ReleaseKind; 5] =
-    [ReleaseKind::Delete, ReleaseKind::Vacate, ReleaseKind::Refund, ReleaseKind::Fail, ReleaseKind::Bury];
+    [ReleaseKind::Delete, ReleaseKind::Vacate, ReleaseKind::Refund, ReleaseKind::MarkFailed, ReleaseKind::MarkDead];

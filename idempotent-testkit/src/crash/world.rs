@@ -61,7 +61,7 @@ fn lease_of(call: &crate::StoreCall) -> Option<Duration> {
 }
 
 /// A store at the other end of a line: each request waits once on its way there, and once on its way back. All
-/// abilities are dropped, so that no request goes another way.
+/// capabilities are dropped, so that no request goes another way.
 #[derive(Debug)]
 struct Distant(FaultStore);
 
@@ -94,7 +94,7 @@ impl Store for Distant {
         there_and_back(self.0.peek(key)).await
     }
 
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none()
     }
 }

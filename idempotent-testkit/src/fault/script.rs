@@ -31,10 +31,10 @@ pub enum StoreOperation {
     Steps,
     /// [`Journal::note`](idempotent_core::StepStore::note)
     Note,
-    /// [`Order::line`](idempotent_core::OrderStore::line)
+    /// [`Order::line`](idempotent_core::OrderStore::load)
     Line,
-    /// [`Order::redraw`](idempotent_core::OrderStore::redraw)
-    Redraw,
+    /// [`Order::compare_and_swap`](idempotent_core::OrderStore::compare_and_swap)
+    CompareAndSwap,
 }
 
 impl StoreOperation {

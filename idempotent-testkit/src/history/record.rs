@@ -33,7 +33,7 @@ pub trait Journal: fmt::Debug + Send + Sync + 'static {
 
 /// A store that passes everything on, and writes a history of it.
 ///
-/// A call that is dropped half-way is not ended: its fate is unknown. Abilities: watch and batch where the store has
+/// A call that is dropped half-way is not ended: its fate is unknown. Capabilities: watch and batch where the store has
 /// them.
 #[derive(Clone, Debug)]
 pub struct Recording {
@@ -97,7 +97,7 @@ store_that_carries!(Recording);
 
 impl Watch for Recording {
     fn watch(&self, key: &Key) -> Watching {
-        match self.inner.abilities().watch {
+        match self.inner.capabilities().watch {
             Some(watch) => watch.watch(key),
             None => Box::pin(pending()),
         }

@@ -16,7 +16,7 @@ pub(super) use self::script::{Attending, Audience};
 use crate::clock::require_one_thread;
 use crate::{FaultStore, VirtualClock};
 
-/// Scripted answers to claims before those of the store underneath. Its abilities are that store's.
+/// Scripted answers to claims before those of the store underneath. Its capabilities are that store's.
 #[derive(Clone, Debug)]
 pub(super) struct Scripted {
     inner: FaultStore,
@@ -91,7 +91,7 @@ impl Store for Scripted {
         self.inner.peek(key).await
     }
 
-    fn abilities(&self) -> StoreCapabilities<'_> {
-        self.inner.abilities()
+    fn capabilities(&self) -> StoreCapabilities<'_> {
+        self.inner.capabilities()
     }
 }

@@ -185,8 +185,8 @@ bugs! {
     /// A batch fails as a whole for one record that cannot be read.
     BatchFailsAsAWhole,
 
-    // Abilities.
-    /// An ability is reported now and then.
+    // Capabilities.
+    /// An capability is reported now and then.
     AbilityComesAndGoes,
     /// A batch answers in another order.
     BatchInDisorder,

@@ -20,11 +20,17 @@ impl Mutant {
 
 #[async_trait]
 impl OrderStore for Mutant {
-    async fn line(&self, stream: &Key) -> Result<StoredOrderTable, StoreError> {
-        Ok(StoredOrderTable { line: self.kept(stream).map(Into::into), now: self.now() })
+    async fn load(&self, stream: &Key) -> Result<StoredOrderTable, StoreError> {
+        Ok(StoredOrderTable { table: self.kept(stream).map(Into::into), now: self.now() })
     }
 
-    async fn redraw(&self, stream: &Key, seen: Option<&[u8]>, next: &[u8], _: Duration) -> Result<bool, StoreError> {
+    async fn compare_and_swap(
+        &self,
+        stream: &Key,
+        seen: Option<&[u8]>,
+        next: &[u8],
+        _: Duration,
+    ) -> Result<bool, StoreError> {
         if self.has(Bug::LineComparedFirst) {
             let is_as_seen = self.kept(stream).as_deref() == seen;
             yield_now().await;

@@ -268,10 +268,12 @@ impl Ports {
         command.env("RABBITMQ_ENABLED_PLUGINS_FILE", folder.file("enabled_plugins"));
         command.env("RABBITMQ_MNESIA_BASE", folder.file("mnesia"));
         command.env("RABBITMQ_LOGS", "-");
-        // Two schedulers that do not spin: several of these stand on one small machine. A quorum queue is counted anew every
-        // 250 ms, and not every 5 s: until then `list_queues` tells of what was, after a start of nothing at all.
+        // Two schedulers that do not spin, because several nodes share one small machine. Quorum queues are counted every 250 ms
+        // (default 5 s), so that `list_queues` is up to date. A dead letter that could not be routed, such as to a queue that is
+        // still recovering, is published again after 2 s (default 3 minutes).
         let arguments = "-kernel inet_dist_use_interface {127,0,0,1} +S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none \
-                         -rabbit quorum_tick_interval 250";
+                         -rabbit quorum_tick_interval 250 \
+                         -rabbit dead_letter_worker_publisher_confirm_timeout 2000";
         command.env("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", arguments);
         command
     }

@@ -82,10 +82,10 @@ impl Ask {
                 Some(Line { retain_ms: Some(ms(done.retain)), result, ..owned(line, held, event) })
             }
             Self::Release(held, release) => {
-                let done = match release.verdict {
+                let done = match release.kind {
                     ReleaseKind::Delete | ReleaseKind::Vacate | ReleaseKind::Refund => Kind::Released,
-                    ReleaseKind::Fail => Kind::Failed,
-                    ReleaseKind::Bury => Kind::Dead,
+                    ReleaseKind::MarkFailed => Kind::Failed,
+                    ReleaseKind::MarkDead => Kind::Dead,
                 };
                 Some(owned(line, held, settled(answer, unknown, done, None, Kind::ReleaseUnknown)?))
             }
@@ -155,7 +155,7 @@ fn digest(value: Option<&[u8]>) -> String {
 
 /// One request, or a batch of one verb; in the order asked.
 pub(crate) async fn ask(store: &dyn Store, asks: &[Ask], together: bool) -> Answers {
-    let Some(batch) = store.abilities().batch.filter(|_| together) else {
+    let Some(batch) = store.capabilities().batch.filter(|_| together) else {
         let mut answers = Vec::new();
         for ask in asks {
             answers.push(ask.alone(store).await);
@@ -254,16 +254,16 @@ macro_rules! store_that_carries {
             async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
                 self.inner.peek(key).await
             }
-            fn abilities(&self) -> StoreCapabilities<'_> {
-                let inner = self.inner.abilities();
-                let mut abilities = StoreCapabilities::none();
+            fn capabilities(&self) -> StoreCapabilities<'_> {
+                let inner = self.inner.capabilities();
+                let mut capabilities = StoreCapabilities::none();
                 if inner.watch.is_some() {
-                    abilities = abilities.with_watch(self);
+                    capabilities = capabilities.with_watch(self);
                 }
                 if inner.batch.is_some() {
-                    abilities = abilities.with_batch(self);
+                    capabilities = capabilities.with_batch(self);
                 }
-                abilities
+                capabilities
             }
         }
 

@@ -111,8 +111,8 @@ impl Standing {
         let released = |verdict| fencing.is_some_and(|fencing| self.released.contains(&(fencing, verdict)));
         match outcome {
             Outcome::Ran => self.completed.iter().any(|(by, _)| Some(*by) == fencing),
-            Outcome::Failed => self.told_failed > 0 || released(ReleaseKind::Fail),
-            Outcome::Dead { fencing: dead } => self.told_dead.contains(dead) || released(ReleaseKind::Bury),
+            Outcome::Failed => self.told_failed > 0 || released(ReleaseKind::MarkFailed),
+            Outcome::Dead { fencing: dead } => self.told_dead.contains(dead) || released(ReleaseKind::MarkDead),
             Outcome::Mismatch => self.told_mismatch > 0,
             _ => true,
         }
@@ -178,14 +178,14 @@ impl Standing {
                 self.vacant = match verdict {
                     ReleaseKind::Vacate => vacant(attempt),
                     ReleaseKind::Refund => vacant(attempt.saturating_sub(1)),
-                    ReleaseKind::Delete | ReleaseKind::Fail | ReleaseKind::Bury => None,
+                    ReleaseKind::Delete | ReleaseKind::MarkFailed | ReleaseKind::MarkDead => None,
                 };
                 let fencing = self.last().map_or(FencingToken(0), |grant| grant.fencing);
                 self.released.push((fencing, *verdict));
                 self.phase = match verdict {
                     ReleaseKind::Delete | ReleaseKind::Vacate | ReleaseKind::Refund => Phase::Free,
-                    ReleaseKind::Fail => Phase::Failed { until },
-                    ReleaseKind::Bury => Phase::Dead { until },
+                    ReleaseKind::MarkFailed => Phase::Failed { until },
+                    ReleaseKind::MarkDead => Phase::Dead { until },
                 };
             }
             What::Forgotten { seen, .. } if self.last().is_some_and(|grant| grant.fencing == *seen) => {

@@ -315,7 +315,7 @@ impl Terms {
             .lease(ms(self.lease_ms))
             .max_run(ms(self.max_run_ms))
             .retain(ms(self.retain_ms))
-            .memory(ms(self.memory_ms))
+            .retain_failures(ms(self.memory_ms))
             .in_flight_delay(ms(self.in_flight_ms.0))
             .in_flight_delay_max(ms(self.in_flight_ms.1))
             .retry_delay(ms(self.retry_ms.0))

@@ -89,7 +89,7 @@ impl Clock for ProcessClock {
 /// A process's way to its store. What it has sent is under way, whether it still waits for an answer or not; a
 /// stopped process neither sends nor hears.
 ///
-/// Abilities: watch and batch where the store has them.
+/// Capabilities: watch and batch where the store has them.
 #[derive(Clone, Debug)]
 pub struct Wire {
     inner: Arc<dyn Store>,
@@ -198,7 +198,7 @@ store_that_carries!(Wire);
 
 impl Watch for Wire {
     fn watch(&self, key: &Key) -> Watching {
-        let Some(watch) = self.inner.abilities().watch else { return Box::pin(pending()) };
+        let Some(watch) = self.inner.capabilities().watch else { return Box::pin(pending()) };
         let (wire, watching) = (self.clone(), watch.watch(key));
         Box::pin(async move {
             watching.await;

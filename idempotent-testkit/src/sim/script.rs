@@ -81,7 +81,7 @@ impl Script {
         let terms = self.terms();
         let memory = Duration::from_millis(terms.memory_ms);
         let delay = request.lease / 4;
-        let release = |verdict| Release { verdict, delay, memory, error: "by its script".into() };
+        let release = |verdict| Release { kind: verdict, delay, memory, error: "by its script".into() };
         let back = if terms.max_retries.is_some() { ReleaseKind::Vacate } else { ReleaseKind::Delete };
         match step {
             Step::Claim => drop(self.patiently(store.claim(request)).await),
@@ -95,7 +95,7 @@ impl Script {
                 return self.patiently(store.complete(held, &done)).await == Some(Settled::Done);
             }
             Step::Release => drop(self.patiently(store.release(held, &release(back))).await),
-            Step::Fail => drop(self.patiently(store.release(held, &release(ReleaseKind::Fail))).await),
+            Step::Fail => drop(self.patiently(store.release(held, &release(ReleaseKind::MarkFailed))).await),
             Step::Wait { us } => self.worker.clock.sleep(Duration::from_micros(us)).await,
         }
         false

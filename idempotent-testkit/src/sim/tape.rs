@@ -34,7 +34,7 @@ impl Tape {
     pub(super) async fn purge(&self, most: usize) {
         let _busy = self.clock.busy();
         let _turn = self.take_turn().await;
-        if let Some(purge) = self.inner.abilities().purge {
+        if let Some(purge) = self.inner.capabilities().purge {
             let removed = purge.purge(most).await;
             self.recorder.record(0, What::Purged { failed: removed.is_err() });
         }
@@ -51,7 +51,7 @@ impl Tape {
     pub(super) async fn forget(&self, key: &Key, seen: FencingToken, memory: Duration) -> bool {
         let _busy = self.clock.busy();
         let _turn = self.take_turn().await;
-        let Some(admin) = self.inner.abilities().admin else { return false };
+        let Some(admin) = self.inner.capabilities().admin else { return false };
         let key = self.disguise.of(key);
         let done = matches!(admin.forget(&key, seen, false, memory).await, Ok(Settled::Done));
         if done {
@@ -93,7 +93,7 @@ impl Tape {
             }
             (Ask::Release(held, release), Ok(Answer::Settled(answer))) => {
                 let (owner, number) = (held.owner, held.fencing);
-                let Release { verdict, delay, memory, .. } = *release;
+                let Release { kind: verdict, delay, memory, .. } = *release;
                 What::Release { key, owner, number, verdict, delay, memory, answer: *answer }
             }
             // A store answers in the type of the verb.
@@ -128,7 +128,7 @@ store_that_carries!(Tape);
 
 impl Watch for Tape {
     fn watch(&self, key: &Key) -> Watching {
-        match self.inner.abilities().watch {
+        match self.inner.capabilities().watch {
             Some(watch) => watch.watch(&self.disguise.of(key)),
             None => Box::pin(std::future::pending()),
         }

@@ -134,11 +134,11 @@ async fn a_dead_worker_hears_nothing_and_the_others_go_on() {
 #[tokio::test]
 async fn abilities_are_those_of_the_store_without_batch_and_with_faults() {
     let (store, _) = store();
-    let abilities = store.abilities();
-    assert!(abilities.batch.is_none() && abilities.browse.is_none());
-    assert!(abilities.watch.is_some() && abilities.admin.is_some());
+    let capabilities = store.capabilities();
+    assert!(capabilities.batch.is_none() && capabilities.browse.is_none());
+    assert!(capabilities.watch.is_some() && capabilities.admin.is_some());
     store.fail_before(StoreOperation::Purge, 1);
-    let purge = abilities.purge.unwrap();
+    let purge = capabilities.purge.unwrap();
     assert_eq!(kind(purge.purge(1).await), StoreErrorKind::NotApplied);
     assert_eq!(purge.purge(1).await.unwrap(), 0);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use idempotent_testkit::conformance::{CasLaw, Law, laws};
 
 const STORE: &str = include_str!("../../../idempotent-core/src/store.rs");
-const ABILITY: &str = include_str!("../../../idempotent-core/src/store/ability.rs");
+const ABILITY: &str = include_str!("../../../idempotent-core/src/store/capability.rs");
 const CAS: &str = include_str!("../../../idempotent-core/src/store/cas.rs");
 const LAWS: &str = include_str!("../../src/conformance/laws.rs");
 
@@ -38,11 +38,11 @@ fn the_doc_of_each_method_and_ability_lists_its_laws() {
     for item in ["pub trait Store:", "async fn claim(", "async fn renew(", "async fn complete(", "async fn release("] {
         named.extend(listed(STORE, item));
     }
-    for item in ["async fn peek(", "fn abilities("] {
+    for item in ["async fn peek(", "fn capabilities("] {
         named.extend(listed(STORE, item));
     }
-    for ability in ["Batch", "Watch", "Browse", "Purge", "Admin", "Journal", "Order"] {
-        named.extend(listed(ABILITY, &format!("pub trait {ability}")));
+    for capability in ["Batch", "Watch", "Browse", "Purge", "Admin", "StepStore", "OrderStore"] {
+        named.extend(listed(ABILITY, &format!("pub trait {capability}")));
     }
     all_and_only(&named, &laws::all().map(Law::name).collect());
 }

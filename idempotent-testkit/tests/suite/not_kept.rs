@@ -74,7 +74,7 @@ impl Store for Drops {
         self.step(key, |found, now| (protocol::live(found, now).cloned(), Write::Keep))
     }
 
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none()
     }
 }
@@ -170,7 +170,7 @@ impl Store for Listens {
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         self.0.peek(key).await
     }
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none()
     }
 }

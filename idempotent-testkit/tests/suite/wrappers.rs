@@ -1,4 +1,4 @@
-//! A wrapper forwards each ability of the store underneath, or drops it on purpose; and what passes through is the same.
+//! A wrapper forwards each capability of the store underneath, or drops it on purpose; and what passes through is the same.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use idempotent_testkit::conformance::laws;
 use idempotent_testkit::mutants::Mutant;
 use idempotent_testkit::{FaultStore, Subject, VirtualClock};
 
-fn abilities(store: &dyn Store) -> Vec<&'static str> {
-    let abilities = store.abilities();
+fn capabilities(store: &dyn Store) -> Vec<&'static str> {
+    let capabilities = store.capabilities();
     let names = [
-        ("batch", abilities.batch.is_some()),
-        ("watch", abilities.watch.is_some()),
-        ("browse", abilities.browse.is_some()),
-        ("purge", abilities.purge.is_some()),
-        ("admin", abilities.admin.is_some()),
-        ("journal", abilities.journal.is_some()),
+        ("batch", capabilities.batch.is_some()),
+        ("watch", capabilities.watch.is_some()),
+        ("browse", capabilities.browse.is_some()),
+        ("purge", capabilities.purge.is_some()),
+        ("admin", capabilities.admin.is_some()),
+        ("journal", capabilities.steps.is_some()),
     ];
     names.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()
 }
@@ -32,18 +32,18 @@ fn whole(clock: &VirtualClock) -> Mutant {
 fn arc_and_box_forward_every_ability() {
     let store = whole(&VirtualClock::new());
     let all = ["batch", "watch", "browse", "purge", "admin", "journal"];
-    assert_eq!(abilities(&store), all);
-    assert_eq!(abilities(&Arc::new(store.clone())), all);
-    assert_eq!(abilities(&Box::new(store.clone())), all);
+    assert_eq!(capabilities(&store), all);
+    assert_eq!(capabilities(&Arc::new(store.clone())), all);
+    assert_eq!(capabilities(&Box::new(store.clone())), all);
     let shared: Arc<dyn Store> = Arc::new(store);
-    assert_eq!(abilities(&shared), all);
+    assert_eq!(capabilities(&shared), all);
     let boxed: Box<dyn Store> = Box::new(shared);
-    assert_eq!(abilities(&boxed), all, "one in another, too");
+    assert_eq!(capabilities(&boxed), all, "one in another, too");
 }
 
 #[test]
 fn what_arc_and_box_forward_keeps_the_laws() {
-    let about = ["abilities", "equality", "owners"];
+    let about = ["capabilities", "equality", "owners"];
     for law in laws::all().filter(|law| about.contains(&law.group())) {
         law.hold(|| {
             let clock = VirtualClock::new();
@@ -56,19 +56,19 @@ fn what_arc_and_box_forward_keeps_the_laws() {
 #[test]
 fn a_fault_store_forwards_all_but_batch() {
     let clock = VirtualClock::new();
-    assert_eq!(abilities(&FaultStore::new(whole(&clock), &clock)), ["watch", "browse", "purge", "admin", "journal"]);
+    assert_eq!(capabilities(&FaultStore::new(whole(&clock), &clock)), ["watch", "browse", "purge", "admin", "journal"]);
 }
 
 #[test]
 fn a_fault_store_offers_nothing_that_the_store_underneath_does_not_have() {
     let clock = VirtualClock::new();
-    assert_eq!(abilities(&FaultStore::new(MemoryStore::new(), &clock)), ["watch", "purge", "admin", "journal"]);
-    assert_eq!(abilities(&FaultStore::new(Cas(Nothing), &clock)), Vec::<&str>::new());
+    assert_eq!(capabilities(&FaultStore::new(MemoryStore::new(), &clock)), ["watch", "purge", "admin", "journal"]);
+    assert_eq!(capabilities(&FaultStore::new(Cas(Nothing), &clock)), Vec::<&str>::new());
 }
 
 #[test]
 fn a_store_made_of_a_backend_has_none() {
-    assert_eq!(abilities(&Cas(Nothing)), Vec::<&str>::new());
+    assert_eq!(capabilities(&Cas(Nothing)), Vec::<&str>::new());
 }
 
 /// Has nothing, and takes nothing.

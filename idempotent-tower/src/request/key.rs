@@ -244,8 +244,8 @@ impl IdempotencyKey {
 }
 
 impl KeyPart for IdempotencyKey {
-    fn feed(&self, parts: &mut Parts) {
-        self.as_str().feed(parts);
+    fn write_to(&self, parts: &mut Parts) {
+        self.as_str().write_to(parts);
     }
 }
 

@@ -108,11 +108,11 @@ const MAX_NAME: usize = 512;
 
 /// Named and anonymous callers have distinct encodings, whatever the name.
 impl KeyPart for Caller {
-    fn feed(&self, parts: &mut KeyParts) {
+    fn write_to(&self, parts: &mut KeyParts) {
         match &self.0 {
-            Some(name) if name.len() > MAX_NAME => ("long", key_hash(name.as_bytes())).feed(parts),
-            Some(name) => ("named", name).feed(parts),
-            None => "anonymous".feed(parts),
+            Some(name) if name.len() > MAX_NAME => ("long", key_hash(name.as_bytes())).write_to(parts),
+            Some(name) => ("named", name).write_to(parts),
+            None => "anonymous".write_to(parts),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Chance that repeats.
 use std::time::Duration;
 
-use idempotent::Entropy;
+use idempotent::store::Entropy;
 use idempotent_testkit::SeededEntropy;
 
 /// The same throws for the same seed and name.

@@ -4,9 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent::{
-    Claim, ClaimHandle, ClaimRequest, Completion, Key, Record, Release, Settled, Store, StoreCapabilities, StoreError,
-};
+use idempotent::store::{Claim, ClaimHandle, ClaimRequest, Completion, Record, Release, Settled, StoreCapabilities};
+use idempotent::{Key, Store, StoreError};
 
 use crate::dice::Dice;
 use crate::wire::Dies;
@@ -21,7 +20,7 @@ pub(crate) fn die() -> ! {
 
 /// Passes everything on, one by one; dies in the middle of the calls it was told to die in.
 ///
-/// Abilities: watch, where the store has it. Requests of a batch would share a fate, so there is none.
+/// Capabilities: watch, where the store has it. Requests of a batch would share a fate, so there is none.
 #[derive(Debug)]
 pub(crate) struct Mortal {
     inner: Arc<dyn Store>,
@@ -80,8 +79,8 @@ impl Store for Mortal {
         self.inner.peek(key).await
     }
 
-    fn abilities(&self) -> StoreCapabilities<'_> {
-        let inner = self.inner.abilities();
+    fn capabilities(&self) -> StoreCapabilities<'_> {
+        let inner = self.inner.capabilities();
         inner.watch.map_or_else(StoreCapabilities::none, |watch| StoreCapabilities::none().with_watch(watch))
     }
 }

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use idempotent::reply::DefaultReply;
 use idempotent::{
-    Call, DefaultReply, Disposition, Executor, Fingerprint, Handler, Identity, Json, OnInFlight, OnLeaseLost, Outcome,
-    Policy, Scene,
+    Call, Disposition, Executor, Fingerprint, Handler, Identity, Json, OnInFlight, OnLeaseLost, Outcome, Policy, Scene,
 };
 use idempotent_testkit::history::Kind;
 use tokio::sync::{mpsc, oneshot};
@@ -77,7 +77,7 @@ pub(crate) fn policy() -> Policy {
     let (short, long) = (Duration::from_millis(50), Duration::from_millis(500));
     Policy::new()
         .max_retries(RUNS - 1)
-        .memory(MEMORY)
+        .retain_failures(MEMORY)
         .retain(MEMORY)
         .retry_delay(short)
         .retry_delay_max(long)

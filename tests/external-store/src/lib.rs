@@ -2,7 +2,7 @@
 //!
 //! Each step reads, decides by [`protocol`] and writes in one write transaction; redb has one of them at a time, so a
 //! step is atomic, and durable once it is answered. That is all a store needs; `tests/laws.rs` proves it in one line.
-mod ability;
+mod capability;
 mod error;
 
 use std::path::Path;
@@ -12,7 +12,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{
-    StoreCapabilities, Claim, ClaimRequest, Clock, Completion, ClaimHandle, Key, Timestamp, Record, Release, Settled, Store, StoreError,
+    Claim, ClaimHandle, ClaimRequest, Clock, Completion, Key, Record, Release, Settled, Store, StoreCapabilities,
+    StoreError, Timestamp,
 };
 use redb::{Database, ReadableTable, Table, TableDefinition};
 
@@ -23,7 +24,7 @@ const RECORDS: TableDefinition<u128, (&str, &[u8])> = TableDefinition::new("idem
 
 /// Records in a redb file. Clones share it; the file can be opened once at a time.
 ///
-/// Abilities: batch, browse, purge, admin.
+/// Capabilities: batch, browse, purge, admin.
 #[derive(Clone, Debug)]
 pub struct RedbStore {
     database: Arc<Database>,
@@ -141,7 +142,7 @@ impl Store for RedbStore {
         self.step(key, |found, now| (protocol::live(found, now).cloned(), Write::Keep)).await
     }
 
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none().with_batch(self).with_browse(self).with_purge(self).with_admin(self)
     }
 }

@@ -1,11 +1,11 @@
-//! A store without the abilities of the one in it.
+//! A store without the capabilities of the one in it.
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent::{
-    Batch, Claim, ClaimHandle, ClaimRequest, Completion, Key, Record, Release, Settled, Store, StoreCapabilities,
-    StoreError,
+use idempotent::store::{
+    Batch, Claim, ClaimHandle, ClaimRequest, Completion, Record, Release, Settled, StoreCapabilities,
 };
+use idempotent::{Key, Store, StoreError};
 
 /// Everything a store must do, and no more.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl<S: Store> Store for Bare<S> {
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         self.store.peek(key).await
     }
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         if self.batches { StoreCapabilities::none().with_batch(self) } else { StoreCapabilities::none() }
     }
 }

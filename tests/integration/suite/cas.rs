@@ -3,10 +3,10 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent::{
-    Cas, CasBackend, Claim, ClaimHandle, Identity, Key, OwnerToken, Record, Release, ReleaseKind, Scene, Settled,
-    Store, StoreError, Timestamp, Version, VersionedRecord,
+use idempotent::store::{
+    Cas, CasBackend, Claim, ClaimHandle, OwnerToken, Record, Release, ReleaseKind, Settled, Version, VersionedRecord,
 };
+use idempotent::{Identity, Key, Scene, Store, StoreError, Timestamp};
 use tokio::sync::Notify;
 
 use crate::common::ask;
@@ -49,7 +49,7 @@ async fn i6_a_claim_held_up_over_a_claim_and_its_deletion_gets_a_higher_number()
     let (a, b) = tokio::join!(biased; store.claim(&a), async {
         let b = number(store.claim(&b).await.unwrap());
         let (delay, memory, error) = (Duration::ZERO, Duration::from_secs(60), "failed".into());
-        let release = Release { verdict: ReleaseKind::Delete, delay, memory, error };
+        let release = Release { kind: ReleaseKind::Delete, delay, memory, error };
         let held = ClaimHandle::unanswered(key.clone(), OwnerToken(2));
         assert_eq!(store.release(&held, &release).await.unwrap(), Settled::Done);
         assert_eq!(store.peek(&key).await.unwrap(), None, "deleted for everybody");

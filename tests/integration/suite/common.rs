@@ -13,9 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
+use idempotent::executor::Drained;
+use idempotent::store::{ClaimRequest, OnExpiry, OwnerToken, Record};
 use idempotent::{
-    Call, ClaimRequest, Clock, Disposition, Drained, Executor, ExecutorBuilder, Handler, Identity, Key, Lease,
-    MemoryStore, OnExpiry, Outcome, OwnerToken, Policy, Record, Rejection, Scene, Store, Timestamp,
+    Call, Clock, Disposition, Executor, ExecutorBuilder, Handler, Identity, Key, Lease, MemoryStore, Outcome, Policy,
+    Rejection, Scene, Store, Timestamp,
 };
 use idempotent_testkit::{FaultStore, SeededEntropy, StoreOperation, VirtualClock};
 use tokio::sync::Notify;
@@ -201,10 +203,9 @@ impl Worker {
 
     pub async fn deliver_call(&self, call: Call, job: &Arc<Job>) -> (Outcome, Result<u32, AppError>) {
         let (job, clock) = (job.clone(), self.clock.clone());
-        let handler =
-            Handler::<idempotent::DefaultReply, idempotent::Json, _, _>::new(
-                move || async move { job.run(&clock).await },
-            );
+        let handler = Handler::<idempotent::reply::DefaultReply, idempotent::Json, _, _>::new(move || async move {
+            job.run(&clock).await
+        });
         let (answer, outcome) = Outcome::capture(self.executor.run(call, handler)).await;
         (outcome.expect("a run tells its outcome"), answer)
     }

@@ -1,6 +1,6 @@
 //! Store URLs: what is refused, by which words, and what opens.
-use idempotent::__url::masked;
 use idempotent::{ConnectError, connect};
+use idempotent_core::__private::url::masked;
 
 /// Polled by hand: nothing that is refused has anything to wait for.
 fn refused(url: &str) -> String {
@@ -114,7 +114,7 @@ async fn opens(urls: &[String], create: impl AsyncFnOnce()) {
     create().await;
     for url in urls {
         let store = connect(url).await.unwrap();
-        assert!(store.abilities().batch.is_some());
+        assert!(store.capabilities().batch.is_some());
     }
 }
 
@@ -138,7 +138,7 @@ async fn mysql_opens_where_its_table_is() {
 async fn redis_opens() {
     let server = idempotent_testkit::servers::RedisServer::builder().password("hunter2").start();
     let store = connect(&server.url()).await.unwrap();
-    assert!(store.abilities().batch.is_some());
+    assert!(store.capabilities().batch.is_some());
     assert!(!format!("{store:?}").contains("hunter2"));
     let wrong = server.url().replace("hunter2", "s3cret");
     let error = connect(&wrong).await.unwrap_err();
@@ -157,7 +157,7 @@ async fn memory_and_sqlite_open() {
     }
     for url in [format!("sqlite:{path}"), format!("sqlite://{path}"), format!("SQLite:{path}")] {
         let store = connect(&url).await.unwrap();
-        assert!(store.abilities().browse.is_some());
+        assert!(store.capabilities().browse.is_some());
     }
 }
 

@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use idempotent::reply::DefaultReply;
+use idempotent::store::{
+    Claim, ClaimHandle, ClaimRequest, Completion, Record, Release, Settled, StateKind, StoreCapabilities,
+};
 use idempotent::{
-    Call, Claim, ClaimHandle, ClaimRequest, Completion, DefaultReply, Disposition, Executor, Handler, Identity, Json,
-    Key, Lease, Outcome, Policy, Record, Rejection, Release, Scene, Settled, SqliteStore, StateKind, Store,
-    StoreCapabilities, StoreError,
+    Call, Disposition, Executor, Handler, Identity, Json, Key, Lease, Outcome, Policy, Rejection, Scene, SqliteStore,
+    Store, StoreError,
 };
 
 /// A claim is given up after a third of it; on a disk that others use as well it may take its time.
@@ -68,7 +71,7 @@ impl Store for Dies {
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         self.inner.peek(key).await
     }
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none()
     }
 }

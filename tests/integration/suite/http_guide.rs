@@ -1,7 +1,7 @@
 //! What the REST guide says of problems is what there is: anchors, statuses, the OpenAPI description.
 use std::collections::BTreeSet;
 
-use idempotent::{Problem, ProblemKind};
+use idempotent::http::{Problem, ProblemKind};
 use yaml_rust2::{Yaml, YamlLoader};
 
 const GUIDE: &str = include_str!("../../../src/docs/http.md");

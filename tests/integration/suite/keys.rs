@@ -4,9 +4,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::common::{Job, World, id, ms};
+use idempotent::key::{DisplayKey, Parts, key_hash};
+use idempotent::reply::DefaultReply;
+use idempotent::store::State;
 use idempotent::{
-    Call, DefaultReply, DisplayKey, Disposition, Executor, Fingerprint, Handler, Identity, Json, Key, KeyError,
-    KeyExtractor, KeyPart, MemoryStore, Outcome, Parts, Policy, Rejection, Scene, State, key_hash,
+    Call, Disposition, Executor, Fingerprint, Handler, Identity, Json, Key, KeyError, KeyExtractor, KeyPart,
+    MemoryStore, Outcome, Policy, Rejection, Scene,
 };
 
 on_both_stores! {

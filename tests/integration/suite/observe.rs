@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 
 use crate::common::{End, Job, World, ms, secs};
-use idempotent::{Event, Observer, Outcome, Policy, RunInfo, Tracing};
+use idempotent::observe::RunInfo;
+use idempotent::{Event, Observer, Outcome, Policy, Tracing};
 use idempotent_testkit::{FOREVER, StoreOperation};
 
 on_both_stores! {

@@ -13,7 +13,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::{Job, Worker, World, id, key_of, ms, retry_after, secs};
-use idempotent::{Call, Event, Observer, OnBrokenOrder, Outcome, Policy, Rejection, RunInfo, StateKind};
+use idempotent::observe::RunInfo;
+use idempotent::ordering::OnBrokenOrder;
+use idempotent::store::StateKind;
+use idempotent::{Call, Event, Observer, Outcome, Policy, Rejection};
 
 /// The call of `key`, which comes after that of `before`.
 fn after(key: &str, before: &str) -> Call {

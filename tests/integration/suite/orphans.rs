@@ -2,7 +2,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent::{ClaimHandle, ClaimRequest, Completion, Identity, OwnerToken, Scene, SqliteStore, Store, orphans};
+use idempotent::store::{ClaimHandle, ClaimRequest, Completion, OwnerToken, orphans};
+use idempotent::{Identity, Scene, SqliteStore, Store};
 use idempotent_testkit::VirtualClock;
 
 use crate::common::{ask, secs};

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::common::secs;
-use idempotent::{
-    DisplayKey, Executor, MemoryStore, OnExpiry, OnInFlight, OnLeaseLost, OnStoreError, Policy, Redelivery, Scene,
-};
+use idempotent::key::DisplayKey;
+use idempotent::store::OnExpiry;
+use idempotent::{Executor, MemoryStore, OnInFlight, OnLeaseLost, OnStoreError, Policy, Redelivery, Scene};
 
 fn refused(policy: Policy) -> String {
     let error = Executor::builder(MemoryStore::new()).policy(Scene::Mq, policy).build().unwrap_err();
@@ -24,7 +24,7 @@ fn n12_n14_n15_n38_n39_n40_n46_b27_nonsense_is_refused_with_both_numbers() {
         (policy().retain(Duration::ZERO), &["retain is 0s", "lease of 30s"]),
         (policy().lease(secs(10)).heartbeat(secs(5)), &["heartbeat is 5s", "half the lease of 10s"]),
         (policy().max_run(secs(29)), &["max_run is 29s", "lease of 30s"]),
-        (policy().memory(secs(29)), &["memory is 29s", "lease of 30s"]),
+        (policy().retain_failures(secs(29)), &["retain_failures is 29s", "lease of 30s"]),
         (policy().jitter(101), &["jitter is 101 %", "0 … 100 %"]),
         (policy().in_flight_delay(secs(11)), &["in_flight_delay is 11s", "in_flight_delay_max, 10s"]),
         (policy().retry_delay(Duration::ZERO), &["retry_delay is 0s"]),
@@ -40,7 +40,8 @@ fn n12_n14_n15_n38_n39_n40_n46_b27_nonsense_is_refused_with_both_numbers() {
 
 #[tokio::test]
 async fn an_attributes_nonsense_is_refused_at_its_first_call() {
-    use idempotent::{Call, DefaultReply, Handler, Json, Outcome, Rejection};
+    use idempotent::reply::DefaultReply;
+    use idempotent::{Call, Handler, Json, Outcome, Rejection};
     let executor =
         Executor::builder(MemoryStore::new()).policy(Scene::Mq, Policy::new().retain(secs(60))).build().unwrap();
     let call = Call::new(crate::common::id("k")).policy(Policy::new().lease(secs(120)));
@@ -80,7 +81,7 @@ fn read(json: &str) -> Result<Policy, String> {
 fn a_policy_is_read_from_configuration() {
     let policy = read(
         r#"{"lease": "45s", "heartbeat": "5s", "max_run": "1h 30m", "retain": "forever", "max_retries": 3,
-            "memory": "7d", "max_result": "64KiB", "jitter": 0, "on_expiry": "park", "on_lease_lost": "finish",
+            "retain_failures": "7d", "max_result": "64KiB", "jitter": 0, "on_expiry": "park", "on_lease_lost": "finish",
             "on_in_flight": {"wait": "2s"}, "on_store_error": "run_unprotected", "release_on_cancel": true,
             "display_key": "full"}"#,
     );
@@ -90,7 +91,7 @@ fn a_policy_is_read_from_configuration() {
         .max_run(secs(5400))
         .retain(Policy::FOREVER)
         .max_retries(3)
-        .memory(secs(7 * 86_400))
+        .retain_failures(secs(7 * 86_400))
         .max_result(65_536)
         .jitter(0)
         .on_expiry(OnExpiry::Park)
@@ -132,7 +133,8 @@ fn n11_n41_n42_n43_n129_what_is_written_wrong_is_named_with_its_place_and_remedy
 /// K19, K40, K43: half a second is half a second, and what is too short to be seen is the shortest.
 #[tokio::test]
 async fn n44_durations_below_a_millisecond_count_as_one() {
-    use idempotent::{Call, DefaultReply, Handler, Json, Lease, Rejection};
+    use idempotent::reply::DefaultReply;
+    use idempotent::{Call, Handler, Json, Lease, Rejection};
     for (lease, most) in [(Duration::from_nanos(1), 1), (Duration::from_millis(500), 500)] {
         let executor = Executor::new(MemoryStore::new());
         let policy = Policy::new().lease(lease).max_run(secs(1));

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent::{
-    Cas, CasBackend, Claim, ClaimHandle, Identity, Key, MemoryStore, OwnerToken, Record, Release, ReleaseKind, Scene,
-    Settled, SqliteStore, Store, StoreError, Version, VersionedRecord,
+use idempotent::store::{
+    Cas, CasBackend, Claim, ClaimHandle, OwnerToken, Record, Release, ReleaseKind, Settled, Version, VersionedRecord,
 };
+use idempotent::{Identity, Key, MemoryStore, Scene, SqliteStore, Store, StoreError};
 use tokio::sync::Barrier;
 
 use crate::common::ask;
@@ -47,7 +47,7 @@ async fn b17_of_50_claims_one_wins(store: Arc<dyn Store>) {
         // Free again for the next: deleted, or vacant.
         let verdict = if round % 2 == 0 { ReleaseKind::Delete } else { ReleaseKind::Vacate };
         let memory = Duration::from_secs(60);
-        let release = Release { verdict, delay: Duration::ZERO, memory, error: "next".into() };
+        let release = Release { kind: verdict, delay: Duration::ZERO, memory, error: "next".into() };
         let held = ClaimHandle::unanswered(key, OwnerToken(winners[0].0));
         assert_eq!(store.release(&held, &release).await.unwrap(), Settled::Done);
     }
@@ -99,7 +99,7 @@ async fn k16_k47_a_marker_that_vanishes_is_claimed_again() {
     vanish.claim(&ask(held.clone(), 1)).await.unwrap();
     let release = |owner| {
         let (memory, delay) = (Duration::from_secs(60), Duration::ZERO);
-        let release = Release { verdict: ReleaseKind::Vacate, delay, memory, error: "next".into() };
+        let release = Release { kind: ReleaseKind::Vacate, delay, memory, error: "next".into() };
         (ClaimHandle::unanswered(held.clone(), OwnerToken(owner)), release)
     };
     let (by, how) = release(1);

@@ -1,7 +1,8 @@
 //! The stored form of a record: what comes back, and what is refused and left alone.
 use std::sync::Arc;
 
-use idempotent::{FencingToken, Fingerprint, OwnerToken, Record, State, StoreErrorKind, Timestamp};
+use idempotent::store::{OwnerToken, Record, State};
+use idempotent::{FencingToken, Fingerprint, StoreErrorKind, Timestamp};
 
 fn record(state: State) -> Record {
     Record {

@@ -2,7 +2,8 @@
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use idempotent::{Call, DefaultReply, Executor, Handler, Identity, Json, MemoryStore, Rejection, Scene, SqliteStore};
+use idempotent::reply::DefaultReply;
+use idempotent::{Call, Executor, Handler, Identity, Json, MemoryStore, Rejection, Scene, SqliteStore};
 use idempotent_testkit::blocked_handler_keeps_its_key;
 
 #[test]

@@ -20,9 +20,11 @@ use std::time::Duration;
 
 use crate::common::{AppError, Worker, World, assert_in_flight, ms, secs};
 use async_trait::async_trait;
+use idempotent::reply::{CodecError, HandlerOutcome, RejectStrategy, ReplyStrategy, ResponseShape};
+use idempotent::store::StateKind;
 use idempotent::{
-    Clock, Codec, CodecError, Disposition, Executor, HandlerOutcome, Identity, KeyError, KeyPart, Lease, MemoryStore,
-    Outcome, Policy, RejectStrategy, Rejection, ReplyStrategy, ResponseShape, Scene, StateKind, Store, idempotent,
+    Clock, Codec, Disposition, Executor, Identity, KeyError, KeyPart, Lease, MemoryStore, Outcome, Policy, Rejection,
+    Scene, Store, idempotent,
 };
 use idempotent_testkit::StoreOperation;
 use serde::{Deserialize, Serialize};

@@ -7,7 +7,9 @@ mod undone;
 use std::sync::{Arc, Mutex};
 
 use crate::common::{AppError, Worker, World, id, secs};
-use idempotent::{Call, DefaultReply, Executor, Handler, Json, Outcome, Policy, StateKind, step};
+use idempotent::reply::DefaultReply;
+use idempotent::store::StateKind;
+use idempotent::{Call, Executor, Handler, Json, Outcome, Policy, step};
 
 /// What happened, in order.
 #[derive(Clone, Default)]
@@ -82,7 +84,7 @@ where
 
 async fn error_of(world: &World) -> String {
     match world.record("k").await.unwrap().state {
-        idempotent::State::Dead { error } | idempotent::State::Failed { error } => error.to_string(),
+        idempotent::store::State::Dead { error } | idempotent::store::State::Failed { error } => error.to_string(),
         other => panic!("{other:?}"),
     }
 }

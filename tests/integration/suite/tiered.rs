@@ -10,10 +10,8 @@ mod weak;
 use std::sync::Arc;
 
 use crate::common::{Worker, World, secs};
-use idempotent::{
-    CacheTier, Claim, ClaimHandle, ClaimRequest, Completion, Executor, MemoryTier, OwnerToken, Policy, Scene, Settled,
-    Store, TieredStore,
-};
+use idempotent::store::{CacheTier, Claim, ClaimHandle, ClaimRequest, Completion, MemoryTier, OwnerToken, Settled};
+use idempotent::{Executor, Policy, Scene, Store, TieredStore};
 use idempotent_testkit::SeededEntropy;
 use tokio::task::JoinHandle;
 

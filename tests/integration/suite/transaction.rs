@@ -1,7 +1,8 @@
 //! `transaction = tx`: effect and record in one transaction of the store's database.
 use std::time::Duration;
 
-use idempotent::{Executor, MemoryStore, Outcome, Rejection, SqliteStore, StepError, idempotent, step};
+use idempotent::steps::StepError;
+use idempotent::{Executor, MemoryStore, Outcome, Rejection, SqliteStore, idempotent, step};
 use sqlx::{Sqlite, SqlitePool};
 
 /// As services name theirs.
@@ -109,7 +110,7 @@ async fn s2_13_a_callback_of_a_payment_is_booked_once_and_remembered_for_two_hou
     assert_eq!(shop.booked(4711).await, 1);
     pay_result(&shop, 4711, 18).await.unwrap();
     assert_eq!(shop.booked(4711).await, 2, "another message of the same order");
-    let browse = shop.idem.store().abilities().browse.unwrap();
+    let browse = shop.idem.store().capabilities().browse.unwrap();
     let listed = browse.browse(None, 9).await.unwrap().entries;
     assert_eq!(listed.len(), 2);
     for entry in listed {

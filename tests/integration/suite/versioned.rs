@@ -3,7 +3,8 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use idempotent::{Key, Record, Timestamp, Version, VersionedRecord};
+use idempotent::store::{Record, Version, VersionedRecord};
+use idempotent::{Key, Timestamp};
 
 /// Records with versions for the whole map.
 #[derive(Debug, Default)]

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::bare::Bare;
 use crate::common::{AppError, End, Job, Worker, World, assert_in_flight, id, ms, secs};
+use idempotent::reply::DefaultReply;
 use idempotent::{
-    Call, DefaultReply, Executor, Handler, Json, OnConsumed, OnInFlight, Outcome, Policy, PolicyError, Redelivery,
-    Rejection, Scene,
+    Call, Executor, Handler, Json, OnConsumed, OnInFlight, Outcome, Policy, PolicyError, Redelivery, Rejection, Scene,
 };
 use idempotent_testkit::{FOREVER, StoreOperation};
 
@@ -155,7 +155,7 @@ async fn a_store_that_cannot_be_asked_how_much_is_left_says_all_of_it(world: Wor
     let bare = Worker { executor: bare, store: worker.store.clone(), clock: world.clock.clone() };
     bare.deliver_call(call(), &job).await.1.unwrap();
     world.clock.advance(secs(2)).await;
-    assert_eq!(rest(&begun(&bare, call(), &job).await.await.unwrap()), WINDOW, "a store that has not the ability");
+    assert_eq!(rest(&begun(&bare, call(), &job).await.await.unwrap()), WINDOW, "a store that has not the capability");
 }
 
 async fn a_duplicate_that_waits_for_the_run_in_flight_is_refused_when_it_is_done(world: World) {

@@ -88,9 +88,9 @@ pub enum End {
     Vacate,
     /// [`ReleaseKind::Refund`].
     Refund,
-    /// [`ReleaseKind::Fail`].
+    /// [`ReleaseKind::MarkFailed`].
     Fail,
-    /// [`ReleaseKind::Bury`].
+    /// [`ReleaseKind::MarkDead`].
     Bury,
 }
 
@@ -100,8 +100,8 @@ impl From<End> for ReleaseKind {
             End::Delete => Self::Delete,
             End::Vacate => Self::Vacate,
             End::Refund => Self::Refund,
-            End::Fail => Self::Fail,
-            End::Bury => Self::Bury,
+            End::Fail => Self::MarkFailed,
+            End::Bury => Self::MarkDead,
         }
     }
 }

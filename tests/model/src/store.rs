@@ -66,7 +66,7 @@ impl Store {
             fencing: (number > 0 && variant.numbered).then_some(FencingToken(number as u64)),
         };
         let release = |end: End| Release {
-            verdict: end.into(),
+            kind: end.into(),
             delay: std::time::Duration::ZERO,
             memory: RETENTION,
             error: error.clone(),

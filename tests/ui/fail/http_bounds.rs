@@ -1,6 +1,7 @@
 // expect: `Page` doesn't implement `std::fmt::Display`
 use axum::response::{IntoResponse, Response};
-use idempotent::{Http, IdempotencyKey, Problem, idempotent};
+use idempotent::http::Problem;
+use idempotent::{Http, IdempotencyKey, idempotent};
 
 struct Page;
 

@@ -1,7 +1,8 @@
 // expect: `reply = Http`
 use axum::Json;
 use axum::response::IntoResponse;
-use idempotent::{IdempotencyKey, Problem, idempotent};
+use idempotent::http::Problem;
+use idempotent::{IdempotencyKey, idempotent};
 
 #[idempotent(scene = rest, key = key)]
 async fn opaque(key: IdempotencyKey) -> impl IntoResponse {

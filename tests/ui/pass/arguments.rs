@@ -27,7 +27,7 @@ struct Foreign(String);
     on_store_error = fail,
     fingerprint = order.amount,
     codec = idempotent::Json,
-    reply = idempotent::DefaultReply,
+    reply = idempotent::reply::DefaultReply,
     reject = |rejection| Err(Foreign(rejection.to_string())),
     failed_if = |declined| *declined,
     permanent = |error| error.0 == "gone",

@@ -4,7 +4,9 @@
 #![allow(clippy::redundant_pub_crate, clippy::unused_async, clippy::single_call_fn, clippy::multiple_bound_locations)]
 use core::fmt::Display;
 
-use idempotent::{Executor, Http, MemoryStore, Problem, Rejection, RejectStrategy, ReplyStrategy, ResponseShape, HandlerOutcome, idempotent};
+use idempotent::http::Problem;
+use idempotent::reply::{HandlerOutcome, RejectStrategy, ReplyStrategy, ResponseShape};
+use idempotent::{Executor, Http, MemoryStore, Rejection, idempotent};
 
 mod plain {
     use axum::response::IntoResponse;

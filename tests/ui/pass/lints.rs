@@ -17,7 +17,8 @@
 use core::fmt::Display;
 
 use axum::response::IntoResponse;
-use idempotent::{Executor, Http, MemoryStore, Problem, Rejection, idempotent};
+use idempotent::http::Problem;
+use idempotent::{Executor, Http, MemoryStore, Rejection, idempotent};
 
 #[allow(clippy::needless_return)]
 const fn is_zero(id: &u32) -> bool {

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
-use idempotent::{
-    StoreCapabilities, Claim, ClaimMode, ClaimRequest, Completion, Executor, ClaimHandle, Key, TransactionSource, MemoryStore, TransactionalRun, Record,
-    Rejection, Release, Settled, Store, StoreError, Transactional, idempotent,
-};
+use idempotent::store::{Claim, ClaimHandle, ClaimMode, ClaimRequest, Completion, Record, Release, Settled, StoreCapabilities, Transactional};
+use idempotent::transaction::{TransactionSource, TransactionalRun};
+use idempotent::{Executor, Key, MemoryStore, Rejection, Store, StoreError, idempotent};
 
 static BEGUN: AtomicU32 = AtomicU32::new(0);
 static COMMITTED: AtomicU32 = AtomicU32::new(0);
@@ -32,7 +31,7 @@ struct Database(MemoryStore);
 struct Run(MemoryStore);
 
 macro_rules! store {
-    ($($store:ident: $complete:expr, $abilities:expr;)*) => {$(
+    ($($store:ident: $complete:expr, $capabilities:expr;)*) => {$(
         #[async_trait::async_trait]
         impl Store for $store {
             async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
@@ -52,9 +51,9 @@ macro_rules! store {
             async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
                 self.0.peek(key).await
             }
-            fn abilities(&self) -> StoreCapabilities<'_> {
-                let abilities: fn(&Self) -> StoreCapabilities<'_> = $abilities;
-                abilities(self)
+            fn capabilities(&self) -> StoreCapabilities<'_> {
+                let capabilities: fn(&Self) -> StoreCapabilities<'_> = $capabilities;
+                capabilities(self)
             }
         }
     )*};
@@ -65,12 +64,12 @@ store! {
 }
 
 impl Transactional for Database {
-    fn one_run(&self, _: ClaimMode) -> Box<dyn Any + Send> {
+    fn transactional_run(&self, _: ClaimMode) -> Box<dyn Any + Send> {
         let own: Arc<dyn TransactionSource<Tx<'static>>> = Arc::new(Run(self.0.clone()));
         Box::new(own)
     }
 
-    fn steps_within(&self) -> Box<dyn Any + Send> {
+    fn step_transactions(&self) -> Box<dyn Any + Send> {
         Box::new(())
     }
 

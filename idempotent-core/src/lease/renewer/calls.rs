@@ -14,7 +14,7 @@ impl LeaseRenewer {
     /// A driver on the renewal thread also uses a dedicated store, if the first one fails or takes longer than half a
     /// heartbeat: the connections of the first one may belong to a blocked runtime.
     pub(super) async fn renew(&self, leases: Vec<Lease>, on_renewal_thread: bool) {
-        let renewal = self.store.abilities().renewal.filter(|_| on_renewal_thread);
+        let renewal = self.store.capabilities().renewal.filter(|_| on_renewal_thread);
         let mut shared = pin!(self.renew_in(&*self.store, &leases));
         let Some(renewal) = renewal else {
             shared.await;
@@ -73,7 +73,7 @@ impl LeaseRenewer {
     async fn renew_in(&self, store: &dyn Store, leases: &[Lease]) -> bool {
         let sent = self.clock.now();
         let mut answered = 0;
-        match (leases, store.abilities().batch) {
+        match (leases, store.capabilities().batch) {
             ([_, _, ..], Some(batch)) => {
                 let held: Vec<_> = leases.iter().map(|lease| (lease.held().clone(), lease.length())).collect();
                 let last = leases.iter().map(Lease::guard).max().unwrap_or(sent);

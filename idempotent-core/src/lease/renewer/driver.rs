@@ -58,7 +58,7 @@ impl Driver {
 
     /// Returns the calls of the store that renew these leases.
     fn calls(&self, due: &[Lease]) -> Vec<BoxFuture<'_, ()>> {
-        let batched = self.renewer.store.abilities().batch.is_some();
+        let batched = self.renewer.store.capabilities().batch.is_some();
         let calls = due.chunks(if batched { MAX_BATCH } else { 1 }).map(<[_]>::to_vec);
         calls.map(|call| Box::pin(self.renewer.renew(call, self.on_renewal_thread)) as _).collect()
     }

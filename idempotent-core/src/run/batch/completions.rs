@@ -16,7 +16,7 @@ pub(super) async fn complete<V, F>(handled: &mut [Handled<'_, V, F>]) -> Vec<Opt
     let done_indices: Vec<usize> = done_indices.collect();
     let [first, _, ..] = done_indices[..] else { return replies };
     let engine = handled[first].1.engine;
-    let Some(batch) = engine.store.abilities().batch else { return replies };
+    let Some(batch) = engine.store.capabilities().batch else { return replies };
     let now = engine.clock.now();
     let (mut completions, mut until) = (Vec::with_capacity(done_indices.len()), None);
     for (_, attempt, _, classified) in handled {

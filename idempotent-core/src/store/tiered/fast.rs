@@ -56,7 +56,7 @@ impl CachedOutcome {
 /// Prints the length of the result only, because a result may contain secrets.
 impl fmt::Debug for CachedOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fact")
+        f.debug_struct("CachedOutcome")
             .field("fencing", &self.fencing)
             .field("fingerprint", &self.fingerprint)
             .field("value_bytes", &self.value.as_ref().map(|value| value.len()))

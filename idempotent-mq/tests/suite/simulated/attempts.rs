@@ -111,7 +111,7 @@ async fn b24_a_message_that_always_fails_is_run_17_times_and_put_aside_as_it_cam
 }
 
 fn admin(store: &impl Store) -> &dyn idempotent_core::Admin {
-    let StoreCapabilities { admin, .. } = store.abilities();
+    let StoreCapabilities { admin, .. } = store.capabilities();
     admin.unwrap()
 }
 

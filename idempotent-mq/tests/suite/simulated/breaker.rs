@@ -93,7 +93,7 @@ async fn one_record_that_cannot_be_read_does_not_stop_intake() {
         async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
             self.0.peek(key).await
         }
-        fn abilities(&self) -> StoreCapabilities<'_> {
+        fn capabilities(&self) -> StoreCapabilities<'_> {
             StoreCapabilities::none()
         }
     }

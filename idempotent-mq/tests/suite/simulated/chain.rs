@@ -40,7 +40,7 @@ async fn s0_31_by_default_it_is_held_until_a_person_has_put_the_dead_one_right()
     let key = Identity::new(Scene::Mq, "points", &("a", 1)).key("idempotent").unwrap();
     let dead = world.store.peek(&key).await.unwrap().unwrap();
     assert_eq!(dead.state.kind(), StateKind::Dead);
-    let admin = world.store.abilities().admin.unwrap();
+    let admin = world.store.capabilities().admin.unwrap();
     admin.forget(&key, dead.fencing, false, secs(3600)).await.unwrap();
     send(&world, "a", &[1]);
     world.clock.advance(secs(60)).await;

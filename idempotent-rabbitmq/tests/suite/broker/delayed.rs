@@ -109,6 +109,9 @@ async fn a_delayed_message_survives_a_restart_of_the_broker() {
         let sent = Instant::now();
         within("a confirm", publisher.publish_after(&to, &RabbitMessage::new("second", ""), delay)).await.unwrap();
         assert_eq!(world.count(&queue).await, 0, "it waits");
+        if kind == "quorum" {
+            SERVER.kill();
+        }
         tokio::task::spawn_blocking(|| SERVER.restart()).await.unwrap();
         world.reconnect().await;
         let is_second = |got: &BasicGetMessage| got.properties.message_id().as_ref().unwrap().as_str() == "second";

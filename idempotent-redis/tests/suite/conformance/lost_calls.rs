@@ -94,7 +94,7 @@ async fn know_the_scripts(store: &RedisStore) {
         memory: lease,
         display: None,
     };
-    let delete = Release { verdict: ReleaseKind::Delete, delay: Duration::ZERO, memory: lease, error: "".into() };
+    let delete = Release { kind: ReleaseKind::Delete, delay: Duration::ZERO, memory: lease, error: "".into() };
     store.claim(&request).await.unwrap();
     store.renew(&held, lease).await.unwrap();
     assert_eq!(store.release(&held, &delete).await.unwrap(), Settled::Done);
@@ -125,7 +125,7 @@ impl Store for Lossy {
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         self.0.store.peek(key).await
     }
-    fn abilities(&self) -> StoreCapabilities<'_> {
-        self.0.store.abilities()
+    fn capabilities(&self) -> StoreCapabilities<'_> {
+        self.0.store.capabilities()
     }
 }

@@ -81,7 +81,7 @@ impl Store for OnClock {
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         self.timed().peek(key).await
     }
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none()
             .with_batch(self)
             .with_watch(self)
@@ -89,7 +89,7 @@ impl Store for OnClock {
             .with_purge(self)
             .with_admin(self)
             .with_inspect(self)
-            .with_journal(self)
+            .with_steps(self)
             .with_order(self)
     }
 }
@@ -159,10 +159,16 @@ impl StepStore for OnClock {
 
 #[async_trait]
 impl OrderStore for OnClock {
-    async fn line(&self, stream: &Key) -> Result<StoredOrderTable, StoreError> {
-        self.timed().line(stream).await
+    async fn load(&self, stream: &Key) -> Result<StoredOrderTable, StoreError> {
+        self.timed().load(stream).await
     }
-    async fn redraw(&self, stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: Duration) -> Result<bool, StoreError> {
-        self.timed().redraw(stream, seen, next, keep).await
+    async fn compare_and_swap(
+        &self,
+        stream: &Key,
+        seen: Option<&[u8]>,
+        next: &[u8],
+        keep: Duration,
+    ) -> Result<bool, StoreError> {
+        self.timed().compare_and_swap(stream, seen, next, keep).await
     }
 }

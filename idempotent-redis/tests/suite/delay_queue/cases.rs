@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::delay_queue::world::{Place, World};
-use crate::delay_queue::{commit_and_take, dead_letters, message_kinds, redelivery, waiting};
+use crate::delay_queue::{commit_and_receive, dead_letters, message_kinds, redelivery, waiting};
 
 pub(crate) type Case = for<'w> fn(&'w World) -> Pin<Box<dyn Future<Output = ()> + 'w>>;
 
@@ -59,26 +59,26 @@ macro_rules! each_case {
             dead_letters::counts_report_the_oldest_of_several_priorities_and_times
             dead_letters::purging_a_topic_removes_everything_but_its_number_sequence
             dead_letters::numbers_are_unique_even_if_the_clock_stands_still_or_goes_back
-            commit_and_take::one_call_commits_deliveries_and_takes_the_next
-            commit_and_take::a_late_commit_is_lost_and_the_next_messages_are_taken
-            commit_and_take::an_expired_delivery_is_committed_before_its_redelivery
-            commit_and_take::a_delivery_named_twice_is_committed_once
-            commit_and_take::an_expired_delivery_with_lost_state_is_lost_and_redelivered
-            commit_and_take::a_committed_extended_delivery_leaves_nothing_on_the_server
-            commit_and_take::a_duplicate_with_a_priority_is_due_now
-            commit_and_take::commits_for_all_slots_are_sent_with_a_take_from_one
-            commit_and_take::many_messages_are_sent_taken_and_committed_in_order_with_few_calls
-            commit_and_take::each_of_many_sent_messages_has_its_own_result
-            commit_and_take::retries_and_new_messages_are_taken_together
-            commit_and_take::a_lost_first_delivery_time_is_replaced_by_the_next_delivery
-            commit_and_take::a_late_commit_keeps_a_name_that_another_message_uses
-            commit_and_take::the_first_delivery_time_is_known_for_any_visibility_timeout
+            commit_and_receive::one_call_commits_deliveries_and_takes_the_next
+            commit_and_receive::a_late_commit_is_lost_and_the_next_messages_are_taken
+            commit_and_receive::an_expired_delivery_is_committed_before_its_redelivery
+            commit_and_receive::a_delivery_named_twice_is_committed_once
+            commit_and_receive::an_expired_delivery_with_lost_state_is_lost_and_redelivered
+            commit_and_receive::a_committed_extended_delivery_leaves_nothing_on_the_server
+            commit_and_receive::a_duplicate_with_a_priority_is_due_now
+            commit_and_receive::commits_for_all_slots_are_sent_with_a_take_from_one
+            commit_and_receive::many_messages_are_sent_taken_and_committed_in_order_with_few_calls
+            commit_and_receive::each_of_many_sent_messages_has_its_own_result
+            commit_and_receive::retries_and_new_messages_are_taken_together
+            commit_and_receive::a_lost_first_delivery_time_is_replaced_by_the_next_delivery
+            commit_and_receive::a_late_commit_keeps_a_name_that_another_message_uses
+            commit_and_receive::the_first_delivery_time_is_known_for_any_visibility_timeout
             waiting::a_waiting_receiver_is_woken_by_an_earlier_message_and_sends_no_commands
             waiting::a_waiting_receiver_is_woken_by_retries_and_redrives
             waiting::no_notification_is_sent_without_a_waiting_receiver
             waiting::a_receiver_learns_when_to_poll_again
-            commit_and_take::commits_do_not_wait_for_later_messages
-            commit_and_take::a_waiting_receiver_is_woken_once_by_the_earliest_of_many_messages
+            commit_and_receive::commits_do_not_wait_for_later_messages
+            commit_and_receive::a_waiting_receiver_is_woken_once_by_the_earliest_of_many_messages
         }
     };
 }

@@ -210,9 +210,9 @@ async fn a_producer_sends_to_the_messages_topic_and_keeps_the_order_of_an_aggreg
     assert!(producer.publish(&messages).await.iter().all(Result::is_ok));
     let bills = queue.beside("bills{x}").unwrap();
     let mut taken = Vec::new();
-    let mut taker = bills.taker();
+    let mut receiver = bills.receiver();
     while taken.len() < 30 {
-        taken.extend(tokio::time::timeout(MINUTE, taker.take(7)).await.unwrap().unwrap());
+        taken.extend(tokio::time::timeout(MINUTE, receiver.receive(7)).await.unwrap().unwrap());
     }
     assert_eq!((taken.len(), bills.counts().await.unwrap().ready), (30, 0));
     for aggregate in 0..3 {

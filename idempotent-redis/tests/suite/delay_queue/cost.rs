@@ -43,11 +43,11 @@ async fn send_and_take(server: &RedisServer, queue: &DelayQueue) -> (f64, f64) {
             }
         });
         least_sent = least_sent.min(sent.await);
-        let mut taker = queue.taker();
+        let mut receiver = queue.receiver();
         let mut taken = Vec::new();
         let took = spent(server, async || {
             for _ in 0..200 {
-                taken.extend(taker.take_now(1).await.unwrap());
+                taken.extend(receiver.receive_now(1).await.unwrap());
             }
         });
         least_took = least_took.min(took.await);

@@ -10,7 +10,7 @@ fn no_retries(builder: DelayQueueBuilder) -> DelayQueueBuilder {
 
 async fn die(queue: &DelayQueue, message: &DelayMessage) {
     new(queue.send(message).await.unwrap());
-    let taken = only(queue.taker().take_now(10).await.unwrap());
+    let taken = only(queue.receiver().receive_now(10).await.unwrap());
     queue.rollback(&taken, RetryDelay::Immediate, "no stock").await.unwrap();
 }
 
@@ -38,8 +38,8 @@ pub(crate) async fn dead_letters_are_listed_oldest_first_and_redriven_as_first_a
     some.next().await.unwrap().unwrap();
     assert!(some.put_back().await.unwrap());
     assert!(some.put_back().await.is_err(), "it was put back already");
-    let mut taker = queue.taker();
-    let back = only(taker.take_now(10).await.unwrap());
+    let mut receiver = queue.receiver();
+    let back = only(receiver.receive_now(10).await.unwrap());
     assert_eq!((&*back.id, &*back.body, back.headers.first("h")), ("a", &b"first"[..], Some(&b"v"[..])));
     assert_eq!((back.attempt, back.delivered, back.deaths, back.first_at), (1, 2, 1, time(0)));
     assert_eq!(back.last_error, None);
@@ -51,7 +51,7 @@ pub(crate) async fn dead_letters_are_listed_oldest_first_and_redriven_as_first_a
     assert_eq!((redriven.put_back, redriven.failed.is_none()), (2, true));
     assert!(!one.put_back().await.unwrap());
     new(queue.send(&DelayMessage::priority(499, "new")).await.unwrap());
-    assert_eq!(due(&mut taker).await, ["third", "second", "new"], "by its own priority");
+    assert_eq!(due(&mut receiver).await, ["third", "second", "new"], "by its own priority");
     assert!(letters(&queue).await.is_empty());
 }
 
@@ -61,7 +61,7 @@ pub(crate) async fn dead_letters_are_listed_in_order_of_death_and_cannot_be_canc
     let younger = new(queue.send(&DelayMessage::after(ms(50), "younger")).await.unwrap());
     for at in [50, 100] {
         world.at(at);
-        let taken = only(queue.taker().take_now(10).await.unwrap());
+        let taken = only(queue.receiver().receive_now(10).await.unwrap());
         queue.rollback(&taken, RetryDelay::Immediate, "").await.unwrap();
     }
     for id in [&older.id, &younger.id] {
@@ -75,7 +75,7 @@ pub(crate) async fn a_message_that_dies_again_has_two_deaths(world: &World) {
     let queue = world.queue_with(no_retries).await;
     die(&queue, &DelayMessage::priority(20, "b")).await;
     let _ = Redrive::new().run(&mut DelayDeadLetters::new(&queue)).await;
-    let again = only(queue.taker().take_now(1).await.unwrap());
+    let again = only(queue.receiver().receive_now(1).await.unwrap());
     queue.rollback(&again, RetryDelay::After(ms(1)), "still no stock").await.unwrap();
     let (delivery, letter) = only(letters(&queue).await);
     assert_eq!((letter.deaths, delivery.deaths), (2, 2));
@@ -87,7 +87,7 @@ pub(crate) async fn a_dead_letter_frees_its_id_and_not_the_id_of_another_message
     let merged = |body: &str| DelayMessage::merged("k", ms(1), body);
     new(queue.send(&merged("first")).await.unwrap());
     world.at(1);
-    let first = only(queue.taker().take_now(1).await.unwrap());
+    let first = only(queue.receiver().receive_now(1).await.unwrap());
     let second = new(queue.send(&merged("second")).await.unwrap());
     queue.rollback(&first, RetryDelay::Immediate, "").await.unwrap();
     assert_eq!(queue.send(&merged("third")).await.unwrap().id, second.id, "the second's key is still its own");
@@ -112,11 +112,11 @@ pub(crate) async fn dead_letters_are_removed_oldest_first_up_to_the_limit(world:
 
 pub(crate) async fn counts_report_ready_waiting_in_flight_and_dead_messages_and_the_oldest_age(world: &World) {
     let queue = world.queue_with(|builder| builder.max_retries(0).visibility(ms(1_000)).slots(4)).await;
-    let mut taker = queue.taker();
+    let mut receiver = queue.receiver();
     assert_eq!(queue.counts().await.unwrap().oldest, None);
     die(&queue, &DelayMessage::after(ms(0), "dead")).await;
     new(queue.send(&DelayMessage::after(ms(0), "held")).await.unwrap());
-    assert_eq!(due(&mut taker).await, ["held"]);
+    assert_eq!(due(&mut receiver).await, ["held"]);
     world.at(100);
     new(queue.send(&DelayMessage::priority(20, "a")).await.unwrap());
     world.at(150);
@@ -148,10 +148,10 @@ pub(crate) async fn counts_report_the_oldest_of_several_priorities_and_times(wor
 
 pub(crate) async fn purging_a_topic_removes_everything_but_its_number_sequence(world: &World) {
     let queue = world.queue_with(no_retries).await;
-    let mut taker = queue.taker();
+    let mut receiver = queue.receiver();
     die(&queue, &DelayMessage::after(ms(0), "dead")).await;
     let last = new(queue.send(&DelayMessage::after(ms(0), "held")).await.unwrap());
-    let held = only(taker.take_now(1).await.unwrap());
+    let held = only(receiver.receive_now(1).await.unwrap());
     new(queue.send(&DelayMessage::priority(20, "ready").id("r")).await.unwrap());
     let beside = queue.beside("bills").unwrap();
     assert_eq!((beside.topic(), queue.topic()), ("bills", "orders"));

@@ -7,7 +7,7 @@ use crate::delay_queue::world::{BEGIN, World, bodies, due, ms, new, only, time};
 
 pub(crate) async fn a_duplicate_within_the_interval_is_merged_and_keeps_the_first_time(world: &World) {
     let queue = world.queue().await;
-    let mut taker = queue.taker();
+    let mut receiver = queue.receiver();
     let first = new(queue.send(&DelayMessage::merged("17", ms(5_000), "first")).await.unwrap());
     assert_eq!(first.at, time(5_000));
     world.at(3_000);
@@ -15,20 +15,20 @@ pub(crate) async fn a_duplicate_within_the_interval_is_merged_and_keeps_the_firs
     assert_eq!((second.is_new, &second.id, second.at), (false, &first.id, first.at), "merged");
     new(queue.send(&DelayMessage::merged("18", ms(5_000), "another")).await.unwrap());
     world.at_micros(4_999_999);
-    assert!(due(&mut taker).await.is_empty(), "not before its time");
+    assert!(due(&mut receiver).await.is_empty(), "not before its time");
     world.at(5_000);
-    assert_eq!(due(&mut taker).await, ["first"]);
+    assert_eq!(due(&mut receiver).await, ["first"]);
     world.at(8_000);
-    assert_eq!(due(&mut taker).await, ["another"], "what was merged is not delivered");
+    assert_eq!(due(&mut receiver).await, ["another"], "what was merged is not delivered");
 }
 
 pub(crate) async fn a_message_sent_while_the_first_is_in_delivery_is_not_merged(world: &World) {
     let queue = world.queue().await;
-    let mut taker = queue.taker();
+    let mut receiver = queue.receiver();
     let merged = |body: &str| DelayMessage::merged("17", ms(5_000), body);
     new(queue.send(&merged("same")).await.unwrap());
     world.at(5_000);
-    let first = only(taker.take_now(10).await.unwrap());
+    let first = only(receiver.receive_now(10).await.unwrap());
     // The same body while the first message is in delivery.
     let second = new(queue.send(&merged("same")).await.unwrap());
     assert_ne!(first.id, second.id);
@@ -37,7 +37,7 @@ pub(crate) async fn a_message_sent_while_the_first_is_in_delivery_is_not_merged(
     let third = queue.send(&merged("third")).await.unwrap();
     assert_eq!((third.is_new, &third.id), (false, &second.id));
     world.at(10_000);
-    let again = only(taker.take_now(10).await.unwrap());
+    let again = only(receiver.receive_now(10).await.unwrap());
     assert_eq!((&again.id, bodies(std::slice::from_ref(&again))), (&second.id, vec!["same".to_owned()]));
     assert_eq!(queue.commit(&again).await.unwrap(), SettleResult::Done);
     assert_eq!(queue.counts().await.unwrap().ready, 0);
@@ -45,61 +45,65 @@ pub(crate) async fn a_message_sent_while_the_first_is_in_delivery_is_not_merged(
 
 pub(crate) async fn higher_priorities_come_first_and_equal_ones_in_the_order_of_sending(world: &World) {
     let queue = world.queue().await;
-    let mut taker = queue.taker();
+    let mut receiver = queue.receiver();
     for (priority, body) in [(17, "17"), (100, "100a"), (50, "50"), (100, "100b"), (u32::MAX, "max"), (100, "100c")] {
         new(queue.send(&DelayMessage::priority(priority, body)).await.unwrap());
     }
-    assert_eq!(bodies(&taker.take_now(3).await.unwrap()), ["max", "100a", "100b"], "no more than there is room for");
+    assert_eq!(
+        bodies(&receiver.receive_now(3).await.unwrap()),
+        ["max", "100a", "100b"],
+        "no more than there is room for"
+    );
     new(queue.send(&DelayMessage::after(ms(0), "timed")).await.unwrap());
-    assert_eq!(bodies(&taker.take_now(1).await.unwrap()), ["timed"]);
-    assert_eq!(due(&mut taker).await, ["100c", "50", "17"]);
+    assert_eq!(bodies(&receiver.receive_now(1).await.unwrap()), ["timed"]);
+    assert_eq!(due(&mut receiver).await, ["100c", "50", "17"]);
 }
 
 pub(crate) async fn the_same_body_sent_twice_is_two_messages(world: &World) {
     let queue = world.queue().await;
-    let mut taker = queue.taker();
+    let mut receiver = queue.receiver();
     for _ in 0..2 {
         new(queue.send(&DelayMessage::priority(20, "same")).await.unwrap());
         new(queue.send(&DelayMessage::at(time(1_000), "timed")).await.unwrap());
     }
-    assert_eq!(due(&mut taker).await, ["same", "same"]);
+    assert_eq!(due(&mut receiver).await, ["same", "same"]);
     world.at(1_001);
-    assert_eq!(due(&mut taker).await, ["timed", "timed"]);
+    assert_eq!(due(&mut receiver).await, ["timed", "timed"]);
 }
 
 pub(crate) async fn messages_of_equal_time_are_delivered_in_the_order_of_sending(world: &World) {
     let queue = world.queue().await;
-    let mut taker = queue.taker();
+    let mut receiver = queue.receiver();
     for number in 0..30 {
         new(queue.send(&DelayMessage::at(time(1_000), number.to_string())).await.unwrap());
     }
     world.at(1_001);
     let expected: Vec<_> = (0..30).map(|number| number.to_string()).collect();
-    assert_eq!(due(&mut taker).await, expected);
+    assert_eq!(due(&mut receiver).await, expected);
 }
 
 pub(crate) async fn retries_rank_after_all_new_messages(world: &World) {
     let queue = world.queue().await;
-    let mut taker = queue.taker();
+    let mut receiver = queue.receiver();
     for body in ["back at once", "back later"] {
         new(queue.send(&DelayMessage::priority(1_000, body)).await.unwrap());
     }
-    let taken = taker.take_now(10).await.unwrap();
+    let taken = receiver.receive_now(10).await.unwrap();
     queue.rollback(&taken[0], RetryDelay::Immediate, "").await.unwrap();
     queue.rollback(&taken[1], RetryDelay::After(ms(5)), "").await.unwrap();
     new(queue.send(&DelayMessage::priority(1_000, "left alone")).await.unwrap());
-    assert_eq!(bodies(&taker.take_now(1).await.unwrap()), ["left alone"]);
+    assert_eq!(bodies(&receiver.receive_now(1).await.unwrap()), ["left alone"]);
     world.at(60_000);
     new(queue.send(&DelayMessage::priority(17, "new")).await.unwrap());
-    assert_eq!(bodies(&taker.take_now(1).await.unwrap()), ["new"]);
-    let mut back = due(&mut taker).await;
+    assert_eq!(bodies(&receiver.receive_now(1).await.unwrap()), ["new"]);
+    let mut back = due(&mut receiver).await;
     back.sort();
     assert_eq!(back, ["back at once", "back later", "left alone"]);
 }
 
 pub(crate) async fn a_fixed_time_is_due_only_once_it_has_passed(world: &World) {
     let queue = world.queue().await;
-    let mut taker = queue.taker();
+    let mut receiver = queue.receiver();
     world.at(1_000);
     for late in [time(1_000), time(999), Timestamp(0)] {
         let refused = queue.send(&DelayMessage::at(late, "")).await.unwrap_err();
@@ -110,9 +114,9 @@ pub(crate) async fn a_fixed_time_is_due_only_once_it_has_passed(world: &World) {
     let sent = new(queue.send(&DelayMessage::at(time(2_000), "timed")).await.unwrap());
     assert_eq!(sent.at, time(2_000));
     world.at(2_000);
-    assert!(due(&mut taker).await.is_empty(), "not at its time");
+    assert!(due(&mut receiver).await.is_empty(), "not at its time");
     world.at_micros(2_000_001);
-    assert_eq!(due(&mut taker).await, ["timed"], "one tick after it");
+    assert_eq!(due(&mut receiver).await, ["timed"], "one tick after it");
 }
 
 pub(crate) async fn invalid_messages_are_refused_with_the_rule_and_the_remedy(world: &World) {
@@ -144,42 +148,42 @@ pub(crate) async fn invalid_messages_are_refused_with_the_rule_and_the_remedy(wo
 
 pub(crate) async fn a_delay_starts_when_the_server_accepts_the_message(world: &World) {
     let queue = world.queue().await;
-    let mut taker = queue.taker();
+    let mut receiver = queue.receiver();
     world.at(100);
     let later = new(queue.send(&DelayMessage::after(ms(50), "later")).await.unwrap());
     assert_eq!(later.at, time(150));
     new(queue.send(&DelayMessage::after(ms(0), "at once")).await.unwrap());
-    assert_eq!(due(&mut taker).await, ["at once"]);
+    assert_eq!(due(&mut receiver).await, ["at once"]);
     world.at_micros(149_999);
-    assert!(due(&mut taker).await.is_empty());
+    assert!(due(&mut receiver).await.is_empty());
     world.at(150);
-    assert_eq!(due(&mut taker).await, ["later"]);
+    assert_eq!(due(&mut receiver).await, ["later"]);
 }
 
 pub(crate) async fn a_task_is_scheduled_once_per_key_until_it_is_settled_or_cancelled(world: &World) {
     let queue = world.queue_with(|builder| builder.slots(4)).await;
-    let (delay, mut taker): (&dyn Delay, _) = (&queue, queue.taker());
+    let (delay, mut receiver): (&dyn Delay, _) = (&queue, queue.receiver());
     let at = Timestamp(BEGIN + 30_000_001);
     assert_eq!(delay.schedule("order-17", at, b"cancel").await.unwrap(), Scheduled::New);
     let again = delay.schedule("order-17", time(99_000), b"other").await.unwrap();
     assert_eq!(again, Scheduled::Already { at }, "the first one stands, to the µs");
     world.at_micros(30_000_000);
-    assert!(due(&mut taker).await.is_empty());
+    assert!(due(&mut receiver).await.is_empty());
     world.at_micros(30_000_001);
-    let taken = only(taker.take_now(10).await.unwrap());
+    let taken = only(receiver.receive_now(10).await.unwrap());
     assert_eq!((&*taken.id, &*taken.body), ("order-17", &b"cancel"[..]));
     assert_eq!(delay.schedule("order-17", at, b"").await.unwrap(), Scheduled::Already { at }, "it is with a consumer");
     assert_eq!(queue.commit(&taken).await.unwrap(), SettleResult::Done);
     // The task is settled. A time in the past is due at once.
     assert_eq!(delay.schedule("order-17", time(0), b"late").await.unwrap(), Scheduled::New);
-    assert_eq!(due(&mut taker).await, ["late"]);
+    assert_eq!(due(&mut receiver).await, ["late"]);
     assert_eq!(delay.schedule("order-18", time(40_000), b"").await.unwrap(), Scheduled::New);
     assert_eq!(delay.cancel("order-18").await.unwrap(), Cancelled::Done);
     assert_eq!(delay.cancel("order-18").await.unwrap(), Cancelled::Unknown);
     assert_eq!(delay.cancel("order-17").await.unwrap(), Cancelled::Delivering);
     assert_eq!(delay.cancel("order-17").await.unwrap(), Cancelled::Unknown, "it will not come again");
     world.at(500_000);
-    assert!(due(&mut taker).await.is_empty());
+    assert!(due(&mut receiver).await.is_empty());
 }
 
 pub(crate) async fn scheduling_returns_the_time_of_any_message_with_the_key(world: &World) {
@@ -191,7 +195,7 @@ pub(crate) async fn scheduling_returns_the_time_of_any_message_with_the_key(worl
 
 pub(crate) async fn a_message_is_cancelled_by_its_server_assigned_id(world: &World) {
     let queue = world.queue_with(|builder| builder.slots(4)).await;
-    let mut taker = queue.taker();
+    let mut receiver = queue.receiver();
     let mut ids = Vec::new();
     for message in [
         DelayMessage::after(ms(10), "timed"),
@@ -208,7 +212,7 @@ pub(crate) async fn a_message_is_cancelled_by_its_server_assigned_id(world: &Wor
         assert_eq!(queue.cancel(unknown).await.unwrap(), Cancelled::Unknown);
     }
     world.at(20);
-    assert!(due(&mut taker).await.is_empty());
+    assert!(due(&mut receiver).await.is_empty());
     // The key is free again.
     new(queue.send(&DelayMessage::merged("k", ms(10), "")).await.unwrap());
     new(queue.send(&DelayMessage::after(ms(1), "").id("i").slot_basis("b")).await.unwrap());

@@ -16,13 +16,13 @@ use crate::support::until;
 
 /// Uses every operation of a queue.
 async fn goes_round(queue: &DelayQueue) {
-    let mut taker = queue.taker();
+    let mut receiver = queue.receiver();
     for message in [DelayMessage::after(ms(1), "a").id("i"), DelayMessage::priority(20, "b")] {
         new(queue.send(&message).await.unwrap());
     }
     let mut settled = 0;
     while settled < 2 {
-        let taken = tokio::time::timeout(MINUTE, taker.take(1)).await.unwrap().unwrap().remove(0);
+        let taken = tokio::time::timeout(MINUTE, receiver.receive(1)).await.unwrap().unwrap().remove(0);
         if taken.deaths > 0 {
             assert_eq!(queue.commit(&taken).await.unwrap(), SettleResult::Done);
             settled += 1;
@@ -82,13 +82,13 @@ async fn a_queue_on_a_full_server_drains_and_rejects_new_messages() {
         new(queue.send(&DelayMessage::priority(100, name).id(name)).await.unwrap());
     }
     // Deliveries taken before and after memory is full, settled by a committing take and by a plain commit.
-    let mut taker = queue.taker();
-    let early = taker.take_now(2).await.unwrap();
+    let mut receiver = queue.receiver();
+    let early = receiver.receive_now(2).await.unwrap();
     memory("1");
     let refused = queue.send(&DelayMessage::priority(100, "new")).await.unwrap_err();
     assert_eq!(refused.kind(), DelayErrorKind::NotApplied, "{refused}");
     assert!(refused.to_string().contains("the server's memory is full"), "{refused}");
-    let taken = taker.take_now(3).await.unwrap();
+    let taken = receiver.receive_now(3).await.unwrap();
     assert_eq!((bodies(&early), bodies(&taken)), (owned(&all[..2]), owned(&all[2..5])));
     let mut source = DelaySource::new(&queue);
     let Received::Deliveries(received) = source.receive(1).await.unwrap() else { panic!("nothing is revoked") };
@@ -105,14 +105,14 @@ async fn a_queue_on_a_full_server_drains_and_rejects_new_messages() {
 
     // Some messages are redelivered, and some have no retries left.
     at(70_000);
-    let again = taker.take_now(100).await.unwrap();
+    let again = receiver.receive_now(100).await.unwrap();
     let names: BTreeSet<_> = bodies(&again).into_iter().collect();
     assert_eq!(names, ["at once", "held", "later", "left"].map(str::to_owned).into());
     for taken in &again {
         let back = queue.rollback(taken, RetryDelay::Immediate, "no").await.unwrap();
         assert_eq!(back, if taken.body == b"left" { RollbackResult::Again } else { RollbackResult::Dead });
     }
-    assert_eq!(due(&mut taker).await, ["left"]);
+    assert_eq!(due(&mut receiver).await, ["left"]);
     assert_eq!(letters(&queue).await.len(), 4);
     memory("0");
     new(queue.send(&DelayMessage::priority(100, "new")).await.unwrap());
@@ -140,10 +140,10 @@ async fn messages_sent_through_sentinels_survive_a_failover() {
     until("the replica has it", copied).await;
     let old = group.kill_primary();
     group.wait_for_failover(old);
-    let mut taker = queue.taker();
+    let mut receiver = queue.receiver();
     let mut taken = Vec::new();
     until("it is taken from the new primary", async || {
-        taken.extend(taker.take_now(1).await.unwrap_or_default());
+        taken.extend(receiver.receive_now(1).await.unwrap_or_default());
         !taken.is_empty()
     })
     .await;
@@ -156,19 +156,19 @@ async fn messages_sent_through_sentinels_survive_a_failover() {
 async fn a_waiting_receiver_notices_a_server_clock_that_is_set_forward() {
     let server = RedisServer::builder().faketime().start();
     let queue = DelayQueue::builder(server.url(), "orders").visibility(MINUTE).connect().await.unwrap();
-    let mut taker = queue.taker();
+    let mut receiver = queue.receiver();
     new(queue.send(&DelayMessage::after(MINUTE * 60, "m")).await.unwrap());
-    let mut take = Box::pin(taker.take(1));
+    let mut take = Box::pin(receiver.receive(1));
     assert!(tokio::time::timeout(ms(200), &mut take).await.is_err(), "not before its time");
     server.shift_clock(3_601.0);
     let taken = tokio::time::timeout(MINUTE, take).await.expect("nobody looked").unwrap();
     assert_eq!(bodies(&taken), ["m"]);
     // Held by the server's clock for a full minute.
-    let mut other = queue.taker();
+    let mut other = queue.receiver();
     server.shift_clock(3_601.0 + 50.0);
-    assert!(other.take_now(1).await.unwrap().is_empty());
+    assert!(other.receive_now(1).await.unwrap().is_empty());
     server.shift_clock(3_601.0 + 61.0);
-    assert_eq!(bodies(&other.take_now(1).await.unwrap()), ["m"]);
+    assert_eq!(bodies(&other.receive_now(1).await.unwrap()), ["m"]);
 }
 
 #[tokio::test]
@@ -176,14 +176,14 @@ async fn a_waiting_receiver_survives_a_server_restart() {
     let server = RedisServer::builder().aof().start();
     let queue = DelayQueue::connect(server.url(), "orders").await.unwrap();
     new(queue.send(&DelayMessage::after(ms(1), "m")).await.unwrap());
-    let mut taker = queue.taker();
+    let mut receiver = queue.receiver();
     server.kill();
-    let down = taker.take(1).await.unwrap_err();
+    let down = receiver.receive(1).await.unwrap_err();
     assert!(matches!(down.kind(), DelayErrorKind::NotApplied | DelayErrorKind::Ambiguous), "{down}");
     server.restart();
     let mut taken = Vec::new();
     until("it is there still", async || {
-        taken.extend(taker.take_now(1).await.unwrap_or_default());
+        taken.extend(receiver.receive_now(1).await.unwrap_or_default());
         !taken.is_empty()
     })
     .await;
@@ -197,17 +197,17 @@ async fn a_lost_reply_keeps_the_commits_and_redelivers_the_messages() {
     {
         let between = Proxy::start(&server.address()).await;
         let queue = DelayQueue::builder(between.url(), "orders").visibility(ms(1_000)).connect().await.unwrap();
-        let mut taker = queue.taker();
+        let mut receiver = queue.receiver();
         for sent in queue.send_all(&["first", "next"].map(|body| DelayMessage::after(ms(0), body))).await {
             new(sent.unwrap());
         }
-        let first = taker.take(1).await.unwrap();
+        let first = receiver.receive(1).await.unwrap();
         between.fail_next_with("EVALSHA", fault);
-        let lost = taker.commit_and_take(&first, 1).await.unwrap_err();
+        let lost = receiver.commit_and_receive(&first, 1).await.unwrap_err();
         assert_eq!((lost.kind(), between.met()), (DelayErrorKind::Ambiguous, 1), "{lost}");
         let closing = if is_applied { SettleResult::Lost } else { SettleResult::Done };
         assert_eq!(queue.commit(&first[0]).await.unwrap(), closing, "{fault:?}");
-        let next = tokio::time::timeout(MINUTE, taker.take(1)).await.unwrap().unwrap();
+        let next = tokio::time::timeout(MINUTE, receiver.receive(1)).await.unwrap().unwrap();
         assert_eq!(
             (bodies(&next), next[0].delivered),
             (vec!["next".to_owned()], 1 + u32::from(is_applied)),

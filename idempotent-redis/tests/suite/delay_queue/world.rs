@@ -122,8 +122,8 @@ pub(crate) fn time(ms: u64) -> Timestamp {
 }
 
 /// Takes the due messages and returns their bodies.
-pub(crate) async fn due(taker: &mut DelayReceiver) -> Vec<String> {
-    bodies(&taker.take_now(100).await.unwrap())
+pub(crate) async fn due(receiver: &mut DelayReceiver) -> Vec<String> {
+    bodies(&receiver.receive_now(100).await.unwrap())
 }
 
 pub(crate) fn bodies(taken: &[DelayDelivery]) -> Vec<String> {

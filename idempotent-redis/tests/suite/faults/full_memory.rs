@@ -71,19 +71,22 @@ async fn full_memory_lets_order_tables_shrink_and_not_grow() {
     for form in forms {
         let server = RedisServer::builder().args(["--maxmemory-policy", "noeviction"]).start();
         let store = form(RedisStore::builder(server.url())).cache(None).connect().await.unwrap();
-        let (order, stream, keep) = (store.abilities().order.unwrap(), ask("stream", 1).key, secs(60));
-        assert!(order.redraw(&stream, None, b"first", keep).await.unwrap());
+        let (order, stream, keep) = (store.capabilities().order.unwrap(), ask("stream", 1).key, secs(60));
+        assert!(order.compare_and_swap(&stream, None, b"first", keep).await.unwrap());
         set(&server, "1");
-        assert!(order.redraw(&stream, Some(b"first"), b"other", keep).await.unwrap());
-        assert!(!order.redraw(&stream, Some(b"first"), b"late", keep).await.unwrap(), "another has changed it");
-        assert!(order.redraw(&stream, Some(b"other"), b"less", keep).await.unwrap());
+        assert!(order.compare_and_swap(&stream, Some(b"first"), b"other", keep).await.unwrap());
+        assert!(
+            !order.compare_and_swap(&stream, Some(b"first"), b"late", keep).await.unwrap(),
+            "another has changed it"
+        );
+        assert!(order.compare_and_swap(&stream, Some(b"other"), b"less", keep).await.unwrap());
         let fresh = ask("another stream", 1).key;
         for (stream, seen, next) in [(&stream, Some(&b"less"[..]), &b"longer"[..]), (&fresh, None, b"new")] {
-            let error = order.redraw(stream, seen, next, keep).await.unwrap_err();
+            let error = order.compare_and_swap(stream, seen, next, keep).await.unwrap_err();
             assert_eq!(error.kind(), StoreErrorKind::NotApplied, "{error}");
             assert!(error.to_string().contains("the server's memory is full"), "{error}");
         }
-        assert_eq!(order.line(&stream).await.unwrap().line.as_deref(), Some(&b"less"[..]));
+        assert_eq!(order.load(&stream).await.unwrap().table.as_deref(), Some(&b"less"[..]));
     }
 }
 

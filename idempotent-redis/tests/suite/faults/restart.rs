@@ -11,7 +11,8 @@ async fn a_restart_with_an_append_only_file_keeps_every_record_and_its_expiry() 
     let store = open_without_cache(&server).await;
     let held = hold(&store, "held", 1).await;
     consume(&store, "consumed", Some(b"\0result")).await;
-    for (part, verdict) in [("vacant", ReleaseKind::Vacate), ("failed", ReleaseKind::Fail), ("dead", ReleaseKind::Bury)]
+    for (part, verdict) in
+        [("vacant", ReleaseKind::Vacate), ("failed", ReleaseKind::MarkFailed), ("dead", ReleaseKind::MarkDead)]
     {
         let held = hold(&store, part, 1).await;
         assert_eq!(store.release(&held, &put_down(verdict)).await.unwrap(), Settled::Done);

@@ -15,7 +15,7 @@ pub(crate) use crate::support::{HOUR, done};
 const FENCING: &[u8; 16] = b"0000000000000007";
 pub(crate) const ATTEMPT: &[u8; 10] = b"0000000001";
 pub(crate) const VERDICTS: [ReleaseKind; 5] =
-    [ReleaseKind::Delete, ReleaseKind::Vacate, ReleaseKind::Refund, ReleaseKind::Fail, ReleaseKind::Bury];
+    [ReleaseKind::Delete, ReleaseKind::Vacate, ReleaseKind::Refund, ReleaseKind::MarkFailed, ReleaseKind::MarkDead];
 
 pub(crate) struct World {
     pub(crate) server: Arc<RedisServer>,
@@ -92,7 +92,7 @@ pub(crate) fn held(key: &Key, owner: u128) -> ClaimHandle {
 }
 
 pub(crate) fn down(verdict: ReleaseKind) -> Release {
-    Release { verdict, delay: Duration::ZERO, memory: HOUR, error: Arc::from("") }
+    Release { kind: verdict, delay: Duration::ZERO, memory: HOUR, error: Arc::from("") }
 }
 
 /// Each step must reject these as corrupt and leave them unchanged: live or expired, held or not.

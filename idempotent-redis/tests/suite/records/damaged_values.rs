@@ -87,7 +87,7 @@ const SEEN_BY_READERS_ONLY: [&str; 6] = [
 
 /// Returns the error of each step for the value of a key, including the owner's steps and an operator's.
 async fn said(store: &RedisStore, part: &str, number: u64) -> Vec<(&'static str, StoreError)> {
-    let admin = store.abilities().admin.unwrap();
+    let admin = store.capabilities().admin.unwrap();
     let mut said = vec![
         refused(part, "claim", store.claim(&ask(part, 2)).await),
         refused(part, "claim, its owner", store.claim(&ask(part, 1)).await),
@@ -103,9 +103,13 @@ async fn said(store: &RedisStore, part: &str, number: u64) -> Vec<(&'static str,
         let held = ClaimHandle { key: key(part), owner: OwnerToken(1), fencing };
         said.push(refused(part, "renew", store.renew(&held, secs(60)).await));
         said.push(refused(part, "complete", store.complete(&held, &done(None)).await));
-        for verdict in
-            [ReleaseKind::Delete, ReleaseKind::Vacate, ReleaseKind::Refund, ReleaseKind::Fail, ReleaseKind::Bury]
-        {
+        for verdict in [
+            ReleaseKind::Delete,
+            ReleaseKind::Vacate,
+            ReleaseKind::Refund,
+            ReleaseKind::MarkFailed,
+            ReleaseKind::MarkDead,
+        ] {
             said.push(refused(part, "release", store.release(&held, &put_down(verdict)).await));
         }
     }
@@ -139,8 +143,8 @@ async fn unreadable_values_are_rejected_with_the_field_and_left_unchanged() {
     }
     // A purge or a listing leaves them unchanged, too.
     let number = server.command(&["DBSIZE"]).integer();
-    assert_eq!(store.abilities().purge.unwrap().purge(1_000).await.unwrap(), 0);
-    let page = store.abilities().browse.unwrap().browse(None, 1_000).await.unwrap();
+    assert_eq!(store.capabilities().purge.unwrap().purge(1_000).await.unwrap(), 0);
+    let page = store.capabilities().browse.unwrap().browse(None, 1_000).await.unwrap();
     assert!(page.entries.is_empty() && server.command(&["DBSIZE"]).integer() == number);
 }
 

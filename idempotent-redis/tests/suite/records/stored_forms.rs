@@ -70,8 +70,8 @@ async fn records_have_the_documented_bytes() {
 
     for (part, verdict, state, kept) in [
         ("vacant", ReleaseKind::Vacate, "56", format!("01{PAYLOAD}")),
-        ("failed", ReleaseKind::Fail, "46", format!("03{PAYLOAD}{shown}")),
-        ("dead", ReleaseKind::Bury, "44", format!("03{PAYLOAD}{shown}")),
+        ("failed", ReleaseKind::MarkFailed, "46", format!("03{PAYLOAD}{shown}")),
+        ("dead", ReleaseKind::MarkDead, "44", format!("03{PAYLOAD}{shown}")),
     ] {
         granted(store.claim(&full(part)).await.unwrap());
         let release = Release { error: "no stöck".into(), ..put_down(verdict) };
@@ -145,7 +145,7 @@ async fn every_state_decodes_as_stored_with_and_without_optional_fields() {
         check(&found, false);
 
         for (state, verdict) in
-            [("vacant", ReleaseKind::Vacate), ("failed", ReleaseKind::Fail), ("dead", ReleaseKind::Bury)]
+            [("vacant", ReleaseKind::Vacate), ("failed", ReleaseKind::MarkFailed), ("dead", ReleaseKind::MarkDead)]
         {
             let held = take(state).await;
             let error: Arc<str> = if has(3) { "no stöck\0\r\n".into() } else { "".into() };

@@ -34,21 +34,20 @@ async fn everything(store: &RedisStore, server: &RedisServer) -> Result<(), Stor
     cycle(store, "cycle").await?;
     let held = claim(store, "steps").await?;
     assert_eq!(store.renew(&held, Duration::from_secs(60)).await?, Settled::Done);
-    let watching = tokio::spawn(store.abilities().watch.unwrap().watch(&key("steps")));
+    let watching = tokio::spawn(store.capabilities().watch.unwrap().watch(&key("steps")));
     let asked = || matches!(server.command(&["GETRANGE", key("steps").as_str(), "37", "37"]), Value::Bytes(flags) if flags.first() >= Some(&4));
     while !asked() {
         tokio::task::yield_now().await;
     }
     let error = "no".into();
-    let release =
-        Release { verdict: ReleaseKind::Delete, delay: Duration::ZERO, memory: Duration::from_secs(1), error };
+    let release = Release { kind: ReleaseKind::Delete, delay: Duration::ZERO, memory: Duration::from_secs(1), error };
     assert_eq!(store.release(&held, &release).await?, Settled::Done);
     watching.await.unwrap();
     let record = store.peek(&key("cycle")).await?.unwrap();
-    let page = store.abilities().browse.unwrap().browse(None, 10).await?;
+    let page = store.capabilities().browse.unwrap().browse(None, 10).await?;
     assert_eq!(page.entries.len(), 1);
-    store.abilities().purge.unwrap().purge(10).await?;
-    let admin = store.abilities().admin.unwrap();
+    store.capabilities().purge.unwrap().purge(10).await?;
+    let admin = store.capabilities().admin.unwrap();
     let forgotten = admin.forget(&key("cycle"), record.fencing, false, Duration::from_secs(1)).await?;
     assert_eq!(forgotten, Settled::Done);
     Ok(())

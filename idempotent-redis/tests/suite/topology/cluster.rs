@@ -15,7 +15,7 @@ async fn a_batch_is_sent_to_the_owners_of_its_keys_without_redirections() {
     let names = ["orders", "a_b_", "größe", "a:b/c<d>", ""];
     let requests: Vec<_> =
         (0..400_u16).map(|n| ask(key(names[usize::from(n) % 5], n.into()), u128::from(n) + 1)).collect();
-    let batch = store.abilities().batch.unwrap();
+    let batch = store.capabilities().batch.unwrap();
     let claims = batch.claim_all(&requests).await;
     for (request, claim) in requests.iter().zip(claims) {
         granted(claim);
@@ -107,7 +107,7 @@ async fn claims_wait_for_the_replica_of_a_killed_node_and_keep_its_records() {
     let cluster = Arc::new(RedisServer::builder().start_cluster(3, 1));
     let store = without_cache(cluster.url()).await;
     let requests: Vec<_> = (0..60).map(|number| ask(key("a", number), 1)).collect();
-    for claim in store.abilities().batch.unwrap().claim_all(&requests).await {
+    for claim in store.capabilities().batch.unwrap().claim_all(&requests).await {
         granted(claim);
     }
     // All replicas are up to date.
@@ -119,7 +119,7 @@ async fn claims_wait_for_the_replica_of_a_killed_node_and_keep_its_records() {
     let promoted = tokio::spawn(async move { blocking(move || killed.fail_over(0)).await });
     // In flight while the node dies.
     let during: Vec<_> = (100..160).map(|number| ask(key("a", number), 1)).collect();
-    let claims = store.abilities().batch.unwrap().claim_all(&during).await;
+    let claims = store.capabilities().batch.unwrap().claim_all(&during).await;
     for (request, said) in during.iter().zip(claims) {
         match said {
             // The call was in flight to the node that died.
@@ -129,7 +129,7 @@ async fn claims_wait_for_the_replica_of_a_killed_node_and_keep_its_records() {
     }
     promoted.await.unwrap();
     let done: Vec<_> = requests.iter().chain(&during).map(|request| (held(request), done())).collect();
-    for said in store.abilities().batch.unwrap().complete_all(&done).await {
+    for said in store.capabilities().batch.unwrap().complete_all(&done).await {
         assert_eq!(said.unwrap(), Settled::Done);
     }
     for request in requests.iter().chain(&during) {

@@ -33,7 +33,7 @@ async fn a_replicated_claim_is_granted_and_renewals_and_releases_do_not_wait() {
     let before = waits(group.primary());
     assert_eq!(store.renew(&held(&request), request.lease).await.unwrap(), Settled::Done);
     let release = idempotent_core::Release {
-        verdict: idempotent_core::ReleaseKind::Delete,
+        kind: idempotent_core::ReleaseKind::Delete,
         delay: Duration::ZERO,
         memory: Duration::ZERO,
         error: "".into(),
@@ -56,7 +56,7 @@ async fn a_claim_without_replicas_fails_and_is_released() {
     assert_eq!(state(&store, &request.key).await, StateKind::Absent);
 
     let requests: Vec<_> = (0..5).map(|number| ask(key("b", number), 1)).collect();
-    for claim in store.abilities().batch.unwrap().claim_all(&requests).await {
+    for claim in store.capabilities().batch.unwrap().claim_all(&requests).await {
         assert_eq!(claim.unwrap_err().kind(), StoreErrorKind::NotApplied);
     }
     for request in &requests {
@@ -137,7 +137,7 @@ async fn callers_that_give_up_during_a_wait_do_not_trigger_the_watchdog() {
             let _ = tokio::time::timeout(given_up, store.claim(&request)).await;
         } else {
             let all = std::slice::from_ref(&request);
-            let _ = tokio::time::timeout(given_up, store.abilities().batch.unwrap().claim_all(all)).await;
+            let _ = tokio::time::timeout(given_up, store.capabilities().batch.unwrap().claim_all(all)).await;
         }
     }
     store.peek(&key("a", 0)).await.unwrap();

@@ -84,7 +84,7 @@ async fn batches_that_wait_for_a_dead_replica_fail_as_not_applied() {
         let store = store.clone();
         tokio::spawn(async move {
             let request = ask_number(at, 1);
-            let said = store.abilities().batch.unwrap().claim_all(std::slice::from_ref(&request)).await;
+            let said = store.capabilities().batch.unwrap().claim_all(std::slice::from_ref(&request)).await;
             said.into_iter().next().unwrap().unwrap_err().kind()
         })
     });

@@ -95,7 +95,7 @@ async fn a_batch_that_was_sent_to_a_former_primary_makes_one_connection_to_the_n
     // Different leases need a script call each.
     let lease = |at: u64| Duration::from_secs(60 + at);
     let requests: Vec<_> = (0..8).map(|at| ClaimRequest { lease: lease(at), ..ask_number(at.into(), 1) }).collect();
-    let claims = store.abilities().batch.unwrap().claim_all(&requests).await;
+    let claims = store.capabilities().batch.unwrap().claim_all(&requests).await;
     assert!(claims.iter().all(|claim| matches!(claim, Ok(Claim::Acquired(_)))), "{claims:?}");
     assert_eq!(new.says.connections.lock().unwrap().len(), 1);
 }

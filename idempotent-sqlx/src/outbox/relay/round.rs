@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use idempotent_core::__backoff::delay;
+use idempotent_core::__private::backoff::delay;
 use idempotent_core::{Alert, AlertKind, Entropy, GivenUp, OsEntropy, Timestamp};
 use idempotent_mq::{OutboundMessage, PublishError, PublishErrorKind, Published, chains};
 

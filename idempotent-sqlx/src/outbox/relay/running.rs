@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use idempotent_core::__backoff::delay;
+use idempotent_core::__private::backoff::delay;
 use idempotent_core::{Entropy, OsEntropy};
 use tracing::{debug, info, warn};
 

@@ -93,11 +93,11 @@ fn fill(server: &PostgresServer, rows: usize) {
 
 /// Each statement more than the five times after which a plan for any values is considered.
 async fn everything(store: &PostgresStore, run: &str) {
-    let abilities = store.abilities();
-    let watch = abilities.watch.unwrap();
+    let capabilities = store.capabilities();
+    let watch = capabilities.watch.unwrap();
     for n in 0..8 {
         let named = |what: &str| key(&format!("{run} {n} {what}"));
-        let verdicts = [ReleaseKind::Delete, ReleaseKind::Vacate, ReleaseKind::Bury];
+        let verdicts = [ReleaseKind::Delete, ReleaseKind::Vacate, ReleaseKind::MarkDead];
         for (at, verdict) in verdicts.into_iter().enumerate() {
             let key = named(&format!("release {at}"));
             assert!(matches!(store.claim(&request(&key, 1)).await.unwrap(), Claim::Acquired(_)));
@@ -109,7 +109,7 @@ async fn everything(store: &PostgresStore, run: &str) {
         let over = store.claim(&request(&key, 2)).await.unwrap();
         let Claim::Acquired(over) = over else { panic!("{over:?}") };
         assert_eq!(store.renew(&held(&key, 2), Duration::from_secs(60)).await.unwrap(), Settled::Done);
-        let journal = abilities.journal.unwrap();
+        let journal = capabilities.steps.unwrap();
         let step = StepRecord { name: "lock".into(), place: 0, state: StepState::Done, value: None };
         assert_eq!(journal.note(&held(&key, 2), &step, Duration::from_secs(60)).await.unwrap(), Settled::Done);
         let steps = journal.steps(&held(&key, 2), Duration::from_secs(60)).await.unwrap();
@@ -118,17 +118,17 @@ async fn everything(store: &PostgresStore, run: &str) {
         // Looks, and finds it settled.
         watch.watch(&key).await;
         assert!(store.peek(&key).await.unwrap().is_some());
-        let admin = abilities.admin.unwrap();
+        let admin = capabilities.admin.unwrap();
         let forgotten = admin.forget(&key, FencingToken(over.fencing.0), false, Duration::ZERO).await.unwrap();
         assert_eq!(forgotten, Settled::Done);
         batches(store, &named).await;
-        assert_eq!(abilities.browse.unwrap().browse(Some(u128::MAX / 2), 100).await.unwrap().entries.len(), 100);
-        assert_eq!(abilities.purge.unwrap().purge(100).await.unwrap(), 100);
+        assert_eq!(capabilities.browse.unwrap().browse(Some(u128::MAX / 2), 100).await.unwrap().entries.len(), 100);
+        assert_eq!(capabilities.purge.unwrap().purge(100).await.unwrap(), 100);
     }
 }
 
 async fn batches(store: &PostgresStore, named: &impl Fn(&str) -> Key) {
-    let batch = store.abilities().batch.unwrap();
+    let batch = store.capabilities().batch.unwrap();
     let keys: Vec<_> = (0..64).map(|at| named(&format!("batch {at}"))).collect();
     let asks: Vec<_> = keys.iter().map(|key| request(key, 1)).collect();
     assert!(batch.claim_all(&asks).await.iter().all(|claim| matches!(claim, Ok(Claim::Acquired(_)))));

@@ -87,7 +87,7 @@ async fn behind_a_pooler_that_keeps_prepared_statements_each_client_gets_its_own
     let open = || PostgresStore::builder(&url).table(&place.table).connections(4).timeout(PATIENCE).open();
     let stores = try_join_all([open(), open()]).await.unwrap();
     for store in &stores {
-        assert_eq!(store.abilities().watch.is_none(), by_transaction, "notifications do not arrive");
+        assert_eq!(store.capabilities().watch.is_none(), by_transaction, "notifications do not arrive");
     }
     join_all((0..400_u32).map(|n| {
         let stores = &stores;

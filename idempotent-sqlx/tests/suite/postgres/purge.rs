@@ -27,7 +27,7 @@ fn delay_each_step(place: &Place, by: &str) {
 }
 
 async fn purge(store: &PostgresStore, at_most: usize) -> usize {
-    store.abilities().purge.unwrap().purge(at_most).await.unwrap()
+    store.capabilities().purge.unwrap().purge(at_most).await.unwrap()
 }
 
 /// Held in the middle of a step by a trigger that waits for a lock of the test's: what it has locked by then is what it
@@ -58,7 +58,7 @@ async fn claims_go_on_while_a_purge_stands_still_in_the_middle_of_a_step() {
         assert_eq!(store.complete(&held(&key, 1), &done(b"paid")).await.unwrap(), Settled::Done);
     }
     let asks: Vec<ClaimRequest> = (0..64).map(|n| request(&key(&format!("many {n}")), 1)).collect();
-    let claims = store.abilities().batch.unwrap().claim_all(&asks).await;
+    let claims = store.capabilities().batch.unwrap().claim_all(&asks).await;
     assert!(claims.iter().all(|claim| matches!(claim, Ok(Claim::Acquired(_)))), "{claims:?}");
     let claim = store.claim(&request(&kept, 2)).await.unwrap();
     assert!(matches!(claim, Claim::InFlight(InFlight::Leased { .. })), "{claim:?}");

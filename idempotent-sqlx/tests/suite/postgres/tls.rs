@@ -34,7 +34,7 @@ async fn every_connection_of_a_store_goes_by_tls() {
     let url = url(STRICT, &SERVER.certificates().ca()).replace(&SERVER.url(), &database);
     let store = PostgresStore::builder(url).create(true).open().await.unwrap();
     assert!(matches!(store.claim(&request(&key("a"), 1)).await.unwrap(), Claim::Acquired(_)));
-    let mut watching = store.abilities().watch.unwrap().watch(&key("a"));
+    let mut watching = store.capabilities().watch.unwrap().watch(&key("a"));
     let inbox = Inbox::<Postgres>::new(&Executor::new(store.clone()));
     let call = Call::new(Identity::new(Scene::Mq, "tls", "b"));
     let own = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";

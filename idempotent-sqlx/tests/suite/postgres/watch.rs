@@ -12,7 +12,7 @@ use crate::postgres::place::{Place, server};
 use crate::support::{done, held, key, release, request};
 
 fn watch(store: &PostgresStore, key: &Key) -> Watching {
-    store.abilities().watch.unwrap().watch(key)
+    store.capabilities().watch.unwrap().watch(key)
 }
 
 /// Until it is so; what never is, is told by the test's own end.
@@ -44,8 +44,9 @@ async fn nothing_is_told_where_nobody_waits_and_one_word_for_each_key_where_some
     let channel = format!("idempotent_{:016x}", place.salt());
     let mut told = PgListener::connect(&place.url).await.unwrap();
     told.listen(&channel).await.unwrap();
-    for (n, verdict) in
-        [None, Some(ReleaseKind::Delete), Some(ReleaseKind::Vacate), Some(ReleaseKind::Bury)].into_iter().enumerate()
+    for (n, verdict) in [None, Some(ReleaseKind::Delete), Some(ReleaseKind::Vacate), Some(ReleaseKind::MarkDead)]
+        .into_iter()
+        .enumerate()
     {
         for waited_for in [false, true] {
             let key = key(&format!("{n} {waited_for}"));
@@ -79,7 +80,7 @@ async fn a_batch_tells_those_who_wait_for_one_of_its_keys() {
     let (store, other) = (place.open().await, place.open().await);
     let keys: Vec<Key> = (0..20).map(|n| key(&n.to_string())).collect();
     let asks: Vec<_> = keys.iter().map(|key| request(key, 1)).collect();
-    let batch = store.abilities().batch.unwrap();
+    let batch = store.capabilities().batch.unwrap();
     assert!(batch.claim_all(&asks).await.iter().all(|claim| matches!(claim, Ok(Claim::Acquired(_)))));
     let waiting = [3, 17].map(|n: usize| tokio::spawn(watch(&other, &keys[n])));
     until(|| words(server(), place.salt()) == 2).await;
@@ -124,7 +125,7 @@ async fn who_waits_for_a_key_that_an_operator_takes_away_is_told() {
     told.listen(&format!("idempotent_{:016x}", place.salt())).await.unwrap();
     let waiting = tokio::spawn(watch(&other, &key));
     until(|| words(server(), place.salt()) == 1).await;
-    let forgotten = store.abilities().admin.unwrap().forget(&key, grant.fencing, true, Duration::ZERO).await;
+    let forgotten = store.capabilities().admin.unwrap().forget(&key, grant.fencing, true, Duration::ZERO).await;
     assert_eq!(forgotten.unwrap(), Settled::Done);
     assert_eq!(told.recv().await.unwrap().payload(), format!("{:032x}", key.hash()));
     ends("who waited is woken", waiting).await;
@@ -213,7 +214,7 @@ async fn who_comes_while_the_key_is_being_settled_does_not_sleep_through_it() {
 async fn without_listening_there_is_no_such_ability_and_others_are_told_all_the_same() {
     let place = Place::new();
     let (store, deaf) = (place.open().await, place.builder().listening(false).open().await.unwrap());
-    assert!(deaf.abilities().watch.is_none());
+    assert!(deaf.capabilities().watch.is_none());
     let key = key("a");
     deaf.claim(&request(&key, 1)).await.unwrap();
     let waiting = tokio::spawn(watch(&store, &key));

@@ -12,7 +12,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 async fn a_purge_takes_steps_of_no_more_records_than_it_was_asked_for() {
     let (place, clock) = (Place::new(), Manual::new());
     let store = place.builder().clock(clock.clone()).open().await.unwrap();
-    let journal = store.abilities().journal.unwrap();
+    let journal = store.capabilities().steps.unwrap();
     for n in 0..5 {
         let key = key(&n.to_string());
         assert!(matches!(store.claim(&request(&key, 1)).await.unwrap(), Claim::Acquired(_)));
@@ -24,7 +24,7 @@ async fn a_purge_takes_steps_of_no_more_records_than_it_was_asked_for() {
     sql(&format!("DELETE FROM {}", place.table));
     clock.advance(HOUR);
     for (at_most, left) in [(0, "15"), (2, "9"), (1, "6"), (usize::MAX, "0")] {
-        assert_eq!(store.abilities().purge.unwrap().purge(at_most).await.unwrap(), 0);
+        assert_eq!(store.capabilities().purge.unwrap().purge(at_most).await.unwrap(), 0);
         assert_eq!(sql(&format!("SELECT count(*) FROM {}_steps", place.table)), left, "{at_most}");
     }
 }

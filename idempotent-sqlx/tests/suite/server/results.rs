@@ -40,7 +40,7 @@ async fn n90_nul_bytes_in_results_errors_and_display_keys_come_back_as_they_were
     let ask = ClaimRequest { display: Some("a\0b".into()), ..request(&a, 1) };
     assert!(matches!(store.claim(&ask).await.unwrap(), Claim::Acquired(_)));
     assert_eq!(store.peek(&a).await.unwrap().unwrap().display.as_deref(), Some("a\0b"));
-    let fail = idempotent_core::Release { error: "no\0stock".into(), ..release(ReleaseKind::Fail) };
+    let fail = idempotent_core::Release { error: "no\0stock".into(), ..release(ReleaseKind::MarkFailed) };
     store.release(&held(&a, 1), &fail).await.unwrap();
     let State::Failed { error } = store.peek(&a).await.unwrap().unwrap().state else { panic!("not failed") };
     assert_eq!(&*error, "no\0stock");

@@ -176,9 +176,9 @@ impl Hand {
         self.backend.read(&self.key).await.ok().map(|seen| seen.now)
     }
 
-    /// Purges the backend until no record is left to remove. Does nothing if the backend has no `purge` ability.
+    /// Purges the backend until no record is left to remove. Does nothing if the backend has no `purge` capability.
     pub(crate) async fn purge(&self) {
-        let Some(purge) = self.backend.abilities().purge else { return };
+        let Some(purge) = self.backend.capabilities().purge else { return };
         while must("purge", purge.purge(1_000).await) > 0 {}
     }
 

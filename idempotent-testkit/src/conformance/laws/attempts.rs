@@ -120,7 +120,7 @@ pub async fn without_a_limit_nothing_is_buried(s: &Subject) {
 
 pub async fn a_buried_run_is_not_granted_again(s: &Subject) {
     let grant = acquired(s.claim(&limited(s, 1, 9)).await);
-    answers!(s.release(1, ReleaseKind::Bury).await, Settled::Done, "who holds the key may settle it");
+    answers!(s.release(1, ReleaseKind::MarkDead).await, Settled::Done, "who holds the key may settle it");
     s.pass(s.lease() * 2).await;
     let dead = buried(s.claim(&limited(s, 2, 9)).await, 1, grant.fencing);
     answers!(&*dead.error, "no stock", "the last run's error is kept");

@@ -193,7 +193,7 @@ pub async fn a_consumed_key_answers_with_its_value(s: &Subject) {
 
 pub async fn a_failed_key_answers_with_its_error(s: &Subject) {
     acquired(s.claim_by(1).await);
-    answers!(s.release(1, ReleaseKind::Fail).await, Settled::Done, "who holds the key may settle it");
+    answers!(s.release(1, ReleaseKind::MarkFailed).await, Settled::Done, "who holds the key may settle it");
     answers!(
         s.claim_by(2).await,
         Claim::Failed { error: "no stock".into() },
@@ -212,7 +212,7 @@ pub async fn a_dead_key_answers_with_its_attempts_and_error(s: &Subject) {
     acquired(s.claim_by(1).await);
     s.release(1, ReleaseKind::Vacate).await;
     let grant = acquired(s.claim_by(2).await);
-    answers!(s.release(2, ReleaseKind::Bury).await, Settled::Done, "who holds the key may settle it");
+    answers!(s.release(2, ReleaseKind::MarkDead).await, Settled::Done, "who holds the key may settle it");
     let dead = Claim::Dead(Dead { attempts: 2, fencing: grant.fencing, error: "no stock".into() });
     answers!(s.claim_by(3).await, dead, "the key was buried, and stays so");
     answers!(s.claim_by(2).await, dead, "the key was buried, and stays so");

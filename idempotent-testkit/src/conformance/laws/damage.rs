@@ -42,7 +42,7 @@ async fn every_step_is_refused(s: &Subject, damage: Damage, ask: &ClaimRequest) 
         refused(damage, &format!("release as {verdict:?}"), s.store.release(&held, &put_down(verdict)).await);
     }
     refused(damage, "peek", s.store.peek(&ask.key).await);
-    if let Some(admin) = s.store.abilities().admin {
+    if let Some(admin) = s.store.capabilities().admin {
         refused(damage, "forget", admin.forget(&ask.key, FencingToken(1), true, HOUR).await);
     }
 }
@@ -100,7 +100,7 @@ async fn every_step(s: &Subject, ask: &ClaimRequest) {
         let _ = s.store.release(&held, &put_down(verdict)).await;
     }
     let _ = s.store.peek(&ask.key).await;
-    if let Some(admin) = s.store.abilities().admin {
+    if let Some(admin) = s.store.capabilities().admin {
         let _ = admin.forget(&ask.key, FencingToken(1), true, HOUR).await;
     }
 }

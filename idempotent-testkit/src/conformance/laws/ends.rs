@@ -139,7 +139,7 @@ pub async fn a_retention_ends_to_the_ms(s: &Subject) {
 pub async fn a_memory_ends_to_the_ms(s: &Subject) {
     let memory = Duration::from_millis(2_500);
     let span = |verdict| if matches!(verdict, Some(ReleaseKind::Vacate) | None) { 2 * memory } else { memory };
-    for verdict in [None, Some(ReleaseKind::Vacate), Some(ReleaseKind::Fail), Some(ReleaseKind::Bury)] {
+    for verdict in [None, Some(ReleaseKind::Vacate), Some(ReleaseKind::MarkFailed), Some(ReleaseKind::MarkDead)] {
         let ask = |key: &str, owner| {
             let key = format!("{key} {verdict:?}");
             ClaimRequest { lease: memory, memory, ..s.ask_on(&key, owner) }
@@ -182,7 +182,7 @@ pub async fn an_owner_has_its_lease_to_the_last_ms(s: &Subject) {
         let settled = match step {
             "renew" => s.store.renew(&held, s.lease()).await,
             "complete" => s.store.complete(&held, &done(b"v", HOUR)).await,
-            _ => s.store.release(&held, &put_down(ReleaseKind::Fail)).await,
+            _ => s.store.release(&held, &put_down(ReleaseKind::MarkFailed)).await,
         };
         answers!(must(step, settled), Settled::Done, "{step} in the last ms");
         let state = must("peek", s.store.peek(&held.key).await).map(|record| record.state.kind());

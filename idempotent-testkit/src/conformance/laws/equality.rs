@@ -184,7 +184,7 @@ impl<'a> Comparison<'a> {
                 self.batch(operation, now).await
             }
             Operation::Forget { key, right, force, memory } => {
-                let Some(admin) = self.s.store.abilities().admin else { return Ok(()) };
+                let Some(admin) = self.s.store.capabilities().admin else { return Ok(()) };
                 let key = &self.keys[*key];
                 let number = |fencing: FencingToken| if *right { fencing } else { FencingToken(fencing.0 - 1) };
                 let seen = must("peek", self.s.store.peek(key).await).map_or(FencingToken(1), |record| record.fencing);
@@ -193,7 +193,7 @@ impl<'a> Comparison<'a> {
                 same("the forgetting's answer", &got, &self.model.forget(key, number(seen), *force, *memory, now))
             }
             Operation::Purge(at_most) => {
-                if let Some(purge) = self.s.store.abilities().purge {
+                if let Some(purge) = self.s.store.capabilities().purge {
                     must("purge", purge.purge(*at_most).await);
                 }
                 Ok(())
@@ -210,7 +210,7 @@ impl<'a> Comparison<'a> {
 
     /// As if each had come alone; skipped where the store has no batch.
     async fn batch(&mut self, operation: &Operation, now: Timestamp) -> Result<(), String> {
-        let Some(batch) = self.s.store.abilities().batch else { return Ok(()) };
+        let Some(batch) = self.s.store.capabilities().batch else { return Ok(()) };
         match operation {
             Operation::ClaimAll(asks) => {
                 let requests: Vec<_> = asks.iter().map(|ask| ask.request(&self.keys)).collect();

@@ -78,7 +78,7 @@ pub async fn fencing_rises_over_expiry_when_it_ran_ahead_of_the_clock(s: &Subjec
     let brief = ClaimRequest { lease: MS, memory: Duration::ZERO, ..s.ask(2_000) };
     higher(s, &brief, &mut last, "a deletion a moment ago").await;
     s.pass(MS).await;
-    if let Some(purge) = s.store.abilities().purge {
+    if let Some(purge) = s.store.capabilities().purge {
         must("purge", purge.purge(1_000).await);
     }
     higher(s, &s.ask(2_001), &mut last, "an end before the clock caught up").await;

@@ -153,9 +153,9 @@ pub async fn a_record_that_begins_anew_has_no_steps(s: &Subject) {
         s.pass(10 * MS).await;
     })
     .await;
-    if let Some(admin) = s.store.abilities().admin {
+    if let Some(admin) = s.store.capabilities().admin {
         begins_anew(s, "forgotten", async |ask| {
-            must("release", s.store.release(&ask.held(), &put_down(ReleaseKind::Fail)).await);
+            must("release", s.store.release(&ask.held(), &put_down(ReleaseKind::MarkFailed)).await);
             let failed = must("peek", s.store.peek(&ask.key).await).expect("it failed");
             // So that it begins at another time: an operator is not that fast.
             s.pass(10 * MS).await;
@@ -163,7 +163,7 @@ pub async fn a_record_that_begins_anew_has_no_steps(s: &Subject) {
         })
         .await;
     }
-    if let Some(purge) = s.store.abilities().purge {
+    if let Some(purge) = s.store.capabilities().purge {
         begins_anew(s, "purged", async |_| {
             s.pass(s.lease() + 20 * MS).await;
             must("purge", purge.purge(1_000).await);
@@ -207,7 +207,7 @@ where
 }
 
 fn journal(store: &Arc<dyn Store>) -> &dyn StepStore {
-    store.abilities().journal.expect("an ability does not come and go")
+    store.capabilities().steps.expect("a capability does not come and go")
 }
 
 /// Claims an overdue key, and looks at its steps as soon as it is granted.

@@ -138,7 +138,7 @@ pub async fn hostile_texts_and_values_come_back_as_they_were(s: &Subject) {
         acquired(s.claim(&ask).await);
         let peeked = must("peek", s.store.peek(&ask.key).await).expect("consuming");
         assert_eq!(peeked.display.as_deref(), Some(text), "display");
-        let fail = Release { error: text.into(), ..put_down(ReleaseKind::Fail) };
+        let fail = Release { error: text.into(), ..put_down(ReleaseKind::MarkFailed) };
         must("release", s.store.release(&ask.held(), &fail).await);
         assert_eq!(s.claim(&ask).await, Claim::Failed { error: text.into() });
 

@@ -13,32 +13,32 @@ use crate::conformance::{Subject, together};
 const RACERS: u8 = 16;
 
 async fn line(s: &Subject, stream: &str) -> Option<Vec<u8>> {
-    must("line", s.order().line(&s.key(stream)).await).line.map(|line| line.to_vec())
+    must("line", s.order().load(&s.key(stream)).await).table.map(|line| line.to_vec())
 }
 
-async fn redraw(s: &Subject, stream: &str, seen: Option<&[u8]>, next: &[u8]) -> bool {
-    must("redraw", s.order().redraw(&s.key(stream), seen, next, HOUR).await)
+async fn compare_and_swap(s: &Subject, stream: &str, seen: Option<&[u8]>, next: &[u8]) -> bool {
+    must("compare_and_swap", s.order().compare_and_swap(&s.key(stream), seen, next, HOUR).await)
 }
 
 pub async fn a_stream_nobody_spoke_of_has_no_line(s: &Subject) {
     assert_eq!(line(s, "k").await, None);
-    assert!(!redraw(s, "k", Some(b"seen"), b"next").await, "nobody can have seen that");
+    assert!(!compare_and_swap(s, "k", Some(b"seen"), b"next").await, "nobody can have seen that");
     assert_eq!(line(s, "k").await, None);
     if let Some(clock) = &s.clock {
-        assert_eq!(must("line", s.order().line(&s.key("k")).await).now, clock.wall(), "the time is the store's");
+        assert_eq!(must("line", s.order().load(&s.key("k")).await).now, clock.wall(), "the time is the store's");
     }
 }
 
 pub async fn a_line_is_put_back_only_by_who_saw_it_as_it_is(s: &Subject) {
-    assert!(redraw(s, "k", None, b"one").await);
+    assert!(compare_and_swap(s, "k", None, b"one").await);
     for wrong in [None, Some(&b"two"[..]), Some(b"One"), Some(b"one "), Some(b"one\0"), Some(b"on")] {
-        assert!(!redraw(s, "k", wrong, b"two").await, "{wrong:?} is not what is there");
+        assert!(!compare_and_swap(s, "k", wrong, b"two").await, "{wrong:?} is not what is there");
     }
     assert_eq!(line(s, "k").await.as_deref(), Some(&b"one"[..]));
-    assert!(redraw(s, "k", Some(b"one"), b"two").await);
-    assert!(!redraw(s, "k", Some(b"one"), b"three").await, "that was before");
+    assert!(compare_and_swap(s, "k", Some(b"one"), b"two").await);
+    assert!(!compare_and_swap(s, "k", Some(b"one"), b"three").await, "that was before");
     assert_eq!(line(s, "k").await.as_deref(), Some(&b"two"[..]));
-    assert!(redraw(s, "k", Some(b"two"), b"two").await, "as it is it may be put back, too");
+    assert!(compare_and_swap(s, "k", Some(b"two"), b"two").await, "as it is it may be put back, too");
     assert_eq!(line(s, "k").await.as_deref(), Some(&b"two"[..]));
 }
 
@@ -48,7 +48,7 @@ pub async fn a_line_of_any_bytes_comes_back_as_it_was(s: &Subject) {
     let long = all.repeat(512);
     let mut seen: Option<Vec<u8>> = None;
     for next in [b"\0".to_vec(), all, long, b"'; DROP TABLE x; --".to_vec()] {
-        assert!(redraw(s, "k", seen.as_deref(), &next).await);
+        assert!(compare_and_swap(s, "k", seen.as_deref(), &next).await);
         assert_eq!(line(s, "k").await.as_ref(), Some(&next), "{} bytes", next.len());
         seen = Some(next);
     }
@@ -57,7 +57,7 @@ pub async fn a_line_of_any_bytes_comes_back_as_it_was(s: &Subject) {
 pub async fn lines_of_two_streams_are_kept_apart(s: &Subject) {
     let streams = ["k", "K", "k ", "other"];
     for stream in streams {
-        assert!(redraw(s, stream, None, stream.as_bytes()).await);
+        assert!(compare_and_swap(s, stream, None, stream.as_bytes()).await);
     }
     for stream in streams {
         assert_eq!(line(s, stream).await.as_deref(), Some(stream.as_bytes()));
@@ -66,10 +66,10 @@ pub async fn lines_of_two_streams_are_kept_apart(s: &Subject) {
 
 pub async fn a_line_is_no_record(s: &Subject) {
     acquired(s.claim_by(1).await);
-    assert!(redraw(s, "k", None, b"line").await);
-    assert!(redraw(s, "alone", None, b"line").await);
+    assert!(compare_and_swap(s, "k", None, b"line").await);
+    assert!(compare_and_swap(s, "alone", None, b"line").await);
     assert_eq!(must("peek", s.store.peek(&s.key("alone")).await), None);
-    if let Some(browse) = s.store.abilities().browse {
+    if let Some(browse) = s.store.capabilities().browse {
         let listed = must("browse", browse.browse(None, 10).await).entries;
         assert!(listed.iter().all(|entry| entry.key == s.key("k")), "a listing shows records alone");
     }
@@ -78,14 +78,14 @@ pub async fn a_line_is_no_record(s: &Subject) {
 }
 
 pub async fn a_line_outlives_a_purge_until_its_time_is_over(s: &Subject) {
-    let redraw = async |stream: &str, seen: Option<&[u8]>, next: &[u8], keep: Duration| {
-        assert!(must("redraw", s.order().redraw(&s.key(stream), seen, next, keep).await));
+    let compare_and_swap = async |stream: &str, seen: Option<&[u8]>, next: &[u8], keep: Duration| {
+        assert!(must("compare_and_swap", s.order().compare_and_swap(&s.key(stream), seen, next, keep).await));
     };
-    redraw("k", None, b"one", HOUR).await;
-    redraw("ever", None, b"for ever", Duration::MAX).await;
+    compare_and_swap("k", None, b"one", HOUR).await;
+    compare_and_swap("ever", None, b"for ever", Duration::MAX).await;
     // Kept for longer by who puts it back.
-    redraw("prolonged", None, b"brief", s.lease()).await;
-    redraw("prolonged", Some(b"brief"), b"longer", HOUR).await;
+    compare_and_swap("prolonged", None, b"brief", s.lease()).await;
+    compare_and_swap("prolonged", Some(b"brief"), b"longer", HOUR).await;
     s.pass(s.lease()).await;
     s.pass_almost(HOUR - s.lease()).await;
     must("purge", s.purge().purge(100).await);
@@ -97,17 +97,17 @@ pub async fn a_line_outlives_a_purge_until_its_time_is_over(s: &Subject) {
 /// Adds a mark to the line, however many others do.
 async fn add(store: Arc<dyn Store>, stream: Key, mark: u8) {
     loop {
-        let Some(order) = store.abilities().order else { panic!("an ability does not come and go") };
-        let seen = must("line", order.line(&stream).await).line;
+        let Some(order) = store.capabilities().order else { panic!("a capability does not come and go") };
+        let seen = must("line", order.load(&stream).await).table;
         yield_now().await;
         let mut next = seen.as_deref().unwrap_or_default().to_vec();
         next.push(mark);
-        match order.redraw(&stream, seen.as_deref(), &next, HOUR).await {
+        match order.compare_and_swap(&stream, seen.as_deref(), &next, HOUR).await {
             Ok(true) => return,
             Ok(false) => {}
             // Under contention a store may refuse.
             Err(error) if error.kind() == StoreErrorKind::NotApplied => tokio::time::sleep(MS).await,
-            Err(error) => panic!("redraw failed: {error}"),
+            Err(error) => panic!("compare_and_swap failed: {error}"),
         }
     }
 }

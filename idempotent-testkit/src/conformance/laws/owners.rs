@@ -39,7 +39,7 @@ pub async fn nobody_changes_a_settled_key(s: &Subject) {
     s.complete(3, b"first").await;
     is_lost(s, 2, StateKind::Consumed, "consumed by another").await;
     for (name, verdict, state) in
-        [("f", ReleaseKind::Fail, StateKind::Failed), ("d", ReleaseKind::Bury, StateKind::Dead)]
+        [("f", ReleaseKind::MarkFailed, StateKind::Failed), ("d", ReleaseKind::MarkDead, StateKind::Dead)]
     {
         let ask = ClaimRequest { key: s.key(name), ..s.ask(1) };
         acquired(s.claim(&ask).await);
@@ -166,8 +166,8 @@ pub async fn a_release_repeated_by_its_owner_is_lost(s: &Subject) {
         (ReleaseKind::Delete, StateKind::Absent),
         (ReleaseKind::Vacate, StateKind::Vacant),
         (ReleaseKind::Refund, StateKind::Vacant),
-        (ReleaseKind::Fail, StateKind::Failed),
-        (ReleaseKind::Bury, StateKind::Dead),
+        (ReleaseKind::MarkFailed, StateKind::Failed),
+        (ReleaseKind::MarkDead, StateKind::Dead),
     ] {
         let ask = ClaimRequest { key: s.key(&format!("{verdict:?}")), ..s.ask(1) };
         acquired(s.claim(&ask).await);

@@ -10,7 +10,7 @@ fn with(s: &Subject, owner: u128, payload: &str) -> ClaimRequest {
 }
 
 pub async fn another_payload_is_a_mismatch_while_the_key_is_held_or_settled(s: &Subject) {
-    for (name, verdict) in [("consumed", None), ("failed", Some(ReleaseKind::Fail))] {
+    for (name, verdict) in [("consumed", None), ("failed", Some(ReleaseKind::MarkFailed))] {
         let on = |owner, payload| ClaimRequest { key: s.key(name), ..with(s, owner, payload) };
         acquired(s.claim(&on(1, "a")).await);
         answers!(s.claim(&on(2, "b")).await, Claim::Mismatch, "held");
@@ -79,7 +79,7 @@ pub async fn an_expired_lease_takes_the_new_fingerprint(s: &Subject) {
 
 pub async fn a_dead_key_is_dead_for_every_payload(s: &Subject) {
     acquired(s.claim(&with(s, 1, "a")).await);
-    s.release(1, ReleaseKind::Bury).await;
+    s.release(1, ReleaseKind::MarkDead).await;
     answers_like!(
         s.claim(&with(s, 2, "b")).await,
         Claim::Dead(_),

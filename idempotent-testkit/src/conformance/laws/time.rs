@@ -66,13 +66,13 @@ pub async fn a_retention_for_ever_does_not_end(s: &Subject) {
 
 pub async fn a_failed_key_is_remembered_for_its_memory_and_no_longer(s: &Subject) {
     acquired(s.claim_by(1).await);
-    s.release_as(1, &Release { memory: s.lease(), ..put_down(ReleaseKind::Fail) }).await;
+    s.release_as(1, &Release { memory: s.lease(), ..put_down(ReleaseKind::MarkFailed) }).await;
     lasts(s, StateKind::Failed, s.lease()).await;
 }
 
 pub async fn a_dead_key_is_remembered_for_its_memory_and_no_longer(s: &Subject) {
     acquired(s.claim_by(1).await);
-    s.release_as(1, &Release { memory: s.lease(), ..put_down(ReleaseKind::Bury) }).await;
+    s.release_as(1, &Release { memory: s.lease(), ..put_down(ReleaseKind::MarkDead) }).await;
     lasts(s, StateKind::Dead, s.lease()).await;
 }
 

@@ -90,11 +90,11 @@ pub(in crate::mutants) fn release(
     }
     let mut release = release.clone();
     match bug {
-        Some(Bug::UnconditionalDelete) if release.verdict == ReleaseKind::Delete => {
+        Some(Bug::UnconditionalDelete) if release.kind == ReleaseKind::Delete => {
             return (Settled::Done, Write::Delete);
         }
-        Some(Bug::RefundCounts) if release.verdict == ReleaseKind::Refund => release.verdict = ReleaseKind::Vacate,
-        Some(Bug::RefundLeavesTrace) if release.verdict == ReleaseKind::Refund => {
+        Some(Bug::RefundCounts) if release.kind == ReleaseKind::Refund => release.kind = ReleaseKind::Vacate,
+        Some(Bug::RefundLeavesTrace) if release.kind == ReleaseKind::Refund => {
             release.delay = release.delay.max(Duration::from_micros(1));
         }
         _ => {}
@@ -102,7 +102,7 @@ pub(in crate::mutants) fn release(
     let undone = found.map(undone);
     let found = if bug == Some(Bug::TokenWithoutState) { undone.as_ref() } else { found };
     let (mut settled, mut write) = protocol::release(found, held, &release, now);
-    match (bug, release.verdict, &mut write) {
+    match (bug, release.kind, &mut write) {
         (Some(Bug::AttemptCountedAtRelease), ReleaseKind::Vacate, Write::Put(record)) => record.attempt += 1,
         (Some(Bug::RefundHidesTakeover), ReleaseKind::Refund, Write::Put(record)) => {
             if let State::Vacant { taken_over, .. } = &mut record.state {

@@ -222,7 +222,7 @@ fn i09_check_goes_red() {
 
 #[test]
 fn i10_check_goes_red() {
-    only("I10", &told([(0, gets(1)), (1, releases(1, ReleaseKind::Bury, DONE)), (2, gets(2))]));
+    only("I10", &told([(0, gets(1)), (1, releases(1, ReleaseKind::MarkDead, DONE)), (2, gets(2))]));
     let released =
         [(0, gets(1)), (1, effect(1, true)), (2, handler(1, How::Well)), (3, releases(1, ReleaseKind::Delete, DONE))];
     only("I10", &told(released));

@@ -202,8 +202,10 @@ pub(super) fn i13_everything_ends(history: &Told) -> Result<(), String> {
             }
             _ => false,
         });
-        let buried =
-            standing.released.iter().any(|(_, verdict)| matches!(verdict, ReleaseKind::Fail | ReleaseKind::Bury));
+        let buried = standing
+            .released
+            .iter()
+            .any(|(_, verdict)| matches!(verdict, ReleaseKind::MarkFailed | ReleaseKind::MarkDead));
         let ended = !standing.completed.is_empty() || buried || !standing.told_dead.is_empty();
         // A run without protection leaves the key as it was, and two payloads may put each other aside by claims.
         ensure(ended || !settled_otherwise, || format!("key {:04x} has no end", key >> 112))?;

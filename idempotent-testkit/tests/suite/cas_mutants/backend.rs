@@ -256,7 +256,7 @@ impl CasBackend for Mutant {
         Ok(may && !self.has(Bug::DoneAndDenied))
     }
 
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none().with_purge(self)
     }
 }

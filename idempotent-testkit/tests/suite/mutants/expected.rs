@@ -121,7 +121,7 @@ pub(crate) fn laws_about(bug: Bug) -> &'static [&'static str] {
         Bug::PurgeTakesUnreadable => &["a_purge_leaves_what_it_cannot_read"],
         Bug::BrowseEndsAtUnreadable => &["browsing_leaves_what_it_cannot_read"],
         Bug::BatchFailsAsAWhole => &["a_batch_refuses_only_what_it_cannot_read"],
-        Bug::AbilityComesAndGoes => &["abilities_that_are_reported_work"],
+        Bug::AbilityComesAndGoes => &["reported_capabilities_work"],
         Bug::BatchInDisorder => &["a_batch_answers_as_if_each_request_had_come_alone"],
         Bug::BrowseShowsExpired | Bug::BrowseRepeats => &["browsing_lists_each_live_key_once"],
         Bug::PurgeTakesOrphans | Bug::PurgeTakesTheLiving | Bug::PurgeWithoutBound => {

@@ -72,7 +72,7 @@ impl Store for Flawed {
         self.inner.peek(key).await
     }
 
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none()
     }
 }

@@ -226,12 +226,12 @@ async fn a_missing_key_is_rejected_with_a_link_to_the_docs() {
     let link = sent.header("link").unwrap();
     assert!(link.starts_with("<https://") && link.ends_with(">; rel=\"describedby\""), "{link}");
 
-    let shop = world.shop_behind(world.layer().docs("/docs/idempotency"));
+    let shop = world.shop_behind(world.layer().docs_link("/docs/idempotency"));
     let sent = ask(Method::POST, "/orders").send(&shop).await;
     assert_eq!(sent.problem(400, "missing-key").header("link"), Some("</docs/idempotency>; rel=\"describedby\""));
     assert!(shop.runs() == 0 && world.is_untouched());
 
-    let shop = world.shop_behind(world.layer().docs("/docs>; rel=\"x\", <b\r\nset-cookie: a=b"));
+    let shop = world.shop_behind(world.layer().docs_link("/docs>; rel=\"x\", <b\r\nset-cookie: a=b"));
     assert_eq!(
         ask(Method::POST, "/orders").send(&shop).await.header("link"),
         Some(link),

@@ -89,7 +89,7 @@ async fn no_log_line_contains_a_key_token_caller_or_body() {
 
     let tokens = Tokens::new(&world.executor);
     let token = tokens.issue(SECRET).await.unwrap();
-    let form = world.shop_behind(IdempotencyLayer::tokens(tokens, by_user()));
+    let form = world.shop_behind(IdempotencyLayer::by_token(tokens, by_user()));
     ask(Method::POST, "/orders").with("x-idempotent-token", token.as_str()).send(&form).await;
     ask(Method::POST, "/orders").with("x-idempotent-token", SECRET).send(&form).await;
     let wrong = world.shop_behind(world.layer().policy(Policy::new().heartbeat(secs(100))));

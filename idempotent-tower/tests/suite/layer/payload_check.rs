@@ -156,7 +156,7 @@ async fn another_payload_is_rejected_before_a_duplicate_in_flight() {
 #[tokio::test]
 async fn the_status_of_a_mismatch_is_configurable() {
     let world = World::new();
-    let layer = world.layer().problem(|problem| {
+    let layer = world.layer().problem_response(|problem| {
         let mut response = problem.to_response();
         if problem.kind() == ProblemKind::KeyReused {
             *response.status_mut() = http::StatusCode::CONFLICT;

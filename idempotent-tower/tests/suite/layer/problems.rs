@@ -51,7 +51,7 @@ fn every_problem_has_the_form_of_rfc_9457() {
 async fn no_key_token_or_body_is_echoed() {
     let world = World::new();
     let tokens = Tokens::new(&world.executor);
-    let by_token = world.shop_behind(IdempotencyLayer::tokens(tokens, by_user()));
+    let by_token = world.shop_behind(IdempotencyLayer::by_token(tokens, by_user()));
     let shop = world.shop_behind(world.layer().max_body(100));
     let secret = "SECRET-4111";
     let mut told = vec![
@@ -84,7 +84,7 @@ async fn base_texts_and_form_of_problems_are_configurable() {
     let sent = ask(Method::POST, "/orders").send(&shop).await;
     assert_eq!(sent.told()["type"], "https://shop.example/problems/missing-key");
 
-    let layer = world.layer().problem(|problem| match problem.kind() {
+    let layer = world.layer().problem_response(|problem| match problem.kind() {
         ProblemKind::MissingKey => problem.detail("Schlüssel fehlt").to_response(),
         kind => Response::builder().status(418).header("x-code", kind.code()).body("own form".into()).unwrap(),
     });

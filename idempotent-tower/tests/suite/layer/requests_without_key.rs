@@ -5,7 +5,7 @@ use idempotent_tower::{IdempotencyLayer, PayloadCheck};
 use crate::layer::support::{Ask, Shop, World, ask, by_user, ms, secs};
 
 fn by_params(world: &World, more: impl FnOnce(IdempotencyLayer) -> IdempotencyLayer) -> Shop {
-    world.shop_behind(more(IdempotencyLayer::params(world.executor.clone(), by_user())))
+    world.shop_behind(more(IdempotencyLayer::by_param(world.executor.clone(), by_user())))
 }
 
 fn order() -> Ask {

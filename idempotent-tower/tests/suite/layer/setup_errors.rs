@@ -48,7 +48,7 @@ async fn do_nothing(world: &World, layer: &IdempotencyLayer, setters: &[(&str, &
 #[tokio::test]
 async fn check_names_setters_without_effect_for_tokens() {
     let world = World::new();
-    let layer = IdempotencyLayer::tokens(Tokens::new(&world.executor), by_user());
+    let layer = IdempotencyLayer::by_token(Tokens::new(&world.executor), by_user());
     let setters: [(&str, &str, Set); 9] = [
         ("key", "token_header", key),
         ("key_from", "token_header", key_from),
@@ -66,7 +66,7 @@ async fn check_names_setters_without_effect_for_tokens() {
 #[tokio::test]
 async fn check_names_setters_without_effect_for_params() {
     let world = World::new();
-    let layer = IdempotencyLayer::params(world.executor.clone(), by_user());
+    let layer = IdempotencyLayer::by_param(world.executor.clone(), by_user());
     let setters: [(&str, &str, Set); 6] = [
         ("window", "such as 5 s", |layer| layer.window(Duration::ZERO)),
         ("key", "new()", key),
@@ -82,7 +82,7 @@ async fn check_names_setters_without_effect_for_params() {
 #[tokio::test]
 async fn params_without_a_window_are_rejected() {
     let world = World::new();
-    let layer = || IdempotencyLayer::params(world.executor.clone(), by_user());
+    let layer = || IdempotencyLayer::by_param(world.executor.clone(), by_user());
     let zero = Policy::new().window(Duration::ZERO);
     let retained = Policy::new().retain(secs(3_600));
     for (case, layer) in [
@@ -113,7 +113,7 @@ async fn check_names_setters_without_effect_for_keys() {
 #[tokio::test]
 async fn check_ignores_setters_that_were_reset() {
     let world = World::new();
-    let by_token = IdempotencyLayer::tokens(Tokens::new(&world.executor), by_user());
+    let by_token = IdempotencyLayer::by_token(Tokens::new(&world.executor), by_user());
     assert_eq!(by_token.fail_open(true).fail_open(false).check(), Ok(()));
     assert_eq!(world.layer().ttl(secs(60)).window(secs(5)).window(Duration::ZERO).check(), Ok(()));
 }
@@ -144,7 +144,7 @@ async fn check_names_a_spill_smaller_than_a_record() {
 #[tokio::test]
 async fn check_names_all_errors_at_once() {
     let world = World::new();
-    let layer = IdempotencyLayer::params(world.executor.clone(), by_user());
+    let layer = IdempotencyLayer::by_param(world.executor.clone(), by_user());
     let error = layer.ttl(secs(60)).required(true).lease(Duration::ZERO).check().unwrap_err().to_string();
     for wrong in ["`ttl`", "`required`", "lease is 0s"] {
         assert!(error.contains(wrong), "{wrong}: {error}");

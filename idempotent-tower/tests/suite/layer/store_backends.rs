@@ -36,14 +36,14 @@ async fn basics(store: impl Store) {
     large.send(&shop).await.ran(6);
     assert_eq!(large.send(&shop).await.replays(6).body.len(), 1 << 20, "as large as may be");
 
-    let params = Shop::behind(IdempotencyLayer::params(executor.clone(), by_user()), SystemClock::default());
+    let params = Shop::behind(IdempotencyLayer::by_param(executor.clone(), by_user()), SystemClock::default());
     order_by("any").send(&params).await.ran(1);
     let told = order_by("any").send(&params).await;
     assert!((1..=5).contains(&told.problem(409, "duplicate-request").retry_after().unwrap()));
 
     let tokens = Tokens::new(&executor);
     let token = tokens.issue(idempotent_tower::Caller::anonymous()).await.unwrap();
-    let form = Shop::behind(IdempotencyLayer::tokens(tokens, by_user()), SystemClock::default());
+    let form = Shop::behind(IdempotencyLayer::by_token(tokens, by_user()), SystemClock::default());
     let submit = ask(http::Method::POST, "/orders").with("x-idempotent-token", token.as_str());
     submit.clone().with("x-status", "500").send(&form).await;
     submit.send(&form).await.ran(2);

@@ -7,7 +7,7 @@ use crate::layer::support::{Ask, Shop, World, ask, by_user, order_by, secs};
 
 fn by_token(world: &World, more: impl FnOnce(IdempotencyLayer) -> IdempotencyLayer) -> (Shop, Tokens) {
     let tokens = Tokens::new(&world.executor);
-    (world.shop_behind(more(IdempotencyLayer::tokens(tokens.clone(), by_user()))), tokens)
+    (world.shop_behind(more(IdempotencyLayer::by_token(tokens.clone(), by_user()))), tokens)
 }
 
 /// Issues a token to this user.

@@ -111,7 +111,7 @@ async fn panics_of_closures_before_the_run_claim_nothing() {
 #[tokio::test]
 async fn a_panic_of_the_problem_closure_after_the_run_leaves_no_claim() {
     let world = World::new();
-    let shop = world.shop_behind(world.layer().problem(|_| panic!("words")));
+    let shop = world.shop_behind(world.layer().problem_response(|_| panic!("words")));
     let sent = AssertUnwindSafe(order_by("a").with("x-panic", "1").send(&shop)).catch_unwind().await;
     assert!(sent.is_err());
     order_by("a").send(&world.shop()).await.ran(1);
@@ -153,7 +153,7 @@ async fn an_outer_layer_never_stores_a_problem_of_an_inner_one() {
     for words in [false, true] {
         let name = format!("inner-{words}");
         let inner = world.layer().namespace(name.clone());
-        let inner = if words { inner.problem(own_words) } else { inner };
+        let inner = if words { inner.problem_response(own_words) } else { inner };
         let shop = world.shop_behind(inner.clone());
         let all = ResponseRules::default().store(idempotent_tower::StorePolicy::All);
         let outer = world.layer().namespace(format!("outer-{words}")).response(all);

@@ -17,7 +17,7 @@ on_each_store! {
 async fn shop(backing: &Backing) -> (Server, Tokens) {
     let executor = backing.executor().await;
     let tokens = Tokens::new(&executor);
-    let layer = IdempotencyLayer::tokens(tokens.clone(), principal());
+    let layer = IdempotencyLayer::by_token(tokens.clone(), principal());
     (Server::of(executor, layer).await, tokens)
 }
 
@@ -66,7 +66,7 @@ async fn of_100_equal_requests_without_a_key_one_runs(backing: &Backing) {
     let executor = backing.executor().await;
     // The window exceeds the duration of one round on a loaded machine.
     let window = std::time::Duration::from_secs(60);
-    let layer = IdempotencyLayer::params(executor.clone(), principal()).window(window);
+    let layer = IdempotencyLayer::by_param(executor.clone(), principal()).window(window);
     let server = Server::of(executor, layer).await;
     let mut volley = Volley::connect(&[server.address], CONNECTIONS).await;
     for round in 1..=ROUNDS {

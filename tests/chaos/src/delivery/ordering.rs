@@ -88,7 +88,7 @@ enum Note {
         at: u64,
     },
     /// That delivery was told that its turn has not come: the store knows that it was there.
-    PutOff {
+    Deferred {
         link: Link,
         came: u64,
         at: u64,

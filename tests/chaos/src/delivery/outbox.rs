@@ -192,8 +192,8 @@ async fn left<Db: Database>(home: &Home<Db>, broker: &Broker) -> Option<u64> {
 async fn unconfirmed<Db: Database>(home: &Home<Db>, outbox: &Outbox<Db>) -> Result<usize, OutboxError> {
     let stubs = outbox.list(OutboxStatus::Unconfirmed, 0, 1_000).await?;
     let late = Timestamp(now().0.saturating_add(LATE));
-    let failed = stubs.iter().filter(|entry| entry.stub.failures > 0);
-    for entry in failed.filter(|entry| entry.stub.due_at.is_some_and(|due| due > late)) {
+    let failed = stubs.iter().filter(|entry| entry.record.failures > 0);
+    for entry in failed.filter(|entry| entry.record.due_at.is_some_and(|due| due > late)) {
         let mut tx = Db::begin(&home.pool).await?;
         match outbox.resend(&mut tx, &entry.id, "chaos", "its broker is back").await {
             Ok(()) => tx.commit().await?,

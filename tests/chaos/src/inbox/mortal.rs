@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent::{
-    Claim, ClaimHandle, ClaimMode, ClaimRequest, Completion, Key, Record, Release, Settled, Store, StoreCapabilities,
-    StoreError, StoreErrorKind, TransactionSource, Transactional, TransactionalRun,
+use idempotent::store::{
+    Claim, ClaimHandle, ClaimMode, ClaimRequest, Completion, Record, Release, Settled, StoreCapabilities, Transactional,
 };
+use idempotent::transaction::{TransactionSource, TransactionalRun};
+use idempotent::{Key, Store, StoreError, StoreErrorKind};
 use sqlx::{Postgres, Transaction};
 
 use super::InboxFlaw;
@@ -91,7 +92,7 @@ impl<S: Store + ?Sized> Store for Mortal<S> {
         self.1.peek(key).await
     }
 
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none()
     }
 }
@@ -127,14 +128,14 @@ impl<S: Store> Store for Begins<S> {
         self.0.peek(key).await
     }
 
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none().with_transact(self)
     }
 }
 
 impl<S: Store> Transactional for Begins<S> {
-    fn one_run(&self, mode: ClaimMode) -> Box<dyn Any + Send> {
-        let own = self.0.1.abilities().transact.map(|transact| transact.one_run(mode));
+    fn transactional_run(&self, mode: ClaimMode) -> Box<dyn Any + Send> {
+        let own = self.0.1.capabilities().transact.map(|transact| transact.transactional_run(mode));
         let own = own.and_then(|own| own.downcast::<Arc<dyn TransactionSource<Tx>>>().ok());
         match own {
             Some(own) => {
@@ -145,8 +146,8 @@ impl<S: Store> Transactional for Begins<S> {
         }
     }
 
-    fn steps_within(&self) -> Box<dyn Any + Send> {
-        self.0.1.abilities().transact.map_or_else(|| Box::new(()) as _, |transact| transact.steps_within())
+    fn step_transactions(&self) -> Box<dyn Any + Send> {
+        self.0.1.capabilities().transact.map_or_else(|| Box::new(()) as _, |transact| transact.step_transactions())
     }
 
     fn transaction(&self) -> &'static str {

@@ -2,9 +2,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use idempotent::reply::DefaultReply;
+use idempotent::store::ClaimMode;
 use idempotent::{
-    Call, ClaimMode, DefaultReply, Discard, Disposition, Executor, Handler, Identity, Json, Lease, Outcome, Policy,
-    PostgresStore, Scene,
+    Call, Discard, Disposition, Executor, Handler, Identity, Json, Lease, Outcome, Policy, PostgresStore, Scene,
 };
 use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
 use tokio::sync::mpsc;

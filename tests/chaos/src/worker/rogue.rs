@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent::{
-    Claim, ClaimHandle, ClaimRequest, Completion, Entropy, FencingToken, Fingerprint, Identity, Key, OnExpiry,
-    OsEntropy, OwnerToken, Release, ReleaseKind, Scene, Settled, Store,
+use idempotent::store::{
+    Claim, ClaimHandle, ClaimRequest, Completion, Entropy, OnExpiry, OsEntropy, OwnerToken, Release, ReleaseKind,
+    Settled,
 };
+use idempotent::{FencingToken, Fingerprint, Identity, Key, Scene, Store};
 use idempotent_testkit::history::Token;
 
 use super::{MEMORY, RUNS, Worker};
@@ -90,5 +91,5 @@ fn completion(held: &ClaimHandle) -> Completion {
 }
 
 fn release() -> Release {
-    Release { verdict: ReleaseKind::Vacate, delay: Duration::ZERO, memory: MEMORY, error: Arc::from("by a rogue") }
+    Release { kind: ReleaseKind::Vacate, delay: Duration::ZERO, memory: MEMORY, error: Arc::from("by a rogue") }
 }

@@ -9,7 +9,8 @@ use idempotent::mq::{
     Source,
 };
 use idempotent::outbox::{Outbox, OutboxRecord, OutboxStatus, Relay, RelayRound, ResendPolicy};
-use idempotent::{Clock, Executor, Timer, Timestamp};
+use idempotent::store::Timer;
+use idempotent::{Clock, Executor, Timestamp};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 use tokio::sync::oneshot;
 

@@ -34,7 +34,7 @@ fn the_code_shown_is_the_code_that_runs() {
     let shown = String::from_utf8(service.get("/code").body).unwrap();
     let source = include_str!("../../../../examples/rest_axum/main.rs");
     assert!(source.contains(&shown));
-    for part in ["async fn order(", "#[idempotent(", "fn router(", "IdempotencyLayer::tokens("] {
+    for part in ["async fn order(", "#[idempotent(", "fn router(", "IdempotencyLayer::by_token("] {
         assert!(shown.contains(part), "{part} is not in\n{shown}");
     }
     assert!(!shown.contains("[shown]") && !shown.contains("fn main"));

@@ -1,6 +1,8 @@
 //! Drains, and servers that drain at their end, on a virtual clock.
 use crate::common::{Job, World, ms, secs};
-use idempotent::{Clock, Disposition, Outcome, Policy, StateKind, Stopped};
+use idempotent::executor::Stopped;
+use idempotent::store::StateKind;
+use idempotent::{Clock, Disposition, Outcome, Policy};
 use idempotent_testkit::StoreOperation;
 use tokio::sync::oneshot;
 

@@ -2,9 +2,11 @@
 use std::sync::Arc;
 
 use crate::common::{End, Job, World, assert_in_flight, id, key_of, ms, secs};
+use idempotent::reply::DefaultReply;
+use idempotent::store::{ClaimHandle, OwnerToken, Settled, StateKind};
 use idempotent::{
-    Call, ClaimHandle, Clock, DefaultReply, Disposition, Executor, Handler, Identity, Json, MemoryStore, OnLeaseLost,
-    Outcome, OwnerToken, Policy, Rejection, Scene, Settled, StateKind, Store,
+    Call, Clock, Disposition, Executor, Handler, Identity, Json, MemoryStore, OnLeaseLost, Outcome, Policy, Rejection,
+    Scene, Store,
 };
 use idempotent_testkit::{FOREVER, StoreOperation, VirtualClock};
 
@@ -64,7 +66,7 @@ async fn b2_s0_1_s0_2_s2_2_the_marker_is_written_by_one_command_and_always_expir
     assert_eq!(world.asked(StoreOperation::Claim).len(), 1, "one command");
     for _ in 0..4 {
         let record = world.record("k").await.unwrap();
-        let idempotent::State::Consuming { until, .. } = record.state else { panic!("{record:?}") };
+        let idempotent::store::State::Consuming { until, .. } = record.state else { panic!("{record:?}") };
         assert!(until <= world.clock.wall() + secs(30));
         assert!(record.expires_at >= until, "the record lives as long as its lease");
         assert!(record.expires_at < idempotent::Timestamp::FOREVER);

@@ -3,10 +3,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use crate::common::{AppError, Job, World, assert_in_flight, id, ms, secs};
-use idempotent::{
-    Call, DefaultReply, Disposition, Executor, Handler, Identity, Json, Lease, Outcome, Policy, Rejection, Scene,
-    StateKind,
-};
+use idempotent::reply::DefaultReply;
+use idempotent::store::StateKind;
+use idempotent::{Call, Disposition, Executor, Handler, Identity, Json, Lease, Outcome, Policy, Rejection, Scene};
 use idempotent_testkit::VirtualClock;
 
 on_all_stores! {

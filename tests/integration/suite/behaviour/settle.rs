@@ -3,10 +3,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use crate::common::{AppError, End, Job, World, assert_in_flight, id, ms, retry_after, secs};
+use idempotent::reply::{DefaultReply, HandlerOutcome, RejectStrategy, ReplyStrategy, ResponseShape};
+use idempotent::store::StateKind;
 use idempotent::{
-    Call, Clock, DefaultReply, Disposition, Fingerprint, Handler, HandlerOutcome, Json, OnLeaseLost, OnStoreError,
-    Outcome, Policy, Redelivery, RejectStrategy, Rejection, ReplyStrategy, ResponseShape, Scene, StateKind,
-    StoreErrorKind,
+    Call, Clock, Disposition, Fingerprint, Handler, Json, OnLeaseLost, OnStoreError, Outcome, Policy, Redelivery,
+    Rejection, Scene, StoreErrorKind,
 };
 use idempotent_testkit::{FOREVER, StoreOperation};
 

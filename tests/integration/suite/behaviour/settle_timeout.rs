@@ -2,7 +2,10 @@
 use std::sync::{Arc, Mutex};
 
 use crate::common::{AppError, End, Job, World, assert_in_flight, id, ms, secs};
-use idempotent::{BatchItem, Call, DefaultReply, Event, Handler, Json, Observer, Outcome, Policy, RunInfo, StateKind};
+use idempotent::observe::RunInfo;
+use idempotent::reply::DefaultReply;
+use idempotent::store::StateKind;
+use idempotent::{BatchItem, Call, Event, Handler, Json, Observer, Outcome, Policy};
 use idempotent_testkit::{FOREVER, StoreOperation};
 
 on_all_stores! {

@@ -3,7 +3,9 @@ use std::future::pending;
 use std::sync::{Arc, Mutex};
 
 use crate::common::{AppError, Worker, World, id, secs};
-use idempotent::{Call, DefaultReply, Handler, Json, Outcome, Policy, step, step_key};
+use idempotent::reply::DefaultReply;
+use idempotent::steps::step_key;
+use idempotent::{Call, Handler, Json, Outcome, Policy, step};
 
 on_all_stores! {
     b39_a_retry_of_an_order_that_failed_in_its_third_step_runs_from_there

@@ -3,9 +3,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use crate::common::{AppError, End, Job, Worker, World, assert_in_flight, id, ms, secs};
+use idempotent::reply::DefaultReply;
+use idempotent::store::StateKind;
 use idempotent::{
-    BatchItem, Call, Clock, DefaultReply, Disposition, Executor, Fingerprint, Handler, Json, Lease, OnInFlight,
-    Outcome, Policy, Rejection, StateKind,
+    BatchItem, Call, Clock, Disposition, Executor, Fingerprint, Handler, Json, Lease, OnInFlight, Outcome, Policy,
+    Rejection,
 };
 use idempotent_testkit::StoreOperation;
 use tokio::sync::Notify;

@@ -3,9 +3,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::bare::Bare;
+use idempotent::reply::DefaultReply;
+use idempotent::store::{Claim, ClaimHandle, ClaimRequest, OnExpiry, OwnerToken, Release, ReleaseKind};
 use idempotent::{
-    BatchItem, Call, Claim, ClaimHandle, ClaimRequest, DefaultReply, Executor, Handler, Identity, Json, Lease,
-    MemoryStore, OnExpiry, OnInFlight, OnLeaseLost, OwnerToken, Policy, Rejection, Release, ReleaseKind, Scene, Store,
+    BatchItem, Call, Executor, Handler, Identity, Json, Lease, MemoryStore, OnInFlight, OnLeaseLost, Policy, Rejection,
+    Scene, Store,
 };
 use idempotent_testkit::{FOREVER, FaultStore, SeededEntropy, StoreOperation, VirtualClock};
 
@@ -135,7 +137,7 @@ async fn a_superseded_run_stays_superseded_though_its_claim_comes_again() {
     let (other, held) = stage.claim(2).await;
     let Claim::Acquired(other) = other else { panic!("45 s: the lease is over: {other:?}") };
     assert!(other.fencing > number);
-    let release = Release { verdict: ReleaseKind::Delete, delay: secs(0), memory: secs(600), error: "failed".into() };
+    let release = Release { kind: ReleaseKind::Delete, delay: secs(0), memory: secs(600), error: "failed".into() };
     stage.root.release(&held, &release).await.unwrap();
     // At 200 s the old copy arrives, at 250 s the handler ends.
     stage.clock.advance(secs(300)).await;

@@ -5,10 +5,13 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use idempotent::reply::DefaultReply;
+use idempotent::store::{
+    Batch, Claim, ClaimHandle, ClaimRequest, Completion, Record, Release, Settled, StateKind, StoreCapabilities,
+};
 use idempotent::{
-    Batch, BatchItem, Call, Claim, ClaimHandle, ClaimRequest, Completion, DefaultReply, Executor, Handler, Identity,
-    Json, Key, MemoryStore, Outcome, Record, Rejection, Release, Scene, Settled, StateKind, Store, StoreCapabilities,
-    StoreError, StoreErrorKind,
+    BatchItem, Call, Executor, Handler, Identity, Json, Key, MemoryStore, Outcome, Rejection, Scene, Store, StoreError,
+    StoreErrorKind,
 };
 use idempotent_testkit::VirtualClock;
 
@@ -56,7 +59,7 @@ impl Store for Trips {
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         self.inner.peek(key).await
     }
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none().with_batch(self)
     }
 }
@@ -115,7 +118,7 @@ impl Stage {
             Handler::<DefaultReply, Json, _, _>::batch(move |items: Vec<BatchItem<&'static str>>| async move {
                 for given in items.iter().filter(|given| given.item == loses) {
                     let (key, fencing) = (given.lease.key().clone(), given.lease.fencing());
-                    let admin = inner.abilities().admin.unwrap();
+                    let admin = inner.capabilities().admin.unwrap();
                     admin.forget(&key, fencing, true, Duration::from_secs(60)).await.unwrap();
                 }
                 let told = |item| if item == fails { Err(Rejection::LeaseLost) } else { Ok(1) };

@@ -1,5 +1,6 @@
 use super::*;
-use idempotent::{DefaultReply, Handler, Json};
+use idempotent::reply::DefaultReply;
+use idempotent::{Handler, Json};
 
 on_all_stores! { in_a_batch_only_those_run_whose_turn_it_is }
 

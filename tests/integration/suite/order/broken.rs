@@ -157,7 +157,7 @@ async fn a_predecessor_that_is_put_right_lets_go_of_what_was_held(world: World) 
     worker.outcome("1", &Job::ends(ms(0), End::Err)).await;
     assert_held(&deliver(&worker, "2", "1", &job).await);
     let fencing = world.record("1").await.unwrap().fencing;
-    let admin = world.store.abilities().admin.unwrap();
+    let admin = world.store.capabilities().admin.unwrap();
     admin.forget(&key_of("1"), fencing, false, secs(3600)).await.unwrap();
     assert_waiting(&deliver(&worker, "2", "1", &job).await);
     assert_eq!(worker.outcome("1", &job).await, Outcome::Ran);

@@ -1,6 +1,7 @@
 //! Numbers of a stream, and the table that says what comes before them.
 use super::*;
-use idempotent::{Clock, OnInFlight, OnLate};
+use idempotent::ordering::OnLate;
+use idempotent::{Clock, OnInFlight};
 use idempotent_testkit::{FOREVER, StoreOperation};
 
 /// A number of a stream; its key is both.
@@ -8,7 +9,7 @@ pub(crate) fn numbered(stream: &str, number: u64) -> Call {
     Call::new(id(&format!("{stream} {number}"))).sequence(stream, number)
 }
 
-pub(crate) async fn register(worker: &Worker, stream: &str, numbers: &[u64]) -> idempotent::Registered {
+pub(crate) async fn register(worker: &Worker, stream: &str, numbers: &[u64]) -> idempotent::ordering::Registered {
     worker.executor.register(&id(stream), numbers.iter().copied()).await.unwrap()
 }
 
@@ -313,7 +314,7 @@ async fn s0_28_the_flip_alone_lets_the_next_one_run_where_the_note_behind_it_is_
     let (worker, other) = (world.worker("a", Policy::new()), world.worker("b", Policy::new()));
     let job = Job::takes(secs(5));
     let first = begin(&worker, "ann", 1, &job).await;
-    worker.store.fail_before(StoreOperation::Redraw, FOREVER);
+    worker.store.fail_before(StoreOperation::CompareAndSwap, FOREVER);
     world.clock.advance(secs(5)).await;
     assert_eq!(first.await.unwrap(), Outcome::Ran, "its effect is recorded, whatever becomes of the note");
     assert_eq!(comes(&other, "ann", 2, &Job::takes(ms(0))).await, Outcome::Ran);
@@ -354,7 +355,7 @@ async fn in_a_batch_one_of_a_stream_runs(world: World) {
     register(&worker, "ann", &[1, 2, 3]).await;
     let batch = async || {
         let items = vec![(numbered("ann", 2), 2_u32), (numbered("ann", 1), 1), (numbered("bob", 1), 1)];
-        let handler = idempotent::Handler::<idempotent::DefaultReply, idempotent::Json, _, _>::batch(
+        let handler = idempotent::Handler::<idempotent::reply::DefaultReply, idempotent::Json, _, _>::batch(
             async |items: Vec<idempotent::BatchItem<u32>>| {
                 items.into_iter().map(|item| Ok::<_, Rejection>(item.item)).collect()
             },

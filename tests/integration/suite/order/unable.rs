@@ -14,9 +14,9 @@ fn a_store_without_order_tables_is_refused_with_the_remedy() {
         let (outcome, answer) = worker.deliver_call(numbered("ann", 1), &job).await;
         assert_eq!((outcome, job.runs()), (Outcome::Misconfigured, 0));
         let told = answer.unwrap_err().to_string();
-        assert!(told.contains("the ability `order`") && told.contains("`after = …`"), "{told}");
+        assert!(told.contains("the capability `order`") && told.contains("`after = …`"), "{told}");
         let refused = worker.executor.register(&id("ann"), [1]).await.unwrap_err();
-        assert!(refused.to_string().contains("the ability `order`"), "{refused}");
+        assert!(refused.to_string().contains("the capability `order`"), "{refused}");
     });
 }
 
@@ -26,9 +26,9 @@ fn a_memory_store_takes_no_more_order_tables_than_records_and_makes_room_of_thos
     crate::common::runtime().block_on(async {
         let clock = idempotent_testkit::VirtualClock::new();
         let store = MemoryStore::builder().clock(Arc::new(clock.clone())).max_entries(10).build();
-        let order = store.abilities().order.unwrap();
+        let order = store.capabilities().order.unwrap();
         let draw = async |stream: String, seen: Option<&[u8]>, keep: u64| {
-            order.redraw(&key_of(&stream), seen, b"line", Duration::from_secs(keep)).await
+            order.compare_and_swap(&key_of(&stream), seen, b"line", Duration::from_secs(keep)).await
         };
         for n in 0..10 {
             assert!(draw(format!("{n}"), None, 60 + n).await.unwrap());

@@ -3,9 +3,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::{AppError, End, Job, id, ms, on_memory, secs};
+use idempotent::reply::DefaultReply;
+use idempotent::store::StateKind;
 use idempotent::{
-    BatchItem, Call, Clock, DefaultReply, Disposition, Executor, Fingerprint, Handler, Json, Lease, OnStoreError,
-    Outcome, Policy, Rejection, Scene, StateKind,
+    BatchItem, Call, Clock, Disposition, Executor, Fingerprint, Handler, Json, Lease, OnStoreError, Outcome, Policy,
+    Rejection, Scene,
 };
 use idempotent_testkit::StoreOperation;
 
@@ -214,7 +216,7 @@ fn r23_endless_hints_are_refused_or_work() {
 #[test]
 fn r25_results_are_never_shown() {
     on_memory(async |world| {
-        let done = idempotent::Completion { value: Some(Arc::from(&b"SECRET"[..])), retain: secs(1) };
+        let done = idempotent::store::Completion { value: Some(Arc::from(&b"SECRET"[..])), retain: secs(1) };
         let shown = format!("{done:?}");
         assert!(!shown.contains("83, 69, 67, 82"), "{shown}");
         let _ = world;

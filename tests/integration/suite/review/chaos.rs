@@ -3,10 +3,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use crate::common::{AppError, World, id, ms, on_memory, on_sqlite, secs};
-use idempotent::{
-    BatchItem, Call, Clock, DefaultReply, Disposition, Handler, Json, Lease, OnInFlight, OnLeaseLost, Outcome, Policy,
-    StateKind,
-};
+use idempotent::reply::DefaultReply;
+use idempotent::store::StateKind;
+use idempotent::{BatchItem, Call, Clock, Disposition, Handler, Json, Lease, OnInFlight, OnLeaseLost, Outcome, Policy};
 use idempotent_testkit::FaultRates;
 
 struct Dice(u64);
@@ -252,39 +251,42 @@ impl Network {
 
 #[async_trait::async_trait]
 impl idempotent::Store for Network {
-    async fn claim(&self, request: &idempotent::ClaimRequest) -> Result<idempotent::Claim, idempotent::StoreError> {
+    async fn claim(
+        &self,
+        request: &idempotent::store::ClaimRequest,
+    ) -> Result<idempotent::store::Claim, idempotent::StoreError> {
         let (inner, request) = (self.inner.clone(), request.clone());
         self.send(async move { inner.claim(&request).await }).await
     }
     async fn renew(
         &self,
-        held: &idempotent::ClaimHandle,
+        held: &idempotent::store::ClaimHandle,
         lease: std::time::Duration,
-    ) -> Result<idempotent::Settled, idempotent::StoreError> {
+    ) -> Result<idempotent::store::Settled, idempotent::StoreError> {
         let (inner, held) = (self.inner.clone(), held.clone());
         self.send(async move { inner.renew(&held, lease).await }).await
     }
     async fn complete(
         &self,
-        held: &idempotent::ClaimHandle,
-        done: &idempotent::Completion,
-    ) -> Result<idempotent::Settled, idempotent::StoreError> {
+        held: &idempotent::store::ClaimHandle,
+        done: &idempotent::store::Completion,
+    ) -> Result<idempotent::store::Settled, idempotent::StoreError> {
         let (inner, held, done) = (self.inner.clone(), held.clone(), done.clone());
         self.send(async move { inner.complete(&held, &done).await }).await
     }
     async fn release(
         &self,
-        held: &idempotent::ClaimHandle,
-        release: &idempotent::Release,
-    ) -> Result<idempotent::Settled, idempotent::StoreError> {
+        held: &idempotent::store::ClaimHandle,
+        release: &idempotent::store::Release,
+    ) -> Result<idempotent::store::Settled, idempotent::StoreError> {
         let (inner, held, release) = (self.inner.clone(), held.clone(), release.clone());
         self.send(async move { inner.release(&held, &release).await }).await
     }
-    async fn peek(&self, key: &idempotent::Key) -> Result<Option<idempotent::Record>, idempotent::StoreError> {
+    async fn peek(&self, key: &idempotent::Key) -> Result<Option<idempotent::store::Record>, idempotent::StoreError> {
         self.inner.peek(key).await
     }
-    fn abilities(&self) -> idempotent::StoreCapabilities<'_> {
-        idempotent::StoreCapabilities::none()
+    fn capabilities(&self) -> idempotent::store::StoreCapabilities<'_> {
+        idempotent::store::StoreCapabilities::none()
     }
 }
 

@@ -4,9 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use crate::common::{Job, id, ms, on_memory, secs};
+use idempotent::observe::RunInfo;
+use idempotent::reply::DefaultReply;
+use idempotent::store::Timer;
 use idempotent::{
-    Call, Clock, DefaultReply, Event, Executor, Handler, Json, Lease, MemoryStore, Observer, Outcome, Policy,
-    Rejection, RunInfo, Timer, Timestamp,
+    Call, Clock, Event, Executor, Handler, Json, Lease, MemoryStore, Observer, Outcome, Policy, Rejection, Timestamp,
 };
 use idempotent_testkit::StoreOperation;
 

@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use crate::common::{AppError, Job, ask, id, key_of, ms, on_memory, retry_after, secs};
 use async_trait::async_trait;
+use idempotent::reply::{DefaultReply, HandlerOutcome, RejectStrategy, ReplyStrategy, ResponseShape};
+use idempotent::store::{
+    Claim, ClaimHandle, ClaimRequest, Completion, OwnerToken, Record, Release, ReleaseKind, Settled, StoreCapabilities,
+};
 use idempotent::{
-    BatchItem, Call, Claim, ClaimHandle, ClaimRequest, Clock, Completion, DefaultReply, Executor, Handler,
-    HandlerOutcome, Json, Key, Lease, MemoryStore, Outcome, OwnerToken, Policy, Record, RejectStrategy, Rejection,
-    Release, ReleaseKind, ReplyStrategy, ResponseShape, Scene, Settled, Store, StoreCapabilities, StoreError,
+    BatchItem, Call, Clock, Executor, Handler, Json, Key, Lease, MemoryStore, Outcome, Policy, Rejection, Scene, Store,
+    StoreError,
 };
 use idempotent_testkit::{StoreOperation, VirtualClock};
 
@@ -180,7 +183,7 @@ impl Store for Straggler {
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         self.inner.peek(key).await
     }
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none()
     }
 }
@@ -208,7 +211,7 @@ fn r55_the_guard_of_a_waiter_never_passes_the_stores_lease() {
                 let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move {
                     let lease = Lease::current().unwrap();
                     let record = inner.peek(lease.key()).await.unwrap().unwrap();
-                    let idempotent::State::Consuming { until, .. } = record.state else { panic!("{record:?}") };
+                    let idempotent::store::State::Consuming { until, .. } = record.state else { panic!("{record:?}") };
                     *late.lock().unwrap() = Some((lease.remaining(), until - clock.wall()));
                     Ok::<u32, AppError>(1)
                 });
@@ -216,7 +219,7 @@ fn r55_the_guard_of_a_waiter_never_passes_the_stores_lease() {
             }
         });
         world.clock.advance(ms(261)).await;
-        let free = Release { verdict: ReleaseKind::Delete, delay: ms(0), memory: ms(0), error: "".into() };
+        let free = Release { kind: ReleaseKind::Delete, delay: ms(0), memory: ms(0), error: "".into() };
         inner.release(&owner, &free).await.unwrap();
         world.clock.advance(secs(3)).await;
         // Given back unused, or used within what the store gave.
@@ -240,7 +243,7 @@ fn r56_a_heartbeat_of_many_leases_costs_a_look_through_them_not_one_for_each() {
         fn wall(&self) -> idempotent::Timestamp {
             self.0.wall()
         }
-        fn sleep_until(&self, deadline: std::time::Instant) -> idempotent::Timer {
+        fn sleep_until(&self, deadline: std::time::Instant) -> idempotent::store::Timer {
             self.0.sleep_until(deadline)
         }
     }

@@ -3,9 +3,11 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use crate::common::{AppError, End, Job, id, ms, on_memory, secs};
+use idempotent::observe::RunInfo;
+use idempotent::reply::DefaultReply;
 use idempotent::{
-    BatchItem, Call, DefaultReply, Disposition, Event, Handler, Json, Observer, OnInFlight, OnLeaseLost, OnStoreError,
-    Outcome, Policy, RunInfo,
+    BatchItem, Call, Disposition, Event, Handler, Json, Observer, OnInFlight, OnLeaseLost, OnStoreError, Outcome,
+    Policy,
 };
 use idempotent_testkit::{FOREVER, StoreOperation};
 
@@ -187,7 +189,7 @@ fn r09_a_lost_lease_is_told_once() {
         let run = worker.spawn("k", &Job::takes(secs(8))).await;
         // An operator takes the key away.
         let record = world.record("k").await.unwrap();
-        let admin = idempotent::Store::abilities(&world.store).admin.unwrap();
+        let admin = idempotent::Store::capabilities(&world.store).admin.unwrap();
         admin.forget(&crate::common::key_of("k"), record.fencing, true, secs(60)).await.unwrap();
         world.clock.advance(secs(10)).await;
         let _ = run.await.unwrap();

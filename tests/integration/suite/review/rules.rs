@@ -5,9 +5,11 @@ use std::time::Duration;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use crate::common::{AppError, Job, ask, id, key_of, ms, on_memory, secs};
+use idempotent::reply::DefaultReply;
+use idempotent::store::{Claim, ClaimRequest, StateKind};
 use idempotent::{
-    BatchItem, Call, Claim, ClaimRequest, Clock, DefaultReply, Handler, Identity, Json, MemoryStore, OnInFlight,
-    Outcome, Policy, Scene, SqliteStore, StateKind, Store,
+    BatchItem, Call, Clock, Handler, Identity, Json, MemoryStore, OnInFlight, Outcome, Policy, Scene, SqliteStore,
+    Store,
 };
 use idempotent_testkit::{FOREVER, StoreOperation, VirtualClock};
 
@@ -68,7 +70,7 @@ fn r73_waiters_that_are_dropped_leave_nothing() {
     on_memory(async |_| {
         let clock = VirtualClock::new();
         let store = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
-        let watch = store.abilities().watch.unwrap();
+        let watch = store.capabilities().watch.unwrap();
         let key = key_of("k");
         drop(watch.watch(&key));
         let mut pending = Vec::new();
@@ -100,11 +102,11 @@ fn r74_a_dropped_batch_on_sqlite_is_all_or_nothing() {
         for round in 0..60u64 {
             let keys: Vec<_> = (0..70).map(|n| format!("{round}-{n}")).collect();
             let requests: Vec<_> = keys.iter().map(|key| request(key, 1)).collect();
-            let batch = store.abilities().batch.unwrap();
+            let batch = store.capabilities().batch.unwrap();
             let ahead: Vec<_> = (0..70).map(|n| request(&format!("ahead {round}-{n}"), 1)).collect();
             let ahead = tokio::spawn({
                 let (store, odd) = (store.clone(), round % 2 == 1);
-                async move { if odd { store.abilities().batch.unwrap().claim_all(&ahead).await.len() } else { 0 } }
+                async move { if odd { store.capabilities().batch.unwrap().claim_all(&ahead).await.len() } else { 0 } }
             });
             tokio::task::yield_now().await;
             let _ = tokio::time::timeout(Duration::from_micros(round * 60), batch.claim_all(&requests)).await;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use crate::bare::Bare;
 use crate::common::{AppError, id, ms, secs};
-use idempotent::{
-    BatchItem, Call, DefaultReply, Executor, Handler, Json, Lease, MemoryStore, Outcome, Policy, Scene, SystemClock,
-};
+use idempotent::reply::DefaultReply;
+use idempotent::store::SystemClock;
+use idempotent::{BatchItem, Call, Executor, Handler, Json, Lease, MemoryStore, Outcome, Policy, Scene};
 use idempotent_testkit::{FOREVER, FaultStore, StoreOperation};
 use tokio::runtime::{Builder, Runtime};
 

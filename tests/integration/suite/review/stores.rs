@@ -3,10 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{key_of, ms, secs};
-use idempotent::{
-    Claim, ClaimHandle, ClaimRequest, Clock, Completion, FencingToken, Fingerprint, MemoryStore, OnExpiry, OwnerToken,
-    Release, ReleaseKind, SqliteStore, Store,
-};
+use idempotent::store::{Claim, ClaimHandle, ClaimRequest, Completion, OnExpiry, OwnerToken, Release, ReleaseKind};
+use idempotent::{Clock, FencingToken, Fingerprint, MemoryStore, SqliteStore, Store};
 use idempotent_testkit::VirtualClock;
 
 struct Dice(u64);
@@ -91,12 +89,12 @@ fn r40_memory_and_sqlite_answer_the_same() {
                     }
                     6 | 7 => {
                         let release = Release {
-                            verdict: dice.pick(&[
+                            kind: dice.pick(&[
                                 ReleaseKind::Delete,
                                 ReleaseKind::Vacate,
                                 ReleaseKind::Refund,
-                                ReleaseKind::Fail,
-                                ReleaseKind::Bury,
+                                ReleaseKind::MarkFailed,
+                                ReleaseKind::MarkDead,
                             ]),
                             delay: dice.pick(&[Duration::ZERO, ms(1), ms(30)]),
                             memory: dice.pick(&[Duration::ZERO, ms(1), secs(5), Duration::MAX]),
@@ -109,15 +107,15 @@ fn r40_memory_and_sqlite_answer_the_same() {
                     }
                     8 => {
                         let (force, keep) = (dice.roll(2) == 0, dice.pick(&[Duration::ZERO, ms(5), secs(5)]));
-                        let (a, b) = (memory.abilities().admin.unwrap(), sqlite.abilities().admin.unwrap());
+                        let (a, b) = (memory.capabilities().admin.unwrap(), sqlite.capabilities().admin.unwrap());
                         (
                             format!("forget {:?}", a.forget(&held.key, fencing, force, keep).await.unwrap()),
                             format!("forget {:?}", b.forget(&held.key, fencing, force, keep).await.unwrap()),
                         )
                     }
                     _ => {
-                        memory.abilities().purge.unwrap().purge(10).await.unwrap();
-                        sqlite.abilities().purge.unwrap().purge(10).await.unwrap();
+                        memory.capabilities().purge.unwrap().purge(10).await.unwrap();
+                        sqlite.capabilities().purge.unwrap().purge(10).await.unwrap();
                         (String::new(), String::new())
                     }
                 };
@@ -146,13 +144,13 @@ fn r41_a_purge_that_removes_nothing_found_nothing() {
         store.claim(&request).await.unwrap();
         clock.jump(secs(2));
         let delete =
-            Release { verdict: ReleaseKind::Delete, delay: Duration::ZERO, memory: Duration::ZERO, error: "".into() };
+            Release { kind: ReleaseKind::Delete, delay: Duration::ZERO, memory: Duration::ZERO, error: "".into() };
         store.release(&held, &delete).await.unwrap();
         store.claim(&request).await.unwrap();
         store.complete(&held, &Completion { value: None, retain: secs(31) }).await.unwrap();
         clock.jump(secs(100));
         assert_eq!(store.len(), 1);
-        let gone = store.abilities().purge.unwrap().purge(1).await.unwrap();
+        let gone = store.capabilities().purge.unwrap().purge(1).await.unwrap();
         assert_eq!(gone, 1, "one record past its time, purge(1) removed {gone}");
     });
 }

@@ -57,8 +57,8 @@ impl<R: Display> ReplyStrategy<R> for Text {
     type Value = String;
     type Failure = String;
 
-    fn split(reply: R) -> impl Future<Output = Split<String, String>> {
-        std::future::ready(Split::Value(reply.to_string()))
+    fn split(reply: R) -> impl Future<Output = HandlerOutcome<String, String>> {
+        std::future::ready(HandlerOutcome::Value(reply.to_string()))
     }
     fn value(value: String) -> String {
         value

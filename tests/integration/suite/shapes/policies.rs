@@ -194,7 +194,7 @@ async fn a_lease_that_is_lost_drops_the_handler_or_lets_it_finish() {
         Ok(Lease::current().unwrap().is_lost())
     }
     let (world, worker) = world(Policy::new());
-    worker.store.fail_before(Verb::Renew, idempotent_testkit::FOREVER);
+    worker.store.fail_before(StoreOperation::Renew, idempotent_testkit::FOREVER);
     let aborted = tokio::spawn(Outcome::capture(abort(worker.clone(), secs(10))));
     let finished = tokio::spawn(Outcome::capture(finish(worker.clone(), secs(10))));
     world.clock.advance(secs(10)).await;

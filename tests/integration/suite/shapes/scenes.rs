@@ -205,7 +205,7 @@ fn an_argument_that_cannot_be_written_is_an_error_for_the_call() {
         let worker = world.worker("a", Policy::new());
         let (answer, outcome) = Outcome::capture(odd(&worker.executor, vec![1.0, f64::NAN], 1)).await;
         assert!(matches!(answer, Err(Rejection::Key(KeyError::Fingerprint { .. }))), "{answer:?}");
-        assert_eq!((outcome, world.asked(Verb::Claim).len()), (Some(Outcome::BadKey), 0));
+        assert_eq!((outcome, world.asked(StoreOperation::Claim).len()), (Some(Outcome::BadKey), 0));
         assert_eq!(odd(&worker.executor, Vec::new(), 1).await.unwrap(), 1);
         assert_runs(1);
     });

@@ -1,7 +1,8 @@
 //! Runs that another run could only make worse are left to a person.
 use std::future::pending;
 
-use idempotent::{Outcome, Policy, Rejection, StepError, step};
+use idempotent::steps::StepError;
+use idempotent::{Outcome, Policy, Rejection, step};
 
 use super::{Effects, dies, error_of, run};
 use crate::common::{AppError, World};

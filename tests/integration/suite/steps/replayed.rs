@@ -2,9 +2,10 @@
 use std::future::pending;
 use std::sync::{Arc, Mutex};
 
-use idempotent::{
-    Call, DefaultReply, Executor, Handler, Json, Outcome, Policy, Rejection, StateKind, StepError, step_key,
-};
+use idempotent::reply::DefaultReply;
+use idempotent::steps::{StepError, step_key};
+use idempotent::store::StateKind;
+use idempotent::{Call, Executor, Handler, Json, Outcome, Policy, Rejection};
 use idempotent_testkit::StoreOperation;
 
 use super::{Effects, dies, kind, run, run_on};
@@ -176,7 +177,7 @@ async fn each_step_has_a_key_that_stays(world: World) {
 #[tokio::test]
 async fn a_store_without_a_journal_says_so_before_the_step_runs() {
     let effects = Effects::default();
-    let executor = Executor::new(idempotent::Cas(Nowhere::default()));
+    let executor = Executor::new(idempotent::store::Cas(Nowhere::default()));
     let (outcome, answer) = run_on(&executor, || effects.does("a")).await;
     let Err(AppError::Idempotent(rejection @ Rejection::Journal(StepError::NoJournal { .. }))) = answer else {
         panic!("{answer:?}")
@@ -188,16 +189,16 @@ async fn a_store_without_a_journal_says_so_before_the_step_runs() {
 
 /// One record, and nothing beside it.
 #[derive(Debug, Default)]
-struct Nowhere(Mutex<(u64, Option<idempotent::Record>)>);
+struct Nowhere(Mutex<(u64, Option<idempotent::store::Record>)>);
 
 #[async_trait::async_trait]
-impl idempotent::CasBackend for Nowhere {
-    async fn read(&self, _: &idempotent::Key) -> Result<idempotent::VersionedRecord, idempotent::StoreError> {
+impl idempotent::store::CasBackend for Nowhere {
+    async fn read(&self, _: &idempotent::Key) -> Result<idempotent::store::VersionedRecord, idempotent::StoreError> {
         let (version, record) = self.0.lock().unwrap().clone();
-        Ok(idempotent::VersionedRecord {
+        Ok(idempotent::store::VersionedRecord {
             record,
             version,
-            now: idempotent::Clock::wall(&idempotent::SystemClock::new()),
+            now: idempotent::Clock::wall(&idempotent::store::SystemClock::new()),
         })
     }
 
@@ -205,7 +206,7 @@ impl idempotent::CasBackend for Nowhere {
         &self,
         _: &idempotent::Key,
         seen: u64,
-        next: Option<&idempotent::Record>,
+        next: Option<&idempotent::store::Record>,
     ) -> Result<bool, idempotent::StoreError> {
         let mut there = self.0.lock().unwrap();
         let same = there.0 == seen;

@@ -2,9 +2,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use idempotent::store::{Claim, Dead, Grant, InFlight};
 use idempotent::{
-    Claim, Dead, Disposition, Executor, FencingToken, Grant, InFlight, MemoryStore, OnStoreError, Outcome, Policy,
-    Rejection, Scene, StoreErrorKind, idempotent,
+    Disposition, Executor, FencingToken, MemoryStore, OnStoreError, Outcome, Policy, Rejection, Scene, StoreErrorKind,
+    idempotent,
 };
 use idempotent_testkit::{FOREVER, MockExecutor, StoreOperation};
 

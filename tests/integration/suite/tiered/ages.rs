@@ -1,7 +1,8 @@
 //! How long a fact lives.
 use std::sync::Arc;
 
-use idempotent::{CacheTier, CachedOutcome, Clock, FencingToken, MemoryTier, Store, Timestamp};
+use idempotent::store::{CacheTier, CachedOutcome, MemoryTier};
+use idempotent::{Clock, FencingToken, Store, Timestamp};
 use idempotent_testkit::{StoreOperation, VirtualClock};
 
 use crate::common::{World, key_of, ms, secs};

@@ -1,5 +1,6 @@
 //! The worker dies between any two steps of a success.
-use idempotent::{MemoryTier, Outcome, StateKind};
+use idempotent::Outcome;
+use idempotent::store::{MemoryTier, StateKind};
 use idempotent_testkit::StoreOperation;
 
 use crate::common::{Job, Worker, World, ms, secs};

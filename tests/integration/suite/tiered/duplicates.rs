@@ -1,7 +1,8 @@
 //! Who answers a duplicate, and what it costs.
 use std::time::Duration;
 
-use idempotent::{Claim, Fingerprint, Outcome, SqliteStore, Store, TieredStore};
+use idempotent::store::Claim;
+use idempotent::{Fingerprint, Outcome, SqliteStore, Store, TieredStore};
 use idempotent_testkit::StoreOperation;
 
 use crate::common::{Job, World, assert_in_flight, ms, secs};
@@ -90,7 +91,7 @@ async fn another_payload_is_a_mismatch_on_a_hit(world: World) {
     let (worker, store) = worker(&world, "a", tier(&world));
     let with = |payload: &str, owner| {
         let fingerprint = Some(Fingerprint::of_bytes(payload));
-        idempotent::ClaimRequest { fingerprint, ..ask("k", owner) }
+        idempotent::store::ClaimRequest { fingerprint, ..ask("k", owner) }
     };
     assert_acquired(&store.claim(&with("a", 1)).await.unwrap());
     store.complete(&held("k", 1), &done(b"v", 3_600)).await.unwrap();
@@ -152,7 +153,7 @@ async fn a_lost_completion_tells_the_fast_tier_nothing(world: World) {
     world.clock.advance(secs(30)).await;
     assert_acquired(&store.claim(&ask("k", 2)).await.unwrap());
     let lost = store.complete(&held("k", 1), &done(b"late", 3_600)).await.unwrap();
-    assert!(matches!(lost, idempotent::Settled::Lost { .. }), "{lost:?}");
+    assert!(matches!(lost, idempotent::store::Settled::Lost { .. }), "{lost:?}");
     assert!(matches!(store.claim(&ask("k", 3)).await.unwrap(), Claim::InFlight(_)));
     assert_eq!(store.counts().remembered, 0);
 }
@@ -171,9 +172,9 @@ async fn the_first_result_is_what_the_fast_tier_learns(world: World) {
 #[tokio::test]
 async fn b26_a_batch_asks_the_durable_store_only_for_what_is_not_known() {
     let durable = SqliteStore::builder("sqlite::memory:").open().await.unwrap();
-    let fast = Weak::new(idempotent::MemoryTier::new(), Mood::Well);
+    let fast = Weak::new(idempotent::store::MemoryTier::new(), Mood::Well);
     let store = TieredStore::builder(durable, fast.clone()).patience(Duration::from_secs(600)).build();
-    let batch = store.abilities().batch.unwrap();
+    let batch = store.capabilities().batch.unwrap();
     let asks = |owner| ["a", "b", "c"].map(|key| ask(key, owner));
     for claim in batch.claim_all(&asks(1)).await {
         assert_acquired(&claim.unwrap());

@@ -1,5 +1,6 @@
 //! An operator makes a key claimable again, and no fact read before brings it back.
-use idempotent::{CacheTier, Claim, FencingToken, MemoryTier, Settled, Store, TieredStore};
+use idempotent::store::{CacheTier, Claim, MemoryTier, Settled};
+use idempotent::{FencingToken, Store, TieredStore};
 use idempotent_testkit::StoreOperation;
 use tokio::task::JoinHandle;
 
@@ -24,7 +25,7 @@ async fn consumed(store: &TieredStore) -> FencingToken {
 }
 
 async fn forget(store: &TieredStore, fencing: FencingToken) -> Settled {
-    store.abilities().admin.unwrap().forget(&key_of("k"), fencing, false, secs(3_600)).await.unwrap()
+    store.capabilities().admin.unwrap().forget(&key_of("k"), fencing, false, secs(3_600)).await.unwrap()
 }
 
 /// A key that one process forgot while a fact of the other process was on its way to the fast tier.
@@ -103,7 +104,7 @@ async fn a_key_claimed_anew_before_the_record_is_read_tells_the_fast_tier_nothin
     slow.store.delay(StoreOperation::Peek, ms(50));
     let completing = spawn_completion(&one, 3_600);
     world.clock.settle().await;
-    let admin = other.store.abilities().admin.unwrap();
+    let admin = other.store.capabilities().admin.unwrap();
     assert_eq!(admin.forget(&key_of("k"), grant.fencing, false, secs(60)).await.unwrap(), Settled::Done);
     assert_acquired(&second.claim(&ask("k", 2)).await.unwrap());
     world.clock.advance(ms(50)).await;

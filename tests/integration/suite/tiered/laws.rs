@@ -2,7 +2,8 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use idempotent::{MemoryStore, MemoryTier, SqliteStore, Store, TieredStore};
+use idempotent::store::MemoryTier;
+use idempotent::{MemoryStore, SqliteStore, Store, TieredStore};
 use idempotent_testkit::{FaultStore, Subject, VirtualClock, conformance, sim};
 
 use crate::damage::Rows;

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent::{CacheTier, CachedOutcome, Key, MemoryTier, StoreError, StoreErrorKind};
+use idempotent::store::{CacheTier, CachedOutcome, MemoryTier};
+use idempotent::{Key, StoreError, StoreErrorKind};
 use tokio::sync::Semaphore;
 
 #[derive(Clone, Copy, Debug, PartialEq)]

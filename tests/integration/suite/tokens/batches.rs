@@ -1,5 +1,6 @@
 //! Batches: tokens in them, and duplicates that are refused.
-use idempotent::{BatchItem, DefaultReply, Json};
+use idempotent::reply::DefaultReply;
+use idempotent::{BatchItem, Json};
 
 use super::*;
 use crate::common::id;
@@ -43,7 +44,7 @@ async fn a_token_in_a_batch_is_looked_for_as_alone(world: World) {
     }
     let (outcomes, _, given) = batch(&worker, calls(), false).await;
     assert_eq!((outcomes, given), (vec![Outcome::BadKey, Outcome::Duplicate, Outcome::BadKey], 0));
-    assert_eq!(world.asked(Verb::Claim).len(), 3, "at issue, and once for each batch");
+    assert_eq!(world.asked(StoreOperation::Claim).len(), 3, "at issue, and once for each batch");
 }
 
 async fn a_duplicate_inside_a_batch_is_refused_where_the_policy_says_so(world: World) {

@@ -76,13 +76,13 @@ async fn b38_an_unused_token_is_good_for_its_ttl_and_not_longer(world: World) {
 
 async fn while_the_store_is_down_no_token_is_issued(world: World) {
     let (worker, tokens) = desk(&world, "a", Policy::new());
-    for verb in [Verb::Claim, Verb::Release] {
+    for verb in [StoreOperation::Claim, StoreOperation::Release] {
         worker.store.fail_before(verb, 1);
         let error = tokens.issue("u").await.unwrap_err();
         let Rejection::Store(error) = error else { panic!("{error:?}") };
         assert_eq!(error.kind(), StoreErrorKind::NotApplied, "{verb:?}");
     }
-    worker.store.hang(Verb::Claim, 1);
+    worker.store.hang(StoreOperation::Claim, 1);
     let waits = tokio::spawn({
         let tokens = tokens.clone();
         async move { tokens.issue("u").await.map(drop) }
@@ -97,8 +97,8 @@ async fn while_the_store_is_down_no_token_is_issued(world: World) {
 /// The claim's reply came so late that its lease was over: what was to be put down is gone.
 async fn a_token_whose_record_was_lost_on_the_way_is_not_given_out(world: World) {
     let (worker, tokens) = desk(&world, "a", Policy::new());
-    worker.store.delay(Verb::Release, secs(9));
-    worker.store.delay_reply(Verb::Claim, secs(9));
+    worker.store.delay(StoreOperation::Release, secs(9));
+    worker.store.delay_reply(StoreOperation::Claim, secs(9));
     let issued = tokio::spawn(async move { tokens.issue("u").await.map(drop) });
     world.clock.advance(secs(20)).await;
     let error = issued.await.unwrap().unwrap_err();

@@ -177,7 +177,7 @@ async fn the_issue_is_no_attempt(world: World) {
     #[derive(Debug)]
     struct Attempts(Arc<std::sync::Mutex<Vec<Option<u32>>>>);
     impl idempotent::Observer for Attempts {
-        fn on(&self, run: &idempotent::RunInfo<'_>, event: &idempotent::Event<'_>) {
+        fn on(&self, run: &idempotent::observe::RunInfo<'_>, event: &idempotent::Event<'_>) {
             if let idempotent::Event::Ended { .. } = event {
                 self.0.lock().unwrap().push(run.attempt);
             }
@@ -204,14 +204,14 @@ async fn while_the_store_is_down_no_token_is_spent_not_even_unprotected(world: W
     let (worker, tokens) = desk(&world, "a", Policy::new().on_store_error(OnStoreError::RunUnprotected));
     let (token, job) = (tokens.issue("u").await.unwrap(), Job::takes(ms(0)));
     // Whichever of the two questions is not answered.
-    for verb in [Verb::Peek, Verb::Claim] {
+    for verb in [StoreOperation::Peek, StoreOperation::Claim] {
         worker.store.fail_before(verb, FOREVER);
         let run = begun(&worker, tokens.call(&token, "u"), &job).await;
         world.clock.advance(secs(1)).await;
         assert_eq!(run.await.unwrap(), Outcome::StoreDown(StoreErrorKind::NotApplied), "{verb:?}");
         worker.store.heal();
     }
-    worker.store.hang(Verb::Peek, 1);
+    worker.store.hang(StoreOperation::Peek, 1);
     let run = begun(&worker, tokens.call(&token, "u"), &job).await;
     world.clock.advance(secs(10)).await;
     assert_eq!(run.await.unwrap(), Outcome::StoreDown(StoreErrorKind::Ambiguous), "a third of the lease is enough");
@@ -222,7 +222,7 @@ async fn while_the_store_is_down_no_token_is_spent_not_even_unprotected(world: W
 async fn a_call_that_is_dropped_while_it_looks_for_its_token_asks_for_nothing_more(world: World) {
     let (worker, tokens) = desk(&world, "a", Policy::new());
     let (token, job) = (tokens.issue("u").await.unwrap(), Job::takes(ms(0)));
-    worker.store.hang(Verb::Peek, 1);
+    worker.store.hang(StoreOperation::Peek, 1);
     let run = begun(&worker, tokens.call(&token, "u"), &job).await;
     let asked = writes(&world);
     run.abort();

@@ -1,7 +1,8 @@
 //! The same on every store there is, by its own clock: what does not hang on exact times.
 use std::time::Duration;
 
-use idempotent::{DefaultReply, Json, OnConsumed, RedisStore, SqliteStore};
+use idempotent::reply::DefaultReply;
+use idempotent::{Json, OnConsumed, RedisStore, SqliteStore};
 use idempotent_testkit::servers::RedisServer;
 
 use super::*;

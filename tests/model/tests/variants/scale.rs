@@ -49,7 +49,7 @@ impl Whole {
             }
             Request::Release(end) => {
                 let (delay, memory) = (Duration::ZERO, RETENTION);
-                let release = Release { verdict: end.into(), delay, memory, error: "failed".into() };
+                let release = Release { kind: end.into(), delay, memory, error: "failed".into() };
                 settled(protocol::release(found, &held, &release, self.now))
             }
             Request::Renew => settled(protocol::renew(found, &held, LEASE, self.now)),

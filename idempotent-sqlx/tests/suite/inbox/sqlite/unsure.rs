@@ -45,15 +45,15 @@ impl Store for Silent {
         self.store.peek(key).await
     }
 
-    fn abilities(&self) -> StoreCapabilities<'_> {
-        self.store.abilities().with_transact(self).with_journal(self)
+    fn capabilities(&self) -> StoreCapabilities<'_> {
+        self.store.capabilities().with_transact(self).with_steps(self)
     }
 }
 
 #[async_trait]
 impl StepStore for Silent {
     async fn steps(&self, held: &ClaimHandle, keep: Duration) -> Result<StoredSteps, StoreError> {
-        self.store.abilities().journal.unwrap().steps(held, keep).await
+        self.store.capabilities().steps.unwrap().steps(held, keep).await
     }
 
     /// None of a step that is done.
@@ -61,16 +61,16 @@ impl StepStore for Silent {
         if step.state == StepState::Done {
             return Err(StoreError::new(StoreErrorKind::Denied));
         }
-        self.store.abilities().journal.unwrap().note(held, step, keep).await
+        self.store.capabilities().steps.unwrap().note(held, step, keep).await
     }
 }
 
 impl Transactional for Silent {
-    fn one_run(&self, _: ClaimMode) -> Box<dyn Any + Send> {
+    fn transactional_run(&self, _: ClaimMode) -> Box<dyn Any + Send> {
         Box::new(())
     }
 
-    fn steps_within(&self) -> Box<dyn Any + Send> {
+    fn step_transactions(&self) -> Box<dyn Any + Send> {
         let own: Arc<dyn StepTransactionSource<Tx>> = Arc::new(self.clone());
         Box::new(own)
     }
@@ -96,7 +96,7 @@ impl StepTransactionSource<Tx> for Silent {
 
 impl Silent {
     fn within(&self) -> Arc<dyn StepTransactionSource<Tx>> {
-        let within = self.store.abilities().transact.unwrap().steps_within();
+        let within = self.store.capabilities().transact.unwrap().step_transactions();
         *within.downcast().unwrap()
     }
 }

@@ -189,7 +189,7 @@ async fn only_a_message_that_the_outbox_has_sent_confirms_its_stub() {
     forged.iter_mut().zip(nonces).for_each(|(forged, nonce)| forged.nonce = nonce);
     assert_eq!(world.outbox.received(&forged).await.unwrap(), [SenderState::Foreign; 3]);
     // Also where a consumer concludes what the log called foreign, alone and with others.
-    for how in [DeliveryResult::Done, DeliveryResult::PutAside] {
+    for how in [DeliveryResult::Done, DeliveryResult::DeadLettered] {
         join_all(forged.iter().map(|forged| world.outbox.concluded(forged, how))).await;
     }
     assert_eq!(world.status("payment-4711").await, OutboxStatus::Unconfirmed);
@@ -205,7 +205,7 @@ async fn b27_a_duplicate_in_flight_of_a_message_that_is_not_resent_is_tried_agai
     let (world, line, work) = (World::new().await, Line::new(), Work::new(0, 0));
     let running = start(&world, &line, &executor(), Policy::new().on_in_flight(OnInFlight::Ack), &work);
     world.put(&[message("dead"), message("void"), message("a")]).await;
-    world.conclude("dead", 1, DeliveryResult::PutAside).await;
+    world.conclude("dead", 1, DeliveryResult::DeadLettered).await;
     let mut tx = world.begin().await;
     world.outbox.void(&mut tx, "void", "anna", "why").await.unwrap();
     tx.commit().await.unwrap();
@@ -328,9 +328,9 @@ async fn s3_5_whoever_was_only_put_off_removes_no_note_but_its_own() {
     for number in [1, 2] {
         world.outbox.received(&[world.receipt("a", number).await]).await.unwrap();
     }
-    world.conclude("a", 2, DeliveryResult::PutOff).await;
+    world.conclude("a", 2, DeliveryResult::Deferred).await;
     assert_eq!(world.notes().await, 1);
-    world.conclude("a", 1, DeliveryResult::PutOff).await;
+    world.conclude("a", 1, DeliveryResult::Deferred).await;
     assert_eq!(world.notes().await, 0);
 }
 
@@ -341,7 +341,7 @@ async fn a_void_message_stays_void_and_a_dead_one_that_was_done_after_all_is_con
     let mut tx = world.begin().await;
     world.outbox.void(&mut tx, "void", "anna", "why").await.unwrap();
     tx.commit().await.unwrap();
-    world.conclude("dead", 1, DeliveryResult::PutAside).await;
+    world.conclude("dead", 1, DeliveryResult::DeadLettered).await;
     assert_eq!(world.status("dead").await, OutboxStatus::Dead);
     for id in ["void", "dead"] {
         world.conclude(id, 1, DeliveryResult::Done).await;

@@ -45,21 +45,21 @@ async fn ends_of_all_kinds_at_a_time_come_to_what_each_of_them_would_alone() {
     tx.commit().await.unwrap();
     let noted = world.receipts(&[&ids[..], &["strange"]].concat()).await;
     world.outbox.received(&noted).await.unwrap();
-    use Concluded::{Done, Failed, PutAside, PutOff};
+    use DeliveryResult::{DeadLettered, Deferred, Done, Failed};
     // The last two: a copy of a run that goes on elsewhere, and one whose own run it was.
-    let how = [Done, Done, PutAside, Failed, PutOff, Failed, Done, Done];
+    let how = [Done, Done, DeadLettered, Failed, Deferred, Failed, Done, Done];
     let mut ends: Vec<_> = noted.into_iter().zip(how).collect();
-    ends.extend([(world.receipt("twice", 99).await, Done), (world.receipt("off", 98).await, PutOff)]);
+    ends.extend([(world.receipt("twice", 99).await, Done), (world.receipt("off", 98).await, Deferred)]);
     ends[4].0 = world.receipt("off", 97).await;
     join_all(ends.iter().map(|(receipt, how)| async { world.outbox.concluded(receipt, *how).await.unwrap() })).await;
     let mut statuses = Vec::new();
     for id in ids {
         statuses.push(world.status(id).await);
     }
-    use Status::{Confirmed, Dead, Unconfirmed, Void};
+    use OutboxStatus::{Confirmed, Dead, Unconfirmed, Void};
     assert_eq!(statuses, [Confirmed, Confirmed, Dead, Unconfirmed, Unconfirmed, Confirmed, Void]);
     assert_eq!(world.notes().await, 1, "of the run that goes on");
-    world.conclude("off", 4, PutOff).await;
+    world.conclude("off", 4, Deferred).await;
     assert_eq!(world.notes().await, 0);
 }
 

@@ -243,7 +243,7 @@ async fn the_end_of_a_message_removes_no_note_but_its_own() {
     let (queue, of_messages) = ("outbox_log WHERE kind = 0", "outbox_log WHERE kind = 1");
     world.put(&["orders#0", "beside"].map(message)).await;
     let receipts = [world.receipt("orders#0", 0).await, world.receipt("beside", 0).await];
-    for how in [DeliveryResult::Done, DeliveryResult::PutOff] {
+    for how in [DeliveryResult::Done, DeliveryResult::Deferred] {
         world.outbox.received(&receipts).await.unwrap();
         assert_eq!((world.rows(queue).await, world.rows(of_messages).await), (1, 2));
         world.conclude("orders#0", 0, how).await;

@@ -68,7 +68,7 @@ async fn messages_are_listed_by_status_a_page_at_a_time() {
     for _ in 0..5 {
         let page = world.outbox.list(OutboxStatus::Unconfirmed, behind, 2).await.unwrap();
         let Some(last) = page.last() else { break };
-        behind = last.stub.seq;
+        behind = last.record.seq;
         pages.push(page.into_iter().map(|entry| entry.id).collect::<Vec<_>>());
     }
     assert_eq!(pages, [vec!["0", "2"], vec!["3", "5"], vec!["6"]]);

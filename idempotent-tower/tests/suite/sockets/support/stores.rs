@@ -96,7 +96,7 @@ impl Store for SlowClaims {
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         self.inner.peek(key).await
     }
-    fn abilities(&self) -> StoreCapabilities<'_> {
+    fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none()
     }
 }

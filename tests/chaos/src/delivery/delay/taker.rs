@@ -121,13 +121,13 @@ pub(in crate::delivery) async fn consume(hands: &Arc<Hands>, stop: Stop) -> anyh
 pub(in crate::delivery) async fn take(hands: &Arc<Hands>, stop: Stop) -> anyhow::Result<()> {
     let [_, queue] = topics(&hands.start.broker, hands.start.flaw).await?;
     let worker = Worker::new(hands).await?;
-    let mut taker = queue.taker();
+    let mut taker = queue.receiver();
     let mut stop = std::pin::pin!(stopped(stop));
     loop {
         let taken = tokio::select! {
             biased;
             () = &mut stop => return Ok(()),
-            taken = taker.take(ROOM) => taken,
+            taken = taker.receive(ROOM) => taken,
         };
         match taken {
             Ok(taken) => {

@@ -18,7 +18,7 @@ const GRACE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 enum Failed {
     /// It is not its turn.
-    PutOff,
+    Deferred,
     /// Somebody has it, or the store did not answer.
     Rejected,
     ByItself,
@@ -27,7 +27,7 @@ enum Failed {
 impl From<Rejection> for Failed {
     fn from(why: Rejection) -> Self {
         match why {
-            Rejection::Waiting { .. } | Rejection::Held { .. } => Self::PutOff,
+            Rejection::Waiting { .. } | Rejection::Held { .. } => Self::Deferred,
             _ => Self::Rejected,
         }
     }
@@ -153,13 +153,13 @@ async fn handle(worker: Arc<Worker>, executor: Executor, message: Message<Link>)
         return HandlerResult::Done;
     }
     let answer = worker.handle(link).await;
-    if let Err(Failed::PutOff) = answer {
-        worker.hands.notes.write(&Note::PutOff { link, came, at: now().0 });
+    if let Err(Failed::Deferred) = answer {
+        worker.hands.notes.write(&Note::Deferred { link, came, at: now().0 });
     }
     worker.hands.may_die(Point::BeforeSettling);
     match answer {
         Ok(()) => HandlerResult::Done,
-        Err(Failed::PutOff | Failed::Rejected | Failed::ByItself) => {
+        Err(Failed::Deferred | Failed::Rejected | Failed::ByItself) => {
             HandlerResult::Again { after: None, error: "it fails".into() }
         }
     }

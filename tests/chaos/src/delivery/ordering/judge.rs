@@ -75,7 +75,7 @@ impl Book {
             Note::Intends(link) => drop(self.intended.insert(*link)),
             Note::Kept(link) => drop(self.kept.insert(*link)),
             Note::Came { link, at } => self.came.entry(link.name()).or_default().push(*at),
-            Note::PutOff { link, came, at } => self.put_off.entry(link.name()).or_default().push((*came, *at)),
+            Note::Deferred { link, came, at } => self.put_off.entry(link.name()).or_default().push((*came, *at)),
             Note::Runs { link, at } => self.runs.entry(link.name()).or_default().push(*at),
             Note::Dies(point) => *self.tally.died.entry(*point).or_default() += 1,
         }
@@ -269,7 +269,7 @@ mod tests {
             // When the fourth had looked already.
             (late + 1, late + PATIENCE + 1, &[]),
         ] {
-            let third = [(2, Note::PutOff { link: link(1, 3), came: from, at: to })];
+            let third = [(2, Note::Deferred { link: link(1, 3), came: from, at: to })];
             assert_eq!(found(&[&waits(late, late + PATIENCE)[..], &third].concat(), &wrong), told, "{from} {to}");
         }
         // It came, and died before anybody could know.
@@ -285,7 +285,7 @@ mod tests {
             let of = |number| Link { chain: 3, number, numbered, poison: false };
             let sent = [of(1), of(2), of(4)].map(|link| (1, Note::Intends(link)));
             let came = |number, at| (2, Note::Came { link: of(number), at });
-            let put_off = (2, Note::PutOff { link: of(2), came: 5, at: 6 });
+            let put_off = (2, Note::Deferred { link: of(2), came: 5, at: 6 });
             let came = [came(4, 0), came(2, 5), put_off, came(4, ran), (2, Note::Runs { link: of(4), at: ran })];
             let effects =
                 [(3, 1), (3, 4), (3, 2)].map(|(chain, number)| (format!("{chain}/{number}"), number)).to_vec();

@@ -3,9 +3,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use idempotent::alert::{Alert, AlertError, AlertSender};
 use idempotent::mq::{OutboundMessage, Publish, PublishError, Published};
 use idempotent::outbox::{Relay, ResendPolicy};
-use idempotent::{Alert, AlertError, AlertSender};
 use sqlx::{Postgres, Sqlite};
 
 use super::broker::OutboxBroker;

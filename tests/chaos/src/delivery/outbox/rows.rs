@@ -53,9 +53,9 @@ async fn stubs<Db: OutboxDb>(outbox: &Outbox<Db>) -> anyhow::Result<BTreeMap<Str
         loop {
             let page = outbox.list(status, behind, 1_000).await?;
             let Some(last) = page.last() else { break };
-            behind = last.stub.seq;
+            behind = last.record.seq;
             let kept = |entry: idempotent::outbox::OutboxEntry| {
-                (entry.id, Kept { seq: entry.stub.seq, status, sends: entry.stub.sends })
+                (entry.id, Kept { seq: entry.record.seq, status, sends: entry.record.sends })
             };
             stubs.extend(page.into_iter().map(kept));
         }

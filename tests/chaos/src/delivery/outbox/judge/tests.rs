@@ -14,14 +14,14 @@ fn left() -> Left {
         .into(),
         effects: vec!["m1".into(), "m2".into()],
         stubs: [
-            ("m1".into(), kept(1, Status::Confirmed, 1)),
-            ("m2".into(), kept(2, Status::Confirmed, 1)),
-            ("m3".into(), kept(3, Status::Dead, 1)),
-            ("m4".into(), kept(4, Status::Void, 0)),
+            ("m1".into(), kept(1, OutboxStatus::Confirmed, 1)),
+            ("m2".into(), kept(2, OutboxStatus::Confirmed, 1)),
+            ("m3".into(), kept(3, OutboxStatus::Dead, 1)),
+            ("m4".into(), kept(4, OutboxStatus::Void, 0)),
         ]
         .into(),
         unwanted: vec!["u1".into()],
-        unwanted_stubs: [("u1".into(), kept(7, Status::Dead, MOST_SENDS))].into(),
+        unwanted_stubs: [("u1".into(), kept(7, OutboxStatus::Dead, MOST_SENDS))].into(),
         // Sent again, it dies again.
         letters: vec!["m3".into(), "m3".into()],
         tape: None,
@@ -73,7 +73,7 @@ fn each_thing_that_is_wrong_is_found_and_nothing_else() {
         (with(|left| _ = left.stubs.insert("m9".into(), left.stubs["m1"])), "O3"),
         (with(|left| _ = left.unwanted_stubs.insert("u9".into(), left.stubs["m1"])), "O3"),
         (with(|left| left.tape = Some(vec!["m1".into(), "m9".into()])), "O3"),
-        (with(|left| left.stubs.values_mut().take(1).for_each(|stub| stub.status = Status::Unconfirmed)), "O5"),
+        (with(|left| left.stubs.values_mut().take(1).for_each(|stub| stub.status = OutboxStatus::Unconfirmed)), "O5"),
         (with(|left| _ = left.stubs.insert("m1".into(), left.stubs["m3"])), "O5"),
         (with(|left| _ = left.stubs.remove("m1")), "O5"),
         (with(|left| _ = left.stubs.insert("m3".into(), left.stubs["m1"])), "O5"),
@@ -98,8 +98,11 @@ fn what_is_given_up_is_told_of_then_and_nothing_else_is() {
     let other = Note::Alarmed { outbox: "idempotent_outbox".into(), seq: 3, sends: MOST_SENDS };
     assert_eq!(told(&[right.clone(), (1, other)]), ["O6"], "it was its consumer that put it aside");
     let stub = |status, sends| Kept { seq: 7, status, sends };
-    for stub in [stub(Status::Dead, MOST_SENDS + 1), stub(Status::Unconfirmed, MOST_SENDS), stub(Status::Confirmed, 1)]
-    {
+    for stub in [
+        stub(OutboxStatus::Dead, MOST_SENDS + 1),
+        stub(OutboxStatus::Unconfirmed, MOST_SENDS),
+        stub(OutboxStatus::Confirmed, 1),
+    ] {
         let mut left = left();
         left.unwanted_stubs.insert("u1".into(), stub);
         assert!(found(std::slice::from_ref(&right), &left).iter().all(|found| found == "O6"), "{stub:?}");

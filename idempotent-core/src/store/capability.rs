@@ -1,4 +1,4 @@
-//! The optional abilities of a [`Store`](super::Store), with one trait for each.
+//! The optional capabilities of a [`Store`](super::Store), with one trait for each.
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use crate::{
     StoredSteps, Timestamp, Transactional,
 };
 
-/// The optional abilities of a store, each as `Option<&dyn …>`.
+/// The optional capabilities of a store, each as `Option<&dyn …>`.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct StoreCapabilities<'a> {
@@ -29,7 +29,7 @@ pub struct StoreCapabilities<'a> {
     /// Reads a record together with the store's time.
     pub inspect: Option<&'a dyn Inspect>,
     /// Stores the steps of runs.
-    pub journal: Option<&'a dyn StepStore>,
+    pub steps: Option<&'a dyn StepStore>,
     /// Stores the order tables of streams.
     pub order: Option<&'a dyn OrderStore>,
     /// Begins transactions in which runs are claimed and completed.
@@ -39,7 +39,7 @@ pub struct StoreCapabilities<'a> {
 }
 
 impl<'a> StoreCapabilities<'a> {
-    /// Creates an empty set of abilities.
+    /// Creates an empty set of capabilities.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
@@ -96,8 +96,8 @@ impl<'a> StoreCapabilities<'a> {
 
     /// Adds [`StepStore`].
     #[must_use]
-    pub fn with_journal(mut self, journal: &'a dyn StepStore) -> Self {
-        self.journal = Some(journal);
+    pub fn with_steps(mut self, steps: &'a dyn StepStore) -> Self {
+        self.steps = Some(steps);
         self
     }
 
@@ -120,7 +120,7 @@ impl<'a> StoreCapabilities<'a> {
 ///
 /// A handler that blocks its thread also stops the I/O and the timers of its runtime. An executor with a
 /// [real-time](crate::Clock::is_real_time) clock therefore renews leases on a separate thread if the store has this
-/// ability. It uses the store that [`renewal_store`](Self::renewal_store) returns. Without this ability, a handler that
+/// capability. It uses the store that [`renewal_store`](Self::renewal_store) returns. Without this capability, a handler that
 /// blocks for longer than its lease loses the lease, and another worker runs the same key.
 #[async_trait]
 pub trait Renewal: fmt::Debug + Send + Sync {
@@ -266,7 +266,7 @@ pub trait Admin: fmt::Debug + Send + Sync {
 /// clock.
 ///
 /// # Laws
-/// `abilities_that_are_reported_work`.
+/// `reported_capabilities_work`.
 #[async_trait]
 pub trait Inspect: fmt::Debug + Send + Sync {
     /// Returns the current record and the time of the read, or `None` if the record has expired.
@@ -346,7 +346,7 @@ pub trait OrderStore: fmt::Debug + Send + Sync {
     ///
     /// # Cancellation
     /// The call only reads, so a drop has no effect.
-    async fn line(&self, stream: &Key) -> Result<StoredOrderTable, StoreError>;
+    async fn load(&self, stream: &Key) -> Result<StoredOrderTable, StoreError>;
 
     /// Replaces the table `seen` by `next` in one atomic step, and returns whether it did.
     ///
@@ -359,14 +359,20 @@ pub trait OrderStore: fmt::Debug + Send + Sync {
     ///
     /// # Cancellation
     /// The swap may or may not be applied.
-    async fn redraw(&self, stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: Duration) -> Result<bool, StoreError>;
+    async fn compare_and_swap(
+        &self,
+        stream: &Key,
+        seen: Option<&[u8]>,
+        next: &[u8],
+        keep: Duration,
+    ) -> Result<bool, StoreError>;
 }
 
-/// An order table and the store's time, as returned by [`OrderStore::line`].
+/// An order table and the store's time, as returned by [`OrderStore::load`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredOrderTable {
     /// The order table, if there is one.
-    pub line: Option<Arc<[u8]>>,
+    pub table: Option<Arc<[u8]>>,
     /// The store's time of the read.
     pub now: Timestamp,
 }

@@ -1,4 +1,4 @@
-//! The optional abilities of a tiered store, which forward to the durable store and update the fast tier.
+//! The optional capabilities of a tiered store, which forward to the durable store and update the fast tier.
 use std::future::pending;
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::store::{
 use crate::{Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Key, Settled, StoreError, StoreErrorKind};
 
 impl TieredStore {
-    /// Returns the abilities that the durable store has.
+    /// Returns the capabilities that the durable store has.
     pub(super) fn forwarded(&self) -> StoreCapabilities<'_> {
-        let durable = self.0.durable.abilities();
+        let durable = self.0.durable.capabilities();
         StoreCapabilities {
             batch: durable.batch.map(|_| self as _),
             watch: durable.watch.map(|_| self as _),
@@ -23,7 +23,7 @@ impl TieredStore {
             admin: durable.admin.map(|_| self as _),
             inspect: durable.inspect.map(|_| self as _),
             // The fast tier holds no keys in flight.
-            journal: durable.journal,
+            steps: durable.steps,
             order: durable.order,
             // Such runs bypass the fast tier, whose facts stay true.
             transact: durable.transact,
@@ -37,10 +37,10 @@ impl TieredStore {
     }
 }
 
-/// Returns the error of a missing ability. Never reached through [`TieredStore::forwarded`], which omits missing
-/// abilities.
-fn missing(ability: &str) -> StoreError {
-    StoreError::new(StoreErrorKind::NotApplied).because(format!("the durable store cannot {ability}"))
+/// Returns the error of a missing capability. Never reached through [`TieredStore::forwarded`], which omits missing
+/// capabilities.
+fn missing(capability: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::NotApplied).because(format!("the durable store cannot {capability}"))
 }
 
 fn all_missing<T>(requests: usize) -> Vec<Result<T, StoreError>> {
@@ -50,7 +50,7 @@ fn all_missing<T>(requests: usize) -> Vec<Result<T, StoreError>> {
 #[async_trait]
 impl Batch for TieredStore {
     async fn claim_all(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim, StoreError>> {
-        let Some(batch) = self.0.durable.abilities().batch else { return all_missing(requests.len()) };
+        let Some(batch) = self.0.durable.capabilities().batch else { return all_missing(requests.len()) };
         let recalled = join_all(requests.iter().map(|request| self.recall(request))).await;
         let unknown = |recalled: &RecalledClaim| !matches!(recalled, RecalledClaim::Known(_));
         let open: Vec<_> =
@@ -75,14 +75,14 @@ impl Batch for TieredStore {
     }
 
     async fn renew_all(&self, held: &[(ClaimHandle, Duration)]) -> Vec<Result<Settled, StoreError>> {
-        match self.0.durable.abilities().batch {
+        match self.0.durable.capabilities().batch {
             Some(batch) => batch.renew_all(held).await,
             None => all_missing(held.len()),
         }
     }
 
     async fn complete_all(&self, done: &[(ClaimHandle, Completion)]) -> Vec<Result<Settled, StoreError>> {
-        let Some(batch) = self.0.durable.abilities().batch else { return all_missing(done.len()) };
+        let Some(batch) = self.0.durable.capabilities().batch else { return all_missing(done.len()) };
         let settled = batch.complete_all(done).await;
         let completed = done.iter().zip(&settled).filter(|(_, settled)| matches!(settled, Ok(Settled::Done)));
         join_all(completed.map(|((held, _), _)| self.remember_completion(&held.key))).await;
@@ -92,28 +92,28 @@ impl Batch for TieredStore {
 
 impl Watch for TieredStore {
     fn watch(&self, key: &Key) -> Watching {
-        self.0.durable.abilities().watch.map_or_else(|| Box::pin(pending()) as Watching, |watch| watch.watch(key))
+        self.0.durable.capabilities().watch.map_or_else(|| Box::pin(pending()) as Watching, |watch| watch.watch(key))
     }
 }
 
 #[async_trait]
 impl Browse for TieredStore {
     async fn browse(&self, after: Option<u128>, limit: usize) -> Result<RecordPage, StoreError> {
-        self.0.durable.abilities().browse.ok_or_else(|| missing("browse"))?.browse(after, limit).await
+        self.0.durable.capabilities().browse.ok_or_else(|| missing("browse"))?.browse(after, limit).await
     }
 }
 
 #[async_trait]
 impl Purge for TieredStore {
     async fn purge(&self, at_most: usize) -> Result<usize, StoreError> {
-        self.0.durable.abilities().purge.ok_or_else(|| missing("purge"))?.purge(at_most).await
+        self.0.durable.capabilities().purge.ok_or_else(|| missing("purge"))?.purge(at_most).await
     }
 }
 
 #[async_trait]
 impl Inspect for TieredStore {
     async fn inspect(&self, key: &Key) -> Result<Option<InspectedRecord>, StoreError> {
-        self.0.durable.abilities().inspect.ok_or_else(|| missing("inspect"))?.inspect(key).await
+        self.0.durable.capabilities().inspect.ok_or_else(|| missing("inspect"))?.inspect(key).await
     }
 }
 
@@ -131,7 +131,7 @@ impl Admin for TieredStore {
         force: bool,
         memory: Duration,
     ) -> Result<Settled, StoreError> {
-        let admin = self.0.durable.abilities().admin.ok_or_else(|| missing("forget"))?;
+        let admin = self.0.durable.capabilities().admin.ok_or_else(|| missing("forget"))?;
         self.bar(key).await;
         let settled = admin.forget(key, expected, force, memory).await;
         if !matches!(settled, Ok(Settled::Lost { .. })) {

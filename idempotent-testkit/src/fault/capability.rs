@@ -1,4 +1,4 @@
-//! The abilities of the store underneath, with faults where they are calls.
+//! The capabilities of the store underneath, with faults where they are calls.
 use std::future::pending;
 use std::time::Duration;
 
@@ -14,42 +14,43 @@ use super::{FaultStore, StoreAnswer, StoreOperation};
 impl FaultStore {
     /// Only what the store underneath has. Batch is left out on purpose.
     pub(super) fn forwarded(&self) -> StoreCapabilities<'_> {
-        let inner = self.shared.inner.abilities();
-        let mut abilities = StoreCapabilities::none();
+        let inner = self.shared.inner.capabilities();
+        let mut capabilities = StoreCapabilities::none();
         if inner.watch.is_some() {
-            abilities = abilities.with_watch(self);
+            capabilities = capabilities.with_watch(self);
         }
         if inner.browse.is_some() {
-            abilities = abilities.with_browse(self);
+            capabilities = capabilities.with_browse(self);
         }
         if inner.purge.is_some() {
-            abilities = abilities.with_purge(self);
+            capabilities = capabilities.with_purge(self);
         }
         if inner.admin.is_some() {
-            abilities = abilities.with_admin(self);
+            capabilities = capabilities.with_admin(self);
         }
         if inner.inspect.is_some() {
-            abilities = abilities.with_inspect(self);
+            capabilities = capabilities.with_inspect(self);
         }
-        if inner.journal.is_some() {
-            abilities = abilities.with_journal(self);
+        if inner.steps.is_some() {
+            capabilities = capabilities.with_steps(self);
         }
         if inner.order.is_some() {
-            abilities = abilities.with_order(self);
+            capabilities = capabilities.with_order(self);
         }
-        abilities
+        capabilities
     }
 }
 
 /// Never reached through [`FaultStore::forwarded`]: what is missing underneath is not offered.
-fn missing(ability: &str) -> StoreError {
-    StoreError::new(StoreErrorKind::NotApplied).because(format!("the store underneath has no ability to {ability}"))
+fn missing(capability: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::NotApplied)
+        .because(format!("the store underneath has no capability to {capability}"))
 }
 
 /// The dead hear nothing; to all others the store's own watch is passed on.
 impl Watch for FaultStore {
     fn watch(&self, key: &Key) -> Watching {
-        match self.shared.inner.abilities().watch {
+        match self.shared.inner.capabilities().watch {
             Some(inner) if !self.script().dead => inner.watch(key),
             _ => Box::pin(pending()),
         }
@@ -60,7 +61,7 @@ impl Watch for FaultStore {
 impl Browse for FaultStore {
     async fn browse(&self, after: Option<u128>, limit: usize) -> Result<RecordPage, StoreError> {
         let call = async {
-            let browse = self.shared.inner.abilities().browse.ok_or_else(|| missing("browse"))?;
+            let browse = self.shared.inner.capabilities().browse.ok_or_else(|| missing("browse"))?;
             browse.browse(after, limit).await
         };
         self.call(StoreOperation::Browse, None, None, call, |page| StoreAnswer::Count(page.entries.len())).await
@@ -71,7 +72,7 @@ impl Browse for FaultStore {
 impl Purge for FaultStore {
     async fn purge(&self, at_most: usize) -> Result<usize, StoreError> {
         let call = async {
-            let purge = self.shared.inner.abilities().purge.ok_or_else(|| missing("purge"))?;
+            let purge = self.shared.inner.capabilities().purge.ok_or_else(|| missing("purge"))?;
             purge.purge(at_most).await
         };
         self.call(StoreOperation::Purge, None, None, call, |removed| StoreAnswer::Count(*removed)).await
@@ -88,7 +89,7 @@ impl Admin for FaultStore {
         memory: Duration,
     ) -> Result<Settled, StoreError> {
         let call = async {
-            let admin = self.shared.inner.abilities().admin.ok_or_else(|| missing("forget"))?;
+            let admin = self.shared.inner.capabilities().admin.ok_or_else(|| missing("forget"))?;
             admin.forget(key, expected, force, memory).await
         };
         self.call(StoreOperation::Forget, Some(key), None, call, |settled| StoreAnswer::Settled(*settled)).await
@@ -100,7 +101,7 @@ impl Admin for FaultStore {
 impl Inspect for FaultStore {
     async fn inspect(&self, key: &Key) -> Result<Option<InspectedRecord>, StoreError> {
         let call = async {
-            let inspect = self.shared.inner.abilities().inspect.ok_or_else(|| missing("inspect"))?;
+            let inspect = self.shared.inner.capabilities().inspect.ok_or_else(|| missing("inspect"))?;
             inspect.inspect(key).await
         };
         self.call(StoreOperation::Peek, Some(key), None, call, |seen| {
@@ -114,7 +115,7 @@ impl Inspect for FaultStore {
 impl StepStore for FaultStore {
     async fn steps(&self, held: &ClaimHandle, keep: Duration) -> Result<StoredSteps, StoreError> {
         let call = async {
-            let journal = self.shared.inner.abilities().journal.ok_or_else(|| missing("keep steps"))?;
+            let journal = self.shared.inner.capabilities().steps.ok_or_else(|| missing("keep steps"))?;
             journal.steps(held, keep).await
         };
         let count = |answer: &StoredSteps| match answer {
@@ -126,7 +127,7 @@ impl StepStore for FaultStore {
 
     async fn note(&self, held: &ClaimHandle, step: &StepRecord, keep: Duration) -> Result<Settled, StoreError> {
         let call = async {
-            let journal = self.shared.inner.abilities().journal.ok_or_else(|| missing("keep steps"))?;
+            let journal = self.shared.inner.capabilities().steps.ok_or_else(|| missing("keep steps"))?;
             journal.note(held, step, keep).await
         };
         self.call(StoreOperation::Note, Some(&held.key), Some(held.owner), call, |settled| {
@@ -138,22 +139,29 @@ impl StepStore for FaultStore {
 
 #[async_trait]
 impl OrderStore for FaultStore {
-    async fn line(&self, stream: &Key) -> Result<StoredOrderTable, StoreError> {
+    async fn load(&self, stream: &Key) -> Result<StoredOrderTable, StoreError> {
         let call = async {
-            let order = self.shared.inner.abilities().order.ok_or_else(|| missing("keep order tables"))?;
-            order.line(stream).await
+            let order = self.shared.inner.capabilities().order.ok_or_else(|| missing("keep order tables"))?;
+            order.load(stream).await
         };
         self.call(StoreOperation::Line, Some(stream), None, call, |lined| {
-            StoreAnswer::Count(lined.line.is_some().into())
+            StoreAnswer::Count(lined.table.is_some().into())
         })
         .await
     }
 
-    async fn redraw(&self, stream: &Key, seen: Option<&[u8]>, next: &[u8], keep: Duration) -> Result<bool, StoreError> {
+    async fn compare_and_swap(
+        &self,
+        stream: &Key,
+        seen: Option<&[u8]>,
+        next: &[u8],
+        keep: Duration,
+    ) -> Result<bool, StoreError> {
         let call = async {
-            let order = self.shared.inner.abilities().order.ok_or_else(|| missing("keep order tables"))?;
-            order.redraw(stream, seen, next, keep).await
+            let order = self.shared.inner.capabilities().order.ok_or_else(|| missing("keep order tables"))?;
+            order.compare_and_swap(stream, seen, next, keep).await
         };
-        self.call(StoreOperation::Redraw, Some(stream), None, call, |done| StoreAnswer::Count((*done).into())).await
+        self.call(StoreOperation::CompareAndSwap, Some(stream), None, call, |done| StoreAnswer::Count((*done).into()))
+            .await
     }
 }

@@ -1,4 +1,4 @@
-//! The mutant's abilities.
+//! The mutant's capabilities.
 use std::time::Duration;
 
 use async_trait::async_trait;

@@ -17,20 +17,20 @@ async fn some(queue: &DelayQueue, count: usize) {
 
 pub(crate) async fn one_call_commits_deliveries_and_takes_the_next(world: &World) {
     let queue = world.queue().await;
-    let mut taker = queue.taker();
+    let mut receiver = queue.receiver();
     some(&queue, 5).await;
-    let first = taker.take(2).await.unwrap();
+    let first = receiver.receive(2).await.unwrap();
     let steps = world.place.calls("evalsha");
-    let next = taker.commit_and_take(&first, 2).await.unwrap();
+    let next = receiver.commit_and_receive(&first, 2).await.unwrap();
     assert_eq!(world.place.calls("evalsha"), steps + 1);
     assert_eq!(
         (next.committed.unwrap(), bodies(&next.taken)),
         (vec![SettleResult::Done; 2], vec!["2".into(), "3".into()])
     );
-    let last = taker.commit_and_take_now(&next.taken, 10).await.unwrap();
+    let last = receiver.commit_and_receive_now(&next.taken, 10).await.unwrap();
     assert_eq!(world.place.calls("evalsha"), steps + 2);
     assert_eq!((last.committed.unwrap(), bodies(&last.taken)), (vec![SettleResult::Done; 2], vec!["4".to_owned()]));
-    let none = taker.commit_and_take_now(&last.taken, 10).await.unwrap();
+    let none = receiver.commit_and_receive_now(&last.taken, 10).await.unwrap();
     assert_eq!((none.committed.unwrap(), none.taken.len()), (vec![SettleResult::Done], 0));
     for part in ["due", "rank", "held", "msg", "state", "ids"] {
         assert_eq!(world.look("EXISTS", part, &[]).integer(), Some(0), "{part} is left behind");
@@ -39,49 +39,49 @@ pub(crate) async fn one_call_commits_deliveries_and_takes_the_next(world: &World
 
 pub(crate) async fn a_late_commit_is_lost_and_the_next_messages_are_taken(world: &World) {
     let queue = world.queue().await;
-    let (mut taker, mut other) = (queue.taker(), queue.taker());
+    let (mut receiver, mut other) = (queue.receiver(), queue.receiver());
     some(&queue, 3).await;
-    let both = taker.take_now(2).await.unwrap();
+    let both = receiver.receive_now(2).await.unwrap();
     world.at(60_000);
     assert_eq!(queue.extend(&both[1]).await.unwrap(), SettleResult::Done);
-    let others = other.take_now(10).await.unwrap();
+    let others = other.receive_now(10).await.unwrap();
     assert_eq!(bodies(&others), ["2", "0"], "what is late comes to somebody else");
     new(queue.send(&DelayMessage::after(ms(0), "new")).await.unwrap());
-    let next = taker.commit_and_take_now(&both, 10).await.unwrap();
+    let next = receiver.commit_and_receive_now(&both, 10).await.unwrap();
     assert_eq!(next.committed.unwrap(), [SettleResult::Lost, SettleResult::Done]);
     assert_eq!(bodies(&next.taken), ["new"]);
-    let none = other.commit_and_take_now(&others, 10).await.unwrap();
+    let none = other.commit_and_receive_now(&others, 10).await.unwrap();
     assert_eq!((none.committed.unwrap(), none.taken.len()), (vec![SettleResult::Done; 2], 0));
     assert_eq!(queue.counts().await.unwrap().in_flight, 1, "the one that was taken last");
 }
 
 pub(crate) async fn an_expired_delivery_is_committed_before_its_redelivery(world: &World) {
     let queue = world.queue().await;
-    let mut taker = queue.taker();
+    let mut receiver = queue.receiver();
     some(&queue, 1).await;
-    let late = taker.take_now(1).await.unwrap();
+    let late = receiver.receive_now(1).await.unwrap();
     world.at(70_000);
-    let next = taker.commit_and_take_now(&late, 10).await.unwrap();
+    let next = receiver.commit_and_receive_now(&late, 10).await.unwrap();
     assert_eq!((next.committed.unwrap(), next.taken.len()), (vec![SettleResult::Done], 0));
 }
 
 pub(crate) async fn an_expired_delivery_with_lost_state_is_lost_and_redelivered(world: &World) {
     let queue = world.queue().await;
-    let mut taker = queue.taker();
+    let mut receiver = queue.receiver();
     some(&queue, 1).await;
-    queue.rollback(&only(taker.take_now(1).await.unwrap()), RetryDelay::Immediate, "").await.unwrap();
-    let second = taker.take_now(1).await.unwrap();
+    queue.rollback(&only(receiver.receive_now(1).await.unwrap()), RetryDelay::Immediate, "").await.unwrap();
+    let second = receiver.receive_now(1).await.unwrap();
     world.look("DEL", "state", &[]);
     assert_eq!(queue.commit_all(&second).await.unwrap(), [SettleResult::Lost]);
     world.at(70_000);
-    assert_eq!(bodies(&taker.take_now(1).await.unwrap()), ["0"]);
+    assert_eq!(bodies(&receiver.receive_now(1).await.unwrap()), ["0"]);
 }
 
 pub(crate) async fn a_committed_extended_delivery_leaves_nothing_on_the_server(world: &World) {
     let queue = world.queue().await;
-    let mut taker = queue.taker();
+    let mut receiver = queue.receiver();
     some(&queue, 1).await;
-    let taken = taker.take_now(1).await.unwrap();
+    let taken = receiver.receive_now(1).await.unwrap();
     assert_eq!(queue.extend(&taken[0]).await.unwrap(), SettleResult::Done);
     assert_eq!(queue.commit_all(&taken).await.unwrap(), [SettleResult::Done]);
     assert_eq!(world.look("EXISTS", "state", &[]).integer(), Some(0));
@@ -99,14 +99,14 @@ pub(crate) async fn a_duplicate_with_a_priority_is_due_now(world: &World) {
 
 pub(crate) async fn commits_do_not_wait_for_later_messages(world: &World) {
     let queue = world.queue().await;
-    let mut taker = queue.taker();
+    let mut receiver = queue.receiver();
     for round in ["the slot is asked", "it is known that nothing is due"] {
         some(&queue, 1).await;
-        let taken = taker.take(1).await.unwrap();
+        let taken = receiver.receive(1).await.unwrap();
         if round.starts_with("it") {
-            assert!(timeout(ms(100), taker.take(1)).await.is_err());
+            assert!(timeout(ms(100), receiver.receive(1)).await.is_err());
         }
-        let mut next = Box::pin(taker.commit_and_take(&taken, 1));
+        let mut next = Box::pin(receiver.commit_and_receive(&taken, 1));
         let committed = async || queue.counts().await.unwrap().in_flight == 0;
         let waiting = until("it is committed", committed);
         tokio::select! {
@@ -120,30 +120,30 @@ pub(crate) async fn commits_do_not_wait_for_later_messages(world: &World) {
         queue.commit_all(&next.taken).await.unwrap();
     }
     // A cancelled call takes nothing.
-    assert!(timeout(ms(100), taker.commit_and_take(&[], 1)).await.is_err());
+    assert!(timeout(ms(100), receiver.commit_and_receive(&[], 1)).await.is_err());
     some(&queue, 1).await;
-    assert_eq!(due(&mut taker).await, ["0"]);
+    assert_eq!(due(&mut receiver).await, ["0"]);
 }
 
 pub(crate) async fn a_delivery_named_twice_is_committed_once(world: &World) {
     let queue = world.queue().await;
-    let mut taker = queue.taker();
+    let mut receiver = queue.receiver();
     some(&queue, 2).await;
-    let taken = taker.take_now(2).await.unwrap();
+    let taken = receiver.receive_now(2).await.unwrap();
     let twice = [taken[0].clone(), taken[0].clone()];
     assert_eq!(queue.commit_all(&twice).await.unwrap(), [SettleResult::Done, SettleResult::Lost]);
     let twice = [taken[1].clone(), taken[1].clone(), taken[0].clone()];
-    let next = taker.commit_and_take_now(&twice, 1).await.unwrap();
+    let next = receiver.commit_and_receive_now(&twice, 1).await.unwrap();
     assert_eq!(next.committed.unwrap(), [SettleResult::Done, SettleResult::Lost, SettleResult::Lost]);
 }
 
 pub(crate) async fn commits_for_all_slots_are_sent_with_a_take_from_one(world: &World) {
     let queue = world.queue_with(|builder| builder.slots(4)).await;
-    let mut taker = queue.taker();
+    let mut receiver = queue.receiver();
     some(&queue, 40).await;
     let (mut all, mut held) = (Vec::new(), Vec::new());
     loop {
-        let next = taker.commit_and_take_now(&held, 7).await.unwrap();
+        let next = receiver.commit_and_receive_now(&held, 7).await.unwrap();
         assert_eq!(next.committed.unwrap(), vec![SettleResult::Done; held.len()]);
         if next.taken.is_empty() {
             break;
@@ -160,17 +160,17 @@ pub(crate) async fn commits_for_all_slots_are_sent_with_a_take_from_one(world: &
 
 pub(crate) async fn many_messages_are_sent_taken_and_committed_in_order_with_few_calls(world: &World) {
     let queue = world.queue().await;
-    let mut taker = queue.taker();
+    let mut receiver = queue.receiver();
     let steps = world.place.calls("evalsha");
     some(&queue, 600).await;
     assert_eq!(world.place.calls("evalsha"), steps + 3, "256 by one step");
     let mut taken = Vec::new();
     for room in [256, 1_000, 88] {
-        taken.extend(taker.take_now(room).await.unwrap());
+        taken.extend(receiver.receive_now(room).await.unwrap());
     }
     assert!(bodies(&taken).into_iter().eq((0..600).map(|number| number.to_string())));
     queue.commit(&taken[300]).await.unwrap();
-    let next = taker.commit_and_take_now(&taken, 1).await.unwrap();
+    let next = receiver.commit_and_receive_now(&taken, 1).await.unwrap();
     let lost: Vec<_> = next.committed.unwrap().iter().map(|closing| *closing == SettleResult::Lost).collect();
     assert!((0..600).all(|at| lost[at] == (at == 300)));
     assert_eq!(queue.counts().await.unwrap().in_flight, 0);
@@ -204,15 +204,15 @@ pub(crate) async fn each_of_many_sent_messages_has_its_own_result(world: &World)
     assert!(refused(7).contains("the id has 0 bytes"), "{}", refused(7));
     assert_eq!(told[8].unwrap(), (true, time(0)));
     world.at(501);
-    let mut all = due(&mut queue.taker()).await;
+    let mut all = due(&mut queue.receiver()).await;
     all.sort();
     assert_eq!(all, ["first", "merged", "past will do", "ranked"]);
 }
 
 pub(crate) async fn a_waiting_receiver_is_woken_once_by_the_earliest_of_many_messages(world: &World) {
     let queue = world.queue().await;
-    let mut taker = queue.taker();
-    let mut take = Box::pin(taker.take(10));
+    let mut receiver = queue.receiver();
+    let mut take = Box::pin(receiver.receive(10));
     assert!(timeout(ms(150), &mut take).await.is_err());
     until("it waits", async || world.look("HEXISTS", "meta", &["waits"]).integer() == Some(1)).await;
     let told = world.place.calls("publish");
@@ -224,18 +224,18 @@ pub(crate) async fn a_waiting_receiver_is_woken_once_by_the_earliest_of_many_mes
 
 pub(crate) async fn retries_and_new_messages_are_taken_together(world: &World) {
     let queue = world.queue().await;
-    let mut taker = queue.taker();
+    let mut receiver = queue.receiver();
     new(queue.send(&DelayMessage::priority(99, "urgent")).await.unwrap());
-    queue.rollback(&only(taker.take_now(1).await.unwrap()), RetryDelay::After(ms(5)), "again").await.unwrap();
+    queue.rollback(&only(receiver.receive_now(1).await.unwrap()), RetryDelay::After(ms(5)), "again").await.unwrap();
     some(&queue, 3).await;
-    for taken in taker.take_now(10).await.unwrap().iter().take(2) {
+    for taken in receiver.receive_now(10).await.unwrap().iter().take(2) {
         queue.rollback(taken, RetryDelay::After(ms(5)), "again").await.unwrap();
     }
     world.at(5);
     new(queue.send(&DelayMessage::merged("k", ms(1), "merged")).await.unwrap());
     new(queue.send(&DelayMessage::priority(20, "ranked")).await.unwrap());
     world.at(6);
-    let taken = taker.take_now(10).await.unwrap();
+    let taken = receiver.receive_now(10).await.unwrap();
     assert_eq!(
         bodies(&taken),
         ["0", "1", "merged", "ranked", "urgent"],
@@ -266,19 +266,19 @@ pub(crate) async fn a_lost_first_delivery_time_is_replaced_by_the_next_delivery(
     let redriven = Redrive::new().run(&mut DelayDeadLetters::new(&queue)).await;
     assert_eq!(redriven.put_back, 1);
     world.at(7);
-    assert_eq!(only(queue.taker().take_now(1).await.unwrap()).first_at, time(7));
+    assert_eq!(only(queue.receiver().receive_now(1).await.unwrap()).first_at, time(7));
 }
 
 pub(crate) async fn a_late_commit_keeps_a_name_that_another_message_uses(world: &World) {
     let queue = world.queue_with(|builder| builder.max_retries(0)).await;
-    let mut taker = queue.taker();
+    let mut receiver = queue.receiver();
     some(&queue, 1).await;
-    let dead = only(taker.take_now(1).await.unwrap());
+    let dead = only(receiver.receive_now(1).await.unwrap());
     queue.rollback(&dead, RetryDelay::Immediate, "").await.unwrap();
     let again = DelayMessage::after(ms(60_000), "again").id("id-0");
     new(queue.send(&again).await.unwrap());
     let _ = Redrive::new().run(&mut DelayDeadLetters::new(&queue)).await;
-    let back = only(taker.take_now(1).await.unwrap());
+    let back = only(receiver.receive_now(1).await.unwrap());
     assert_eq!(queue.commit(&dead).await.unwrap(), SettleResult::Lost, "that was the delivery before");
     assert_eq!(queue.commit(&back).await.unwrap(), SettleResult::Done);
     assert!(!queue.send(&again).await.unwrap().is_new, "the second one goes by it still");
@@ -286,7 +286,7 @@ pub(crate) async fn a_late_commit_keeps_a_name_that_another_message_uses(world: 
     // The body was lost during delivery, and another message was sent.
     let queue = world.queue().await;
     new(queue.send(&DelayMessage::after(ms(0), "lost").id("l")).await.unwrap());
-    let lost = only(taker.take_now(1).await.unwrap());
+    let lost = only(receiver.receive_now(1).await.unwrap());
     let member = world.look("ZRANGE", "held", &["0", "0"]).items()[0].text();
     world.look("HDEL", "msg", &[&member]);
     let again = DelayMessage::after(ms(60_000), "again").id("l");
@@ -298,18 +298,18 @@ pub(crate) async fn a_late_commit_keeps_a_name_that_another_message_uses(world: 
 pub(crate) async fn the_first_delivery_time_is_known_for_any_visibility_timeout(world: &World) {
     let queue = world.queue().await;
     let hurried = world.queue_with(|builder| builder.visibility(ms(2_000))).await;
-    let (mut taker, mut other) = (queue.taker(), hurried.taker());
+    let (mut receiver, mut other) = (queue.receiver(), hurried.receiver());
     some(&queue, 3).await;
     world.at(10);
-    let extended = only(taker.take_now(1).await.unwrap());
+    let extended = only(receiver.receive_now(1).await.unwrap());
     world.at(20);
-    assert_eq!(other.take_now(1).await.unwrap().len(), 1);
+    assert_eq!(other.receive_now(1).await.unwrap().len(), 1);
     world.at(30);
-    assert_eq!(taker.take_now(1).await.unwrap().len(), 1);
+    assert_eq!(receiver.receive_now(1).await.unwrap().len(), 1);
     world.at(40);
     assert_eq!(queue.extend(&extended).await.unwrap(), SettleResult::Done);
     world.at(60_040);
-    let again = taker.take_now(10).await.unwrap();
+    let again = receiver.receive_now(10).await.unwrap();
     let firsts: Vec<_> = again.iter().map(|taken| (taken.first_at, taken.delivered)).collect();
     assert_eq!(
         (bodies(&again), firsts),
@@ -319,8 +319,8 @@ pub(crate) async fn the_first_delivery_time_is_known_for_any_visibility_timeout(
     // No message is in delivery, so the new timeout applies to all from now on.
     some(&queue, 1).await;
     world.at(60_050);
-    other.take_now(1).await.unwrap();
+    other.receive_now(1).await.unwrap();
     assert_eq!(world.look("EXISTS", "state", &[]).integer(), Some(0));
     world.at(62_050);
-    assert_eq!(only(taker.take_now(1).await.unwrap()).first_at, time(60_050));
+    assert_eq!(only(receiver.receive_now(1).await.unwrap()).first_at, time(60_050));
 }

@@ -9,9 +9,9 @@ use idempotent_core::{
 use crate::conformance::Subject;
 use crate::conformance::subject::{HOUR, HeldBy, MS, acquired, done, lost, must, put_down};
 
-pub async fn abilities_that_are_reported_work(s: &Subject) {
-    let first = s.store.abilities();
-    let again = s.store.abilities();
+pub async fn reported_capabilities_work(s: &Subject) {
+    let first = s.store.capabilities();
+    let again = s.store.capabilities();
     let names = |a: idempotent_core::StoreCapabilities<'_>| {
         [
             a.batch.is_some(),
@@ -20,12 +20,12 @@ pub async fn abilities_that_are_reported_work(s: &Subject) {
             a.purge.is_some(),
             a.admin.is_some(),
             a.inspect.is_some(),
-            a.journal.is_some(),
+            a.steps.is_some(),
             a.order.is_some(),
             a.renewal.is_some(),
         ]
     };
-    assert_eq!(names(first), names(again), "an ability does not come and go");
+    assert_eq!(names(first), names(again), "a capability does not come and go");
     acquired(s.claim_by(1).await);
     if let Some(batch) = first.batch {
         assert_eq!(batch.claim_all(&[]).await.len(), 0);
@@ -68,7 +68,7 @@ fn renews_while_this_runtime_is_blocked(s: &Subject, renewal: &dyn Renewal) {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
             let store = must("renewal_store", renewal.renewal_store().await);
             let alone = must("renew", store.renew(&held, HOUR).await);
-            let together = match store.abilities().batch {
+            let together = match store.capabilities().batch {
                 Some(batch) => batch.renew_all(&[(held.clone(), HOUR)]).await,
                 None => Vec::new(),
             };
@@ -98,7 +98,7 @@ pub async fn a_purge_is_bounded_and_harmless(s: &Subject) {
     }
     must("complete", s.store.complete(&kept(1).held(), &done(b"v", HOUR)).await);
     must("release", s.store.release(&kept(2).held(), &put_down(ReleaseKind::Vacate)).await);
-    must("release", s.store.release(&kept(3).held(), &put_down(ReleaseKind::Bury)).await);
+    must("release", s.store.release(&kept(3).held(), &put_down(ReleaseKind::MarkDead)).await);
     must("purge", purge.purge(1_000).await);
     assert!(must("peek", s.store.peek(&brief(0).key).await).is_some(), "a live record was purged");
 
@@ -133,8 +133,8 @@ pub async fn a_settled_key_can_be_forgotten_by_its_number_only(s: &Subject) {
     let admin = s.admin();
     for (name, verdict, state) in [
         ("consumed", None, StateKind::Consumed),
-        ("failed", Some(ReleaseKind::Fail), StateKind::Failed),
-        ("dead", Some(ReleaseKind::Bury), StateKind::Dead),
+        ("failed", Some(ReleaseKind::MarkFailed), StateKind::Failed),
+        ("dead", Some(ReleaseKind::MarkDead), StateKind::Dead),
     ] {
         let ask = |owner| ClaimRequest { key: s.key(name), ..s.ask(owner) };
         let forget =

@@ -4,8 +4,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{
-    Admin, Batch, Browse, Claim, ClaimRequest, Completion, RecordEntry, FencingToken, ClaimHandle, Key, Timestamp, RecordPage, Purge, Record,
-    Settled, StoreError,
+    Admin, Batch, Browse, Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Key, Purge, Record, RecordEntry,
+    RecordPage, Settled, StoreError, Timestamp,
 };
 use redb::ReadableTable;
 
@@ -124,7 +124,13 @@ fn goes(bytes: &[u8], now: Timestamp) -> bool {
 
 #[async_trait]
 impl Admin for RedbStore {
-    async fn forget(&self, key: &Key, expected: FencingToken, force: bool, memory: Duration) -> Result<Settled, StoreError> {
+    async fn forget(
+        &self,
+        key: &Key,
+        expected: FencingToken,
+        force: bool,
+        memory: Duration,
+    ) -> Result<Settled, StoreError> {
         self.step(key, move |found, now| -> (Settled, Write) { protocol::forget(found, expected, force, memory, now) })
             .await
     }

@@ -1,0 +1,4 @@
+//! The executor, its builder and its shutdown.
+pub use idempotent_core::{
+    AlreadyInstalled, BatchItem, BatchOutput, Call, Drained, Executor, ExecutorBuilder, Handler, Served, Stopped,
+};

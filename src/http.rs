@@ -1,0 +1,8 @@
+//! Idempotency of HTTP requests: the tower layer, and types for axum handlers. The guide is `docs::http`.
+#[cfg(feature = "axum")]
+pub use idempotent_tower::{AxumJson, DefaultHttpRules, Http, HttpRules, WholeRequest};
+pub use idempotent_tower::{
+    BodyStore, BodyStoreFuture, Caller, Denied, IdempotencyKey, IdempotencyLayer, IdempotencyService, Idempotent,
+    InvalidKey, KeyFormat, KeyRules, KeySyntax, PayloadCheck, Principal, Problem, ProblemKind, ReplayHeader,
+    RequestAttempt, RequestBody, ResponseBody, ResponseFuture, ResponseRules, SetupError, StorePolicy, StoredResponse,
+};

@@ -1,0 +1,19 @@
+//! Stores, their settings, and everything that a custom store needs. The guide is
+//! [`docs::custom_store`](crate::docs::custom_store).
+pub use idempotent_core::store::*;
+pub use idempotent_core::{
+    Claim, ClaimHandle, ClaimRequest, Clock, Completion, Consumed, Dead, Entropy, EntropyError, FencingToken, Grant,
+    InFlight, OnExpiry, OsEntropy, OwnerToken, Record, Release, ReleaseKind, Settled, State, StateKind, StoreError,
+    StoreErrorKind, SystemClock, Timer, Timestamp, protocol,
+};
+#[cfg(feature = "redis")]
+pub use idempotent_redis::{
+    CacheOptions, Durability, HealthFinding, HealthReport, RedisCounts, RedisStore, RedisStoreBuilder, RedisTier,
+    Severity,
+};
+#[cfg(feature = "mysql")]
+pub use idempotent_sqlx::{MySqlStore, MySqlStoreBuilder};
+#[cfg(feature = "postgres")]
+pub use idempotent_sqlx::{PostgresStore, PostgresStoreBuilder};
+#[cfg(feature = "sqlite")]
+pub use idempotent_sqlx::{SqliteStore, SqliteStoreBuilder, Synchronous};
