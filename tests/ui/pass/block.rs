@@ -5,7 +5,8 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use async_trait::async_trait;
-use idempotent::{Executor, Identity, KeyPart, MemoryStore, Rejection, Scene, StateKind, idempotent};
+use idempotent::store::StateKind;
+use idempotent::{Executor, Identity, KeyPart, MemoryStore, Rejection, Scene, idempotent};
 
 struct Orders<T> {
     idem: Executor,
