@@ -1,9 +1,10 @@
-//! A proxy between a client and a real server that fails where a test tells it to.
+//! A proxy between a client and a real server that injects scripted faults.
 //!
-//! It knows where the requests and replies of Redis' protocol begin and end, so that a fault strikes one request, also
-//! among many on one connection. Aim it at the bytes of a key or of a script's digest: clients send requests of their
-//! own when they connect. It knows those of PostgreSQL's protocol as well: up to where a client waits for an answer;
-//! and the requests of MySQL's. What is none of these, such as TLS, passes too; a request is then what arrives at once.
+//! The proxy knows the boundaries of requests and replies in the Redis protocol, so a fault affects exactly one
+//! request, even among many on one connection. Select a request by the bytes of a key or of a script's digest, because
+//! clients send their own requests when they connect. The proxy also knows the PostgreSQL protocol, up to the point
+//! where a client waits for an answer, and the requests of the MySQL protocol. It passes other traffic, such as TLS; a
+//! request is then all data that arrives at once.
 #![allow(clippy::panic, reason = "a test without its proxy has failed")]
 mod frame;
 mod line;
@@ -24,46 +25,48 @@ use self::plan::Plan;
 use self::thread::{Order, Task};
 use crate::servers::port::Reserved;
 
-/// What happens to one request.
+/// The fault of one request.
 ///
-/// A reset loses everything that is under way on the connection, also other requests and their replies, as in life.
+/// A reset loses all traffic on the connection, including other requests and their replies, as in a real failure.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// It does not reach the server: the connection is reset before any of it is sent.
+    /// The request does not reach the server: the connection is reset before any of it is sent.
     CutBeforeSend,
-    /// The server carries it out: the connection is reset when its reply has come, and the client gets none of it.
+    /// The server executes the request. The connection is reset when the reply has arrived, and the client gets none of
+    /// it.
     CutAfterApply,
-    /// The server carries it out; half of its reply arrives, then the connection ends.
+    /// The server executes the request. Half of the reply arrives, then the connection ends.
     CutMidReply,
-    /// It is held for this long, and what follows on the connection with it.
+    /// The request, and all later traffic on the connection, is delayed by this time.
     Delay(Duration),
-    /// It does not reach the server, and nothing else does on this connection, which stays open.
+    /// Neither the request nor later traffic on this connection reaches the server. The connection stays open.
     HalfOpen,
-    /// The server carries it out; neither its reply nor anything else comes back on this connection, which stays open.
+    /// The server executes the request. Neither its reply nor later traffic returns on this connection, which stays
+    /// open.
     HalfOpenAfterApply,
 }
 
-/// What has passed so far.
+/// The traffic so far.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Passed {
-    /// Connections accepted, also those that were reset.
+    /// Accepted connections, including those that were reset.
     pub connections: u64,
-    /// Requests sent on to the server.
+    /// Requests sent to the server.
     pub requests: u64,
-    /// Replies handed to the client.
+    /// Replies sent to the client.
     pub replies: u64,
 }
 
-/// A proxy before one server. It works on a thread of its own, so that its methods need no runtime, and it works while
-/// a test's runtime is busy. Dropped, it ends with all its connections.
+/// A proxy in front of one server. It works on its own thread, so its methods need no runtime, and it works while the
+/// runtime of a test is busy. Dropping it ends all its connections.
 #[derive(Debug)]
 pub struct Proxy {
     target: String,
     at: SocketAddr,
     plan: Arc<Plan>,
-    /// None only while it is dropped.
+    /// `None` only while the proxy is dropped.
     orders: Option<mpsc::UnboundedSender<Order>>,
     thread: Option<JoinHandle<()>>,
     /// The reservation of the port, kept while connections are refused; `None` if the caller chose the port.
@@ -71,14 +74,14 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// One before the server at this address, such as `127.0.0.1:6379`, on a free port of its own. The server need not
-    /// be there yet; a client that comes before it is turned away.
+    /// Starts a proxy in front of the server at this address, such as `127.0.0.1:6379`, on a free port. The server need
+    /// not run yet: until it does, clients are rejected.
     ///
     /// # Panics
-    /// Where no port is free.
+    /// If no port is free.
     ///
     /// # Cancellation
-    /// A drop leaves nothing behind.
+    /// Dropping the future leaves nothing behind.
     pub async fn start(target: &str) -> Self {
         let (listener, at, reserved) = thread::bind().unwrap_or_else(|e| panic!("the proxy has no port: {e}"));
         let mut proxy = Self::listening(listener, at, target).await;
@@ -86,13 +89,13 @@ impl Proxy {
         proxy
     }
 
-    /// One at this address, for a server that tells its clients where to connect to.
+    /// Starts a proxy at this address, for a server that tells its clients where to connect.
     ///
     /// # Panics
-    /// Where somebody has this port.
+    /// If the port is in use.
     ///
     /// # Cancellation
-    /// A drop leaves nothing behind.
+    /// Dropping the future leaves nothing behind.
     pub async fn start_at(at: SocketAddr, target: &str) -> Self {
         let listener = TcpListener::bind(at).unwrap_or_else(|e| panic!("the proxy cannot be at {at}: {e}"));
         Self::listening(listener, at, target).await
@@ -111,122 +114,124 @@ impl Proxy {
         proxy
     }
 
-    /// `127.0.0.1:PORT`, where clients connect to, unless it was started at another address.
+    /// Returns the address for clients: `127.0.0.1:PORT`, unless the proxy was started at another address.
     pub fn address(&self) -> String {
         self.at.to_string()
     }
 
-    /// The port clients connect to.
+    /// Returns the port for clients.
     pub fn port(&self) -> u16 {
         self.at.port()
     }
 
-    /// The same as a URL of Redis: `redis://127.0.0.1:PORT`.
+    /// Returns the address as a Redis URL: `redis://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("redis://{}", self.address())
     }
 
-    /// The server's address.
+    /// Returns the address of the server.
     pub fn target(&self) -> &str {
         &self.target
     }
 
-    /// The next request meets this fault; those a client sends on its own account do not count: HELLO, AUTH, SELECT,
-    /// CLIENT, PING, INFO, READONLY, CLUSTER, COMMAND. Twice said, it is two requests.
+    /// Injects this fault into the next request. Requests that a client sends by itself do not count: HELLO, AUTH,
+    /// SELECT, CLIENT, PING, INFO, READONLY, CLUSTER, COMMAND. Two calls affect two requests.
     pub fn fail_next(&self, fault: Fault) {
         self.fail_next_if(|request| !frame::opens(request), fault);
     }
 
-    /// The next request that contains these bytes, say a key, meets this fault.
+    /// Injects this fault into the next request that contains these bytes, such as a key.
     pub fn fail_next_with(&self, part: impl AsRef<[u8]>, fault: Fault) {
         let part = part.as_ref().to_vec();
         self.fail_next_if(move |request| contains(request, &part), fault);
     }
 
-    /// The next request of which this is true, given as its bytes on the wire, meets this fault.
+    /// Injects this fault into the next request for which `wanted` returns true. `wanted` gets the bytes of the request
+    /// on the wire.
     pub fn fail_next_if(&self, wanted: impl Fn(&[u8]) -> bool + Send + 'static, fault: Fault) {
         self.plan.arm(Box::new(wanted), fault);
     }
 
-    /// Takes back the faults no request has met; how many these were.
+    /// Removes the faults that no request has met. Returns their number.
     pub fn disarm(&self) -> usize {
         self.plan.disarm()
     }
 
-    /// Faults no request has met.
+    /// Returns the number of faults that no request has met.
     pub fn armed(&self) -> usize {
         self.plan.left()
     }
 
-    /// Faults that have struck.
+    /// Returns the number of injected faults.
     pub fn met(&self) -> u64 {
         *self.plan.met.borrow()
     }
 
-    /// Waits until so many faults have struck since the start.
+    /// Waits until `count` faults have been injected since the start.
     ///
     /// # Cancellation
-    /// A drop leaves nothing behind.
+    /// Dropping the future leaves nothing behind.
     pub async fn until_met(&self, count: u64) {
-        // Its sender is in our own plan.
+        // The sender is in this proxy's plan, so the channel is open.
         let _ = self.plan.met.subscribe().wait_for(|met| *met >= count).await;
     }
 
-    /// Each request is held for this long, on every connection; zero for none.
+    /// Delays each request on every connection by this time; zero ends the delay.
     pub fn delay_all(&self, delay: Duration) {
         self.plan.set_delay(delay);
     }
 
-    /// Nothing passes any more, in neither direction, on every connection there is or comes; they stay open.
-    /// [`speak`](Self::speak) ends it.
+    /// Stops all traffic in both directions, on every existing and new connection. The connections stay open.
+    /// [`speak`](Self::speak) ends the silence.
     pub fn silence(&self) {
         self.plan.silent.store(true, SeqCst);
     }
 
-    /// New connections work again. One that has lost bytes in the silence stays silent; [`cut_all`](Self::cut_all)
+    /// Ends the silence for new connections. A connection that has lost bytes stays silent; [`cut_all`](Self::cut_all)
     /// ends it.
     pub fn speak(&self) {
         self.plan.silent.store(false, SeqCst);
     }
 
-    /// Resets all connections; it is done when this returns. New ones are welcome.
+    /// Resets all connections before it returns. New connections are accepted.
     ///
     /// # Panics
-    /// Never, as long as its thread runs.
+    /// Never, as long as the thread of the proxy runs.
     pub fn cut_all(&self) {
         self.order(Order::Cut);
     }
 
-    /// Resets the next so many connections as soon as they are made, before anything passes: nothing of a call that
-    /// needs one is sent. With [`cut_all`](Self::cut_all) before it, the next call needs one.
+    /// Resets the next `connections` connections as soon as they are established, before any traffic passes: a call
+    /// that needs a connection sends nothing. After [`cut_all`](Self::cut_all), the next call needs a connection.
     pub fn reset_next(&self, connections: u64) {
         self.plan.resets.fetch_add(connections, SeqCst);
     }
 
-    /// Refuses new connections, as if nobody listened; those there are go on. It is done when this returns.
+    /// Refuses new connections, as if the server did not listen. Existing connections continue. The refusal is in
+    /// effect when this method returns.
     ///
     /// # Panics
-    /// Never, as long as its thread runs.
+    /// Never, as long as the thread of the proxy runs.
     pub fn refuse(&self) {
         self.order(Order::Refuse);
     }
 
-    /// Listens again, on the same port.
+    /// Listens again on the same port.
     ///
     /// # Panics
-    /// Where the port was taken in between.
+    /// If another program has taken the port in the meantime.
     pub fn listen(&self) {
         self.order(Order::Listen);
     }
 
-    /// What has passed so far.
+    /// Returns the traffic so far.
     pub fn passed(&self) -> Passed {
         let Plan { connections, requests, replies, .. } = &*self.plan;
         let [connections, requests, replies] = [connections, requests, replies].map(|count| count.load(SeqCst));
         Passed { connections, requests, replies }
     }
 
-    /// Waits for it to be carried out, on the proxy's own thread.
+    /// Sends an order to the proxy's thread, and waits for its execution.
     fn order(&self, order: fn(thread::Done) -> Order) {
         let (done, heard) = std::sync::mpsc::channel();
         self.send(order(done));
@@ -236,7 +241,7 @@ impl Proxy {
     }
 
     fn send(&self, order: Order) {
-        // Whoever waits for the answer notices that nobody is there.
+        // A waiting caller notices if the thread has ended.
         let _ = self.orders.as_ref().map(|orders| orders.send(order));
     }
 }
@@ -244,7 +249,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.orders = None;
-        // If it panicked, the connections have shown it.
+        // If the thread panicked, the connections have shown it.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }

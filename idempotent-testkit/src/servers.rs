@@ -1,28 +1,29 @@
-//! Private servers for tests: real ones, each with its own folder and ports, gone with its value.
+//! Private servers for tests: real servers, each with its own folder and ports, which stop when the value is dropped.
 //!
-//! | I want … | start |
+//! | server | type |
 //! |---|---|
-//! | one Redis | [`RedisServer::start`]; with TLS, a password, an append-only file, a clock to shift: [`RedisBuilder`] |
-//! | a primary with replicas, and nobody who fails over | [`RedisReplicas`] |
+//! | one Redis server | [`RedisServer::start`]; for TLS, a password, an append-only file, or a clock to shift: [`RedisBuilder`] |
+//! | a primary with replicas, without failover | [`RedisReplicas`] |
 //! | a primary, a replica and three sentinels | [`RedisSentinels`] |
-//! | a cluster | [`RedisCluster`] |
-//! | a RabbitMQ | [`RabbitServer`] |
-//! | a PostgreSQL, also one with TLS | [`PostgresServer`] |
-//! | a PgBouncer in front of a PostgreSQL | [`PgBouncer`] |
-//! | a MariaDB, also one with TLS | [`MariaDbServer`] |
-//! | a RocketMQ, which `cargo xtask setup --brokers` has built | [`RocketServer`] |
+//! | a Redis Cluster | [`RedisCluster`] |
+//! | RabbitMQ | [`RabbitServer`] |
+//! | PostgreSQL, also with TLS | [`PostgresServer`] |
+//! | PgBouncer in front of PostgreSQL | [`PgBouncer`] |
+//! | MariaDB, also with TLS | [`MariaDbServer`] |
+//! | RocketMQ, built by `cargo xtask setup --brokers` | [`RocketServer`] |
 //!
-//! They listen on 127.0.0.1 only, on a free port between 12000 and 20000 (a cluster node also 10,000 above), so that
-//! any number of them run side by side. A server that cannot start panics, and says why and what to install.
+//! The servers listen on 127.0.0.1 only, on a free port between 12000 and 20000 (a cluster node also 10,000 above), so
+//! that any number of them can run at the same time. If a server cannot start, the panic shows the reason and the
+//! missing package.
 //!
-//! A value stops its processes when it is dropped. Where that never happens, because the test was killed or the value
-//! is in a `static`, a watchdog process kills them as soon as the test's process is gone, and removes the folder.
-//! After a panic the end of the log goes to stderr, and all of it into `idempotent-logs` beside the folders; the last
-//! 100 stay there.
+//! Dropping a value stops its processes. If the value is never dropped, because the test was killed or the value is in
+//! a `static`, a watchdog process kills the servers when the test's process has ended, and removes the folder. After a
+//! panic, the end of the log is printed to stderr, and the whole log is copied to `idempotent-logs` next to the
+//! folders, where the last 100 are kept.
 //!
-//! [`SERVER`] names another flavour to start instead of `redis-server`.
+//! [`SERVER`] names another program to start instead of `redis-server`.
 //!
-//! Everything here blocks, for milliseconds as a rule. Nothing needs a runtime.
+//! All functions of this module block, usually for milliseconds. None needs a runtime.
 #![allow(clippy::panic, reason = "a test without its server has failed")]
 mod builder;
 mod clock;
@@ -59,20 +60,20 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The environment variable that names the program to start instead of `redis-server`: a path or a name on the
-/// `PATH`, for instance the `valkey-server` that `cargo xtask setup --flavours` unpacks.
+/// The environment variable that names the program to start instead of `redis-server`: a path or a name on the `PATH`,
+/// such as the `valkey-server` that `cargo xtask setup --flavours` unpacks.
 pub const SERVER: &str = "IDEMPOTENT_REDIS_SERVER";
 
-/// For a state that is sure to come, on a machine that is doing other things.
+/// The time limit for a state that is certain to occur, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Between two looks.
+/// The pause between two checks.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Looks until it is so.
+/// Waits until `so` returns true.
 ///
 /// # Errors
-/// `what`, where it has not become so in [`PATIENCE`].
+/// Returns `what` as an error if the state has not occurred within [`PATIENCE`].
 fn until(what: &str, mut so: impl FnMut() -> bool) -> Result<(), String> {
     let start = Instant::now();
     while !so() {
@@ -84,19 +85,19 @@ fn until(what: &str, mut so: impl FnMut() -> bool) -> Result<(), String> {
     Ok(())
 }
 
-/// `NAME=PATH`, for a program that takes its settings so.
+/// Returns `NAME=PATH`, for a program that takes its settings in this form.
 fn option(name: &str, path: &Path) -> OsString {
     let mut option = OsString::from(format!("{name}="));
     option.push(path);
     option
 }
 
-/// What a test does that cannot go on: it panics.
+/// Panics with the error, since the test cannot continue.
 fn or_panic<T>(done: Result<T, String>) -> T {
     done.unwrap_or_else(|why| panic!("{why}"))
 }
 
-/// Why a program could not be started.
+/// Returns the message for a program that could not be started.
 fn missing(program: &str, e: &std::io::Error) -> String {
     match e.kind() {
         std::io::ErrorKind::NotFound => {

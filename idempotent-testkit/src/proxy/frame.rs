@@ -1,14 +1,14 @@
-//! Where a request ends, and a reply.
+//! The boundaries of requests and replies in the Redis protocol.
 
-/// Requests whose answers come as messages, any number of them.
+/// Requests whose answers are messages, in any number.
 const SUBSCRIBING: [&[u8]; 6] =
     [b"SUBSCRIBE", b"UNSUBSCRIBE", b"PSUBSCRIBE", b"PUNSUBSCRIBE", b"SSUBSCRIBE", b"SUNSUBSCRIBE"];
 
-/// What a client says before its first request proper, or to see whether anybody is there.
+/// Requests that a client sends before its first real request, or to check the connection.
 const OPENING: [&[u8]; 9] =
     [b"HELLO", b"AUTH", b"SELECT", b"CLIENT", b"PING", b"INFO", b"READONLY", b"CLUSTER", b"COMMAND"];
 
-/// The bytes of the first frame, once all of them are there. What is no RESP, such as TLS, is one frame as it comes.
+/// Returns the length of the first frame if it is complete. Data that is not RESP, such as TLS, is one frame.
 pub(super) fn length(bytes: &[u8]) -> Option<usize> {
     let first = *bytes.first()?;
     if !b"+-:_,#($!=*~>%|".contains(&first) {
@@ -18,30 +18,30 @@ pub(super) fn length(bytes: &[u8]) -> Option<usize> {
     let count = || std::str::from_utf8(&bytes[1..line - 2]).ok()?.parse::<usize>().ok();
     let parts = match first {
         b'$' | b'!' | b'=' => {
-            // No number, or -1: there is nothing behind it.
+            // No number, or -1: the frame has no content.
             let end = count().map_or(line, |length| line + length + 2);
             return (end <= bytes.len()).then_some(end);
         }
         b'*' | b'~' | b'>' => count().unwrap_or(0),
         b'%' => 2 * count().unwrap_or(0),
-        // What is said about the value that follows.
+        // Attributes of the following value.
         b'|' => 2 * count().unwrap_or(0) + 1,
         _ => 0,
     };
     (0..parts).try_fold(line, |end, _| Some(end + length(&bytes[end..])?))
 }
 
-/// Whether its answers do not come one for one.
+/// Returns whether the answers to this request do not come one for one.
 pub(super) fn subscribes(request: &[u8]) -> bool {
     is_one_of(request, &SUBSCRIBING)
 }
 
-/// Whether a client sends it on its own account.
+/// Returns whether a client sends this request by itself.
 pub(super) fn opens(request: &[u8]) -> bool {
     is_one_of(request, &OPENING)
 }
 
-/// Whether it answers no request: a push, or, on a connection that `subscribed`, a message.
+/// Returns whether the frame answers no request: it is a push, or a message on a connection that `subscribed`.
 pub(super) fn is_message(frame: &[u8], subscribed: bool) -> bool {
     let named = || word(frame).is_some_and(|word| word.ends_with(b"message") || word.ends_with(b"subscribe"));
     frame.first() == Some(&b'>') || (subscribed && named())
@@ -51,7 +51,7 @@ fn is_one_of(request: &[u8], names: &[&[u8]]) -> bool {
     word(request).is_some_and(|word| names.iter().any(|name| name.eq_ignore_ascii_case(word)))
 }
 
-/// The first string of an array.
+/// Returns the first string of an array.
 fn word(frame: &[u8]) -> Option<&[u8]> {
     let frame = frame.strip_prefix(b"*")?;
     let mut lines = frame.split(|byte| *byte == b'\n');

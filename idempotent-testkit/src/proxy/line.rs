@@ -1,4 +1,4 @@
-//! One connection through the proxy.
+//! A connection through the proxy.
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::plan::Plan;
 use super::{Fault, frame, mysql, postgres};
 
-/// Passes bytes until either side ends, a fault ends it, or `cuts` changes.
+/// Forwards bytes until either side ends, a fault ends the connection, or `cuts` changes.
 pub(super) async fn serve(client: TcpStream, target: String, plan: Arc<Plan>, mut cuts: watch::Receiver<u64>) {
     let mut line = Line {
         client,
@@ -32,19 +32,19 @@ pub(super) async fn serve(client: TcpStream, target: String, plan: Arc<Plan>, mu
     };
     if matches!(end, Ok(End::Reset)) {
         for stream in [Some(line.client), line.server].into_iter().flatten() {
-            // Closed without a goodbye: what is under way is lost, and the other side sees a reset.
+            // The socket is closed without a shutdown: data in transit is lost, and the other side sees a reset.
             let _ = stream.set_zero_linger();
         }
     }
 }
 
-/// How a connection began.
+/// The protocol of a connection, by its first bytes.
 #[derive(Clone, Copy)]
 enum Wire {
     Redis,
     Postgres,
     MySql,
-    /// As neither: what arrives at once is one request, or one reply.
+    /// An unknown protocol: data that arrives at once is one request, or one reply.
     Opaque,
 }
 
@@ -59,14 +59,14 @@ struct Line {
     plan: Arc<Plan>,
     from_client: Vec<u8>,
     from_server: Vec<u8>,
-    /// One for each request whose reply has not come: what is to happen to it.
+    /// The faults of the requests whose replies are pending.
     awaited: VecDeque<Option<Fault>>,
     subscribed: bool,
     wire: Wire,
-    /// Whether a reply has come.
+    /// Whether a reply has arrived.
     answered: bool,
     begun: bool,
-    /// Nothing passes any more, and the connection stays.
+    /// Whether the connection stays open without traffic.
     silent: bool,
 }
 
@@ -128,17 +128,17 @@ impl Line {
             Wire::MySql | Wire::Opaque => (!bytes.is_empty()).then_some(bytes.len()),
         }?;
         if let (Wire::Postgres, false, b"S") = (self.wire, self.answered, &bytes[..length]) {
-            // TLS from here on.
+            // TLS begins here.
             self.wire = Wire::Opaque;
         }
         self.answered = true;
         Some(length)
     }
 
-    /// Sends on what is complete.
+    /// Forwards complete requests.
     async fn requests(&mut self, server: &mut TcpStream) -> io::Result<Option<End>> {
         let bytes = std::mem::take(&mut self.from_client);
-        // Up to `sent` it is with the server, up to `at` it has been looked at.
+        // Bytes up to `sent` were sent to the server, and bytes up to `at` were parsed.
         let (mut sent, mut at) = (0, 0);
         while let Some(length) = self.request(&bytes[at..]) {
             let request = &bytes[at..at + length];
@@ -177,7 +177,7 @@ impl Line {
         Ok(None)
     }
 
-    /// Hands back what is complete.
+    /// Forwards complete replies.
     async fn replies(&mut self) -> io::Result<Option<End>> {
         let bytes = std::mem::take(&mut self.from_server);
         let mut at = 0;
@@ -196,7 +196,7 @@ impl Line {
             self.client.write_all(&bytes[..at + passes]).await?;
             self.plan.meet();
             self.silent = fault == Some(Fault::HalfOpenAfterApply);
-            // Half a reply has to arrive, so its connection ends in good order.
+            // Half of a reply must arrive, so the connection ends with a regular shutdown.
             let end = if passes > 0 { End::Closed } else { End::Reset };
             return Ok((!self.silent).then_some(end));
         }

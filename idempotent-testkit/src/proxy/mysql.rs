@@ -1,11 +1,13 @@
-//! Where a request of MySQL's protocol ends. Its replies are passed as they come: who sent a request waits for all of one.
+//! The boundaries of requests in the MySQL protocol. Replies are forwarded as they arrive, since a client waits for a
+//! whole reply.
 
-/// Whether a server that speaks first begins so: one packet, whose first byte is the version of the protocol.
+/// Returns whether a server's first bytes are those of the protocol: one packet, whose first byte is the protocol
+/// version.
 pub(super) fn greets(bytes: &[u8]) -> bool {
     matches!(bytes, [_, _, 0, 0, 10, ..])
 }
 
-/// The bytes of the first packet, once all of them are there.
+/// Returns the length of the first packet if it is complete.
 pub(super) fn request(bytes: &[u8]) -> Option<usize> {
     let [low, middle, high, _, ..] = bytes else { return None };
     let length = 4 + usize::from(*low) + (usize::from(*middle) << 8) + (usize::from(*high) << 16);

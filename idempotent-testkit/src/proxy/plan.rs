@@ -1,4 +1,4 @@
-//! Which request meets which fault.
+//! The assignment of faults to requests.
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,14 +10,14 @@ use super::Fault;
 
 type Wanted = Box<dyn Fn(&[u8]) -> bool + Send>;
 
-/// What the test asked for and what the connections have seen.
+/// The faults that the test requested, and the state of the connections.
 pub(super) struct Plan {
     armed: Mutex<Vec<(Wanted, Fault)>>,
     pub(super) met: watch::Sender<u64>,
     pub(super) silent: AtomicBool,
-    /// Of every request, in microseconds.
+    /// The delay of every request, in microseconds.
     delay: AtomicU64,
-    /// Connections that are still to be reset.
+    /// The number of connections that will still be reset.
     pub(super) resets: AtomicU64,
     pub(super) connections: AtomicU64,
     pub(super) requests: AtomicU64,
@@ -51,7 +51,7 @@ impl Plan {
         self.armed().len()
     }
 
-    /// The fault for this request, which no other meets; the one armed first, of several.
+    /// Removes and returns the fault for this request. If several match, the first one that was armed is used.
     pub(super) fn fault(&self, request: &[u8]) -> Option<Fault> {
         let mut armed = self.armed();
         let at = armed.iter().position(|(wanted, _)| wanted(request))?;
@@ -59,7 +59,7 @@ impl Plan {
         Some(fault)
     }
 
-    /// It is done.
+    /// Records that the fault was injected.
     pub(super) fn meet(&self) {
         self.met.send_modify(|met| *met += 1);
     }
@@ -72,7 +72,7 @@ impl Plan {
         self.delay.store(u64::try_from(delay.as_micros()).unwrap_or(u64::MAX), SeqCst);
     }
 
-    /// Whether the connection that has just come is one of those to be reset.
+    /// Returns whether the new connection is one of those to be reset.
     pub(super) fn resets_this(&self) -> bool {
         self.resets.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok()
     }

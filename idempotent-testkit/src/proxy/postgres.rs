@@ -1,19 +1,19 @@
-//! Where a request of PostgreSQL's protocol ends, and a reply: what a client sends at once, and what it waits for, are many
-//! messages each.
+//! The boundaries of requests and replies in the PostgreSQL protocol. A request, and the reply that a client waits for,
+//! each consist of many messages.
 
-/// Whether a client that begins so speaks it: with a version of the protocol, or with a question such as for TLS. Other
-/// protocols begin with a length, too.
+/// Returns whether a client's first bytes are those of the protocol: its version, or a request such as one for TLS.
+/// Other protocols also begin with a length.
 pub(super) fn begins(bytes: &[u8]) -> bool {
     matches!(bytes, [0, _, _, _, 0, 3, 0, _, ..] | [0, 0, 0, _, 0x04, 0xd2, 0x16, _, ..])
 }
 
-/// Whether it is the one message that has no type: a client's first. None is so long that its length would fill all four
+/// Returns whether this is the only message without a type: the first one of a client. Its length never fills all four
 /// bytes.
 fn is_untyped(bytes: &[u8]) -> bool {
     bytes.first() == Some(&0)
 }
 
-/// The bytes of the first request, once all of them are there: up to what asks for an answer.
+/// Returns the length of the first request if it is complete: up to a message that requires an answer.
 pub(super) fn request(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -25,16 +25,17 @@ pub(super) fn request(bytes: &[u8]) -> Option<usize> {
         if at > bytes.len() {
             return None;
         }
-        // A query, a sync, a password, a goodbye.
+        // A query, a sync, a password, or the end.
         if b"QSpX".contains(rest.first()?) {
             return Some(at);
         }
     }
 }
 
-/// The bytes of the first reply, once all of them are there: up to where the server is ready, or asks back.
+/// Returns the length of the first reply if it is complete: up to the point where the server is ready, or asks for more
+/// data.
 pub(super) fn reply(bytes: &[u8], first: bool) -> Option<usize> {
-    // Whether there is TLS, said by one letter.
+    // The answer to a request for TLS is one letter.
     if first && bytes.len() == 1 {
         return Some(1);
     }
@@ -53,10 +54,10 @@ pub(super) fn reply(bytes: &[u8], first: bool) -> Option<usize> {
     }
 }
 
-/// Of a message, its type not counted.
+/// Returns the size of a message without its type.
 fn size(bytes: &[u8]) -> Option<usize> {
     let length = bytes.get(..4)?.iter().fold(0, |sum: usize, byte| sum << 8 | usize::from(*byte));
-    // Its own four bytes are in it.
+    // The size includes its own four bytes.
     Some(length.max(4))
 }
 

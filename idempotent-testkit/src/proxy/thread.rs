@@ -1,4 +1,4 @@
-//! The proxy's thread: it accepts, and does what it is told.
+//! The thread of the proxy: it accepts connections and executes orders.
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener as Blocking};
 use std::sync::atomic::Ordering::SeqCst;
@@ -13,7 +13,7 @@ use super::line;
 use super::plan::Plan;
 use crate::servers::port::{self, Reserved};
 
-/// Ports tried: each was free a moment before.
+/// The number of tries, since another program may take a port that was free.
 const TRIES: usize = 20;
 
 pub(super) type Done = blocking::Sender<Result<(), String>>;
@@ -34,7 +34,7 @@ pub(super) struct Task {
 }
 
 /// # Errors
-/// Where no port is free.
+/// If no port is free.
 pub(super) fn bind() -> Result<(Blocking, SocketAddr, Reserved), String> {
     for _ in 0..TRIES {
         let reserved = port::free(false)?;
@@ -57,7 +57,7 @@ impl Task {
         Self { target, at, plan, listener: Some(listener), inbox }
     }
 
-    /// Until nobody can send orders any more.
+    /// Runs until no sender of orders is left.
     #[allow(clippy::expect_used, reason = "without a runtime there is no proxy, and whoever waits for it notices")]
     pub(super) fn run(self) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -74,7 +74,7 @@ impl Task {
                     None => return listener.as_ref().map(close).map_or((), drop),
                     Some(Order::Hello(done)) => drop(done.send(())),
                     Some(Order::Cut(done)) => {
-                        // Who connected before the order is cut, too.
+                        // Connections that were established before the order are cut, too.
                         while let Some(Ok(client)) = waiting(listener.as_ref()) {
                             self.serve(client, &mut lines, &cuts);
                         }
@@ -93,7 +93,7 @@ impl Task {
                     }
                 },
                 client = accept(listener.as_ref()) => self.serve(client, &mut lines, &cuts),
-                // Forgets those that ended.
+                // Removes ended connections.
                 Some(_) = lines.join_next() => {}
             }
         }
@@ -116,7 +116,7 @@ fn close(listener: &TcpListener) -> io::Result<()> {
     SockRef::from(listener).shutdown(Shutdown::Both)
 }
 
-/// The next connection; never, where nobody listens.
+/// Returns the next connection; never, if the proxy does not listen.
 async fn accept(listener: Option<&TcpListener>) -> TcpStream {
     loop {
         match listener {
@@ -130,7 +130,7 @@ async fn accept(listener: Option<&TcpListener>) -> TcpStream {
     }
 }
 
-/// A connection that is there already.
+/// Returns a connection that is already established.
 fn waiting(listener: Option<&TcpListener>) -> Option<io::Result<TcpStream>> {
     let accepted = std::pin::pin!(listener?.accept());
     match accepted.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {

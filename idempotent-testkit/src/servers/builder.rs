@@ -1,4 +1,4 @@
-//! How a Redis is to be started.
+//! The settings of a Redis server.
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,11 +12,11 @@ use super::single::RedisServer;
 use super::tls::Certificates;
 use super::{SERVER, or_panic};
 
-/// Settings of a Redis; [`start`](Self::start) starts it.
+/// A builder for Redis servers. [`start`](Self::start) starts one.
 ///
 /// # Default
-/// No snapshots, no append-only file, no TLS, no password, the system's clock; the program that [`SERVER`] names, else
-/// `redis-server`.
+/// By default, a server has no snapshots, no append-only file, no TLS, no password, and the system's clock. Its program
+/// is the one that [`SERVER`] names, or `redis-server`.
 #[derive(Clone, Debug, Default)]
 pub struct RedisBuilder {
     arguments: Vec<OsString>,
@@ -24,7 +24,7 @@ pub struct RedisBuilder {
     tls: Option<Tls>,
     faketime: bool,
     password: Option<String>,
-    /// Of a server that goes by a file: a sentinel.
+    /// The configuration file of a sentinel.
     config: Option<String>,
     bus: bool,
 }
@@ -36,96 +36,97 @@ enum Tls {
 }
 
 impl RedisBuilder {
-    /// One more argument of the program's, such as `--maxmemory`; its value is the next.
+    /// Adds an argument of the program, such as `--maxmemory`. Its value is the next argument.
     #[must_use]
     pub fn arg(mut self, argument: impl Into<OsString>) -> Self {
         self.arguments.push(argument.into());
         self
     }
 
-    /// Several arguments.
+    /// Adds several arguments.
     #[must_use]
     pub fn args<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
         self.arguments.extend(arguments.into_iter().map(Into::into));
         self
     }
 
-    /// The program to start: another flavour or version. Goes before [`SERVER`].
+    /// Sets the program, e.g. of another version. Overrides [`SERVER`].
     #[must_use]
     pub fn binary(mut self, program: impl Into<PathBuf>) -> Self {
         self.program = Some(program.into());
         self
     }
 
-    /// Keeps an append-only file, written before each answer: [`RedisServer::kill`] and [`RedisServer::restart`] lose
-    /// nothing that was answered.
+    /// Enables an append-only file that is written before each answer: [`RedisServer::kill`] and
+    /// [`RedisServer::restart`] lose no answered write.
     #[must_use]
     pub fn aof(self) -> Self {
         self.args(["--appendonly", "yes", "--appendfsync", "always"])
     }
 
-    /// Asks for this password, of the default user, and has it in the URL.
+    /// Requires this password for the default user, and puts it into the URL.
     #[must_use]
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self
     }
 
-    /// Speaks TLS only, with a certificate of its own authority ([`RedisServer::certificates`]). It does not ask
-    /// clients for one.
+    /// Accepts only TLS connections, with a certificate of a private authority ([`RedisServer::certificates`]). Clients
+    /// need no certificate.
     #[must_use]
     pub fn tls(mut self) -> Self {
         self.tls = Some(Tls::Server);
         self
     }
 
-    /// As [`tls`](Self::tls), and lets only clients in that show a certificate of the same authority.
+    /// Accepts only TLS connections like [`tls`](Self::tls), from clients with a certificate of the same authority.
     #[must_use]
     pub fn mutual_tls(mut self) -> Self {
         self.tls = Some(Tls::Mutual);
         self
     }
 
-    /// Its clock can be shifted: [`RedisServer::shift_clock`]. By a small C library that the system's compiler builds.
+    /// Makes the clock adjustable by [`RedisServer::shift_clock`], with a small C library that the system's compiler
+    /// builds.
     #[must_use]
     pub fn faketime(mut self) -> Self {
         self.faketime = true;
         self
     }
 
-    /// Starts one server; it answers when this returns.
+    /// Starts one server, which answers when this method returns.
     ///
     /// # Panics
-    /// Where it cannot be started, with why and, where something is not installed, what to do.
+    /// If the server cannot start. The message shows the reason, and how to install a missing program.
     #[must_use]
     pub fn start(self) -> RedisServer {
         or_panic(RedisServer::new(self))
     }
 
-    /// Starts a primary and so many replicas of it, which are in step when this returns. Nobody fails over.
+    /// Starts a primary and `replicas` replicas, which are in sync when this method returns. There is no failover.
     ///
     /// # Panics
-    /// As [`start`](Self::start); with TLS, which is for single servers.
+    /// Like [`start`](Self::start), and with TLS, which only single servers support.
     #[must_use]
     pub fn start_replicas(self, replicas: usize) -> RedisReplicas {
         or_panic(self.without_tls().and_then(|builder| RedisReplicas::new(&builder, replicas)))
     }
 
-    /// Starts a primary and a replica with these settings, and three sentinels, of which two decide. They all know of
-    /// each other when this returns.
+    /// Starts a primary and a replica with these settings, and three sentinels with a quorum of two. All know each
+    /// other when this method returns.
     ///
     /// # Panics
-    /// As [`start`](Self::start); with TLS, which is for single servers.
+    /// Like [`start`](Self::start), and with TLS, which only single servers support.
     #[must_use]
     pub fn start_sentinels(self) -> RedisSentinels {
         or_panic(self.without_tls().and_then(|builder| RedisSentinels::new(&builder)))
     }
 
-    /// Starts a cluster: so many primaries, which share the slots evenly, each with so many replicas. All of them know
-    /// of each other when this returns.
+    /// Starts a cluster of `primaries` primaries, which share the slots evenly, each with `replicas` replicas. All
+    /// nodes know each other when this method returns.
     ///
     /// # Panics
-    /// As [`start`](Self::start); with TLS, which is for single servers; without a primary.
+    /// Like [`start`](Self::start), and with TLS, which only single servers support, or without a primary.
     #[must_use]
     pub fn start_cluster(self, primaries: usize, replicas: usize) -> RedisCluster {
         or_panic(self.without_tls().and_then(|builder| RedisCluster::new(&builder, primaries, replicas)))
@@ -160,20 +161,20 @@ impl RedisBuilder {
         self.password.as_deref()
     }
 
-    /// A sentinel: what it does is in a file, which it rewrites.
+    /// Makes the server a sentinel, whose configuration is in a file that it rewrites.
     pub(super) fn config(mut self, config: String) -> Self {
         self.config = Some(config);
         self
     }
 
-    /// A node of a cluster: it has a second port.
+    /// Makes the server a node of a cluster, which has a second port.
     pub(super) fn bus(mut self) -> Self {
         self.bus = true;
         self
     }
 
     /// # Errors
-    /// Where a file cannot be written or the clock's library is missing.
+    /// If a file cannot be written, or the library for the clock is missing.
     pub(super) fn command(
         &self,
         folder: &Folder,
@@ -211,17 +212,17 @@ impl RedisBuilder {
         Ok(command)
     }
 
-    /// Once, before the first start: a sentinel keeps what it learnt in it.
+    /// Writes the configuration once, before the first start, since a sentinel stores its state in it.
     ///
     /// # Errors
-    /// Where the file cannot be written.
+    /// If the file cannot be written.
     pub(super) fn write_config(&self, folder: &Folder) -> Result<(), String> {
         let Some(config) = &self.config else { return Ok(()) };
         std::fs::write(folder.file("sentinel.conf"), config).map_err(|e| e.to_string())
     }
 }
 
-/// The name a folder gets.
+/// Returns the name for a folder.
 pub(super) fn name(program: &Path) -> String {
     program.file_name().map_or_else(|| "server".to_owned(), |name| name.to_string_lossy().into_owned())
 }

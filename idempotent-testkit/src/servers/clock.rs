@@ -1,4 +1,4 @@
-//! A server's clock that a test can shift.
+//! A server clock that a test can shift.
 use std::fs;
 use std::io::Write;
 use std::process::Command;
@@ -8,10 +8,10 @@ use super::missing;
 
 const SOURCE: &str = include_str!("clock.c");
 
-/// Makes what the command starts go by the clock in the folder.
+/// Makes the program of the command use the clock in the folder.
 ///
 /// # Errors
-/// Where the library cannot be built or the clock cannot be written.
+/// If the library cannot be built, or the clock cannot be written.
 pub(super) fn preload(command: &mut Command, folder: &Folder) -> Result<(), String> {
     let library = folder.file("clock.so");
     if !library.exists() {
@@ -22,14 +22,14 @@ pub(super) fn preload(command: &mut Command, folder: &Folder) -> Result<(), Stri
     Ok(())
 }
 
-/// The clock is so many seconds ahead of the system's from now on.
+/// Sets the clock to this many seconds ahead of the system's clock.
 ///
 /// # Errors
-/// Where it cannot be written.
+/// If the file cannot be written.
 pub(super) fn shift(folder: &Folder, seconds: f64) -> Result<(), String> {
     #[allow(clippy::cast_possible_truncation, reason = "no test shifts by 292,000 years")]
     let micros = (seconds * 1e6).round() as i64;
-    // In place and in one piece: the server has the file mapped and may look at any time.
+    // The file is written in place and in one write: the server has mapped it and may read it at any time.
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(folder.file("clock"));
     file.as_mut()
         .map_err(|e| e.to_string())

@@ -6,15 +6,15 @@ use super::{or_panic, until};
 
 const SLOTS: u16 = 16_384;
 
-/// For a node that moves keys to another.
+/// The time limit for a node that moves keys to another one.
 const MOVE_MILLIS: &str = "5000";
 
-/// Primaries that share the slots, and their replicas.
+/// A Redis Cluster: primaries that share the slots, and their replicas.
 ///
-/// A node that does not answer for two seconds counts as failed; the others serve their slots all the same.
+/// A node that does not answer for two seconds is marked as failed. The other nodes continue to serve their slots.
 #[derive(Debug)]
 pub struct RedisCluster {
-    /// The primaries, then the replicas of the first, those of the second and so on.
+    /// The primaries, then the replicas of each primary in turn.
     nodes: Vec<RedisServer>,
     ids: Vec<String>,
     primaries: usize,
@@ -22,10 +22,10 @@ pub struct RedisCluster {
 }
 
 impl RedisCluster {
-    /// So many primaries without replicas, with the defaults of [`RedisBuilder`].
+    /// Starts primaries without replicas, with the defaults of [`RedisBuilder`].
     ///
     /// # Panics
-    /// As [`RedisBuilder::start_cluster`].
+    /// Like [`RedisBuilder::start_cluster`].
     #[must_use]
     pub fn start(primaries: usize) -> Self {
         RedisServer::builder().start_cluster(primaries, 0)
@@ -48,75 +48,75 @@ impl RedisCluster {
         Ok(cluster)
     }
 
-    /// `redis+cluster://127.0.0.1:PORT,…` with all primaries of the start.
+    /// Returns `redis+cluster://127.0.0.1:PORT,…` with all initial primaries.
     pub fn url(&self) -> String {
         let addresses: Vec<String> = self.nodes[..self.primaries].iter().map(RedisServer::address).collect();
         let password = self.password.as_ref().map(|password| format!(":{password}@")).unwrap_or_default();
         format!("redis+cluster://{password}{}", addresses.join(","))
     }
 
-    /// The primaries of the start, then the replicas of the first, those of the second and so on.
+    /// Returns the initial primaries, then the replicas of each primary in turn.
     pub fn nodes(&self) -> &[RedisServer] {
         &self.nodes
     }
 
-    /// One of [`nodes`](Self::nodes).
+    /// Returns one of [`nodes`](Self::nodes).
     ///
     /// # Panics
-    /// Where there are not so many.
+    /// If the index is too large.
     pub fn node(&self, index: usize) -> &RedisServer {
         &self.nodes[index]
     }
 
-    /// Runs `redis-cli -c` against the first node: it follows redirections.
+    /// Runs `redis-cli -c` on the first node. It follows redirections.
     ///
     /// # Panics
-    /// As [`RedisServer::cli`].
+    /// Like [`RedisServer::cli`].
     pub fn cli(&self, arguments: &[&str]) -> String {
         self.nodes[0].cli(&[&["-c"], arguments].concat())
     }
 
-    /// The slot of a key.
+    /// Returns the slot of a key.
     ///
     /// # Panics
-    /// Where no node answers.
+    /// If no node answers.
     pub fn slot_of(&self, key: impl AsRef<[u8]>) -> u16 {
         let slot = self.any().command(&[b"CLUSTER".as_slice(), b"KEYSLOT", key.as_ref()]).integer();
         or_panic(slot.and_then(|slot| u16::try_from(slot).ok()).ok_or_else(|| "no slot".to_owned()))
     }
 
-    /// The node that serves a slot, by what the first node that answers says.
+    /// Returns the index of the node that serves a slot, as reported by the first node that answers.
     ///
     /// # Panics
-    /// Where none serves it.
+    /// If no node serves the slot.
     pub fn owner_of(&self, slot: u16) -> usize {
         or_panic(self.owner_by(self.any(), slot).ok_or_else(|| format!("no node serves slot {slot}")))
     }
 
-    /// Moves a slot with its keys; all nodes know of it when this returns.
+    /// Moves a slot with its keys. All nodes know the new owner when this method returns.
     ///
     /// # Panics
-    /// Where a node refuses.
+    /// If a node refuses.
     pub fn migrate_slot(&self, slot: u16, from: usize, to: usize) {
         self.begin_migration(slot, from, to);
         while self.move_keys(slot, from, to, 100) > 0 {}
         self.end_migration(slot, from, to);
     }
 
-    /// The first step: from now on `from` answers `ASK` for keys of the slot that it does not have, and `TRYAGAIN` to
-    /// commands with several keys of which it has some.
+    /// Begins to move a slot: from now on, `from` answers `ASK` for missing keys of the slot, and `TRYAGAIN` to
+    /// commands with several keys of which some are missing.
     ///
     /// # Panics
-    /// Where a node refuses.
+    /// If a node refuses.
     pub fn begin_migration(&self, slot: u16, from: usize, to: usize) {
         self.set_slot(to, slot, &["IMPORTING", &self.ids[from]]);
         self.set_slot(from, slot, &["MIGRATING", &self.ids[to]]);
     }
 
-    /// The second: moves at most so many keys of the slot. How many it moved.
+    /// Moves at most `at_most` keys of the slot. Returns the number of moved keys.
     ///
     /// # Panics
-    /// Where a node refuses.
+    /// If a node refuses.
     pub fn move_keys(&self, slot: u16, from: usize, to: usize, at_most: usize) -> usize {
         let some = ["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), &at_most.to_string()];
         let keys = self.nodes[from].command(&some);
@@ -134,10 +134,10 @@ impl RedisCluster {
         keys.len()
     }
 
-    /// As [`move_keys`](Self::move_keys), these keys.
+    /// Moves these keys like [`move_keys`](Self::move_keys).
     ///
     /// # Panics
-    /// Where a node refuses.
+    /// If a node refuses.
     pub fn move_these<K: AsRef<[u8]>>(&self, keys: &[K], from: usize, to: usize) {
         let port = self.nodes[to].port().to_string();
         let mut command = ["MIGRATE", "127.0.0.1", &port, "", "0", MOVE_MILLIS].map(str::as_bytes).to_vec();
@@ -149,13 +149,13 @@ impl RedisCluster {
         accept(&self.nodes[from].command(&command));
     }
 
-    /// The last step: the slot is the other node's, and `from` answers `MOVED`; all nodes know of it when this
-    /// returns.
+    /// Ends the move: the slot belongs to the other node, and `from` answers `MOVED`. All nodes know the new owner when
+    /// this method returns.
     ///
     /// # Panics
-    /// Where a node refuses, as one does that still has keys of the slot.
+    /// If a node refuses, e.g. because it still has keys of the slot.
     pub fn end_migration(&self, slot: u16, from: usize, to: usize) {
-        // The new owner first: between the two the slot has two owners for a moment, and never none.
+        // The new owner is set first: in between, the slot briefly has two owners instead of none.
         for node in [to, from] {
             self.set_slot(node, slot, &["NODE", &self.ids[to]]);
         }
@@ -163,11 +163,11 @@ impl RedisCluster {
         or_panic(until("all nodes know the slot's new owner", all_know));
     }
 
-    /// Kills (SIGKILL) a primary that has replicas, and blocks until one of them has taken its slots and all nodes
-    /// that run know of it. Its index.
+    /// Kills (SIGKILL) a primary with replicas, and blocks until a replica has taken over its slots and all running
+    /// nodes know it. Returns the index of the new primary.
     ///
     /// # Panics
-    /// Where it serves no slot, or none has taken its place in three minutes.
+    /// If the primary serves no slot, or no replica has taken over within three minutes.
     pub fn fail_over(&self, primary: usize) -> usize {
         let slot = (0..SLOTS).find(|slot| self.owner_by(&self.nodes[primary], *slot) == Some(primary));
         let slot = or_panic(slot.ok_or_else(|| format!("node {primary} serves no slot")));
@@ -180,11 +180,11 @@ impl RedisCluster {
         new
     }
 
-    /// Has a node tell clients and other nodes that it listens on this port: that of a proxy before it. All nodes
-    /// know of it when this returns.
+    /// Makes a node announce this port to clients and other nodes, e.g. the port of a proxy. All nodes know the port
+    /// when this method returns.
     ///
     /// # Panics
-    /// Where a node does not answer.
+    /// If a node does not answer.
     pub fn announce(&self, node: usize, port: u16) {
         accept(&self.nodes[node].command(&["CONFIG", "SET", "cluster-announce-port", &port.to_string()]));
         let (id, place) = (&self.ids[node], format!("127.0.0.1:{port}@"));
@@ -203,7 +203,7 @@ impl RedisCluster {
             command.extend(slots);
             accepted(&node.command(&command))?;
         }
-        // Different from the start: nodes of one epoch have to agree on who gets another first.
+        // Epochs differ from the start, because nodes with equal epochs must first agree on the higher one.
         for (node, epoch) in self.nodes.iter().zip(1..) {
             accepted(&node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &format!("{epoch}")]))?;
         }
@@ -243,7 +243,7 @@ impl RedisCluster {
         or_panic(self.running().next().ok_or_else(|| "no node is running".to_owned()))
     }
 
-    /// The index of the slot's owner in the eyes of a node.
+    /// Returns the index of the slot's owner as a node sees it.
     fn owner_by(&self, node: &RedisServer, slot: u16) -> Option<usize> {
         let ranges = node.command(&["CLUSTER", "SLOTS"]);
         let range = ranges.items().iter().find(|range| match range.items() {
@@ -255,7 +255,7 @@ impl RedisCluster {
     }
 }
 
-/// Nodes it knows by their own name; only those with this flag, if one is given.
+/// Returns the number of nodes that a node knows by name, optionally only those with this flag.
 fn members(node: &RedisServer, flag: &str) -> usize {
     let nodes = node.command(&["CLUSTER", "NODES"]).text();
     let flags = nodes.lines().filter_map(|line| line.split(' ').nth(2));

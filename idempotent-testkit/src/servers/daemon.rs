@@ -1,4 +1,4 @@
-//! A database's server: one process, or one with its children, that stands on a folder and a port of its own.
+//! A database server: one process, or one with children, with its own folder and port.
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::fs;
@@ -13,29 +13,30 @@ use super::process::Process;
 use super::tls::Certificates;
 use super::until;
 
-/// Ports tried: each was free a moment before.
+/// The number of tries, since another program may take a port that was free.
 const TRIES: usize = 20;
 
-/// What differs between them.
+/// The differences between the database servers.
 pub(super) trait Kind: Debug {
     const NAME: &'static str;
-    /// Whose processes they become where a test runs as root, which these servers refuse: the first there is.
+    /// The users that run the server if the test runs as root, which these servers refuse. The first existing user is
+    /// used.
     const USERS: [&'static str; 2];
-    /// To end without waiting for clients.
+    /// The signal that ends the server without waiting for clients.
     const FAST: &'static str;
-    /// Variables of the environment that must not reach it begin so.
+    /// The prefix of environment variables that must not reach the server.
     const VARIABLES: &'static str;
-    /// What its log says where somebody else has taken its port.
+    /// The log text for a port that is in use.
     const TAKEN: &'static str;
 
-    /// Makes its files.
+    /// Creates the files of the server.
     fn init(&self, place: &Place) -> Result<(), String>;
     fn server(&self, place: &Place, port: u16) -> Command;
-    /// Whether it takes connections.
+    /// Returns whether the server accepts connections.
     fn greets(port: u16) -> bool;
 }
 
-/// Its folder, and who runs it.
+/// The folder of a server, and the user that runs it.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) folder: Folder,
@@ -50,7 +51,7 @@ struct User {
 
 #[derive(Debug)]
 pub(super) struct Daemon<K: Kind> {
-    // Dropped in this order: a process does not outlive its folder.
+    // The fields are dropped in this order: a process must not outlive its folder.
     server: Mutex<Process>,
     port: u16,
     _reserved: Reserved,
@@ -59,7 +60,7 @@ pub(super) struct Daemon<K: Kind> {
 }
 
 impl<K: Kind> Daemon<K> {
-    /// One that takes connections.
+    /// Starts a server that accepts connections.
     pub(super) fn start(kind: K, name: &str) -> Result<Self, String> {
         let folder = Folder::new(name)?;
         let run_as = user::<K>(&folder)?;
@@ -74,7 +75,7 @@ impl<K: Kind> Daemon<K> {
             let mut server = launch(&kind, &place, port)?;
             match ready::<K>(&mut server, port, &place.folder) {
                 Ok(()) => return Ok(Self { server: Mutex::new(server), port, _reserved: reserved, kind, place }),
-                // Somebody else took the port first. What the log says of it must not be read a second time.
+                // Another program has taken the port. The log must not be read a second time.
                 Err(why) if why.contains(K::TAKEN) => {
                     fs::remove_file(place.folder.log()).map_err(|e| e.to_string())?;
                 }
@@ -88,7 +89,7 @@ impl<K: Kind> Daemon<K> {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Ends it, if it is there, and starts it on the same port and folder.
+    /// Stops the server if it runs, and starts it with the same port and folder.
     pub(super) fn restart(&self) -> Result<(), String> {
         let mut server = self.server();
         server.end_by(K::FAST);
@@ -108,7 +109,7 @@ impl<K: Kind> Drop for Daemon<K> {
 }
 
 impl Place {
-    /// Makes certificates that its server can read.
+    /// Creates certificates that the server can read.
     pub(super) fn certify(&self) -> Result<(), String> {
         let certificates = Certificates::make(self.folder.path())?;
         if let Some(user) = self.run_as {
@@ -119,12 +120,12 @@ impl Place {
         Ok(())
     }
 
-    /// What [`certify`](Self::certify) made.
+    /// Returns the certificates that [`certify`](Self::certify) created.
     pub(super) fn certificates(&self) -> Certificates {
         Certificates::of(self.folder.path())
     }
 
-    /// A program that is run in the folder by the server's user.
+    /// Returns a command that runs a program in the folder as the server's user.
     pub(super) fn command<K: Kind>(&self, program: impl Into<OsString>) -> Command {
         let mut command = Command::new(program.into());
         command.current_dir(self.folder.path()).env("HOME", self.folder.path()).env("LC_ALL", "C");
@@ -145,7 +146,7 @@ fn launch<K: Kind>(kind: &K, place: &Place, port: u16) -> Result<Process, String
     Process::start_with(kind.server(place, port), folder.path(), &folder.log(), &format!("{} KILL", K::FAST))
 }
 
-/// Who is to run it, where it is not who runs the test.
+/// Returns the user that runs the server, if it is not the user of the test.
 fn user<K: Kind>(folder: &Folder) -> Result<Option<User>, String> {
     let owner = fs::metadata(folder.path()).map_err(|e| format!("no folder for it: {e}"))?.uid();
     if owner != 0 {
@@ -158,13 +159,13 @@ fn user<K: Kind>(folder: &Folder) -> Result<Option<User>, String> {
     })
 }
 
-/// `postgres:x:106:113:…`
+/// Parses a line such as `postgres:x:106:113:…`.
 fn entry(line: &str, name: &str) -> Option<User> {
     let mut fields = line.strip_prefix(name)?.strip_prefix(':')?.split(':').skip(1);
     Some(User { id: fields.next()?.parse().ok()?, group: fields.next()?.parse().ok()? })
 }
 
-/// Until it takes a connection.
+/// Waits until the server accepts a connection.
 fn ready<K: Kind>(server: &mut Process, port: u16, folder: &Folder) -> Result<(), String> {
     let mut ended = false;
     let done = until(&format!("{} takes connections", K::NAME), || {

@@ -1,4 +1,4 @@
-//! A server's folder: its log, its data, its socket.
+//! The folder of a server, with its log, data and socket.
 #![allow(clippy::print_stderr, reason = "a test that fails shows the server's log")]
 use std::fs;
 use std::io;
@@ -7,16 +7,16 @@ use std::thread;
 
 use tempfile::TempDir;
 
-/// Lines of the log that are shown after a panic.
+/// The number of log lines that are shown after a panic.
 const TAIL: usize = 40;
 
-/// Where logs go that a panic made interesting, below the system's folder for temporary files.
+/// The folder for logs of tests that panicked, below the system's folder for temporary files.
 const LOGS: &str = "idempotent-logs";
 
-/// So many of them stay: tests that are meant to panic would fill the disk otherwise.
+/// The number of logs that are kept. Without a limit, tests that panic on purpose would fill the disk.
 const KEPT: usize = 100;
 
-/// Removed when dropped; after a panic the log stays, and its end is shown.
+/// A folder that is removed when the value is dropped. After a panic, the log is kept, and its end is printed.
 #[derive(Debug)]
 pub(super) struct Folder {
     folder: TempDir,
@@ -25,13 +25,13 @@ pub(super) struct Folder {
 
 impl Folder {
     /// # Errors
-    /// Where none can be made.
+    /// If the folder cannot be created.
     pub(super) fn new(name: &str) -> Result<Self, String> {
         Self::new_in(&std::env::temp_dir(), name)
     }
 
     /// # Errors
-    /// Where none can be made.
+    /// If the folder cannot be created.
     pub(super) fn new_in(place: &Path, name: &str) -> Result<Self, String> {
         let folder = tempfile::Builder::new().prefix(&format!("{name}-")).tempdir_in(place);
         Ok(Self { folder: folder.map_err(|e| format!("no temporary folder: {e}"))?, name: name.to_owned() })
@@ -49,7 +49,7 @@ impl Folder {
         self.file("log")
     }
 
-    /// The log's last lines.
+    /// Returns the last lines of the log.
     pub(super) fn tail(&self) -> String {
         let log = fs::read(self.log()).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
@@ -68,7 +68,7 @@ impl Drop for Folder {
 }
 
 impl Folder {
-    /// Copies the log out of the folder, and forgets the oldest of those that were.
+    /// Copies the log out of the folder, and removes the oldest copies.
     fn keep(&self) -> io::Result<String> {
         let logs = std::env::temp_dir().join(LOGS);
         fs::create_dir_all(&logs)?;
@@ -79,7 +79,7 @@ impl Folder {
         let mut all: Vec<_> = fs::read_dir(&logs)?.flatten().collect();
         all.sort_by_key(|file| std::cmp::Reverse(age(file)));
         for old in all.iter().skip(KEPT) {
-            // Another test may have been quicker.
+            // Another test may have removed it first.
             let _ = fs::remove_file(old.path());
         }
         Ok(kept.display().to_string())

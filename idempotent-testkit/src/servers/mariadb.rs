@@ -1,4 +1,4 @@
-//! One MariaDB.
+//! A MariaDB server.
 use std::ffi::OsString;
 use std::io::Read;
 use std::net::TcpStream;
@@ -10,72 +10,74 @@ use super::daemon::{Daemon, Kind, Place};
 use super::tls::Certificates;
 use super::{option, or_panic};
 
-/// The environment variable that names the folder with `mariadbd`, `mariadb` and `mariadb-install-db` to use instead of
-/// those that are installed.
+/// The environment variable that names the folder with `mariadbd`, `mariadb` and `mariadb-install-db`, in place of the
+/// installed programs.
 pub const MARIADB_BIN: &str = "IDEMPOTENT_MARIADB_BIN";
 
-/// Where Debian's packages have them, in case a user's `PATH` lacks the second.
+/// The folders of Debian's packages, since the `PATH` of a user may lack the second one.
 const DEBIAN: [&str; 2] = ["/usr/bin", "/usr/sbin"];
 
-/// A MariaDB of this test's own: its folder, its port, the user `root` without a password. Takes a few seconds to start,
-/// so a test binary shares one, with a [database](Self::database) for each test. Stopped, and its folder removed, when
-/// dropped.
+/// A private MariaDB server with its own folder and port. The user `root` has no password. The server takes a few
+/// seconds to start, so a test binary shares one, with a [database](Self::database) for each test. Dropping the value
+/// stops the server and removes its folder.
 ///
-/// What was committed outlives [`kill`](Self::kill), but a commit does not wait for the disk
-/// (`innodb_flush_log_at_trx_commit` is 2): the machine of a test does not crash, and a busy disk would make seconds of
-/// some commits. Where the wait belongs to what is measured: [`start_durable`](Self::start_durable).
+/// Committed data survives [`kill`](Self::kill), but a commit does not wait for the disk
+/// (`innodb_flush_log_at_trx_commit` is 2): the machine of a test does not crash, and on a busy disk some commits would
+/// take seconds. For measurements that include the wait, use [`start_durable`](Self::start_durable).
 #[derive(Debug)]
 pub struct MariaDbServer(Daemon<MariaDb>);
 
 #[derive(Debug)]
 struct MariaDb {
-    /// The folder of its programs, where it is not Debian's.
+    /// The folder of the programs, if it is not Debian's.
     bin: Option<PathBuf>,
     tls: bool,
     options: Vec<String>,
 }
 
 impl MariaDbServer {
-    /// One with its defaults, and room for 200 connections; it takes connections when this returns.
+    /// Starts a server with default settings and room for 200 connections. It accepts connections when this method
+    /// returns.
     ///
     /// # Panics
-    /// Where it cannot start; says what to install.
+    /// If the server cannot start. The message shows what to install.
     #[must_use]
     pub fn start() -> Self {
         Self::new(false, &[])
     }
 
-    /// One with these options of `mariadbd` as well, for what can only be set at its start.
+    /// Starts a server with additional options of `mariadbd`, for settings that can only be set at start.
     ///
     /// # Panics
-    /// As [`start`](Self::start).
+    /// Like [`start`](Self::start).
     #[must_use]
     pub fn start_with(options: &[&str]) -> Self {
         Self::new(false, options)
     }
 
-    /// One whose commits wait for the disk, as a server in production has them: for benchmarks.
+    /// Starts a server whose commits wait for the disk, like a production server, for benchmarks.
     ///
     /// # Panics
-    /// As [`start`](Self::start).
+    /// Like [`start`](Self::start).
     #[must_use]
     pub fn start_durable() -> Self {
         Self::start_with(&["--innodb-flush-log-at-trx-commit=1"])
     }
 
-    /// One that takes TLS only, with a certificate of its own authority. It does not ask for a client's.
+    /// Starts a server that accepts only TLS connections, with a certificate of a private authority. Clients need no
+    /// certificate.
     ///
     /// # Panics
-    /// As [`start`](Self::start), and without the `openssl` program.
+    /// Like [`start`](Self::start), and if the `openssl` program is missing.
     #[must_use]
     pub fn start_with_tls() -> Self {
         Self::new(true, &[])
     }
 
-    /// Its certificates.
+    /// Returns the certificates.
     ///
     /// # Panics
-    /// Where it was started without TLS.
+    /// If the server was started without TLS.
     pub fn certificates(&self) -> Certificates {
         assert!(self.0.kind.tls, "started without TLS");
         self.0.place.certificates()
@@ -85,42 +87,42 @@ impl MariaDbServer {
         let bin = std::env::var_os(MARIADB_BIN).map(PathBuf::from);
         let options = options.iter().map(|&option| option.to_owned()).collect();
         let server = Self(or_panic(Daemon::start(MariaDb { bin, tls, options }, "mariadb")));
-        // `localhost` is the socket's name alone.
+        // `localhost` only matches connections by the socket.
         let root = "CREATE OR REPLACE USER root@'127.0.0.1'; GRANT ALL ON *.* TO root@'127.0.0.1' WITH GRANT OPTION; \
                     CREATE DATABASE IF NOT EXISTS test";
         server.sql("mysql", root);
         server
     }
 
-    /// `mysql://root@127.0.0.1:PORT/test`.
+    /// Returns `mysql://root@127.0.0.1:PORT/test`.
     pub fn url(&self) -> String {
         self.url_of("test")
     }
 
-    /// The same for a database of this name, which it does not make.
+    /// Returns the URL for a database of this name, without creating it.
     pub fn url_of(&self, database: &str) -> String {
         format!("mysql://root@{}/{database}", self.address())
     }
 
-    /// `127.0.0.1:PORT`, the same after a restart.
+    /// Returns `127.0.0.1:PORT`, which stays the same after a restart.
     pub fn address(&self) -> String {
         self.0.address()
     }
 
-    /// The number of its process, which [`restart`](Self::restart) changes.
+    /// Returns the process id, which [`restart`](Self::restart) changes.
     pub fn pid(&self) -> u32 {
         self.0.server().pid()
     }
 
-    /// Whether its process is there, paused or not.
+    /// Returns whether the process exists, paused or not.
     pub fn is_running(&self) -> bool {
         self.0.server().ended().is_none()
     }
 
-    /// Runs statements as `root`, by `mariadb`. What it wrote: rows without heads, a tab between columns.
+    /// Runs statements as `root` with `mariadb`. Returns the output: rows without headers, columns separated by tabs.
     ///
     /// # Panics
-    /// Where one of them fails.
+    /// If a statement fails.
     pub fn sql(&self, database: &str, statements: &str) -> String {
         self.run(database, statements, ";")
     }
@@ -136,57 +138,57 @@ impl MariaDbServer {
         stdout.trim_end().to_owned()
     }
 
-    /// An empty database of this name; its URL.
+    /// Creates an empty database of this name, and returns its URL.
     ///
     /// # Panics
-    /// Where it cannot be made: because it is there already, for instance.
+    /// If the database cannot be created, e.g. because it exists.
     pub fn database(&self, name: &str) -> String {
         self.sql("mysql", &format!("CREATE DATABASE `{}`", name.replace('`', "``")));
         self.url_of(name)
     }
 
-    /// Ends every connection but its own, from the server's side.
+    /// Ends every other connection from the server's side.
     ///
     /// # Panics
-    /// Where the server does not take the order.
+    /// If the server does not execute the order.
     pub fn close_all_connections(&self) {
         let others = "SELECT id FROM information_schema.processlist \
                       WHERE id <> connection_id() AND command <> 'Daemon' AND user <> 'system user'";
         for id in self.sql("mysql", others).lines() {
-            // One may have gone by itself meanwhile.
+            // A connection may have ended by itself in the meantime.
             let kill = format!("BEGIN NOT ATOMIC DECLARE CONTINUE HANDLER FOR 1094 BEGIN END; KILL {id}; END");
             self.run("mysql", &kill, "//");
         }
     }
 
-    /// Stops its process where it is (SIGSTOP): connections stay, nothing is answered.
+    /// Stops the process (SIGSTOP): connections stay open, but nothing is answered.
     ///
     /// # Panics
-    /// Where it does not stop.
+    /// If the process does not stop.
     pub fn pause(&self) {
         or_panic(self.0.server().pause_all());
     }
 
-    /// Lets a paused one go on (SIGCONT).
+    /// Continues a paused process (SIGCONT).
     ///
     /// # Panics
-    /// Where it does not.
+    /// If the process does not continue.
     pub fn resume(&self) {
         or_panic(self.0.server().resume_all());
     }
 
-    /// Kills its process (SIGKILL). It stays away until [`restart`](Self::restart).
+    /// Kills the process (SIGKILL). The server stays down until [`restart`](Self::restart).
     ///
     /// # Panics
-    /// Where it is left.
+    /// If the process remains.
     pub fn kill(&self) {
         or_panic(self.0.server().kill_all());
     }
 
-    /// Ends it, if it is there, and starts it on the same port and folder.
+    /// Stops the server if it runs, and starts it with the same port and folder.
     ///
     /// # Panics
-    /// Where it does not come back.
+    /// If the server does not start.
     pub fn restart(&self) {
         or_panic(self.0.restart());
     }
@@ -242,7 +244,7 @@ impl Kind for MariaDb {
         command
     }
 
-    /// By the first packet, which the server sends unasked: the version of the protocol, where it is no error.
+    /// Checks the first packet, which the server sends by itself: the protocol version, or an error.
     fn greets(port: u16) -> bool {
         let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
         let patience = stream.set_read_timeout(Some(Duration::from_secs(5)));
@@ -251,10 +253,11 @@ impl Kind for MariaDb {
     }
 }
 
-/// Several of these stand on one machine.
+/// Small buffers, since several servers run on one machine.
 const SMALL: [&str; 2] = ["--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M"];
 
-/// A server that starts removes the temporary tables of all others that it shares a folder for them with.
+/// Returns a private folder for temporary tables: a starting server removes the temporary tables of all servers that
+/// share the folder.
 fn own_tables(place: &Place) -> OsString {
     option("--tmpdir", place.folder.path())
 }

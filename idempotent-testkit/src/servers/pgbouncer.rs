@@ -25,16 +25,16 @@ struct Bouncer {
 }
 
 impl PgBouncer {
-    /// Starts a pooler for all databases of `server` with these lines of `pgbouncer.ini` besides its address, for instance
+    /// Starts a pooler for all databases of `server`. `settings` are additional lines of `pgbouncer.ini`, such as
     /// `pool_mode = transaction`.
     ///
     /// # Panics
-    /// If the pooler cannot start, for instance because it does not know a setting.
+    /// If the pooler cannot start, e.g. because of an unknown setting.
     #[must_use]
     pub fn start(server: &PostgresServer, settings: &str) -> Self {
         let address = server.address();
         let (host, port) = address.split_once(':').unwrap_or((&address, "5432"));
-        // With `auth_type = any` the pooler logs in as the user of the database's line.
+        // With `auth_type = any`, the pooler logs in as the user in the database's line.
         let settings = format!(
             "[databases]\n* = host={host} port={port} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
              unix_socket_dir =\nauth_type = any\n{settings}\n"
@@ -45,7 +45,7 @@ impl PgBouncer {
     /// Returns true if this version keeps named prepared statements in transaction mode: 1.21 and later.
     ///
     /// # Panics
-    /// If the program does not tell its version.
+    /// If the program does not report its version.
     #[must_use]
     pub fn keeps_prepared_statements() -> bool {
         let output = Command::new(program()).arg("--version").output();
@@ -54,7 +54,8 @@ impl PgBouncer {
         or_panic(version(&text).ok_or_else(|| format!("not a version of PgBouncer: {text:?}"))) >= PREPARES
     }
 
-    /// Returns the URL of a database of this name, which the pooler passes on: `postgres://postgres@127.0.0.1:PORT/NAME`.
+    /// Returns the URL of a database of this name, which the pooler forwards:
+    /// `postgres://postgres@127.0.0.1:PORT/NAME`.
     #[must_use]
     pub fn url_of(&self, database: &str) -> String {
         format!("postgres://postgres@{}/{database}", self.0.address())
@@ -74,7 +75,7 @@ impl Kind for Bouncer {
 
     fn server(&self, place: &Place, port: u16) -> Command {
         let file = place.folder.file("pgbouncer.ini");
-        // A folder that cannot be written to shows in the pooler's log.
+        // If the folder is not writable, the pooler's log shows it.
         let _ = fs::write(&file, format!("{}listen_port = {port}\n", self.settings));
         let mut command = place.command::<Self>(&self.program);
         command.arg(file);
@@ -86,7 +87,7 @@ impl Kind for Bouncer {
     }
 }
 
-/// Debian installs the pooler where only administrators' paths lead.
+/// Returns the program, which Debian installs in a folder that is only on the `PATH` of administrators.
 fn program() -> PathBuf {
     if let Some(named) = std::env::var_os(PGBOUNCER) {
         return named.into();
@@ -95,7 +96,7 @@ fn program() -> PathBuf {
     if debian.is_file() { debian } else { "pgbouncer".into() }
 }
 
-/// `PgBouncer 1.18.0`
+/// Parses a version such as `PgBouncer 1.18.0`.
 fn version(text: &str) -> Option<(u32, u32)> {
     let mut numbers = text.strip_prefix("PgBouncer ")?.split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))

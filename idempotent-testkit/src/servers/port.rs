@@ -1,29 +1,30 @@
-//! Ports nobody listens on.
+//! Free ports for servers.
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use socket2::{Domain, Socket, Type};
 
-/// Below those the system hands out to outgoing connections, so that none of them takes one between look and bind.
+/// The first port. The range is below the ports that the system assigns to outgoing connections, so that none of them
+/// takes a port before its server binds it.
 const FIRST: u16 = 12_000;
 const PORTS: u16 = 8_000;
 
-/// How far a cluster node's second port is above the first.
+/// The distance of a cluster node's second port from the first.
 const BUS: u16 = 10_000;
 
-/// A port for one server. No other server of a test gets it, also while this server is stopped: a client that comes then is
-/// refused, and does not meet a stranger.
+/// A reserved port for one server. No other server of a test gets the port, even while its server is stopped: a client
+/// that connects then is refused, and does not reach another server.
 #[derive(Debug)]
 pub(crate) struct Reserved {
     pub(crate) number: u16,
     _sockets: Vec<Socket>,
 }
 
-/// Reserves a free port, on which a server of another program may still come first.
+/// Reserves a free port. A server of another program may still take it first.
 ///
 /// # Errors
-/// Where all of those that were tried are taken.
+/// If all tried ports are in use.
 pub(crate) fn free(with_bus: bool) -> Result<Reserved, String> {
     let reserved = |number: u16| {
         let bus = with_bus.then_some(number + BUS);
@@ -36,13 +37,13 @@ pub(crate) fn free(with_bus: bool) -> Result<Reserved, String> {
         .ok_or_else(|| format!("no free port from {FIRST} to {}", FIRST + PORTS))
 }
 
-/// Returns true if another socket has the port now.
+/// Returns true if another socket uses the port.
 pub(crate) fn is_taken(port: u16) -> bool {
     reserve(port).is_err()
 }
 
-/// Binds a socket that never listens. The bind fails if any other socket has the port. Afterwards the address may be
-/// reused, so that a server can listen there beside this socket; all servers of the kit ask for that, too.
+/// Binds a socket that never listens. The bind fails if any other socket has the port. After the bind, the address may
+/// be reused, so that a server can listen on the same port; all servers of the test kit request this, too.
 fn reserve(port: u16) -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into())?;
@@ -50,7 +51,7 @@ fn reserve(port: u16) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Each new state of the standard library's hasher differs.
+/// Returns a random number: each new state of the standard library's hasher differs.
 fn random() -> u64 {
     RandomState::new().hash_one(())
 }

@@ -1,4 +1,4 @@
-//! One PostgreSQL.
+//! A PostgreSQL server.
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -10,25 +10,25 @@ use super::daemon::{Daemon, Kind, Place};
 use super::tls::Certificates;
 use super::{option, or_panic};
 
-/// The environment variable that names the folder with `postgres` and `initdb` to use instead of Debian's newest.
+/// The environment variable that names the folder with `postgres` and `initdb`, in place of Debian's newest version.
 pub const POSTGRES_BIN: &str = "IDEMPOTENT_POSTGRES_BIN";
 
-/// Where Debian's packages have a folder for each version.
+/// The folder of Debian's packages, with a folder for each version.
 const DEBIAN: &str = "/usr/lib/postgresql";
 
-/// A PostgreSQL of this test's own: its folder, its port, the superuser `postgres` without a password. Takes about a
-/// second to start, so a test binary shares one, with a [database](Self::database) for each test. Stopped, and its
-/// folder removed, when dropped.
+/// A private PostgreSQL server with its own folder and port. The superuser `postgres` has no password. The server takes
+/// about a second to start, so a test binary shares one, with a [database](Self::database) for each test. Dropping the
+/// value stops the server and removes its folder.
 ///
-/// What was committed outlives [`kill`](Self::kill), but a commit does not wait for the disk (`fsync` is off): the machine
-/// of a test does not crash, and a busy disk would make seconds of some commits. Where the wait belongs to what is
-/// measured: [`start_durable`](Self::start_durable).
+/// Committed data survives [`kill`](Self::kill), but a commit does not wait for the disk (`fsync` is off): the machine
+/// of a test does not crash, and on a busy disk some commits would take seconds. For measurements that include the
+/// wait, use [`start_durable`](Self::start_durable).
 #[derive(Debug)]
 pub struct PostgresServer(Daemon<Postgres>);
 
 #[derive(Debug)]
 struct Postgres {
-    /// The folder of its programs.
+    /// The folder of the programs.
     bin: PathBuf,
     tls: bool,
     /// Whether a commit waits for the disk.
@@ -36,28 +36,30 @@ struct Postgres {
 }
 
 impl PostgresServer {
-    /// One with its defaults, and room for 200 connections; it takes connections when this returns.
+    /// Starts a server with default settings and room for 200 connections. It accepts connections when this method
+    /// returns.
     ///
     /// # Panics
-    /// Where it cannot start; says what to install.
+    /// If the server cannot start. The message shows what to install.
     #[must_use]
     pub fn start() -> Self {
         or_panic(Self::new(false, false))
     }
 
-    /// One whose commits wait for the disk, as a server in production has them: for benchmarks.
+    /// Starts a server whose commits wait for the disk, like a production server, for benchmarks.
     ///
     /// # Panics
-    /// As [`start`](Self::start).
+    /// Like [`start`](Self::start).
     #[must_use]
     pub fn start_durable() -> Self {
         or_panic(Self::new(false, true))
     }
 
-    /// One that takes TLS as well, with a certificate of its own authority. It does not ask for a client's.
+    /// Starts a server that also accepts TLS connections, with a certificate of a private authority. Clients need no
+    /// certificate.
     ///
     /// # Panics
-    /// As [`start`](Self::start), and without the `openssl` program.
+    /// Like [`start`](Self::start), and if the `openssl` program is missing.
     #[must_use]
     pub fn start_with_tls() -> Self {
         or_panic(Self::new(true, false))
@@ -68,44 +70,45 @@ impl PostgresServer {
         Daemon::start(kind, "postgres").map(Self)
     }
 
-    /// Its certificates.
+    /// Returns the certificates.
     ///
     /// # Panics
-    /// Where it was started without TLS.
+    /// If the server was started without TLS.
     pub fn certificates(&self) -> Certificates {
         assert!(self.0.kind.tls, "started without TLS");
         self.0.place.certificates()
     }
 
-    /// `postgres://postgres@127.0.0.1:PORT/postgres`.
+    /// Returns `postgres://postgres@127.0.0.1:PORT/postgres`.
     pub fn url(&self) -> String {
         self.url_of("postgres")
     }
 
-    /// The same for a database of this name, which it does not make.
+    /// Returns the URL for a database of this name, without creating it.
     pub fn url_of(&self, database: &str) -> String {
         format!("postgres://postgres@{}/{database}", self.address())
     }
 
-    /// `127.0.0.1:PORT`, the same after a restart.
+    /// Returns `127.0.0.1:PORT`, which stays the same after a restart.
     pub fn address(&self) -> String {
         self.0.address()
     }
 
-    /// The number of its first process, which [`restart`](Self::restart) changes.
+    /// Returns the id of the main process, which [`restart`](Self::restart) changes.
     pub fn pid(&self) -> u32 {
         self.0.server().pid()
     }
 
-    /// Whether its process is there, paused or not.
+    /// Returns whether the process exists, paused or not.
     pub fn is_running(&self) -> bool {
         self.0.server().ended().is_none()
     }
 
-    /// Runs statements as the superuser, by `psql`. What it wrote: rows without heads, `|` between columns.
+    /// Runs statements as the superuser with `psql`. Returns the output: rows without headers, columns separated by
+    /// `|`.
     ///
     /// # Panics
-    /// Where one of them fails.
+    /// If a statement fails.
     pub fn psql(&self, database: &str, statements: &str) -> String {
         let mut psql = Command::new(self.0.kind.bin.join("psql"));
         psql.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--set", "ON_ERROR_STOP=1"]);
@@ -116,62 +119,62 @@ impl PostgresServer {
         stdout.trim_end().to_owned()
     }
 
-    /// What it has written into its log so far.
+    /// Returns the log.
     ///
     /// # Panics
-    /// Where that cannot be read.
+    /// If the log cannot be read.
     pub fn log(&self) -> String {
         let log = fs::read(self.0.place.folder.log()).map_err(|e| format!("the log cannot be read: {e}"));
         String::from_utf8_lossy(&or_panic(log)).into_owned()
     }
 
-    /// An empty database of this name; its URL.
+    /// Creates an empty database of this name, and returns its URL.
     ///
     /// # Panics
-    /// Where it cannot be made: because it is there already, for instance.
+    /// If the database cannot be created, e.g. because it exists.
     pub fn database(&self, name: &str) -> String {
         self.psql("postgres", &format!("CREATE DATABASE \"{}\"", name.replace('"', "\"\"")));
         self.url_of(name)
     }
 
-    /// Ends every connection but its own, from the server's side.
+    /// Ends every other connection from the server's side.
     ///
     /// # Panics
-    /// Where the server does not take the order.
+    /// If the server does not execute the order.
     pub fn close_all_connections(&self) {
         let others = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
                       WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
         self.psql("postgres", others);
     }
 
-    /// Stops all of its processes where they are (SIGSTOP): connections stay, nothing is answered.
+    /// Stops all processes (SIGSTOP): connections stay open, but nothing is answered.
     ///
     /// # Panics
-    /// Where they do not stop.
+    /// If a process does not stop.
     pub fn pause(&self) {
         or_panic(self.0.server().pause_all());
     }
 
-    /// Lets paused ones go on (SIGCONT).
+    /// Continues paused processes (SIGCONT).
     ///
     /// # Panics
-    /// Where they do not.
+    /// If a process does not continue.
     pub fn resume(&self) {
         or_panic(self.0.server().resume_all());
     }
 
-    /// Kills all of its processes (SIGKILL). It stays away until [`restart`](Self::restart).
+    /// Kills all processes (SIGKILL). The server stays down until [`restart`](Self::restart).
     ///
     /// # Panics
-    /// Where one of them is left.
+    /// If a process remains.
     pub fn kill(&self) {
         or_panic(self.0.server().kill_all());
     }
 
-    /// Ends it, if it is there, and starts it on the same port and folder.
+    /// Stops the server if it runs, and starts it with the same port and folder.
     ///
     /// # Panics
-    /// Where it does not come back.
+    /// If the server does not start.
     pub fn restart(&self) {
         or_panic(self.0.restart());
     }
@@ -180,7 +183,7 @@ impl PostgresServer {
 impl Kind for Postgres {
     const NAME: &'static str = "PostgreSQL";
     const USERS: [&'static str; 2] = ["postgres", "nobody"];
-    // One that is killed leaves a segment of shared memory behind.
+    // A killed server leaves a shared memory segment behind.
     const FAST: &'static str = "INT";
     const VARIABLES: &'static str = "PG";
     const TAKEN: &'static str = "could not bind";
@@ -200,7 +203,7 @@ impl Kind for Postgres {
         let mut command = place.command::<Self>(self.bin.join("postgres"));
         command.arg("-D").arg(place.folder.file("data")).args(["-p", &port.to_string(), "-h", "127.0.0.1"]);
         command.arg("-k").arg(place.folder.path());
-        // Small: several of these stand on one machine.
+        // Small buffers, since several servers run on one machine.
         for setting in ["max_connections=200", "shared_buffers=32MB", "dynamic_shared_memory_type=mmap"] {
             command.args(["-c", setting]);
         }
@@ -221,7 +224,7 @@ impl Kind for Postgres {
     }
 }
 
-/// The newest of the package's versions.
+/// Returns the folder of the newest installed version.
 fn bin() -> Result<PathBuf, String> {
     if let Some(named) = std::env::var_os(POSTGRES_BIN) {
         return Ok(named.into());
@@ -237,7 +240,8 @@ fn missing(e: &io::Error) -> String {
     super::missing("postgres", e)
 }
 
-/// The first byte of its answer to a client: `R`, who it is does not matter; `E` while it starts.
+/// Returns the first byte of the server's answer: `R` requests authentication of any client, and `E` is an error during
+/// the start.
 pub(super) fn first_byte(port: u16) -> Option<u8> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;

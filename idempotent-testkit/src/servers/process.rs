@@ -1,4 +1,4 @@
-//! A process that ends with its value, or at the latest with the process that started it.
+//! A process that ends when its value is dropped, or at the latest with the process that started it.
 use std::fs;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use super::{LOOK, missing, until};
 
-/// How long it may take to end in good order.
+/// The time limit for an orderly end.
 const ORDERLY: Duration = Duration::from_secs(2);
 
-/// It waits for its stdin to end. A line before that says: no longer needed. Then it ends the process, in the order it
-/// was told, with a second for each.
+/// The watchdog script. It waits for its stdin to end; a line before that cancels it. Then it ends the process with the
+/// given signals in order, waiting a second after each.
 const WATCHDOG: &str = r#"read -r _ || {
     for signal in $3; do
         kill -s "$signal" "$1"
@@ -29,23 +29,24 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// stdout and stderr go to the end of `log`. Where the test's process is gone, so is this one, and `folder`.
+    /// Starts a process whose stdout and stderr are appended to `log`. When the test's process has ended, this process
+    /// is killed and `folder` is removed.
     ///
     /// # Errors
-    /// Where it or its watchdog cannot be started.
+    /// If the process or its watchdog cannot be started.
     pub(super) fn start(command: Command, folder: &Path, log: &Path) -> Result<Self, String> {
         Self::start_with(command, folder, log, "KILL")
     }
 
-    /// One that the watchdog is to end by these signals, with blanks between them.
+    /// Starts a process that the watchdog ends by these signals, separated by blanks.
     ///
     /// # Errors
-    /// Where it or its watchdog cannot be started.
+    /// If the process or its watchdog cannot be started.
     pub(super) fn start_with(mut command: Command, folder: &Path, log: &Path, signals: &str) -> Result<Self, String> {
         let program = command.get_program().to_string_lossy().into_owned();
         let out = fs::OpenOptions::new().create(true).append(true).open(log).map_err(|e| e.to_string())?;
         let err = out.try_clone().map_err(|e| e.to_string())?;
-        // In groups of their own: what ends the test's group must not end the watchdog before its time.
+        // Each has its own process group, so that a signal to the test's group does not end the watchdog early.
         command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
         let mut child = command.spawn().map_err(|e| missing(&program, &e))?;
         let mut watchdog = Command::new("sh");
@@ -64,7 +65,7 @@ impl Process {
         self.child.id()
     }
 
-    /// How it ended, if it did.
+    /// Returns the exit status, if the process has ended.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {
             self.ended = self.child.try_wait().ok().flatten();
@@ -75,27 +76,27 @@ impl Process {
         self.ended
     }
 
-    /// SIGSTOP; it has stopped when this returns.
+    /// Sends SIGSTOP, and waits until the process has stopped.
     ///
     /// # Errors
-    /// Where it has not stopped.
+    /// If the process has not stopped.
     pub(super) fn pause(&mut self) -> Result<(), String> {
         self.signal("STOP");
         let pid = self.pid();
         until("stopped", || state(pid) == Some('T'))
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     ///
     /// # Errors
-    /// Where it stays stopped.
+    /// If the process stays stopped.
     pub(super) fn resume(&mut self) -> Result<(), String> {
         self.signal("CONT");
         let pid = self.pid();
         until("resumed", || state(pid) != Some('T'))
     }
 
-    /// SIGKILL; it is gone when this returns.
+    /// Sends SIGKILL, and waits until the process has ended.
     pub(super) fn kill(&mut self) {
         if self.ended().is_none() {
             let _ = self.child.kill();
@@ -104,7 +105,7 @@ impl Process {
         self.dismiss();
     }
 
-    /// SIGTERM, and SIGKILL where it does not help; it is gone when this returns.
+    /// Sends SIGTERM, and SIGKILL if the process does not end. Waits until the process has ended.
     pub(super) fn stop(&mut self) {
         self.signal("TERM");
         self.signal("CONT");
@@ -115,23 +116,23 @@ impl Process {
         self.kill();
     }
 
-    /// SIGSTOP to it and to its children, which may be sessions of their own; all have stopped when this returns.
+    /// Sends SIGSTOP to the process and its children, which may be sessions of their own. Waits until all have stopped.
     ///
     /// # Errors
-    /// Where one has not stopped.
+    /// If a process has not stopped.
     pub(super) fn pause_all(&mut self) -> Result<(), String> {
         self.pause()?;
-        // It makes no more of them.
+        // The stopped process creates no more children.
         let children = self.children();
         send("STOP", &children);
-        // One that ended meanwhile stays there as a zombie: its parent, which would take note, is stopped.
+        // A child that has ended remains as a zombie, because its parent is stopped and does not wait for it.
         until("stopped", || children.iter().all(|pid| matches!(state(*pid), None | Some('T' | 'Z'))))
     }
 
-    /// SIGCONT to all that [`pause_all`](Self::pause_all) stopped.
+    /// Sends SIGCONT to all processes that [`pause_all`](Self::pause_all) stopped.
     ///
     /// # Errors
-    /// Where one stays stopped.
+    /// If a process stays stopped.
     pub(super) fn resume_all(&mut self) -> Result<(), String> {
         let children = self.children();
         send("CONT", &children);
@@ -139,10 +140,10 @@ impl Process {
         self.resume()
     }
 
-    /// SIGKILL to it and to its children; all are gone when this returns.
+    /// Sends SIGKILL to the process and its children, and waits until all have ended.
     ///
     /// # Errors
-    /// Where one is left.
+    /// If a process remains.
     pub(super) fn kill_all(&mut self) -> Result<(), String> {
         if self.ended().is_some() {
             return Ok(());
@@ -154,7 +155,7 @@ impl Process {
         until("killed", || children.iter().all(|pid| matches!(state(*pid), None | Some('Z'))))
     }
 
-    /// Ends it by this signal, or, where that does not help, with all of its children by SIGKILL.
+    /// Ends the process by this signal. If it does not end, kills it and all of its children.
     pub(super) fn end_by(&mut self, signal: &str) {
         self.signal(signal);
         let start = Instant::now();
@@ -174,8 +175,8 @@ impl Process {
         pids.filter(|pid| parent(*pid) == Some(own)).collect()
     }
 
-    /// Only as long as the process has not been waited for, so that the number cannot be another's by now. By the
-    /// shell, whose `kill` is everywhere: the standard library has SIGKILL only.
+    /// Sends a signal only before the process has been waited for, so that its id cannot belong to another process.
+    /// Uses the `kill` of the shell, because the standard library only has SIGKILL.
     fn signal(&mut self, signal: &str) {
         if self.ended().is_none() {
             send(signal, &[self.pid()]);
@@ -211,7 +212,8 @@ fn parent(pid: u32) -> Option<u32> {
     fields(pid)?.split(' ').nth(1)?.parse().ok()
 }
 
-/// What stands behind the program's name, which may itself contain brackets: first its state's letter.
+/// Returns the fields after the program's name, which may itself contain brackets. The first field is the letter of the
+/// state.
 fn fields(pid: u32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     Some(stat.rsplit_once(')')?.1.trim_start().to_owned())
@@ -227,7 +229,7 @@ mod tests {
     fn a_child_that_ended_does_not_keep_its_parent_from_being_paused_and_resumed() {
         let folder = Folder::new("process").unwrap();
         let mut command = Command::new("sh");
-        // The shell becomes a program that takes no note of its children.
+        // The shell becomes a program that does not wait for its children.
         command.args(["-c", "true & exec sleep 600"]);
         let mut process = Process::start(command, folder.path(), &folder.log()).unwrap();
         until("a child has ended", || process.children().iter().any(|pid| state(*pid) == Some('Z'))).unwrap();

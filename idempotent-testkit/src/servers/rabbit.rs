@@ -1,4 +1,4 @@
-//! One RabbitMQ.
+//! A RabbitMQ server.
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
@@ -14,24 +14,25 @@ use super::port::{self, Reserved};
 use super::process::Process;
 use super::{or_panic, until};
 
-/// The environment variable that names the folder with `rabbitmq-server` and `rabbitmqctl` to use instead of Debian's.
+/// The environment variable that names the folder with `rabbitmq-server` and `rabbitmqctl`, in place of Debian's.
 pub const RABBITMQ_SBIN: &str = "IDEMPOTENT_RABBITMQ_SBIN";
 
-/// Where Debian's package has a folder for its version. Its scripts on the `PATH` drop the environment when root calls
-/// them, and with it every private setting.
+/// The folder of Debian's package, with a folder for its version. Its scripts on the `PATH` drop the environment when
+/// root calls them, and thereby all private settings.
 const DEBIAN: &str = "/usr/lib/rabbitmq/lib";
 
-/// Sets of ports tried: each was free a moment before.
+/// The number of tries, since another program may take a port that was free.
 const TRIES: usize = 20;
 
-/// A RabbitMQ of this test's own: its node, its port mapper, its folder. Takes seconds to start, so a test binary shares
-/// one, with a virtual host or a queue for each test. Stopped, and its folder removed, when dropped.
+/// A private RabbitMQ server with its own node, port mapper and folder. It takes seconds to start, so a test binary
+/// shares one, with a virtual host or a queue for each test. Dropping the value stops the server and removes its
+/// folder.
 ///
-/// Durable queues and persistent messages outlive [`kill`](Self::kill) and [`restart`](Self::restart), but that a queue
-/// declared a moment before may go, with all that was confirmed in it: see [`sync`](Self::sync).
+/// Durable queues and persistent messages survive [`kill`](Self::kill) and [`restart`](Self::restart). A queue declared
+/// just before may be lost with all its confirmed messages: see [`sync`](Self::sync).
 #[derive(Debug)]
 pub struct RabbitServer {
-    // Dropped in this order: a process does not outlive its folder, nor a node its port mapper.
+    // The fields are dropped in this order: a process must not outlive its folder, nor a node its port mapper.
     node: Mutex<Process>,
     _port_mapper: Process,
     ports: Ports,
@@ -48,10 +49,10 @@ struct Ports {
 }
 
 impl RabbitServer {
-    /// One without plugins; it takes connections when this returns.
+    /// Starts a server without plugins. It accepts connections when this method returns.
     ///
     /// # Panics
-    /// Where it cannot start; says what to install.
+    /// If the server cannot start. The message shows what to install.
     #[must_use]
     pub fn start() -> Self {
         or_panic(Self::new())
@@ -78,7 +79,7 @@ impl RabbitServer {
                         folder,
                     });
                 }
-                // Somebody else took a port first. What the log says of it must not be read a second time.
+                // Another program has taken a port. The log must not be read a second time.
                 Err(why) if why.contains("eaddrinuse") => {
                     fs::remove_file(folder.log()).map_err(|e| e.to_string())?;
                 }
@@ -88,35 +89,35 @@ impl RabbitServer {
         Err(format!("{TRIES} ports were free and then taken"))
     }
 
-    /// `amqp://guest:guest@127.0.0.1:PORT/%2f`.
+    /// Returns `amqp://guest:guest@127.0.0.1:PORT/%2f`.
     pub fn url(&self) -> String {
         self.url_of("/")
     }
 
-    /// The same for a virtual host.
+    /// Returns the URL of a virtual host.
     pub fn url_of(&self, vhost: &str) -> String {
         format!("amqp://guest:guest@{}/{}", self.address(), vhost.replace('%', "%25").replace('/', "%2f"))
     }
 
-    /// `127.0.0.1:PORT`, the same after a restart.
+    /// Returns `127.0.0.1:PORT`, which stays the same after a restart.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.ports.amqp)
     }
 
-    /// The number of its process, which [`restart`](Self::restart) changes.
+    /// Returns the process id, which [`restart`](Self::restart) changes.
     pub fn pid(&self) -> u32 {
         self.node().pid()
     }
 
-    /// Whether its process is there, paused or not.
+    /// Returns whether the process exists, paused or not.
     pub fn is_running(&self) -> bool {
         self.node().ended().is_none()
     }
 
-    /// Runs `rabbitmqctl` with these arguments against it, which takes about a second. What it wrote.
+    /// Runs `rabbitmqctl` with these arguments on the node, which takes about a second. Returns the output.
     ///
     /// # Panics
-    /// Where it says that it failed.
+    /// If the command fails.
     pub fn ctl(&self, arguments: &[&str]) -> String {
         let mut command = self.ports.tool(&self.folder, &self.sbin, "rabbitmqctl");
         let output = or_panic(command.arg("--quiet").args(arguments).output().map_err(|e| missing(&e)));
@@ -125,15 +126,15 @@ impl RabbitServer {
         stdout.into_owned()
     }
 
-    /// Evaluates an Erlang expression in the node and returns the text that it results in, by `erl_call`: a hundredth
-    /// of the processor time of [`ctl`](Self::ctl), which starts an Erlang machine of its own.
+    /// Evaluates an Erlang expression in the node by `erl_call`, and returns its text. This takes a hundredth of the
+    /// processor time of [`ctl`](Self::ctl), which starts an Erlang virtual machine.
     ///
     /// # Panics
-    /// Panics if the expression fails or its result is not a string.
+    /// If the expression fails, or its result is not a string.
     pub fn eval(&self, expression: &str) -> String {
         static CALLS: AtomicU64 = AtomicU64::new(0);
-        // A node refuses a second connection under a name that is connected, and `-r` gives one name to calls of one
-        // moment.
+        // A node refuses a second connection with the name of an existing one, and `-r` gives one name to concurrent
+        // calls.
         let name = format!("call{}_{}", std::process::id(), CALLS.fetch_add(1, Ordering::Relaxed));
         let address = format!("localhost:{}", self.ports.distribution);
         let mut command = Command::new("erl_call");
@@ -141,7 +142,7 @@ impl RabbitServer {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let output = command.spawn().and_then(|mut child| {
             if let Some(mut stdin) = child.stdin.take() {
-                // The end of a line ends the expression, too.
+                // The end of a line also ends the expression.
                 stdin.write_all(format!("{expression}\n").as_bytes())?;
             }
             child.wait_with_output()
@@ -149,17 +150,17 @@ impl RabbitServer {
         let output = or_panic(output.map_err(|e| missing(&e)));
         let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         let text = stdout.trim().strip_prefix("{ok, \"").and_then(|rest| rest.strip_suffix("\"}"));
-        // An empty string is an empty list there.
+        // An empty string is printed as an empty list.
         let empty = (stdout.trim() == "{ok, []}").then_some("");
         text.or(empty).unwrap_or_else(|| panic!("{expression}: {stdout}{stderr}")).to_owned()
     }
 
-    /// Returns a count of each queue of a virtual host, such as `messages` or `consumers`, by the queue's name.
+    /// Returns a count for each queue of a virtual host, such as `messages` or `consumers`, by the queue's name.
     ///
     /// # Panics
-    /// Panics if the node does not answer, or has no such count.
+    /// If the node does not answer, or has no such count.
     pub fn queues(&self, vhost: &str, count: &str) -> BTreeMap<String, u64> {
-        // A queue that goes away meanwhile is left out.
+        // A queue that is deleted in the meantime is left out.
         let rows = self.eval(&format!(
             "lists:flatten([[binary_to_list(element(4, amqqueue:get_name(Q))), $=, integer_to_list(N), $;] || \
              Q <- rabbit_amqqueue:list(<<\"{vhost}\">>), [{{_, N}}] <- [catch rabbit_amqqueue:info(Q, [{count}])]])."
@@ -168,20 +169,20 @@ impl RabbitServer {
         rows.split_terminator(';').map(|text| row(text).unwrap_or_else(|| panic!("no count: {text}"))).collect()
     }
 
-    /// The secret that nodes and tools share.
+    /// Returns the secret that nodes and tools share.
     fn cookie(&self) -> String {
         or_panic(fs::read_to_string(self.folder.file(".erlang.cookie")).map_err(|e| format!("no cookie: {e}")))
     }
 
-    /// The end of what it has written into its log so far.
+    /// Returns the end of the log.
     pub fn log(&self) -> String {
         self.folder.tail()
     }
 
-    /// A virtual host of this name, for all rights of `guest`, which [`url`](Self::url) is.
+    /// Creates a virtual host of this name with all permissions for `guest`, the user of [`url`](Self::url).
     ///
     /// # Panics
-    /// Where it cannot be made: because it is there already, for instance.
+    /// If the virtual host cannot be created, e.g. because it exists.
     pub fn add_vhost(&self, name: &str) {
         let all = "<<\".*\">>, <<\".*\">>, <<\".*\">>";
         self.eval(&format!(
@@ -190,49 +191,49 @@ impl RabbitServer {
         ));
     }
 
-    /// Cuts every connection, from the server's side.
+    /// Cuts every connection from the server's side.
     ///
     /// # Panics
-    /// Where the server does not take the order.
+    /// If the server does not execute the order.
     pub fn close_all_connections(&self) {
         self.eval("rabbit_networking:close_all_connections(\"cut by a test\"), \"done\".");
     }
 
-    /// Stops it where it is (SIGSTOP): connections stay, nothing is answered.
+    /// Stops the node (SIGSTOP): connections stay open, but nothing is answered.
     ///
     /// # Panics
-    /// Where it does not stop.
+    /// If the process does not stop.
     pub fn pause(&self) {
         or_panic(self.node().pause());
     }
 
-    /// Lets a paused one go on (SIGCONT).
+    /// Continues a paused node (SIGCONT).
     ///
     /// # Panics
-    /// Where it does not.
+    /// If the process does not continue.
     pub fn resume(&self) {
         or_panic(self.node().resume());
     }
 
-    /// Has it write to its disk which queues, exchanges and virtual hosts there are. RabbitMQ 3 buffers some of that for a
-    /// moment at times, and a kill takes it along: a test that killed it right after it had declared a queue, and had a
-    /// message confirmed in it, lost both in one of eight runs.
+    /// Makes the node write its queues, exchanges and virtual hosts to its disk. RabbitMQ 3 sometimes buffers them for
+    /// a moment, and a kill loses the buffer: a test that killed the node right after it had declared a queue, and had
+    /// a message confirmed in it, lost both in one of eight runs.
     ///
     /// # Panics
-    /// Where it does not: it is paused, for instance.
+    /// If the node does not do it, e.g. because it is paused.
     pub fn sync(&self) {
         self.eval("ok = mnesia:sync_log(), \"done\".");
     }
 
-    /// Kills it (SIGKILL). It stays away until [`restart`](Self::restart).
+    /// Kills the node (SIGKILL). It stays down until [`restart`](Self::restart).
     pub fn kill(&self) {
         self.node().kill();
     }
 
-    /// Ends it (SIGTERM, then SIGKILL), if it is there, and starts it on the same ports and folder.
+    /// Stops the node (SIGTERM, then SIGKILL) if it runs, and starts it with the same ports and folder.
     ///
     /// # Panics
-    /// Where it does not come back.
+    /// If the node does not start.
     pub fn restart(&self) {
         let mut node = self.node();
         node.stop();
@@ -250,7 +251,7 @@ impl RabbitServer {
 }
 
 impl Ports {
-    /// In the foreground, and before the node, which would leave one behind that outlives it.
+    /// Starts the port mapper in the foreground before the node, which would otherwise start one that outlives it.
     fn port_mapper(self) -> Command {
         let mut command = Command::new("epmd");
         command.args(["-address", "127.0.0.1", "-port", &self.mapper.to_string()]);
@@ -259,7 +260,7 @@ impl Ports {
 
     fn node(self, folder: &Folder, sbin: &Path) -> Command {
         let mut command = self.tool(folder, sbin, "rabbitmq-server");
-        // The script becomes the node, so that the process started is the one to be stopped.
+        // With this setting, the script becomes the node, so that the started process is the one to stop.
         command.env("RUNNING_UNDER_SYSTEMD", "true");
         command.env("RABBITMQ_NODE_IP_ADDRESS", "127.0.0.1");
         command.env("RABBITMQ_NODE_PORT", self.amqp.to_string());
@@ -278,7 +279,7 @@ impl Ports {
         command
     }
 
-    /// One of the package's scripts, with nothing of the system's own node.
+    /// Returns a script of the package without the settings of the system's own node.
     fn tool(self, folder: &Folder, sbin: &Path, name: &str) -> Command {
         let mut command = Command::new(sbin.join(name));
         command.env("HOME", folder.path()).env("ERL_CRASH_DUMP", folder.file("erl_crash.dump"));
@@ -292,14 +293,14 @@ impl Ports {
 
 fn write_config(folder: &Folder) -> std::io::Result<()> {
     fs::write(folder.file("enabled_plugins"), "[].\n")?;
-    // The machine's memory and disk are not this node's to watch.
+    // The node must not watch the memory and disk of the machine.
     fs::write(
         folder.file("rabbitmq.conf"),
         "loopback_users = none\ndisk_free_limit.absolute = 50MB\nvm_memory_high_watermark.absolute = 512MB\n",
     )
 }
 
-/// The newest of the package's versions.
+/// Returns the folder of the newest installed version.
 fn sbin() -> Result<PathBuf, String> {
     if let Some(named) = std::env::var_os(RABBITMQ_SBIN) {
         return Ok(named.into());
@@ -317,7 +318,7 @@ fn missing(e: &std::io::Error) -> String {
     super::missing("rabbitmq-server", e)
 }
 
-/// Until it speaks AMQP.
+/// Waits until the node speaks AMQP.
 fn ready(node: &mut Process, port: u16, folder: &Folder) -> Result<(), String> {
     let mut ended = false;
     let done = until("RabbitMQ takes connections", || {
@@ -331,7 +332,7 @@ fn ready(node: &mut Process, port: u16, folder: &Folder) -> Result<(), String> {
     }
 }
 
-/// The first byte it answers to a client's greeting: 1, a method's frame.
+/// Returns the first byte of the answer to a client's greeting: 1 is the frame of a method.
 fn speaks(port: u16) -> Option<u8> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;

@@ -3,22 +3,22 @@ use super::builder::RedisBuilder;
 use super::single::RedisServer;
 use super::{or_panic, until};
 
-/// Nobody listens there.
+/// A port on which no server listens.
 const NOWHERE: &str = "1";
 
-/// A primary and its replicas, and nobody who fails over: for `WAIT` and for reading what a replica holds.
+/// A primary and its replicas without failover, for `WAIT` and for reads from a replica.
 #[derive(Debug)]
 pub struct RedisReplicas {
-    // Replicas go first: a primary that stops in good order waits for them.
+    // Replicas are dropped first, because a primary that stops in order waits for them.
     replicas: Vec<RedisServer>,
     primary: RedisServer,
 }
 
 impl RedisReplicas {
-    /// So many replicas, with the defaults of [`RedisBuilder`].
+    /// Starts `replicas` replicas, with the defaults of [`RedisBuilder`].
     ///
     /// # Panics
-    /// As [`RedisBuilder::start_replicas`].
+    /// Like [`RedisBuilder::start_replicas`].
     #[must_use]
     pub fn start(replicas: usize) -> Self {
         RedisServer::builder().start_replicas(replicas)
@@ -36,34 +36,34 @@ impl RedisReplicas {
         Ok(group)
     }
 
-    /// The primary's URL.
+    /// Returns the URL of the primary.
     pub fn url(&self) -> String {
         self.primary.url()
     }
 
-    /// The primary.
+    /// Returns the primary.
     pub fn primary(&self) -> &RedisServer {
         &self.primary
     }
 
-    /// The replicas.
+    /// Returns the replicas.
     pub fn replicas(&self) -> &[RedisServer] {
         &self.replicas
     }
 
-    /// The first replica.
+    /// Returns the first replica.
     ///
     /// # Panics
-    /// Without any.
+    /// If there is no replica.
     pub fn replica(&self) -> &RedisServer {
         or_panic(self.replicas.first().ok_or_else(|| "started without a replica".to_owned()))
     }
 
-    /// Cuts the links between the primary and its replicas: it has none when this returns, and they keep what they
-    /// have. [`RedisServer::pause`] of a replica keeps the link, and nothing is acknowledged.
+    /// Cuts the links between the primary and its replicas: when this method returns, the primary has no replica, and
+    /// the replicas keep their data. [`RedisServer::pause`] of a replica keeps the link, but nothing is acknowledged.
     ///
     /// # Panics
-    /// Where a server does not answer.
+    /// If a server does not answer.
     pub fn cut_links(&self) {
         for replica in &self.replicas {
             replica.command(&["REPLICAOF", "127.0.0.1", NOWHERE]);
@@ -71,10 +71,10 @@ impl RedisReplicas {
         or_panic(until("no replica is connected", || self.primary.info("connected_slaves") == "0"));
     }
 
-    /// Links the replicas to the primary again; they are in step when this returns.
+    /// Links the replicas to the primary again. They are in sync when this method returns.
     ///
     /// # Panics
-    /// Where a server does not answer.
+    /// If a server does not answer.
     pub fn mend_links(&self) {
         for replica in &self.replicas {
             replica.command(&["REPLICAOF", "127.0.0.1", &self.primary.port().to_string()]);
@@ -83,14 +83,14 @@ impl RedisReplicas {
         or_panic(until("all replicas are in step", mended));
     }
 
-    /// Replicas the primary counts as online.
+    /// Returns the number of replicas that the primary reports as online.
     fn in_step(&self) -> usize {
         let replication = self.primary.command(&["INFO", "replication"]).text();
         replication.lines().filter(|line| line.starts_with("slave") && line.contains("state=online")).count()
     }
 }
 
-/// Whether a replica follows its primary.
+/// Returns whether a replica is linked to its primary.
 pub(super) fn is_linked(replica: &RedisServer) -> bool {
     replica.info("master_link_status") == "up"
 }

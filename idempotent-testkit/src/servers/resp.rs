@@ -1,18 +1,18 @@
-//! A client of a few lines, for what a test asks a server by hand.
+//! A minimal client for the Redis protocol, for single commands of a test.
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// A server that is paused does not answer.
+/// The time limit for an answer, since a paused server does not answer.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What a server answered.
+/// An answer of a server.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
-    /// There is none.
+    /// No value.
     Nil,
     /// A status such as `OK`.
     Status(String),
@@ -27,7 +27,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// A status, an error, a number or a string as text; empty for nil and arrays.
+    /// Returns a status, an error, a number or a string as text. Nil and arrays are empty.
     pub fn text(&self) -> String {
         match self {
             Self::Status(text) | Self::Error(text) => text.clone(),
@@ -37,7 +37,7 @@ impl Value {
         }
     }
 
-    /// A number, or a string that is one.
+    /// Returns a number, or the value of a string that contains one.
     pub fn integer(&self) -> Option<i64> {
         match self {
             Self::Integer(number) => Some(*number),
@@ -45,7 +45,7 @@ impl Value {
         }
     }
 
-    /// An array's values; none for all others.
+    /// Returns the values of an array, and no values for other answers.
     pub fn items(&self) -> &[Self] {
         match self {
             Self::Array(values) => values,
@@ -53,13 +53,13 @@ impl Value {
         }
     }
 
-    /// Whether the server refused.
+    /// Returns whether the answer is an error.
     pub fn is_error(&self) -> bool {
         matches!(self, Self::Error(_))
     }
 }
 
-/// A connection of a few lines, for what a test asks a server by hand, and for what it sees when that goes wrong.
+/// A minimal connection for single commands of a test, which shows all connection errors.
 #[derive(Debug)]
 pub struct Connection {
     stream: BufReader<Stream>,
@@ -72,10 +72,10 @@ enum Stream {
 }
 
 impl Connection {
-    /// To an address such as `127.0.0.1:6379`, without TLS.
+    /// Connects to an address such as `127.0.0.1:6379`, without TLS.
     ///
     /// # Errors
-    /// Where nobody listens.
+    /// If no server listens there.
     pub fn to(address: &str) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
@@ -83,7 +83,7 @@ impl Connection {
         Ok(Self { stream: BufReader::new(Stream::Tcp(stream)) })
     }
 
-    /// Through the server's socket file, which is there whatever it listens on, and is surely its own.
+    /// Connects by the socket file of the server, which exists on any listen address and belongs to no other server.
     pub(super) fn by(socket: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
@@ -91,10 +91,10 @@ impl Connection {
         Ok(Self { stream: BufReader::new(Stream::Unix(stream)) })
     }
 
-    /// Sends a command and reads the answer; a refusal is a [`Value::Error`].
+    /// Sends a command and reads the answer. A refusal is a [`Value::Error`].
     ///
     /// # Errors
-    /// Where the connection ends, or nothing comes for 20 s.
+    /// If the connection ends, or no answer arrives within 20 s.
     pub fn ask<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> io::Result<Value> {
         self.send(arguments)?;
         self.answer()
@@ -103,7 +103,7 @@ impl Connection {
     /// Sends a command without reading its answer.
     ///
     /// # Errors
-    /// Where the connection has ended.
+    /// If the connection has ended.
     pub fn send<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> io::Result<()> {
         let mut request = format!("*{}\r\n", arguments.len()).into_bytes();
         for argument in arguments {
@@ -118,7 +118,7 @@ impl Connection {
     /// Reads the next answer.
     ///
     /// # Errors
-    /// As [`ask`](Self::ask).
+    /// Like [`ask`](Self::ask).
     pub fn answer(&mut self) -> io::Result<Value> {
         let mut line = String::new();
         self.stream.read_line(&mut line)?;
@@ -151,7 +151,7 @@ impl Connection {
     }
 }
 
-/// What comes, as bytes.
+/// The raw bytes of the connection.
 impl Read for Connection {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.stream.read(into)

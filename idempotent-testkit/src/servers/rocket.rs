@@ -1,4 +1,4 @@
-//! One RocketMQ: a name server and a broker.
+//! A RocketMQ server: a name server and a broker.
 mod asked;
 
 use std::fs;
@@ -13,32 +13,35 @@ use super::port::{self, Reserved};
 use super::process::Process;
 use super::{or_panic, until};
 
-/// The environment variable that names the folder with `rocketmq-namesrv-rust` and `rocketmq-broker-rust`, instead of
+/// The environment variable that names the folder with `rocketmq-namesrv-rust` and `rocketmq-broker-rust`, in place of
 /// `brokers/bin` in the target folder, where `cargo xtask setup --brokers` puts them.
 pub const ROCKETMQ_BIN: &str = "IDEMPOTENT_ROCKETMQ_BIN";
 
-/// How often it is tried: a port was free a moment before, a broker that cannot start in time gives up.
+/// The number of tries: another program may take a port that was free, and a broker that cannot start in time gives up.
 const TRIES: usize = 5;
-/// Of a topic that is looked at.
+/// The number of queues of a topic that are inspected.
 const MOST_QUEUES: u16 = 16;
-/// The broker's second port, for its own clients, is this far below the first.
+/// The distance of the broker's second port, for its own clients, below the first.
 const FAST: u16 = 2;
-/// Which every broker has.
+/// The default delays of a broker.
 const DELAYS: &str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h";
 const NAME_SERVER: &str = "rocketmq-namesrv-rust";
 const BROKER: &str = "rocketmq-broker-rust";
 
-/// A name server and a broker of this test's own, in a folder of their own. They start within a second or two, and longer on
-/// a machine that is busy, so a test binary shares one, with topics and groups for each test. Those are made as they are used. Stopped, and the folder removed, when dropped.
+/// A private name server and broker with their own folder. They start within a second or two, and later on a busy
+/// machine, so a test binary shares one, with topics and groups for each test. Topics and groups are created on first
+/// use. Dropping the value stops both and removes the folder.
 ///
-/// It takes no messages, and does not start, where the disk with its folder is nine tenths full; that cannot be set. Where the
-/// system's folder for temporary files is on such a disk, it is in memory (`/dev/shm`).
+/// The broker accepts no messages, and does not start, if the disk with its folder is nine tenths full; this limit
+/// cannot be set. If the system's folder for temporary files is on such a disk, the folder of the broker is in memory
+/// (`/dev/shm`).
 ///
-/// What the broker has stored outlives [`restart`](Self::restart), and [`kill`](Self::kill) but for what it had not
-/// flushed to disk.
+/// Stored messages survive [`restart`](Self::restart). They also survive [`kill`](Self::kill), except those that were
+/// not flushed to disk.
 #[derive(Debug)]
 pub struct RocketServer {
-    // Dropped in this order: a broker does not outlive its name server, nor either its folder.
+    // The fields are dropped in this order: a broker must not outlive its name server, and neither may outlive the
+    // folder.
     broker: Mutex<Process>,
     _name_server: Process,
     ports: Ports,
@@ -52,13 +55,13 @@ struct Ports {
     names: u16,
     broker: u16,
     replicas: u16,
-    /// Where clients are told that the broker is, at the port it has.
+    /// The address of the broker that clients get; the port is the broker's.
     told: Ipv4Addr,
-    /// Whether a topic is made as something is sent to it.
+    /// Whether the broker creates a topic on the first message.
     makes_topics: bool,
 }
 
-/// A folder that a broker starts in.
+/// Returns a folder in which a broker starts.
 fn place() -> &'static Path {
     static PLACE: LazyLock<PathBuf> = LazyLock::new(|| {
         let (usual, memory) = (std::env::temp_dir(), Path::new("/dev/shm"));
@@ -67,7 +70,8 @@ fn place() -> &'static Path {
     &PLACE
 }
 
-/// As the broker sees it, with some to spare: what others may not use is taken, too.
+/// Returns whether the disk is nearly full as the broker sees it, with some margin. Space that is reserved for root
+/// counts as used.
 fn is_nearly_full(folder: &Path) -> bool {
     let told = Command::new("df").arg("-Pk").arg(folder).output().map(|output| output.stdout).unwrap_or_default();
     let told = String::from_utf8_lossy(&told);
@@ -76,39 +80,39 @@ fn is_nearly_full(folder: &Path) -> bool {
 }
 
 impl RocketServer {
-    /// One with the delays that every broker has; it takes messages when this returns.
+    /// Starts a broker with the default delays. It accepts messages when this method returns.
     ///
     /// # Panics
-    /// Where it cannot start; says what to install.
+    /// If the broker cannot start. The message shows what to install.
     #[must_use]
     pub fn start() -> Self {
         Self::with_delays(DELAYS)
     }
 
-    /// One with these delays, written as the broker's setting.
+    /// Starts a broker with these delays, in the format of the broker's setting.
     ///
     /// # Panics
-    /// Where it cannot start; says what to install.
+    /// If the broker cannot start. The message shows what to install.
     #[must_use]
     pub fn with_delays(levels: &str) -> Self {
         or_panic(Self::new(levels, Ipv4Addr::LOCALHOST, true))
     }
 
-    /// One that makes no topic because something is sent to it, as brokers are set where misspelt names should be seen. It has
-    /// the topics that every broker has, such as `BenchmarkTest`.
+    /// Starts a broker that does not create topics on the first message, as brokers are configured to detect misspelt
+    /// names. It has the topics that every broker has, such as `BenchmarkTest`.
     ///
     /// # Panics
-    /// Where it cannot start; says what to install.
+    /// If the broker cannot start. The message shows what to install.
     #[must_use]
     pub fn that_makes_no_topics() -> Self {
         or_panic(Self::new(DELAYS, Ipv4Addr::LOCALHOST, false))
     }
 
-    /// One whose clients are sent to this address of the loopback, at the port of [`address`](Self::address): a
-    /// [proxy](crate::proxy) has to stand there.
+    /// Starts a broker that directs its clients to this loopback address, at the port of [`address`](Self::address). A
+    /// [proxy](crate::proxy) must listen there.
     ///
     /// # Panics
-    /// Where it cannot start; says what to install.
+    /// If the broker cannot start. The message shows what to install.
     #[must_use]
     pub fn behind(told: Ipv4Addr, levels: &str) -> Self {
         or_panic(Self::new(levels, told, true))
@@ -129,7 +133,7 @@ impl RocketServer {
             let mut names = Process::start(ports.name_server(&folder, &bin), folder.path(), &folder.file("names.log"))?;
             let mut broker = match listening(&mut names, ports.names) {
                 Ok(()) => Process::start(ports.broker(&folder, &bin), folder.path(), &folder.log())?,
-                // Somebody else took the port first.
+                // Another program has taken the port.
                 Err(_) if names.ended().is_some() => continue,
                 Err(why) => return Err(why),
             };
@@ -144,7 +148,8 @@ impl RocketServer {
                         folder,
                     });
                 }
-                // Somebody else took a port first, or the machine was too busy: it gives itself little time.
+                // Another program has taken a port, or the machine was too busy: the broker allows itself little time
+                // to start.
                 Err(last) => why = last,
             }
             drop(names);
@@ -155,28 +160,29 @@ impl RocketServer {
         Err(why)
     }
 
-    /// The name server: `127.0.0.1:PORT`.
+    /// Returns the address of the name server: `127.0.0.1:PORT`.
     pub fn name_server(&self) -> String {
         format!("127.0.0.1:{}", self.ports.names)
     }
 
-    /// The broker: `127.0.0.1:PORT`, the same after a restart.
+    /// Returns the address of the broker: `127.0.0.1:PORT`, which stays the same after a restart.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.ports.broker)
     }
 
-    /// How many messages have come into a topic.
+    /// Returns the number of messages that were published to a topic.
     ///
     /// # Panics
-    /// Where the broker does not answer.
+    /// If the broker does not answer.
     pub fn published(&self, topic: &str) -> u64 {
         or_panic((0..MOST_QUEUES).map(|queue| self.offset(PUBLISHED, topic, "", queue)).sum())
     }
 
-    /// How many messages of a topic this group has not acknowledged, as far as the broker knows: it is told every second.
+    /// Returns the number of messages of a topic that this group has not acknowledged, as far as the broker knows.
+    /// Clients report every second.
     ///
     /// # Panics
-    /// Where the broker does not answer.
+    /// If the broker does not answer.
     pub fn backlog(&self, topic: &str, group: &str) -> u64 {
         or_panic((0..MOST_QUEUES).map(|queue| self.waiting(topic, group, queue)).sum())
     }
@@ -192,13 +198,13 @@ impl RocketServer {
         Ok(Ask(self.ports.broker).of(code, &place)?.number("offset").unwrap_or(0))
     }
 
-    /// How many messages wait for the delay of this level to be over, of all topics.
+    /// Returns the number of messages of all topics that wait for the delay of this level.
     ///
     /// # Panics
-    /// Where the broker does not answer.
+    /// If the broker does not answer.
     pub fn delayed(&self, level: u32) -> u64 {
         let answer = or_panic(Ask(self.ports.broker).of(STATISTICS, &[]));
-        // Of each level: how many were handed over, and how many came.
+        // For each level: the numbers of delivered and of received messages.
         let waiting = |counts: &str| {
             let (over, came) = counts.split_once(',')?;
             Some(came.trim().parse::<u64>().ok()?.saturating_sub(over.trim().parse().ok()?))
@@ -206,41 +212,41 @@ impl RocketServer {
         answer.text(&format!("scheduleMessageOffset_{level}")).as_deref().and_then(waiting).unwrap_or(0)
     }
 
-    /// The number of the broker's process, which [`restart`](Self::restart) changes.
+    /// Returns the process id of the broker, which [`restart`](Self::restart) changes.
     pub fn pid(&self) -> u32 {
         self.running().pid()
     }
 
-    /// Whether the broker's process is there, paused or not.
+    /// Returns whether the process of the broker exists, paused or not.
     pub fn is_running(&self) -> bool {
         self.running().ended().is_none()
     }
 
-    /// Stops the broker where it is (SIGSTOP): connections stay, nothing is answered.
+    /// Stops the broker (SIGSTOP): connections stay open, but nothing is answered.
     ///
     /// # Panics
-    /// Where it does not stop.
+    /// If the process does not stop.
     pub fn pause(&self) {
         or_panic(self.running().pause());
     }
 
-    /// Lets a paused broker go on (SIGCONT).
+    /// Continues a paused broker (SIGCONT).
     ///
     /// # Panics
-    /// Where it does not.
+    /// If the process does not continue.
     pub fn resume(&self) {
         or_panic(self.running().resume());
     }
 
-    /// Kills the broker (SIGKILL). It stays away until [`restart`](Self::restart).
+    /// Kills the broker (SIGKILL). It stays down until [`restart`](Self::restart).
     pub fn kill(&self) {
         self.running().kill();
     }
 
-    /// Ends the broker (SIGTERM, then SIGKILL), if it is there, and starts it on the same ports and folder.
+    /// Stops the broker (SIGTERM, then SIGKILL) if it runs, and starts it with the same ports and folder.
     ///
     /// # Panics
-    /// Where it does not come back.
+    /// If the broker does not start.
     pub fn restart(&self) {
         let mut broker = self.running();
         broker.stop();
@@ -258,8 +264,8 @@ impl RocketServer {
     }
 }
 
-/// The bytes of a file of the commit log. The broker creates the first one with the first message: with its default of 1 GiB
-/// that message waited for 3 s on a busy machine.
+/// The size of a commit log file in bytes. The broker creates the first file with the first message. With its default
+/// of 1 GiB, that message waited for 3 s on a busy machine.
 const COMMIT_LOG: u32 = 64 << 20;
 
 impl Ports {
@@ -299,13 +305,13 @@ impl Ports {
     fn tool(folder: &Folder, bin: &Path, name: &str) -> Command {
         let mut command = Command::new(bin.join(name));
         command.current_dir(folder.path()).env("HOME", folder.path()).env("ROCKETMQ_HOME", folder.path());
-        // It listens on the loopback only, and so needs neither passwords nor certificates.
+        // The broker listens only on the loopback interface, and therefore needs neither passwords nor certificates.
         command.env("ROCKETMQ_SECURITY_PROFILE", "development-insecure-loopback");
         command
     }
 }
 
-/// Beside the tests, wherever they were built.
+/// Returns the folder next to the tests, wherever they were built.
 fn bin() -> Result<PathBuf, String> {
     let has_both = |bin: &PathBuf| [NAME_SERVER, BROKER].iter().all(|name| bin.join(name).is_file());
     if let Some(named) = std::env::var_os(ROCKETMQ_BIN).map(PathBuf::from) {
@@ -328,8 +334,8 @@ fn listening(process: &mut Process, port: u16) -> Result<(), String> {
     if ended { Err("the name server ended at once".to_owned()) } else { Ok(()) }
 }
 
-/// Until the broker has said so once more than `before`, and the name server knows it. A topic that is made while it
-/// starts makes it give up.
+/// Waits until the broker has reported one more start than `before`, and the name server knows it. A topic that is
+/// created during the start makes the broker give up.
 fn ready(broker: &mut Process, before: usize, ports: Ports, folder: &Folder) -> Result<(), String> {
     let mut ended = false;
     let done = until("RocketMQ takes connections", || {
@@ -343,13 +349,14 @@ fn ready(broker: &mut Process, before: usize, ports: Ports, folder: &Folder) -> 
     }
 }
 
-/// How often the broker has started, by its log.
+/// Returns how often the broker has started, by its log.
 fn starts(folder: &Folder) -> usize {
     let log = fs::read(folder.log()).unwrap_or_default();
     String::from_utf8_lossy(&log).matches("started successfully").count()
 }
 
-/// Whether the name server knows where the broker's pattern of topics is, or else another topic that it begins with.
+/// Returns whether the name server knows the route of the broker's template topic, or, if there is none, of another
+/// initial topic.
 fn knows_the_broker(ports: Ports) -> bool {
     let topic = if ports.makes_topics { "TBW102" } else { "BenchmarkTest" };
     Ask(ports.names).of(ROUTE, &[("topic", topic)]).is_ok_and(|answer| answer.is_good())

@@ -4,12 +4,12 @@ use super::replicas::is_linked;
 use super::single::RedisServer;
 use super::{or_panic, until};
 
-/// The name the sentinels know the primary by.
+/// The name of the primary at the sentinels.
 const MASTER: &str = "mymaster";
 
 const SENTINELS: usize = 3;
 
-/// A primary, a replica and three sentinels, two of which decide; a primary that does not answer for a second is
+/// A primary, a replica and three sentinels with a quorum of two. A primary that does not answer for a second is
 /// replaced.
 #[derive(Debug)]
 pub struct RedisSentinels {
@@ -20,10 +20,10 @@ pub struct RedisSentinels {
 }
 
 impl RedisSentinels {
-    /// With the defaults of [`RedisBuilder`].
+    /// Starts the servers with the defaults of [`RedisBuilder`].
     ///
     /// # Panics
-    /// As [`RedisBuilder::start_sentinels`].
+    /// Like [`RedisBuilder::start_sentinels`].
     #[must_use]
     pub fn start() -> Self {
         RedisServer::builder().start_sentinels()
@@ -44,58 +44,59 @@ impl RedisSentinels {
         Ok(group)
     }
 
-    /// `redis+sentinel://127.0.0.1:PORT,127.0.0.1:PORT,127.0.0.1:PORT/mymaster`; a password is the servers', the
-    /// sentinels have none.
+    /// Returns `redis+sentinel://127.0.0.1:PORT,127.0.0.1:PORT,127.0.0.1:PORT/mymaster`. A password applies to the
+    /// servers; the sentinels have none.
     pub fn url(&self) -> String {
         let addresses: Vec<String> = self.sentinels.iter().map(RedisServer::address).collect();
         format!("redis+sentinel://{}{}/{MASTER}", self.password, addresses.join(","))
     }
 
-    /// The name the sentinels know the primary by.
+    /// Returns the name of the primary at the sentinels.
     pub fn master_name(&self) -> &str {
         MASTER
     }
 
-    /// The server that was the primary at the start.
+    /// Returns the initial primary.
     pub fn primary(&self) -> &RedisServer {
         &self.primary
     }
 
-    /// The server that was the replica at the start.
+    /// Returns the initial replica.
     pub fn replica(&self) -> &RedisServer {
         &self.replica
     }
 
-    /// The sentinels.
+    /// Returns the sentinels.
     pub fn sentinels(&self) -> &[RedisServer] {
         &self.sentinels
     }
 
-    /// The server that is the primary by what the first sentinel that answers says.
+    /// Returns the current primary, as reported by the first sentinel that answers.
     ///
     /// # Panics
-    /// Where none answers.
+    /// If no sentinel answers.
     pub fn current_primary(&self) -> &RedisServer {
         let named = self.sentinels.iter().find_map(named_by);
         let port = or_panic(named.ok_or_else(|| "no sentinel names a primary".to_owned()));
         if port == self.replica.port() { &self.replica } else { &self.primary }
     }
 
-    /// Kills (SIGKILL) the server that is the primary now; the sentinels notice within about a second and replace it
-    /// some seconds later. That server.
+    /// Kills (SIGKILL) the current primary, and returns it. The sentinels notice within about a second, and replace it
+    /// some seconds later.
     ///
     /// # Panics
-    /// As [`current_primary`](Self::current_primary).
+    /// Like [`current_primary`](Self::current_primary).
     pub fn kill_primary(&self) -> &RedisServer {
         let primary = self.current_primary();
         primary.kill();
         primary
     }
 
-    /// Blocks until all sentinels that answer name another primary than `old`, and it says so of itself. The new one.
+    /// Blocks until all sentinels that answer name another primary than `old`, and that server reports to be the
+    /// primary. Returns the new primary.
     ///
     /// # Panics
-    /// Where this does not happen in three minutes.
+    /// If this does not happen within three minutes.
     pub fn wait_for_failover(&self, old: &RedisServer) -> &RedisServer {
         let new = if old.port() == self.primary.port() { &self.replica } else { &self.primary };
         or_panic(until("a new primary", || {
@@ -116,7 +117,7 @@ fn config(primary: u16, password: Option<&str>) -> String {
     )
 }
 
-/// The port of the primary it names.
+/// Returns the port of the primary that a sentinel names.
 fn named_by(sentinel: &RedisServer) -> Option<u16> {
     let answer = sentinel.try_command(&["SENTINEL", "get-master-addr-by-name", MASTER]).ok()?;
     u16::try_from(answer.items().get(1)?.integer()?).ok()

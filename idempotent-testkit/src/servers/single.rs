@@ -1,4 +1,4 @@
-//! One Redis.
+//! A single Redis server.
 use std::fs;
 use std::io;
 use std::process::Command;
@@ -13,13 +13,13 @@ use super::resp::{Connection, Value};
 use super::tls::Certificates;
 use super::{missing, or_panic, until};
 
-/// Ports tried: each was free a moment before.
+/// The number of tries, since another program may take a port that was free.
 const TRIES: usize = 20;
 
-/// A Redis of this test's own. Stopped, and its folder removed, when dropped.
+/// A private Redis server. Dropping the value stops the server and removes its folder.
 #[derive(Debug)]
 pub struct RedisServer {
-    // Dropped in this order: a process does not outlive its folder.
+    // The fields are dropped in this order: a process must not outlive its folder.
     process: Mutex<Process>,
     builder: RedisBuilder,
     certificates: Option<Certificates>,
@@ -29,16 +29,16 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// One with the defaults of [`RedisBuilder`]; it answers when this returns.
+    /// Starts a server with the defaults of [`RedisBuilder`]. It answers when this method returns.
     ///
     /// # Panics
-    /// As [`RedisBuilder::start`].
+    /// Like [`RedisBuilder::start`].
     #[must_use]
     pub fn start() -> Self {
         Self::builder().start()
     }
 
-    /// One with settings.
+    /// Returns a builder for a server with other settings.
     pub fn builder() -> RedisBuilder {
         RedisBuilder::default()
     }
@@ -63,7 +63,7 @@ impl RedisServer {
                         folder,
                     });
                 }
-                // Somebody else took the port first. What the log says of it must not be read a second time.
+                // Another program has taken the port. The log must not be read a second time.
                 Err(why) if why.contains("Address already in use") => {
                     fs::remove_file(folder.log()).map_err(|e| e.to_string())?;
                 }
@@ -73,46 +73,46 @@ impl RedisServer {
         Err(format!("{TRIES} ports were free and then taken"))
     }
 
-    /// `redis://127.0.0.1:PORT`, with its password if it has one; `rediss://…` with TLS.
+    /// Returns `redis://127.0.0.1:PORT`, with the password if there is one, or `rediss://…` with TLS.
     pub fn url(&self) -> String {
         let scheme = if self.certificates.is_some() { "rediss" } else { "redis" };
         let password = self.builder.secret().map(|password| format!(":{password}@")).unwrap_or_default();
         format!("{scheme}://{password}{}", self.address())
     }
 
-    /// `127.0.0.1:PORT`.
+    /// Returns `127.0.0.1:PORT`.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Its port; the same after a restart.
+    /// Returns the port, which stays the same after a restart.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The number of its process, which [`restart`](Self::restart) changes.
+    /// Returns the process id, which [`restart`](Self::restart) changes.
     pub fn pid(&self) -> u32 {
         self.process().pid()
     }
 
-    /// Whether its process is there, paused or not.
+    /// Returns whether the process exists, paused or not.
     pub fn is_running(&self) -> bool {
         self.process().ended().is_none()
     }
 
-    /// Its certificates.
+    /// Returns the certificates.
     ///
     /// # Panics
-    /// Without TLS.
+    /// If the server was started without TLS.
     pub fn certificates(&self) -> &Certificates {
         or_panic(self.certificates.as_ref().ok_or_else(|| "started without `tls()`".to_owned()))
     }
 
-    /// Runs `redis-cli` with these arguments against it: as a client would, with its password and its certificates.
-    /// What it wrote, without the last line's end; an error of the server's is among it.
+    /// Runs `redis-cli` with these arguments on the server, with the password and certificates of a client. Returns the
+    /// output without the last line break, including errors of the server.
     ///
     /// # Panics
-    /// Where `redis-cli` is missing, or could not connect.
+    /// If `redis-cli` is missing, or could not connect.
     pub fn cli(&self, arguments: &[&str]) -> String {
         let mut command = Command::new("redis-cli");
         command.args(["-h", "127.0.0.1", "-p", &self.port.to_string()]);
@@ -130,45 +130,46 @@ impl RedisServer {
         stdout.trim_end_matches(['\r', '\n']).to_owned()
     }
 
-    /// Sends one command, on a connection of its own by the server's socket file, which is quicker than
-    /// [`cli`](Self::cli) and needs no TLS; under its password. A refusal is a [`Value::Error`].
+    /// Sends one command with the password, on a separate connection by the server's socket file, which is faster than
+    /// [`cli`](Self::cli) and needs no TLS. A refusal is a [`Value::Error`].
     ///
     /// # Panics
-    /// Where it does not answer in 20 s.
+    /// If the server does not answer within 20 s.
     pub fn command<A: AsRef<[u8]>>(&self, arguments: &[A]) -> Value {
         or_panic(self.try_command(arguments).map_err(|e| format!("{} does not answer: {e}", self.address())))
     }
 
-    /// As [`command`](Self::command), of a server that may be gone.
+    /// Sends a command like [`command`](Self::command) to a server that may be down.
     ///
     /// # Errors
-    /// Where it does not answer: at once where there is no process, after 20 s where it is paused.
+    /// If the server does not answer: at once without a process, and after 20 s if it is paused.
     pub fn try_command<A: AsRef<[u8]>>(&self, arguments: &[A]) -> io::Result<Value> {
         self.try_connect()?.ask(arguments)
     }
 
-    /// A connection by its socket file, for commands that belong together, such as a write and its `WAIT`.
+    /// Connects by the socket file, for related commands such as a write and its `WAIT`.
     ///
     /// # Panics
-    /// Where it does not answer in 20 s.
+    /// If the server does not answer within 20 s.
     pub fn connect(&self) -> Connection {
         or_panic(self.try_connect().map_err(|e| format!("{} does not answer: {e}", self.address())))
     }
 
-    /// One line of `INFO`, such as `used_memory`; empty where there is none.
+    /// Returns a line of `INFO`, such as `used_memory`, or an empty text if there is none.
     ///
     /// # Panics
-    /// As [`command`](Self::command).
+    /// Like [`command`](Self::command).
     pub fn info(&self, name: &str) -> String {
         let info = self.command(&["INFO", "everything"]).text();
         let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         line.unwrap_or_default().to_owned()
     }
 
-    /// What it is: `redis 7.0.15`, `valkey 8.1.4`. A Valkey names the Redis it is compatible with, too; that is not it.
+    /// Returns the product and version: `redis 7.0.15`, `valkey 8.1.4`. For Valkey, this is not the compatible Redis
+    /// version, which it also reports.
     ///
     /// # Panics
-    /// As [`command`](Self::command).
+    /// Like [`command`](Self::command).
     pub fn version(&self) -> String {
         match self.info("valkey_version") {
             none if none.is_empty() => format!("redis {}", self.info("redis_version")),
@@ -176,43 +177,43 @@ impl RedisServer {
         }
     }
 
-    /// Stops it where it is (SIGSTOP): connections stay, nothing is answered.
+    /// Stops the process (SIGSTOP): connections stay open, but nothing is answered.
     ///
     /// # Panics
-    /// Where it does not stop.
+    /// If the process does not stop.
     pub fn pause(&self) {
         or_panic(self.process().pause());
     }
 
-    /// Lets a paused one go on (SIGCONT).
+    /// Continues a paused process (SIGCONT).
     ///
     /// # Panics
-    /// Where it does not.
+    /// If the process does not continue.
     pub fn resume(&self) {
         or_panic(self.process().resume());
     }
 
-    /// Kills it (SIGKILL). It stays away until [`restart`](Self::restart).
+    /// Kills the process (SIGKILL). The server stays down until [`restart`](Self::restart).
     pub fn kill(&self) {
         self.process().kill();
     }
 
-    /// Stops it in good order (SIGTERM), if it is there, and starts it on the same port and folder. What it held is
-    /// lost, but for what it has in an [append-only file](RedisBuilder::aof) or was told to `SAVE`.
+    /// Stops the server in order (SIGTERM) if it runs, and starts it with the same port and folder. Its data is lost,
+    /// except for data in an [append-only file](RedisBuilder::aof) or stored by `SAVE`.
     ///
     /// # Panics
-    /// Where it does not come back.
+    /// If the server does not start.
     pub fn restart(&self) {
         let mut process = self.process();
         process.stop();
         or_panic(self.again(&mut process));
     }
 
-    /// Sets its clock this many seconds before (negative: behind) the system's, at once. Time spans it measures, such
-    /// as the wait of a blocking command, stay as they are.
+    /// Sets the clock to this many seconds ahead of the system's clock (negative: behind), at once. Durations that the
+    /// server measures, such as the timeout of a blocking command, do not change.
     ///
     /// # Panics
-    /// Without [`RedisBuilder::faketime`].
+    /// If the server was started without [`RedisBuilder::faketime`].
     pub fn shift_clock(&self, seconds: f64) {
         assert!(self.builder.has_clock(), "started without `faketime()`");
         or_panic(clock::shift(&self.folder, seconds));
@@ -237,7 +238,7 @@ impl RedisServer {
     }
 }
 
-/// Until it answers, with whatever: one that asks for a password first is there, too.
+/// Waits for any answer, since a server that first asks for a password is running, too.
 fn ready(process: &mut Process, folder: &Folder) -> Result<(), String> {
     let socket = folder.file("socket");
     let mut ended = false;

@@ -1,10 +1,10 @@
-//! Certificates of an authority that exists for one server only.
+//! Certificates of an authority for a single server.
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::missing;
 
-/// Names and addresses under which a loopback server is reached.
+/// The names and addresses of a loopback server.
 const CONFIG: &str = "\
 [req]
 distinguished_name = name
@@ -24,57 +24,57 @@ subjectAltName = DNS:client.test
 extendedKeyUsage = clientAuth
 ";
 
-/// The files of a server with TLS, all in PEM and valid for 30 days. Keys are PKCS #8, on the curve P-256.
+/// The files of a server with TLS, in PEM format and valid for 30 days. Keys are in PKCS #8, on the curve P-256.
 #[derive(Clone, Debug)]
 pub struct Certificates {
     folder: PathBuf,
 }
 
 impl Certificates {
-    /// The authority that signed the server's and the client's certificates.
+    /// Returns the authority that signed the certificates of the server and the client.
     pub fn ca(&self) -> PathBuf {
         self.folder.join("ca.crt")
     }
 
-    /// An authority that signed none of them.
+    /// Returns another authority, which signed neither of them.
     pub fn other_ca(&self) -> PathBuf {
         self.folder.join("other.crt")
     }
 
-    /// The server's, for 127.0.0.1 and localhost.
+    /// Returns the server's certificate, for 127.0.0.1 and localhost.
     pub fn server_certificate(&self) -> PathBuf {
         self.folder.join("server.crt")
     }
 
-    /// The server's key.
+    /// Returns the server's key.
     pub fn server_key(&self) -> PathBuf {
         self.folder.join("server.key")
     }
 
-    /// One a client may show.
+    /// Returns the certificate of a client.
     pub fn client_certificate(&self) -> PathBuf {
         self.folder.join("client.crt")
     }
 
-    /// The client's key.
+    /// Returns the client's key.
     pub fn client_key(&self) -> PathBuf {
         self.folder.join("client.key")
     }
 
-    /// Those that [`make`](Self::make) made there.
+    /// Returns the certificates that [`make`](Self::make) created in the folder.
     pub(super) fn of(folder: &Path) -> Self {
         Self { folder: folder.to_owned() }
     }
 
-    /// All keys, which their server has to own.
+    /// Returns all keys that the server must own.
     pub(super) fn keys(&self) -> [PathBuf; 2] {
         [self.server_key(), self.client_key()]
     }
 
-    /// By the `openssl` program.
+    /// Creates the certificates with the `openssl` program.
     ///
     /// # Errors
-    /// Where it is missing or fails.
+    /// If the program is missing or fails.
     pub(super) fn make(folder: &Path) -> Result<Self, String> {
         std::fs::write(folder.join("openssl.cnf"), CONFIG).map_err(|e| e.to_string())?;
         for authority in ["ca", "other"] {

@@ -1,4 +1,4 @@
-//! A question to a name server or a broker: one frame of their protocol, and one that comes back.
+//! A request to a name server or a broker: one frame of their protocol, and its answer.
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -10,10 +10,10 @@ pub(super) const CONSUMED: u16 = 14;
 pub(super) const STATISTICS: u16 = 28;
 pub(super) const ROUTE: u16 = 105;
 
-/// Whoever listens on this port.
+/// The port of a name server or a broker.
 pub(super) struct Ask(pub(super) u16);
 
-/// What came back.
+/// An answer.
 pub(super) struct Answer {
     header: Value,
     body: Vec<u8>,
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Ask {
     /// # Errors
-    /// Where it does not answer.
+    /// If the server does not answer.
     pub(super) fn of(&self, code: u16, fields: &[(&str, &str)]) -> Result<Answer, String> {
         self.ask(code, fields).map_err(|e| format!("no answer from RocketMQ: {e}"))
     }
@@ -42,7 +42,7 @@ impl Ask {
         let mut lengths = [0; 8];
         stream.read_exact(&mut lengths)?;
         let [a, b, c, d, _, f, g, h] = lengths;
-        // The first byte of the header's length says how it is written.
+        // The first byte of the header's length is the encoding of the header.
         let (frame, header) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([0, f, g, h]));
         let body = frame.checked_sub(header + 4).ok_or(io::ErrorKind::InvalidData)?;
         let header = read(&mut stream, header)?;
@@ -65,7 +65,7 @@ impl Answer {
         self.header["extFields"][field].as_str()?.parse().ok()
     }
 
-    /// Of the body's table.
+    /// Returns a text of the table in the body.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         let body: Value = serde_json::from_slice(&self.body).ok()?;
         body["table"][name].as_str().map(str::to_owned)
