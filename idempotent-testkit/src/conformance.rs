@@ -1,4 +1,4 @@
-//! The laws every store has to keep, as named tests made by one line.
+//! The laws that every store must keep. [`conformance!`](crate::conformance!) creates one named test for each law.
 mod answers;
 mod cas;
 mod clock;
@@ -29,23 +29,23 @@ pub use self::subject::Subject;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Threads {
-    /// One: everything that is ready runs before time moves.
+    /// One thread: all ready tasks run before time moves.
     One,
-    /// Several: for races.
+    /// Several threads, for races.
     Many,
 }
 
-/// Holds one law against a freshly built subject, on a runtime of its own. [`conformance!`](crate::conformance!)
-/// does this for all of them.
+/// Checks one law with a new subject, on a separate runtime. [`conformance!`](crate::conformance!) does this for all
+/// laws.
 ///
-/// `build` is called inside the runtime. What it gives may be a [`Subject`] or a future of one.
+/// `build` is called inside the runtime, and returns a [`Subject`] or a future of one.
 ///
-/// A law in real time, on one thread, that is broken while its own steps took more than half of a lease has shown nothing: the
-/// machine was too busy. It is held against another subject, with longer leases, twice at most.
+/// A law in real time on one thread is inconclusive if it fails and its own steps took more than half of a lease: the
+/// machine was too busy. Such a law is repeated with another subject and a longer lease, at most twice.
 ///
 /// # Panics
-/// If the law is broken, or has not ended after 300 s of real time: the store keeps it waiting for ever. The limit is a
-/// last resort and no measure of speed; `IDEMPOTENT_KIT_LIMIT` sets another one, in seconds.
+/// If the law is broken, or has not ended after 300 s of real time because the store does not answer. The limit is a
+/// last resort and not a measure of speed. `IDEMPOTENT_KIT_LIMIT` sets another limit, in seconds.
 pub fn hold<B, L>(threads: Threads, build: impl Fn() -> B, law: L)
 where
     B: IntoFuture<Output = Subject>,
@@ -54,7 +54,7 @@ where
     hold_named(limit::name_of::<L>(), threads, build, law);
 }
 
-/// Names the law and erases the types of subject and law: the runtime around them is compiled once, and not once for
+/// Names the law, and erases the types of subject and law, so that the surrounding runtime is compiled once and not for
 /// each test.
 #[allow(clippy::print_stderr, reason = "this is the body of a test")]
 fn hold_named<B>(name: &str, threads: Threads, build: impl Fn() -> B, law: impl AsyncFn(&Subject))
@@ -79,18 +79,18 @@ where
     );
 }
 
-/// A subject that is being built.
+/// The future of a subject.
 #[doc(hidden)]
 pub type Built = Pin<Box<dyn Future<Output = Subject>>>;
 
-/// Holds one law of [`laws`](list::all) for a test that `conformance!` made. A law whose needs the subject does not offer is not
-/// held: one test, [`left_out`], fails for all of them.
+/// Checks one law of [`laws`](list::all) for a test of `conformance!`. A law whose needs the subject does not offer is
+/// skipped: one test, [`left_out`], fails for all of them.
 #[doc(hidden)]
 pub fn hold_listed(group: &str, law: &str, build: fn() -> Built) {
     listed(group, law).hold_if_offered(build);
 }
 
-/// Holds a law of which `without:` leaves out a need, which the subject may offer all the same.
+/// Checks a law with a need in `without:`, in case the subject offers it.
 #[doc(hidden)]
 pub fn hold_left_out(group: &str, law: &str, build: fn() -> Built) {
     listed(group, law).hold(build);
@@ -102,7 +102,7 @@ fn listed(group: &str, law: &str) -> &'static list::Law {
     listed.unwrap_or_else(|| panic!("no law `{law}` in `{group}`"))
 }
 
-/// Fails with the line to paste, if the subject lacks something that is not in `without:`.
+/// Fails with the line to paste if the subject lacks a need that is not in `without:`.
 #[doc(hidden)]
 #[allow(clippy::panic, reason = "this is the body of a test")]
 pub fn left_out<B>(build: impl FnOnce() -> B, without: &[Need])
@@ -125,7 +125,7 @@ where
     limit::run("what_is_missing_is_left_out", Threads::One, Box::pin(law));
 }
 
-/// Behind `without:`.
+/// Fails if the subject offers a need in `without:`.
 #[doc(hidden)]
 #[allow(clippy::panic, reason = "this is the body of a test")]
 pub fn not_on_offer<B>(build: impl FnOnce() -> B, without: &[Need])
@@ -140,12 +140,12 @@ where
     limit::run("what_is_left_out_is_not_on_offer", Threads::One, Box::pin(law));
 }
 
-/// One line makes a module of named tests, one for each law, over a store of yours.
+/// Creates a module of named tests for a store, one for each law.
 ///
-/// The expression is evaluated for each test, and again for each further try of a law in real time, inside a tokio runtime, and gives a [`Subject`] or a future of
-/// one: the store, and what guards it, cleans it up, and lets more be shown. With a
-/// [`VirtualClock`](crate::VirtualClock) that the store reads, laws about time are exact and take no time; without
-/// one they wait for real, and times are compared with some slack. tokio's macros are not needed.
+/// The expression is evaluated for each test, and again for each repetition of a law in real time, inside a tokio
+/// runtime. It returns a [`Subject`] or a future of one: the store with its clean-up and optional features. With a
+/// [`VirtualClock`](crate::VirtualClock) that the store reads, laws about time are exact and take no time. Without one,
+/// they wait in real time, and times are compared with a tolerance. tokio's macros are not needed.
 ///
 /// # What is not shown says so
 /// Some laws need more than the six methods: a capability of the store, or a feature of the subject's builder. The macro does
@@ -153,17 +153,17 @@ where
 /// prints the remedies and the `without:` line to paste. The test run lists omitted laws as `ignored, not shown:
 /// without …`. A test also fails if `without:` names a need that the subject offers.
 ///
-/// | name in `without` | offered by | shows |
+/// | name in `without` | offered by | laws about |
 /// |---|---|---|
-/// | `clock` | [`Subject::on_clock`] | ends to the ms |
-/// | `second` | [`Subject::second`] | what one connection wrote, the other sees; races over both |
-/// | `clients` | [`Subject::clients`] | clocks of clients that are 5 minutes wrong change nothing |
-/// | `losing` | [`Subject::losing`] | what the store calls a lost request or reply |
-/// | `planting` | [`Subject::planting`] | damaged, foreign and newer records are refused and left alone |
-/// | `foreign` | the same, where the storage can hold what is not a record | somebody else's value is refused too |
-/// | `batch`, `watch`, `browse`, `purge`, `admin`, `journal`, `order` | [`StoreCapabilities`](idempotent_core::StoreCapabilities) of the store | that they work |
+/// | `clock` | [`Subject::on_clock`] | ends that are exact to the ms |
+/// | `second` | [`Subject::second`] | the view of one connection on the writes of another; races over both |
+/// | `clients` | [`Subject::clients`] | clients whose clocks are wrong by 5 minutes, which must not matter |
+/// | `losing` | [`Subject::losing`] | the errors for a lost request or reply |
+/// | `planting` | [`Subject::planting`] | damaged and newer records, which are rejected and left unchanged |
+/// | `foreign` | `planting`, if the storage can hold values that are not records | foreign values, which are also rejected |
+/// | `batch`, `watch`, `browse`, `purge`, `admin`, `journal`, `order` | [`StoreCapabilities`](idempotent_core::StoreCapabilities) of the store | these capabilities |
 ///
-/// A name that is none does not compile:
+/// An unknown name does not compile:
 ///
 /// ```compile_fail
 /// use idempotent_core::MemoryStore;
@@ -171,8 +171,8 @@ where
 /// conformance!(memory_keeps_the_laws, Subject::new(MemoryStore::new()), without: [batches]);
 /// ```
 ///
-/// These laws see the store from outside. One made of a [`CasBackend`](idempotent_core::CasBackend) needs
-/// [`cas_conformance!`](crate::cas_conformance!) beside them.
+/// These laws see the store from outside. A store on a [`CasBackend`](idempotent_core::CasBackend) also needs
+/// [`cas_conformance!`](crate::cas_conformance!).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -187,7 +187,7 @@ where
 /// }
 ///
 /// conformance!(memory_keeps_the_laws, memory(), without: [clients, planting, foreign, batch, browse]);
-/// // or, where the builder waits for something, and the store can do all there is:
+/// // or, if the builder waits, and the store has all capabilities:
 /// // conformance!(server_keeps_the_laws, async { subject_on(connect().await) });
 /// # idempotent_testkit::conformance::not_on_offer(memory, &{
 /// #     use idempotent_testkit::conformance::Need::*;
@@ -213,7 +213,7 @@ macro_rules! conformance {
     };
 }
 
-/// A test for each law.
+/// Creates a test for each law.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __law_tests {

@@ -1,11 +1,11 @@
-//! Stores that are wrong in one way each, to show that a test notices.
+//! Stores with one bug each, to verify that a test detects it.
 //!
-//! A kit is as good as what it catches. [`Mutant`] is [`protocol`] over a map, right
-//! without a bug and wrong with one [`Bug`] of [`Bug::ALL`]. Our own tests hold every mutant against every law of
-//! [`conformance!`](crate::conformance!): each mutant breaks the laws it should, each law is broken by a mutant, and
-//! the store without a bug keeps them all.
+//! A test kit is only as good as its detection of bugs. [`Mutant`] is [`protocol`] over a map, correct without a bug
+//! and faulty with one [`Bug`] of [`Bug::ALL`]. The tests of this crate check every mutant against every law of
+//! [`conformance!`](crate::conformance!): each mutant breaks the intended laws, each law is broken by a mutant, and the
+//! store without a bug keeps all laws.
 //!
-//! Take them to test checks of your own: a simulator, a checker of histories, a law you wrote.
+//! Use the mutants to test your own checks: a simulator, a checker of histories, a custom law.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -47,9 +47,9 @@ use self::rows::{Row, Rows};
 use crate::conformance::{LossInjector, LostPart};
 use crate::{StoreOperation, Subject, VirtualClock};
 
-/// A store over a map with one bug, or none. Clones are one connection; [`another`](Self::another) is one more.
+/// A store over a map with one bug, or none. Clones share one connection; [`another`](Self::another) opens another one.
 ///
-/// Its time is the wall time of the clock it is given, which must not go back.
+/// The store uses the wall clock of the given clock, which must not go back.
 ///
 /// Capabilities: all.
 #[derive(Clone, Debug)]
@@ -57,26 +57,26 @@ pub struct Mutant {
     bug: Option<Bug>,
     clock: Arc<dyn Clock>,
     opened: Timestamp,
-    /// µs by which the client's own clock is ahead.
+    /// The time in µs by which the client's own clock is ahead.
     ahead: i64,
     shared: Arc<Shared>,
     own: Arc<Own>,
 }
 
-/// What all connections see.
+/// The state that all connections share.
 #[derive(Debug, Default)]
 struct Shared {
     rows: Mutex<Rows>,
     bell: Arc<Notify>,
-    /// Taken behind the rows.
+    /// The lock of the steps is taken after that of the rows.
     steps: Mutex<BTreeMap<String, (Timestamp, Vec<StepRecord>)>>,
     lines: Mutex<BTreeMap<String, Vec<u8>>>,
 }
 
-/// What one connection has for itself.
+/// The state of one connection.
 #[derive(Debug, Default)]
 struct Own {
-    /// Known of each place, for the bug that answers from it.
+    /// The cached records by key, for the bug that answers from a cache.
     known: Mutex<BTreeMap<String, Option<Record>>>,
     bell: Arc<Notify>,
     to_lose: Mutex<Vec<(StoreOperation, LostPart)>>,
@@ -85,26 +85,26 @@ struct Own {
 }
 
 impl Mutant {
-    /// Empty, and wrong in this way; with `None` it is right.
+    /// Creates an empty store with this bug; with `None`, the store is correct.
     #[must_use]
     pub fn new(bug: Option<Bug>, clock: Arc<dyn Clock>) -> Self {
         let opened = clock.wall();
         Self { bug, clock, opened, ahead: 0, shared: Arc::default(), own: Arc::default() }
     }
 
-    /// Another connection to the same records.
+    /// Opens another connection to the same records.
     #[must_use]
     pub fn another(&self) -> Self {
         self.client(0)
     }
 
-    /// A connection of a process whose own clock is wrong by `micros` (negative: behind).
+    /// Opens a connection of a process whose own clock is wrong by `micros` (negative: behind).
     #[must_use]
     pub fn client(&self, micros: i64) -> Self {
         Self { ahead: micros, own: Arc::default(), ..self.clone() }
     }
 
-    /// A subject that offers all that laws can need, on a clock of its own.
+    /// Creates a subject with all features that laws need, on a clock of its own.
     #[must_use]
     pub fn subject(bug: Option<Bug>) -> Subject {
         const FIVE_MINUTES: i64 = 300_000_000;
@@ -118,7 +118,7 @@ impl Mutant {
             .planting(store)
     }
 
-    /// What is wrong with it.
+    /// Returns the bug.
     #[must_use]
     pub fn bug(&self) -> Option<Bug> {
         self.bug
@@ -133,7 +133,7 @@ impl Mutant {
         if self.has(Bug::ClientClock) { Timestamp(now.0.saturating_add_signed(self.ahead)) } else { now }
     }
 
-    /// When a claim looks at leases.
+    /// Returns the time by which a claim judges leases.
     fn now_of_takeover(&self, found: Option<&Record>) -> Timestamp {
         let now = self.now();
         match found.map(|record| &record.state) {
@@ -148,12 +148,12 @@ impl Mutant {
         lock(&self.shared.rows)
     }
 
-    /// Where waiters of this connection wait.
+    /// Returns the notification for waiters of this connection.
     fn bell(&self) -> &Arc<Notify> {
         if self.has(Bug::WakesItselfOnly) { &self.own.bell } else { &self.shared.bell }
     }
 
-    /// What lies under the key, as this connection sees it.
+    /// Returns the record of the key, as this connection sees it.
     fn found(&self, rows: &Rows, key: &Key) -> Result<Option<Record>, StoreError> {
         let place = self.place(key);
         let read = || rows.get(&place).map(|row| self.read(row)).transpose().map(Option::flatten);
@@ -183,7 +183,7 @@ impl Mutant {
         }
     }
 
-    /// Reads, decides and writes: in one step, or torn in two by a bug.
+    /// Reads, decides and writes: in one step, or in two with some bugs.
     async fn step<T>(
         &self,
         key: &Key,
@@ -215,7 +215,7 @@ impl Mutant {
         Ok(answer)
     }
 
-    /// Whether a lease is over.
+    /// Returns whether a lease has expired.
     fn overdue(&self, found: Option<&Record>) -> bool {
         let now = self.now();
         let state = protocol::live(found, now).map(|record| &record.state);
@@ -230,7 +230,7 @@ impl Mutant {
         self.step(key, |found| self.has(Bug::SettlingWithoutCompare) && self.overdue(found), decide).await
     }
 
-    /// Counts first: what a drop in between leaves behind is a count without an owner.
+    /// Counts the attempt before the claim: if the call is dropped in between, a count without an owner remains.
     async fn count(&self, key: &Key) {
         if !self.has(Bug::ClaimInTwoWrites) || !matches!(self.found(&self.rows(), key), Ok(None)) {
             return;
@@ -246,7 +246,7 @@ impl Mutant {
         self.rows().remove(&self.place(key));
     }
 
-    /// The call, or what becomes of it where it gets lost.
+    /// Applies the call, or loses it.
     async fn sent<T>(
         &self,
         verb: StoreOperation,
@@ -282,7 +282,7 @@ fn unknown() -> StoreError {
     StoreError::new(StoreErrorKind::Corrupt).because("it was cleared away")
 }
 
-/// A panic cannot leave a half-written record: a write is one call.
+/// A panic cannot leave a half-written record, because a write is one call.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
-//! What a law says when it is broken: what the store did, what the protocol says, and why.
+//! Assertions of laws. The message shows the answer of the store, the answer of the protocol, and the reason.
 
-/// As `assert_eq!`, for an answer of the store; the sentence says why it is to be so.
+/// Asserts like `assert_eq!` that the store gave this answer. The sentence is the reason.
 macro_rules! answers {
     ($got:expr, $want:expr, $($why:tt)+) => {
         match (&$got, &$want) {
@@ -13,7 +13,7 @@ macro_rules! answers {
     };
 }
 
-/// As [`answers!`], for an answer of this form.
+/// Asserts like [`answers!`] that the answer has this form.
 macro_rules! answers_like {
     ($got:expr, $want:pat, $($why:tt)+) => {
         match &$got {

@@ -1,4 +1,5 @@
-//! The laws of a [`CasBackend`](idempotent_core::CasBackend), as named tests made by one line.
+//! The laws of a [`CasBackend`](idempotent_core::CasBackend). [`cas_conformance!`](crate::cas_conformance!) creates one
+//! named test for each law.
 mod list;
 mod subject;
 
@@ -10,13 +11,13 @@ pub use self::subject::{CasSource, CasSubject};
 pub(crate) use self::subject::{Hand, held};
 use super::{Threads, clock, limit};
 
-/// Holds one law against a freshly built backend, on a runtime of its own.
-/// [`cas_conformance!`](crate::cas_conformance!) does this for all of them.
+/// Checks one law with a new backend, on a separate runtime. [`cas_conformance!`](crate::cas_conformance!) does this
+/// for all laws.
 ///
-/// `build` is called inside the runtime and gives what a [`CasSource`] may be.
+/// `build` is called inside the runtime, and returns a [`CasSource`].
 ///
 /// # Panics
-/// If the law is broken, or does not end within the limit that [`hold`](super::hold) names.
+/// If the law is broken, or does not end within the limit of [`hold`](super::hold).
 pub fn hold_cas<B, Form: ?Sized, L>(threads: Threads, build: impl FnOnce() -> B, law: L)
 where
     B: CasSource<Form>,
@@ -42,11 +43,11 @@ fn hold_cas_named<B, Form: ?Sized>(
     limit::run(name, threads, Box::pin(law));
 }
 
-/// A subject that is being built.
+/// The future of a subject.
 #[doc(hidden)]
 pub type BuiltCas = Pin<Box<dyn Future<Output = CasSubject>>>;
 
-/// Holds one law of [`all`] for a test that `cas_conformance!` made.
+/// Checks one law of [`all`] for a test of `cas_conformance!`.
 #[doc(hidden)]
 #[allow(clippy::panic, reason = "this is the body of a test")]
 pub fn hold_cas_listed(law: &str, build: fn() -> BuiltCas) {
@@ -54,19 +55,19 @@ pub fn hold_cas_listed(law: &str, build: fn() -> BuiltCas) {
     listed.hold(build);
 }
 
-/// One line makes a module of named tests, one for each promise of [`CasBackend`](idempotent_core::CasBackend), over
-/// a backend of yours.
+/// Creates a module of named tests for a backend, one for each guarantee of
+/// [`CasBackend`](idempotent_core::CasBackend).
 ///
-/// [`conformance!`](crate::conformance!) does not replace it: it holds the *store* that [`Cas`](idempotent_core::Cas)
-/// makes of the backend against the protocol, and the versions stay inside. A backend whose versions come back after a
-/// deletion may pass there, because it takes a writer that slept over the deletion to go wrong. Such a writer then
-/// overwrites a record it has never seen: two hold the key, and fencing numbers fall. So prove a backend by both.
+/// [`conformance!`](crate::conformance!) does not replace these tests: it compares the *store* that
+/// [`Cas`](idempotent_core::Cas) builds on the backend with the protocol, and does not see versions. A backend that
+/// reuses versions after a deletion may pass there, because it fails only if a writer is delayed past the deletion.
+/// Such a writer overwrites a record that it has never seen: two owners hold the key, and fencing tokens fall. Verify a
+/// backend with both macros.
 ///
-/// The expression is evaluated anew for each test, inside a tokio runtime, and gives a
-/// [`CasSubject`](crate::CasSubject), a backend as it is, or a future of one of them. Each one starts empty. With a
-/// [`VirtualClock`](crate::VirtualClock) that the backend reads, laws about time take none; without one they wait for
-/// a second. Calls that end with [`NotApplied`](idempotent_core::StoreErrorKind::NotApplied) are made again; any other
-/// error breaks the law.
+/// The expression is evaluated for each test, inside a tokio runtime. It returns a [`CasSubject`](crate::CasSubject), a
+/// backend, or a future of one of them. Each one starts empty. With a [`VirtualClock`](crate::VirtualClock) that the
+/// backend reads, laws about time take no time; without one, they wait for a second. Calls that fail with
+/// [`NotApplied`](idempotent_core::StoreErrorKind::NotApplied) are retried. Any other error breaks the law.
 ///
 /// ```
 /// # use std::collections::HashMap;
@@ -136,7 +137,7 @@ macro_rules! cas_conformance {
     };
 }
 
-/// A test for each law.
+/// Creates a test for each law.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __cas_law_tests {

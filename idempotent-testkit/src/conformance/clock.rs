@@ -1,4 +1,4 @@
-//! Whether a store lives by the clock that its subject names: if not, laws break in ways that do not say why.
+//! Checks that a store uses the clock of its subject. With another clock, laws fail without showing the reason.
 #![allow(clippy::panic, reason = "this is the body of a test")]
 use std::any::Any;
 use std::future::poll_fn;
@@ -11,10 +11,10 @@ use super::limit::Law;
 use super::subject::HOUR;
 use super::{CasSubject, Subject};
 
-/// Of the hour that is advanced: above what passes in real time, and below an hour told in ms.
+/// A tolerance for the advanced hour: more than passes in real time, and less than an hour in ms.
 const LITTLE: Duration = Duration::from_secs(1);
 
-/// The panic of a law that is broken.
+/// The panic of a broken law.
 pub(super) type Broken = Box<dyn Any + Send>;
 
 /// Runs a law.
@@ -26,16 +26,16 @@ pub(super) async fn caught(mut law: Law<'_>) -> Result<(), Broken> {
     .await
 }
 
-/// Panics as the law did, or, if the clock is why, with a text that says so.
+/// Panics like the law or, if the clock is the reason, with a message that says so.
 pub(super) async fn blame(broken: Broken, wrong: impl AsyncFnOnce() -> Option<String>) {
-    // A store that is broken may not answer any more.
+    // A broken store may not answer any more.
     match tokio::time::timeout(Duration::from_secs(5), wrong()).await {
         Ok(Some(text)) => panic!("{text}"),
         _ => resume_unwind(broken),
     }
 }
 
-/// What is wrong with the store's clock; none if nothing is, or if it cannot be told.
+/// Returns what is wrong with the store's clock, or `None` if nothing is wrong or the clock cannot be checked.
 pub(super) async fn of_store(s: &Subject) -> Option<String> {
     let clock = s.clock.as_ref()?;
     let before = written_at(s, "clock, before").await?;
@@ -44,7 +44,7 @@ pub(super) async fn of_store(s: &Subject) -> Option<String> {
     told("store", before, after)
 }
 
-/// As [`of_store`].
+/// Checks the clock like [`of_store`].
 pub(super) async fn of_backend(s: &CasSubject) -> Option<String> {
     let clock = s.clock()?;
     let k = s.hand("clock");
@@ -53,7 +53,7 @@ pub(super) async fn of_backend(s: &CasSubject) -> Option<String> {
     told("backend", before, k.try_now().await?)
 }
 
-/// The time of a claim, as its record tells it.
+/// Returns the time of a claim, from its record.
 async fn written_at(s: &Subject, key: &str) -> Option<Timestamp> {
     let ask = ClaimRequest { lease: 3 * HOUR, ..s.ask_on(key, 1) };
     s.store.claim(&ask).await.ok()?;

@@ -1,4 +1,4 @@
-//! Records that cannot be read.
+//! Damaged records.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -6,8 +6,7 @@ use async_trait::async_trait;
 use idempotent_core::{FencingToken, Key, OwnerToken, Record, State, StoreErrorKind, Timestamp};
 use sha2::{Digest, Sha256};
 
-/// What can be wrong with what lies under a key. Complete enough to be planted one after the other:
-/// [`Damage::ALL`].
+/// The damage of a stored value. [`Damage::ALL`] lists all kinds, for one test after the other.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Damage {
@@ -17,20 +16,20 @@ pub enum Damage {
     Noise,
     /// A later version of this protocol wrote it.
     NewerVersion,
-    /// Consuming, and nobody's.
+    /// The record is consuming, but has no owner.
     NoOwner,
-    /// The fencing number is none, or 2^53 or more.
+    /// The fencing token is missing, or is 2^53 or more.
     BadFencing,
-    /// The lease ends in the year 9999.
+    /// The lease expires in the year 9999.
     EndlessLease,
-    /// A state nobody knows.
+    /// The state is unknown.
     UnknownState,
-    /// Not a record at all: somebody else's value.
+    /// The value is not a record.
     Foreign,
 }
 
 impl Damage {
-    /// All of them.
+    /// All kinds of damage.
     pub const ALL: &'static [Self] = &[
         Self::CutOff,
         Self::Noise,
@@ -42,7 +41,7 @@ impl Damage {
         Self::Foreign,
     ];
 
-    /// What a store has to say about it.
+    /// Returns the error that a store must return for this damage.
     #[must_use]
     pub fn kind(self) -> StoreErrorKind {
         match self {
@@ -52,8 +51,8 @@ impl Damage {
         }
     }
 
-    /// A record damaged this way, for a store that keeps [`Record::to_bytes`]. Where the damage is in a field, the
-    /// checksum is right.
+    /// Returns the bytes of a damaged record, for a store that stores [`Record::to_bytes`]. If the damage is in a
+    /// field, the checksum is correct.
     #[must_use]
     pub fn to_bytes(self) -> Vec<u8> {
         match self {
@@ -68,7 +67,7 @@ impl Damage {
                 bytes
             }
             Self::NewerVersion => sealed(|body| body[MAJOR] = 99),
-            // What follows the display of a consuming record is owner, end and what was taken over.
+            // The display of a consuming record is followed by the owner, the expiry and the takeover.
             Self::NoOwner => sealed(|body| body.truncate(body.len() - 32)),
             Self::BadFencing => sample(1 << 53).to_bytes(),
             Self::EndlessLease => {
@@ -86,7 +85,7 @@ const MAJOR: usize = 2;
 const STATE: usize = 4;
 const SUM: usize = 4;
 
-/// Held, and remembered for long.
+/// Returns a held record with a long retention.
 fn sample(fencing: u64) -> Record {
     let now = crate::VirtualClock::START;
     let until = now + Duration::from_secs(30);
@@ -102,7 +101,7 @@ fn sample(fencing: u64) -> Record {
     }
 }
 
-/// Changed, and the checksum made right again: a writer who knew what it did.
+/// Changes the record and corrects its checksum, like a writer that knows the format.
 fn sealed(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut body = sample(1).to_bytes();
     body.truncate(body.len() - SUM);
@@ -112,17 +111,18 @@ fn sealed(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     body
 }
 
-/// Damages records behind the store's back, for laws about records that cannot be read.
+/// Damages records outside of the store, for laws about unreadable records.
 #[async_trait]
 pub trait DamageInjector: Send + Sync {
-    /// Whether this storage can hold such a thing at all: a column of numbers takes no text, and a table of records
-    /// nothing foreign. Where records are kept as [`Record::to_bytes`], it can hold all of them.
+    /// Returns whether the storage can hold such a value: a column of numbers holds no text, and a table of records no
+    /// foreign value. A storage for [`Record::to_bytes`] can hold all kinds.
     fn holds(&self, damage: Damage) -> bool;
 
-    /// Puts this in place of the record under the key.
+    /// Replaces the record of the key by a damaged one.
     async fn plant(&self, key: &Key, damage: Damage);
 
-    /// All that lies under the key, to the last byte, in any form that can be compared; empty where nothing is.
+    /// Returns the complete stored value of the key, in any form that can be compared, or an empty value if there is
+    /// none.
     async fn look(&self, key: &Key) -> Vec<u8>;
 }
 

@@ -1,13 +1,13 @@
-//! The laws, one function each, in groups. The name says the law; a panic says that it is broken.
+//! The laws, one function each, in groups. The name states the law, and a panic reports a violation.
 //!
-//! [`conformance!`](crate::conformance!) makes a test of each; go through them by [`all`], call one by
-//! [`hold`](super::hold). Those in [`cas`] are about a backend: [`cas_conformance!`](crate::cas_conformance!) and
-//! [`hold_cas`](super::hold_cas). Beside the laws named below, one holds every row and every invariant at once:
+//! [`conformance!`](crate::conformance!) creates a test for each law. [`all`] lists them, and [`hold`](super::hold)
+//! checks a single one. The laws in [`cas`] are for backends: [`cas_conformance!`](crate::cas_conformance!) and
+//! [`hold_cas`](super::hold_cas). In addition to the laws below, one law covers all rows and invariants at once:
 //! `random_operations_are_answered_as_the_protocol_answers_them`.
 //!
 //! # Which law is about which step of the protocol
 //!
-//! | step | laws |
+//! | operation | laws |
 //! |---|---|
 //! | claim of an absent key | `an_absent_key_is_acquired`, `a_deleted_key_may_be_claimed_at_once_and_leaves_no_trace`, `of_racing_claims_one_is_acquired`, `of_claims_racing_over_two_connections_one_is_acquired` |
 //! | claim of a vacant key | `a_vacant_key_is_delayed_until_its_time_and_then_acquired`, `a_vacant_key_takes_the_new_fingerprint`, `attempts_are_counted_over_vacancy_and_takeover` |
@@ -32,7 +32,7 @@
 //!
 //! # Which law is about which invariant
 //!
-//! I7, I8, I9 and I11 are about the resource, the acknowledgement and the effect: no store can show them alone.
+//! I7, I8, I9 and I11 concern the resource, the acknowledgement and the effect, which a store alone cannot show.
 //!
 //! | invariant | laws |
 //! |---|---|
@@ -45,12 +45,12 @@
 //! | I6 fencing numbers rise | `fencing_rises_over_every_kind_of_release`, `fencing_rises_over_takeover`, `fencing_rises_when_a_record_was_past_its_time`, `fencing_rises_within_one_instant`, `fencing_rises_over_purge_within_one_instant`, `fencing_rises_over_expiry_when_it_ran_ahead_of_the_clock`, `fencing_rises_over_forgetting`, `fencing_rises_whatever_the_clients_clocks_say`, `fencing_is_a_number_every_script_language_can_hold` |
 //! | I10 every grant has a cause | `no_run_is_granted_without_a_cause`, `a_key_that_has_gone_is_not_brought_back` |
 //! | I12 another payload is never a duplicate | `another_payload_is_a_mismatch_while_the_key_is_held_or_settled` |
-//! | I13 a key left behind becomes claimable | `a_lease_ends_to_the_ms`, `a_memory_ends_to_the_ms`, `an_orphaned_key_counts_as_absent_past_lease_and_memory`, `a_dead_key_is_remembered_for_its_memory_and_no_longer`, `a_vacant_key_is_remembered_for_its_memory_after_its_delay` |
+//! | I13 an abandoned key becomes claimable | `a_lease_ends_to_the_ms`, `a_memory_ends_to_the_ms`, `an_orphaned_key_counts_as_absent_past_lease_and_memory`, `a_dead_key_is_remembered_for_its_memory_and_no_longer`, `a_vacant_key_is_remembered_for_its_memory_after_its_delay` |
 //! | I14 an owner inside its lease is never refused | `an_owner_has_its_lease_to_the_last_ms`, `a_late_owner_may_settle_while_nobody_took_over` |
 //!
 //! # And the rest
 //!
-//! | about | laws |
+//! | subject | laws |
 //! |---|---|
 //! | keys | `keys_that_look_alike_are_kept_apart`, `keys_that_differ_in_one_place_are_kept_apart`, `keys_whose_name_and_hash_run_together_are_kept_apart`, `stored_keys_that_differ_only_by_case_are_kept_apart`, `tenants_scenes_and_scopes_are_kept_apart` |
 //! | records that cannot be read | `a_damaged_record_is_corrupt_to_every_step`, `a_record_of_a_newer_version_is_refused_by_every_step`, `a_foreign_value_is_refused_by_every_step`, `what_cannot_be_read_is_never_overwritten_or_deleted`, `browsing_leaves_what_it_cannot_read`, `a_batch_refuses_only_what_it_cannot_read` |

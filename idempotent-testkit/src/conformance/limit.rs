@@ -1,4 +1,4 @@
-//! A law that does not end is broken too.
+//! A time limit for laws: a law that does not end is broken.
 #![allow(clippy::panic, clippy::expect_used, reason = "this is the body of a test")]
 use std::any::type_name;
 use std::future::Future;
@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use super::Threads;
 
-/// Seconds of real time that one law may take.
+/// The environment variable with the limit of one law, in seconds of real time.
 const LIMIT: &str = "IDEMPOTENT_KIT_LIMIT";
 
-/// Many times what the slowest law takes on a slow store.
+/// The default limit: many times the duration of the slowest law with a slow store.
 const USUALLY: Duration = Duration::from_secs(300);
 
 /// A law whose type is erased, so that the runtime is compiled for one type only.
 pub(crate) type Law<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-/// Runs the law on a runtime of its own.
+/// Runs the law on a separate runtime.
 pub(crate) fn run(name: &str, threads: Threads, law: Law<'_>) {
     run_within(limit(), name, threads, law);
 }
@@ -28,7 +28,7 @@ fn run_within(limit: Duration, name: &str, threads: Threads, law: Law<'_>) {
     };
     let runtime = builder.enable_all().build().expect("a tokio runtime for the law");
     if runtime.block_on(async { tokio::time::timeout(limit, law).await }).is_err() {
-        // Who kept the law waiting would keep the runtime waiting too.
+        // A call that blocks the law would also block the shutdown of the runtime.
         runtime.shutdown_background();
         panic!(
             "the law `{name}` did not end within {} s: it waits for an answer or a change that never comes. \
@@ -45,7 +45,7 @@ fn limit() -> Duration {
     })
 }
 
-/// The last part of a function's path.
+/// Returns the last part of a function's path.
 pub(super) fn name_of<L>() -> &'static str {
     let path = type_name::<L>();
     path.rsplit("::").find(|part| *part != "{{closure}}").unwrap_or(path)

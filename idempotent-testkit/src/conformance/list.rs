@@ -1,11 +1,11 @@
-//! The laws, by name: what `conformance!` makes tests of, and what others may go through.
+//! The list of laws by name, for `conformance!` and for custom runners.
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 
 use super::{Need, Subject, Threads, hold_named};
 
-/// Every law of a store, with what it needs.
+/// Lists every law of a store, with its needs.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __laws {
@@ -171,7 +171,7 @@ macro_rules! __laws {
     };
 }
 
-/// One law: its name, what it needs, and the law itself.
+/// A law: its name, its needs, and its function.
 #[derive(Clone, Copy)]
 pub struct Law {
     name: &'static str,
@@ -184,28 +184,28 @@ pub struct Law {
 type Body<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 impl Law {
-    /// What it says: a sentence that can be false.
+    /// Returns the name of the law: a statement that can be false.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The module of [`laws`](super::laws) it stands in.
+    /// Returns the module of [`laws`](super::laws) that contains the law.
     #[must_use]
     pub fn group(&self) -> &'static str {
         self.group
     }
 
-    /// What it cannot be shown without.
+    /// Returns the needs of the law.
     #[must_use]
     pub fn needs(&self) -> &'static [Need] {
         self.needs
     }
 
-    /// Holds it against a freshly built subject, on a runtime of its own; see [`hold`](super::hold).
+    /// Checks the law with a new subject, on a separate runtime; see [`hold`](super::hold).
     ///
     /// # Panics
-    /// If the law is broken or does not end, or the subject does not offer what it needs.
+    /// If the law is broken or does not end, or if the subject does not offer its needs.
     pub fn hold<B>(&self, build: impl Fn() -> B)
     where
         B: IntoFuture<Output = Subject>,
@@ -213,7 +213,7 @@ impl Law {
         hold_named(self.name, self.threads, build, async |subject: &Subject| (self.body)(subject).await);
     }
 
-    /// Holds the law like [`hold`](Self::hold), unless the subject lacks one of the law's needs.
+    /// Checks the law like [`hold`](Self::hold), unless the subject lacks one of the law's needs.
     #[allow(clippy::print_stderr, reason = "this is the body of a test")]
     pub(super) fn hold_if_offered<B>(&self, build: impl Fn() -> B)
     where
@@ -257,8 +257,7 @@ macro_rules! __law_table {
 
 const GROUPS: &[&[Law]] = crate::__laws! { __law_table };
 
-/// Every law, in the order in which [`conformance!`](crate::conformance!) names them: to hold them in a way of your
-/// own.
+/// Returns every law, in the order of [`conformance!`](crate::conformance!), for a custom runner.
 ///
 /// ```
 /// use idempotent_core::MemoryStore;

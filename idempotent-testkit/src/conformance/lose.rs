@@ -1,4 +1,4 @@
-//! Calls whose request or reply gets lost.
+//! Calls whose request or reply is lost.
 #![allow(clippy::panic, reason = "law bodies are test code: an answer to a lost call fails the law")]
 use std::future::Future;
 
@@ -8,23 +8,23 @@ use super::Subject;
 use super::subject::must;
 use crate::{FaultStore, StoreOperation};
 
-/// Where the next call gets lost.
+/// The part of the next call that is lost.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum LostPart {
-    /// Before it is sent: the connection is refused. Surely nothing is done.
+    /// Before the request is sent: the connection is refused. The call was certainly not applied.
     Connection,
-    /// On its way: nothing is done, and the caller cannot know.
+    /// The request: the call is not applied, which the caller cannot know.
     Request,
-    /// On its way back: it is done, and the caller cannot know.
+    /// The reply: the call is applied, which the caller cannot know.
     Reply,
 }
 
 impl LostPart {
-    /// All of them.
+    /// All parts.
     pub const ALL: &'static [Self] = &[Self::Connection, Self::Request, Self::Reply];
 
-    /// Whether an error of this kind says what is known.
+    /// Returns whether an error of this kind is correct.
     pub(crate) fn may_be(self, kind: StoreErrorKind) -> bool {
         match self {
             Self::Connection => kind == StoreErrorKind::NotApplied,
@@ -34,9 +34,9 @@ impl LostPart {
     }
 }
 
-/// Makes the next call of a verb get lost. A [`FaultStore`] is one, for the store in it; so is a function.
+/// Loses the next call of an operation. Implemented by [`FaultStore`], for its wrapped store, and by functions.
 pub trait LossInjector: Send + Sync {
-    /// The next call of `verb` on the subject's store gets lost there, and only that one.
+    /// Loses the next call of `verb` on the subject's store at this part, and only that call.
     fn lose(&self, verb: StoreOperation, at: LostPart);
 }
 
@@ -57,8 +57,8 @@ impl<F: Fn(StoreOperation, LostPart) + Send + Sync> LossInjector for F {
 }
 
 impl Subject {
-    /// Loses this call. By the subject's own way if it offers one, which also shows the error; else the law does it:
-    /// it does not send the call, or throws the answer away.
+    /// Loses this call. If the subject offers a way, that also shows the error. Otherwise, the law does not send the
+    /// call, or discards the answer.
     pub(crate) async fn lost<T>(
         &self,
         verb: StoreOperation,

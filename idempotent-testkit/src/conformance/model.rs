@@ -1,4 +1,4 @@
-//! What a store should answer: `protocol.rs` over a map.
+//! A model of a correct store: `protocol.rs` over a map.
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use idempotent_core::{
     Timestamp,
 };
 
-/// Never purges: what is past its time counts as absent anyway, and its number must not matter then.
+/// A model that never purges: an expired record counts as absent anyway, and its fencing token must not matter.
 #[derive(Debug, Default)]
 pub(crate) struct Model(HashMap<u128, Record>);
 
@@ -55,8 +55,8 @@ impl Model {
     }
 }
 
-/// Makes answers of two clocks comparable, by leaving out what differs between clocks: spans are hours or
-/// nothing, and a fencing number is as good as the order it came in.
+/// A form of answers that is comparable between two clocks: all periods are hours or zero, and a fencing token is
+/// reduced to its rank.
 #[derive(Debug, Default)]
 pub(crate) struct Shape(Vec<FencingToken>);
 

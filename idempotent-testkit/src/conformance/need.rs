@@ -1,10 +1,10 @@
-//! What some laws need beyond the six methods.
+//! Needs of laws beyond the six methods.
 use std::fmt;
 
 macro_rules! needs {
     ($($(#[$doc:meta])+ $need:ident $name:ident $remedy:literal,)+) => {
-        /// What a law needs beyond a store's six methods: a capability of the store, or something that the subject's
-        /// builder offers. `conformance!(…, without: […])` takes these names in small letters.
+        /// A need of a law beyond the six methods of a store: a capability of the store, or a feature of the subject's
+        /// builder. `conformance!(…, without: […])` takes these names in lower case.
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
         #[non_exhaustive]
         pub enum Need {
@@ -12,10 +12,10 @@ macro_rules! needs {
         }
 
         impl Need {
-            /// All of them.
+            /// All needs.
             pub const ALL: &'static [Self] = &[$(Self::$need,)+];
 
-            /// As `without:` takes it.
+            /// Returns the name in `without:`.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -23,7 +23,7 @@ macro_rules! needs {
                 }
             }
 
-            /// How a subject comes to offer it.
+            /// Returns how a subject can offer this need.
             pub(crate) fn remedy(self) -> &'static str {
                 match self {
                     $(Self::$need => $remedy,)+
@@ -34,7 +34,7 @@ macro_rules! needs {
 }
 
 needs! {
-    /// Time that a test can move: [`Subject::on_clock`](super::Subject::on_clock).
+    /// A clock that a test can move: [`Subject::on_clock`](super::Subject::on_clock).
     Clock clock "give it by `on_clock`",
     /// A second connection to the same records: [`Subject::second`](super::Subject::second).
     Second second "give a second connection by `second`",
@@ -42,9 +42,9 @@ needs! {
     Clients clients "give two connections of processes whose clocks are 5 minutes ahead and behind by `clients`",
     /// A way to lose requests and replies: [`Subject::losing`](super::Subject::losing).
     Losing losing "give a way to lose requests and replies by `losing`",
-    /// A way to damage records behind the store's back: [`Subject::planting`](super::Subject::planting).
+    /// A way to damage records outside of the store: [`Subject::planting`](super::Subject::planting).
     Planting planting "give a way to damage records by `planting`",
-    /// Storage that can hold what is not a record at all: [`DamageInjector::holds`](super::DamageInjector::holds) it.
+    /// Storage that can hold values that are not records: [`DamageInjector::holds`](super::DamageInjector::holds).
     Foreign foreign "let `planting` plant `Damage::Foreign`",
     /// [`Batch`](idempotent_core::Batch).
     Batch batch "implement `Batch` and report it in `capabilities`",
@@ -56,10 +56,10 @@ needs! {
     Purge purge "implement `Purge` and report it in `capabilities`",
     /// [`Admin`](idempotent_core::Admin).
     Admin admin "implement `Admin` and report it in `capabilities`",
-    /// [`Journal`](idempotent_core::StepStore).
-    Journal journal "implement `Journal` and report it in `capabilities`",
-    /// [`Order`](idempotent_core::OrderStore).
-    Order order "implement `Order` and report it in `capabilities`",
+    /// [`StepStore`](idempotent_core::StepStore).
+    Journal journal "implement `StepStore` and report it in `capabilities`",
+    /// [`OrderStore`](idempotent_core::OrderStore).
+    Order order "implement `OrderStore` and report it in `capabilities`",
 }
 
 impl fmt::Display for Need {
@@ -68,15 +68,15 @@ impl fmt::Display for Need {
     }
 }
 
-/// `#[test]`, or `#[test] #[ignore = …]` where one of the law's needs is among those that are left out.
+/// Expands to `#[test]`, or to `#[test] #[ignore = …]` if one of the law's needs is left out.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __law_test {
-    // Nothing is needed any more.
+    // No need is left.
     ([] $without:tt $($law:tt)+) => {
         $crate::__law_test! { @shown $($law)+ }
     };
-    // Each need is looked for among those left out.
+    // Each need is searched among those that are left out.
     ([$need:ident $($more:ident)*] $without:tt $($law:tt)+) => {
         $crate::__law_test! { @among $need $without [$($more)*] $without $($law)+ }
     };
@@ -140,7 +140,7 @@ macro_rules! __law_test {
     };
 }
 
-/// The value of a name in `without:`.
+/// Expands to the value of a name in `without:`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __need {
@@ -208,7 +208,7 @@ macro_rules! __left_out {
     };
     ([$build:ident] $($without:ident)+) => {
         $crate::__left_out! { @missing [$build] $($without)+ }
-        // A name that is none is found in any build, not only in one for tests.
+        // An unknown name is an error in every build, not only in one for tests.
         const _: &[$crate::conformance::Need] = &[$($crate::__need!($without)),+];
         #[test]
         fn what_is_left_out_is_not_on_offer() {

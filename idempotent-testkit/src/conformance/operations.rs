@@ -1,5 +1,5 @@
-//! Random operations: few keys, few owners, and times that meet each other exactly. They shrink: a key towards the
-//! first, a span towards the shortest, a script towards fewer steps.
+//! Random operations with few keys, few owners, and times that coincide exactly. They shrink: a key towards the first
+//! one, a period towards the shortest, a script towards fewer steps.
 use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
@@ -15,20 +15,20 @@ use proptest::strategy::Union;
 
 use super::subject::HOUR;
 
-/// Steps, and how their callers know themselves.
+/// A script: its steps, and whether requests have fencing tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
-    /// Each request carries the number last granted to its owner on its key, as an executor's do; else no number, as
-    /// those of a claim whose answer got lost.
+    /// Whether each request has the last fencing token of its owner on its key, like an executor's. Otherwise requests
+    /// have no fencing token, like those after a claim without an answer.
     pub(crate) told: bool,
     pub(crate) steps: Vec<Operation>,
 }
 
-/// The numbers last granted, by key and owner. Empty where nobody is told.
+/// The last fencing tokens, by key and owner. Empty if requests have none.
 #[derive(Debug, Default)]
 pub(crate) struct Grants(HashMap<(usize, u8), FencingToken>);
 
-/// One step of a script. What is left of a request when keys are numbers.
+/// One step of a script: a request with numbers in place of keys.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     Claim(Ask),
@@ -38,7 +38,7 @@ pub(crate) enum Operation {
     ClaimAll(Vec<Ask>),
     RenewAll(Vec<(By, Duration)>),
     CompleteAll(Vec<(By, Completion)>),
-    /// By the number last granted, or another one.
+    /// With the last fencing token, or another one.
     Forget {
         key: usize,
         right: bool,
@@ -61,12 +61,12 @@ pub(crate) struct Ask {
     shown: bool,
 }
 
-/// Who, on which key, over which connection.
+/// The owner, the key and the connection.
 #[derive(Clone, Debug)]
 pub(crate) struct By {
     pub(crate) key: usize,
     owner: u8,
-    /// By a number that was never granted.
+    /// Whether the fencing token was never granted.
     stray: bool,
     pub(crate) second: bool,
 }
@@ -81,7 +81,7 @@ impl By {
         ClaimHandle { fencing, ..ClaimHandle::unanswered(keys[self.key].clone(), self.token()) }
     }
 
-    /// Never zero: that is nobody's.
+    /// Returns the owner token, which is never zero, since zero means no owner.
     fn token(&self) -> OwnerToken {
         OwnerToken(u128::from(self.owner) + 1)
     }
@@ -114,8 +114,8 @@ impl Ask {
     }
 }
 
-/// Scripts of up to `length` steps. `exact`: spans such that leases, delays and memories end when others begin; else
-/// hours, where time is real and nothing is to end.
+/// Returns scripts of up to `length` steps. With `exact`, leases, delays and retentions end when others begin.
+/// Otherwise they are hours, because in real time none may end.
 pub(crate) fn scripts(exact: bool, length: usize) -> impl Strategy<Value = Script> {
     (sometimes(50), vec(operation(exact), 1..=length)).prop_map(|(told, steps)| Script { told, steps })
 }
@@ -135,7 +135,7 @@ fn operation(exact: bool) -> impl Strategy<Value = Operation> {
         6 => (0..KEYS, sometimes(80), sometimes(30), span(exact))
             .prop_map(|(key, right, force, memory)| Operation::Forget { key, right, force, memory }),
         4 => one_of(&[0, 1, 3, 1_000]).prop_map(Operation::Purge),
-        // Just before an end, at it, or a moment in which nothing ends.
+        // Just before an end, at the end, or at a moment without an end.
         14 => (span(exact), 0..3_u64, sometimes(80)).prop_map(|(span, before, long)| {
             let before = Duration::from_millis(before);
             Operation::Pass(if long { span - before } else { before })
@@ -143,12 +143,12 @@ fn operation(exact: bool) -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// True with this chance in percent; shrinks to false.
+/// Returns true with this probability in percent; shrinks to false.
 fn sometimes(percent: u32) -> impl Strategy<Value = bool> {
     prop_oneof![100 - percent => Just(false), percent => Just(true)]
 }
 
-/// Shrinks towards the first.
+/// Returns one of the choices; shrinks towards the first.
 fn one_of<T: Clone + fmt::Debug + 'static>(choices: &[T]) -> Union<Just<T>> {
     Union::new(choices.iter().cloned().map(Just))
 }
@@ -202,7 +202,7 @@ fn release(exact: bool) -> impl Strategy<Value = Release> {
     })
 }
 
-/// What a person reads when a law is broken.
+/// Prints the script for the message of a broken law.
 impl fmt::Display for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.told {

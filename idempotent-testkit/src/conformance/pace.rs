@@ -1,12 +1,12 @@
-//! Laws in real time: a busy machine may take longer for a law's own steps than a lease lasts.
+//! The pace of laws in real time: on a busy machine, a law's own steps may take longer than a lease.
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The leases of a law in real time, one for each try. A law in which the machine stood still for too long has shown nothing,
-/// and is tried again with the next one.
+/// The leases of a law in real time, one for each try. A law that was delayed for too long is inconclusive, and is
+/// repeated with the next lease.
 pub(crate) const LEASES: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(25)];
 
-/// The lease of a law in real time, and how much of the time it waited on purpose.
+/// The lease of a law in real time, and the time that the law waited on purpose.
 #[derive(Debug)]
 pub(crate) struct Pace {
     pub(crate) lease: Duration,
@@ -19,7 +19,7 @@ impl Pace {
         Self { lease, begun: Instant::now(), waited: Mutex::default() }
     }
 
-    /// Waits for so long.
+    /// Waits for this time.
     pub(crate) async fn pass(&self, by: Duration) {
         tokio::time::sleep(by).await;
         *self.waited.lock().unwrap_or_else(PoisonError::into_inner) += by;

@@ -1,4 +1,5 @@
-//! Asks again as long as the store says that nothing was done, or that others are at it: under contention it may.
+//! A store that retries calls while the wrapped store reports that they were not applied or that the key is busy, which
+//! is allowed under contention.
 #![allow(clippy::panic, reason = "a store that never answers has broken the law")]
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,10 +10,10 @@ use idempotent_core::{
 
 use super::subject::must;
 
-/// Of real time: a server whose disk stands still for seconds keeps the others away from a key as long.
+/// The limit in real time: a server whose disk stalls for seconds blocks a key for as long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Not a function that takes a closure: the futures of those are not known to be `Send`.
+/// A macro and not a function with a closure, whose futures would not be known to be `Send`.
 macro_rules! again {
     ($call:expr) => {{
         let start = Instant::now();
@@ -25,7 +26,7 @@ macro_rules! again {
     }};
 }
 
-/// Somebody else's claim is over in a moment; then its key can be told about.
+/// Treats a busy key as not applied: the claim of another owner ends in a moment, and then the answer is known.
 fn told(claim: Result<Claim, StoreError>) -> Result<Claim, StoreError> {
     match claim {
         Ok(Claim::InFlight(InFlight::Busy)) => Err(StoreError::new(StoreErrorKind::NotApplied)),
@@ -43,7 +44,7 @@ async fn applied<T>(result: Result<T, StoreError>) -> Option<T> {
     }
 }
 
-/// A store as races use it.
+/// A store for races.
 #[derive(Clone)]
 pub(crate) struct Patient(pub(crate) Arc<dyn Store>);
 

@@ -1,4 +1,4 @@
-//! A store under test, and what the laws do with it.
+//! A store under test, and the operations that laws use.
 #![allow(clippy::panic, reason = "law bodies are test code: a store that fails a call fails the law")]
 use std::any::Any;
 use std::fmt;
@@ -17,14 +17,13 @@ use super::need::Need;
 use super::pace::{LEASES, Pace};
 use crate::VirtualClock;
 
-/// A store under test, with the clock it reads, what else its builder can offer to the laws, and what has to be cleaned
-/// up after it.
+/// A store under test, with its clock, the optional features for laws, and its clean-up.
 ///
-/// Only the store is needed. Each thing more lets more laws be shown: [`on_clock`](Self::on_clock),
+/// Only the store is required. Optional features enable more laws: [`on_clock`](Self::on_clock),
 /// [`second`](Self::second), [`clients`](Self::clients), [`losing`](Self::losing), [`planting`](Self::planting). A law
-/// whose need is not there does not pass; see [`conformance!`](crate::conformance!).
+/// without its needs does not pass; see [`conformance!`](crate::conformance!).
 ///
-/// Dropped in this order: stores, clock, what was offered, guard.
+/// The fields are dropped in this order: stores, clock, optional features, guard.
 pub struct Subject {
     pub(crate) store: Arc<dyn Store>,
     second: Option<Arc<dyn Store>>,
@@ -37,13 +36,13 @@ pub struct Subject {
     _guard: Box<dyn Any + Send>,
 }
 
-/// Longer than any law takes.
+/// Longer than the duration of any law.
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 pub(crate) const MS: Duration = Duration::from_millis(1);
 
 impl Subject {
-    /// An empty store with a clock of its own, and nothing to clean up. Give each subject its own table, prefix or
-    /// file: all use the same keys, so that a law broken once is broken the same way again.
+    /// Creates a subject with an empty store, a clock of its own, and no clean-up. Give each subject its own table,
+    /// prefix or file: all subjects use the same keys, so that a broken law fails in the same way each time.
     #[must_use]
     pub fn new(store: impl Store) -> Self {
         Self::of(Arc::new(store))
@@ -55,47 +54,48 @@ impl Subject {
         Self { store, second, clients, clock, losing, planting, rounds: 1_000, pace, _guard: Box::new(()) }
     }
 
-    /// Says that the store reads its time from this clock: laws about time are then exact and take no time.
+    /// Sets the clock that the store reads. Laws about time are then exact and take no time.
     #[must_use]
     pub fn on_clock(mut self, clock: VirtualClock) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// Offers a second connection to the same records, as another process has it: opened on its own, and not a clone
-    /// of the first where a clone shares anything but the records.
+    /// Offers a second connection to the same records, like that of another process. Open it separately: it must not be
+    /// a clone of the first store if a clone shares more than the records.
     #[must_use]
     pub fn second(mut self, store: impl Store) -> Self {
         self.second = Some(Arc::new(store));
         self
     }
 
-    /// Offers two more connections to the same records, of processes whose own clocks are wrong: 5 minutes ahead, and
-    /// 5 minutes behind. For a store whose time is a server's. One that takes its time from the process has no such
-    /// clients; all its processes must agree.
+    /// Offers two more connections to the same records, of processes whose clocks are 5 minutes ahead and 5 minutes
+    /// behind, for a store with the time of a server. A store with the time of the process has no such clients, since
+    /// all its processes must agree on the time.
     #[must_use]
     pub fn clients(mut self, ahead: impl Store, behind: impl Store) -> Self {
         self.clients = Some([Arc::new(ahead), Arc::new(behind)]);
         self
     }
 
-    /// Offers a way to lose requests and replies between the subject's store and its records. Without one the laws
-    /// throw answers away by themselves, and cannot see which errors the store makes of a loss.
+    /// Offers a way to lose requests and replies between the subject's store and its records. Without one, the laws
+    /// discard answers themselves, and do not see which errors the store returns for a loss.
     #[must_use]
     pub fn losing(mut self, losing: impl LossInjector + 'static) -> Self {
         self.losing = Some(Box::new(losing));
         self
     }
 
-    /// Offers a way to damage records behind the store's back.
+    /// Offers a way to damage records outside of the store.
     #[must_use]
     pub fn planting(mut self, planting: impl DamageInjector + 'static) -> Self {
         self.planting = Some(Box::new(planting));
         self
     }
 
-    /// Rounds of each race, 64 tasks each; races that take more steps in a round have a tenth of them. Fewer where the
-    /// store is slow: a race that is lost once in a thousand rounds is then found in one run of many.
+    /// Sets the number of rounds of each race, with 64 tasks each. Races with more steps in a round have a tenth of the
+    /// rounds. Use fewer for a slow store: a race that fails once in a thousand rounds is then found in one of many
+    /// runs.
     ///
     /// # Default
     /// 1,000
@@ -105,14 +105,14 @@ impl Subject {
         self
     }
 
-    /// Dropped at the end of each test, after the store: a temporary file, a server.
+    /// Sets a guard that is dropped at the end of each test, after the store: a temporary file, a server.
     #[must_use]
     pub fn guarded_by(mut self, guard: impl Any + Send) -> Self {
         self._guard = Box::new(guard);
         self
     }
 
-    /// What no law can be shown with: neither a capability of the store nor offered by the builder.
+    /// Returns the needs that are neither capabilities of the store nor offered by the builder.
     #[must_use]
     pub fn missing(&self) -> Vec<Need> {
         Need::ALL.iter().copied().filter(|need| !self.has(*need)).collect()
@@ -137,7 +137,7 @@ impl Subject {
         }
     }
 
-    /// What this law cannot do without.
+    /// Returns the feature that the law needs.
     #[track_caller]
     fn needed<T>(&self, need: Need, offered: Option<T>) -> T {
         offered.unwrap_or_else(|| {
@@ -162,7 +162,7 @@ impl Subject {
         self.needed(Need::Planting, self.planting.as_deref())
     }
 
-    /// As [`plant`](Self::plant), and it can plant what is not a record.
+    /// Returns the injector like [`plant`](Self::plant), which can also write values that are not records.
     pub(crate) fn plant_foreign(&self) -> &dyn DamageInjector {
         self.needed(Need::Foreign, self.planting.as_deref().filter(|planting| planting.holds(Damage::Foreign)))
     }
@@ -195,17 +195,17 @@ impl Subject {
         self.needed(Need::Order, self.store.capabilities().order)
     }
 
-    /// The same records over the second connection.
+    /// Returns the same records over the second connection.
     pub(crate) fn over_second(&self) -> Self {
         self.over(self.needed(Need::Second, self.second.as_ref()))
     }
 
-    /// The same records over the second connection, if there is one, else over the first.
+    /// Returns the same records over the second connection if there is one, otherwise over the first.
     pub(crate) fn over_any_second(&self) -> Self {
         self.over(self.second.as_ref().unwrap_or(&self.store))
     }
 
-    /// The same records as the clients ahead and behind see them.
+    /// Returns the same records as the two clients with wrong clocks see them.
     pub(crate) fn over_clients(&self) -> [Self; 2] {
         let [ahead, behind] = self.needed(Need::Clients, self.clients.as_ref());
         [self.over(ahead), self.over(behind)]
@@ -215,7 +215,7 @@ impl Subject {
         Self { clock: self.clock.clone(), rounds: self.rounds, pace: self.pace.clone(), ..Self::of(store.clone()) }
     }
 
-    /// Rounds of each race.
+    /// Returns the number of rounds of each race.
     pub(crate) fn race_rounds(&self) -> u32 {
         self.rounds
     }
@@ -225,17 +225,17 @@ impl Subject {
         self.pace = Arc::new(Pace::new(lease));
     }
 
-    /// Returns whether a law in real time has shown nothing, since its own steps took too long.
+    /// Returns whether a law in real time is inconclusive, because its own steps took too long.
     pub(crate) fn was_too_slow(&self) -> bool {
         self.clock.is_none() && self.pace.was_too_slow()
     }
 
-    /// What laws lease for: short where it has to be waited for.
+    /// Returns the lease of laws, which is short if laws wait in real time.
     pub(crate) fn lease(&self) -> Duration {
         if self.clock.is_some() { Duration::from_secs(30) } else { self.pace.lease }
     }
 
-    /// Lets time pass for the store: exactly `by`, or a little more where it is real.
+    /// Lets time pass for the store: exactly `by`, or slightly more in real time.
     pub(crate) async fn pass(&self, by: Duration) {
         match &self.clock {
             Some(clock) => clock.pass(by).await,
@@ -243,7 +243,7 @@ impl Subject {
         }
     }
 
-    /// Lets all but the last ms of `span` pass; false, and nothing has passed, if the clock cannot do that.
+    /// Lets `span` pass except for its last ms. Returns false, without any wait, if the clock cannot do that.
     pub(crate) async fn pass_almost(&self, span: Duration) -> bool {
         if let Some(clock) = &self.clock {
             clock.advance(span - MS).await;
@@ -263,12 +263,12 @@ impl Subject {
         self.key_of(&self.identity(part))
     }
 
-    /// A claim on a key of its own.
+    /// Returns a claim on a separate key.
     pub(crate) fn ask_on(&self, part: &str, owner: u128) -> ClaimRequest {
         ClaimRequest { key: self.key(part), ..self.ask(owner) }
     }
 
-    /// A claim on the law's main key.
+    /// Returns a claim on the law's main key.
     pub(crate) fn ask(&self, owner: u128) -> ClaimRequest {
         ClaimRequest {
             key: self.key("k"),
@@ -290,7 +290,7 @@ impl Subject {
         must("claim", self.store.claim(request).await)
     }
 
-    /// Claims the main key with defaults.
+    /// Claims the main key with default settings.
     pub(crate) async fn claim_by(&self, owner: u128) -> Claim {
         self.claim(&self.ask(owner)).await
     }
@@ -320,7 +320,7 @@ impl Subject {
     }
 }
 
-/// So that a builder need not be a future.
+/// Allows a builder that is not a future.
 impl IntoFuture for Subject {
     type Output = Self;
     type IntoFuture = Ready<Self>;
@@ -336,7 +336,7 @@ impl fmt::Debug for Subject {
     }
 }
 
-/// What a claim leads to.
+/// Conversion into the handle of a claim.
 pub(crate) trait HeldBy {
     fn held(&self) -> ClaimHandle;
 }
@@ -366,7 +366,7 @@ pub(crate) fn done(value: &[u8], retain: Duration) -> Completion {
     Completion { value: Some(value.into()), retain }
 }
 
-/// Without a delay, remembered for long.
+/// Returns a release without a delay, with a long retention.
 pub(crate) fn put_down(verdict: ReleaseKind) -> Release {
     Release { kind: verdict, delay: Duration::ZERO, memory: HOUR, error: "no stock".into() }
 }

@@ -1,14 +1,14 @@
-//! Many at once, for laws about races.
+//! Concurrent execution, for laws about races.
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::task::Poll;
 
 use tokio::sync::Barrier;
 
-/// In every second round on several threads, where chance decides; in the others on one, taking turns at every
-/// point where the store waits: a gap between its reading and writing is then found without fail.
+/// Runs every second round on several threads, where chance decides. In the other rounds, one thread runs the futures
+/// in turns, with a switch at every wait of the store, so a gap between its read and its write is found reliably.
 ///
-/// Answers in the order of `racing`.
+/// Returns the answers in the order of `racing`.
 pub(crate) async fn race<F>(round: u32, racing: Vec<F>) -> Vec<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
@@ -16,7 +16,7 @@ where
     if round.is_multiple_of(2) { in_turns(racing).await } else { at_once(racing).await }
 }
 
-/// Each is driven until it waits, then the next one.
+/// Polls each future until it waits, then the next one.
 pub(crate) async fn in_turns<F: Future>(racing: Vec<F>) -> Vec<F::Output> {
     let mut racing: Vec<_> = racing.into_iter().map(Box::pin).collect();
     let mut answers: Vec<_> = racing.iter().map(|_| None).collect();
@@ -34,7 +34,7 @@ pub(crate) async fn in_turns<F: Future>(racing: Vec<F>) -> Vec<F::Output> {
     answers.into_iter().flatten().collect()
 }
 
-/// All begin at the same moment.
+/// Starts all futures at the same moment.
 #[allow(clippy::expect_used, reason = "a racer that panics has broken the law")]
 async fn at_once<F>(racing: Vec<F>) -> Vec<F::Output>
 where

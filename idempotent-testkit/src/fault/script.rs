@@ -27,13 +27,13 @@ pub enum StoreOperation {
     Purge,
     /// [`Admin::forget`](idempotent_core::Admin::forget)
     Forget,
-    /// [`Journal::steps`](idempotent_core::StepStore::steps)
+    /// [`StepStore::steps`](idempotent_core::StepStore::steps)
     Steps,
-    /// [`Journal::note`](idempotent_core::StepStore::note)
+    /// [`StepStore::note`](idempotent_core::StepStore::note)
     Note,
-    /// [`Order::line`](idempotent_core::OrderStore::load)
+    /// [`OrderStore::load`](idempotent_core::OrderStore::load)
     Line,
-    /// [`Order::compare_and_swap`](idempotent_core::OrderStore::compare_and_swap)
+    /// [`OrderStore::compare_and_swap`](idempotent_core::OrderStore::compare_and_swap)
     CompareAndSwap,
 }
 

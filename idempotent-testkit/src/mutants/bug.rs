@@ -1,10 +1,10 @@
-//! What can be wrong with a store.
+//! The bugs of stores.
 
 macro_rules! bugs {
     ($($(#[$doc:meta])+ $bug:ident,)+) => {
-        /// One thing that is wrong with a [`Mutant`](super::Mutant).
+        /// A bug of a [`Mutant`](super::Mutant).
         ///
-        /// Each is a mistake that a store was once made with, or could be.
+        /// Each is a mistake that a store once had, or could have.
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
         #[non_exhaustive]
         pub enum Bug {
@@ -12,7 +12,7 @@ macro_rules! bugs {
         }
 
         impl Bug {
-            /// Every bug there is.
+            /// All bugs.
             pub const ALL: &'static [Self] = &[$(Self::$bug,)+];
         }
     };
@@ -20,222 +20,223 @@ macro_rules! bugs {
 
 bugs! {
     // Atomicity.
-    /// Non-atomic claim: reads, lets others in, writes.
+    /// Non-atomic claim: the store reads, lets others in, and writes.
     NonAtomicClaim,
-    /// A takeover reads that the lease is over, lets others in, and writes without comparing.
+    /// A takeover reads that the lease has expired, lets others in, and writes without comparing.
     TakeoverWithoutCompare,
-    /// A late renewal, completion or release reads that it may, lets others in, and writes without comparing.
+    /// A late renewal, completion or release reads that it is allowed, lets others in, and writes without comparing.
     SettlingWithoutCompare,
-    /// A claim counts the attempt, lets others in, and writes the owner then: dropped in between, it is counted.
+    /// A claim counts the attempt, lets others in, and then writes the owner. If it is dropped in between, the attempt
+    /// is counted.
     ClaimInTwoWrites,
-    /// A completion removes the record, lets others in, and writes it anew.
+    /// A completion removes the record, lets others in, and inserts a new record.
     CompletionByDeleteAndInsert,
-    /// A claim is atomic on its own connection only: a lock of the process, not of the records.
+    /// A claim is atomic only on its own connection: the lock belongs to the process, not to the records.
     AtomicPerConnection,
 
     // Guards.
-    /// Unconditional delete: a release that deletes does so for whoever asks, whatever is there.
+    /// Unconditional delete: a release deletes for any caller, whatever the record.
     UnconditionalDelete,
-    /// Unconditional flip: a completion writes "consumed" for whoever asks, whatever is there.
+    /// Unconditional completion: a completion writes "consumed" for any caller, whatever the record.
     UnconditionalFlip,
-    /// Takes the token for the grant: the number is not looked at.
+    /// The owner token is mistaken for the grant: the fencing token is not compared.
     TokenWithoutNumber,
-    /// Releases by token, without a look at the state: a consumed record is undone.
+    /// A release compares the owner token but not the state: a consumed record is undone.
     TokenWithoutState,
-    /// Renews for whoever asks.
+    /// A renewal succeeds for any caller.
     RenewWithoutOwner,
-    /// An owner whose lease is over may not settle, though nobody took over.
+    /// An owner with an expired lease cannot settle, although no other owner took over.
     LateOwnerRefused,
-    /// The last result stands, not the first.
+    /// The last result is stored, not the first.
     LastResultStands,
-    /// A release that comes again is done again.
+    /// A repeated release is applied again.
     RepeatedReleaseIsDone,
-    /// Put after vanish: a renewal or completion writes a record where there is none any more.
+    /// A renewal or completion writes a record that no longer exists.
     PutAfterVanish,
 
     // Claims.
-    /// The same owner asking again, because the answer was lost, is counted again.
+    /// The same owner that claims again after a lost answer is counted again.
     RepetitionCounts,
-    /// The same owner asking again, because the answer was lost, is told that somebody has it.
+    /// The same owner that claims again after a lost answer is reported as in flight.
     RepetitionIsInFlight,
-    /// The same owner asking again when its lease is over takes over from itself.
+    /// The same owner that claims again after its lease takes over from itself.
     RepetitionTakesOver,
-    /// A lease may be taken over a ms early.
+    /// A lease can be taken over a ms early.
     EarlyTakeover,
-    /// A lease that is over is not looked at: its key stays in flight.
+    /// The expiry of a lease is ignored: its key stays in flight.
     ExpiryIgnored,
-    /// Takes over though it is asked to park.
+    /// A claim takes over although it requests parking.
     ParkIgnored,
-    /// The delay of a vacant record is not looked at.
+    /// The delay of a vacant record is ignored.
     DelayIgnored,
-    /// The error of the last run is not kept.
+    /// The error of the last run is dropped.
     ErrorDropped,
-    /// A dead key is granted as long as its attempts are below the limit.
+    /// A dead key is granted while its attempts are below the limit.
     DeadIsGranted,
-    /// A failed key is granted anew.
+    /// A failed key is granted again.
     FailedIsGranted,
 
     // Attempts.
-    /// Runs are counted when they are put down, not when they are granted: a crash counts nothing.
+    /// Runs are counted when they end, not when they are granted: a crash is not counted.
     AttemptCountedAtRelease,
-    /// A refunded run counts all the same.
+    /// A refunded run is still counted.
     RefundCounts,
-    /// A refund leaves a vacant record though there is nothing to remember.
+    /// A refund leaves a vacant record without a reason.
     RefundLeavesTrace,
-    /// A refund forgets what the run had taken over.
+    /// A refund drops the takeover of its run.
     RefundHidesTakeover,
-    /// No limit is taken for a limit of ten.
+    /// No limit is mistaken for a limit of ten.
     NoLimitIsTen,
-    /// Attempts are compared before the lease: a live holder of the last attempt is buried.
+    /// Attempts are compared before the lease: a live owner with the last attempt is buried.
     BuriesTheLiving,
 
     // Payloads.
     /// The fingerprint is compared before the state.
     FingerprintFirst,
-    /// The fingerprint is not compared at all.
+    /// The fingerprint is never compared.
     FingerprintIgnored,
-    /// A payload without a fingerprint is taken for another payload.
+    /// A payload without a fingerprint is mistaken for another payload.
     NoFingerprintDiffers,
-    /// The fingerprint of the first claim stays.
+    /// The fingerprint of the first claim is never replaced.
     FingerprintStays,
 
     // Numbers.
-    /// The fencing number begins anew with each record.
+    /// The fencing token restarts with each record.
     FencingStartsAnew,
-    /// A takeover keeps the fencing number.
+    /// A takeover keeps the fencing token.
     TakeoverKeepsNumber,
-    /// A deletion forgets the number, though the clock has not passed it.
+    /// A deletion forgets the fencing token before the clock has passed it.
     DeletionForgetsNumber,
-    /// A purge forgets the number, though the clock has not passed it.
+    /// A purge forgets the fencing token before the clock has passed it.
     PurgeForgetsNumber,
-    /// Forgetting begins the number anew.
+    /// Forgetting restarts the fencing token.
     ForgettingForgetsNumber,
-    /// The fencing number is in ns: too high for a double.
+    /// The fencing token is in ns: too large for a double.
     FencingInNanos,
 
     // Time.
-    /// Times are kept in whole seconds, the rest is cut off.
+    /// Times are truncated to whole seconds.
     SecondsRounded,
     /// A lease ends a ms late.
     LateEnd,
-    /// Peek shows what is past its time.
+    /// A peek returns an expired record.
     PeekShowsExpired,
-    /// A renewal may shorten.
+    /// A renewal can shorten a lease.
     RenewalShortens,
-    /// A renewal is answered and not done.
+    /// A renewal is confirmed but not applied.
     RenewalDoesNothing,
-    /// A renewed record is forgotten at its lease's end.
+    /// A renewed record is forgotten when its lease expires.
     RenewalForgetsMemory,
     /// No record lives longer than ten years.
     TenYearsAtMost,
-    /// A record without a result goes a ms before its time.
+    /// A record without a result expires a ms early.
     MemoryEndsEarly,
-    /// A consumed record goes when the lease would have ended.
+    /// A consumed record expires when its lease would have expired.
     RetentionIsTheLease,
-    /// Looks at its clock once, when it is opened.
+    /// The clock is read only once, when the store is opened.
     ClockReadOnce,
-    /// All is judged by the clock of the client that asks.
+    /// All times are judged by the clock of the calling client.
     ClientClock,
-    /// A takeover is judged by the clock of the client that asks.
+    /// A takeover is judged by the clock of the calling client.
     TakeoverByClientClock,
 
     // Connections and replies.
-    /// A connection answers from what it knew of a key.
+    /// A connection answers from a cache.
     AnswersFromMemory,
-    /// A completion or release wakes those on its own connection.
+    /// A completion or release only wakes waiters of its own connection.
     WakesItselfOnly,
-    /// A refused or lost request is done all the same.
+    /// A refused or lost request is still applied.
     RefusalIsDone,
-    /// A lost reply is called "surely not done".
+    /// A lost reply is reported as "not applied".
     LostReplyIsNotApplied,
-    /// A refused call is called "may have been done".
+    /// A refused call is reported as "may have been applied".
     RefusalIsAmbiguous,
 
     // Keys and values.
-    /// Keys are compared as text, without case.
+    /// Keys are compared as text, ignoring case.
     CaseFolded,
-    /// A key's readable part and its hash are joined without lengths or separators.
+    /// The readable part of a key and its hash are joined without lengths or separators.
     KeyJoined,
-    /// A key is cut off behind its scope: all keys of a scope are one.
+    /// A key is truncated after its scope: all keys of a scope are equal.
     KeyCutOff,
-    /// Half of a key's hash is looked at.
+    /// Only half of a key's hash is compared.
     HashHalved,
-    /// An empty result is kept as none.
+    /// An empty result is stored as none.
     EmptyIsNone,
     /// Texts end at the first NUL.
     TextEndsAtNul,
-    /// A value is cut off behind 64 KiB.
+    /// A value is truncated after 64 KiB.
     ValueCutOff,
 
     // Records that cannot be read.
-    /// What cannot be read counts as not there, and is written over.
+    /// An unreadable record counts as absent, and is overwritten.
     UnreadableIsAbsent,
-    /// What cannot be read is refused, and cleared away.
+    /// An unreadable record is refused, and deleted.
     UnreadableIsDeleted,
-    /// The version of a record is not looked at.
+    /// The version of a record is ignored.
     VersionIgnored,
-    /// Somebody else's value is called a damaged record.
+    /// A foreign value is reported as a damaged record.
     ForeignIsCorrupt,
-    /// What cannot be read is called a mismatch where a fingerprint is given.
+    /// An unreadable record is reported as a mismatch if the claim has a fingerprint.
     UnreadableIsMismatch,
-    /// A purge takes what it cannot read.
+    /// A purge removes unreadable records.
     PurgeTakesUnreadable,
-    /// A listing ends without a word at what it cannot read.
+    /// A listing ends silently at an unreadable record.
     BrowseEndsAtUnreadable,
-    /// A batch fails as a whole for one record that cannot be read.
+    /// A batch fails as a whole because of one unreadable record.
     BatchFailsAsAWhole,
 
     // Capabilities.
-    /// An capability is reported now and then.
+    /// A capability is reported only sometimes.
     AbilityComesAndGoes,
-    /// A batch answers in another order.
+    /// A batch returns its answers in another order.
     BatchInDisorder,
-    /// Browsing lists what is past its time.
+    /// Browsing lists expired records.
     BrowseShowsExpired,
-    /// A page begins with the last entry of the one before.
+    /// A page begins with the last entry of the previous page.
     BrowseRepeats,
-    /// A purge takes a lease's end for the record's.
+    /// A purge mistakes the expiry of the lease for that of the record.
     PurgeTakesOrphans,
-    /// A purge takes what is settled, though it still counts.
+    /// A purge removes settled records that are still valid.
     PurgeTakesTheLiving,
-    /// A purge does not look at how many it may.
+    /// A purge ignores its limit.
     PurgeWithoutBound,
-    /// Forgets without a look at the number.
+    /// Forgetting ignores the fencing token.
     ForgetAnyNumber,
-    /// Forgets a held key without being forced.
+    /// A held key is forgotten without force.
     ForgetHeld,
-    /// Wakes at completion only.
+    /// Waiters are woken only by a completion.
     ReleaseWakesNobody,
 
     // Steps.
-    /// A step is noted for whoever asks.
+    /// A step is recorded for any caller.
     StepNotedForAnybody,
-    /// A note looks at the owner, lets others in, and writes without comparing.
+    /// A step is recorded by checking the owner, letting others in, and writing without comparing.
     StepNotedWithoutCompare,
-    /// The last note of a step stands, whatever it says.
+    /// The last record of a step replaces earlier ones, whatever its state.
     LastStepStands,
-    /// Steps come back in the order of their names.
+    /// Steps are returned in the order of their names.
     StepsByName,
-    /// Steps go with the grant they were noted under.
+    /// Steps end with the grant under which they were recorded.
     StepsEndWithTheGrant,
-    /// Steps stay when their record is gone.
+    /// Steps stay when their record is deleted.
     StepsOutliveTheRecord,
-    /// Steps of all keys lie together.
+    /// Steps of all keys are stored together.
     StepsOfAllKeys,
 
     // Order tables.
-    /// A line is put back whatever was seen.
+    /// An order table is written without comparing.
     LineWithoutCompare,
-    /// A line is compared, others are let in, and it is put back without comparing.
+    /// An order table is compared, others are let in, and it is written without comparing.
     LineComparedFirst,
-    /// A stream that nobody spoke of has an empty line.
+    /// An unknown stream has an empty order table.
     LineOfNothing,
-    /// Lines of all streams lie together.
+    /// Order tables of all streams are stored together.
     LinesOfAllStreams,
-    /// A line ends at its first zero.
+    /// An order table ends at its first zero byte.
     LineCutAtZero,
-    /// A line lies where the record of its key would.
+    /// An order table is stored under the key of a record.
     LineInThePlaceOfARecord,
-    /// A purge takes lines, whatever is left of their time.
+    /// A purge removes order tables before they expire.
     PurgeTakesLines,
 }

@@ -11,7 +11,7 @@ use idempotent_core::{
 use super::{Bug, Mutant, lock};
 
 impl Mutant {
-    /// The answers of a batch, as the bug gives them.
+    /// Returns the answers of a batch as the bug changes them.
     fn answers<T>(&self, mut answers: Vec<Result<T, StoreError>>) -> Vec<Result<T, StoreError>> {
         if self.has(Bug::BatchInDisorder) {
             answers.reverse();
@@ -59,7 +59,7 @@ impl Watch for Mutant {
 
 #[async_trait]
 impl Browse for Mutant {
-    /// Goes past what it cannot read.
+    /// Skips unreadable records.
     async fn browse(&self, after: Option<u128>, limit: usize) -> Result<RecordPage, StoreError> {
         let (rows, now) = (self.rows(), self.now());
         let mut listed: Vec<_> = rows

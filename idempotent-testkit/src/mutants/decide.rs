@@ -1,4 +1,4 @@
-//! `protocol.rs`, bent by a bug.
+//! The decisions of `protocol.rs`, changed by a bug.
 mod claim;
 mod settle;
 
@@ -11,7 +11,7 @@ pub(super) use self::claim::claim;
 pub(super) use self::settle::{complete, release, renew};
 use super::Bug;
 
-/// What becomes of a record on its way into the map.
+/// Returns the record as it is stored in the map.
 pub(super) fn kept(bug: Option<Bug>, mut record: Record, now: Timestamp) -> Record {
     match bug {
         Some(Bug::SecondsRounded) => {

@@ -14,7 +14,7 @@ impl Mutant {
         if self.has(Bug::StepsOfAllKeys) { String::new() } else { self.place(&held.key) }
     }
 
-    /// When the steps of the record begin, for its owner.
+    /// Returns the time at which the steps of the record begin, for its owner.
     fn begun(&self, rows: &Rows, held: &ClaimHandle) -> Result<Result<Timestamp, StateKind>, StoreError> {
         let found = self.found(rows, &held.key)?;
         let begun = protocol::begun(found.as_ref(), held, self.now());

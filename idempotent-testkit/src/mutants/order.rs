@@ -1,4 +1,4 @@
-//! The mutant's lines. They are kept for ever.
+//! The mutant's order tables, which are kept forever.
 use std::time::Duration;
 
 use async_trait::async_trait;

@@ -1,4 +1,4 @@
-//! What lies in the map: records, and what was planted there.
+//! The content of the map: records, and damaged values.
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
@@ -9,7 +9,7 @@ use crate::conformance::{Damage, DamageInjector};
 
 pub(super) type Rows = BTreeMap<String, Row>;
 
-/// One place in the map.
+/// An entry of the map.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) key: Key,
@@ -36,7 +36,7 @@ impl Row {
 }
 
 impl Mutant {
-    /// Under which the map has this key.
+    /// Returns the text under which the map stores this key.
     pub(super) fn place(&self, key: &Key) -> String {
         match self.bug {
             Some(Bug::CaseFolded) => key.as_str().to_lowercase(),
@@ -47,7 +47,7 @@ impl Mutant {
         }
     }
 
-    /// The record, none where a bug takes it for nothing, or what is wrong with it.
+    /// Returns the record, `None` if a bug ignores it, or the error for a damaged value.
     pub(super) fn read(&self, row: &Row) -> Result<Option<Record>, StoreError> {
         let bytes = match &row.kept {
             Kept::Record(record) => return Ok(Some((**record).clone())),

@@ -1,4 +1,4 @@
-//! The laws of a backend, by name.
+//! The list of a backend's laws, by name.
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -6,7 +6,7 @@ use std::pin::Pin;
 use super::{CasSource, CasSubject, hold_cas_named};
 use crate::conformance::Threads;
 
-/// Every law of a backend.
+/// Lists every law of a backend.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __cas_laws {
@@ -55,13 +55,13 @@ pub struct CasLaw {
 type Body<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 impl CasLaw {
-    /// What it says: a sentence that can be false.
+    /// Returns the name of the law: a statement that can be false.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Holds it against a freshly built backend, on a runtime of its own; see [`hold_cas`](super::hold_cas).
+    /// Checks the law with a new backend, on a separate runtime; see [`hold_cas`](super::hold_cas).
     ///
     /// # Panics
     /// If the law is broken or does not end.
@@ -96,7 +96,7 @@ macro_rules! __cas_law_table {
 
 const GROUPS: &[&[CasLaw]] = crate::__cas_laws! { __cas_law_table };
 
-/// Every law of a backend, in the order in which [`cas_conformance!`](crate::cas_conformance!) names them.
+/// Returns every law of a backend, in the order of [`cas_conformance!`](crate::cas_conformance!).
 pub fn all() -> impl Iterator<Item = &'static CasLaw> {
     GROUPS.iter().copied().flatten()
 }

@@ -1,4 +1,4 @@
-//! A backend under test, and what the laws do with it.
+//! A backend under test, and the operations that laws use.
 #![allow(clippy::panic, reason = "law bodies are test code: a backend that fails a call fails the law")]
 use std::any::Any;
 use std::fmt;
@@ -14,9 +14,9 @@ use idempotent_core::{
 use crate::VirtualClock;
 use crate::conformance::subject::{HOUR, MS, must};
 
-/// A [`CasBackend`] under test, with the clock it reads and what has to be cleaned up after it.
+/// A [`CasBackend`] under test, with its clock and its clean-up.
 ///
-/// Dropped in this order: backend, clock, guard.
+/// The fields are dropped in this order: backend, clock, guard.
 pub struct CasSubject {
     backend: Arc<dyn CasBackend>,
     clock: Option<VirtualClock>,
@@ -25,21 +25,21 @@ pub struct CasSubject {
 }
 
 impl CasSubject {
-    /// An empty backend with a clock of its own, and nothing to clean up. Give each subject its own table, prefix or
-    /// file: all use the same keys, so that a law broken once is broken the same way again.
+    /// Creates a subject with an empty backend, a clock of its own, and no clean-up. Give each subject its own table,
+    /// prefix or file: all subjects use the same keys, so that a broken law fails in the same way each time.
     #[must_use]
     pub fn new(backend: impl CasBackend) -> Self {
         Self { backend: Arc::new(backend), clock: None, rounds: 1_000, _guard: Box::new(()) }
     }
 
-    /// Says that the backend reads its time from this clock: laws about time then take none.
+    /// Sets the clock that the backend reads. Laws about time then take no time.
     #[must_use]
     pub fn on_clock(mut self, clock: VirtualClock) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// Rounds of each race, 64 tasks each; fewer where the backend is slow.
+    /// Sets the number of rounds of each race, with 64 tasks each. Use fewer for a slow backend.
     ///
     /// # Default
     /// 1,000
@@ -49,14 +49,14 @@ impl CasSubject {
         self
     }
 
-    /// Dropped at the end of each test, after the backend: a temporary file, a server.
+    /// Sets a guard that is dropped at the end of each test, after the backend: a temporary file, a server.
     #[must_use]
     pub fn guarded_by(mut self, guard: impl Any + Send) -> Self {
         self._guard = Box::new(guard);
         self
     }
 
-    /// Lets time pass for the backend: exactly `by`, or a little more where it is real.
+    /// Lets time pass for the backend: exactly `by`, or slightly more in real time.
     pub(crate) async fn pass(&self, by: Duration) {
         match &self.clock {
             Some(clock) => clock.pass(by).await,
@@ -76,13 +76,13 @@ impl CasSubject {
         Identity::new(Scene::Mq, "cas law", part).key("laws").unwrap_or_else(|e| panic!("{e}"))
     }
 
-    /// What the laws call, also from other tasks.
+    /// Returns a handle for the calls of laws, also for other tasks.
     pub(crate) fn hand(&self, key: &str) -> Hand {
         Hand { backend: self.backend.clone(), key: self.key(key) }
     }
 }
 
-/// So that `async { a backend }` will do.
+/// Allows `async { a backend }` as the expression.
 impl<B: CasBackend> From<B> for CasSubject {
     fn from(backend: B) -> Self {
         Self::new(backend)
@@ -96,10 +96,10 @@ impl fmt::Debug for CasSubject {
     }
 }
 
-/// What the builder of [`cas_conformance!`](crate::cas_conformance!) may give: a [`CasSubject`], a [`CasBackend`], or
-/// a future of either. `Form` says which and is always inferred.
+/// The result of the builder of [`cas_conformance!`](crate::cas_conformance!): a [`CasSubject`], a [`CasBackend`], or a
+/// future of either. `Form` distinguishes them and is always inferred.
 pub trait CasSource<Form: ?Sized> {
-    /// The subject.
+    /// Returns the subject.
     fn subject(self) -> impl Future<Output = CasSubject>;
 }
 
@@ -121,7 +121,8 @@ impl<F: Future<Output: Into<CasSubject>>> CasSource<dyn Future<Output = CasSubje
     }
 }
 
-/// One key of the backend. Asks again as long as the backend says that nothing was done: under contention it may.
+/// A key of the backend. Calls are retried while the backend reports that they were not applied, which is allowed under
+/// contention.
 #[derive(Clone)]
 pub(crate) struct Hand {
     backend: Arc<dyn CasBackend>,
@@ -149,7 +150,7 @@ impl Hand {
         panic!("refused {} times in a row", Self::PATIENCE)
     }
 
-    /// Writes over whatever is there, and says which version that made.
+    /// Overwrites the current record, and returns the version of the write.
     pub(crate) async fn put(&self, record: &Record) -> Version {
         self.write(Some(record)).await;
         self.version().await
@@ -171,7 +172,7 @@ impl Hand {
         self.read().await.now
     }
 
-    /// None where the backend does not say.
+    /// Returns `None` if the backend does not report the time.
     pub(crate) async fn try_now(&self) -> Option<Timestamp> {
         self.backend.read(&self.key).await.ok().map(|seen| seen.now)
     }
@@ -182,7 +183,7 @@ impl Hand {
         while must("purge", purge.purge(1_000).await) > 0 {}
     }
 
-    /// Held for an hour from the backend's now; `n` tells such records apart.
+    /// Returns a record that is held for an hour from the backend's time. `n` distinguishes such records.
     pub(crate) async fn sample(&self, n: u32) -> Record {
         held(self.now().await, n)
     }

@@ -1,4 +1,4 @@
-//! Runs are counted at the claim, so that a message that kills its process is buried too.
+//! Laws about attempts. Runs are counted at the claim, so that a message that kills its process is also buried.
 use idempotent_core::{Claim, ClaimRequest, Dead, FencingToken, Release, ReleaseKind, Settled, StateKind};
 
 use crate::conformance::Subject;
@@ -50,7 +50,7 @@ pub async fn a_refund_with_nothing_to_remember_leaves_no_trace(s: &Subject) {
     );
 }
 
-/// Whoever is next has to know that the effect of the run before may have happened.
+/// The next run must know that the effect of the previous run may have happened.
 pub async fn a_refunded_takeover_is_told_to_the_next_run(s: &Subject) {
     let first = acquired(s.claim_by(1).await);
     s.pass(s.lease()).await;

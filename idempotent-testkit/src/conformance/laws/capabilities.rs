@@ -1,4 +1,4 @@
-//! What a store says it can do beyond the six methods, it can do.
+//! Laws about capabilities: a reported capability works.
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ pub async fn reported_capabilities_work(s: &Subject) {
     if let Some(inspect) = first.inspect {
         let seen = must("inspect", inspect.inspect(&s.key("k")).await).expect("the key is held");
         assert_eq!(Some(&seen.record), s.peek().await.as_ref(), "inspecting shows what peeking shows");
-        // Held for the law's lease or, in a batch, renewed to an hour; remembered for an hour more.
+        // The record is held for the law's lease or, in a batch, renewed to an hour, and retained for an hour more.
         let rest = seen.record.expires_at - seen.now;
         assert!(rest > HOUR / 2 && rest <= 2 * HOUR, "of an hour's memory after a lease {rest:?} are left");
         if let Some(clock) = &s.clock {
@@ -61,7 +61,7 @@ pub async fn reported_capabilities_work(s: &Subject) {
     assert_eq!(s.complete(1, b"v").await, Settled::Done, "none of them touched a held key");
 }
 
-/// Not awaited, but joined: the runtime of the store under test stands still meanwhile.
+/// The thread is joined, not awaited: the runtime of the store under test is blocked in the meantime.
 fn renews_while_this_runtime_is_blocked(s: &Subject, renewal: &dyn Renewal) {
     let held = s.held(1);
     let renew = || {
@@ -102,7 +102,7 @@ pub async fn a_purge_is_bounded_and_harmless(s: &Subject) {
     must("purge", purge.purge(1_000).await);
     assert!(must("peek", s.store.peek(&brief(0).key).await).is_some(), "a live record was purged");
 
-    // Two seconds more: a store may look at its records by the second.
+    // Two seconds more, since a store may check its records once a second.
     s.pass(s.lease() + Duration::from_secs(2)).await;
     assert_eq!(must("purge", purge.purge(0).await), 0);
     assert!(must("purge", purge.purge(3).await) <= 3, "more were purged than asked");
@@ -110,7 +110,7 @@ pub async fn a_purge_is_bounded_and_harmless(s: &Subject) {
     for n in 0..10 {
         assert_eq!(must("peek", s.store.peek(&brief(n).key).await), None);
     }
-    // kept 0 is past its lease by now, and yet remembered.
+    // The lease of kept 0 has expired, but the record is retained.
     for (n, state) in [StateKind::Consuming, StateKind::Consumed, StateKind::Vacant, StateKind::Dead].iter().enumerate()
     {
         let record = must("peek", s.store.peek(&kept(u32::try_from(n).unwrap()).key).await);
@@ -119,7 +119,7 @@ pub async fn a_purge_is_bounded_and_harmless(s: &Subject) {
     assert_eq!(acquired(s.claim(&ClaimRequest { key: s.key("kept 0"), ..s.ask(2) }).await).attempt, 2);
 }
 
-/// Purges until nothing is left to purge.
+/// Purges until no record is left to purge.
 async fn drain(purge: &dyn Purge) {
     for _ in 0..1_000 {
         if must("purge", purge.purge(5).await) == 0 {
@@ -175,14 +175,14 @@ pub async fn watchers_are_woken_by_completion_and_release(s: &Subject) {
     {
         let ask = ClaimRequest { key: s.key(name), lease: HOUR, ..s.ask(1) };
         acquired(s.claim(&ask).await);
-        // Waiting begins when it is made: nothing is polled before the key is settled.
+        // The wait begins when the watch is created: neither is polled before the key is settled.
         let watching = [watch.watch(&ask.key), watch.watch(&ask.key)];
         match verdict {
             None => must("complete", s.store.complete(&ask.held(), &done(b"v", HOUR)).await),
             Some(verdict) => must("release", s.store.release(&ask.held(), &put_down(verdict)).await),
         };
         for woken in watching.map(tokio::spawn) {
-            // A store may have to connect first, on a machine that does other things.
+            // A store may have to connect first, on a busy machine.
             let mut patience = 1_000;
             while !woken.is_finished() {
                 patience -= 1;
@@ -214,7 +214,7 @@ pub async fn browsing_lists_each_live_key_once(s: &Subject) {
         if after.is_none() {
             break;
         }
-        // 26 keys in pages of seven; a short page is allowed, a listing that goes round is not.
+        // 26 keys in pages of seven. Short pages are allowed, but an endless listing is not.
         pages += 1;
         assert!(pages < 1_000, "1,000 pages for 26 keys and still a next one: `next` is to lead on from `after`");
     }
@@ -235,7 +235,7 @@ pub async fn a_batch_answers_as_if_each_request_had_come_alone(s: &Subject) {
     let batch = s.batch();
     let ask = |key: &str, owner| ClaimRequest { key: s.key(key), ..s.ask(owner) };
     acquired(s.claim(&ask("held", 1)).await);
-    // Another attempt and another lease, so that no answer can pass for a neighbour's.
+    // Different attempts and leases, so that no answer can be mistaken for another one.
     acquired(s.claim(&ask("b", 1)).await);
     must("release", s.store.release(&ask("b", 1).held(), &put_down(ReleaseKind::Vacate)).await);
     let long = ClaimRequest { lease: HOUR, ..ask("b", 3) };

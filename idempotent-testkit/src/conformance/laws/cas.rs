@@ -1,4 +1,4 @@
-//! What a [`CasBackend`](idempotent_core::CasBackend) promises to [`Cas`](idempotent_core::Cas).
+//! Laws about the guarantees of a [`CasBackend`](idempotent_core::CasBackend) to [`Cas`](idempotent_core::Cas).
 pub mod races;
 pub mod records;
 pub mod swaps;

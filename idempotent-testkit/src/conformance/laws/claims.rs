@@ -1,4 +1,4 @@
-//! What a claim answers to each state of a key.
+//! Laws about the answer to a claim in each state of a key.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ pub async fn a_held_key_is_in_flight_for_everybody_else(s: &Subject) {
     s.pass(s.lease() / 3).await;
     let before = s.peek().await;
     match s.claim_by(2).await {
-        // A store that cannot see into another's transaction may not know.
+        // A store that cannot see the transaction of another owner may not know.
         Claim::InFlight(InFlight::Busy) => {}
         Claim::InFlight(InFlight::Leased { rest }) if s.clock.is_some() => {
             answers!(rest, s.lease() * 2 / 3, "a third of the lease is over, and the rest is told")

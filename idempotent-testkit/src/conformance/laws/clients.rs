@@ -1,4 +1,4 @@
-//! Clients whose own clocks are 5 minutes wrong: only the store's clock counts.
+//! Laws with clients whose clocks are wrong by 5 minutes: only the store's clock counts.
 use idempotent_core::{Claim, ClaimRequest, FencingToken, Release, ReleaseKind, Settled, State, StateKind};
 
 use crate::conformance::subject::{HOUR, HeldBy, Subject, acquired, done, must, put_down};
@@ -28,13 +28,13 @@ pub async fn a_client_with_a_wrong_clock_gives_spans_of_the_same_length(s: &Subj
         assert!(matches!(s.claim(&ask(2)).await, Claim::InFlight(_)), "{name}");
         s.pass(s.lease()).await;
         acquired(s.claim(&ask(2)).await);
-        // A delay, counted from now by the store.
+        // A delay, counted from now by the store's clock.
         let vacate = Release { delay: s.lease(), ..put_down(ReleaseKind::Vacate) };
         assert_eq!(must("release", client.store.release(&ask(2).held(), &vacate).await), Settled::Done);
         assert!(matches!(s.claim(&ask(3)).await, Claim::Delayed { .. }), "{name}");
         s.pass(s.lease()).await;
         acquired(s.claim(&ask(3)).await);
-        // And a retention.
+        // A retention.
         let brief = done(b"v", s.lease());
         assert_eq!(must("complete", client.store.complete(&ask(3).held(), &brief).await), Settled::Done);
         assert!(matches!(s.claim(&ask(4)).await, Claim::Consumed(_)), "{name}");

@@ -1,4 +1,4 @@
-//! Two connections to the same records, as two processes have them.
+//! Laws with two connections to the same records, like those of two processes.
 use idempotent_core::{Claim, ClaimRequest, ReleaseKind, Settled, StateKind};
 
 use super::races::winner;
@@ -6,7 +6,7 @@ use crate::conformance::patient::Patient;
 use crate::conformance::subject::{HOUR, HeldBy, MS, Subject, acquired, done, lost, must, put_down};
 use crate::conformance::together;
 
-/// Read over each connection before each step, so that one which answers from what it knew is found out.
+/// Reads over each connection before each step, so that a connection that answers from a cache is detected.
 pub async fn what_one_connection_wrote_the_other_sees(s: &Subject) {
     let other = s.over_second();
     let same = async |after: &str, state: StateKind| {

@@ -1,4 +1,5 @@
-//! Records that cannot be read: every step is refused by name, and what lies there stays as it is.
+//! Laws about unreadable records: every operation is refused with the right error, and the stored value does not
+//! change.
 use std::fmt::Debug;
 
 use idempotent_core::{
@@ -12,7 +13,7 @@ fn corrupt(damage: &Damage) -> bool {
     damage.kind() == StoreErrorKind::Corrupt
 }
 
-/// A key for each damage that this storage can hold, with it in place of a held record.
+/// Returns a key for each kind of damage that the storage can hold, with the damage in place of a held record.
 async fn planted(s: &Subject, which: impl Fn(&Damage) -> bool) -> Vec<(Damage, ClaimRequest)> {
     let (plant, mut planted) = (s.plant(), Vec::new());
     for damage in Damage::ALL.iter().copied().filter(|damage| which(damage) && plant.holds(*damage)) {
@@ -29,7 +30,7 @@ async fn planted(s: &Subject, which: impl Fn(&Damage) -> bool) -> Vec<(Damage, C
     planted
 }
 
-/// Every verb, by its owner and by others.
+/// Checks every operation, by the owner and by others.
 async fn every_step_is_refused(s: &Subject, damage: Damage, ask: &ClaimRequest) {
     let (held, other) = (ask.held(), ClaimRequest { owner: OwnerToken(2), ..ask.clone() });
     refused(damage, "claim by its owner", s.store.claim(ask).await);
@@ -84,12 +85,12 @@ pub async fn what_cannot_be_read_is_never_overwritten_or_deleted(s: &Subject) {
         assert_eq!(look_at(s, &planted).await, before, "what cannot be read was changed, {when}");
         s.pass(s.lease() + MS).await;
     }
-    // The others live on.
+    // Other keys still work.
     assert_eq!(acquired(s.claim_by(1).await).attempt, 1);
     assert_eq!(s.complete(1, b"v").await, Settled::Done);
 }
 
-/// Whatever it answers.
+/// Calls every operation, and ignores the answers.
 async fn every_step(s: &Subject, ask: &ClaimRequest) {
     let (held, other) = (ask.held(), ClaimRequest { owner: OwnerToken(2), ..ask.clone() });
     let _ = s.store.claim(ask).await;
@@ -105,7 +106,7 @@ async fn every_step(s: &Subject, ask: &ClaimRequest) {
     }
 }
 
-/// Version and damage before state, state before fingerprint.
+/// Version and damage are checked before the state, and the state before the fingerprint.
 pub async fn what_cannot_be_read_is_no_mismatch(s: &Subject) {
     for (damage, ask) in planted(s, |_| true).await {
         let fingerprint = Some(Fingerprint::of_bytes("b"));
@@ -124,7 +125,7 @@ pub async fn a_purge_leaves_what_it_cannot_read(s: &Subject) {
     assert_eq!(look_at(s, &planted).await, before, "a purge touched what it cannot read, when its lease would be over");
 }
 
-/// A listing may say that it found such a record, and may go past it; it leaves it alone either way.
+/// A listing may report such a record or skip it, but does not change it.
 pub async fn browsing_leaves_what_it_cannot_read(s: &Subject) {
     let browse = s.browse();
     acquired(s.claim_by(1).await);

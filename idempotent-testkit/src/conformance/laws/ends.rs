@@ -1,5 +1,5 @@
-//! To the ms: everything that ends still holds a ms before, and no longer holds at its end or a ms after it. Wherever
-//! in a second it began: a store that counts in seconds is right only where nobody looks.
+//! Laws about ends to the ms: each period still holds a ms before its end, and no longer at its end or a ms after it,
+//! at any moment within a second. A store that counts in seconds fails.
 use std::time::Duration;
 
 use idempotent_core::{Claim, ClaimRequest, InFlight, Release, ReleaseKind, Settled, StateKind};
@@ -7,11 +7,11 @@ use idempotent_core::{Claim, ClaimRequest, InFlight, Release, ReleaseKind, Settl
 use crate::conformance::answers::{answers, answers_like};
 use crate::conformance::subject::{HOUR, HeldBy, MS, Subject, acquired, done, must, put_down};
 
-/// Somewhere in a second.
+/// Moments within a second.
 const MOMENTS: [Duration; 4] = [Duration::ZERO, MS, Duration::from_millis(437), Duration::from_millis(999)];
 
-/// Runs `begin` at some moment, and asks a ms before `span` is over, at its end, and a ms after it, each on a key of
-/// its own.
+/// Runs `begin` at some moment, and checks a ms before the end of `span`, at its end, and a ms after it, each with a
+/// separate key.
 async fn at_the_end_of(
     s: &Subject,
     span: Duration,
@@ -34,7 +34,7 @@ async fn at_the_end_of(
     }
 }
 
-/// The first to look at where laws about time are broken.
+/// Check this law first if laws about time fail.
 pub async fn the_store_lives_by_the_clock_it_was_given(s: &Subject) {
     let clock = s.exact_clock();
     let lease = 10 * HOUR;
@@ -48,7 +48,7 @@ pub async fn the_store_lives_by_the_clock_it_was_given(s: &Subject) {
                 "a lease of ten hours began {hours} h ago by the clock given to `on_clock`, and the store answered {claim:?}"
             )
         };
-        // To the second: what it rounds is for the other laws.
+        // To the second: other laws check the rounding.
         assert!(
             rest.abs_diff(left) < Duration::from_secs(2),
             "a lease of ten hours began {hours} h ago by the clock given to `on_clock`, and the store says that {rest:?} \
@@ -135,7 +135,7 @@ pub async fn a_retention_ends_to_the_ms(s: &Subject) {
     .await;
 }
 
-/// Of a vacant, a failed and a dead record, and of one that its owner left behind.
+/// The retention of a vacant, a failed and a dead record, and of one that its owner abandoned.
 pub async fn a_memory_ends_to_the_ms(s: &Subject) {
     let memory = Duration::from_millis(2_500);
     let span = |verdict| if matches!(verdict, Some(ReleaseKind::Vacate) | None) { 2 * memory } else { memory };

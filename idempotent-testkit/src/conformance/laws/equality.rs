@@ -1,4 +1,4 @@
-//! The store against `protocol.rs`: the same operations, the same answers, the same records.
+//! The law that compares the store with `protocol.rs`: equal operations have equal answers and records.
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -14,28 +14,28 @@ use crate::conformance::model::{Model, Shape};
 use crate::conformance::operations::{By, Grants, KEYS, NAMES, Operation, Script, scripts};
 use crate::conformance::subject::must;
 
-/// Scripts held against the protocol.
+/// The number of scripts.
 const CASES: u64 = 48;
-/// Steps of the longest script.
+/// The number of steps of the longest script.
 const LENGTH: usize = 80;
-/// Scripts tried to make a failing one shorter.
+/// The number of scripts that are tried to shorten a failing one.
 const SHRINKS: u32 = 2_000;
-/// The seed of another set of scripts, and how many: for a search that goes on.
+/// The seed and the number of scripts, for a longer search.
 const SEED: &str = "IDEMPOTENT_KIT_SEED";
 const MORE: &str = "IDEMPOTENT_KIT_CASES";
 
-/// The same scripts each time, unless `IDEMPOTENT_KIT_SEED` (a number, 0 by default) says otherwise;
-/// `IDEMPOTENT_KIT_CASES` of them (48 by default). In half of them each owner tells the number it was last granted, as
-/// executors do; there a consumed record may keep that instead of its owner's token. A script that is answered differently is made as short as it can
-/// be, and told step by step.
+/// Uses the same scripts each time, unless `IDEMPOTENT_KIT_SEED` (a number, 0 by default) sets another seed.
+/// `IDEMPOTENT_KIT_CASES` sets their number (48 by default). In half of the scripts, each owner sends the fencing token
+/// of its last grant, like an executor; a consumed record may then contain that instead of its owner token. A script
+/// with a different answer is shrunk and printed step by step.
 pub async fn random_operations_are_answered_as_the_protocol_answers_them(s: &Subject) {
     answered_as_by_the_protocol(s, number(SEED, 0), number(MORE, CASES)).await;
 }
 
-/// The law above for another seed and number of scripts.
+/// Checks the law above with another seed and number of scripts.
 ///
 /// # Panics
-/// At the first script that is answered differently, with the seed and the shortest such script.
+/// At the first script with a different answer. The message shows the seed and the shortest such script.
 pub async fn answered_as_by_the_protocol(s: &Subject, seed: u64, cases: u64) {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -64,7 +64,7 @@ fn number(name: &str, default: u64) -> u64 {
     }
 }
 
-/// The simplest script that still fails, and how.
+/// Returns the simplest script that still fails, and its failure.
 async fn shrink(
     s: &Subject,
     runs: &mut u64,
@@ -89,7 +89,7 @@ async fn shrink(
     (worst, difference)
 }
 
-/// On keys of its own: what an earlier script left behind must not matter.
+/// Runs a script on its own keys, so that the remains of an earlier script do not matter.
 async fn run(s: &Subject, runs: &mut u64, script: &Script) -> Result<(), String> {
     *runs += 1;
     let keys = NAMES.iter().map(|name| s.key(&format!("script {runs} key {name}"))).collect();
@@ -106,11 +106,12 @@ struct Comparison<'a> {
     second: Subject,
     model: Model,
     keys: Vec<Key>,
-    /// Where time is real: the model's own, which rises with each operation.
+    /// The time of the model in real time, which rises with each operation.
     operations: u64,
     model_shape: Vec<Shape>,
     store_shape: Vec<Shape>,
-    /// Whether owners tell the numbers they were granted; each of the two its own, since clocks differ.
+    /// Whether owners send the fencing tokens of their grants. Store and model have different tokens, since their
+    /// clocks differ.
     told: bool,
     model_grants: Grants,
     store_grants: Grants,
@@ -132,12 +133,12 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Over the connection that the step says.
+    /// Returns the connection of the step.
     fn store(&self, by: &By) -> Arc<dyn Store> {
         if by.second { self.second.store.clone() } else { self.s.store.clone() }
     }
 
-    /// By this owner as the store knows it, and as the model does.
+    /// Returns the handle of this owner at the store, and at the model.
     fn held(&self, by: &By) -> (ClaimHandle, ClaimHandle) {
         (by.held(&self.keys, &self.store_grants), by.held(&self.keys, &self.model_grants))
     }
@@ -199,7 +200,7 @@ impl<'a> Comparison<'a> {
                 Ok(())
             }
             Operation::Pass(by) => {
-                // In real time nothing is to end: all spans are hours.
+                // In real time, no period may end: all are hours.
                 if let Some(clock) = &self.s.clock {
                     clock.jump(*by);
                 }
@@ -208,7 +209,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// As if each had come alone; skipped where the store has no batch.
+    /// Compares a batch with single requests. Skipped if the store has no batch.
     async fn batch(&mut self, operation: &Operation, now: Timestamp) -> Result<(), String> {
         let Some(batch) = self.s.store.capabilities().batch else { return Ok(()) };
         match operation {
@@ -267,8 +268,8 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// What is wanted, without what the store need not keep of a consumed record: its owner's token, and when it was first
-/// seen and written. The grant's number stands for each of them.
+/// Returns the expected record without the optional fields of a consumed record: its owner token, and the times when it
+/// was first seen and written. The fencing token replaces each of them.
 fn as_kept(want: Record, got: Option<&Record>) -> Record {
     let (State::Consumed { owner, value }, Some(Record { state: State::Consumed { owner: kept, .. }, .. })) =
         (&want.state, got)

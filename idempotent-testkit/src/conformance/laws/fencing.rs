@@ -1,4 +1,4 @@
-//! A grant's number is higher than that of any grant of its key before it.
+//! Laws about fencing tokens: a grant has a higher token than every earlier grant of its key.
 use std::time::Duration;
 
 use idempotent_core::{ClaimRequest, FencingToken, ReleaseKind, Settled};
@@ -6,10 +6,10 @@ use idempotent_core::{ClaimRequest, FencingToken, ReleaseKind, Settled};
 use crate::conformance::Subject;
 use crate::conformance::subject::{HOUR, MS, acquired, done, must};
 
-/// 2^53: from there on doubles skip numbers.
+/// 2^53: doubles skip integers from here on.
 const LIMIT: u64 = 1 << 53;
 
-/// Claims, and says the number if it is higher than `last`.
+/// Claims the key, and checks that its fencing token is higher than `last`.
 async fn higher(s: &Subject, ask: &ClaimRequest, last: &mut FencingToken, after: &str) {
     let fencing = acquired(s.claim(ask).await).fencing;
     assert!(fencing > *last, "after {after}: {fencing} is not above {last}");
@@ -48,7 +48,7 @@ pub async fn fencing_rises_when_a_record_was_past_its_time(s: &Subject) {
     higher(s, &ask(3), &mut last, "the retention").await;
 }
 
-/// A clock that ticks slower than grants are made must not give one number twice.
+/// A clock that ticks more slowly than grants are made must not give one token twice.
 pub async fn fencing_rises_within_one_instant(s: &Subject) {
     let mut last = FencingToken(0);
     for owner in 0..100 {
@@ -67,7 +67,7 @@ pub async fn fencing_rises_over_purge_within_one_instant(s: &Subject) {
     }
 }
 
-/// A thousand grants in one ms: the number is ahead of the clock when the last record ends.
+/// A thousand grants in one ms: the fencing token is ahead of the clock when the last record expires.
 pub async fn fencing_rises_over_expiry_when_it_ran_ahead_of_the_clock(s: &Subject) {
     s.exact_clock();
     let mut last = FencingToken(0);
@@ -96,7 +96,7 @@ pub async fn fencing_rises_over_forgetting(s: &Subject) {
 pub async fn fencing_is_a_number_every_script_language_can_hold(s: &Subject) {
     let first = acquired(s.claim_by(1).await).fencing;
     assert!(first.0 < LIMIT, "{first} is not below 2^53");
-    // max(previous + 1, the clock in µs): what makes it rise even if the record is lost.
+    // max(previous + 1, the clock in µs): the token rises even if the record is lost.
     if let Some(clock) = &s.clock {
         assert_eq!(first.0, idempotent_core::Clock::wall(clock).0);
         s.release(1, ReleaseKind::Delete).await;

@@ -1,4 +1,4 @@
-//! Steps beside their records.
+//! Laws about steps.
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ async fn note(s: &Subject, held: &ClaimHandle, step: &StepRecord) -> Settled {
     must("note", s.journal().note(held, step, HOUR).await)
 }
 
-/// As the protocol has them.
+/// Returns the steps in the form of the protocol.
 #[track_caller]
 fn the_steps(answer: StoredSteps) -> Vec<StepRecord> {
     match answer {
@@ -103,7 +103,7 @@ pub async fn a_superseded_owner_notes_no_step(s: &Subject) {
     acquired(s.claim_by(2).await);
     assert_eq!(note(s, &old, &done_with("b", 1, b"too late")).await, lost(StateKind::Consuming));
     assert_eq!(must("steps", s.journal().steps(&old, HOUR).await), StoredSteps::Lost { now: StateKind::Consuming });
-    // Nor does it for the same token's next grant.
+    // Nor does it for the next grant of the same owner token.
     assert_eq!(s.release(2, ReleaseKind::Vacate).await, Settled::Done);
     acquired(s.claim_by(1).await);
     assert_eq!(note(s, &old, &done_with("b", 1, b"too late")).await, lost(StateKind::Consuming));
@@ -121,7 +121,7 @@ pub async fn steps_outlive_release_and_takeover(s: &Subject) {
     acquired(s.claim_by(3).await);
     let both = [done_with("a", 0, b"by 1"), done_with("b", 1, b"by 2")];
     assert_eq!(steps(s, &s.held(3)).await, both);
-    // Given back with the shortest delay, which keeps the record of a first run, too.
+    // Released with the shortest delay, which also keeps the record of a first run.
     let back = idempotent_core::Release { delay: MS, ..put_down(ReleaseKind::Refund) };
     assert_eq!(s.release_as(3, &back).await, Settled::Done);
     s.pass(2 * MS).await;
@@ -131,7 +131,7 @@ pub async fn steps_outlive_release_and_takeover(s: &Subject) {
     assert_eq!(steps(s, &s.held(4)).await, both, "a renewal changes nothing of them");
 }
 
-/// Claims the key, notes a step and lets the record end so; then it is claimed anew.
+/// Claims the key, records a step, and ends the record in this way. Then the key is claimed again.
 async fn begins_anew(s: &Subject, how: &str, end: impl AsyncFnOnce(&ClaimRequest)) {
     let brief = ClaimRequest { lease: s.lease(), memory: 10 * MS, ..s.ask_on(how, 1) };
     acquired(s.claim(&brief).await);
@@ -157,7 +157,7 @@ pub async fn a_record_that_begins_anew_has_no_steps(s: &Subject) {
         begins_anew(s, "forgotten", async |ask| {
             must("release", s.store.release(&ask.held(), &put_down(ReleaseKind::MarkFailed)).await);
             let failed = must("peek", s.store.peek(&ask.key).await).expect("it failed");
-            // So that it begins at another time: an operator is not that fast.
+            // The new record must begin at another time, since an operator is not that fast.
             s.pass(10 * MS).await;
             must("forget", admin.forget(&ask.key, failed.fencing, false, HOUR).await);
         })
@@ -183,16 +183,16 @@ pub async fn steps_of_two_keys_are_kept_apart(s: &Subject) {
     }
 }
 
-/// What a racer heard.
+/// The answer to a racer.
 enum Said {
     Late(Settled),
-    /// With the steps that it found at once.
+    /// With the steps that were found at once.
     Over(Claim, Option<usize>),
 }
 
 type Racer = Pin<Box<dyn Future<Output = Said> + Send>>;
 
-/// Asks again where the store was too busy.
+/// Retries while the store is too busy.
 async fn patiently<T, F>(ask: impl Fn() -> F) -> T
 where
     F: Future<Output = Result<T, StoreError>>,
@@ -210,7 +210,7 @@ fn journal(store: &Arc<dyn Store>) -> &dyn StepStore {
     store.capabilities().steps.expect("a capability does not come and go")
 }
 
-/// Claims an overdue key, and looks at its steps as soon as it is granted.
+/// Claims a key with an expired lease, and reads its steps as soon as it is granted.
 async fn takes_over(store: Arc<dyn Store>, ask: ClaimRequest) -> Said {
     let claim = Patient(store.clone()).claim(&ask).await;
     let Claim::Acquired(_) = claim else { return Said::Over(claim, None) };
@@ -219,7 +219,7 @@ async fn takes_over(store: Arc<dyn Store>, ask: ClaimRequest) -> Said {
     Said::Over(claim, Some(the_steps(read).len()))
 }
 
-/// Whoever takes over replays what it finds noted: what is noted behind its back would be done twice.
+/// A run that takes over replays the recorded steps. A step that is recorded after that read would be done twice.
 pub async fn of_a_late_note_and_a_takeover_nothing_noted_is_missed(s: &Subject) {
     s.journal();
     overdue(s).await;

@@ -1,4 +1,4 @@
-//! Keys are bytes: nothing in them is normalised, matched, cut off or run.
+//! Laws about keys: keys are bytes, and are never normalised, matched, truncated or executed.
 use idempotent_core::{
     Claim, ClaimRequest, Completion, Consumed, Identity, Key, KeyPart, OwnerToken, Release, ReleaseKind, Scene,
     Settled, State,
@@ -7,7 +7,7 @@ use idempotent_core::{
 use crate::conformance::Subject;
 use crate::conformance::subject::{HOUR, HeldBy, acquired, done, must, put_down};
 
-/// Texts that a store which compares, matches, quotes or cuts off text would trip over (N23 to N37).
+/// Texts that break a store which compares, matches, quotes or truncates text (N23 to N37).
 const HOSTILE: [&str; 32] = [
     "a",
     "A",
@@ -43,7 +43,7 @@ const HOSTILE: [&str; 32] = [
     "\u{df}",
 ];
 
-/// Each key is acquired, consumed with a value of its own, and answers with that value.
+/// Checks that each key is acquired, consumed with its own value, and answers with that value.
 async fn kept_apart(s: &Subject, keys: &[Key]) {
     let asks: Vec<_> = (1..)
         .zip(keys)
@@ -80,13 +80,13 @@ pub async fn keys_that_differ_in_one_place_are_kept_apart(s: &Subject) {
     let mut keys: Vec<_> = pairs.iter().map(|pair| of(s, pair)).collect();
     keys.extend(["a:b:c", "a|b|c", "abc"].map(|text| of(s, text)));
     kept_apart(s, &keys).await;
-    // And as a store sees them: one bit apart, at the ends of the range, the same in one half.
+    // Hashes that differ in one bit, are at the ends of the range, or share one half.
     let hashes = [0, 1, 1 << 63, 1 << 64, 1 << 127, u128::MAX, u128::MAX - 1, u128::from(u64::MAX)];
     let name = s.key("name").name().to_owned();
     kept_apart(s, &hashes.map(|hash| Key::from_parts(&name, hash))).await;
 }
 
-/// A store that looks keys up by text must not join name and hash so that one runs over into the other.
+/// A store that looks up keys by text must not join name and hash without a separator.
 pub async fn keys_whose_name_and_hash_run_together_are_kept_apart(s: &Subject) {
     let (name, rest) = (s.key("name").name().to_owned(), u128::MAX >> 8);
     let longer = |digit: u32| format!("{name}{digit:x}");
@@ -107,7 +107,7 @@ pub async fn keys_whose_name_and_hash_run_together_are_kept_apart(s: &Subject) {
 
 pub async fn stored_keys_that_differ_only_by_case_are_kept_apart(s: &Subject) {
     let name = s.key("name").name().to_owned();
-    // Six bits make one character of the hash: 0 is "A", 26 is "a".
+    // Six bits are one character of the hash: 0 is "A", 26 is "a".
     let keys = [0, 26, 1, 27].map(|digit| Key::from_parts(&name, digit << 122 | digit << 62));
     assert_eq!(keys[0].as_str().to_lowercase(), keys[1].as_str().to_lowercase(), "the law's own premise");
     kept_apart(s, &keys).await;
@@ -165,6 +165,6 @@ async fn comes_back(s: &Subject, key: &str, value: &[u8]) {
     let completion = Completion { value: Some(value.into()), retain: HOUR };
     must("complete", s.store.complete(&ask.held(), &completion).await);
     let Claim::Consumed(consumed) = s.claim(&ask).await else { panic!("not consumed") };
-    // Not assert_eq: a megabyte says nothing to a reader.
+    // No assert_eq, because the message would contain a megabyte.
     assert!(consumed.value.as_deref() == Some(value), "the value of {} bytes came back changed", value.len());
 }

@@ -1,4 +1,4 @@
-//! The order tables of streams.
+//! Laws about order tables.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::races::of_round;
 use crate::conformance::subject::{HOUR, MS, acquired, must};
 use crate::conformance::{Subject, together};
 
-/// Few enough for a server, enough to get in each other's way.
+/// The number of racers: few enough for a server, and enough to collide.
 const RACERS: u8 = 16;
 
 async fn line(s: &Subject, stream: &str) -> Option<Vec<u8>> {
@@ -44,7 +44,7 @@ pub async fn a_line_is_put_back_only_by_who_saw_it_as_it_is(s: &Subject) {
 
 pub async fn a_line_of_any_bytes_comes_back_as_it_was(s: &Subject) {
     let all: Vec<u8> = (0..=u8::MAX).collect();
-    // As long as one of the most stretches there can be.
+    // As long as a table with the maximum number of ranges.
     let long = all.repeat(512);
     let mut seen: Option<Vec<u8>> = None;
     for next in [b"\0".to_vec(), all, long, b"'; DROP TABLE x; --".to_vec()] {
@@ -83,7 +83,7 @@ pub async fn a_line_outlives_a_purge_until_its_time_is_over(s: &Subject) {
     };
     compare_and_swap("k", None, b"one", HOUR).await;
     compare_and_swap("ever", None, b"for ever", Duration::MAX).await;
-    // Kept for longer by who puts it back.
+    // The second writer extends the retention.
     compare_and_swap("prolonged", None, b"brief", s.lease()).await;
     compare_and_swap("prolonged", Some(b"brief"), b"longer", HOUR).await;
     s.pass(s.lease()).await;
@@ -94,7 +94,7 @@ pub async fn a_line_outlives_a_purge_until_its_time_is_over(s: &Subject) {
     assert_eq!(line(s, "ever").await.as_deref(), Some(&b"for ever"[..]));
 }
 
-/// Adds a mark to the line, however many others do.
+/// Adds a mark to the table, in competition with others.
 async fn add(store: Arc<dyn Store>, stream: Key, mark: u8) {
     loop {
         let Some(order) = store.capabilities().order else { panic!("a capability does not come and go") };
@@ -105,7 +105,7 @@ async fn add(store: Arc<dyn Store>, stream: Key, mark: u8) {
         match order.compare_and_swap(&stream, seen.as_deref(), &next, HOUR).await {
             Ok(true) => return,
             Ok(false) => {}
-            // Under contention a store may refuse.
+            // Under contention, a store may refuse.
             Err(error) if error.kind() == StoreErrorKind::NotApplied => tokio::time::sleep(MS).await,
             Err(error) => panic!("compare_and_swap failed: {error}"),
         }

@@ -1,4 +1,5 @@
-//! Every later step is guarded by owner and state; whoever lost is told what is there.
+//! Laws about owners: every later operation is guarded by owner and state, and a superseded owner gets the current
+//! state.
 use idempotent_core::{
     Claim, ClaimHandle, ClaimRequest, Consumed, Grant, Release, ReleaseKind, Settled, State, StateKind,
 };
@@ -8,7 +9,7 @@ use crate::conformance::answers::{answers, answers_like};
 use crate::conformance::subject::{HOUR, HeldBy, MS, VERDICTS, acquired, done, lost, put_down};
 use crate::entropy::Dice;
 
-/// Every step by `owner` is lost to `now`, and the record stays as it is.
+/// Checks that every operation of `owner` is lost to `now`, and that the record does not change.
 async fn is_lost(s: &Subject, owner: u128, now: StateKind, what: &str) {
     let before = s.peek().await;
     answers!(s.renew(owner, HOUR).await, lost(now), "renew, {what}");
@@ -23,7 +24,7 @@ pub async fn nobody_but_the_owner_changes_a_held_key(s: &Subject) {
     is_lost(s, 2, StateKind::Absent, "nothing is there").await;
     acquired(s.claim_by(1).await);
     is_lost(s, 2, StateKind::Consuming, "held by another").await;
-    // Owners that a store might confuse: a bit apart at either end, or equal in one half.
+    // Owners that a store might confuse: they differ in one bit at either end, or share one half.
     for owner in [0, 1 << 127 | 1, 1 << 64 | 1, u128::MAX] {
         is_lost(s, owner, StateKind::Consuming, "held by another").await;
     }
@@ -64,8 +65,8 @@ pub async fn a_superseded_owner_is_told_what_is_there_and_changes_nothing(s: &Su
     answers!(s.claim_by(3).await, kept, "the key is consumed, and answers with its first result");
 }
 
-/// A copy of the first owner's claim that was held up on its way is granted once the key is free again: the same
-/// token, another grant. What the first run brings along is the first grant.
+/// A delayed copy of the first owner's claim is granted once the key is free again: the same owner token, but another
+/// grant. The first run has the fencing token of the first grant.
 pub async fn a_superseded_grant_stays_superseded_though_its_claim_comes_again(s: &Subject) {
     let first = acquired(s.claim_by(1).await);
     s.pass(s.lease()).await;
@@ -145,7 +146,7 @@ pub async fn a_completion_repeated_by_its_owner_is_done_and_the_first_result_sta
     answers!(s.claim_by(2).await, kept, "the key is consumed, and answers with its first result");
 }
 
-/// The trap: a completion whose reply was lost, taken for a failure, then released with the right token.
+/// The trap: a completion with a lost reply is mistaken for a failure, and then released with the right owner token.
 pub async fn a_consumed_key_is_not_undone_by_its_owner(s: &Subject) {
     acquired(s.claim_by(1).await);
     s.complete(1, b"v").await;
@@ -215,7 +216,7 @@ pub async fn a_renewal_never_shortens(s: &Subject) {
     answers!(until(s).await, longer, "a renewal never shortens a lease");
 }
 
-/// Put after vanish: what is gone stays gone, whatever its last owner still has to say.
+/// A record that is gone is not written again by operations of its last owner.
 pub async fn a_key_that_has_gone_is_not_brought_back(s: &Subject) {
     let brief = |name, owner| ClaimRequest { memory: s.lease(), ..s.ask_on(name, owner) };
     let mut gone = Vec::new();
@@ -240,11 +241,12 @@ pub async fn a_key_that_has_gone_is_not_brought_back(s: &Subject) {
     }
 }
 
-/// A key is granted once, and once more for each end of a lease and each release by its owner; by nothing else.
+/// A key is granted once, and once more after each expired lease and each release by its owner, but for no other
+/// reason.
 pub async fn no_run_is_granted_without_a_cause(s: &Subject) {
     let mut dice = Dice::new(1);
     let (mut holder, mut lapsed, mut grants) = (None, false, 0);
-    // In real time leases are not waited for.
+    // In real time, the law does not wait for leases.
     let lease = if s.clock.is_some() { s.lease() } else { HOUR };
     let ask = |owner| ClaimRequest { lease, ..s.ask(owner) };
     for owner in 1..=300 {

@@ -1,4 +1,4 @@
-//! The same key with another payload: state first, then the fingerprint.
+//! Laws about the same key with another payload: the state is checked first, then the fingerprint.
 use idempotent_core::{Claim, ClaimRequest, Fingerprint, InFlight, Release, ReleaseKind};
 
 use crate::conformance::Subject;

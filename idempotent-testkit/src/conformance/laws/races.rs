@@ -1,4 +1,4 @@
-//! Many at once: one step is one step. Each race is run by 64 tasks, in
+//! Races: one operation is one atomic step. Each race has 64 tasks, and runs for
 //! [`Subject::rounds`](crate::Subject::rounds) rounds.
 use std::collections::HashSet;
 use std::pin::Pin;
@@ -40,7 +40,7 @@ pub(super) fn of_round(round: u32) -> String {
     format!("round {round}")
 }
 
-/// A key for each round, held by owner 1, its lease over.
+/// Creates a key for each round, held by owner 1, with an expired lease.
 pub(super) async fn overdue(s: &Subject) -> Vec<FencingToken> {
     let mut first = Vec::new();
     for round in 0..s.race_rounds() {
@@ -70,7 +70,7 @@ pub async fn of_racing_takeovers_one_is_acquired(s: &Subject) {
     }
 }
 
-/// What a racer heard.
+/// The answer to a racer.
 #[derive(Debug)]
 enum Said {
     Late(Settled),
@@ -79,7 +79,8 @@ enum Said {
 
 type Racer = Pin<Box<dyn Future<Output = Said> + Send>>;
 
-/// The owner of an overdue key settles it late while the others take it over; the owner stands somewhere among them.
+/// Settles a key with an expired lease by its owner, while others take it over. The owner is at any position among
+/// them.
 async fn late_among_takeovers(
     s: &Subject,
     round: u32,
@@ -136,7 +137,7 @@ pub async fn of_a_late_renewal_or_release_and_a_takeover_one_wins(s: &Subject) {
             let late = async move { store.release(&held, &put_down(ReleaseKind::Vacate)).await };
             let (settled, claims) = late_among_takeovers(s, round, late).await;
             let grant = acquired(claims[winner(&claims)].clone());
-            // Either way one has it: from its late owner, or over its head.
+            // In both cases one of them has the key: released by its late owner, or taken over.
             assert_eq!((grant.attempt, grant.taken_over.is_none()), (2, settled == Settled::Done), "{settled:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! Requests and replies that get lost on the way: the same token, asking again, gets the same answer.
+//! Laws about lost requests and replies: a repeated call with the same owner token gets the same answer.
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -20,7 +20,7 @@ pub async fn a_claim_whose_reply_was_lost_is_granted_the_same_again(s: &Subject)
     answers!((grant.fencing, grant.attempt, grant.lease), (before.fencing, 1, ask.lease), "the run it was given");
     answers!(s.peek().await, Some(before), "asking again counts nothing and extends nothing");
     answers_like!(s.claim_by(2).await, Claim::InFlight(_), "it is held since the first time");
-    // A takeover's too, with what it took over from.
+    // The grant of a takeover is repeated, too, with the owner that was taken over.
     s.pass(s.lease()).await;
     s.lost(StoreOperation::Claim, LostPart::Reply, s.store.claim(&s.ask(3))).await;
     let over = acquired(s.claim_by(3).await);
@@ -91,7 +91,7 @@ pub async fn a_renewal_whose_reply_was_lost_may_be_repeated(s: &Subject) {
     );
 }
 
-/// The run is over either way, and what follows is the same.
+/// The run is over in both cases, and the following calls have the same answers.
 pub async fn a_release_whose_reply_was_lost_is_applied_once(s: &Subject) {
     let held = s.held(1);
     acquired(s.claim_by(1).await);
@@ -113,7 +113,7 @@ pub async fn a_release_whose_reply_was_lost_is_applied_once(s: &Subject) {
     );
 }
 
-/// A copy that was held up on its way arrives when all is over, and after others have had the key.
+/// A delayed copy arrives when its run is over, and after others have had the key.
 pub async fn a_late_copy_of_a_call_changes_nothing_of_another_run(s: &Subject) {
     acquired(s.claim_by(1).await);
     answers!(s.release(1, ReleaseKind::Vacate).await, Settled::Done, "who holds the key may settle it");
@@ -152,8 +152,8 @@ pub async fn a_late_copy_of_a_call_changes_nothing_of_another_run(s: &Subject) {
     answers!(s.peek().await, before, "this changes nothing of the record");
 }
 
-/// Whether it was applied nobody knows, as with a lost reply; it may also be applied later than it was dropped. So each
-/// step has a key of its own: a claim that arrives when its run was already put down is granted, and rightly so.
+/// As with a lost reply, it is unknown whether the call was applied, and it may be applied after it was dropped. Each
+/// step therefore has its own key: a claim that arrives after its run has ended is granted, which is correct.
 pub async fn a_call_dropped_half_way_is_settled_by_asking_again(s: &Subject) {
     for polls in 0..10 {
         let on = |step: &str, owner| ClaimRequest { lease: HOUR, ..s.ask_on(&format!("{step} {polls}"), owner) };
@@ -205,7 +205,7 @@ async fn dropped_after<T>(polls: u32, call: impl Future<Output = Result<T, Store
     }
 }
 
-/// What nobody can know is never called "surely not done": the executor would let the message go round at once.
+/// An unknown result is never reported as "not applied": the executor would retry the message at once.
 pub async fn a_lost_reply_is_ambiguous_and_a_refused_call_is_not(s: &Subject) {
     s.can_lose();
     let says = async |verb: StoreOperation, at: LostPart, error: Option<StoreError>| {

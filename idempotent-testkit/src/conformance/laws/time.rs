@@ -1,4 +1,4 @@
-//! How long what is remembered; past its time a record counts as absent everywhere.
+//! Laws about retention: an expired record counts as absent for all operations.
 use std::time::Duration;
 
 use idempotent_core::{Claim, ClaimRequest, Release, ReleaseKind, Settled, StateKind};
@@ -7,7 +7,7 @@ use crate::conformance::Subject;
 use crate::conformance::answers::{answers, answers_like};
 use crate::conformance::subject::{HOUR, MS, acquired, done, lost, must, put_down};
 
-/// The state lasts `span` from now, no less and no more; then nothing is there, for anybody.
+/// Checks that the state lasts for exactly `span` from now, and is absent for every caller after that.
 async fn lasts(s: &Subject, state: StateKind, span: Duration) {
     answers!(s.state().await, state, "the state lasts from now on");
     if s.pass_almost(span).await {
@@ -38,7 +38,7 @@ async fn lasts(s: &Subject, state: StateKind, span: Duration) {
 
 pub async fn a_consumed_key_is_remembered_for_its_retention_and_no_longer(s: &Subject) {
     acquired(s.claim_by(1).await);
-    // The retention counts from the completion, and may be shorter than what is left of the lease.
+    // The retention counts from the completion, and may be shorter than the rest of the lease.
     s.pass(s.lease() / 3).await;
     let retain = s.lease() / 2;
     answers!(

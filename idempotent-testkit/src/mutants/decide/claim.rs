@@ -1,4 +1,4 @@
-//! Claims, bent.
+//! Claims, changed by a bug.
 use std::time::Duration;
 
 use idempotent_core::protocol::{self, Write};
@@ -30,7 +30,7 @@ pub(in crate::mutants) fn claim(
     (claim, write)
 }
 
-/// What is answered without asking the protocol.
+/// Returns an answer that does not depend on the protocol.
 fn early(bug: Bug, record: &Record, ask: &ClaimRequest, now: Timestamp) -> Option<Claim> {
     let kind = record.state.kind();
     let in_flight = |until: Timestamp| Some(Claim::InFlight(InFlight::Leased { rest: until - now }));
@@ -51,7 +51,7 @@ fn early(bug: Bug, record: &Record, ask: &ClaimRequest, now: Timestamp) -> Optio
     }
 }
 
-/// The record as the bug sees it.
+/// Returns the record as the bug sees it.
 fn seen(bug: Bug, record: &Record, ask: &ClaimRequest, now: Timestamp) -> Record {
     let mut seen = record.clone();
     let last = ask.max_attempts > 0 && record.attempt >= ask.max_attempts;
@@ -67,7 +67,7 @@ fn seen(bug: Bug, record: &Record, ask: &ClaimRequest, now: Timestamp) -> Record
     seen
 }
 
-/// The request as the bug sees it.
+/// Returns the request as the bug sees it.
 fn asked(bug: Bug, live: Option<&Record>, ask: &ClaimRequest, now: Timestamp) -> ClaimRequest {
     let mut asked = ask.clone();
     let own = match live.map(|record| &record.state) {
@@ -84,7 +84,7 @@ fn asked(bug: Bug, live: Option<&Record>, ask: &ClaimRequest, now: Timestamp) ->
     asked
 }
 
-/// The time at which the bug judges.
+/// Returns the time by which the bug judges.
 fn at(bug: Bug, live: Option<&Record>, ask: &ClaimRequest, now: Timestamp) -> Timestamp {
     match (bug, live.map(|record| &record.state)) {
         (Bug::EarlyTakeover, Some(_)) => now + Duration::from_millis(1),

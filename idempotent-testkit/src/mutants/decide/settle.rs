@@ -1,4 +1,4 @@
-//! Renewals, completions and releases, bent.
+//! Renewals, completions and releases, changed by a bug.
 use std::time::Duration;
 
 use idempotent_core::protocol::{self, Write};
@@ -130,13 +130,13 @@ fn late(bug: Option<Bug>, found: Option<&Record>, now: Timestamp) -> Option<(Set
     }
 }
 
-/// What the store makes of the proof.
+/// Returns the handle as the store sees it.
 fn as_seen(bug: Option<Bug>, held: &ClaimHandle) -> ClaimHandle {
     let fencing = held.fencing.filter(|_| bug != Some(Bug::TokenWithoutNumber));
     ClaimHandle { fencing, ..held.clone() }
 }
 
-/// A consumed record as if it were still held by its owner; any other as it is.
+/// Returns a consumed record as if its owner still held it, and any other record unchanged.
 fn undone(record: &Record) -> Record {
     let mut record = record.clone();
     if let State::Consumed { owner, .. } = record.state {
@@ -145,7 +145,7 @@ fn undone(record: &Record) -> Record {
     record
 }
 
-/// A record of what the caller says, where none is.
+/// Returns an invented record for a caller without one.
 fn made_up(held: &ClaimHandle, state: State, expires_at: Timestamp, now: Timestamp) -> Record {
     Record {
         fencing: held.fencing.unwrap_or(FencingToken(now.0)),

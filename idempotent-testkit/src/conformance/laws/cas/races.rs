@@ -1,4 +1,4 @@
-//! Many at once: one swap is one step.
+//! Races: a swap is one atomic step.
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -11,13 +11,13 @@ use crate::conformance::together::{in_turns, race};
 
 const RACERS: u32 = 64;
 
-/// Tries of one writer among four, each of which is refused once for each swap of another's at most.
+/// The number of tries of one writer among four. Each swap of another writer refuses it at most once.
 const PATIENCE: u32 = 10_000;
 
-/// Some write a record of their own, the others delete; all saw the same.
+/// Some writers write a record of their own, and the others delete. All have read the same version.
 async fn one_wins(s: &CasSubject, round: u32, deletes: impl Fn(u32) -> bool) {
     let k = s.hand(&format!("round {round}"));
-    // Over nothing, over the first record, over one behind a deletion.
+    // Without a record, over the first record, and over a record after a deletion.
     if deletes(1) || !round.is_multiple_of(3) {
         k.put(&k.sample(100).await).await;
     }
@@ -107,7 +107,7 @@ pub async fn a_read_gives_the_record_and_the_version_of_one_moment(s: &CasSubjec
     };
     type Pairs<'a> = Pin<Box<dyn Future<Output = Vec<(u64, Option<u32>)>> + 'a>>;
     let racing: Vec<Pairs<'_>> = vec![Box::pin(reader()), Box::pin(writer()), Box::pin(reader())];
-    // The writer is alone in writing: what it read back is true.
+    // The writer is the only one, so the record that it reads is current.
     let answers = in_turns(racing).await;
     let written: HashMap<_, _> = answers[1].iter().copied().collect();
     for read in [&answers[0], &answers[2]] {

@@ -1,4 +1,4 @@
-//! What was written is read, until its time; and the backend's time is a time.
+//! Laws about records: a written record is read until its time, and the backend's time is valid.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub async fn records_of_every_state_come_back_as_they_were(s: &CasSubject) {
             attempt: 2,
             fingerprint,
             state,
-            // Each time another one: none may stand for another.
+            // Different times, so that none can be mistaken for another one.
             expires_at: now + HOUR + Duration::from_micros(5),
             first_seen: Timestamp(now.0 - 7),
             updated_at: Timestamp(now.0 - 3),
@@ -113,7 +113,7 @@ pub async fn time_passes_in_microseconds(s: &CasSubject) {
     let before = k.now().await;
     s.pass(Duration::from_millis(1_100)).await;
     let passed = k.now().await - before;
-    // A coarse clock and a slow machine are allowed for; milliseconds, seconds and a clock that stands are not.
+    // A coarse clock and a slow machine are allowed. Times in milliseconds or seconds, and a stopped clock, are not.
     let plausible = Duration::from_millis(100)..Duration::from_secs(120);
     assert!(
         plausible.contains(&passed),
@@ -121,12 +121,12 @@ pub async fn time_passes_in_microseconds(s: &CasSubject) {
     );
 }
 
-/// Over nothing and over another record.
+/// Writes without a record, and over another record.
 async fn comes_back(k: &Hand, record: Record) {
     for _ in 0..2 {
         k.put(&record).await;
         let found = k.record().await;
-        // Neither assert_eq nor the value: a megabyte says nothing to a reader.
+        // No assert_eq, because the message would contain a megabyte.
         assert!(found.as_ref() == Some(&record), "written: {record:?}\nread:    {found:?}");
     }
     k.delete().await;

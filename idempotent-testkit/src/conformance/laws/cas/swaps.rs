@@ -1,4 +1,4 @@
-//! A swap compares and writes, or it does nothing and says so.
+//! Laws about swaps: a swap compares and writes, or changes nothing and returns false.
 use idempotent_core::{Record, Version, VersionedRecord};
 
 use crate::conformance::CasSubject;
@@ -55,7 +55,7 @@ pub async fn a_refused_swap_changes_nothing(s: &CasSubject) {
     assert!(k.swap(kept, None).await, "refused swaps made version {kept} stale");
 }
 
-/// Swaps with these are refused and leave no trace.
+/// Checks that swaps with these versions are refused and change nothing.
 async fn unmoved(k: &Hand, versions: &[Version]) {
     let before = k.read().await;
     for &version in versions {
@@ -70,7 +70,7 @@ async fn unmoved(k: &Hand, versions: &[Version]) {
     }
 }
 
-/// A swap was done that was to be refused.
+/// Fails for a swap that should have been refused.
 fn swapped_with(version: Version, before: &VersionedRecord, next: Option<&Record>) -> ! {
     let verb = verb(next);
     if version == before.version {

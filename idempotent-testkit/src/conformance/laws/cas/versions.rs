@@ -1,4 +1,4 @@
-//! A version names one write of one key, for ever.
+//! Laws about versions: a version identifies one write of one key forever.
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ pub async fn a_version_does_not_come_back_over_a_deletion(s: &CasSubject) {
     k.delete().await;
     k.put(&record).await;
     stale(&k, first, "before the deletion").await;
-    // The new one has a history as long as the old one's.
+    // The new record has as many writes as the old one.
     let second = k.put(&record).await;
     k.delete().await;
     k.put(&record).await;
@@ -80,8 +80,8 @@ pub async fn a_version_does_not_come_back_over_the_end_of_a_record(s: &CasSubjec
     let short = Record { expires_at: short.updated_at + span, ..short };
     let first = k.put(&short).await;
     s.pass(span + MS).await;
-    // The backend may have removed it by now, or does so at this moment. What it may not do is to hide the record and
-    // compare with it all the same.
+    // The backend may have removed the record, or may remove it now. It must not hide the record and still compare with
+    // it.
     let record = k.sample(2).await;
     let mut written = false;
     for _ in 0..3 {
@@ -91,7 +91,7 @@ pub async fn a_version_does_not_come_back_over_the_end_of_a_record(s: &CasSubjec
     stale(&k, first, "when a record past its time was there").await;
 }
 
-/// Such a swap is a claim that was held up: it would take a lower fencing number than the claim whose record is gone.
+/// Such a swap is a delayed claim: it would get a lower fencing token than the claim whose record is gone.
 pub async fn a_swap_that_saw_nothing_is_refused_for_an_hour_past_a_records_time(s: &CasSubject) {
     let k = s.hand("k");
     let nothing = k.version().await;
@@ -99,7 +99,7 @@ pub async fn a_swap_that_saw_nothing_is_refused_for_an_hour_past_a_records_time(
     let sample = k.sample(1).await;
     k.put(&Record { expires_at: sample.updated_at + brief, ..sample.clone() }).await;
     let two = Duration::from_secs(2);
-    // In real time the law looks at the first seconds only.
+    // In real time, the law only checks the first seconds.
     for past in [Some(brief + two), s.clock().map(|_| CAS_MARGIN - two - two)].into_iter().flatten() {
         s.pass(past).await;
         k.purge().await;
@@ -143,7 +143,7 @@ pub async fn two_keys_share_neither_rows_nor_versions(s: &CasSubject) {
     assert!(a.swap(version, None).await, "writes of another key made this one's version stale");
 }
 
-/// Neither writes nor deletes.
+/// Checks that the version neither writes nor deletes.
 async fn stale(k: &Hand, version: Version, when: &str) {
     let now = k.version().await;
     for (next, verb) in [(Some(k.sample(9).await), "wrote"), (None, "deleted")] {
