@@ -138,7 +138,7 @@ pub struct Limits {
     /// # Default
     /// `None`
     pub held_for: Option<Duration>,
-    /// Whether a held delivery stays held when its connection is cut, because the hold depends on a time and not on the
+    /// True if a held delivery stays held when its connection is cut, because the hold depends on a time and not on the
     /// connection. Another connection can then settle it.
     ///
     /// # Default

@@ -70,7 +70,7 @@ async fn cut<F: Future>(n: usize, future: F, dies: impl Fn()) -> Option<F::Outpu
 pub struct Crash<S, T> {
     /// The number of the await at which the worker died, from 1.
     pub at: usize,
-    /// Whether the worker held the key at that time, so that the handler may have begun.
+    /// True if the worker held the key at that time, so that the handler may have begun.
     pub held: bool,
     /// The redelivery of the message to another worker, after the lease had expired.
     pub redelivered: TestDelivery<T>,

@@ -18,7 +18,7 @@ use super::subject::HOUR;
 /// A script: its steps, and whether requests have fencing tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
-    /// Whether each request has the last fencing token of its owner on its key, like an executor's. Otherwise requests
+    /// True if each request has the last fencing token of its owner on its key, like an executor's. Otherwise requests
     /// have no fencing token, like those after a claim without an answer.
     pub(crate) told: bool,
     pub(crate) steps: Vec<Operation>,
@@ -28,7 +28,7 @@ pub(crate) struct Script {
 #[derive(Debug, Default)]
 pub(crate) struct Grants(HashMap<(usize, u8), FencingToken>);
 
-/// One step of a script: a request with numbers in place of keys.
+/// A step of a script: a request with numbers in place of keys.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     Claim(Ask),
@@ -38,7 +38,7 @@ pub(crate) enum Operation {
     ClaimAll(Vec<Ask>),
     RenewAll(Vec<(By, Duration)>),
     CompleteAll(Vec<(By, Completion)>),
-    /// With the last fencing token, or another one.
+    /// An operator forgets the key, with the last fencing token or another one.
     Forget {
         key: usize,
         right: bool,
@@ -66,7 +66,7 @@ pub(crate) struct Ask {
 pub(crate) struct By {
     pub(crate) key: usize,
     owner: u8,
-    /// Whether the fencing token was never granted.
+    /// True if the fencing token was never granted.
     stray: bool,
     pub(crate) second: bool,
 }

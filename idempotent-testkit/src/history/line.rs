@@ -95,13 +95,13 @@ kinds! {
     EffectRefused "effect_refused",
     /// The lease was extended.
     RenewOk "renew_ok",
-    /// Not the owner.
+    /// The caller is not the owner.
     RenewLost "renew_lost",
     /// No answer.
     RenewUnknown "renew_unknown",
     /// The key is consumed.
     CompleteOk "complete_ok",
-    /// Not the owner.
+    /// The caller is not the owner.
     CompleteLost "complete_lost",
     /// No answer.
     CompleteUnknown "complete_unknown",
@@ -155,7 +155,7 @@ impl Kind {
     }
 }
 
-/// One call of the store, or one other event. The table of [`history`](crate::history) describes the fields.
+/// A call of the store, or another event. The table of [`history`](crate::history) describes the fields.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[allow(missing_docs, reason = "the table of the module says it once")]
 pub struct Line {

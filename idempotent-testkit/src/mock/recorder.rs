@@ -22,7 +22,7 @@ pub struct EndedDelivery {
     pub attempt: Option<u32>,
     /// The fencing token of the grant; `None` if the key was not granted.
     pub fencing: Option<FencingToken>,
-    /// Whether the run took over from a worker whose lease had expired.
+    /// True if the run took over from a worker whose lease had expired.
     pub took_over: bool,
     /// The outcome.
     pub outcome: Outcome,

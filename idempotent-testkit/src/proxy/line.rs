@@ -63,10 +63,10 @@ struct Line {
     awaited: VecDeque<Option<Fault>>,
     subscribed: bool,
     wire: Wire,
-    /// Whether a reply has arrived.
+    /// True if a reply has arrived.
     answered: bool,
     begun: bool,
-    /// Whether the connection stays open without traffic.
+    /// True if the connection stays open without traffic.
     silent: bool,
 }
 

@@ -31,7 +31,7 @@ struct Postgres {
     /// The folder of the programs.
     bin: PathBuf,
     tls: bool,
-    /// Whether a commit waits for the disk.
+    /// True if a commit waits for the disk.
     durable: bool,
 }
 

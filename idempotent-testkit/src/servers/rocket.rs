@@ -57,7 +57,7 @@ struct Ports {
     replicas: u16,
     /// The address of the broker that clients get; the port is the broker's.
     told: Ipv4Addr,
-    /// Whether the broker creates a topic on the first message.
+    /// True if the broker creates a topic on the first message.
     makes_topics: bool,
 }
 

@@ -112,7 +112,7 @@ pub(super) struct Claimed {
     pub(super) lease: Duration,
     pub(super) memory: Duration,
     pub(super) max_attempts: u32,
-    /// Whether a takeover is forbidden.
+    /// True if a takeover is forbidden.
     pub(super) parks: bool,
     pub(super) fingerprint: Option<Fingerprint>,
     pub(super) answer: Claim,

@@ -17,10 +17,10 @@ pub struct Plan {
     pub seed: u64,
     /// The time in ms from which on no faults occur.
     pub calm_ms: u64,
-    /// Whether the resource rejects lower fencing tokens.
+    /// True if the resource rejects lower fencing tokens.
     #[serde(default)]
     pub fenced: bool,
-    /// Whether deliveries have a fingerprint of their payload.
+    /// True if deliveries have a fingerprint of their payload.
     #[serde(default)]
     pub fingerprints: bool,
     /// The policies of the worker slots. A worker that dies is replaced by another one in its slot.
@@ -64,7 +64,7 @@ pub struct Terms {
     pub unprotected: bool,
 }
 
-/// One message, delivered until it is settled.
+/// A message, delivered until it is settled.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -73,7 +73,7 @@ pub struct Delivery {
     pub key: u64,
     /// The payload. A duplicate has the same one.
     pub payload: u64,
-    /// Whether the delivery has no fingerprint, regardless of the plan.
+    /// True if the delivery has no fingerprint, regardless of the plan.
     #[serde(default, skip_serializing_if = "is_false")]
     pub bare: bool,
     /// The time of the first delivery, in µs.
@@ -96,13 +96,13 @@ pub struct Run {
     /// The handler's working time after its effect, in µs.
     #[serde(skip_serializing_if = "is_zero")]
     pub after_us: u64,
-    /// Whether the handler checks its lease before the effect.
+    /// True if the handler checks its lease before the effect.
     #[serde(skip_serializing_if = "is_false")]
     pub polite: bool,
-    /// Whether the handler runs another key inside.
+    /// True if the handler runs another key inside.
     #[serde(skip_serializing_if = "is_false")]
     pub inner: bool,
-    /// Whether the run is in a batch: with an item that all batches share (1), and with a copy of itself (2).
+    /// True if the run is in a batch: with an item that all batches share (1), and with a copy of itself (2).
     #[serde(skip_serializing_if = "is_zero")]
     pub batch: u64,
     /// The end of the handler.
@@ -222,7 +222,7 @@ pub struct CallFault {
 pub enum Loss {
     /// Refused: certainly not applied.
     Refused,
-    /// Not applied, which the caller cannot know.
+    /// The call is not applied, which the caller cannot know.
     Request,
     /// Applied, which the caller cannot know.
     Reply,

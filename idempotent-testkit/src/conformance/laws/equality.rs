@@ -110,7 +110,7 @@ struct Comparison<'a> {
     operations: u64,
     model_shape: Vec<Shape>,
     store_shape: Vec<Shape>,
-    /// Whether owners send the fencing tokens of their grants. Store and model have different tokens, since their
+    /// True if owners send the fencing tokens of their grants. Store and model have different tokens, since their
     /// clocks differ.
     told: bool,
     model_grants: Grants,

@@ -152,7 +152,7 @@ pub async fn a_late_copy_of_a_call_changes_nothing_of_another_run(s: &Subject) {
     answers!(s.peek().await, before, "this changes nothing of the record");
 }
 
-/// As with a lost reply, it is unknown whether the call was applied, and it may be applied after it was dropped. Each
+/// Like after a lost reply, it is unknown whether the call was applied, and it may be applied after it was dropped. Each
 /// step therefore has its own key: a claim that arrives after its run has ended is granted, which is correct.
 pub async fn a_call_dropped_half_way_is_settled_by_asking_again(s: &Subject) {
     for polls in 0..10 {

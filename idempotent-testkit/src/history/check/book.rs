@@ -12,7 +12,7 @@ pub(super) struct Book<'a> {
     pub(super) keys: BTreeMap<&'a str, Key<'a>>,
     /// The first crash after which an unrecorded call may be in flight.
     pub(super) hides_from: u64,
-    /// Whether effects of any key were read at the end.
+    /// True if effects of any key were read at the end.
     pub(super) has_truth: bool,
     pub(super) has_effects: bool,
 }
@@ -43,11 +43,11 @@ pub(super) struct Grant<'a> {
     pub(super) renewals: Vec<(u64, u64, Option<u64>)>,
     /// The earliest time of an unanswered renewal.
     renewed_unheard: bool,
-    /// From this time on, the owner may have ended the grant.
+    /// The time from which on the owner may have ended the grant.
     pub(super) own_end_from: u64,
-    /// From this time on, an owner, an operator or a loss may have ended the grant.
+    /// The time from which on an owner, an operator or a loss may have ended the grant.
     pub(super) end_from: u64,
-    /// By this time, the owner has certainly released or completed the key.
+    /// The time by which the owner has certainly released or completed the key.
     pub(super) ended_by: u64,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Consumption<'a> {
     /// The results that may have been stored first.
     pub(super) results: BTreeSet<Option<&'a str>>,
     copies: Vec<&'a Line>,
-    /// From this time on, an operator or a loss may have removed the record.
+    /// The time from which on an operator or a loss may have removed the record.
     pub(super) undone_from: u64,
 }
 
