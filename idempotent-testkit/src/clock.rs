@@ -235,7 +235,7 @@ impl VirtualClock {
 #[track_caller]
 pub(crate) fn require_one_thread() {
     if Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread) {
-        fail("VirtualClock needs a current_thread runtime, as `#[tokio::test]` has; here it is multi_thread");
+        fail("VirtualClock needs a current_thread runtime, as `#[tokio::test]` has; this runtime is multi_thread");
     }
 }
 

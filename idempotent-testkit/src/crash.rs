@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test]
-    #[should_panic = "the redelivery after the death at await 1 did not end: does the handler wait for something nobody moves"]
+    #[should_panic = "the redelivery after the death at await 1 did not end: does it wait for an event that never comes"]
     async fn a_redelivery_that_waits_for_ever_is_told() {
         let wait = Duration::from_millis(10);
         crash_at_each(|| (), async |()| deliver_unless(true).await, wait, Location::caller()).await;

@@ -251,17 +251,17 @@ fn remedy(outcome: Option<&Outcome>, delivery: &str) -> String {
         }
         Some(Outcome::Replayed | Outcome::ConsumedWithoutResult | Outcome::InFlight { .. }) => ELSEWHERE,
         Some(Outcome::Released { .. } | Outcome::Failed | Outcome::Dead { .. }) => {
-            return format!("the handler failed: see `{delivery}.answer`, and give it what it needs to succeed");
+            return format!("the handler failed: see `{delivery}.answer`, and provide the data that it needs");
         }
         Some(Outcome::BadKey) => {
-            return format!("the key is missing, empty or too long: `{delivery}.answer` says which part");
+            return format!("the key is missing, empty or too long: `{delivery}.answer` names the part");
         }
         Some(Outcome::Mismatch) => {
             "the fingerprint differs between deliveries of one message: leave out of it what changes, such as a time \
              or an attempt"
         }
         Some(Outcome::Nested) => "the handler is called inside a run of its own key",
-        Some(_) => return format!("`{delivery}.answer` says why"),
+        Some(_) => return format!("`{delivery}.answer` has the reason"),
     };
     text.to_owned()
 }

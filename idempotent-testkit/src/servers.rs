@@ -78,7 +78,7 @@ fn until(what: &str, mut so: impl FnMut() -> bool) -> Result<(), String> {
     let start = Instant::now();
     while !so() {
         if start.elapsed() > PATIENCE {
-            return Err(format!("after {} s still not: {what}", PATIENCE.as_secs()));
+            return Err(format!("not within {} s: {what}", PATIENCE.as_secs()));
         }
         std::thread::sleep(LOOK);
     }

@@ -70,7 +70,7 @@ fn job(arguments: &[String]) -> Done<Job> {
         if !["--seeds", "--first", "--seed", "--plan", "--check", "--history", "--level"].contains(&name) {
             return Err(format!("unknown argument `{name}`; the arguments are those below").into());
         }
-        let value = rest.next().ok_or_else(|| format!("`{name}` stands without a value; give one behind it"))?;
+        let value = rest.next().ok_or_else(|| format!("`{name}` has no value; add one after it"))?;
         match name {
             "--seeds" => seeds = number(name, value)?,
             "--first" => first = number(name, value)?,
@@ -81,7 +81,7 @@ fn job(arguments: &[String]) -> Done<Job> {
         }
     }
     let only = |what: &str, given: bool, name: &str| match given {
-        true => Err(format!("`{name}` has no meaning here; it goes with {what}")),
+        true => Err(format!("`{name}` has no meaning here; use it with {what}")),
         false => Ok(()),
     };
     only("--check", level.is_some() && what.is_none_or(|(name, _)| name != "--check"), "--level")?;
@@ -115,7 +115,7 @@ fn level_of(value: &str) -> Done<Level> {
 fn plan(file: &str) -> Done<Plan> {
     let text = fs::read_to_string(file).map_err(|e| format!("{file}: {e}; give a file with a plan as JSON"))?;
     let plan: Plan = serde_json::from_str(&text)
-        .map_err(|e| format!("{file}: {e}; a plan is what a violation ends with, unchanged"))?;
+        .map_err(|e| format!("{file}: {e}; a plan is the last line of a violation, unchanged"))?;
     if plan.workers.is_empty() {
         return Err(format!("{file}: `workers` is empty; a plan needs one at least").into());
     }

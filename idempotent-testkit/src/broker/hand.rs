@@ -82,7 +82,7 @@ impl<B: Broker> Hand<B> {
 
     pub(super) async fn done(&self, held: Held<B>, how: Settlement) {
         let settled = self.settle(&held, &how).await;
-        settled.unwrap_or_else(|error| panic!("`{}` of what is held was refused: {error}", how.name()));
+        settled.unwrap_or_else(|error| panic!("`{}` of a held delivery was refused: {error}", how.name()));
     }
 
     pub(super) async fn ack(&self, held: Held<B>) {
@@ -127,7 +127,7 @@ pub(super) async fn until<B: Broker, T>(broker: &B, what: &str, mut ask: impl As
 
 /// Returns the dead letters when there are `letters` of them.
 pub(super) async fn aside<B: Broker>(broker: &B, letters: usize) -> Vec<(Message, DeadLetter)> {
-    let what = "what was confirmed as a dead letter is put aside";
+    let what = "a confirmed dead letter is in the dead letters";
     let found = until(broker, what, async || Some(broker.dead_letters().await).filter(|found| found.len() >= letters));
     let found = found.await;
     assert_eq!(found.len(), letters, "too many dead letters");

@@ -39,7 +39,7 @@ needs! {
     /// A second connection to the same records: [`Subject::second`](super::Subject::second).
     Second second "give a second connection by `second`",
     /// Clients whose own clocks are wrong: [`Subject::clients`](super::Subject::clients).
-    Clients clients "give two connections of processes whose clocks are 5 minutes ahead and behind by `clients`",
+    Clients clients "give connections of two processes with clocks 5 minutes ahead and behind by `clients`",
     /// A way to lose requests and replies: [`Subject::losing`](super::Subject::losing).
     Losing losing "give a way to lose requests and replies by `losing`",
     /// A way to damage records outside of the store: [`Subject::planting`](super::Subject::planting).

@@ -206,7 +206,7 @@ fn release(exact: bool) -> impl Strategy<Value = Release> {
 impl fmt::Display for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.told {
-            writeln!(f, "      (each owner tells the number it was last granted)")?;
+            writeln!(f, "      (each owner sends the fencing token of its last grant)")?;
         }
         (1..).zip(&self.steps).try_for_each(|(number, step)| writeln!(f, "{number:4}. {step}"))
     }

@@ -357,7 +357,7 @@ pub(crate) fn acquired(claim: Claim) -> Grant {
     match claim {
         Claim::Acquired(grant) => grant,
         other => {
-            panic!("the store answered {other:?}, the protocol says that this claim acquires the key: nobody holds it")
+            panic!("the store answered {other:?}, the protocol says that this claim acquires the key: it has no owner")
         }
     }
 }

@@ -23,7 +23,7 @@ impl fmt::Display for Unended {
                 write!(f, "did not end within {most} awaits: does the handler poll in a loop? Let it wait for an event")
             }
             Self::Time => f.write_str(
-                "did not end: does the handler wait for something nobody moves, such as a clock of the test's own, or \
+                "did not end: does it wait for an event that never comes, such as a clock of the test's own, or \
                  an event of the first delivery?",
             ),
         }

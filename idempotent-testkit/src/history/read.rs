@@ -106,7 +106,7 @@ fn read(text: &str) -> Result<Line, String> {
         return Err(format!("{event} has no `t0`; give the start of the call in ns, by the clock of `t`"));
     }
     if t0 > t {
-        return Err(format!("`t0` {t0} is behind `t` {t}; a call begins before it ends, by one clock for both"));
+        return Err(format!("`t0` {t0} is after `t` {t}; a call begins before it ends, by one clock for both"));
     }
     let worker = raw.worker.or(at_the_end.then_some(Label::Number(0)));
     let line = Line {
@@ -171,5 +171,5 @@ fn has_owner(event: Kind) -> bool {
 
 fn unknown(name: &str) -> String {
     let all: Vec<_> = Kind::ALL.iter().map(|kind| kind.name()).collect();
-    format!("event {name:?} is not known; it is one of {}", all.join(", "))
+    format!("unknown event {name:?}; use one of {}", all.join(", "))
 }

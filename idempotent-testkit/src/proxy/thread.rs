@@ -58,7 +58,7 @@ impl Task {
     }
 
     /// Runs until no sender of orders is left.
-    #[allow(clippy::expect_used, reason = "without a runtime there is no proxy, and whoever waits for it notices")]
+    #[allow(clippy::expect_used, reason = "without a runtime there is no proxy, and a waiting caller notices")]
     pub(super) fn run(self) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(self.obey());

@@ -68,7 +68,7 @@ pub(super) fn one_outcome(history: &Told) -> Result<(), String> {
     }
     for (worker, (begun, ended, told)) in &history.counts {
         ensure(begun == ended && ended == told, || {
-            format!("worker {worker}: {begun} runs, {ended} ended, {told} told to the observer")
+            format!("worker {worker}: {begun} runs, {ended} ended, {told} reported to the observer")
         })?;
     }
     Ok(())

@@ -152,7 +152,7 @@ async fn on_several_threads_it_says_what_it_needs_and_does_not_hang() {
         let text = *ended.unwrap_err().into_panic().downcast::<String>().unwrap();
         assert_eq!(
             text,
-            "VirtualClock needs a current_thread runtime, as `#[tokio::test]` has; here it is multi_thread"
+            "VirtualClock needs a current_thread runtime, as `#[tokio::test]` has; this runtime is multi_thread"
         );
     }
     assert_eq!(clock.elapsed(), Duration::ZERO);

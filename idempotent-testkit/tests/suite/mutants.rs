@@ -71,7 +71,7 @@ fn a_broken_law_says_what_the_store_did_and_what_the_protocol_says() {
     );
     let said = said.expect("caught");
     assert!(said.starts_with("the store answered ") && said.contains(", the protocol says "), "{said}");
-    assert!(said.ends_with("this changes nothing of the record, and the first result stands"), "{said}");
+    assert!(said.ends_with("the record does not change, and the first result stays"), "{said}");
 }
 
 #[test]

@@ -102,7 +102,7 @@ fn an_owner_that_was_told_no_number_has_to_be_kept() {
     let said = *catch_unwind(held).expect_err("not caught").downcast::<String>().unwrap();
     // Claimed, completed, and completed again: nobody knows by whom.
     assert!(said.contains("the completion's answer differs") && said.contains("3 of its "), "{said}");
-    assert!(!said.contains("each owner tells the number"), "{said}");
+    assert!(!said.contains("each owner sends the fencing token"), "{said}");
 }
 
 /// A number that is not looked at would let an overtaken run settle another's grant.

@@ -103,7 +103,7 @@ fn bad_arguments_are_named_with_the_rule_and_the_remedy() {
         (&["--seeds", "many"], ["\"many\"", "digits"]),
         (&["--seeds", "-1"], ["\"-1\"", "from 0 on"]),
         (&["--seeds", "0"], ["plays nothing", "1 or more"]),
-        (&["--seed"], ["without a value", "behind it"]),
+        (&["--seed"], ["has no value", "after it"]),
         (&["--seed", "1", "--check", "x"], ["`--check`", "one of"]),
         (&["--history", "x"], ["`--history`", "--seed or --plan"]),
         (&["--seed", "1", "--level", "L2"], ["`--level`", "--check"]),

@@ -119,7 +119,7 @@ pub async fn a_consumer_that_stops_gives_back_what_waits<B: Broker>(broker: &B) 
     until(broker, "one runs", async || (log.lock().unwrap().len() == 1).then_some(())).await;
     let stopping = process.stop(broker);
     let opening = async {
-        until(broker, "what waits is given back", async || (counters.counts().given_back == 3).then_some(())).await;
+        until(broker, "waiting ones are returned", async || (counters.counts().given_back == 3).then_some(())).await;
         open.notify_one();
     };
     let (counts, ()) = tokio::join!(stopping, opening);
@@ -129,7 +129,7 @@ pub async fn a_consumer_that_stops_gives_back_what_waits<B: Broker>(broker: &B) 
     let mut other = Hand::of(broker).await;
     for _ in 0..3 {
         let next = other.next().await;
-        assert!(next.0.attempt.is_none_or(|attempt| attempt == 1), "what is given back is no attempt");
+        assert!(next.0.attempt.is_none_or(|attempt| attempt == 1), "a returned delivery is not an attempt");
         came.extend(next.0.id.clone());
         other.ack(next).await;
     }

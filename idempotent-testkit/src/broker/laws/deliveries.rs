@@ -38,7 +38,7 @@ pub async fn headers_come_as_they_were_sent<B: Broker>(broker: &B) {
         broker.publish(sent.clone()).await;
         let held = hand.next().await;
         as_sent(&held.0, &sent);
-        assert_eq!(held.0.deaths, 0, "it was never put aside");
+        assert_eq!(held.0.deaths, 0, "it was never dead-lettered");
         hand.ack(held).await;
     }
     hand.leave_nothing(broker).await;

@@ -55,7 +55,7 @@ pub async fn what_was_held_comes_again_when_its_connection_is_cut<B: Broker>(bro
     let new = hand.expect("m").await;
     if let Some(old) = old {
         let settled = hand.settle(&old, &Settlement::Ack).await;
-        let settled = settled.expect_err("what was held before the cut is somebody else's now, and was acknowledged");
+        let settled = settled.expect_err("a delivery lost by the cut was acknowledged");
         assert_eq!(settled.kind(), SourceErrorKind::Gone, "another try would not help");
     }
     as_sent(&new.0, &rich("m"));

@@ -58,7 +58,7 @@ pub async fn a_delivery_put_off_is_the_same_attempt<B: Broker>(broker: &B) {
     for attempt in [1, 1, 1, 2, 2] {
         hand.done(held, retry(broker, attempt)).await;
         held = hand.expect("m").await;
-        assert_eq!(held.0.attempt, Some(attempt), "what is put off is no attempt");
+        assert_eq!(held.0.attempt, Some(attempt), "a deferred delivery is not an attempt");
     }
     hand.ack(held).await;
     hand.leave_nothing(broker).await;
@@ -74,7 +74,7 @@ pub async fn a_delivery_given_back_comes_again_as_it_was<B: Broker>(broker: &B) 
         hand.done(held, Settlement::GiveBack).await;
         held = hand.next().await;
         as_sent(&held.0, &sent);
-        assert_eq!(held.0.attempt, attempt, "what is given back is no attempt");
+        assert_eq!(held.0.attempt, attempt, "a returned delivery is not an attempt");
     }
     hand.ack(held).await;
     hand.leave_nothing(broker).await;

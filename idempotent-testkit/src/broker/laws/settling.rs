@@ -75,7 +75,7 @@ pub async fn what_is_kept_alive_is_held_beyond_the_brokers_limit<B: Broker>(brok
     let mut hand = Hand::of(broker).await;
     let every = hand.source.capabilities().keep_alive;
     let every = every.expect("this source need not be kept alive: leave this law out by `without`");
-    let limit = broker.limits().held_for.expect("`Limits::held_for` says when the broker takes back what is held");
+    let limit = broker.limits().held_for.expect("set `Limits::held_for`, the broker's limit for a held delivery");
     assert!(every * 3 <= limit, "{every:?} is more than a third of {limit:?}, so no call may fail");
     broker.publish(Message::new("m", "body")).await;
     let held = hand.expect("m").await;
@@ -89,7 +89,7 @@ pub async fn what_is_kept_alive_is_held_beyond_the_brokers_limit<B: Broker>(brok
                 match other.source.receive(1).await {
                     // The source's own wait has ended.
                     Ok(Received::Deliveries(none)) if none.is_empty() => sleep(PAUSE).await,
-                    _ => panic!("what is kept alive was taken away"),
+                    _ => panic!("a delivery that was kept alive was taken away"),
                 }
             }
         };

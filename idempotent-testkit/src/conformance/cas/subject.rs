@@ -191,7 +191,7 @@ impl Hand {
     async fn write(&self, next: Option<&Record>) {
         let seen = self.read().await;
         let done = self.swap(seen.version, next).await;
-        assert!(done, "nobody else writes, and a swap with version {} as it was just read is refused", seen.version);
+        assert!(done, "there is no other writer, but a swap with the version {} just read is refused", seen.version);
     }
 }
 

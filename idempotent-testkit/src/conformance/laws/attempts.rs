@@ -59,7 +59,7 @@ pub async fn a_refunded_takeover_is_told_to_the_next_run(s: &Subject) {
         answers!(
             (grant.attempt, grant.taken_over),
             (2, Some(first.fencing)),
-            "a takeover says what it took over from, and a first run says nothing"
+            "a takeover names the previous owner, and a first run does not"
         );
         answers!(s.release(owner, ReleaseKind::Refund).await, Settled::Done, "who holds the key may settle it");
     }
@@ -93,11 +93,11 @@ pub async fn an_expired_lease_out_of_attempts_is_buried(s: &Subject) {
     let last = acquired(s.claim(&limited(s, 2, 2)).await);
     s.pass(s.lease()).await;
     let dead = buried(s.claim(&limited(s, 3, 2)).await, 2, last.fencing);
-    assert!(!dead.error.is_empty(), "it says that the last run let its lease run out");
+    assert!(!dead.error.is_empty(), "the answer shows that the lease of the last run expired");
     answers!(
         s.complete(2, b"v").await,
         Settled::Lost { now: StateKind::Dead },
-        "who does not hold the key is told what is there, and changes nothing"
+        "a caller that does not hold the key gets the current state, and changes nothing"
     );
 }
 

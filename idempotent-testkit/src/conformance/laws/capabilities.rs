@@ -49,7 +49,7 @@ pub async fn reported_capabilities_work(s: &Subject) {
     }
     if let Some(inspect) = first.inspect {
         let seen = must("inspect", inspect.inspect(&s.key("k")).await).expect("the key is held");
-        assert_eq!(Some(&seen.record), s.peek().await.as_ref(), "inspecting shows what peeking shows");
+        assert_eq!(Some(&seen.record), s.peek().await.as_ref(), "an inspection returns the same record as a peek");
         // The record is held for the law's lease or, in a batch, renewed to an hour, and retained for an hour more.
         let rest = seen.record.expires_at - seen.now;
         assert!(rest > HOUR / 2 && rest <= 2 * HOUR, "of an hour's memory after a lease {rest:?} are left");
@@ -126,7 +126,7 @@ async fn drain(purge: &dyn Purge) {
             return;
         }
     }
-    panic!("1,000 purges of 5 and still not done: does it count what it does not remove?");
+    panic!("not done after 1,000 purges of 5: does the purge count records that it does not remove?");
 }
 
 pub async fn a_settled_key_can_be_forgotten_by_its_number_only(s: &Subject) {
@@ -147,12 +147,12 @@ pub async fn a_settled_key_can_be_forgotten_by_its_number_only(s: &Subject) {
         assert_eq!(
             forget(admin, FencingToken(grant.fencing.0 - 1)).await,
             lost(state),
-            "{name}: not what was looked at"
+            "{name}: not the record that was read"
         );
         assert_eq!(forget(admin, grant.fencing).await, Settled::Done, "{name}");
         assert_eq!(forget(admin, grant.fencing).await, lost(StateKind::Vacant), "{name}: once");
         let again = acquired(s.claim(&ClaimRequest { max_attempts: 1, ..ask(2) }).await);
-        assert_eq!(again.attempt, 1, "{name}: attempts start anew");
+        assert_eq!(again.attempt, 1, "{name}: attempts start again");
         assert!(again.fencing > grant.fencing, "{name}");
     }
 }
@@ -186,7 +186,7 @@ pub async fn watchers_are_woken_by_completion_and_release(s: &Subject) {
             let mut patience = 1_000;
             while !woken.is_finished() {
                 patience -= 1;
-                assert!(patience > 0, "nobody was woken by {name}");
+                assert!(patience > 0, "{name} woke no waiter");
                 s.pass(100 * MS).await;
                 tokio::time::sleep(MS).await;
             }

@@ -19,7 +19,7 @@ pub async fn an_absent_key_is_acquired(s: &Subject) {
     answers!(
         (grant.attempt, grant.lease, grant.taken_over),
         (1, ask.lease, None),
-        "the first grant of a key is attempt 1, with the lease that was asked for, and takes over from nobody"
+        "the first grant of a key is attempt 1, with the requested lease, and is not a takeover"
     );
     let record = s.peek().await.expect("a claimed key has a record");
     answers!(
@@ -39,7 +39,7 @@ pub async fn an_absent_key_is_acquired(s: &Subject) {
     answers!(
         (owner, taken_over),
         (OwnerToken(1), None),
-        "the record has the owner token of the claim, and took over from nobody"
+        "the record has the owner token of the claim, and is not a takeover"
     );
     answers!(until - record.updated_at, ask.lease, "the lease counts from the claim, by the store's clock");
     answers!(record.expires_at - until, ask.memory, "the record outlives its lease by its memory");
@@ -56,14 +56,14 @@ pub async fn a_held_key_is_in_flight_for_everybody_else(s: &Subject) {
         // A store that cannot see the transaction of another owner may not know.
         Claim::InFlight(InFlight::Busy) => {}
         Claim::InFlight(InFlight::Leased { rest }) if s.clock.is_some() => {
-            answers!(rest, s.lease() * 2 / 3, "a third of the lease is over, and the rest is told")
+            answers!(rest, s.lease() * 2 / 3, "a third of the lease has passed, and the answer has the rest")
         }
         Claim::InFlight(InFlight::Leased { rest }) => assert!(
             !rest.is_zero() && rest < s.lease(),
-            "the store says that {rest:?} are left of a lease of {:?}, and a third of it is over",
+            "the store reports that {rest:?} are left of a lease of {:?}, of which a third has passed",
             s.lease()
         ),
-        other => panic!("the store answered {other:?}, the protocol says in flight: another one holds the key"),
+        other => panic!("the store answered {other:?}, the protocol says in flight: another owner holds the key"),
     }
     answers!(s.peek().await, before, "asking changes nothing");
 }
@@ -82,7 +82,7 @@ pub async fn the_same_owner_claiming_again_gets_the_same_grant(s: &Subject) {
     answers!(
         over.taken_over,
         Some(first.fencing),
-        "a takeover says what it took over from, and a first run says nothing"
+        "a takeover names the previous owner, and a first run does not"
     );
     answers!(acquired(s.claim_by(2).await), over, "also after a takeover");
 }
@@ -93,7 +93,7 @@ pub async fn the_same_owner_may_claim_again_after_its_lease_while_nobody_took_ov
     answers!(
         acquired(s.claim(&ClaimRequest { max_attempts: 1, ..s.ask(1) }).await),
         first,
-        "the same owner asking again gets the grant it has, also late, while nobody took over"
+        "the same owner that claims again gets its grant, also after its lease, unless another owner took over"
     );
 }
 
@@ -110,7 +110,7 @@ pub async fn a_lease_holds_until_its_end_and_may_be_taken_over_from_then_on(s: &
     answers!(
         (second.attempt, second.taken_over),
         (2, Some(first.fencing)),
-        "a takeover is the next attempt, and says what it took over from"
+        "a takeover is the next attempt, and names the previous owner"
     );
     answers_like!(s.claim_by(4).await, Claim::InFlight(_), "one takes over, no more");
 }
@@ -148,7 +148,7 @@ pub async fn a_vacant_key_is_delayed_until_its_time_and_then_acquired(s: &Subjec
     let vacate = Release { delay, ..put_down(ReleaseKind::Vacate) };
     answers!(s.release_as(1, &vacate).await, Settled::Done, "who holds the key may settle it");
     let record = s.peek().await.expect("a vacant key has a record");
-    answers!(record.display, None, "what operators see of the key is not kept");
+    answers!(record.display, None, "the display of the key is not stored");
     let State::Vacant { error, not_before, .. } = record.state else {
         panic!("a key that was just vacated is {:?}, the protocol says vacant", record.state)
     };
@@ -165,7 +165,7 @@ pub async fn a_vacant_key_is_delayed_until_its_time_and_then_acquired(s: &Subjec
         s.pass(delay).await;
     }
     let grant = acquired(s.claim_by(2).await);
-    answers!((grant.attempt, grant.taken_over), (2, None), "a vacant key is nobody's to take over");
+    answers!((grant.attempt, grant.taken_over), (2, None), "a vacant key has no owner to take over from");
 }
 
 pub async fn a_consumed_key_answers_with_its_value(s: &Subject) {

@@ -17,7 +17,7 @@ pub async fn what_one_connection_wrote_the_other_sees(s: &Subject) {
     same("nothing", StateKind::Absent).await;
     let first = acquired(s.claim_by(1).await);
     same("a claim", StateKind::Consuming).await;
-    assert_eq!(other.renew(1, HOUR).await, Settled::Done, "the token is what counts, not the connection");
+    assert_eq!(other.renew(1, HOUR).await, Settled::Done, "the owner token counts, not the connection");
     same("a renewal over the other connection", StateKind::Consuming).await;
     assert_eq!(s.release(1, ReleaseKind::Vacate).await, Settled::Done);
     same("a release", StateKind::Vacant).await;
@@ -81,7 +81,7 @@ pub async fn watchers_are_woken_over_another_connection(s: &Subject) {
         let mut patience = 100;
         while !watching.is_finished() {
             patience -= 1;
-            assert!(patience > 0, "nobody was woken by {name} over another connection");
+            assert!(patience > 0, "{name} woke no waiter over another connection");
             s.pass(100 * MS).await;
             tokio::time::sleep(MS).await;
         }

@@ -82,7 +82,7 @@ pub async fn what_cannot_be_read_is_never_overwritten_or_deleted(s: &Subject) {
         for (_, ask) in &planted {
             every_step(s, ask).await;
         }
-        assert_eq!(look_at(s, &planted).await, before, "what cannot be read was changed, {when}");
+        assert_eq!(look_at(s, &planted).await, before, "an unreadable record was changed, {when}");
         s.pass(s.lease() + MS).await;
     }
     // Other keys still work.
@@ -119,10 +119,10 @@ pub async fn a_purge_leaves_what_it_cannot_read(s: &Subject) {
     let planted = planted(s, |_| true).await;
     let before = look_at(s, &planted).await;
     must("purge", purge.purge(1_000).await);
-    assert_eq!(look_at(s, &planted).await, before, "a purge touched what it cannot read");
+    assert_eq!(look_at(s, &planted).await, before, "a purge changed an unreadable record");
     s.pass(s.lease() * 2).await;
     must("purge", purge.purge(1_000).await);
-    assert_eq!(look_at(s, &planted).await, before, "a purge touched what it cannot read, when its lease would be over");
+    assert_eq!(look_at(s, &planted).await, before, "a purge changed an unreadable record after the end of its lease");
 }
 
 /// A listing may report such a record or skip it, but does not change it.
@@ -136,7 +136,7 @@ pub async fn browsing_leaves_what_it_cannot_read(s: &Subject) {
                 let listed = page.entries.iter().any(|entry| entry.key.hash() == ask.key.hash());
                 assert!(!listed, "{damage:?}: a record that cannot be read is listed as if it could");
                 let other = page.entries.iter().any(|entry| entry.key.hash() == s.key("k").hash());
-                assert!(other, "{damage:?}: what can be read is missing");
+                assert!(other, "{damage:?}: a readable record is missing");
             }
             Err(error) => assert_ne!(error.kind(), StoreErrorKind::NotApplied, "{damage:?}: {error}"),
         }

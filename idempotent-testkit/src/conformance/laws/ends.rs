@@ -175,7 +175,7 @@ pub async fn an_owner_has_its_lease_to_the_last_ms(s: &Subject) {
         let first = acquired(s.claim(&ask(1)).await);
         for part in [s.lease() / 3, s.lease() / 3, s.lease() / 3 - MS] {
             clock.jump(part);
-            answers_like!(s.claim(&ask(2)).await, Claim::InFlight(_), "nobody takes it from its owner");
+            answers_like!(s.claim(&ask(2)).await, Claim::InFlight(_), "no other owner takes over");
             answers!(acquired(s.claim(&ask(1)).await), first, "the same owner asking again gets the grant it has");
         }
         let held = ask(1).held();

@@ -70,7 +70,7 @@ pub async fn a_step_only_goes_on(s: &Subject) {
         (&undoing, &undoing),
         (&done_with("a", 0, b"third"), &undoing),
     ] {
-        assert_eq!(note(s, &held, noted).await, Settled::Done, "what was noted before is no error");
+        assert_eq!(note(s, &held, noted).await, Settled::Done, "a step that was recorded before is not an error");
         assert_eq!(steps(s, &held).await, std::slice::from_ref(stands));
     }
 }
@@ -138,7 +138,7 @@ async fn begins_anew(s: &Subject, how: &str, end: impl AsyncFnOnce(&ClaimRequest
     assert_eq!(note(s, &brief.held(), &done_with("a", 0, b"old")).await, Settled::Done);
     end(&brief).await;
     let anew = ClaimRequest { owner: idempotent_core::OwnerToken(2), ..brief };
-    assert_eq!(acquired(s.claim(&anew).await).attempt, 1, "{how}: the key begins anew");
+    assert_eq!(acquired(s.claim(&anew).await).attempt, 1, "{how}: the key starts again");
     assert_eq!(steps(s, &anew.held()).await, [], "{how}: these are another record's steps");
     assert_eq!(note(s, &anew.held(), &done_with("b", 0, b"new")).await, Settled::Done);
     assert_eq!(note(s, &anew.held(), &done_with("a", 1, b"new")).await, Settled::Done);
@@ -246,7 +246,7 @@ pub async fn of_a_late_note_and_a_takeover_nothing_noted_is_missed(s: &Subject) 
         }
         winner(&claims);
         match noted.expect("the owner was among them") {
-            Settled::Done => assert_eq!(seen, Some(1), "noted, and whoever took over did not find it"),
+            Settled::Done => assert_eq!(seen, Some(1), "recorded, but the run that took over did not find the step"),
             Settled::Lost { .. } => assert_eq!(seen, Some(0), "said to be lost, and noted all the same"),
         }
     }

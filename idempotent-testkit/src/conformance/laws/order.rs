@@ -22,7 +22,7 @@ async fn compare_and_swap(s: &Subject, stream: &str, seen: Option<&[u8]>, next: 
 
 pub async fn a_stream_nobody_spoke_of_has_no_line(s: &Subject) {
     assert_eq!(line(s, "k").await, None);
-    assert!(!compare_and_swap(s, "k", Some(b"seen"), b"next").await, "nobody can have seen that");
+    assert!(!compare_and_swap(s, "k", Some(b"seen"), b"next").await, "no caller can have seen that");
     assert_eq!(line(s, "k").await, None);
     if let Some(clock) = &s.clock {
         assert_eq!(must("line", s.order().load(&s.key("k")).await).now, clock.wall(), "the time is the store's");
@@ -32,13 +32,13 @@ pub async fn a_stream_nobody_spoke_of_has_no_line(s: &Subject) {
 pub async fn a_line_is_put_back_only_by_who_saw_it_as_it_is(s: &Subject) {
     assert!(compare_and_swap(s, "k", None, b"one").await);
     for wrong in [None, Some(&b"two"[..]), Some(b"One"), Some(b"one "), Some(b"one\0"), Some(b"on")] {
-        assert!(!compare_and_swap(s, "k", wrong, b"two").await, "{wrong:?} is not what is there");
+        assert!(!compare_and_swap(s, "k", wrong, b"two").await, "{wrong:?} is not the stored value");
     }
     assert_eq!(line(s, "k").await.as_deref(), Some(&b"one"[..]));
     assert!(compare_and_swap(s, "k", Some(b"one"), b"two").await);
     assert!(!compare_and_swap(s, "k", Some(b"one"), b"three").await, "that was before");
     assert_eq!(line(s, "k").await.as_deref(), Some(&b"two"[..]));
-    assert!(compare_and_swap(s, "k", Some(b"two"), b"two").await, "as it is it may be put back, too");
+    assert!(compare_and_swap(s, "k", Some(b"two"), b"two").await, "an unchanged value may be written, too");
     assert_eq!(line(s, "k").await.as_deref(), Some(&b"two"[..]));
 }
 
@@ -120,6 +120,6 @@ pub async fn of_racing_changes_of_one_line_none_is_lost(s: &Subject) {
         together::race(round, adding).await;
         let mut marks = line(s, &of_round(round)).await.unwrap_or_default();
         marks.sort_unstable();
-        assert_eq!(marks, (0..RACERS).collect::<Vec<_>>(), "each of them was told that it was noted");
+        assert_eq!(marks, (0..RACERS).collect::<Vec<_>>(), "each of them was answered as written");
     }
 }

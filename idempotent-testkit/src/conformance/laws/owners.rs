@@ -17,7 +17,7 @@ async fn is_lost(s: &Subject, owner: u128, now: StateKind, what: &str) {
     for verdict in VERDICTS {
         answers!(s.release(owner, verdict).await, lost(now), "release as {verdict:?}, {what}");
     }
-    answers!(s.peek().await, before, "the record was changed by somebody who lost it, {what}");
+    answers!(s.peek().await, before, "a superseded owner changed the record, {what}");
 }
 
 pub async fn nobody_but_the_owner_changes_a_held_key(s: &Subject) {
@@ -78,21 +78,21 @@ pub async fn a_superseded_grant_stays_superseded_though_its_claim_comes_again(s:
     answers!(
         s.store.renew(&old, HOUR).await.unwrap(),
         lost(StateKind::Consuming),
-        "who does not hold the key is told what is there, and changes nothing"
+        "a caller that does not hold the key gets the current state, and changes nothing"
     );
     answers!(
         s.store.complete(&old, &done(b"old", HOUR)).await.unwrap(),
         lost(StateKind::Consuming),
-        "who does not hold the key is told what is there, and changes nothing"
+        "a caller that does not hold the key gets the current state, and changes nothing"
     );
     for verdict in VERDICTS {
         answers!(
             s.store.release(&old, &put_down(verdict)).await.unwrap(),
             lost(StateKind::Consuming),
-            "who does not hold the key is told what is there, and changes nothing"
+            "a caller that does not hold the key gets the current state, and changes nothing"
         );
     }
-    answers!(s.peek().await, before, "this changes nothing of the record, and the first result stands");
+    answers!(s.peek().await, before, "the record does not change, and the first result stays");
     answers!(s.store.renew(&held(&again), HOUR).await.unwrap(), Settled::Done, "who holds the key may settle it");
     answers!(
         s.store.complete(&held(&again), &done(b"new", HOUR)).await.unwrap(),
@@ -103,7 +103,7 @@ pub async fn a_superseded_grant_stays_superseded_though_its_claim_comes_again(s:
     answers!(
         s.store.complete(&old, &done(b"old", HOUR)).await.unwrap(),
         lost(StateKind::Consumed),
-        "who does not hold the key is told what is there, and changes nothing"
+        "a caller that does not hold the key gets the current state, and changes nothing"
     );
 }
 
@@ -141,7 +141,7 @@ pub async fn a_completion_repeated_by_its_owner_is_done_and_the_first_result_sta
     let before = s.peek().await;
     s.pass(MS).await;
     answers!(s.complete(1, b"second").await, Settled::Done, "a completion that comes again from its owner is done");
-    answers!(s.peek().await, before, "this changes nothing of the record, and the first result stands");
+    answers!(s.peek().await, before, "the record does not change, and the first result stays");
     let kept = Claim::Consumed(Consumed { fencing: grant.fencing, value: Some(b"first"[..].into()) });
     answers!(s.claim_by(2).await, kept, "the key is consumed, and answers with its first result");
 }
@@ -154,12 +154,12 @@ pub async fn a_consumed_key_is_not_undone_by_its_owner(s: &Subject) {
     answers!(
         s.renew(1, HOUR).await,
         lost(StateKind::Consumed),
-        "who does not hold the key is told what is there, and changes nothing"
+        "a caller that does not hold the key gets the current state, and changes nothing"
     );
     for verdict in VERDICTS {
         answers!(s.release(1, verdict).await, lost(StateKind::Consumed), "{verdict:?}");
     }
-    answers!(s.peek().await, before, "this changes nothing of the record, and the first result stands");
+    answers!(s.peek().await, before, "the record does not change, and the first result stays");
 }
 
 pub async fn a_release_repeated_by_its_owner_is_lost(s: &Subject) {
@@ -269,17 +269,17 @@ pub async fn no_run_is_granted_without_a_cause(s: &Subject) {
             4 => answers!(
                 s.complete(owner + 1_000, b"foreign").await,
                 lost(StateKind::Consuming),
-                "who does not hold the key is told what is there, and changes nothing"
+                "a caller that does not hold the key gets the current state, and changes nothing"
             ),
             5 => answers!(
                 s.release(owner + 1_000, ReleaseKind::Delete).await,
                 lost(StateKind::Consuming),
-                "who does not hold the key is told what is there, and changes nothing"
+                "a caller that does not hold the key gets the current state, and changes nothing"
             ),
             6 => answers!(
                 s.renew(owner + 1_000, HOUR).await,
                 lost(StateKind::Consuming),
-                "who does not hold the key is told what is there, and changes nothing"
+                "a caller that does not hold the key gets the current state, and changes nothing"
             ),
             _ => answers!(s.renew(at, lease).await, Settled::Done, "who holds the key may settle it"),
         }
@@ -294,5 +294,5 @@ pub async fn no_run_is_granted_without_a_cause(s: &Subject) {
     acquired(s.claim_by(9_999).await);
     answers!(s.complete(9_999, b"v").await, Settled::Done, "who holds the key may settle it");
     s.pass(s.lease()).await;
-    answers_like!(s.claim_by(1).await, Claim::Consumed(_), "no end of a lease brings back what is consumed");
+    answers_like!(s.claim_by(1).await, Claim::Consumed(_), "the end of a lease does not restore a consumed key");
 }

@@ -58,7 +58,7 @@ pub async fn a_vacant_key_takes_the_new_fingerprint(s: &Subject) {
     answers!(
         s.claim(&with(s, 3, "a")).await,
         Claim::Mismatch,
-        "the key was granted anew with payload b, and payload a is another one now"
+        "the key was granted again with payload b, so payload a is a mismatch now"
     );
 }
 
@@ -68,12 +68,12 @@ pub async fn an_expired_lease_takes_the_new_fingerprint(s: &Subject) {
     answers!(
         acquired(s.claim(&with(s, 2, "b")).await).taken_over,
         Some(first.fencing),
-        "a takeover says what it took over from, and a first run says nothing"
+        "a takeover names the previous owner, and a first run does not"
     );
     answers!(
         s.claim(&with(s, 3, "a")).await,
         Claim::Mismatch,
-        "the key was granted anew with payload b, and payload a is another one now"
+        "the key was granted again with payload b, so payload a is a mismatch now"
     );
 }
 

@@ -111,10 +111,10 @@ pub async fn of_a_late_completion_and_a_takeover_one_wins(s: &Subject) {
         match late_among_takeovers(s, round, late).await {
             (Settled::Done, claims) => {
                 let late = |claim: &Claim| matches!(claim, Claim::Consumed(Consumed { value: Some(v), .. }) if &**v == b"late");
-                assert_eq!(claims.iter().find(|claim| !late(claim)), None, "it was completed, and one was told");
+                assert_eq!(claims.iter().find(|claim| !late(claim)), None, "the key was completed, but one got another answer");
             }
             (Settled::Lost { now: StateKind::Consuming }, claims) => drop(winner(&claims)),
-            (late, claims) => panic!("the late owner was told {late:?}, and the others {:?}, …", claims.first()),
+            (late, claims) => panic!("the late owner got {late:?}, and the others {:?}, …", claims.first()),
         }
     }
 }
@@ -128,10 +128,10 @@ pub async fn of_a_late_renewal_or_release_and_a_takeover_one_wins(s: &Subject) {
             match late_among_takeovers(s, round, late).await {
                 (Settled::Done, claims) => {
                     let other = claims.iter().find(|claim| !matches!(claim, Claim::InFlight(_)));
-                    assert_eq!(other, None, "its lease was renewed, and one was told");
+                    assert_eq!(other, None, "the lease was renewed, but one got another answer");
                 }
                 (Settled::Lost { now: StateKind::Consuming }, claims) => drop(winner(&claims)),
-                (late, claims) => panic!("the late owner was told {late:?}, and the others {:?}, …", claims.first()),
+                (late, claims) => panic!("the late owner got {late:?}, and the others {:?}, …", claims.first()),
             }
         } else {
             let late = async move { store.release(&held, &put_down(ReleaseKind::Vacate)).await };

@@ -19,7 +19,7 @@ pub async fn a_claim_whose_reply_was_lost_is_granted_the_same_again(s: &Subject)
     let grant = acquired(s.claim(&ask).await);
     answers!((grant.fencing, grant.attempt, grant.lease), (before.fencing, 1, ask.lease), "the run it was given");
     answers!(s.peek().await, Some(before), "asking again counts nothing and extends nothing");
-    answers_like!(s.claim_by(2).await, Claim::InFlight(_), "it is held since the first time");
+    answers_like!(s.claim_by(2).await, Claim::InFlight(_), "the key is held since the first claim");
     // The grant of a takeover is repeated, too, with the owner that was taken over.
     s.pass(s.lease()).await;
     s.lost(StoreOperation::Claim, LostPart::Reply, s.store.claim(&s.ask(3))).await;
@@ -27,7 +27,7 @@ pub async fn a_claim_whose_reply_was_lost_is_granted_the_same_again(s: &Subject)
     answers!(
         (over.attempt, over.taken_over),
         (2, Some(grant.fencing)),
-        "the takeover whose reply was lost is told again as it was"
+        "a takeover with a lost reply is answered again unchanged"
     );
 }
 
@@ -51,7 +51,7 @@ pub async fn a_completion_whose_reply_was_lost_is_done_when_asked_again(s: &Subj
         Settled::Done,
         "the completion was done, its reply was lost, and it comes again"
     );
-    answers!(s.peek().await, Some(before), "the first result stands, for as long as it was to");
+    answers!(s.peek().await, Some(before), "the first result stays, for its retention");
     let kept = Claim::Consumed(Consumed { fencing: grant.fencing, value: Some(b"first"[..].into()) });
     answers!(s.claim_by(2).await, kept, "the key is consumed, and answers with its first result");
 }
@@ -83,7 +83,7 @@ pub async fn a_renewal_whose_reply_was_lost_may_be_repeated(s: &Subject) {
         State::Consuming { until, .. } => *until,
         other => panic!("a key that is held and was renewed is {other:?}, the protocol says consuming"),
     };
-    answers!(until(&after.state), until(&before.state), "what the lost one gave is not taken back");
+    answers!(until(&after.state), until(&before.state), "the lease of the lost renewal is not shortened");
     answers!(
         (after.fencing, after.attempt),
         (before.fencing, before.attempt),
@@ -104,7 +104,7 @@ pub async fn a_release_whose_reply_was_lost_is_applied_once(s: &Subject) {
         lost(StateKind::Vacant),
         "the release was done, its reply was lost, and there is nothing left to release"
     );
-    answers!(s.peek().await, before, "the delay does not begin anew");
+    answers!(s.peek().await, before, "the delay does not start again");
     s.pass(s.lease()).await;
     answers!(
         acquired(s.claim_by(2).await).attempt,
@@ -123,12 +123,12 @@ pub async fn a_late_copy_of_a_call_changes_nothing_of_another_run(s: &Subject) {
     answers!(
         s.renew(1, HOUR).await,
         lost(StateKind::Consuming),
-        "who does not hold the key is told what is there, and changes nothing"
+        "a caller that does not hold the key gets the current state, and changes nothing"
     );
     answers!(
         s.complete(1, b"late").await,
         lost(StateKind::Consuming),
-        "who does not hold the key is told what is there, and changes nothing"
+        "a caller that does not hold the key gets the current state, and changes nothing"
     );
     for verdict in VERDICTS {
         answers!(s.release(1, verdict).await, lost(StateKind::Consuming), "{verdict:?}");
@@ -141,13 +141,13 @@ pub async fn a_late_copy_of_a_call_changes_nothing_of_another_run(s: &Subject) {
         answers!(
             s.release(owner, ReleaseKind::Delete).await,
             lost(StateKind::Consumed),
-            "who does not hold the key is told what is there, and changes nothing"
+            "a caller that does not hold the key gets the current state, and changes nothing"
         );
     }
     answers!(
         s.complete(1, b"late").await,
         lost(StateKind::Consumed),
-        "who does not hold the key is told what is there, and changes nothing"
+        "a caller that does not hold the key gets the current state, and changes nothing"
     );
     answers!(s.peek().await, before, "this changes nothing of the record");
 }

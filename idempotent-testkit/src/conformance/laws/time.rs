@@ -20,20 +20,20 @@ async fn lasts(s: &Subject, state: StateKind, span: Duration) {
     answers!(
         s.complete(1, b"late").await,
         lost(StateKind::Absent),
-        "who does not hold the key is told what is there, and changes nothing"
+        "a caller that does not hold the key gets the current state, and changes nothing"
     );
     answers!(
         s.renew(1, HOUR).await,
         lost(StateKind::Absent),
-        "who does not hold the key is told what is there, and changes nothing"
+        "a caller that does not hold the key gets the current state, and changes nothing"
     );
     answers!(
         s.release(1, ReleaseKind::Delete).await,
         lost(StateKind::Absent),
-        "who does not hold the key is told what is there, and changes nothing"
+        "a caller that does not hold the key gets the current state, and changes nothing"
     );
     let grant = acquired(s.claim(&ClaimRequest { max_attempts: 1, ..s.ask(9) }).await);
-    answers!((grant.attempt, grant.taken_over), (1, None), "nothing of it is remembered");
+    answers!((grant.attempt, grant.taken_over), (1, None), "no state is retained");
 }
 
 pub async fn a_consumed_key_is_remembered_for_its_retention_and_no_longer(s: &Subject) {

@@ -38,7 +38,7 @@ fn acknowledged(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize, 
         Invariant::I8,
         name,
         &[place],
-        (!known).then(|| "acknowledged, and nobody knew it was done".to_owned()),
+        (!known).then(|| "acknowledged without a known completion".to_owned()),
     );
 }
 
@@ -63,7 +63,7 @@ fn held_by_somebody(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usi
     });
     let others = may_hold.any(|grant| Some(grant.token) != line.token);
     if !others && !unheard(true) && line.token.is_some_and(|token| key.unheard.contains_key(&token)) {
-        let text = "a claim said again was told that somebody else has it, and nobody may have".to_owned();
+        let text = "a repeated claim was answered as in flight, but no other owner may have the key".to_owned();
         return court.judge(Invariant::I14, name, &[place], Some(text));
     }
     let wrong = !others && !unheard(false) && !key.grants.iter().any(|grant| Some(grant.token) == line.token);

@@ -82,8 +82,8 @@ fn told_the_first_result(court: &mut Court<'_>, name: &str, key: &Key<'_>, place
     let lines: Vec<_> = candidates.iter().filter_map(|done| done.ok).map(|(place, _)| place).chain([place]).collect();
     let wrong = !results.contains(&told);
     let text = || match candidates[..] {
-        [] => "told consumed, though nobody may have completed it".to_owned(),
-        _ => format!("told the result {}, but {results:?} was stored", told.unwrap_or_default()),
+        [] => "reported as consumed, but no run may have completed the key".to_owned(),
+        _ => format!("returned the result {}, but {results:?} was stored", told.unwrap_or_default()),
     };
     court.judge(Invariant::I5, name, &lines, wrong.then(text));
 }
@@ -101,7 +101,7 @@ fn told_to_its_payload(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: 
         return court.pass(Invariant::I12);
     };
     let wrong = !prints.is_empty() && !prints.contains(own);
-    let text = || format!("payload {own} was told to be a duplicate of {prints:?}");
+    let text = || format!("payload {own} was reported as a duplicate of {prints:?}");
     court.judge(Invariant::I12, name, &[place], wrong.then(text));
 }
 
@@ -129,7 +129,7 @@ fn told_of_another(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usiz
         });
         grant.fp != Some(own) && grant.from <= line.t && (failed || (!given_back && stands >= line.t0))
     });
-    let text = || format!("payload {own} was told to be another, but no other may stand");
+    let text = || format!("payload {own} was reported as a mismatch, but no other payload may be stored");
     court.judge(Invariant::I12, name, &[place], other.is_none().then(text));
 }
 

@@ -18,7 +18,7 @@ pub(super) fn i01_one_holder(history: &Told) -> Result<(), String> {
         // A clock that was set ends leases that their owners believe to be valid.
         What::Effect { fencing: Some(fencing), believes: true, .. } if history.plan.store_clock_set().is_zero() => {
             let holds = before.live_holder(event.at).is_some_and(|grant| grant.fencing == *fencing);
-            ensure(holds, || format!("the lease says it holds, the store says {:?} {:?}", before.phase, before.last()))
+            ensure(holds, || format!("the lease reports that it holds, the store {:?} {:?}", before.phase, before.last()))
         }
         _ => Ok(()),
     })
@@ -67,7 +67,7 @@ pub(super) fn i04_consumed_is_never_undone(history: &Told) -> Result<(), String>
             What::Claim(claimed) if consumed => match &claimed.answer {
                 // These cases belong to I4b and I12.
                 Claim::Consumed(_) | Claim::Mismatch | Claim::Acquired(_) => Ok(()),
-                other => Err(format!("consumed, yet told {other:?}")),
+                other => Err(format!("consumed, but answered {other:?}")),
             },
             What::Complete { owner, .. } => {
                 completing.insert(owner.0);
@@ -106,7 +106,7 @@ pub(super) fn i05_the_first_result_stands(history: &Told) -> Result<(), String> 
                 let same = told.value == *value && Some(told.fencing) == fencing;
                 ensure(same, || format!("the first result was {value:?} of {fencing:?}"))
             }
-            (Claim::Consumed(_), None) => Err(format!("told consumed, but it is {:?}", before.phase)),
+            (Claim::Consumed(_), None) => Err(format!("answered as consumed, but the key is {:?}", before.phase)),
             _ => Ok(()),
         },
         What::Delivered { value: Some(value), outcome: Some(Outcome::Ran | Outcome::Replayed), .. } => {

@@ -44,7 +44,7 @@ pub(super) fn i08_settled_only_when_known(history: &Told) -> Result<(), String> 
                 Outcome::Failed if fencing.is_none() && history.plan.unprotected() => true,
                 other => before.knows(*fencing, other),
             };
-            ensure(known, || format!("the store never said so; it is {:?} of {:?}", before.phase, before.last()))
+            ensure(known, || format!("the store never reported this: {:?} of {:?}", before.phase, before.last()))
         }
         What::Delivered { outcome, disposition, .. } => {
             let right = match disposition {
@@ -116,7 +116,7 @@ pub(super) fn i10_every_run_has_a_cause(history: &Told) -> Result<(), String> {
             // A takeover continues the count of attempts, even if other state was forgotten.
             let over = before.holder(event.at).filter(|_| !before.repeats(event.at, claimed.owner));
             if let Some(over) = over.filter(|over| over.until <= event.at) {
-                ensure(!claimed.parks, || format!("taken over from {over:?}, and nobody may"))?;
+                ensure(!claimed.parks, || format!("taken over from {over:?}, but a takeover is not allowed"))?;
                 ensure(grant.attempt == over.attempt + 1, || format!("not counted: {over:?}"))?;
             }
             let most = claimed.max_attempts;

@@ -54,7 +54,7 @@ fn a_bad_line_is_named_with_its_number_the_rule_and_what_to_do() {
         (r#"{"t":1,"t0":1,"worker":1,"key":"k","event":"claim_wan"}"#, ["line 2", "claim_wan", "claim_won"]),
         (r#"{"t0":1,"worker":1,"key":"k","event":"ack"}"#, ["line 2", "no `t`", "in ns"]),
         (r#"{"t":1,"worker":1,"key":"k","event":"mismatch"}"#, ["line 2", "no `t0`", "in ns"]),
-        (r#"{"t":1,"t0":2,"worker":1,"key":"k","event":"ack"}"#, ["line 2", "behind", "one clock"]),
+        (r#"{"t":1,"t0":2,"worker":1,"key":"k","event":"ack"}"#, ["line 2", "is after", "one clock"]),
         (r#"{"t":1,"t0":1,"key":"k","event":"ack"}"#, ["line 2", "no `worker`", "incarnation"]),
         (r#"{"t":1,"t0":1,"worker":1,"event":"ack"}"#, ["line 2", "no `key`", "only crash"]),
         (r#"{"t":1,"t0":1,"worker":1,"key":"k","event":"renew_ok"}"#, ["line 2", "no `token`", "owner token"]),

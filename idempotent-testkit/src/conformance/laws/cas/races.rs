@@ -35,7 +35,7 @@ async fn one_wins(s: &CasSubject, round: u32, deletes: impl Fn(u32) -> bool) {
     let won: Vec<_> = (0..done.len()).filter(|&n| done[n]).collect();
     assert_eq!(won.len(), 1, "{} of {RACERS} swaps with version {} were done", won.len(), seen.version);
     let after = k.read().await;
-    assert_eq!(after.record, nexts[won[0]], "what is there is not the winner's");
+    assert_eq!(after.record, nexts[won[0]], "the stored record is not the winner's");
     assert_ne!(after.version, seen.version, "the winner left the version as it was");
 }
 
@@ -64,7 +64,7 @@ pub async fn no_update_is_lost_among_racing_ones(s: &CasSubject) {
                     return;
                 }
                 let seen = k.read().await;
-                let n = seen.record.expect("nobody deletes it").attempt;
+                let n = seen.record.expect("no caller deletes it").attempt;
                 if k.swap(seen.version, Some(&held(seen.now, n + 1))).await {
                     raised += 1;
                 } else {

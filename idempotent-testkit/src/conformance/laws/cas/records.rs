@@ -117,7 +117,7 @@ pub async fn time_passes_in_microseconds(s: &CasSubject) {
     let plausible = Duration::from_millis(100)..Duration::from_secs(120);
     assert!(
         plausible.contains(&passed),
-        "1.1 s passed, and the backend's time says {passed:?}: does it read the clock given to `on_clock`, or is it not in µs?"
+        "1.1 s passed, but {passed:?} by the backend: does it read the clock given to `on_clock`, or is it not in µs?"
     );
 }
 

@@ -8,7 +8,7 @@ pub async fn a_swap_with_the_version_just_read_writes(s: &CasSubject) {
     let k = s.hand("k");
     for n in 1..=5 {
         let (version, record) = (k.version().await, k.sample(n).await);
-        assert!(k.swap(version, Some(&record)).await, "nobody else writes, and write {n} is refused");
+        assert!(k.swap(version, Some(&record)).await, "there is no other writer, but write {n} is refused");
         assert_eq!(k.record().await, Some(record), "the swap said that it wrote");
     }
 }
@@ -17,7 +17,7 @@ pub async fn a_swap_to_nothing_deletes(s: &CasSubject) {
     let k = s.hand("k");
     for n in 1..=3 {
         let version = k.put(&k.sample(n).await).await;
-        assert!(k.swap(version, None).await, "nobody else writes, and deletion {n} is refused");
+        assert!(k.swap(version, None).await, "there is no other writer, but deletion {n} is refused");
         let seen = k.read().await;
         assert_eq!((seen.record, seen.version), (None, 0), "the swap said that it deleted");
     }

@@ -41,7 +41,7 @@ pub async fn reading_changes_nothing(s: &CasSubject) {
     let version = k.put(&record).await;
     for _ in 0..3 {
         let seen = k.read().await;
-        assert_eq!((seen.version, seen.record.as_ref()), (version, Some(&record)), "a read changed what is there");
+        assert_eq!((seen.version, seen.record.as_ref()), (version, Some(&record)), "a read changed the record");
     }
     assert!(k.swap(version, Some(&record)).await, "reads made a version stale");
 }
@@ -153,6 +153,6 @@ async fn stale(k: &Hand, version: Version, when: &str) {
         } else {
             "swap must compare"
         };
-        assert!(!done, "a swap with version {version}, read {when}, {verb} what is there now (version {now}): {why}");
+        assert!(!done, "a swap with version {version}, read {when}, {verb} the current record (version {now}): {why}");
     }
 }
