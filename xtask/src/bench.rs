@@ -1,4 +1,4 @@
-//! `cargo xtask bench NAME`: what it costs, beside a floor of the same run.
+//! The command `cargo xtask bench NAME`: measures costs, compared with a floor of the same run.
 mod figures;
 mod page;
 mod plot;
@@ -9,12 +9,12 @@ use std::process::{Command, Stdio};
 use self::figures::Figure;
 use crate::tools::{Done, cargo, root};
 
-/// What can be measured.
+/// A group of measurements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bench {
     name: &'static str,
     package: &'static str,
-    /// Cargo's benches, in the order they are run.
+    /// Cargo's bench targets, in the order in which they run.
     targets: &'static [&'static str],
 }
 
@@ -27,7 +27,7 @@ pub(crate) const DELIVERY: Bench =
     Bench { name: "delivery", package: "idempotent-delivery-bench", targets: &["delivery"] };
 pub(crate) const SQL: Bench = Bench { name: "sql", package: "idempotent-sql-bench", targets: &["sql"] };
 
-/// What is asked for beside the name.
+/// The options after the name.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Options {
     json: bool,
@@ -37,7 +37,7 @@ pub(crate) struct Options {
 
 impl Options {
     /// # Errors
-    /// What was not understood, and what would be.
+    /// Parses the options. The error names the unknown argument, and the valid ones.
     pub(crate) fn parse(arguments: &[&str]) -> Result<Self, String> {
         let mut options = Self::default();
         for argument in arguments {
@@ -60,7 +60,7 @@ impl Options {
     }
 }
 
-/// A goal that is missed is printed as missed, and is no failure: this machine may not be the one to judge by.
+/// Runs a bench. A missed goal is printed, but is not a failure: this machine may not be the one to judge by.
 pub(crate) fn run(bench: Bench, options: &Options) -> Done {
     let mut run = cargo(&["bench", "--quiet", "--locked", "--package", bench.package])?;
     run.args(bench.targets.iter().flat_map(|target| ["--bench", target])).arg("--").args(&options.only);
@@ -83,7 +83,7 @@ fn output(run: &mut Command) -> Result<String, Box<dyn std::error::Error>> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The figures, the page's table of them, and its plots.
+/// Writes the figures, their table on the page, and its plots.
 fn write(name: &str, docs: &Path, lines: &str, figures: &[Figure]) -> Result<(), Box<dyn std::error::Error>> {
     let folder = docs.join("benchmarks");
     std::fs::create_dir_all(&folder)?;
@@ -107,7 +107,7 @@ mod tests {
         assert!(Options::parse(&["fresh", "duplicate"]).is_err_and(|e| e.contains("`duplicate`")));
     }
 
-    /// The page is written by `--write` and by nothing else.
+    /// The page is written only by `--write`.
     #[test]
     fn the_page_says_what_was_measured() {
         let docs = root().unwrap().join("docs");

@@ -1,4 +1,5 @@
-//! The processor time of each part of CI, and its limits. The wall clock decides nothing: a busy machine stretches it.
+//! The processor time of each part of CI, and its limits. The wall-clock time is not limited, because a busy machine
+//! increases it.
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
@@ -9,11 +10,11 @@ use serde_json::{Value, json};
 
 use crate::tools::{Done, target};
 
-/// A part and its limit in seconds of processor time, from nothing built, with room for a
-/// busy machine.
+/// The parts and their limits in seconds of processor time, without earlier build results, with a margin for a busy
+/// machine.
 const LIMITS: [(&str, u64); 3] = [("check", 900), ("test", 1_600), ("extras", 2_000)];
 
-/// Ticks of `/proc/self/stat` in a second, on every Linux.
+/// The ticks of `/proc/self/stat` in a second, on every Linux.
 const TICKS: u64 = 100;
 
 /// A part that is being measured.
@@ -28,7 +29,7 @@ impl Measured {
         Self { start: Instant::now(), before: processor() }
     }
 
-    /// Prints what the part took, and writes it down for [`check`].
+    /// Prints the times of the part, and writes them to the file for [`check`].
     ///
     /// # Errors
     /// The file cannot be written.
@@ -85,9 +86,9 @@ fn processor() -> u64 {
     children(&stat).unwrap_or_default() / TICKS
 }
 
-/// Returns the ticks of the children that were waited for, in user mode and in the system's.
+/// Returns the ticks of the awaited children, in user mode and in system mode.
 fn children(stat: &str) -> Option<u64> {
-    // The name of the program is the second field, in parentheses, and may hold anything.
+    // The name of the program is the second field, in parentheses, and may contain any character.
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut ticks = fields.split(' ').skip(13).map(str::parse::<u64>);
     Some(ticks.next()?.ok()? + ticks.next()?.ok()?)

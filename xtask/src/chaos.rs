@@ -1,13 +1,14 @@
-//! Real processes on a real server, under faults; what the harness is asked and answers is its own.
+//! The command `cargo xtask chaos`: real processes on a real server, under faults. The harness parses its own arguments
+//! and prints its own results.
 use std::process::ExitCode;
 
 use crate::heavy;
 
-/// Without optimisation: it waits for others most of the time, and tests have built it already.
+/// Without optimisation: the harness mostly waits for others, and tests have already built it.
 const HARNESS: [&str; 7] = ["run", "--quiet", "--locked", "--package", "idempotent-chaos", "--bin", "idempotent-chaos"];
 
 pub(crate) fn run(arguments: &[&str]) -> ExitCode {
-    // Only who asks for it builds the client that takes minutes.
+    // Only a play that needs the slow client builds it.
     let heavy = arguments.first() == Some(&heavy::FEATURE);
     let features: &[&str] = if heavy { &["--features", heavy::FEATURE] } else { &[] };
     crate::sim::pass_on(&[&HARNESS[..], features].concat(), arguments)

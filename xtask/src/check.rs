@@ -1,4 +1,4 @@
-//! Everything that is checked without running a test. Writes nothing into the tree.
+//! All checks without a test run. The checks write nothing into the tree.
 mod crates;
 mod prose;
 mod sources;
@@ -15,16 +15,16 @@ use crate::tools::{Done, capture, cargo};
 /// The package that users depend on.
 const FACADE: &str = "idempotent-rs";
 
-/// What came of one check.
+/// The result of a check.
 enum Outcome {
     Passed,
-    /// With what there is to read.
+    /// Failed, with the text to read.
     Failed(String),
-    /// With why.
+    /// Skipped, with the reason.
     Skipped(String),
 }
 
-/// Runs all of them, also after a failure.
+/// Runs all checks, even after a failure.
 pub(crate) fn all() -> Done {
     let measured = budget::Measured::begin();
     let mut report = Report::default();
@@ -43,7 +43,7 @@ pub(crate) fn all() -> Done {
     }
     let all = ["--locked", "--all-targets", "--", "-D", "warnings"];
     report.command("clippy, tests/external-store", outside(STORE, "clippy", &all)?);
-    // libFuzzer itself is C++ and not needed to see that the targets fit what they call.
+    // libFuzzer itself is C++, and not needed to check that the targets compile.
     report.command("fuzz targets", outside(FUZZ, "check", &["--locked", "--no-default-features"])?);
     let bare = ["clippy", "--locked", "--package", FACADE, "--no-default-features"];
     let first = ["clippy", "--locked", "--package", "idempotent-consume", "--all-targets"];
@@ -52,7 +52,7 @@ pub(crate) fn all() -> Done {
     let mut docs = cargo(&["doc", "--locked", "--no-deps"])?;
     docs.args(heavy::published()?).env("RUSTDOCFLAGS", "-D warnings");
     report.command("docs", docs);
-    // A link to what a feature brings is broken where the feature is off.
+    // A link to an item of a feature is broken if the feature is off.
     for (name, features) in
         [("docs, default features", &[][..]), ("docs, facade without features", &["--no-default-features"])]
     {
@@ -72,7 +72,8 @@ pub(crate) fn all() -> Done {
     Ok(report.summary() && within)
 }
 
-/// The facade's, without `default`, which is the others, and what takes too long to build.
+/// Returns the features of the facade, except `default`, which consists of others, and the one that takes too long to
+/// build.
 fn features() -> Result<Vec<String>, Box<dyn Error>> {
     let packages = heavy::packages()?;
     let facade = packages.iter().find(|package| package["name"] == FACADE).ok_or("the facade is not a package")?;
@@ -80,7 +81,7 @@ fn features() -> Result<Vec<String>, Box<dyn Error>> {
     Ok(features.keys().filter(|name| !["default", heavy::FEATURE].contains(&name.as_str())).cloned().collect())
 }
 
-/// Bans, licenses and sources; no advisories, since there is no database of them offline.
+/// Checks bans, licenses and sources, but no advisories, because their database is not available offline.
 fn dependencies() -> Result<Outcome, Box<dyn Error>> {
     if !capture(&mut cargo(&["deny", "--version"])?)?.0.success() {
         return Ok(Outcome::Skipped("cargo-deny is not installed".to_owned()));

@@ -1,4 +1,4 @@
-//! What a machine can put right.
+//! Automatic fixes.
 use crate::outside::{FUZZ, STORE, outside};
 use crate::tools::{Done, cargo, stream};
 
@@ -7,11 +7,11 @@ pub(crate) fn all() -> Done {
     let clippy =
         ["clippy", "--fix", "--workspace", "--all-targets", "--all-features", "--allow-dirty", "--allow-staged"];
     let mut steps = vec![cargo(&clippy)?];
-    // Formatted last: a suggestion need not be.
+    // Formatting is the last step, because suggestions are not formatted.
     steps.push(cargo(&["fmt", "--all"])?);
     for package in [STORE, FUZZ] {
         steps.push(outside(package, "fmt", &[])?);
-        // Brings a lock file after what the workspace's packages have come to depend on.
+        // Updates a lock file to the current dependencies of the workspace's packages.
         steps.push(outside(package, "update", &["--workspace"])?);
     }
     for mut command in steps {

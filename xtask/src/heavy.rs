@@ -1,5 +1,5 @@
-//! The package whose client takes minutes to build: the RocketMQ adapter. `test` and `check` leave it out; `test rocketmq`
-//! covers it.
+//! The RocketMQ adapter, whose client takes minutes to build. `test` and `check` leave it out; `test rocketmq` covers
+//! it.
 use std::error::Error;
 use std::path::Path;
 
@@ -7,19 +7,19 @@ use serde_json::Value;
 
 use crate::tools::{cargo, root};
 
-/// The package that needs it.
+/// The package that needs the client.
 pub(crate) const PACKAGE: &str = "idempotent-rocketmq";
-/// The facade's feature that brings it.
+/// The feature of the facade that enables it.
 pub(crate) const FEATURE: &str = "rocketmq";
 
-/// cargo's arguments for the workspace without it, and with all other features.
+/// Returns cargo's arguments for the workspace without the adapter, and with all other features.
 pub(crate) fn everything_else() -> Result<Vec<String>, Box<dyn Error>> {
     let features = packages()?.iter().flat_map(features_of).collect::<Vec<_>>().join(",");
     Ok(["--workspace", "--exclude", PACKAGE, "--features"].map(str::to_owned).into_iter().chain([features]).collect())
 }
 
-/// Returns cargo's arguments for the workspace without it, and with all other features of the examples. Tests turn on
-/// what they need by their own dependencies: some show what a build without a feature says.
+/// Returns cargo's arguments for the workspace without the adapter, and with all other features of the examples. Tests
+/// enable features by their own dependencies, because some test a build without a feature.
 pub(crate) fn tested() -> Result<Vec<String>, Box<dyn Error>> {
     let folder = root()?.join("examples");
     let is_example =
@@ -38,7 +38,7 @@ pub(crate) fn published() -> Result<Vec<String>, Box<dyn Error>> {
     Ok(names.chain(["--features".to_owned(), features]).collect())
 }
 
-/// As cargo describes them.
+/// Returns the packages as cargo describes them.
 pub(crate) fn packages() -> Result<Vec<Value>, Box<dyn Error>> {
     let output = cargo(&["metadata", "--locked", "--no-deps", "--format-version", "1"])?.output()?;
     if !output.status.success() {
@@ -48,7 +48,7 @@ pub(crate) fn packages() -> Result<Vec<Value>, Box<dyn Error>> {
     Ok(metadata["packages"].as_array().ok_or("cargo metadata without packages")?.clone())
 }
 
-/// `package/feature`, without those that bring it.
+/// Returns the features as `package/feature`, without those that enable the adapter.
 fn features_of(package: &Value) -> Vec<String> {
     let name = package["name"].as_str().unwrap_or_default();
     let features = package["features"].as_object().into_iter().flat_map(serde_json::Map::keys);

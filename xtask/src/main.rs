@@ -1,4 +1,4 @@
-//! What is run on this repository by hand and in CI: `cargo xtask COMMAND`.
+//! Commands for this repository, for developers and CI: `cargo xtask COMMAND`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
 mod bench;
 mod budget;
@@ -58,10 +58,10 @@ const COMMANDS: [&str; 10] = ["test", "check", "nightly", "sim", "chaos", "soak"
 const SOAKS: [&str; 7] = ["model", "chaos", "delivery", "fire", "mq", "sql", "released"];
 const BENCHES: [&str; 6] = ["core", "redis", "http", "mq", "sql", "delivery"];
 
-/// Messages of `soak mq`.
+/// The number of messages of `soak mq`.
 const MILLION: u64 = 1_000_000;
 
-/// A command that was not understood; why goes to stderr.
+/// The exit code for an unknown command. The reason is printed to stderr.
 const MISUSED: u8 = 2;
 
 fn main() -> ExitCode {
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
 }
 
 /// # Errors
-/// What was not understood, and what would be.
+/// Runs a command. The error names the unknown argument, and the valid ones.
 fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     let asks_for_help = |argument: &&str| matches!(*argument, "help" | "-h" | "--help");
     let done = match *arguments {
@@ -85,7 +85,7 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
             println!("{USAGE}");
             return Ok(ExitCode::SUCCESS);
         }
-        // It has more to say of itself.
+        // The simulator has its own exit codes.
         ["sim", ref arguments @ ..] => return Ok(sim::run(arguments)),
         ["chaos", ref arguments @ ..] => return Ok(chaos::run(arguments)),
         [_, ref rest @ ..] if rest.iter().take_while(|word| **word != "--").any(asks_for_help) => {
@@ -153,7 +153,7 @@ fn incomplete(command: &str, known: &[&str]) -> String {
     format!("`{command}` needs one of: {}", known.join(", "))
 }
 
-/// The nearest of the known words, if it is near.
+/// Returns the most similar known word, if one is similar enough.
 fn suggestion<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
     known
         .iter()

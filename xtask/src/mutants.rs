@@ -1,5 +1,5 @@
-//! Mutants of the source, by cargo-mutants: each changes one expression, and some test must fail. Works on a clone of the last
-//! commit, so that the checkout is never touched.
+//! The command `cargo xtask mutants`: cargo-mutants changes one expression at a time, and some test must fail. The
+//! command works on a clone of the last commit, so that the checkout does not change.
 mod areas;
 mod page;
 mod tool;
@@ -18,10 +18,10 @@ const PICKED: usize = 3;
 /// The options of `mutants`.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
-    /// Names of areas, or files. None: all areas.
+    /// The names of areas, or files. If empty, all areas.
     wanted: Vec<String>,
     seed: Option<u64>,
-    /// True if the page gets the figures.
+    /// True if the figures are written to the page.
     write: bool,
     list: bool,
 }
@@ -30,7 +30,7 @@ impl Options {
     /// Reads the words after `mutants`.
     ///
     /// # Errors
-    /// A word that is no option, or lacks its number.
+    /// A word is not an option, or its number is missing.
     pub(crate) fn parse(words: &[&str]) -> Result<Self, String> {
         let mut options = Self::default();
         let mut words = words.iter();
@@ -54,7 +54,7 @@ impl Options {
     /// Returns the files to mutate, each with its area.
     ///
     /// # Errors
-    /// A word that is neither an area nor a file of one.
+    /// A word is neither an area nor a file of one.
     fn files(&self) -> Result<Vec<(&'static Area, String)>, Box<dyn Error>> {
         let mut all = Vec::new();
         for area in &AREAS {
@@ -72,7 +72,7 @@ impl Options {
         if let (Some(seed), false) = (self.seed, all.is_empty()) {
             let first = usize::try_from(seed % all.len() as u64)?;
             all.rotate_left(first);
-            // Far from each other, so that a few nights see every area.
+            // Far apart, so that a few nights cover every area.
             let step = (all.len() / PICKED).max(1);
             all = all.into_iter().step_by(step).take(PICKED).collect();
         }
@@ -80,7 +80,7 @@ impl Options {
     }
 }
 
-/// Mutates each file; false if a mutant survives.
+/// Mutates each file. Returns false if a mutant survives.
 pub(crate) fn run(options: &Options) -> Done {
     let files = options.files()?;
     if options.list {

@@ -1,4 +1,4 @@
-//! Every proof in turn, on one page: `cargo xtask nightly`.
+//! The command `cargo xtask nightly`: runs every stage in turn, and writes one page.
 mod entry;
 mod page;
 mod stages;
@@ -19,17 +19,17 @@ use crate::tools::{Done, capture, cargo, date, root, target};
 pub(crate) struct Options {
     /// No stage begins after this many hours.
     hours: Option<u32>,
-    /// The seed of the chaos plays and of the simulator; by default the day.
+    /// The seed of the chaos plays and of the simulator. Default: the day.
     seed: Option<u64>,
-    /// Prints the stages, and runs none.
+    /// Whether to print the stages without running them.
     list: bool,
-    /// Only stages whose name begins with this word.
+    /// If set, only stages whose name begins with this word are run.
     only: Option<String>,
 }
 
 impl Options {
     /// # Errors
-    /// The argument that is unknown, or what is wrong with its value.
+    /// The argument is unknown, or its value is invalid.
     pub(crate) fn parse(arguments: &[&str]) -> Result<Self, String> {
         let mut options = Self::default();
         let mut arguments = arguments.iter();
@@ -53,8 +53,8 @@ impl Options {
     }
 }
 
-/// Runs the stages that this commit has not passed yet, and writes the page after each of them. A stage that fails does
-/// not keep the next one from running.
+/// Runs the stages that this commit has not passed yet, and writes the page after each of them. A failed stage does not
+/// stop the following ones.
 pub(crate) fn run(options: &Options) -> Done {
     let day = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs() / 86_400);
     let stages = stages::all(options.seed.unwrap_or(day));
@@ -96,12 +96,12 @@ pub(crate) fn run(options: &Options) -> Done {
     }
     let missing = stages.iter().filter(|stage| !passed(&entries, stage)).count();
     println!("xtask nightly: {} of {} stages passed on {commit}", stages.len() - missing, stages.len());
-    // Also what failed in an earlier run, and what is not run again for want of time.
+    // Includes stages that failed in an earlier run, and are not run again because the time is over.
     let failed = wanted.iter().filter_map(|stage| entries.get(&stage.name)).any(|entry| entry.outcome != Outcome::Held);
     Ok(!failed && (missing == 0 || options.only.is_some() || options.hours.is_some()))
 }
 
-/// Runs a stage. One whose server cannot be installed has failed.
+/// Runs a stage. A stage whose server cannot be installed has failed.
 fn once(stage: &Stage, commit: &str, log: &Path) -> Result<Entry, Box<dyn Error>> {
     let start = Instant::now();
     let ran = stage.environment().and_then(|environment| {
@@ -113,7 +113,7 @@ fn once(stage: &Stage, commit: &str, log: &Path) -> Result<Entry, Box<dyn Error>
         Err(error) => (Outcome::Failed, error.to_string()),
     };
     fs::write(log, &said)?;
-    // A commit in the meantime: nothing is known of either tree.
+    // There was a commit in the meantime, so the result belongs to neither tree.
     let commit = if self::commit()? == commit {
         commit.to_owned()
     } else {
@@ -130,7 +130,8 @@ fn once(stage: &Stage, commit: &str, log: &Path) -> Result<Entry, Box<dyn Error>
     })
 }
 
-/// Returns the short name of the last commit that changed more than the page, with [`CHANGED`] where the tree has changes.
+/// Returns the abbreviated last commit that changed other files than the page, with [`CHANGED`] if the tree has
+/// changes.
 fn commit() -> Result<String, Box<dyn Error>> {
     let git = |arguments: &[&str]| -> Result<String, Box<dyn Error>> {
         let all_but_the_page = ["--", ".", ":!docs/proof.md"];
@@ -142,7 +143,8 @@ fn commit() -> Result<String, Box<dyn Error>> {
     Ok(format!("{}{}", last.trim(), if changes.trim().is_empty() { "" } else { CHANGED }))
 }
 
-/// The mark on a commit whose tree has changes. A stage never counts as passed there: the next change is not seen.
+/// The mark of a commit whose tree has changes. A stage never counts as passed there, because later changes are not
+/// visible.
 pub(super) const CHANGED: &str = "+";
 
 #[cfg(test)]

@@ -1,15 +1,16 @@
-//! Packages outside the workspace, each with a lock file of its own.
+//! Packages outside of the workspace, each with its own lock file.
 use std::error::Error;
 use std::process::Command;
 
 use crate::tools::{cargo, root};
 
-/// A store as users have it: it sees what is published of us.
+/// A store in the position of a user's crate: it only sees the public API.
 pub(crate) const STORE: &str = "tests/external-store";
-/// cargo-fuzz's front end.
+/// The package of cargo-fuzz.
 pub(crate) const FUZZ: &str = "fuzz";
 
-/// cargo on one of them; into the workspace's target folder, where most of what it needs was built already.
+/// Returns a cargo command for one of these packages, with the workspace's target folder, which already contains most
+/// dependencies.
 pub(crate) fn outside(package: &str, subcommand: &str, arguments: &[&str]) -> Result<Command, Box<dyn Error>> {
     let mut command = cargo(&[subcommand, "--manifest-path", &format!("{package}/Cargo.toml")])?;
     if std::env::var_os("CARGO_TARGET_DIR").is_none() {

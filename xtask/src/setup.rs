@@ -1,4 +1,4 @@
-//! Installs what the tests need.
+//! Installation of the servers and programs that tests need.
 pub(crate) mod brokers;
 pub(crate) mod browser;
 pub(crate) mod flavours;
@@ -9,19 +9,19 @@ use std::process::{Command, Stdio};
 
 use crate::tools::{Done, stream, which};
 
-/// A program and Debian's packages that bring it.
+/// A program, and the Debian packages that contain it.
 type Needed = (&'static str, &'static [&'static str]);
 
 const NEEDED: [Needed; 11] = [
     ("redis-server", &["redis-server"]),
     ("redis-cli", &["redis-tools"]),
     ("openssl", &["openssl"]),
-    // The clock of a server that a test shifts is a small library in C.
+    // The adjustable clock of a server is a small library in C.
     ("cc", &["gcc", "libc6-dev"]),
-    // Clients of the demo service that are not ours.
+    // Independent clients of the demo service.
     ("curl", &["curl"]),
     ("python3", &["python3"]),
-    // Drives `bench http`, which the tests run once.
+    // Runs `bench http`, which the tests run once.
     ("wrk", &["wrk"]),
     ("rabbitmqctl", &["rabbitmq-server"]),
     ("psql", &["postgresql"]),
@@ -29,12 +29,13 @@ const NEEDED: [Needed; 11] = [
     ("mariadb-install-db", &["mariadb-server"]),
 ];
 
-/// For all tests but the extras.
+/// Installs the programs for all tests except the extras.
 pub(crate) fn all() -> Done {
     install(&NEEDED)
 }
 
-/// What is missing, by apt-get where that is allowed; else says how. Does nothing where everything is there.
+/// Installs missing programs with apt-get if that is allowed, and otherwise prints the command. Does nothing if all
+/// programs exist.
 fn install(needed: &[Needed]) -> Done {
     let packages = missing(needed, installed);
     if packages.is_empty() {
@@ -53,7 +54,7 @@ fn install(needed: &[Needed]) -> Done {
     }
     println!("xtask setup: installing {list}");
     let install = [&["install", "--yes", "--no-install-recommends"][..], &packages].concat();
-    // The lists of packages may be missing or old.
+    // The package lists may be missing or old.
     let done = apt_get(&install)? || apt_get(&["update"])? && apt_get(&install)?;
     if !done {
         println!("xtask setup: apt-get could not install {list}");
@@ -66,7 +67,7 @@ fn install(needed: &[Needed]) -> Done {
     Ok(still.is_empty())
 }
 
-/// The packages of programs that are not there.
+/// Returns the packages of missing programs.
 fn missing(needed: &[Needed], is_there: impl Fn(&str) -> bool) -> Vec<&'static str> {
     needed.iter().filter(|(program, _)| !is_there(program)).flat_map(|(_, packages)| packages.iter().copied()).collect()
 }
@@ -75,7 +76,7 @@ fn installed(program: &str) -> bool {
     which(program).is_some()
 }
 
-/// By what one's own process belongs to; a system that cannot say so has no apt-get either.
+/// Determines the user by the process itself. A system without this information has no apt-get either.
 fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     Path::new("/proc/self").metadata().is_ok_and(|own| own.uid() == 0)
@@ -83,7 +84,7 @@ fn is_root() -> bool {
 
 fn apt_get(arguments: &[&str]) -> Result<bool, std::io::Error> {
     let mut command = Command::new("apt-get");
-    // In this run level Debian's packages do not start their service.
+    // With this run level, Debian's packages do not start their services.
     command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1").stdin(Stdio::null());
     Ok(stream(&mut command, |_| ())?.success())
 }

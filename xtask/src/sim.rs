@@ -1,4 +1,5 @@
-//! The simulator, built with optimisation; what it is asked and answers is its own.
+//! The command `cargo xtask sim`: the simulator, built with optimisation. It parses its own arguments and prints its
+//! own results.
 use std::process::ExitCode;
 
 use crate::tools::cargo;
@@ -6,17 +7,17 @@ use crate::tools::cargo;
 const SIMULATOR: [&str; 8] =
     ["run", "--release", "--quiet", "--locked", "--package", "idempotent-testkit", "--bin", "idempotent-sim"];
 
-/// Not started.
+/// The exit code for a run that did not start.
 const VACUOUS: u8 = 2;
 
 pub(crate) fn run(arguments: &[&str]) -> ExitCode {
     pass_on(&SIMULATOR, arguments)
 }
 
-/// Runs a program of the workspace that understands its arguments and knows its exit codes itself.
+/// Runs a program of the workspace that parses its arguments and chooses its exit codes.
 pub(crate) fn pass_on(program: &[&str], arguments: &[&str]) -> ExitCode {
     let status = cargo(program).and_then(|mut cargo| {
-        // Where the caller stands, so that files are named from there.
+        // In the caller's folder, so that relative file names work.
         Ok(cargo.current_dir(std::env::current_dir()?).arg("--").args(arguments).status()?)
     });
     match status.map(|status| status.code()) {

@@ -1,9 +1,9 @@
-//! What takes too long for CI.
+//! Tests that take too long for CI.
 use std::process::Command;
 
 use crate::tools::{Done, cargo, some_passed, stream, target};
 
-/// The largest variants of the model check, one after the other: each uses all cores it is given.
+/// Runs the largest variants of the model check one after the other, because each uses all available cores.
 pub(crate) fn model() -> Done {
     let mut command = cargo(&["test", "--locked", "--package", "idempotent-model", "--test", "variants"])?;
     command.args(["--", "--ignored", "--nocapture", "--test-threads=1"]);
@@ -13,21 +13,21 @@ pub(crate) fn model() -> Done {
     Ok(status.success() && checked > 0)
 }
 
-/// Every weakness that chaos has to find. `cargo xtask nightly chaos` plays a minute of each play without one.
+/// Runs every weakness that chaos must find. `cargo xtask nightly chaos` plays a minute of each play without one.
 pub(crate) fn chaos() -> Done {
     let mut command = cargo(&["test", "--locked", "--package", "idempotent-chaos", "--test", "smoke"])?;
     command.args(["--", "--ignored", "--nocapture", "--test-threads=1"]);
     tests(&mut command)
 }
 
-/// Runs tests; that none was run is a failure, too.
+/// Runs tests. A run without a test is a failure, too.
 fn tests(command: &mut Command) -> Done {
     let mut some = false;
     let status = stream(command, |line| some |= some_passed(line))?;
     Ok(status.success() && some)
 }
 
-/// More rounds of each race over HTTP, and more hostile keys, than CI has time for.
+/// Runs more rounds of each race over HTTP, and more hostile keys, than CI has time for.
 pub(crate) fn fire() -> Done {
     let mut command = cargo(&["test", "--locked", "--package", "idempotent-tower", "--test", "suite"])?;
     command.args(["--", "sockets::races::", "sockets::hostile_keys::", "--test-threads=1"]);
@@ -35,8 +35,8 @@ pub(crate) fn fire() -> Done {
     tests(&mut command)
 }
 
-/// The demo and `consume` as they are released, asked from outside; `test` and `test extras` ask those that were built with
-/// the tests.
+/// Tests release builds of the demo and of `consume` from outside; `test` and `test extras` test the builds of the
+/// tests.
 pub(crate) fn released() -> Done {
     let packages = ["--locked", "--package", "idempotent-consume", "--package", "idempotent-rest-axum"];
     let features = ["--features", "idempotent-consume/servers,idempotent-rest-axum/redis"];
@@ -54,15 +54,15 @@ pub(crate) fn released() -> Done {
     Ok(all)
 }
 
-/// PostgreSQL's plans of each statement over 10 million rows; the tests have 100,000.
+/// Checks PostgreSQL's plans of each statement over 10 million rows; the tests have 100,000.
 pub(crate) fn sql() -> Done {
     let mut command = cargo(&["test", "--locked", "--package", "idempotent-sqlx", "--test", "suite"])?;
     command.args(["--", "over_10_million_rows", "--ignored", "--nocapture"]);
     tests(&mut command)
 }
 
-/// A million scheduled messages in a delay queue, and a million confirmed stubs in an outbox: what they cost; the tests
-/// have 100,000.
+/// Measures a million scheduled messages in a delay queue, and a million confirmed stubs in an outbox; the tests have
+/// 100,000.
 pub(crate) fn delivery() -> Done {
     let mut all = true;
     for (package, filter) in
@@ -75,10 +75,10 @@ pub(crate) fn delivery() -> Done {
     Ok(all)
 }
 
-/// The number of messages for [`mq`].
+/// Parses the number of messages for [`mq`].
 ///
 /// # Errors
-/// It is none, or too few to judge by.
+/// The text is not a number, or too small for a result.
 pub(crate) fn messages(text: &str) -> Result<u64, String> {
     const LEAST: u64 = 100_000;
     match text.parse() {
@@ -87,7 +87,7 @@ pub(crate) fn messages(text: &str) -> Result<u64, String> {
     }
 }
 
-/// One worker over a private RabbitMQ and Redis: whether its memory stays as it is.
+/// Runs one worker with a private RabbitMQ and Redis, and checks that its memory does not grow.
 pub(crate) fn mq(messages: u64) -> Done {
     let mut command = cargo(&["bench", "--quiet", "--locked", "--package", "idempotent-mq-bench", "--bench", "soak"])?;
     command.args(["--", &messages.to_string()]);

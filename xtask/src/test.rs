@@ -1,4 +1,4 @@
-//! Builds everything, runs a part of the tests, counts.
+//! The command `cargo xtask test`: builds all targets, runs a part of the tests, and counts the results.
 mod binary;
 mod build;
 mod extras;
@@ -37,7 +37,7 @@ pub(crate) struct Options {
 
 impl Options {
     /// # Errors
-    /// The argument that is unknown, and those that are known.
+    /// The argument is unknown. The error lists the known ones.
     pub(crate) fn parse(arguments: &[&str]) -> Result<Self, String> {
         let mut options = Self::default();
         let mut arguments = arguments.iter();
@@ -61,11 +61,11 @@ impl Options {
     }
 }
 
-/// Runs the tests of all packages but the [heavy] one, then the doc tests, then those of the crate outside. The filter
-/// goes to each test binary. A target that cannot be built is one failure, and does not keep the others from running.
+/// Runs the tests of all packages except the [heavy] one, then the doc tests, then those of the external crate. The
+/// filter is passed to each test binary. A target that cannot be built is one failure, and does not stop the others.
 pub(crate) fn all(options: &Options) -> Done {
     if !options.quick && !options.list && !setup::all()? {
-        // Not the end: most tests need no server, and the others name the missing program.
+        // Continue: most tests need no server, and the others name the missing program.
         println!("xtask test: something is not installed");
     }
     let mut tally = Tally::default();
@@ -104,7 +104,8 @@ pub(crate) fn all(options: &Options) -> Done {
     Ok(tally.failed() == 0 && tally.passed() > 0)
 }
 
-/// Returns the doc tests, and the tests of the crate outside. They begin first: rustdoc compiles them for a while.
+/// Returns the doc tests, and the tests of the external crate. They start first, because rustdoc compiles them for a
+/// while.
 fn docs(filter: &[String], scratch: &Scratch) -> Result<Vec<Job>, Box<dyn std::error::Error>> {
     let mut docs = cargo(&RUN)?;
     docs.args(heavy::tested()?).arg("--doc");

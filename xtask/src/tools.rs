@@ -1,30 +1,30 @@
-//! Running other programs.
+//! Execution of other programs.
 use std::error::Error;
 use std::io::{self, BufRead, BufReader, PipeReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-/// Ok: whether all went well. Err: it could not be found out.
+/// `Ok` contains whether everything succeeded. `Err` means that the result is unknown.
 pub(crate) type Done = Result<bool, Box<dyn Error>>;
 
-/// The workspace's folder.
+/// Returns the folder of the workspace.
 pub(crate) fn root() -> Result<PathBuf, Box<dyn Error>> {
     let own = std::env::var_os("CARGO_MANIFEST_DIR").ok_or("run it as `cargo xtask`")?;
     Ok(Path::new(&own).parent().ok_or("xtask has no parent folder")?.to_owned())
 }
 
-/// Where cargo puts what it builds.
+/// Returns cargo's target folder.
 pub(crate) fn target() -> Result<PathBuf, Box<dyn Error>> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
     Ok(root()?.join(target))
 }
 
-/// cargo, the one this was started by, in the workspace's folder.
+/// Returns a command for the cargo that started this program, in the workspace's folder.
 pub(crate) fn cargo(arguments: &[&str]) -> Result<Command, Box<dyn Error>> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root()?).env("CARGO_TERM_COLOR", "never").stdin(Stdio::null());
-    // What cargo told this process about itself. Some build scripts look at it: they would run anew, and minutes of
-    // building after them, each time somebody changes between `cargo test` and `cargo xtask test`.
+    // The variables that cargo set for this process. Some build scripts read them. They would run again, followed by
+    // minutes of building, after each switch between `cargo test` and `cargo xtask test`.
     let own = ["CARGO_MANIFEST_", "CARGO_PKG_"];
     for (name, _) in std::env::vars_os() {
         if own.iter().any(|own| name.as_encoded_bytes().starts_with(own.as_bytes())) {
@@ -34,27 +34,27 @@ pub(crate) fn cargo(arguments: &[&str]) -> Result<Command, Box<dyn Error>> {
     Ok(command)
 }
 
-/// Starts it with stdout and stderr in one pipe, so that lines come in the order they were written.
+/// Starts the command with stdout and stderr in one pipe, so that lines stay in order.
 fn merged(command: &mut Command) -> io::Result<(Child, PipeReader)> {
     let (reader, writer) = io::pipe()?;
     let child = command.stdout(writer.try_clone()?).stderr(writer).spawn();
-    // The command holds copies of the pipe's other end: as long as it does, the pipe does not end.
+    // The command holds copies of the pipe's other end. While it exists, the pipe does not end.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     Ok((child?, reader))
 }
 
-/// Runs it, passes its output through to stdout, and shows each line to `see`.
+/// Runs the command, copies its output to stdout, and passes each line to `see`.
 pub(crate) fn stream(command: &mut Command, mut see: impl FnMut(&str)) -> io::Result<ExitStatus> {
     let (mut child, reader) = merged(command)?;
     lines(reader, |line| {
-        // A reader that went away must not end the run half-way.
+        // A closed reader must not end the run.
         let _ = io::stdout().write_all(line).and_then(|()| io::stdout().flush());
         see(String::from_utf8_lossy(line).trim_end());
     })?;
     child.wait()
 }
 
-/// Runs it silently; says what it wrote.
+/// Runs the command silently, and returns its output.
 pub(crate) fn capture(command: &mut Command) -> io::Result<(ExitStatus, String)> {
     let (mut child, reader) = merged(command)?;
     let mut output = String::new();

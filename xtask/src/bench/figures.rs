@@ -1,7 +1,7 @@
-//! What the benches print: one JSON object a line.
+//! The output of the benches: one JSON object per line.
 use serde_json::Value;
 
-/// A figure, beside its floor if it has one.
+/// A figure, with its floor if there is one.
 #[derive(Clone, Debug)]
 pub(crate) struct Figure {
     pub(crate) name: String,
@@ -21,7 +21,7 @@ pub(crate) enum Goal {
 
 impl Figure {
     /// # Errors
-    /// The line that is none, and why.
+    /// Parses a line. The error names the invalid line, and the reason.
     pub(crate) fn parse(line: &str) -> Result<Self, String> {
         let wrong = |what: &str| format!("a bench printed `{line}`: {what}");
         let object: Value = serde_json::from_str(line).map_err(|e| wrong(&e.to_string()))?;
@@ -42,7 +42,7 @@ impl Figure {
         })
     }
 
-    /// What the goal is about.
+    /// Returns the value that is compared with the goal.
     pub(crate) fn judged(&self) -> f64 {
         self.ratio.unwrap_or(self.value)
     }
@@ -69,7 +69,7 @@ impl std::fmt::Display for Goal {
     }
 }
 
-/// With as many digits as can be trusted.
+/// Formats a figure with as many digits as are reliable.
 pub(crate) fn rounded(figure: f64) -> String {
     match figure {
         _ if figure >= 100.0 => format!("{figure:.0}"),

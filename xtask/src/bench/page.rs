@@ -1,10 +1,10 @@
 //! The table in `docs/benchmarks.md`.
 use super::figures::{Figure, rounded};
 
-/// The page with the table of one bench made anew.
+/// Returns the page with a new table of one bench.
 ///
 /// # Errors
-/// If the page has no place for it.
+/// The page has no place for the table.
 pub(crate) fn with_table(page: &str, name: &str, figures: &[Figure]) -> Result<String, String> {
     let begin = format!("<!-- {name}: written by `cargo xtask bench {name} --write` -->\n");
     let end = format!("<!-- /{name} -->\n");

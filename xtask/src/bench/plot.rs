@@ -1,4 +1,4 @@
-//! Plots of the figures, as SVG: one bar a row, its name before it.
+//! Plots of the figures as SVG, with one bar in each row and its name in front.
 use std::error::Error;
 use std::path::Path;
 
@@ -14,7 +14,7 @@ type Canvas<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 const WIDTH: i32 = 960;
 const ROW: i32 = 22;
 const TOP: i32 = 48;
-/// Where bars begin, and how long the longest is.
+/// The start of the bars, and the length of the longest one.
 const LEFT: i32 = 400;
 const LENGTH: i32 = 330;
 
@@ -22,7 +22,7 @@ const OURS: RGBColor = RGBColor(38, 96, 164);
 const MISSED: RGBColor = RGBColor(186, 60, 44);
 const FLOOR: RGBColor = RGBColor(150, 150, 150);
 
-/// How much of its goal each figure takes: what is better than asked for ends before the line.
+/// Plots each figure as a share of its goal. A figure that is better than its goal ends before the line.
 pub(crate) fn against_goals(figures: &[Figure], file: &Path) -> Result<(), Box<dyn Error>> {
     let rows: Vec<_> = figures.iter().filter_map(|figure| figure.goal.map(|goal| (figure, goal))).collect();
     let canvas = canvas(file, rows.len())?;
@@ -44,7 +44,7 @@ pub(crate) fn against_goals(figures: &[Figure], file: &Path) -> Result<(), Box<d
     Ok(canvas.present()?)
 }
 
-/// Each figure above its floor, each pair to a scale of its own.
+/// Plots each figure above its floor, with a separate scale for each pair.
 pub(crate) fn beside_floors(figures: &[Figure], file: &Path) -> Result<(), Box<dyn Error>> {
     let rows: Vec<_> = figures.iter().filter_map(|figure| figure.floor.map(|floor| (figure, floor))).collect();
     let canvas = canvas(file, 2 * rows.len())?;

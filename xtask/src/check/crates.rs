@@ -1,10 +1,10 @@
-//! The crates that a new user builds first. Each one more is seconds before anything runs.
+//! The number of crates that a new user builds first. Each crate costs seconds before the first run.
 use std::collections::BTreeSet;
 use std::error::Error;
 
 use crate::tools::cargo;
 
-/// A package, what it is to a new user, and the most crates it may need, itself included.
+/// A package, its role for a new user, and the maximum number of crates that it may need, including itself.
 const FIRST: [(&str, &str, usize); 2] =
     [("idempotent-first", "a program on the memory store", 60), ("idempotent-consume", "README's first command", 130)];
 
@@ -20,7 +20,7 @@ pub(super) fn first() -> Result<Vec<String>, Box<dyn Error>> {
         if !output.status.success() {
             return Err(String::from_utf8_lossy(&output.stderr).into());
         }
-        // What cargo downloads is told on the other stream.
+        // Cargo reports downloads on the other stream.
         let crates = distinct(&String::from_utf8_lossy(&output.stdout));
         if crates > limit {
             findings.push(format!("{package}, {what}: {crates} crates, at most {limit}"));

@@ -7,17 +7,18 @@ use super::sources::texts;
 /// The crates whose sources keep the rules. A crate that keeps them is added here.
 const CHECKED: [&str; 2] = ["idempotent-redis/src", "idempotent-redis-streams/src"];
 
-/// The line before a line, or before a documentation comment, that is exempt from the rules. A reason follows.
+/// The start of a comment that exempts the next line, or the next documentation comment, from the rules. The reason
+/// follows.
 const ALLOW: &str = "// prose-allow: ";
 
-/// First words of sentences that have neither a subject nor a verb.
+/// First words of sentences without a subject or a verb.
 const FRAGMENTS: [&str; 30] = [
     "what", "who", "whose", "whom", "how", "where", "when", "whether", "why", "which", "it", "as", "of", "those",
     "that", "by", "up", "from", "so", "not", "none", "for", "nobody", "somebody", "likewise", "else", "with",
     "without", "to", "behind",
 ];
 
-/// Words with a plain word in the field, or that hide the subject.
+/// Words that have a plain equivalent, or that hide the subject.
 const DIALECT: [&str; 16] = [
     "nobody",
     "somebody",
@@ -72,7 +73,7 @@ fn comment(line: &str) -> Option<&str> {
     ["///", "//!", "//"].iter().find_map(|start| line.strip_prefix(start))
 }
 
-/// Returns what is wrong with the first word of a documentation comment, which starts with the first of these lines.
+/// Returns the error for the first word of a documentation comment. The first of `lines` is the start of the comment.
 fn first_sentence(lines: &[&str]) -> Option<String> {
     let text = lines.first()?.strip_prefix("///")?.trim();
     let word = text.split_whitespace().next()?.trim_matches(|char: char| !char.is_alphanumeric());

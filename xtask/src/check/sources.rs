@@ -1,4 +1,4 @@
-//! What is read out of the files themselves.
+//! Checks of the source files.
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ type Check = (&'static str, fn() -> Findings);
 pub(super) const CHECKS: [Check; 3] =
     [("file sizes", sizes), ("machine paths and registry hosts", machine), ("clocks in core", clocks)];
 
-/// A file tells one thing.
+/// The maximum number of lines: a file has one subject.
 const LINES: usize = 400;
 
 fn sizes() -> Findings {
@@ -26,7 +26,7 @@ fn sizes() -> Findings {
     Ok(long)
 }
 
-/// In pieces, or this file would be found.
+/// In pieces, so that this file does not match itself.
 const FOLDERS: [&str; 3] = [concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/wo", "rk/")];
 const HOSTS: [&str; 7] = [
     concat!("index.crates", ".io"),
@@ -51,7 +51,8 @@ fn machine() -> Findings {
     Ok(found)
 }
 
-/// At the start of a path: a part of an address or of a longer path does not count.
+/// Returns whether the line contains the folder at the start of a path, and not as a part of an address or of a longer
+/// path.
 fn names_folder(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         line[..at].chars().next_back().is_none_or(|before| !before.is_alphanumeric() && !"._-~/*}$".contains(before))
@@ -59,7 +60,7 @@ fn names_folder(line: &str, folder: &str) -> bool {
     })
 }
 
-/// Time comes in by a `Clock`: whoever asks the system for it cannot be tested.
+/// Finds direct uses of the system time. Code that does not use a `Clock` cannot be tested.
 fn clocks() -> Findings {
     let core = Path::new("idempotent-core/src");
     let mut found = Vec::new();
@@ -74,7 +75,7 @@ fn clocks() -> Findings {
     Ok(found)
 }
 
-/// The text files that are tracked, or would be, relative to the root.
+/// Returns the text files that are tracked, or would be, relative to the root.
 pub(super) fn texts(wanted: impl Fn(&Path) -> bool) -> Result<Vec<(PathBuf, String)>, Box<dyn Error>> {
     let root = root()?;
     let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
@@ -84,7 +85,7 @@ pub(super) fn texts(wanted: impl Fn(&Path) -> bool) -> Result<Vec<(PathBuf, Stri
     }
     let mut texts = Vec::new();
     for path in String::from_utf8(output.stdout)?.split_terminator('\0').map(PathBuf::from) {
-        // What is not UTF-8 is no source, and a file may be deleted and yet tracked.
+        // A file that is not UTF-8 is not a source, and a tracked file may have been deleted.
         if wanted(&path)
             && let Ok(text) = fs::read_to_string(root.join(&path))
         {

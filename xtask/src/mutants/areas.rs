@@ -1,4 +1,4 @@
-//! The parts of the source that decide something, and the tests that must notice their mutants.
+//! The parts of the source that make decisions, and the tests that must detect their mutants.
 use std::error::Error;
 use std::fs;
 use std::path::Path;
@@ -11,9 +11,9 @@ pub(crate) struct Area {
     pub(super) name: &'static str,
     pub(super) package: &'static str,
     folder: &'static str,
-    /// Folders and files in which no decision is made.
+    /// Folders and files without decisions.
     left_out: &'static [&'static str],
-    /// The tests, the quickest first. A mutant that one of them notices is not shown to the others.
+    /// The test sets, the fastest first. A mutant that one of them detects is not tested with the others.
     pub(super) test_sets: &'static [TestSet],
 }
 
@@ -25,8 +25,8 @@ pub(super) struct TestSet {
     pub(super) arguments: &'static [&'static str],
 }
 
-/// The tests of the engine on the memory store. Left out: tests with servers and files, laws of wrappers, and tests that take
-/// seconds.
+/// The tests of the engine on the memory store, without tests with servers and files, laws of wrappers, and tests that
+/// take seconds.
 const QUICK: &[&str] = &[
     "--test",
     "suite",
@@ -56,7 +56,7 @@ pub(super) const AREAS: [Area; 4] = [
         name: "core",
         package: "idempotent-core",
         folder: "idempotent-core/src",
-        // Texts for people and sources of time and randomness.
+        // Texts for people, and sources of time and randomness.
         left_out: &["observe", "clock.rs", "entropy.rs", "error.rs", "rejection.rs", "lib.rs"],
         test_sets: &[
             TestSet { package: "idempotent-core", arguments: &["--lib"] },
@@ -95,7 +95,7 @@ pub(super) const AREAS: [Area; 4] = [
     },
 ];
 
-/// Returns the source files of an area, in order. Test modules are no part of it.
+/// Returns the source files of an area, in order, without test modules.
 ///
 /// # Errors
 /// The folder cannot be read.

@@ -1,4 +1,4 @@
-//! `docs/mutants.md`: the figures of each file.
+//! The page `docs/mutants.md`, with the figures of each file.
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
@@ -32,7 +32,7 @@ pub(super) struct Row {
 }
 
 impl Figures {
-    /// Returns the figures after another test set has seen the survivors. The first one sees all mutants.
+    /// Returns the figures after another test set has run on the survivors. The first set runs on all mutants.
     pub(super) fn then(self, next: Self, is_first: bool) -> Self {
         if is_first {
             return next;
@@ -52,13 +52,13 @@ impl fmt::Display for Figures {
 pub(super) fn page(rows: &BTreeMap<String, Row>) -> String {
     let mut page = HEAD.to_owned();
     for (file, Row { figures: Figures { mutants, caught, unviable, survived }, date, commit }) in rows {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(page, "| `{file}` | {mutants} | {caught} | {unviable} | {survived} | {date} | {commit} |");
     }
     page
 }
 
-/// Returns the rows of a page by their files. Lines of another form are left out.
+/// Returns the rows of a page by their files. Other lines are ignored.
 pub(super) fn read(page: &str) -> BTreeMap<String, Row> {
     page.lines().filter_map(row).collect()
 }

@@ -1,4 +1,4 @@
-//! cargo-mutants and the clone that it works on.
+//! The program cargo-mutants, and the clone that it works on.
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,12 @@ use super::page::Figures;
 use crate::tools::{capture, cargo, ran, root, some_passed, stream, target};
 
 const VERSION: &str = "27.1.0";
-/// Seconds for the tests of one mutant. They take some seconds; an endless loop does not end.
+/// The time limit for the tests of one mutant, in seconds. They take some seconds, unless the mutant loops forever.
 const TESTS: &str = "180";
-/// Seconds for the build of one mutant.
+/// The time limit for the build of one mutant, in seconds.
 const BUILD: &str = "1200";
 
-/// The program, the clone, and what is known of the tests.
+/// The program, the clone, and the checked test sets.
 #[derive(Debug)]
 pub(super) struct Tool {
     program: PathBuf,
@@ -28,10 +28,10 @@ pub(super) struct Tool {
 }
 
 impl Tool {
-    /// Installs the program, and brings the clone to the last commit.
+    /// Installs the program, and updates the clone to the last commit.
     ///
     /// # Errors
-    /// One of these fails.
+    /// One of these steps fails.
     pub(super) fn ready() -> Result<Self, Box<dyn Error>> {
         let folder = target()?.join("mutants");
         fs::create_dir_all(&folder)?;
@@ -55,12 +55,12 @@ impl Tool {
         Ok(Self { program, tree, output: folder, commit, sound: Vec::new() })
     }
 
-    /// Returns the commit that is mutated, short.
+    /// Returns the abbreviated commit that is mutated.
     pub(super) fn commit(&self) -> &str {
         &self.commit[..10.min(self.commit.len())]
     }
 
-    /// Shows all mutants of a file to the test sets of its area.
+    /// Tests all mutants of a file with the test sets of its area.
     ///
     /// # Errors
     /// The tests fail without a mutant, or the tool fails.
@@ -83,7 +83,7 @@ impl Tool {
             command.arg("--output").arg(&self.output).args(["--package", area.package, "--file", file]);
             command.args(["--test-package", tests.package]);
             if nth > 0 {
-                // What made the tests of another set run for ever is caught.
+                // A mutant that makes the tests of another set loop forever counts as caught.
                 let (caught, slow) = (results.join("caught.txt"), results.join("timeout.txt"));
                 let both = fs::read_to_string(&caught)? + &fs::read_to_string(slow).unwrap_or_default();
                 fs::write(caught, both)?;
@@ -95,7 +95,7 @@ impl Tool {
             if !matches!(status.code(), Some(0 | 2 | 3)) {
                 return Err(format!("cargo-mutants on {file}: {said}").into());
             }
-            // Nothing is written about a file without mutants.
+            // A file without mutants has no outcomes.
             if !results.join("outcomes.json").exists() {
                 break;
             }
@@ -104,10 +104,10 @@ impl Tool {
         Ok(figures)
     }
 
-    /// Runs the tests of a set on the source as it is.
+    /// Runs the tests of a set on the unchanged source.
     ///
     /// # Errors
-    /// The tests fail. Each mutant would seem to be noticed.
+    /// The tests fail. Every mutant would seem to be detected.
     fn pass_without_a_mutant(&mut self, tests: &'static TestSet) -> Result<(), Box<dyn Error>> {
         if self.sound.contains(&tests) {
             return Ok(());
@@ -130,16 +130,16 @@ impl Tool {
 
     fn in_tree(&self, mut command: Command) -> Command {
         command.current_dir(&self.tree).env_remove("CARGO_TARGET_DIR");
-        // Most of a mutant's time is its build.
+        // Most of the time of a mutant is its build.
         command.env("CARGO_INCREMENTAL", "1").env("CARGO_PROFILE_DEV_DEBUG", "none");
         command
     }
 }
 
-/// Returns the mutants of the last file that no test set has noticed.
+/// Returns the mutants of the last file that no test set has detected.
 ///
 /// # Errors
-/// The tool's list cannot be read.
+/// The list of the tool cannot be read.
 pub(super) fn missed(tool: &Tool) -> Result<Vec<String>, Box<dyn Error>> {
     let list = tool.output.join("mutants.out/missed.txt");
     if !list.exists() {

@@ -3,17 +3,18 @@ use super::CHANGED;
 use super::stages::Stage;
 use crate::tools::some_passed;
 
-/// The result of a stage.
+/// The outcome of a stage.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Outcome {
     Held,
     Failed,
-    /// Too little happened to prove anything.
+    /// The run was too small to prove anything.
     Vacuous,
 }
 
 impl Outcome {
-    /// Decides by the exit code that `sim` and `chaos` share; a stage that runs tests has to have run some.
+    /// Determines the outcome by the exit code that `sim` and `chaos` share. A stage that runs tests must have run
+    /// some.
     pub(super) fn of(code: Option<i32>, said: &str, runs_tests: bool) -> Self {
         match code {
             Some(0) if runs_tests && !said.lines().any(some_passed) => Self::Vacuous,
@@ -39,18 +40,18 @@ impl Outcome {
 /// One run of a stage.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Entry {
-    /// The command, seeds included.
+    /// The command, including seeds.
     pub(super) command: String,
     pub(super) commit: String,
     pub(super) date: String,
     pub(super) seconds: u64,
     pub(super) outcome: Outcome,
-    /// The last line that it printed.
+    /// The last line of the output.
     pub(super) said: String,
 }
 
 impl Entry {
-    /// Whether this is a run of the stage's command that passed on this commit.
+    /// Returns whether this is a run of the stage's command that passed on this commit.
     pub(super) fn passed(&self, stage: &Stage, commit: &str) -> bool {
         let same = self.commit == commit && self.command == stage.shown();
         same && self.outcome == Outcome::Held && !commit.ends_with(CHANGED)

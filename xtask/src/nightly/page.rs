@@ -1,5 +1,5 @@
-//! `docs/proof.md`: the last run of each stage. The page is all that `nightly` keeps, so a run goes on where the one that
-//! wrote the page has ended, on any machine.
+//! The page `docs/proof.md`, with the last run of each stage. The page is the only state of `nightly`, so a run on any
+//! machine resumes where the previous one ended.
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -22,7 +22,7 @@ pub(super) fn page(stages: &[Stage], entries: &BTreeMap<String, Entry>) -> Strin
     let mut page = HEAD.to_owned();
     for stage in stages {
         let name = &stage.name;
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = match entries.get(name) {
             Some(Entry { outcome, seconds, date, commit, command, said }) => {
                 let said = said.replace('|', "\\|").replace('`', "'");

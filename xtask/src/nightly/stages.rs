@@ -1,17 +1,17 @@
-//! The stages of `nightly`, in their order.
+//! The stages of `nightly`, in order.
 use std::error::Error;
 use std::ffi::OsString;
 
 use crate::setup::flavours::{self, FLAVOURS, POOLER};
 use crate::setup::{brokers, packaged};
 
-/// One command.
+/// A command.
 #[derive(Debug)]
 pub(super) struct Stage {
     pub(super) name: String,
-    /// cargo's arguments.
+    /// The arguments of cargo.
     pub(super) arguments: Vec<String>,
-    /// True if the stage runs tests: without a test that passed, it is vacuous.
+    /// True if the stage runs tests. Without a passed test, it is vacuous.
     pub(super) runs_tests: bool,
     environment: Environment,
 }
@@ -33,7 +33,7 @@ enum Environment {
 const FUZZ: (&str, &str) = ("FUZZ_INPUTS", "1000000");
 
 impl Stage {
-    /// Returns the command to type.
+    /// Returns the command as a user types it.
     pub(super) fn shown(&self) -> String {
         let cargo = format!("cargo {}", self.arguments.join(" "));
         match self.environment {
@@ -47,7 +47,7 @@ impl Stage {
         }
     }
 
-    /// Returns the variables, and installs what they name.
+    /// Returns the variables, and installs the programs that they name.
     ///
     /// # Errors
     /// A server cannot be installed.
@@ -86,7 +86,7 @@ impl Stage {
     }
 }
 
-/// Returns all stages; chaos plays and the simulator begin with this seed.
+/// Returns all stages. Chaos plays and the simulator start with this seed.
 pub(super) fn all(seed: u64) -> Vec<Stage> {
     let mut stages = vec![
         xtask("check", "check"),
@@ -102,7 +102,7 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
     ];
     let flavours = FLAVOURS.iter().enumerate().map(|(n, flavour)| (flavour.version, Environment::Redis(n)));
     for (version, environment) in [("redis 6.2", Environment::Redis6)].into_iter().chain(flavours) {
-        // Tests of the store itself ask the server for what came with Redis 7.
+        // Tests of the store itself need server features of Redis 7.
         let store = if environment == Environment::Redis6 { "conformance::" } else { "" };
         for (what, package, filter) in [
             ("Redis servers", "idempotent-testkit", "servers::single::"),
@@ -110,7 +110,7 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
             ("Redis Streams", "idempotent-redis-streams", ""),
         ] {
             let mut stage = tests(&format!("{what} on {version}"), package, filter, environment);
-            // Configurations that are the same on each server, and mutants, which judge the tests.
+            // Configurations that do not depend on the server, and mutants, which test the tests.
             let skipped = ["mutants", "without_a_cache::", "with_the_scripts_of_redis_6::"];
             stage.arguments.extend(skipped.iter().flat_map(|word| ["--skip".to_owned(), (*word).to_owned()]));
             stages.push(stage);

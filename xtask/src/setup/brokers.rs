@@ -1,20 +1,20 @@
-//! RocketMQ's name server and broker, built out of published crates: Debian has no package of them.
+//! RocketMQ's name server and broker, built from published crates, because Debian has no package for them.
 use std::error::Error;
 use std::path::PathBuf;
 
 use crate::tools::{Done, capture, cargo, stream, target};
 
-/// A program, the crate that it is built of, and how.
+/// A program, its crate, and its build arguments.
 const PROGRAMS: [(&str, &str, &[&str]); 2] = [
-    // Without TLS, which would bring a library in C.
+    // Without TLS, which needs a library in C.
     ("rocketmq-namesrv-rust", "rocketmq-namesrv", &["--no-default-features"]),
-    // It does not build without the one feature it has by default.
+    // The broker only builds with its default feature.
     ("rocketmq-broker-rust", "rocketmq-broker", &[]),
 ];
-/// As the client of `idempotent-rocketmq`.
+/// The version of the client in `idempotent-rocketmq`.
 const VERSION: &str = "1.0.0";
 
-/// Where the programs are, once [`all`] was there.
+/// Returns the folder of the programs, after [`all`] has built them.
 pub(crate) fn bin() -> Result<PathBuf, Box<dyn Error>> {
     Ok(folder()?.join("bin"))
 }
@@ -23,8 +23,8 @@ fn folder() -> Result<PathBuf, Box<dyn Error>> {
     Ok(target()?.join("brokers"))
 }
 
-/// Builds them into the target folder. Does nothing where they are there: cargo notes what it has installed. Needs the
-/// network, and minutes.
+/// Builds the programs into the target folder. Does nothing if they exist, because cargo records what it has installed.
+/// Needs the network, and minutes.
 pub(crate) fn all() -> Done {
     if !are_there()? {
         let folder = folder()?;
@@ -32,20 +32,20 @@ pub(crate) fn all() -> Done {
         for (_, package, how) in PROGRAMS {
             let mut command = cargo(&["install", "--debug", "--locked", "--quiet"])?;
             command.args(how).arg(format!("{package}@{VERSION}")).arg("--root").arg(&folder);
-            // Away from what this workspace is built of; nobody debugs them.
+            // Separate from the build of this workspace, and without debug information.
             command.env("CARGO_TARGET_DIR", folder.join("build")).env("CARGO_PROFILE_DEV_DEBUG", "0");
             if !stream(&mut command, |_| ())?.success() {
                 return Ok(false);
             }
         }
-        // Gigabytes that nobody needs any more.
+        // Removes gigabytes of build results.
         std::fs::remove_dir_all(folder.join("build"))?;
     }
     println!("xtask setup: found RocketMQ {VERSION} in {}", bin()?.display());
     are_there()
 }
 
-/// Both, and of this version.
+/// Returns whether both programs exist in this version.
 fn are_there() -> Done {
     let bin = bin()?;
     if !PROGRAMS.iter().all(|(program, ..)| bin.join(program).is_file()) {

@@ -1,4 +1,4 @@
-//! Redis 8.0, Valkey 8.1 and PgBouncer 1.24 from Debian's packages, unpacked and not installed.
+//! Redis 8.0, Valkey 8.1 and PgBouncer 1.24 from Debian's packages, unpacked without installation.
 use std::error::Error;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,10 +7,10 @@ use std::process::Command;
 
 use crate::tools::{Done, capture, ran, target};
 
-/// The release that has all of them.
+/// The release that contains all of them.
 const SUITE: &str = "trixie";
 
-/// The servers and the libraries they load, since the system's may be older.
+/// The servers and their libraries, since the system's libraries may be older.
 const PACKAGES: [&str; 27] = [
     "redis-server",
     "redis-tools",
@@ -41,14 +41,14 @@ const PACKAGES: [&str; 27] = [
     "zlib1g",
 ];
 
-/// A server that tests can run on instead of the system's.
+/// A server that tests can use instead of the system's.
 pub(crate) struct Flavour {
     pub(crate) program: &'static str,
     /// The folder of the program in its package.
     place: &'static str,
-    /// As the test of the version wants it.
+    /// The version that the test of versions expects.
     pub(crate) version: &'static str,
-    /// How `--version` begins.
+    /// The start of the output of `--version`.
     told: &'static str,
 }
 
@@ -67,24 +67,24 @@ fn every() -> impl Iterator<Item = &'static Flavour> {
 }
 
 impl Flavour {
-    /// Where it is, once [`all`] was there.
+    /// Returns the path of the program, after [`all`] has unpacked it.
     pub(crate) fn path(&self) -> Result<PathBuf, Box<dyn Error>> {
         Ok(folder()?.join("bin").join(self.program))
     }
 
-    /// Whether it is there and is what it should be.
+    /// Returns whether the program exists and has the right version.
     fn works(&self) -> Result<bool, Box<dyn Error>> {
         let told = capture(Command::new(self.path()?).arg("--version"));
         Ok(told.is_ok_and(|(status, told)| status.success() && told.starts_with(self.told)))
     }
 }
 
-/// Unpacks them into the target folder. Does nothing where they are there. Needs no rights, and the network.
+/// Unpacks the servers into the target folder. Does nothing if they exist. Needs the network, but no root permissions.
 pub(crate) fn all() -> Done {
     if !are_there()? {
         let folder = folder()?;
         println!("xtask setup: unpacking {SUITE}'s Redis, Valkey and PgBouncer into {}", folder.display());
-        // What is left of a run that was broken off would be mixed with what comes.
+        // The remains of an interrupted run would be mixed with new files.
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
         }
@@ -134,21 +134,21 @@ fn unpack(folder: &Path) -> Result<(), Box<dyn Error>> {
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// The mirror this system gets its own packages from.
+/// Returns the mirror from which this system gets its packages.
 fn mirror() -> Result<String, Box<dyn Error>> {
     let texts = ["/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list"].map(fs::read_to_string);
     let found = texts.iter().flatten().find_map(|text| mirror_in(text));
     Ok(found.ok_or("this system names no mirror of Debian: the flavours are Debian's packages")?)
 }
 
-/// The first that is not for security updates only; both forms of the file.
+/// Returns the first mirror that is not only for security updates. Supports both forms of the file.
 fn mirror_in(sources: &str) -> Option<String> {
     let lines = sources.lines().filter(|line| line.starts_with("URIs:") || line.starts_with("deb "));
     let mut words = lines.flat_map(str::split_whitespace);
     words.find(|word| word.starts_with("http") && !word.contains("security")).map(str::to_owned)
 }
 
-/// With a state of its own: nothing of the system's is read but its keys, and nothing is written.
+/// Runs apt-get with a separate state: it reads only the keys of the system, and writes nothing there.
 fn apt_get(apt: &Path, arguments: &[&str]) -> Result<(), Box<dyn Error>> {
     let mut command = Command::new("apt-get");
     let folders = [
@@ -164,12 +164,12 @@ fn apt_get(apt: &Path, arguments: &[&str]) -> Result<(), Box<dyn Error>> {
     for option in ["Dir::Etc::sourceparts=/dev/null", "Debug::NoLocking=1"] {
         command.args(["-o", option]);
     }
-    // As oneself: the user apt would change to may not write here.
+    // As the current user, since apt's own user may not write here.
     command.args(["-o", "APT::Sandbox::User=root", "-qq"]).args(arguments).current_dir(apt.join("archives"));
     ran(&mut command)
 }
 
-/// Starts it with the loader and the libraries it was built for.
+/// Writes a script that starts the server with its own loader and libraries.
 fn launcher(system: &Path, flavour: &Flavour) -> Result<String, Box<dyn Error>> {
     let libraries = system.join("usr/lib");
     let loaders = fs::read_dir(&libraries)?.flatten().filter_map(|entry| {

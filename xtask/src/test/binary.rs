@@ -1,4 +1,4 @@
-//! One test binary that cargo has built, and how cargo would run it.
+//! A test binary that cargo has built, and the command with which cargo would run it.
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -8,24 +8,24 @@ use serde_json::Value;
 
 use crate::tools::capture;
 
-/// The variable by which libtest is told how many tests to run at a time.
+/// The variable with the number of tests that libtest runs at a time.
 const THREADS: &str = "RUST_TEST_THREADS";
 
-/// Of one target of one package.
+/// A test binary of one target of one package.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Binary {
     pub(super) package: String,
-    /// As cargo names it: `lib`, `test`, `bin`, `example`.
+    /// The kind as cargo names it: `lib`, `test`, `bin`, `example`.
     pub(super) kind: String,
     pub(super) target: String,
     version: String,
     executable: PathBuf,
-    /// The package's, where its tests expect to be.
+    /// The folder of the package, in which its tests run.
     folder: PathBuf,
 }
 
 impl Binary {
-    /// Out of cargo's message about an artifact; `None` where that is no test.
+    /// Returns the binary of cargo's message about an artifact, or `None` if it is not a test.
     pub(super) fn of(message: &Value) -> Option<Self> {
         let text = |pointer| message.pointer(pointer).and_then(Value::as_str);
         let is_test = message.pointer("/profile/test") == Some(&Value::Bool(true));
@@ -41,7 +41,7 @@ impl Binary {
         })
     }
 
-    /// What is told of it, with the command that runs it alone.
+    /// Returns the description of the binary, with the command that runs it alone.
     pub(super) fn title(&self) -> String {
         let Self { package, kind, target, .. } = self;
         match kind.as_str() {
@@ -50,22 +50,22 @@ impl Binary {
         }
     }
 
-    /// In its package's folder, with what cargo tells a test that it runs.
+    /// Returns the command in the package's folder, with the environment that cargo sets for tests.
     pub(super) fn command(&self, libraries: &str) -> Command {
         let mut command = Command::new(&self.executable);
         command.current_dir(&self.folder).stdin(Stdio::null()).env("CARGO_TERM_COLOR", "never");
         command.env("CARGO_MANIFEST_DIR", &self.folder).env("CARGO_MANIFEST_PATH", self.folder.join("Cargo.toml"));
-        // More than cores: most tests wait for servers and clocks most of the time.
+        // More threads than cores, because most tests mostly wait for servers and clocks.
         command.env("RUST_TEST_THREADS", env::var_os(THREADS).unwrap_or_else(|| "4".into()));
-        // The message and its line say what failed; frames of futures would push them out of the end of a log.
+        // The message and its line show the failure. The frames of futures would push them out of the end of a log.
         command.env("RUST_BACKTRACE", "0").env("CARGO_PKG_NAME", &self.package).env("CARGO_PKG_VERSION", &self.version);
-        // A macro crate's own tests are linked to the compiler.
+        // The tests of a macro crate are linked to the compiler.
         command.env("LD_LIBRARY_PATH", libraries);
         command
     }
 }
 
-/// Where the compiler's libraries are, before what the environment has.
+/// Returns the library path: the compiler's libraries, and then the environment's.
 pub(super) fn libraries() -> Result<String, Box<dyn Error>> {
     let (status, root) = capture(Command::new("rustc").args(["--print", "sysroot"]))?;
     if !status.success() {
@@ -75,7 +75,7 @@ pub(super) fn libraries() -> Result<String, Box<dyn Error>> {
     Ok(all.collect::<Vec<_>>().join(":"))
 }
 
-/// Name and version: `path+file:///somewhere/idempotent-core#0.1.0` is idempotent-core.
+/// Returns name and version: `path+file:///somewhere/idempotent-core#0.1.0` is idempotent-core.
 pub(super) fn name(package_id: &str) -> (&str, &str) {
     let (place, version) = package_id.rsplit_once('#').unwrap_or((package_id, ""));
     version.split_once('@').unwrap_or((place.rsplit('/').next().unwrap_or(place), version))

@@ -1,4 +1,4 @@
-//! Builds everything, and knows which target could be built and which could not.
+//! The build of all targets, and a list of the targets that could not be built.
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::io::{BufRead, BufReader};
@@ -10,14 +10,15 @@ use super::binary::{Binary, name};
 use crate::heavy;
 use crate::tools::cargo;
 
-/// What came of the build.
+/// The result of the build.
 #[derive(Debug, Default)]
 pub(super) struct Built {
     failed: BTreeSet<String>,
     binaries: Vec<Binary>,
 }
 
-/// All but the [heavy] package, with the features of the examples. With `timings` cargo writes its report on the build.
+/// Builds all packages except the [heavy] one, with the features of the examples. With `timings`, cargo writes its
+/// report on the build.
 pub(super) fn all(timings: bool) -> Result<Built, Box<dyn Error>> {
     let everything = heavy::tested()?;
     let mut packages: Vec<_> = everything.iter().map(String::as_str).collect();
@@ -25,29 +26,30 @@ pub(super) fn all(timings: bool) -> Result<Built, Box<dyn Error>> {
     of(&packages)
 }
 
-/// Goes on after an error, so that what can be run is run. rustc's messages go to stderr as ever.
+/// Continues after an error, so that all built targets can run. rustc's messages are printed to stderr.
 ///
-/// Examples as programs, which tests start; with `--all-targets` they and the benchmarks would be built once more.
+/// Builds examples as programs, which tests start. With `--all-targets`, they and the benchmarks would be built once
+/// more.
 pub(super) fn of(packages: &[&str]) -> Result<Built, Box<dyn Error>> {
     let mut command = cargo(&["build", "--keep-going", "--locked"])?;
     command.args(packages).args(["--lib", "--bins", "--tests", "--examples", "--message-format=json"]);
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     let mut built = Built::default();
     for line in BufReader::new(child.stdout.take().ok_or("cargo has no stdout")?).lines() {
-        // Build scripts may write lines of their own.
+        // Build scripts may print other lines.
         if let Ok(message) = serde_json::from_str(&line?) {
             built.message(&message);
         }
     }
     if !child.wait()?.success() && built.failed.is_empty() {
-        // A build script, or cargo itself: it said why on stderr.
+        // A build script or cargo itself failed, and printed the reason to stderr.
         built.failed.insert("the workspace".to_owned());
     }
     built.binaries.sort_by_key(|binary| (weight(binary), binary.package.clone(), binary.target.clone()));
     Ok(built)
 }
 
-/// The packages whose tests take longest, the longest first: a long binary that begins last has a core for itself.
+/// The packages whose tests take longest, the longest first: a long binary that starts last has a core for itself.
 const LONGEST: [&str; 8] = [
     "idempotent-sqlx",
     "idempotent-rabbitmq",

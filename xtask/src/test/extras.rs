@@ -1,4 +1,5 @@
-//! What `test` leaves out: tests in modules named `extras`, a minute of fuzzing, other flavours of Redis; and RocketMQ.
+//! The tests that `test` leaves out: tests in modules named `extras`, a minute of fuzzing, other flavours of Redis, and
+//! RocketMQ.
 use std::error::Error;
 use std::time::Instant;
 
@@ -14,10 +15,10 @@ use crate::setup::{brokers, browser};
 use crate::tools::{Done, cargo, stream};
 use crate::{budget, heavy, setup};
 
-/// One less than `test` has: chaos and the groups of servers use both cores by themselves.
+/// One less than in `test`: chaos and the groups of servers use both cores by themselves.
 const LANES: usize = 3;
 
-/// Runs all of it, also after a failure.
+/// Runs all of them, even after a failure.
 pub(crate) fn extras() -> Done {
     if !setup::all()? || !flavours::all()? || !browser::all()? {
         println!("xtask test extras: what to run on is not there");
@@ -40,7 +41,7 @@ pub(crate) fn extras() -> Done {
     Ok(tally.failed() == 0 && tally.passed() > 0)
 }
 
-/// Runs everything about RocketMQ: it takes minutes to build.
+/// Runs all tests of RocketMQ, which take minutes to build.
 pub(crate) fn rocketmq() -> Done {
     if !setup::all()? || !brokers::all()? {
         println!("xtask test rocketmq: what to run on is not there");
@@ -55,7 +56,7 @@ pub(crate) fn rocketmq() -> Done {
     Ok(tally.failed() == 0 && tally.passed() > 0)
 }
 
-/// Runs the jobs. One that runs no test is a failure, too: its filter matches nothing any more.
+/// Runs the jobs. A job without a test is a failure, too: its filter no longer matches.
 fn run(mut jobs: Vec<Job>, scratch: &Scratch, tally: &mut Tally) {
     jobs.iter_mut().for_each(|job| scratch.tell(&mut job.command));
     lanes::run(jobs, LANES, |ended| {
@@ -69,7 +70,7 @@ fn run(mut jobs: Vec<Job>, scratch: &Scratch, tally: &mut Tally) {
     });
 }
 
-/// Tests of one binary that are run in a way of their own.
+/// Selected tests of one binary.
 struct Only {
     what: &'static str,
     package: &'static str,
@@ -94,8 +95,8 @@ impl Only {
     }
 }
 
-/// The tests that are run on each flavour of Redis: the laws of a store, and those that say what the servers do.
-/// `cargo xtask nightly` runs all of them.
+/// The tests that run on each flavour of Redis: the laws of a store, and those about the behaviour of servers. `cargo
+/// xtask nightly` runs all tests.
 const ON_REDIS: [(&str, &str); 2] =
     [("idempotent-testkit", "servers::"), ("idempotent-redis", "conformance::by_the_servers_clock::")];
 
@@ -124,7 +125,8 @@ const ON_ROCKETMQ: [Only; 2] = [
     Only { what: "chaos on RocketMQ", package: "idempotent-chaos", target: "smoke", arguments: &["rocketmq"] },
 ];
 
-/// All that `test` and `check` leave out since its client takes minutes to build: built once, for all its tests.
+/// Runs everything that `test` and `check` leave out because its client takes minutes to build. The client is built
+/// once for all tests.
 fn on_rocketmq(scratch: &Scratch, tally: &mut Tally) -> Result<(), Box<dyn Error>> {
     let features =
         "idempotent-tests/rocketmq,idempotent-chaos/rocketmq,idempotent-consume/rocketmq,idempotent-examples/rocketmq";
@@ -134,7 +136,7 @@ fn on_rocketmq(scratch: &Scratch, tally: &mut Tally) -> Result<(), Box<dyn Error
     let with_it = [&with_it[..], &["--features", features]].concat();
     let mut clippy = cargo(&["clippy", "--locked", "--all-targets"])?;
     clippy.args(&with_it).args(["--", "-D", "warnings"]);
-    // Of the facade with this feature alone, so that both need the client's crates in one form.
+    // The facade has only this feature, so that both builds need the client's crates in one form.
     let alone = ["--locked", "--package", heavy::PACKAGE, "--package", "idempotent-rs", "--no-default-features"];
     let alone = [&alone[..], &["--features", "idempotent-rs/rocketmq"]].concat();
     let mut check = cargo(&["check"])?;
@@ -152,7 +154,7 @@ fn on_rocketmq(scratch: &Scratch, tally: &mut Tally) -> Result<(), Box<dyn Error
     println!("xtask test rocketmq: {}: built in {} s", heavy::PACKAGE, start.elapsed().as_secs());
     let libraries = libraries()?;
     let adapter = built.binaries().iter().filter(|binary| binary.package == heavy::PACKAGE);
-    // The longest is among these: it begins first.
+    // The longest job is one of these, so they start first.
     let adapter = adapter.map(|binary| Job { title: binary.title(), command: binary.command(&libraries) });
     let mut jobs = adapter.collect::<Vec<_>>();
     jobs.extend(ON_ROCKETMQ.iter().map(|only| only.of(&built)).collect::<Result<Vec<_>, _>>()?);

@@ -1,4 +1,4 @@
-//! Several at once: most tests wait for servers and workers most of the time.
+//! Parallel execution of jobs, since most tests mostly wait for servers and workers.
 use std::process::{Command, ExitStatus};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
@@ -7,30 +7,30 @@ use std::time::{Duration, Instant};
 
 use crate::tools::capture;
 
-/// After this long without an end, those that run are named: the one that hangs is among them.
+/// The time without a finished job after which the running jobs are printed. One of them hangs.
 const QUIET: Duration = Duration::from_secs(120);
 
-/// What is run.
+/// A command to run.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) title: String,
     pub(super) command: Command,
 }
 
-/// What came of it.
+/// The result of a job.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) title: String,
     pub(super) took: Duration,
-    /// Whether it could be run and what it said, all of it.
+    /// The exit status and the whole output, or the error if it could not be run.
     pub(super) said: std::io::Result<(ExitStatus, String)>,
 }
 
-/// How many run at a time. Most tests wait for servers and workers most of the time, so there are more of them than
-/// cores.
+/// The number of parallel jobs. It is higher than the number of cores, since most tests mostly wait for servers and
+/// workers.
 pub(super) const LANES: usize = 4;
 
-/// Begins them in their order, `lanes` at a time, and shows each as it ends.
+/// Starts the jobs in order, `lanes` at a time, and passes each to `see` when it has ended.
 pub(super) fn run(jobs: Vec<Job>, lanes: usize, mut see: impl FnMut(Ended)) {
     let waiting = Mutex::new(jobs.into_iter());
     let running = Mutex::new(Vec::new());
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn as_many_run_at_once_as_there_are_lanes() {
-        // Each waits for the other.
+        // Each job waits for the other one.
         let folder = std::env::temp_dir().join(format!("idempotent-lanes-{}", std::process::id()));
         let wait = |own: &str, other: &str| {
             let folder = folder.display();

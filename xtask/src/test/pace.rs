@@ -1,8 +1,8 @@
-//! How long each test binary takes: what the main run's minutes are made of.
+//! The duration of each test binary.
 use std::mem;
 use std::time::{Duration, Instant};
 
-/// Shorter ones are not told.
+/// Shorter binaries are not printed.
 const LONG: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
@@ -12,7 +12,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Another one begins: the one before it is over.
+    /// Records that a binary begins, which ends the previous one.
     pub(super) fn begin(&mut self, binary: &str) {
         self.end();
         self.running = Some((binary.to_owned(), Instant::now()));
@@ -24,13 +24,13 @@ impl Pace {
         }
     }
 
-    /// One that ran beside others.
+    /// Records a binary that ran in parallel with others.
     pub(super) fn took(&mut self, binary: &str, time: Duration) {
         self.running = None;
         self.lasted.push((time, binary.to_owned()));
     }
 
-    /// Of those that took long, the longest first.
+    /// Returns the long durations, the longest first.
     pub(super) fn tell(&mut self) -> Vec<String> {
         let mut lasted = mem::take(&mut self.lasted);
         lasted.retain(|(time, _)| *time >= LONG);

@@ -1,5 +1,5 @@
-//! The parts that the tests are divided into: what `test` runs, what it leaves to `test extras`, and what needs no
-//! server. A test whose path has a module `extras` belongs to that part, and nothing else decides it.
+//! The division of the tests into parts: the tests of `test`, those of `test extras`, and those that need no server. A
+//! test belongs to `extras` if its path has a module of that name, and for no other reason.
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::process::Command;
@@ -7,22 +7,22 @@ use std::process::Command;
 use super::binary::Binary;
 use crate::tools::capture;
 
-/// The module whose tests `test` leaves to `test extras`.
+/// The module whose tests belong to `test extras`.
 const EXTRAS: &str = "extras::";
 
-/// One of the parts.
+/// A part of the tests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Part {
-    /// `test`: all but the extras.
+    /// `test`: all tests except the extras.
     Main,
-    /// `test --quick`: what is left of `test` without a server.
+    /// `test --quick`: the tests of `test` that need no server.
     Quick,
     /// `test extras`.
     Extras,
 }
 
-/// The tests of a package that need no server: those of its unit tests and of its test binaries, but for one binary and
-/// for paths that contain one of some words.
+/// The tests of a package that need no server: its unit tests and test binaries, except one binary and paths that
+/// contain certain words.
 struct Serverless {
     package: &'static str,
     not: &'static str,
@@ -53,7 +53,7 @@ const PROGRAMS: [&str; 4] =
 const NONE: &str = "/no/server/in/test/--quick";
 
 impl Part {
-    /// Returns the command that runs this part of a binary's tests; `None` where none of them is in this part.
+    /// Returns the command that runs this part of a binary's tests, or `None` if none of them is in this part.
     pub(super) fn command(self, binary: &Binary, libraries: &str) -> Option<Command> {
         let mut command = binary.command(libraries);
         match self {
@@ -74,7 +74,7 @@ impl Part {
 /// Returns the tests of each binary that `test` leaves to `test extras`, counted by module.
 ///
 /// # Errors
-/// A binary does not list its tests.
+/// A binary cannot list its tests.
 pub(super) fn left_out(binaries: &[Binary], libraries: &str) -> Result<Vec<String>, Box<dyn Error>> {
     let mut left = Vec::new();
     for binary in binaries {
@@ -87,7 +87,7 @@ pub(super) fn left_out(binaries: &[Binary], libraries: &str) -> Result<Vec<Strin
 /// Returns the binaries that leave tests to `test extras`.
 ///
 /// # Errors
-/// A binary does not list its tests.
+/// A binary cannot list its tests.
 pub(super) fn having_extras<'a>(binaries: &'a [Binary], libraries: &str) -> Result<Vec<&'a Binary>, Box<dyn Error>> {
     let mut having = Vec::new();
     for binary in binaries {

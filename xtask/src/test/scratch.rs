@@ -1,6 +1,6 @@
-//! Where tests have their files: in memory where there is enough of it. A disk that stands still for seconds, as that of a
-//! busy machine does when much was written to it, makes clocks of servers jump and answers come late; what a disk does
-//! is asked by no test.
+//! The folder for the files of tests, which is in memory if there is enough space. A disk that stalls for seconds, as
+//! on a busy machine after many writes, makes the clocks of servers jump and answers late. No test depends on the
+//! behaviour of a disk.
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -8,23 +8,23 @@ use std::process::Command;
 
 use crate::tools::capture;
 
-/// A file system in memory, on Linux.
+/// The file system in memory, on Linux.
 const MEMORY: &str = "/dev/shm";
 
-/// KiB that have to be free there: several times what the servers of a run have at a time.
+/// The free space in KiB that is required there: several times the space that the servers of a run need at a time.
 const ENOUGH: u64 = 8 << 20;
 
-/// Removed when dropped, but for the logs that failed tests left.
+/// A folder that is removed when the value is dropped, except the logs of failed tests.
 #[derive(Debug)]
 pub(super) struct Scratch(Option<PathBuf>);
 
 impl Scratch {
-    /// Says where it is.
+    /// Creates the folder, and prints its path.
     pub(super) fn new() -> Self {
         let free = free(Path::new(MEMORY));
         let folder = (free.is_some_and(|free| free >= ENOUGH)).then(|| {
             let folder = Path::new(MEMORY).join(format!("idempotent-{}", std::process::id()));
-            // As the system's own: servers of a test run as users of theirs.
+            // With the permissions of the system's folder, because servers of a test run as other users.
             let made =
                 fs::create_dir(&folder).and_then(|()| fs::set_permissions(&folder, Permissions::from_mode(0o1777)));
             made.ok().map(|()| folder)
@@ -51,19 +51,19 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let Some(folder) = &self.0 else { return };
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            // What cannot be removed is left.
+            // Files that cannot be removed are left.
             let _ = match entry.path() {
                 logs if logs.ends_with("idempotent-logs") => Ok(()),
                 other if other.is_dir() => fs::remove_dir_all(other),
                 other => fs::remove_file(other),
             };
         }
-        // Where nothing is left.
+        // Succeeds if the folder is empty.
         let _ = fs::remove_dir(folder);
     }
 }
 
-/// KiB that are free in a folder.
+/// Returns the free space of a folder in KiB.
 fn free(folder: &Path) -> Option<u64> {
     let (status, told) = capture(Command::new("df").arg("-Pk").arg(folder)).ok()?;
     status.success().then_some(())?;

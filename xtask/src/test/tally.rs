@@ -1,33 +1,33 @@
-//! Counts libtest's result lines, and binaries that fail without one; keeps what the failed ones said.
+//! Counts of libtest's result lines, and of binaries that fail without one. The failure output is kept.
 use std::mem;
 
 use super::lanes::Ended;
 use super::pace::Pace;
 use super::slow::timed;
 
-/// Lines that are kept of a binary's failures: the first ones, which hold the first failure whole.
+/// The number of lines of a binary's failures that are kept. The first lines contain the first failure completely.
 const KEPT: usize = 120;
 
-/// Tests that `--timings` prints.
+/// The number of tests that `--timings` prints.
 const SLOWEST: usize = 60;
 
-/// Reads the output of `cargo test`, stdout and stderr in one.
+/// A parser of the output of `cargo test`, with stdout and stderr combined.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     passed: u64,
     failed: u64,
-    /// Failures that the binary running now has owned up to.
+    /// The failures that the running binary has reported.
     told: u64,
     /// Whether any binary of this run has failed.
     any_failed: bool,
-    /// cargo's line above the output of the binary that is running.
+    /// Cargo's line above the output of the running binary.
     binary: String,
-    /// What it has said of its failures so far; `None` before it speaks of them.
+    /// The failure output of the binary so far; `None` before its first line.
     speaks: Option<Vec<String>>,
-    /// What is told once more at the end, where it is found.
+    /// The failures that are printed again at the end, where they are easy to find.
     failures: Vec<String>,
     pace: Pace,
-    /// Seconds and names of tests, where libtest was asked for them.
+    /// The seconds and names of tests, if libtest prints them.
     timed: Vec<(f64, String)>,
 }
 
@@ -65,10 +65,10 @@ impl Tally {
         }
     }
 
-    /// The binary has failed.
+    /// Records that the binary has failed.
     fn fell(&mut self) {
         self.any_failed = true;
-        // It crashed before it could say so, or was killed.
+        // The binary crashed or was killed before it could report a failure.
         if self.told == 0 {
             self.failed += 1;
             self.failures.push(format!("{}: no result", self.binary));
@@ -76,7 +76,7 @@ impl Tally {
         self.told = 0;
     }
 
-    /// All that one binary said, printed and counted.
+    /// Prints and counts the whole output of one binary.
     pub(super) fn ended(&mut self, ended: Ended) {
         let Ended { title, took, said } = ended;
         let (head, before) = (format!("Running {title}"), self.failed);
@@ -88,7 +88,7 @@ impl Tally {
                 said.lines().for_each(|line| self.line(line));
                 if !status.success() {
                     println!("error: {status}, {title}");
-                    // cargo's own line on a doc test that failed has been counted.
+                    // Cargo's own line about a failed doc test has already been counted.
                     if self.failed == before {
                         self.fell();
                     }
@@ -113,8 +113,8 @@ impl Tally {
         }
     }
 
-    /// Says what took long, and what failed once more, each line behind `failed> `: thousands of lines may lie between it
-    /// and the end.
+    /// Prints slow binaries, and once more all failures, each line after `failed> `, because thousands of lines may be
+    /// between a failure and the end.
     pub(super) fn tell(&mut self, timings: bool) {
         for line in self.pace.tell() {
             println!("{line}");
@@ -128,11 +128,11 @@ impl Tally {
         }
     }
 
-    /// The end of one run of cargo.
+    /// Records the end of one run of cargo.
     pub(super) fn end(&mut self, success: bool) {
         self.pace.end();
         if !success && !self.any_failed {
-            // Neither a test nor a binary: cargo itself.
+            // Neither a test nor a binary failed, but cargo itself.
             self.failed += 1;
             self.failures.push("cargo itself".to_owned());
         }
@@ -140,7 +140,7 @@ impl Tally {
     }
 }
 
-/// `test result: ok. 3 passed; 1 failed; 0 ignored; …`
+/// Parses `test result: ok. 3 passed; 1 failed; 0 ignored; …`.
 fn result(line: &str) -> Option<(u64, u64)> {
     let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
     let count = |word: &str| {
@@ -150,13 +150,13 @@ fn result(line: &str) -> Option<(u64, u64)> {
     Some((count("passed")?, count("failed")?))
 }
 
-/// cargo's line above the output of each binary.
+/// Returns whether this is cargo's line above the output of a binary.
 fn begins(line: &str) -> bool {
     let line = line.trim_start();
     line.starts_with("Running ") || line.starts_with("Doc-tests ")
 }
 
-/// cargo's line below the output of each binary that failed.
+/// Returns whether this is cargo's line below the output of a failed binary.
 fn fails(line: &str) -> bool {
     ["test", "doctest", "bench"].iter().any(|what| line.starts_with(&format!("error: {what} failed, to rerun pass ")))
 }
