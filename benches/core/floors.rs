@@ -1,4 +1,4 @@
-//! The least that remembering a key can cost: no lease, no owner, no lock held over anything.
+//! The minimal cost of remembering a key: no lease, no owner, and no lock across calls.
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Mutex;
@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::keys;
 
-/// 1,024 maps behind a lock each, told apart by the key's hash.
+/// 1,024 maps with a lock each, selected by the hash of the key.
 pub struct BareMap(Vec<Mutex<Shard>>);
 
 type Shard = HashMap<u128, Bare, BuildHasherDefault<AsItIs>>;
@@ -26,7 +26,7 @@ impl BareMap {
         &self.0[usize::try_from(hash >> 118).unwrap()]
     }
 
-    /// What a claim and a completion come down to.
+    /// The minimum of a claim and a completion.
     pub fn insert_and_update(&self, number: u64) {
         let hash = hash(number);
         self.shard(hash).lock().unwrap().insert(hash, Bare { owner: number, consumed: false });
@@ -35,14 +35,14 @@ impl BareMap {
         }
     }
 
-    /// What a duplicate comes down to.
+    /// The minimum of a duplicate.
     pub fn look_up(&self, number: u64) -> bool {
         let hash = hash(number);
         self.shard(hash).lock().unwrap().get(&hash).is_some_and(|bare| bare.consumed)
     }
 }
 
-/// The identity's hash, by hand: namespace, scene, scope and key, each with its length.
+/// Returns the hash of the identity, computed directly: namespace, scene, scope and key, each with its length.
 pub fn hash(number: u64) -> u128 {
     let mut hash = Sha256::new();
     for field in [&b"idempotent"[..], b"mq", b"bench", &keys::text(number)] {

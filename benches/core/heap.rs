@@ -1,4 +1,4 @@
-//! What a key that is kept costs in memory: `cargo xtask bench core`.
+//! The memory of a stored key: `cargo xtask bench core`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, missing_docs, unreachable_pub, dead_code)]
 mod floors;
 mod keys;
@@ -45,7 +45,7 @@ fn main() {
     report.value(("bare map", "heap of a key", Some(1)), "B", floor, Goal::None);
 }
 
-/// Bytes held, for each key.
+/// Returns the held bytes for each key.
 fn held(region: &Region<'_, System>, keys: u64) -> f64 {
     let change = region.change();
     let bytes = change.bytes_allocated as f64 - change.bytes_deallocated as f64;

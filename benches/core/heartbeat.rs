@@ -1,4 +1,4 @@
-//! What it costs to keep leases alive.
+//! The cost of renewing leases.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -27,14 +27,14 @@ pub async fn all(report: &Report) {
     }
     if report.wants("executor", "store calls to renew 10,000 leases") {
         let calls = tokio::task::spawn_blocking(calls_to_renew).await.unwrap();
-        // One call for each 256.
+        // One call for each 256 leases.
         let goal = Goal::AtMost(LEASES.div_ceil(256) as f64);
         report.value(("", "store calls to renew 10,000 leases", None), "calls", calls, goal);
     }
 }
 
-/// Beside a task for each run, which sleeps until its heartbeat and is aborted at its end. All runs are in flight at
-/// once, in both.
+/// Compares with a task for each run, which sleeps until its heartbeat and is aborted at its end. All runs are in
+/// flight at once, in both cases.
 async fn registering(Rounds { rounds, operations, .. }: Rounds) -> Pair {
     let executor = Executor::new(MemoryStore::new());
     let lease = lease_of(&executor).await;
@@ -90,10 +90,10 @@ async fn lease_of(executor: &Executor) -> Lease {
 
 const LEASES: u64 = 10_000;
 
-/// The default.
+/// The default lease.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// On a virtual clock: runs that all wait, and one heartbeat.
+/// Counts the calls on a virtual clock, with runs that all wait, and one heartbeat.
 fn calls_to_renew() -> f64 {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
@@ -125,7 +125,7 @@ fn calls_to_renew() -> f64 {
     })
 }
 
-/// Counts renewals and the calls that carry them.
+/// A store that counts renewals and their calls.
 #[derive(Debug)]
 struct Counted {
     memory: MemoryStore,

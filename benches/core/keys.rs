@@ -1,7 +1,7 @@
-//! One key for each number, the same for ours and for the floors.
+//! One key for each number, the same for the library and for the floors.
 use idempotent::{Identity, Scene};
 
-/// As long as an order's number or a broker's message id.
+/// Returns a key with the length of an order number or a broker's message id.
 pub fn text(number: u64) -> [u8; 20] {
     let mut text = *b"order-00000000000000";
     let mut rest = number;

@@ -1,7 +1,7 @@
-//! What a run costs beside the bare work: `cargo xtask bench core`.
+//! The cost of a run compared with the bare work: `cargo xtask bench core`.
 //!
-//! Each figure stands beside a floor: the same effect by hand, without any protection, measured in the same run and
-//! in turns with it, so that a noisy machine slows both. Ratios are medians over the rounds.
+//! Each figure has a floor: the same effect without the library and without protection, measured in the same run, in
+//! alternating order, so that a busy machine slows down both. Ratios are medians over the rounds.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, missing_docs, unreachable_pub)]
 mod floors;
 mod heartbeat;

@@ -1,4 +1,4 @@
-//! Whole runs over the memory store, at a million keys and more.
+//! Whole runs over the memory store, with a million keys and more.
 use std::sync::Arc;
 
 use idempotent::reply::DefaultReply;

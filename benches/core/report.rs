@@ -1,4 +1,4 @@
-//! One line for each figure: JSON objects with `--json`, a table without.
+//! The output: one JSON object per figure with `--json`, a table without.
 use std::time::Duration;
 
 use serde::Serialize;
@@ -8,13 +8,13 @@ use crate::rounds::Rounds;
 pub struct Report {
     bench: &'static str,
     json: bool,
-    /// Run by `cargo test`, not by `cargo bench`: each case once, to see that it works.
+    /// True in `cargo test`, unlike in `cargo bench`: each case runs once, as a test.
     tried: bool,
-    /// Only cases whose "store case" has this in it.
+    /// If set, only cases whose "store case" contains this text.
     only: Option<String>,
 }
 
-/// A figure, as design and documents name it.
+/// A figure, with the name that design and documents use.
 #[derive(Serialize)]
 pub struct Line {
     pub bench: &'static str,
@@ -30,7 +30,7 @@ pub struct Line {
     pub met: Option<bool>,
 }
 
-/// What a figure is to come to.
+/// The goal of a figure.
 #[derive(Clone, Copy)]
 pub enum Goal {
     None,
@@ -38,7 +38,7 @@ pub enum Goal {
     AtLeast(f64),
 }
 
-/// Medians of the rounds.
+/// The medians over the rounds.
 #[derive(Clone, Copy)]
 pub struct Pair {
     pub value: f64,
@@ -47,7 +47,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Runs a second, of ns a run.
+    /// Returns runs per second, from ns per run.
     pub fn rates(self) -> Self {
         Self { value: 1e9 / self.value, floor: 1e9 / self.floor, ratio: 1.0 / self.ratio }
     }
@@ -64,7 +64,7 @@ impl Report {
         Self { bench, json, tried, only }
     }
 
-    /// Above the first figure.
+    /// Prints the header above the first figure.
     pub fn title(&self) {
         if self.tried {
             println!("each case once, to see that it works; `cargo xtask bench {}` measures", self.bench);
@@ -73,18 +73,18 @@ impl Report {
         }
     }
 
-    /// Keys that a store is measured with.
+    /// Returns the number of keys in a measured store.
     pub fn keys(&self) -> u64 {
         if self.tried { 2_000 } else { 1_000_000 }
     }
 
-    /// Run by `cargo test`: once, quickly.
+    /// Returns whether this is `cargo test`: each case runs once, quickly.
     #[allow(dead_code, reason = "not every bench has a use for it")]
     pub fn is_tried(&self) -> bool {
         self.tried
     }
 
-    /// How often and how long, for each figure.
+    /// Returns the number and the size of the rounds of a figure.
     pub fn rounds(&self, rounds: u64, operations: u64, tasks: u64) -> Rounds {
         if self.tried { Rounds { rounds: 1, operations: 128, tasks } } else { Rounds { rounds, operations, tasks } }
     }
@@ -93,13 +93,13 @@ impl Report {
         self.only.as_deref().is_none_or(|only| format!("{store} {case}").contains(only))
     }
 
-    /// A figure beside its floor: the goal is about the ratio.
+    /// Reports a figure with its floor. The goal applies to the ratio.
     pub fn pair(&self, at: (&'static str, &str, Option<usize>), unit: &'static str, pair: Pair, goal: Goal) {
         let (floor, ratio) = (Some(pair.floor), Some(pair.ratio));
         self.line(at, unit, pair.value, floor, ratio, goal);
     }
 
-    /// A figure by itself.
+    /// Reports a figure without a floor.
     pub fn value(&self, at: (&'static str, &str, Option<usize>), unit: &'static str, value: f64, goal: Goal) {
         self.line(at, unit, value, None, None, goal);
     }

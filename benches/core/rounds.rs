@@ -1,11 +1,11 @@
-//! In turns: a round of ours, a round of the floor, and so on.
+//! Alternating rounds of the library and of the floor.
 use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::report::Pair;
 
-/// Operations `from..from + operations`, spread over `tasks` tasks; how long all of it took.
+/// Runs the operations `from..from + operations` in `tasks` tasks, and returns the total time.
 pub async fn drive<F, Fut>(tasks: u64, from: u64, operations: u64, operation: &Arc<F>) -> Duration
 where
     F: Fn(u64) -> Fut + Send + Sync + 'static,
@@ -29,7 +29,7 @@ where
     start.elapsed()
 }
 
-/// What a case is measured by.
+/// The size of a measurement.
 #[derive(Clone, Copy)]
 pub struct Rounds {
     pub rounds: u64,
@@ -38,7 +38,7 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// ns for each operation, of ours and of the floor. Numbers go on from round to round.
+    /// Returns the ns of each operation, of the library and of the floor. Numbers continue from round to round.
     pub async fn nanos<F, Fut, G, Gut>(self, from: u64, ours: F, floor: G) -> Pair
     where
         F: Fn(u64) -> Fut + Send + Sync + 'static,
@@ -50,7 +50,7 @@ impl Rounds {
         let (mut values, mut floors, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
         for round in 0..self.rounds {
             let at = from + round * self.operations;
-            // Whoever comes second finds the processor warm: in turns, too.
+            // The second one finds a warm processor, so the order alternates.
             let (value, bare) = if round % 2 == 0 {
                 let value = drive(self.tasks, at, self.operations, &ours).await;
                 (value, drive(self.tasks, at, self.operations, &floor).await)

@@ -1,4 +1,4 @@
-//! What a run's span costs while it is filtered out, and how large the future of an annotated handler is.
+//! The cost of a run's span that is filtered out, and the size of the future of an annotated handler.
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -41,8 +41,8 @@ fn size<F>(future: &F) -> f64 {
     size_of_val(future) as f64
 }
 
-/// What a run asks of `tracing`, beside the whole run. The subscriber wants everything but this crate's spans, so that
-/// each is asked for and none is made.
+/// Measures the calls of `tracing` in a run, compared with the whole run. The subscriber accepts everything except this
+/// crate's spans, so each span is checked and none is created.
 async fn span(Rounds { rounds, operations, .. }: Rounds) -> Pair {
     let dispatch = tracing_core::Dispatch::new(Filtered);
     tracing_core::dispatcher::set_global_default(dispatch).expect("the only subscriber of this process");

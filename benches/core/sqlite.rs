@@ -1,5 +1,5 @@
-//! Whole runs over the SQLite store, beside the two statements that they come down to: prepared, by hand, on one
-//! connection that tasks take in turn.
+//! Whole runs over the SQLite store, compared with the two prepared statements that they need, on one connection that
+//! tasks use in turn.
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::memory::run;
 use crate::report::{Goal, Report};
 use crate::rounds::drive;
 
-/// The default waits for the disk with every commit.
+/// The modes. The default waits for the disk on every commit.
 const MODES: [(&str, Synchronous, SqliteSynchronous, u64); 2] = [
     ("", Synchronous::Full, SqliteSynchronous::Full, 256),
     (", synchronous = normal", Synchronous::Normal, SqliteSynchronous::Normal, 1_024),
@@ -49,7 +49,7 @@ pub async fn all(report: &Report) {
             async move { bare.look_up(number).await }
         };
         let rounds = |tasks| report.rounds(21, operations, tasks);
-        // As many as duplicates are asked for, with room for the rounds.
+        // As many keys as there are duplicates, with a margin for the rounds.
         let mut from = rounds(1).rounds * rounds(1).operations;
         drive(64, 0, from, &Arc::new(ours.clone())).await;
         drive(64, 0, from, &Arc::new(write.clone())).await;
@@ -69,7 +69,7 @@ fn place(folder: &Path, name: &str) -> String {
     folder.join(name).to_str().unwrap().to_owned()
 }
 
-/// The store's own table, and nothing but its statements' least.
+/// The table of the store, used with minimal statements.
 struct Bare(Mutex<SqliteConnection>);
 
 const INSERT: &str = "INSERT INTO idempotent_record VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
@@ -81,7 +81,7 @@ const NOW: i64 = 1_750_000_000_000_000;
 impl Bare {
     async fn open(folder: &Path, synchronous: SqliteSynchronous) -> Self {
         let path = place(folder, "bare.db");
-        // The store makes the table.
+        // The store creates the table.
         drop(SqliteStore::open(&*path).await.unwrap());
         let options = SqliteConnectOptions::new().filename(path).synchronous(synchronous).disable_statement_logging();
         Self(Mutex::new(options.connect().await.unwrap()))

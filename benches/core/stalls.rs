@@ -1,4 +1,4 @@
-//! The longest any one run takes while the store grows to a million keys.
+//! The longest run while the store grows to a million keys.
 use std::time::{Duration, Instant};
 
 use idempotent::{Executor, MemoryStore};
@@ -7,7 +7,7 @@ use crate::floors::BareMap;
 use crate::memory::run;
 use crate::report::{Goal, Report};
 
-/// A stall of ours comes back each time; one of the machine's does not.
+/// The number of repetitions: a stall of the store returns each time, and one of the machine does not.
 const TIMES: usize = 3;
 
 pub async fn all(report: &Report) {

@@ -1,4 +1,4 @@
-//! The floors: what one would write without us.
+//! The floors: the code without the library.
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -7,14 +7,14 @@ use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 use redis::aio::MultiplexedConnection;
 
-/// As of orders.
+/// The size of a typical order.
 pub const BODY: usize = 300;
 
 pub fn body() -> Vec<u8> {
     vec![b'x'; BODY]
 }
 
-/// Ids by score, bodies by id.
+/// Fills a sorted set with ids and a hash with bodies.
 pub async fn fill(line: &mut MultiplexedConnection, messages: u64) {
     for number in 0..messages {
         let id = format!("message-{number}");
@@ -24,7 +24,7 @@ pub async fn fill(line: &mut MultiplexedConnection, messages: u64) {
     }
 }
 
-/// Takes all of them, so many at once; `each`: the bodies by a command each, in one pipeline.
+/// Takes all messages, `batch` at a time. With `each`, one command for each body, in one pipeline.
 pub async fn drain(line: &mut MultiplexedConnection, messages: u64, batch: usize, each: bool) -> Duration {
     let began = Instant::now();
     let mut taken = 0;
@@ -57,7 +57,7 @@ pub async fn drain(line: &mut MultiplexedConnection, messages: u64, batch: usize
     began.elapsed()
 }
 
-/// A channel with confirms, and a queue to publish to.
+/// Opens a channel with confirms, and declares a queue.
 pub async fn channel(url: &str, queue: &str) -> (Connection, Channel) {
     let connection = Connection::connect(url, ConnectionProperties::default()).await.unwrap();
     let channel = connection.create_channel().await.unwrap();
@@ -67,7 +67,7 @@ pub async fn channel(url: &str, queue: &str) -> (Connection, Channel) {
     (connection, channel)
 }
 
-/// So many persistent messages, each batch confirmed before the next.
+/// Publishes persistent messages, and waits for the confirms of each batch before the next.
 pub async fn publish(channel: &Channel, queue: &str, messages: u64, batch: u64) -> Duration {
     let began = Instant::now();
     let body = body();

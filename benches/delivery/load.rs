@@ -1,9 +1,10 @@
-//! What delivery costs: `cargo xtask bench delivery`.
+//! The cost of delivery: `cargo xtask bench delivery`.
 //!
-//! The delay queue's take and commit, as two steps and as one, beside `ZPOPMIN n` and `HGET` (`HMGET` where n is larger than one)
-//! on the same server, which lose what their process dies with; how late messages are that have a time, while many wait; what
-//! the outbox adds to a transaction; and its relay beside a client of RabbitMQ that publishes the same messages in batches by
-//! hand. Each figure and its floor are taken in turns.
+//! Measures four things: the delay queue's take and commit, as two steps and as one, compared with `ZPOPMIN n` and
+//! `HGET` (`HMGET` if n is larger than one) on the same server, which lose messages when their process crashes; the
+//! lateness of due messages while many wait; the statements that the outbox adds to a transaction; and its relay,
+//! compared with a RabbitMQ client that publishes the same messages in batches. Each figure and its floor are measured
+//! alternately.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)]
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
 mod by_hand;
@@ -33,7 +34,7 @@ fn main() {
     });
 }
 
-/// Messages a second, of the times that so many took in each round.
+/// Returns messages per second, from the times of `messages` messages in each round.
 pub fn rates(messages: u64, ours: &[Duration], floor: &[Duration]) -> Pair {
     let rate = |time: &Duration| messages as f64 / time.as_secs_f64();
     let ratios = ours.iter().zip(floor).map(|(ours, floor)| rate(ours) / rate(floor));
@@ -44,5 +45,5 @@ pub fn rates(messages: u64, ours: &[Duration], floor: &[Duration]) -> Pair {
     }
 }
 
-/// As performance is asked of each.
+/// The batch sizes, with the goal of each.
 pub const BATCHES: [(usize, Goal); 2] = [(1, Goal::AtLeast(0.5)), (64, Goal::AtLeast(0.8))];

@@ -13,14 +13,14 @@ use crate::{by_hand, rates};
 
 const STORE: &str = "outbox";
 const QUEUE: &str = "orders";
-/// Of a relay, and of who publishes by hand.
+/// The batch size of the relay and of the floor.
 const BATCH: u32 = 100;
 
 async fn pool(server: &PostgresServer) -> PgPool {
     PgPoolOptions::new().max_connections(4).connect(&server.url()).await.unwrap()
 }
 
-/// Statements that a message adds to a transaction, as the server logs them.
+/// Counts the statements that a message adds to a transaction, in the server's log.
 pub async fn enqueue(report: &Report) {
     let case = "statements that a message adds to a transaction";
     if !report.wants(STORE, case) {
@@ -32,7 +32,7 @@ pub async fn enqueue(report: &Report) {
     server.psql("postgres", "CREATE TABLE account (balance bigint)");
     server.psql("postgres", "ALTER SYSTEM SET log_statement = 'all'");
     server.psql("postgres", "SELECT pg_reload_conf()");
-    // Each is planned once, and the setting known, before it counts.
+    // The statements are planned and the setting is read before the count.
     let mut connection = pool.acquire().await.unwrap();
     let mut transact = async |number: u64, sends: bool| {
         sqlx::query("BEGIN").execute(&mut *connection).await.unwrap();
@@ -64,7 +64,7 @@ pub async fn enqueue(report: &Report) {
     report.value((STORE, case, None), "statements", added, Goal::AtMost(1.0));
 }
 
-/// Beside publishing the same messages, in batches of the same size, with confirms, by hand.
+/// Compares the relay with publishing the same messages, in batches of the same size, with confirms.
 pub async fn relay(report: &Report) {
     let case = "relay to RabbitMQ";
     if !report.wants(STORE, case) {
@@ -100,7 +100,7 @@ async fn write(pool: &PgPool, outbox: &Outbox<sqlx::Postgres>, round: usize, mes
     tx.commit().await.unwrap();
 }
 
-/// As users run it, until all is sent and written down.
+/// Runs the relay like a user until all messages are sent and recorded.
 async fn sent(relay: &Relay<sqlx::Postgres>, messages: u64) -> Duration {
     let (began, before) = (Instant::now(), relay.counts().sent);
     let all = async {

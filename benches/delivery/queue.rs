@@ -14,7 +14,7 @@ use crate::{BATCHES, by_hand, rates};
 
 const STORE: &str = "delay queue";
 
-/// So many messages, due so much later.
+/// Sends `messages` messages with this delay.
 async fn fill(queue: &DelayQueue, messages: u64, delay: Duration) {
     for first in (0..messages).step_by(5_000) {
         let message = |number| DelayMessage::after(delay, by_hand::body()).id(format!("message-{number}"));
@@ -23,8 +23,8 @@ async fn fill(queue: &DelayQueue, messages: u64, delay: Duration) {
     }
 }
 
-/// Beside `ZPOPMIN` and `HGET` in a loop, which is one receiver, too; at 64 that is `ZPOPMIN 64` and one `HMGET` of 64, and in a
-/// line of its own `ZPOPMIN 64` and 64 `HGET`s by one pipeline.
+/// Compares with `ZPOPMIN` and `HGET` in a loop, also with one receiver. At 64, this is `ZPOPMIN 64` and one `HMGET` of
+/// 64, and in a separate line `ZPOPMIN 64` and 64 `HGET`s in one pipeline.
 pub async fn take_and_commit(report: &Report) {
     for (batch, goal) in BATCHES {
         two_steps_or_one(report, batch, goal).await;
@@ -43,7 +43,7 @@ async fn two_steps_or_one(report: &Report, batch: usize, goal: Goal) {
     let client = redis::Client::open(server.url()).unwrap();
     let mut line = client.get_multiplexed_async_connection().await.unwrap();
     let (mut ours, mut floors) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
-    // One message is got by the same command either way.
+    // A single message is read by the same command in both cases.
     let ways = if batch == 1 { 3 } else { 4 };
     for round in 0..rounds {
         server.command(&["FLUSHALL", "SYNC"]);
@@ -61,7 +61,7 @@ async fn two_steps_or_one(report: &Report, batch: usize, goal: Goal) {
         }
     }
     for ((case, at_once), ours) in cases.iter().zip(&ours) {
-        // What is asked for is asked of the best way to write the loop.
+        // The goal applies to the best form of the loop.
         let goal = if *at_once { goal } else { Goal::None };
         report.pair((STORE, case, Some(batch)), "messages/s", rates(messages, ours, &floors[0]), goal);
     }
@@ -98,13 +98,14 @@ fn now() -> u64 {
 
 const SENDERS: u64 = 8;
 
-/// Each a second before its time, as fast as they come due. How many were sent behind it nevertheless.
+/// Sends each message a second before its time, as fast as the messages become due. Returns how many were sent after
+/// their time.
 async fn send_timed(queue: DelayQueue, begin: u64, numbers: impl Iterator<Item = u64>) -> u64 {
     let mut behind = 0;
     for number in numbers {
         let due = begin + number * 1_000;
         sleep(Duration::from_micros((due - 1_000_000).saturating_sub(now()))).await;
-        // A time that is past is taken, too: a slow sender shows as a late message.
+        // A time in the past is valid, too: a slow sender shows as a late message.
         let message = DelayMessage::due(Timestamp(due), due.to_string()).id(format!("timed-{number}"));
         assert!(queue.send(&message).await.unwrap().is_new);
         behind += u64::from(now() >= due);
@@ -112,7 +113,8 @@ async fn send_timed(queue: DelayQueue, begin: u64, numbers: impl Iterator<Item =
     behind
 }
 
-/// Of a thousand messages a second that have a time, among many that wait: from its time to its receiver. The tick is 1 ms.
+/// Measures the time from the due time of a message to its receiver, with a thousand due messages a second among many
+/// waiting ones. The tick is 1 ms.
 pub async fn lateness(report: &Report) {
     let case = "lateness p99 at 1,000 messages/s, 100,000 waiting";
     if !report.wants(STORE, case) {
@@ -153,15 +155,15 @@ pub async fn lateness(report: &Report) {
     report.value((STORE, case, None), "ms", p99(late).0, Goal::AtMost(11.0));
 }
 
-/// In ms, and the most, of µs.
+/// Returns the p99 and the maximum in ms, from µs.
 fn p99(mut late: Vec<u64>) -> (f64, f64) {
     late.sort_unstable();
     let ms = |at: usize| late[at] as f64 / 1_000.0;
     (ms(late.len() * 99 / 100), ms(late.len() - 1))
 }
 
-/// How late the machine itself is: a thread that asks for nothing but to be woken after 1 ms, again and again. Where that
-/// one is late, a figure of lateness is the machine's.
+/// The lateness of the machine itself, measured by a thread that repeatedly sleeps for 1 ms. If it is late, a late
+/// message may be due to the machine.
 struct Machine {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<Vec<u64>>,

@@ -1,4 +1,4 @@
-//! What a request in flight holds in memory: `cargo xtask bench http`.
+//! The memory of a request in flight: `cargo xtask bench http`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, missing_docs, unreachable_pub, dead_code)]
 #[path = "../core/report.rs"]
 mod report;
@@ -26,9 +26,9 @@ use self::report::{Goal, Report};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Of each request.
+/// The size of each request body.
 const BODY: usize = 1_024;
-/// Beyond the body.
+/// The goal without the body.
 const GOAL: f64 = 8_192.0;
 
 fn main() {
@@ -45,7 +45,7 @@ fn main() {
     report.value(("bare", case, None), "B", floor, Goal::None);
 }
 
-/// Has its body, and waits.
+/// Creates a handler that reads its body and waits.
 fn handler(gate: Arc<Semaphore>) -> axum::routing::MethodRouter {
     post(async move |body: Bytes| {
         let _let_in = gate.acquire().await;
@@ -53,12 +53,12 @@ fn handler(gate: Arc<Semaphore>) -> axum::routing::MethodRouter {
     })
 }
 
-/// Bytes held for each request while all of them are in flight: by the service, not by a connection.
+/// Returns the held bytes for each request while all requests are in flight. Only the service counts, not a connection.
 fn held(route: impl FnOnce(Arc<Semaphore>) -> Router, requests: u64) -> f64 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let gate = Arc::new(Semaphore::new(0));
-        // As `axum::serve` has it: else each request would put the layer on anew.
+        // As in `axum::serve`; otherwise, each request would create the layer again.
         let route = route(gate.clone()).with_state::<()>(());
         let mut calls: Vec<Pin<Box<dyn Future<Output = _>>>> = Vec::with_capacity(usize::try_from(requests).unwrap());
         let region = Region::new(ALLOCATOR);
@@ -72,7 +72,7 @@ fn held(route: impl FnOnce(Arc<Semaphore>) -> Router, requests: u64) -> f64 {
             assert!(begun.is_pending(), "its handler waits");
             calls.push(call);
         }
-        // What runs in a task of its own has begun, too.
+        // Runs in separate tasks have begun, too.
         tokio::task::yield_now().await;
         let change = region.change();
         let bytes = change.bytes_allocated as f64 - change.bytes_deallocated as f64;

@@ -1,8 +1,7 @@
-//! What REST costs behind our layer: `cargo xtask bench http`.
+//! The cost of REST behind the layer: `cargo xtask bench http`.
 //!
-//! One route, served in several ways and asked from outside by `wrk`; every way gets the same requests. Each figure
-//! stands beside a floor of the same run, taken in turns with it, so that a noisy machine slows both. Ratios are medians
-//! of the ratios within a round.
+//! One route, served in several ways and driven by `wrk` with the same requests. Each figure has a floor of the same
+//! run, measured alternately, so that a busy machine slows down both. Ratios are medians of the ratios within a round.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, unreachable_pub)]
 #[path = "../redis/cpu.rs"]
 mod cpu;
@@ -37,7 +36,7 @@ const MODES: [Mode; 8] = [
     Mode::replay(Way::AxumIdempotent),
 ];
 
-/// What is compared with what, and what its requests a second are to come to.
+/// A comparison, with the goal for its throughput.
 struct Compared {
     store: &'static str,
     case: &'static str,

@@ -1,4 +1,4 @@
-//! The route: an order is placed, answered 201 with where it is.
+//! The route: an order is placed, and the response is 201 with its location.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Value, cmd};
 use serde::{Deserialize, Serialize};
 
-/// How often the handler has run.
+/// A counter of the handler's runs.
 #[derive(Clone, Debug, Default)]
 pub struct Runs(Arc<AtomicU64>);
 
@@ -43,11 +43,11 @@ pub async fn place(State(runs): State<Runs>, Json(order): Json<Order>) -> impl I
     (StatusCode::CREATED, [(LOCATION, format!("/orders/{}", placed.order_id))], Json(placed))
 }
 
-/// A lease and a retention, ms: those of the layer.
+/// The lease and the retention of the layer, in ms.
 const LEASE: u64 = 30_000;
 const RETENTION: u64 = 86_400_000;
 
-/// The same handler, which looks after its duplicates by hand: no fence, no guard, no fingerprint.
+/// The same handler, which detects duplicates with two commands: no fence, no guard, no fingerprint.
 pub async fn place_with_two_commands(
     State((runs, mut redis)): State<(Runs, MultiplexedConnection)>,
     headers: HeaderMap,

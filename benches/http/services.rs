@@ -30,16 +30,16 @@ use crate::route::{Runs, place, place_with_two_commands};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Way {
     Bare,
-    /// Behind our layer, on a memory store.
+    /// Behind the layer, with a memory store.
     Memory,
-    /// Behind our layer, on Redis.
+    /// Behind the layer, with Redis.
     Redis,
     TwoCommands,
     AxumIdempotent,
 }
 
-/// axum-idempotent keeps all answers of a session in one map, which it goes through at each answer: as in a service with
-/// many users, each has few of them here.
+/// The number of users. axum-idempotent keeps all answers of a session in one map, which it scans for each answer. As
+/// in a service with many users, each has few answers here.
 const USERS: usize = 10_000;
 
 pub struct Services {
@@ -47,11 +47,11 @@ pub struct Services {
     redis: Executor,
     connection: MultiplexedConnection,
     users: Vec<Id>,
-    /// Their names, for the one that asks.
+    /// The names of the users, for `wrk`.
     pub names: NamedTempFile,
 }
 
-/// Serves until it is dropped.
+/// A service that runs until it is dropped.
 pub struct Served {
     pub address: SocketAddr,
     serving: JoinHandle<()>,
@@ -68,7 +68,7 @@ impl Services {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
-            // A thread that ends takes its processor time with it.
+            // A thread that ends takes its processor time with it, so threads stay alive.
             .thread_keep_alive(Duration::from_secs(3_600))
             .build()
             .unwrap();
@@ -87,7 +87,7 @@ impl Services {
         Self { runtime, redis, connection, users, names }
     }
 
-    /// The route in this way, with nothing known of any key, except for Redis' own.
+    /// Returns the route in this way. No key is known, except those in Redis.
     pub fn route(&self, way: Way, runs: &Runs) -> Router {
         let layered = |executor| {
             Router::new()
@@ -123,7 +123,7 @@ impl Services {
         }
     }
 
-    /// Without a session it does nothing.
+    /// Creates the session store, without which axum-idempotent does nothing.
     fn sessions(&self) -> Arc<MokaStore> {
         let sessions = MokaStore::builder().max_capacity(2 * USERS as u64).build();
         self.runtime.block_on(async {
@@ -134,7 +134,7 @@ impl Services {
         Arc::new(sessions)
     }
 
-    /// Places an order under each of these keys.
+    /// Places an order with each of these keys.
     pub fn use_up(&self, route: &Router, prefix: &str, keys: u64) {
         self.runtime.block_on(async {
             for number in 0..keys {

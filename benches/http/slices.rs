@@ -1,4 +1,4 @@
-//! Slices of all ways, in turns.
+//! Alternating slices of all ways.
 use std::time::Duration;
 
 use idempotent_testkit::servers::RedisServer;
@@ -17,24 +17,24 @@ pub struct Mode {
 }
 
 impl Mode {
-    /// Each request has a key of its own.
+    /// Creates a mode with a new key for each request.
     pub const fn fresh(way: Way) -> Self {
         Self { way, replays: false }
     }
 
-    /// Each key has its answer already.
+    /// Creates a mode in which each key already has its answer.
     pub const fn replay(way: Way) -> Self {
         Self { way, replays: true }
     }
 }
 
-/// Asked for in turns.
+/// The number of keys, used in turn.
 const KEYS: u64 = 1_000;
-/// Rounds, unless it is only tried; and the shortest slice that wrk takes.
+/// The number of rounds in a measurement, and the shortest slice of wrk.
 const ROUNDS: usize = 21;
 const SECONDS: u64 = 1;
 
-/// What came of a slice.
+/// The result of a slice.
 #[derive(Clone, Copy)]
 pub struct Taken {
     requests: u64,
@@ -48,18 +48,18 @@ impl Taken {
         self.requests as f64 / self.wall.as_secs_f64()
     }
 
-    /// ms
+    /// Returns the p99 in ms.
     pub fn p99(&self) -> f64 {
         self.p99.as_secs_f64() * 1e3
     }
 
-    /// Processor time of this process for each request, µs.
+    /// Returns the processor time of this process for each request, in µs.
     pub fn cpu(&self) -> f64 {
         self.here.as_secs_f64() * 1e6 / self.requests as f64
     }
 }
 
-/// Rounds, in each a slice of every mode.
+/// Rounds, each with a slice of every mode.
 pub struct Rounds {
     modes: Vec<Mode>,
     taken: Vec<Vec<Taken>>,
@@ -70,11 +70,11 @@ impl Rounds {
         let rounds = if report.is_tried() { 1 } else { ROUNDS };
         let mut taken = Vec::new();
         for round in 0..rounds {
-            // Else the server's tables would grow through all of it.
+            // Without this command, the server's tables would grow during the whole run.
             server.command(&["FLUSHALL", "SYNC"]);
             let mut slices = vec![None; modes.len()];
             for turn in 0..modes.len() {
-                // Each comes first, and each before and after each other.
+                // Each mode is first sometimes, and runs before and after each other mode.
                 let at = (turn + round) % modes.len();
                 let at = if (round / modes.len()).is_multiple_of(2) { at } else { modes.len() - 1 - at };
                 slices[at] = Some(slice(services, modes[at], &format!("round-{round}-mode-{at}-key-")));
@@ -84,7 +84,7 @@ impl Rounds {
         Self { modes, taken }
     }
 
-    /// One mode's figure beside another's.
+    /// Returns the figure of one mode compared with another.
     pub fn pair(&self, ours: Mode, floor: Mode, figure: impl Fn(&Taken) -> f64) -> Pair {
         let at = |mode| self.modes.iter().position(|taken| *taken == mode).expect("a mode that was taken");
         let (ours, floor) = (at(ours), at(floor));
@@ -108,7 +108,7 @@ fn slice(services: &Services, mode: Mode, prefix: &str) -> Taken {
     if mode.replays {
         assert_eq!(ran, 0, "{mode:?}: all are replays");
     } else {
-        // The last ones are not waited for.
+        // The last requests are not awaited.
         let most = answered.requests + CONNECTIONS as u64;
         assert!((answered.requests..=most).contains(&ran), "{mode:?}: {ran} runs for {} requests", answered.requests);
     }

@@ -1,25 +1,25 @@
-//! Asks from outside.
+//! The load generator wrk.
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Each has one request under way.
+/// The number of connections, each with one request in flight.
 pub const CONNECTIONS: usize = 64;
 
-/// What was asked for.
+/// The parameters of a load.
 pub struct Load<'a> {
     pub address: SocketAddr,
-    /// What keys begin with.
+    /// The start of the keys.
     pub prefix: &'a str,
-    /// As many keys in turns; `None` for a new one each time.
+    /// The number of keys, used in turn; `None` for a new key each time.
     pub keys: Option<u64>,
-    /// Names of callers, one a line.
+    /// A file with names of callers, one per line.
     pub users: &'a Path,
     pub seconds: u64,
 }
 
-/// What it came to.
+/// The result of a load.
 pub struct Answered {
     pub requests: u64,
     pub wall: Duration,
@@ -27,7 +27,7 @@ pub struct Answered {
 }
 
 impl Load<'_> {
-    /// All answers are 2xx, and no connection breaks.
+    /// Runs the load. All answers must be 2xx, and no connection may break.
     pub fn run(&self) -> Answered {
         let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("load.lua");
         let output = Command::new("wrk")

@@ -1,4 +1,4 @@
-//! What is sent for a message: counted once, on a way that is not measured.
+//! The traffic of a message, counted once, on a path that is not measured.
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use idempotent_testkit::servers::{RabbitServer, RedisServer};
 use crate::report::Report;
 use crate::ways::{Place, Way, numbers};
 
-/// For each message.
+/// The counts for each message.
 pub struct Asked {
-    /// Frames of AMQP sent to the broker.
+    /// AMQP frames sent to the broker.
     pub frames: f64,
-    /// Pieces in which they arrived.
+    /// Writes in which the frames arrived.
     pub writes: f64,
-    /// Commands and scripts that the store was sent.
+    /// Commands and scripts sent to the store.
     pub calls: f64,
 }
 
-/// Has some messages consumed through a counter.
+/// Consumes some messages through a counter.
 pub fn count(report: &Report, place: &Place, rabbit: &RabbitServer, redis: &RedisServer, way: Way) -> Asked {
     let messages = if report.is_tried() { 200 } else { 20_000 };
     let counter = Counter::before(rabbit.address());
@@ -33,7 +33,7 @@ pub fn count(report: &Report, place: &Place, rabbit: &RabbitServer, redis: &Redi
     Asked { frames: each(frames), writes: each(writes), calls: each(calls(redis) - before) }
 }
 
-/// What clients sent: neither what scripts call, nor our own question.
+/// Returns the commands of clients, without those of scripts and this query.
 fn calls(redis: &RedisServer) -> u64 {
     let of = |command: &str| {
         let line = redis.info(&format!("cmdstat_{command}"));
@@ -49,14 +49,14 @@ struct Counts {
     writes: AtomicU64,
 }
 
-/// Passes on what a client and the broker say to each other.
+/// A proxy that counts the traffic between a client and the broker.
 struct Counter {
     address: String,
     counts: Arc<Counts>,
 }
 
 impl Counter {
-    /// Takes one connection.
+    /// Creates a proxy for one connection.
     fn before(broker: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -92,13 +92,13 @@ fn pass(mut from: TcpStream, mut to: TcpStream, mut see: impl FnMut(&[u8])) {
     let _ = to.shutdown(Shutdown::Write);
 }
 
-/// Where frames begin in what comes in pieces.
+/// A parser that finds frames in partial reads.
 #[derive(Default)]
 struct Frames {
     greeted: usize,
-    /// Of a frame's type, channel and length.
+    /// Type, channel and length of a frame.
     head: Vec<u8>,
-    /// Bytes of the frame that are still to come.
+    /// Bytes of the frame that are missing.
     rest: usize,
 }
 
@@ -119,7 +119,7 @@ impl Frames {
             self.head.extend(&piece[..taken]);
             piece = &piece[taken..];
             if let Ok([_, _, _, length @ ..]) = <[u8; HEAD]>::try_from(&self.head[..]) {
-                // And the byte that ends it.
+                // Including the byte that ends the frame.
                 self.rest = u32::from_be_bytes(length) as usize + 1;
                 self.head.clear();
                 begun += 1;

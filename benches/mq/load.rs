@@ -1,8 +1,9 @@
-//! What messages cost over RabbitMQ: `cargo xtask bench mq`.
+//! The cost of messages over RabbitMQ: `cargo xtask bench mq`.
 //!
 //! One queue, filled before it is consumed, in several ways: by a bare client that acknowledges, and by the consumer
-//! runtime without keys, and with keys in memory and in Redis. Each figure stands beside that of the bare client in the
-//! same round, taken in turns, so that a noisy machine slows both. Ratios are medians of the ratios within a round.
+//! runtime without keys, and with keys in memory and in Redis. Each figure is compared with that of the bare client in
+//! the same round, measured alternately, so that a busy machine slows down both. Ratios are medians of the ratios
+//! within a round.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, unreachable_pub)]
 #[path = "../redis/cpu.rs"]
 mod cpu;
@@ -24,7 +25,7 @@ use crate::report::{Goal, Report};
 use crate::slices::{Rounds, Taken};
 use crate::ways::{Place, Way};
 
-/// What is compared with the bare client, and what its messages a second are to come to.
+/// The ways that are compared with the bare client, with the goal for their throughput.
 const COMPARED: [(&str, Way, Goal); 4] = [
     ("one by one", Way::OneByOne, Goal::None),
     ("unprotected", Way::Unprotected, Goal::AtLeast(0.95)),

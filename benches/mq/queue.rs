@@ -1,28 +1,28 @@
-//! The queue, filled before anybody consumes it.
+//! The queue, which is filled before it is consumed.
 use futures_util::future::join_all;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 
 pub const QUEUE: &str = "orders";
-/// What a consumer may hold.
+/// The maximum number of messages that a consumer holds.
 pub const PREFETCH: usize = 256;
 
-/// A few hundred bytes, as orders have them.
+/// Returns a few hundred bytes, like a typical order.
 pub fn body() -> Vec<u8> {
     let lines = (0..8).map(|line| format!(r#"{{"sku":"desk-{line}","qty":{line},"cents":12900}}"#));
     format!(r#"{{"order":17,"customer":"c-8431","lines":[{}]}}"#, lines.collect::<Vec<_>>().join(",")).into_bytes()
 }
 
 pub struct Queue {
-    // Its channel ends with it.
+    // The channel ends with its connection.
     _connection: Connection,
     channel: Channel,
     body: Vec<u8>,
 }
 
 impl Queue {
-    /// Declared as the source declares it.
+    /// Declares the queue like the source.
     pub async fn declared(url: &str) -> Self {
         let connection = Connection::connect(url, ConnectionProperties::default()).await.unwrap();
         let channel = connection.create_channel().await.unwrap();
@@ -32,13 +32,13 @@ impl Queue {
         Self { _connection: connection, channel, body: body() }
     }
 
-    /// So many persistent messages, all confirmed, each with an id of its number, from this one on.
+    /// Publishes and confirms `messages` persistent messages. Their ids are their numbers, starting at `from`.
     #[allow(dead_code, reason = "the soak has copies among them")]
     pub async fn fill(&self, from: u64, messages: u64) {
         self.fill_as(from, messages, |number| number).await;
     }
 
-    /// The same, with what the numbers stand for.
+    /// Publishes messages like [`fill`](Self::fill), with ids that `name` derives from the numbers.
     pub async fn fill_as(&self, from: u64, messages: u64, name: impl Fn(u64) -> u64) {
         for first in (from..from + messages).step_by(1_000) {
             let last = (first + 1_000).min(from + messages);

@@ -1,15 +1,15 @@
-//! Slices of all ways, in turns.
+//! Alternating slices of all ways.
 use idempotent_testkit::servers::RedisServer;
 
 use crate::report::{Pair, Report};
 use crate::rounds::median;
 use crate::ways::{Consumed, Place, Way, numbers};
 
-/// Rounds, and messages of a slice, unless it is only tried.
+/// The number of rounds, and the number of messages in a slice, in a measurement.
 const ROUNDS: usize = 21;
 const MESSAGES: u64 = 20_000;
 
-/// What came of a slice.
+/// The result of a slice.
 #[derive(Clone, Copy)]
 pub struct Taken {
     messages: u64,
@@ -21,13 +21,13 @@ impl Taken {
         self.messages as f64 / self.consumed.wall.as_secs_f64()
     }
 
-    /// Processor time of this process for each message, µs.
+    /// Returns the processor time of this process for each message, in µs.
     pub fn cpu(&self) -> f64 {
         self.consumed.here.as_secs_f64() * 1e6 / self.messages as f64
     }
 }
 
-/// Rounds, in each a slice of every way.
+/// Rounds, each with a slice of every way.
 pub struct Rounds {
     ways: Vec<Way>,
     taken: Vec<Vec<Taken>>,
@@ -38,11 +38,11 @@ impl Rounds {
         let (rounds, messages) = if report.is_tried() { (1, 500) } else { (ROUNDS, MESSAGES) };
         let mut taken = Vec::new();
         for round in 0..rounds {
-            // Else the server's tables would grow through all of it.
+            // Without this command, the server's tables would grow during the whole run.
             redis.command(&["FLUSHALL", "SYNC"]);
             let mut slices = vec![None; ways.len()];
             for turn in 0..ways.len() {
-                // Each comes first, and each before and after each other.
+                // Each way is first sometimes, and runs before and after each other way.
                 let at = (turn + round) % ways.len();
                 let at = if (round / ways.len()).is_multiple_of(2) { at } else { ways.len() - 1 - at };
                 place.runtime.block_on(place.queue.fill(numbers(messages), messages));
@@ -53,7 +53,7 @@ impl Rounds {
         Self { ways, taken }
     }
 
-    /// One way's figure beside another's.
+    /// Returns the figure of one way compared with another.
     pub fn pair(&self, ours: Way, floor: Way, figure: impl Fn(&Taken) -> f64) -> Pair {
         let at = |way| self.ways.iter().position(|taken| *taken == way).expect("a way that was taken");
         let (ours, floor) = (at(ours), at(floor));

@@ -1,8 +1,9 @@
-//! Whether a worker's memory stays as it is: `cargo xtask soak mq`.
+//! A check that a worker's memory does not grow: `cargo xtask soak mq`.
 //!
-//! One worker process, over a private RabbitMQ and Redis, for a million messages: of ten, three are duplicates, and one
-//! fails at first and comes again. Its resident memory is read at every hundredth of the way. The verdict: the most in the
-//! last half is at most 8 MiB above the most in the first tenth, which has all buffers and tables at their size.
+//! One worker process with a private RabbitMQ and Redis handles a million messages. Of ten messages, three are
+//! duplicates, and one fails at first and is redelivered. The resident memory is read a hundred times at equal
+//! distances. The test passes if the maximum of the last half is at most 8 MiB above the maximum of the first tenth, in
+//! which all buffers and tables reach their size.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, unreachable_pub)]
 mod queue;
 mod worker;
@@ -17,9 +18,9 @@ use idempotent_testkit::servers::{RabbitServer, RedisServer};
 
 use crate::queue::Queue;
 
-/// KiB that a flat line may rise.
+/// The rise in KiB that counts as flat.
 const RISE: u64 = 8 * 1024;
-/// Messages published ahead of the worker.
+/// The number of messages published ahead of the worker.
 const AHEAD: u64 = 20_000;
 const STEP: u64 = 1_000;
 
@@ -34,7 +35,7 @@ fn main() -> ExitCode {
             let messages = messages.parse().expect("a number of messages");
             judge(&soak(messages), messages)
         }
-        // Run by `cargo test`: whether it works, too short to be judged.
+        // In `cargo test`, a functional test that is too short for a verdict.
         _ => {
             assert!(!soak(3_000).is_empty());
             ExitCode::SUCCESS
@@ -50,13 +51,13 @@ fn soak(messages: u64) -> Vec<Sample> {
     publishing.join().unwrap()
 }
 
-/// What the worker held when it had done so much.
+/// The memory of the worker after a number of messages.
 struct Sample {
     done: u64,
     kib: u64,
 }
 
-/// Keeps the queue filled, and reads the worker's memory as it goes on.
+/// Keeps the queue filled, and reads the worker's memory in the meantime.
 fn publish(url: &str, messages: u64, progress: &mpsc::Receiver<u64>, worker: Worker) -> Vec<Sample> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let queue = runtime.block_on(Queue::declared(url));
@@ -66,7 +67,7 @@ fn publish(url: &str, messages: u64, progress: &mpsc::Receiver<u64>, worker: Wor
     while done < messages {
         while sent < messages && sent < done + AHEAD {
             let some = STEP.min(messages - sent);
-            // Of ten ids three are those of messages just before.
+            // Three of ten ids repeat recent messages.
             runtime.block_on(queue.fill_as(
                 sent,
                 some,
@@ -100,7 +101,7 @@ fn judge(samples: &[Sample], messages: u64) -> ExitCode {
     if flat { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// This program again, as a worker. It ends with its value.
+/// This program, started as a worker. Dropping the value ends it.
 struct Worker(Child);
 
 impl Worker {
@@ -118,7 +119,7 @@ impl Worker {
         Self(child)
     }
 
-    /// KiB
+    /// Returns the resident memory in KiB.
     fn resident(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("of a process that runs");

@@ -19,19 +19,20 @@ use crate::queue::{PREFETCH, QUEUE, Queue};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Way {
-    /// The bare client; acknowledgements are not waited for one by one.
+    /// The bare client, which does not wait for each acknowledgement.
     Bare,
-    /// The same, as its documentation has it: the next message when the last one's acknowledgement was written.
+    /// The bare client as in its documentation: it takes the next message when the acknowledgement of the last one is
+    /// written.
     OneByOne,
-    /// Our runtime, without keys.
+    /// The consumer runtime without keys.
     Unprotected,
-    /// With keys, in memory.
+    /// The consumer runtime with keys, in memory.
     Memory,
-    /// With keys, in Redis.
+    /// The consumer runtime with keys, in Redis.
     Redis,
 }
 
-/// What is there for all ways.
+/// The environment that all ways share.
 pub struct Place {
     pub runtime: Runtime,
     pub queue: Queue,
@@ -39,15 +40,15 @@ pub struct Place {
     redis: Executor,
 }
 
-/// From the first delivery to the last acknowledgement.
+/// The time from the first delivery to the last acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub struct Consumed {
     pub wall: Duration,
-    /// Processor time of this process.
+    /// The processor time of this process.
     pub here: Duration,
 }
 
-/// When it began, and what had been spent by then.
+/// The start time, and the processor time until then.
 struct Begun(Instant, Duration);
 
 impl Begun {
@@ -65,7 +66,7 @@ impl Place {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
-            // A thread that ends takes its processor time with it.
+            // A thread that ends takes its processor time with it, so threads stay alive.
             .thread_keep_alive(Duration::from_secs(3_600))
             .build()
             .unwrap();
@@ -74,7 +75,7 @@ impl Place {
         Self { runtime, queue, url: rabbit.url(), redis: Executor::new(store.unwrap()) }
     }
 
-    /// Consumes so many messages, which are there, from the broker at this URL.
+    /// Consumes `messages` existing messages from the broker at this URL.
     pub fn consume(&self, way: Way, url: &str, messages: u64) -> Consumed {
         let keyed = |executor| {
             let key = KeyFrom::message_id();
@@ -96,7 +97,7 @@ impl Place {
 
 type Handler = Box<dyn Fn(Message<()>) -> std::future::Ready<HandlerResult> + Send + Sync>;
 
-/// A handler that does nothing, and when it did so first.
+/// Returns a handler that does nothing, and the time of its first call.
 fn handling(with: impl FnOnce(Handler) -> MessageHandler) -> (MessageHandler, Arc<OnceLock<Begun>>) {
     let begun = Arc::new(OnceLock::new());
     let noted = begun.clone();
@@ -131,7 +132,7 @@ async fn all(counters: &ConsumerCounters, begun: &OnceLock<Begun>, messages: u64
     begun.get().unwrap().ended()
 }
 
-/// A bare consumer's deliveries.
+/// Returns the deliveries of a bare consumer.
 async fn subscribed(url: &str) -> (Connection, lapin::Consumer) {
     let connection = Connection::connect(url, ConnectionProperties::default()).await.unwrap();
     let channel = connection.create_channel().await.unwrap();
@@ -170,7 +171,7 @@ async fn bare(url: &str, messages: u64) -> Consumed {
     begun.unwrap().ended()
 }
 
-/// Numbers of messages that nobody had yet.
+/// Returns new numbers for messages.
 pub fn numbers(messages: u64) -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(messages, Relaxed)

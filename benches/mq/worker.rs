@@ -1,4 +1,4 @@
-//! The worker whose memory is looked at.
+//! The worker whose memory is measured.
 use std::io::{Write, stdout};
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use idempotent::{Executor, Lease, RedisStore};
 
 use crate::queue::{PREFETCH, QUEUE};
 
-/// What its arguments begin with.
+/// The first argument of a worker.
 pub const WORD: &str = "worker";
-/// Consumed keys kept in mind: full long before the first tenth of the way is over.
+/// The number of cached consumed keys, so that the cache is full long before the end of the first tenth.
 const KEYS: usize = 20_000;
 
-/// Consumes until it is killed, and says how many it has acknowledged.
+/// Consumes until the process is killed, and prints how many messages it has acknowledged.
 pub fn run(rabbit: &str, redis: &str) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let mut options = CacheOptions::default();
-        // Room for results is room for more keys, too, as long as there are none.
+        // Without results, their space is also used for keys.
         (options.keys, options.result_bytes) = (KEYS, 0);
         let store = RedisStore::builder(redis).cache(options).connect().await.unwrap();
         let executor = Executor::new(store);
@@ -35,7 +35,7 @@ pub fn run(rabbit: &str, redis: &str) {
                 let acked = counters.counts().acked;
                 if acked > told {
                     told = acked;
-                    // Nobody listens any more: it is about to be killed.
+                    // If the parent no longer reads, the process is about to be killed.
                     let _ = writeln!(stdout(), "{acked}");
                 }
             }
@@ -44,7 +44,7 @@ pub fn run(rabbit: &str, redis: &str) {
     });
 }
 
-/// One of ten fails at first.
+/// One of ten messages fails at first.
 async fn handle(message: Message<()>) -> HandlerResult {
     let number = message.delivery.id.as_deref().and_then(|id| id.rsplit('-').next()?.parse::<u64>().ok());
     let first = Lease::current().is_none_or(|lease| lease.attempt() == 1);

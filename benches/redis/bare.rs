@@ -1,11 +1,11 @@
-//! The commands by hand, with redis-rs: one connection that all tasks share, and no timer for each answer.
+//! The commands with redis-rs: one connection that all tasks share, without a timer for each answer.
 use idempotent_testkit::servers::RedisServer;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Value, cmd};
 
 use crate::keys;
 
-/// As long as ours.
+/// Returns a key with the length of the library's keys.
 pub fn key(kind: u8, number: u64) -> [u8; 44] {
     let mut key = *b"idempotent:mq:bench:{ -order-00000000000000}";
     key[21] = kind;
@@ -13,7 +13,7 @@ pub fn key(kind: u8, number: u64) -> [u8; 44] {
     key
 }
 
-/// A lease and a retention, ms.
+/// The lease and the retention in ms.
 pub const LEASE: u64 = 30_000;
 pub const RETENTION: u64 = 7 * 86_400_000;
 
@@ -23,7 +23,7 @@ pub async fn connect(server: &RedisServer) -> MultiplexedConnection {
     client.get_multiplexed_async_connection_with_config(&config).await.unwrap()
 }
 
-/// The least that knows a duplicate: no fence, no guard, no attempts.
+/// Marks a message with the minimum for duplicates: no fence, no guard, no attempts.
 pub async fn mark(connection: &mut MultiplexedConnection, number: u64) {
     let (key, owner) = (key(b'b', number), (u128::from(number) << 64).to_be_bytes());
     let claim = cmd("SET").arg(&key).arg(&owner).arg("NX").arg("GET").arg("PX").arg(LEASE).to_owned();
@@ -32,7 +32,7 @@ pub async fn mark(connection: &mut MultiplexedConnection, number: u64) {
     assert_eq!(complete.query_async::<Value>(connection).await.unwrap(), Value::Okay);
 }
 
-/// What most have in use.
+/// Runs the four commands of a common implementation.
 pub async fn naive(connection: &mut MultiplexedConnection, number: u64) {
     let key = key(b'n', number);
     let seen = cmd("GET").arg(&key).query_async::<Value>(connection).await;

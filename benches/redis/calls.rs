@@ -1,4 +1,4 @@
-//! How many commands a message comes to, as the server counts them.
+//! The number of commands for each message, counted by the server.
 use std::sync::Arc;
 
 use idempotent_redis::CacheOptions;
@@ -10,13 +10,13 @@ use crate::{CONCURRENCIES, ours};
 
 const MESSAGES: u64 = 20_000;
 
-/// Calls of a command since [`forget`].
+/// Returns the calls of a command since [`forget`].
 pub fn calls(server: &RedisServer, command: &str) -> u64 {
     let stats = server.info(&format!("cmdstat_{command}"));
     stats.strip_prefix("calls=").map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
 }
 
-/// All commands that came over connections since [`forget`], but for those that ask for the count.
+/// Returns all commands of connections since [`forget`], except those that read the count.
 fn commands(server: &RedisServer) -> u64 {
     let asked = 1;
     server.info("total_commands_processed").parse::<u64>().unwrap() - asked
@@ -45,7 +45,7 @@ pub async fn all(report: &Report, server: &RedisServer) {
                 async move { ours::run(&executor, number).await }
             })
         };
-        // The first call of each script finds it unknown to the server.
+        // The server does not know a script before its first call.
         ours::run(&executor, messages).await;
         forget(server);
         drive(tasks as u64, 0, messages, &each(&executor)).await;

@@ -1,7 +1,7 @@
 //! Processor time of a process.
 use std::time::Duration;
 
-/// Of all its threads that are there, to the ns: what `/proc/PID/stat` counts in ticks is too coarse for a slice.
+/// Returns the processor time of all running threads in ns. The ticks in `/proc/PID/stat` are too coarse for a slice.
 pub fn spent(pid: u32) -> Duration {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let nanos = |thread: std::io::Result<std::fs::DirEntry>| {

@@ -1,4 +1,4 @@
-//! Messages that come again.
+//! Duplicates of messages.
 use idempotent_redis::CacheOptions;
 use idempotent_testkit::servers::RedisServer;
 
@@ -7,7 +7,7 @@ use crate::slices::{Mode, Rounds, Taken, tasks};
 use crate::{CONCURRENCIES, bare, ours};
 
 const COLD: [f64; 4] = [0.85, 0.65, 0.8, 0.9];
-/// A prime: tasks that begin thousands apart ask for different ones.
+/// A prime, so that tasks whose starts are thousands apart use different keys.
 const KEYS: u64 = 20_011;
 
 const OURS: usize = 0;
@@ -43,7 +43,7 @@ pub async fn all(report: &Report, server: &RedisServer) {
         if !report.wants("redis", &format!("duplicate, {tasks} at once")) {
             continue;
         }
-        // What is known for too long is asked for again.
+        // Cached answers expire, so the keys are read again.
         for number in 0..keys {
             ours::run(&cached, number).await;
         }

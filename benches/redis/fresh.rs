@@ -1,4 +1,4 @@
-//! Messages that come for the first time: claimed, run, completed.
+//! New messages: claimed, run and completed.
 use idempotent_testkit::servers::RedisServer;
 
 use crate::report::{Goal, Pair, Report};
@@ -41,7 +41,7 @@ pub async fn all(report: &Report, server: &RedisServer) {
         if !report.wants("redis", &format!("fresh, {tasks} at once")) {
             continue;
         }
-        // Else the server's tables would grow through all of it.
+        // Without this command, the server's tables would grow during the whole run.
         let empty = |round: u64| {
             if round.is_multiple_of(4) {
                 server.command(&["FLUSHALL", "SYNC"]);

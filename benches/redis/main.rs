@@ -1,8 +1,8 @@
-//! What a run over Redis costs beside the bare commands: `cargo xtask bench redis`.
+//! The cost of a run over Redis compared with the bare commands: `cargo xtask bench redis`.
 //!
-//! Each figure stands beside a floor: the same effect by hand, without any protection, on the same private server, in
-//! the same run and in turns with it, so that a noisy machine slows both. Ratios are medians of the ratios of slices
-//! that were taken right after each other.
+//! Each figure has a floor: the same effect without protection, on the same private server, measured in the same run,
+//! in alternating order, so that a busy machine slows down both. Ratios are medians of the ratios of consecutive
+//! slices.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, unreachable_pub)]
 mod bare;
 mod calls;
@@ -30,19 +30,19 @@ use idempotent_testkit::servers::RedisServer;
 
 use crate::report::Report;
 
-/// At once: one consumer, a prefetch, a fleet's share, more than anybody waits for.
+/// The numbers of concurrent tasks: one consumer, a prefetch, the share of a fleet, and more than most services have.
 pub const CONCURRENCIES: [usize; 4] = [1, 16, 64, 256];
 
 fn main() {
     let report = Report::from_args("redis");
     report.title();
-    // What is freed is free at once, or it would be counted with what comes next.
+    // Memory is freed at once; otherwise it would be counted in the next measurement.
     let lazy = ["--lazyfree-lazy-user-flush", "no", "--lazyfree-lazy-user-del", "no"];
     let server = Arc::new(RedisServer::builder().args(lazy).start());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
-        // A thread that ends takes its processor time with it.
+        // A thread that ends takes its processor time with it, so threads stay alive.
         .thread_keep_alive(Duration::from_secs(3_600))
         .build()
         .unwrap();

@@ -1,4 +1,4 @@
-//! What a record that is kept costs the server.
+//! The memory of a stored record on the server.
 use std::sync::Arc;
 
 use idempotent::{Executor, Scene};
@@ -9,7 +9,7 @@ use crate::rounds::drive;
 use crate::{keys, ours};
 
 const RECORDS: u64 = 100_000;
-/// So that storage keys have 40 characters in all.
+/// A namespace with which storage keys have 40 characters.
 const NAMESPACE: &str = "orders";
 
 pub async fn all(report: &Report, server: &RedisServer) {
@@ -34,7 +34,7 @@ pub async fn all(report: &Report, server: &RedisServer) {
             }
         };
         let run = Arc::new(run);
-        // The scripts, and the buffers of the connection, are there before.
+        // The scripts and the buffers of the connection exist before the measurement.
         drive(64, records, records / 10, &run).await;
         server.command(&["FLUSHALL", "SYNC"]);
         let before = used(server);
@@ -46,7 +46,7 @@ pub async fn all(report: &Report, server: &RedisServer) {
     server.command(&["FLUSHALL", "SYNC"]);
 }
 
-/// What is allocated, as soon as two looks agree: the table of keys is moved to its new size little by little.
+/// Returns the allocated memory when two readings are equal, because the table of keys is resized gradually.
 fn used(server: &RedisServer) -> f64 {
     let used = || server.info("used_memory").parse::<f64>().unwrap();
     let mut last = used();

@@ -1,4 +1,4 @@
-//! Runs over the store, as an application has them.
+//! Runs over the store, as in an application.
 use idempotent::reply::DefaultReply;
 use idempotent::{Call, Executor, Fingerprint, Handler, Json, Rejection};
 use idempotent_redis::{CacheOptions, RedisStore};
@@ -6,7 +6,7 @@ use idempotent_testkit::servers::RedisServer;
 
 use crate::keys;
 
-/// Of scene mq: with attempts counted, since it has a limit of them.
+/// Creates an executor for scene mq, which counts attempts because it has a limit.
 pub async fn executor(server: &RedisServer, cache: Option<CacheOptions>) -> Executor {
     Executor::builder(store(server, cache).await).build().unwrap()
 }

@@ -1,4 +1,4 @@
-//! The two commands down a bare socket, as many in one write as there would be tasks: what the server can do.
+//! The two commands on a raw socket, with as many in one write as there would be tasks: the maximum of the server.
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ impl Raw {
         }
     }
 
-    /// All that were written, each answered by the same.
+    /// Sends all written commands, and checks that each has this answer.
     fn flush(&mut self, answer: &[u8], count: usize) {
         self.socket.write_all(&self.out).unwrap();
         self.out.clear();
@@ -48,7 +48,7 @@ impl Raw {
     }
 }
 
-/// By a thread of its own.
+/// Creates the mode, which runs on a separate thread.
 pub fn mode(server: &RedisServer) -> Mode {
     let socket = TcpStream::connect(server.address()).unwrap();
     socket.set_nodelay(true).unwrap();

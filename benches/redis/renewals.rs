@@ -1,4 +1,4 @@
-//! What a heartbeat costs the server.
+//! The cost of a heartbeat for the server.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::{keys, ours};
 
 const LEASES: u64 = 10_000;
 const TICKS: usize = 21;
-/// The default: a third of the lease.
+/// The default heartbeat: a third of the lease.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// Runs that all wait, under leases by the server's clock; the executor's clock is moved from heartbeat to heartbeat.
+/// Measures waiting runs with leases by the server's clock. The executor's clock is moved from heartbeat to heartbeat.
 pub async fn all(report: &Report, server: &RedisServer) {
     let (count, longest) = ("script calls to renew 10,000 leases", "longest of them");
     if !report.wants("redis", count) && !report.wants("redis", longest) {
@@ -45,11 +45,11 @@ pub async fn all(report: &Report, server: &RedisServer) {
     };
     let runs: Vec<_> = (0..leases).map(run).collect();
     until(|| begun.load(Ordering::Relaxed) == leases).await;
-    // Everything is slow enough to be put down.
+    // Every command is slow enough for the log.
     server.command(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
     server.command(&["CONFIG", "SET", "slowlog-max-len", "10000"]);
     let (mut counts, mut times) = (Vec::new(), Vec::new());
-    // The first finds its script unknown to the server.
+    // In the first tick, the server does not know the script.
     for tick in 0..=ticks {
         forget(server);
         server.command(&["SLOWLOG", "RESET"]);
@@ -65,7 +65,7 @@ pub async fn all(report: &Report, server: &RedisServer) {
     for run in runs {
         run.await.unwrap();
     }
-    // One call for each 256.
+    // One call for each 256 leases.
     let most = leases.div_ceil(256) as f64;
     let worst = times.iter().copied().fold(0.0, f64::max);
     report.value(("redis", count, None), "calls", counts.into_iter().fold(0.0, f64::max), Goal::AtMost(most));
@@ -79,7 +79,7 @@ async fn until(so: impl Fn() -> bool) {
     }
 }
 
-/// By the server's own log: how long it did nothing but this, ms.
+/// Returns the longest execution time of the server's own log, in ms.
 fn slowest(server: &RedisServer) -> f64 {
     let Value::Array(entries) = server.command(&["SLOWLOG", "GET", "10000"]) else { panic!("no log") };
     let time = |entry: &Value| match entry {

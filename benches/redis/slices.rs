@@ -1,4 +1,4 @@
-//! Slices of some ways to do the same, in turns.
+//! Alternating slices of several modes.
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use crate::cpu;
 use crate::report::{Pair, Report};
 use crate::rounds::median;
 
-/// One way to do it, for as long as `Slice` says; answers how often it was done.
+/// A mode, which runs for the time of a `Slice` and returns the number of operations.
 pub type Mode = Box<dyn Fn(Slice) -> Pin<Box<dyn Future<Output = u64> + Send>> + Send + Sync>;
 
-/// What a mode has to go by.
+/// The parameters of a mode.
 #[derive(Clone)]
 pub struct Slice {
     pub tasks: usize,
-    /// Numbers from here on, [`EACH`] for each task, are this slice's own.
+    /// The first number of this slice, which has [`EACH`] numbers for each task.
     pub from: u64,
     over: Arc<AtomicBool>,
 }
 
-/// More than one task gets done in a slice.
+/// More numbers than one task uses in a slice.
 pub const EACH: u64 = 1_000_000;
 
 impl Slice {
@@ -32,7 +32,7 @@ impl Slice {
     }
 }
 
-/// Tasks that do one after the other.
+/// Creates a mode whose tasks run operations one after the other.
 pub fn tasks<F, Fut>(operation: F) -> Mode
 where
     F: Fn(u64) -> Fut + Send + Sync + 'static,
@@ -49,7 +49,7 @@ where
                     while !slice.is_over() {
                         operation(slice.from + task * EACH + done).await;
                         done += 1;
-                        // What never waits would keep its thread from the others, and from the timer.
+                        // A task that never waits would block its thread and the timer.
                         tokio::task::consume_budget().await;
                     }
                     done
@@ -65,7 +65,7 @@ where
     })
 }
 
-/// What came of a slice.
+/// The result of a slice.
 #[derive(Clone, Copy)]
 pub struct Taken {
     pub done: u64,
@@ -75,12 +75,12 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// How many a second.
+    /// Returns operations per second.
     pub fn rate(&self) -> f64 {
         self.done as f64 / self.wall.as_secs_f64()
     }
 
-    /// Processor time for each, µs: this process's and the server's.
+    /// Returns the processor time of this process and of the server for each operation, in µs.
     pub fn cpu(&self) -> f64 {
         self.client() + self.server()
     }
@@ -94,15 +94,15 @@ impl Taken {
     }
 }
 
-/// Rounds, in each a slice of every mode.
+/// Rounds, each with a slice of every mode.
 pub struct Rounds(Vec<Vec<Taken>>);
 
-/// Rounds, unless it is only tried.
+/// The number of rounds in a measurement.
 const ROUNDS: u64 = 81;
 const SLICE: Duration = Duration::from_millis(100);
 
 impl Rounds {
-    /// `between` is called before each round.
+    /// Runs all rounds. `between` is called before each round.
     pub async fn take(
         report: &Report,
         server: &RedisServer,
@@ -116,7 +116,7 @@ impl Rounds {
             between(round);
             let mut slices = vec![None; modes.len()];
             for turn in 0..modes.len() {
-                // Each comes first, and each before and after each other.
+                // Each mode is first sometimes, and runs before and after each other mode.
                 let at = (turn + round as usize) % modes.len();
                 let at = if (round / modes.len() as u64).is_multiple_of(2) { at } else { modes.len() - 1 - at };
                 let from = (1 + round) * 1_000 * EACH;
@@ -127,14 +127,14 @@ impl Rounds {
         Self(taken)
     }
 
-    /// One mode's figure beside another's.
+    /// Returns the figure of one mode compared with another.
     pub fn pair(&self, ours: usize, floor: usize, figure: impl Fn(&Taken) -> f64) -> Pair {
         let of = |mode: usize| median(self.0.iter().map(|round| figure(&round[mode])).collect());
         let ratios = self.0.iter().map(|round| figure(&round[ours]) / figure(&round[floor]));
         Pair { value: of(ours), floor: of(floor), ratio: median(ratios.collect()) }
     }
 
-    /// How often it was done in all.
+    /// Returns the total number of operations of a mode.
     pub fn done(&self, mode: usize) -> u64 {
         self.0.iter().map(|round| round[mode].done).sum()
     }

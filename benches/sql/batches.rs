@@ -1,4 +1,4 @@
-//! Many messages in two trips, beside the same one by one.
+//! Many messages in two round trips, compared with single runs.
 use std::sync::Arc;
 
 use idempotent::Executor;
@@ -11,12 +11,12 @@ use crate::rounds::drive;
 pub const CASE: &str = "batch of 64, to one by one";
 const BATCH: u64 = 64;
 const ROUNDS: u64 = 5;
-/// Of a round, by concurrency.
+/// The batches of a round, by concurrency.
 const BATCHES: [u64; 2] = [3, 16];
-/// Numbers that nobody else has, of each way's own.
+/// Unused ranges of numbers, one for each mode.
 const FROM: [u64; 2] = [1 << 41, 1 << 42];
 
-/// Each task has a batch at once, or its messages one after the other.
+/// Measures tasks with whole batches, and tasks with single runs.
 pub async fn all(report: &Report, side: &Side) {
     if !report.wants(side.name, CASE) {
         return;
@@ -41,7 +41,7 @@ pub async fn all(report: &Report, side: &Side) {
     for (at, tasks) in CONCURRENCIES.into_iter().enumerate() {
         let mut rounds = report.rounds(ROUNDS, BATCHES[at], tasks);
         rounds.operations = rounds.operations.min(BATCHES[at]);
-        // Connections for all tasks.
+        // Opens connections for all tasks.
         drive(tasks, from, rounds.operations, &Arc::new(batch.clone())).await;
         from += rounds.operations;
         let Pair { value, floor, ratio } = rounds.nanos(from, batch.clone(), singles.clone()).await.rates();

@@ -1,12 +1,11 @@
-//! What somebody would write who needs the same: two statements, with the same guards (MariaDB: without), on the store's own
-//! layout.
+//! The floor: two statements with the same guards (MariaDB: without), on the store's own layout.
 use async_trait::async_trait;
 
-/// A lease, a memory and a retention, µs: those of the executor's defaults.
+/// The lease, the retention of failures and the retention of the executor's defaults, in µs.
 pub const LEASE: i64 = 30_000_000;
 pub const MEMORY: i64 = 86_400_000_000;
 pub const RETENTION: i64 = 7 * 86_400_000_000;
-/// The layout's version, and the name of a key.
+/// The version of the layout, and the name of a key.
 pub const NAME: &str = "idempotent:mq:bench";
 
 #[async_trait]
@@ -14,17 +13,17 @@ pub trait ByHand: Send + Sync {
     /// Claims and completes.
     async fn cycle(&self, number: u64);
 
-    /// Reads one that is consumed.
+    /// Reads a consumed key.
     async fn look(&self, number: u64);
 
     /// Writes one step of a run.
     async fn step(&self, number: u64);
 
-    /// Puts that many records into our store's table that are past their time.
+    /// Writes `rows` expired records into the store's table.
     async fn fill(&self, rows: usize);
 }
 
-/// Scattered as hashes are.
+/// Returns an id that is distributed like a hash.
 pub fn id(number: u64) -> [u8; 16] {
     u128::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835).to_be_bytes()
 }
@@ -32,7 +31,7 @@ pub fn id(number: u64) -> [u8; 16] {
 /// The value of a step.
 pub const VALUE: &[u8] = b"\"reserved\"";
 
-/// How a database says some things.
+/// The differences between the databases.
 pub struct Dialect {
     pub now: &'static str,
     pub greatest: &'static str,
@@ -40,7 +39,8 @@ pub struct Dialect {
 }
 
 impl Dialect {
-    /// $1 id, $2 name, $3 owner, $4 lease, $5 memory. The number of the grant; no row where there is none.
+    /// Returns the claim: $1 id, $2 name, $3 owner, $4 lease, $5 retention of failures. The statement returns the
+    /// fencing token, or no row if the key is not granted.
     pub fn claim(&self) -> String {
         let Self { now, greatest, table } = self;
         format!(
@@ -53,7 +53,7 @@ impl Dialect {
         )
     }
 
-    /// $1 id, $2 owner, $3 number, $4 retention
+    /// Returns the completion: $1 id, $2 owner, $3 fencing token, $4 retention.
     pub fn complete(&self) -> String {
         let Self { now, table, .. } = self;
         format!(
@@ -66,7 +66,7 @@ impl Dialect {
         format!("SELECT * FROM {} WHERE id=$1", self.table)
     }
 
-    /// $1 id, $2 name, $3 value
+    /// Returns the record of a step: $1 id, $2 name, $3 value.
     pub fn step(&self) -> String {
         let Self { now, table, .. } = self;
         format!("INSERT INTO {table}_steps (id,name,begun,place,state,value) VALUES ($1,$2,{now},0,1,$3)")

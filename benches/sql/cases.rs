@@ -1,4 +1,4 @@
-//! Whole runs through the executor, beside what they come to by hand.
+//! Whole runs through the executor, compared with the floor.
 use std::sync::Arc;
 
 use idempotent::store::MemoryTier;
@@ -9,24 +9,24 @@ use crate::ours;
 use crate::report::{Goal, Report};
 use crate::rounds::drive;
 
-/// At once: one consumer, and a prefetch.
+/// The numbers of concurrent tasks: one consumer, and a prefetch.
 pub const CONCURRENCIES: [u64; 2] = [1, 16];
 
 pub const FRESH: &str = "fresh";
 pub const DUPLICATE: &str = "duplicate";
 pub const CACHED: &str = "claims of the store for a cached duplicate";
 
-/// A database: our store in it, the floor beside that, and what is asked of it.
+/// A database with the store, the floor and the goals.
 pub struct Side {
     pub name: &'static str,
     pub store: Arc<dyn Store>,
     pub by_hand: Arc<dyn ByHand>,
     pub goals: Goals,
-    /// Messages of a round, by concurrency: a single one waits for the disk twice.
+    /// The messages of a round, by concurrency. A single message waits for the disk twice.
     pub messages: [u64; 2],
 }
 
-/// The least that ratios are to come to.
+/// The goals for the ratios.
 #[derive(Clone, Copy)]
 pub struct Goals {
     pub fresh: f64,
@@ -35,7 +35,7 @@ pub struct Goals {
     pub batch: [Goal; 2],
 }
 
-/// Rounds, unless it is only tried.
+/// The number of rounds in a measurement.
 const ROUNDS: u64 = 11;
 
 pub async fn fresh_and_duplicates(report: &Report, side: &Side) {
@@ -56,7 +56,7 @@ pub async fn fresh_and_duplicates(report: &Report, side: &Side) {
         async move { by_hand.cycle(number).await }
     };
     let rounds = |at: usize, factor| report.rounds(ROUNDS, side.messages[at] * factor, CONCURRENCIES[at]);
-    // Those that come again, and connections for all tasks.
+    // Creates the duplicated keys, and connections for all tasks.
     let known = rounds(1, 1).operations;
     drive(16, 0, known, &Arc::new(ours.clone())).await;
     drive(16, 0, known, &Arc::new(cycle.clone())).await;
@@ -81,14 +81,14 @@ pub async fn fresh_and_duplicates(report: &Report, side: &Side) {
     assert_eq!(executor.counts().of("ran"), from);
 }
 
-/// What this process has seen consumed is not asked for again.
+/// Measures keys that this process has seen consumed, which need no call.
 pub async fn cached(report: &Report, side: &Side) {
     if !report.wants(side.name, CACHED) {
         return;
     }
     let tiered = TieredStore::new(side.store.clone(), MemoryTier::new());
     let executor = Executor::new(tiered.clone());
-    // Numbers that nobody else has.
+    // An unused range of numbers.
     let (from, messages) = (1 << 40, if report.is_tried() { 16 } else { 256 });
     for round in 0..2 {
         for number in from..from + messages {

@@ -1,4 +1,4 @@
-//! Effect and marker in one transaction: beside a marker by hand in it, and beside the effect alone.
+//! The effect and the marker in one transaction, compared with an inserted marker, and with the effect alone.
 
 use idempotent::{Call, Executor, Inbox, PostgresStore, Rejection};
 use idempotent_testkit::servers::PostgresServer;
@@ -14,11 +14,11 @@ const STORE: &str = "postgres";
 pub const TO_HAND: &str = "inbox, to an insert by hand";
 pub const TO_NONE: &str = "inbox, to its handler alone";
 const ROUNDS: u64 = 7;
-/// Messages of a round, by concurrency.
+/// The messages of a round, by concurrency.
 const MESSAGES: [u64; 2] = [64, 512];
 const TO_HAND_GOALS: [f64; 2] = [0.9, 0.9];
 const TO_NONE_GOALS: [f64; 2] = [0.9, 0.8];
-/// Numbers that nobody else has.
+/// An unused range of numbers.
 const FROM: u64 = 1 << 45;
 
 pub async fn all(report: &Report, server: &PostgresServer) {

@@ -1,4 +1,4 @@
-//! A step of a run is one statement: beside one INSERT.
+//! A step of a run, which is one statement, compared with one INSERT.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use crate::report::{Goal, Report};
 pub const CASE: &str = "step of a run, to one INSERT";
 const ROUNDS: u64 = 9;
 const STEPS: u64 = 64;
-/// Steps of a run.
+/// The number of steps in a run.
 const EACH: u64 = 8;
-/// Numbers that nobody else has.
+/// An unused range of numbers.
 const FROM: u64 = 1 << 44;
 
 pub async fn all(report: &Report, side: &Side) {

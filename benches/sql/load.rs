@@ -1,8 +1,8 @@
-//! What runs over SQL databases cost: `cargo xtask bench sql`.
+//! The cost of runs over SQL databases: `cargo xtask bench sql`.
 //!
-//! Each figure stands beside a floor: the same effect by two statements by hand, with the same guards and the database's
-//! clock (MariaDB: bare ones), in the same database, in the same run and in turns with it, so that a noisy machine slows
-//! both. Databases wait for the disk with every commit. Ratios are medians of the ratios within a round.
+//! Each figure has a floor: the same effect by two statements, with the same guards and the database's clock (MariaDB:
+//! without them), in the same database, measured in the same run, in alternating order, so that a busy machine slows
+//! down both. Databases wait for the disk on every commit. Ratios are medians of the ratios within a round.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, unreachable_pub)]
 mod batches;
 mod by_hand;
@@ -50,7 +50,7 @@ fn main() {
     });
 }
 
-/// Whether a server, or a file, is needed at all.
+/// Returns whether the server or file is needed.
 fn wanted(report: &Report, store: &str) -> bool {
     let of_all = [cases::FRESH, cases::DUPLICATE, cases::CACHED, batches::CASE, journal::CASE, purge::CASE];
     let of_postgres = [inbox::TO_HAND, inbox::TO_NONE];

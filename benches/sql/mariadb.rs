@@ -1,5 +1,5 @@
-//! MariaDB with its defaults, at the other end of the loopback. By hand on a pool, as an application has it: a bare INSERT
-//! IGNORE, and a bare UPDATE.
+//! MariaDB with default settings, on the loopback interface. The floor is a bare INSERT IGNORE and a bare UPDATE, on a
+//! pool, as in an application.
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -12,13 +12,13 @@ use crate::by_hand::{ByHand, LEASE, MEMORY, NAME, RETENTION, VALUE, id};
 use crate::cases::{Goals, Side};
 use crate::report::Goal;
 
-/// One for each task.
+/// One connection for each task.
 const CONNECTIONS: u32 = 16;
 
 pub async fn side(server: &MariaDbServer) -> Side {
     let open =
         |table: &str| MySqlStore::builder(server.url()).connections(CONNECTIONS).table(table).create(true).open();
-    // Makes the tables.
+    // Creates the tables.
     drop(open("by_hand").await.unwrap());
     let pool = MySqlPoolOptions::new().max_connections(CONNECTIONS).test_before_acquire(false);
     let bare = Bare(pool.connect(&server.url()).await.unwrap());

@@ -1,4 +1,4 @@
-//! Runs over a store, as an application has them.
+//! Runs over a store, as in an application.
 use idempotent::reply::DefaultReply;
 use idempotent::{BatchItem, Call, Executor, Handler, Json, Outcome, Rejection};
 
@@ -9,7 +9,7 @@ pub async fn run(executor: &Executor, number: u64) {
     executor.run(Call::new(keys::identity(number)), handler).await.unwrap();
 }
 
-/// All of them for the first time.
+/// Runs new messages in a batch.
 pub async fn run_batch(executor: &Executor, numbers: std::ops::Range<u64>) {
     let items: Vec<_> = numbers.map(|number| (Call::new(keys::identity(number)), ())).collect();
     let handler = Handler::<DefaultReply, Json, _, _>::batch(|items: Vec<BatchItem<()>>| async move {

@@ -1,5 +1,5 @@
-//! What partitions by time would save a purge, and what they would cost a claim: the store has none, and ARCHITECTURE.md
-//! says why. On the store's own layout, with the number of the grant as the partition's key.
+//! The benefit of partitions by time for a purge, and their cost for a claim. The store has none, and decision 0036 has
+//! the reasons. The bench uses the store's own layout, partitioned by the fencing token.
 use std::time::Instant;
 
 use idempotent_testkit::servers::PostgresServer;
@@ -10,9 +10,9 @@ use crate::cases::Side;
 use crate::report::{Goal, Pair, Report};
 use crate::rounds::median;
 
-/// No goal: the store does not offer it.
+/// Without a goal, because the store has no partitions.
 const DROPPED: &str = "a partition dropped by hand, to a purge";
-/// That is what a claim of a new key begins with, and all that a duplicate is.
+/// A claim of a new key begins with this read, and a duplicate consists of it.
 const LOOKED: &str = "a look into 3 partitions, to one table";
 const ROWS: usize = 100_000;
 const ROUNDS: usize = 5;
@@ -44,7 +44,7 @@ async fn run(pool: &PgPool, statement: &str) {
     query(AssertSqlSafe(statement.to_owned())).execute(pool).await.unwrap();
 }
 
-/// So many rows with numbers from this one on, the hundredth part of them of each.
+/// Returns a statement that inserts rows with fencing tokens from this one on, a hundredth of the rows for each.
 fn fill(table: &str, from: usize, rows: usize) -> String {
     format!(
         "INSERT INTO {table} SELECT decode(md5(i::text),'hex'),1,'a',2,decode(md5(i::text),'hex'),{from}+i%100,1,0,NULL,NULL,\
@@ -88,7 +88,7 @@ async fn looked(report: &Report, pool: &PgPool) {
             let id = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().repeat(2);
             let (pool, look) = (pool.clone(), AssertSqlSafe(look.clone()));
             async move {
-                // An absent one.
+                // An absent key.
                 assert!(query(look).bind(id).fetch_optional(&pool).await.unwrap().is_none());
             }
         }

@@ -1,4 +1,4 @@
-//! PostgreSQL with its defaults, at the other end of the loopback. By hand on a pool, as an application has it.
+//! PostgreSQL with default settings, on the loopback interface. The floor uses a pool, as in an application.
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -11,14 +11,14 @@ use crate::by_hand::{ByHand, Dialect, LEASE, MEMORY, NAME, RETENTION, VALUE, id}
 use crate::cases::{Goals, Side};
 use crate::report::Goal;
 
-/// One for each task.
+/// One connection for each task.
 const CONNECTIONS: u32 = 16;
 const TABLE: &str = "by_hand";
 
 pub async fn side(server: &PostgresServer) -> Side {
     let open =
         |table: &str| PostgresStore::builder(server.url()).connections(CONNECTIONS).table(table).create(true).open();
-    // Makes the table.
+    // Creates the table.
     drop(open(TABLE).await.unwrap());
     let pool = PgPoolOptions::new().max_connections(CONNECTIONS).test_before_acquire(false);
     let dialect =

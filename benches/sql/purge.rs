@@ -1,4 +1,4 @@
-//! How long claims take while records past their time are removed.
+//! The duration of claims while expired records are removed.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ pub const CASE: &str = "claims' p99 during a purge, to idle";
 const CLAIMERS: u64 = 4;
 const ROWS: usize = 100_000;
 const ROUNDS: usize = 3;
-/// Numbers that nobody else has.
+/// An unused range of numbers.
 const FROM: u64 = 1 << 43;
 
 pub async fn all(report: &Report, side: &Side) {
@@ -44,7 +44,7 @@ pub async fn all(report: &Report, side: &Side) {
     report.pair((side.name, CASE, usize::try_from(CLAIMERS).ok()), "ms", pair, Goal::AtMost(3.0));
 }
 
-/// The time within which 99 of 100 claims are answered while something else goes on, ms.
+/// Returns the time in ms within which 99 of 100 claims are answered while `something` runs.
 async fn beside(side: &Side, next: &Arc<AtomicU64>, something: impl Future<Output = ()>) -> f64 {
     let over = Arc::new(AtomicBool::new(false));
     let claimers: Vec<_> = (0..CLAIMERS)

@@ -1,5 +1,5 @@
-//! SQLite as the store sets it up: a write-ahead log, and every commit waits for the disk. By hand on one connection that
-//! tasks take in turn.
+//! SQLite with the store's settings: a write-ahead log, and a wait for the disk on every commit. The floor uses one
+//! connection that tasks use in turn.
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::report::Goal;
 
 pub async fn side(folder: &Path) -> Side {
     let place = |name: &str| folder.join(name).to_str().unwrap().to_owned();
-    // Makes the table.
+    // Creates the table.
     drop(SqliteStore::open(place("by_hand.db")).await.unwrap());
     let now = "(CAST(round(unixepoch('now','subsec')*1000) AS INTEGER)*1000)";
     let dialect = Dialect { now, greatest: "max", table: "idempotent_record" };
@@ -27,7 +27,7 @@ pub async fn side(folder: &Path) -> Side {
     let texts = [dialect.claim(), dialect.complete(), dialect.look(), dialect.step()];
     let [claim, complete, look, step] = texts.map(Arc::from);
     let bare = Bare { bare: connect("by_hand.db").await, ours: connect("ours.db").await, claim, complete, look, step };
-    // Runs at once share their commits by themselves.
+    // Concurrent runs share their commits anyway.
     let batch = [Goal::AtLeast(4.0), Goal::None];
     let goals = Goals { fresh: 0.95, duplicate: 0.9, batch };
     Side { name: "sqlite", store, by_hand: Arc::new(bare), goals, messages: [64, 256] }

@@ -1,4 +1,4 @@
-//! Durations as people write them.
+//! Durations in their text form.
 #![no_main]
 
 use idempotent_fuzz_bodies::durations::{Reader, hold};

@@ -1,4 +1,4 @@
-//! The header that a request's key stands in.
+//! The header with the key of a request.
 #![no_main]
 
 use idempotent_fuzz_bodies::http_key::{Reader, hold};

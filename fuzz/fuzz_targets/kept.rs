@@ -1,4 +1,4 @@
-//! The stored form of an answer.
+//! The stored form of a response.
 #![no_main]
 
 use idempotent_fuzz_bodies::kept::{Form, hold};

@@ -1,4 +1,4 @@
-//! What tells two calls apart.
+//! Identities and their storage keys.
 #![no_main]
 
 use idempotent_fuzz_bodies::keys::{Maker, hold};

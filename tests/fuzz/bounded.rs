@@ -1,5 +1,6 @@
-//! Each fuzz target on its corpus, and on 20,000 inputs made of it by chance that repeats. `FUZZ_INPUTS=1000000` makes
-//! more, `FUZZ_SECONDS=60` as many as fit into that time; `fuzz/` has the targets for cargo-fuzz, which looks for inputs that go new ways.
+//! Each fuzz target with its corpus, and with 20,000 inputs derived from it reproducibly. `FUZZ_INPUTS=1000000` derives
+//! more, and `FUZZ_SECONDS=60` as many as fit into that time. `fuzz/` contains the targets for cargo-fuzz, which
+//! searches for inputs with new coverage.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, missing_docs)]
 mod mutate;
 mod red;
@@ -12,7 +13,7 @@ use idempotent_fuzz_bodies::{ALL, Body};
 
 use self::mutate::Mutator;
 
-/// The ways the inputs of a target must go: a run in which nothing got far proves nothing.
+/// Returns the results that inputs of a target must have: a run in which no input gets far proves nothing.
 fn ways(target: &str) -> BTreeMap<&'static str, u32> {
     let corpus = corpus(target);
     let body = ALL.iter().find(|(name, _)| *name == target).unwrap().1;
@@ -37,12 +38,12 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .collect();
-    files.sort(); // by name: the same run on every machine
+    files.sort(); // sorted by name, so that a run is the same on every machine
     files.iter().map(|file| std::fs::read(file).unwrap()).collect()
 }
 
 fn feed(target: &str, body: Body, input: &[u8]) -> &'static str {
-    /// Says what to do, should the body panic.
+    /// Prints the remedy if the body panics.
     struct Shown<'a>(&'a str, &'a [u8]);
     impl Drop for Shown<'_> {
         fn drop(&mut self) {

@@ -1,24 +1,24 @@
-//! Durations as people write them, in a policy at run time and in the attribute at compile time.
+//! Durations in their text form, in a policy at run time and in the attribute at compile time.
 use std::fmt::Write;
 use std::time::Duration;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use idempotent_core::{Policy, Scene};
 
-// The attribute's own parser: a macro's crate exports nothing but the macro.
+// The attribute's own parser, included here because a macro crate exports only the macro.
 #[allow(dead_code, unreachable_pub)]
 #[path = "../../idempotent-macros/src/units.rs"]
 mod units;
 
-/// What is under test.
+/// The functions under test.
 #[derive(Debug)]
 pub struct Reader {
-    /// A policy with this lease, as it stands in a configuration file.
+    /// Parses a policy with this lease, as in a configuration file.
     pub lease: fn(&str) -> std::result::Result<Policy, String>,
 }
 
 impl Reader {
-    /// By `Deserialize`.
+    /// The real functions, which use `Deserialize`.
     pub const REAL: Self = Self { lease };
 }
 
@@ -26,7 +26,7 @@ fn lease(text: &str) -> std::result::Result<Policy, String> {
     serde_json::from_value(serde_json::json!({ "lease": text })).map_err(|e| e.to_string())
 }
 
-/// The input as text, and as a list of numbers and units that make one.
+/// Checks the input as text, and as a list of numbers and units that form a text.
 pub fn hold(reader: &Reader, input: &[u8]) -> &'static str {
     if let Ok((text, nanos)) = sum(&mut Unstructured::new(input)) {
         summed(reader, &text, nanos);
@@ -50,7 +50,7 @@ fn any(reader: &Reader, text: &str) -> &'static str {
     }
     let duration = humantime::parse_duration(text).expect("what is read is a duration");
     assert_eq!(policy, Policy::new().lease(duration));
-    // Printed as errors print it, it is read as the same.
+    // The printed form of errors is parsed to the same duration.
     let printed = humantime::format_duration(duration).to_string();
     assert_eq!((reader.lease)(&printed).as_ref(), Ok(&policy), "{printed}");
     let checked = policy.check(&Scene::Mq).map_err(|e| e.to_string());
@@ -72,13 +72,13 @@ fn any(reader: &Reader, text: &str) -> &'static str {
 
 const MONTH: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// An error names the setting, and what to write instead.
+/// Checks that an error names the setting and the remedy.
 fn explained(error: &str) {
     assert!(error.contains("`lease`"), "{error}");
     assert!(["units", "\"30s\"", "must be > 0"].iter().any(|remedy| error.contains(remedy)), "{error}");
 }
 
-/// Against a sum of our own, in a number that cannot overflow.
+/// Compares with an independent sum, in a number that cannot overflow.
 fn summed(reader: &Reader, text: &str, nanos: u128) {
     match (reader.lease)(text) {
         Ok(policy) => {
@@ -87,7 +87,7 @@ fn summed(reader: &Reader, text: &str, nanos: u128) {
             let duration = Duration::new(seconds, (nanos % 1_000_000_000) as u32);
             assert_eq!(policy, Policy::new().lease(duration), "{text}");
         }
-        // 64 bits of ns are the least that each part may use.
+        // Each part may use at least 64 bits of ns.
         Err(error) => {
             assert!(error.contains("too long for a duration") && nanos > u128::from(u64::MAX), "{text}: {error}")
         }

@@ -1,18 +1,17 @@
-//! The header that a request's key stands in: whatever bytes come, they are a key by the rules or are refused, and
-//! nothing of them is told.
+//! The header with the key of a request: any bytes are a valid key or are rejected, and no error shows them.
 use http::HeaderMap;
 use http::header::HeaderValue;
 use idempotent_tower::{InvalidKey, KeyRules, KeySyntax};
 
-/// What is under test.
+/// The function under test.
 #[derive(Debug)]
 pub struct Reader {
-    /// The key in these headers, if there are any.
+    /// Returns the key in these headers, if there are any.
     pub read: fn(KeySyntax, &HeaderMap) -> Result<Option<String>, InvalidKey>,
 }
 
 impl Reader {
-    /// [`KeyRules::read`]
+    /// The real function, [`KeyRules::read`].
     pub const REAL: Self = Self { read };
 }
 
@@ -23,12 +22,12 @@ fn read(syntax: KeySyntax, headers: &HeaderMap) -> Result<Option<String>, Invali
 
 const SYNTAXES: [KeySyntax; 3] = [KeySyntax::Lenient, KeySyntax::Structured, KeySyntax::Bare];
 
-/// The input as the header's value, in each syntax; and, cut at each newline, as its lines.
+/// Checks the input as the header's value, in each syntax, and as several lines, cut at each newline.
 pub fn hold(reader: &Reader, input: &[u8]) -> &'static str {
     let lines: Vec<&[u8]> = input.split(|byte| *byte == b'\n').collect();
     let mut headers = HeaderMap::new();
     for line in &lines {
-        // What is no header's value never gets here: hyper refuses it.
+        // hyper rejects bytes that are not a header value, so they never arrive here.
         let Ok(value) = HeaderValue::from_bytes(line) else { return "no header" };
         headers.append("idempotency-key", value);
     }
@@ -55,7 +54,7 @@ fn by_itself(reader: &Reader, syntax: KeySyntax, value: &[u8], headers: &HeaderM
                 return "bare";
             }
             assert_ne!(syntax, KeySyntax::Bare);
-            // Without its parameters it is written in one way.
+            // Without its parameters, a key has exactly one written form.
             let rest = value.strip_prefix(quoted(&key).as_bytes()).expect("the key is what stands in the quotes");
             assert!(
                 rest.is_empty() || rest.trim_ascii_start().starts_with(b";"),
@@ -78,7 +77,7 @@ fn one(reader: &Reader, syntax: KeySyntax, value: &[u8]) -> Option<String> {
     (reader.read)(syntax, &headers).ok().flatten()
 }
 
-/// What surely is a key is not refused.
+/// Checks that a rejected value is not a valid key.
 fn refused(syntax: KeySyntax, value: &[u8]) {
     let fits = |length: usize| (1..=255).contains(&length);
     let taken = syntax != KeySyntax::Structured && is_bare(value) && fits(value.len());
@@ -90,7 +89,7 @@ fn refused(syntax: KeySyntax, value: &[u8]) {
     assert!(!taken, "{:?} is a key", value.escape_ascii().to_string());
 }
 
-/// The text is the same for every value but for its length.
+/// Checks that the text is the same for every value, except for its length.
 fn silent(value: &[u8], text: &str) {
     let numbers = |char: char| char.is_ascii_digit();
     let text = text.replace(numbers, "");
@@ -109,7 +108,7 @@ fn is_bare(value: &[u8]) -> bool {
     value.iter().all(|byte| byte.is_ascii_graphic() && !b"\",;\\".contains(byte))
 }
 
-/// As RFC 9651 writes it, section 4.1.6.
+/// Returns the form of RFC 9651, section 4.1.6.
 fn quoted(key: &str) -> String {
     format!("\"{}\"", key.replace('\\', "\\\\").replace('"', "\\\""))
 }

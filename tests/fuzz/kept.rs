@@ -1,5 +1,5 @@
-//! The stored form of an answer: hostile bytes are refused or are an answer, and what goes through the layer comes back
-//! as it was.
+//! The stored form of a response: hostile bytes are rejected or are a response, and a response returns from the layer
+//! unchanged.
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,30 +14,30 @@ use idempotent_tower::{
 use tokio::runtime::{Builder, Runtime};
 use tower::{Layer, ServiceExt};
 
-/// An answer, seen from outside.
+/// A response, seen from outside.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Seen {
-    /// Of the answer.
+    /// The status of the response.
     pub status: u16,
-    /// In their order, and whether they must not be shown.
+    /// The headers in order, and whether they are sensitive.
     pub headers: Vec<(String, Vec<u8>, bool)>,
-    /// `None` where it was not kept.
+    /// The body, or `None` if it was not stored.
     pub body: Option<Vec<u8>>,
-    /// Likewise.
+    /// The trailers, or `None` if they were not stored.
     pub trailers: Option<Vec<(String, Vec<u8>, bool)>>,
 }
 
-/// What is under test.
+/// The functions under test.
 #[derive(Debug)]
 pub struct Form {
-    /// Reads the stored form; the text of an error.
+    /// Reads the stored form, or returns the text of the error.
     pub decode: fn(&[u8]) -> Result<Seen, String>,
-    /// What a duplicate gets of an answer.
+    /// Returns the response that a duplicate gets.
     pub replay: fn(&Seen) -> Seen,
 }
 
 impl Form {
-    /// The one that is kept, and the layer.
+    /// The real functions: the stored form, and the layer.
     pub const REAL: Self = Self { decode, replay };
 }
 
@@ -58,7 +58,7 @@ fn lines(headers: &HeaderMap) -> Vec<(String, Vec<u8>, bool)> {
     headers.iter().map(line).collect()
 }
 
-/// The input as bytes in a store, and as the lines and body of an answer.
+/// Checks the input as bytes in a store, and as the headers and body of a response.
 pub fn hold(form: &Form, input: &[u8]) -> &'static str {
     let way = read(form, input);
     if let Some(answer) = answer(input) {
@@ -99,7 +99,7 @@ fn read(form: &Form, bytes: &[u8]) -> &'static str {
     }
 }
 
-/// The stored form, as its documentation has it.
+/// Returns the stored form, as its documentation specifies it.
 fn written(seen: &Seen) -> Vec<u8> {
     let flags = u8::from(seen.body.is_none()) | if seen.trailers.is_some() { 2 } else { 0 };
     let mut out = vec![1, flags];
@@ -118,7 +118,7 @@ fn written(seen: &Seen) -> Vec<u8> {
     out
 }
 
-/// An answer made of the input: its status, a number of lines, and the rest as its body.
+/// Creates a response from the input: its status, some headers, and the rest as its body.
 fn answer(input: &[u8]) -> Option<Seen> {
     let (&[status, count], mut rest) = input.split_first_chunk::<2>()?;
     let mut headers = HeaderMap::new();
@@ -137,7 +137,7 @@ fn answer(input: &[u8]) -> Option<Seen> {
 
 const NAMES: [&str; 8] = ["x-a", "x-b", "location", "vary", "set-cookie", "connection", "content-encoding", "date"];
 
-/// Decisions 15 and 16: as it was, but for what is never kept.
+/// Checks that the response is replayed unchanged, except for parts that are never stored (decisions 15 and 16).
 fn replayed(form: &Form, answer: &Seen) {
     let found = (form.replay)(answer);
     let named = answer.headers.iter().filter(|(name, ..)| name == "connection");
@@ -177,7 +177,7 @@ fn replay(answer: &Seen) -> Seen {
             trailers: None,
         }
     });
-    // The runtime gets to the task of the dropped executor, which ends. None of the calls above had to wait.
+    // The runtime runs the task of the dropped executor, which ends. None of the calls above had to wait.
     runtime.block_on(tokio::task::yield_now());
     seen
 }

@@ -1,30 +1,30 @@
-//! What tells two calls apart: no part runs over into the next, and no text is too strange.
+//! Identities and their storage keys: no part runs into the next one, and every text is valid.
 use idempotent_core::{Identity, Key, KeyError, Parts, Scene};
 
-/// What is under test.
+/// The function under test.
 #[derive(Debug)]
 pub struct Maker {
-    /// The storage key of an identity.
+    /// Returns the storage key of an identity.
     pub key: fn(&Fields) -> Result<Key, KeyError>,
 }
 
 impl Maker {
-    /// By [`Identity::key`].
+    /// The real function, [`Identity::key`].
     pub const REAL: Self = Self { key };
 }
 
-/// The five things a key is made of.
+/// The five parts of an identity.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Fields {
-    /// As it is said; a name that is a built-in scene's is that scene.
+    /// The scene as text. The name of a built-in scene is that scene.
     pub scene: String,
-    /// As it is said.
+    /// The namespace as text.
     pub namespace: String,
-    /// As it is said.
+    /// The scope as text.
     pub scope: String,
-    /// `None` where there are no tenants.
+    /// The tenant, or `None` without tenants.
     pub tenant: Option<Vec<Vec<u8>>>,
-    /// Of the key itself.
+    /// The parts of the key.
     pub parts: Vec<Vec<u8>>,
 }
 
@@ -45,7 +45,7 @@ fn key(fields: &Fields) -> Result<Key, KeyError> {
 
 const WHAT: &str = "order.id";
 
-/// Cuts the input into fields in two ways, moves each border by a byte, and pieces from one side to the other.
+/// Cuts the input into fields in two ways, moves each border by a byte, and moves pieces from one side to the other.
 pub fn hold(maker: &Maker, input: &[u8]) -> &'static str {
     let Some((controls, material)) = input.split_first_chunk::<16>() else { return "too short" };
     let (one, other) = controls.split_at(8);
@@ -61,7 +61,7 @@ pub fn hold(maker: &Maker, input: &[u8]) -> &'static str {
     way
 }
 
-/// The same pieces in the same order, with the border between tenant and key somewhere else.
+/// Returns the same pieces in the same order, with other borders between tenant and key.
 fn regrouped(fields: &Fields) -> impl Iterator<Item = Fields> {
     let all: Vec<_> = fields.tenant.iter().flatten().chain(&fields.parts).cloned().collect();
     let without = Fields { tenant: None, parts: all.clone(), ..fields.clone() };
@@ -73,7 +73,7 @@ fn regrouped(fields: &Fields) -> impl Iterator<Item = Fields> {
     moved.chain([without])
 }
 
-/// Equal keys, equal fields.
+/// Checks that equal keys have equal fields.
 fn apart(maker: &Maker, one: &Fields, other: &Fields) {
     if let (Ok(a), Ok(b)) = ((maker.key)(one), (maker.key)(other)) {
         assert_eq!(a.hash() == b.hash(), one == other, "{one:?}\n{other:?}");
@@ -85,7 +85,7 @@ fn by_itself(maker: &Maker, fields: &Fields) -> &'static str {
     let key = match ((maker.key)(fields), refusal(fields)) {
         (Ok(key), None) => key,
         (Err(error), Some(wanted)) => {
-            // The whole text is known: it has number, limit and remedy, and nothing of the key.
+            // The whole text is checked: it has number, limit and remedy, but no part of the key.
             assert_eq!(error.to_string(), wanted);
             return match error {
                 KeyError::TooLong { .. } => "too long",
@@ -105,7 +105,7 @@ fn by_itself(maker: &Maker, fields: &Fields) -> &'static str {
     "a key"
 }
 
-/// What is said about fields that make no key.
+/// Returns the expected error for fields without a valid key.
 fn refusal(fields: &Fields) -> Option<String> {
     for (part, name) in [("namespace", &fields.namespace), ("scene", &fields.scene), ("scope", &fields.scope)] {
         if name.is_empty() {
@@ -141,7 +141,8 @@ fn parts_refusal(fields: &Fields, parts: &[Vec<u8>], what: &str) -> Option<Strin
     }
 }
 
-/// Eight pieces by seven borders, each at a 255th of the material; with `shifted`, that border a byte further on.
+/// Cuts eight pieces at seven borders, each at a 255th of the material. With `shifted`, that border is a byte further
+/// on.
 fn cut(controls: &[u8], material: &[u8], shifted: Option<usize>) -> Fields {
     let mut borders: Vec<usize> =
         controls[1..].iter().map(|control| usize::from(*control) * material.len() / 255).collect();

@@ -1,8 +1,8 @@
-//! What each fuzz target holds of any input: properties, not only that nothing panics.
+//! The properties that each fuzz target checks for any input, in addition to the absence of panics.
 //!
-//! Each module has what is under test as a struct of functions, so that `bounded.rs` can show that a wrong one is
-//! noticed. A body panics where a property is broken, and else says which way the input went, so that a run that
-//! never got far is noticed, too.
+//! Each module has the functions under test in a struct, so that `bounded.rs` can show that a wrong function is
+//! detected. A body panics if a property is violated, and otherwise returns how far the input got, so that a run
+//! without depth is detected, too.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "a broken property is a panic")]
 pub mod durations;
 pub mod http_key;
@@ -11,10 +11,10 @@ pub mod keys;
 pub mod policy;
 pub mod record_bytes;
 
-/// A body of a fuzz target: the way an input went.
+/// The body of a fuzz target. It returns how far an input got.
 pub type Body = fn(&[u8]) -> &'static str;
 
-/// Every target by its name, which is also its corpus's.
+/// Every target by its name, which is also the name of its corpus.
 pub const ALL: [(&str, Body); 6] = [
     ("durations", |input| durations::hold(&durations::Reader::REAL, input)),
     ("http_key", |input| http_key::hold(&http_key::Reader::REAL, input)),

@@ -1,16 +1,16 @@
-//! Inputs made of others by chance that repeats.
+//! Derivation of inputs from others, reproducibly.
 
-/// Draws from its seeds and from what it made of them lately.
+/// A generator that draws from its seeds and from recently derived inputs.
 pub(crate) struct Mutator {
     dice: u64,
     pool: Vec<Vec<u8>>,
     seeds: usize,
 }
 
-/// Inputs longer than this find nothing that shorter ones do not, but for keys over their limit.
+/// The maximum length: longer inputs find nothing more, except keys over their limit.
 const LONGEST: usize = 4096;
 
-/// Made inputs kept, so that changes add up.
+/// The number of derived inputs that are kept, so that changes accumulate.
 const KEPT: usize = 256;
 
 impl Mutator {
@@ -20,7 +20,7 @@ impl Mutator {
     }
 
     pub(crate) fn next(&mut self) -> Vec<u8> {
-        // Half of them begin at a seed: else all would drift into noise.
+        // Half of the inputs start at a seed. Otherwise all would drift into noise.
         let among = if self.roll(2) == 0 { self.seeds } else { self.pool.len() };
         let at = self.roll(among);
         let mut input = self.pool[at].clone();
@@ -65,7 +65,7 @@ impl Mutator {
         }
     }
 
-    /// Below `n`: splitmix64, as the kit's own dice.
+    /// Returns a number below `n`, by splitmix64 as in the test kit.
     fn roll(&mut self, n: usize) -> usize {
         self.dice = self.dice.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.dice;
@@ -75,7 +75,7 @@ impl Mutator {
     }
 }
 
-/// Bytes that mean something somewhere: limits of numbers, hostile text, pieces of the forms under test.
+/// Bytes with a special meaning: limits of numbers, hostile text, pieces of the forms under test.
 const TELLING: [&[u8]; 22] = [
     &[0xff; 4],
     &[0xff; 8],

@@ -1,4 +1,4 @@
-//! Policies from configuration: refused with the setting's name, or judged by the rules.
+//! Policies from configuration: rejected with the setting's name, or judged by the rules.
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use arbitrary::{Arbitrary, Result, Unstructured};
 use idempotent_core::{Executor, MemoryStore, Policy, PolicyError, Scene};
 use serde_json::{Map, Value, json};
 
-/// What is under test.
+/// The functions under test.
 #[derive(Debug)]
 pub struct Judge {
-    /// By `Deserialize`.
+    /// Reads a policy by `Deserialize`.
     pub read: fn(&[u8]) -> serde_json::Result<Policy>,
-    /// [`Policy::check`]
+    /// Checks a policy, as [`Policy::check`] does.
     pub check: fn(&Policy, &Scene) -> std::result::Result<(), PolicyError>,
 }
 
 impl Judge {
-    /// The ones that services use.
+    /// The real functions.
     pub const REAL: Self = Self { read: |json| serde_json::from_slice(json), check: Policy::check };
 }
 
-/// The input as JSON, as values for known settings, and as times to be judged by rules of our own.
+/// Checks the input as JSON, as values for known settings, and as times that are judged by independent rules.
 pub fn hold(judge: &Judge, input: &[u8]) -> &'static str {
     let from = &mut Unstructured::new(input);
     if let Ok(times) = Times::arbitrary_of(from) {
@@ -47,17 +47,17 @@ fn any(judge: &Judge, json: &[u8]) -> &'static str {
             assert!(text.starts_with("policy: ") && NAMES.iter().any(|name| text.contains(name)), "{text}");
             way = "unsound";
         }
-        // Whatever is wrong is told before the first delivery.
+        // Every error is reported before the first delivery.
         let built = Executor::builder(STORE.clone()).policy(scene, policy).build();
         assert_eq!(built.err(), checked.err());
     }
     way
 }
 
-/// One for all: to make a store takes longer than all the rest.
+/// One store for all inputs, since creating a store takes longer than everything else.
 static STORE: LazyLock<MemoryStore> = LazyLock::new(MemoryStore::new);
 
-/// Of an object, some setting is named as the one at fault.
+/// Checks that the error for an object names one of its settings.
 fn refused(json: &[u8], error: &str) -> &'static str {
     match serde_json::from_slice(json) {
         Ok(Value::Object(settings)) => {
@@ -93,7 +93,7 @@ const NAMES: [&str; 18] = [
     "display_key",
 ];
 
-/// Names and values that are nearly right.
+/// Creates names and values that are nearly correct.
 fn settings(from: &mut Unstructured<'_>) -> Result<Map<String, Value>> {
     let mut settings = Map::new();
     for _ in 0..from.int_in_range(1..=4)? {
@@ -119,7 +119,7 @@ fn value(from: &mut Unstructured<'_>) -> Result<Value> {
     })
 }
 
-/// The settings that rules are about.
+/// The settings with rules.
 #[derive(Debug)]
 struct Times {
     times: [Option<Duration>; 9],
@@ -148,7 +148,7 @@ impl Times {
         Ok(Self { times, wait: Self::time(from)?, jitter: from.arbitrary()? })
     }
 
-    /// A few round ones, so that borders are met.
+    /// Returns a time, with some round values, so that limits are hit.
     fn time(from: &mut Unstructured<'_>) -> Result<Option<Duration>> {
         Ok(match from.int_in_range(0..=6)? {
             0..=2 => None,
@@ -172,11 +172,11 @@ impl Times {
         Value::Object(settings)
     }
 
-    /// The rules as the documentation has them, over the defaults of `mq`.
+    /// Returns whether the times follow the documented rules, with the defaults of `mq`.
     fn are_sound(&self) -> bool {
         let second = Duration::from_secs;
         let [lease, heartbeat, max_run, retain, memory, in_flight, in_flight_max, retry, retry_max] = self.times;
-        // What is too short for a store to keep counts as 1 ms.
+        // A time that is too short for a store counts as 1 ms.
         let kept = |time: Option<Duration>, default: Duration| match time {
             Some(time) if !time.is_zero() => time.max(Duration::from_millis(1)),
             Some(zero) => zero,

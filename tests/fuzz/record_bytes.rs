@@ -1,25 +1,25 @@
-//! The stored form of a record: what is written is read back, and what is read is written back, byte for byte.
+//! The stored form of a record: a written record is read back, and a read record is written back, byte for byte.
 use std::sync::Arc;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use idempotent_core::{FencingToken, Fingerprint, OwnerToken, Record, State, StoreError, StoreErrorKind, Timestamp};
 use sha2::{Digest, Sha256};
 
-/// What is under test.
+/// The functions under test.
 #[derive(Debug)]
 pub struct Form {
-    /// [`Record::to_bytes`]
+    /// Encodes a record, as [`Record::to_bytes`] does.
     pub encode: fn(&Record) -> Vec<u8>,
-    /// [`Record::from_bytes`]
+    /// Decodes a record, as [`Record::from_bytes`] does.
     pub decode: fn(&[u8]) -> std::result::Result<Record, StoreError>,
 }
 
 impl Form {
-    /// The one that stores use.
+    /// The real functions.
     pub const REAL: Self = Self { encode: Record::to_bytes, decode: Record::from_bytes };
 }
 
-/// The input as it stands, as a body whose checksum is put right, and as the fields of a record to be written.
+/// Checks the input as it is, as a body with a corrected checksum, and as the fields of a record to write.
 pub fn hold(form: &Form, input: &[u8]) -> &'static str {
     read(form, input);
     if let Ok(record) = drawn(&mut Unstructured::new(input)) {
@@ -34,7 +34,7 @@ fn read(form: &Form, bytes: &[u8]) -> &'static str {
             record.check().expect("what is read keeps the rules");
             let again = (form.encode)(&record);
             assert_eq!((form.decode)(&again).expect("what is written is read"), record);
-            // A newer minor version may have said more behind it; else there is one form for each record.
+            // A newer minor version may have appended data. Otherwise, each record has exactly one form.
             let (body, again) = (&bytes[4..bytes.len() - 4], &again[4..again.len() - 4]);
             assert!(body.starts_with(again), "what is read is written back as it was");
             if bytes[3] == 0 {
@@ -60,7 +60,7 @@ fn written(form: &Form, record: &Record) {
     }
 }
 
-/// The first field, in the order they are stored, that no record may have so; then what is wrong by two together.
+/// Returns the first invalid field in stored order, or else the error of two fields together.
 fn at_fault(record: &Record) -> Option<&'static str> {
     let its = match record.state {
         State::Vacant { not_before, .. } => ("not_before", not_before),
@@ -79,7 +79,7 @@ fn at_fault(record: &Record) -> Option<&'static str> {
     }
 }
 
-/// The whole text is known: so it names the field, and shows nothing of the record.
+/// Checks the whole text of the error: it names the field, and shows no part of the record.
 fn refused(bytes: &[u8], error: &StoreError) -> &'static str {
     let text = error.to_string();
     match error.kind() {
@@ -141,7 +141,7 @@ const REASONS: [&str; 8] = [
     "is more than 31 days after the record's last write",
 ];
 
-/// As a writer that knows what it does would seal it, to get past the checksum.
+/// Seals the input with a correct checksum, like a writer that knows the format.
 #[must_use]
 pub fn sealed(input: &[u8]) -> Vec<u8> {
     let mut bytes = match input.strip_prefix(b"id") {
@@ -159,7 +159,7 @@ fn drawn(from: &mut Unstructured<'_>) -> Result<Record> {
         fencing: FencingToken(u64::arbitrary(from)? >> from.int_in_range(8..=40)?),
         attempt: from.arbitrary()?,
         fingerprint: Option::<[u8; Fingerprint::LEN]>::arbitrary(from)?.map(|mut bytes| {
-            bytes[0] = bytes[0].max(1); // 0 says that there is none
+            bytes[0] = bytes[0].max(1); // 0 means that there is none
             Fingerprint::from_bytes(bytes)
         }),
         expires_at: time(from)?,
@@ -188,7 +188,7 @@ fn state(from: &mut Unstructured<'_>, updated_at: Timestamp) -> Result<State> {
     })
 }
 
-/// Any; one in eight lies past the end of time.
+/// Returns any time, and in one of eight cases a time after the maximum.
 fn time(from: &mut Unstructured<'_>) -> Result<Timestamp> {
     let past: u8 = from.arbitrary()?;
     Ok(Timestamp(u64::arbitrary(from)? >> 1 | u64::from(past % 8 == 7) << 63))

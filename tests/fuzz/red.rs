@@ -1,4 +1,4 @@
-//! Each body notices what is wrong: a wrong form, reader, maker or judge fails it.
+//! Tests that each body detects a wrong form, reader, maker or judge.
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use http::HeaderMap;
@@ -14,7 +14,7 @@ use idempotent_tower::{InvalidKey, KeySyntax};
 use super::corpus;
 use super::mutate::Mutator;
 
-/// Within 20,000 inputs.
+/// Returns whether the body fails within 20,000 inputs.
 fn is_noticed(target: &str, body: impl Fn(&[u8]) -> &'static str) -> bool {
     let corpus = corpus(target);
     let fails = |input: &[u8]| catch_unwind(AssertUnwindSafe(|| body(input))).is_err();

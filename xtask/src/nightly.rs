@@ -21,7 +21,7 @@ pub(crate) struct Options {
     hours: Option<u32>,
     /// The seed of the chaos plays and of the simulator. Default: the day.
     seed: Option<u64>,
-    /// Whether to print the stages without running them.
+    /// True if to print the stages without running them.
     list: bool,
     /// If set, only stages whose name begins with this word are run.
     only: Option<String>,

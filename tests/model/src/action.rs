@@ -1,71 +1,71 @@
-//! What can happen next.
+//! The possible next actions.
 use crate::state::{End, Message, Phase, State};
 use crate::variant::{Effect, Habit, Second, Variant};
 
-/// One thing that happens. What a worker asks of the store is asked, applied and answered at once, unless the answer
-/// gets lost: then the request is on the wire from there on, to be applied at any later time, or never.
+/// An action. A request of a worker is sent, applied and answered at once, unless the answer is lost: then the request
+/// is in transit, and can be applied at any later time, or never.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Action {
-    /// A worker takes a delivery and claims, or claims again by the same token.
+    /// A worker takes a delivery and claims its key, or repeats a claim with the same owner token.
     Claim {
-        /// Which delivery.
+        /// The delivery.
         run: u8,
-        /// By what sort of worker, or of which payload.
+        /// The sort of worker, or the payload.
         sort: u8,
     },
-    /// The same, and no answer comes.
+    /// A claim without an answer.
     ClaimUnheard {
-        /// Which delivery.
+        /// The delivery.
         run: u8,
-        /// By what sort of worker, or of which payload.
+        /// The sort of worker, or the payload.
         sort: u8,
     },
-    /// A worker crashes; what it was about to send may be on the wire.
+    /// A worker crashes. Its next request may be in transit.
     Crash {
-        /// Which delivery.
+        /// The delivery.
         run: u8,
-        /// By what sort of worker, or of which payload.
+        /// The sort of worker, or the payload.
         sort: u8,
     },
-    /// A worker stops asking.
+    /// A worker stops repeating its request.
     GiveUp(u8),
-    /// The handler does its work.
+    /// The handler has its effect.
     Effect(u8),
-    /// The handler says that it is done, and is not: a broken worker.
+    /// The handler reports success without its effect: a broken worker.
     SkipEffect(u8),
     /// The handler runs without a grant: a broken worker.
     RunUngranted(u8),
-    /// A worker acks without knowing: a broken worker.
+    /// A worker acknowledges without knowing the result: a broken worker.
     AckUnknown(u8),
-    /// The handler fails, or its grant is given back; the key is to end like this.
+    /// The handler fails, or its grant is refunded. The key will end in this state.
     Fail(u8, End),
-    /// A completion that was not answered is taken for a failure.
+    /// A completion without an answer is mistaken for a failure.
     Mistake(u8, End),
     /// The worker completes, or releases.
     Settle(u8),
-    /// The same, and no answer comes.
+    /// The worker completes, or releases, without an answer.
     SettleUnheard(u8),
     /// The worker renews its lease.
     Renew(u8),
-    /// The same, and no answer comes.
+    /// The worker renews its lease without an answer.
     RenewUnheard(u8),
-    /// A request on the wire is applied.
+    /// A request in transit is applied.
     Late(Message),
-    /// The lease ends.
+    /// The lease expires.
     Expire,
-    /// The store's clock moves on by the least it can.
+    /// The store's clock advances by its smallest step.
     Tick,
     /// The store loses the record.
     Lose,
-    /// The record's retention, or its memory, ends.
+    /// The record's retention ends.
     End,
-    /// A janitor removes a record whose time is over.
+    /// A purge removes an expired record.
     Purge,
     /// An operator makes the key claimable again.
     Forget,
 }
 
-/// Everything that can happen next, in an order that depends on the state alone.
+/// Adds all possible actions, in an order that depends only on the state.
 pub fn possible(variant: &Variant, state: &State, actions: &mut Vec<Action>) {
     let left = &state.left;
     let busy = state.runs.iter().filter(|run| run.is_active()).count();
@@ -122,7 +122,7 @@ pub fn possible(variant: &Variant, state: &State, actions: &mut Vec<Action>) {
                 actions.push(Action::RenewUnheard(run));
             }
         }
-        // With a claim that is not answered it is offered above.
+        // The action above offers this together with a claim without an answer.
         if left.crashes > 0 && phase != Phase::Claiming {
             actions.push(Action::Crash { run, sort });
         }
@@ -130,7 +130,7 @@ pub fn possible(variant: &Variant, state: &State, actions: &mut Vec<Action>) {
     beyond_workers(variant, state, actions);
 }
 
-/// What the network, the clock, the store and its operators may do.
+/// Adds the actions of the network, the clock, the store and its operators.
 fn beyond_workers(variant: &Variant, state: &State, actions: &mut Vec<Action>) {
     let left = &state.left;
     actions.extend(state.wire.each().map(Action::Late));
@@ -174,7 +174,7 @@ fn settles(state: &State, run: u8, unsure: bool, actions: &mut Vec<Action>) {
     }
 }
 
-/// Where the sorts are workers there is one of each; payloads come as they like.
+/// Returns whether the sort is available: there is one worker of each sort, but any number of payloads.
 fn is_free(variant: &Variant, state: &State, sort: u8) -> bool {
     match variant.second {
         Second::None | Second::OtherPayload => true,
@@ -182,7 +182,7 @@ fn is_free(variant: &Variant, state: &State, sort: u8) -> bool {
     }
 }
 
-/// The executor's verdict on a failure.
+/// Returns the executor's decision on a failure.
 fn failed(variant: &Variant, last: bool) -> End {
     match variant.limit {
         0 => End::Delete,
@@ -191,7 +191,7 @@ fn failed(variant: &Variant, last: bool) -> End {
     }
 }
 
-/// Whether the resource, and not the worker alone, looks at the number.
+/// Returns whether the resource itself rejects the fencing token.
 #[must_use]
 pub fn is_refused(variant: &Variant, state: &State, number: u8) -> bool {
     variant.effect == Effect::Fenced && number < state.ghost.resource

@@ -1,4 +1,4 @@
-//! The model as the checker wants it, and one run of the checker.
+//! The interface to the checker, and one run of it.
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ use crate::world::World;
 struct Check {
     variant: Variant,
     store: Store,
-    /// The checker keeps the last trace it finds; the first is the shortest.
+    /// The checker keeps the last trace that it finds, but the first one is the shortest.
     told: Vec<AtomicBool>,
-    /// States whose successors were asked for.
+    /// The number of states whose successors were requested.
     expanded: Arc<AtomicUsize>,
 }
 
@@ -78,7 +78,7 @@ impl Model for Check {
             sight::<6>(),
             sight::<7>(),
         ]);
-        // The checker stops once every property has its trace; this one never has.
+        // The checker stops when every property has its trace. This property never has one.
         properties.push(Property::always("the search goes on", |_, _| true));
         properties
     }
@@ -102,32 +102,32 @@ impl Check {
     }
 }
 
-/// What happened on the way to something, from the first step on, and what came of each.
+/// The steps to a state: each with the state before, the action, and the state after.
 pub type Trace = Vec<(State, Action, State)>;
 
-/// What a run of the checker found.
+/// The result of a run of the checker.
 #[derive(Debug)]
 pub struct Report {
-    /// Of what.
+    /// The checked variant.
     pub variant: Variant,
-    /// Different states.
+    /// The number of different states.
     pub unique: usize,
-    /// States arrived at, by whichever way.
+    /// The number of reached states, counted once for each path.
     pub generated: usize,
-    /// Steps on the longest of the shortest ways to a state.
+    /// The length of the longest shortest path to a state.
     pub depth: usize,
-    /// How long it took.
+    /// The duration.
     pub took: Duration,
-    /// How each violated invariant is violated.
+    /// The trace of each violated invariant.
     pub violated: BTreeMap<Invariant, Trace>,
-    /// How each sight was met.
+    /// The trace of each sight.
     pub seen: BTreeMap<Sight, Trace>,
 }
 
 /// Checks a variant exhaustively.
 ///
 /// # Panics
-/// If the checker stopped before it had seen every state.
+/// If the checker stopped before it had expanded every state.
 #[must_use]
 pub fn check(variant: Variant) -> Report {
     let expanded = Arc::new(AtomicUsize::new(0));
@@ -152,20 +152,20 @@ fn steps(path: Vec<(State, Option<Action>)>) -> Trace {
 }
 
 impl Report {
-    /// How an invariant is violated, a sentence for each step; nothing if it holds.
+    /// Describes the violation of an invariant, with a sentence for each step. Empty if the invariant holds.
     #[must_use]
     pub fn tell(&self, invariant: Invariant) -> Vec<String> {
         self.violated.get(&invariant).map(told).unwrap_or_default()
     }
 
-    /// The violated invariants, without their traces.
+    /// Returns the violated invariants without their traces.
     #[must_use]
     pub fn set(&self) -> BTreeSet<Invariant> {
         self.violated.keys().copied().collect()
     }
 }
 
-/// One line of the table.
+/// Formats one line of the table.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { variant, unique, generated, depth, took, violated, .. } = self;

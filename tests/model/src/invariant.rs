@@ -1,52 +1,52 @@
-//! What must never happen, and what must be seen to happen so that the former means something.
+//! The invariants, and the situations that must occur so that the absence of violations is conclusive.
 use std::fmt;
 
-/// What the project's list of invariants asks for, by its numbers there.
+/// An invariant of the project's list, with its number.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 #[repr(u8)]
 pub enum Invariant {
     /// The effect happens at most once.
     I0,
-    /// At most one holder inside its lease.
+    /// At most one owner is inside its lease.
     I1,
-    /// Nobody releases another's grant.
+    /// No owner releases the grant of another.
     I2,
-    /// Nobody completes who was superseded.
+    /// No superseded owner completes.
     I3,
-    /// Consumed, failed and dead are never undone but by retention or by an operator.
+    /// Consumed, failed and dead are undone only by the end of the retention or by an operator.
     I4,
-    /// No grant after consumed, within the retention.
+    /// No key is granted after it was consumed, within the retention.
     I4b,
     /// The first stored result never changes.
     I5,
-    /// Fencing numbers rise.
+    /// Fencing tokens rise.
     I6,
-    /// No effect under a number after an effect under a higher one.
+    /// No effect with a fencing token happens after an effect with a higher one.
     I7,
-    /// An ack means that the key is known to be consumed, or dead-lettered.
+    /// An acknowledged key is known to be consumed, or dead-lettered.
     I8,
-    /// Consumed means that the effect happened.
+    /// A consumed key had its effect.
     I9,
-    /// Every grant but the first has a recorded cause: a lease that ran out, its owner's release, the end of the
-    /// retention, an operator.
+    /// Every grant except the first has a recorded cause: an expired lease, its owner's release, the end of the
+    /// retention, or an operator.
     I10,
-    /// No more effects than grants.
+    /// There are no more effects than grants.
     I11,
     /// The same key with another payload is never answered as a duplicate.
     I12,
-    /// A key left alone can be claimed a lease and a tick later, and a worker left in peace ends it.
+    /// An abandoned key can be claimed a lease and a tick later, and an undisturbed worker ends it.
     I13,
-    /// An owner inside its lease is never refused.
+    /// An owner inside its lease is never rejected.
     I14,
-    /// No more grants than the limit, those given back taken off. Without a number in the list.
+    /// There are no more grants than the limit, not counting refunded ones. Not in the project's list.
     Limit,
-    /// Who runs after a run whose lease ran out is told so: that one's effect may have happened. Without a number in
-    /// the list.
+    /// A run after a run with an expired lease is informed, because the effect of that run may have happened. Not in
+    /// the project's list.
     Told,
 }
 
 impl Invariant {
-    /// All of them, in the order of their bits.
+    /// All invariants, in the order of their bits.
     pub const ALL: [Self; 18] = [
         Self::I0,
         Self::I1,
@@ -68,7 +68,7 @@ impl Invariant {
         Self::Told,
     ];
 
-    /// Its number in the list.
+    /// Returns the number in the list.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -100,30 +100,30 @@ impl fmt::Display for Invariant {
     }
 }
 
-/// What a run of the checker must come across, or its silence would mean nothing.
+/// A situation that must occur in a run of the checker. Without it, the absence of violations proves nothing.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 #[repr(u8)]
 pub enum Sight {
-    /// S1: a worker acked.
+    /// S1: a worker acknowledged.
     Acked,
     /// S2: a run that took over had its effect.
     Takeover,
-    /// S3: a duplicate was told that the key is consumed.
+    /// S3: a duplicate was answered as consumed.
     Duplicate,
-    /// A copy of a claim that was held up was granted after its run had asked again, and was answered.
+    /// A delayed copy of a claim was granted after its run had repeated the claim, and was answered.
     LateGrant,
-    /// A late owner's renewal brought its lease back.
+    /// The renewal of a late owner restored its lease.
     Revived,
     /// The key ended dead.
     Buried,
     /// The key ended failed.
     Failed,
-    /// A changed payload was refused.
+    /// A different payload was rejected.
     Mismatch,
 }
 
 impl Sight {
-    /// All of them, in the order of their bits.
+    /// All sights, in the order of their bits.
     pub const ALL: [Self; 8] = [
         Self::Acked,
         Self::Takeover,
@@ -135,7 +135,7 @@ impl Sight {
         Self::Mismatch,
     ];
 
-    /// For people.
+    /// Returns the name for messages.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -151,7 +151,7 @@ impl Sight {
     }
 }
 
-/// What the last step did. Not remembered any longer: each state is judged when it is reached.
+/// The results of the last step only: each state is judged when it is reached.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Step {
     violated: u32,
@@ -159,23 +159,23 @@ pub struct Step {
 }
 
 impl Step {
-    /// Notes that an invariant was broken, if `broken`.
+    /// Records a violation if `broken`.
     pub fn violates(&mut self, invariant: Invariant, broken: bool) {
         self.violated |= u32::from(broken) << invariant as u8;
     }
 
-    /// Notes a sight, if it was `there`.
+    /// Records a sight if it is `there`.
     pub fn shows(&mut self, sight: Sight, there: bool) {
         self.seen |= u8::from(there) << sight as u8;
     }
 
-    /// Whether the last step broke the invariant with this bit.
+    /// Returns whether the last step violated the invariant with this bit.
     #[must_use]
     pub fn has_violated(self, bit: usize) -> bool {
         self.violated >> bit & 1 == 1
     }
 
-    /// Whether the last step showed the sight with this bit.
+    /// Returns whether the last step showed the sight with this bit.
     #[must_use]
     pub fn has_shown(self, bit: usize) -> bool {
         self.seen >> bit & 1 == 1

@@ -1,4 +1,4 @@
-//! What the invariants have to say about a step.
+//! The check of a step against the invariants.
 use idempotent_core::{Claim, Settled, StateKind};
 
 use crate::invariant::{Invariant as I, Sight};
@@ -9,7 +9,7 @@ use crate::variant::{Effect, Second};
 use crate::world::World;
 
 impl World<'_> {
-    /// The store decides, and what it did is held against the invariants.
+    /// Applies a request by the store's decision, and checks the result against the invariants.
     pub(crate) fn apply(&mut self, message: Message) -> (Answer, bool) {
         let before = self.state.record;
         let (answer, after, written) = self.store.apply(before, &message);
@@ -19,7 +19,7 @@ impl World<'_> {
         match (&answer, message.request) {
             (Answer::Claim(claim), _) => self.judge_claim(before, message, claim, written),
             (Answer::Settled(Settled::Done), Request::Complete) if written => self.judge_completion(message),
-            // Nothing was written because it was before: by this owner, or it is told what is not so.
+            // Nothing was written, either because this owner wrote it before, or because the answer is wrong.
             (Answer::Settled(settled), Request::Complete) => {
                 let done = *settled == Settled::Done;
                 let own = before.is_some_and(|kept| is_done_by(kept, message));
@@ -87,7 +87,7 @@ impl World<'_> {
         if owners {
             self.state.ghost.due += i8::from(matches!(end, End::Delete | End::Vacate | End::Refund));
             self.state.ghost.spent -= i8::from(end == End::Refund && self.variant.limit > 0);
-            // Who never ran leaves the next one as much in the dark as it was, but for what it was itself thought of.
+            // A run that never began leaves the next run with the same uncertainty as before, except about itself.
             let ran = message.number > 0 && end != End::Refund;
             if ran || self.state.ghost.ran_out == message.run + 1 {
                 self.state.ghost.ran_out = 0;
@@ -101,7 +101,7 @@ impl World<'_> {
         self.state.step.violates(I::I14, !live);
         let revived = live && before.is_some_and(|kept| !kept.is_live());
         self.state.step.shows(Sight::Revived, revived);
-        // It did not run out after all.
+        // The lease did not expire after all.
         self.state.ghost.due -= i8::from(revived);
         if revived {
             self.state.ghost.ran_out = 0;
@@ -111,7 +111,7 @@ impl World<'_> {
         }
     }
 
-    /// The grant is no more: its owner may not run any longer, and may be refused.
+    /// Records the end of a grant: its owner must not run any longer, and may be rejected.
     fn settled(&mut self, message: Message) {
         if let Some(held) = self.state.runs[usize::from(message.run)].held_mut() {
             held.live &= held.number != message.number;

@@ -1,77 +1,77 @@
-//! The record in a form with few values, so that states that differ in nothing that matters are one state.
+//! A record with few possible values, so that states without a relevant difference are equal.
 //!
-//! Times become "to come" or "past": the protocol compares them with now and with nothing else, and any lease may end
-//! before any other thing happens. Error texts, the time of the first claim and of the last write are dropped:
-//! nothing is decided by them.
+//! Times are reduced to "to come" and "past": the protocol compares them only with the current time, and any lease may
+//! expire before any other action. Error texts and the times of the first claim and the last write are dropped, because
+//! no decision depends on them.
 use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{FencingToken, Fingerprint, OwnerToken, Record, State, Timestamp};
 
-/// The store's clock stands here whenever it is asked; numbers and times are counted from it.
+/// The store's clock at every request. Fencing tokens and times are relative to it.
 pub const NOW: u8 = 64;
 /// As a time.
 pub const CLOCK: Timestamp = Timestamp(NOW as u64);
-/// Longer than all grants take that the clock cannot tell apart.
+/// A lease longer than all grants within one tick of the clock.
 pub const LEASE: Duration = Duration::from_micros(1_000);
-/// How long any other record is remembered.
+/// The retention of any other record.
 pub const RETENTION: Duration = Duration::from_secs(1);
 
-/// What is kept under the one key.
+/// The record of the single key.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Kept {
-    /// The last grant's fencing number.
+    /// The fencing token of the last grant.
     pub number: u8,
-    /// Runs granted; always 1 where there is no limit that would ask for it.
+    /// The number of granted runs; always 1 without a limit.
     pub attempt: u8,
-    /// Which payload it was claimed with: 0 if nobody compares.
+    /// The payload of the claim; 0 if payloads are not compared.
     pub payload: u8,
-    /// Whether its time is yet to end; past it the record counts as absent.
+    /// True if its retention has not ended; after that, the record counts as absent.
     pub remembered: bool,
-    /// What the key is in.
+    /// The state of the key.
     pub state: Stage,
 }
 
-/// [`State`], smaller.
+/// [`State`] in reduced form.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Stage {
-    /// Nobody's.
+    /// No owner.
     Vacant {
         /// See [`State::Vacant`].
         taken_over: bool,
     },
-    /// Somebody's.
+    /// Held by an owner.
     Consuming {
-        /// Whose.
+        /// The owner.
         owner: u8,
         /// Inside the lease.
         live: bool,
         /// See [`State::Consuming`].
         taken_over: bool,
     },
-    /// Done.
+    /// Completed.
     Consumed {
-        /// By whom; its result says the same.
+        /// The owner that completed the key, and thereby its result.
         owner: u8,
         /// The result.
         value: u8,
     },
-    /// Not worth another run.
+    /// A permanent failure.
     Failed,
     /// Out of attempts.
     Dead,
 }
 
-/// How the small form and the protocol's are made of each other.
+/// The conversion between the reduced form and the protocol's.
 #[derive(Clone, Debug)]
 pub struct Scale {
-    /// How long a consuming record is remembered beyond its lease.
+    /// The retention of a consuming record after its lease.
     pub memory: Duration,
-    /// Whether attempts are counted.
+    /// True if attempts are counted.
     pub limited: bool,
-    /// Results by owner.
+    /// The results by owner.
     pub values: Vec<Arc<[u8]>>,
-    /// The error of whatever has one.
+    /// The error of all records that have one.
     pub error: Arc<str>,
 }
 
@@ -80,7 +80,7 @@ impl Scale {
         if matches!(stage, Stage::Consuming { .. }) { self.memory } else { RETENTION }
     }
 
-    /// As the protocol reads it.
+    /// Returns the record for the protocol.
     #[must_use]
     pub fn record(&self, kept: Kept) -> Record {
         let error = || self.error.clone();
@@ -114,13 +114,13 @@ impl Scale {
         }
     }
 
-    /// As the states of the model keep it.
+    /// Returns the record in the form of the model's states.
     ///
     /// # Panics
-    /// If a record holds what the model has no room for: then it is the model that has to grow.
+    /// If a record contains a value that the model cannot represent. The model must then be extended.
     #[must_use]
     pub fn kept(&self, record: &Record) -> Kept {
-        // Taken apart whole: a new field has to be decided on here.
+        // All fields are named, so that a new field needs a decision here.
         let Record { fencing, attempt, fingerprint, state, expires_at, first_seen: _, updated_at: _, display: _ } =
             record;
         let state = match state {
@@ -149,7 +149,7 @@ impl Scale {
 }
 
 impl Kept {
-    /// The record's lease, or its memory, ends.
+    /// Ends the record's lease, or its retention.
     #[must_use]
     pub fn expired(self, memory: Duration) -> Self {
         match self.state {
@@ -161,20 +161,20 @@ impl Kept {
         }
     }
 
-    /// Nothing else can become of it.
+    /// Returns whether the state is final.
     #[must_use]
     pub fn is_terminal(self) -> bool {
         self.remembered && matches!(self.state, Stage::Consumed { .. } | Stage::Failed | Stage::Dead)
     }
 
-    /// Somebody's, and inside the lease.
+    /// Returns whether the key is held inside its lease.
     #[must_use]
     pub fn is_live(self) -> bool {
         self.remembered && matches!(self.state, Stage::Consuming { live: true, .. })
     }
 }
 
-/// The payload of this number; 0 is none.
+/// Returns the payload of this number; 0 is none.
 #[must_use]
 pub fn fingerprint(payload: u8) -> Option<Fingerprint> {
     (payload > 0).then(|| Fingerprint::from_bytes([payload; Fingerprint::LEN]))

@@ -1,84 +1,84 @@
-//! One state of the world: the record, the workers' runs, what is on the wire, and what the invariants remember.
+//! A state of the model: the record, the workers' runs, the requests in transit, and the memory of the invariants.
 use idempotent_core::ReleaseKind;
 
 use crate::invariant::Step;
 use crate::record::{Kept, NOW};
 
-/// Deliveries a state has room for.
+/// The maximum number of deliveries in a state.
 pub const RUNS: usize = 4;
-/// Requests under way that a state has room for.
+/// The maximum number of requests in transit in a state.
 pub const WIRE: usize = 8;
 
-/// One state of the world.
+/// A state of the model.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct State {
-    /// What the store keeps under the one key.
+    /// The store's record of the single key.
     pub record: Option<Kept>,
-    /// One for each delivery, in the order in which workers take them.
+    /// One run for each delivery, in the order in which workers take them.
     pub runs: [Run; RUNS],
-    /// What was sent by a worker that crashed or gave up waiting, and may be applied at any later time, or never.
+    /// Requests of workers that crashed or gave up waiting, which may be applied at any later time, or never.
     pub wire: Wire,
-    /// What the adversary may still do.
+    /// The remaining actions of the adversary.
     pub left: Budget,
-    /// What the invariants remember.
+    /// The memory of the invariants.
     pub ghost: Ghost,
-    /// What the last step did.
+    /// The results of the last step.
     pub step: Step,
 }
 
-/// What one delivery came to so far.
+/// The progress of one delivery.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Run {
-    /// Where it stands.
+    /// The phase of the run.
     pub phase: Phase,
-    /// By what sort of worker, or of which payload, if the variant has several.
+    /// The sort of worker, or the payload, if the variant has several.
     pub sort: u8,
 }
 
-/// Where a run stands.
+/// The phase of a run.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Phase {
-    /// Not taken by any worker yet.
+    /// Not taken by a worker yet.
     #[default]
     Waiting,
     /// Its claim was not answered.
     Claiming,
-    /// Its handler runs.
+    /// The handler is running.
     Granted(Holding),
-    /// Its handler is done.
+    /// The handler has ended successfully.
     Effected {
-        /// Under this grant.
+        /// The grant.
         held: Holding,
         /// A completion was not answered.
         unsure: bool,
     },
-    /// Its handler failed.
+    /// The handler has failed.
     Releasing {
-        /// Under this grant.
+        /// The grant.
         held: Holding,
-        /// What is to become of the key.
+        /// The final state of the key.
         end: End,
         /// A release was not answered.
         unsure: bool,
     },
-    /// Settled one way or the other, or its worker crashed.
+    /// Settled, or its worker crashed.
     Over,
 }
 
-/// A grant, as the worker knows it.
+/// A grant as the worker knows it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Holding {
-    /// Its fencing number.
+    /// The fencing token.
     pub number: u8,
-    /// The last run the limit allows.
+    /// True if this is the last run that the limit allows.
     pub last: bool,
-    /// Whether it took over.
+    /// True if it took over.
     pub taken_over: bool,
-    /// Not known to the worker: its lease has not ended, and it was not settled.
+    /// True if the lease has not expired and the grant was not settled, which the worker does not know.
     pub live: bool,
 }
 
-/// [`ReleaseKind`], with a hash.
+/// [`ReleaseKind`] with a hash.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[repr(u8)]
 pub enum End {
@@ -106,48 +106,48 @@ impl From<End> for ReleaseKind {
     }
 }
 
-/// A request to the store, with what its guard needs.
+/// A request to the store, with the values for its guard.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Message {
-    /// Whose.
+    /// The run that sent it.
     pub run: u8,
-    /// By what sort of worker, or of which payload.
+    /// The sort of worker, or the payload.
     pub sort: u8,
-    /// The grant's number; 0 where it is not known.
+    /// The fencing token of the grant; 0 if it is unknown.
     pub number: u8,
-    /// What it asks for.
+    /// The requested operation.
     pub request: Request,
 }
 
-/// What a message asks for.
+/// An operation of a request.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Request {
-    /// The key.
+    /// Claims the key.
     Claim,
-    /// Consuming to consumed; with the effect in the same transaction, where the variant has that.
+    /// Completes the key, together with the effect in the same transaction if the variant has one.
     Complete,
-    /// An end without success.
+    /// Releases the key without success.
     Release(End),
-    /// A longer lease.
+    /// Extends the lease.
     Renew,
 }
 
-/// Requests under way, sorted: their order means nothing.
+/// Requests in transit, sorted, because their order is irrelevant.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Wire([Option<Message>; WIRE]);
 
 impl Wire {
-    /// One more.
+    /// Adds a request.
     ///
     /// # Panics
-    /// If there is no room.
+    /// If there is no space.
     pub fn push(&mut self, message: Message) {
         let free = self.0.iter_mut().find(|slot| slot.is_none()).expect("the wire is as long as the budgets allow");
         *free = Some(message);
         self.sort();
     }
 
-    /// One less.
+    /// Removes a request.
     pub fn remove(&mut self, message: Message) {
         if let Some(slot) = self.0.iter_mut().find(|slot| **slot == Some(message)) {
             *slot = None;
@@ -159,13 +159,13 @@ impl Wire {
         self.0.sort_unstable_by_key(|slot| (slot.is_none(), *slot));
     }
 
-    /// How many like this.
+    /// Returns the number of equal requests.
     #[must_use]
     pub fn count(&self, message: Message) -> usize {
         self.0.iter().flatten().filter(|other| **other == message).count()
     }
 
-    /// Each that is different.
+    /// Returns each different request.
     pub fn each(&self) -> impl Iterator<Item = Message> + '_ {
         self.0
             .iter()
@@ -175,65 +175,65 @@ impl Wire {
     }
 }
 
-/// What the adversary may still do, each so many times.
+/// The remaining number of each of the adversary's actions.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Budget {
     /// Crashes of a worker.
     pub crashes: u8,
-    /// Leases that end while somebody holds them: pauses of a worker.
+    /// Leases that expire while they are held, by a pause of a worker.
     pub expiries: u8,
     /// Handlers that fail.
     pub failures: u8,
-    /// Requests that are not answered.
+    /// Requests without an answer.
     pub timeouts: u8,
     /// Records the store loses.
     pub losses: u8,
-    /// Records whose retention, or memory, ends.
+    /// Records whose retention ends.
     pub ends: u8,
-    /// Keys an operator makes claimable again.
+    /// Keys that an operator makes claimable again.
     pub forgets: u8,
 }
 
-/// What the invariants remember.
+/// The memory of the invariants.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Ghost {
-    /// Whose the last grant was: 1 for the first delivery.
+    /// The owner of the last grant: 1 for the first delivery.
     pub owner: u8,
-    /// Its number.
+    /// The fencing token of the last grant.
     pub number: u8,
-    /// The highest number granted so far.
+    /// The highest fencing token so far.
     pub highest: u8,
-    /// The highest number under which there was an effect: what a fenced resource keeps.
+    /// The highest fencing token of an effect, as a fenced resource stores it.
     pub resource: u8,
-    /// By whom the first result was stored, 0 if nobody did.
+    /// The owner that stored the first result, or 0.
     pub first: u8,
-    /// There was an effect.
+    /// True if there was an effect.
     pub effected: bool,
-    /// Grants that have a cause and were not given.
+    /// The number of grants that have a cause but were not made.
     pub due: i8,
-    /// Grants that had no effect.
+    /// The number of grants without an effect.
     pub idle: i8,
-    /// Grants counted against the limit.
+    /// The number of grants that count towards the limit.
     pub spent: i8,
-    /// Whose lease ran out last, if nobody has run to an end since; else 0.
+    /// The owner whose lease expired last, if no run has ended since; otherwise 0.
     pub ran_out: u8,
 }
 
 impl Run {
-    /// A worker has taken it and is not done with it.
+    /// Returns whether a worker has taken the delivery and has not finished it.
     #[must_use]
     pub fn is_active(&self) -> bool {
         !matches!(self.phase, Phase::Waiting | Phase::Over)
     }
 
-    /// Its grant, if it knows of one.
+    /// Returns the grant, if the run knows one.
     #[must_use]
     pub fn held(&self) -> Option<Holding> {
         let mut copy = *self;
         copy.held_mut().copied()
     }
 
-    /// Its grant, if it knows of one.
+    /// Returns the grant, if the run knows one.
     pub fn held_mut(&mut self) -> Option<&mut Holding> {
         match &mut self.phase {
             Phase::Granted(held) | Phase::Effected { held, .. } | Phase::Releasing { held, .. } => Some(held),
@@ -243,7 +243,7 @@ impl Run {
 }
 
 impl State {
-    /// Every fencing number anywhere, for renumbering.
+    /// Returns every fencing token in the state, for renumbering.
     fn numbers(&mut self) -> impl Iterator<Item = &mut u8> {
         let Self { record, runs, wire, ghost, .. } = self;
         let record = record.iter_mut().map(|kept| &mut kept.number);
@@ -253,19 +253,19 @@ impl State {
         record.chain(runs).chain(wire).chain(ghost).filter(|number| **number > 0)
     }
 
-    /// Whether any number is not below the clock.
+    /// Returns whether any fencing token is not below the clock.
     #[must_use]
     pub fn is_ahead(&self) -> bool {
         self.clone().numbers().any(|number| *number >= NOW)
     }
 
-    /// The clock moves by so much, and back if it is less than nothing; then numbers below it move up against it.
+    /// Moves the clock by this number of steps (negative: back), and then moves fencing tokens below it up to it.
     ///
-    /// The protocol compares numbers with each other, and asks whether one is below the clock; from the clock on it
-    /// counts them up. So below the clock only their order matters, from there on how far ahead they are.
+    /// The protocol compares fencing tokens with each other and with the clock, and increments them from the clock on.
+    /// Below the clock, only their order matters. From the clock on, their distance matters.
     ///
     /// # Panics
-    /// If numbers run further ahead than the model has room for.
+    /// If fencing tokens are further ahead than the model can represent.
     pub fn tick(&mut self, by: i8) {
         let mut past = 0_u128;
         for number in self.numbers() {

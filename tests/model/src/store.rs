@@ -1,6 +1,6 @@
-//! The store under check: `idempotent_core::protocol`, or that with one guard taken away.
+//! The store under check: `idempotent_core::protocol`, possibly with one guard removed.
 //!
-//! A guard is taken away by showing the protocol a record that would pass it. Nothing is decided here beside.
+//! A guard is removed by passing a record to the protocol that passes the guard. This file contains no other decisions.
 use std::sync::Arc;
 
 use idempotent_core::protocol::{self, Write};
@@ -13,16 +13,16 @@ use crate::record::{CLOCK, Kept, LEASE, NOW, RETENTION, Scale, fingerprint};
 use crate::state::{End, Message, RUNS, Request};
 use crate::variant::{Releases, Second, Variant};
 
-/// What the store says, and what it does with the record.
+/// The answer of the store, and its write to the record.
 #[derive(Debug)]
 pub enum Answer {
-    /// To a claim.
+    /// The answer to a claim.
     Claim(Claim),
-    /// To any other request.
+    /// The answer to any other request.
     Settled(Settled),
 }
 
-/// The store, and every request made ready: a check makes millions of them.
+/// A store with prepared requests, since a check makes millions of them.
 #[derive(Clone, Debug)]
 pub struct Store {
     variant: Variant,
@@ -33,12 +33,12 @@ pub struct Store {
     releases: Vec<Release>,
 }
 
-/// Owners: 1 to 4 for the deliveries, then whoever is asked as a probe.
+/// The number of owners: 1 to 4 for the deliveries, then the owner of a probe.
 const OWNERS: u8 = RUNS as u8 + 2;
 const NUMBERS: usize = 128;
 
 impl Store {
-    /// A store that lacks what the variant says.
+    /// Creates a store without the guards that the variant removes.
     #[must_use]
     pub fn new(variant: Variant) -> Self {
         let key = Key::from_parts("model", 1);
@@ -84,7 +84,7 @@ impl Store {
         }
     }
 
-    /// What a request comes to, and whether anything was written.
+    /// Returns the answer to a request, and whether a record was written.
     #[must_use]
     pub fn apply(&self, kept: Option<Kept>, message: &Message) -> (Answer, Option<Kept>, bool) {
         let found = kept.map(|kept| self.scale.record(kept));
@@ -148,7 +148,7 @@ impl Store {
         }
         let (claim, write) = protocol::claim(found.as_ref(), request, CLOCK);
         match (claim, write) {
-            // A counter beside nothing but the record: it starts again with each.
+            // The fencing token depends only on the record, so it restarts with each record.
             (Claim::Acquired(grant), Write::Put(record)) if weak.forgets_numbers => {
                 let fencing =
                     FencingToken(protocol::live(found.as_ref(), CLOCK).map_or(0, |found| found.fencing.0) + 1);
@@ -158,13 +158,13 @@ impl Store {
         }
     }
 
-    /// Whether a janitor may take the record.
+    /// Returns whether a purge may remove the record.
     #[must_use]
     pub fn is_purgeable(&self, kept: Kept) -> bool {
         protocol::purgeable(&self.scale.record(kept), CLOCK)
     }
 
-    /// What is left after an operator asked for the key to be claimable again, if that was done.
+    /// Returns the record after an operator has made the key claimable, if that was done.
     #[must_use]
     pub fn forget(&self, kept: Kept, force: bool) -> Option<Kept> {
         let record = self.scale.record(kept);
@@ -174,19 +174,20 @@ impl Store {
         }
     }
 
-    /// How long a consuming record is remembered beyond its lease.
+    /// Returns the retention of a consuming record after its lease.
     #[must_use]
     pub fn memory(&self) -> std::time::Duration {
         self.scale.memory
     }
 
-    /// I13, as far as one state can show it: once the lease is over, a stranger either gets the key or learns its
-    /// end; left in peace it completes, and if it only ever fails, the limit ends the key.
+    /// Returns whether I13 holds, as far as one state can show it: after the end of the lease, another worker either
+    /// gets the key or its final state. Undisturbed, it completes the key, and if it always fails, the limit ends the
+    /// key.
     #[must_use]
     pub fn ends(&self, kept: Option<Kept>) -> bool {
         let probe = |request, number| Message { run: OWNERS - 2, sort: 0, number, request };
         let mut kept = kept.map(|kept| kept.expired(self.scale.memory));
-        // A tick later every number is below the clock.
+        // A tick later, every fencing token is below the clock.
         if let Some(kept) = &mut kept {
             kept.number = kept.number.min(NOW - 1);
         }
@@ -196,7 +197,7 @@ impl Store {
             let number = match answer {
                 Answer::Claim(Claim::Acquired(grant)) => grant.fencing.0 as u8,
                 Answer::Claim(Claim::Consumed(_) | Claim::Failed { .. } | Claim::Dead(_)) => return true,
-                // Another payload than the one that is kept: the operator's case, and an end.
+                // Another payload than the stored one: a case for the operator, and final.
                 Answer::Claim(Claim::Mismatch) => return granted.is_some_and(Kept::is_terminal),
                 Answer::Claim(Claim::InFlight(_) | Claim::Delayed { .. }) | Answer::Settled(_) => return false,
             };
@@ -230,7 +231,7 @@ fn is_owners(record: &Record, held: &ClaimHandle) -> bool {
     }
 }
 
-/// The record as it would have to be for this owner to pass.
+/// Returns the record as if this owner held it.
 fn as_if_held(found: Option<Record>, held: &ClaimHandle) -> Record {
     let state = State::Consuming { owner: held.owner, until: CLOCK + LEASE, taken_over: None };
     let expires_at = CLOCK + LEASE + RETENTION;
@@ -247,7 +248,7 @@ fn as_if_held(found: Option<Record>, held: &ClaimHandle) -> Record {
     Record { state, expires_at, ..found.unwrap_or_else(blank) }
 }
 
-/// The record as whoever goes by another clock sees it: with its lease ending then.
+/// Returns the record as another clock sees it: with its lease expiring at that time.
 fn until(record: Record, until: Timestamp) -> Record {
     let expires_at = until + RETENTION;
     match record.state {
@@ -258,13 +259,13 @@ fn until(record: Record, until: Timestamp) -> Record {
     }
 }
 
-/// Whether a settling request was refused.
+/// Returns whether the store rejected a settling request.
 #[must_use]
 pub fn is_lost(answer: &Answer) -> bool {
     matches!(answer, Answer::Settled(Settled::Lost { .. }))
 }
 
-/// What the store keeps, by the protocol's own word.
+/// Returns the kind of the record's state, as the protocol determines it.
 #[must_use]
 pub fn kind(kept: Option<Kept>) -> StateKind {
     use crate::record::Stage;

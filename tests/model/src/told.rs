@@ -1,4 +1,4 @@
-//! A trace, told in sentences.
+//! The description of a trace in sentences.
 use std::fmt::Write;
 
 use idempotent_core::StateKind;
@@ -10,7 +10,7 @@ use crate::record::Kept;
 use crate::state::{End, Message, Phase, RUNS, Request, State};
 use crate::store::kind;
 
-/// One numbered sentence for each step.
+/// Returns one numbered sentence for each step.
 #[must_use]
 pub fn told(trace: &Trace) -> Vec<String> {
     let mut teller = Teller { worker: [0; RUNS], grants: 0 };
@@ -21,9 +21,9 @@ pub fn told(trace: &Trace) -> Vec<String> {
 }
 
 struct Teller {
-    /// Which worker has which delivery.
+    /// The worker of each delivery.
     worker: [usize; RUNS],
-    /// Grants so far.
+    /// The number of grants so far.
     grants: usize,
 }
 
@@ -86,7 +86,7 @@ impl Teller {
         format!("worker {}", self.worker[usize::from(run)])
     }
 
-    /// The first worker that has nothing to do takes the delivery.
+    /// Assigns the delivery to the first idle worker.
     fn takes(&mut self, before: &State, run: u8) -> String {
         let busy = |worker: usize| (0..RUNS).any(|at| before.runs[at].is_active() && self.worker[at] == worker);
         let free = (1..=RUNS).find(|worker| !busy(*worker)).unwrap_or(RUNS);
@@ -115,7 +115,7 @@ impl Teller {
         }
     }
 
-    /// Whether the step granted anything.
+    /// Returns the grant of the step, if there is one.
     fn grant(&mut self, before: &State, after: &State) -> Option<String> {
         if after.ghost.idle <= before.ghost.idle {
             return None;
@@ -157,7 +157,7 @@ fn effect(before: &State, run: u8, after: &State) -> &'static str {
 fn settled(before: &State, run: u8, after: &State) -> String {
     let verb = pending(before, run);
     let acked = after.step.has_shown(Sight::Acked as usize);
-    // Numbers move with the clock; what else is there tells whether anything was written.
+    // Fencing tokens move with the clock, so the rest of the record shows whether it was written.
     let stage = |state: &State| state.record.map(|kept| Kept { number: 0, ..kept });
     match () {
         () if acked || stage(before) != stage(after) => format!("{verb}: {}", kind(after.record)),

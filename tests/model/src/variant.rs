@@ -1,102 +1,102 @@
-//! What is checked: how strong the adversary is, and which guard is missing.
+//! The variants of the check: the strength of the adversary, and the missing guard.
 use idempotent_core::OnExpiry;
 
 use crate::state::Budget;
 
-/// One thing to check.
+/// A variant of the check.
 #[derive(Clone, Copy, Debug)]
 pub struct Variant {
     /// V1 to V15 as in the project's table, or a name.
     pub name: &'static str,
-    /// Runs that may be under way at once.
+    /// The maximum number of concurrent runs.
     pub workers: u8,
-    /// Deliveries of the one message.
+    /// The deliveries of the single message.
     pub deliveries: u8,
-    /// What may go wrong, and how often.
+    /// The adversary's actions, and their numbers.
     pub budget: Budget,
-    /// Runs granted before the key is buried; 0 for no limit.
+    /// The number of granted runs before the key is buried; 0 for no limit.
     pub limit: u8,
-    /// What becomes of a key whose owner let its lease run out.
+    /// The treatment of a key whose lease expired.
     pub on_expiry: OnExpiry,
-    /// Where the effect happens.
+    /// The place of the effect.
     pub effect: Effect,
-    /// Which guard of the store is missing.
+    /// The missing guard of the store.
     pub store: Weakness,
-    /// The store's requests carry the grant's number beside the owner token.
+    /// True if the store's requests contain the fencing token in addition to the owner token.
     pub numbered: bool,
-    /// What a worker does that a correct one does not.
+    /// The deviation of a worker from a correct one.
     pub worker: Habit,
-    /// What tells the second sort of delivery from the first.
+    /// The difference of the second sort of delivery.
     pub second: Second,
-    /// What a worker may do beside the least.
+    /// The optional actions of a worker.
     pub may: May,
-    /// Where the clock stands after the store lost the record.
+    /// The clock after the store has lost the record.
     pub loss: Loss,
-    /// Threads of the checker. With more than one, a trace need not be the shortest.
+    /// The threads of the checker. With more than one, a trace may not be the shortest.
     pub threads: usize,
 }
 
-/// Where the effect happens.
+/// The place of the effect.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Effect {
-    /// Anywhere.
+    /// Any place.
     Unfenced,
-    /// At a resource that refuses numbers below the highest it has seen.
+    /// A resource that rejects fencing tokens below the highest it has seen.
     Fenced,
-    /// In the database that keeps the record, and in the transaction that flips it.
+    /// The database of the record, in the transaction that completes the record.
     Transactional,
 }
 
-/// A guard of the store that is missing.
+/// A missing guard of the store.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Weakness {
-    /// A completion flips whatever is there.
+    /// True if a completion ignores the record.
     pub completes_all: bool,
-    /// A release takes whatever is there.
+    /// The guard of a release.
     pub releases: Releases,
-    /// The number dies with the record, and the record with its lease.
+    /// True if the record ends with its lease, and the fencing token with the record.
     pub forgets_numbers: bool,
-    /// An expired lease is never taken over.
+    /// True if an expired lease is never taken over.
     pub never_expires: bool,
-    /// A changed payload is not looked at.
+    /// True if a different payload is ignored.
     pub ignores_payload: bool,
 }
 
-/// Whom a release obeys.
+/// The guard of a release.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Releases {
-    /// The owner of a consuming record: the protocol's guard.
+    /// The owner of a consuming record, as in the protocol.
     #[default]
     Guarded,
-    /// The owner, in whatever state.
+    /// The owner, in any state.
     AnyState,
-    /// Everybody.
+    /// No guard.
     Anybody,
 }
 
-/// What a broken worker does.
+/// The deviation of a broken worker.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Habit {
-    /// Nothing: it is correct.
+    /// None: the worker is correct.
     #[default]
     Correct,
-    /// Acks after a completion that was not answered.
+    /// The worker acknowledges after a completion without an answer.
     AcksUnknown,
-    /// Completes without the effect.
+    /// The worker completes without the effect.
     SkipsEffect,
-    /// Runs although its claim was not answered.
+    /// The worker runs although its claim has no answer.
     RunsUngranted,
-    /// Takes a claim that was not answered back by deleting, where there is no retry limit.
+    /// The worker reverts a claim without an answer by deleting, if there is no retry limit.
     DeletesUnheard,
 }
 
-/// What tells the second sort of delivery from the first.
+/// The difference of the second sort of delivery.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Second {
-    /// There is only one sort.
+    /// None: there is only one sort.
     #[default]
     None,
-    /// One of the workers is old: it completes and deletes whatever is there.
+    /// One of the workers is old: it completes and deletes any record.
     OldWorker,
     /// One of the workers judges leases by its own clock, which is ahead by more than a lease.
     FastClock,
@@ -104,39 +104,39 @@ pub enum Second {
     OtherPayload,
 }
 
-/// What a worker may do beside claim, run, complete and release.
+/// The optional actions of a worker, in addition to claim, run, complete and release.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct May {
-    /// Renews its lease, also late.
+    /// True if the worker renews its lease, also late.
     pub renew: bool,
-    /// Fails for good.
+    /// True if the worker reports permanent failures.
     pub fail: bool,
-    /// Gives a grant back before it began.
+    /// True if the worker refunds a grant before its run began.
     pub refund: bool,
-    /// Takes a claim back that was not answered, knowing only its token, as a refund. The executor does; without a
-    /// retry limit it deletes, see [`Habit::DeletesUnheard`].
+    /// True if the worker reverts a claim without an answer as a refund, knowing only its owner token. The executor
+    /// does so; without a retry limit it deletes, see [`Habit::DeletesUnheard`].
     pub take_back: bool,
-    /// Takes a completion that was not answered for a failure. The executor does not.
+    /// True if the worker mistakes a completion without an answer for a failure. The executor does not.
     pub mistake: bool,
-    /// The store is purged by a janitor.
+    /// True if the store is purged.
     pub purge: bool,
-    /// An operator forgets consuming keys, too.
+    /// True if an operator forgets consuming keys, too.
     pub force: bool,
 }
 
-/// Where the clock stands after a loss.
+/// The clock after a loss.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Loss {
-    /// Behind the last grant's number, by less than a tick or by an hour: never repeated.
+    /// Behind the last fencing token by less than a tick, or by an hour: the token is never repeated.
     #[default]
     ClockGoesOn,
-    /// Before the last grant's number.
+    /// Before the last fencing token.
     ClockGoesBack,
 }
 
 impl Variant {
-    /// V6, the protocol as it is, without a retry limit, against the table's adversary: 2 workers, 3 deliveries, a
-    /// crash, 2 leases that end, a failure, a timeout.
+    /// V6, the complete protocol without a retry limit, against the adversary of the table: 2 workers, 3 deliveries, a
+    /// crash, 2 expired leases, a failure, a timeout.
     pub const CORRECT: Self = Self {
         name: "V6",
         workers: 2,
@@ -167,7 +167,7 @@ impl Variant {
         loss: Loss::ClockGoesOn,
         threads: 1,
     };
-    /// Sorts of deliveries.
+    /// Returns the number of sorts of deliveries.
     #[must_use]
     pub fn sorts(&self) -> u8 {
         if self.second == Second::None { 1 } else { 2 }

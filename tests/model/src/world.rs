@@ -1,4 +1,4 @@
-//! What follows from an action.
+//! The consequences of an action.
 use idempotent_core::{Claim, Grant, Settled};
 
 use crate::action::{Action, is_refused};
@@ -8,7 +8,7 @@ use crate::state::{End, Holding, Message, Phase, Request, State};
 use crate::store::{Answer, Store, is_lost};
 use crate::variant::{Effect, Habit, Loss, Variant};
 
-/// A state on its way to the next one.
+/// A state that changes to the next one.
 #[derive(Debug)]
 pub struct World<'a> {
     pub(crate) variant: &'a Variant,
@@ -17,13 +17,13 @@ pub struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    /// Takes a state up, to let one thing happen.
+    /// Copies a state for one action.
     #[must_use]
     pub fn new(variant: &'a Variant, store: &'a Store, state: &State) -> Self {
         Self { variant, store, state: State { step: Step::default(), ..*state } }
     }
 
-    /// Lets it happen.
+    /// Applies the action.
     #[must_use]
     pub fn after(mut self, action: Action) -> State {
         match action {
@@ -107,7 +107,7 @@ impl<'a> World<'a> {
         Message { run, sort: self.state.runs[usize::from(run)].sort, number, request }
     }
 
-    /// What the run is about to send.
+    /// Returns the next request of the run.
     fn pending(&self, run: u8) -> Request {
         match self.state.runs[usize::from(run)].phase {
             Phase::Releasing { end, .. } => Request::Release(end),
@@ -168,7 +168,7 @@ impl<'a> World<'a> {
         self.over(run);
     }
 
-    /// The worker learns that it was granted.
+    /// Informs the worker of its grant.
     fn granted(&mut self, run: u8, grant: &Grant) {
         let live = self.state.record.is_some_and(Kept::is_live);
         let others =
@@ -176,7 +176,7 @@ impl<'a> World<'a> {
         self.state.step.violates(I::I1, live && others);
         let before = ![0, run + 1].contains(&self.state.ghost.ran_out);
         self.state.step.violates(I::Told, before && grant.taken_over.is_none());
-        // Where the record dies with its lease, whoever comes next takes over and is not told.
+        // If the record ends with its lease, the next run takes over without being informed.
         let unnoticed = self.variant.store.forgets_numbers && self.state.left.expiries < self.variant.budget.expiries;
         let held = Holding {
             number: u8::try_from(grant.fencing.0).unwrap_or(u8::MAX),
@@ -219,7 +219,7 @@ impl<'a> World<'a> {
                     self.state.step.shows(Sight::Takeover, over && committed);
                     self.ack();
                 }
-                // Out of attempts, or not worth another: dead-lettered, then acked.
+                // Out of attempts, or failed permanently: dead-lettered, then acknowledged.
                 Request::Release(End::Bury | End::Fail) => self.ack(),
                 Request::Release(_) | Request::Claim | Request::Renew => {}
             }
@@ -268,7 +268,7 @@ impl<'a> World<'a> {
         left.ends -= 1;
         if let Some(kept) = record {
             kept.remembered = false;
-            // A vacant one was released, an orphan's lease ran out: those have their cause.
+            // A vacant key was released, and the lease of an orphaned key expired: these grants have their cause.
             ghost.due += i8::from(matches!(kept.state, Stage::Consumed { .. } | Stage::Failed | Stage::Dead));
             if matches!(kept.state, Stage::Consumed { .. }) {
                 ghost.first = 0;
@@ -288,7 +288,7 @@ impl<'a> World<'a> {
         ghost.due += 1;
         ghost.spent = 0;
         ghost.ran_out = 0;
-        // An operator asks for the effect to happen again.
+        // An operator requests the effect to happen again.
         ghost.first = 0;
         ghost.effected = false;
         *record = Some(after);

@@ -18,7 +18,7 @@ pub(super) struct Tally {
     failed: u64,
     /// The failures that the running binary has reported.
     told: u64,
-    /// Whether any binary of this run has failed.
+    /// True if any binary of this run has failed.
     any_failed: bool,
     /// Cargo's line above the output of the running binary.
     binary: String,

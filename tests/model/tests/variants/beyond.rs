@@ -1,5 +1,5 @@
-//! What the project's table does not cover: attempts, renewals, operators, parking, payloads, and the grant's number
-//! beside the owner token.
+//! Cases beyond the project's table: attempts, renewals, operators, parking, payloads, and the fencing token in
+//! addition to the owner token.
 use idempotent_model::invariant::Invariant::{I0, I1, I2, I3, I4b, I5, I7, I10, I14, Told};
 use idempotent_model::invariant::Sight;
 use idempotent_model::table::{
@@ -37,7 +37,7 @@ fn a_late_owner_may_renew_in_a_transaction() {
     comes_to(RENEWS_TRANSACTIONAL, [], &[Sight::Failed, Sight::Revived, Sight::LateGrant]);
 }
 
-/// Of an effect in the sense of I0 there is one for each time an operator, or the retention, made the key new.
+/// I0 counts effects for each time that an operator, or the end of the retention, made the key new.
 #[test]
 fn numbers_rise_over_the_end_of_retention_over_purges_and_over_what_operators_forget() {
     comes_to(OPERATORS, [I0], &[Sight::Failed, Sight::Revived]);
@@ -48,14 +48,14 @@ fn operators_and_janitors_break_no_transaction() {
     comes_to(OPERATORS_TRANSACTIONAL, [], &[Sight::Buried]);
 }
 
-/// An operator who forces a key away from its holder makes two holders; the record, and a transaction, bear it.
+/// An operator who forces a key away from its owner creates two owners. The record and a transaction withstand this.
 #[test]
 fn force_makes_two_holders_and_refuses_the_first() {
     comes_to(FORCED, [I1, I14], &[]);
 }
 
-/// Parked instead of taken over, and nothing takes silence for failure: nobody runs twice, fenced or not. The price
-/// is a person who looks at each crash.
+/// With parking instead of takeover, and without mistaking silence for failure, no run is repeated, fenced or not. The
+/// price is an operator who inspects each crash.
 #[test]
 fn parking_gives_effect_at_most_once_without_a_transaction() {
     let report = met(PARKED, &[Sight::Acked, Sight::Duplicate, Sight::Buried, Sight::Revived]);
@@ -68,7 +68,8 @@ fn a_changed_payload_is_never_answered_as_a_duplicate() {
     comes_to(PAYLOADS, [], &[Sight::Mismatch]);
 }
 
-/// Why [`Held`](idempotent_core::ClaimHandle) carries the number: `traces.rs` tells how.
+/// The reason why [`ClaimHandle`](idempotent_core::ClaimHandle) contains the fencing token: `traces.rs` shows the
+/// trace.
 #[test]
 fn by_the_token_alone_an_overtaken_run_settles_the_late_copy_of_its_own_claim() {
     comes_to(TOKEN_ALONE, [I0, I2, I3, I10, Told], &[Sight::LateGrant]);
@@ -79,7 +80,7 @@ fn by_the_token_alone_not_even_a_transaction_keeps_an_overtaken_run_out() {
     comes_to(TOKEN_ALONE_TRANSACTIONAL, [I2, I3, I10, Told], &[Sight::LateGrant]);
 }
 
-/// The table's V13, and what else its model could not tell apart: I2 and I3.
+/// V13 of the table, with the cases that its model could not distinguish: I2 and I3.
 #[test]
 fn v13_by_the_token_alone_has_an_effect_after_a_later_one() {
     comes_to(TOKEN_ALONE_LOST, [I0, I1, I2, I3, I4b, I5, I7, I10, I14, Told], &[Sight::LateGrant]);

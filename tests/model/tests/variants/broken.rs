@@ -1,4 +1,5 @@
-//! Each invariant's check can fail: what no variant of the table breaks, a broken worker or store does.
+//! The check of each invariant can fail: a broken worker or store violates each invariant that no variant of the table
+//! violates.
 use std::collections::BTreeSet;
 
 use idempotent_model::check::check;
@@ -42,7 +43,7 @@ fn limit_a_lost_record_grants_more_than_the_limit() {
     violates(ATTEMPTS_LOST, [I0, I1, I4b, I5, I10, I14, Limit, Told]);
 }
 
-/// The executor does so without a retry limit: the copy of the claim that it takes back may have taken over.
+/// The executor does so without a retry limit: the copy of the reverted claim may have taken over.
 #[test]
 fn told_a_worker_that_deletes_what_it_was_not_told_of_hides_a_takeover_from_the_next() {
     let report = violates(DELETES_UNHEARD, [Told]);

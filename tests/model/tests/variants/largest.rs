@@ -1,4 +1,4 @@
-//! What takes too long for CI: `cargo xtask soak model`.
+//! Variants that take too long for CI: `cargo xtask soak model`.
 use idempotent_model::table::{ALL, V12};
 
 use crate::violates;

@@ -1,4 +1,4 @@
-//! The model's small records, against whole ones on a clock that counts: the same scripts, the same answers.
+//! Comparison of the model's reduced records with whole records on a real clock: equal scripts have equal answers.
 use std::mem::discriminant;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use idempotent_model::world::World;
 const OWNERS: u8 = 3;
 const PLENTY: Budget = Budget { crashes: 9, expiries: 99, failures: 9, timeouts: 9, losses: 0, ends: 99, forgets: 0 };
 
-/// The protocol on whole records, with times and numbers as they come.
+/// The protocol with whole records, and actual times and fencing tokens.
 struct Whole {
     limit: u32,
     now: Timestamp,
@@ -102,7 +102,7 @@ impl Model {
     }
 }
 
-/// Both after the same script, or where they parted.
+/// Runs the same script on both, up to the first difference.
 fn compare(limit: u8, mut dice: impl FnMut(u8) -> u8) -> [bool; 5] {
     let variant = Variant { limit, budget: PLENTY, ..LIMIT };
     let mut whole = Whole { limit: limit.into(), now: Timestamp(1_000_000), record: None, held: [0; 3] };
@@ -124,7 +124,7 @@ fn compare(limit: u8, mut dice: impl FnMut(u8) -> u8) -> [bool; 5] {
             let request = match dice(9) {
                 0..=3 => Request::Claim,
                 4 => Request::Complete,
-                // Without a limit nothing is vacated, and attempts stay out of the small form.
+                // Without a limit, no key is vacated, and the reduced form has no attempts.
                 6 if limit > 0 => Request::Release(End::Vacate),
                 5 | 6 => Request::Release(End::Delete),
                 7 => Request::Release(End::Refund),
@@ -135,7 +135,7 @@ fn compare(limit: u8, mut dice: impl FnMut(u8) -> u8) -> [bool; 5] {
             if let (Answer::Claim(Claim::Acquired(said)), Answer::Claim(Claim::Acquired(heard))) = (&said, &heard) {
                 let highest = small.state.ghost.highest.max(heard.fencing.0 as u8);
                 small.state.ghost.highest = highest;
-                // Now and then a worker goes by an older grant.
+                // Sometimes a worker uses an older grant.
                 if dice(3) > 0 {
                     whole.held[usize::from(owner)] = said.fencing.0;
                     let number = heard.fencing.0 as u8;
@@ -165,7 +165,8 @@ fn same(said: &Answer, heard: &Answer, counted: bool) {
     }
 }
 
-/// The same kind of record, and numbers in the same order; says whether a number was ahead of the clock.
+/// Checks that both have the same kind of record, and fencing tokens in the same order. Returns whether a token was
+/// ahead of the clock.
 fn stands_alike(whole: &Whole, small: &Model) -> bool {
     let (Some(record), Some(kept)) = (&whole.record, small.state.record) else {
         assert_eq!(whole.record.is_some(), small.state.record.is_some());
@@ -185,7 +186,7 @@ fn stands_alike(whole: &Whole, small: &Model) -> bool {
 fn small_records_and_numbers_answer_as_whole_ones_do() {
     let mut met = [false; 5];
     for seed in 0..4_000_u64 {
-        // A linear congruence; its high bits are random enough for dice.
+        // A linear congruential generator, whose high bits are random enough.
         let mut bits = seed;
         let dice = |sides: u8| {
             bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,5 +1,5 @@
-//! V1 to V15. The project's table was made without I14 and without `Told`; where they fall they are added here.
-//! Everything else is as in the table, but for V13.
+//! V1 to V15. The project's table was written without I14 and `Told`, which are added here if they are violated.
+//! Everything else is as in the table, except for V13.
 use idempotent_model::invariant::Invariant::{I0, I1, I2, I3, I4, I4b, I5, I6, I7, I10, I14, Told};
 use idempotent_model::table::{V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11, V12_SMALL, V13, V14, V15};
 
@@ -66,8 +66,8 @@ fn v12_three_workers_two_crashes_and_two_timeouts_break_no_transaction() {
     violates(V12_SMALL, []);
 }
 
-/// The table has I7, too: its model knew a grant by the owner token alone, so that a late copy of a claim, granted
-/// after the loss, let the overtaken run commit. `beyond.rs` shows it without the number.
+/// The table also has I7: its model identified a grant by the owner token alone, so a late copy of a claim, granted
+/// after the loss, let the overtaken run commit. `beyond.rs` shows this without the fencing token.
 #[test]
 fn v13_a_lost_marker_repeats_a_transaction_whose_effect_was_kept() {
     violates(V13, [I0, I1, I4b, I5, I10, I14, Told]);

@@ -1,4 +1,4 @@
-//! What a violation looks like to whoever has to find its cause.
+//! The description of a violation for the search of its cause.
 use idempotent_model::check::check;
 use idempotent_model::invariant::Invariant;
 use idempotent_model::table::{TOKEN_ALONE, V4, V6};
