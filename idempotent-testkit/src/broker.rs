@@ -58,7 +58,7 @@ pub trait Broker: Send + Sync + 'static {
     /// that the broker accepts.
     ///
     /// # Default
-    /// Panics by default. Leave out the law `an_unreadable_message_is_dead_lettered_and_blocks_nothing` if the adapter
+    /// Panics. Leave out the law `an_unreadable_message_is_dead_lettered_and_blocks_nothing` if the adapter
     /// can parse each message that its broker accepts.
     #[allow(clippy::panic, reason = "a part of a test")]
     async fn publish_unreadable(&self) {

@@ -118,7 +118,7 @@ impl VirtualClock {
         self.time.busy.enter()
     }
 
-    /// Returns the count behind [`busy`](Self::busy), which all handles of this clock share.
+    /// Returns the count of [`busy`](Self::busy) guards, which all handles of this clock share.
     #[must_use]
     pub fn busy_count(&self) -> InFlightCalls {
         self.time.busy.clone()

@@ -147,7 +147,7 @@ where
 /// [`VirtualClock`](crate::VirtualClock) that the store reads, laws about time are exact and take no time. Without one,
 /// they wait in real time, and times are compared with a tolerance. tokio's macros are not needed.
 ///
-/// # What is not shown says so
+/// # Laws that are left out
 /// Some laws need more than the six methods: a capability of the store, or a feature of the subject's builder. The macro does
 /// not hold laws whose needs are missing. One test, `what_is_missing_is_left_out`, then fails for all of these laws, and
 /// prints the remedies and the `without:` line to paste. The test run lists omitted laws as `ignored, not shown:

@@ -133,7 +133,7 @@ impl<S, T> fmt::Display for Crash<S, T> {
 /// handler that sleeps with tokio's timers, `#[tokio::test(start_paused = true)]` avoids real waits; it needs tokio's
 /// feature `test-util`.
 ///
-/// # A handler with an executor of its own
+/// # Handlers with a fixed executor
 /// A handler that takes a fixed executor by `with = …` cannot be cut off from its store. Let it take `&Executor`, or a
 /// type that implements `AsRef<Executor>`, and pass the executor in scope inside of `deliver`:
 ///

@@ -46,7 +46,7 @@ pub struct DeliveredAtOnce<T> {
 /// `handler` is a closure that calls an annotated function with equal arguments each time. The function finds its
 /// executor as usual: in scope, installed, or by `with = …`.
 ///
-/// # Several handlers in one delivery
+/// # Deliveries with several handlers
 /// [`TestDelivery::outcome`] is a single outcome, the least settled of all called handlers. A replayed handler may
 /// therefore hide another one that ran again. Such runs are counted if an executor is in
 /// [scope](crate::MockExecutor::scope) around `run_twice`, and for every [`MockExecutor`](crate::MockExecutor). No

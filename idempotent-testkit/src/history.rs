@@ -3,7 +3,7 @@
 //! A history is written by the test of a fleet: by [`sim`](crate::sim), or by real processes under faults, each into a
 //! separate file, merged afterwards ([`Recording`] writes it). [`check`] decides whether the invariants held.
 //!
-//! # The lines
+//! # Lines
 //! Each line is one JSON object, for one call of the store or one other event.
 //!
 //! | field | content | present |

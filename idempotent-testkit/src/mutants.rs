@@ -282,7 +282,7 @@ fn unknown() -> StoreError {
     StoreError::new(StoreErrorKind::Corrupt).because("it was cleared away")
 }
 
-/// A panic cannot leave a half-written record, because a write is one call.
+/// Ignores poisoning: a panic cannot leave a half-written record, because a write is one call.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -66,7 +66,7 @@ pub struct Proxy {
     target: String,
     at: SocketAddr,
     plan: Arc<Plan>,
-    /// `None` only while the proxy is dropped.
+    /// The sender of orders; `None` only while the proxy is dropped.
     orders: Option<mpsc::UnboundedSender<Order>>,
     thread: Option<JoinHandle<()>>,
     /// The reservation of the port, kept while connections are refused; `None` if the caller chose the port.
@@ -81,7 +81,7 @@ impl Proxy {
     /// If no port is free.
     ///
     /// # Cancellation
-    /// Dropping the future leaves nothing behind.
+    /// Dropping the future has no lasting effect.
     pub async fn start(target: &str) -> Self {
         let (listener, at, reserved) = thread::bind().unwrap_or_else(|e| panic!("the proxy has no port: {e}"));
         let mut proxy = Self::listening(listener, at, target).await;
@@ -89,13 +89,13 @@ impl Proxy {
         proxy
     }
 
-    /// Starts a proxy at this address, for a server that tells its clients where to connect.
+    /// Starts a proxy at this address, for a server that announces an address to its clients.
     ///
     /// # Panics
     /// If the port is in use.
     ///
     /// # Cancellation
-    /// Dropping the future leaves nothing behind.
+    /// Dropping the future has no lasting effect.
     pub async fn start_at(at: SocketAddr, target: &str) -> Self {
         let listener = TcpListener::bind(at).unwrap_or_else(|e| panic!("the proxy cannot be at {at}: {e}"));
         Self::listening(listener, at, target).await
@@ -170,7 +170,7 @@ impl Proxy {
     /// Waits until `count` faults have been injected since the start.
     ///
     /// # Cancellation
-    /// Dropping the future leaves nothing behind.
+    /// Dropping the future has no lasting effect.
     pub async fn until_met(&self, count: u64) {
         // The sender is in this proxy's plan, so the channel is open.
         let _ = self.plan.met.subscribe().wait_for(|met| *met >= count).await;

@@ -36,8 +36,10 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// Parses the options.
+    ///
     /// # Errors
-    /// Parses the options. The error names the unknown argument, and the valid ones.
+    /// The argument is unknown. The error names it, and the valid ones.
     pub(crate) fn parse(arguments: &[&str]) -> Result<Self, String> {
         let mut options = Self::default();
         for argument in arguments {
@@ -107,7 +109,7 @@ mod tests {
         assert!(Options::parse(&["fresh", "duplicate"]).is_err_and(|e| e.contains("`duplicate`")));
     }
 
-    /// The page is written only by `--write`.
+    /// Checks that the page agrees with the figures, since only `--write` writes it.
     #[test]
     fn the_page_says_what_was_measured() {
         let docs = root().unwrap().join("docs");

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::heavy;
 
-/// Without optimisation: the harness mostly waits for others, and tests have already built it.
+/// The command of the harness, without optimisation: the harness mostly waits for others, and tests have already built it.
 const HARNESS: [&str; 7] = ["run", "--quiet", "--locked", "--package", "idempotent-chaos", "--bin", "idempotent-chaos"];
 
 pub(crate) fn run(arguments: &[&str]) -> ExitCode {

@@ -76,8 +76,10 @@ fn main() -> ExitCode {
     }
 }
 
+/// Runs a command.
+///
 /// # Errors
-/// Runs a command. The error names the unknown argument, and the valid ones.
+/// The command or an argument is unknown. The error names it, and the valid ones.
 fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     let asks_for_help = |argument: &&str| matches!(*argument, "help" | "-h" | "--help");
     let done = match *arguments {

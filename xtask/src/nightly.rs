@@ -28,6 +28,8 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// Parses the options.
+    ///
     /// # Errors
     /// The argument is unknown, or its value is invalid.
     pub(crate) fn parse(arguments: &[&str]) -> Result<Self, String> {

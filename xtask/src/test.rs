@@ -36,6 +36,8 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// Parses the options.
+    ///
     /// # Errors
     /// The argument is unknown. The error lists the known ones.
     pub(crate) fn parse(arguments: &[&str]) -> Result<Self, String> {

@@ -1,4 +1,4 @@
-//! The program behind `cargo xtask sim`: simulates thousands of fleets, repeats a single one, or checks a history that
+//! The program of `cargo xtask sim`: simulates thousands of fleets, repeats a single one, or checks a history that
 //! was recorded elsewhere.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
 use std::error::Error;
@@ -29,7 +29,7 @@ const HELD: u8 = 0;
 const VIOLATED: u8 = 1;
 const VACUOUS: u8 = 2;
 
-/// From this number of seeds on, every situation must have occurred.
+/// The number of seeds from which on every situation must have occurred.
 const MANY: u64 = 1_000;
 /// The required ratio of simulated to real time.
 const RATIO_WANTED: f64 = 1_000.0;

@@ -5,7 +5,7 @@
 //! [`hold_cas`](super::hold_cas). In addition to the laws below, one law covers all rows and invariants at once:
 //! `random_operations_are_answered_as_the_protocol_answers_them`.
 //!
-//! # Which law is about which step of the protocol
+//! # Laws by operation of the protocol
 //!
 //! | operation | laws |
 //! |---|---|
@@ -30,7 +30,7 @@
 //! | forget | `a_settled_key_can_be_forgotten_by_its_number_only`, `a_held_key_is_forgotten_by_force_only`, `fencing_rises_over_forgetting` |
 //! | purge | `a_purge_is_bounded_and_harmless`, `a_purge_leaves_what_it_cannot_read`, `fencing_rises_over_purge_within_one_instant`, `an_orphaned_key_counts_as_absent_past_lease_and_memory` |
 //!
-//! # Which law is about which invariant
+//! # Laws by invariant
 //!
 //! I7, I8, I9 and I11 concern the resource, the acknowledgement and the effect, which a store alone cannot show.
 //!
@@ -48,7 +48,7 @@
 //! | I13 an abandoned key becomes claimable | `a_lease_ends_to_the_ms`, `a_memory_ends_to_the_ms`, `an_orphaned_key_counts_as_absent_past_lease_and_memory`, `a_dead_key_is_remembered_for_its_memory_and_no_longer`, `a_vacant_key_is_remembered_for_its_memory_after_its_delay` |
 //! | I14 an owner inside its lease is never refused | `an_owner_has_its_lease_to_the_last_ms`, `a_late_owner_may_settle_while_nobody_took_over` |
 //!
-//! # And the rest
+//! # Other laws
 //!
 //! | subject | laws |
 //! |---|---|

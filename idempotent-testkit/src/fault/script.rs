@@ -46,13 +46,13 @@ impl StoreOperation {
 /// for each call. All are zero by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FaultRates {
-    /// Refused with `NotApplied`.
+    /// The call is refused with `NotApplied`.
     pub refuse: f64,
-    /// Not applied, answered `Ambiguous`.
+    /// The call is not applied, and answered `Ambiguous`.
     pub lose_request: f64,
-    /// Applied, answered `Ambiguous`.
+    /// The call is applied, and answered `Ambiguous`.
     pub lose_reply: f64,
-    /// Applied, never answered.
+    /// The call is applied, and never answered.
     pub hang: f64,
     /// The request is delayed by up to [`max_delay`](Self::max_delay), in addition to another fault.
     pub delay: f64,

@@ -33,6 +33,8 @@ pub(super) struct Task {
     inbox: mpsc::UnboundedReceiver<Order>,
 }
 
+/// Binds a listener to a free port.
+///
 /// # Errors
 /// If no port is free.
 pub(super) fn bind() -> Result<(Blocking, SocketAddr, Reserved), String> {

@@ -173,6 +173,8 @@ impl RedisBuilder {
         self
     }
 
+    /// Returns the command that starts the server.
+    ///
     /// # Errors
     /// If a file cannot be written, or the library for the clock is missing.
     pub(super) fn command(

@@ -24,12 +24,16 @@ pub(super) struct Folder {
 }
 
 impl Folder {
+    /// Creates a folder below the system's folder for temporary files.
+    ///
     /// # Errors
     /// If the folder cannot be created.
     pub(super) fn new(name: &str) -> Result<Self, String> {
         Self::new_in(&std::env::temp_dir(), name)
     }
 
+    /// Creates a folder below `place`.
+    ///
     /// # Errors
     /// If the folder cannot be created.
     pub(super) fn new_in(place: &Path, name: &str) -> Result<Self, String> {

@@ -183,7 +183,7 @@ impl PostgresServer {
 impl Kind for Postgres {
     const NAME: &'static str = "PostgreSQL";
     const USERS: [&'static str; 2] = ["postgres", "nobody"];
-    // A killed server leaves a shared memory segment behind.
+    // After a kill, a shared memory segment remains.
     const FAST: &'static str = "INT";
     const VARIABLES: &'static str = "PG";
     const TAKEN: &'static str = "could not bind";

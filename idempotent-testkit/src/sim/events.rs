@@ -151,7 +151,7 @@ pub(super) struct Told {
     pub(super) events: Vec<Event>,
     /// Deliveries and drains that have not ended.
     pub(super) unsettled: Vec<String>,
-    /// For each incarnation: deliveries, ended runs, and runs reported to the observer.
+    /// Counts of each incarnation: deliveries, ended runs, and runs reported to the observer.
     pub(super) counts: BTreeMap<u32, (u64, u64, u64)>,
     /// Owner tokens of clients other than the executor.
     pub(super) scripted: BTreeSet<u128>,

@@ -11,7 +11,7 @@
 //! cargo xtask soak model                        # the largest, too
 //! ```
 //!
-//! # What is modelled
+//! # Scope of the model
 //!
 //! - **One key, several workers** ([`state`]). Each delivery of the single message is a [run](state::Run): claim,
 //!   handler, effect, completion or release; then an acknowledgement, a dead letter or nothing. An idle worker has no
@@ -33,7 +33,7 @@
 //! A state does not contain earlier violations, only the results of the last step. A discovery never stops the checker,
 //! and [`check::check`] fails unless every state was expanded.
 //!
-//! # What is not
+//! # Outside of the model
 //!
 //! - **Real time**: durations, the local guard of a lease, and delays before a retry (`not_before` is always past here,
 //!   as in the executor's releases, so no claim is `Delayed`).

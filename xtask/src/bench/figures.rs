@@ -20,8 +20,10 @@ pub(crate) enum Goal {
 }
 
 impl Figure {
+    /// Parses a line of output.
+    ///
     /// # Errors
-    /// Parses a line. The error names the invalid line, and the reason.
+    /// The line is invalid. The error names it, and the reason.
     pub(crate) fn parse(line: &str) -> Result<Self, String> {
         let wrong = |what: &str| format!("a bench printed `{line}`: {what}");
         let object: Value = serde_json::from_str(line).map_err(|e| wrong(&e.to_string()))?;

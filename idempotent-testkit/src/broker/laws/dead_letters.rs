@@ -71,7 +71,7 @@ pub async fn a_dead_letter_put_back_is_a_first_attempt_that_has_died<B: Broker>(
     aside(broker, 0).await;
 }
 
-/// The adapter dead-letters the message, or delivers the readable part, which a handler then rejects.
+/// Allows two answers: the adapter dead-letters the message, or delivers the readable part, which a handler then rejects.
 pub async fn an_unreadable_message_is_dead_lettered_and_blocks_nothing<B: Broker>(broker: &B) {
     let mut hand = Hand::of(broker).await;
     broker.publish_unreadable().await;

@@ -50,7 +50,7 @@ pub async fn a_refund_with_nothing_to_remember_leaves_no_trace(s: &Subject) {
     );
 }
 
-/// The next run must know that the effect of the previous run may have happened.
+/// Checks that the next run is informed: the effect of the previous run may have happened.
 pub async fn a_refunded_takeover_is_told_to_the_next_run(s: &Subject) {
     let first = acquired(s.claim_by(1).await);
     s.pass(s.lease()).await;

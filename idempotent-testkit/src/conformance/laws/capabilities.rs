@@ -61,7 +61,7 @@ pub async fn reported_capabilities_work(s: &Subject) {
     assert_eq!(s.complete(1, b"v").await, Settled::Done, "none of them touched a held key");
 }
 
-/// The thread is joined, not awaited: the runtime of the store under test is blocked in the meantime.
+/// Joins the thread without awaiting it: the runtime of the store under test is blocked in the meantime.
 fn renews_while_this_runtime_is_blocked(s: &Subject, renewal: &dyn Renewal) {
     let held = s.held(1);
     let renew = || {

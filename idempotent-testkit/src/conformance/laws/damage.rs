@@ -106,7 +106,7 @@ async fn every_step(s: &Subject, ask: &ClaimRequest) {
     }
 }
 
-/// Version and damage are checked before the state, and the state before the fingerprint.
+/// Checks the order: version and damage come before the state, and the state before the fingerprint.
 pub async fn what_cannot_be_read_is_no_mismatch(s: &Subject) {
     for (damage, ask) in planted(s, |_| true).await {
         let fingerprint = Some(Fingerprint::of_bytes("b"));
@@ -125,7 +125,7 @@ pub async fn a_purge_leaves_what_it_cannot_read(s: &Subject) {
     assert_eq!(look_at(s, &planted).await, before, "a purge changed an unreadable record after the end of its lease");
 }
 
-/// A listing may report such a record or skip it, but does not change it.
+/// Checks that a listing reports such a record or skips it, but does not change it.
 pub async fn browsing_leaves_what_it_cannot_read(s: &Subject) {
     let browse = s.browse();
     acquired(s.claim_by(1).await);

@@ -34,7 +34,7 @@ async fn at_the_end_of(
     }
 }
 
-/// Check this law first if laws about time fail.
+/// Verifies the clock: check this law first if laws about time fail.
 pub async fn the_store_lives_by_the_clock_it_was_given(s: &Subject) {
     let clock = s.exact_clock();
     let lease = 10 * HOUR;
@@ -135,7 +135,7 @@ pub async fn a_retention_ends_to_the_ms(s: &Subject) {
     .await;
 }
 
-/// The retention of a vacant, a failed and a dead record, and of one that its owner abandoned.
+/// Checks the retention of a vacant, a failed and a dead record, and of one that its owner abandoned.
 pub async fn a_memory_ends_to_the_ms(s: &Subject) {
     let memory = Duration::from_millis(2_500);
     let span = |verdict| if matches!(verdict, Some(ReleaseKind::Vacate) | None) { 2 * memory } else { memory };

@@ -48,7 +48,7 @@ pub async fn fencing_rises_when_a_record_was_past_its_time(s: &Subject) {
     higher(s, &ask(3), &mut last, "the retention").await;
 }
 
-/// A clock that ticks more slowly than grants are made must not give one token twice.
+/// Checks that a clock that ticks more slowly than grants are made does not give one token twice.
 pub async fn fencing_rises_within_one_instant(s: &Subject) {
     let mut last = FencingToken(0);
     for owner in 0..100 {
@@ -67,7 +67,7 @@ pub async fn fencing_rises_over_purge_within_one_instant(s: &Subject) {
     }
 }
 
-/// A thousand grants in one ms: the fencing token is ahead of the clock when the last record expires.
+/// Makes a thousand grants in one ms: the fencing token is ahead of the clock when the last record expires.
 pub async fn fencing_rises_over_expiry_when_it_ran_ahead_of_the_clock(s: &Subject) {
     s.exact_clock();
     let mut last = FencingToken(0);

@@ -186,7 +186,7 @@ pub async fn steps_of_two_keys_are_kept_apart(s: &Subject) {
 /// The answer to a racer.
 enum Said {
     Late(Settled),
-    /// With the steps that were found at once.
+    /// A grant or another answer, with the number of steps that were found at once.
     Over(Claim, Option<usize>),
 }
 
@@ -219,7 +219,7 @@ async fn takes_over(store: Arc<dyn Store>, ask: ClaimRequest) -> Said {
     Said::Over(claim, Some(the_steps(read).len()))
 }
 
-/// A run that takes over replays the recorded steps. A step that is recorded after that read would be done twice.
+/// Races a late record against a takeover. A run that takes over replays the recorded steps. A step that is recorded after that read would be done twice.
 pub async fn of_a_late_note_and_a_takeover_nothing_noted_is_missed(s: &Subject) {
     s.journal();
     overdue(s).await;

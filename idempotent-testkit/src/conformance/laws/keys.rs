@@ -86,7 +86,7 @@ pub async fn keys_that_differ_in_one_place_are_kept_apart(s: &Subject) {
     kept_apart(s, &hashes.map(|hash| Key::from_parts(&name, hash))).await;
 }
 
-/// A store that looks up keys by text must not join name and hash without a separator.
+/// Checks that a store that looks up keys by text does not join name and hash without a separator.
 pub async fn keys_whose_name_and_hash_run_together_are_kept_apart(s: &Subject) {
     let (name, rest) = (s.key("name").name().to_owned(), u128::MAX >> 8);
     let longer = |digit: u32| format!("{name}{digit:x}");

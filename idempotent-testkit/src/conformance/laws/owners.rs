@@ -65,7 +65,7 @@ pub async fn a_superseded_owner_is_told_what_is_there_and_changes_nothing(s: &Su
     answers!(s.claim_by(3).await, kept, "the key is consumed, and answers with its first result");
 }
 
-/// A delayed copy of the first owner's claim is granted once the key is free again: the same owner token, but another
+/// Covers a delayed copy of the first owner's claim, which is granted once the key is free again: the same owner token, but another
 /// grant. The first run has the fencing token of the first grant.
 pub async fn a_superseded_grant_stays_superseded_though_its_claim_comes_again(s: &Subject) {
     let first = acquired(s.claim_by(1).await);
@@ -146,7 +146,7 @@ pub async fn a_completion_repeated_by_its_owner_is_done_and_the_first_result_sta
     answers!(s.claim_by(2).await, kept, "the key is consumed, and answers with its first result");
 }
 
-/// The trap: a completion with a lost reply is mistaken for a failure, and then released with the right owner token.
+/// Covers a trap: a completion with a lost reply is mistaken for a failure, and then released with the right owner token.
 pub async fn a_consumed_key_is_not_undone_by_its_owner(s: &Subject) {
     acquired(s.claim_by(1).await);
     s.complete(1, b"v").await;
@@ -216,7 +216,7 @@ pub async fn a_renewal_never_shortens(s: &Subject) {
     answers!(until(s).await, longer, "a renewal never shortens a lease");
 }
 
-/// A record that is gone is not written again by operations of its last owner.
+/// Checks that a record that is gone is not written again by operations of its last owner.
 pub async fn a_key_that_has_gone_is_not_brought_back(s: &Subject) {
     let brief = |name, owner| ClaimRequest { memory: s.lease(), ..s.ask_on(name, owner) };
     let mut gone = Vec::new();
@@ -241,7 +241,7 @@ pub async fn a_key_that_has_gone_is_not_brought_back(s: &Subject) {
     }
 }
 
-/// A key is granted once, and once more after each expired lease and each release by its owner, but for no other
+/// Checks that a key is granted once, and once more after each expired lease and each release by its owner, but for no other
 /// reason.
 pub async fn no_run_is_granted_without_a_cause(s: &Subject) {
     let mut dice = Dice::new(1);

@@ -91,7 +91,7 @@ pub async fn a_renewal_whose_reply_was_lost_may_be_repeated(s: &Subject) {
     );
 }
 
-/// The run is over in both cases, and the following calls have the same answers.
+/// Checks that the run is over in both cases, and that the following calls have the same answers.
 pub async fn a_release_whose_reply_was_lost_is_applied_once(s: &Subject) {
     let held = s.held(1);
     acquired(s.claim_by(1).await);
@@ -113,7 +113,7 @@ pub async fn a_release_whose_reply_was_lost_is_applied_once(s: &Subject) {
     );
 }
 
-/// A delayed copy arrives when its run is over, and after others have had the key.
+/// Sends a delayed copy when its run is over, and after others have had the key.
 pub async fn a_late_copy_of_a_call_changes_nothing_of_another_run(s: &Subject) {
     acquired(s.claim_by(1).await);
     answers!(s.release(1, ReleaseKind::Vacate).await, Settled::Done, "who holds the key may settle it");
@@ -152,7 +152,7 @@ pub async fn a_late_copy_of_a_call_changes_nothing_of_another_run(s: &Subject) {
     answers!(s.peek().await, before, "this changes nothing of the record");
 }
 
-/// Like after a lost reply, it is unknown whether the call was applied, and it may be applied after it was dropped. Each
+/// Drops a call at each await. Like after a lost reply, it is unknown whether the call was applied, and it may be applied after it was dropped. Each
 /// step therefore has its own key: a claim that arrives after its run has ended is granted, which is correct.
 pub async fn a_call_dropped_half_way_is_settled_by_asking_again(s: &Subject) {
     for polls in 0..10 {
@@ -205,7 +205,7 @@ async fn dropped_after<T>(polls: u32, call: impl Future<Output = Result<T, Store
     }
 }
 
-/// An unknown result is never reported as "not applied": the executor would retry the message at once.
+/// Checks that an unknown result is never reported as "not applied": the executor would retry the message at once.
 pub async fn a_lost_reply_is_ambiguous_and_a_refused_call_is_not(s: &Subject) {
     s.can_lose();
     let says = async |verb: StoreOperation, at: LostPart, error: Option<StoreError>| {

@@ -18,7 +18,7 @@ pub(super) fn check(court: &mut Court<'_>) {
     }
 }
 
-/// I8: a worker acknowledges only for a known reason. All reasons are in lines that end before the acknowledgement
+/// Checks I8: a worker acknowledges only for a known reason. All reasons are in lines that end before the acknowledgement
 /// does.
 fn acknowledged(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize, line: &Line) {
     let took_part = |other: &Line| {
@@ -42,7 +42,7 @@ fn acknowledged(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize, 
     );
 }
 
-/// I13: some lease may not have expired yet. I14: a repeated claim of the owner itself does not get this answer.
+/// Checks I13: some lease may not have expired yet. I14: a repeated claim of the owner itself does not get this answer.
 fn held_by_somebody(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize, line: &Line) {
     let unheard = |but_for_itself: bool| {
         key.unheard.iter().any(|(token, from)| {
@@ -70,7 +70,7 @@ fn held_by_somebody(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usi
     court.judge(Invariant::I13, name, &[place], wrong.then(|| "in flight, but every lease is over".to_owned()));
 }
 
-/// I13: every produced key was consumed, has failed, or is dead.
+/// Checks I13: every produced key was consumed, has failed, or is dead.
 fn ends(court: &mut Court<'_>, name: &str, key: &Key<'_>, settled: bool) {
     let Some((place, _)) = key.lines.iter().find(|(_, line)| line.event == Kind::Produced) else { return };
     if !settled {

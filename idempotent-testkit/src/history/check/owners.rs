@@ -77,7 +77,7 @@ fn after_its_own_end(
     court.judge(invariant, name, &lines, wrong);
 }
 
-/// I14: the store rejected the owner although nothing can have ended its lease.
+/// Checks I14: the store rejected the owner although nothing can have ended its lease.
 fn refused(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize, line: &Line) {
     let own = key.grants_of(line);
     let ([grant], false) = (&own[..], key.is_vague(line)) else { return court.pass(Invariant::I14) };

@@ -27,7 +27,7 @@ pub(super) fn check(court: &mut Court<'_>) {
     }
 }
 
-/// I4: the record does not change within its retention.
+/// Checks I4: the record does not change within its retention.
 fn stands(court: &mut Court<'_>, name: &str, key: &Key<'_>, done: &Consumption<'_>) {
     let Some(((place, _), (from, over))) = done.ok.zip(done.stands(court.judge)) else {
         return court.pass(Invariant::I4);
@@ -43,7 +43,7 @@ fn stands(court: &mut Court<'_>, name: &str, key: &Key<'_>, done: &Consumption<'
     }
 }
 
-/// I4b: after the completed grant, the key is not granted within the retention. If another grant overlaps the
+/// Checks I4b: after the completed grant, the key is not granted within the retention. If another grant overlaps the
 /// completion, either the key was granted although it was consumed, or completed although it was granted to another
 /// owner.
 fn granted_again(court: &mut Court<'_>, name: &str, key: &Key<'_>, done: &Consumption<'_>) {
@@ -62,7 +62,7 @@ fn granted_again(court: &mut Court<'_>, name: &str, key: &Key<'_>, done: &Consum
     }
 }
 
-/// I5: the claim returned the result of the completion in force, or at least one that may have been stored.
+/// Checks I5: the claim returned the result of the completion in force, or at least one that may have been stored.
 fn told_the_first_result(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize, line: &Line) {
     let told = line.result.as_deref();
     let in_force = key
@@ -88,7 +88,7 @@ fn told_the_first_result(court: &mut Court<'_>, name: &str, key: &Key<'_>, place
     court.judge(Invariant::I5, name, &lines, wrong.then(text));
 }
 
-/// I12: this payload is one of those that may have been completed.
+/// Checks I12: this payload is one of those that may have been completed.
 fn told_to_its_payload(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize, line: &Line) {
     let may = key.consumptions.iter().filter(|done| done.from <= line.t);
     let prints: Option<BTreeSet<_>> = may
@@ -105,7 +105,7 @@ fn told_to_its_payload(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: 
     court.judge(Invariant::I12, name, &[place], wrong.then(text));
 }
 
-/// I12: a run with another payload may hold the key, or its result may be retained.
+/// Checks I12: a run with another payload may hold the key, or its result may be retained.
 fn told_of_another(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize, line: &Line) {
     let Some(own) = line.fp.as_deref() else { return court.pass(Invariant::I12) };
     let unheard = key
@@ -133,7 +133,7 @@ fn told_of_another(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usiz
     court.judge(Invariant::I12, name, &[place], other.is_none().then(text));
 }
 
-/// I9: some run had an effect.
+/// Checks I9: some run had an effect.
 fn done_at_all(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize, line: &Line) {
     let known = if court.book.has_truth { key.truth.is_some() } else { court.book.has_effects };
     // A crashed worker may have had its effect without recording it.

@@ -22,6 +22,8 @@ pub(super) struct Answer {
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Ask {
+    /// Sends a request with this code and these fields.
+    ///
     /// # Errors
     /// If the server does not answer.
     pub(super) fn of(&self, code: u16, fields: &[(&str, &str)]) -> Result<Answer, String> {

@@ -66,7 +66,7 @@ fn granted(fencing: u64) -> Claim {
     Claim::Acquired(Grant { fencing: FencingToken(fencing), attempt: 1, lease: LEASE, taken_over: None })
 }
 
-/// Owner n is granted fencing token n.
+/// Grants fencing token n to owner n.
 fn gets(owner: u64) -> What {
     asks(owner.into(), None, granted(owner))
 }
@@ -167,7 +167,7 @@ fn i03_check_goes_red() {
     only("I3", &told([(0, gets(1))].into_iter().chain(released)));
 }
 
-/// Granted at 0, consumed at 2.
+/// Creates a history of a key that is granted at 0 and consumed at 2.
 fn done(then: impl IntoIterator<Item = (u64, What)>) -> Told {
     told([(0, gets(1)), (1, effect(1, true)), (2, completes(1, DONE))].into_iter().chain(then))
 }

@@ -14,7 +14,7 @@ const RACERS: u32 = 64;
 /// The number of tries of one writer among four. Each swap of another writer refuses it at most once.
 const PATIENCE: u32 = 10_000;
 
-/// Some writers write a record of their own, and the others delete. All have read the same version.
+/// Runs writers that write a record of their own, and others that delete. All have read the same version.
 async fn one_wins(s: &CasSubject, round: u32, deletes: impl Fn(u32) -> bool) {
     let k = s.hand(&format!("round {round}"));
     // Without a record, over the first record, and over a record after a deletion.

@@ -91,7 +91,7 @@ pub async fn a_version_does_not_come_back_over_the_end_of_a_record(s: &CasSubjec
     stale(&k, first, "when a record past its time was there").await;
 }
 
-/// Such a swap is a delayed claim: it would get a lower fencing token than the claim whose record is gone.
+/// Checks a delayed claim: its swap would get a lower fencing token than the claim whose record is gone.
 pub async fn a_swap_that_saw_nothing_is_refused_for_an_hour_past_a_records_time(s: &CasSubject) {
     let k = s.hand("k");
     let nothing = k.version().await;
