@@ -79,11 +79,7 @@ pub async fn the_same_owner_claiming_again_gets_the_same_grant(s: &Subject) {
     answers!(s.peek().await, before, "nothing is counted, nothing is extended");
     s.pass(s.lease()).await;
     let over = acquired(s.claim_by(2).await);
-    answers!(
-        over.taken_over,
-        Some(first.fencing),
-        "a takeover names the previous owner, and a first run does not"
-    );
+    answers!(over.taken_over, Some(first.fencing), "a takeover names the previous owner, and a first run does not");
     answers!(acquired(s.claim_by(2).await), over, "also after a takeover");
 }
 

@@ -111,7 +111,11 @@ pub async fn of_a_late_completion_and_a_takeover_one_wins(s: &Subject) {
         match late_among_takeovers(s, round, late).await {
             (Settled::Done, claims) => {
                 let late = |claim: &Claim| matches!(claim, Claim::Consumed(Consumed { value: Some(v), .. }) if &**v == b"late");
-                assert_eq!(claims.iter().find(|claim| !late(claim)), None, "the key was completed, but one got another answer");
+                assert_eq!(
+                    claims.iter().find(|claim| !late(claim)),
+                    None,
+                    "the key was completed, but one got another answer"
+                );
             }
             (Settled::Lost { now: StateKind::Consuming }, claims) => drop(winner(&claims)),
             (late, claims) => panic!("the late owner got {late:?}, and the others {:?}, …", claims.first()),

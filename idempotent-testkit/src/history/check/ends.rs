@@ -34,12 +34,7 @@ fn acknowledged(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize, 
             && other.t <= line.t
             && (!itself || other.worker == line.worker)
     });
-    court.judge(
-        Invariant::I8,
-        name,
-        &[place],
-        (!known).then(|| "acknowledged without a known completion".to_owned()),
-    );
+    court.judge(Invariant::I8, name, &[place], (!known).then(|| "acknowledged without a known completion".to_owned()));
 }
 
 /// Checks I13: some lease may not have expired yet. I14: a repeated claim of the owner itself does not get this answer.

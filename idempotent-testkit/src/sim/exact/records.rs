@@ -18,7 +18,9 @@ pub(super) fn i01_one_holder(history: &Told) -> Result<(), String> {
         // A clock that was set ends leases that their owners believe to be valid.
         What::Effect { fencing: Some(fencing), believes: true, .. } if history.plan.store_clock_set().is_zero() => {
             let holds = before.live_holder(event.at).is_some_and(|grant| grant.fencing == *fencing);
-            ensure(holds, || format!("the lease reports that it holds, the store {:?} {:?}", before.phase, before.last()))
+            ensure(holds, || {
+                format!("the lease reports that it holds, the store {:?} {:?}", before.phase, before.last())
+            })
         }
         _ => Ok(()),
     })
