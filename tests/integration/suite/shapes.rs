@@ -88,7 +88,7 @@ impl AsRef<Executor> for App {
 
 /// Across threads, so the count is not the thread's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn s2_5_s2_17_of_64_duplicates_at_once_one_runs() {
+async fn of_64_duplicates_at_once_one_runs() {
     #[derive(Default)]
     struct Gate {
         runs: AtomicU32,

@@ -32,7 +32,7 @@ async fn failed_if_permanent_and_reject_judge_a_foreign_error_type() {
 }
 
 #[tokio::test]
-async fn s2_11_a_failure_frees_the_key_and_a_transparent_error_does_not_hide_the_outcome() {
+async fn a_failure_frees_the_key_and_a_transparent_error_does_not_hide_the_outcome() {
     #[idempotent(key = const { ONE }, with = e)]
     async fn reserve(e: &Executor, stock: u32) -> Result<u32, AppError> {
         ran();
@@ -151,7 +151,7 @@ impl serde::Serialize for Unwritable {
 }
 
 #[tokio::test]
-async fn s2_11_a_panic_frees_the_key_and_goes_on() {
+async fn a_panic_frees_the_key_and_goes_on() {
     #[idempotent(key = const { ONE }, with = e)]
     async fn boom(e: Executor, panic: bool) -> Result<u32, AppError> {
         assert!(!panic, "as told");

@@ -39,7 +39,7 @@ impl Handle for App {
 }
 
 #[tokio::test]
-async fn n17_above_and_below_instrument() {
+async fn above_and_below_instrument() {
     let (e, app) = (executor(), App { idem: executor() });
     once(2, || async { span_outside(&e, 1).await.unwrap() }).await;
     once(2, || async { span_inside(&e, 1).await.unwrap() }).await;

@@ -123,7 +123,7 @@ fn boxed(e: &Executor, id: u8) -> Pin<Box<dyn Future<Output = Result<u8, Rejecti
 }
 
 #[tokio::test]
-async fn n17_a_function_that_returns_a_boxed_future() {
+async fn a_function_that_returns_a_boxed_future() {
     let e = executor();
     once(1, || async { boxed(&e, 1).await.unwrap() }).await;
 }

@@ -20,7 +20,7 @@ variants! {
 }
 
 #[tokio::test]
-async fn s2_8_prefix_tenant_scene_and_scope_are_part_of_it_and_policy_is_not() {
+async fn prefix_tenant_scene_and_scope_are_part_of_it_and_policy_is_not() {
     executor()
         .scope(async {
             let first = plain("k", None).await.unwrap();
@@ -67,7 +67,7 @@ async fn without_a_scope_each_function_is_a_handler_of_its_own() {
 }
 
 #[tokio::test]
-async fn n21_a_missing_key_is_an_error_for_the_message_and_runs_nothing() {
+async fn a_missing_key_is_an_error_for_the_message_and_runs_nothing() {
     #[idempotent(key = (id, part), with = e)]
     async fn charge(e: &Executor, id: Option<&str>, part: &str) -> Result<u32, AppError> {
         Ok(ran())
@@ -223,7 +223,7 @@ async fn a_generic_handler_of_one_scope_is_one_handler_whatever_its_types() {
 }
 
 #[tokio::test]
-async fn n24_a_missing_tenant_is_an_error() {
+async fn a_missing_tenant_is_an_error() {
     #[idempotent(key = id, tenant = tenant, with = e)]
     async fn tenanted(e: &Executor, id: u8, tenant: Option<&str>) -> Result<u8, Rejection> {
         Ok(1)

@@ -54,7 +54,7 @@ fn service(e: &Executor) -> Service {
 }
 
 #[tokio::test]
-async fn n17_every_kind_of_self() {
+async fn every_kind_of_self() {
     let e = executor();
     once("1:a".to_owned(), || async { service(&e).by_ref(1, &order("a")).await.unwrap() }).await;
     once(1, || async { service(&e).by_mut("x").await.unwrap() }).await;

@@ -12,7 +12,7 @@ async fn rest_of_lease() -> Result<u64, AppError> {
 }
 
 #[tokio::test]
-async fn s2_9_the_attribute_goes_over_the_executors_policy_over_the_scenes_default() {
+async fn the_attribute_goes_over_the_executors_policy_over_the_scenes_default() {
     #[idempotent(key = const { ONE })]
     async fn plain() -> Result<u64, AppError> {
         rest_of_lease().await
@@ -91,7 +91,7 @@ async fn a_duplicate_may_wait_for_the_result_and_not_longer_than_it_was_told() {
 }
 
 #[tokio::test]
-async fn s2_9_a_duplicate_in_flight_gets_the_attributes_message() {
+async fn a_duplicate_in_flight_gets_the_attributes_message() {
     #[idempotent(key = const { ONE }, with = worker.executor, message = "on its way")]
     async fn slow(worker: Worker) -> Result<(), AppError> {
         ran();

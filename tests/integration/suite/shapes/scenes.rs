@@ -9,7 +9,7 @@ async fn submit(e: &Executor, user: u64, token: Option<&str>, fails: bool) -> Re
 }
 
 #[tokio::test]
-async fn b38_s2_10_a_token_is_spent_once_by_its_caller_and_given_back_by_a_failure() {
+async fn a_token_is_spent_once_by_its_caller_and_given_back_by_a_failure() {
     let e = executor();
     let token = Tokens::new(&e).issue(7).await.unwrap();
     let token = Some(token.as_str());
@@ -44,7 +44,7 @@ impl Forms {
 }
 
 #[test]
-fn b38_a_token_for_one_handler_lives_as_long_as_it_says_and_may_be_replayed() {
+fn a_token_for_one_handler_lives_as_long_as_it_says_and_may_be_replayed() {
     crate::common::on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         let forms = Forms(worker.executor.clone());
@@ -91,7 +91,7 @@ fn app(executor: Executor) -> App {
 }
 
 #[tokio::test]
-async fn s2_10_calls_are_told_apart_by_all_their_arguments() {
+async fn calls_are_told_apart_by_all_their_arguments() {
     let app = app(executor());
     let one = || Order { id: "tea".into(), amount: 1 };
     assert_eq!(buy(&app, 1, one()).await.unwrap(), 1);

@@ -1,18 +1,19 @@
-//! From bytes to what a handler takes.
+//! Decoding of message bodies.
 use std::marker::PhantomData;
 
 use serde::de::DeserializeOwned;
 
 use crate::{Delivery, Undecodable};
 
-/// Turns a delivery's body into a `T`. Runs in the consumer's own task, since the order of keys depends on it: be quick.
+/// A decoder of message bodies.
 ///
-/// Any function from a [`Delivery`] to `Result<T, Undecodable>` is one; the headers may say how the body is to be read.
+/// Any function from a [`Delivery`] to `Result<T, Undecodable>` implements the trait, and may use the headers. The decoder runs
+/// in the consumer's own task, because the order of keys depends on the decoded message: decoding must be fast.
 pub trait Decode<T>: Send + Sync + 'static {
-    /// The value.
+    /// Decodes the body of a delivery.
     ///
     /// # Errors
-    /// [`Undecodable`]: the delivery is put aside at once. A panic counts as one.
+    /// After [`Undecodable`], the consumer dead-letters the delivery at once. A panic counts as [`Undecodable`].
     fn decode(&self, delivery: &Delivery) -> Result<T, Undecodable>;
 }
 
@@ -25,7 +26,7 @@ where
     }
 }
 
-/// JSON by serde.
+/// A decoder of JSON, by serde.
 pub(crate) struct Json<T>(PhantomData<fn() -> T>);
 
 impl<T> Json<T> {
@@ -37,7 +38,7 @@ impl<T> Json<T> {
 impl<T: DeserializeOwned + 'static> Decode<T> for Json<T> {
     fn decode(&self, delivery: &Delivery) -> Result<T, Undecodable> {
         serde_json::from_slice(&delivery.body).map_err(|error| {
-            // Without serde's own words: they quote values.
+            // Leaves out the text of serde, which quotes values.
             let (kind, line, column) = (error.classify(), error.line(), error.column());
             Undecodable(format!("no JSON of the wanted shape at line {line} column {column} ({kind:?})"))
         })

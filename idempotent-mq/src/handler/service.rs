@@ -1,4 +1,4 @@
-//! A tower service as a handler.
+//! Tower services as handlers.
 use std::future::poll_fn;
 use std::sync::{Mutex, PoisonError};
 
@@ -7,12 +7,11 @@ use tower_service::Service;
 
 use crate::Message;
 
-/// A tower service as a handler: for [`KeyedMessages::run`](crate::KeyedMessages::run),
-/// [`Messages::annotated`](crate::Messages::annotated) and [`Messages::unprotected`](crate::Messages::unprotected). Each
-/// message gets a clone, and waits until that is ready.
+/// Converts a tower service into a handler for [`KeyedMessages::run`](crate::KeyedMessages::run),
+/// [`Messages::annotated`](crate::Messages::annotated) or [`Messages::unprotected`](crate::Messages::unprotected).
 ///
-/// A service that sheds load by an error costs the message an attempt; one that waits costs it a place among those
-/// that run.
+/// Each message gets a clone of the service, and waits until the clone is ready. A service that sheds load by an error costs
+/// the message an attempt. A service that waits occupies one of the consumer's concurrent handlers.
 pub fn service<S, T>(
     service: S,
 ) -> impl Fn(Message<T>) -> BoxFuture<'static, Result<S::Response, S::Error>> + Send + Sync + 'static
@@ -21,7 +20,7 @@ where
     S::Error: Send,
     T: Send + 'static,
 {
-    // Many services may be cloned and sent, and not shared.
+    // Many services are `Clone + Send`, but not `Sync`.
     let service = Mutex::new(service);
     move |message| {
         let mut own = service.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -1,19 +1,20 @@
-//! Keeping held deliveries alive, whether they run or wait.
+//! Extension of the visibility timeouts of unsettled deliveries.
 use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::warn;
 
-use super::shared::{Held, Shared};
+use super::state::{ConsumerState, HeldDelivery};
 use crate::time::within;
 
-/// Every `interval`, all that is held: each delivery is kept alive within one interval of being handed over. Never ends.
-pub(super) async fn keep<Tag: Send + Sync + 'static>(shared: Arc<Shared<Tag>>, interval: Duration) {
+/// Extends the visibility timeouts of all unsettled deliveries after each interval. Never ends.
+pub(super) async fn keep_alive<Tag: Send + Sync + 'static>(shared: Arc<ConsumerState<Tag>>, interval: Duration) {
     let mut next = shared.clock().now();
     loop {
         next = shared.clock().now().max(next + interval);
         shared.clock().sleep_until(next).await;
-        let held: Vec<Arc<Held<Tag>>> = shared.held().values().filter(|held| !held.is_revoked()).cloned().collect();
+        let held: Vec<Arc<HeldDelivery<Tag>>> =
+            shared.held().values().filter(|held| !held.is_revoked()).cloned().collect();
         if held.is_empty() {
             continue;
         }
@@ -24,6 +25,6 @@ pub(super) async fn keep<Tag: Send + Sync + 'static>(shared: Arc<Shared<Tag>>, i
             None => "no answer within one interval".to_owned(),
         };
         shared.counters.source_errors();
-        warn!(target: "idempotent", group = &*shared.desk.group, held = tags.len(), error, "keeping alive failed");
+        warn!(target: "idempotent", group = &*shared.context.group, held = tags.len(), error, "consumer: extending visibility timeouts failed");
     }
 }

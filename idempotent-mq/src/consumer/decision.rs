@@ -1,64 +1,64 @@
-//! How a delivery is settled by what its run came to. Pure: no I/O, no clock.
+//! The decision how a delivery is settled. Pure functions, without I/O and clock.
 use std::borrow::Cow;
 use std::time::Duration;
 
 use idempotent_core::{Disposition, Outcome, RunSummary};
 
-use crate::work::Ended;
+use crate::handler::HandlerEnd;
 use crate::{Delivery, HandlerResult, Schedule};
 
-/// What is to become of a delivery.
+/// The decision about a delivery.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Decision {
     Ack,
-    /// Again after this.
+    /// Delivers the message again after a delay.
     Retry {
         after: Duration,
-        /// Whether this was an attempt, or the delivery was only put off.
+        /// True after an attempt, and false for a deferral.
         attempt: bool,
         reason: Cow<'static, str>,
     },
     DeadLetter {
         reason: Cow<'static, str>,
     },
-    /// At once, to others.
+    /// Returns the message to the broker at once.
     GiveBack,
 }
 
-/// What a consumer has to say about it.
+/// The settings of a consumer that influence decisions.
 #[derive(Debug)]
-pub(crate) struct Rules {
-    /// `None`: the executor's hints stand.
+pub(crate) struct SettlementRules {
+    /// The retry schedule. `None` uses the executor's hints.
     pub(crate) schedule: Option<Schedule>,
-    /// For attempts that no claim counts.
+    /// The limit of attempts that no claim counts.
     pub(crate) max_runs: Option<u32>,
-    /// A duplicate of a run in flight is acknowledged if its sender resends the message should that run die.
+    /// True if a duplicate of a run in flight is acknowledged, provided that the sender resends the message.
     pub(crate) acks_in_flight: bool,
 }
 
 /// The circumstances of a decision.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Circumstances {
-    /// This consumer takes no more deliveries.
+pub(crate) struct DecisionContext {
+    /// The consumer is draining.
     pub(crate) stopping: bool,
-    /// The sender sends the message again if its run dies.
+    /// The sender resends the message if its run dies.
     pub(crate) resent: bool,
 }
 
-impl Rules {
-    /// Returns what becomes of a delivery. `bits` are random.
+impl SettlementRules {
+    /// Decides about a delivery. `bits` must be random.
     pub(crate) fn decide(
         &self,
-        ended: &Ended,
+        ended: &HandlerEnd,
         delivery: &Delivery,
-        Circumstances { stopping, resent }: Circumstances,
+        DecisionContext { stopping, resent }: DecisionContext,
         bits: u128,
     ) -> Decision {
         let Some(RunSummary { outcome, attempt, .. }) = &ended.captured else {
             return self.by_verdict(&ended.verdict, delivery, bits);
         };
         match outcome {
-            // The run went well; the code around it may not have.
+            // The run succeeded, but the code around it may have failed.
             Outcome::Ran | Outcome::Unprotected | Outcome::Replayed => self.by_verdict(&ended.verdict, delivery, bits),
             Outcome::Released { retry_after } => {
                 let attempt = attempt.or(delivery.attempt).unwrap_or(1);
@@ -80,13 +80,13 @@ impl Rules {
                     },
                 },
                 Disposition::Retry { after } => retry(after, is_attempt(other), other.name()),
-                // One that a later version adds is not known to be done.
+                // A variant of a later version is not known to mean success.
                 _ => retry(SOON, false, other.name()),
             },
         }
     }
 
-    /// Nobody but the message itself counts these attempts.
+    /// Decides by the handler's result. Only the message itself counts these attempts.
     fn by_verdict(&self, verdict: &HandlerResult, delivery: &Delivery, bits: u128) -> Decision {
         match verdict {
             HandlerResult::Done => Decision::Ack,
@@ -114,7 +114,7 @@ fn retry(after: Duration, attempt: bool, reason: &'static str) -> Decision {
     Decision::Retry { after, attempt, reason: Cow::Borrowed(reason) }
 }
 
-/// Whether the handler ran, as far as anybody knows.
+/// Returns true if the handler may have run.
 fn is_attempt(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::LeaseLost | Outcome::Unrecorded | Outcome::Abandoned)
 }

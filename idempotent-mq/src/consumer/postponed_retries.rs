@@ -1,34 +1,34 @@
-//! Retries that are longer than the broker's longest delay.
+//! Retries that are longer than the longest delay of the broker.
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::{DelaySupport, Delivery, Position};
 
-/// When messages are due that come back before it, because their broker cannot delay them for long enough. Kept in this
-/// process only: forgotten, they run earlier than they should, which is safe.
+/// The due times of messages that return early because their broker cannot delay them for long enough. Kept in memory: after a
+/// restart, such messages run earlier, which is safe.
 #[derive(Debug)]
-pub(crate) struct Postponed {
+pub(crate) struct PostponedRetries {
     delays: DelaySupport,
-    due: Mutex<HashMap<Name, Instant>>,
+    due: Mutex<HashMap<MessageName, Instant>>,
 }
 
-/// What tells a message again when it comes back.
+/// The identity by which a message is recognized when it returns.
 #[derive(Debug, Eq, Hash, PartialEq)]
-enum Name {
+enum MessageName {
     Place(Position),
     Id(Position, String),
 }
 
-/// Beyond this many, messages come back early.
+/// The maximum number of entries. Further messages return early.
 const MOST: usize = 10_000;
 
-impl Postponed {
+impl PostponedRetries {
     pub(crate) fn new(delays: DelaySupport) -> Self {
         Self { delays, due: Mutex::default() }
     }
 
-    /// How long to tell the broker for a delay of `after` from `now`; the rest is remembered.
+    /// Returns the delay for the broker, and remembers the rest of `after`.
     pub(crate) fn step(&self, delivery: &Delivery, after: Duration, now: Instant) -> Duration {
         let DelaySupport::UpTo(most) = self.delays else { return after };
         if after > most
@@ -45,7 +45,7 @@ impl Postponed {
         after.min(most)
     }
 
-    /// What is left until this delivery is due, if it came early.
+    /// Returns the time until an early delivery is due.
     pub(crate) fn rest(&self, delivery: &Delivery, now: Instant) -> Option<Duration> {
         if !matches!(self.delays, DelaySupport::UpTo(_)) {
             return None;
@@ -60,15 +60,15 @@ impl Postponed {
         Some(rest)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Name, Instant>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<MessageName, Instant>> {
         self.due.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn name(delivery: &Delivery) -> Option<Name> {
+fn name(delivery: &Delivery) -> Option<MessageName> {
     match (&delivery.position, &delivery.id) {
-        (position @ Position { offset: Some(_), .. }, _) => Some(Name::Place(position.clone())),
-        (position, Some(id)) => Some(Name::Id(position.clone(), id.clone())),
+        (position @ Position { offset: Some(_), .. }, _) => Some(MessageName::Place(position.clone())),
+        (position, Some(id)) => Some(MessageName::Id(position.clone(), id.clone())),
         _ => None,
     }
 }

@@ -1,4 +1,4 @@
-//! Handlers that the consumer makes idempotent.
+//! Handlers whose keys the consumer claims.
 use std::future::{Future, ready};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,64 +9,66 @@ use idempotent_core::{
 };
 
 use super::annotated::alone;
-use super::{Begun, Desk, Ended, Prepared, Reading, Unfit, Work, guarded};
+use super::{
+    ConsumerContext, DeliveryHandler, HandlerEnd, MessageDecoder, PreparedRun, RunProgress, UnusableDelivery, guarded,
+};
 use crate::{Delivery, HandlerResult, IntoHandlerResult, KeyFrom, Message};
 
-/// A handler with the key that its messages are told apart by.
-pub(crate) struct Claiming<T, F> {
-    pub(crate) reading: Reading<T>,
-    pub(crate) naming: Naming<T>,
+/// A handler with the key of its messages.
+pub(crate) struct KeyedHandler<T, F> {
+    pub(crate) reading: MessageDecoder<T>,
+    pub(crate) naming: KeySettings<T>,
     pub(crate) handler: Arc<F>,
 }
 
-/// What a message is called, and how it is to be treated.
-pub(crate) struct Naming<T> {
+/// The key of messages and the policy of their runs.
+pub(crate) struct KeySettings<T> {
     pub(crate) key: KeyFrom<T>,
     pub(crate) policy: Policy,
     pub(crate) fingerprint: bool,
 }
 
-impl<T, F, Fut> Work for Claiming<T, F>
+impl<T, F, Fut> DeliveryHandler for KeyedHandler<T, F>
 where
     T: Send + 'static,
     F: Fn(Message<T>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output: IntoHandlerResult> + Send + 'static,
 {
-    fn prepare(&self, desk: &Desk, delivery: Arc<Delivery>) -> Result<Prepared, Unfit> {
-        let (message, lane) = self.reading.read(desk, delivery)?;
+    fn prepare(&self, context: &ConsumerContext, delivery: Arc<Delivery>) -> Result<PreparedRun, UnusableDelivery> {
+        let (message, lane) = self.reading.read(context, delivery)?;
         let call = guarded(|| {
-            let (identity, call) = self.naming.call(desk, &message);
-            Ok((!self.naming.key.or_unprotected || !is_missing(&identity, desk)).then_some(call))
+            let (identity, call) = self.naming.call(context, &message);
+            Ok((!self.naming.key.or_unprotected || !is_missing(&identity, context)).then_some(call))
         })?;
-        let (handler, executor) = (self.handler.clone(), desk.executor.clone());
-        let run = move |begun: Begun| {
+        let (handler, executor) = (self.handler.clone(), context.executor.clone());
+        let run = move |begun: RunProgress| {
             let handled = async move { handler(message).await.into_handler_result() };
             match call {
                 Some(call) => claimed(executor, call, begun, handled).boxed(),
                 None => async move {
                     begun.set();
-                    Ended { captured: None, verdict: alone(handled).await, rejection: None }
+                    HandlerEnd { captured: None, verdict: alone(handled).await, rejection: None }
                 }
                 .boxed(),
             }
         };
-        Ok(Prepared { lane, run: Box::new(run) })
+        Ok(PreparedRun { lane, run: Box::new(run) })
     }
 
     fn policy(&self) -> Option<Policy> {
         Some(self.naming.policy)
     }
 
-    fn for_one_consumer(self: Arc<Self>) -> Arc<dyn Work> {
+    fn for_one_consumer(self: Arc<Self>) -> Arc<dyn DeliveryHandler> {
         self
     }
 }
 
-impl<T> Naming<T> {
-    pub(super) fn call(&self, desk: &Desk, message: &Message<T>) -> (Identity, Call) {
-        let identity = desk.identity(&self.key, message);
+impl<T> KeySettings<T> {
+    pub(super) fn call(&self, context: &ConsumerContext, message: &Message<T>) -> (Identity, Call) {
+        let identity = context.identity(&self.key, message);
         let policy = match self.policy.acks_in_flight() {
-            // The consumer does that, where it may.
+            // The consumer acknowledges these duplicates if its message log permits it.
             true => self.policy.on_in_flight(OnInFlight::Retry),
             false => self.policy,
         };
@@ -79,30 +81,30 @@ impl<T> Naming<T> {
     }
 }
 
-fn is_missing(identity: &Identity, desk: &Desk) -> bool {
-    matches!(identity.key(desk.executor.namespace()), Err(KeyError::Empty { .. }))
+fn is_missing(identity: &Identity, context: &ConsumerContext) -> bool {
+    matches!(identity.key(context.executor.namespace()), Err(KeyError::Empty { .. }))
 }
 
 async fn claimed(
     executor: idempotent_core::Executor,
     call: Call,
-    begun: Begun,
+    begun: RunProgress,
     handled: impl Future<Output = HandlerResult> + Send,
-) -> Ended {
-    // Beside the run: whatever becomes of it, what the handler said is known.
+) -> HandlerEnd {
+    // Stored outside of the run, so that the result is known however the run ends.
     let said = Arc::new(Mutex::new(None));
     let says = said.clone();
-    let handler = Handler::<ByVerdict, Json, _, _>::new(move || async move {
+    let handler = Handler::<ResultStrategy, Json, _, _>::new(move || async move {
         begun.set_claimed();
         let verdict = handled.await;
         *says.lock().unwrap_or_else(PoisonError::into_inner) = Some(verdict.clone());
-        Reply::Said(verdict)
+        RunReply::Said(verdict)
     });
-    // The executor frees the key of a handler that panics, then lets the panic go on.
+    // The executor frees the key of a handler that panics, and then resumes the panic.
     let mut rejection = None;
     let run = async {
         let reply = std::panic::AssertUnwindSafe(executor.run(call, handler)).catch_unwind().await;
-        if let Ok(Reply::Rejected(text)) = &reply {
+        if let Ok(RunReply::Rejected(text)) = &reply {
             rejection = Some(text.clone());
         }
         reply.is_err()
@@ -113,50 +115,50 @@ async fn claimed(
     let verdict = match said {
         Some(verdict) => verdict,
         None if panicked => again("the handler panicked"),
-        // A duplicate of what is done, or a refusal, whose outcome then stands.
+        // A duplicate of a consumed message, or a rejection: the outcome decides.
         None => HandlerResult::Done,
     };
-    Ended { captured, verdict, rejection }
+    HandlerEnd { captured, verdict, rejection }
 }
 
-/// What a run answers with.
-pub(super) enum Reply {
+/// The output of a run.
+pub(super) enum RunReply {
     Said(HandlerResult),
     Rejected(String),
 }
 
-/// Verdicts as answers: nothing is kept of one that is done.
-pub(super) struct ByVerdict;
+/// A reply strategy for handler results. A successful run stores no value.
+pub(super) struct ResultStrategy;
 
-impl ResponseShape for ByVerdict {
+impl ResponseShape for ResultStrategy {
     type Output<R> = R;
 }
 
-impl ReplyStrategy<Reply> for ByVerdict {
+impl ReplyStrategy<RunReply> for ResultStrategy {
     type Value = ();
     type Failure = HandlerResult;
 
-    fn split(reply: Reply) -> impl Future<Output = HandlerOutcome<(), HandlerResult>> {
+    fn split(reply: RunReply) -> impl Future<Output = HandlerOutcome<(), HandlerResult>> {
         ready(match reply {
-            Reply::Said(HandlerResult::Done) => HandlerOutcome::Value(()),
-            Reply::Said(verdict @ HandlerResult::Never { .. }) => HandlerOutcome::Permanent(verdict),
-            Reply::Said(verdict) => HandlerOutcome::Transient(verdict),
-            Reply::Rejected(text) => {
+            RunReply::Said(HandlerResult::Done) => HandlerOutcome::Value(()),
+            RunReply::Said(verdict @ HandlerResult::Never { .. }) => HandlerOutcome::Permanent(verdict),
+            RunReply::Said(verdict) => HandlerOutcome::Transient(verdict),
+            RunReply::Rejected(text) => {
                 HandlerOutcome::Transient(HandlerResult::Again { after: None, error: text.into() })
             }
         })
     }
 
-    fn value((): ()) -> Reply {
-        Reply::Said(HandlerResult::Done)
+    fn value((): ()) -> RunReply {
+        RunReply::Said(HandlerResult::Done)
     }
 
-    fn replayed((): ()) -> Reply {
-        Reply::Said(HandlerResult::Done)
+    fn replayed((): ()) -> RunReply {
+        RunReply::Said(HandlerResult::Done)
     }
 
-    fn failure(failure: HandlerResult) -> Reply {
-        Reply::Said(failure)
+    fn failure(failure: HandlerResult) -> RunReply {
+        RunReply::Said(failure)
     }
 
     fn describe(failure: &HandlerResult) -> std::borrow::Cow<'static, str> {
@@ -168,8 +170,8 @@ impl ReplyStrategy<Reply> for ByVerdict {
     }
 }
 
-impl RejectStrategy<Reply> for ByVerdict {
-    fn rejected(rejection: Rejection) -> Reply {
-        Reply::Rejected(rejection.to_string())
+impl RejectStrategy<RunReply> for ResultStrategy {
+    fn rejected(rejection: Rejection) -> RunReply {
+        RunReply::Rejected(rejection.to_string())
     }
 }

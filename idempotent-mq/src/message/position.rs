@@ -1,21 +1,21 @@
-//! Where a delivery came from.
+//! The position of a message in its queue.
 use std::sync::Arc;
 
-/// Where a delivery came from: queue or topic, partition, place in it. May be logged.
+/// The position of a message: queue or topic, partition and offset. May be logged.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub struct Position {
     /// The queue, topic or stream.
     pub source: Arc<str>,
-    /// The partition, where the source has some.
+    /// The partition, if the source has partitions.
     pub partition: Option<u32>,
-    /// The message's place, the same each time it is delivered; `None` where there is no such thing, as in a queue whose
-    /// retries are copies.
+    /// The offset of the message, which is the same for each delivery. `None` if the queue has no stable offsets, such as one
+    /// whose retries are copies.
     pub offset: Option<Box<str>>,
 }
 
 impl Position {
-    /// Somewhere in this queue, topic or stream.
+    /// Creates a position in this queue, topic or stream, without partition and offset.
     #[must_use]
     pub fn of(source: impl Into<Arc<str>>) -> Self {
         Self { source: source.into(), partition: None, offset: None }
@@ -28,14 +28,14 @@ impl Position {
         self
     }
 
-    /// Sets the place.
+    /// Sets the offset.
     #[must_use]
     pub fn offset(mut self, offset: impl ToString) -> Self {
         self.offset = Some(offset.to_string().into());
         self
     }
 
-    /// Whether it lies in `area`: the same source, and the same partition and place where `area` names them.
+    /// Returns true if the position is in `area`: the same source, and the same partition and offset if `area` has them.
     #[must_use]
     pub fn lies_in(&self, area: &Self) -> bool {
         self.source == area.source

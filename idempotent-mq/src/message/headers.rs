@@ -1,12 +1,12 @@
-//! What travels beside a payload.
+//! Headers of a message.
 use std::fmt;
 
-/// Names and values beside a payload: ordered, a name may come several times, a value is any bytes.
+/// The headers of a message: an ordered list of names and byte values, in which a name may occur several times.
 #[derive(Clone, Default, Eq, PartialEq)]
 pub struct Headers(Vec<(String, Vec<u8>)>);
 
 impl Headers {
-    /// Adds one behind those there are.
+    /// Appends a header.
     pub fn push(&mut self, name: impl Into<String>, value: impl Into<Vec<u8>>) {
         self.0.push((name.into(), value.into()));
     }
@@ -16,29 +16,29 @@ impl Headers {
         self.0.retain(|(known, _)| known != name);
     }
 
-    /// The first value of this name; names are compared byte for byte.
+    /// Returns the first value of this name. Names are compared byte for byte.
     #[must_use]
     pub fn first(&self, name: &str) -> Option<&[u8]> {
         self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
-    /// All values of this name, in order.
+    /// Returns all values of this name, in order.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
         self.iter().filter(move |(known, _)| *known == name).map(|(_, value)| value)
     }
 
-    /// All of them, in order.
+    /// Returns all names and values, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_slice()))
     }
 
-    /// How many there are.
+    /// Returns the number of headers.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no headers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -51,7 +51,7 @@ impl<N: Into<String>, V: Into<Vec<u8>>> FromIterator<(N, V)> for Headers {
     }
 }
 
-/// Names only.
+/// Shows the names only.
 impl fmt::Debug for Headers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter().map(|(name, _)| name)).finish()

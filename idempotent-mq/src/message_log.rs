@@ -1,4 +1,4 @@
-//! A note of what a consumer has in hand, kept where a sender can read it.
+//! The log in which a consumer records received messages and their results, for the sender.
 use std::fmt;
 
 use async_trait::async_trait;
@@ -6,38 +6,39 @@ use async_trait::async_trait;
 use crate::error::failure;
 use crate::{Delivery, Position};
 
-/// Where a consumer notes what it received, as its first act, and what became of it, before it tells the broker: an outbox,
-/// which sends again what was lost on the way.
+/// A log of received messages and their results, such as an outbox, which resends lost messages.
 ///
-/// Set by [`ConsumerBuilder::log`](crate::ConsumerBuilder::log). The order is: noted, run, [done](DeliveryResult::Done) noted,
-/// acknowledged. Whoever dies in between leaves the delivery with the broker, or the note for the sender to see.
+/// Set with [`ConsumerBuilder::log`](crate::ConsumerBuilder::log). The consumer records a message before it does anything else,
+/// runs the handler, records the [result](DeliveryResult::Done), and then acknowledges. If a process dies in between, the broker
+/// still has the delivery, or the sender sees the record.
 #[async_trait]
 pub trait MessageLog: fmt::Debug + Send + Sync + 'static {
-    /// Notes deliveries before anything else is done with them, and returns the sender's state of each, in the same order. A
-    /// delivery of an id that is noted already leaves that note, and its owner, in place. A [`Foreign`](SenderState::Foreign)
-    /// delivery gets no note.
+    /// Records deliveries before the consumer does anything else with them, and returns the sender's state of each in the same
+    /// order.
+    ///
+    /// An id that is already recorded keeps its record and owner. A [`Foreign`](SenderState::Foreign) delivery is not recorded.
     ///
     /// # Errors
-    /// [`LogError`]: the consumer does not run them, and they come again.
+    /// After a [`LogError`], the consumer does not run the deliveries, and the broker delivers them again.
     ///
     /// # Cancellation
-    /// They may be noted or not.
+    /// The deliveries may or may not be recorded.
     async fn received(&self, receipts: &[LoggedDelivery]) -> Result<Vec<SenderState>, LogError>;
 
-    /// Notes what became of a delivery, before the consumer tells the broker. The consumer calls this for each delivery that
-    /// [`received`](Self::received) did not call [`Foreign`](SenderState::Foreign). Calling it twice is safe.
+    /// Records the result of a delivery, before the consumer settles it. The consumer calls this method for each delivery that
+    /// is not [`Foreign`](SenderState::Foreign). A second call has no further effect.
     ///
     /// # Errors
-    /// [`LogError`]: one that is done is not acknowledged, and comes again; otherwise the note is left behind, until it is too
-    /// old to count.
+    /// After a [`LogError`], the consumer does not acknowledge a completed delivery, and the broker delivers the message again.
+    /// For other results, the record of the delivery stays until it is too old to count.
     ///
     /// # Cancellation
-    /// It may be noted or not.
+    /// The result may or may not be recorded.
     async fn concluded(&self, receipt: &LoggedDelivery, how: DeliveryResult) -> Result<(), LogError>;
 }
 
-/// The name of the header by which an outbox recognizes a message that it has sent. The relay sets the header, in
-/// place of one that the message has; whatever carries the message on has to keep the header.
+/// The name of the header by which an outbox recognizes a message that it has sent. The relay sets the header, and replaces
+/// one that the message has. Every component that forwards the message must keep the header.
 pub const OUTBOX_HEADER: &str = "idempotent-outbox";
 
 /// The state of a received message at its sender.
@@ -64,16 +65,16 @@ pub enum SenderState {
 pub struct LoggedDelivery {
     /// The message's id.
     pub id: String,
-    /// Where it came from.
+    /// The position of the delivery.
     pub position: Position,
-    /// Of this delivery alone: no other one has it, in any process.
+    /// A number that identifies this delivery among those of all processes.
     pub number: u128,
     /// The value of the header [`OUTBOX_HEADER`], as the message carries it.
     pub nonce: Option<Vec<u8>>,
 }
 
 impl LoggedDelivery {
-    /// Returns the receipt of this delivery; `None` if the delivery has no id. `number` is random.
+    /// Returns the log data of a delivery, or `None` if the delivery has no id. `number` must be random.
     #[must_use]
     pub fn of(delivery: &Delivery, number: u128) -> Option<Self> {
         Some(Self {
@@ -85,45 +86,45 @@ impl LoggedDelivery {
     }
 }
 
-/// Without the id and the nonce, which are not for logs.
+/// Shows the position only, because id and nonce may be secrets.
 impl fmt::Debug for LoggedDelivery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LoggedDelivery").field("position", &self.position).finish_non_exhaustive()
     }
 }
 
-/// What became of a delivery, as far as its sender is concerned.
+/// The result of a delivery for its sender.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum DeliveryResult {
-    /// What it asks for is done, now or before: it need not be sent again.
+    /// The message is consumed, by this delivery or an earlier one. The sender need not resend the message.
     Done,
-    /// Its run failed; the broker delivers it again.
+    /// The run failed. The broker delivers the message again.
     Failed,
-    /// It was put aside for good, for a person to look at.
+    /// The message was dead-lettered.
     DeadLettered,
-    /// Nothing: it was put off, or a run of the same message goes on elsewhere, also where this delivery is then acknowledged.
-    /// The note of that run must stay.
+    /// The delivery was deferred, or another run of the same message is in progress. The record of that run must stay, even if
+    /// this delivery is then acknowledged.
     Deferred,
 }
 
 failure! {
-    /// Why a note is not known to be there.
+    /// An error of a message log: the record may be missing.
     LogError of LogErrorKind
 }
 
-/// What may be concluded from a [`LogError`].
+/// The kind of a [`LogError`].
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum LogErrorKind {
-    /// Worth another try.
+    /// A retry may succeed.
     Transient,
 }
 
 impl LogErrorKind {
     fn words(self) -> &'static str {
         match self {
-            Self::Transient => "the message log failed for now",
+            Self::Transient => "the message log is unavailable",
         }
     }
 }

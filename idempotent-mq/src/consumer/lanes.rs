@@ -1,11 +1,11 @@
-//! Which jobs may run: those of one lane one after the other, in the order they came.
+//! Lanes: jobs of one lane run one at a time, in the order of their arrival.
 use std::collections::{HashMap, VecDeque};
 
-/// Jobs that wait. A lane is busy from the moment one of its jobs is ready until [`done`](Self::done) is told of it.
+/// The waiting jobs. A lane is busy from the time one of its jobs is ready until [`done`](Self::done) is called.
 #[derive(Debug)]
 pub(crate) struct Lanes<J> {
     ready: VecDeque<(Option<u128>, J)>,
-    /// What waits behind the job of each busy lane.
+    /// The jobs that wait for the current job of each busy lane.
     busy: HashMap<u128, VecDeque<J>>,
 }
 
@@ -25,12 +25,12 @@ impl<J> Lanes<J> {
         self.ready.push_back((lane, job));
     }
 
-    /// The next job to run. Its lane stays busy.
+    /// Returns the next job to run. Its lane stays busy.
     pub(crate) fn next(&mut self) -> Option<(Option<u128>, J)> {
         self.ready.pop_front()
     }
 
-    /// The job of this lane that was handed out has ended: the next one is ready.
+    /// Ends the current job of a lane, so that its next job becomes ready.
     pub(crate) fn done(&mut self, lane: u128) {
         match self.busy.get_mut(&lane).and_then(VecDeque::pop_front) {
             Some(job) => self.ready.push_back((Some(lane), job)),
@@ -38,12 +38,12 @@ impl<J> Lanes<J> {
         }
     }
 
-    /// Takes what waits behind the job of this lane that was handed out.
+    /// Removes the jobs that wait for the current job of a lane.
     pub(crate) fn take_behind(&mut self, lane: u128) -> Vec<J> {
         self.busy.get_mut(&lane).map(std::mem::take).unwrap_or_default().into()
     }
 
-    /// Takes those that wait and for which `which` holds.
+    /// Removes the waiting jobs for which `which` returns true.
     pub(crate) fn take(&mut self, mut which: impl FnMut(&J) -> bool) -> Vec<J> {
         let mut taken = Vec::new();
         for behind in self.busy.values_mut() {
@@ -54,7 +54,7 @@ impl<J> Lanes<J> {
         for (lane, job) in std::mem::take(&mut self.ready) {
             if which(&job) {
                 taken.push(job);
-                // It was the one its lane waited for.
+                // The job was the current one of its lane.
                 if let Some(lane) = lane {
                     self.done(lane);
                 }
@@ -67,7 +67,7 @@ impl<J> Lanes<J> {
 
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
-        // What is behind a job that was handed out waits, too.
+        // Jobs of a busy lane wait, too.
         self.ready.is_empty() && self.busy.values().all(VecDeque::is_empty)
     }
 }

@@ -1,4 +1,4 @@
-//! Intake while the store is down.
+//! The circuit breaker for the store.
 use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,108 +9,114 @@ use tokio::sync::watch;
 
 use crate::time::{pause, within};
 
-/// While the store is down every delivery would come to nothing: none is taken, and those in hand are put off. A peek
-/// says when the store answers again; one delivery then has to get through before the others may.
+/// A circuit breaker that pauses the intake while the store is down.
+///
+/// Deliveries that were already received are deferred. A peek detects that the store answers again, and one trial delivery must
+/// then reach the store before others are received.
 #[derive(Debug)]
-pub(crate) struct Breaker {
-    state: watch::Sender<State>,
+pub(crate) struct StoreBreaker {
+    state: watch::Sender<BreakerState>,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum State {
-    /// All is well.
+enum BreakerState {
+    /// The store is available.
     Closed,
-    /// Nothing is taken; the store is asked at this time.
+    /// Nothing is received. The store is probed at this time.
     Open { until: Instant, failures: u32 },
-    /// It answered: one delivery may be taken.
+    /// The store answered: one delivery may be received.
     Trial { failures: u32 },
-    /// One was.
+    /// The trial delivery was received.
     Trying { failures: u32 },
 }
 
 const FIRST: Duration = Duration::from_secs(1);
 const MOST: Duration = Duration::from_secs(30);
-/// A store that does not answer a peek in this time is down.
+/// The timeout of a peek.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-impl Breaker {
+impl StoreBreaker {
     pub(crate) fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Self {
-        Self { state: watch::Sender::new(State::Closed), clock, entropy }
+        Self { state: watch::Sender::new(BreakerState::Closed), clock, entropy }
     }
 
-    /// How many deliveries may be taken at once; waits while none may.
+    /// Waits until deliveries may be received, and returns their maximum number.
     pub(crate) async fn room(&self) -> usize {
         let mut states = self.state.subscribe();
-        let open = states.wait_for(|state| matches!(state, State::Closed | State::Trial { .. })).await;
-        // The sender is `self`: it does not go away.
-        open.map_or(usize::MAX, |state| if *state == State::Closed { usize::MAX } else { 1 })
+        let open = states.wait_for(|state| matches!(state, BreakerState::Closed | BreakerState::Trial { .. })).await;
+        // The sender is part of `self`, so the channel stays open.
+        open.map_or(usize::MAX, |state| if *state == BreakerState::Closed { usize::MAX } else { 1 })
     }
 
-    /// Something was taken.
+    /// Notes that a delivery was received.
     pub(crate) fn took(&self) {
         self.change(|state| match state {
-            State::Trial { failures } => Some(State::Trying { failures }),
+            BreakerState::Trial { failures } => Some(BreakerState::Trying { failures }),
             _ => None,
         });
     }
 
-    /// How long deliveries in hand are to be put off, while nothing may run.
+    /// Returns the delay of received deliveries while the store is down.
     pub(crate) fn rest(&self) -> Option<Duration> {
         match *self.state.borrow() {
-            State::Open { until, .. } => Some(until.saturating_duration_since(self.clock.now()).max(FIRST)),
+            BreakerState::Open { until, .. } => Some(until.saturating_duration_since(self.clock.now()).max(FIRST)),
             _ => None,
         }
     }
 
-    /// A delivery has ended so. Says whether intake stopped by it.
+    /// Evaluates the end of a delivery. Returns true if the breaker opened.
     pub(crate) fn learn(&self, captured: Option<&RunSummary>) -> bool {
         match captured.map(|captured| health(&captured.outcome)) {
-            Some(Health::Down) => self.open(),
-            Some(Health::Up) => {
-                self.change(|state| (state != State::Closed).then_some(State::Closed));
+            Some(StoreHealth::Down) => self.open(),
+            Some(StoreHealth::Up) => {
+                self.change(|state| (state != BreakerState::Closed).then_some(BreakerState::Closed));
                 false
             }
-            Some(Health::Claimed) => {
+            Some(StoreHealth::Claimed) => {
                 self.claimed();
                 false
             }
-            Some(Health::Unknown) | None => false,
+            Some(StoreHealth::Unknown) | None => false,
         }
     }
 
-    /// A claim was granted: a trial has not to end to say so, but no sign against what is known since.
+    /// Notes a granted claim. A claim ends a trial, but does not close a breaker that opened since.
     pub(crate) fn claimed(&self) {
         self.change(|state| match state {
-            State::Trial { .. } | State::Trying { .. } => Some(State::Closed),
+            BreakerState::Trial { .. } | BreakerState::Trying { .. } => Some(BreakerState::Closed),
             _ => None,
         });
     }
 
-    /// A delivery is gone, whatever it came to: one that did not ask the store says nothing about it, so the next one
-    /// has to.
+    /// Notes the end of a delivery. A trial delivery that did not reach the store is replaced by the next one.
     pub(crate) fn over(&self) {
         self.change(|state| match state {
-            State::Trying { failures } => Some(State::Trial { failures }),
+            BreakerState::Trying { failures } => Some(BreakerState::Trial { failures }),
             _ => None,
         });
     }
 
     fn open(&self) -> bool {
         self.change(|state| match state {
-            State::Closed => Some(self.opened(1)),
-            State::Trial { failures } | State::Trying { failures } => Some(self.opened(failures.saturating_add(1))),
-            State::Open { .. } => None,
+            BreakerState::Closed => Some(self.opened(1)),
+            BreakerState::Trial { failures } | BreakerState::Trying { failures } => {
+                Some(self.opened(failures.saturating_add(1)))
+            }
+            BreakerState::Open { .. } => None,
         })
     }
 
-    fn opened(&self, failures: u32) -> State {
+    fn opened(&self, failures: u32) -> BreakerState {
         let bits = self.entropy.bits().unwrap_or_default();
-        State::Open { until: self.clock.now() + delay(FIRST, MOST, failures.saturating_sub(1), 20, bits), failures }
+        BreakerState::Open {
+            until: self.clock.now() + delay(FIRST, MOST, failures.saturating_sub(1), 20, bits),
+            failures,
+        }
     }
 
-    fn change(&self, next: impl FnOnce(State) -> Option<State>) -> bool {
+    fn change(&self, next: impl FnOnce(BreakerState) -> Option<BreakerState>) -> bool {
         self.state.send_if_modified(|state| match next(*state) {
             Some(next) => {
                 *state = next;
@@ -120,22 +126,22 @@ impl Breaker {
         })
     }
 
-    /// Asks the store, whenever it is thought to be down, until it answers. Never ends.
+    /// Probes the store while the breaker is open. Never ends.
     pub(crate) async fn probe(&self, store: &dyn Store, key: &Key) {
         let mut states = self.state.subscribe();
         loop {
             let state = *states.borrow_and_update();
-            let State::Open { until, failures } = state else {
+            let BreakerState::Open { until, failures } = state else {
                 let patient = async {
                     match state {
-                        State::Trying { .. } => pause(&*self.clock, PATIENCE * 2).await,
+                        BreakerState::Trying { .. } => pause(&*self.clock, PATIENCE * 2).await,
                         _ => pending().await,
                     }
                 };
                 tokio::select! {
                     biased;
                     changed = states.changed() => if changed.is_err() { return },
-                    // What it waits for is not to be seen from here; perhaps it is only its handler.
+                    // The trial delivery may only wait for its handler.
                     () = patient => self.over(),
                 }
                 continue;
@@ -144,25 +150,25 @@ impl Breaker {
             let asked = within(&*self.clock, PATIENCE, store.peek(key)).await;
             let answers = asked.is_some_and(|asked| asked.is_ok());
             self.change(|state| match state {
-                State::Open { .. } if answers => Some(State::Trial { failures }),
-                State::Open { .. } => Some(self.opened(failures.saturating_add(1))),
+                BreakerState::Open { .. } if answers => Some(BreakerState::Trial { failures }),
+                BreakerState::Open { .. } => Some(self.opened(failures.saturating_add(1))),
                 _ => None,
             });
         }
     }
 }
 
-enum Health {
+enum StoreHealth {
     Up,
-    /// It answered the claim. A release that is not confirmed ends so, too.
+    /// The store answered the claim. An unconfirmed release has the same outcome.
     Claimed,
     Down,
     Unknown,
 }
 
-fn health(outcome: &Outcome) -> Health {
+fn health(outcome: &Outcome) -> StoreHealth {
     match outcome {
-        // One record that cannot be read is not the store.
+        // A single unreadable record says nothing about the store.
         Outcome::StoreDown(StoreErrorKind::Corrupt | StoreErrorKind::UnknownVersion | StoreErrorKind::Foreign)
         | Outcome::Ran
         | Outcome::Replayed
@@ -174,11 +180,11 @@ fn health(outcome: &Outcome) -> Health {
         | Outcome::Held { .. }
         | Outcome::Failed
         | Outcome::Dead { .. }
-        | Outcome::Mismatch => Health::Up,
-        Outcome::StoreDown(_) | Outcome::Unrecorded => Health::Down,
-        Outcome::Released { .. } => Health::Claimed,
-        // Where the store's being down stops nobody (`Unprotected`), intake is not to stop either.
-        _ => Health::Unknown,
+        | Outcome::Mismatch => StoreHealth::Up,
+        Outcome::StoreDown(_) | Outcome::Unrecorded => StoreHealth::Down,
+        Outcome::Released { .. } => StoreHealth::Claimed,
+        // `Unprotected` runs continue without a store, so the intake continues too.
+        _ => StoreHealth::Unknown,
     }
 }
 
@@ -189,8 +195,8 @@ mod tests {
 
     use super::*;
 
-    fn breaker() -> Breaker {
-        Breaker::new(Arc::new(SystemClock::new()), Arc::new(OsEntropy))
+    fn breaker() -> StoreBreaker {
+        StoreBreaker::new(Arc::new(SystemClock::new()), Arc::new(OsEntropy))
     }
 
     fn ended(outcome: Outcome) -> RunSummary {
@@ -210,20 +216,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_granted_claim_ends_a_trial_even_if_its_run_failed() {
         let breaker = breaker();
-        breaker.state.send_replace(State::Trying { failures: 1 });
+        breaker.state.send_replace(BreakerState::Trying { failures: 1 });
         breaker.learn(Some(&ended(Outcome::Released { retry_after: Duration::ZERO })));
-        assert_eq!(*breaker.state.borrow(), State::Closed);
+        assert_eq!(*breaker.state.borrow(), BreakerState::Closed);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_trial_without_an_end_makes_room_for_another_after_ten_seconds() {
         let (breaker, store) = (breaker(), MemoryStore::new());
         let key = Identity::new(Scene::Mq, "orders", "o-17").key("tests").unwrap();
-        breaker.state.send_replace(State::Trying { failures: 1 });
+        breaker.state.send_replace(BreakerState::Trying { failures: 1 });
         let probe_for = async |time| drop(tokio::time::timeout(time, breaker.probe(&store, &key)).await);
         probe_for(Duration::from_secs(9)).await;
-        assert_eq!(*breaker.state.borrow(), State::Trying { failures: 1 });
+        assert_eq!(*breaker.state.borrow(), BreakerState::Trying { failures: 1 });
         probe_for(Duration::from_secs(11)).await;
-        assert_eq!(*breaker.state.borrow(), State::Trial { failures: 1 });
+        assert_eq!(*breaker.state.borrow(), BreakerState::Trial { failures: 1 });
     }
 }

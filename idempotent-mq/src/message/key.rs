@@ -1,4 +1,4 @@
-//! Where a message's key is taken from.
+//! Extraction of idempotency keys from messages.
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use idempotent_core::{KeyExtractor, KeyPart, Parts};
 
 use crate::Message;
 
-/// Where a message's key is taken from. The consumer's group is part of the key's identity, so two groups that get the
-/// same message each run it.
+/// An extractor of the idempotency key of a message.
 ///
-/// A message that has no such key is put aside with the reason, unless it is allowed to run
-/// [unprotected](Self::or_unprotected). It is never given a made-up key: that would protect nothing and look as if it
-/// did.
+/// The consumer's group is part of the identity, so two groups that receive the same message each run their handler.
+///
+/// The consumer dead-letters a message without such a key, unless the message may run
+/// [unprotected](Self::or_unprotected). A generated key would protect nothing.
 ///
 /// ```
 /// use idempotent_mq::KeyFrom;
 ///
 /// struct Order { customer: u64, number: u64 }
 ///
-/// // What the message is about: the same for a message that the producer sent twice. The best there is.
+/// // The business key is the same if the producer sends the message twice. Prefer such a key.
 /// let key = KeyFrom::body("order", |order: &Order| (order.customer, order.number));
-/// // The message's own id: the same for what the broker delivers twice, not for what the producer sends twice.
+/// // The message id is the same for a redelivery, but not if the producer sends the message twice.
 /// let key = KeyFrom::<Order>::message_id();
 /// ```
 #[must_use]
@@ -34,17 +34,17 @@ pub struct KeyFrom<T> {
 type Extract<T> = Arc<dyn Fn(&Message<T>, &mut Parts) + Send + Sync>;
 
 impl<T> KeyFrom<T> {
-    /// [`Delivery::id`](crate::Delivery::id). Does not see a producer that sends twice under two ids.
+    /// Uses [`Delivery::id`](crate::Delivery::id). A message that the producer sends twice with two ids is not a duplicate.
     pub fn message_id() -> Self {
         Self::parts("message id", |message, parts| message.delivery.id.write_to(parts))
     }
 
-    /// [`Delivery::business_key`](crate::Delivery::business_key).
+    /// Uses [`Delivery::business_key`](crate::Delivery::business_key).
     pub fn business_key() -> Self {
         Self::parts("business key", |message, parts| message.delivery.business_key.write_to(parts))
     }
 
-    /// All values of this header, in order.
+    /// Uses all values of this header, in order.
     pub fn header(name: impl Into<String>) -> Self {
         let name = name.into();
         let what = format!("header {name}");
@@ -55,8 +55,8 @@ impl<T> KeyFrom<T> {
         })
     }
 
-    /// Source, partition and offset: for logs such as Kafka's whose producers give no ids. Sees nothing of what the
-    /// producer sends twice.
+    /// Uses source, partition and offset, for logs such as Kafka's whose producers set no ids. A message that the producer
+    /// sends twice is not a duplicate.
     pub fn position() -> Self {
         Self::parts("position", |message, parts| {
             let position = &message.delivery.position;
@@ -66,17 +66,17 @@ impl<T> KeyFrom<T> {
         })
     }
 
-    /// The decoded body, by a function or an extractor of yours; `what` names it in errors.
+    /// Uses the decoded body, by a function or a custom extractor. `what` names the key in errors.
     pub fn body(what: impl Into<Cow<'static, str>>, key: impl KeyExtractor<T> + 'static) -> Self {
         Self::parts(what, move |message, parts| key.extract(&message.body, parts))
     }
 
-    /// Body and delivery, by a function or an extractor of yours; `what` names it in errors.
+    /// Uses body and delivery, by a function or a custom extractor. `what` names the key in errors.
     pub fn message(what: impl Into<Cow<'static, str>>, key: impl KeyExtractor<Message<T>> + 'static) -> Self {
         Self::parts(what, move |message, parts| key.extract(message, parts))
     }
 
-    /// A message without this key runs without protection: its duplicates run too. Counted as
+    /// Lets a message without this key run without protection, so that its duplicates run too. Such messages count as
     /// [`unprotected`](crate::ConsumerCounts::unprotected).
     pub fn or_unprotected(mut self) -> Self {
         self.or_unprotected = true;

@@ -1,21 +1,21 @@
-//! Setting up a consumer; nonsense is refused here, before the first delivery.
+//! The builder of consumers, which refuses invalid settings before the first delivery.
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{Alerts, Executor, Identity, Key, OnInFlight, Policy, Redelivery, Scene};
 
-use crate::decide::Rules;
-use crate::work::{Desk, Work};
+use crate::consumer::decision::SettlementRules;
+use crate::handler::{ConsumerContext, DeliveryHandler};
 use crate::{
     Consumer, DelaySupport, MessageHandler, MessageLog, Schedule, Settle, SetupError, Source, SourceCapabilities,
 };
 
-/// Sets up a [`Consumer`].
+/// A builder for a [`Consumer`].
 #[must_use]
 pub struct ConsumerBuilder<S: Source> {
     source: S,
-    desk: Desk,
+    context: ConsumerContext,
     concurrency: usize,
     prefetch: Option<usize>,
     grace: Duration,
@@ -28,14 +28,14 @@ pub struct ConsumerBuilder<S: Source> {
     alerts: Option<Alerts>,
 }
 
-/// A consumer's parts, checked.
-pub(crate) struct Parts<S: Source> {
+/// The checked parts of a consumer.
+pub(crate) struct ConsumerParts<S: Source> {
     pub(crate) source: S,
-    pub(crate) desk: Desk,
-    pub(crate) work: Arc<dyn Work>,
+    pub(crate) context: ConsumerContext,
+    pub(crate) work: Arc<dyn DeliveryHandler>,
     pub(crate) settler: Arc<dyn Settle<S::Tag>>,
     pub(crate) capabilities: SourceCapabilities,
-    pub(crate) rules: Rules,
+    pub(crate) rules: SettlementRules,
     pub(crate) max_deliveries: Option<u32>,
     pub(crate) max_body: Option<usize>,
     pub(crate) alert_after: u32,
@@ -46,23 +46,23 @@ pub(crate) struct Parts<S: Source> {
     pub(crate) alerts: Option<Alerts>,
 }
 
-/// By the broker's count every deferral is a delivery, so its limit must be far from that of attempts.
+/// The factor between attempts and deliveries by the broker's count, which includes deferrals.
 const DELIVERIES_PER_RUN: u32 = 10;
 const DELIVERIES_AT_LEAST: u32 = 100;
-/// As the executor says it of itself.
+/// The error for `on_in_flight = ack` without a message log, with the text of the executor.
 const ACK_ALONE: &str = "on_in_flight = ack loses the message if the run in flight dies: it needs an outbox that resends \
                          unconfirmed messages; set it as this consumer's `log`, or use retry or wait";
 const MOST_HANDLERS: usize = 100_000;
 const MOST_HELD: usize = 1_000_000;
 const LONGEST_GRACE: Duration = Duration::from_secs(7 * 24 * 3_600);
-/// Random bits that stand for the most that jitter adds.
+/// Random bits that yield the largest jitter.
 const LONGEST: u128 = 2_000;
 
 impl<S: Source> ConsumerBuilder<S> {
     pub(crate) fn new(source: S, group: Arc<str>, executor: Executor) -> Self {
         Self {
             source,
-            desk: Desk { executor, group, redelivery: None },
+            context: ConsumerContext { executor, group, redelivery: None },
             concurrency: 8,
             prefetch: None,
             grace: Duration::from_secs(10),
@@ -76,7 +76,7 @@ impl<S: Source> ConsumerBuilder<S> {
         }
     }
 
-    /// Sets how many handlers run side by side: 1 to 100,000.
+    /// Sets the number of handlers that run concurrently: 1 to 100,000.
     ///
     /// # Default
     /// 8
@@ -85,7 +85,7 @@ impl<S: Source> ConsumerBuilder<S> {
         self
     }
 
-    /// Sets how many deliveries are held at most, whether they run or wait: up to 1,000,000, and not below the concurrency.
+    /// Sets the maximum number of unsettled deliveries, whether they run or wait: up to 1,000,000, and not below the concurrency.
     ///
     /// # Default
     /// Twice the concurrency
@@ -94,7 +94,7 @@ impl<S: Source> ConsumerBuilder<S> {
         self
     }
 
-    /// Sets how long handlers may go on once the consumer begins to stop: up to 7 days.
+    /// Sets the grace period of handlers after the consumer begins to stop: up to 7 days.
     ///
     /// # Default
     /// 10 s
@@ -103,21 +103,22 @@ impl<S: Source> ConsumerBuilder<S> {
         self
     }
 
-    /// How long a message waits after a failed attempt.
+    /// Sets the retry delays after failed attempts.
     ///
     /// # Default
-    /// As the policy's [`retry_delay`](Policy::retry_delay) says; [`Schedule::default`] where no claim counts attempts
+    /// The policy's [`retry_delay`](Policy::retry_delay), or [`Schedule::default`] if no claim counts attempts
     pub fn schedule(mut self, schedule: Schedule) -> Self {
         self.schedule = Some(schedule);
         self
     }
 
-    /// A message that the broker says it has delivered more often than this is put aside unread: the second witness
-    /// against one that kills its process before its key is claimed. Deferrals count there, so it must be generous.
+    /// Sets the maximum number of deliveries by the broker's count. A message with more deliveries is dead-lettered without being
+    /// decoded, which stops a message that kills its process before its key is claimed. Deferrals count, so the limit must be
+    /// generous.
     ///
     /// # Default
-    /// Ten for each run the policy allows, at least 100, and one for each part of a delay that the source cannot keep to
-    /// at one go; none if the policy has no limit, or the source does not [count](crate::SourceCapabilities::counts)
+    /// Ten for each run that the policy allows, at least 100, plus one for each part of a delay that the source must split. No
+    /// limit if the policy has none, or if the source does not [count](crate::SourceCapabilities::counts)
     pub fn max_deliveries(mut self, deliveries: u32) -> Self {
         self.max_deliveries = Some(deliveries);
         self
@@ -134,7 +135,7 @@ impl<S: Source> ConsumerBuilder<S> {
         self
     }
 
-    /// A key whose run of this number fails is counted in [`alerts`](crate::ConsumerCounts::alerts), and logged as an error.
+    /// Sets the number of the failed run that is counted in [`alerts`](crate::ConsumerCounts::alerts) and logged as an error.
     ///
     /// # Default
     /// 3
@@ -143,15 +144,16 @@ impl<S: Source> ConsumerBuilder<S> {
         self
     }
 
-    /// Late duplicates may run again: the retention may be shorter than the time in which the broker redelivers.
+    /// Permits a retention that is shorter than the redelivery time of the broker. Late duplicates may then run again.
     pub fn allow_short_retention(mut self) -> Self {
         self.short_retention = true;
         self
     }
 
-    /// Notes what is received and what becomes of it, for a sender that sends again what gets lost. Only with this may the
-    /// policy of a [keyed](crate::Messages::keyed) handler say [`OnInFlight::Ack`]: a duplicate of a run in flight is then
-    /// acknowledged, and if that run dies, the sender sends the message again.
+    /// Sets the message log, which records received messages and their results for a sender that resends lost messages.
+    ///
+    /// The policy of a [keyed](crate::Messages::keyed) handler may then use [`OnInFlight::Ack`]: the consumer acknowledges a duplicate of
+    /// a run in flight, and the sender resends the message if that run dies.
     ///
     /// # Default
     /// None
@@ -160,24 +162,23 @@ impl<S: Source> ConsumerBuilder<S> {
         self
     }
 
-    /// Sets where an alert is raised for each dead letter, once the source has confirmed it. The alert names the group and the
-    /// queue or topic; the reason is its [`detail`](idempotent_core::Alert::detail).
+    /// Sets the destination of alerts. The consumer raises an alert for each dead letter that the source has confirmed. The alert
+    /// names the group and the queue or topic, and its [`detail`](idempotent_core::Alert::detail) is the reason.
     ///
     /// # Default
-    /// None: dead letters are logged as warnings, and counted
+    /// None: dead letters are logged as warnings and counted
     pub fn alerts(mut self, alerts: &Alerts) -> Self {
         self.alerts = Some(alerts.clone());
         self
     }
 
-    /// The consumer.
+    /// Builds the consumer.
     ///
     /// # Errors
-    /// [`SetupError`] if settings do not fit each other, or the source. Lease and retention are held against the source's
-    /// redelivery, or else against the schedule; of an [annotated](crate::Messages::annotated) handler that is the
-    /// executor's policy for the scene `mq`. The attribute's own is not seen from here: where that does not fit, the
-    /// handler's first run is refused instead, as [misconfigured](idempotent_core::Outcome::Misconfigured), and its
-    /// message comes again.
+    /// Returns [`SetupError`] if settings contradict each other or the source. Lease and retention must fit the redelivery of the
+    /// source, or the schedule if the source never gives up. For an [annotated](crate::Messages::annotated) handler, the check uses the
+    /// executor's policy for the scene `mq`, because the consumer does not know the attribute's policy. If the attribute's policy does
+    /// not fit, the first run is rejected as [misconfigured](idempotent_core::Outcome::Misconfigured), and its message is retried.
     pub fn build(mut self, handling: MessageHandler) -> Result<Consumer<S>, SetupError> {
         let capabilities = self.source.capabilities();
         let work = handling.0;
@@ -187,28 +188,28 @@ impl<S: Source> ConsumerBuilder<S> {
         if acks_in_flight && self.log.is_none() {
             return Err(SetupError::Setting(ACK_ALONE.into()));
         }
-        // To the executor it is a retry: that it is acknowledged is this consumer's doing.
+        // The executor retries, and this consumer acknowledges.
         let own = if acks_in_flight { own.on_in_flight(OnInFlight::Retry) } else { own };
-        let policy = own.or(self.desk.executor.policy(&Scene::Mq));
+        let policy = own.or(self.context.executor.policy(&Scene::Mq));
         policy.check(&Scene::Mq)?;
         let prefetch = self.prefetch.unwrap_or(self.concurrency.saturating_mul(2));
         self.check(&capabilities, prefetch)?;
         work.check(self.concurrency)?;
-        self.desk.redelivery = self.redelivery(&capabilities, policy).map(Arc::new);
-        if let Some(redelivery) = &self.desk.redelivery {
+        self.context.redelivery = self.redelivery(&capabilities, policy).map(Arc::new);
+        if let Some(redelivery) = &self.context.redelivery {
             policy.check_against(&Scene::Mq, redelivery)?;
         }
         let max_runs = policy.max_runs(&Scene::Mq);
         let generous = || max_runs.map(|runs| self.generous(runs, capabilities.delays));
         let max_deliveries = self.max_deliveries.or_else(generous).filter(|_| capabilities.counts);
         let probe = self.probe()?;
-        let parts = Parts {
+        let parts = ConsumerParts {
             settler: self.source.settler(),
             source: self.source,
-            desk: self.desk,
+            context: self.context,
             work: work.for_one_consumer(),
             capabilities,
-            rules: Rules { schedule: self.schedule, max_runs, acks_in_flight },
+            rules: SettlementRules { schedule: self.schedule, max_runs, acks_in_flight },
             max_deliveries,
             max_body: self.max_body,
             alert_after: self.alert_after,
@@ -221,10 +222,10 @@ impl<S: Source> ConsumerBuilder<S> {
         Ok(Consumer::new(parts, probe))
     }
 
-    /// A limit of deliveries that a message put off for good reasons does not reach.
+    /// Returns a limit of deliveries that a deferred message does not reach.
     fn generous(&self, runs: u32, delays: DelaySupport) -> u32 {
         let limit = runs.saturating_mul(DELIVERIES_PER_RUN).max(DELIVERIES_AT_LEAST);
-        // Each part of a delay that is too long for the broker is one, too.
+        // Each part of a delay that the source must split is a delivery, too.
         let DelaySupport::UpTo(most) = delays else { return limit };
         let schedule = self.schedule.clone().unwrap_or_default();
         let parts = |attempt| schedule.after(attempt, LONGEST).as_millis().div_ceil(most.as_millis().max(1));
@@ -283,13 +284,13 @@ impl<S: Source> ConsumerBuilder<S> {
 
     /// A key that nothing is kept under, to ask the store whether it is there. Refuses an empty group on the way.
     fn probe(&self) -> Result<Key, SetupError> {
-        let identity = Identity::new(Scene::Mq, self.desk.group.to_string(), "is the store there?");
-        Ok(identity.tenant("idempotent-mq").key(self.desk.executor.namespace())?)
+        let identity = Identity::new(Scene::Mq, self.context.group.to_string(), "is the store there?");
+        Ok(identity.tenant("idempotent-mq").key(self.context.executor.namespace())?)
     }
 }
 
 impl<S: Source> fmt::Debug for ConsumerBuilder<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConsumerBuilder").field("group", &self.desk.group).finish_non_exhaustive()
+        f.debug_struct("ConsumerBuilder").field("group", &self.context.group).finish_non_exhaustive()
     }
 }

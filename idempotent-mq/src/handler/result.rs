@@ -1,13 +1,13 @@
-//! What a handler's return value asks for.
+//! Results of message handlers.
 use std::borrow::Cow;
 use std::time::Duration;
 
 use idempotent_core::Disposition;
 
-/// A return value of a handler, as a verdict on its message.
+/// A conversion from a return value of a handler to a [`HandlerResult`].
 ///
-/// `()` says that the message is done; a [`Disposition`] or a [`HandlerResult`] says it in full. `Ok` of such a value says what the
-/// value says, and `Err` that the message is worth another attempt, so a handler can use `?` and still return a verdict:
+/// `()` means that the message is done. A [`Disposition`] and a [`HandlerResult`] have their own meaning, also within `Ok`. `Err`
+/// means that the message is retried. A handler can therefore use `?` and still return a `HandlerResult`:
 ///
 /// ```
 /// # use idempotent_mq::{IntoHandlerResult, HandlerResult};
@@ -18,7 +18,8 @@ use idempotent_core::Disposition;
 /// assert_eq!(settle(true).into_handler_result(), HandlerResult::Never { reason: "no such account".into() });
 /// ```
 ///
-/// Other values are no answer, since nothing reads what a message handler returns: drop them with `.map(drop)`.
+/// Other types are compile errors, because no code reads the value that a message handler returns. Drop such a value with
+/// `.map(drop)`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say how to settle the message",
     label = "a message handler cannot return this value, on its own or within `Ok`",
@@ -26,26 +27,26 @@ use idempotent_core::Disposition;
     note = "a value that nothing reads can be dropped: `result.map(drop)`"
 )]
 pub trait IntoHandlerResult {
-    /// What it asks for.
+    /// Converts the value.
     fn into_handler_result(self) -> HandlerResult;
 }
 
-/// What a handler's return value asks for.
+/// The result of a message handler.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum HandlerResult {
     /// The message is done.
     Done,
-    /// It is not, and is worth another attempt.
+    /// The message failed, and is retried.
     Again {
-        /// Not before; where the schedule's delay is longer, that stands.
+        /// The minimum delay. A longer delay of the schedule takes precedence.
         after: Option<Duration>,
-        /// What is kept as the last error and may be shown to operators: nothing secret.
+        /// The text that is stored as the last error and shown to operators. Must not contain secrets.
         error: Cow<'static, str>,
     },
-    /// It is not, and never will be: to the dead letters.
+    /// The message failed permanently, and is dead-lettered.
     Never {
-        /// Why.
+        /// The reason.
         reason: Cow<'static, str>,
     },
 }
@@ -62,7 +63,7 @@ impl IntoHandlerResult for HandlerResult {
     }
 }
 
-/// An error's text may carry a payload, so it is not kept; its type is.
+/// Stores the type of an error instead of its text, because the text may contain a payload.
 impl<T: IntoHandlerResult, E> IntoHandlerResult for Result<T, E> {
     fn into_handler_result(self) -> HandlerResult {
         match self {
@@ -83,7 +84,7 @@ impl IntoHandlerResult for Disposition {
                 HandlerResult::Again { after: Some(after), error: Cow::Borrowed("the handler asked for a retry") }
             }
             Self::DeadLetter { reason } => HandlerResult::Never { reason },
-            // One that a later version adds is not known to be done.
+            // A variant of a later version is not known to mean success.
             _ => HandlerResult::Again { after: None, error: Cow::Borrowed("the handler asked for something unknown") },
         }
     }

@@ -1,57 +1,55 @@
-//! One message, as a broker delivered it.
+//! A message as the broker delivered it.
 use std::fmt;
 
 use idempotent_core::Timestamp;
 
 use crate::{Headers, Position};
 
-/// One message, as a broker delivered it: what an adapter fills in and a handler may read.
+/// A message as the broker delivered it. The adapter sets the fields, and a handler may read them.
 ///
 /// ```
 /// use idempotent_mq::{Delivery, Position};
 ///
 /// let delivery = Delivery::new(Position::of("orders"), b"{}".to_vec()).id("m-17").header("trace", "abc");
 /// assert_eq!(delivery.headers.first("trace"), Some(&b"abc"[..]));
-/// // Neither body nor ids nor headers are ever shown.
+/// // `Debug` shows no body, id or header value.
 /// assert!(!format!("{delivery:?}").contains("m-17"));
 /// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Delivery {
-    /// The payload, byte for byte as it came.
+    /// The payload, byte for byte.
     pub body: Vec<u8>,
-    /// The message's own id: the same each time *this* message is delivered. Not a number the broker gives to a
+    /// The id of the message, which is the same for each delivery of the message. Not a number that the broker assigns to a
     /// delivery.
     pub id: Option<String>,
-    /// What the producer says the message is about (RocketMQ's keys, Kafka's record key), where the broker has a place
-    /// for that.
+    /// The business key that the producer set, if the broker has a field for it (keys in RocketMQ, the record key in Kafka).
     pub business_key: Option<String>,
-    /// In order, without the adapter's own marks.
+    /// The headers in order, without those of the adapter.
     pub headers: Headers,
-    /// Which attempt this is, by the mark that the last [`Retry`](crate::Retry) left on the message; 1 where there is
-    /// none. `None` if the adapter has no place for a mark.
+    /// The number of this attempt, as stored by the last [`Retry`](crate::Retry), or 1 for a first attempt. `None` if the
+    /// adapter cannot store the number.
     pub attempt: Option<u32>,
-    /// How often the broker says it has delivered the message, this time included. Deferrals and crashes count.
-    /// `None` if it does not count.
+    /// The number of deliveries according to the broker, including this one. Deferrals and crashes count. `None` if the broker
+    /// does not count.
     pub delivered: Option<u32>,
-    /// The broker's hint that it may have delivered the message before. Wrong in both directions on every broker there
-    /// is, so it is for logs, never a test for duplicates.
+    /// The broker's hint that the message may have been delivered before. The hint is unreliable in both directions on every
+    /// broker: use it in logs only, never to detect duplicates.
     pub redelivered: bool,
-    /// Where it came from.
+    /// The position of the message in its queue.
     pub position: Position,
-    /// From here on it is of no use to anybody: acknowledged without being run.
+    /// The expiry of the message. The consumer acknowledges an expired message without running its handler.
     pub expires_at: Option<Timestamp>,
-    /// When the message was first delivered, by the adapter's mark.
+    /// The time of the first delivery, as stored by the adapter.
     pub first_at: Option<Timestamp>,
-    /// How often the message was put aside before, by the adapter's mark: more than 0 for one that comes out of a dead
-    /// letter queue.
+    /// How many times the message was dead-lettered before, as stored by the adapter. Above 0 for a redriven message.
     pub deaths: u32,
-    /// When [`Source::receive`](crate::Source::receive) handed it over, by the consumer's clock; set by the consumer.
+    /// The time at which [`Source::receive`](crate::Source::receive) returned the delivery. The consumer sets this field.
     pub received_at: Timestamp,
 }
 
 impl Delivery {
-    /// A delivery of this payload from this place, and nothing else known of it.
+    /// Creates a delivery with a position and a body. All other fields are empty.
     #[must_use]
     pub fn new(position: Position, body: Vec<u8>) -> Self {
         Self {
@@ -84,21 +82,21 @@ impl Delivery {
         self
     }
 
-    /// Adds a header behind those there are.
+    /// Appends a header.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
         self.headers.push(name, value);
         self
     }
 
-    /// Whether it is of no use to anybody any more.
+    /// Returns true if the message has expired.
     #[must_use]
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|end| end <= now)
     }
 }
 
-/// Sizes and places only: bodies, ids and headers may be anything.
+/// Shows sizes and the position, but no body, id or header, because they may contain secrets.
 impl fmt::Debug for Delivery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Delivery")

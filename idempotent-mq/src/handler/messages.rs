@@ -1,4 +1,4 @@
-//! From a delivery to a handler, step by step.
+//! Builders of message handlers.
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use std::sync::atomic::AtomicBool;
 use idempotent_core::{BatchItem, Policy};
 use serde::de::DeserializeOwned;
 
-use crate::decode::Json;
-use crate::work::{Batching, Calling, Claiming, Naming, Reading, Work};
+use crate::handler::decode::Json;
+use crate::handler::{AnnotatedHandler, BatchHandler, DeliveryHandler, KeySettings, KeyedHandler, MessageDecoder};
 use crate::{Decode, IntoHandlerResult, KeyFrom, Message, Undecodable};
 
-/// How a consumer reads its deliveries. Then say by what they are told apart, and what handles them:
+/// A builder of message handlers: sets how bodies are decoded, and then the key and the handler.
 ///
-/// | the handler | say |
+/// | the handler | method |
 /// |---|---|
 /// | any function; the consumer claims the key | [`keyed`](Self::keyed)`(…)`, [`run`](KeyedMessages::run)`(…)` |
-/// | takes many messages at once | [`keyed`](Self::keyed)`(…)`, [`run_batch`](KeyedMessages::run_batch)`(…)` |
+/// | a function of many messages at once | [`keyed`](Self::keyed)`(…)`, [`run_batch`](KeyedMessages::run_batch)`(…)` |
 /// | calls functions with `#[idempotent(scene = mq, …)]` | [`annotated`](Self::annotated)`(…)` |
 /// | a tower service | as one of these two, by [`service`](crate::service) |
-/// | may run for every duplicate | [`unprotected`](Self::unprotected)`(…)` |
+/// | a function that may run for every duplicate | [`unprotected`](Self::unprotected)`(…)` |
 #[must_use]
 pub struct Messages<T> {
     decode: Arc<dyn Decode<T>>,
@@ -27,53 +27,53 @@ pub struct Messages<T> {
 }
 
 impl<T: DeserializeOwned + Send + 'static> Messages<T> {
-    /// Bodies of JSON, read by serde.
+    /// Decodes bodies as JSON, by serde.
     pub fn json() -> Self {
         Self::decoded(Json::new())
     }
 }
 
 impl Messages<()> {
-    /// Bodies that the handler reads by itself: [`Delivery::body`](crate::Delivery::body) has them.
+    /// Leaves bodies undecoded. The handler reads [`Delivery::body`](crate::Delivery::body).
     pub fn raw() -> Self {
         Self::decoded(|_: &crate::Delivery| Ok::<(), Undecodable>(()))
     }
 }
 
 impl<T: Send + 'static> Messages<T> {
-    /// Bodies read by a function or decoder of yours.
+    /// Decodes bodies by a function or a custom decoder.
     pub fn decoded(decode: impl Decode<T>) -> Self {
         Self { decode: Arc::new(decode), order: None }
     }
 
-    /// Messages with the same key of this kind run one after the other in this process, in the order they arrived;
-    /// others go on beside them. A message without such a key is put aside.
+    /// Runs messages with the same ordering key one at a time in this process, in the order of their arrival. Messages with
+    /// other keys run concurrently. A message without an ordering key is dead-lettered.
     ///
-    /// Those that wait for their turn are held, so one slow key can fill the prefetch. A message that is retried comes
-    /// back behind those that came after it, unless the source [keeps order](crate::SourceCapabilities::keeps_order).
+    /// Waiting messages count towards the prefetch, so one slow key can fill it. A retried message arrives after later messages,
+    /// unless the source [keeps order](crate::SourceCapabilities::keeps_order).
     ///
     /// # Default
-    /// No order: as many side by side as the consumer's concurrency allows
+    /// No order: messages run concurrently
     pub fn ordered_by(mut self, key: KeyFrom<T>) -> Self {
         self.order = Some(key);
         self
     }
 
-    /// The consumer claims this key before it runs the handler; the scope is the consumer's group.
+    /// Makes the consumer claim this key before it runs the handler. The scope is the consumer's group.
     pub fn keyed(self, key: KeyFrom<T>) -> KeyedMessages<T> {
         KeyedMessages { messages: self, key, policy: Policy::new(), fingerprint: false }
     }
 
-    /// A handler that calls functions with `#[idempotent(scene = mq, …)]`. They find the consumer's executor in scope,
-    /// and how they end settles the message, whatever the handler makes of it.
+    /// Creates a handler that calls functions with `#[idempotent(scene = mq, …)]`. These functions use the consumer's executor,
+    /// and their outcomes settle the message, whatever the handler returns.
     ///
     /// The consumer sees calls in the handler's own task. The consumer also sees calls in tasks that
     /// [`Executor::detach`](idempotent_core::Executor::detach) spawns, if the handler awaits those tasks. A task from `tokio::spawn`
     /// has no executor in scope, and the consumer does not see the task end. If the handler then returns `Ok`, the consumer
     /// acknowledges the message, although no function may have run.
     ///
-    /// The key, the scope and the policy are those of the attribute: the consumer's group is no part of them. Where two
-    /// groups run one function on the same messages give each a scope of its own.
+    /// Key, scope and policy are those of the attribute, without the consumer's group. If two groups run one function on the
+    /// same messages, give each group its own scope.
     ///
     /// The log warns once if a handler ends without a claim that the consumer sees. Either the attribute is missing, or a spawned
     /// task called the function.
@@ -85,8 +85,8 @@ impl<T: Send + 'static> Messages<T> {
         self.calling(handler, Some(Arc::default()))
     }
 
-    /// A handler whose effect may happen twice: it runs for every delivery. What it returns settles the message. There is
-    /// no lease: nothing ends a handler that hangs, and it keeps its place.
+    /// Creates a handler whose effect may happen twice: the handler runs for every delivery, and its return value settles the
+    /// message. There is no lease, so a handler that hangs occupies its slot until it ends.
     pub fn unprotected<F, Fut>(self, handler: F) -> MessageHandler
     where
         F: Fn(Message<T>) -> Fut + Send + Sync + 'static,
@@ -100,15 +100,15 @@ impl<T: Send + 'static> Messages<T> {
         F: Fn(Message<T>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: IntoHandlerResult> + Send + 'static,
     {
-        MessageHandler(Arc::new(Calling { reading: self.reading(), handler: Arc::new(handler), told }))
+        MessageHandler(Arc::new(AnnotatedHandler { reading: self.reading(), handler: Arc::new(handler), told }))
     }
 
-    fn reading(self) -> Reading<T> {
-        Reading { decode: self.decode, order: self.order }
+    fn reading(self) -> MessageDecoder<T> {
+        MessageDecoder { decode: self.decode, order: self.order }
     }
 }
 
-/// Messages that the consumer tells apart by their key.
+/// A builder of handlers whose keys the consumer claims.
 #[must_use]
 pub struct KeyedMessages<T> {
     messages: Messages<T>,
@@ -118,42 +118,44 @@ pub struct KeyedMessages<T> {
 }
 
 impl<T: Send + 'static> KeyedMessages<T> {
-    /// Goes over the executor's policy for the scene `mq`.
+    /// Sets a policy that overrides the executor's policy for the scene `mq`.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// A message with a known key and another body is put aside: its producer uses one key for two things. Not for
-    /// producers that write a time or an attempt into a body that they send again.
+    /// Dead-letters a message with a known key and a different body, because its producer uses one key for two messages. Do not
+    /// use this with producers that write a time or an attempt number into a body that they resend.
     ///
     /// # Default
-    /// The body is not compared
+    /// Bodies are not compared
     pub fn fingerprint_body(mut self) -> Self {
         self.fingerprint = true;
         self
     }
 
-    /// The handler.
+    /// Creates the handler from a function of one message.
     pub fn run<F, Fut>(self, handler: F) -> MessageHandler
     where
         F: Fn(Message<T>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: IntoHandlerResult> + Send + 'static,
     {
         let (reading, naming) = self.into_parts();
-        MessageHandler(Arc::new(Claiming { reading, naming, handler: Arc::new(handler) }))
+        MessageHandler(Arc::new(KeyedHandler { reading, naming, handler: Arc::new(handler) }))
     }
 
-    /// A handler of at most so many messages at once: one `INSERT` for many rows, one call of a bulk API. It is given
-    /// those whose key is free, each with its lease, and answers for each, in order; each is claimed, settled and counted
-    /// by itself. Duplicates are not among them, and where there are only duplicates it is not called.
+    /// Creates the handler from a function of up to `most` messages, such as one `INSERT` of many rows or a call of a bulk API.
     ///
-    /// Nothing waits for a batch to fill: what arrives while one runs makes the next, and one that is full runs beside
-    /// it. Each message takes a place of the [concurrency](crate::ConsumerBuilder::concurrency), which must not be below
+    /// The function gets the messages whose keys are free, each with its lease, and returns one result for each in the same
+    /// order. The consumer claims, settles and counts each message separately. A batch contains no duplicates, and the function is
+    /// not called for duplicates only.
+    ///
+    /// A batch does not wait until it is full. Messages that arrive during a batch form the next batch, and a full batch runs
+    /// concurrently. Each message counts towards the [concurrency](crate::ConsumerBuilder::concurrency), which must be at least
     /// `most`.
     ///
-    /// Answers for fewer or more messages than it was given, or a panic, fail all of them: each comes again, and with it
-    /// whatever others it then meets. A handler that knows which one is to blame says so by its answers.
+    /// If the function panics or returns another number of results, all messages of the batch fail and are retried, possibly in
+    /// other batches. To fail single messages, return their results.
     ///
     /// ```
     /// use idempotent_mq::{KeyFrom, Messages, HandlerResult};
@@ -172,19 +174,20 @@ impl<T: Send + 'static> KeyedMessages<T> {
         A: IntoHandlerResult + 'static,
     {
         let (reading, naming) = self.into_parts();
-        MessageHandler(Arc::new(Batching::new(reading, naming, most, handler)))
+        MessageHandler(Arc::new(BatchHandler::new(reading, naming, most, handler)))
     }
 
-    fn into_parts(self) -> (Reading<T>, Naming<T>) {
+    fn into_parts(self) -> (MessageDecoder<T>, KeySettings<T>) {
         let Self { messages, key, policy, fingerprint } = self;
-        (messages.reading(), Naming { key, policy, fingerprint })
+        (messages.reading(), KeySettings { key, policy, fingerprint })
     }
 }
 
-/// What is done with each delivery: made by [`Messages`], given to [`ConsumerBuilder::build`](crate::ConsumerBuilder::build).
+/// A handler of messages with its decoder and key, created by [`Messages`] for
+/// [`ConsumerBuilder::build`](crate::ConsumerBuilder::build).
 #[derive(Clone)]
 #[must_use]
-pub struct MessageHandler(pub(crate) Arc<dyn Work>);
+pub struct MessageHandler(pub(crate) Arc<dyn DeliveryHandler>);
 
 impl<T> fmt::Debug for Messages<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,4 +1,4 @@
-//! Handlers that look after their keys themselves, or have none.
+//! Handlers that claim their own keys, or none.
 use std::borrow::Cow;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -9,36 +9,37 @@ use futures_util::FutureExt;
 use idempotent_core::{Outcome, Policy};
 use tracing::warn;
 
-use super::{Begun, Desk, Ended, Prepared, Reading, Unfit, Work};
+use super::{ConsumerContext, DeliveryHandler, HandlerEnd, MessageDecoder, PreparedRun, RunProgress, UnusableDelivery};
 use crate::{Delivery, HandlerResult, IntoHandlerResult, Message};
 
-/// Told once.
+/// The warning for a handler without a claim. Logged once per handler.
 const FORGOTTEN: &str = "a handler passed to `annotated` claimed no key, and its message was acknowledged: annotate the called \
                          function with `#[idempotent]`, and call it in the handler itself or through `Executor::detach`, not \
                          `tokio::spawn`. If all messages may run twice, use `unprotected`";
 
-/// A handler of annotated functions, or of none.
-pub(crate) struct Calling<T, F> {
-    pub(crate) reading: Reading<T>,
+/// A handler that calls annotated functions, or an unprotected one.
+pub(crate) struct AnnotatedHandler<T, F> {
+    pub(crate) reading: MessageDecoder<T>,
     pub(crate) handler: Arc<F>,
-    /// Whether somebody was told that it claims no key; nothing where it is said to be unprotected.
+    /// True once the warning about a missing claim was logged. `None` for an unprotected handler.
     pub(crate) told: Option<Arc<AtomicBool>>,
 }
 
-impl<T, F, Fut> Work for Calling<T, F>
+impl<T, F, Fut> DeliveryHandler for AnnotatedHandler<T, F>
 where
     T: Send + 'static,
     F: Fn(Message<T>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output: IntoHandlerResult> + Send + 'static,
 {
-    fn prepare(&self, desk: &Desk, delivery: Arc<Delivery>) -> Result<Prepared, Unfit> {
+    fn prepare(&self, context: &ConsumerContext, delivery: Arc<Delivery>) -> Result<PreparedRun, UnusableDelivery> {
         let attempt = delivery.attempt;
-        let (message, lane) = self.reading.read(desk, delivery)?;
-        let (handler, executor, redelivery) = (self.handler.clone(), desk.executor.clone(), desk.redelivery.clone());
-        let (told, group) = (self.told.clone(), desk.group.clone());
-        let run = move |begun: Begun| {
+        let (message, lane) = self.reading.read(context, delivery)?;
+        let (handler, executor, redelivery) =
+            (self.handler.clone(), context.executor.clone(), context.redelivery.clone());
+        let (told, group) = (self.told.clone(), context.group.clone());
+        let run = move |begun: RunProgress| {
             async move {
-                // Where in it a key is claimed, and when, is not to be seen from here.
+                // The consumer cannot see when the handler claims a key.
                 begun.set();
                 let handled = alone(async move { handler(message).await.into_handler_result() });
                 let handled = Outcome::capture_run(handled);
@@ -58,24 +59,24 @@ where
                 {
                     warn!(target: "idempotent", group = &*group, "{FORGOTTEN}");
                 }
-                Ended { captured, verdict, rejection: None }
+                HandlerEnd { captured, verdict, rejection: None }
             }
             .boxed()
         };
-        Ok(Prepared { lane, run: Box::new(run) })
+        Ok(PreparedRun { lane, run: Box::new(run) })
     }
 
-    /// The attribute's, which nobody sees before it runs; the executor's is under it.
+    /// Returns `None`: the policy of the attribute is unknown until the function runs.
     fn policy(&self) -> Option<Policy> {
         None
     }
 
-    fn for_one_consumer(self: Arc<Self>) -> Arc<dyn Work> {
+    fn for_one_consumer(self: Arc<Self>) -> Arc<dyn DeliveryHandler> {
         self
     }
 }
 
-/// A panic is a failure of this message, not of the consumer.
+/// Runs the handler. A panic fails this message, but not the consumer.
 pub(crate) async fn alone(handled: impl Future<Output = HandlerResult>) -> HandlerResult {
     AssertUnwindSafe(handled)
         .catch_unwind()

@@ -1,4 +1,4 @@
-//! What the tasks of one consumer share.
+//! The state that the tasks of one consumer share.
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,51 +8,51 @@ use std::time::Duration;
 use idempotent_core::{Alerts, Clock};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
-use crate::breaker::Breaker;
-use crate::counts::End;
-use crate::decide::Rules;
-use crate::postponed::Postponed;
-use crate::work::{Desk, Work};
+use crate::consumer::counts::DeliveryEnd;
+use crate::consumer::decision::SettlementRules;
+use crate::consumer::postponed_retries::PostponedRetries;
+use crate::consumer::store_breaker::StoreBreaker;
+use crate::handler::{ConsumerContext, DeliveryHandler};
 use crate::{
     ConsumerCounters, Delivery, LoggedDelivery, MessageLog, Position, SenderState, Settle, SourceCapabilities,
 };
 
-pub(crate) struct Shared<Tag> {
-    pub(crate) desk: Desk,
-    pub(crate) work: Arc<dyn Work>,
+pub(crate) struct ConsumerState<Tag> {
+    pub(crate) context: ConsumerContext,
+    pub(crate) work: Arc<dyn DeliveryHandler>,
     pub(crate) settler: Arc<dyn Settle<Tag>>,
     pub(crate) capabilities: SourceCapabilities,
-    pub(crate) rules: Rules,
+    pub(crate) rules: SettlementRules,
     pub(crate) log: Option<Arc<dyn MessageLog>>,
     pub(crate) alerts: Option<Alerts>,
-    /// More deliveries than this by the broker's count, and the message is given up.
+    /// The maximum of deliveries by the broker's count. A message with more is dead-lettered.
     pub(crate) max_deliveries: Option<u32>,
     pub(crate) max_body: Option<usize>,
     pub(crate) alert_after: u32,
     pub(crate) counters: ConsumerCounters,
-    pub(crate) breaker: Breaker,
-    pub(crate) postponed: Postponed,
+    pub(crate) breaker: StoreBreaker,
+    pub(crate) postponed: PostponedRetries,
     pub(crate) phase: watch::Sender<Phase>,
-    pub(crate) held: Mutex<HashMap<u64, Arc<Held<Tag>>>>,
+    pub(crate) held: Mutex<HashMap<u64, Arc<HeldDelivery<Tag>>>>,
 }
 
-/// How far a consumer has come in stopping.
+/// The phase of a consumer.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Phase {
     Running,
-    /// Nothing is taken any more; what runs may end.
+    /// The consumer receives nothing more. Running handlers may end.
     Draining,
-    /// What still runs is dropped.
+    /// The consumer drops running handlers.
     Closing,
 }
 
-/// A delivery that is not settled.
-pub(crate) struct Held<Tag> {
+/// An unsettled delivery.
+pub(crate) struct HeldDelivery<Tag> {
     pub(crate) delivery: Arc<Delivery>,
     pub(crate) tag: Tag,
     /// The message log's entry, if its sender knows the message.
     pub(crate) log_entry: Option<LogEntry>,
-    /// Nothing was to be noted, or it was.
+    /// False if the message log failed to record the delivery.
     pub(crate) noted: bool,
     revoked: AtomicBool,
 }
@@ -64,12 +64,12 @@ pub(crate) struct LogEntry {
     pub(crate) state: SenderState,
 }
 
-impl<Tag> Held<Tag> {
+impl<Tag> HeldDelivery<Tag> {
     pub(crate) fn new(delivery: Delivery, tag: Tag, log_entry: Option<LogEntry>, noted: bool) -> Self {
         Self { delivery: Arc::new(delivery), tag, log_entry, noted, revoked: AtomicBool::new(false) }
     }
 
-    /// Returns whether the sender sends the message again if its run dies.
+    /// Returns true if the sender resends the message after its run dies.
     pub(crate) fn is_resent(&self) -> bool {
         self.log_entry.as_ref().is_some_and(|entry| entry.state == SenderState::Unconfirmed)
     }
@@ -79,21 +79,21 @@ impl<Tag> Held<Tag> {
     }
 }
 
-impl<Tag> Shared<Tag> {
+impl<Tag> ConsumerState<Tag> {
     pub(crate) fn clock(&self) -> &dyn Clock {
-        &**self.desk.executor.clock()
+        &**self.context.executor.clock()
     }
 
     pub(crate) fn bits(&self) -> u128 {
-        // Without randomness there is no jitter; a claim is refused elsewhere.
-        self.desk.executor.entropy().bits().unwrap_or_default()
+        // Without randomness there is no jitter. The executor refuses claims in that case.
+        self.context.executor.entropy().bits().unwrap_or_default()
     }
 
     pub(crate) fn has_reached(&self, phase: Phase) -> bool {
         *self.phase.borrow() >= phase
     }
 
-    /// Intake ends; the dispatcher hears why by its own way.
+    /// Stops the intake.
     pub(crate) fn take_no_more(&self) {
         self.phase.send_if_modified(|phase| {
             let modified = *phase < Phase::Draining;
@@ -102,18 +102,18 @@ impl<Tag> Shared<Tag> {
         });
     }
 
-    /// Ends when the phase has come.
+    /// Waits for the phase.
     pub(crate) async fn reached(&self, phase: Phase) {
         let mut phases = self.phase.subscribe();
-        // The sender is `self`: it does not go away.
+        // The sender is part of `self`, so the channel stays open.
         let _ = phases.wait_for(|now| *now >= phase).await;
     }
 
-    pub(crate) fn held(&self) -> MutexGuard<'_, HashMap<u64, Arc<Held<Tag>>>> {
+    pub(crate) fn held(&self) -> MutexGuard<'_, HashMap<u64, Arc<HeldDelivery<Tag>>>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those in these areas are not to be settled any more.
+    /// Marks deliveries in these areas as revoked, so that they are not settled.
     pub(crate) fn revoke(&self, areas: &[Position]) {
         for held in self.held().values() {
             if areas.iter().any(|area| held.delivery.position.lies_in(area)) {
@@ -122,23 +122,23 @@ impl<Tag> Shared<Tag> {
         }
     }
 
-    /// How long the handover of what was taken may go on once handlers are dropped.
+    /// The time for settlements after handlers were dropped.
     pub(crate) const AFTER_CLOSE: Duration = Duration::from_secs(1);
 }
 
-/// A delivery on its way through the consumer. However it goes, it is counted once, and its place is free again.
-pub(crate) struct Job<Tag> {
-    pub(crate) held: Arc<Held<Tag>>,
-    pub(crate) shared: Arc<Shared<Tag>>,
+/// A delivery on its way through the consumer. Dropping it counts the delivery once and frees its permit.
+pub(crate) struct DeliveryJob<Tag> {
+    pub(crate) held: Arc<HeldDelivery<Tag>>,
+    pub(crate) shared: Arc<ConsumerState<Tag>>,
     number: u64,
     counted: bool,
     _place: Option<OwnedSemaphorePermit>,
 }
 
-impl<Tag> Job<Tag> {
+impl<Tag> DeliveryJob<Tag> {
     pub(crate) fn new(
-        shared: &Arc<Shared<Tag>>,
-        held: Held<Tag>,
+        shared: &Arc<ConsumerState<Tag>>,
+        held: HeldDelivery<Tag>,
         number: u64,
         place: Option<OwnedSemaphorePermit>,
     ) -> Self {
@@ -152,23 +152,23 @@ impl<Tag> Job<Tag> {
         &self.held.delivery
     }
 
-    pub(crate) fn end(mut self, end: End) {
+    pub(crate) fn end(mut self, end: DeliveryEnd) {
         self.counted = true;
         self.shared.counters.ended(end);
     }
 }
 
-impl<Tag> Drop for Job<Tag> {
+impl<Tag> Drop for DeliveryJob<Tag> {
     fn drop(&mut self) {
         if !self.counted {
-            self.shared.counters.ended(End::Unsettled);
+            self.shared.counters.ended(DeliveryEnd::Unsettled);
         }
         self.shared.held().remove(&self.number);
         self.shared.breaker.over();
     }
 }
 
-impl<Tag> fmt::Debug for Job<Tag> {
+impl<Tag> fmt::Debug for DeliveryJob<Tag> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.held.delivery.fmt(f)
     }
