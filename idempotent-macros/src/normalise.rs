@@ -20,7 +20,7 @@ pub(crate) struct Plan {
     pub(crate) scene: Scene,
     pub(crate) scope: Option<Expr>,
     pub(crate) prefix: Option<Expr>,
-    /// `None` if all arguments are the key: `by = param` alone.
+    /// The key, or `None` if all arguments are the key: `by = param` alone.
     pub(crate) key: Option<Expr>,
     pub(crate) stands: Option<Stands>,
     pub(crate) tenant: Option<Expr>,

@@ -8,12 +8,12 @@ use crate::{Delivery, Position};
 
 /// A log of received messages and their results, such as an outbox, which resends lost messages.
 ///
-/// Set with [`ConsumerBuilder::log`](crate::ConsumerBuilder::log). The consumer records a message before it does anything else,
+/// Set with [`ConsumerBuilder::log`](crate::ConsumerBuilder::log). The consumer records a message first,
 /// runs the handler, records the [result](DeliveryResult::Done), and then acknowledges. If a process dies in between, the broker
 /// still has the delivery, or the sender sees the record.
 #[async_trait]
 pub trait MessageLog: fmt::Debug + Send + Sync + 'static {
-    /// Records deliveries before the consumer does anything else with them, and returns the sender's state of each in the same
+    /// Records deliveries before any other step, and returns the sender's state of each in the same
     /// order.
     ///
     /// An id that is already recorded keeps its record and owner. A [`Foreign`](SenderState::Foreign) delivery is not recorded.

@@ -10,7 +10,7 @@ use crate::item::{Function, is_ours, nested};
 use crate::normalise::{Member, Plan};
 use crate::parse::Args;
 
-/// Why an item cannot be expanded.
+/// The reason why an item cannot be expanded.
 pub(crate) enum Wrong {
     /// A mistake in the arguments of the block, which every function has.
     Shared(Error),
@@ -23,7 +23,7 @@ impl From<Error> for Wrong {
     }
 }
 
-/// What the item's own attribute says.
+/// The content of the item's own attribute.
 enum Own {
     Nothing,
     Skip,
@@ -125,7 +125,7 @@ fn is_async(function: &Function) -> bool {
     function.sig.asyncness.is_some() || (returns_future(&function.sig) && boxed::is_boxed(&function.body))
 }
 
-/// Refuses a function that is not `async` and returns a future: nobody would see that it is not protected.
+/// Refuses a function that is not `async` and returns a future, because its callers would not see that it is unprotected.
 fn not_a_future(signature: &Signature) -> Result<()> {
     if !returns_future(signature) {
         return Ok(());

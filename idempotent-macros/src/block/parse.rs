@@ -18,7 +18,7 @@ pub(crate) struct Block {
     pub(crate) items: Vec<Item>,
 }
 
-/// What an `impl` or a trait contains.
+/// An item of an `impl` or a trait.
 pub(crate) enum Item {
     Function(Function),
     /// A function of a trait without a body.

@@ -282,7 +282,7 @@ impl<S: Source> ConsumerBuilder<S> {
         Some(if self.short_retention { redelivery.allow_short_retention() } else { redelivery })
     }
 
-    /// A key that nothing is kept under, to ask the store whether it is there. Refuses an empty group on the way.
+    /// Returns an unused key, by which the store is probed. Refuses an empty group.
     fn probe(&self) -> Result<Key, SetupError> {
         let identity = Identity::new(Scene::Mq, self.context.group.to_string(), "is the store there?");
         Ok(identity.tenant("idempotent-mq").key(self.context.executor.namespace())?)

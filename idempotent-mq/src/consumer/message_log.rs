@@ -17,7 +17,7 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// The delay of a completed delivery whose result could not be recorded.
 const LATER: Duration = Duration::from_secs(5);
 
-/// Records deliveries before the consumer does anything else with them. Returns the log entry of each delivery that its sender
+/// Records deliveries before any other step. Returns the log entry of each delivery that its sender
 /// knows, and true if the log answered.
 pub(super) async fn note<Tag>(
     shared: &ConsumerState<Tag>,

@@ -21,7 +21,7 @@ pub(super) enum SettleResult {
     AsDecided,
     /// In a different way.
     Otherwise(DeliveryEnd),
-    /// Not at all: the broker delivers the message again.
+    /// The delivery was not settled. The broker delivers the message again.
     Not,
     /// The source refused permanently, and may refuse all other settlements.
     Refused(SourceError),
@@ -62,7 +62,7 @@ pub(super) async fn settle<Tag: Send + Sync + 'static>(
     }
 }
 
-/// In place of a dead letter that is refused: neither lost nor stuck. Somebody will see the errors and make a place for it.
+/// Returns the retry that replaces a refused dead letter, so that the message is neither lost nor stuck.
 fn instead_of<Tag>(job: &DeliveryJob<Tag>, letter: &DeadLetter) -> Settlement {
     let shared = &job.shared;
     Settlement::Retry(Retry {

@@ -42,7 +42,7 @@ pub struct Delivery {
     pub expires_at: Option<Timestamp>,
     /// The time of the first delivery, as stored by the adapter.
     pub first_at: Option<Timestamp>,
-    /// How many times the message was dead-lettered before, as stored by the adapter. Above 0 for a redriven message.
+    /// The number of earlier dead-letterings of the message, as stored by the adapter. Above 0 for a redriven message.
     pub deaths: u32,
     /// The time at which [`Source::receive`](crate::Source::receive) returned the delivery. The consumer sets this field.
     pub received_at: Timestamp,

@@ -39,7 +39,7 @@ pub enum DelaySupport {
     Any,
     /// Any delay up to this one. The consumer splits a longer delay into several, which do not count as attempts.
     UpTo(Duration),
-    /// None: the broker uses its own delays. A retry may arrive earlier or later than requested.
+    /// No support: the broker uses its own delays. A retry may arrive earlier or later than requested.
     ByBroker,
 }
 

@@ -72,7 +72,7 @@ pub struct DeadLetter {
     pub first_at: Timestamp,
     /// The time of the dead-lettering.
     pub last_at: Timestamp,
-    /// How many times the message was dead-lettered, including this time. Read into
+    /// The number of dead-letterings of the message, including this one. Read into
     /// [`Delivery::deaths`](crate::Delivery::deaths).
     pub deaths: u32,
 }
