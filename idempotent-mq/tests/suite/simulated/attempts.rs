@@ -51,7 +51,7 @@ fn a_lease_that_outlasts_the_brokers_redelivery_is_refused_with_both_sums() {
 }
 
 #[test]
-fn m11_a_retention_shorter_than_the_redelivery_is_refused_unless_allowed_by_name() {
+fn a_retention_shorter_than_the_redelivery_is_refused_unless_allowed_by_name() {
     let world = World::with(rocketmq());
     let job = Job::ok(&world, ms(10));
     let policy = Policy::new().retain(secs(3_600));

@@ -34,7 +34,7 @@ fn is_ack(outcome: &Outcome) -> bool {
 }
 
 #[test]
-fn r01_an_unprotected_run_that_failed_is_not_acked() {
+fn an_unprotected_run_that_failed_is_not_acked() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().on_store_error(OnStoreError::RunUnprotected));
         worker.store.down();
@@ -47,7 +47,7 @@ fn r01_an_unprotected_run_that_failed_is_not_acked() {
 }
 
 #[test]
-fn r01_an_unprotected_business_failure_is_not_acked_even_if_combined_with_the_value() {
+fn an_unprotected_business_failure_is_not_acked_even_if_combined_with_the_value() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().on_store_error(OnStoreError::RunUnprotected));
         worker.store.down();
@@ -65,7 +65,7 @@ fn r01_an_unprotected_business_failure_is_not_acked_even_if_combined_with_the_va
 }
 
 #[test]
-fn r03_a_batch_does_not_start_an_item_whose_lease_is_lost() {
+fn a_batch_does_not_start_an_item_whose_lease_is_lost() {
     on_memory(async |world| {
         let (a, b) = (world.worker("a", Policy::new()), world.worker("b", Policy::new()));
         a.store.pass(StoreOperation::Claim, 1);
@@ -96,7 +96,7 @@ fn r03_a_batch_does_not_start_an_item_whose_lease_is_lost() {
 }
 
 #[test]
-fn r04_a_batch_does_not_start_after_a_drain_has_closed() {
+fn a_batch_does_not_start_after_a_drain_has_closed() {
     on_memory(async |world| {
         let a = world.worker("a", Policy::new());
         a.store.pass(StoreOperation::Claim, 1);
@@ -123,7 +123,7 @@ fn r04_a_batch_does_not_start_after_a_drain_has_closed() {
 
 /// "Renewed every third of it": a claim that took a while is still renewed once before its guard.
 #[test]
-fn r05_a_slow_claim_is_renewed_before_its_guard() {
+fn a_slow_claim_is_renewed_before_its_guard() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().lease(secs(3)));
         worker.store.delay_reply(StoreOperation::Claim, ms(900));
@@ -138,7 +138,7 @@ fn r05_a_slow_claim_is_renewed_before_its_guard() {
 
 /// B8: one failed renewal must not end renewal, whatever heartbeat the policy check lets pass.
 #[test]
-fn r06_one_failed_renewal_does_not_end_a_run_with_a_slow_heartbeat() {
+fn one_failed_renewal_does_not_end_a_run_with_a_slow_heartbeat() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().lease(secs(1)).heartbeat(ms(460)));
         worker.store.fail_before(StoreOperation::Renew, 1);
@@ -151,7 +151,7 @@ fn r06_one_failed_renewal_does_not_end_a_run_with_a_slow_heartbeat() {
 
 /// One renewal for each heartbeat, not one for each wake-up of the driver.
 #[test]
-fn r07_a_store_that_refuses_renewals_is_not_hammered() {
+fn a_store_that_refuses_renewals_is_not_hammered() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().lease(ms(900)));
         worker.store.delay(StoreOperation::Renew, ms(1)); // a refused connection takes a ms; without it this test never ends
@@ -167,7 +167,7 @@ fn r07_a_store_that_refuses_renewals_is_not_hammered() {
 
 /// A heartbeat under way when the handler ends finds a consumed key: that is no lost lease.
 #[test]
-fn r08_a_run_that_went_well_is_not_reported_as_lost() {
+fn a_run_that_went_well_is_not_reported_as_lost() {
     on_memory(async |world| {
         let seen = Seen::default();
         let worker = world.worker_by("a", Policy::new().lease(secs(3)), |b| b.observer(seen.clone()));
@@ -181,7 +181,7 @@ fn r08_a_run_that_went_well_is_not_reported_as_lost() {
 }
 
 #[test]
-fn r09_a_lost_lease_is_told_once() {
+fn a_lost_lease_is_reported_once() {
     on_memory(async |world| {
         let seen = Seen::default();
         let policy = Policy::new().lease(secs(3)).on_lease_lost(OnLeaseLost::Finish);
@@ -198,7 +198,7 @@ fn r09_a_lost_lease_is_told_once() {
 }
 
 #[test]
-fn r10_giving_back_a_late_claim_does_not_wait_for_ever() {
+fn giving_back_a_late_claim_does_not_wait_forever() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().lease(secs(3)));
         worker.store.hang(StoreOperation::Claim, 1); // a second; the next try's answer takes 0.9 s: too late for the guard
@@ -211,7 +211,7 @@ fn r10_giving_back_a_late_claim_does_not_wait_for_ever() {
 }
 
 #[test]
-fn r10_giving_back_what_a_drain_found_does_not_wait_for_ever() {
+fn giving_back_what_a_drain_found_does_not_wait_forever() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().lease(secs(3)));
         worker.store.delay_reply(StoreOperation::Claim, ms(500));
@@ -224,7 +224,7 @@ fn r10_giving_back_what_a_drain_found_does_not_wait_for_ever() {
 }
 
 #[test]
-fn r11_a_drain_drops_an_unprotected_handler_too() {
+fn a_drain_drops_an_unprotected_handler_too() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().on_store_error(OnStoreError::RunUnprotected));
         worker.store.down();
@@ -239,7 +239,7 @@ fn r11_a_drain_drops_an_unprotected_handler_too() {
 }
 
 #[test]
-fn r11_nothing_starts_unprotected_once_a_drain_began() {
+fn nothing_starts_unprotected_once_a_drain_began() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().on_store_error(OnStoreError::RunUnprotected));
         worker.store.hang(StoreOperation::Claim, FOREVER);
@@ -254,7 +254,7 @@ fn r11_nothing_starts_unprotected_once_a_drain_began() {
 
 /// B36: exit a second after the grace.
 #[test]
-fn r12_a_drain_ends_soon_after_its_grace_though_the_store_hangs() {
+fn a_drain_ends_soon_after_its_grace_though_the_store_hangs() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         worker.store.hang(StoreOperation::Complete, FOREVER);
@@ -268,7 +268,7 @@ fn r12_a_drain_ends_soon_after_its_grace_though_the_store_hangs() {
 
 /// Without a limit nothing counts attempts, and what was taken over is to be known all the same.
 #[test]
-fn r80_a_claim_taken_back_unheard_does_not_hide_what_it_took_over() {
+fn a_claim_taken_back_unheard_does_not_hide_what_it_took_over() {
     on_memory(async |world| {
         let [dead, deaf, last] = ["a", "b", "c"].map(|name| world.worker(name, Policy::new()));
         let run = dead.spawn("k", &Job::takes(secs(600))).await;
@@ -289,7 +289,7 @@ fn r80_a_claim_taken_back_unheard_does_not_hide_what_it_took_over() {
 }
 
 #[test]
-fn r13_a_waiter_waits_no_longer_than_it_was_told() {
+fn a_waiter_waits_no_longer_than_it_was_told() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         let waiter = world.worker("b", Policy::new().on_in_flight(OnInFlight::Wait(secs(2))));
@@ -303,7 +303,7 @@ fn r13_a_waiter_waits_no_longer_than_it_was_told() {
 }
 
 #[test]
-fn r14_a_release_whose_reply_is_lost_is_done() {
+fn a_release_whose_reply_is_lost_is_done() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         worker.store.lose_reply(StoreOperation::Release, 1);

@@ -15,7 +15,7 @@ use idempotent_testkit::{FOREVER, StoreOperation, VirtualClock};
 
 /// "A panic of the handler frees the key": one of its rules is code of the same author.
 #[test]
-fn r70_a_panic_in_a_rule_frees_the_key() {
+fn a_panic_in_a_rule_frees_the_key() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         let run = tokio::spawn(async move {
@@ -30,7 +30,7 @@ fn r70_a_panic_in_a_rule_frees_the_key() {
 
 /// Runs that are dropped while the store hangs leave no task behind for ever.
 #[test]
-fn r72_taking_back_a_dropped_claim_is_given_up_some_day() {
+fn taking_back_a_dropped_claim_is_given_up_some_day() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().lease(secs(3)));
         worker.store.hang(StoreOperation::Claim, FOREVER);
@@ -50,7 +50,7 @@ fn r72_taking_back_a_dropped_claim_is_given_up_some_day() {
 
 /// Runs that end at once share one heartbeat's task, which ends when none has come for a while.
 #[test]
-fn r79_short_runs_share_a_driver_that_ends_when_they_do() {
+fn short_runs_share_a_driver_that_ends_when_they_do() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         let tasks = tokio::runtime::Handle::current().metrics();
@@ -66,7 +66,7 @@ fn r79_short_runs_share_a_driver_that_ends_when_they_do() {
 }
 
 #[test]
-fn r73_waiters_that_are_dropped_leave_nothing() {
+fn waiters_that_are_dropped_leave_nothing() {
     on_memory(async |_| {
         let clock = VirtualClock::new();
         let store = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
@@ -94,7 +94,7 @@ fn request(key: &str, owner: u128) -> ClaimRequest {
 /// A batch that is dropped midway is applied as a whole or, where it was still waiting for its turn, not at all; and the
 /// connection serves the next one.
 #[test]
-fn r74_a_dropped_batch_on_sqlite_is_all_or_nothing() {
+fn a_dropped_batch_on_sqlite_is_all_or_nothing() {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
         let dir = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(dir.path().join("r.db").to_str().unwrap()).await.unwrap();
@@ -126,7 +126,7 @@ fn r74_a_dropped_batch_on_sqlite_is_all_or_nothing() {
 
 /// With a claim given up, then answered "in flight", and then applied: nobody runs, nothing is taken back.
 #[test]
-fn r75_waiting_ends_when_told_though_the_hint_is_tiny() {
+fn waiting_ends_when_told_though_the_hint_is_tiny() {
     on_memory(async |world| {
         let owner = world.worker("a", Policy::new().lease(ms(1)));
         let waiter = world.worker("b", Policy::new().on_in_flight(OnInFlight::Wait(secs(2))));
@@ -143,7 +143,7 @@ fn r75_waiting_ends_when_told_though_the_hint_is_tiny() {
 
 /// "In-flight deferrals never spend an attempt."
 #[test]
-fn r76_a_batch_whose_inner_run_is_in_flight_spends_no_attempt() {
+fn a_batch_whose_inner_run_is_in_flight_spends_no_attempt() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().max_retries(1));
         let _held = worker.spawn("inner", &Job::takes(secs(600))).await;
@@ -166,7 +166,7 @@ fn r76_a_batch_whose_inner_run_is_in_flight_spends_no_attempt() {
 
 /// `on_lease_lost = abort`: "It is dropped at its next await. The default."
 #[test]
-fn r77_a_batch_handler_is_dropped_when_all_its_leases_are_lost() {
+fn a_batch_handler_is_dropped_when_all_its_leases_are_lost() {
     on_memory(async |world| {
         let (a, b) = (world.worker("a", Policy::new().lease(secs(3))), world.worker("b", Policy::new().lease(secs(3))));
         a.store.fail_before(StoreOperation::Renew, FOREVER);
@@ -192,7 +192,7 @@ fn r77_a_batch_handler_is_dropped_when_all_its_leases_are_lost() {
 
 /// One name, one scene.
 #[test]
-fn r78_scenes_of_one_name_have_one_policy() {
+fn scenes_of_one_name_have_one_policy() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         let (one, two) = (Scene::Mq, Scene::Named("mq".into()));

@@ -34,7 +34,7 @@ fn request(dice: &mut Dice) -> ClaimRequest {
 }
 
 #[test]
-fn r40_memory_and_sqlite_answer_the_same() {
+fn memory_and_sqlite_answer_the_same() {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
         for seed in 0..60 {
             let (mut dice, clock) = (Dice(seed * 7919 + 1), VirtualClock::new());
@@ -134,7 +134,7 @@ fn r40_memory_and_sqlite_answer_the_same() {
 
 /// "Removes at most `at_most` of them": a janitor that goes on until nothing is removed must get all of them.
 #[test]
-fn r41_a_purge_that_removes_nothing_found_nothing() {
+fn a_purge_that_removes_nothing_found_nothing() {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
         let clock = VirtualClock::new();
         let store = MemoryStore::builder().clock(Arc::new(clock.clone())).build();

@@ -90,7 +90,7 @@ fn renewals(store: &FaultStore) -> usize {
 /// A program that calls `block_on` on a runtime of its own at start-up and keeps that runtime around. The heartbeat
 /// task stays there, where nobody polls it.
 #[test]
-fn r30_a_runtime_that_is_alive_but_idle_does_not_end_all_heartbeats() {
+fn a_runtime_that_is_alive_but_idle_does_not_end_all_heartbeats() {
     let store = MemoryStore::new();
     let (here, other_process) = (executor(&store), executor(&store));
     let runs = Arc::new(AtomicU32::new(0));
@@ -113,7 +113,7 @@ fn r30_a_runtime_that_is_alive_but_idle_does_not_end_all_heartbeats() {
 /// A thread-per-core server (actix): one handler that blocks its own thread takes every other thread's heartbeats
 /// and guards with it.
 #[test]
-fn r31_a_handler_that_blocks_its_own_runtime_does_not_stop_the_others_heartbeats() {
+fn a_handler_that_blocks_its_own_runtime_does_not_stop_the_others_heartbeats() {
     let store = MemoryStore::new();
     let (here, other_process) = (executor(&store), executor(&store));
     let (long, twice) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
@@ -142,7 +142,7 @@ fn r31_a_handler_that_blocks_its_own_runtime_does_not_stop_the_others_heartbeats
 
 /// "If that task's runtime ends, a running run adopts them": a batch is a run.
 #[test]
-fn r32_a_batch_adopts_an_orphaned_heartbeat() {
+fn a_batch_adopts_an_orphaned_heartbeat() {
     let store = MemoryStore::new();
     let (here, other_process) = (executor(&store), executor(&store));
     let first = runtime_with_the_heartbeat_of(&here);
@@ -159,7 +159,7 @@ fn r32_a_batch_adopts_an_orphaned_heartbeat() {
 }
 
 #[test]
-fn r33_a_batch_claim_that_is_not_answered_is_given_up() {
+fn a_batch_claim_that_is_not_answered_is_given_up() {
     let policy = Policy::new().lease(ms(900));
     let executor =
         Executor::builder(Bare::hanging_on_batches(MemoryStore::new())).policy(Scene::Mq, policy).build().unwrap();
@@ -175,7 +175,7 @@ fn r33_a_batch_claim_that_is_not_answered_is_given_up() {
 
 /// "A duration below 1 ms counts as 1 ms".
 #[test]
-fn r34_a_heartbeat_of_a_nanosecond_counts_as_a_millisecond() {
+fn a_heartbeat_of_a_nanosecond_counts_as_a_millisecond() {
     let policy = Policy::new().heartbeat(Duration::from_nanos(1));
     let store = counted();
     let executor = Executor::builder(Bare::of(store.clone())).policy(Scene::Mq, policy).build().unwrap();
@@ -190,7 +190,7 @@ fn r34_a_heartbeat_of_a_nanosecond_counts_as_a_millisecond() {
 
 /// Futures of Send handlers are Send, also where they borrow.
 #[test]
-fn r35_futures_are_send() {
+fn futures_are_send() {
     fn send<T: Send>(future: T) -> T {
         future
     }
@@ -215,7 +215,7 @@ fn r35_futures_are_send() {
 /// As `r07`, in real time: a store that refuses at once (connection refused, pool closed) and two runs that began at
 /// different times.
 #[test]
-fn r36_refused_renewals_do_not_starve_the_runtime() {
+fn refused_renewals_do_not_starve_the_runtime() {
     let policy = Policy::new().lease(secs(3));
     let store = counted();
     store.fail_before(StoreOperation::Renew, FOREVER);
@@ -235,7 +235,7 @@ fn r36_refused_renewals_do_not_starve_the_runtime() {
 
 /// The same for a single run: adopted.
 #[test]
-fn r37_a_run_adopts_an_orphaned_heartbeat() {
+fn a_run_adopts_an_orphaned_heartbeat() {
     let store = MemoryStore::new();
     let (here, other_process) = (executor(&store), executor(&store));
     let first = runtime_with_the_heartbeat_of(&here);
@@ -249,7 +249,7 @@ fn r37_a_run_adopts_an_orphaned_heartbeat() {
 
 /// Of two runs that stand by, the one that is woken to adopt may itself be blocked.
 #[test]
-fn r38_an_orphaned_heartbeat_is_adopted_though_one_run_blocks() {
+fn an_orphaned_heartbeat_is_adopted_though_one_run_blocks() {
     let store = MemoryStore::new();
     let (here, other_process) = (executor(&store), executor(&store));
     let first = runtime_with_the_heartbeat_of(&here);

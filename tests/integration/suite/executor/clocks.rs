@@ -43,7 +43,7 @@ impl Observer for Slow {
 }
 
 #[tokio::test]
-async fn r82_a_handler_does_not_start_under_a_lease_that_is_over() {
+async fn a_handler_does_not_start_under_a_lease_that_is_over() {
     let clock = Hand(Instant::now(), Arc::default());
     let store = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
     let builder = Executor::builder(store).clock(Arc::new(clock.clone())).observer(Slow(clock));
@@ -58,7 +58,7 @@ async fn r82_a_handler_does_not_start_under_a_lease_that_is_over() {
 
 /// A first try that ran out of its own patience after the gate closed is not the drain's end.
 #[test]
-fn r81_a_completion_is_tried_again_within_the_second_behind_a_drains_grace() {
+fn a_completion_is_retried_within_the_second_behind_a_drains_grace() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().lease(secs(3)));
         worker.store.hang(StoreOperation::Complete, 1);

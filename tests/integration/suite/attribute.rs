@@ -1,11 +1,11 @@
 //! The attribute at run time: every shape of function it takes, and what each argument does.
 
 mod answers;
-mod beside;
 mod executors;
 mod functions;
 mod identity;
 mod methods;
+mod other_attributes;
 mod policies;
 mod rarer;
 mod scenes;

@@ -197,23 +197,23 @@ async fn all(world: World, seeds: u64, hang: f64, batches: u64, keys_of: u64) {
 }
 
 #[test]
-fn r60_chaos_without_hangs_on_memory() {
+fn chaos_without_hangs_on_memory() {
     on_memory(|world| all(world, 15, 0.0, 1, 5));
 }
 
 #[test]
-fn r61_chaos_with_hangs_on_memory() {
+fn chaos_with_hangs_on_memory() {
     on_memory(|world| all(world, 15, 0.05, 1, 5));
 }
 
 #[test]
-fn r62_chaos_without_hangs_on_sqlite() {
+fn chaos_without_hangs_on_sqlite() {
     on_sqlite(|world| all(world, 4, 0.0, 1, 5));
 }
 
 /// Without batches nothing was found.
 #[test]
-fn r63_chaos_without_batches_on_memory() {
+fn chaos_without_batches_on_memory() {
     on_memory(|world| all(world, 30, 0.0, 0, 15));
 }
 
@@ -292,6 +292,6 @@ impl idempotent::Store for Network {
 
 /// Stragglers: what was given up arrives all the same.
 #[test]
-fn r64_chaos_with_stragglers_on_memory() {
+fn chaos_with_stragglers_on_memory() {
     on_memory(|world| all(world, 30, -1.0, 0, 15));
 }

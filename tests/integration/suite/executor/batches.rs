@@ -12,7 +12,7 @@ use idempotent::{
 use idempotent_testkit::StoreOperation;
 
 #[test]
-fn r14_a_burial_whose_reply_is_lost_is_dead() {
+fn a_burial_whose_reply_is_lost_is_dead() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().max_retries(0));
         worker.store.lose_reply(StoreOperation::Release, 1);
@@ -28,7 +28,7 @@ fn with_print(key: &'static str, payload: &str) -> (Call, &'static str) {
 }
 
 #[test]
-fn r15_a_duplicate_in_a_batch_is_judged_by_the_record_not_by_its_neighbour() {
+fn a_duplicate_in_a_batch_is_judged_by_the_record_not_by_its_neighbour() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         let good = || {
@@ -44,7 +44,7 @@ fn r15_a_duplicate_in_a_batch_is_judged_by_the_record_not_by_its_neighbour() {
 }
 
 #[test]
-fn r15_a_payload_that_differs_from_a_failed_one_is_not_dead_lettered() {
+fn a_payload_that_differs_from_a_failed_one_is_not_dead_lettered() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         let bad = Handler::<DefaultReply, Json, _, _>::batch(|items: Vec<BatchItem<&'static str>>| async move {
@@ -61,7 +61,7 @@ fn r15_a_payload_that_differs_from_a_failed_one_is_not_dead_lettered() {
 }
 
 #[test]
-fn r16_an_empty_namespace_is_refused_at_start_and_is_not_the_messages_fault() {
+fn an_empty_namespace_is_refused_at_start_and_is_not_the_messages_fault() {
     on_memory(async |world| {
         let built = Executor::builder(world.store.clone()).namespace("").build();
         if let Ok(executor) = built {
@@ -74,7 +74,7 @@ fn r16_an_empty_namespace_is_refused_at_start_and_is_not_the_messages_fault() {
 
 /// "The key of a run that started is freed": one that had already succeeded is not such a run.
 #[test]
-fn r17_release_on_cancel_does_not_free_a_run_that_succeeded() {
+fn release_on_cancel_does_not_free_a_run_that_succeeded() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().release_on_cancel(true));
         worker.store.lose_request(StoreOperation::Complete, 1);
@@ -91,7 +91,7 @@ fn r17_release_on_cancel_does_not_free_a_run_that_succeeded() {
 
 /// `Cancelled`: "dropped before its handler started … not an attempt".
 #[test]
-fn r18_a_started_run_that_was_cancelled_counts_for_the_run_around_it() {
+fn a_started_run_that_was_cancelled_counts_for_the_run_around_it() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().max_retries(1));
         let mut last = None;
@@ -123,7 +123,7 @@ fn r18_a_started_run_that_was_cancelled_counts_for_the_run_around_it() {
 }
 
 #[test]
-fn r19_a_panic_in_a_rule_does_not_forget_what_the_others_did() {
+fn a_panic_in_a_rule_does_not_forget_what_the_others_did() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         let run = tokio::spawn({
@@ -148,7 +148,7 @@ fn r19_a_panic_in_a_rule_does_not_forget_what_the_others_did() {
 }
 
 #[test]
-fn r20_a_nested_run_of_a_batch_items_key_is_refused_by_name() {
+fn a_nested_run_of_a_batch_items_key_is_refused_by_name() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         let seen = Arc::new(Mutex::new(None));
@@ -167,7 +167,7 @@ fn r20_a_nested_run_of_a_batch_items_key_is_refused_by_name() {
 }
 
 #[test]
-fn r21_max_run_forever_is_refused_or_works() {
+fn max_run_forever_is_refused_or_works() {
     on_memory(async |world| {
         for policy in [Policy::new().max_run(Duration::MAX), serde_json::from_str(r#"{"max_run":"forever"}"#).unwrap()]
         {
@@ -180,7 +180,7 @@ fn r21_max_run_forever_is_refused_or_works() {
 }
 
 #[test]
-fn r22_drain_takes_any_grace() {
+fn drain_takes_any_grace() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         let drain = worker.drain(Duration::MAX);
@@ -190,7 +190,7 @@ fn r22_drain_takes_any_grace() {
 }
 
 #[test]
-fn r23_endless_delays_are_refused_or_work() {
+fn endless_delays_are_refused_or_work() {
     on_memory(async |world| {
         let ever = Duration::MAX;
         let policy = Policy::new().retry_delay(ever).retry_delay_max(ever).jitter(20);
@@ -202,7 +202,7 @@ fn r23_endless_delays_are_refused_or_work() {
 }
 
 #[test]
-fn r23_endless_hints_are_refused_or_work() {
+fn endless_hints_are_refused_or_work() {
     on_memory(async |world| {
         let ever = Duration::MAX;
         let policy = Policy::new().in_flight_delay(ever).in_flight_delay_max(ever).jitter(20);
@@ -214,7 +214,7 @@ fn r23_endless_hints_are_refused_or_work() {
 }
 
 #[test]
-fn r25_results_are_never_shown() {
+fn results_are_never_shown() {
     on_memory(async |world| {
         let done = idempotent::store::Completion { value: Some(Arc::from(&b"SECRET"[..])), retain: secs(1) };
         let shown = format!("{done:?}");
@@ -224,7 +224,7 @@ fn r25_results_are_never_shown() {
 }
 
 #[test]
-fn r25_an_error_about_a_result_does_not_show_it() {
+fn an_error_about_a_result_does_not_show_it() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         let write =
@@ -239,7 +239,7 @@ fn r25_an_error_about_a_result_does_not_show_it() {
 
 /// The policy of a lease's span and the inner frame of an unprotected run.
 #[test]
-fn r26_an_unprotected_run_has_no_lease_not_even_that_of_a_run_around_it() {
+fn an_unprotected_run_has_no_lease_not_even_that_of_a_run_around_it() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         let seen = Arc::new(Mutex::new(None));

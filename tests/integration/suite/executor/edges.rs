@@ -17,7 +17,7 @@ use idempotent_testkit::{StoreOperation, VirtualClock};
 
 /// "Runs in flight go on": also those that call another idempotent handler.
 #[test]
-fn r50_a_drain_lets_a_run_in_flight_finish_its_inner_runs() {
+fn a_drain_lets_a_run_in_flight_finish_its_inner_runs() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         let run = tokio::spawn({
@@ -44,7 +44,7 @@ fn r50_a_drain_lets_a_run_in_flight_finish_its_inner_runs() {
 
 /// A crashed midway; B took over and gave the key back unstarted; C must still be told.
 #[test]
-fn r51_a_takeover_that_was_given_back_unstarted_stays_known() {
+fn a_takeover_that_was_given_back_unstarted_stays_known() {
     on_memory(async |world| {
         for (key, policy) in [("limit", Policy::new()), ("no limit", Policy::new().max_retries(Policy::NO_LIMIT))] {
             let policy = policy.lease(secs(3));
@@ -101,7 +101,7 @@ impl RejectStrategy<Result<u32, Rejection>> for Slow {
 }
 
 #[test]
-fn r52_a_drain_drops_a_batch_whose_answers_are_still_streamed() {
+fn a_drain_drops_a_batch_whose_answers_are_still_streamed() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         let _batch = tokio::spawn({
@@ -121,7 +121,7 @@ fn r52_a_drain_drops_a_batch_whose_answers_are_still_streamed() {
 }
 
 #[test]
-fn r53_hints_grow_for_a_known_key_though_many_keys_are_in_flight() {
+fn hints_grow_for_a_known_key_though_many_keys_are_in_flight() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         let job = Job::takes(ms(0));
@@ -135,7 +135,7 @@ fn r53_hints_grow_for_a_known_key_though_many_keys_are_in_flight() {
 }
 
 #[test]
-fn r54_two_drains_agree_on_what_was_abandoned() {
+fn two_drains_agree_on_what_was_abandoned() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         let _run = worker.spawn("k", &Job::takes(secs(600))).await;
@@ -191,7 +191,7 @@ impl Store for Straggler {
 /// "`sent` is when the first of these claims went out: whichever was applied, its lease began no earlier" — also while
 /// a duplicate waits and asks again and again by one token.
 #[test]
-fn r55_the_guard_of_a_waiter_never_passes_the_stores_lease() {
+fn the_guard_of_a_waiter_never_passes_the_stores_lease() {
     on_memory(async |world| {
         let (clock, lease) = (world.clock.clone(), ms(300));
         let inner = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
@@ -232,7 +232,7 @@ fn r55_the_guard_of_a_waiter_never_passes_the_stores_lease() {
 
 /// "The driver looks through all of it once a turn, which is once in a third of a lease, not once a run."
 #[test]
-fn r56_a_heartbeat_of_many_leases_costs_a_look_through_them_not_one_for_each() {
+fn a_heartbeat_of_many_leases_costs_a_look_through_them_not_one_for_each() {
     #[derive(Debug)]
     struct CountingClock(VirtualClock, AtomicU32);
     impl Clock for CountingClock {
