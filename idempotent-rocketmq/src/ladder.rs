@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn n142_a_delay_is_rounded_up_to_a_level_never_down() {
+    fn a_delay_is_rounded_up_to_a_level_never_down() {
         let levels = Ladder::default();
         for (ms, level) in [(0, 0), (1, 1), (1_000, 1), (1_001, 2), (600_000, 14), (600_001, 15), (7_200_000, 18)] {
             assert_eq!(levels.level(Duration::from_millis(ms)), level, "{ms} ms");

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn n94_what_is_not_packed_headers_is_none() {
+    fn what_is_not_packed_headers_is_none() {
         for bad in ["", "?", "AAAA", "AAAACAAA", "////////"] {
             assert!(unpack(bad).is_empty(), "{bad}");
         }

@@ -20,7 +20,7 @@ pub(crate) struct AnnotatedBlock {
 
 /// An item of an `impl` or a trait.
 pub(crate) enum BlockItem {
-    Function(AnnotatedFunction),
+    Function(Box<AnnotatedFunction>),
     /// A function of a trait without a body.
     Declaration(Vec<Attribute>, Box<Signature>, Token![;]),
     /// A macro that may expand to functions.
@@ -72,7 +72,7 @@ impl BlockItem {
         let (attrs, _vis) = (ahead.call(Attribute::parse_outer)?, ahead.parse::<Visibility>()?);
         if let Ok(signature) = ahead.parse::<Signature>() {
             if !ahead.peek(Token![;]) {
-                return input.parse().map(Self::Function);
+                return input.parse().map(|function| Self::Function(Box::new(function)));
             }
             let semicolon = ahead.parse()?;
             input.advance_to(&ahead);
@@ -101,9 +101,8 @@ impl BlockItem {
     /// Removes the attribute from the function.
     pub(crate) fn strip(&mut self) {
         match self {
-            Self::Function(AnnotatedFunction { attrs, .. }) | Self::Declaration(attrs, ..) => {
-                attrs.retain(|attr| !is_ours(attr));
-            }
+            Self::Function(function) => function.attrs.retain(|attr| !is_ours(attr)),
+            Self::Declaration(attrs, ..) => attrs.retain(|attr| !is_ours(attr)),
             Self::Macro(attrs, tokens) => {
                 let count = attrs.iter().map(|attr| attr.to_token_stream().into_iter().count()).sum();
                 let call = std::mem::take(tokens).into_iter().skip(count);

@@ -70,7 +70,7 @@ fn a_copy_of_a_copy_says_where_the_message_itself_lies_and_a_dead_letter_does_no
 }
 
 #[test]
-fn b24_a_dead_letter_taken_back_begins_with_its_first_attempt_and_remembers_its_deaths() {
+fn a_dead_letter_taken_back_begins_with_its_first_attempt_and_remembers_its_deaths() {
     let mut letter = DeadLetter::because("é\u{1}".repeat(2000), Timestamp(9));
     letter.deaths = 3;
     let before = read(&read(&properties(&[(UNIQ_KEY, "m")])).for_retry(&retry(9)));
@@ -85,7 +85,7 @@ fn b24_a_dead_letter_taken_back_begins_with_its_first_attempt_and_remembers_its_
 }
 
 #[test]
-fn n94_marks_that_make_no_sense_are_no_marks() {
+fn marks_that_make_no_sense_are_no_marks() {
     let odd = read(&properties(&[(ATTEMPT, "many"), (FIRST_AT, "-1"), (DEATHS, ""), ("end", "soon"), (HEADERS, "?")]));
     assert_eq!((odd.attempt, odd.first_at, odd.deaths, odd.expires_at(Some("end"))), (None, None, 0, None));
     assert_eq!(odd.headers(), [("end", "soon")].into_iter().collect());

@@ -36,7 +36,7 @@ async fn published(server: &Arc<RocketServer>) -> u64 {
 
 /// An outage must not use resends up, which [`Kind::Unconfirmed`] does.
 #[tokio::test]
-async fn b29_without_a_broker_all_is_unsent_in_the_time_of_one_and_with_it_again_all_goes() {
+async fn without_a_broker_all_is_unsent_in_the_time_of_one_and_with_it_again_all_goes() {
     let world = World::alone("away").await;
     let publisher = publisher(&world.server, 2);
     let many: Vec<_> =
@@ -68,7 +68,7 @@ async fn b29_without_a_broker_all_is_unsent_in_the_time_of_one_and_with_it_again
 }
 
 #[tokio::test]
-async fn b29_one_time_is_for_all_messages_and_not_anew_for_each_of_a_chain() {
+async fn one_time_is_for_all_messages_and_not_anew_for_each_of_a_chain() {
     let (server, proxy) = behind(Ipv4Addr::new(127, 0, 0, 3)).await;
     let publisher = publisher(&server, 4);
     assert_eq!(kinds(&publish(&publisher, &chain(1)).await), [None]);
@@ -82,7 +82,7 @@ async fn b29_one_time_is_for_all_messages_and_not_anew_for_each_of_a_chain() {
 }
 
 #[tokio::test]
-async fn b41_what_does_not_arrive_is_sent_again_and_lies_there_once() {
+async fn what_does_not_arrive_is_sent_again_and_lies_there_once() {
     let (server, proxy) = behind(Ipv4Addr::new(127, 0, 0, 4)).await;
     let publisher = publisher(&server, 30);
     assert_eq!(kinds(&publish(&publisher, &chain(1)).await), [None]);
@@ -96,7 +96,7 @@ async fn b41_what_does_not_arrive_is_sent_again_and_lies_there_once() {
 }
 
 #[tokio::test]
-async fn b41_what_is_not_answered_is_sent_again_until_it_is_or_else_nobody_knows() {
+async fn what_is_not_answered_is_sent_again_until_it_is_or_else_nobody_knows() {
     let world = World::alone("away").await;
     let (patient, hasty) = (publisher(&world.server, 60), publisher(&world.server, 2));
     for publisher in [&patient, &hasty] {

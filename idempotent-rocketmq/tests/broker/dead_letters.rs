@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use crate::world::{World, executor, until, within};
 
 #[tokio::test]
-async fn b24_a_message_that_always_fails_is_put_aside_as_it_came_and_sent_again_it_runs_once() {
+async fn a_message_that_always_fails_is_dead_lettered_as_it_came_and_sent_again_it_runs_once() {
     let world = World::new("dead-letters-1").await;
     let raw = world.raw().await;
     let (runs, mended) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));

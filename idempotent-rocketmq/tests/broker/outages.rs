@@ -48,7 +48,7 @@ async fn a_message_without_a_topic_comes_once_there_is_one() {
 
 /// The client gives a listener 30 s, and takes a longer call for one that failed.
 #[tokio::test]
-async fn k62_a_run_that_takes_longer_than_the_clients_patience_is_not_sent_back_meanwhile() {
+async fn a_run_that_takes_longer_than_the_clients_patience_is_not_sent_back_meanwhile() {
     let world = World::new("outages-3").await;
     let mut hand = world.hand();
     world.publish(RocketMessage::new("m", "b")).await;

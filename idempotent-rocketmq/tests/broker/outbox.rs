@@ -24,7 +24,7 @@ fn place(told: &Result<Published, PublishError>) -> &Position {
 }
 
 #[tokio::test]
-async fn s3_2_what_an_outbox_sends_comes_back_whole_and_a_copy_of_it_says_the_same_place() {
+async fn what_an_outbox_sends_comes_back_whole_and_a_copy_of_it_says_the_same_place() {
     let world = World::new("outbox-1").await;
     let full =
         OutboundMessage::new("outbox-1:paid", "m \"1\"\n\u{7}ü", vec![0, 255, b'\n', 1, 2]).business_key("order 17");
@@ -77,7 +77,7 @@ async fn s3_2_what_an_outbox_sends_comes_back_whole_and_a_copy_of_it_says_the_sa
 }
 
 #[tokio::test]
-async fn b29_of_one_aggregate_all_lie_in_one_queue_in_order_and_one_that_is_refused_keeps_back_the_rest() {
+async fn of_one_aggregate_all_lie_in_one_queue_in_order_and_one_that_is_refused_keeps_back_the_rest() {
     let world = World::new("outbox-2").await;
     let topic = "outbox-2-wide";
     let wide = RocketSource::builder(world.server.name_server(), topic, "outbox-2-wide-group").build().unwrap();
@@ -125,7 +125,7 @@ async fn b29_of_one_aggregate_all_lie_in_one_queue_in_order_and_one_that_is_refu
 }
 
 #[tokio::test]
-async fn n94_b29_what_the_broker_would_cut_or_misread_or_turn_down_is_refused_with_the_remedy() {
+async fn what_the_broker_would_cut_or_misread_or_turn_down_is_refused_with_the_remedy() {
     let world = World::new("outbox-3").await;
     let to = |topic: &str| OutboundMessage::new(topic, "m", "b");
     let here = |id: &str| OutboundMessage::new("outbox-3", id, "b");
@@ -161,7 +161,7 @@ async fn n94_b29_what_the_broker_would_cut_or_misread_or_turn_down_is_refused_wi
 }
 
 #[tokio::test]
-async fn b29_a_topic_that_is_not_there_is_refused_at_once_where_brokers_make_none() {
+async fn a_topic_that_is_not_there_is_refused_at_once_where_brokers_make_none() {
     let server = tokio::task::spawn_blocking(RocketServer::that_makes_no_topics).await.unwrap();
     let publisher = RocketPublisher::builder(server.name_server()).build().unwrap();
     let messages = [

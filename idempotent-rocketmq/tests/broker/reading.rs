@@ -6,7 +6,7 @@ use idempotent_testkit::proxy::Proxy;
 use crate::world::{Hand, World};
 
 #[tokio::test]
-async fn s2_14_what_another_client_sends_has_its_uniq_key_for_an_id_and_its_keys_for_a_business_key() {
+async fn what_another_client_sends_has_its_uniq_key_for_an_id_and_its_keys_for_a_business_key() {
     let world = World::new("reading-1").await;
     let raw = world.raw().await;
     let mut hand = world.hand();
@@ -59,7 +59,7 @@ async fn a_prefetch_that_needs_more_threads_than_there_are_is_refused_and_larger
 }
 
 #[tokio::test]
-async fn b29_a_message_for_which_there_is_no_name_server_is_known_not_to_be_sent() {
+async fn a_message_for_which_there_is_no_name_server_is_known_not_to_be_sent() {
     let nothing = Proxy::start("127.0.0.1:1").await;
     nothing.refuse();
     let second = std::time::Duration::from_secs(1);
