@@ -99,7 +99,7 @@ impl VirtualClock {
         self.timers().len()
     }
 
-    /// Returns a handle with the same time and timers, whose wall clock is wrong by `micros` (negative: behind), like a
+    /// Returns a handle with the same time and timers, whose wall clock is wrong by `micros` (negative if it is slow), like a
     /// client whose clock differs from the store's.
     #[must_use]
     pub fn skewed(&self, micros: i64) -> Self {

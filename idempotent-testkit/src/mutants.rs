@@ -98,7 +98,7 @@ impl Mutant {
         self.client(0)
     }
 
-    /// Opens a connection of a process whose own clock is wrong by `micros` (negative: behind).
+    /// Opens a connection of a process whose own clock is wrong by `micros` (negative if it is slow).
     #[must_use]
     pub fn client(&self, micros: i64) -> Self {
         Self { ahead: micros, own: Arc::default(), ..self.clone() }

@@ -69,8 +69,8 @@ impl Subject {
         self
     }
 
-    /// Offers two more connections to the same records, of processes whose clocks are 5 minutes ahead and 5 minutes
-    /// behind, for a store with the time of a server. A store with the time of the process has no such clients, since
+    /// Offers two more connections to the same records, of processes whose clocks are 5 minutes fast and 5 minutes
+    /// slow, for a store with the time of a server. A store with the time of the process has no such clients, since
     /// all its processes must agree on the time.
     #[must_use]
     pub fn clients(mut self, ahead: impl Store, behind: impl Store) -> Self {

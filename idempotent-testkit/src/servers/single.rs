@@ -209,7 +209,7 @@ impl RedisServer {
         or_panic(self.again(&mut process));
     }
 
-    /// Sets the clock to this many seconds ahead of the system's clock (negative: behind), at once. Durations that the
+    /// Sets the clock to this many seconds ahead of the system's clock (negative if it is slow), at once. Durations that the
     /// server measures, such as the timeout of a blocking command, do not change.
     ///
     /// # Panics
