@@ -20,8 +20,8 @@ use tokio::runtime::Handle;
 use tokio::sync::RwLock;
 use tracing::warn;
 
-use crate::packed::Properties;
-use crate::place::{Choice, Place};
+use crate::headers::Properties;
+use crate::queues::{Choice, Place};
 
 /// Beside those that wait in a listener.
 const THREADS: usize = 8;

@@ -44,25 +44,25 @@
 #![doc = include_str!("docs/limits.md")]
 // The client's futures are deep.
 #![recursion_limit = "512"]
+mod call_queue;
 mod client;
-mod ends;
+mod delay_levels;
+mod drain;
 mod error;
-mod ladder;
-mod marks;
-mod outgoing;
-mod packed;
-mod place;
+mod headers;
+mod message;
 mod publisher;
+mod queues;
+mod retry_headers;
 mod session;
 mod settings;
-mod settle;
+mod settler;
 mod source;
-mod stock;
 mod tag;
 mod topics;
 
 pub use self::error::SettingError;
-pub use self::outgoing::RocketMessage;
+pub use self::message::RocketMessage;
 pub use self::publisher::{PublishError, PublishErrorKind, RocketPublisher, RocketPublisherBuilder};
 pub use self::source::{RocketSource, RocketSourceBuilder};
 pub use self::tag::RocketTag;

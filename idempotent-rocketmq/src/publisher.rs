@@ -18,7 +18,7 @@ use tracing::warn;
 
 pub use self::error::{PublishError, PublishErrorKind};
 use crate::client::{Sender, live};
-use crate::place::{Choice, Place};
+use crate::queues::{Choice, Place};
 use crate::settings::{check_name, check_servers};
 use crate::{RocketMessage, SettingError};
 

@@ -14,13 +14,13 @@ use rocketmq_model::common::message::message_queue::MessageQueue;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
+use crate::call_queue::{Announcer, Call, Stock, Told};
 use crate::client::{Outbound, Sender, config, live};
-use crate::ends::Ends;
+use crate::drain::Ends;
 use crate::error::{failed, transient};
-use crate::marks::{Marked, TAGS};
-use crate::place::Place;
+use crate::queues::Place;
+use crate::retry_headers::{Marked, TAGS};
 use crate::settings::Settings;
-use crate::stock::{Announcer, Call, Stock, Told};
 use crate::tag::{Answer, RocketTag};
 use crate::topics::provide;
 

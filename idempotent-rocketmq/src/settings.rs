@@ -4,7 +4,7 @@ use std::sync::Arc;
 use idempotent_mq::Position;
 
 use crate::SettingError;
-use crate::ladder::Ladder;
+use crate::delay_levels::Ladder;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn an_expression_of_tags_takes_each_of_them_and_a_star_takes_what_has_none() {
-        let wants = |tags: &str, tag| crate::marks::tests::settings(tags).wants(tag);
+        let wants = |tags: &str, tag| crate::retry_headers::tests::settings(tags).wants(tag);
         assert!(wants("paid || refunded", Some("refunded")) && wants("paid||refunded", Some("paid")));
         assert!(!wants("paid || refunded", Some("pai")) && !wants("paid", None));
         assert!(wants("*", None) && wants("*", Some("paid")));
@@ -112,10 +112,10 @@ mod tests {
         let servers = |servers| check_servers(servers).is_ok();
         assert!(servers("h:1") && servers("h:1;[::1]:9876") && !servers("h") && !servers("h:0") && !servers(""));
         assert!(check_name("topic", "orders.paid").is_err_and(|mistake| mistake.to_string().contains("of a topic")));
-        let mut settings = crate::marks::tests::settings("*");
+        let mut settings = crate::retry_headers::tests::settings("*");
         assert!(settings.check().is_ok());
         settings.retry_topic = "%RETRY%g".to_owned();
         assert!(settings.check().is_err_and(|mistake| mistake.to_string().contains("the broker's")));
-        assert!(crate::marks::tests::settings("a || ").check().is_err());
+        assert!(crate::retry_headers::tests::settings("a || ").check().is_err());
     }
 }

@@ -7,11 +7,11 @@ use tokio::sync::oneshot;
 
 use crate::SettingError;
 use crate::client::{Sender, live};
+use crate::delay_levels::Ladder;
 use crate::error::{failed, transient};
-use crate::ladder::Ladder;
 use crate::session::Intake;
 use crate::settings::{MOST_THREADS, Settings};
-use crate::settle::Settler;
+use crate::settler::Settler;
 use crate::tag::RocketTag;
 use crate::topics;
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::oneshot;
 
-use crate::marks::Marked;
+use crate::retry_headers::Marked;
 use crate::session::Session;
 
 /// What settling a delivery takes: its listener's thread waits for the answer.

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::{Inner, PublishError, PublishErrorKind};
 use crate::client::{Outbound, Sender, TRY_MS, Unsent};
 use crate::error::{is_final, is_not_stored, is_unknown_topic, refusal};
-use crate::place::{Choice, Place};
+use crate::queues::{Choice, Place};
 use crate::topics::{OF_EACH_BROKER, PATTERN};
 
 /// With less time than this no try is begun.

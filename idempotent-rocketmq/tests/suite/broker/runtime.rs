@@ -9,7 +9,7 @@ use idempotent_rocketmq::{RocketMessage, RocketSource};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::world::{World, executor, until, within};
+use crate::broker::world::{World, executor, until, within};
 
 struct Process {
     counters: ConsumerCounters,

@@ -5,7 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use idempotent_mq::Headers;
 
-use crate::marks::{is_mark, is_of_the_broker};
+use crate::retry_headers::{is_mark, is_of_the_broker};
 
 /// Names and values of properties.
 pub(crate) type Properties = BTreeMap<String, String>;

@@ -2,8 +2,8 @@
 use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, Headers, Retry};
 
-use crate::packed::{Properties, SEPARATORS, unpack};
-use crate::place::Place;
+use crate::headers::{Properties, SEPARATORS, unpack};
+use crate::queues::Place;
 use crate::settings::Settings;
 
 /// A message as its producer made it, and what was left on it since.

@@ -8,8 +8,8 @@ use idempotent_rocketmq::{RocketPublisher, RocketSource};
 use idempotent_testkit::proxy::{Fault, Proxy};
 use idempotent_testkit::servers::RocketServer;
 
-use crate::outbox::{kinds, publish};
-use crate::world::{World, until, within};
+use crate::broker::outbox::{kinds, publish};
+use crate::broker::world::{World, until, within};
 
 fn chain(count: usize) -> Vec<OutboundMessage> {
     (0..count).map(|n| OutboundMessage::new("away", format!("m{n}"), "{}").aggregate("a")).collect()

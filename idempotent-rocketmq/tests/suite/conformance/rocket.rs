@@ -12,7 +12,7 @@ use idempotent_testkit::broker::{Broker, Limits, Message};
 use idempotent_testkit::servers::RocketServer;
 use rocketmq_model::common::message::message_ext::MessageExt;
 
-use crate::raw::Raw;
+use crate::plain_client::Raw;
 
 const LEVELS: u32 = 18;
 /// All the same: each law has a level of its own, so that it can tell what of it is delayed.

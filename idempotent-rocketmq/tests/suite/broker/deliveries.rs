@@ -3,7 +3,7 @@ use idempotent_mq::{Settlement, Source, SourceErrorKind};
 use idempotent_rocketmq::{PublishErrorKind, RocketMessage, RocketPublisher};
 use idempotent_testkit::proxy::Proxy;
 
-use crate::world::{Hand, World};
+use crate::broker::world::{Hand, World};
 
 #[tokio::test]
 async fn s2_14_what_another_client_sends_has_its_uniq_key_for_an_id_and_its_keys_for_a_business_key() {

@@ -8,9 +8,9 @@ use rocketmq_model::common::topic::TopicValidator;
 
 use crate::SettingError;
 use crate::client::{LARGEST, Outbound};
-use crate::ladder::Ladder;
-use crate::marks::{EMPTY, HEADERS, KEYS, TAGS, UNIQ_KEY};
-use crate::packed::{pack, plain};
+use crate::delay_levels::Ladder;
+use crate::headers::{pack, plain};
+use crate::retry_headers::{EMPTY, HEADERS, KEYS, TAGS, UNIQ_KEY};
 use crate::settings::check_name;
 
 /// A message to be published. Its id is fixed here, so it is the same however often it is sent.

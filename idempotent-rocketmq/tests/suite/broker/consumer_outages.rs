@@ -5,7 +5,7 @@ use idempotent_core::Timestamp;
 use idempotent_mq::{Retry, Settlement, Source, SourceErrorKind};
 use idempotent_rocketmq::{RocketMessage, RocketSource};
 
-use crate::world::{World, until};
+use crate::broker::world::{World, until};
 
 #[tokio::test]
 async fn what_is_held_over_an_outage_stays_held_and_is_settled_behind_it() {
@@ -40,7 +40,7 @@ async fn a_message_without_a_topic_comes_once_there_is_one() {
     assert_eq!(unknown.kind(), SourceErrorKind::Transient, "brokers come and go: {unknown}");
     source.declare(1).await.unwrap();
     world.publisher.publish("later", &RocketMessage::new("m", "b")).await.unwrap();
-    let mut hand = crate::world::Hand(source);
+    let mut hand = crate::broker::world::Hand(source);
     let held = hand.next().await;
     assert_eq!(held.0.id.as_deref(), Some("m"));
     hand.settle(&held, &Settlement::Ack).await.unwrap();

@@ -7,15 +7,15 @@ use idempotent_mq::{
 use idempotent_rocketmq::{RocketPublisher, RocketSource};
 use idempotent_testkit::servers::RocketServer;
 
-use crate::world::{Hand, World, within};
+use crate::broker::world::{Hand, World, within};
 
-pub type Told = Vec<Result<Published, PublishError>>;
+pub(crate) type Told = Vec<Result<Published, PublishError>>;
 
-pub async fn publish(publisher: &RocketPublisher, messages: &[OutboundMessage]) -> Told {
+pub(crate) async fn publish(publisher: &RocketPublisher, messages: &[OutboundMessage]) -> Told {
     within("all answers", Publish::publish(publisher, messages)).await
 }
 
-pub fn kinds(told: &Told) -> Vec<Option<Kind>> {
+pub(crate) fn kinds(told: &Told) -> Vec<Option<Kind>> {
     told.iter().map(|told| told.as_ref().err().map(PublishError::kind)).collect()
 }
 

@@ -2,7 +2,7 @@
 use idempotent_mq::{Settlement, Source};
 use idempotent_rocketmq::RocketMessage;
 
-use crate::world::{World, within};
+use crate::broker::world::{World, within};
 
 #[tokio::test]
 async fn what_was_not_handed_over_goes_to_others_once_what_was_is_settled_and_that_does_not_come_again() {

@@ -19,7 +19,7 @@ pub(crate) fn settings(tags: &str) -> Settings {
         tags: tags.to_owned(),
         retry_topic: "g-retry".to_owned(),
         dead_topic: "g-dead".to_owned(),
-        ladder: crate::ladder::Ladder::default(),
+        ladder: crate::delay_levels::Ladder::default(),
         batch: 1,
         expires_at_header: None,
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use idempotent_mq::{Consumer, KeyFrom, Messages, Schedule};
 use tokio::sync::oneshot;
 
-use crate::world::{World, executor, until, within};
+use crate::broker::world::{World, executor, until, within};
 
 #[tokio::test]
 async fn b24_a_message_that_always_fails_is_put_aside_as_it_came_and_sent_again_it_runs_once() {

@@ -1,0 +1,9 @@
+//! The source and the publisher on a real broker.
+mod closing;
+mod consumer_outages;
+mod dead_letters;
+mod deliveries;
+mod outbox;
+mod publisher_outages;
+mod runtime;
+mod world;
