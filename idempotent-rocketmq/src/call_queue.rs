@@ -1,8 +1,8 @@
-//! What listeners brought and nobody has taken yet, in the order of its queue.
+//! Messages that listeners have delivered and that the source has not yet taken, in the order of their queue.
 //!
-//! The client decides in order which call of the listener comes next, and then makes the calls on threads that overtake
-//! each other. So each call is announced first, on the client's one worker thread, and what it brings has to wait for those
-//! that were announced before.
+//! The client starts the calls of the listener in order, but runs them on threads that may overtake each other. Each call is
+//! therefore announced first, on the client's only worker thread. The messages of a call wait for all calls that were
+//! announced before.
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,73 +10,74 @@ use rocketmq_client_rust::{ConsumeMessageContext, ConsumeMessageHook};
 use rocketmq_model::common::message::message_queue::MessageQueue;
 use tokio::sync::Notify;
 
-/// A call of the listener: its queue, and the place of its first message there.
+/// The identity of a call: its queue, and the offset of its first message.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Call {
+pub(crate) struct ListenerCall {
     queue: MessageQueue,
     offset: i64,
 }
 
-impl Call {
+impl ListenerCall {
     pub(crate) fn new(queue: &MessageQueue, offset: i64) -> Self {
         Self { queue: queue.clone(), offset }
     }
 }
 
-/// Messages that wait to be taken.
+/// A queue of calls with their messages.
 #[derive(Debug)]
-pub(crate) struct Stock<T> {
-    inner: Mutex<Inner<T>>,
+pub(crate) struct CallQueue<T> {
+    state: Mutex<CallQueueState<T>>,
     changed: Notify,
 }
 
 #[derive(Debug)]
-struct Inner<T> {
-    /// With what each brought; `None` while it is only announced.
-    calls: VecDeque<(Call, Option<VecDeque<T>>)>,
+struct CallQueueState<T> {
+    /// Calls with their messages, or with `None` before the messages are delivered.
+    calls: VecDeque<(ListenerCall, Option<VecDeque<T>>)>,
     closed: bool,
 }
 
-impl<T> Default for Stock<T> {
+impl<T> Default for CallQueue<T> {
     fn default() -> Self {
-        Self { inner: Mutex::new(Inner { calls: VecDeque::new(), closed: false }), changed: Notify::new() }
+        let state = CallQueueState { calls: VecDeque::new(), closed: false };
+        Self { state: Mutex::new(state), changed: Notify::new() }
     }
 }
 
-impl<T> Stock<T> {
-    pub(crate) fn announce(&self, call: Call) {
+impl<T> CallQueue<T> {
+    pub(crate) fn announce(&self, call: ListenerCall) {
         self.lock().calls.push_back((call, None));
     }
 
-    /// Nothing more comes of this call: where it brought nothing, nobody has to wait for it.
-    pub(crate) fn forget(&self, call: &Call) {
-        self.lock().calls.retain(|(known, brought)| known != call || brought.is_some());
+    /// Removes a finished call that has delivered no messages, so that later calls do not wait for it.
+    pub(crate) fn finish(&self, call: &ListenerCall) {
+        self.lock().calls.retain(|(known, messages)| known != call || messages.is_some());
         self.changed.notify_one();
     }
 
-    /// Dropped at once where nobody takes it any more.
-    pub(crate) fn bring(&self, call: Call, messages: VecDeque<T>) {
-        let mut inner = self.lock();
-        if inner.closed {
-            drop(inner);
+    /// Adds the messages of a call, or drops the messages if the queue is closed.
+    pub(crate) fn deliver(&self, call: ListenerCall, messages: VecDeque<T>) {
+        let mut state = self.lock();
+        if state.closed {
+            drop(state);
             return drop(messages);
         }
-        match inner.calls.iter_mut().find(|(known, brought)| *known == call && brought.is_none()) {
-            Some((_, brought)) => *brought = Some(messages),
-            None => inner.calls.push_back((call, Some(messages))),
+        match state.calls.iter_mut().find(|(known, delivered)| *known == call && delivered.is_none()) {
+            Some((_, delivered)) => *delivered = Some(messages),
+            None => state.calls.push_back((call, Some(messages))),
         }
-        drop(inner);
+        drop(state);
         self.changed.notify_one();
     }
 
-    /// At least one, at most `room`.
+    /// Waits for messages and takes at least one and at most `room`.
     ///
     /// # Cancellation
-    /// Nothing was taken.
+    /// No message is taken.
     pub(crate) async fn take(&self, room: usize) -> Vec<T> {
         loop {
             let changed = self.changed.notified();
-            let taken = self.receive_now(room);
+            let taken = self.take_now(room);
             if !taken.is_empty() {
                 return taken;
             }
@@ -84,63 +85,63 @@ impl<T> Stock<T> {
         }
     }
 
-    fn receive_now(&self, room: usize) -> Vec<T> {
-        let mut inner = self.lock();
+    fn take_now(&self, room: usize) -> Vec<T> {
+        let mut state = self.lock();
         let mut taken = Vec::new();
         while taken.len() < room
-            && let Some((_, Some(brought))) = inner.calls.front_mut()
+            && let Some((_, Some(messages))) = state.calls.front_mut()
         {
-            match brought.pop_front() {
+            match messages.pop_front() {
                 Some(message) => taken.push(message),
-                None => drop(inner.calls.pop_front()),
+                None => drop(state.calls.pop_front()),
             }
         }
         taken
     }
 
-    /// Drops what is there, and what comes.
+    /// Drops all messages, and those that are delivered later.
     pub(crate) fn close(&self) {
         let left = {
-            let mut inner = self.lock();
-            inner.closed = true;
-            std::mem::take(&mut inner.calls)
+            let mut state = self.lock();
+            state.closed = true;
+            std::mem::take(&mut state.calls)
         };
         drop(left);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner<T>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, CallQueueState<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Announces.
-pub(crate) struct Announcer<F>(pub(crate) F);
+/// A hook of the client that reports the start and the end of each call.
+pub(crate) struct CallObserver<F>(pub(crate) F);
 
-/// What an [`Announcer`] tells.
-pub(crate) enum Told {
-    Begins(Call),
-    Ended(Call),
+/// An event that a [`CallObserver`] reports.
+pub(crate) enum CallEvent {
+    Started(ListenerCall),
+    Ended(ListenerCall),
 }
 
-impl<F: Fn(Told) + Send + Sync> Announcer<F> {
-    fn tell(&self, context: &ConsumeMessageContext<'_>, told: impl FnOnce(Call) -> Told) {
+impl<F: Fn(CallEvent) + Send + Sync> CallObserver<F> {
+    fn report(&self, context: &ConsumeMessageContext<'_>, event: impl FnOnce(ListenerCall) -> CallEvent) {
         if let (Some(queue), Some(first)) = (&context.mq, context.msg_list.first()) {
-            (self.0)(told(Call::new(queue, first.queue_offset())));
+            (self.0)(event(ListenerCall::new(queue, first.queue_offset())));
         }
     }
 }
 
-impl<F: Fn(Told) + Send + Sync> ConsumeMessageHook for Announcer<F> {
+impl<F: Fn(CallEvent) + Send + Sync> ConsumeMessageHook for CallObserver<F> {
     fn hook_name(&self) -> &'static str {
         "idempotent"
     }
 
     fn consume_message_before(&self, context: &mut ConsumeMessageContext<'_>) {
-        self.tell(context, Told::Begins);
+        self.report(context, CallEvent::Started);
     }
 
     fn consume_message_after(&self, context: &mut ConsumeMessageContext<'_>) {
-        self.tell(context, Told::Ended);
+        self.report(context, CallEvent::Ended);
     }
 }
 
@@ -148,46 +149,46 @@ impl<F: Fn(Told) + Send + Sync> ConsumeMessageHook for Announcer<F> {
 mod tests {
     use super::*;
 
-    fn call(offset: i64) -> Call {
-        Call::new(&MessageQueue::from_parts("t", "b", 0), offset)
+    fn call(offset: i64) -> ListenerCall {
+        ListenerCall::new(&MessageQueue::from_parts("t", "b", 0), offset)
     }
 
     #[tokio::test]
-    async fn what_overtakes_another_call_waits_for_it() {
-        let stock = Stock::default();
+    async fn messages_of_a_call_wait_for_all_calls_that_were_announced_before() {
+        let queue = CallQueue::default();
         for offset in 0..4 {
-            stock.announce(call(offset));
+            queue.announce(call(offset));
         }
-        stock.bring(call(1), [10, 11].into());
-        assert!(stock.receive_now(9).is_empty(), "the first call has brought nothing yet");
-        stock.bring(call(0), [0].into());
-        assert_eq!(stock.take(2).await, [0, 10]);
-        stock.bring(call(3), [30].into());
-        assert_eq!(stock.take(9).await, [11], "the third is missing");
-        // One that is called without an announcement comes last.
-        stock.bring(call(7), [70].into());
-        stock.forget(&call(2));
-        assert_eq!(stock.take(9).await, [30, 70]);
-        stock.forget(&call(7));
+        queue.deliver(call(1), [10, 11].into());
+        assert!(queue.take_now(9).is_empty(), "the first call has not delivered yet");
+        queue.deliver(call(0), [0].into());
+        assert_eq!(queue.take(2).await, [0, 10]);
+        queue.deliver(call(3), [30].into());
+        assert_eq!(queue.take(9).await, [11], "the third call is missing");
+        // A call without an announcement comes last.
+        queue.deliver(call(7), [70].into());
+        queue.finish(&call(2));
+        assert_eq!(queue.take(9).await, [30, 70]);
+        queue.finish(&call(7));
     }
 
     #[test]
-    fn a_call_that_is_over_and_taken_in_part_keeps_its_rest() {
-        let stock = Stock::default();
-        stock.announce(call(0));
-        stock.bring(call(0), [1, 2].into());
-        assert_eq!(stock.receive_now(1), [1]);
-        stock.forget(&call(0));
-        assert_eq!(stock.receive_now(9), [2]);
+    fn a_finished_call_keeps_the_messages_that_are_not_yet_taken() {
+        let queue = CallQueue::default();
+        queue.announce(call(0));
+        queue.deliver(call(0), [1, 2].into());
+        assert_eq!(queue.take_now(1), [1]);
+        queue.finish(&call(0));
+        assert_eq!(queue.take_now(9), [2]);
     }
 
     #[test]
-    fn nothing_is_kept_once_it_is_closed() {
-        let stock = Stock::default();
-        stock.announce(call(0));
-        stock.bring(call(0), [1].into());
-        stock.close();
-        stock.bring(call(1), [2].into());
-        assert!(stock.receive_now(9).is_empty());
+    fn a_closed_queue_keeps_no_messages() {
+        let queue = CallQueue::default();
+        queue.announce(call(0));
+        queue.deliver(call(0), [1].into());
+        queue.close();
+        queue.deliver(call(1), [2].into());
+        assert!(queue.take_now(9).is_empty());
     }
 }

@@ -1,55 +1,56 @@
-//! How a session comes to its end.
+//! The state that decides when a closing session has ended.
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
-/// What is still to come before a session may end.
+/// The deliveries of a session that are not yet settled, and the progress of its shutdown.
 #[derive(Debug)]
-pub(crate) struct Ends {
+pub(crate) struct DrainState {
     closing: AtomicBool,
-    /// Taken, and not answered.
+    /// Number of deliveries that were taken and not answered.
     unanswered: AtomicUsize,
-    /// Taken, and the client does not know the answer yet.
-    undone: AtomicUsize,
+    /// Number of deliveries that were taken and whose answer has not reached the client.
+    unreported: AtomicUsize,
     changed: Notify,
-    left: Mutex<bool>,
-    leaving: Condvar,
-    over: watch::Sender<bool>,
+    client_ended: Mutex<bool>,
+    client_end: Condvar,
+    ended: watch::Sender<bool>,
 }
 
-impl Default for Ends {
+impl Default for DrainState {
     fn default() -> Self {
         Self {
             closing: AtomicBool::new(false),
             unanswered: AtomicUsize::new(0),
-            undone: AtomicUsize::new(0),
+            unreported: AtomicUsize::new(0),
             changed: Notify::new(),
-            left: Mutex::new(false),
-            leaving: Condvar::new(),
-            over: watch::Sender::new(false),
+            client_ended: Mutex::new(false),
+            client_end: Condvar::new(),
+            ended: watch::Sender::new(false),
         }
     }
 }
 
-impl Ends {
-    pub(crate) fn took(&self, messages: usize) {
-        self.unanswered.fetch_add(messages, SeqCst);
-        self.undone.fetch_add(messages, SeqCst);
+impl DrainState {
+    /// Counts deliveries that were taken.
+    pub(crate) fn add(&self, deliveries: usize) {
+        self.unanswered.fetch_add(deliveries, SeqCst);
+        self.unreported.fetch_add(deliveries, SeqCst);
     }
 
-    /// One is answered.
-    pub(crate) fn answered(&self) {
+    /// Records that one delivery was answered.
+    pub(crate) fn note_answered(&self) {
         self.unanswered.fetch_sub(1, SeqCst);
     }
 
-    /// The client knows.
-    pub(crate) fn done(&self) {
-        self.undone.fetch_sub(1, SeqCst);
+    /// Records that the client has received the answer of one delivery.
+    pub(crate) fn note_reported(&self) {
+        self.unreported.fetch_sub(1, SeqCst);
         self.changed.notify_one();
     }
 
-    /// No more is taken.
+    /// Starts the shutdown: no further deliveries are taken.
     pub(crate) fn close(&self) {
         self.closing.store(true, SeqCst);
         self.changed.notify_one();
@@ -63,39 +64,41 @@ impl Ends {
         self.unanswered.load(SeqCst) == 0
     }
 
-    pub(crate) fn all_done(&self) -> bool {
-        self.undone.load(SeqCst) == 0
+    pub(crate) fn all_reported(&self) -> bool {
+        self.unreported.load(SeqCst) == 0
     }
 
-    /// Something of the above.
+    /// Waits for a report or for `close`.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// The client has ended: calls that were never answered may return whatever they like.
-    pub(crate) fn leave(&self) {
-        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.leaving.notify_all();
+    /// Records that the client has ended. The client ignores the results of calls that return afterwards.
+    pub(crate) fn note_client_end(&self) {
+        *self.client_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.client_end.notify_all();
     }
 
-    pub(crate) fn wait_to_leave(&self) {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*left {
-            left = self.leaving.wait(left).unwrap_or_else(PoisonError::into_inner);
+    /// Blocks until the client has ended.
+    pub(crate) fn wait_for_client_end(&self) {
+        let mut ended = self.client_ended.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*ended {
+            ended = self.client_end.wait(ended).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    pub(crate) fn finish(&self) {
-        self.over.send_replace(true);
+    /// Records that the session has ended.
+    pub(crate) fn note_end(&self) {
+        self.ended.send_replace(true);
     }
 
-    pub(crate) fn is_over(&self) -> bool {
-        *self.over.borrow()
+    pub(crate) fn has_ended(&self) -> bool {
+        *self.ended.borrow()
     }
 
-    /// Until the broker knows of all that was settled.
-    pub(crate) async fn over(&self) {
-        // Its sender is here.
-        let _ = self.over.subscribe().wait_for(|over| *over).await;
+    /// Waits until the session has ended and the broker knows all settlements.
+    pub(crate) async fn wait_for_end(&self) {
+        // The sender is a field of `self`, so the channel stays open.
+        let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
     }
 }

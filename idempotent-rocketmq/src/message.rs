@@ -7,19 +7,19 @@ use idempotent_mq::Headers;
 use rocketmq_model::common::topic::TopicValidator;
 
 use crate::SettingError;
-use crate::client::{LARGEST, Outbound};
-use crate::delay_levels::Ladder;
-use crate::headers::{pack, plain};
-use crate::retry_headers::{EMPTY, HEADERS, KEYS, TAGS, UNIQ_KEY};
+use crate::delay_levels::DelayLevels;
+use crate::headers::encode_headers;
+use crate::producer::{MAX_BODY, PreparedMessage};
+use crate::properties::{EMPTY, HEADERS, KEYS, TAGS, UNIQ_KEY, as_property};
 use crate::settings::check_name;
 
-/// A message to be published. Its id is fixed here, so it is the same however often it is sent.
+/// A message to be published. All copies that a publisher sends have the same id.
 ///
 /// ```
 /// use idempotent_rocketmq::RocketMessage;
 ///
 /// let order = RocketMessage::new("m-17", "{}").key("order-17").tag("paid").header("tenant", "acme");
-/// // Neither ids nor bodies are shown.
+/// // The debug output shows neither ids nor bodies.
 /// assert!(!format!("{order:?}").contains("17"));
 /// ```
 #[derive(Clone)]
@@ -33,74 +33,80 @@ pub struct RocketMessage {
     after: Duration,
 }
 
-/// Of all properties of a message, in bytes: the broker writes their length in 15 bits, and copies have marks beside them.
-const MOST_PROPERTIES: usize = i16::MAX as usize - 4 * 1024;
+/// Maximum size of all properties in bytes. The broker stores their length in 15 bits, and copies get further properties.
+const MAX_PROPERTIES: usize = i16::MAX as usize - 4 * 1024;
 
 impl RocketMessage {
-    /// A message with this id, which becomes its `UNIQ_KEY`: one that is kept with what the message is about, such as the
-    /// id of a row in an outbox, also sees the copies of a publisher that was started again.
+    /// Creates a message with this id, which becomes its `UNIQ_KEY`. To detect copies from a publisher that was restarted, use
+    /// an id that is stored with the subject of the message, such as the id of a row.
     pub fn new(id: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
         let (id, body) = (id.into(), body.into());
         Self { id, body, headers: Headers::default(), key: None, tag: None, after: Duration::ZERO }
     }
 
-    /// A message with an id of its own: 32 random hex digits.
+    /// Creates a message with a random id of 32 hexadecimal digits.
     ///
     /// # Errors
-    /// The operating system gave no randomness.
+    /// The operating system provides no randomness.
     pub fn with_random_id(body: impl Into<Vec<u8>>) -> Result<Self, EntropyError> {
         Ok(Self::new(format!("{:032X}", OsEntropy.bits()?), body))
     }
 
-    /// What the message is about: its `KEYS`, read back as the delivery's business key.
+    /// Sets the business key, which becomes `KEYS`.
+    ///
+    /// # Default
+    /// None
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// Its tag, by which consumers may choose.
+    /// Sets the tag, by which consumers select messages.
+    ///
+    /// # Default
+    /// None
     pub fn tag(mut self, tag: impl Into<String>) -> Self {
         self.tag = Some(tag.into());
         self
     }
 
-    /// Adds a header behind those there are. Text under a name of its own becomes a property that every client can read;
-    /// anything else travels packed, for sources of this crate.
+    /// Appends a header. A text with a unique name becomes a property that every client can read. All other headers are packed
+    /// into one property, which sources of this crate decode.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
         self.headers.push(name, value);
         self
     }
 
-    /// It comes after this time, rounded up to one of the broker's default delay levels: 1 s to 2 h.
+    /// Sets a delay, rounded up to one of the broker's default delay levels: 1 s to 2 h.
     ///
     /// # Default
-    /// At once
+    /// No delay
     pub fn after(mut self, time: Duration) -> Self {
         self.after = time;
         self
     }
 
-    /// The message's id.
+    /// Returns the message id.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Says what cannot be sent, and never will be.
-    pub(crate) fn outbound(&self, topic: &str) -> Result<Outbound, SettingError> {
+    /// Encodes the message, or returns why no broker can accept the message.
+    pub(crate) fn prepare(&self, topic: &str) -> Result<PreparedMessage, SettingError> {
         check_name("topic", topic)?;
         if TopicValidator::is_not_allowed_send_topic(topic) {
-            return Err(SettingError::new("this topic is the broker's own: nobody may send there"));
+            return Err(SettingError::new("topic: reserved for the broker; choose another topic"));
         }
-        if !u32::try_from(self.body.len()).is_ok_and(|bytes| bytes <= LARGEST) {
-            return Err(SettingError::new("a body is longer than 128 MiB, which the client does not send"));
+        if !u32::try_from(self.body.len()).is_ok_and(|bytes| bytes <= MAX_BODY) {
+            return Err(SettingError::new("body: longer than 128 MiB, the client's limit; send a shorter body"));
         }
-        let mut properties = pack(&self.headers, HEADERS);
+        let mut properties = encode_headers(&self.headers, HEADERS);
         let own = [(UNIQ_KEY, Some(&self.id)), (KEYS, self.key.as_ref()), (TAGS, self.tag.as_ref())];
         for (name, value) in own.into_iter().filter_map(|(name, value)| Some((name, value?))) {
-            let Some(value) = plain(value.as_bytes()) else {
+            let Some(value) = as_property(value.as_bytes()) else {
                 return Err(SettingError::new(
-                    "an id, key or tag is empty, or has one of the characters U+0001 and U+0002",
+                    "id, key or tag: empty, or contains one of the characters U+0001 and U+0002; choose another value",
                 ));
             };
             properties.insert(name.to_owned(), value.to_owned());
@@ -108,15 +114,17 @@ impl RocketMessage {
         if self.body.is_empty() {
             properties.insert(EMPTY.to_owned(), "1".to_owned());
         }
-        if properties.iter().map(|(name, value)| name.len() + value.len() + 2).sum::<usize>() > MOST_PROPERTIES {
-            return Err(SettingError::new("the headers are too long: RocketMQ has room for 32 KB, marks included"));
+        if properties.iter().map(|(name, value)| name.len() + value.len() + 2).sum::<usize>() > MAX_PROPERTIES {
+            return Err(SettingError::new(
+                "headers: too long, since RocketMQ limits all properties to 32 KB; move data into the body",
+            ));
         }
-        let level = Ladder::default().level(self.after);
-        Ok(Outbound { topic: topic.to_owned(), properties, flag: 0, level, body: self.body.clone() })
+        let level = DelayLevels::default().level(self.after);
+        Ok(PreparedMessage { topic: topic.to_owned(), properties, flag: 0, level, body: self.body.clone() })
     }
 }
 
-/// Sizes only.
+/// Shows sizes only.
 impl fmt::Debug for RocketMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RocketMessage")
@@ -132,17 +140,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_broker_would_cut_or_misread_is_refused_with_the_reason() {
+    fn a_message_that_the_broker_would_truncate_or_misread_is_rejected_with_the_reason() {
         let long = RocketMessage::new("m", "b").header("long", "x".repeat(40_000));
-        assert!(long.outbound("t").unwrap_err().to_string().contains("32 KB"));
+        assert!(long.prepare("t").unwrap_err().to_string().contains("32 KB"));
         for odd in
             [RocketMessage::new("", "b"), RocketMessage::new("a\u{1}b", "b"), RocketMessage::new("m", "b").key("")]
         {
-            assert!(odd.outbound("t").is_err());
+            assert!(odd.prepare("t").is_err());
         }
         for topic in ["no.dots", "", "a:b", "SCHEDULE_TOPIC_XXXX"] {
-            assert!(RocketMessage::new("m", "b").outbound(topic).is_err(), "{topic}");
+            assert!(RocketMessage::new("m", "b").prepare(topic).is_err(), "{topic}");
         }
-        assert!(RocketMessage::new("m", "b").outbound("orders_1").is_ok());
+        assert!(RocketMessage::new("m", "b").prepare("orders_1").is_ok());
     }
 }

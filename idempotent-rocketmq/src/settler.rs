@@ -1,51 +1,67 @@
-//! Settling: a copy or a dead letter first, known to be stored; then the answer to the client.
-use std::sync::atomic::Ordering::SeqCst;
+//! Settlement of deliveries. A copy or dead letter is stored first, then the listener's call is answered.
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_mq::{Delivery, Settle, Settlement, SourceError, SourceErrorKind};
+use tokio::sync::oneshot;
 
-use crate::client::{Outbound, Unsent};
-use crate::error::{failed, gone, transient};
-use crate::tag::{Answer, RocketTag};
+use crate::error::{client_ended, failure, transient};
+use crate::producer::{PreparedMessage, SendFailure};
+use crate::retry_headers::RetryHeaders;
+use crate::session::{ConsumerSession, DeliveryAnswer};
+
+/// The handle that settles a delivery. The thread of a listener waits for its answer.
+#[derive(Debug)]
+pub struct RocketTag {
+    session: Arc<ConsumerSession>,
+    headers: RetryHeaders,
+    /// The sender of the answer, or `None` after the answer.
+    answer: Mutex<Option<oneshot::Sender<DeliveryAnswer>>>,
+    /// True if the copy or dead letter is stored and only the answer is missing.
+    copied: AtomicBool,
+}
 
 #[derive(Debug)]
-pub(crate) struct Settler;
+pub(crate) struct RocketSettler;
 
-/// The last answer of a session waits this long for the client to tell the broker.
-const TOLD: Duration = Duration::from_secs(3);
+/// Time that the last settlement of a session waits for the client to report to the broker.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[async_trait]
-impl Settle<RocketTag> for Settler {
+impl Settle<RocketTag> for RocketSettler {
     async fn settle(&self, delivery: &Delivery, tag: &RocketTag, settlement: &Settlement) -> Result<(), SourceError> {
         if tag.is_answered() {
             return Ok(());
         }
-        let (settings, marked, body) = (&tag.session.settings, &tag.marked, &delivery.body);
+        let (settings, headers, body) = (&tag.session.settings, &tag.headers, &delivery.body);
         match settlement {
             Settlement::Ack => {}
-            Settlement::GiveBack => tag.put(tag.session.returned(marked, body, Duration::ZERO)).await?,
+            Settlement::GiveBack => tag.store(tag.session.copy(headers, body, Duration::ZERO)).await?,
             Settlement::Retry(retry) => {
-                let mut copy = tag.session.returned(marked, body, retry.after);
-                copy.properties = marked.for_retry(retry);
-                tag.put(copy).await?;
+                let mut copy = tag.session.copy(headers, body, retry.after);
+                copy.properties = headers.encode_retry(retry);
+                tag.store(copy).await?;
             }
             Settlement::DeadLetter(letter) => {
-                let mut dead = tag.session.returned(marked, body, Duration::ZERO);
+                let mut dead = tag.session.copy(headers, body, Duration::ZERO);
                 dead.topic.clone_from(&settings.dead_topic);
-                dead.properties = marked.for_dead_letter(letter, settings);
-                tag.put(dead).await?;
+                dead.properties = headers.encode_dead_letter(letter, settings);
+                tag.store(dead).await?;
             }
-            // One that a later version adds is not known to be done.
-            _ => return Err(SourceError::new(SourceErrorKind::Fatal, "this adapter does not know that settlement")),
+            other => {
+                let text = format!("settlement `{}` is not supported by this source", other.name());
+                return Err(SourceError::new(SourceErrorKind::Fatal, text));
+            }
         }
-        let ends = &tag.session.ends;
-        if !tag.answer(Answer::Done) {
-            return Err(gone());
+        let drain = &tag.session.drain;
+        if !tag.answer(DeliveryAnswer::Settled) {
+            return Err(client_ended());
         }
-        if ends.is_closing() && ends.all_answered() {
-            // A process may end right behind this.
-            let _ = tokio::time::timeout(TOLD, ends.over()).await;
+        if drain.is_closing() && drain.all_answered() {
+            // The process may exit right after this.
+            let _ = tokio::time::timeout(REPORT_TIMEOUT, drain.wait_for_end()).await;
         }
         Ok(())
     }
@@ -56,24 +72,57 @@ impl Settle<RocketTag> for Settler {
 }
 
 impl RocketTag {
-    async fn put(&self, copy: Outbound) -> Result<(), SourceError> {
-        // Asked again because the answer failed: one copy is enough.
+    pub(crate) fn new(
+        session: Arc<ConsumerSession>,
+        headers: RetryHeaders,
+        answer: oneshot::Sender<DeliveryAnswer>,
+    ) -> Self {
+        Self { session, headers, answer: Mutex::new(Some(answer)), copied: AtomicBool::new(false) }
+    }
+
+    fn is_answered(&self) -> bool {
+        self.answer.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
+    fn is_copied(&self) -> bool {
+        self.copied.load(SeqCst)
+    }
+
+    /// Stores a copy or dead letter, unless an earlier settlement has stored one and then failed.
+    async fn store(&self, copy: PreparedMessage) -> Result<(), SourceError> {
         if self.is_copied() {
             return Ok(());
         }
-        if self.session.ends.is_over() {
-            return Err(gone());
+        if self.session.drain.has_ended() {
+            return Err(client_ended());
         }
-        self.session.sender.send(copy).await.map_err(not_put)?;
+        self.session.producer.send(copy).await.map_err(not_stored)?;
         self.copied.store(true, SeqCst);
         Ok(())
     }
+
+    /// Answers the listener's call. Returns false if the client has ended. A second answer has no effect.
+    fn answer(&self, answer: DeliveryAnswer) -> bool {
+        let waiting = self.answer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(waiting) = waiting else { return true };
+        self.session.drain.note_answered();
+        waiting.send(answer).is_ok()
+    }
 }
 
-fn not_put(unsent: Unsent) -> SourceError {
-    match unsent {
-        Unsent::Weak(status) => transient(&format!("the broker has not kept the copy as it should: {status:?}")),
-        Unsent::Ended => gone(),
-        Unsent::Failed(error) => failed("the copy could not be stored; the cause says what is missing", error),
+/// An unsettled message is redelivered after the drop, unless its copy is stored.
+impl Drop for RocketTag {
+    fn drop(&mut self) {
+        self.answer(if self.is_copied() { DeliveryAnswer::Settled } else { DeliveryAnswer::Dropped });
+    }
+}
+
+fn not_stored(reason: SendFailure) -> SourceError {
+    match reason {
+        SendFailure::Incomplete(status) => {
+            transient(&format!("storing the copy: not flushed or replicated as the broker is configured ({status:?})"))
+        }
+        SendFailure::Ended => client_ended(),
+        SendFailure::Failed(error) => failure("storing the copy failed; see the cause", error),
     }
 }
