@@ -126,7 +126,7 @@ impl RocketPublisher {
     /// this way, the publisher sends the message again under the same id, with growing pauses.
     ///
     /// # Errors
-    /// The [`kind`](PublishError::kind) says whether the message may be stored.
+    /// The [`kind`](PublishError::kind) shows whether the message may be stored.
     ///
     /// # Cancellation
     /// The message may be published.

@@ -101,7 +101,7 @@ impl RocketTag {
         Ok(())
     }
 
-    /// Answers the listener's call. Returns false if the client has ended. A second answer has no effect.
+    /// Sends the answer to the waiting thread. Returns false if the client has ended. A second answer has no effect.
     fn answer(&self, answer: DeliveryAnswer) -> bool {
         let waiting = self.answer.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(waiting) = waiting else { return true };

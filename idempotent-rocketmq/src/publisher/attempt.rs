@@ -40,7 +40,7 @@ impl PublisherState {
             return Err(FailedAttempt::timed_out(false));
         }
         let topic = message.topic.clone();
-        // The client's timeout is the shorter one, because the client's error says more.
+        // The client's timeout is the shorter one, because its error has more details.
         let sent = timeout_at(end, producer.send_once(message, choice, left * 9 / 10)).await;
         let failed = match sent {
             Ok(Ok(position)) => return Ok(position),
@@ -86,7 +86,7 @@ async fn check_topic(producer: &MessageProducer, topic: &str) -> Result<(), Fail
     Err(FailedAttempt::before_sending(error))
 }
 
-/// Asks the name server for the queues of a topic. The client's own timeout is a minute, in which an unresponsive name server
+/// Fetches the queues of a topic from the name server. The client's own timeout is a minute, in which an unresponsive name server
 /// would use up the time of all attempts.
 async fn look_up(producer: &MessageProducer, topic: &str) -> Result<Result<usize, ClientError>, FailedAttempt> {
     let limit = Duration::from_millis(SEND_TIMEOUT_MS);

@@ -4,7 +4,7 @@ use std::fmt;
 
 type ErrorCause = Box<dyn StdError + Send + Sync>;
 
-/// An error for a message that is not confirmed. The [`kind`](Self::kind) says whether the message may be stored.
+/// An error for a message that is not confirmed. The [`kind`](Self::kind) shows whether the message may be stored.
 #[derive(Debug)]
 pub struct PublishError {
     kind: PublishErrorKind,

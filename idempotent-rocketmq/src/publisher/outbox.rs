@@ -29,7 +29,7 @@ use crate::RocketMessage;
 /// below two thirds of the relay's lease, as it is by default.
 ///
 /// - [`Unsent`](idempotent_mq::PublishErrorKind::Unsent): the broker is busy or unreachable.
-/// - [`Unconfirmed`](idempotent_mq::PublishErrorKind::Unconfirmed): the broker did not respond, or its response does not say whether the
+/// - [`Unconfirmed`](idempotent_mq::PublishErrorKind::Unconfirmed): the broker did not respond, or its response does not show whether the
 ///   message is stored. The first messages on a connection that broke unnoticed may also be unconfirmed.
 /// - [`Refused`](idempotent_mq::PublishErrorKind::Refused): the broker would truncate, misread or reject the message, or the topic is missing
 ///   on brokers that do not create topics (`autoCreateTopicEnable`). A topic that this publisher has found before counts as

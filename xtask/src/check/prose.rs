@@ -5,7 +5,7 @@ use std::path::Path;
 use super::sources::texts;
 
 /// The crates whose sources keep the rules. A crate that keeps them is added here.
-const CHECKED: [&str; 2] = ["idempotent-redis/src", "idempotent-redis-streams/src"];
+const CHECKED: [&str; 3] = ["idempotent-redis/src", "idempotent-redis-streams/src", "idempotent-rocketmq/src"];
 
 /// The line before a line, or before a documentation comment, that is exempt from the rules. A reason follows.
 const ALLOW: &str = "// prose-allow: ";
