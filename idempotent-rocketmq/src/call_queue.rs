@@ -99,7 +99,7 @@ impl<T> CallQueue<T> {
         taken
     }
 
-    /// Drops all messages, and those that are delivered later.
+    /// Drops all messages, and each message that is delivered later.
     pub(crate) fn close(&self) {
         let left = {
             let mut state = self.lock();

@@ -12,7 +12,7 @@ use rocketmq_client_rust::{ClientConfig, ClientRuntime, ClientRuntimeConfig, Tel
 use rocketmq_runtime::{RuntimeConfig, RuntimeOwner, ShutdownDeadline};
 use tracing::warn;
 
-/// Number of blocking threads in addition to those of the listeners.
+/// Number of blocking threads in addition to the threads for listeners.
 const EXTRA_THREADS: usize = 8;
 /// Maximum duration of a listener's call, which lasts as long as its run. With the client's default of 30 s, the client would
 /// send the message back during the run.

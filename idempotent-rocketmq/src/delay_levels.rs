@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_are_those_of_the_broker_in_any_order() {
+    fn levels_may_have_any_order() {
         let levels = DelayLevels::parse("10s 1s  2m").unwrap();
         assert_eq!((levels.level(Duration::from_secs(2)), levels.level(Duration::from_millis(10))), (1, 2));
         assert_eq!(levels.longest(), Duration::from_secs(120));

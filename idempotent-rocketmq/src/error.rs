@@ -29,7 +29,7 @@ pub(crate) fn is_unknown_topic(error: &ClientError) -> bool {
     error.is(&ROUTE_TOPIC_NOT_FOUND) || own.is_some_and(|own| own.response_code() == NO_CODE)
 }
 
-/// Returns whether the message of a single attempt is certainly not stored: the broker said so, or was never reached. For an
+/// Returns whether the message of a single attempt is certainly not stored: the broker confirmed that, or was never reached. For an
 /// error of several attempts, the result is meaningless.
 ///
 /// The response "service not available" (14) proves nothing: a broker that has lost its controller's lease also gives this

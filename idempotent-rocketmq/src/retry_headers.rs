@@ -7,10 +7,10 @@ use crate::properties::{EMPTY, HEADERS, KEYS, Properties, SEPARATORS, UNIQ_KEY, 
 use crate::queue_position::QueuePosition;
 use crate::settings::SourceSettings;
 
-/// The decoded properties of a message: those of its producer, and the values that this crate added to a copy.
+/// The decoded properties of a message: the properties of its producer, and the values that this crate added to a copy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RetryHeaders {
-    /// The producer's properties, without those that the broker adds for one delivery.
+    /// The producer's properties, without the properties that the broker adds for one delivery.
     producer: Properties,
     pub(crate) flag: i32,
     pub(crate) attempt: Option<u32>,

@@ -1,4 +1,4 @@
-//! With a consumer.
+//! The source with a consumer.
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -45,7 +45,7 @@ fn once(runs: &Arc<AtomicU32>) -> MessageHandler {
 }
 
 #[tokio::test]
-async fn b3_b23_a_duplicate_of_what_runs_is_put_off_without_costing_an_attempt_and_then_acknowledged() {
+async fn a_duplicate_of_a_running_message_is_deferred_without_an_attempt_and_then_acknowledged() {
     let world = World::new("runtime-1").await;
     let (open, runs) = (Arc::new(Notify::new()), Arc::new(AtomicU32::new(0)));
     let (gate, counted) = (open.clone(), runs.clone());
@@ -62,8 +62,8 @@ async fn b3_b23_a_duplicate_of_what_runs_is_put_off_without_costing_an_attempt_a
     for id in ["a", "b"] {
         world.publish(RocketMessage::new(id, "b").key("order-17")).await;
     }
-    // More often than attempts are allowed.
-    process.until("it is put off", |counts| counts.deferred >= 4).await;
+    // More deferrals than the policy allows attempts.
+    process.until("the duplicate is deferred", |counts| counts.deferred >= 4).await;
     open.notify_one();
     process.until("both are done", |counts| counts.acked == 2).await;
     world.emptied().await;
@@ -72,7 +72,7 @@ async fn b3_b23_a_duplicate_of_what_runs_is_put_off_without_costing_an_attempt_a
 }
 
 #[tokio::test]
-async fn b22_k17_in_a_batch_only_what_failed_comes_again() {
+async fn only_the_failed_message_of_a_batch_is_redelivered() {
     let world = World::new("runtime-2").await;
     let log = Arc::<Mutex<Vec<String>>>::default();
     let said = log.clone();
@@ -95,7 +95,7 @@ async fn b22_k17_in_a_batch_only_what_failed_comes_again() {
 }
 
 #[tokio::test]
-async fn b46_a_message_on_two_topics_with_one_business_key_runs_once_and_both_are_acknowledged() {
+async fn a_message_on_two_topics_with_one_business_key_runs_once_and_both_copies_are_acknowledged() {
     let world = World::new("runtime-3").await;
     let (runs, executor) = (Arc::new(AtomicU32::new(0)), executor());
     let other = RocketSource::builder(world.server.name_server(), "orders-too", "billing-too").build().unwrap();
@@ -113,7 +113,7 @@ async fn b46_a_message_on_two_topics_with_one_business_key_runs_once_and_both_ar
 }
 
 #[tokio::test]
-async fn b44_a_body_that_cannot_be_read_is_put_aside_at_once_and_what_is_past_its_time_is_not_run() {
+async fn a_malformed_body_is_dead_lettered_at_once_and_an_expired_message_does_not_run() {
     let world = World::new("runtime-4").await;
     let raw = world.raw().await;
     let runs = Arc::new(AtomicU32::new(0));

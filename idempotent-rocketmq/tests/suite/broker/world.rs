@@ -1,4 +1,4 @@
-//! A broker for all tests of this binary but those that harm it; each has a topic of its own.
+//! The broker that the tests share, with a topic for each test. Tests that stop the broker start their own.
 use std::future::Future;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -8,9 +8,9 @@ use idempotent_mq::{Delivery, Received, Settlement, Source, SourceError, SourceE
 use idempotent_rocketmq::{RocketMessage, RocketPublisher, RocketSource, RocketSourceBuilder, RocketTag};
 use idempotent_testkit::servers::RocketServer;
 
-use crate::plain_client::Raw;
+use crate::plain_client::PlainClient;
 
-/// For what should take a moment, on a machine that is busy.
+/// Time limit of an event on a loaded machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 static SERVER: LazyLock<Arc<RocketServer>> = LazyLock::new(|| Arc::new(RocketServer::start()));
 
@@ -22,12 +22,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A topic of this name, in one queue.
+    /// Creates a topic with one queue on the shared broker.
     pub(crate) async fn new(topic: &str) -> Self {
         Self::on(tokio::task::spawn_blocking(|| SERVER.clone()).await.unwrap(), topic).await
     }
 
-    /// On a broker of its own.
+    /// Creates a topic on a broker that only this test uses.
     pub(crate) async fn alone(topic: &str) -> Self {
         Self::on(tokio::task::spawn_blocking(|| Arc::new(RocketServer::start())).await.unwrap(), topic).await
     }
@@ -47,17 +47,17 @@ impl World {
         RocketSource::builder(self.server.name_server(), &self.topic, &self.group)
     }
 
-    pub(crate) fn hand(&self) -> Hand {
-        Hand(self.source())
+    pub(crate) fn consumer(&self) -> ManualConsumer {
+        ManualConsumer(self.source())
     }
 
     pub(crate) async fn publish(&self, outgoing: RocketMessage) {
         self.publisher.publish(&self.topic, &outgoing).await.unwrap();
     }
 
-    /// A plain client, which collects the dead letters.
-    pub(crate) async fn raw(&self) -> Raw {
-        Raw::start(self.server.name_server(), format!("{}-dead", self.group)).await
+    /// Starts a plain client that collects the dead letters.
+    pub(crate) async fn plain_client(&self) -> PlainClient {
+        PlainClient::start(self.server.name_server(), format!("{}-dead", self.group)).await
     }
 
     /// What the broker knows not to be acknowledged, and does not delay.
@@ -68,7 +68,7 @@ impl World {
     }
 
     pub(crate) async fn emptied(&self) {
-        until("the broker knows that all is done", async || (self.left().await == 0).then_some(())).await;
+        until("the broker has all acknowledgements", async || (self.left().await == 0).then_some(())).await;
     }
 
     pub(crate) async fn blocking<T: Send + 'static>(&self, ask: impl FnOnce(&RocketServer) -> T + Send + 'static) -> T {
@@ -77,7 +77,7 @@ impl World {
     }
 }
 
-/// Asks again and again, for a minute at most.
+/// Polls until there is a result, for a minute at most.
 pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let end = Instant::now() + LIMIT;
     loop {
@@ -93,10 +93,10 @@ pub(crate) async fn within<F: Future>(what: &str, future: F) -> F::Output {
     tokio::time::timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("not within a minute: {what}"))
 }
 
-/// A source that is asked by hand.
-pub(crate) struct Hand(pub(crate) RocketSource);
+/// A source without a consumer runtime.
+pub(crate) struct ManualConsumer(pub(crate) RocketSource);
 
-impl Hand {
+impl ManualConsumer {
     pub(crate) async fn next(&mut self) -> (Delivery, RocketTag) {
         self.take(1).await.remove(0)
     }
@@ -112,7 +112,7 @@ impl Hand {
         within("a settlement", self.0.settler().settle(&held.0, &held.1, how)).await
     }
 
-    /// As a consumer does: what fails for now is tried again.
+    /// Settles a delivery, and retries after transient errors as a consumer does.
     pub(crate) async fn insist(&self, held: &(Delivery, RocketTag), how: &Settlement) {
         let settled = async || match self.settle(held, how).await {
             Err(error) if error.kind() == SourceErrorKind::Transient => None,
