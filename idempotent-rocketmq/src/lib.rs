@@ -2,6 +2,7 @@
 //!
 //! [`RocketSource`] is a [`Source`](idempotent_mq::Source) that consumes a topic as a member of a group.
 //! [`RocketPublisher`] implements [`Publish`](idempotent_mq::Publish) and reports the known state of each message.
+//! [`RocketDelay`] implements [`Delay`](idempotent_mq::Delay) by the delay levels of the broker.
 //!
 //! ```no_run
 //! use idempotent_core::{Executor, MemoryStore};
@@ -48,6 +49,7 @@
 #![recursion_limit = "512"]
 mod call_queue;
 mod client;
+mod delay;
 mod delay_levels;
 mod drain;
 mod error;
@@ -67,6 +69,7 @@ mod settler;
 mod source;
 mod topics;
 
+pub use self::delay::RocketDelay;
 pub use self::error::SettingError;
 pub use self::message::RocketMessage;
 pub use self::publisher::{PublishError, PublishErrorKind, RocketPublisher, RocketPublisherBuilder};

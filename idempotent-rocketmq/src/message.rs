@@ -1,13 +1,11 @@
 //! A message to be published.
 use std::fmt;
-use std::time::Duration;
 
 use idempotent_core::{Entropy, EntropyError, OsEntropy};
 use idempotent_mq::Headers;
 use rocketmq_model::common::topic::TopicValidator;
 
 use crate::SettingError;
-use crate::delay_levels::DelayLevels;
 use crate::headers::encode_headers;
 use crate::producer::{MAX_BODY, PreparedMessage};
 use crate::properties::{EMPTY, HEADERS, KEYS, TAGS, UNIQ_KEY, as_property};
@@ -30,7 +28,6 @@ pub struct RocketMessage {
     headers: Headers,
     key: Option<String>,
     tag: Option<String>,
-    after: Duration,
 }
 
 /// Maximum size of all properties in bytes. The broker stores their length in 15 bits, and copies get further properties.
@@ -41,7 +38,7 @@ impl RocketMessage {
     /// an id that is stored with the subject of the message, such as the id of a row.
     pub fn new(id: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
         let (id, body) = (id.into(), body.into());
-        Self { id, body, headers: Headers::default(), key: None, tag: None, after: Duration::ZERO }
+        Self { id, body, headers: Headers::default(), key: None, tag: None }
     }
 
     /// Creates a message with a random id of 32 hexadecimal digits.
@@ -77,22 +74,13 @@ impl RocketMessage {
         self
     }
 
-    /// Sets a delay, rounded up to one of the broker's default delay levels: 1 s to 2 h.
-    ///
-    /// # Default
-    /// No delay
-    pub fn after(mut self, time: Duration) -> Self {
-        self.after = time;
-        self
-    }
-
     /// Returns the message id.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Encodes the message, or returns why no broker can accept the message.
+    /// Encodes the message for immediate delivery, or returns why no broker can accept the message.
     pub(crate) fn prepare(&self, topic: &str) -> Result<PreparedMessage, SettingError> {
         check_name("topic", topic)?;
         if TopicValidator::is_not_allowed_send_topic(topic) {
@@ -119,8 +107,7 @@ impl RocketMessage {
                 "headers: too long, since RocketMQ limits all properties to 32 KB; move data into the body",
             ));
         }
-        let level = DelayLevels::default().level(self.after);
-        Ok(PreparedMessage { topic: topic.to_owned(), properties, flag: 0, level, body: self.body.clone() })
+        Ok(PreparedMessage { topic: topic.to_owned(), properties, flag: 0, level: 0, body: self.body.clone() })
     }
 }
 

@@ -1,5 +1,6 @@
 //! The publisher, which reports the known state of each message.
 mod attempt;
+mod delayed;
 mod error;
 mod outbox;
 
@@ -16,8 +17,10 @@ use tokio::sync::{Mutex, oneshot};
 use tokio::time::Instant;
 use tracing::warn;
 
+use self::delayed::DueTime;
 pub use self::error::{PublishError, PublishErrorKind};
 use crate::client::spawn_client;
+use crate::delay_levels::DelayLevels;
 use crate::producer::MessageProducer;
 use crate::queue_choice::QueueChoice;
 use crate::queue_position::QueuePosition;
@@ -50,6 +53,8 @@ struct PublisherState {
     name_servers: String,
     group: String,
     give_up_after: Duration,
+    delay_levels: DelayLevels,
+    max_lateness: Duration,
     client: Mutex<Option<RunningClient>>,
     /// Topics that were found, or that the broker creates on demand. The value is false if the topic must be checked again.
     known: std::sync::Mutex<HashMap<String, bool>>,
@@ -72,6 +77,8 @@ pub struct RocketPublisherBuilder {
     name_servers: String,
     group: String,
     give_up_after: Duration,
+    delay_levels: Option<String>,
+    max_lateness: Duration,
 }
 
 /// Maximum time of all attempts. With this limit, the end of each attempt is a representable time.
@@ -99,17 +106,50 @@ impl RocketPublisherBuilder {
         self
     }
 
+    /// Sets the delay levels of the broker, its setting `messageDelayLevel`. All brokers must have this setting: a broker with
+    /// other levels delivers delayed messages at other times, and possibly early.
+    ///
+    /// # Default
+    /// `1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h`
+    pub fn delay_levels(mut self, levels: impl Into<String>) -> Self {
+        self.delay_levels = Some(levels.into());
+        self
+    }
+
+    /// Sets the time by which a delay may be lengthened to reach a delay level. The publisher refuses a delayed message if every
+    /// sufficient level is longer than the delay and this time together.
+    ///
+    /// With at least the largest difference between two neighbouring levels (an hour for the default levels), the publisher accepts
+    /// each delay up to the longest level. Only then does it accept [`deliver_at`](idempotent_mq::OutboundMessage::deliver_at) from an
+    /// outbox.
+    ///
+    /// # Default
+    /// 1 s
+    pub fn max_lateness(mut self, time: Duration) -> Self {
+        self.max_lateness = time;
+        self
+    }
+
     /// Builds the publisher, which connects at the first message.
     ///
     /// # Errors
-    /// The name servers or the group are invalid.
+    /// The name servers, the group or the delay levels are invalid.
     pub fn build(self) -> Result<RocketPublisher, SettingError> {
-        let Self { name_servers, group, give_up_after } = self;
+        let Self { name_servers, group, give_up_after, delay_levels, max_lateness } = self;
         check_servers(&name_servers)?;
         check_name("group", &group)?;
-        let (client, known, checking, next_queue) = Default::default();
-        let state = PublisherState { name_servers, group, give_up_after, client, known, checking, next_queue };
-        Ok(RocketPublisher(Arc::new(state)))
+        let delay_levels = delay_levels.map_or_else(|| Ok(DelayLevels::default()), |levels| DelayLevels::parse(&levels))?;
+        Ok(RocketPublisher(Arc::new(PublisherState {
+            name_servers,
+            group,
+            give_up_after,
+            delay_levels,
+            max_lateness,
+            client: Mutex::default(),
+            known: std::sync::Mutex::default(),
+            checking: Mutex::default(),
+            next_queue: AtomicUsize::default(),
+        })))
     }
 }
 
@@ -117,8 +157,13 @@ impl RocketPublisher {
     /// Returns a builder for a publisher that uses these name servers, in the form `HOST:PORT`, or `HOST:PORT;HOST:PORT` for
     /// several.
     pub fn builder(name_servers: impl Into<String>) -> RocketPublisherBuilder {
-        let give_up_after = Duration::from_secs(30);
-        RocketPublisherBuilder { name_servers: name_servers.into(), group: "idempotent".to_owned(), give_up_after }
+        RocketPublisherBuilder {
+            name_servers: name_servers.into(),
+            group: "idempotent".to_owned(),
+            give_up_after: Duration::from_secs(30),
+            delay_levels: None,
+            max_lateness: Duration::from_secs(1),
+        }
     }
 
     /// Publishes a message and returns when the broker has stored the message as it is configured: flushed to disk, and
@@ -132,27 +177,33 @@ impl RocketPublisher {
     /// The message may be published.
     pub async fn publish(&self, topic: &str, message: &RocketMessage) -> Result<(), PublishError> {
         let end = Instant::now() + self.0.give_up_after;
-        self.publish_until(end, topic, message, None).await.map(drop)
+        self.publish_until(end, topic, message, None, None).await.map(drop)
     }
 
     /// Publishes a message to the queue of the aggregate, or to any queue, with attempts until `end`. Returns the position of the
-    /// message.
+    /// message, unless the message is delayed.
     async fn publish_until(
         &self,
         end: Instant,
         topic: &str,
         message: &RocketMessage,
         aggregate: Option<&str>,
+        due: Option<DueTime>,
     ) -> Result<Option<QueuePosition>, PublishError> {
         let refused = |error: SettingError| PublishError::new(PublishErrorKind::Refused, error.to_string(), None);
-        let prepared = message.prepare(topic).map_err(refused)?;
+        let mut prepared = message.prepare(topic).map_err(refused)?;
         let mut may_be_stored = false;
         for tries in 1.. {
             let choice = match aggregate {
                 Some(aggregate) => QueueChoice::Hashed(aggregate.to_owned()),
                 None => QueueChoice::Numbered(self.0.next_queue.fetch_add(1, Relaxed)),
             };
+            if let Some(due) = &due {
+                prepared.level = due.wait_for_level(&self.0.delay_levels).await.number;
+            }
             let failed = match self.0.attempt(prepared.clone(), choice, end).await {
+                // The broker reports the position in its queue for the delay.
+                Ok(_) if prepared.level > 0 => return Ok(None),
                 Ok(position) => return Ok(position),
                 Err(failed) => failed,
             };

@@ -82,7 +82,7 @@ impl ConsumerSession {
             topic: self.settings.retry_topic.clone(),
             properties: headers.encode_unchanged(),
             flag: headers.flag,
-            level: self.settings.delay_levels.level(after),
+            level: self.settings.delay_levels.for_retry(after).number,
             body: body.to_vec(),
         }
     }

@@ -36,21 +36,33 @@ use crate::RocketMessage;
 ///   unreachable, so its messages are unsent. A topic that this publisher has never found counts as missing, even if its only broker is
 ///   unreachable for longer than the name server waits while other brokers are running.
 ///
+/// **Delays.** A message with [`deliver_at`](OutboundMessage::deliver_at) needs a publisher whose
+/// [`max_lateness`](super::RocketPublisherBuilder::max_lateness) covers all differences between delay levels, because the time until the relay
+/// sends the message is not known in advance. All other publishers of this type refuse such a message. The message is never early by the
+/// broker's clock, and late by `max_lateness` at most, plus the time that publishing takes. A time beyond the longest level is refused. A delayed message has no position
+/// when it is published.
+///
 /// By default brokers create topics. A message to a misspelt topic then creates a topic without a consumer.
 #[async_trait]
 impl Publish for RocketPublisher {
     async fn publish(&self, messages: &[OutboundMessage]) -> Vec<Result<Published, OutboxError>> {
         let end = Instant::now() + self.0.give_up_after;
         publish_each(messages, async |message| {
-            if message.deliver_at.is_some() {
-                return Err(OutboxError::cannot_delay());
-            }
+            let due = match message.deliver_at {
+                Some(_) if !self.delays() => return Err(OutboxError::cannot_delay()),
+                Some(at) => Some(self.due_at(at).map_err(outbox_error)?),
+                None => None,
+            };
             let (topic, converted) = convert(message);
-            let sent = self.publish_until(end, topic, &converted, message.aggregate.as_deref()).await;
+            let sent = self.publish_until(end, topic, &converted, message.aggregate.as_deref(), due).await;
             let position = sent.map_err(outbox_error)?;
             Ok(position.map_or_else(Published::somewhere, |position| Published::at(position.position(topic))))
         })
         .await
+    }
+
+    fn delays(&self) -> bool {
+        self.accepts_all_delays()
     }
 }
 

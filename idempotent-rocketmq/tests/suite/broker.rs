@@ -2,6 +2,7 @@
 mod closing;
 mod consumer_outages;
 mod dead_letters;
+mod delayed;
 mod deliveries;
 mod outbox;
 mod publisher_outages;

@@ -32,7 +32,7 @@ impl World {
         Self::on(tokio::task::spawn_blocking(|| Arc::new(RocketServer::start())).await.unwrap(), topic).await
     }
 
-    async fn on(server: Arc<RocketServer>, topic: &str) -> Self {
+    pub(crate) async fn on(server: Arc<RocketServer>, topic: &str) -> Self {
         let publisher = RocketPublisher::builder(server.name_server()).build().unwrap();
         let world = Self { server, publisher, topic: topic.to_owned(), group: format!("{topic}-group") };
         world.source().declare(1).await.unwrap();
@@ -60,7 +60,7 @@ impl World {
         PlainClient::start(self.server.name_server(), format!("{}-dead", self.group)).await
     }
 
-    /// What the broker knows not to be acknowledged, and does not delay.
+    /// Returns the number of unacknowledged messages, without those that wait for a delay.
     pub(crate) async fn left(&self) -> u64 {
         let (topic, group) = (self.topic.clone(), self.group.clone());
         self.blocking(move |server| server.backlog(&topic, &group) + server.backlog(&format!("{group}-retry"), &group))
