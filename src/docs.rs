@@ -1,18 +1,20 @@
 //! Guides. Every example in them is compiled and run as a test.
 //!
 //! Read them in this order:
-//! 1. [`getting_started`]: a handler, a store, duplicates, failures, shutting down.
-//! 2. [`guarantees`]: levels L1 to L4, crash points, retention.
-//! 3. [`keys`]: what makes two calls the same.
-//! 4. [`steps`]: handlers over several systems: a retry goes on where it stopped; updates that carry a version.
-//! 5. [`ordering`]: messages in their order, over any number of consumers.
-//! 6. [`redis`]: the store that a fleet shares, and what it can lose.
-//! 7. [`http`]: `Idempotency-Key` on REST: layer, attribute, clients, problems.
-//! 8. `outbox` (features `outbox` and `postgres`; it works on the other databases, too): messages that are written in the transaction of what they tell of.
-//! 9. `delay` (features `delay` and `sqlite`, likewise): work that is due at a time; five techniques, and how late they are.
-//! 10. `alerts` (features `alert-email`, `outbox` and `sqlite`): what needs a person, by log, webhook and e-mail.
-//! 11. [`testing`]: duplicates, crashes and refusals in tests of your own.
-//! 12. [`custom_store`]: records where you want them.
+//! 1. [`getting_started`]: a handler, a store, duplicates, failures, shutdown.
+//! 2. [`guarantees`]: the guarantee levels L1 to L4, crash points, retention.
+//! 3. [`keys`]: the choice of a key, scopes, tenants, fingerprints, tokens.
+//! 4. [`steps`]: handlers that call several systems and continue where they stopped; updates with a version.
+//! 5. [`ordering`]: ordered messages with any number of consumers.
+//! 6. [`redis`]: the store that all instances share, and its limits.
+//! 7. [`http`]: the `Idempotency-Key` header in REST services: layer, attribute, clients, problems.
+//! 8. `outbox` (documented with the features `outbox` and `postgres`; works with all databases): messages that are written in the
+//!    transaction of the change that they announce.
+//! 9. `delay` (documented with the features `delay` and `sqlite`; works with all databases): work that is due later; five techniques
+//!    and their lateness.
+//! 10. `alerts` (features `alert-email`, `outbox` and `sqlite`): alerts to operators by log, webhook and e-mail.
+//! 11. [`testing`]: duplicates, crashes and rejections in your own tests.
+//! 12. [`custom_store`]: stores for other systems.
 
 #[cfg_attr(not(doctest), doc = include_str!("docs/getting_started.md"))]
 pub mod getting_started {}

@@ -1,4 +1,4 @@
-//! Consumer-side idempotency: one attribute makes a message or REST handler safe against duplicates.
+//! Consumer-side idempotency for message and REST handlers: one attribute protects a handler against duplicates.
 //!
 //! ```
 //! use idempotent::{Executor, MemoryStore, Outcome, Rejection, idempotent};
@@ -19,82 +19,83 @@
 //!             assert_eq!((answer.unwrap(), outcome), (500, Some(Outcome::Replayed)));
 //!         })
 //!         .await;
-//!     // Without an executor it does not run either.
+//!     // Without an executor, the handler does not run.
 //!     assert!(matches!(charge(17, 500).await, Err(Rejection::NoExecutor { .. })));
 //! }
 //! ```
 //!
-//! Within its retention a duplicate of a consumed key does not run: that is level L1. What a crash between the effect and its record does,
-//! and how levels L2, L3 and L4 deal with it, is in [`docs::guarantees`].
+//! Within the retention, a duplicate of a consumed key does not run. This is guarantee level L1. After a crash between the effect and its
+//! record, the handler runs again; [`docs::guarantees`] describes the levels L2, L3 and L4, which cover this case.
 //!
 //! | I want to … | look at |
 //! |---|---|
-//! | begin | [`docs::getting_started`] |
-//! | know what "once" means here | [`docs::guarantees`] |
-//! | make a handler idempotent | [`macro@idempotent`], every argument with its default |
+//! | get started | [`docs::getting_started`] |
+//! | know the guarantees | [`docs::guarantees`] |
+//! | make a handler idempotent | [`macro@idempotent`], with all arguments and defaults |
 //! | choose a key | [`docs::keys`] |
 //! | protect REST handlers | [`docs::http`]: [`IdempotencyLayer`], [`Http`] for annotated ones |
-//! | refuse a form that is sent twice | [`Tokens`], and `by = token` |
-//! | refuse two equal calls in a row | `by = param`, [`Policy::window`] |
-//! | keep records in a file, without a server | [`SqliteStore`] |
-//! | keep them on Redis or Valkey, for a fleet | [`RedisStore`]; [`RedisStore::check`] looks the servers over |
-//! | share them in a fleet | [`RedisStore`], [`docs::redis`] |
-//! | put a fast tier before a durable store | [`TieredStore`], [`RedisTier`](store::RedisTier), [`MemoryTier`](store::MemoryTier) |
-//! | keep them in memory, for tests | [`MemoryStore`] |
-//! | choose the store by configuration | [`connect`] |
-//! | keep them somewhere else | [`docs::custom_store`], [`CasBackend`](store::CasBackend), [`Store`] |
-//! | consume from a broker | [`mq::Consumer`]; for a broker of my own [`mq::docs::source`] |
+//! | reject a form that is submitted twice | [`Tokens`], and `by = token` |
+//! | reject two equal calls in a row | `by = param`, [`Policy::window`] |
+//! | store records in a file, without a server | [`SqliteStore`] |
+//! | store records on Redis or Valkey | [`RedisStore`]; [`RedisStore::check`] checks the servers |
+//! | share records between all instances | [`RedisStore`], [`docs::redis`] |
+//! | put a fast tier in front of a durable store | [`TieredStore`], [`RedisTier`](store::RedisTier), [`MemoryTier`](store::MemoryTier) |
+//! | store records in memory, for tests | [`MemoryStore`] |
+//! | select the store by configuration | [`connect`] |
+//! | store records in another system | [`docs::custom_store`], [`CasBackend`](store::CasBackend), [`Store`] |
+//! | consume from a broker | [`mq::Consumer`]; for another broker [`mq::docs::source`] |
 //! | consume from RabbitMQ, or publish to it | [`rabbitmq`] |
 //! | consume from Redis Streams | [`redis_streams::StreamsSource`] |
-//! | deliver a message later, merged, or by priority | [`delay_queue::DelayQueue`] |
-//! | have work done at a time, and call it off | [`mq::Delay`], [`delay_queue::DelayQueue`], [`delay::DelayTable`]; [`docs::delay`] |
+//! | delay, merge or prioritise messages | [`delay_queue::DelayQueue`] |
+//! | schedule work and cancel it | [`mq::Delay`], [`delay_queue::DelayQueue`], [`delay::DelayTable`]; [`docs::delay`] |
 //! | consume from RocketMQ, or publish to it | `rocketmq` |
-//! | acknowledge, retry or put a message aside by myself | [`Outcome::capture`], [`Outcome::settle`], [`Disposition`] |
+//! | acknowledge, retry or dead-letter messages in my own consumer | [`Outcome::capture`], [`Outcome::settle`], [`Disposition`] |
 //! | set leases, retention, retries | [`Policy`], [`ExecutorBuilder::policy`] |
-//! | check them against my broker | [`Redelivery`] |
-//! | refuse a changed payload | [`Fingerprint`] |
+//! | check these settings against my broker | [`Redelivery`] |
+//! | reject a changed payload | [`Fingerprint`] |
 //! | commit effect and record together (L3) | `transaction = tx`, [`Inbox`]; [`docs::guarantees`] |
-//! | refuse a late writer (L2), key a far side (L4) | [`Lease::fencing`], [`Lease::step_key`] |
-//! | go on where a handler of several steps stopped | [`step()`], [`docs::steps`]; take them back: [`Step::compensate`] |
-//! | run messages in their order | `after = …`, `sequence = (stream, number)`, [`Call::after`], [`Executor::register`], [`OnBrokenOrder`](ordering::OnBrokenOrder); [`docs::ordering`] |
-//! | let only the newest update through | [`VersionGuard`] |
-//! | note each key once, in a transaction of mine | [`UniqueKeys`] |
-//! | send a message if my transaction commits, and until it is consumed | `Outbox`, `Relay` (feature `outbox`) |
-//! | keep results in another form, or sealed | [`Codec`] |
-//! | return something else than `Result` or `Disposition` | [`ReplyStrategy`](reply::ReplyStrategy), [`RejectStrategy`](reply::RejectStrategy) |
+//! | reject a late writer (L2), or send a key to a downstream service (L4) | [`Lease::fencing`], [`Lease::step_key`] |
+//! | continue a handler of several steps where it stopped | [`step()`], [`docs::steps`]; to undo steps: [`Step::compensate`] |
+//! | run messages in order | `after = …`, `sequence = (stream, number)`, [`Call::after`], [`Executor::register`], [`OnBrokenOrder`](ordering::OnBrokenOrder); [`docs::ordering`] |
+//! | accept only the newest update | [`VersionGuard`] |
+//! | record each key once, in my own transaction | [`UniqueKeys`] |
+//! | publish a message if my transaction commits, and resend it until it is consumed | `Outbox`, `Relay` (feature `outbox`) |
+//! | store results in another format, or encrypted | [`Codec`] |
+//! | return a type other than `Result` or `Disposition` | [`ReplyStrategy`](reply::ReplyStrategy), [`RejectStrategy`](reply::RejectStrategy) |
 //! | handle many messages at once | [`Executor::run_batch`] |
-//! | do without the attribute | [`Executor::run`], [`Call`], [`Handler`] |
+//! | work without the attribute | [`Executor::run`], [`Call`], [`Handler`] |
 //! | shut down | [`Executor::drain`] |
-//! | watch it | [`Observer`], [`Tracing`], [`Executor::counts`] |
-//! | be alerted of what needs a person | [`Alerts`], [`AlertObserver`](alert::AlertObserver); [`docs::alerts`] |
+//! | monitor runs | [`Observer`], [`Tracing`], [`Executor::counts`] |
+//! | send alerts to operators | [`Alerts`], [`AlertObserver`](alert::AlertObserver); [`docs::alerts`] |
 //! | test my handlers | [`docs::testing`]: duplicates, crash points, rejections, time |
 //! | test without waiting | `idempotent-testkit`: `VirtualClock`, `FaultStore`, `conformance!`, `cas_conformance!` |
 //!
 //! # Features
-//! | feature | brings |
+//! | feature | adds |
 //! |---|---|
 //! | `macros` (default) | [`macro@idempotent`] |
-//! | `alert` | [`alert`]: a signed webhook as a sender of alerts |
-//! | `alert-email` | and alerts by e-mail |
-//! | `delay` | [`delay`]: work that is due at a time, in a table; and `mq` |
-//! | `delay-queue` | [`delay_queue`]: a delay queue on Redis; `mq` and `redis` |
+//! | `alert` | [`alert`]: alerts by a signed webhook |
+//! | `alert-email` | alerts by webhook and by e-mail |
+//! | `delay` | [`delay`]: scheduled work in a database table; enables `mq` |
+//! | `delay-queue` | [`delay_queue`]: a delay queue on Redis; enables `mq` and `redis` |
 //! | `mq` | [`mq`]: the consumer runtime |
 //! | `mysql` | [`MySqlStore`], for MariaDB and MySQL |
-//! | `mysql-tls` | TLS to them, by `ssl-mode` of the URL |
+//! | `mysql-tls` | TLS connections to MariaDB and MySQL, set by `ssl-mode` in the URL |
+//! | `outbox` | `outbox`: messages in a database transaction, and the relay that publishes them; enables `mq` |
 //! | `postgres` | [`PostgresStore`] |
-//! | `postgres-tls` | TLS to it, by `sslmode` of the URL |
+//! | `postgres-tls` | TLS connections to PostgreSQL, set by `sslmode` in the URL |
 //! | `rabbitmq` | [`rabbitmq`]: a queue as a source, and a publisher |
 //! | `rabbitmq-tls` | `amqps://`: TLS to RabbitMQ |
 //! | `redis` | [`RedisStore`] |
-//! | `redis-streams` | [`redis_streams`]: a source for Redis Streams, and a publisher; and `mq` |
+//! | `redis-streams` | [`redis_streams`]: a source for Redis Streams, and a publisher; enables `mq` |
 //! | `redis-tls` | `rediss://`: TLS to Redis |
 //! | `rocketmq` | `rocketmq`: a topic as a source, and a publisher; its client takes minutes to build |
 //! | `sqlite` | [`SqliteStore`] |
 //! | `tower` | [`IdempotencyLayer`], for any tower service |
-//! | `axum` | and [`Http`], extractors, route templates |
+//! | `axum` | `tower`, with [`Http`], extractors and route templates |
 //!
-//! A feature adds; it never changes what happens.
-// The docs link to everything there is; what a feature leaves out is then plain text.
+//! Features only add items. No feature changes the behaviour of others.
+// The docs link to items of all features. Without a feature, links to its items become plain text.
 #![cfg_attr(
     not(all(
         feature = "alert-email",
@@ -165,7 +166,7 @@ pub use idempotent_tower::Http;
 #[cfg(feature = "tower")]
 pub use idempotent_tower::{IdempotencyKey, IdempotencyLayer};
 
-/// Delay tables: work that is due at a time, scheduled in the transaction that the work belongs to.
+/// Delay tables: work that is due later, scheduled in the transaction that the work belongs to.
 ///
 /// The guide is `docs::delay`.
 #[cfg(all(feature = "delay", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
@@ -185,7 +186,7 @@ pub mod delay_queue {
     };
 }
 
-/// The outbox and its relay: messages that are written in a transaction, and sent after its commit.
+/// The outbox and its relay: messages that are written in a transaction and published after its commit.
 ///
 /// The guide is `docs::outbox`.
 #[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]

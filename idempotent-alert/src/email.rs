@@ -122,7 +122,7 @@ fn mailbox(whose: &str, address: &str) -> Result<Mailbox, EmailSetupError> {
     address.parse().map_err(|error| EmailSetupError(format!("the address of the {whose}: {error}; {remedy}")))
 }
 
-/// Without line breaks and other control characters, which have no place in a header.
+/// Removes line breaks and other control characters, which are invalid in a header.
 fn subject(alert: &Alert) -> String {
     let summary = format!("[idempotent] {}", alert.summary());
     summary.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
@@ -157,7 +157,7 @@ impl AlertSender for AlertEmail {
     }
 }
 
-/// Without the server's text, which may repeat an address.
+/// Shows the kind of the error, without the server's text, which may repeat an address.
 fn words(error: &lettre::transport::smtp::Error) -> String {
     let why = match () {
         () if error.is_permanent() => "the SMTP server refused it",
@@ -169,7 +169,7 @@ fn words(error: &lettre::transport::smtp::Error) -> String {
     error.status().map_or_else(|| why.to_owned(), |code| format!("{why} ({code})"))
 }
 
-/// Without the credentials and the addresses.
+/// Shows the settings without credentials and addresses.
 impl fmt::Debug for AlertEmail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AlertEmail").field("details", &self.details).finish_non_exhaustive()

@@ -126,7 +126,7 @@ impl AlertSender for AlertWebhook {
     }
 }
 
-/// Without the secret.
+/// Shows the sender without its secret.
 impl fmt::Debug for AlertWebhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AlertWebhook").field("details", &self.details).finish_non_exhaustive()
@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    /// By `printf '1700000000.{"a":1}' | openssl dgst -sha256 -hmac key`.
+    /// Expected value: `printf '1700000000.{"a":1}' | openssl dgst -sha256 -hmac key`.
     const KNOWN: &str = "sha256=a438e398bfafc57e4396bb7fc2304422f0f768e965d073ca313cb52e22e6ad03";
 
     #[test]

@@ -33,7 +33,7 @@ pub struct Alert {
     pub cause: Option<&'static str>,
     /// The message that an outbox has given up. In a group, the first one.
     pub given_up: Option<GivenUp>,
-    /// How many alerts this one stands for: 1 for a single one, more for a group.
+    /// The number of alerts: 1 for a single one, and more for a group.
     pub count: u64,
     /// The time of the first of them.
     pub first_at: Timestamp,
@@ -95,7 +95,7 @@ impl Alert {
     /// Returns the text of the last error of the first alert in the group: a handler's error, or a broker's.
     ///
     /// **An error text of a handler may contain whatever the handler puts into it**, payload included. The senders of this
-    /// project leave the detail out, unless they are told to include it (`with_details`).
+    /// project include the detail only after `with_details`.
     #[must_use]
     pub fn detail(&self) -> Option<&str> {
         self.detail.as_deref()
@@ -118,7 +118,7 @@ impl Alert {
     }
 }
 
-/// Without the detail, which may contain data of the application.
+/// Shows the alert without its detail, which may contain data of the application.
 impl fmt::Debug for Alert {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Alert")
@@ -138,9 +138,10 @@ impl fmt::Debug for Alert {
 pub struct GivenUp {
     /// The number of its row in the outbox's table, which is neither the message's id nor its key.
     pub seq: i64,
-    /// How often it was sent.
+    /// The number of times the message was sent.
     pub sends: u32,
-    /// Whether later messages of its aggregate wait for it: it was never sent, and order is kept until it is resent or voided.
+    /// True if later messages of its aggregate wait: the message was never sent, and the order is kept until the message is resent
+    /// or voided.
     pub holds_back: bool,
 }
 

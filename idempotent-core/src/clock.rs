@@ -1,4 +1,4 @@
-//! Clocks. Nothing else in this crate asks the system for the time.
+//! Clocks. Only this module reads the system time.
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};

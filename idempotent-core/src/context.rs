@@ -75,7 +75,7 @@ impl Outcome {
         (output, captured.map(|captured| captured.outcome))
     }
 
-    /// Like [`capture`](Self::capture), with the key and attempt of the run whose outcome is returned. Use this to
+    /// Runs a future like [`capture`](Self::capture), and also returns the key and attempt of the run. Use this to
     /// settle deliveries of handlers that claim their keys themselves.
     ///
     /// ```

@@ -107,7 +107,7 @@ pub enum Event<'a> {
     SettledLate {
         /// The step: complete or release.
         step: &'static str,
-        /// `None` if the store has applied the step. Otherwise, the key is held until its lease expires, unless the
+        /// The error, or `None` if the store has applied the step. After an error, the key is held until its lease expires, unless the
         /// store has applied the step without an answer, or another worker has taken over.
         error: Option<&'a StoreError>,
     },

@@ -1,4 +1,4 @@
-//! Policy settings. Each setting comes from the attribute, or else from the executor's policy for the scene, or else
+//! Policy settings. Each setting comes from the attribute, then from the executor's policy for the scene, then
 //! from the scene's defaults.
 mod check;
 mod config;

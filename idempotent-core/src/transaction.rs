@@ -97,7 +97,7 @@ impl<T: 'static> TransactionHandle<T> {
 /// cannot commit it.
 pub struct BorrowedTransaction<T: 'static> {
     back: ReturnTo<T>,
-    /// `None` only during the drop.
+    /// The transaction. `None` only during the drop.
     transaction: Option<T>,
 }
 

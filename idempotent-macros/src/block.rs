@@ -1,4 +1,4 @@
-//! The attribute on an `impl` or a trait: each `async fn` in there gets the arguments of the block and its own.
+//! The attribute on an `impl` or a trait: each `async fn` of the block gets the arguments of the block and its own.
 mod member;
 mod parse;
 
@@ -7,12 +7,12 @@ use quote::{ToTokens, quote};
 use syn::{Error, Result};
 
 pub(crate) use self::parse::is_block;
-use self::parse::{Block, Item};
-use crate::parse::Args;
+use self::parse::{AnnotatedBlock, BlockItem};
+use crate::parse::AttributeArgs;
 
 /// Expands the attribute on a block.
 pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
-    match syn::parse2::<Block>(item.clone()) {
+    match syn::parse2::<AnnotatedBlock>(item.clone()) {
         Ok(mut block) => {
             let error = expand(&args, &mut block).err().map(|error| error.to_compile_error());
             quote!(#error #block)
@@ -25,9 +25,9 @@ pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// Replaces each item by its expansion. An item with an error stays as the user wrote it, without the attribute.
-fn expand(args: &TokenStream, block: &mut Block) -> Result<()> {
+fn expand(args: &TokenStream, block: &mut AnnotatedBlock) -> Result<()> {
     let shared = shared(args);
-    let (mut errors, mut protected) = (Errors::default(), 0);
+    let (mut errors, mut protected) = (BlockErrors::default(), 0);
     for item in &mut block.items {
         let expanded = match &shared {
             Ok(shared) => member::expand(args, shared, item),
@@ -36,7 +36,7 @@ fn expand(args: &TokenStream, block: &mut Block) -> Result<()> {
         match expanded {
             Ok(Some(tokens)) => {
                 protected += 1;
-                *item = Item::Other(tokens);
+                *item = BlockItem::Other(tokens);
             }
             Ok(None) => item.strip(),
             Err(error) => {
@@ -55,25 +55,26 @@ fn expand(args: &TokenStream, block: &mut Block) -> Result<()> {
 }
 
 /// Parses the arguments of the block.
-fn shared(args: &TokenStream) -> Result<Args> {
-    let shared: Args = syn::parse2(args.clone())?;
+fn shared(args: &TokenStream) -> Result<AttributeArgs> {
+    let shared: AttributeArgs = syn::parse2(args.clone())?;
     match &shared.skip {
         Some(skip) => Err(Error::new(skip.span(), "`skip` goes on a function of the block, and not on the block")),
         None => Ok(shared),
     }
 }
 
-/// The errors of all functions. One mistake in the arguments of the block is one error, however many functions have it.
+/// The combined errors of all functions. A mistake in the arguments of the block is one error, even if many functions
+/// inherit it.
 #[derive(Default)]
-struct Errors(Option<Error>);
+struct BlockErrors(Option<Error>);
 
-impl Errors {
-    fn push(&mut self, error: member::Wrong) {
+impl BlockErrors {
+    fn push(&mut self, error: member::MemberError) {
         let known =
             |error: &Error, all: &Error| all.clone().into_iter().any(|one| one.to_string() == error.to_string());
         let error = match error {
-            member::Wrong::Shared(error) if self.0.as_ref().is_some_and(|all| known(&error, all)) => return,
-            member::Wrong::Shared(error) | member::Wrong::Own(error) => error,
+            member::MemberError::Shared(error) if self.0.as_ref().is_some_and(|all| known(&error, all)) => return,
+            member::MemberError::Shared(error) | member::MemberError::Own(error) => error,
         };
         match &mut self.0 {
             Some(all) => all.combine(error),
@@ -82,7 +83,7 @@ impl Errors {
     }
 }
 
-impl ToTokens for Block {
+impl ToTokens for AnnotatedBlock {
     fn to_tokens(&self, tokens: &mut TokenStream) {
         self.head.to_tokens(tokens);
         self.brace.surround(tokens, |tokens| {

@@ -11,11 +11,11 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Result, ReturnType, Type, parse_quote, parse_quote_spanned};
 
-use crate::item::Function;
-use crate::normalise::Plan;
-use crate::transaction::Transaction;
+use crate::item::AnnotatedFunction;
+use crate::normalise::AttributePlan;
+use crate::transaction::TransactionParameter;
 
-pub(crate) fn expand(plan: &Plan, mut function: Function) -> Result<TokenStream> {
+pub(crate) fn expand(plan: &AttributePlan, mut function: AnnotatedFunction) -> Result<TokenStream> {
     let private = private(plan);
     let setup = call::setup(plan, &private, &function)?;
     if function.sig.asyncness.is_none() {
@@ -36,14 +36,14 @@ pub(crate) fn expand(plan: &Plan, mut function: Function) -> Result<TokenStream>
         function.sig.output = parse_quote!(-> <#reply as #private::ResponseShape>::Output<#asked>);
     }
     let body = &function.body;
-    let returned = Returned { ty: &ret, named: !erased, bounded };
+    let returned = HandlerReturn { ty: &ret, named: !erased, bounded };
     let run = wrap(plan, &private, &returned, function.brace.span.join(), body);
     function.body = quote!(#setup #run);
     Ok(quote!(#function))
 }
 
 /// Returns the path of the hidden module that generated code calls.
-fn private(plan: &Plan) -> TokenStream {
+fn private(plan: &AttributePlan) -> TokenStream {
     match &plan.krate {
         Some(krate) => quote!(#krate::__private),
         None => quote_spanned!(Span::mixed_site()=> ::idempotent::__private),
@@ -56,7 +56,7 @@ fn at(tokens: &impl Spanned) -> Span {
 }
 
 /// The return type of the body.
-struct Returned<'a> {
+struct HandlerReturn<'a> {
     ty: &'a Type,
     /// True if the type contains no `_`.
     named: bool,
@@ -64,7 +64,7 @@ struct Returned<'a> {
     bounded: Option<&'a Type>,
 }
 
-impl<'a> Returned<'a> {
+impl<'a> HandlerReturn<'a> {
     fn named(ty: &'a Type) -> Self {
         Self { ty, named: true, bounded: None }
     }
@@ -74,7 +74,13 @@ impl<'a> Returned<'a> {
 ///
 /// Code that fails to compile without a strategy, codec or `From` has the location of the return type, because the
 /// error is about that type. rustc reports each unmet bound only once per location.
-fn wrap(plan: &Plan, private: &TokenStream, returned: &Returned<'_>, block: Span, body: &TokenStream) -> TokenStream {
+fn wrap(
+    plan: &AttributePlan,
+    private: &TokenStream,
+    returned: &HandlerReturn<'_>,
+    block: Span,
+    body: &TokenStream,
+) -> TokenStream {
     let ret = returned.ty;
     let place = ret.span();
     let site = Span::mixed_site().located_at(place);
@@ -124,7 +130,7 @@ fn wrap(plan: &Plan, private: &TokenStream, returned: &Returned<'_>, block: Span
         run
     };
     let run = quote_spanned!(place=> #run.await);
-    let lend = plan.transaction.iter().map(Transaction::lend);
+    let lend = plan.transaction.iter().map(TransactionParameter::lend);
     let run_body = quote_spanned!(site=> move || async move { #(#lend)* #fake_return #body });
     // The trait must be in scope for strategies without such a function of their own. `Auto` has none, so the import is
     // always used.

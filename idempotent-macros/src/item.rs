@@ -7,7 +7,7 @@ use syn::{Attribute, Block, Error, Item, Result, Signature, Stmt, Token, Visibil
 
 /// A function. The body is not parsed, because rustc reports its errors better.
 #[derive(Clone)]
-pub(crate) struct Function {
+pub(crate) struct AnnotatedFunction {
     pub(crate) attrs: Vec<Attribute>,
     pub(crate) vis: Visibility,
     pub(crate) sig: Signature,
@@ -17,7 +17,7 @@ pub(crate) struct Function {
     pub(crate) body: TokenStream,
 }
 
-impl Parse for Function {
+impl Parse for AnnotatedFunction {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let (attrs, vis, sig) = (input.call(Attribute::parse_outer)?, input.parse()?, input.parse::<Signature>()?);
         if input.peek(Token![;]) {
@@ -31,8 +31,8 @@ impl Parse for Function {
     }
 }
 
-impl Function {
-    /// Parses the annotated item and refuses anything but a function.
+impl AnnotatedFunction {
+    /// Parses the annotated item, and refuses every item except a function.
     pub(crate) fn of(item: TokenStream) -> Result<Self> {
         let function: Self = match syn::parse2(item.clone()) {
             Ok(function) => function,
@@ -73,7 +73,7 @@ impl Function {
     }
 }
 
-impl ToTokens for Function {
+impl ToTokens for AnnotatedFunction {
     fn to_tokens(&self, tokens: &mut TokenStream) {
         let Self { attrs, vis, sig, brace, inner, body } = self;
         attrs.iter().for_each(|attr| attr.to_tokens(tokens));
@@ -91,7 +91,7 @@ impl ToTokens for Function {
 ///
 /// A second attribute is removed, since it would report the same error.
 pub(crate) fn kept(item: TokenStream) -> TokenStream {
-    match syn::parse2::<Function>(item.clone()) {
+    match syn::parse2::<AnnotatedFunction>(item.clone()) {
         Ok(mut function) => {
             function.attrs.retain(|attr| !is_ours(attr));
             function.into_token_stream()
@@ -166,7 +166,7 @@ mod tests {
             ("#[idempotent::idempotent(key = a)] async fn f() {}", "nested `#[idempotent]`"),
         ] {
             let tokens = source.parse().unwrap_or_default();
-            let error = Function::of(tokens).err().map(|error| error.to_string()).unwrap_or_default();
+            let error = AnnotatedFunction::of(tokens).err().map(|error| error.to_string()).unwrap_or_default();
             assert!(error.contains(want), "{source}: {error}");
         }
     }

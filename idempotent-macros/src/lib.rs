@@ -19,8 +19,8 @@ mod units;
 use proc_macro::TokenStream;
 use quote::quote;
 
-use self::item::Function;
-use self::normalise::Plan;
+use self::item::AnnotatedFunction;
+use self::normalise::AttributePlan;
 
 // `tests/integration` runs the examples. As doc tests of this crate, they would need dev-dependencies that cargo builds
 // for the host a second time, together with the whole facade.
@@ -41,11 +41,11 @@ pub fn idempotent(args: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 fn attribute(args: proc_macro2::TokenStream, item: proc_macro2::TokenStream) -> syn::Result<proc_macro2::TokenStream> {
-    let function = Function::of(item)?;
-    self::function(Plan::new(syn::parse2(args)?)?, function)
+    let function = AnnotatedFunction::of(item)?;
+    self::function(AttributePlan::new(syn::parse2(args)?)?, function)
 }
 
-fn function(mut plan: Plan, mut function: Function) -> syn::Result<proc_macro2::TokenStream> {
+fn function(mut plan: AttributePlan, mut function: AnnotatedFunction) -> syn::Result<proc_macro2::TokenStream> {
     if let Some(mut transaction) = plan.transaction.take() {
         transaction.take(&mut function).map_err(|error| plan.explain("transaction", error))?;
         plan.transaction = Some(transaction);

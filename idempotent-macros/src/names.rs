@@ -1,5 +1,5 @@
-//! Checks of names in the attribute's expressions. A name must be an argument of the function, and the errors say so in
-//! these terms, while rustc would report missing values in scopes.
+//! Checks of names in the attribute's expressions. A name must be an argument of the function. The errors use these
+//! terms, while rustc would report missing values.
 pub(crate) mod arguments;
 mod constant;
 pub(crate) mod generic;
@@ -10,13 +10,13 @@ use syn::visit::{self, Visit};
 use syn::{Error, Expr, ExprPath, ExprReturn, ExprTry, FnArg, Item, Macro, Pat, PatIdent, Result};
 
 use crate::expand::boxed;
-use crate::item::Function;
-use crate::normalise::{Plan, Stands};
+use crate::item::AnnotatedFunction;
+use crate::normalise::{AttributePlan, OrderPosition};
 use crate::suggest::did_you_mean;
 
 /// Checks every expression that is evaluated before the body.
-pub(crate) fn check(plan: &Plan, function: &Function) -> Result<()> {
-    let scope = Scope::of(function);
+pub(crate) fn check(plan: &AttributePlan, function: &AnnotatedFunction) -> Result<()> {
+    let scope = ArgumentScope::of(function);
     let explain = |name: &'static str| move |error| plan.explain(name, error);
     if let Some(key) = &plan.key {
         constant::refuse_literals(key, &scope).map_err(explain("key"))?;
@@ -26,9 +26,9 @@ pub(crate) fn check(plan: &Plan, function: &Function) -> Result<()> {
     for (name, text) in [("scope", &plan.scope), ("prefix", &plan.prefix), ("message", &plan.message)] {
         text.iter().try_for_each(|text| scope.check_text(name, text)).map_err(explain(name))?;
     }
-    let (after, stream, number) = match &plan.stands {
-        Some(Stands::After(after)) => (Some(after), None, None),
-        Some(Stands::InLine(stream, number)) => (None, Some(stream), Some(number)),
+    let (after, stream, number) = match &plan.order {
+        Some(OrderPosition::After(after)) => (Some(after), None, None),
+        Some(OrderPosition::Sequence(stream, number)) => (None, Some(stream), Some(number)),
         None => (None, None, None),
     };
     for (name, expr) in [
@@ -48,16 +48,16 @@ pub(crate) fn check(plan: &Plan, function: &Function) -> Result<()> {
 }
 
 /// The names that the function brings into scope.
-struct Scope<'a> {
-    function: &'a Function,
+struct ArgumentScope<'a> {
+    function: &'a AnnotatedFunction,
     names: Vec<String>,
     /// True if a macro in a pattern may bind further names.
     open: bool,
 }
 
-impl<'a> Scope<'a> {
-    fn of(function: &'a Function) -> Self {
-        let mut bindings = Bindings::default();
+impl<'a> ArgumentScope<'a> {
+    fn of(function: &'a AnnotatedFunction) -> Self {
+        let mut bindings = PatternBindings::default();
         for input in &function.sig.inputs {
             if let FnArg::Typed(arg) = input {
                 bindings.visit_pat(&arg.pat);
@@ -73,9 +73,9 @@ impl<'a> Scope<'a> {
     }
 
     fn check(&self, argument: &'static str, expr: &Expr) -> Result<()> {
-        let mut bound = Bindings::default();
+        let mut bound = PatternBindings::default();
         bound.visit_expr(expr);
-        let mut uses = Uses { scope: self, argument, bound: bound.names, inner: 0, error: None };
+        let mut uses = NameChecker { scope: self, argument, bound: bound.names, inner: 0, error: None };
         uses.visit_expr(expr);
         uses.error.map_or(Ok(()), Err)
     }
@@ -95,7 +95,7 @@ impl<'a> Scope<'a> {
         if argument == "scope" && self.names.contains(&name) {
             let text = format!(
                 "`scope` must not depend on the call: the keys of one handler would be scattered. It is text in \
-                 quotes, `scope = \"…\"`; what tells two calls apart is part of the key: `key = (…, {name})`, or is \
+                 quotes, `scope = \"…\"`; a value that distinguishes two calls is part of the key: `key = (…, {name})`, or is \
                  the `tenant`"
             );
             return Err(Error::new_spanned(expr, text));
@@ -144,12 +144,12 @@ fn is_local(name: &str) -> bool {
 
 /// A visitor that collects every name bound by a pattern.
 #[derive(Default)]
-pub(crate) struct Bindings {
+pub(crate) struct PatternBindings {
     pub(crate) names: Vec<String>,
     open: bool,
 }
 
-impl Visit<'_> for Bindings {
+impl Visit<'_> for PatternBindings {
     fn visit_pat_ident(&mut self, pat: &PatIdent) {
         self.names.push(pat.ident.unraw().to_string());
         visit::visit_pat_ident(self, pat);
@@ -161,8 +161,8 @@ impl Visit<'_> for Bindings {
     }
 }
 
-struct Uses<'a> {
-    scope: &'a Scope<'a>,
+struct NameChecker<'a> {
+    scope: &'a ArgumentScope<'a>,
     argument: &'static str,
     /// Names bound anywhere in the expression, by closures, `let` and `match`. The set may be too large, so that no
     /// error is wrong.
@@ -172,7 +172,7 @@ struct Uses<'a> {
     error: Option<Error>,
 }
 
-impl Uses<'_> {
+impl NameChecker<'_> {
     fn name(&mut self, path: &ExprPath) {
         let Some(ident) = path.path.get_ident() else { return };
         let name = ident.unraw().to_string();
@@ -192,7 +192,7 @@ impl Uses<'_> {
     }
 }
 
-impl Visit<'_> for Uses<'_> {
+impl Visit<'_> for NameChecker<'_> {
     fn visit_expr(&mut self, expr: &Expr) {
         match expr {
             Expr::Path(path) => self.name(path),

@@ -1,4 +1,4 @@
-//! Normalisation: resolves the arguments' words and units, and refuses contradictions.
+//! Normalisation: resolves words and units in the arguments, and refuses contradictions.
 mod by;
 mod member;
 mod order;
@@ -6,57 +6,57 @@ mod order;
 use proc_macro2::Span;
 use syn::{Error, Expr, ExprCall, ExprLit, ExprPath, ExprUnary, Ident, Lit, LitStr, Path, Result, Type, UnOp};
 
-pub(crate) use self::member::Member;
-use crate::parse::Args;
+pub(crate) use self::member::BlockMember;
+use crate::parse::AttributeArgs;
 use crate::reserved;
 use crate::suggest::{any_of, did_you_mean};
-use crate::transaction::Transaction;
+use crate::transaction::TransactionParameter;
 use crate::units::{bytes, millis};
 
 /// The normalised arguments of the attribute, ready for code generation.
-pub(crate) struct Plan {
+pub(crate) struct AttributePlan {
     pub(crate) krate: Option<Path>,
-    pub(crate) by: By,
+    pub(crate) by: KeySource,
     pub(crate) scene: Scene,
     pub(crate) scope: Option<Expr>,
     pub(crate) prefix: Option<Expr>,
-    /// `None` if all arguments are the key: `by = param` alone.
+    /// The key, or `None` if all arguments are the key: `by = param` alone.
     pub(crate) key: Option<Expr>,
-    pub(crate) stands: Option<Stands>,
+    pub(crate) order: Option<OrderPosition>,
     pub(crate) tenant: Option<Expr>,
     pub(crate) fingerprint: Option<Expr>,
     pub(crate) message: Option<Expr>,
     pub(crate) with: Option<Expr>,
-    pub(crate) knobs: Vec<Knob>,
+    pub(crate) policy_settings: Vec<PolicySetter>,
     pub(crate) codec: Option<Type>,
     pub(crate) reply: Option<Type>,
     pub(crate) reject: Option<Expr>,
     pub(crate) failed_if: Option<Expr>,
     pub(crate) permanent: Option<Expr>,
     pub(crate) detach: bool,
-    pub(crate) transaction: Option<Transaction>,
-    pub(crate) member: Option<Member>,
+    pub(crate) transaction: Option<TransactionParameter>,
+    pub(crate) member: Option<BlockMember>,
 }
 
 /// The position of the call in an order.
-pub(crate) enum Stands {
+pub(crate) enum OrderPosition {
     After(Expr),
     /// The stream, and the number within it.
-    InLine(Expr, Expr),
+    Sequence(Expr, Expr),
 }
 
-impl Stands {
+impl OrderPosition {
     /// Returns the name of the argument, and the first expression of its value.
-    pub(crate) fn said(&self) -> (&'static str, &Expr) {
+    pub(crate) fn argument(&self) -> (&'static str, &Expr) {
         match self {
             Self::After(after) => ("after", after),
-            Self::InLine(stream, _) => ("sequence", stream),
+            Self::Sequence(stream, _) => ("sequence", stream),
         }
     }
 }
 
 /// The source of the key.
-pub(crate) enum By {
+pub(crate) enum KeySource {
     Key,
     /// The validity of a token in milliseconds, if it is given.
     Token(Option<u64>),
@@ -71,12 +71,12 @@ pub(crate) enum Scene {
 }
 
 /// The call of one setter of the policy.
-pub(crate) struct Knob {
+pub(crate) struct PolicySetter {
     pub(crate) setter: &'static str,
-    pub(crate) setting: Setting,
+    pub(crate) setting: SettingValue,
 }
 
-pub(crate) enum Setting {
+pub(crate) enum SettingValue {
     Millis(u64),
     Forever,
     /// The core's default for `by = param`.
@@ -91,14 +91,14 @@ pub(crate) enum Setting {
     Yes,
 }
 
-impl Plan {
-    pub(crate) fn new(args: Args) -> Result<Self> {
+impl AttributePlan {
+    pub(crate) fn new(args: AttributeArgs) -> Result<Self> {
         member::refuse_skip(&args)?;
-        let knobs = knobs(&args)?;
+        let policy_settings = policy_settings(&args)?;
         let by = by::of(&args)?;
         let scene = match &args.scene {
             Some(value) => scene(value)?,
-            None if matches!(by, By::Key) => Scene::Mq,
+            None if matches!(by, KeySource::Key) => Scene::Mq,
             None => Scene::Rest,
         };
         for (name, text) in [("scope", &args.scope), ("prefix", &args.prefix), ("message", &args.message)] {
@@ -112,11 +112,11 @@ impl Plan {
             rule.iter().try_for_each(|rule| is_rule(name, rule, over))?;
         }
         args.key.iter().try_for_each(|key| not_empty("key", key))?;
-        let (tenant, fingerprint) = (said(args.tenant.as_ref()), said(args.fingerprint.as_ref()));
+        let (tenant, fingerprint) = (given(args.tenant.as_ref()), given(args.fingerprint.as_ref()));
         if let (Scene::Rest, Some(reply)) = (&scene, &args.reply) {
             endpoint(reply, &by, args.tenant.is_some(), args.fingerprint.is_some())?;
         }
-        let stands = order::check(&args, &by)?;
+        let order = order::check(&args, &by)?;
         let transaction = transaction(&args)?;
         Ok(Self {
             krate: args.krate,
@@ -125,12 +125,12 @@ impl Plan {
             scope: args.scope,
             prefix: args.prefix,
             key: args.key,
-            stands,
+            order,
             tenant,
             fingerprint,
             message: args.message,
             with: args.with,
-            knobs,
+            policy_settings,
             codec: args.codec,
             reply: args.reply,
             reject: args.reject,
@@ -143,15 +143,15 @@ impl Plan {
     }
 }
 
-/// Returns the value of an argument, unless the value is `()`, which means none on purpose.
-fn said(value: Option<&Expr>) -> Option<Expr> {
+/// Returns the value of an argument, unless the value is `()`, which declares that there is none.
+fn given(value: Option<&Expr>) -> Option<Expr> {
     value.filter(|value| !matches!(value, Expr::Tuple(tuple) if tuple.elems.is_empty())).cloned()
 }
 
-/// Checks that an HTTP endpoint names its tenant and its fingerprint.
+/// Checks that an HTTP endpoint declares its tenant and its fingerprint.
 ///
 /// If one is omitted by mistake, a caller can read the response to another caller, or to another request.
-fn endpoint(reply: &Type, by: &By, tenant: bool, fingerprint: bool) -> Result<()> {
+fn endpoint(reply: &Type, by: &KeySource, tenant: bool, fingerprint: bool) -> Result<()> {
     if !tenant {
         return Err(Error::new_spanned(
             reply,
@@ -159,7 +159,7 @@ fn endpoint(reply: &Type, by: &By, tenant: bool, fingerprint: bool) -> Result<()
              name the caller, e.g. `tenant = user.id`, or write `tenant = ()` if all callers share their keys",
         ));
     }
-    if !fingerprint && matches!(by, By::Key) {
+    if !fingerprint && matches!(by, KeySource::Key) {
         return Err(Error::new_spanned(
             reply,
             "`fingerprint` is missing: the same key with another request would get the first answer; write \
@@ -171,14 +171,14 @@ fn endpoint(reply: &Type, by: &By, tenant: bool, fingerprint: bool) -> Result<()
 }
 
 /// Resolves `transaction`, which excludes `run_unprotected`: without the store there is no transaction.
-fn transaction(args: &Args) -> Result<Option<Transaction>> {
+fn transaction(args: &AttributeArgs) -> Result<Option<TransactionParameter>> {
     let unprotected = args.on_store_error.as_ref().and_then(word).filter(|word| *word == "run_unprotected");
     match (&args.transaction, unprotected) {
         (Some(_), Some(unprotected)) => Err(Error::new_spanned(
             unprotected,
             "a run in a transaction needs the store, which begins it: leave `on_store_error` out",
         )),
-        (value, _) => value.as_ref().map(Transaction::of).transpose(),
+        (value, _) => value.as_ref().map(TransactionParameter::of).transpose(),
     }
 }
 
@@ -226,24 +226,24 @@ fn longest(name: &str, value: &Expr, millis: u64) -> Result<u64> {
     }
 }
 
-fn knobs(args: &Args) -> Result<Vec<Knob>> {
-    let mut knobs = Vec::new();
-    let mut set = |setter, setting| knobs.push(Knob { setter, setting });
+fn policy_settings(args: &AttributeArgs) -> Result<Vec<PolicySetter>> {
+    let mut policy_settings = Vec::new();
+    let mut set = |setter, setting| policy_settings.push(PolicySetter { setter, setting });
     let time = |name, value: &Option<Expr>| value.as_ref().map(|value| millis(name, value)).transpose();
 
     let (lease, max_run) = (time("lease", &args.lease)?, time("max_run", &args.max_run)?);
     if let (Some(lease), Some(value)) = (lease, &args.lease) {
         longest("lease", value, lease)?;
-        set("lease", Setting::Millis(lease));
+        set("lease", SettingValue::Millis(lease));
     }
     if let Some(max_run) = max_run {
-        set("max_run", Setting::Millis(max_run));
+        set("max_run", SettingValue::Millis(max_run));
         if lease.is_some_and(|lease| max_run < lease) {
             let text = "`max_run` must not be shorter than the lease: it ends the renewals";
             return Err(Error::new_spanned(&args.max_run, text));
         }
     }
-    by::knobs(args, &mut set)?;
+    by::policy_settings(args, &mut set)?;
     if let Some(value) = &args.retain {
         set("retain", retain(value, lease)?);
     }
@@ -255,15 +255,15 @@ fn knobs(args: &Args) -> Result<Vec<Knob>> {
     }
     if let Some(value) = &args.on_lease_lost {
         let variant = choice("on_lease_lost", value, &[("abort", "Abort"), ("finish", "Finish")])?;
-        set("on_lease_lost", Setting::Word("OnLeaseLost", variant));
+        set("on_lease_lost", SettingValue::Word("OnLeaseLost", variant));
     }
     if let Some(value) = &args.on_expiry {
         let variant = choice("on_expiry", value, &[("takeover", "Takeover"), ("park", "Park")])?;
-        set("on_expiry", Setting::Word("OnExpiry", variant));
+        set("on_expiry", SettingValue::Word("OnExpiry", variant));
     }
     if let Some(value) = &args.on_store_error {
         let variant = choice("on_store_error", value, &[("fail", "Fail"), ("run_unprotected", "RunUnprotected")])?;
-        set("on_store_error", Setting::Word("OnStoreError", variant));
+        set("on_store_error", SettingValue::Word("OnStoreError", variant));
     }
     if let Some(value) = &args.on_broken_order {
         set("on_broken_order", order::on_broken(value)?);
@@ -272,17 +272,17 @@ fn knobs(args: &Args) -> Result<Vec<Knob>> {
         set("on_late", order::on_late(value)?);
     }
     if args.release_on_cancel.is_some() {
-        set("release_on_cancel", Setting::Yes);
+        set("release_on_cancel", SettingValue::Yes);
     }
     if let Some(value) = &args.max_result {
-        set("max_result", Setting::Bytes(bytes("max_result", value)?));
+        set("max_result", SettingValue::Bytes(bytes("max_result", value)?));
     }
-    Ok(knobs)
+    Ok(policy_settings)
 }
 
-fn retain(value: &Expr, lease: Option<u64>) -> Result<Setting> {
+fn retain(value: &Expr, lease: Option<u64>) -> Result<SettingValue> {
     match (word(value), value) {
-        (Some(word), _) if word == "forever" => return Ok(Setting::Forever),
+        (Some(word), _) if word == "forever" => return Ok(SettingValue::Forever),
         (Some(_), _) => {
             return Err(Error::new_spanned(value, "`retain` is a duration in quotes, e.g. \"7d\", or `forever`"));
         }
@@ -296,10 +296,10 @@ fn retain(value: &Expr, lease: Option<u64>) -> Result<Setting> {
         let text = "the lease must be shorter than retention: a result is kept longer than a run may take";
         return Err(Error::new_spanned(value, text));
     }
-    Ok(Setting::Millis(retain))
+    Ok(SettingValue::Millis(retain))
 }
 
-fn count(value: &Expr) -> Result<Setting> {
+fn count(value: &Expr) -> Result<SettingValue> {
     let wrong = match value {
         Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) if number.base10_parse::<u32>().is_ok() => None,
         Expr::Lit(ExprLit { lit: Lit::Int(_), .. }) => Some("fits 32 bits"),
@@ -309,20 +309,20 @@ fn count(value: &Expr) -> Result<Setting> {
     };
     match wrong {
         Some(wrong) => Err(Error::new_spanned(value, format!("`max_retries` {wrong}"))),
-        None => Ok(Setting::Count(value.clone())),
+        None => Ok(SettingValue::Count(value.clone())),
     }
 }
 
-fn on_in_flight(value: &Expr) -> Result<Setting> {
+fn on_in_flight(value: &Expr) -> Result<SettingValue> {
     if let Expr::Call(ExprCall { func, args, .. }) = value
         && word(func).is_some_and(|word| word == "wait")
         && let (1, Some(max)) = (args.len(), args.first())
     {
         order::quoted("on_in_flight = wait", max)?;
-        return longest("wait", max, millis("wait", max)?).map(Setting::Wait);
+        return longest("wait", max, millis("wait", max)?).map(SettingValue::Wait);
     }
     match word(value) {
-        Some(word) if word == "retry" => Ok(Setting::Word("OnInFlight", "Retry")),
+        Some(word) if word == "retry" => Ok(SettingValue::Word("OnInFlight", "Retry")),
         Some(word) if word == "ack" => Err(Error::new_spanned(value, reserved::ACK)),
         Some(word) if word == "wait" => {
             Err(Error::new_spanned(value, "say how long a duplicate may wait: `on_in_flight = wait(\"2s\")`"))

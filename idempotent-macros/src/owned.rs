@@ -1,4 +1,4 @@
-//! Checks that a recorded result, and everything a detached run holds, is not borrowed from the call.
+//! Checks that a recorded result, and all values that a detached run holds, are not borrowed from the call.
 //!
 //! rustc refuses the cases that these checks miss, with less helpful messages.
 use proc_macro2::{Spacing, TokenStream, TokenTree};
@@ -12,12 +12,12 @@ use syn::{
 };
 
 use crate::expand::boxed;
-use crate::item::Function;
-use crate::names::Bindings;
-use crate::normalise::Plan;
+use crate::item::AnnotatedFunction;
+use crate::names::PatternBindings;
+use crate::normalise::AttributePlan;
 
-pub(crate) fn check(plan: &Plan, function: &Function) -> Result<()> {
-    let Some(handler) = Handler::of(function) else { return Ok(()) };
+pub(crate) fn check(plan: &AttributePlan, function: &AnnotatedFunction) -> Result<()> {
+    let Some(handler) = WrittenHandler::of(function) else { return Ok(()) };
     // A custom codec or strategy may be able to keep a reference.
     if plan.codec.is_none()
         && plan.reply.is_none()
@@ -30,16 +30,16 @@ pub(crate) fn check(plan: &Plan, function: &Function) -> Result<()> {
 }
 
 /// The function as written, even if `#[async_trait]` has rewritten it.
-struct Handler {
+struct WrittenHandler {
     returned: Option<Type>,
     body: Vec<Stmt>,
     /// The name of `self` in the body.
     this: String,
 }
 
-impl Handler {
+impl WrittenHandler {
     /// Returns `None` if the body cannot be parsed. rustc then reports the error.
-    fn of(function: &Function) -> Option<Self> {
+    fn of(function: &AnnotatedFunction) -> Option<Self> {
         if function.sig.asyncness.is_none() {
             return boxed::handler(&function.body).map(|(returned, body, this)| {
                 let this = this.map_or_else(|| "self".into(), |this| this.to_string());
@@ -58,9 +58,11 @@ impl Handler {
     /// executor for `with`, is not a part of the run.
     fn may_hold(&self, arg: &FnArg) -> Result<()> {
         let (ty, name, instead) = match arg {
-            FnArg::Receiver(this) => {
-                (receiver(this), self.this.clone(), "`self: Arc<Self>`, or an owned argument of what it needs")
-            }
+            FnArg::Receiver(this) => (
+                receiver(this),
+                self.this.clone(),
+                "`self: Arc<Self>`, or an owned argument of the values that it needs",
+            ),
             FnArg::Typed(arg) => match &*arg.pat {
                 Pat::Ident(pat) => ((*arg.ty).clone(), pat.ident.unraw().to_string(), "an owned value or an `Arc`"),
                 _ => return Ok(()),
@@ -75,8 +77,8 @@ impl Handler {
 
     /// Returns whether the body uses the name. Returns false if the body also binds the name to another value.
     fn uses(&self, name: &str) -> bool {
-        let mut bound = Bindings::default();
-        let mut mentions = Mentions { name, found: false };
+        let mut bound = PatternBindings::default();
+        let mut mentions = NameFinder { name, found: false };
         for statement in &self.body {
             bound.visit_stmt(statement);
             mentions.visit_stmt(statement);
@@ -132,14 +134,14 @@ fn borrowed_value(ty: &Type) -> Option<&Type> {
 
 /// Returns whether the type contains a reference that ends with the call. The lifetimes of other types are unknown.
 fn is_borrowed(ty: &Type) -> bool {
-    let mut references = References(false);
+    let mut references = ReferenceFinder(false);
     references.visit_type(ty);
     references.0
 }
 
-struct References(bool);
+struct ReferenceFinder(bool);
 
-impl Visit<'_> for References {
+impl Visit<'_> for ReferenceFinder {
     fn visit_type_reference(&mut self, ty: &TypeReference) {
         self.0 |= ty.lifetime.as_ref().is_none_or(|lifetime| lifetime.ident != "static");
         visit::visit_type_reference(self, ty);
@@ -157,17 +159,17 @@ impl Visit<'_> for References {
 
 /// Returns whether the expression mentions the name.
 pub(crate) fn mentions(expr: &Expr, name: &str) -> bool {
-    let mut mentions = Mentions { name, found: false };
+    let mut mentions = NameFinder { name, found: false };
     mentions.visit_expr(expr);
     mentions.found
 }
 
-struct Mentions<'a> {
+struct NameFinder<'a> {
     name: &'a str,
     found: bool,
 }
 
-impl Mentions<'_> {
+impl NameFinder<'_> {
     /// Looks for the name in a macro's tokens. In `x.name`, `name = 1` and `name: 1` the name has another meaning.
     fn look(&mut self, tokens: TokenStream) {
         let mut tokens = tokens.into_iter().peekable();
@@ -187,7 +189,7 @@ impl Mentions<'_> {
     }
 }
 
-impl Visit<'_> for Mentions<'_> {
+impl Visit<'_> for NameFinder<'_> {
     fn visit_expr_path(&mut self, path: &ExprPath) {
         self.found |= path.path.get_ident().is_some_and(|ident| ident.unraw() == self.name);
     }
@@ -205,8 +207,8 @@ mod tests {
     use super::*;
 
     fn error(args: &str, function: &str) -> String {
-        let plan = Plan::new(syn::parse_str(args).unwrap()).unwrap();
-        let function = Function::of(function.parse().unwrap()).unwrap();
+        let plan = AttributePlan::new(syn::parse_str(args).unwrap()).unwrap();
+        let function = AnnotatedFunction::of(function.parse().unwrap()).unwrap();
         check(&plan, &function).err().map(|error| error.to_string()).unwrap_or_default()
     }
 

@@ -10,7 +10,7 @@ macro_rules! arguments {
     ($($name:ident: $ty:ty),* ; flags $($flag:ident),*) => {
         /// The given arguments, each at most once.
         #[derive(Clone, Default)]
-        pub(crate) struct Args {
+        pub(crate) struct AttributeArgs {
             $(pub(crate) $name: Option<$ty>,)*
             /// The location of the word.
             $(pub(crate) $flag: Option<Ident>,)*
@@ -20,8 +20,8 @@ macro_rules! arguments {
         const KNOWN: &[&str] = &[$(stringify!($name),)* $(stringify!($flag),)* "crate"];
         const FLAGS: &[&str] = &[$(stringify!($flag),)*];
 
-        impl Args {
-            /// Returns these arguments, and those of `block` that are not given here.
+        impl AttributeArgs {
+            /// Returns these arguments, and those of `block` that are missing here.
             fn or(self, block: Self) -> Self {
                 Self {
                     $($name: self.$name.or(block.$name),)*
@@ -30,7 +30,7 @@ macro_rules! arguments {
                 }
             }
 
-            /// Returns the names of the arguments that `self` has and `own` has not.
+            /// Returns the names of the arguments that are in `self` but not in `own`.
             pub(crate) fn not_in(&self, own: &Self) -> Vec<&'static str> {
                 let mut names = Vec::new();
                 $(if self.$name.is_some() && own.$name.is_none() { names.push(stringify!($name)); })*
@@ -59,8 +59,9 @@ arguments! {
     flags replay, detach, release_on_cancel, skip
 }
 
-impl Args {
-    /// Merges the arguments of a function with those of the `impl` or trait around it; those of the function win.
+impl AttributeArgs {
+    /// Merges the arguments of a function with those of the surrounding `impl` or trait. The arguments of the function
+    /// take precedence.
     ///
     /// Some arguments exclude each other. A function that gives one of them inherits none of the others.
     pub(crate) fn within(self, mut block: Self) -> Self {
@@ -84,7 +85,7 @@ impl Args {
     }
 }
 
-impl Parse for Args {
+impl Parse for AttributeArgs {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let mut args = Self::default();
         while !input.is_empty() {
@@ -198,9 +199,10 @@ mod tests {
             ("version = x", "call `guard.newer(&mut **tx, entity, fields, version)` of an `idempotent::VersionGuard`"),
             ("key = a b", "expected `,`"),
         ] {
-            let error = syn::parse_str::<Args>(source).err().map(|error| error.to_string()).unwrap_or_default();
+            let error =
+                syn::parse_str::<AttributeArgs>(source).err().map(|error| error.to_string()).unwrap_or_default();
             assert!(error.contains(want), "{source}: {error}");
         }
-        assert!(syn::parse_str::<Args>("key = (a, b), codec = Vec<u8>, crate = ::x, detach,").is_ok());
+        assert!(syn::parse_str::<AttributeArgs>("key = (a, b), codec = Vec<u8>, crate = ::x, detach,").is_ok());
     }
 }

@@ -1,6 +1,6 @@
-//! Words that are no arguments of the attribute: each error says what to use.
+//! Words that are not arguments of the attribute. Each error names the replacement.
 
-/// Returns why there is no argument `name`, and what to use.
+/// Returns the reason why `name` is not an argument, and the replacement.
 pub(crate) fn argument(name: &str) -> Option<&'static str> {
     match name {
         "version" => Some(VERSION),
@@ -13,6 +13,6 @@ const VERSION: &str = "there is no argument `version`: a version is compared and
      before the update";
 
 /// The error for `on_in_flight = ack`.
-pub(crate) const ACK: &str = "`on_in_flight = ack` loses the message where the run in flight fails and nothing sends it \
-     again, and the attribute cannot see what stands behind it; set it where that is known: `Messages::keyed(…).policy(…)` on a \
+pub(crate) const ACK: &str = "`on_in_flight = ack` loses the message if the run in flight fails and nothing \
+     resends it, which the attribute cannot see; set the policy instead: `Messages::keyed(…).policy(…)` on a \
      consumer with `ConsumerBuilder::log`; here: `on_in_flight = retry` or `on_in_flight = wait(\"2s\")`";

@@ -1,6 +1,6 @@
 //! Suggestions: finds the known word nearest to a misspelled one.
 
-/// Returns the word of `known` that `word` is most likely a misspelling of, if one is near.
+/// Returns the word of `known` that `word` most likely misspells, if one is similar enough.
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near = known.into_iter().map(|known| (strsim::damerau_levenshtein(word, known), known));
     // At most a third of the letters may be wrong, and never all letters of a short word.

@@ -6,9 +6,9 @@ use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 /// The maximum length of the text, in characters.
 const MAX: usize = 80;
 
-/// Formats tokens like source code, with spaces only where people write them: `order . id` becomes `order.id`.
+/// Formats tokens like source code, with the usual spaces: `order . id` becomes `order.id`.
 pub(crate) fn tidy(tokens: TokenStream) -> String {
-    let mut writer = Writer { out: String::new(), last: Kind::Open, bars: false };
+    let mut writer = SourceWriter { out: String::new(), last: TokenSpacing::Open, bars: false };
     writer.write(tokens);
     let out = writer.out;
     if out.chars().count() <= MAX { out } else { out.chars().take(MAX - 1).chain(['…']).collect() }
@@ -16,7 +16,7 @@ pub(crate) fn tidy(tokens: TokenStream) -> String {
 
 /// The kind of a token, which determines the spaces around it.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum TokenSpacing {
     Word,
     /// `.`, `::`, `?`, `!` of a macro: no spaces.
     Tight,
@@ -32,14 +32,14 @@ enum Kind {
     Brace,
 }
 
-struct Writer {
+struct SourceWriter {
     out: String,
-    last: Kind,
+    last: TokenSpacing,
     /// True between the bars of a closure's parameters.
     bars: bool,
 }
 
-impl Writer {
+impl SourceWriter {
     fn write(&mut self, tokens: TokenStream) {
         let mut operator = String::new();
         for token in tokens {
@@ -56,9 +56,9 @@ impl Writer {
                 }
                 TokenTree::Group(group) => {
                     let (kind, open, end, close) = match group.delimiter() {
-                        Delimiter::Parenthesis => (Kind::Open, "(", Kind::Close, ")"),
-                        Delimiter::Bracket => (Kind::Open, "[", Kind::Close, "]"),
-                        Delimiter::Brace => (Kind::Brace, "{", Kind::Brace, "}"),
+                        Delimiter::Parenthesis => (TokenSpacing::Open, "(", TokenSpacing::Close, ")"),
+                        Delimiter::Bracket => (TokenSpacing::Open, "[", TokenSpacing::Close, "]"),
+                        Delimiter::Brace => (TokenSpacing::Brace, "{", TokenSpacing::Brace, "}"),
                         Delimiter::None => {
                             self.write(group.stream());
                             continue;
@@ -68,38 +68,39 @@ impl Writer {
                     self.write(group.stream());
                     self.push(end, close);
                 }
-                word => self.push(Kind::Word, &word.to_string()),
+                word => self.push(TokenSpacing::Word, &word.to_string()),
             }
         }
     }
 
     fn operator(&mut self, operator: &str) {
-        let after_value = matches!(self.last, Kind::Word | Kind::Close);
+        let after_value = matches!(self.last, TokenSpacing::Word | TokenSpacing::Close);
         let kind = match operator {
-            "." | "::" | "?" | ".." | "..=" => Kind::Tight,
-            "," | ";" | ":" => Kind::Comma,
-            "!" if after_value => Kind::Tight,
-            "|" if self.bars => Kind::Close,
-            "|" if !after_value => Kind::Open,
-            "||" if !after_value => Kind::Infix,
-            _ if after_value || operator.contains('=') => Kind::Infix,
-            _ => Kind::Prefix,
+            "." | "::" | "?" | ".." | "..=" => TokenSpacing::Tight,
+            "," | ";" | ":" => TokenSpacing::Comma,
+            "!" if after_value => TokenSpacing::Tight,
+            "|" if self.bars => TokenSpacing::Close,
+            "|" if !after_value => TokenSpacing::Open,
+            "||" if !after_value => TokenSpacing::Infix,
+            _ if after_value || operator.contains('=') => TokenSpacing::Infix,
+            _ => TokenSpacing::Prefix,
         };
-        let bar = operator == "|" && kind != Kind::Infix;
+        let bar = operator == "|" && kind != TokenSpacing::Infix;
         self.push(kind, operator);
         if bar {
             self.bars = !self.bars;
-            self.last = if self.bars { Kind::Open } else { Kind::Infix };
+            self.last = if self.bars { TokenSpacing::Open } else { TokenSpacing::Infix };
         }
         if operator == "?" {
-            self.last = Kind::Close;
+            self.last = TokenSpacing::Close;
         }
     }
 
-    fn push(&mut self, kind: Kind, text: &str) {
+    fn push(&mut self, kind: TokenSpacing, text: &str) {
         let blank = match (self.last, kind) {
-            (Kind::Open | Kind::Tight | Kind::Prefix, _) | (_, Kind::Tight | Kind::Comma | Kind::Close) => false,
-            (Kind::Word | Kind::Close, Kind::Open) => false,
+            (TokenSpacing::Open | TokenSpacing::Tight | TokenSpacing::Prefix, _)
+            | (_, TokenSpacing::Tight | TokenSpacing::Comma | TokenSpacing::Close) => false,
+            (TokenSpacing::Word | TokenSpacing::Close, TokenSpacing::Open) => false,
             _ => !self.out.is_empty(),
         };
         if blank {

@@ -1,5 +1,5 @@
-//! `transaction = tx`: a parameter that callers do not pass. The run begins the transaction, lends it to the body and
-//! ends it.
+//! The argument `transaction = tx`: a parameter that callers do not pass. The run begins the transaction, lends it to
+//! the body and ends it.
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 use syn::ext::IdentExt;
@@ -8,18 +8,18 @@ use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
 use syn::{Error, Expr, ExprCall, ExprPath, FnArg, Ident, Lifetime, Pat, Result, Type};
 
-use crate::item::Function;
+use crate::item::AnnotatedFunction;
 use crate::suggest::did_you_mean;
 
 /// The value of `transaction`, and the parameter that it names.
-pub(crate) struct Transaction {
+pub(crate) struct TransactionParameter {
     name: Ident,
     leased: bool,
     /// The pattern of the parameter, and the type that its reference points to.
     parameter: Option<(Pat, Type)>,
 }
 
-impl Transaction {
+impl TransactionParameter {
     pub(crate) fn of(value: &Expr) -> Result<Self> {
         let (name, leased) = match value {
             Expr::Call(ExprCall { func, args, .. }) if word(func).is_some_and(|word| word == "leased") => {
@@ -38,7 +38,7 @@ impl Transaction {
     }
 
     /// Removes the parameter from the function's signature.
-    pub(crate) fn take(&mut self, function: &mut Function) -> Result<()> {
+    pub(crate) fn take(&mut self, function: &mut AnnotatedFunction) -> Result<()> {
         if function.sig.asyncness.is_none() {
             // In the rewritten function, callers would have to name the transaction's lifetimes.
             let text = "`transaction` does not work where `#[async_trait]` has run: let the trait's function call a free \
@@ -62,7 +62,7 @@ impl Transaction {
             return Err(not_a_reference(&parameter.ty));
         }
         let mut ty = (*reference.elem).clone();
-        Forever.visit_type_mut(&mut ty);
+        StaticLifetimes.visit_type_mut(&mut ty);
         self.parameter = Some(((*parameter.pat).clone(), ty));
         Ok(())
     }
@@ -125,9 +125,9 @@ fn not_a_reference(ty: &Type) -> Error {
 }
 
 /// Replaces all lifetimes by `'static`, because the run owns its transaction.
-struct Forever;
+struct StaticLifetimes;
 
-impl VisitMut for Forever {
+impl VisitMut for StaticLifetimes {
     fn visit_lifetime_mut(&mut self, lifetime: &mut Lifetime) {
         lifetime.ident = Ident::new("static", lifetime.ident.span());
         visit_mut::visit_lifetime_mut(self, lifetime);
@@ -142,8 +142,8 @@ mod tests {
     use super::*;
 
     fn taken(argument: &str, function: &str) -> Result<String> {
-        let mut function = Function::of(function.parse().unwrap())?;
-        let mut transaction = Transaction::of(&syn::parse_str(argument)?)?;
+        let mut function = AnnotatedFunction::of(function.parse().unwrap())?;
+        let mut transaction = TransactionParameter::of(&syn::parse_str(argument)?)?;
         transaction.take(&mut function)?;
         let (_, ty) = transaction.parameter.unwrap();
         let text = format!("{} {} {}", transaction.leased, ty.to_token_stream(), function.sig.to_token_stream());

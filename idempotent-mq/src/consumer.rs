@@ -1,14 +1,20 @@
-//! The runtime: takes deliveries, runs them, settles them.
+//! The consumer runtime: receives deliveries, runs handlers, and settles.
 //!
-//! Tasks: intake (`consumer/intake.rs`) owns the source; the dispatcher (here) decides what runs when; each delivery has
-//! a worker (`consumer/worker.rs`) that runs it and settles it (`consumer/settle.rs`); the keeper
-//! (`consumer/keeper.rs`) keeps alive what is held. `consumer/shared.rs` is what they share.
+//! One delivery passes through these tasks: `intake` owns the source and receives. The dispatcher in this file orders deliveries and
+//! starts workers. A worker (`worker`) runs a delivery and settles it (`settle`). `keep_alive` extends visibility timeouts
+//! meanwhile. All tasks share the `ConsumerState` (`state`).
+mod builder;
+mod counts;
+mod dead_letter;
+mod decision;
 mod intake;
-mod keeper;
-mod log;
-mod obituary;
+mod keep_alive;
+mod lanes;
+mod message_log;
+mod postponed_retries;
 mod settle;
-mod shared;
+mod state;
+mod store_breaker;
 mod worker;
 
 use std::collections::HashMap;
@@ -22,23 +28,25 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 use tracing::{error, info};
 
-use self::intake::{Intake, News};
-pub(crate) use self::shared::Phase;
-use self::shared::{Job, Shared};
-use self::worker::{Task, Worked, put_off, work};
-use crate::breaker::Breaker;
-use crate::builder::Parts;
-use crate::counts::End;
-use crate::decide::Decision;
-use crate::lanes::Lanes;
-use crate::postponed::Postponed;
-use crate::work::{Prepared, Run};
-use crate::{ConsumerBuilder, ConsumerCounters, ConsumerCounts, Source, SourceError};
+pub use self::builder::ConsumerBuilder;
+pub use self::counts::{ConsumerCounters, ConsumerCounts};
+use self::intake::{Intake, IntakeEvent};
+pub(crate) use self::state::Phase;
+use self::state::{ConsumerState, DeliveryJob};
+use self::worker::{WorkerResult, WorkerTask, put_off, work};
+use crate::consumer::builder::ConsumerParts;
+use crate::consumer::counts::DeliveryEnd;
+use crate::consumer::decision::Decision;
+use crate::consumer::lanes::Lanes;
+use crate::consumer::postponed_retries::PostponedRetries;
+use crate::consumer::store_breaker::StoreBreaker;
+use crate::handler::{HandlerRun, PreparedRun};
+use crate::{Source, SourceError};
 
-/// Takes deliveries from a [`Source`], runs a handler for each that is not a duplicate, and settles each by what its run
-/// came to. The [crate's docs](crate) have an example.
+/// A consumer that receives deliveries from a [`Source`], runs a handler for each that is not a duplicate, and settles each by
+/// the outcome of its run. The [crate's docs](crate) have an example.
 pub struct Consumer<S: Source> {
-    shared: Arc<Shared<S::Tag>>,
+    shared: Arc<ConsumerState<S::Tag>>,
     source: S,
     probe: Key,
     concurrency: usize,
@@ -47,8 +55,10 @@ pub struct Consumer<S: Source> {
 }
 
 impl<S: Source> Consumer<S> {
-    /// A consumer of this source. `group` is the queue or consumer group: part of the identity of each key, so that two
-    /// groups that get the same message each run it. Fix it: keys are data at rest.
+    /// Creates a builder of a consumer of this source.
+    ///
+    /// `group` is the queue or consumer group. The group is part of the identity of each key, so two groups that receive the
+    /// same message each run their handler. Keep the group stable, because stored keys contain it.
     pub fn builder(
         source: S,
         group: impl Into<Arc<str>>,
@@ -57,19 +67,19 @@ impl<S: Source> Consumer<S> {
         ConsumerBuilder::new(source, group.into(), executor.as_ref().clone())
     }
 
-    pub(crate) fn new(parts: Parts<S>, probe: Key) -> Self {
-        let Parts { source, desk, work, settler, capabilities, rules, .. } = parts;
-        let (clock, entropy) = (desk.executor.clock().clone(), desk.executor.entropy().clone());
-        let shared = Shared {
-            postponed: Postponed::new(capabilities.delays),
-            breaker: Breaker::new(clock, entropy),
+    pub(crate) fn new(parts: ConsumerParts<S>, probe: Key) -> Self {
+        let ConsumerParts { source, context, work, settler, capabilities, rules, .. } = parts;
+        let (clock, entropy) = (context.executor.clock().clone(), context.executor.entropy().clone());
+        let shared = ConsumerState {
+            postponed: PostponedRetries::new(capabilities.delays),
+            breaker: StoreBreaker::new(clock, entropy),
             counters: ConsumerCounters::default(),
             phase: watch::Sender::new(Phase::Running),
             held: Mutex::default(),
             max_deliveries: parts.max_deliveries,
             max_body: parts.max_body,
             alert_after: parts.alert_after,
-            desk,
+            context,
             work,
             settler,
             capabilities,
@@ -81,30 +91,32 @@ impl<S: Source> Consumer<S> {
         Self { shared: Arc::new(shared), source, probe, concurrency, prefetch, grace }
     }
 
-    /// What its deliveries come to, also while it runs.
+    /// Returns a handle on the counts, which also works while the consumer runs.
     #[must_use]
     pub fn counters(&self) -> ConsumerCounters {
         self.shared.counters.clone()
     }
 
-    /// Takes, runs and settles deliveries until `stop` ends. Then it drains: takes no more, gives back what waits and what
-    /// has claimed its key and not begun, lets what runs go on for the [grace](ConsumerBuilder::grace), drops what is left
-    /// at its next await and gives that back, too; nothing is acknowledged that did not end well. It returns a second after
-    /// the grace at the latest (two where a handler blocks its thread).
+    /// Receives, runs and settles deliveries until `stop` ends, and then drains.
     ///
-    /// A handler that is dropped leaves its key to its lease; one that had not begun frees it, and it was no attempt. The
-    /// executor is not drained: others may use it. Drain it afterwards.
+    /// A draining consumer receives nothing more, and gives back deliveries whose handlers have not begun. Running handlers
+    /// continue for the [grace period](ConsumerBuilder::grace). The consumer then drops the remaining handlers at their next await and
+    /// gives their deliveries back. It acknowledges no delivery whose run did not succeed. The method returns at most 1 s after the
+    /// grace period, or 2 s if a handler blocks its thread.
+    ///
+    /// The key of a dropped handler stays claimed until its lease expires. A handler that had not begun frees its key, and does not
+    /// count as an attempt. The executor is not drained, because other code may use it: drain it afterwards.
     ///
     /// # Errors
-    /// The source failed for good, or refused for good to settle a delivery as decided, which was then given back; it has
-    /// drained all the same.
+    /// Returns the error of a source that failed permanently, or that refused to settle a delivery. That delivery was given back,
+    /// and the consumer has drained.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// Panics outside of a tokio runtime.
     ///
     /// # Cancellation
-    /// Dropping it drops all handlers and settles nothing: the broker delivers everything again once it notices. Keys of
-    /// handlers that had started are left to their leases.
+    /// Dropping the future drops all handlers and settles nothing, so the broker delivers the messages again. Keys of handlers that
+    /// had begun stay claimed until their leases expire.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<ConsumerCounts, SourceError> {
         let Self { shared, source, probe, concurrency, prefetch, grace } = self;
         let (news, told) = mpsc::unbounded_channel();
@@ -112,9 +124,9 @@ impl<S: Source> Consumer<S> {
         let places = Arc::new(Semaphore::new(prefetch));
         services.spawn(Intake { source, shared: shared.clone(), places, news }.run());
         let watched = shared.clone();
-        services.spawn(async move { watched.breaker.probe(&**watched.desk.executor.store(), &probe).await });
+        services.spawn(async move { watched.breaker.probe(&**watched.context.executor.store(), &probe).await });
         if let Some(interval) = shared.capabilities.keep_alive {
-            services.spawn(keeper::keep(shared.clone(), interval));
+            services.spawn(keep_alive::keep_alive(shared.clone(), interval));
         }
         let lanes = Lanes::new();
         let dispatcher = Dispatcher {
@@ -128,7 +140,7 @@ impl<S: Source> Consumer<S> {
         };
         let broken = dispatcher.run(stop, grace).await;
         let counts = shared.counters.counts();
-        info!(target: "idempotent", group = &*shared.desk.group, ?counts, "consumer stopped");
+        info!(target: "idempotent", group = &*shared.context.group, ?counts, "consumer stopped");
         broken.map_or(Ok(counts), Err)
     }
 }
@@ -136,42 +148,42 @@ impl<S: Source> Consumer<S> {
 impl<S: Source> fmt::Debug for Consumer<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Consumer")
-            .field("group", &self.shared.desk.group)
+            .field("group", &self.shared.context.group)
             .field("concurrency", &self.concurrency)
             .field("prefetch", &self.prefetch)
             .finish_non_exhaustive()
     }
 }
 
-/// A job that waits for its turn.
-struct Waiting<Tag> {
-    job: Job<Tag>,
-    run: Run,
+/// A delivery that waits for a free handler.
+struct QueuedJob<Tag> {
+    job: DeliveryJob<Tag>,
+    run: HandlerRun,
 }
 
 struct Dispatcher<Tag> {
-    shared: Arc<Shared<Tag>>,
-    /// `None` once intake has ended.
-    told: Option<mpsc::UnboundedReceiver<News<Tag>>>,
-    lanes: Lanes<Waiting<Tag>>,
-    workers: JoinSet<Worked>,
-    /// Those of them that run something, with their lanes.
+    shared: Arc<ConsumerState<Tag>>,
+    /// The events of the intake, or `None` once it has ended.
+    told: Option<mpsc::UnboundedReceiver<IntakeEvent<Tag>>>,
+    lanes: Lanes<QueuedJob<Tag>>,
+    workers: JoinSet<WorkerResult>,
+    /// The workers that run a handler, with their lanes.
     running: HashMap<Id, Option<u128>>,
     concurrency: usize,
     broken: Option<SourceError>,
 }
 
-/// What the dispatcher waits for.
-enum Next<Tag> {
+/// An event for the dispatcher.
+enum DispatcherEvent<Tag> {
     Stop,
     GraceOver,
-    Worked(Result<(Id, Worked), JoinError>),
-    News(Option<News<Tag>>),
+    WorkerEnded(Result<(Id, WorkerResult), JoinError>),
+    Intake(Option<IntakeEvent<Tag>>),
 }
 
-/// When a delivery comes again that could not be noted.
+/// The delay of a delivery that the message log could not record.
 const UNNOTED: Duration = Duration::from_secs(5);
-/// What handlers that block their thread are given beyond the grace.
+/// The extra time after the grace period for handlers that block their thread.
 const BLOCKED: Duration = Duration::from_secs(2);
 
 impl<Tag: Send + Sync + 'static> Dispatcher<Tag> {
@@ -185,19 +197,19 @@ impl<Tag: Send + Sync + 'static> Dispatcher<Tag> {
             }
             let next = tokio::select! {
                 biased;
-                () = &mut stop, if timer.is_none() => Next::Stop,
-                () = due(&mut timer) => Next::GraceOver,
-                Some(worked) = self.workers.join_next_with_id() => Next::Worked(worked),
-                news = told(&mut self.told) => Next::News(news),
+                () = &mut stop, if timer.is_none() => DispatcherEvent::Stop,
+                () = due(&mut timer) => DispatcherEvent::GraceOver,
+                Some(worked) = self.workers.join_next_with_id() => DispatcherEvent::WorkerEnded(worked),
+                news = told(&mut self.told) => DispatcherEvent::Intake(news),
             };
             match next {
-                Next::Stop => timer = Some(self.drain(grace)),
-                Next::GraceOver if self.shared.has_reached(Phase::Closing) => return self.broken,
-                Next::GraceOver => {
+                DispatcherEvent::Stop => timer = Some(self.drain(grace)),
+                DispatcherEvent::GraceOver if self.shared.has_reached(Phase::Closing) => return self.broken,
+                DispatcherEvent::GraceOver => {
                     self.shared.phase.send_replace(Phase::Closing);
                     timer = Some(self.sleep(BLOCKED));
                 }
-                Next::Worked(worked) => {
+                DispatcherEvent::WorkerEnded(worked) => {
                     if let Some(refused) = self.worked(worked) {
                         self.broken.get_or_insert(refused);
                         if timer.is_none() {
@@ -205,18 +217,18 @@ impl<Tag: Send + Sync + 'static> Dispatcher<Tag> {
                         }
                     }
                 }
-                Next::News(Some(News::Job(job))) => self.take(job),
-                Next::News(Some(News::Revoked)) => {
+                DispatcherEvent::Intake(Some(IntakeEvent::Delivery(job))) => self.take(job),
+                DispatcherEvent::Intake(Some(IntakeEvent::Revoked)) => {
                     let revoked = self.lanes.take(|waiting| waiting.job.held.is_revoked());
-                    revoked.into_iter().for_each(|waiting| waiting.job.end(End::Revoked));
+                    revoked.into_iter().for_each(|waiting| waiting.job.end(DeliveryEnd::Revoked));
                 }
-                Next::News(Some(News::Broken(broken))) => {
+                DispatcherEvent::Intake(Some(IntakeEvent::Failed(broken))) => {
                     self.broken = Some(broken);
                     if timer.is_none() {
                         timer = Some(self.drain(grace));
                     }
                 }
-                Next::News(None) => self.told = None,
+                DispatcherEvent::Intake(None) => self.told = None,
             }
         }
     }
@@ -225,58 +237,58 @@ impl<Tag: Send + Sync + 'static> Dispatcher<Tag> {
         self.shared.clock().sleep_until(self.shared.clock().now() + time)
     }
 
-    /// Stops intake, and gives back what waits.
+    /// Stops the intake, and gives waiting deliveries back.
     fn drain(&mut self, grace: Duration) -> Timer {
         self.shared.phase.send_replace(Phase::Draining);
         for waiting in self.lanes.take(|_| true) {
-            self.settle(waiting.job, Decision::GiveBack, End::GivenBack);
+            self.settle(waiting.job, Decision::GiveBack, DeliveryEnd::GivenBack);
         }
         self.sleep(grace)
     }
 
-    /// A delivery that was handed over.
-    fn take(&mut self, job: Job<Tag>) {
+    /// Queues or settles a received delivery.
+    fn take(&mut self, job: DeliveryJob<Tag>) {
         if self.shared.has_reached(Phase::Draining) {
-            return self.settle(job, Decision::GiveBack, End::GivenBack);
+            return self.settle(job, Decision::GiveBack, DeliveryEnd::GivenBack);
         }
         if let Some((decision, end)) = self.shared.triage(job.delivery()) {
             return self.settle(job, decision, end);
         }
         if !job.held.noted {
             let decision = put_off(UNNOTED, "the message log is down");
-            return self.settle(job, decision, End::Deferred);
+            return self.settle(job, decision, DeliveryEnd::Deferred);
         }
         match self.shared.prepare(&job) {
-            Ok(Prepared { lane, run }) => self.lanes.push(lane, Waiting { job, run }),
-            Err(decision) => self.settle(job, decision, End::DeadLettered),
+            Ok(PreparedRun { lane, run }) => self.lanes.push(lane, QueuedJob { job, run }),
+            Err(decision) => self.settle(job, decision, DeliveryEnd::DeadLettered),
         }
     }
 
     fn start_ready(&mut self) {
         while self.running.len() < self.concurrency
-            && let Some((lane, Waiting { job, run })) = self.lanes.next()
+            && let Some((lane, QueuedJob { job, run })) = self.lanes.next()
         {
-            let worker = self.workers.spawn(work(job, Task::Run(run)));
+            let worker = self.workers.spawn(work(job, WorkerTask::Run(run)));
             self.running.insert(worker.id(), lane);
         }
     }
 
-    /// Needs no turn: nothing is run.
-    fn settle(&mut self, job: Job<Tag>, decision: Decision, end: End) {
-        self.workers.spawn(work(job, Task::Settle(decision, end)));
+    /// Settles a delivery without a run.
+    fn settle(&mut self, job: DeliveryJob<Tag>, decision: Decision, end: DeliveryEnd) {
+        self.workers.spawn(work(job, WorkerTask::Settle(decision, end)));
     }
 
-    /// Says what the source refuses for good.
-    fn worked(&mut self, worked: Result<(Id, Worked), JoinError>) -> Option<SourceError> {
-        let (id, Worked { put_off: put_off_by, refused }) = worked.unwrap_or_else(|failed| {
-            error!(target: "idempotent", error = %failed, "a worker of the consumer failed");
-            (failed.id(), Worked::default())
+    /// Updates the queues after a worker has ended. Returns the error of a source that refused to settle.
+    fn worked(&mut self, worked: Result<(Id, WorkerResult), JoinError>) -> Option<SourceError> {
+        let (id, WorkerResult { put_off: put_off_by, refused }) = worked.unwrap_or_else(|failed| {
+            error!(target: "idempotent", error = %failed, "consumer: a worker failed");
+            (failed.id(), WorkerResult::default())
         });
         let Some(Some(lane)) = self.running.remove(&id) else { return refused };
         if let Some(after) = put_off_by.filter(|_| self.shared.capabilities.keeps_order) {
             for waiting in self.lanes.take_behind(lane) {
-                let decision = put_off(after, "behind one of its key that comes again");
-                self.settle(waiting.job, decision, End::Deferred);
+                let decision = put_off(after, "an earlier message of its key is retried");
+                self.settle(waiting.job, decision, DeliveryEnd::Deferred);
             }
         }
         self.lanes.done(lane);
@@ -284,7 +296,7 @@ impl<Tag: Send + Sync + 'static> Dispatcher<Tag> {
     }
 }
 
-/// Ends when the timer does, if there is one.
+/// Waits for the timer, or forever without one.
 async fn due(timer: &mut Option<Timer>) {
     match timer {
         Some(timer) => timer.await,
@@ -292,7 +304,7 @@ async fn due(timer: &mut Option<Timer>) {
     }
 }
 
-async fn told<Tag>(told: &mut Option<mpsc::UnboundedReceiver<News<Tag>>>) -> Option<News<Tag>> {
+async fn told<Tag>(told: &mut Option<mpsc::UnboundedReceiver<IntakeEvent<Tag>>>) -> Option<IntakeEvent<Tag>> {
     match told {
         Some(told) => told.recv().await,
         None => pending().await,

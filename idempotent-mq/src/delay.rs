@@ -1,4 +1,4 @@
-//! Work for later: the trait that delay queues implement.
+//! The trait of delay queues.
 use std::fmt;
 
 use async_trait::async_trait;
@@ -6,89 +6,87 @@ use idempotent_core::Timestamp;
 
 use crate::error::failure;
 
-/// Keeps work until its time comes, and lets it be called off: an order that is cancelled unless it is paid in time.
+/// A queue of work that is due at a time and can be cancelled, such as the expiry of an unpaid order.
 ///
-/// What is due is delivered by the queue's own [`Source`](crate::Source), at least once and never early: an annotated
-/// handler makes it take effect once. That handler still checks what it acts on (is the order unpaid?), since a
-/// cancellation may come while it is on its way.
+/// The queue's own [`Source`](crate::Source) delivers due work at least once and never early. An annotated handler makes the
+/// work take effect once. The handler must still check its precondition (is the order unpaid?), because a cancellation may
+/// arrive while the work is being delivered.
 ///
-/// Not every queue can look up work by its key. Where one cannot, as with RabbitMQ, `schedule` says
-/// [`Scheduled::Unchecked`] and `cancel` says [`Cancelled::Unsupported`]: the work comes in any case, and only the handler's
-/// check calls it off.
+/// Not every queue can look up work by its key. On such a queue, as on RabbitMQ, `schedule` returns
+/// [`Scheduled::Unchecked`] and `cancel` returns [`Cancelled::Unsupported`]. The work is then always delivered, and only the
+/// handler's check skips it.
 #[async_trait]
 pub trait Delay: fmt::Debug + Send + Sync + 'static {
-    /// Keeps `payload` until `at`, by the clock of whoever keeps it. Idempotent by `key`: the first one stands, until it
-    /// was delivered and settled, or called off.
+    /// Stores `payload` until `at`, by the clock of the queue. Idempotent by `key`: the first work is kept until it was
+    /// delivered and settled, or cancelled. A time in the past is due at once.
     ///
-    /// A queue that cannot look up keys keeps each call's work, and says [`Scheduled::Unchecked`]. The key is then the id of
-    /// each delivery: a consumer that deduplicates by it lets the earliest delivery take effect.
-    ///
-    /// A time that is past is due at once.
+    /// A queue that cannot look up keys stores the work of each call and returns [`Scheduled::Unchecked`]. The key is then the id
+    /// of each delivery, so that a consumer that deduplicates by id runs the earliest delivery only.
     ///
     /// # Errors
-    /// By [`kind`](DelayError::kind).
+    /// The [`kind`](DelayError::kind) determines whether a retry may help.
     ///
     /// # Cancellation
-    /// Nobody knows whether it is kept. To ask again is safe.
+    /// The work may or may not be stored. A repeated call is safe.
     async fn schedule(&self, key: &str, at: Timestamp, payload: &[u8]) -> Result<Scheduled, DelayError>;
 
-    /// Calls it off, where the queue can do so.
+    /// Cancels the work of this key, if the queue supports that.
     ///
-    /// Whatever this returns, the handler must check whether the work is still wanted.
+    /// Whatever this method returns, the handler must check whether the work is still needed.
     ///
     /// # Errors
-    /// By [`kind`](DelayError::kind).
+    /// The [`kind`](DelayError::kind) determines whether a retry may help.
     ///
     /// # Cancellation
-    /// Nobody knows whether it was called off. To ask again is safe.
+    /// The work may or may not be cancelled. A repeated call is safe.
     async fn cancel(&self, key: &str) -> Result<Cancelled, DelayError>;
 }
 
-/// What [`Delay::schedule`] came to.
+/// The result of [`Delay::schedule`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Scheduled {
-    /// It is kept until then.
+    /// The work is stored until its time.
     New,
-    /// One of this key was kept already, for this time. That one stands.
+    /// Work of this key was already stored, and is kept unchanged.
     Already {
-        /// When it is due.
+        /// The time of the stored work.
         at: Timestamp,
     },
-    /// It is kept until then. The queue cannot look for earlier work of this key: if there is any, both are delivered, under
-    /// one id.
+    /// The work is stored until its time. The queue cannot look up earlier work of this key. If there is any, both are
+    /// delivered with the same id.
     Unchecked,
 }
 
-/// What [`Delay::cancel`] came to.
+/// The result of [`Delay::cancel`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Cancelled {
-    /// It will not be delivered.
+    /// The work will not be delivered.
     Done,
-    /// It is with a consumer right now: whether it takes effect is up to the handler. It will not be delivered again.
+    /// A consumer has the work right now, so the handler decides about its effect. The work will not be delivered again.
     Delivering,
-    /// Nothing of this key is kept: it was never there, was called off, or was delivered and settled.
+    /// No work of this key is stored: it was never scheduled, was cancelled, or was delivered and settled.
     Unknown,
-    /// The queue cannot call anything off, and nothing was changed. Work of this key that was scheduled will be delivered at
-    /// its time: let the handler read the current state (is the order still unpaid?) in the transaction in which it acts.
+    /// The queue cannot cancel work, and nothing was changed. Scheduled work of this key will be delivered at its time. The
+    /// handler must read the current state (is the order still unpaid?) in the transaction of its effect.
     Unsupported,
 }
 
 failure! {
-    /// Why nothing is known to be kept, or called off.
+    /// An error of a delay queue: the work may not be stored, or not cancelled.
     DelayError of DelayErrorKind
 }
 
-/// What may be concluded from a [`DelayError`].
+/// The kind of a [`DelayError`].
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum DelayErrorKind {
-    /// Nothing was changed, and another try may do.
+    /// Nothing was changed, and a retry may succeed.
     NotApplied,
-    /// Nobody knows. Another try is safe.
+    /// The result is unknown. A retry is safe.
     Ambiguous,
-    /// Nothing was changed, and nothing will be: the key or the payload cannot be kept, or there is no access.
+    /// Nothing was changed, and a retry is useless: the key or the payload is invalid, or there is no access.
     Refused,
 }
 
@@ -96,7 +94,7 @@ impl DelayErrorKind {
     fn words(self) -> &'static str {
         match self {
             Self::NotApplied => "not applied",
-            Self::Ambiguous => "nobody knows whether it was applied",
+            Self::Ambiguous => "the result is unknown",
             Self::Refused => "refused",
         }
     }

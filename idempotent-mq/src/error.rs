@@ -1,7 +1,7 @@
-//! What can go wrong between a consumer and its broker.
+//! Errors of consumers, sources, and message bodies.
 use idempotent_core::{KeyError, PolicyError};
 
-/// An error that is a kind to decide on, a context and a cause to read.
+/// Defines an error type with a kind, a context and a cause.
 macro_rules! failure {
     ($(#[$doc:meta])* $name:ident of $kind:ident) => {
         $(#[$doc])*
@@ -13,20 +13,21 @@ macro_rules! failure {
         }
 
         impl $name {
-            /// An error of this kind, with what happened and what to do about it. No ids, keys, payloads or secrets.
+            /// Creates an error of this kind. The context states what happened and the remedy, without ids, keys, payloads and
+            /// secrets.
             #[must_use]
             pub fn new(kind: $kind, context: impl Into<Box<str>>) -> Self {
                 Self { kind, context: context.into(), cause: None }
             }
 
-            /// Adds the error underneath.
+            /// Sets the cause.
             #[must_use]
             pub fn with_cause(mut self, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
                 self.cause = Some(cause.into());
                 self
             }
 
-            /// What to decide on.
+            /// Returns the kind, which determines the reaction.
             #[must_use]
             pub fn kind(&self) -> $kind {
                 self.kind
@@ -49,20 +50,20 @@ macro_rules! failure {
 pub(crate) use failure;
 
 failure! {
-    /// An error of a source: a [`kind`](Self::kind) to decide on, a context and a cause to read.
+    /// An error of a source, with a [`kind`](Self::kind), a context and a cause.
     SourceError of SourceErrorKind
 }
 
-/// What a consumer may conclude from a [`SourceError`].
+/// The kind of a [`SourceError`].
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum SourceErrorKind {
-    /// Worth another try, by another connection perhaps.
+    /// A retry may succeed, perhaps on another connection.
     Transient,
-    /// The delivery is not this consumer's any more: its channel was closed, its time to settle is over, its partition
-    /// was revoked. The broker delivers it again by itself, so there is nothing to do.
+    /// The delivery no longer belongs to this consumer: its channel was closed, its visibility timeout is over, or its partition
+    /// was revoked. The broker delivers the message again.
     Gone,
-    /// Another try would fail the same way: no access, no such queue, an operation the broker does not have.
+    /// A retry would fail in the same way: no access, no such queue, or an operation that the broker lacks.
     Fatal,
 }
 
@@ -76,24 +77,24 @@ impl SourceErrorKind {
     }
 }
 
-/// Why a consumer was not built.
+/// An error of the setup of a consumer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// The policy makes no sense, or does not fit how the broker redelivers.
+    /// The policy is invalid, or does not fit the redelivery of the broker.
     #[error(transparent)]
     Policy(#[from] PolicyError),
     /// The group is empty.
     #[error(transparent)]
     Group(#[from] KeyError),
-    /// Two settings do not fit, or one does not fit the source.
+    /// Two settings contradict each other, or a setting does not fit the source.
     #[error("consumer: {0}")]
     Setting(Box<str>),
 }
 
-/// A body that is not what the handler takes: put aside at once, with its bytes as they came.
+/// An error of a body that cannot be decoded. The consumer dead-letters the message at once, with its original bytes.
 ///
-/// The text goes into logs and onto the dead letter: it says what is wrong, and nothing of what is in the body.
+/// The text appears in logs and in the dead letter. It states what is wrong, without the content of the body.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the body cannot be read: {0}")]
 pub struct Undecodable(pub String);

@@ -1,8 +1,8 @@
 //! Consumer runtime of [`idempotent`](https://docs.rs/idempotent-rs): from delivery to settlement, for any broker.
 //!
-//! A [`Source`] brings deliveries; [`Messages`] say how they are read, by what they are told apart and who handles them;
-//! a [`Consumer`] claims each key, runs the handler unless the delivery is a duplicate, and settles the delivery by what
-//! the run came to. It knows no broker: adapters are crates of their own, and [`docs::source`] says how to write one.
+//! A [`Source`] receives deliveries. [`Messages`] sets how they are decoded, their key and their handler. A [`Consumer`] claims each
+//! key, runs the handler unless the delivery is a duplicate, and settles the delivery by the outcome of its run. The runtime knows no
+//! broker: adapters are separate crates, and the guide [`docs::source`] shows how to write one.
 //!
 //! ```
 //! use std::time::Duration;
@@ -21,7 +21,7 @@
 //!     cents: u64,
 //! }
 //!
-//! // Any error will do: its message comes again.
+//! // After any error, the message is retried.
 //! async fn charge(message: Message<Order>) -> Result<(), &'static str> {
 //!     match message.body.cents {
 //!         0 => Err("nothing to charge"),
@@ -31,7 +31,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // A queue in memory, as in `docs::source`; in earnest the source of a broker's adapter.
+//! // A queue in memory, as in `docs::source`. A service uses the source of an adapter.
 //! let (queue, source) = queue();
 //! let executor = Executor::new(MemoryStore::new());
 //! let handling = Messages::json().keyed(KeyFrom::body("order.number", |order: &Order| order.number)).run(charge);
@@ -41,94 +41,71 @@
 //! for body in ["{\"number\": 1, \"cents\": 5}", "{\"number\": 1, \"cents\": 5}", "{\"number\": 2, \"cents\": 0}", "what?"] {
 //!     queue.messages.send(Delivery::new(Position::of("orders"), body.into()))?;
 //! }
-//! let stop = tokio::time::sleep(Duration::from_millis(500)); // on SIGTERM, in earnest
+//! let stop = tokio::time::sleep(Duration::from_millis(500)); // SIGTERM in a service
 //! let counts = consumer.run(stop).await?;
-//! // The first order, and its duplicate without a second run; the second one failed 17 times; the last is no order.
+//! // The first order and its duplicate are acknowledged after one run. The second order failed 17 times. The last body is invalid.
 //! assert_eq!((counts.acked, counts.retried, counts.dead_lettered), (2, 16, 2));
 //! assert_eq!(executor.counts().of("ran"), 1);
-//! let aside = queue.aside.lock().unwrap();
-//! assert_eq!(aside[0].0.body, b"what?"); // at once, byte for byte
-//! assert!(aside[1].1.reason.starts_with("given up after 17 runs"));
+//! let dead = queue.aside.lock().unwrap();
+//! assert_eq!(dead[0].0.body, b"what?"); // without a run, byte for byte
+//! assert!(dead[1].1.reason.starts_with("given up after 17 runs"));
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! What it promises is what the executor's store does (level L1, and L2 or L4 with the handler's help). To that it adds:
+//! The executor's store provides the guarantees (level L1, and L2 or L4 with the handler's help). The consumer adds:
 //!
-//! - **Settled by outcome.** What a run came to decides, not what the error it returned looks like. After a good run the
-//!   returned value counts as well: code behind it may have failed.
-//! - **Release first, then requeue.** A key is free before the broker is told to deliver again. A dead letter is
-//!   confirmed before its original is acknowledged. A duplicate of what is done is always acknowledged.
-//! - **Deferrals are no attempts.** What is in flight elsewhere, or finds the store down, comes again and costs nothing.
-//! - **Attempts are counted at the claim**, so a message that kills its process is put aside, too. The broker's own count
-//!   is the second witness ([`max_deliveries`](ConsumerBuilder::max_deliveries)).
-//! - **While the store is down** no deliveries are taken; a peek says when it is back, and one delivery tries.
-//! - **Nothing is acknowledged for want of something better**: what cannot be settled is left to the broker. What the
-//!   broker refuses for good is given back, and ends the consumer with that error.
-//! - **One terminal count for each delivery** ([`ConsumerCounts`]); logs by `tracing`, without ids, keys or bodies.
+//! - **Settlement by outcome.** The outcome of the run decides, not the error that the handler returned. After a successful run, the
+//!   returned value counts as well, because code around the run may have failed.
+//! - **Release before requeue.** A key is free before the broker delivers its message again. A dead letter is confirmed before its
+//!   original is acknowledged. A duplicate of a consumed message is always acknowledged.
+//! - **Deferrals are not attempts.** A message that is in flight elsewhere, or that finds the store down, is retried without using up
+//!   an attempt.
+//! - **Attempts are counted at the claim**, so a message that kills its process is dead-lettered as well. The broker's own count is a
+//!   second limit ([`max_deliveries`](ConsumerBuilder::max_deliveries)).
+//! - **No intake while the store is down.** A peek detects that the store is back, and one trial delivery confirms it.
+//! - **No acknowledgement without a result.** A delivery that cannot be settled stays with the broker. If the broker refuses a
+//!   settlement permanently, the consumer gives the delivery back and stops with that error.
+//! - **One terminal count for each delivery** ([`ConsumerCounts`]), and logs by `tracing` without ids, keys or bodies.
 //!
-//! | a run came to | the delivery |
+//! | outcome of the run | settlement |
 //! |---|---|
-//! | `ran`, `replayed`, `unprotected` | as the handler's return value says: acknowledged, again (an attempt), dead letter |
+//! | `ran`, `replayed`, `unprotected` | by the handler's result: acknowledged, retried (an attempt), or dead-lettered |
 //! | `consumed_without_result`, `duplicate` | acknowledged |
-//! | `released` | again after the [`Schedule`], or else the executor's hint: an attempt |
-//! | `in_flight`, `delayed`, `draining` | again after the hint; `in_flight` is acknowledged where the policy says so and the [`MessageLog`] says that the message is resent |
-//! | `store_down`, `no_executor`, `misconfigured`, `cancelled` | again after 1 s, or when the store may be back |
-//! | `lease_lost`, `unrecorded`, `abandoned` | again after 1 s: an attempt |
-//! | `failed`, `mismatch`, `bad_key`, `nested` | dead letter |
-//! | `dead` | dead letter, with an id that its copies share |
-//! | no run at all | as the handler's return value says; counted as [`unprotected`](ConsumerCounts::unprotected) |
+//! | `released` | retried after the [`Schedule`], or after the executor's hint: an attempt |
+//! | `in_flight`, `delayed`, `draining` | retried after the hint. `in_flight` is acknowledged if the policy permits it and the [`MessageLog`] reports that the sender resends the message |
+//! | `store_down`, `no_executor`, `misconfigured`, `cancelled` | retried after 1 s, or when the store may be back |
+//! | `lease_lost`, `unrecorded`, `abandoned` | retried after 1 s: an attempt |
+//! | `failed`, `mismatch`, `bad_key`, `nested` | dead-lettered |
+//! | `dead` | dead-lettered, with an id that copies share |
+//! | no run | by the handler's result, and counted as [`unprotected`](ConsumerCounts::unprotected) |
 //!
-//! Dead letters are put back by [`Redrive`].
+//! [`Redrive`] puts dead letters back into their queue.
 //!
-//! Without a run: a body that cannot be read, or a missing ordering key, is a dead letter; one past its own time is
-//! acknowledged, and counted as [`expired`](ConsumerCounts::expired).
-mod answer;
-mod breaker;
-mod builder;
-mod capabilities;
+//! Some deliveries are settled without a run. A body that cannot be decoded, or a missing ordering key, is a dead letter. An expired
+//! message is acknowledged and counted as [`expired`](ConsumerCounts::expired).
 mod consumer;
-mod counts;
-mod decide;
-mod decode;
 mod delay;
-mod delivery;
 pub mod docs;
 mod error;
-mod headers;
-mod key;
-mod lanes;
-mod log;
+mod handler;
 mod message;
-mod messages;
-mod position;
-mod postponed;
+mod message_log;
 mod publish;
 mod redrive;
 mod schedule;
-mod settlement;
 mod source;
 mod time;
-mod work;
 
-pub use self::answer::{HandlerResult, IntoHandlerResult};
-pub use self::builder::ConsumerBuilder;
-pub use self::capabilities::{DelaySupport, SourceCapabilities};
-pub use self::consumer::Consumer;
-pub use self::counts::{ConsumerCounters, ConsumerCounts};
-pub use self::decode::Decode;
+pub use self::consumer::{Consumer, ConsumerBuilder, ConsumerCounters, ConsumerCounts};
 pub use self::delay::{Cancelled, Delay, DelayError, DelayErrorKind, Scheduled};
-pub use self::delivery::Delivery;
 pub use self::error::{SetupError, SourceError, SourceErrorKind, Undecodable};
-pub use self::headers::Headers;
-pub use self::key::KeyFrom;
-pub use self::log::{DeliveryResult, LogError, LogErrorKind, LoggedDelivery, MessageLog, OUTBOX_HEADER, SenderState};
-pub use self::message::Message;
-pub use self::messages::{KeyedMessages, MessageHandler, Messages};
-pub use self::position::Position;
+pub use self::handler::{Decode, HandlerResult, IntoHandlerResult, KeyedMessages, MessageHandler, Messages, service};
+pub use self::message::{Delivery, Headers, KeyFrom, Message, Position};
+pub use self::message_log::{
+    DeliveryResult, LogError, LogErrorKind, LoggedDelivery, MessageLog, OUTBOX_HEADER, SenderState,
+};
 pub use self::publish::{OutboundMessage, Publish, PublishError, PublishErrorKind, Published, chains, publish_each};
 pub use self::redrive::{DeadLetters, Redrive, RedriveSummary};
 pub use self::schedule::Schedule;
-pub use self::settlement::{DeadLetter, Retry, Settlement};
-pub use self::source::{Received, Settle, Source};
-pub use self::work::service;
+pub use self::source::{DeadLetter, DelaySupport, Received, Retry, Settle, Settlement, Source, SourceCapabilities};

@@ -1,8 +1,16 @@
-//! What a handler is given.
+//! Deliveries and decoded messages: their bodies, ids, headers, keys and positions.
+mod delivery;
+mod headers;
+mod key;
+mod position;
+
 use std::fmt;
 use std::sync::Arc;
 
-use crate::Delivery;
+pub use self::delivery::Delivery;
+pub use self::headers::Headers;
+pub use self::key::KeyFrom;
+pub use self::position::Position;
 
 /// A decoded body, and the delivery it came in.
 pub struct Message<T> {
@@ -12,7 +20,7 @@ pub struct Message<T> {
     pub delivery: Arc<Delivery>,
 }
 
-/// The body is not shown.
+/// Shows the delivery, without the body.
 impl<T> fmt::Debug for Message<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Message").field("delivery", &self.delivery).finish_non_exhaustive()

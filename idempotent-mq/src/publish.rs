@@ -1,4 +1,4 @@
-//! What the sending half of an adapter implements.
+//! The trait that the sending half of an adapter implements.
 use std::fmt;
 
 use std::collections::HashMap;
@@ -11,42 +11,44 @@ use idempotent_core::Timestamp;
 use crate::error::failure;
 use crate::{Headers, Position};
 
-/// Sends messages to a broker and says what it knows of each: the sending half of an adapter, as an outbox's relay uses
-/// it.
+/// The sending half of an adapter, used by the relay of an outbox.
 #[async_trait]
 pub trait Publish: fmt::Debug + Send + Sync + 'static {
-    /// Sends these messages, those of one [`aggregate`](OutboundMessage::aggregate) in this order, and returns once it is known
-    /// what became of each; the answers stand in the same order. One that was not accepted keeps the later ones of its
-    /// aggregate back, as [`Unsent`](PublishErrorKind::Unsent).
+    /// Sends messages, and returns one result for each in the same order.
     ///
-    /// May send a message several times under its id. Gives up in its own time, which it documents: what a confirm is
-    /// still outstanding for then is [`Unconfirmed`](PublishErrorKind::Unconfirmed).
+    /// Messages of one [`aggregate`](OutboundMessage::aggregate) are sent in the given order. After a message that was not
+    /// accepted, later messages of its aggregate are not sent, and their result is [`Unsent`](PublishErrorKind::Unsent).
+    ///
+    /// The publisher may send a message several times with its id. After its own documented timeout, messages without a
+    /// confirmation are [`Unconfirmed`](PublishErrorKind::Unconfirmed).
     ///
     /// # Errors
-    /// One for each message, by [`kind`](PublishError::kind).
+    /// Returns an error for each message that is not known to be published, with a [`kind`](PublishError::kind).
     ///
     /// # Cancellation
-    /// Nobody knows which messages were sent.
+    /// Any of the messages may have been sent.
     async fn publish(&self, messages: &[OutboundMessage]) -> Vec<Result<Published, PublishError>>;
 
-    /// Whether this publisher keeps to [`OutboundMessage::deliver_at`]. A relay hands such messages to no other publisher: it refuses
-    /// them, with [`PublishError::cannot_delay`].
+    /// Returns true if the publisher supports [`OutboundMessage::deliver_at`]. For any other publisher, a relay refuses such
+    /// messages with [`PublishError::cannot_delay`].
     ///
     /// # Default
-    /// `false`, so that a publisher that does not know of delays delivers nothing early
+    /// `false`, so that a publisher without delays delivers nothing early
     fn delays(&self) -> bool {
         false
     }
 }
 
-/// [`Publish::publish`] for an adapter whose client sends one message at a time: those of one aggregate one behind the
-/// other, which ends where one is not accepted; different aggregates, and messages of none, side by side.
+/// Implements [`Publish::publish`] for a client that sends one message at a time.
+///
+/// Messages of one aggregate are sent in sequence, up to the first that is not accepted. Different aggregates, and messages
+/// without an aggregate, are sent concurrently.
 ///
 /// # Errors
-/// One for each message.
+/// Returns one result for each message.
 ///
 /// # Cancellation
-/// Nobody knows which messages were sent.
+/// Any of the messages may have been sent.
 pub async fn publish_each<'a, Fut>(
     messages: &'a [OutboundMessage],
     send: impl Fn(&'a OutboundMessage) -> Fut,
@@ -68,8 +70,8 @@ where
     told.into_iter().map(|(_, sent)| sent).collect()
 }
 
-/// What has to be sent one behind the other, as places in `messages`: those of one aggregate, and each message of none by
-/// itself. In the order of their first ones.
+/// Groups messages that must be sent in sequence, as indexes into `messages`: those of one aggregate, and each message without
+/// an aggregate separately. The groups have the order of their first messages.
 #[must_use]
 pub fn chains(messages: &[OutboundMessage]) -> Vec<Vec<usize>> {
     let mut chains: Vec<Vec<usize>> = Vec::new();
@@ -92,31 +94,31 @@ pub fn chains(messages: &[OutboundMessage]) -> Vec<Vec<usize>> {
 ///
 /// let paid = OutboundMessage::new("payments", "payment-17", br#"{"order":17}"#.to_vec()).header("trace", "abc").aggregate("order-17");
 /// assert_eq!(paid.topic, "payments");
-/// // Neither body nor ids nor headers are ever shown.
+/// // `Debug` shows no body, id or header value.
 /// assert!(!format!("{paid:?}").contains("17"));
 /// ```
 #[derive(Clone, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct OutboundMessage {
-    /// Where to: a topic, queue or stream, in the adapter's own words; its docs say which.
+    /// The destination: a topic, queue or stream, as documented by the adapter.
     pub topic: String,
-    /// Chosen once, when the message came about, and the same each time it is sent: by this consumers tell its copies.
+    /// The id of the message, which is the same each time the message is sent. Consumers deduplicate copies by this id.
     pub id: String,
-    /// What the message is about, where the broker has a place for that (RocketMQ's keys).
+    /// The business key, if the broker has a field for it (keys in RocketMQ).
     pub business_key: Option<String>,
-    /// Messages of one aggregate are sent in the order they came about, and to one partition where there are some.
+    /// The aggregate, whose messages are sent in the order of their creation, and to one partition if there are partitions.
     pub aggregate: Option<String>,
-    /// In order.
+    /// The headers in order.
     pub headers: Headers,
     /// The payload, byte for byte.
     pub body: Vec<u8>,
-    /// The time before which the message must not be delivered, by the publisher's clock or the broker's, as the publisher's
-    /// docs say. Only for publishers that [delay](Publish::delays): all others refuse the message.
+    /// The time before which the message must not be delivered, by the clock that the publisher documents. Publishers without
+    /// [delays](Publish::delays) refuse the message.
     pub deliver_at: Option<Timestamp>,
 }
 
 impl OutboundMessage {
-    /// A message of this id to this topic, and nothing else.
+    /// Creates a message with a topic, an id and a body.
     #[must_use]
     pub fn new(topic: impl Into<String>, id: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
         Self {
@@ -130,8 +132,8 @@ impl OutboundMessage {
         }
     }
 
-    /// Sets [`deliver_at`](Self::deliver_at). Messages of one aggregate with such times arrive in the order of those times, and
-    /// not in the order in which they came about.
+    /// Sets [`deliver_at`](Self::deliver_at). Messages of one aggregate with such times arrive in the order of those times, not of
+    /// their creation.
     #[must_use]
     pub fn deliver_at(mut self, time: Timestamp) -> Self {
         self.deliver_at = Some(time);
@@ -152,7 +154,7 @@ impl OutboundMessage {
         self
     }
 
-    /// Adds a header behind those there are.
+    /// Appends a header.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
         self.headers.push(name, value);
@@ -160,7 +162,7 @@ impl OutboundMessage {
     }
 }
 
-/// Sizes and places only: bodies, ids and headers may be anything.
+/// Shows the topic and sizes, but no body, id or header, because they may contain secrets.
 impl fmt::Debug for OutboundMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OutboundMessage")
@@ -176,19 +178,19 @@ impl fmt::Debug for OutboundMessage {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Published {
-    /// Where it lies, on brokers that say so. A message that was sent several times lies in several places; this is the
-    /// last of them.
+    /// The position of the message, if the broker reports it. A message that was sent several times has several positions, and
+    /// this is the last one.
     pub position: Option<Position>,
 }
 
 impl Published {
-    /// Confirmed, and nobody said where it lies.
+    /// Creates the result for a confirmed message with an unknown position.
     #[must_use]
     pub fn somewhere() -> Self {
         Self::default()
     }
 
-    /// Confirmed to lie here.
+    /// Creates the result for a confirmed message with a known position.
     #[must_use]
     pub fn at(position: Position) -> Self {
         Self { position: Some(position) }
@@ -196,15 +198,15 @@ impl Published {
 }
 
 failure! {
-    /// Why a message is not known to be published.
+    /// An error of a publisher: the message is not known to be published.
     PublishError of PublishErrorKind
 }
 
 impl PublishError {
-    /// Of a message that was not sent, since an earlier one of its aggregate was not accepted.
+    /// Returns the error for a message that was not sent because an earlier one of its aggregate was not accepted.
     #[must_use]
     pub fn kept_back() -> Self {
-        Self::new(PublishErrorKind::Unsent, "an earlier one of its aggregate was not accepted")
+        Self::new(PublishErrorKind::Unsent, "an earlier message of its aggregate was not accepted")
     }
 
     /// Returns the error for a message with [`deliver_at`](OutboundMessage::deliver_at) that was handed to a publisher without delays.
@@ -218,15 +220,15 @@ impl PublishError {
     }
 }
 
-/// What may be concluded from a [`PublishError`].
+/// The kind of a [`PublishError`].
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum PublishErrorKind {
-    /// It is in no queue, and another try may do.
+    /// The message is in no queue, and a retry may succeed.
     Unsent,
-    /// Nobody knows whether it was published: send it again under the same id.
+    /// The message may or may not be published: send it again with the same id.
     Unconfirmed,
-    /// It is in no queue, and will not be as it is: no such topic, nobody bound to it, too large.
+    /// The message is in no queue, and a retry is useless: no such topic, no bound queue, or too large.
     Refused,
 }
 
@@ -234,7 +236,7 @@ impl PublishErrorKind {
     fn words(self) -> &'static str {
         match self {
             Self::Unsent => "not sent",
-            Self::Unconfirmed => "sent, and nobody knows whether it arrived",
+            Self::Unconfirmed => "sent, but not confirmed",
             Self::Refused => "refused by the broker",
         }
     }

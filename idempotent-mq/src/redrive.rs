@@ -1,4 +1,4 @@
-//! Dead letters, put back.
+//! Redrive of dead letters.
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,49 +8,56 @@ use idempotent_core::{FencingToken, Key, Store};
 
 use crate::{DeadLetter, Delivery, SourceError, SourceErrorKind};
 
-/// Where the dead letters of a queue lie: what an adapter implements, for [`Redrive`] and for whoever looks at them.
+/// The dead letters of a queue, implemented by an adapter for [`Redrive`] and for inspection.
 #[async_trait]
 pub trait DeadLetters: Send {
-    /// How many lie there, before the first [`next`](Self::next).
+    /// Returns the number of dead letters. Call this method before the first [`next`](Self::next).
     ///
     /// # Errors
-    /// As of [`Source::receive`](crate::Source::receive).
+    /// Same as [`Source::receive`](crate::Source::receive).
     ///
     /// # Cancellation
-    /// Nothing has happened.
+    /// The call only reads, so a drop has no effect.
     async fn count(&mut self) -> Result<u64, SourceError>;
 
-    /// The next one, beginning with the oldest: as a consumer would read it, and what was left on it; `None` for the
-    /// latter where neither a consumer nor the broker says why it was dead-lettered. At the end `None`.
+    /// Returns the next dead letter, from the oldest on, or `None` at the end.
     ///
-    /// One that is not put back lies where it lay: for others again once `self` is dropped, at the latest.
+    /// The first part is the delivery as a consumer would receive it. The second part is the stored data of the dead letter, or
+    /// `None` if neither a consumer nor the broker stored a reason.
+    ///
+    /// A letter that is not put back stays among the dead letters. Others can read the letter again when `self` is dropped, or
+    /// earlier.
     ///
     /// # Errors
-    /// As of [`Source::receive`](crate::Source::receive). What was brought before may come again.
+    /// Same as [`Source::receive`](crate::Source::receive). Later calls may return earlier letters again.
     ///
     /// # Cancellation
-    /// One may have been passed over.
+    /// One letter may be skipped.
     async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError>;
 
-    /// Puts the one back into its queue that `next` brought last: body and headers as they lie there, the adapter's marks
-    /// included. It is taken away once the queue is known to have it, never before: then it is a first attempt that has died.
-    /// `false` if it lies there no more: somebody else has put it back.
+    /// Puts the letter that `next` returned last back into its queue, with unchanged body and headers, including those of the
+    /// adapter. Returns false if the letter is gone because another operator put it back.
+    ///
+    /// The adapter removes the letter only after the queue has confirmed the message. The message is then a first attempt with
+    /// an increased [`deaths`](Delivery::deaths).
     ///
     /// # Errors
-    /// It lies where it lay, unchanged. Where nobody knows whether the queue has it, it may be in both, with one id.
+    /// The letter stays unchanged. If the queue did not confirm, the message may be in both places, with one id.
     ///
     /// # Cancellation
-    /// It is in its queue, or lies where it lay, or both.
+    /// The message is in its queue, among the dead letters, or in both.
     async fn put_back(&mut self) -> Result<bool, SourceError>;
 }
 
-/// Puts dead letters back into their queue, the oldest first: no more than lay there when it began, so that one which
-/// dies again is not put back twice. It ends with the first that fails.
+/// A redrive of dead letters into their queue, from the oldest on.
 ///
-/// A key that is dead or has failed for good is not run again, whatever comes for it: such a message would be put aside
-/// at once, with one death more. [`letting_go`](Self::letting_go) makes it claimable before its letter is put back.
+/// A redrive puts back at most as many letters as it found at its start, so a message that fails again is not put back twice. It
+/// stops at the first error.
 ///
-/// This rule applies to the original key of the message. A Redis Streams entry without its own message id gets a new entry id
+/// A key that is dead or failed permanently never runs again: such a message would be dead-lettered at once.
+/// [`letting_go`](Self::letting_go) makes the key claimable before its letter is put back.
+///
+/// The rule applies to the original key of the message. A Redis Streams entry without its own message id gets a new entry id
 /// when it is put back. With [`KeyFrom::message_id`](crate::KeyFrom::message_id), the new entry id is a new key. The message then
 /// runs again, although its old key is dead. Give such messages an id, or take the key from the body.
 #[derive(Clone)]
@@ -60,18 +67,18 @@ pub struct Redrive {
     store: Option<Arc<dyn Store>>,
 }
 
-/// What was put back, and what went wrong.
+/// The result of a redrive.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 #[must_use]
 pub struct RedriveSummary {
-    /// Dead letters that are in their queue again.
+    /// The number of dead letters that were put back.
     pub put_back: u64,
-    /// Why it ended early. The letter it is about lies where it lay; so do those behind it.
+    /// The error that ended the redrive early. The letter in question and all later letters stay.
     pub failed: Option<SourceError>,
 }
 
-/// How long a key that was let go is remembered to have been there.
+/// The time for which the store remembers a key after its release.
 const MEMORY: Duration = Duration::from_secs(3600);
 
 impl Default for Redrive {
@@ -81,12 +88,12 @@ impl Default for Redrive {
 }
 
 impl Redrive {
-    /// Of all that lie there.
+    /// Creates a redrive of all dead letters.
     pub fn new() -> Self {
         Self { limit: u64::MAX, store: None }
     }
 
-    /// Of no more than so many.
+    /// Limits the number of letters.
     ///
     /// # Default
     /// No limit
@@ -95,20 +102,20 @@ impl Redrive {
         self
     }
 
-    /// Makes the key that a letter tells of claimable again first, in the store of its consumers. One that was granted
-    /// again since then is left alone.
+    /// Makes the key of each letter claimable in the store of its consumers, before the letter is put back. A key that was
+    /// granted again in the meantime stays unchanged.
     ///
     /// # Default
-    /// Keys stay as they are
+    /// Keys stay unchanged
     pub fn letting_go(mut self, store: impl Store + 'static) -> Self {
         self.store = Some(Arc::new(store));
         self
     }
 
-    /// Does it.
+    /// Runs the redrive.
     ///
     /// # Cancellation
-    /// Each letter is in its queue or where it lay; the one under way perhaps in both.
+    /// Each letter is in its queue or among the dead letters. The current one may be in both.
     pub async fn run(&self, letters: &mut dyn DeadLetters) -> RedriveSummary {
         let mut redriven = RedriveSummary::default();
         redriven.failed = self.put_back(letters, &mut redriven.put_back).await.err();
@@ -133,17 +140,20 @@ impl Redrive {
 
 async fn let_go(store: &Arc<dyn Store>, (key, fencing): (Key, FencingToken)) -> Result<(), SourceError> {
     let admin = store.capabilities().admin.ok_or_else(|| {
-        SourceError::new(SourceErrorKind::Fatal, "this store cannot let a key go: nothing was put back for it")
+        SourceError::new(
+            SourceErrorKind::Fatal,
+            "the store cannot release a key, because it has no admin capability; no letter of the key was put back",
+        )
     })?;
-    // Lost means that it is not as the letter says any more: gone, let go already, or granted again.
+    // `Lost` means that the key has changed since: removed, released, or granted again.
     let forgotten = admin.forget(&key, fencing, false, MEMORY).await;
     forgotten.map(drop).map_err(|error| {
-        SourceError::new(SourceErrorKind::Transient, "the store could not let a key go").with_cause(error)
+        SourceError::new(SourceErrorKind::Transient, "the store failed to release a key").with_cause(error)
     })
 }
 
 impl DeadLetter {
-    /// The key that failed and the number of its last run, as its [`id`](Self::id) says.
+    /// Returns the key that failed and the fencing token of its last run, from the [`id`](Self::id).
     #[must_use]
     pub fn key(&self) -> Option<(Key, FencingToken)> {
         let (key, fencing) = self.id.as_deref()?.rsplit_once(':')?;

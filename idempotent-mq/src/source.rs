@@ -1,99 +1,120 @@
-//! What an adapter implements.
+//! The traits that the receiving half of an adapter implements.
+mod capabilities;
+mod settlement;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::{Delivery, Position, Settlement, SourceCapabilities, SourceError};
+pub use self::capabilities::{DelaySupport, SourceCapabilities};
+pub use self::settlement::{DeadLetter, Retry, Settlement};
+use crate::{Delivery, Position, SourceError};
 
-/// Where deliveries come from: the pulling half of an adapter. [`docs::source`](crate::docs::source) says how to write
-/// one, [`docs::brokers`](crate::docs::brokers) how five brokers fit.
+/// A source of deliveries: the receiving half of an adapter.
 ///
-/// One task of the consumer owns it and calls [`receive`](Self::receive) again and again; settling happens meanwhile, in
-/// other tasks, through [`settler`](Self::settler).
+/// The guide [`docs::source`](crate::docs::source) shows how to write a source, and [`docs::brokers`](crate::docs::brokers)
+/// maps five brokers to the trait.
+///
+/// One task of the consumer owns the source and calls [`receive`](Self::receive) in a loop. Other tasks settle deliveries
+/// meanwhile, through the [`settler`](Self::settler).
 #[async_trait]
 pub trait Source: Send + 'static {
-    /// What settling a delivery takes: a delivery tag with its channel, a receipt handle, an entry's id, the sending end
-    /// of a channel on which a listener's thread waits. Dropped unsettled, the delivery must come again.
+    /// The data that settles a delivery, such as a delivery tag with its channel, a receipt handle, or the id of an entry.
+    ///
+    /// If a tag is dropped before its delivery is settled, the broker must deliver the message again.
     type Tag: Send + Sync + 'static;
 
-    /// What this source can do. Asked when the consumer is built.
+    /// Returns the capabilities of this source. The consumer calls this method once, when the consumer is built.
     fn capabilities(&self) -> SourceCapabilities;
 
-    /// The settling half. Asked once, before the first delivery; used until after [`close`](Self::close).
+    /// Returns the settling half. The consumer calls this method once, before the first delivery, and uses the settler until
+    /// after [`close`](Self::close).
     fn settler(&self) -> Arc<dyn Settle<Self::Tag>>;
 
-    /// The next deliveries, in the order they arrived, at least one and at most `room`; or none, when this source's own
-    /// wait is over (a long poll's end): it is then called again at once. Waits until there is something.
+    /// Waits for the next deliveries, and returns at least one and at most `room` of them in the order of their arrival.
     ///
-    /// `room` is never 0. The first time it is the consumer's prefetch, the most that is ever held at once: a source
-    /// that is pushed to may set its broker's limit by that. A delivery's time to be settled begins here, so take from
-    /// the broker what is asked for, and keep no stock that runs out of time.
+    /// The method may return no deliveries when a wait of the source ends, such as a long poll. The consumer then calls
+    /// again at once.
     ///
-    /// A connection that broke is made again in here. If that takes longer than a try or two, return the error: the
-    /// consumer counts it, waits, longer each time, up to 30 s, and calls again.
+    /// `room` is never 0. In the first call `room` is the consumer's prefetch, which is the largest number of deliveries held
+    /// at once. A source that the broker pushes to may set its broker's limit to that number. The visibility timeout of a
+    /// delivery begins here: take no more from the broker than `room`, because buffered deliveries would time out.
+    ///
+    /// The source reconnects in this method. If reconnecting takes more than one or two attempts, return the error. The
+    /// consumer counts the error, waits up to 30 s with a growing delay, and calls again.
     ///
     /// # Errors
-    /// [`Transient`](crate::SourceErrorKind::Transient): it is called again. Any other kind ends the consumer.
+    /// After [`Transient`](crate::SourceErrorKind::Transient), the consumer calls again. Any other kind stops the consumer.
     ///
     /// # Cancellation
-    /// Dropped only when the consumer stops, right before `close`: what was taken from the broker and not handed over
-    /// must come again.
+    /// The consumer drops the future only when the consumer stops, right before `close`. The broker must deliver again what
+    /// was taken and not returned.
     async fn receive(&mut self, room: usize) -> Result<Received<Self::Tag>, SourceError>;
 
-    /// No more deliveries, for good: ends the subscription, and gives back what was taken and not handed over. What was
-    /// handed over is still settled afterwards.
+    /// Ends the subscription, and gives back deliveries that were taken from the broker but not returned by `receive`.
+    ///
+    /// The consumer still settles returned deliveries afterwards.
     ///
     /// # Cancellation
-    /// Given up after a second: what it leaves behind must come again by itself.
+    /// The consumer drops the future after 1 s. The broker must then deliver the remaining messages again without further
+    /// calls.
     async fn close(&mut self);
 }
 
-/// The settling half of an adapter. Called from many tasks at once and in any order; an adapter whose broker can only
-/// commit prefixes keeps account of them itself.
+/// The settling half of an adapter.
+///
+/// Many tasks call the settler concurrently and in any order. An adapter whose broker commits only prefixes tracks settled
+/// deliveries itself.
 #[async_trait]
 pub trait Settle<Tag>: Send + Sync + 'static {
-    /// Settles one delivery. Returns only when that is certain:
+    /// Settles one delivery, and returns once the result is certain.
     ///
-    /// - `Ack`: the acknowledgement was handed to the connection, or confirmed where the broker does that. One that gets
-    ///   lost makes a duplicate, which is then acknowledged.
-    /// - `Retry`: the broker has taken over the delay. Where that means to publish a copy: the copy is confirmed, and
-    ///   *routed*, before the original is acknowledged.
-    /// - `DeadLetter`: the dead letter is confirmed before the original is acknowledged; never the other way round. Body
-    ///   and headers are those of the delivery, byte for byte, with marks beside them.
-    /// - `GiveBack`: the broker may deliver it to others now.
+    /// - `Ack`: the acknowledgement was written to the connection, or confirmed if the broker confirms acknowledgements. A
+    ///   lost acknowledgement causes a duplicate, which the consumer then acknowledges.
+    /// - `Retry`: the broker keeps the message until its delay ends. If the adapter publishes a copy, the copy is confirmed
+    ///   and *routed* before the original is acknowledged.
+    /// - `DeadLetter`: the dead letter is confirmed before the original is acknowledged. Body and headers equal those of the
+    ///   delivery, byte for byte, and the adapter adds headers of its own.
+    /// - `GiveBack`: the broker may deliver the message to other consumers now.
     ///
-    /// What the broker cannot do the adapter makes up for, and says so in its docs. It never acknowledges instead.
+    /// The adapter emulates operations that its broker lacks, and documents them. The adapter never acknowledges a delivery
+    /// instead.
     ///
     /// # Errors
-    /// [`Transient`](crate::SourceErrorKind::Transient): it is asked again, for some seconds.
-    /// [`Gone`](crate::SourceErrorKind::Gone): nothing more is done. [`Fatal`](crate::SourceErrorKind::Fatal): a dead
-    /// letter is turned into a retry, so that the message is not stuck; anything else is given back, and the consumer ends
-    /// with that error once it has drained. In no case is it acknowledged for want of something better.
+    /// After [`Transient`](crate::SourceErrorKind::Transient), the consumer repeats the call for some seconds. After
+    /// [`Gone`](crate::SourceErrorKind::Gone), the consumer does nothing more. After
+    /// [`Fatal`](crate::SourceErrorKind::Fatal), the consumer retries a dead letter later, so that the message is not stuck. It
+    /// gives back any other delivery, drains, and returns the error. The consumer never acknowledges a delivery because another
+    /// settlement failed.
     ///
     /// # Cancellation
-    /// May be dropped at the end of a drain's grace. Then it has happened, or the delivery comes again.
+    /// The consumer may drop the future at the end of the grace period. The delivery is then settled, or the broker delivers
+    /// the message again.
     async fn settle(&self, delivery: &Delivery, tag: &Tag, settlement: &Settlement) -> Result<(), SourceError>;
 
-    /// Puts off the time at which the broker takes these back, counted from now. Called every
-    /// [`keep_alive`](SourceCapabilities::keep_alive) with all that is held, whether it runs or waits; never where that is
-    /// `None`.
+    /// Extends the visibility timeout of these deliveries, counted from now.
+    ///
+    /// The consumer calls this method every [`keep_alive`](SourceCapabilities::keep_alive) with all unsettled deliveries,
+    /// whether they run or wait. If the interval is `None`, the consumer never calls.
     ///
     /// # Errors
-    /// Logged and counted; the next call comes at its time. Those that are lost already are no error.
+    /// The consumer logs and counts the error, and calls again after the interval. A delivery that is already lost is not an
+    /// error.
     ///
     /// # Cancellation
-    /// Given up after one interval.
+    /// The consumer drops the future after one interval.
     async fn keep_alive(&self, held: &[&Tag]) -> Result<(), SourceError>;
 }
 
-/// What [`Source::receive`] brings.
+/// The result of [`Source::receive`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Received<Tag> {
-    /// Messages, in the order they arrived.
+    /// Messages, in the order of their arrival.
     Deliveries(Vec<(Delivery, Tag)>),
-    /// All deliveries handed over so far that [lie in](Position::lies_in) one of these areas belong to somebody else
-    /// now, as after a rebalance. Those that wait are dropped, those that run go on, so that what they do is recorded
-    /// and whoever gets the message next meets a duplicate; none of them is settled.
+    /// Another consumer now owns all unsettled deliveries [in](Position::lies_in) these areas, such as after a rebalance.
+    ///
+    /// The consumer drops waiting deliveries and settles none of them. Running handlers continue, so that their results are
+    /// recorded and the next consumer finds a duplicate.
     Revoked(Vec<Position>),
 }

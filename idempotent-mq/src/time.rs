@@ -1,10 +1,10 @@
-//! Waiting by a clock that is handed in.
+//! Timeouts and pauses by an injected clock.
 use std::future::Future;
 use std::time::Duration;
 
 use idempotent_core::Clock;
 
-/// `future`, or `None` once this much time has passed.
+/// Returns the output of `future`, or `None` after the limit.
 pub(crate) async fn within<F: Future>(clock: &dyn Clock, limit: Duration, future: F) -> Option<F::Output> {
     let over = clock.sleep_until(clock.now() + limit);
     tokio::select! {
@@ -14,7 +14,7 @@ pub(crate) async fn within<F: Future>(clock: &dyn Clock, limit: Duration, future
     }
 }
 
-/// Waits.
+/// Waits for this time.
 pub(crate) async fn pause(clock: &dyn Clock, time: Duration) {
     clock.sleep_until(clock.now() + time).await;
 }

@@ -130,11 +130,11 @@ async fn no_key_id_header_or_body_is_in_any_line_of_a_log() {
         "retry",
         "settled",
         "settling failed",
-        "not settled",
+        "was not settled",
         "settling refused",
         "receiving failed",
         "the store is down",
-        "fails again and again",
+        "fails repeatedly",
     ] {
         assert!(said.contains(wanted), "{wanted}: the listener hears\n{said}");
     }

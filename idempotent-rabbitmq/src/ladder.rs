@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn n142_a_delay_is_rounded_up_never_down_and_at_most_trebled() {
+    fn a_delay_is_rounded_up_never_down_and_at_most_trebled() {
         for (asked, ms) in [(0, 100), (100, 100), (101, 200), (999, 1_000), (1_001, 2_000), (3_600_001, 7_200_000)] {
             assert_eq!(step(Duration::from_millis(asked)), ms);
         }

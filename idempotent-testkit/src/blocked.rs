@@ -1,4 +1,4 @@
-//! A handler that blocks its runtime, and the lease that it keeps.
+//! A law about a handler that blocks its runtime and still keeps its lease.
 #![allow(clippy::panic, clippy::expect_used, reason = "a broken promise ends the test")]
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
@@ -10,12 +10,12 @@ use idempotent_core::{
 };
 use tokio::runtime::{Builder, Runtime};
 
-/// Long enough for a machine that stalls for a second or two.
+/// The lease: long enough for a machine that stalls for a second or two.
 const LEASE: Duration = Duration::from_secs(6);
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Notes whether the blocked runtime was reported.
+/// An observer that records whether the blocked runtime was reported.
 #[derive(Clone, Debug, Default)]
 struct Reports(Arc<AtomicBool>);
 
@@ -27,10 +27,10 @@ impl Observer for Reports {
     }
 }
 
-/// Shows that a handler that blocks the only thread of its runtime keeps its key: the executor renews the lease and
-/// reports the block, and a second executor on a runtime of its own does not run the key. `open` opens a store for the
-/// same records each time, on the runtime that polls its future. Needs the capability
-/// [`Renewal`](idempotent_core::Renewal), real time, and about five seconds.
+/// Verifies that a handler that blocks the only thread of its runtime keeps its key. The executor renews the lease and
+/// reports the block, and a second executor on another runtime does not run the key. `open` opens a store for the same
+/// records each time, on the runtime that polls its future. Needs the capability [`Renewal`](idempotent_core::Renewal),
+/// real time, and about five seconds.
 ///
 /// ```
 /// use idempotent_core::MemoryStore;
@@ -46,7 +46,7 @@ pub fn blocked_handler_keeps_its_key<S: Store>(open: impl AsyncFn() -> S + Sync)
     let (running, begun) = mpsc::channel();
     let (open, observer) = (&open, reports.clone());
     std::thread::scope(|scope| {
-        // Dropped by a panic, it ends the handler.
+        // If a panic drops the sender, the handler ends.
         let (end, until) = mpsc::channel();
         let blocked = scope.spawn(move || {
             runtime().block_on(async {
@@ -55,7 +55,7 @@ pub fn blocked_handler_keeps_its_key<S: Store>(open: impl AsyncFn() -> S + Sync)
                 let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move {
                     runs.fetch_add(1, SeqCst);
                     running.send(()).expect("the test waits");
-                    // Blocks the runtime's only thread: what no handler should do.
+                    // Blocks the only thread of the runtime, as no handler should.
                     until.recv_timeout(PATIENCE).expect("the test ends the handler");
                     Ok::<_, Rejection>(42)
                 });
@@ -75,7 +75,7 @@ pub fn blocked_handler_keeps_its_key<S: Store>(open: impl AsyncFn() -> S + Sync)
     assert_eq!(runs.load(SeqCst), 1);
 }
 
-/// Waits for two renewals and the report, and asks for the key meanwhile.
+/// Waits for two renewals and the report, and claims the key in the meantime.
 async fn renewed_twice(other: &Executor, runs: &AtomicU32, reports: &Reports) {
     let (since, mut ends) = (Instant::now(), Vec::new());
     let mut is_reported = false;
@@ -88,7 +88,7 @@ async fn renewed_twice(other: &Executor, runs: &AtomicU32, reports: &Reports) {
             Ok::<_, Rejection>(43)
         });
         let outcome = Outcome::capture(other.run(call(), handler)).await.1.expect("the run ended");
-        // A store with a short timeout may not answer on a busy machine.
+        // On a busy machine, a store with a short timeout may not answer.
         let is_held = matches!(outcome, Outcome::InFlight { .. } | Outcome::StoreDown(_));
         assert!(is_held, "another run of the key came to {outcome:?}");
         let key = identity().key("idempotent").expect("a key");

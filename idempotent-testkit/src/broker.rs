@@ -1,28 +1,28 @@
-//! The laws every adapter of the consumer runtime has to keep, as named tests made by one line:
-//! [`broker_conformance!`](crate::broker_conformance!).
+//! The laws for adapters of the consumer runtime. [`broker_conformance!`](crate::broker_conformance!) creates one named
+//! test for each law.
 //!
-//! The subject is a [`Broker`], written in the adapter's tests: it makes sources of a queue of its own, and looks at
-//! that queue from beside. The laws play the consumer by hand, or run one. What they hold an adapter to are the
-//! promises of [`idempotent_mq::docs::source`]; the numbers are those of its table.
+//! The subject is a [`Broker`], which the tests of an adapter implement. It creates sources of a private queue, and
+//! inspects that queue from outside. The laws act as a consumer themselves, or run one. They check the guarantees of
+//! [`idempotent_mq::docs::source`]; the numbers in the table refer to the table there.
 //!
 //! | about | laws |
 //! |---|---|
 //! | 1, 3: nothing is lost | `an_unsettled_delivery_comes_again_once_its_consumer_is_gone`, `what_is_dropped_unsettled_comes_again`, `what_was_held_comes_again_when_its_connection_is_cut` |
 //! | acknowledging | `an_acknowledged_delivery_never_comes_again` |
-//! | 2, 4: what comes | `any_body_comes_as_it_was_sent`, `headers_come_as_they_were_sent`, `repeated_headers_come_in_their_order` |
+//! | 2, 4: deliveries | `any_body_comes_as_it_was_sent`, `headers_come_as_they_were_sent`, `repeated_headers_come_in_their_order` |
 //! | 4: copies | `a_retry_keeps_id_body_and_headers_byte_for_byte`, `a_dead_letter_keeps_id_body_and_headers_byte_for_byte` |
 //! | 5: attempts | `a_retry_leaves_attempt_and_first_seen`, `a_delivery_put_off_is_the_same_attempt` |
 //! | 6: dead letters | `a_dead_letter_says_why_when_and_how_often`, `a_dead_letter_put_back_is_a_first_attempt_that_has_died` |
 //! | 12: unreadable messages | `an_unreadable_message_is_dead_lettered_and_blocks_nothing` |
 //! | delays | `a_retry_comes_not_before_its_delay_and_then_does` |
-//! | giving back | `a_delivery_given_back_comes_again_as_it_was`, `what_a_retry_left_outlasts_giving_back`, `closing_hands_back_what_was_not_handed_over` |
+//! | returning deliveries | `a_delivery_given_back_comes_again_as_it_was`, `what_a_retry_left_outlasts_giving_back`, `closing_hands_back_what_was_not_handed_over` |
 //! | 7: receiving | `a_receive_that_is_dropped_loses_nothing`, `a_receive_brings_at_most_its_room` |
 //! | 8, 9: settling | `deliveries_are_settled_in_any_order`, `deliveries_are_settled_side_by_side`, `settling_twice_has_one_effect`, `settling_behind_the_consumers_end_is_done_or_refused` |
 //! | 10: keeping alive | `what_is_kept_alive_is_held_beyond_the_brokers_limit` |
 //! | with a [`Consumer`](idempotent_mq::Consumer) | `copies_of_one_message_run_once`, `messages_of_one_key_run_in_their_order`, `a_consumer_that_stops_gives_back_what_waits` |
 //!
-//! Out of their sight: a publisher confirm that is lost, a queue that is deleted, refused rights, two processes. Those
-//! want tests of the adapter's own.
+//! The laws do not cover a lost publisher confirm, a deleted queue, denied permissions, or two processes. An adapter
+//! needs its own tests for these.
 mod hand;
 pub mod laws;
 mod list;
@@ -36,30 +36,30 @@ use idempotent_mq::{DeadLetter, DelaySupport, Headers, Source};
 pub use self::list::{Law, all};
 use crate::conformance::{Threads, limit};
 
-/// An adapter, and its broker seen from beside: one queue that nobody else uses, empty and declared.
+/// An adapter, and an outside view of its broker: one private queue, declared and empty.
 ///
-/// What the broker cannot do is left out by `without:` and may panic here. A method that fails panics: it is part of a
-/// test.
+/// A method for a feature that the broker lacks is excluded by `without:` and may panic. A method that fails panics,
+/// because it is a part of a test.
 #[async_trait]
 pub trait Broker: Send + Sync + 'static {
-    /// The adapter's source.
+    /// The source of the adapter.
     type Source: Source;
 
-    /// What the laws may expect of this broker.
+    /// Returns the limits of this broker.
     fn limits(&self) -> Limits;
 
-    /// A new consumer of the queue, as of another process: with a connection of its own.
+    /// Creates a new consumer of the queue with its own connection, like another process.
     async fn source(&self) -> Self::Source;
 
-    /// Puts a message into the queue as a producer does. The broker has it when this returns.
+    /// Publishes a message to the queue, like a producer. The broker has the message when this method returns.
     async fn publish(&self, message: Message);
 
-    /// Puts a message into the queue that the adapter cannot parse, such as a record with a damaged header. Use the worst
-    /// message that the broker accepts.
+    /// Publishes a message that the adapter cannot parse, such as a record with a damaged header. Use the worst message
+    /// that the broker accepts.
     ///
     /// # Default
-    /// Panics: leave out the law `an_unreadable_message_is_dead_lettered_and_blocks_nothing` if the adapter can parse each
-    /// message that its broker accepts.
+    /// Panics by default. Leave out the law `an_unreadable_message_is_dead_lettered_and_blocks_nothing` if the adapter
+    /// can parse each message that its broker accepts.
     #[allow(clippy::panic, reason = "a part of a test")]
     async fn publish_unreadable(&self) {
         panic!(
@@ -68,42 +68,42 @@ pub trait Broker: Send + Sync + 'static {
         )
     }
 
-    /// All that has been put aside and not [put back](Self::put_back), in any order: id, body and headers without the
-    /// adapter's marks, and what these marks say.
+    /// Returns all dead letters that were not [put back](Self::put_back), in any order: id, body and headers without
+    /// the adapter's marks, and the content of these marks.
     async fn dead_letters(&self) -> Vec<(Message, DeadLetter)>;
 
-    /// Puts all dead letters back into the queue as an operator does: as they are, marks included.
+    /// Puts all dead letters back into the queue unchanged, including their marks, like an operator.
     async fn put_back(&self);
 
-    /// Whether nothing is in the queue: ready, delayed or held by a consumer. Dead letters do not count. Asked again and
-    /// again, beside consumers that hold something.
+    /// Returns whether the queue is empty: no message is ready, delayed or held by a consumer. Dead letters do not
+    /// count. The laws call this method repeatedly, also while consumers hold messages.
     async fn is_empty(&self) -> bool;
 
-    /// Cuts the connections of all sources there are. New ones are welcome.
+    /// Cuts the connections of all existing sources. New connections are accepted.
     async fn cut(&self);
 }
 
-/// A message, as a producer makes it.
+/// A message of a producer.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Message {
-    /// To be read back into [`Delivery::id`](idempotent_mq::Delivery::id). Where the broker keeps it in a header, a
-    /// delivery may show it there, too.
+    /// The id that [`Delivery::id`](idempotent_mq::Delivery::id) returns. If the broker stores the id in a header, a
+    /// delivery may also show it there.
     pub id: String,
     /// The payload.
     pub body: Vec<u8>,
-    /// In order. The order of different names is the broker's; that of one name's values is not.
+    /// The headers, in order. The broker may reorder different names, but not the values of one name.
     pub headers: Headers,
 }
 
 impl Message {
-    /// A message with this id and body.
+    /// Creates a message with this id and body.
     #[must_use]
     pub fn new(id: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
         Self { id: id.into(), body: body.into(), headers: Headers::default() }
     }
 
-    /// Adds a header behind those there are.
+    /// Appends a header.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
         self.headers.push(name, value);
@@ -111,37 +111,38 @@ impl Message {
     }
 }
 
-/// What the laws may expect of a broker.
+/// The limits and features of a broker that the laws rely on.
 #[derive(Clone, Debug)]
 #[must_use]
 #[non_exhaustive]
 pub struct Limits {
-    /// The delay that laws ask for.
+    /// The delay that the laws request.
     ///
     /// # Default
     /// 300 ms
     pub delay: Duration,
-    /// How much earlier than asked for a retry may come: what the broker's clock is rounded to.
+    /// The time by which a retry may be early because the broker rounds its clock.
     ///
     /// # Default
     /// 0 s
     pub early: Duration,
-    /// For what should take a moment, a delay included. A last resort, no measure of speed.
+    /// The time limit for operations that should take a moment, including a delay. It is a last resort and not a
+    /// measure of speed.
     ///
     /// # Default
     /// 60 s
     pub patience: Duration,
-    /// The time after which the broker takes back what is not kept alive. Needed where the source wants to be
-    /// [kept alive](idempotent_mq::SourceCapabilities::keep_alive): set it low for these tests.
+    /// The time after which the broker takes back a delivery that is not kept alive. Required if the source needs to be
+    /// [kept alive](idempotent_mq::SourceCapabilities::keep_alive): set a short time for these tests.
     ///
     /// # Default
     /// `None`
     pub held_for: Option<Duration>,
-    /// Whether what is held stays so when its connection is cut, because it is held for a time and not by a connection.
-    /// It is then settled by another connection.
+    /// Whether a held delivery stays held when its connection is cut, because the hold depends on a time and not on the
+    /// connection. Another connection can then settle it.
     ///
     /// # Default
-    /// `false`: it is the broker's again at once
+    /// `false`: the delivery returns to the broker at once
     pub stays_held: bool,
 }
 
@@ -152,13 +153,13 @@ impl Default for Limits {
     }
 }
 
-/// Holds one law against a freshly built broker, on a runtime of its own.
-/// [`broker_conformance!`](crate::broker_conformance!) does this for all of them.
+/// Checks one law with a new broker, on a separate runtime. [`broker_conformance!`](crate::broker_conformance!) does
+/// this for all laws.
 ///
-/// `build` is called inside the runtime. What it gives is a future of a [`Broker`].
+/// `build` is called inside the runtime, and returns a future of a [`Broker`].
 ///
 /// # Panics
-/// If the law is broken, or has not ended after 300 s; `IDEMPOTENT_KIT_LIMIT` sets another limit, in seconds.
+/// If the law is broken, or has not ended after 300 s. `IDEMPOTENT_KIT_LIMIT` sets another limit, in seconds.
 pub fn hold<F>(name: &str, build: impl FnOnce() -> F, law: impl AsyncFnOnce(&F::Output))
 where
     F: IntoFuture<Output: Broker>,
@@ -166,7 +167,7 @@ where
     limit::run(name, Threads::One, Box::pin(async { law(&build().await).await }));
 }
 
-/// Behind `without:`.
+/// Checks that the capabilities of the source do not include a feature in `without:`.
 #[doc(hidden)]
 pub fn not_claimed<F>(build: impl FnOnce() -> F, without: &[&str])
 where
@@ -185,13 +186,13 @@ where
     limit::run("what_is_left_out_is_not_claimed", Threads::One, Box::pin(law));
 }
 
-/// One line makes a module of named tests, one for each law of [`broker`](crate::broker), over an adapter of yours.
+/// Creates a module of named tests for an adapter, one for each law of [`broker`](crate::broker).
 ///
-/// The expression is evaluated anew for each test, inside a tokio runtime, and gives a future of a
-/// [`Broker`](crate::broker::Broker) with a fresh queue. tokio's macros are not needed.
+/// The expression is evaluated for each test, inside a tokio runtime, and returns a future of a
+/// [`Broker`](crate::broker::Broker) with an empty queue. tokio's macros are not needed.
 ///
-/// What the broker cannot show is left out by the law's name. It is listed by the test run as `ignored, not shown: left
-/// out`; what is left out though the source's capabilities claim it is a failure. A name that is no law does not compile.
+/// `without:` leaves out laws by name. The test run lists them as `ignored, not shown: left out`. Leaving out a law
+/// that the capabilities of the source promise is a failure, and an unknown name is a compile error.
 ///
 /// In a test of an adapter:
 ///
@@ -211,7 +212,7 @@ macro_rules! broker_conformance {
         mod $name {
             #[allow(unused_imports)]
             use super::*;
-            // A name that is none is found in any build.
+            // An unknown name is an error in every build.
             #[allow(unused_imports)]
             use $crate::broker::laws::{$($without as _),+};
             $crate::__broker_law_tests! { [$builder] [$($without)+] }

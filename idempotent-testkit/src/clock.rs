@@ -1,4 +1,4 @@
-//! Time that stands still until a test moves it.
+//! A virtual clock, whose time stops until a test moves it.
 mod busy;
 mod timers;
 
@@ -14,15 +14,15 @@ pub use self::busy::{InFlightCalls, InFlightGuard};
 use self::timers::{Sleep, Timers};
 use crate::deliver::fail;
 
-/// A [`Clock`] that stands still until a test moves it; clones are the same clock.
+/// A [`Clock`] whose time stops until a test moves it. Clones share the time.
 ///
-/// [`advance`](Self::advance) goes from one due timer to the next and lets everything that is ready run in
-/// between, so heartbeats, waits and time limits happen at exactly their times. Each timer on the way costs about a
-/// ms of real time. Both need a `current_thread` runtime, as `#[tokio::test]` has: there, and only there, settling means
-/// that nothing is left to run. [`jump`](Self::jump) does not.
+/// [`advance`](Self::advance) goes from one due timer to the next and runs all ready tasks in between, so heartbeats,
+/// waits and time limits happen at exactly their times. Each timer on the way takes about a ms of real time. `advance`
+/// and [`settle`](Self::settle) need a `current_thread` runtime, as `#[tokio::test]` has: only there can the clock
+/// detect that no task is ready. [`jump`](Self::jump) works on every runtime.
 ///
-/// A store that works on another thread is waited for by its [`InFlightCalls`] count; wrap it in a
-/// [`FaultStore`](crate::FaultStore), which keeps that count.
+/// The clock waits for a store on another thread by its [`InFlightCalls`] count. Wrap such a store in a
+/// [`FaultStore`](crate::FaultStore), which maintains this count.
 ///
 /// ```
 /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
@@ -43,20 +43,20 @@ use crate::deliver::fail;
 #[derive(Clone)]
 pub struct VirtualClock {
     time: Arc<Time>,
-    /// µs by which this handle's wall clock is ahead of the true one.
+    /// The offset of this handle's wall clock from the true one, in µs.
     wall_offset: Arc<AtomicI64>,
 }
 
 struct Time {
-    /// An `Instant` cannot be made up, so this one is real; only differences from it are ever used.
+    /// A real `Instant`, since one cannot be constructed. Only differences from it are used.
     origin: Instant,
     wall_at_origin: Timestamp,
     timers: Mutex<Timers>,
     busy: InFlightCalls,
 }
 
-/// Yields of one round of settling. A wake-up is one yield away, and each yield runs up to 61 tasks, so this
-/// is the longest chain of tasks waking each other that is seen through in one instant.
+/// The number of yields in one round of settling. A wake-up takes one yield, and each yield runs up to 61 tasks. This
+/// is therefore the longest chain of tasks waking each other that one round follows.
 const ROUND: usize = 256;
 
 impl Default for VirtualClock {
@@ -66,16 +66,16 @@ impl Default for VirtualClock {
 }
 
 impl VirtualClock {
-    /// Where the wall clock starts: 2026-01-01 00:00 UTC.
+    /// The start of the wall clock: 2026-01-01 00:00 UTC.
     pub const START: Timestamp = Timestamp(1_767_225_600_000_000);
 
-    /// A clock that starts at [`START`](Self::START).
+    /// Creates a clock whose wall clock starts at [`START`](Self::START).
     #[must_use]
     pub fn new() -> Self {
         Self::starting_at(Self::START)
     }
 
-    /// A clock whose wall clock starts somewhere else.
+    /// Creates a clock whose wall clock starts at `wall`.
     #[must_use]
     pub fn starting_at(wall: Timestamp) -> Self {
         let time = Time {
@@ -87,62 +87,61 @@ impl VirtualClock {
         Self { time: Arc::new(time), wall_offset: Arc::default() }
     }
 
-    /// Time moved since the clock was made.
+    /// Returns the time that has passed since the clock was created.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.timers().elapsed
     }
 
-    /// Timers that have not fired and were not dropped.
+    /// Returns the number of timers that have neither fired nor been dropped.
     #[must_use]
     pub fn pending_timers(&self) -> usize {
         self.timers().len()
     }
 
-    /// The same time and the same timers, but a wall clock that is wrong by `micros` (negative: behind): a
+    /// Returns a handle with the same time and timers, whose wall clock is wrong by `micros` (negative: behind), like a
     /// client whose clock differs from the store's.
     #[must_use]
     pub fn skewed(&self, micros: i64) -> Self {
         Self { time: self.time.clone(), wall_offset: Arc::new(AtomicI64::new(micros)) }
     }
 
-    /// From now on the wall clock of this handle and its clones is wrong by `micros`: somebody set it. May make
-    /// it go back, which a [`Clock`] otherwise must not.
+    /// Sets the error of the wall clock of this handle and its clones to `micros`, as if an operator set the clock. The
+    /// wall clock may go back, which a [`Clock`] otherwise must not.
     pub fn set_wall_offset(&self, micros: i64) {
         self.wall_offset.store(micros, Ordering::SeqCst);
     }
 
-    /// Counts as a call in flight until dropped: [`settle`](Self::settle) waits for it. Only for what ends
-    /// without this clock being moved.
+    /// Returns a guard that counts as a call in flight until it is dropped. [`settle`](Self::settle) waits for it. Use
+    /// the guard only for calls that end without moving this clock.
     pub fn busy(&self) -> InFlightGuard {
         self.time.busy.enter()
     }
 
-    /// The count behind [`busy`](Self::busy), shared by all handles of this clock.
+    /// Returns the count behind [`busy`](Self::busy), which all handles of this clock share.
     #[must_use]
     pub fn busy_count(&self) -> InFlightCalls {
         self.time.busy.clone()
     }
 
-    /// Moves time by `by`, stopping at every timer due on the way: it fires, everything settles, then time goes
-    /// on. Timers fire in order of deadline, those of one deadline in the order they were made; timers made on
-    /// the way fire too.
+    /// Advances the time by `by` and stops at every due timer: the timer fires, all ready tasks run, and the time
+    /// advances further. Timers fire in the order of their deadlines, and timers with the same deadline in the order of
+    /// their creation. Timers created on the way also fire.
     ///
     /// # Panics
-    /// On a multi-thread runtime: there a task on another thread may set its timer when time has gone by already, and
-    /// would wait for ever.
+    /// On a multi-thread runtime, where a task on another thread may set its timer too late and wait forever.
     ///
     /// # Cancellation
-    /// Dropped half-way, time stays where it has got to.
+    /// The time stays where it is when the future is dropped.
     pub async fn advance(&self, by: Duration) {
         require_one_thread();
         self.pass(by).await;
     }
 
-    /// As [`advance`](Self::advance), on any runtime: for what only reads the time and sets no timer that anybody
-    /// waits for, as a store in a law about races.
+    /// Advances like [`advance`](Self::advance), on any runtime. Only for users that read the time and do not wait for
+    /// timers, such as a store in a law about races.
     pub(crate) async fn pass(&self, by: Duration) {
-        // First let tasks that were just spawned set their timers, at the time they were spawned at.
+        // Tasks that were just spawned first set their timers, at the time of spawning.
         self.quiet().await;
         let target = self.elapsed().saturating_add(by);
         while self.fire_next(target) {
@@ -152,8 +151,8 @@ impl VirtualClock {
         self.quiet().await;
     }
 
-    /// As [`advance`](Self::advance), but all timers of one instant fire before anything runs, so that what they wake
-    /// runs side by side; until `timers` is used up, one for each.
+    /// Advances like [`advance`](Self::advance), but fires all timers of one instant before any task runs, so that the
+    /// woken tasks run concurrently. Each timer takes one of `timers`, until they are used up.
     pub(crate) async fn advance_by_timers(&self, by: Duration, timers: &mut u64) {
         self.settle().await;
         let target = self.elapsed().saturating_add(by);
@@ -171,13 +170,13 @@ impl VirtualClock {
         self.settle().await;
     }
 
-    /// By how many µs this handle's wall clock is wrong.
+    /// Returns the error of this handle's wall clock in µs.
     pub(crate) fn wall_offset(&self) -> i64 {
         self.wall_offset.load(Ordering::SeqCst)
     }
 
-    /// Moves time by `by` at one blow, as for a process that was stopped: all timers due on the way fire late.
-    /// Nothing runs until the caller waits; see [`settle`](Self::settle).
+    /// Advances the time by `by` in one step, as for a process that was stopped: all timers due in between fire late.
+    /// No task runs until the caller waits; see [`settle`](Self::settle).
     pub fn jump(&self, by: Duration) {
         let target = {
             let mut timers = self.timers();
@@ -188,13 +187,12 @@ impl VirtualClock {
         while self.fire_next(target) {}
     }
 
-    /// Lets everything that is ready run, without moving time: until a whole round of yields finds no store
-    /// call in flight.
+    /// Runs all ready tasks without moving the time, until a whole round of yields finds no store call in flight.
     ///
-    /// A call that waits for this clock and yet counts as in flight would be waited for for ever.
+    /// A call that counts as in flight and waits for this clock makes this method wait forever.
     ///
     /// # Panics
-    /// On a multi-thread runtime, where this task does not see what the others do.
+    /// On a multi-thread runtime, where this task cannot see the other tasks.
     pub async fn settle(&self) {
         require_one_thread();
         self.quiet().await;
@@ -214,10 +212,11 @@ impl VirtualClock {
         }
     }
 
-    /// Fires the first timer due by `target` and moves time to its deadline; false if there is none.
+    /// Fires the first timer due by `target` and moves the time to its deadline. Returns false if there is no such
+    /// timer.
     fn fire_next(&self, target: Duration) -> bool {
         let due = self.timers().take_due(target);
-        // Woken outside the lock: a waker may run anything.
+        // The waker is called outside of the lock, because it may run any code.
         due.is_some_and(|waker| {
             if let Some(waker) = waker {
                 waker.wake();
@@ -231,7 +230,8 @@ impl VirtualClock {
     }
 }
 
-/// Called from within a task. No runtime at all is as good as one thread: whoever polls sees everything.
+/// Panics in a task of a multi-thread runtime. Without a runtime there is only one thread, so the polling code sees all
+/// tasks.
 #[track_caller]
 pub(crate) fn require_one_thread() {
     if Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread) {

@@ -15,11 +15,12 @@ use crate::TestDelivery;
 use crate::clock::require_one_thread;
 use crate::deliver::fail;
 
-/// Drops `future` at its `n`th await that has to wait, counted from 1: at the `n`th poll that comes to
-/// [`Pending`](Poll::Pending). `None` if it was dropped, its output if it ended before. 0 drops it unpolled.
+/// Drops `future` at its `n`th waiting await, counted from 1: the `n`th poll that returns [`Pending`](Poll::Pending).
+/// Returns `None` if the future was dropped, and its output if it ended before. With 0, the future is dropped without a
+/// poll.
 ///
-/// This is a run that is *cancelled*: its destructors run, the executor's too, which frees the key if the handler
-/// had not begun. A process that is killed runs none; that is what [`crash_everywhere`] plays.
+/// The run is *cancelled*: its destructors run, including those of the executor, which free the key if the handler had
+/// not begun. A killed process runs no destructors; [`crash_everywhere`] simulates that.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -38,12 +39,12 @@ use crate::deliver::fail;
 /// ```
 ///
 /// # Cancellation
-/// Dropping it drops `future`.
+/// Dropping the returned future drops `future`.
 pub async fn crash_at<F: Future>(n: usize, future: F) -> Option<F::Output> {
     cut(n, future, || ()).await
 }
 
-/// `dies` happens just before the future is dropped.
+/// Drops `future` like [`crash_at`], and calls `dies` just before.
 async fn cut<F: Future>(n: usize, future: F, dies: impl Fn()) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut waited = 0;
@@ -63,17 +64,17 @@ async fn cut<F: Future>(n: usize, future: F, dies: impl Fn()) -> Option<F::Outpu
     ended
 }
 
-/// One crash, and what the next delivery found.
+/// A crash, and the delivery that followed it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Crash<S, T> {
-    /// The await at which the worker died, from 1.
+    /// The number of the await at which the worker died, from 1.
     pub at: usize,
-    /// Whether it held the key by then, so that the handler may have begun.
+    /// Whether the worker held the key at that time, so that the handler may have begun.
     pub held: bool,
-    /// The same message, delivered to another worker once the lease was over.
+    /// The redelivery of the message to another worker, after the lease had expired.
     pub redelivered: TestDelivery<T>,
-    /// What both deliveries worked on.
+    /// The outside world of both deliveries.
     pub state: S,
 }
 
@@ -86,20 +87,20 @@ impl<S, T> fmt::Display for Crash<S, T> {
     }
 }
 
-/// Kills the worker at its first await, at its second, and so on until a run ends unharmed; after each death the
-/// message is delivered again, to another worker, once the lease of the dead one is over.
+/// Kills one worker at its first await, one at its second, and so on, until a run ends unharmed. After each death,
+/// another worker gets the message when the lease of the dead worker has expired.
 ///
-/// For each crash `state` makes a fresh outside world (a fake bank, an outbox), and `deliver` delivers the message
-/// with it: both times with equal arguments, to the executor in scope. The store is new for each crash, and in
-/// memory; its clock is virtual, so no lease is waited for. Its own awaits are crash points, too: before a
-/// request is sent and before its answer is heard, so that a crash falls into each gap between claim, handler and
-/// record. The executor's policy is the default one, under the attribute's.
+/// For each crash, `state` creates a new outside world (a fake bank, an outbox), and `deliver` delivers the message
+/// with it, both times with equal arguments, to the executor in scope. Each crash has a new store, in memory, with a
+/// virtual clock, so no test waits for a lease. The awaits of the store are crash points, too: before a request is sent
+/// and before its answer arrives. A crash therefore falls into each gap between claim, handler and record. The executor
+/// has the default policy, which the attribute overrides.
 ///
-/// A worker dies as a killed process does: from that moment on nothing of it reaches the store, its executor's
-/// destructors neither. Destructors of the handler's own do run, which a killed process would not grant them, and a task
-/// that it spawned, or that it is detached into, goes on.
+/// A worker dies like a killed process: from that moment on, nothing reaches the store, not even from the destructors
+/// of its executor. Unlike in a killed process, the destructors of the handler run, and a task that the handler
+/// spawned, or into which it is detached, continues.
 ///
-/// Whether the effect is idempotent is for you to say, by `state`: a crash between effect and record runs the
+/// Your assertions on `state` decide whether the effect is idempotent: a crash between effect and record runs the
 /// handler again, and no marker can prevent that.
 ///
 /// ```
@@ -116,7 +117,7 @@ impl<S, T> fmt::Display for Crash<S, T> {
 /// async fn charge(bank: &Bank, order: &str, cents: u64) -> Result<(), Rejection> {
 ///     let step = Lease::current().map(|lease| lease.step_key("charge")).unwrap_or_default();
 ///     bank.0.borrow_mut().entry(step).or_insert(cents);
-///     tokio::task::yield_now().await; // the bank's answer is under way
+///     tokio::task::yield_now().await; // the bank's answer is in transit
 ///     Ok(())
 /// }
 ///
@@ -128,13 +129,13 @@ impl<S, T> fmt::Display for Crash<S, T> {
 /// # }
 /// ```
 ///
-/// Needs a `current_thread` runtime, which `#[tokio::test]` has; see [`VirtualClock`](crate::VirtualClock). A handler
-/// that sleeps by tokio's timers need not be waited for: `#[tokio::test(start_paused = true)]`, with tokio's feature
-/// `test-util`.
+/// Needs a `current_thread` runtime, which `#[tokio::test]` has; see [`VirtualClock`](crate::VirtualClock). For a
+/// handler that sleeps with tokio's timers, `#[tokio::test(start_paused = true)]` avoids real waits; it needs tokio's
+/// feature `test-util`.
 ///
 /// # A handler with an executor of its own
-/// One that takes it `with = …` cannot be cut off from its store. Let it take `&Executor`, or what is `AsRef<Executor>`, and
-/// give it the one in scope, inside of `deliver`:
+/// A handler that takes a fixed executor by `with = …` cannot be cut off from its store. Let it take `&Executor`, or a
+/// type that implements `AsRef<Executor>`, and pass the executor in scope inside of `deliver`:
 ///
 /// ```
 /// use idempotent::{Executor, Rejection, idempotent};
@@ -153,15 +154,15 @@ impl<S, T> fmt::Display for Crash<S, T> {
 /// ```
 ///
 /// # Panics
-/// The text names the line that called this.
-/// - `deliver` does not run by the executor in scope, so that there is nothing to cut it off from.
-/// - No run ends unharmed within 500 awaits, or a redelivery not within 5,000.
-/// - A delivery does not end within 30 s of real time: it waits for something that nobody brings about, such as a
+/// The message names the line of the call. Panics if:
+/// - `deliver` does not use the executor in scope, which therefore cannot be cut off.
+/// - No run ends unharmed within 500 awaits, or a redelivery does not end within 5,000.
+/// - A delivery does not end within 30 s of real time, because it waits for an event that does not happen, such as a
 ///   clock that only the test moves.
-/// - On a multi-thread runtime.
+/// - The runtime is multi-threaded.
 ///
 /// # Cancellation
-/// Dropping it drops the run that is under way.
+/// Dropping the future drops the current run.
 #[track_caller]
 pub fn crash_everywhere<S, T>(
     state: impl Fn() -> S,
@@ -205,7 +206,8 @@ const MOST: usize = 500;
 /// A redelivery may have to clean up first.
 const MOST_AGAIN: usize = 10 * MOST;
 
-/// Real time, since a handler may wait for something real. No handler that passes comes near.
+/// The limit in real time, since a handler may wait for a real event. It is far above the time of every passing
+/// handler.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const OUT_OF_REACH: &str = "the handler did not ask the store of the executor in scope: is it annotated? If it has \
@@ -224,7 +226,7 @@ mod tests {
 
     use super::crash_at_each;
 
-    /// Nothing ever wakes it: however short the wait, it is in vain.
+    /// Delivers once, or waits without ever being woken, so that the wait fails at any limit.
     async fn deliver_unless(waits: bool) -> Result<(), Rejection> {
         let handler = async || {
             if waits {

@@ -1,4 +1,4 @@
-//! One delivery, made several times.
+//! Repeated deliveries of one message.
 mod tally;
 
 use std::fmt;
@@ -11,48 +11,48 @@ use idempotent_core::Outcome;
 use self::tally::Tally;
 pub(crate) use self::tally::note;
 
-/// What one delivery gave its caller, and what it came to.
+/// The result of one delivery: the answer to the caller, and the outcome.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TestDelivery<T> {
-    /// What the handler's caller got.
+    /// The value that the caller of the handler got.
     pub answer: T,
-    /// What the run came to, as [`Outcome::capture`] tells it; `None` if there was no run to be seen.
+    /// The outcome of the run, as [`Outcome::capture`] reports it; `None` if no run was seen.
     pub outcome: Option<Outcome>,
-    /// Handlers that ran to their end, of those that can be counted: `outcome` tells of one, and may hide others.
+    /// The number of countable handlers that ran to their end. `outcome` reports one run, and may hide others.
     runs: u64,
 }
 
-/// Two deliveries of one message, one after the other; see [`run_twice`].
+/// Two consecutive deliveries of one message; see [`run_twice`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeliveredTwice<T> {
-    /// The one that should run.
+    /// The delivery that should run.
     pub first: TestDelivery<T>,
-    /// Its duplicate.
+    /// The duplicate.
     pub second: TestDelivery<T>,
 }
 
-/// Deliveries of one message side by side; see [`run_at_once`].
+/// Concurrent deliveries of one message; see [`run_at_once`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeliveredAtOnce<T> {
-    /// In the order they were begun.
+    /// The deliveries, in the order in which they began.
     pub deliveries: Vec<TestDelivery<T>>,
 }
 
-/// Delivers the same message twice: calls `handler`, waits for its end, calls it again.
+/// Delivers the same message twice: calls `handler`, waits for its end, and calls it again.
 ///
-/// `handler` is a closure that calls an annotated function with equal arguments each time. The executor is the one
-/// it would find anyhow: in scope, installed, or by `with = …`.
+/// `handler` is a closure that calls an annotated function with equal arguments each time. The function finds its
+/// executor as usual: in scope, installed, or by `with = …`.
 ///
 /// # Several handlers in one delivery
-/// [`TestDelivery::outcome`] is one, the least settled of all that were called, so a handler that is replayed may hide
-/// another one that ran again. Such runs are counted where an executor is in [scope](crate::MockExecutor::scope) around
-/// `run_twice`, and for a [`MockExecutor`](crate::MockExecutor) wherever it is given. Nothing else should run by that executor
-/// meanwhile. They are *not* seen with any other executor that a handler takes by `with = …`, that
-/// is in scope only inside of `handler`, or that is installed for the process, since other tests may use that one at the
-/// same time: call each handler in a `run_twice` of its own there.
+/// [`TestDelivery::outcome`] is a single outcome, the least settled of all called handlers. A replayed handler may
+/// therefore hide another one that ran again. Such runs are counted if an executor is in
+/// [scope](crate::MockExecutor::scope) around `run_twice`, and for every [`MockExecutor`](crate::MockExecutor). No
+/// other code should run with that executor at the same time. Runs of other executors are *not* seen: one that a
+/// handler takes by `with = …`, one that is in scope only inside of `handler`, and one that is installed for the
+/// process, since other tests may use it at the same time. In these cases, use a separate `run_twice` for each handler.
 ///
 /// ```
 /// use idempotent::{Rejection, idempotent};
@@ -72,21 +72,21 @@ pub struct DeliveredAtOnce<T> {
 /// ```
 ///
 /// # Cancellation
-/// Dropping it drops the delivery that is under way.
+/// Dropping the future drops the current delivery.
 pub async fn run_twice<T>(handler: impl AsyncFn() -> T) -> DeliveredTwice<T> {
     DeliveredTwice { first: TestDelivery::alone(handler()).await, second: TestDelivery::alone(handler()).await }
 }
 
-/// Delivers the same message `n` times at once: all calls of `handler` are begun before any is waited for, and take
+/// Delivers the same message `n` times at once: all calls of `handler` begin before any of them is awaited, and take
 /// turns at their awaits.
 ///
-/// A handler that never waits is over before the second delivery begins, which then meets a consumed key, not one
-/// in flight.
+/// A handler that never waits ends before the second delivery begins. The second delivery then meets a consumed key
+/// instead of one in flight.
 ///
-/// Of several handlers in one delivery it sees what [`run_twice`] sees, but for those that run in tasks of their own.
+/// If a delivery calls several handlers, their runs are counted as in [`run_twice`], except for runs in separate tasks.
 ///
 /// # Cancellation
-/// Dropping it drops all deliveries.
+/// Dropping the future drops all deliveries.
 pub async fn run_at_once<T>(n: usize, handler: impl AsyncFn() -> T) -> DeliveredAtOnce<T> {
     let mut running: Vec<Running<'_, T>> =
         (0..n).map(|_| Running::Going(Box::pin(TestDelivery::of(handler())))).collect();
@@ -121,45 +121,45 @@ impl<T> TestDelivery<T> {
         Self { answer, outcome, runs }
     }
 
-    /// As `of`, for one that nothing else runs beside: what it runs in tasks of their own is counted, too.
+    /// Creates a delivery like `of`, if no other code runs at the same time. Runs in separate tasks are counted, too.
     async fn alone(handler: impl Future<Output = T>) -> Self {
         let tally = Tally::begin();
         let delivery = Self::of(handler).await;
         Self { runs: delivery.runs.max(tally.so_far()), ..delivery }
     }
 
-    /// The handler ran to its end, in this delivery.
+    /// Returns whether the handler ran to its end in this delivery.
     fn ran(&self) -> bool {
         matches!(self.outcome, Some(Outcome::Ran))
     }
 
-    /// It got what was recorded.
+    /// Returns whether the delivery got the recorded result.
     fn is_settled(&self) -> bool {
         matches!(self.outcome, Some(Outcome::Replayed | Outcome::ConsumedWithoutResult))
     }
 
-    /// Another handler than the one that `outcome` tells of ran to its end.
+    /// Returns whether another handler than the one in `outcome` ran to its end.
     fn hides_a_run(&self) -> bool {
         !self.ran() && self.runs > 0
     }
 
-    /// Nothing is left to do for its message.
+    /// Returns whether the message needs no further delivery.
     pub(crate) fn is_done(&self) -> bool {
         self.ran() || self.is_settled()
     }
 
-    /// What to do about it where it is not done; `field` is where the test finds it.
+    /// Returns the remedy for a delivery that is not done. `field` is the expression of the delivery in the test.
     pub(crate) fn remedy(&self, field: &str) -> String {
         remedy(self.outcome.as_ref(), field)
     }
 
-    /// The outcome's name, for texts; answers are not shown, they may be anything.
+    /// Returns the name of the outcome for messages. Answers are not shown, because they have any type.
     pub(crate) fn named(&self) -> Named<'_> {
         Named(self.outcome.as_ref())
     }
 }
 
-/// An outcome by its name.
+/// An outcome that is displayed by its name.
 pub(crate) struct Named<'a>(Option<&'a Outcome>);
 
 impl fmt::Display for Named<'_> {
@@ -172,10 +172,10 @@ impl fmt::Display for Named<'_> {
 }
 
 impl<T> DeliveredTwice<T> {
-    /// The handler ran in the first delivery, and the second got what was recorded.
+    /// Asserts that the handler ran in the first delivery, and that the second got the recorded result.
     ///
     /// # Panics
-    /// If not. The text says what is likely to be wrong, and what to do.
+    /// If the assertion fails. The message shows the likely mistake and the remedy.
     #[track_caller]
     pub fn assert_ran_once(&self) {
         let Self { first, second } = self;
@@ -198,11 +198,11 @@ impl<T> DeliveredTwice<T> {
 }
 
 impl<T> DeliveredAtOnce<T> {
-    /// The handler ran in exactly one delivery, and each of the others got what was recorded or was told to come
-    /// back later.
+    /// Asserts that the handler ran in exactly one delivery, and that each of the others got the recorded result or was
+    /// deferred.
     ///
     /// # Panics
-    /// If not. The text says what is likely to be wrong, and what to do.
+    /// If the assertion fails. The message shows the likely mistake and the remedy.
     #[track_caller]
     pub fn assert_ran_once(&self) {
         let mut ran = 0;
@@ -238,7 +238,7 @@ const UNLIKE: &str = "their keys differ, or their executors' stores do. Make the
 const ELSEWHERE: &str =
     "its key was used before, or is in use: begin each test with an executor and a store of its own, or with a new key";
 
-/// What to do about a delivery that came to this, where a run or a duplicate was wanted. `delivery` is its field.
+/// Returns the remedy for a delivery with this outcome, if a run or a duplicate was expected. `delivery` is its field.
 fn remedy(outcome: Option<&Outcome>, delivery: &str) -> String {
     let text = match outcome {
         None => {

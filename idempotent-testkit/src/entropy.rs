@@ -1,15 +1,15 @@
-//! Randomness that can be repeated.
+//! Reproducible randomness.
 use std::sync::{Arc, Mutex, PoisonError};
 
 use idempotent_core::{Entropy, EntropyError};
 
-/// An [`Entropy`] that gives the same bits for the same seed, in the order they are asked for. Clones draw from
-/// one sequence. For tests only: whoever knows the seed knows every owner token.
+/// An [`Entropy`] that returns the same bits for the same seed and order of calls. Clones share one sequence. For tests
+/// only: with the seed, all owner tokens are known.
 #[derive(Clone, Debug)]
 pub struct SeededEntropy(Arc<Mutex<Dice>>);
 
 impl SeededEntropy {
-    /// The sequence of this seed, from its start.
+    /// Creates the sequence of this seed, at its start.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(Arc::new(Mutex::new(Dice::new(seed))))
@@ -23,7 +23,7 @@ impl Entropy for SeededEntropy {
     }
 }
 
-/// splitmix64: small, and every seed, 0 too, starts well.
+/// The generator splitmix64: small, and well distributed for every seed, including 0.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(u64);
 
@@ -40,14 +40,14 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// Below `n`, which is not 0; the bias does not matter to a test.
+    /// Returns a number below `n`, which must not be 0. The bias does not matter in tests.
     pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.roll() % n.max(1)
     }
 
-    /// In 0.0 .. 1.0.
+    /// Returns a number in 0.0 .. 1.0.
     pub(crate) fn fraction(&mut self) -> f64 {
-        // 53 bits are what an f64 holds exactly.
+        // An f64 represents 53 bits exactly.
         #[allow(clippy::cast_precision_loss)]
         let fraction = (self.roll() >> 11) as f64 / (1_u64 << 53) as f64;
         fraction

@@ -1,4 +1,4 @@
-//! A store between the executor and the real one that loses, delays and refuses what it is told to.
+//! A store between the executor and the real store that injects losses, delays and refusals.
 mod capability;
 mod log;
 mod script;
@@ -19,16 +19,18 @@ pub use self::script::{FOREVER, FaultRates, StoreOperation};
 use self::script::{Fault, Script};
 use crate::{InFlightCalls, VirtualClock};
 
-/// Wraps a store and does to its calls what a network and a dying process do: refuses, loses requests and
-/// replies, hangs, delays, by script or by seeded chance. Writes down every call.
+/// A store that injects the faults of a network and of a crashing process into the calls of another store. By a script
+/// or by seeded chance, it refuses calls, loses requests and replies, hangs, and delays. It logs every call.
 ///
-/// Clones are one handle. [`worker`](Self::worker) makes a further handle over the same store with faults of its
-/// own, one for each simulated worker; all write into one [`log`](Self::log).
+/// Clones share one handle. [`worker`](Self::worker) creates another handle to the same store with separate faults, for
+/// each simulated worker. All handles write to one [`log`](Self::log).
 ///
-/// Capabilities: watch, browse, purge, admin, inspect, journal and order where the store has them, all but the first with faults, as
-/// verbs of their own (an inspection is a [`StoreOperation::Peek`]). Batch is dropped, so that every request passes as a verb that can be scripted and logged.
+/// Capabilities: watch, browse, purge, admin, inspect, journal and order if the store has them. All except watch are
+/// subject to faults, as operations of their own (an inspection is a [`StoreOperation::Peek`]). Batch is never offered,
+/// so that every request is an operation that can be scripted and logged.
 ///
-/// For [`conformance!`](crate::conformance!) it is a way to lose replies: see [`Subject::losing`](crate::Subject::losing).
+/// In [`conformance!`](crate::conformance!), a `FaultStore` is a way to lose replies; see
+/// [`Subject::losing`](crate::Subject::losing).
 ///
 /// ```
 /// use idempotent_core::MemoryStore;
@@ -36,7 +38,7 @@ use crate::{InFlightCalls, VirtualClock};
 ///
 /// let clock = VirtualClock::new();
 /// let store = FaultStore::new(MemoryStore::new(), &clock);
-/// store.lose_reply(StoreOperation::Complete, 1); // the next completion is applied, and nobody hears of it
+/// store.lose_reply(StoreOperation::Complete, 1); // the next completion is applied, but its reply is lost
 /// ```
 #[derive(Clone, Debug)]
 pub struct FaultStore {
@@ -55,14 +57,14 @@ struct Shared {
 }
 
 impl FaultStore {
-    /// Without faults so far, as worker "0". Delays and the log's times are the clock's, and the clock waits for
-    /// calls in flight.
+    /// Creates a store without faults, as worker "0". Delays and the times of the log use the clock, and the clock
+    /// waits for calls in flight.
     #[must_use]
     pub fn new(inner: impl Store, clock: &VirtualClock) -> Self {
         Self::build(Arc::new(inner), Arc::new(clock.clone()), clock.busy_count())
     }
 
-    /// As [`new`](Self::new), by any clock: for tests in real time.
+    /// Creates a store like [`new`](Self::new) with any clock, for tests in real time.
     #[must_use]
     pub fn on_clock(inner: impl Store, clock: Arc<dyn Clock>) -> Self {
         Self::build(Arc::new(inner), clock, InFlightCalls::default())
@@ -74,88 +76,89 @@ impl FaultStore {
         Self { shared: Arc::new(shared), worker: "0".into(), script: Arc::default() }
     }
 
-    /// Another handle over the same store and log, with faults of its own: none so far.
+    /// Creates another handle to the same store and log, without faults.
     #[must_use]
     pub fn worker(&self, name: impl Into<Arc<str>>) -> Self {
         Self { shared: self.shared.clone(), worker: name.into(), script: Arc::default() }
     }
 
-    /// This handle's name in the log.
+    /// Returns the name of this handle in the log.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.worker
     }
 
-    /// Lets the next `n` calls through; for a script such as "the third completion gets lost". The faults of one
-    /// verb are consumed in the order they were given; [`FOREVER`] is never used up.
+    /// Passes the next `n` calls without a fault, for scripts such as "lose the third completion". The faults of an
+    /// operation are consumed in the order in which they were added. [`FOREVER`] is never used up.
     pub fn pass(&self, verb: StoreOperation, n: u32) {
         self.script().push(verb, None, n);
     }
 
-    /// The next `n` calls are refused: `NotApplied`, and nothing is done.
+    /// Refuses the next `n` calls with `NotApplied`, without applying them.
     pub fn fail_before(&self, verb: StoreOperation, n: u32) {
         self.script().push(verb, Some(Fault::Refuse), n);
     }
 
-    /// The next `n` calls are applied and answered `Ambiguous`.
+    /// Applies the next `n` calls, and answers `Ambiguous`.
     pub fn lose_reply(&self, verb: StoreOperation, n: u32) {
         self.script().push(verb, Some(Fault::LoseReply), n);
     }
 
-    /// The next `n` calls are answered `Ambiguous`, and nothing is done.
+    /// Answers the next `n` calls with `Ambiguous`, without applying them.
     pub fn lose_request(&self, verb: StoreOperation, n: u32) {
         self.script().push(verb, Some(Fault::LoseRequest), n);
     }
 
-    /// The next `n` calls are applied and never answered.
+    /// Applies the next `n` calls, and never answers.
     pub fn hang(&self, verb: StoreOperation, n: u32) {
         self.script().push(verb, Some(Fault::Hang), n);
     }
 
-    /// From now on each call of `verb` reaches the store this much later; on top of other faults.
+    /// Delays each call of `verb` by this time before it reaches the store, in addition to other faults.
     pub fn delay(&self, verb: StoreOperation, by: Duration) {
         self.script().delay_request(verb, by);
     }
 
-    /// From now on each answer to `verb` comes this much after it was applied; on top of other faults.
+    /// Delays each answer to `verb` by this time after the call was applied, in addition to other faults.
     pub fn delay_reply(&self, verb: StoreOperation, by: Duration) {
         self.script().delay_reply(verb, by);
     }
 
-    /// Seeded faults for every call that no script is waiting for. The same seed gives the same faults for the
-    /// same order of calls.
+    /// Injects seeded faults into every call without a scripted one. The same seed gives the same faults for the same
+    /// order of calls.
     pub fn chaos(&self, seed: u64, chaos: FaultRates) {
         self.script().chaos(seed, chaos);
     }
 
-    /// The store is down for this handle: every call is refused, `NotApplied`.
+    /// Refuses every call of this handle with `NotApplied`, as if the store were down.
     pub fn down(&self) {
         self.script().down = true;
     }
 
-    /// The end of [`down`](Self::down).
+    /// Ends [`down`](Self::down).
     pub fn up(&self) {
         self.script().down = false;
     }
 
-    /// The end of all scripts, delays, chaos and of [`down`](Self::down). The dead stay dead.
+    /// Ends all scripts, delays, chaos and [`down`](Self::down). Killed handles stay dead.
     pub fn heal(&self) {
         self.script().heal();
     }
 
-    /// This handle's process is dead: every call from now on, and every answer still on its way, hangs for ever.
-    /// What has reached the store is applied.
+    /// Kills the process of this handle: every later call, and every answer in transit, hangs forever. Calls that have
+    /// reached the store are applied.
     pub fn kill(&self) {
         self.script().dead = true;
     }
 
-    /// Whether no scripted fault is left, those for ever aside: for a test to see that its script was played.
+    /// Returns whether no scripted fault is left, except those with [`FOREVER`], so that a test can verify that its
+    /// script was used up.
     #[must_use]
     pub fn is_played(&self) -> bool {
         self.script().is_played()
     }
 
-    /// Every call so far, by all handles, in the order they were begun.
+    /// Returns every call of all handles so far, in the order in which they began.
     #[must_use]
     pub fn log(&self) -> Vec<StoreCall> {
         self.shared.log.calls()
@@ -181,7 +184,7 @@ impl FaultStore {
         }
     }
 
-    /// Every call of every verb comes through here.
+    /// Runs every call of every operation.
     async fn call<T>(
         &self,
         verb: StoreOperation,
@@ -205,7 +208,8 @@ impl FaultStore {
             Some(Fault::LoseRequest) => Err(lost(StoreErrorKind::Ambiguous, "request lost")),
             fault => {
                 let result = {
-                    // Not longer than the store works: a pause by the clock would stop the clock.
+                    // The guard does not outlive the work of the store: a delay by the clock would otherwise stop the
+                    // clock.
                     let _busy = self.shared.busy.enter();
                     request.await
                 };

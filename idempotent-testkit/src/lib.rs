@@ -1,24 +1,24 @@
-//! What tests of idempotent handlers and stores are made of: time that stands still, a store that fails on
-//! demand, randomness that repeats, and the laws every store has to keep.
+//! Test tools for idempotent handlers and stores: a virtual clock, a store with scripted faults, reproducible
+//! randomness, and the laws that every store must keep.
 //!
 //! | I want to … | look at |
 //! |---|---|
-//! | know that a handler of mine runs once for duplicates | [`run_twice`], [`run_at_once`] |
-//! | know that its effect survives a crash at any await | [`crash_everywhere`]; cancelled at one, [`crash_at`] |
-//! | test what it does when it is turned away, and see every outcome | [`MockExecutor`] |
-//! | test leases, heartbeats and waits without waiting | [`VirtualClock`] |
-//! | lose replies, hang, refuse, kill a worker | [`FaultStore`] |
-//! | repeat a run bit by bit | [`SeededEntropy`] |
-//! | know that a store of mine is right | [`conformance!`]; what its builder may offer: [`Subject`] |
-//! | know that a handler that blocks its runtime keeps its lease | [`blocked_handler_keeps_its_key`] |
-//! | know which laws there are | [`conformance::laws`] |
+//! | verify that my handler runs once for duplicates | [`run_twice`], [`run_at_once`] |
+//! | verify that its effect survives a crash at any await | [`crash_everywhere`]; to cancel it at one await, [`crash_at`] |
+//! | test the handling of rejections, and of every outcome | [`MockExecutor`] |
+//! | test leases, heartbeats and waits without real waiting | [`VirtualClock`] |
+//! | lose replies, hang, refuse calls, kill a worker | [`FaultStore`] |
+//! | repeat a run exactly | [`SeededEntropy`] |
+//! | verify my store | [`conformance!`]; for the options of the subject: [`Subject`] |
+//! | verify that a handler that blocks its runtime keeps its lease | [`blocked_handler_keeps_its_key`] |
+//! | see the list of laws | [`conformance::laws`] |
 //! | damage a record, lose a reply | [`DamageInjector`], [`LossInjector`] |
-//! | know that a backend in two methods is right | [`cas_conformance!`], then [`conformance!`] |
-//! | know that an adapter of a broker is right | `broker_conformance!`; feature `broker` |
-//! | play thousands of worlds with crashes, lost replies and pauses | [`sim`] |
-//! | have a private server | `servers`, and `proxy` to fail between it and a client; feature `servers` |
-//! | judge what real processes did to a store | [`history`], written by [`history::Recording`] |
-//! | know that a check of mine notices a store that is wrong | [`mutants`] |
+//! | verify my backend with two methods | [`cas_conformance!`], then [`conformance!`] |
+//! | verify my broker adapter | `broker_conformance!`; feature `broker` |
+//! | simulate thousands of fleets with crashes, lost replies and pauses | [`sim`] |
+//! | start a private server | `servers`, and `proxy` for faults between client and server; feature `servers` |
+//! | check the calls of real processes to a store | [`history`], recorded by [`history::Recording`] |
+//! | verify that my check detects a faulty store | [`mutants`] |
 mod blocked;
 #[cfg(feature = "broker")]
 pub mod broker;

@@ -1,4 +1,4 @@
-//! An executor for tests of handlers: in memory, on a clock that stands still, with a log.
+//! An executor for tests of handlers: in memory, with a virtual clock and a log.
 mod recorder;
 mod store;
 
@@ -16,10 +16,11 @@ use self::store::{Attending, Audience, Scripted};
 use crate::deliver::fail;
 use crate::{FaultStore, SeededEntropy, VirtualClock};
 
-/// A whole [`Executor`] over a store in memory, for tests of handlers. It writes down what each delivery came to,
-/// its time stands still until a test moves it, and its store answers as a test says.
+/// A complete [`Executor`] over a memory store, for tests of handlers. It logs the outcome of each delivery, its time
+/// stops until a test moves it, and a test can script the answers of its store.
 ///
-/// Give it to a handler by `with = …` (it is `AsRef<Executor>`) or by [`scope`](Self::scope). Clones are one.
+/// Pass it to a handler by `with = …` (it implements `AsRef<Executor>`), or put it in scope with
+/// [`scope`](Self::scope). Clones share one executor.
 ///
 /// ```
 /// use idempotent::store::{Claim, InFlight};
@@ -43,17 +44,17 @@ use crate::{FaultStore, SeededEntropy, VirtualClock};
 /// mock.next_claim(Claim::InFlight(InFlight::Leased { rest: Duration::from_secs(9) }));
 /// assert!(matches!(charge(mock.as_ref(), "o-18").await, Err(Rejection::InFlight { .. })));
 ///
-/// // As if another one had done it.
+/// // As if another worker had completed it.
 /// mock.next_consumed(&7_u64);
 /// assert_eq!(charge(mock.as_ref(), "o-18").await.unwrap(), 7);
 /// mock.assert_ran("charge", 1);
 /// # }
 /// ```
 ///
-/// Where the store refuses or loses a request (see [`store`](Self::store)), the executor asks again after a pause, by
-/// a clock that nobody moves. So each such failure lets a second of the mock's time go by, and a test need not
-/// do so. A call that hangs, or waits for a run in flight, does wait for [`clock`](Self::clock) to be moved. That
-/// needs a `current_thread` runtime, which `#[tokio::test]` has: on another one it panics.
+/// If the store refuses or loses a request (see [`store`](Self::store)), the executor retries after a pause, but the
+/// clock does not move by itself. Each such failure therefore advances the mock's time by a second. A call that hangs,
+/// or waits for a run in flight, does need a test that moves the [`clock`](Self::clock). Moving the clock needs a
+/// `current_thread` runtime, as `#[tokio::test]` has, and panics on another one.
 #[derive(Clone, Debug)]
 pub struct MockExecutor {
     executor: Executor,
@@ -76,17 +77,18 @@ impl AsRef<Executor> for MockExecutor {
 }
 
 impl MockExecutor {
-    /// With the defaults of an executor, and an empty store.
+    /// Creates a mock with the executor's defaults and an empty store.
     #[must_use]
     pub fn new() -> Self {
         #[allow(clippy::expect_used, reason = "no policy is set, and the defaults make sense")]
         Self::configured(|builder| builder).expect("an executor with defaults")
     }
 
-    /// As the service sets up its own, with its policies and namespace. Clock, randomness and observer are the mock's.
+    /// Creates a mock that is configured like the executor of the service, with its policies and namespace. Clock,
+    /// randomness and observer are the mock's.
     ///
     /// # Errors
-    /// As [`ExecutorBuilder::build`].
+    /// The errors of [`ExecutorBuilder::build`].
     pub fn configured(set_up: impl FnOnce(ExecutorBuilder) -> ExecutorBuilder) -> Result<Self, PolicyError> {
         let clock = VirtualClock::new();
         let memory = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
@@ -100,20 +102,20 @@ impl MockExecutor {
         Ok(Self { executor, store, clock, recorder, _audience: audience })
     }
 
-    /// The next claim that reaches the store is answered so, whatever the store holds; of several calls of this the
-    /// first counts first. A scripted [`Acquired`](Claim::Acquired) grants what the store knows nothing of: the
-    /// handler runs, and its completion finds that another worker has taken over
+    /// Scripts the answer to the next claim that reaches the store, whatever the store contains. Several scripted
+    /// answers are used in order. With a scripted [`Acquired`](Claim::Acquired), the store has no record of the grant:
+    /// the handler runs, and its completion finds that another worker has taken over
     /// ([`LeaseLost`](Outcome::LeaseLost)).
     ///
-    /// An answer that nobody asked for is a test that did not test what it says: the last clone of the mock panics when
-    /// it is dropped, or of its executor if that lives longer, unless the test is panicking already.
+    /// A test with an unused answer does not test what it claims. The last clone of the mock, or of its executor if
+    /// that lives longer, therefore panics when it is dropped, unless the test is already panicking.
     #[track_caller]
     pub fn next_claim(&self, answer: Claim) {
         self.store.script(answer);
     }
 
-    /// The next claim finds the key consumed, with `value` as its recorded result, kept by the default codec. It
-    /// wants to be asked for, as that of [`next_claim`](Self::next_claim).
+    /// Scripts that the next claim finds the key consumed, with `value` as its recorded result, encoded by the default
+    /// codec. The answer must be used, like that of [`next_claim`](Self::next_claim).
     ///
     /// # Panics
     /// If `value` cannot be encoded.
@@ -133,39 +135,40 @@ impl MockExecutor {
     /// Runs `future` with this executor in scope; see [`Executor::scope`].
     ///
     /// # Cancellation
-    /// Dropping it drops `future`.
+    /// Dropping the returned future drops `future`.
     pub async fn scope<F: Future>(&self, future: F) -> F::Output {
         self.executor.scope(future).await
     }
 
-    /// Its time: [`advance`](VirtualClock::advance) past a lease, a retention, a delay.
+    /// Returns the clock of the mock: [`advance`](VirtualClock::advance) it past a lease, a retention or a delay.
     #[must_use]
     pub fn clock(&self) -> &VirtualClock {
         &self.clock
     }
 
-    /// Its store, to take down, to lose a reply, to look at each request: `mock.store().down()`.
+    /// Returns the store of the mock, to take it down, lose a reply, or inspect each request: `mock.store().down()`.
     #[must_use]
     pub fn store(&self) -> &FaultStore {
         self.store.inner()
     }
 
-    /// Every delivery that has ended, in the order of their ends.
+    /// Returns every delivery that has ended, in the order of the ends.
     #[must_use]
     pub fn log(&self) -> Vec<EndedDelivery> {
         self.recorder.ended()
     }
 
-    /// What each delivery came to, in the order of their ends.
+    /// Returns the outcome of each delivery, in the order of the ends.
     #[must_use]
     pub fn outcomes(&self) -> Vec<Outcome> {
         self.log().into_iter().map(|ended| ended.outcome).collect()
     }
 
-    /// In `scope`, `times` deliveries came to [`Ran`](Outcome::Ran): the handler ran, and that is recorded.
+    /// Asserts that `times` deliveries in `scope` had the outcome [`Ran`](Outcome::Ran): the handler ran, and its
+    /// result is recorded.
     ///
     /// # Panics
-    /// If it was another number. The text shows the log.
+    /// If the number differs. The message shows the log.
     #[track_caller]
     pub fn assert_ran(&self, scope: &str, times: usize) {
         let log = self.log();

@@ -1,11 +1,11 @@
-//! A whole fleet in one thread: workers, the executor, a broker that delivers again, a store, and all that goes wrong,
-//! on a virtual clock. One seed says it all, and a day passes in a blink.
+//! A simulator of a whole fleet in one thread: workers, the executor, a broker that redelivers, a store, and all kinds
+//! of faults, on a virtual clock. One seed determines a simulation, and a simulated day takes moments.
 //!
-//! The executor is the real one, and so is the store: yours, if you like. A seed becomes a [`Plan`]: which messages
-//! come when, how their handlers end, which of the store's calls are refused, lost, delayed or doubled, who is killed,
-//! stopped or drained when, which clock is set. The world plays it to its end, writes a [`History`] and judges it: by
-//! [`history::check`](crate::history::check), and by what only a simulator can know, the order in which the store
-//! applied what it was asked. The same plan gives the same bytes.
+//! The executor is the real one, and so is the store, which may be your own. A seed determines a [`Plan`]: the times of
+//! messages, the ends of their handlers, the store calls that are refused, lost, delayed or duplicated, the processes
+//! that are killed, stopped or drained, and the clocks that are set. The simulator plays the plan, writes a [`History`]
+//! and checks it, by [`history::check`](crate::history::check) and by the order in which the store applied its
+//! requests, which only a simulator knows. The same plan gives the same bytes.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -18,29 +18,30 @@
 //! }
 //! ```
 //!
-//! Your store in the place of [`MemoryStore`](idempotent_core::MemoryStore) has to take its time from the clock it is
-//! given. One that works on threads of its own is awaited by [`play_on`].
+//! A store in place of [`MemoryStore`](idempotent_core::MemoryStore) must take its time from the given clock. For a
+//! store with threads of its own, use [`play_on`].
 //!
-//! | | how |
+//! | task | use |
 //! |---|---|
-//! | find a fault | [`campaign`] over many seeds; [`Coverage::missing`] says what they never saw |
-//! | look at it | [`Simulated::history`], [`Simulated::explain`] |
-//! | make it small | [`shrink`] |
-//! | keep it | the plan as JSON: plans stay what they are, seeds change their meaning with the simulator |
+//! | find a fault | [`campaign`] over many seeds; [`Coverage::missing`] lists the situations that never occurred |
+//! | inspect it | [`Simulated::history`], [`Simulated::explain`] |
+//! | reduce it | [`shrink`] |
+//! | keep it | the plan as JSON: a plan never changes, but the meaning of a seed changes with the simulator |
 //!
 //! # Faults
-//! | | is | by |
+//! | fault | effect | type |
 //! |---|---|---|
 //! | crash | a process dies, with or without what it has sent | [`Harm::Kill`] |
-//! | pause | a process stands still beyond its lease; everybody does | [`Harm::Pause`], [`Harm::Freeze`] |
+//! | pause | a process stops for longer than its lease, or all processes stop | [`Harm::Pause`], [`Harm::Freeze`] |
 //! | drop | a request or its answer is lost, or never answered; a run is dropped | [`Loss`], [`Harm::Drop`] |
-//! | delay | a request arrives late, after its sender has given up; an answer does | [`CallFault`] |
+//! | delay | a request arrives after its sender has given up; an answer is late | [`CallFault`] |
 //! | duplicate | a request is applied twice; a message is delivered twice | [`CallFault::copy_after_us`], [`Delivery`] |
-//! | clock jump | the store's clock is set forward; a worker's either way, which must not matter | [`Harm::StoreClock`], [`Harm::WorkerClock`] |
+//! | clock jump | the store's clock is set forward; a worker's clock is set either way, which must not matter | [`Harm::StoreClock`], [`Harm::WorkerClock`] |
 //!
-//! The store's clock is never set back: a [`Clock::wall`](idempotent_core::Clock::wall) that stores count by must not go
-//! back. Beside these a store is refused for a while, workers drain, a janitor purges, and an operator forgets what he
-//! saw a while ago; and clients of another make do with their claims what no executor of ours would. Keys look alike to the store: as text without case, and as name and number without a boundary.
+//! The store's clock is never set back, since the [`Clock::wall`](idempotent_core::Clock::wall) of a store must not go
+//! back. In addition, the store refuses calls for a while, workers drain, a purge runs, and an operator forgets a
+//! record that was read some time before. Foreign clients use their claims in ways in which the executor would not.
+//! Keys look alike to the store: as text without case, and as name and number without a separator.
 pub(crate) mod ask;
 mod campaign;
 mod chance;
@@ -74,46 +75,46 @@ use crate::VirtualClock;
 use crate::history::History;
 use crate::history::check::{Invariant, Judge, Level, Report};
 
-/// A world that has come to its end.
+/// The result of a simulation.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Simulated {
-    /// What was to happen.
+    /// The plan.
     pub plan: Plan,
-    /// What was written down.
+    /// The recorded history.
     pub history: History,
-    /// What the judge of histories says.
+    /// The report of the history check.
     pub report: Report,
-    /// All that is wrong.
+    /// All violations.
     pub violations: Vec<Violation>,
-    /// How long it took, by its own clock.
+    /// The simulated duration.
     pub simulated: Duration,
-    /// What happened, whether right or wrong.
+    /// The situations that occurred, correct or not.
     pub coverage: Coverage,
     told: Told,
 }
 
-/// Something that must not be.
+/// A violation of an invariant.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Violation {
-    /// "I4" as the history shows it, "I4 as applied" by the order in which the store applied what it was asked; "one
-    /// outcome" and "no spinning" are the executor's.
+    /// The name: "I4" if the history shows the violation, "I4 as applied" if the order of application shows it. "one
+    /// outcome" and "no spinning" are violations by the executor.
     pub name: String,
-    /// In words.
+    /// A description.
     pub text: String,
 }
 
-/// Plays the plan of a seed on the store that `store` makes, in a runtime of its own.
+/// Plays the plan of a seed on the store that `store` creates, in a separate runtime.
 #[must_use]
 pub fn run(seed: u64, store: impl FnOnce(&VirtualClock) -> Arc<dyn Store>) -> Simulated {
     play(&Plan::of(seed), store)
 }
 
-/// Plays a plan on the store that `store` makes, in a runtime of its own.
+/// Plays a plan on the store that `store` creates, in a separate runtime.
 ///
 /// # Panics
-/// If the system refuses a runtime.
+/// If the runtime cannot be created.
 #[must_use]
 #[allow(clippy::expect_used, reason = "as every test's runtime")]
 pub fn play(plan: &Plan, store: impl FnOnce(&VirtualClock) -> Arc<dyn Store>) -> Simulated {
@@ -125,14 +126,14 @@ pub fn play(plan: &Plan, store: impl FnOnce(&VirtualClock) -> Arc<dyn Store>) ->
     })
 }
 
-/// Plays a plan on a store that may work on threads of its own: it is asked for one thing at a time, so that the
-/// order is known. `clock` is the store's. For a `current_thread` runtime.
+/// Plays a plan on a store that may work on its own threads. The store gets one request at a time, so that the order is
+/// known. `clock` is the store's clock. Needs a `current_thread` runtime.
 ///
-/// What the world does while the store works is not in its hand: the same plan may give another history, and each is
-/// judged. Byte for byte only [`play`] repeats.
+/// The simulator does not control the store's threads. The same plan may therefore give different histories, each of
+/// which is checked. Only [`play`] repeats a history byte for byte.
 ///
 /// # Cancellation
-/// Dropping it leaves the tasks of the world to their runtime.
+/// Dropping the future leaves the simulated tasks to their runtime.
 pub async fn play_on(plan: &Plan, clock: &VirtualClock, store: Arc<dyn Store>) -> Simulated {
     simulate(plan, clock, store, true).await
 }
@@ -154,10 +155,10 @@ async fn simulate(plan: &Plan, clock: &VirtualClock, store: Arc<dyn Store>, in_t
     Simulated { plan: plan.clone(), history, report, violations, simulated: clock.elapsed(), coverage, told }
 }
 
-/// What is known of a plan's world beside its history.
+/// Creates a checker with the facts about a plan's simulation that its history does not contain.
 fn judge(plan: &Plan) -> Judge {
     let shortest = plan.workers.iter().map(|terms| terms.memory_ms).min().unwrap_or_default();
-    // Leases end at whole µs, and what happens in one instant is told a ns apart.
+    // Leases end at whole µs, and events of one instant are recorded a ns apart.
     let margin = Duration::from_micros(3) + plan.store_clock_set();
     let mut judge = Judge::new()
         .margin(margin)
@@ -173,20 +174,20 @@ fn judge(plan: &Plan) -> Judge {
         judge = judge.max_attempts(most + 1);
     }
     if plan.unprotected() {
-        // Acknowledged, and nothing is recorded: what such a policy asks for.
+        // With this policy, a message may be acknowledged without a record.
         judge = [Invariant::I8, Invariant::I13].into_iter().fold(judge, Judge::excuse);
     }
     judge
 }
 
 impl Simulated {
-    /// Whether something of this name is wrong; "I4" is not "I4 as applied".
+    /// Returns whether there is a violation of this name. "I4" differs from "I4 as applied".
     #[must_use]
     pub fn violates(&self, name: &str) -> bool {
         self.violations.iter().any(|violation| violation.name == name)
     }
 
-    /// For people: the plan, what happened, what is wrong.
+    /// Returns the plan, the events and the violations as text.
     #[must_use]
     pub fn explain(&self) -> String {
         let plan = serde_json::to_string_pretty(&self.plan).unwrap_or_default();

@@ -1,5 +1,5 @@
 //! What the attribute says to mistakes: no case in `fail` may compile. Those in `pass` must, and
-//! run well; they are modules here, so clippy sees them, too. Shapes of handlers are in `tests/integration/suite/shapes`.
+//! run well; they are modules here, so clippy sees them, too. Shapes of handlers are in `tests/integration/suite/attribute`.
 //!
 //! rustc's own words change with every release. On the pinned toolchain each diagnostic is compared whole with the
 //! `.stderr` beside it (`TRYBUILD=overwrite` writes them anew); on any other, or with `IDEMPOTENT_UI=text`, a

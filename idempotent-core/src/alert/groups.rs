@@ -24,7 +24,7 @@ type Name = (AlertKind, Cow<'static, str>, Option<Cow<'static, str>>, Option<&'s
 pub(super) struct Groups {
     limits: Limits,
     open: HashMap<Name, Group>,
-    /// When alerts were sent, of any group, within the last window.
+    /// The times of alerts of any group that were sent within the last window.
     sent: VecDeque<Instant>,
 }
 
@@ -38,14 +38,14 @@ struct Group {
     is_new: bool,
 }
 
-/// What became of an alert that was raised.
+/// The result of raising an alert.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Added {
-    /// It opened a group.
+    /// The alert opened a group.
     New,
-    /// It is counted in a group whose first alert is not sent yet.
+    /// The alert is counted in a group whose first alert is not sent yet.
     Joined,
-    /// It is counted in a group whose first alert was sent within the window.
+    /// The alert is counted in a group whose first alert was sent within the window.
     Suppressed,
     /// There are too many groups.
     Dropped,

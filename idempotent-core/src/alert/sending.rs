@@ -40,7 +40,7 @@ pub(super) fn start(shared: Arc<Shared>) -> Result<(), String> {
     started.recv().unwrap_or_else(|_| Err("their thread has ended".to_owned()))
 }
 
-/// What the task does next.
+/// The next step of the task.
 enum Step {
     Send(Due),
     /// Sends all of these, and answers those that wait for that.

@@ -30,7 +30,7 @@ impl Executor {
         TaskContext { executor: Some(self.clone()), ..TaskContext::current() }.enter(future).await
     }
 
-    /// Like [`scope`](Self::scope), for the handler of a delivery whose broker redelivers as described by `redelivery`.
+    /// Runs a future like [`scope`](Self::scope), for the handler of a delivery whose broker redelivers as `redelivery` describes.
     ///
     /// A run of the scene `mq` inside `future`, including an annotated function's, is rejected if its lease or
     /// retention does not fit the redelivery. The error names both. Nested runs are not checked.
@@ -42,7 +42,7 @@ impl Executor {
         TaskContext { executor: Some(self.clone()), redelivery, ..TaskContext::current() }.enter(future).await
     }
 
-    /// Like [`scope`](Self::scope), for the handler of a delivery with a known attempt, counted from 1.
+    /// Runs a future like [`scope`](Self::scope), for the handler of a delivery with a known attempt, counted from 1.
     ///
     /// Some runs roll their record back with their transaction ([`ClaimMode::Inside`](crate::ClaimMode::Inside)), so a
     /// failed attempt is not counted in the record. Such a run uses the larger of `attempt` and the recorded count. If

@@ -23,7 +23,7 @@ pub(crate) struct Report<'e> {
     attempt: Option<u32>,
     fencing: Option<FencingToken>,
     began_at: Instant,
-    /// `None` if the span is disabled.
+    /// The span, or `None` if it is disabled.
     span: Option<Span>,
     /// The outcome to report on a drop; `None` after the outcome was published.
     outcome_if_dropped: Option<Outcome>,

@@ -1,95 +1,99 @@
-//! One item of a block: protected, left alone, or an error.
+//! Expansion of one item of a block: the item is protected, left unchanged, or an error.
 use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use syn::ext::IdentExt;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Error, Meta, PathSegment, Result, Signature, parse_quote};
 
-use super::parse::Item;
+use super::parse::BlockItem;
 use crate::expand::boxed;
-use crate::item::{Function, is_ours, nested};
-use crate::normalise::{Member, Plan};
-use crate::parse::Args;
+use crate::item::{AnnotatedFunction, is_ours, nested};
+use crate::normalise::{AttributePlan, BlockMember};
+use crate::parse::AttributeArgs;
 
-/// Why an item cannot be expanded.
-pub(crate) enum Wrong {
-    /// A mistake in the arguments of the block, which every function has.
+/// An error that prevents the expansion of an item.
+pub(crate) enum MemberError {
+    /// A mistake in the arguments of the block, which all functions share.
     Shared(Error),
     Own(Error),
 }
 
-impl From<Error> for Wrong {
+impl From<Error> for MemberError {
     fn from(error: Error) -> Self {
         Self::Own(error)
     }
 }
 
-/// What the item's own attribute says.
-enum Own {
+/// The attribute of the item itself.
+enum OwnAttribute {
     Nothing,
     Skip,
-    Args(Box<Args>),
+    Args(Box<AttributeArgs>),
 }
 
-/// Returns the protected function, or None if the item is left alone.
+/// Returns the protected function, or `None` if the item stays unchanged.
 pub(crate) fn expand(
     shared: &TokenStream,
-    args: &Args,
-    item: &Item,
-) -> std::result::Result<Option<TokenStream>, Wrong> {
+    args: &AttributeArgs,
+    item: &BlockItem,
+) -> std::result::Result<Option<TokenStream>, MemberError> {
     match item {
-        Item::Function(function) => match own(&function.attrs)? {
-            Own::Skip => Ok(None),
-            Own::Nothing if is_async(function) => protect(shared, args, Args::default(), function).map(Some),
-            Own::Nothing => not_a_future(&function.sig).map(|()| None).map_err(Wrong::Own),
-            Own::Args(_) if !is_async(function) => Err(function.needs_async().into()),
-            Own::Args(own) => protect(shared, args, *own, function).map(Some),
+        BlockItem::Function(function) => match own(&function.attrs)? {
+            OwnAttribute::Skip => Ok(None),
+            OwnAttribute::Nothing if is_async(function) => {
+                protect(shared, args, AttributeArgs::default(), function).map(Some)
+            }
+            OwnAttribute::Nothing => not_a_future(&function.sig).map(|()| None).map_err(MemberError::Own),
+            OwnAttribute::Args(_) if !is_async(function) => Err(function.needs_async().into()),
+            OwnAttribute::Args(own) => protect(shared, args, *own, function).map(Some),
         },
-        Item::Declaration(attrs, signature, _) => {
-            declaration(&own(attrs)?, signature).map(|()| None).map_err(Wrong::Own)
+        BlockItem::Declaration(attrs, signature, _) => {
+            declaration(&own(attrs)?, signature).map(|()| None).map_err(MemberError::Own)
         }
-        Item::Macro(attrs, tokens) => match own(attrs)? {
-            Own::Skip => Ok(None),
-            Own::Nothing | Own::Args(_) => {
+        BlockItem::Macro(attrs, tokens) => match own(attrs)? {
+            OwnAttribute::Skip => Ok(None),
+            OwnAttribute::Nothing | OwnAttribute::Args(_) => {
                 let text = "functions that this macro expands to would run unprotected: write them out, or mark the macro \
                             `#[idempotent(skip)]`";
                 Err(Error::new_spanned(tokens, text).into())
             }
         },
-        Item::Other(_) => Ok(None),
+        BlockItem::Other(_) => Ok(None),
     }
 }
 
-fn own(attrs: &[Attribute]) -> Result<Own> {
+fn own(attrs: &[Attribute]) -> Result<OwnAttribute> {
     let mut ours = attrs.iter().filter(|attr| is_ours(attr));
-    let Some(attr) = ours.next() else { return Ok(Own::Nothing) };
+    let Some(attr) = ours.next() else { return Ok(OwnAttribute::Nothing) };
     if let Some(second) = ours.next() {
         return Err(nested(second));
     }
     if matches!(attr.meta, Meta::Path(_)) {
-        return Ok(Own::Args(Box::default()));
+        return Ok(OwnAttribute::Args(Box::default()));
     }
-    let args: Args = attr.parse_args()?;
+    let args: AttributeArgs = attr.parse_args()?;
     match &args.skip {
-        Some(skip) if !args.not_in(&Args { skip: Some(skip.clone()), ..Args::default() }).is_empty() => {
+        Some(skip)
+            if !args.not_in(&AttributeArgs { skip: Some(skip.clone()), ..AttributeArgs::default() }).is_empty() =>
+        {
             Err(Error::new(skip.span(), "`skip` leaves the function unprotected: give it no other arguments"))
         }
-        Some(_) => Ok(Own::Skip),
-        None => Ok(Own::Args(Box::new(args))),
+        Some(_) => Ok(OwnAttribute::Skip),
+        None => Ok(OwnAttribute::Args(Box::new(args))),
     }
 }
 
 fn protect(
     shared: &TokenStream,
-    block: &Args,
-    own: Args,
-    function: &Function,
-) -> std::result::Result<TokenStream, Wrong> {
+    block: &AttributeArgs,
+    own: AttributeArgs,
+    function: &AnnotatedFunction,
+) -> std::result::Result<TokenStream, MemberError> {
     function.can_run_again()?;
     let ident = &function.sig.ident;
-    // An error about an argument of the block points to the function that it does not fit.
-    let inherited: Args = syn::parse2(relocated(shared.clone(), ident.span()))?;
+    // An error about an argument of the block points to the function that cannot use it.
+    let inherited: AttributeArgs = syn::parse2(relocated(shared.clone(), ident.span()))?;
     let merged = own.clone().within(inherited);
-    let member = Member { name: ident.unraw().to_string(), inherited: merged.not_in(&own) };
+    let member = BlockMember { name: ident.unraw().to_string(), inherited: merged.not_in(&own) };
     if merged.key.is_none() && !merged.is_by_param() {
         let name = &member.name;
         let text = format!(
@@ -98,34 +102,35 @@ fn protect(
         );
         return Err(Error::new(ident.span(), text).into());
     }
-    let mut plan = Plan::new(merged).map_err(|error| of_plan(block, &member, error))?;
+    let mut plan = AttributePlan::new(merged).map_err(|error| of_plan(block, &member, error))?;
     plan.member = Some(member);
     let mut function = function.clone();
     function.attrs.retain(|attr| !is_ours(attr));
-    crate::function(plan, function).map_err(Wrong::Own)
+    crate::function(plan, function).map_err(MemberError::Own)
 }
 
-/// Returns the error of the block's arguments where they have it without those of the function, too.
-fn of_plan(block: &Args, member: &Member, error: Error) -> Wrong {
+/// Returns the error as shared if the arguments of the block alone cause it, too.
+fn of_plan(block: &AttributeArgs, member: &BlockMember, error: Error) -> MemberError {
     let mut alone = block.clone();
     alone.key.get_or_insert_with(|| parse_quote!(self));
-    match Plan::new(alone) {
-        Err(shared) if shared.to_string() == error.to_string() => Wrong::Shared(shared),
-        _ if member.inherited.is_empty() => Wrong::Own(error),
+    match AttributePlan::new(alone) {
+        Err(shared) if shared.to_string() == error.to_string() => MemberError::Shared(shared),
+        _ if member.inherited.is_empty() => MemberError::Own(error),
         _ => {
             let inherited: Vec<_> = member.inherited.iter().map(|name| format!("`{name}`")).collect();
             let text =
                 format!("{error}\n`{}` inherits {} from the attribute on its block", member.name, inherited.join(", "));
-            Wrong::Own(Error::new(error.span(), text))
+            MemberError::Own(Error::new(error.span(), text))
         }
     }
 }
 
-fn is_async(function: &Function) -> bool {
+fn is_async(function: &AnnotatedFunction) -> bool {
     function.sig.asyncness.is_some() || (returns_future(&function.sig) && boxed::is_boxed(&function.body))
 }
 
-/// Refuses a function that is not `async` and returns a future: nobody would see that it is not protected.
+/// Refuses a function that is not `async` and returns a future: the source would not show that the function is
+/// unprotected.
 fn not_a_future(signature: &Signature) -> Result<()> {
     if !returns_future(signature) {
         return Ok(());
@@ -138,13 +143,14 @@ fn not_a_future(signature: &Signature) -> Result<()> {
     Err(Error::new(signature.fn_token.span, text))
 }
 
-/// Refuses a declaration of a future: each `impl` has a body of its own, which the trait's attribute does not see.
-fn declaration(own: &Own, signature: &Signature) -> Result<()> {
+/// Refuses a declaration that returns a future: each `impl` has its own body, which the attribute of the trait does not
+/// see.
+fn declaration(own: &OwnAttribute, signature: &Signature) -> Result<()> {
     let is_plain = signature.asyncness.is_none() && !returns_future(signature);
     match own {
-        Own::Skip => Ok(()),
-        Own::Nothing if is_plain => Ok(()),
-        Own::Nothing | Own::Args(_) => {
+        OwnAttribute::Skip => Ok(()),
+        OwnAttribute::Nothing if is_plain => Ok(()),
+        OwnAttribute::Nothing | OwnAttribute::Args(_) => {
             let name = &signature.ident;
             let text = format!(
                 "`{name}` has no body here, and its implementations would run unprotected: put `#[idempotent]` on each \
@@ -156,19 +162,19 @@ fn declaration(own: &Own, signature: &Signature) -> Result<()> {
 }
 
 fn returns_future(signature: &Signature) -> bool {
-    struct Futures(bool);
-    impl Visit<'_> for Futures {
+    struct FutureFinder(bool);
+    impl Visit<'_> for FutureFinder {
         fn visit_path_segment(&mut self, segment: &PathSegment) {
             self.0 |= segment.ident.to_string().ends_with("Future");
             visit::visit_path_segment(self, segment);
         }
     }
-    let mut futures = Futures(false);
+    let mut futures = FutureFinder(false);
     futures.visit_return_type(&signature.output);
     futures.0
 }
 
-/// Locates tokens at `place`. Names keep their hygiene.
+/// Relocates tokens to `place`. Names keep their hygiene.
 fn relocated(tokens: TokenStream, place: Span) -> TokenStream {
     let relocate = |token: TokenTree| match token {
         TokenTree::Group(group) => {

@@ -1,26 +1,26 @@
-//! An `impl` or a trait as its items. Bodies of functions are not parsed: their errors are rustc's.
+//! Parsing of an `impl` or a trait into its items. Bodies of functions are not parsed, so rustc reports their errors.
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::parse::discouraged::Speculative;
 use syn::parse::{Parse, ParseStream};
 use syn::{Attribute, Error, ImplItem, Result, Signature, Token, TraitItem, Visibility, braced, token};
 
-use crate::item::{Function, is_ours};
+use crate::item::{AnnotatedFunction, is_ours};
 
 /// An `impl` or a trait.
-pub(crate) struct Block {
-    /// All before the braces.
+pub(crate) struct AnnotatedBlock {
+    /// The tokens before the braces.
     pub(crate) head: TokenStream,
     /// `impl` or `trait`.
     pub(crate) keyword: Ident,
     pub(crate) brace: token::Brace,
     pub(crate) inner: Vec<Attribute>,
-    pub(crate) items: Vec<Item>,
+    pub(crate) items: Vec<BlockItem>,
 }
 
-/// What an `impl` or a trait contains.
-pub(crate) enum Item {
-    Function(Function),
+/// An item of an `impl` or a trait.
+pub(crate) enum BlockItem {
+    Function(Box<AnnotatedFunction>),
     /// A function of a trait without a body.
     Declaration(Vec<Attribute>, Box<Signature>, Token![;]),
     /// A macro that may expand to functions.
@@ -42,7 +42,7 @@ fn keyword(item: &TokenStream) -> Option<Ident> {
     words.next().filter(|word| word == "impl" || word == "trait")
 }
 
-impl Parse for Block {
+impl Parse for AnnotatedBlock {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let keyword = keyword(&input.fork().parse()?).ok_or_else(|| input.error("expected `impl` or `trait`"))?;
         let mut head = TokenStream::new();
@@ -55,7 +55,7 @@ impl Parse for Block {
         let inner = content.call(Attribute::parse_inner)?;
         let mut items = Vec::new();
         while !content.is_empty() {
-            items.push(Item::parse(&content, keyword == "trait")?);
+            items.push(BlockItem::parse(&content, keyword == "trait")?);
         }
         Ok(Self { head, keyword, brace, inner, items })
     }
@@ -66,13 +66,13 @@ fn is_last(input: ParseStream<'_>) -> bool {
     rest.parse::<TokenTree>().is_ok() && rest.is_empty()
 }
 
-impl Item {
+impl BlockItem {
     fn parse(input: ParseStream<'_>, in_trait: bool) -> Result<Self> {
         let ahead = input.fork();
         let (attrs, _vis) = (ahead.call(Attribute::parse_outer)?, ahead.parse::<Visibility>()?);
         if let Ok(signature) = ahead.parse::<Signature>() {
             if !ahead.peek(Token![;]) {
-                return input.parse().map(Self::Function);
+                return input.parse().map(|function| Self::Function(Box::new(function)));
             }
             let semicolon = ahead.parse()?;
             input.advance_to(&ahead);
@@ -98,12 +98,11 @@ impl Item {
         Err(Error::new_spanned(first, "only functions can be idempotent or skipped: leave the attribute out here"))
     }
 
-    /// Takes the attribute off.
+    /// Removes the attribute from the function.
     pub(crate) fn strip(&mut self) {
         match self {
-            Self::Function(Function { attrs, .. }) | Self::Declaration(attrs, ..) => {
-                attrs.retain(|attr| !is_ours(attr));
-            }
+            Self::Function(function) => function.attrs.retain(|attr| !is_ours(attr)),
+            Self::Declaration(attrs, ..) => attrs.retain(|attr| !is_ours(attr)),
             Self::Macro(attrs, tokens) => {
                 let count = attrs.iter().map(|attr| attr.to_token_stream().into_iter().count()).sum();
                 let call = std::mem::take(tokens).into_iter().skip(count);
@@ -117,7 +116,7 @@ impl Item {
     }
 }
 
-impl ToTokens for Item {
+impl ToTokens for BlockItem {
     fn to_tokens(&self, tokens: &mut TokenStream) {
         match self {
             Self::Function(function) => function.to_tokens(tokens),

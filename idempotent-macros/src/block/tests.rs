@@ -3,7 +3,7 @@ use super::*;
 
 /// Returns the errors of the attribute on a block, or the expansion.
 fn expanded(args: &str, block: &str) -> std::result::Result<String, String> {
-    let mut block: Block = syn::parse_str(block).map_err(|error: Error| error.to_string())?;
+    let mut block: AnnotatedBlock = syn::parse_str(block).map_err(|error: Error| error.to_string())?;
     match expand(&args.parse().unwrap(), &mut block) {
         Ok(()) => Ok(block.into_token_stream().to_string()),
         Err(errors) => Err(errors.into_iter().map(|error| error.to_string()).collect::<Vec<_>>().join(" | ")),
@@ -80,7 +80,7 @@ fn each_mistake_is_an_error() {
     let twice = "impl S { async fn f(id: u8) {} async fn g(id: u8) {} }";
     let error = expanded("key = id, scene = rset", twice).unwrap_err();
     assert_eq!(error.matches("unknown scene").count(), 1, "{error}");
-    // A macro whose functions need no protection is left alone, with its other attributes.
+    // A macro whose functions need no protection is unchanged, including its other attributes.
     let block = "impl S { #[idempotent(skip)] #[cfg(x)] m! { a } async fn f(id: u8) -> R { 1 } }";
     assert!(expanded("key = id", block).unwrap().contains("# [cfg (x)] m ! { a }"));
 }

@@ -6,15 +6,15 @@ use syn::parse::Parser;
 use syn::spanned::Spanned;
 use syn::{Block, Expr, ExprAsync, Local, Pat, Result, Stmt, Type, parse_quote};
 
-use super::{Returned, wrap};
-use crate::item::Function;
-use crate::normalise::Plan;
+use super::{HandlerReturn, wrap};
+use crate::item::AnnotatedFunction;
+use crate::normalise::AttributePlan;
 
 pub(super) fn expand(
-    plan: &Plan,
+    plan: &AttributePlan,
     private: &TokenStream,
     setup: &TokenStream,
-    mut function: Function,
+    mut function: AnnotatedFunction,
 ) -> Result<TokenStream> {
     let Ok(mut body) = Block::parse_within.parse2(function.body.clone()) else { return Err(function.needs_async()) };
     let Some(boxed) = async_block(&mut body) else { return Err(function.needs_async()) };
@@ -33,7 +33,7 @@ pub(super) fn expand(
     } else {
         let inner = &boxed.block.stmts;
         let hole = parse_quote!(_);
-        let returned = Returned { ty: &hole, named: false, bounded: None };
+        let returned = HandlerReturn { ty: &hole, named: false, bounded: None };
         let run = wrap(plan, private, &returned, boxed.block.span(), &quote!(#(#inner)*));
         boxed.block.stmts = Block::parse_within.parse2(quote!(#setup #run))?;
     }
@@ -91,13 +91,13 @@ fn is_the_body(statement: &Stmt) -> bool {
     named && matches!(&*init.expr, Expr::Block(_))
 }
 
-fn wrap_local(plan: &Plan, private: &TokenStream, local: &mut Local) {
+fn wrap_local(plan: &AttributePlan, private: &TokenStream, local: &mut Local) {
     let (Pat::Type(typed), Some(init)) = (&local.pat, &mut local.init) else { return };
     let Expr::Block(block) = &mut *init.expr else { return };
     let ret: &Type = &typed.ty;
     let inner = &block.block.stmts;
     let braces = block.block.brace_token.span.join();
-    let run = wrap(plan, private, &Returned::named(ret), braces, &quote!(#(#inner)*));
+    let run = wrap(plan, private, &HandlerReturn::named(ret), braces, &quote!(#(#inner)*));
     block.block.stmts = vec![Stmt::Expr(Expr::Verbatim(run), None)];
 }
 

@@ -4,13 +4,13 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::{Expr, ExprLit, Lit, LitStr, Result};
 
 use super::at;
-use crate::item::Function;
+use crate::item::AnnotatedFunction;
 use crate::names::arguments;
-use crate::normalise::{By, Knob, Plan, Scene, Setting, Stands};
+use crate::normalise::{AttributePlan, KeySource, OrderPosition, PolicySetter, Scene, SettingValue};
 use crate::text::tidy;
 
 /// Generates the call and its executor. The body owns both values, so it may move the arguments.
-pub(super) fn setup(plan: &Plan, private: &TokenStream, function: &Function) -> Result<TokenStream> {
+pub(super) fn setup(plan: &AttributePlan, private: &TokenStream, function: &AnnotatedFunction) -> Result<TokenStream> {
     let (call, with) = (call(plan, private, function)?, with(plan, private));
     let within = plan.transaction.iter().map(|transaction| transaction.setup(private)).collect::<TokenStream>();
     Ok(quote_spanned!(Span::mixed_site()=>
@@ -20,7 +20,7 @@ pub(super) fn setup(plan: &Plan, private: &TokenStream, function: &Function) -> 
     ))
 }
 
-fn with(plan: &Plan, private: &TokenStream) -> TokenStream {
+fn with(plan: &AttributePlan, private: &TokenStream) -> TokenStream {
     match &plan.with {
         Some(with) => {
             let holder = borrowed(with);
@@ -32,7 +32,7 @@ fn with(plan: &Plan, private: &TokenStream) -> TokenStream {
     }
 }
 
-fn call(plan: &Plan, private: &TokenStream, function: &Function) -> Result<TokenStream> {
+fn call(plan: &AttributePlan, private: &TokenStream, function: &AnnotatedFunction) -> Result<TokenStream> {
     let site = Span::mixed_site();
     let scene = match &plan.scene {
         Scene::Mq => quote_spanned!(site=> #private::Scene::Mq),
@@ -40,24 +40,24 @@ fn call(plan: &Plan, private: &TokenStream, function: &Function) -> Result<Token
         Scene::Named(name) => quote_spanned!(site=> #private::Scene::Named(::core::convert::Into::into(#name))),
     };
     let scope = scope(plan, private);
-    let said = said(plan, private, function)?;
+    let argument_fingerprint = argument_fingerprint(plan, private, function)?;
     let key = match &plan.key {
-        Some(key) if said.is_none() => borrowed(key),
+        Some(key) if argument_fingerprint.is_none() => borrowed(key),
         _ => quote_spanned!(site=> &#private::said(&__idempotent_said)),
     };
     let described = plan.key.as_ref().map_or_else(|| "the arguments".into(), |key| tidy(key.to_token_stream()));
-    let stands = plan.stands.as_ref().map(stands);
+    let order = plan.order.as_ref().map(order_position);
     let prefix = plan.prefix.iter();
     let tenant = plan.tenant.iter().map(borrowed);
-    let fingerprint = plan.fingerprint.iter().map(|value| fingerprint(value, private));
+    let fingerprint = plan.fingerprint.iter().map(|value| fingerprint_of(value, private));
     let message = plan.message.iter();
-    // The call itself reports arguments without a fingerprint.
-    let told = said.iter().map(|_| quote_spanned!(site=> .fingerprint(__idempotent_said)));
+    // The call itself reports arguments that have no fingerprint.
+    let set_fingerprint = argument_fingerprint.iter().map(|_| quote_spanned!(site=> .fingerprint(__idempotent_said)));
     let issued = issued(plan, private).into_iter();
-    let policy = policy(&plan.knobs, private);
+    let policy = policy(&plan.policy_settings, private);
     // All tokens share one scope.
     let member = plan.member.iter().map(|member| format!(", `{}`", member.name));
-    let declared = (!matches!(plan.by, By::Token(_))).then(|| {
+    let declared = (!matches!(plan.by, KeySource::Token(_))).then(|| {
         quote_spanned!(site=> .__at({
             static __IDEMPOTENT_SITE: #private::Site =
                 #private::Site::new(::core::concat!(::core::file!(), ":", ::core::line!() #(, #member)*));
@@ -73,16 +73,16 @@ fn call(plan: &Plan, private: &TokenStream, function: &Function) -> Result<Token
                 #(.tenant(#tenant))*
         )
         #(.fingerprint(#fingerprint))*
-        #(#told)*
+        #(#set_fingerprint)*
         #(.issued(#issued))*
-        #stands
+        #order
         #(.message(#message))*
         .policy(#policy)
         #(#declared)*
     );
-    Ok(match said {
-        Some(said) => quote_spanned!(site=> {
-            let __idempotent_said = #said;
+    Ok(match argument_fingerprint {
+        Some(fingerprint) => quote_spanned!(site=> {
+            let __idempotent_said = #fingerprint;
             #call
         }),
         None => call,
@@ -90,16 +90,20 @@ fn call(plan: &Plan, private: &TokenStream, function: &Function) -> Result<Token
 }
 
 /// Generates the fingerprint of the arguments, if it is the key of the call.
-fn said(plan: &Plan, private: &TokenStream, function: &Function) -> Result<Option<TokenStream>> {
-    let By::Param(by) = plan.by else { return Ok(None) };
+fn argument_fingerprint(
+    plan: &AttributePlan,
+    private: &TokenStream,
+    function: &AnnotatedFunction,
+) -> Result<Option<TokenStream>> {
+    let KeySource::Param(by) = plan.by else { return Ok(None) };
     Ok(Some(match &plan.key {
         // Each part has its own fingerprint: a part may be a whole argument, which the body needs, or which has no
         // fingerprint.
         Some(Expr::Tuple(key)) => {
-            let parts = key.elems.iter().map(|part| fingerprint(part, private));
+            let parts = key.elems.iter().map(|part| fingerprint_of(part, private));
             quote_spanned!(at(key)=> #private::arguments([#(#parts),*]))
         }
-        Some(key) => fingerprint(key, private),
+        Some(key) => fingerprint_of(key, private),
         None => {
             let arguments = arguments::of(function, plan.with.as_ref(), by)?;
             let arguments = arguments.iter().map(|name| quote_spanned!(at(name)=> #private::argument(&#name)));
@@ -108,14 +112,14 @@ fn said(plan: &Plan, private: &TokenStream, function: &Function) -> Result<Optio
     }))
 }
 
-fn stands(stands: &Stands) -> TokenStream {
+fn order_position(position: &OrderPosition) -> TokenStream {
     let site = Span::mixed_site();
-    match stands {
-        Stands::After(after) => {
+    match position {
+        OrderPosition::After(after) => {
             let after = borrowed(after);
             quote_spanned!(site=> .after(#after))
         }
-        Stands::InLine(stream, number) => {
+        OrderPosition::Sequence(stream, number) => {
             let stream = borrowed(stream);
             quote_spanned!(site=> .sequence(#stream, #number))
         }
@@ -123,12 +127,12 @@ fn stands(stands: &Stands) -> TokenStream {
 }
 
 /// Generates the validity of a token.
-fn issued(plan: &Plan, private: &TokenStream) -> Option<TokenStream> {
+fn issued(plan: &AttributePlan, private: &TokenStream) -> Option<TokenStream> {
     let site = Span::mixed_site();
     match plan.by {
-        By::Token(Some(millis)) => Some(quote_spanned!(site=> #private::Duration::from_millis(#millis))),
-        By::Token(None) => Some(quote_spanned!(site=> #private::Tokens::TTL)),
-        By::Key | By::Param(_) => None,
+        KeySource::Token(Some(millis)) => Some(quote_spanned!(site=> #private::Duration::from_millis(#millis))),
+        KeySource::Token(None) => Some(quote_spanned!(site=> #private::Tokens::TTL)),
+        KeySource::Key | KeySource::Param(_) => None,
     }
 }
 
@@ -153,7 +157,7 @@ fn borrowed(expr: &Expr) -> TokenStream {
     }
 }
 
-fn fingerprint(value: &Expr, private: &TokenStream) -> TokenStream {
+fn fingerprint_of(value: &Expr, private: &TokenStream) -> TokenStream {
     let borrowed = borrowed(value);
     quote_spanned!(at(value)=> #private::fingerprint(#borrowed))
 }
@@ -162,14 +166,14 @@ fn fingerprint(value: &Expr, private: &TokenStream) -> TokenStream {
 ///
 /// `module_path!` would be equal for two impls in one module. The name of `Self` would be equal for two traits of one
 /// type.
-fn scope(plan: &Plan, private: &TokenStream) -> TokenStream {
+fn scope(plan: &AttributePlan, private: &TokenStream) -> TokenStream {
     match &plan.scope {
-        Some(scope) => match plan.member.as_ref().filter(|_| !matches!(plan.by, By::Token(_))) {
+        Some(scope) => match plan.member.as_ref().filter(|_| !matches!(plan.by, KeySource::Token(_))) {
             Some(member) if member.inherited.contains(&"scope") => scope_of_member(scope, &member.name),
             _ => quote!(#scope),
         },
         // The issuer of a token need not know the handler.
-        None if matches!(plan.by, By::Token(_)) => quote_spanned!(Span::mixed_site()=> #private::Tokens::SCOPE),
+        None if matches!(plan.by, KeySource::Token(_)) => quote_spanned!(Span::mixed_site()=> #private::Tokens::SCOPE),
         None => quote_spanned!(Span::mixed_site()=> #private::scope_of(&|| ())),
     }
 }
@@ -190,28 +194,28 @@ fn scope_of_member(scope: &Expr, name: &str) -> TokenStream {
 }
 
 /// Generates the policy as a constant.
-fn policy(knobs: &[Knob], private: &TokenStream) -> TokenStream {
+fn policy(policy_settings: &[PolicySetter], private: &TokenStream) -> TokenStream {
     let site = Span::mixed_site();
-    let set = knobs.iter().map(|Knob { setter, setting }| {
+    let set = policy_settings.iter().map(|PolicySetter { setter, setting }| {
         let setter = Ident::new(setter, site);
         let value = match setting {
-            Setting::Millis(millis) => quote_spanned!(site=> #private::Duration::from_millis(#millis)),
-            Setting::Forever => quote_spanned!(site=> #private::Policy::FOREVER),
-            Setting::Window => quote_spanned!(site=> #private::Policy::WINDOW),
-            Setting::Count(expr) => count(expr),
-            Setting::Bytes(bytes) => quote_spanned!(site=> #bytes),
-            Setting::Word(of, variant) => {
+            SettingValue::Millis(millis) => quote_spanned!(site=> #private::Duration::from_millis(#millis)),
+            SettingValue::Forever => quote_spanned!(site=> #private::Policy::FOREVER),
+            SettingValue::Window => quote_spanned!(site=> #private::Policy::WINDOW),
+            SettingValue::Count(expr) => count(expr),
+            SettingValue::Bytes(bytes) => quote_spanned!(site=> #bytes),
+            SettingValue::Word(of, variant) => {
                 let (of, variant) = (Ident::new(of, site), Ident::new(variant, site));
                 quote_spanned!(site=> #private::#of::#variant)
             }
-            Setting::Wait(millis) => {
+            SettingValue::Wait(millis) => {
                 quote_spanned!(site=> #private::OnInFlight::Wait(#private::Duration::from_millis(#millis)))
             }
-            Setting::BrokenOrder(variant, millis) => {
+            SettingValue::BrokenOrder(variant, millis) => {
                 let variant = Ident::new(variant, site);
                 quote_spanned!(site=> #private::OnBrokenOrder::#variant(#private::Duration::from_millis(#millis)))
             }
-            Setting::Yes => quote_spanned!(site=> true),
+            SettingValue::Yes => quote_spanned!(site=> true),
         };
         quote_spanned!(site=> .#setter(#value))
     });

@@ -12,14 +12,14 @@ use syn::{
 
 /// Replaces each `impl Trait` by `_`, since it cannot be named in the body. Returns whether there was one.
 pub(super) fn erase(ty: &mut Type) -> bool {
-    let mut eraser = Erase(false);
+    let mut eraser = OpaqueEraser(false);
     eraser.visit_type_mut(ty);
     eraser.0
 }
 
-struct Erase(bool);
+struct OpaqueEraser(bool);
 
-impl VisitMut for Erase {
+impl VisitMut for OpaqueEraser {
     fn visit_type_mut(&mut self, ty: &mut Type) {
         match ty {
             Type::ImplTrait(_) => {
@@ -32,7 +32,7 @@ impl VisitMut for Erase {
 }
 
 /// A generated check of the bounds of a return type.
-pub(super) struct Check {
+pub(super) struct BoundsCheck {
     /// The checking function.
     pub(super) item: TokenStream,
     /// True if the function takes a reference to the returned value. Otherwise it only uses the imports of the bounds.
@@ -43,7 +43,7 @@ pub(super) struct Check {
 ///
 /// Generics and lifetimes of the annotated function are not available in the generated one, and neither are generics of
 /// the surrounding `impl`, which the macro cannot see. Such bounds are left out.
-pub(super) fn check(name: &TokenStream, ret: &Type) -> Check {
+pub(super) fn check(name: &TokenStream, ret: &Type) -> BoundsCheck {
     let mut taken = ret.clone();
     let takes = restate(&mut taken).is_some();
     let site = Span::mixed_site().located_at(ret.span());
@@ -53,27 +53,27 @@ pub(super) fn check(name: &TokenStream, ret: &Type) -> Check {
         Type::ImplTrait(hole) if hole.bounds.len() > 1 => quote!((#hole)),
         other => quote!(#other),
     };
-    Check { item: quote_spanned!(site=> const fn #name(_: &#taken) {}), takes }
+    BoundsCheck { item: quote_spanned!(site=> const fn #name(_: &#taken) {}), takes }
 }
 
 /// Returns the tuple `(impl A, impl B,)` of all opaque types in `ret`.
 fn holes(ret: &Type) -> TokenStream {
-    struct Holes(Vec<TypeImplTrait>);
-    impl Visit<'_> for Holes {
+    struct OpaqueTypes(Vec<TypeImplTrait>);
+    impl Visit<'_> for OpaqueTypes {
         fn visit_type_impl_trait(&mut self, hole: &TypeImplTrait) {
             let mut hole = hole.clone();
             restate_bounds(&mut hole);
             self.0.push(hole);
         }
     }
-    let mut holes = Holes(Vec::new());
+    let mut holes = OpaqueTypes(Vec::new());
     holes.visit_type(ret);
     let holes = holes.0;
     quote!((#(#holes,)*))
 }
 
-/// Rewrites a type as an argument of another function: `Result<impl Trait<T> + Send, E>` becomes `Result<impl Send,
-/// impl Sized>`.
+/// Rewrites a type for use as an argument of another function: `Result<impl Trait<T> + Send, E>` becomes `Result<impl
+/// Send, impl Sized>`.
 ///
 /// Returns `None` if an opaque type is in an unknown generic type.
 fn restate(ty: &mut Type) -> Option<()> {
@@ -121,20 +121,20 @@ fn restate_bounds(hole: &mut TypeImplTrait) {
     }
 }
 
-fn can_be_named(visit: impl FnOnce(&mut Names)) -> bool {
-    let mut names = Names { unknown: false, in_function: false };
+fn can_be_named(visit: impl FnOnce(&mut ForeignNames)) -> bool {
+    let mut names = ForeignNames { unknown: false, in_function: false };
     visit(&mut names);
     !names.unknown
 }
 
-/// A visitor that looks for names with another meaning, or none, in a separate function.
-struct Names {
+/// A visitor that detects names which have another meaning, or no meaning, in a separate function.
+struct ForeignNames {
     unknown: bool,
-    /// True inside the parentheses of `Fn(&str)`, where references have lifetimes of their own.
+    /// True inside the parentheses of `Fn(&str)`, where references have their own lifetimes.
     in_function: bool,
 }
 
-impl Visit<'_> for Names {
+impl Visit<'_> for ForeignNames {
     fn visit_type_path(&mut self, ty: &TypePath) {
         let first = ty.path.segments.first().map(|segment| (segment.ident.to_string(), &segment.arguments));
         // A generic parameter takes no arguments: `Vec<u8>` is not one, but `Order`, `T` and `T::Item` may be.
@@ -176,7 +176,7 @@ impl Visit<'_> for Names {
     }
 }
 
-/// Returns whether the name is a primitive type or `String`, which means the same everywhere.
+/// Returns whether the name is a primitive type or `String`, which has the same meaning in every scope.
 fn is_usual(name: &str) -> bool {
     const USUAL: [&str; 18] = [
         "String", "bool", "char", "f32", "f64", "i8", "i16", "i32", "i64", "i128", "isize", "str", "u8", "u16", "u32",

@@ -6,13 +6,13 @@ use syn::{Error, Expr, FnArg, Pat, PatIdent, Result};
 
 use super::is_local;
 use crate::expand::boxed;
-use crate::item::Function;
+use crate::item::AnnotatedFunction;
 use crate::owned::mentions;
 
 /// Returns the names of the arguments that form the key if no key is given. The executor that `with` names and `self`
 /// do not belong to the call's identity.
-pub(crate) fn of(function: &Function, with: Option<&Expr>, by: Span) -> Result<Vec<Ident>> {
-    let mut found = Found::default();
+pub(crate) fn of(function: &AnnotatedFunction, with: Option<&Expr>, by: Span) -> Result<Vec<Ident>> {
+    let mut found = BoundNames::default();
     for input in &function.sig.inputs {
         if let FnArg::Typed(arg) = input {
             found.visit_pat(&arg.pat);
@@ -34,7 +34,7 @@ pub(crate) fn of(function: &Function, with: Option<&Expr>, by: Span) -> Result<V
         return Err(Error::new(by, text));
     }
     if names.is_empty() {
-        let text = "no argument tells two calls apart, so only the first in a window would run: `by = param` needs \
+        let text = "no argument distinguishes two calls, so only the first in a window would run: `by = param` needs \
                     arguments with names, or a `key`";
         return Err(Error::new(by, text));
     }
@@ -42,12 +42,12 @@ pub(crate) fn of(function: &Function, with: Option<&Expr>, by: Span) -> Result<V
 }
 
 #[derive(Default)]
-struct Found {
+struct BoundNames {
     names: Vec<Ident>,
     open: bool,
 }
 
-impl Visit<'_> for Found {
+impl Visit<'_> for BoundNames {
     fn visit_pat_ident(&mut self, pat: &PatIdent) {
         // A unit struct in a pattern looks like a name.
         if is_local(&pat.ident.unraw().to_string()) {
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     fn told(function: &str, with: Option<&str>) -> String {
-        let function = Function::of(function.parse().unwrap()).unwrap();
+        let function = AnnotatedFunction::of(function.parse().unwrap()).unwrap();
         let with = with.map(|with| syn::parse_str(with).unwrap());
         match of(&function, with.as_ref(), Span::call_site()) {
             Ok(names) => names.iter().map(Ident::to_string).collect::<Vec<_>>().join(" "),
@@ -96,9 +96,9 @@ mod tests {
     #[test]
     fn a_function_without_usable_arguments_is_refused_with_the_remedy() {
         for (function, with, want) in [
-            ("async fn f() {}", None, "no argument tells two calls apart"),
-            ("async fn f(&self, _: u8) {}", None, "no argument tells two calls apart"),
-            ("async fn f(e: &Executor) {}", Some("e"), "no argument tells two calls apart"),
+            ("async fn f() {}", None, "no argument distinguishes two calls"),
+            ("async fn f(&self, _: u8) {}", None, "no argument distinguishes two calls"),
+            ("async fn f(e: &Executor) {}", Some("e"), "no argument distinguishes two calls"),
             ("async fn f(m!(x): X, b: u8) {}", None, "name the arguments that count"),
         ] {
             let told = told(function, with);

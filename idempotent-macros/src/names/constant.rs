@@ -6,17 +6,17 @@ use syn::ext::IdentExt;
 use syn::visit::{self, Visit};
 use syn::{Error, Expr, ExprLit, ExprPath, Lit, Macro, Result, parse_str};
 
-use super::{Scope, bare};
+use super::{ArgumentScope, bare};
 use crate::text::tidy;
 
 /// Refuses a key that names no argument. A deliberate constant key has the form `const { … }`.
-pub(super) fn refuse_others(key: &Expr, scope: &Scope<'_>) -> Result<()> {
+pub(super) fn refuse_others(key: &Expr, scope: &ArgumentScope<'_>) -> Result<()> {
     let is_meant = matches!(key, Expr::Const(_)) || names_an_argument(key, scope);
     if is_meant { Ok(()) } else { Err(of_no_call(key, scope)) }
 }
 
 /// Refuses a key that consists of literals, and suggests the expression that was probably intended.
-pub(super) fn refuse_literals(key: &Expr, scope: &Scope<'_>) -> Result<()> {
+pub(super) fn refuse_literals(key: &Expr, scope: &ArgumentScope<'_>) -> Result<()> {
     if !is_constant(key) {
         return Ok(());
     }
@@ -26,7 +26,7 @@ pub(super) fn refuse_literals(key: &Expr, scope: &Scope<'_>) -> Result<()> {
             let available = scope.available();
             let example = scope.names.first().map(|name| format!(", e.g. `key = {name}`")).unwrap_or_default();
             format!(
-                ", so only the first would run: name an argument that tells them apart{example}; for a deliberate \
+                ", so only the first would run: name an argument that distinguishes them{example}; for a deliberate \
                  singleton write `key = const {{ … }}`\navailable: {available}"
             )
         }
@@ -34,7 +34,7 @@ pub(super) fn refuse_literals(key: &Expr, scope: &Scope<'_>) -> Result<()> {
     Err(Error::new_spanned(key, format!("this is one key for all calls{remedy}")))
 }
 
-fn of_no_call(key: &Expr, scope: &Scope<'_>) -> Error {
+fn of_no_call(key: &Expr, scope: &ArgumentScope<'_>) -> Error {
     let example = scope.names.first().map(|name| format!(", e.g. `key = ({name}, …)`")).unwrap_or_default();
     let text = format!(
         "this key names no argument, so it does not tell calls apart: name one{example}. A value from elsewhere, such as a day, \
@@ -45,18 +45,18 @@ fn of_no_call(key: &Expr, scope: &Scope<'_>) -> Error {
 }
 
 /// Returns whether the key mentions an argument or `self`.
-fn names_an_argument(key: &Expr, scope: &Scope<'_>) -> bool {
-    let mut mentions = Mentions { scope, found: scope.open };
+fn names_an_argument(key: &Expr, scope: &ArgumentScope<'_>) -> bool {
+    let mut mentions = ArgumentFinder { scope, found: scope.open };
     mentions.visit_expr(key);
     mentions.found
 }
 
-struct Mentions<'a> {
-    scope: &'a Scope<'a>,
+struct ArgumentFinder<'a> {
+    scope: &'a ArgumentScope<'a>,
     found: bool,
 }
 
-impl Mentions<'_> {
+impl ArgumentFinder<'_> {
     fn is_argument(&self, name: &str) -> bool {
         self.scope.knows(name) || (name == "self" && self.scope.function.has_receiver())
     }
@@ -79,7 +79,7 @@ impl Mentions<'_> {
     }
 }
 
-impl Visit<'_> for Mentions<'_> {
+impl Visit<'_> for ArgumentFinder<'_> {
     fn visit_expr_path(&mut self, path: &ExprPath) {
         if let Some(ident) = path.path.get_ident() {
             self.found |= self.is_argument(&ident.unraw().to_string());
@@ -118,7 +118,7 @@ fn converted(expr: &Expr) -> Option<&Expr> {
 }
 
 /// Returns the key without its wrong quotes, if the quoted text begins with an argument.
-fn meant(key: &Expr, scope: &Scope<'_>) -> Option<String> {
+fn meant(key: &Expr, scope: &ArgumentScope<'_>) -> Option<String> {
     match key {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
             // Other languages write `#order.id` or `${order.id}`.

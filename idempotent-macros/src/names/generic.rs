@@ -4,13 +4,13 @@ use quote::ToTokens;
 use syn::visit::Visit;
 use syn::{Error, FnArg, Pat, Result, TypeImplTrait};
 
-use crate::item::Function;
-use crate::normalise::{By, Plan};
+use crate::item::AnnotatedFunction;
+use crate::normalise::{AttributePlan, KeySource};
 
 /// Refuses a generic function without a scope, because the default scope is the function's name, which all types share.
 /// The type of the executor in `with` does not matter.
-pub(crate) fn check(plan: &Plan, function: &Function) -> Result<()> {
-    if plan.scope.is_some() || matches!(plan.by, By::Token(_)) {
+pub(crate) fn check(plan: &AttributePlan, function: &AnnotatedFunction) -> Result<()> {
+    if plan.scope.is_some() || matches!(plan.by, KeySource::Token(_)) {
         return Ok(());
     }
     let with = plan.with.to_token_stream();
@@ -24,7 +24,7 @@ pub(crate) fn check(plan: &Plan, function: &Function) -> Result<()> {
     let params =
         generics.type_params().map(|param| &param.ident).chain(generics.const_params().map(|param| &param.ident));
     let mut named = params.filter(|param| in_any(&others, param) || !in_any(&executor, param));
-    let mut opaque = Opaque(None);
+    let mut opaque = ImplTraitFinder(None);
     others.iter().for_each(|arg| opaque.visit_fn_arg(arg));
     let Some(generic) = named.next().map(ToTokens::to_token_stream).or(opaque.0) else { return Ok(()) };
     let name = &function.sig.ident;
@@ -44,9 +44,9 @@ fn mentions(tokens: TokenStream, name: &Ident) -> bool {
 }
 
 /// A visitor that finds the first `impl Trait` among the arguments.
-struct Opaque(Option<TokenStream>);
+struct ImplTraitFinder(Option<TokenStream>);
 
-impl Visit<'_> for Opaque {
+impl Visit<'_> for ImplTraitFinder {
     fn visit_type_impl_trait(&mut self, opaque: &TypeImplTrait) {
         self.0.get_or_insert_with(|| opaque.to_token_stream());
     }
@@ -60,8 +60,8 @@ mod tests {
     #[test]
     fn only_generics_that_may_distinguish_calls_need_a_scope() {
         let refused = |args: &str, function: &str| {
-            let plan = Plan::new(syn::parse_str(args).unwrap()).unwrap();
-            let function = Function::of(function.parse().unwrap()).unwrap();
+            let plan = AttributePlan::new(syn::parse_str(args).unwrap()).unwrap();
+            let function = AnnotatedFunction::of(function.parse().unwrap()).unwrap();
             check(&plan, &function).is_err()
         };
         for function in [

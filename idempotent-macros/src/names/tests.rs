@@ -2,8 +2,8 @@
 use super::*;
 
 fn error(args: &str, function: &str) -> String {
-    let plan = Plan::new(syn::parse_str(args).unwrap()).unwrap();
-    let function = Function::of(function.parse().unwrap()).unwrap();
+    let plan = AttributePlan::new(syn::parse_str(args).unwrap()).unwrap();
+    let function = AnnotatedFunction::of(function.parse().unwrap()).unwrap();
     check(&plan, &function).err().map(|error| error.to_string()).unwrap_or_default()
 }
 

@@ -1,18 +1,18 @@
-//! The source of the key (`by`): a key, an issued token or the arguments, and the arguments that are valid with each.
+//! The source of the key (`by`): a key, an issued token or the arguments. Each source allows different arguments.
 use proc_macro2::Span;
 use quote::ToTokens;
 use syn::{Error, Expr, Ident, Result};
 
-use super::{By, Setting, said, word};
-use crate::parse::Args;
+use super::{KeySource, SettingValue, given, word};
+use crate::parse::AttributeArgs;
 use crate::suggest::{any_of, did_you_mean};
 use crate::units::millis;
 
-const WINDOW_IS_FOR_PARAM: &str = "`window` goes with `by = param`, where calls are told apart by what they say";
+const WINDOW_IS_FOR_PARAM: &str = "`window` requires `by = param`, where the arguments identify a call";
 const TTL_IS_FOR_TOKENS: &str = "`ttl` goes with `by = token`, and is how long an unused token is good for";
 
 /// Resolves `by`, and refuses arguments that are not valid with it.
-pub(super) fn of(args: &Args) -> Result<By> {
+pub(super) fn of(args: &AttributeArgs) -> Result<KeySource> {
     const KNOWN: [&str; 3] = ["key", "token", "param"];
     let Some(value) = &args.by else { return by_key(args) };
     match word(value).map(Ident::to_string).as_deref() {
@@ -27,21 +27,21 @@ pub(super) fn of(args: &Args) -> Result<By> {
 }
 
 /// Sets the policy settings that `by` implies. Both settings are explicit, because the executor's policy may differ.
-pub(super) fn knobs(args: &Args, set: &mut impl FnMut(&'static str, Setting)) -> Result<()> {
+pub(super) fn policy_settings(args: &AttributeArgs, set: &mut impl FnMut(&'static str, SettingValue)) -> Result<()> {
     let given = args.by.as_ref().and_then(word);
     if !given.is_some_and(|word| word == "token" || word == "param") {
         return Ok(());
     }
-    set("on_consumed", Setting::Word("OnConsumed", if args.replay.is_some() { "Replay" } else { "Refuse" }));
+    set("on_consumed", SettingValue::Word("OnConsumed", if args.replay.is_some() { "Replay" } else { "Refuse" }));
     match &args.window {
-        Some(value) => set("window", Setting::Millis(millis("window", value)?)),
-        None if given.is_some_and(|word| word == "param") => set("window", Setting::Window),
+        Some(value) => set("window", SettingValue::Millis(millis("window", value)?)),
+        None if given.is_some_and(|word| word == "param") => set("window", SettingValue::Window),
         None => {}
     }
     Ok(())
 }
 
-fn by_key(args: &Args) -> Result<By> {
+fn by_key(args: &AttributeArgs) -> Result<KeySource> {
     refuse(&args.window, || format!("{WINDOW_IS_FOR_PARAM}; how long a key is recognised is `retain`"))?;
     refuse(&args.ttl, || {
         format!(
@@ -54,11 +54,11 @@ fn by_key(args: &Args) -> Result<By> {
          it out"
             .into()
     })?;
-    needs_key(args, "say what makes two calls the same, e.g. `key = order.id`")?;
-    Ok(By::Key)
+    needs_key(args, "name the value that identifies the call, e.g. `key = order.id`")?;
+    Ok(KeySource::Key)
 }
 
-fn by_token(args: &Args, by: &Expr) -> Result<By> {
+fn by_token(args: &AttributeArgs, by: &Expr) -> Result<KeySource> {
     needs_key(args, "say where the call's token is, e.g. `key = token`")?;
     refuse(&args.window, || {
         format!("{WINDOW_IS_FOR_PARAM}; a token that was used stays used, and an unused one is good for its `ttl`")
@@ -77,35 +77,33 @@ fn by_token(args: &Args, by: &Expr) -> Result<By> {
     if let Some(value) = &args.on_store_error
         && word(value).is_some_and(|word| word == "run_unprotected")
     {
-        let text = "without the store nobody can tell a token from a guess: such a call is never run unprotected, so leave \
+        let text = "a token cannot be verified without the store, so such a call never runs unprotected: leave \
                     `on_store_error` out";
         return Err(Error::new_spanned(value, text));
     }
-    if said(args.tenant.as_ref()).is_none() {
-        let text = "`by = token` needs a `tenant`, the caller that the token was issued to, e.g. `tenant = user`: else \
-                    everybody could spend everybody's. Where there is one caller only, give it a name, \
-                    `tenant = \"all\"`, and issue its tokens to that";
+    if given(args.tenant.as_ref()).is_none() {
+        let text = "`by = token` needs a `tenant`, the caller that the token was issued to, e.g. `tenant = user`: without it, \
+                    any caller could use the tokens of others. If there is only one caller, name it, `tenant = \"all\"`, and issue its tokens to that name";
         return Err(Error::new_spanned(by, text));
     }
-    args.ttl.as_ref().map(|ttl| millis("ttl", ttl)).transpose().map(By::Token)
+    args.ttl.as_ref().map(|ttl| millis("ttl", ttl)).transpose().map(KeySource::Token)
 }
 
-fn by_param(args: &Args, by: &Expr) -> Result<By> {
+fn by_param(args: &AttributeArgs, by: &Expr) -> Result<KeySource> {
     refuse(&args.ttl, || format!("{TTL_IS_FOR_TOKENS}; how long an equal call counts as the same is `window`"))?;
     refuse(&args.retain, || {
-        "with `by = param` an equal call counts as the same for its `window`, and no longer: say `window = \"5s\"` in place \
-         of `retain`"
+        "with `by = param` an equal call counts as the same for its `window` only: use `window = \"5s\"` instead of `retain`"
             .into()
     })?;
     refuse(&args.fingerprint, || {
-        "with `by = param` what the call says is its key, so there is nothing left to compare: name all that counts in \
-         `key = (a, b)`, and leave `fingerprint` out"
+        "with `by = param` the arguments are the key, so there is nothing left to compare: name all \
+         values that count in `key = (a, b)`, and leave `fingerprint` out"
             .into()
     })?;
-    Ok(By::Param(word(by).map_or_else(Span::call_site, Ident::span)))
+    Ok(KeySource::Param(word(by).map_or_else(Span::call_site, Ident::span)))
 }
 
-fn needs_key(args: &Args, remedy: &str) -> Result<()> {
+fn needs_key(args: &AttributeArgs, remedy: &str) -> Result<()> {
     match args.key {
         Some(_) => Ok(()),
         None => Err(Error::new(Span::call_site(), format!("missing `key`: {remedy}"))),

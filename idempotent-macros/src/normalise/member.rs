@@ -1,18 +1,18 @@
-//! A function of a block, and what the block gives it.
+//! A function of a block, and the arguments that it inherits from the block.
 use syn::{Error, Result};
 
-use super::Plan;
-use crate::parse::Args;
+use super::AttributePlan;
+use crate::parse::AttributeArgs;
 
 /// A function of an `impl` or trait that has the attribute.
-pub(crate) struct Member {
+pub(crate) struct BlockMember {
     pub(crate) name: String,
-    /// The arguments that are given for the whole block, and not on the function.
+    /// The arguments that only the block gives, not the function.
     pub(crate) inherited: Vec<&'static str>,
 }
 
-impl Member {
-    /// Adds to an error about `argument` that the block gives it.
+impl BlockMember {
+    /// Adds to an error that the block gives `argument`.
     fn explain(&self, argument: &str, error: Error) -> Error {
         if !self.inherited.contains(&argument) {
             return error;
@@ -26,8 +26,8 @@ impl Member {
     }
 }
 
-impl Plan {
-    /// Explains an error about `argument` where the function inherits that.
+impl AttributePlan {
+    /// Explains an error about `argument` if the function inherits that argument.
     pub(crate) fn explain(&self, argument: &str, error: Error) -> Error {
         match &self.member {
             Some(member) => member.explain(argument, error),
@@ -37,7 +37,7 @@ impl Plan {
 }
 
 /// Refuses `skip` outside a block.
-pub(super) fn refuse_skip(args: &Args) -> Result<()> {
+pub(super) fn refuse_skip(args: &AttributeArgs) -> Result<()> {
     let Some(skip) = &args.skip else { return Ok(()) };
     let text = "`skip` leaves one function of an `impl` or trait unprotected that has `#[idempotent]` itself; here, leave the \
                 attribute out";

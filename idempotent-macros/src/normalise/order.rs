@@ -2,44 +2,45 @@
 //! consumed.
 use syn::{Error, Expr, ExprCall, ExprLit, Lit, Result};
 
-use super::{By, Setting, Stands, longest, not_empty, word};
-use crate::parse::Args;
+use super::{KeySource, OrderPosition, SettingValue, longest, not_empty, word};
+use crate::parse::AttributeArgs;
 use crate::suggest::{any_of, did_you_mean};
 use crate::units::millis;
 
 /// The words of `on_broken_order`, their variants, and the effect of their times.
 const CHOICES: [(&str, &str, &str); 3] = [
-    ("hold", "Hold", "after which a call whose predecessor was never seen is told of"),
-    ("skip", "Skip", "after which it runs all the same"),
+    ("hold", "Hold", "after which a call whose predecessor was never seen is reported"),
+    ("skip", "Skip", "after which the call runs anyway"),
     ("halt", "Halt", "after which a predecessor that was never seen counts as lost"),
 ];
 
-pub(super) fn check(args: &Args, by: &By) -> Result<Option<Stands>> {
-    let stands = match (&args.after, &args.sequence) {
+pub(super) fn check(args: &AttributeArgs, by: &KeySource) -> Result<Option<OrderPosition>> {
+    let position = match (&args.after, &args.sequence) {
         (Some(_), Some(sequence)) => {
-            let text = "`after` and `sequence` both say what this call comes after: leave one of them out";
+            let text = "`after` and `sequence` both name the predecessor of this call: leave one of them out";
             return Err(Error::new_spanned(sequence, text));
         }
         (Some(after), None) => {
             not_empty("after", after)?;
-            Stands::After(after.clone())
+            OrderPosition::After(after.clone())
         }
         (None, Some(sequence)) => in_line(sequence)?,
         (None, None) => return alone(args),
     };
-    if let (Stands::After(_), Some(late)) = (&stands, &args.on_late) {
-        let text = "`on_late` is about the numbers of a `sequence = (stream, number)`, and there is none: leave it out";
+    if let (OrderPosition::After(_), Some(late)) = (&position, &args.on_late) {
+        let text =
+            "`on_late` applies to the numbers of a `sequence = (stream, number)`, which is missing: leave it out";
         return Err(Error::new_spanned(late, text));
     }
-    let (name, expr) = stands.said();
-    if !matches!(by, By::Key) {
-        let text = match stands {
-            Stands::After(_) => {
-                "`after` names a call by its key, and the calls of `by = token` and `by = param` have none that another \
-                 one could know: give them a `key`, or leave `after` out"
+    let (name, expr) = position.argument();
+    if !matches!(by, KeySource::Key) {
+        let text = match position {
+            OrderPosition::After(_) => {
+                "`after` names a call by its key, and calls of `by = token` and `by = param` have none that another call \
+                 could name: give them a `key`, or leave `after` out"
             }
-            Stands::InLine(..) => {
-                "the calls of `by = token` and `by = param` are made by clients that number nothing: give them a `key`, or \
+            OrderPosition::Sequence(..) => {
+                "the calls of `by = token` and `by = param` come from clients that do not number them: give them a `key`, or \
                  leave `sequence` out"
             }
         };
@@ -48,14 +49,14 @@ pub(super) fn check(args: &Args, by: &By) -> Result<Option<Stands>> {
     match args.on_store_error.as_ref().and_then(word).filter(|word| *word == "run_unprotected") {
         Some(unprotected) => Err(Error::new_spanned(
             unprotected,
-            format!("without the store nobody knows whose turn it is: leave `on_store_error` out, or `{name}`"),
+            format!("the order is unknown without the store: leave `on_store_error` out, or `{name}`"),
         )),
-        None => Ok(Some(stands)),
+        None => Ok(Some(position)),
     }
 }
 
 /// Refuses ordering settings of a call without `after` or `sequence`.
-fn alone(args: &Args) -> Result<Option<Stands>> {
+fn alone(args: &AttributeArgs) -> Result<Option<OrderPosition>> {
     let about = [
         (
             &args.on_broken_order,
@@ -72,7 +73,7 @@ fn alone(args: &Args) -> Result<Option<Stands>> {
     }
 }
 
-fn in_line(sequence: &Expr) -> Result<Stands> {
+fn in_line(sequence: &Expr) -> Result<OrderPosition> {
     let form = "`sequence` is a stream and a number in it: `sequence = (user, number)`";
     let Expr::Tuple(pair) = sequence else { return Err(Error::new_spanned(sequence, form)) };
     let (Some(stream), Some(number), 2) = (pair.elems.first(), pair.elems.last(), pair.elems.len()) else {
@@ -86,7 +87,7 @@ fn in_line(sequence: &Expr) -> Result<Stands> {
                 "all calls would have this number: take it from the message, `sequence = (user, message.number)`";
             Err(Error::new_spanned(literal, text))
         }
-        _ => Ok(Stands::InLine(stream.clone(), number.clone())),
+        _ => Ok(OrderPosition::Sequence(stream.clone(), number.clone())),
     }
 }
 
@@ -102,10 +103,10 @@ pub(super) fn quoted(form: &str, time: &Expr) -> Result<()> {
     }
 }
 
-pub(super) fn on_late(value: &Expr) -> Result<Setting> {
+pub(super) fn on_late(value: &Expr) -> Result<SettingValue> {
     match word(value).map(ToString::to_string).as_deref() {
-        Some("run") => Ok(Setting::Word("OnLate", "Run")),
-        Some("refuse") => Ok(Setting::Word("OnLate", "Refuse")),
+        Some("run") => Ok(SettingValue::Word("OnLate", "Run")),
+        Some("refuse") => Ok(SettingValue::Word("OnLate", "Refuse")),
         given => {
             let meant = did_you_mean(given.unwrap_or_default(), ["run", "refuse"]);
             Err(Error::new_spanned(value, format!("`on_late` is {}{meant}", any_of(&["run", "refuse"]))))
@@ -113,7 +114,7 @@ pub(super) fn on_late(value: &Expr) -> Result<Setting> {
     }
 }
 
-pub(super) fn on_broken(value: &Expr) -> Result<Setting> {
+pub(super) fn on_broken(value: &Expr) -> Result<SettingValue> {
     let wrong = |text: String| Err(Error::new_spanned(value, text));
     if let Expr::Call(ExprCall { func, args, .. }) = value
         && let Some(name) = word(func)
@@ -122,7 +123,7 @@ pub(super) fn on_broken(value: &Expr) -> Result<Setting> {
     {
         quoted(&format!("on_broken_order = {name}"), time)?;
         let time = longest("on_broken_order", time, millis("on_broken_order", time)?)?;
-        return Ok(Setting::BrokenOrder(variant, time));
+        return Ok(SettingValue::BrokenOrder(variant, time));
     }
     let given = match value {
         Expr::Call(ExprCall { func, .. }) => word(func),

@@ -1,14 +1,14 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 
-fn plan(source: &str) -> Result<Plan> {
-    Plan::new(syn::parse_str(source)?)
+fn plan(source: &str) -> Result<AttributePlan> {
+    AttributePlan::new(syn::parse_str(source)?)
 }
 
 #[test]
 fn an_invalid_value_is_refused_with_the_valid_ones() {
     for (source, want) in [
-        ("scene = mq", "missing `key`: say what makes two calls the same, e.g. `key = order.id`"),
+        ("scene = mq", "missing `key`: name the value that identifies the call, e.g. `key = order.id`"),
         ("key = \"\"", "key must not be empty"),
         ("key = (a, &\"\")", "key must not be empty"),
         ("key = ()", "key must not be empty"),
@@ -46,12 +46,15 @@ fn an_invalid_value_is_refused_with_the_valid_ones() {
         ("by = token, key = t, tenant = u, prefix = \"p\"", "set `ExecutorBuilder::namespace`"),
         ("by = token, key = t, tenant = u, window = \"5s\"", "an unused one is good for its `ttl`"),
         ("by = token, key = t, tenant = u, ttl = \"0s\"", "`ttl` must be > 0"),
-        ("by = token, key = t, tenant = u, on_store_error = run_unprotected", "nobody can tell a token from a guess"),
+        (
+            "by = token, key = t, tenant = u, on_store_error = run_unprotected",
+            "a token cannot be verified without the store",
+        ),
         ("by = param, window = \"0s\"", "`window` must be > 0"),
         ("by = param, window = 5", "`window` is a duration in quotes"),
         ("by = param, ttl = \"5s\"", "how long an equal call counts as the same is `window`"),
-        ("by = param, retain = \"5s\"", "say `window = \"5s\"` in place of `retain`"),
-        ("by = param, fingerprint = a", "name all that counts in `key = (a, b)`"),
+        ("by = param, retain = \"5s\"", "use `window = \"5s\"` instead of `retain`"),
+        ("by = param, fingerprint = a", "name all values that count in `key = (a, b)`"),
         ("by = param, key = ()", "key must not be empty"),
         ("key = a, window = \"5s\"", "how long a key is recognised is `retain`"),
         ("key = a, ttl = \"5s\"", "for a key say `lease` (how long a run may hold it) or `retain`"),
@@ -75,27 +78,27 @@ fn each_setting_reaches_the_policy_in_its_unit() {
     )
     .unwrap();
     assert_eq!(
-        knobs(&plan),
+        policy_settings(&plan),
         "lease=30000 max_run=30000 retain=forever max_retries=count on_in_flight=2000 \
          on_lease_lost=OnLeaseLost::Finish on_expiry=OnExpiry::Park on_store_error=OnStoreError::RunUnprotected \
          release_on_cancel=yes max_result=1024"
     );
 }
 
-fn knobs(plan: &Plan) -> String {
-    let show = |knob: &Knob| {
+fn policy_settings(plan: &AttributePlan) -> String {
+    let show = |knob: &PolicySetter| {
         let setting = match &knob.setting {
-            Setting::Millis(n) | Setting::Wait(n) | Setting::Bytes(n) => n.to_string(),
-            Setting::Forever => "forever".into(),
-            Setting::Window => "usual".into(),
-            Setting::Count(_) => "count".into(),
-            Setting::Word(of, variant) => format!("{of}::{variant}"),
-            Setting::BrokenOrder(variant, millis) => format!("{variant}({millis})"),
-            Setting::Yes => "yes".into(),
+            SettingValue::Millis(n) | SettingValue::Wait(n) | SettingValue::Bytes(n) => n.to_string(),
+            SettingValue::Forever => "forever".into(),
+            SettingValue::Window => "usual".into(),
+            SettingValue::Count(_) => "count".into(),
+            SettingValue::Word(of, variant) => format!("{of}::{variant}"),
+            SettingValue::BrokenOrder(variant, millis) => format!("{variant}({millis})"),
+            SettingValue::Yes => "yes".into(),
         };
         format!("{}={setting}", knob.setter)
     };
-    let shown: Vec<_> = plan.knobs.iter().map(show).collect();
+    let shown: Vec<_> = plan.policy_settings.iter().map(show).collect();
     shown.join(" ")
 }
 
@@ -108,8 +111,8 @@ fn after_and_its_rule_for_a_broken_order_are_resolved() {
         ("key = a, after = b, on_broken_order = halt(\"1h\")", "on_broken_order=Halt(3600000)"),
     ] {
         let plan = plan(source).unwrap();
-        assert!(matches!(plan.stands, Some(Stands::After(_))));
-        assert_eq!(knobs(&plan), want, "{source}");
+        assert!(matches!(plan.order, Some(OrderPosition::After(_))));
+        assert_eq!(policy_settings(&plan), want, "{source}");
     }
 }
 
@@ -124,8 +127,8 @@ fn a_sequence_is_a_stream_and_a_number_with_a_rule_for_late_ones() {
         ),
     ] {
         let plan = plan(source).unwrap();
-        assert!(matches!(plan.stands, Some(Stands::InLine(..))));
-        assert_eq!(knobs(&plan), want, "{source}");
+        assert!(matches!(plan.order, Some(OrderPosition::Sequence(..))));
+        assert_eq!(policy_settings(&plan), want, "{source}");
     }
 }
 
@@ -139,9 +142,12 @@ fn calls_by_token_and_param_are_requests_and_refuse_duplicates_by_default() {
     ] {
         let plan = plan(source).unwrap();
         assert!(matches!(plan.scene, Scene::Rest), "{source}");
-        assert_eq!(knobs(&plan), want, "{source}");
+        assert_eq!(policy_settings(&plan), want, "{source}");
     }
     assert!(matches!(plan("by = param, scene = mq").unwrap().scene, Scene::Mq));
-    assert!(matches!(plan("by = token, key = t, tenant = u, ttl = \"1m\"").unwrap().by, By::Token(Some(60_000))));
+    assert!(matches!(
+        plan("by = token, key = t, tenant = u, ttl = \"1m\"").unwrap().by,
+        KeySource::Token(Some(60_000))
+    ));
     assert!(matches!(plan("key = a, by = key").unwrap().scene, Scene::Mq));
 }

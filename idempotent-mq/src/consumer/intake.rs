@@ -1,4 +1,4 @@
-//! Taking deliveries from the source, as many as there is room for.
+//! The intake: receives deliveries from the source, up to the prefetch.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -6,33 +6,33 @@ use idempotent_core::__private::backoff::delay;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tracing::{error, warn};
 
-use super::log::note;
-use super::shared::{Held, Job, Phase, Shared};
+use super::message_log::note;
+use super::state::{ConsumerState, DeliveryJob, HeldDelivery, Phase};
 use crate::time::{pause, within};
 use crate::{Received, Source, SourceError, SourceErrorKind};
 
-/// What intake has to say to the dispatcher, in the order it happened.
-pub(super) enum News<Tag> {
-    Job(Job<Tag>),
-    /// Some of those handed over are somebody else's.
+/// An event for the dispatcher, in the order of occurrence.
+pub(super) enum IntakeEvent<Tag> {
+    Delivery(DeliveryJob<Tag>),
+    /// Some deliveries were revoked.
     Revoked,
-    /// There will be nothing more.
-    Broken(SourceError),
+    /// The source failed permanently.
+    Failed(SourceError),
 }
 
 pub(super) struct Intake<S: Source> {
     pub(super) source: S,
-    pub(super) shared: Arc<Shared<S::Tag>>,
-    /// One for each delivery that may be held.
+    pub(super) shared: Arc<ConsumerState<S::Tag>>,
+    /// The permits for unsettled deliveries.
     pub(super) places: Arc<Semaphore>,
-    pub(super) news: mpsc::UnboundedSender<News<S::Tag>>,
+    pub(super) news: mpsc::UnboundedSender<IntakeEvent<S::Tag>>,
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 impl<S: Source> Intake<S> {
-    /// Until the consumer stops, or the source fails for good.
+    /// Runs until the consumer stops, or the source fails permanently.
     pub(super) async fn run(mut self) {
         let shared = self.shared.clone();
         tokio::select! {
@@ -41,7 +41,7 @@ impl<S: Source> Intake<S> {
             () = self.take() => {}
         }
         if within(shared.clock(), Duration::from_secs(1), self.source.close()).await.is_none() {
-            warn!(target: "idempotent", group = &*shared.desk.group, "the source did not close within a second");
+            warn!(target: "idempotent", group = &*shared.context.group, "consumer: the source did not close within 1 s");
         }
     }
 
@@ -50,7 +50,7 @@ impl<S: Source> Intake<S> {
         loop {
             let most = self.shared.breaker.room().await;
             let Some(mut places) = free(self.places.clone(), most).await else { return };
-            // It may have closed while there was no place.
+            // The breaker may have opened while no permit was free.
             if self.shared.breaker.rest().is_some() {
                 continue;
             }
@@ -61,15 +61,20 @@ impl<S: Source> Intake<S> {
                     for ((mut delivery, tag), entry) in deliveries.into_iter().zip(entries) {
                         number += 1;
                         delivery.received_at = self.shared.clock().wall();
-                        let job = Job::new(&self.shared, Held::new(delivery, tag, entry, noted), number, places.pop());
+                        let job = DeliveryJob::new(
+                            &self.shared,
+                            HeldDelivery::new(delivery, tag, entry, noted),
+                            number,
+                            places.pop(),
+                        );
                         self.shared.breaker.took();
-                        self.tell(News::Job(job));
+                        self.tell(IntakeEvent::Delivery(job));
                     }
                 }
                 Ok(Received::Revoked(areas)) => {
                     failures = 0;
                     self.shared.revoke(&areas);
-                    self.tell(News::Revoked);
+                    self.tell(IntakeEvent::Revoked);
                 }
                 Err(error) if error.kind() == SourceErrorKind::Transient => {
                     failures = failures.saturating_add(1);
@@ -78,24 +83,24 @@ impl<S: Source> Intake<S> {
                 }
                 Err(broken) => {
                     self.shared.counters.source_errors();
-                    error!(target: "idempotent", group = &*self.shared.desk.group,
-                        error = &broken as &(dyn std::error::Error + 'static), "the source failed for good");
-                    self.tell(News::Broken(broken));
+                    error!(target: "idempotent", group = &*self.shared.context.group,
+                        error = &broken as &(dyn std::error::Error + 'static), "consumer: the source failed permanently");
+                    self.tell(IntakeEvent::Failed(broken));
                     return;
                 }
             }
         }
     }
 
-    fn tell(&self, news: News<S::Tag>) {
-        // The dispatcher outlives intake; where it does not, the process is going down.
+    fn tell(&self, news: IntakeEvent<S::Tag>) {
+        // Fails only without a dispatcher, which outlives the intake unless the consumer is dropped.
         let _ = self.news.send(news);
     }
 }
 
-/// All places that are free, at least one, at most so many.
+/// Waits for a free permit, and returns up to `most` free permits.
 async fn free(all: Arc<Semaphore>, most: usize) -> Option<Vec<OwnedSemaphorePermit>> {
-    // Never closed: `None` only if it were.
+    // The semaphore is never closed.
     let mut places = vec![all.clone().acquire_owned().await.ok()?];
     while places.len() < most
         && let Ok(place) = all.clone().try_acquire_owned()
@@ -105,10 +110,10 @@ async fn free(all: Arc<Semaphore>, most: usize) -> Option<Vec<OwnedSemaphorePerm
     Some(places)
 }
 
-async fn rest<Tag>(shared: &Shared<Tag>, error: &SourceError, failures: u32) {
+async fn rest<Tag>(shared: &ConsumerState<Tag>, error: &SourceError, failures: u32) {
     shared.counters.source_errors();
     let rest = delay(FIRST_PAUSE, LONGEST_PAUSE, failures - 1, 20, shared.bits());
-    warn!(target: "idempotent", group = &*shared.desk.group, failures, ?rest,
-        error = error as &(dyn std::error::Error + 'static), "receiving failed");
+    warn!(target: "idempotent", group = &*shared.context.group, failures, ?rest,
+        error = error as &(dyn std::error::Error + 'static), "consumer: receiving failed; retrying");
     pause(shared.clock(), rest).await;
 }

@@ -1,66 +1,69 @@
-//! Telling the source, as often as it takes; never something milder than what was decided.
+//! Settling with retries. A settlement is never replaced by an acknowledgement.
 use std::borrow::Cow;
 use std::time::Duration;
 
 use tracing::{error, warn};
 
-use super::shared::{Job, Phase, Shared};
-use crate::counts::End;
+use super::state::{ConsumerState, DeliveryJob, Phase};
+use crate::consumer::counts::DeliveryEnd;
 use crate::time::{pause, within};
 use crate::{DeadLetter, Retry, Settlement, SourceError, SourceErrorKind};
 
-/// A source that does not answer in this time is asked again.
+/// The timeout for an answer of the source.
 const ANSWER: Duration = Duration::from_secs(5);
-/// No longer than this in all: the broker has given up on the connection by then, or will.
+/// The limit for all attempts. The broker closes a dead connection about then.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// When a message comes again whose dead letter the source refuses.
+/// The delay of a message whose dead letter the source refuses.
 const LATER: Duration = Duration::from_secs(300);
 
-/// How telling the source went.
-pub(super) enum Settled {
+/// The result of a settlement.
+pub(super) enum SettleResult {
     AsDecided,
-    /// In another way.
-    Otherwise(End),
-    /// Not at all: the broker delivers it again by itself.
+    /// In a different way.
+    Otherwise(DeliveryEnd),
+    /// The delivery was not settled. The broker delivers the message again.
     Not,
-    /// It is refused for good, and so may all others be.
+    /// The source refused permanently, and may refuse all other settlements.
     Refused(SourceError),
 }
 
 /// Settles a delivery.
-pub(super) async fn settle<Tag: Send + Sync + 'static>(job: &Job<Tag>, settlement: &Settlement) -> Settled {
+pub(super) async fn settle<Tag: Send + Sync + 'static>(
+    job: &DeliveryJob<Tag>,
+    settlement: &Settlement,
+) -> SettleResult {
     let shared = &job.shared;
-    // A drain does not wait for a broker that is away.
+    // A drain does not wait for an unavailable broker.
     let over = async {
         shared.reached(Phase::Closing).await;
-        pause(shared.clock(), Shared::<Tag>::AFTER_CLOSE).await;
+        pause(shared.clock(), ConsumerState::<Tag>::AFTER_CLOSE).await;
     };
     let tries = async {
         let failed = match insist(job, settlement).await {
-            Ok(()) => return Settled::AsDecided,
-            Err(failed) if failed.kind() != SourceErrorKind::Fatal => return Settled::Not,
+            Ok(()) => return SettleResult::AsDecided,
+            Err(failed) if failed.kind() != SourceErrorKind::Fatal => return SettleResult::Not,
             Err(refused) => refused,
         };
         match settlement {
             Settlement::DeadLetter(letter) => match insist(job, &instead_of(job, letter)).await {
-                Ok(()) => Settled::Otherwise(End::Deferred),
-                Err(refused) if refused.kind() == SourceErrorKind::Fatal => Settled::Refused(refused),
-                Err(_) => Settled::Not,
+                Ok(()) => SettleResult::Otherwise(DeliveryEnd::Deferred),
+                Err(refused) if refused.kind() == SourceErrorKind::Fatal => SettleResult::Refused(refused),
+                Err(_) => SettleResult::Not,
             },
-            // There is nothing milder.
-            Settlement::GiveBack => Settled::Not,
-            _ => Settled::Refused(failed),
+            // Nothing is left to try.
+            Settlement::GiveBack => SettleResult::Not,
+            _ => SettleResult::Refused(failed),
         }
     };
     tokio::select! {
         biased;
         settled = tries => settled,
-        () = over => Settled::Not,
+        () = over => SettleResult::Not,
     }
 }
 
-/// In place of a dead letter that is refused: neither lost nor stuck. Somebody will see the errors and make a place for it.
-fn instead_of<Tag>(job: &Job<Tag>, letter: &DeadLetter) -> Settlement {
+/// Returns the retry that replaces a refused dead letter, so that the message is neither lost nor stuck.
+fn instead_of<Tag>(job: &DeliveryJob<Tag>, letter: &DeadLetter) -> Settlement {
     let shared = &job.shared;
     Settlement::Retry(Retry {
         after: shared.postponed.step(job.delivery(), LATER, shared.clock().now()),
@@ -70,7 +73,10 @@ fn instead_of<Tag>(job: &Job<Tag>, letter: &DeadLetter) -> Settlement {
     })
 }
 
-async fn insist<Tag: Send + Sync + 'static>(job: &Job<Tag>, settlement: &Settlement) -> Result<(), SourceError> {
+async fn insist<Tag: Send + Sync + 'static>(
+    job: &DeliveryJob<Tag>,
+    settlement: &Settlement,
+) -> Result<(), SourceError> {
     let (shared, held) = (&job.shared, &job.held);
     let deadline = shared.clock().now() + PATIENCE;
     let mut rest = Duration::from_millis(100);
@@ -82,7 +88,7 @@ async fn insist<Tag: Send + Sync + 'static>(job: &Job<Tag>, settlement: &Settlem
             Err(failed) => failed,
         };
         shared.counters.source_errors();
-        tell(&shared.desk.group, settlement, &failed);
+        tell(&shared.context.group, settlement, &failed);
         let worth_it = failed.kind() == SourceErrorKind::Transient;
         if !worth_it || shared.clock().now() + rest >= deadline || held.is_revoked() {
             return Err(failed);

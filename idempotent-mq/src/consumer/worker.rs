@@ -1,5 +1,5 @@
-//! One delivery: run, decided, settled. Release first, then requeue: a run gives its key back before it ends, and only
-//! then is the source told.
+//! The worker of one delivery: runs the handler, decides, and settles. A run releases its key before it ends, and the delivery is
+//! settled afterwards.
 use std::borrow::Cow;
 use std::future::pending;
 use std::time::Duration;
@@ -7,75 +7,75 @@ use std::time::Duration;
 use idempotent_core::{Alert, AlertKind, Outcome, RunSummary};
 use tracing::{debug, error, info, warn};
 
-use super::log::conclude;
-use super::obituary::obituary;
-use super::settle::{Settled, settle};
-use super::shared::{Job, Phase, Shared};
-use crate::counts::End;
-use crate::decide::{Circumstances, Decision};
-use crate::work::{Begun, Ended, Prepared, Run, Unfit};
+use super::dead_letter::dead_letter;
+use super::message_log::conclude;
+use super::settle::{SettleResult, settle};
+use super::state::{ConsumerState, DeliveryJob, Phase};
+use crate::consumer::counts::DeliveryEnd;
+use crate::consumer::decision::{Decision, DecisionContext};
+use crate::handler::{HandlerEnd, HandlerRun, PreparedRun, RunProgress, UnusableDelivery};
 use crate::{DeadLetter, Delivery, Retry, Settlement, SourceError};
 
-/// What a worker was given to do.
-pub(super) enum Task {
-    Run(Run),
-    /// Nothing to run: only to be settled.
-    Settle(Decision, End),
+/// The task of a worker.
+pub(super) enum WorkerTask {
+    Run(HandlerRun),
+    /// Settles without a run.
+    Settle(Decision, DeliveryEnd),
 }
 
-impl<Tag: Send + Sync + 'static> Shared<Tag> {
-    /// What is decided before a delivery is read: reading it may be what kills the process.
-    pub(super) fn triage(&self, delivery: &Delivery) -> Option<(Decision, End)> {
+impl<Tag: Send + Sync + 'static> ConsumerState<Tag> {
+    /// Decides about a delivery before its body is decoded, because decoding may kill the process.
+    pub(super) fn triage(&self, delivery: &Delivery) -> Option<(Decision, DeliveryEnd)> {
         if delivery.is_expired(self.clock().wall()) {
-            return Some((Decision::Ack, End::Expired));
+            return Some((Decision::Ack, DeliveryEnd::Expired));
         }
         if let Some((most, times)) = self.max_deliveries.zip(delivery.delivered).filter(|(most, times)| times > most) {
-            let reason = format!("delivered {times} times without an end, the limit is {most}");
-            return Some((Decision::DeadLetter { reason: reason.into() }, End::DeadLettered));
+            let reason = format!("delivered {times} times without a result, the limit is {most}");
+            return Some((Decision::DeadLetter { reason: reason.into() }, DeliveryEnd::DeadLettered));
         }
         if let Some(most) = self.max_body.filter(|most| delivery.body.len() > *most) {
             self.counters.undecodable();
             let bytes = delivery.body.len();
             let reason = format!("the body has {bytes} bytes, the limit is {most} (`max_body`): it was not decoded");
-            return Some((Decision::DeadLetter { reason: reason.into() }, End::DeadLettered));
+            return Some((Decision::DeadLetter { reason: reason.into() }, DeliveryEnd::DeadLettered));
         }
         let rest = self.postponed.rest(delivery, self.clock().now())?;
-        Some((put_off(rest, "not due yet"), End::Deferred))
+        Some((put_off(rest, "not due yet"), DeliveryEnd::Deferred))
     }
 
-    /// Reads a delivery.
-    pub(super) fn prepare(&self, job: &Job<Tag>) -> Result<Prepared, Decision> {
-        self.work.prepare(&self.desk, job.delivery().clone()).map_err(|unfit| {
+    /// Decodes a delivery.
+    pub(super) fn prepare(&self, job: &DeliveryJob<Tag>) -> Result<PreparedRun, Decision> {
+        self.work.prepare(&self.context, job.delivery().clone()).map_err(|unfit| {
             let reason = match unfit {
-                Unfit::Undecodable(undecodable) => {
+                UnusableDelivery::Undecodable(undecodable) => {
                     self.counters.undecodable();
                     undecodable.to_string()
                 }
-                Unfit::Unkeyed(missing) => missing.to_string(),
+                UnusableDelivery::Unkeyed(missing) => missing.to_string(),
             };
             Decision::DeadLetter { reason: reason.into() }
         })
     }
 }
 
-/// What the dispatcher is to know of a delivery that has ended.
+/// The result of a worker for the dispatcher.
 #[derive(Default)]
-pub(super) struct Worked {
-    /// For how long, if it was to be tried again.
+pub(super) struct WorkerResult {
+    /// The delay, if the delivery is retried.
     pub(super) put_off: Option<Duration>,
-    /// The source refuses for good to settle as decided.
+    /// The error of a source that refused to settle.
     pub(super) refused: Option<SourceError>,
 }
 
-/// Sees a delivery to its end.
-pub(super) async fn work<Tag: Send + Sync + 'static>(job: Job<Tag>, task: Task) -> Worked {
+/// Runs and settles one delivery.
+pub(super) async fn work<Tag: Send + Sync + 'static>(job: DeliveryJob<Tag>, task: WorkerTask) -> WorkerResult {
     let shared = job.shared.clone();
     let (decision, end, ended) = match task {
-        Task::Settle(decision, end) => (decision, end, None),
-        Task::Run(run) => match shared.before_it_runs(&job) {
+        WorkerTask::Settle(decision, end) => (decision, end, None),
+        WorkerTask::Run(run) => match shared.before_it_runs(&job) {
             Some((decision, end)) => (decision, end, None),
             None => {
-                let begun = Begun::default();
+                let begun = RunProgress::default();
                 let ended = tokio::select! {
                     biased;
                     ended = run(begun.clone()) => Some(ended),
@@ -84,11 +84,11 @@ pub(super) async fn work<Tag: Send + Sync + 'static>(job: Job<Tag>, task: Task) 
                 };
                 let (decision, end) = match &ended {
                     Some(ended) => shared.decide(ended, &job),
-                    // Dropped midway: its effect is unknown and its key left to its lease. Or it had not begun.
-                    None => (Decision::GiveBack, End::GivenBack),
+                    // The run was dropped: it had not begun, or its effect is unknown and its lease must expire.
+                    None => (Decision::GiveBack, DeliveryEnd::GivenBack),
                 };
                 if ended.is_none() {
-                    // A claim that is taken back is so by a task of its own: let it go first.
+                    // A separate task releases the claim: let it run first.
                     tokio::task::yield_now().await;
                 }
                 (decision, end, ended)
@@ -96,8 +96,8 @@ pub(super) async fn work<Tag: Send + Sync + 'static>(job: Job<Tag>, task: Task) 
         },
     };
     if job.held.is_revoked() {
-        job.end(End::Revoked);
-        return Worked::default();
+        job.end(DeliveryEnd::Revoked);
+        return WorkerResult::default();
     }
     let (decision, end) = conclude(&job, decision, end, ended.as_ref()).await;
     let put_off = match &decision {
@@ -106,107 +106,108 @@ pub(super) async fn work<Tag: Send + Sync + 'static>(job: Job<Tag>, task: Task) 
     };
     let settlement = shared.settlement(decision, job.delivery(), ended.as_ref()).await;
     let (settled, refused) = match settle(&job, &settlement).await {
-        Settled::Refused(refused) => {
-            // Or it would come back here at once.
+        SettleResult::Refused(refused) => {
+            // The delivery would otherwise return here at once.
             shared.take_no_more();
             (given_back(&job).await, Some(refused))
         }
         settled => (settled, None),
     };
     let end = match settled {
-        Settled::AsDecided => end,
-        Settled::Otherwise(other) => other,
-        // What was taken away meanwhile could not be settled any more.
-        _ if job.held.is_revoked() => End::Revoked,
-        _ => End::Unsettled,
+        SettleResult::AsDecided => end,
+        SettleResult::Otherwise(other) => other,
+        // A revoked delivery could not be settled.
+        _ if job.held.is_revoked() => DeliveryEnd::Revoked,
+        _ => DeliveryEnd::Unsettled,
     };
-    tell(&shared.desk.group, job.delivery(), &settlement, end, ended.as_ref());
-    if let (End::DeadLettered, Settlement::DeadLetter(letter)) = (end, &settlement) {
+    tell(&shared.context.group, job.delivery(), &settlement, end, ended.as_ref());
+    if let (DeliveryEnd::DeadLettered, Settlement::DeadLetter(letter)) = (end, &settlement) {
         shared.alert(job.delivery(), letter);
     }
     job.end(end);
-    Worked { put_off, refused }
+    WorkerResult { put_off, refused }
 }
 
-async fn given_back<Tag: Send + Sync + 'static>(job: &Job<Tag>) -> Settled {
+async fn given_back<Tag: Send + Sync + 'static>(job: &DeliveryJob<Tag>) -> SettleResult {
     match settle(job, &Settlement::GiveBack).await {
-        Settled::AsDecided => Settled::Otherwise(End::GivenBack),
+        SettleResult::AsDecided => SettleResult::Otherwise(DeliveryEnd::GivenBack),
         other => other,
     }
 }
 
-impl<Tag: Send + Sync + 'static> Shared<Tag> {
-    /// It may have waited for its turn.
-    fn before_it_runs(&self, job: &Job<Tag>) -> Option<(Decision, End)> {
+impl<Tag: Send + Sync + 'static> ConsumerState<Tag> {
+    /// Decides about a delivery that waited for a free handler.
+    fn before_it_runs(&self, job: &DeliveryJob<Tag>) -> Option<(Decision, DeliveryEnd)> {
         if job.held.is_revoked() {
-            return Some((Decision::GiveBack, End::Revoked));
+            return Some((Decision::GiveBack, DeliveryEnd::Revoked));
         }
         if self.has_reached(Phase::Draining) {
-            return Some((Decision::GiveBack, End::GivenBack));
+            return Some((Decision::GiveBack, DeliveryEnd::GivenBack));
         }
         if job.delivery().is_expired(self.clock().wall()) {
-            return Some((Decision::Ack, End::Expired));
+            return Some((Decision::Ack, DeliveryEnd::Expired));
         }
-        self.breaker.rest().map(|rest| (put_off(rest, "the store is down"), End::Deferred))
+        self.breaker.rest().map(|rest| (put_off(rest, "the store is down"), DeliveryEnd::Deferred))
     }
 
-    /// Ends when a run is to be dropped: what has not begun need not.
-    async fn given_up(&self, begun: &Begun) {
+    /// Waits until the run must be dropped. A run that has not begun is dropped first.
+    async fn given_up(&self, begun: &RunProgress) {
         self.reached(Phase::Draining).await;
         if begun.is_set() {
             self.reached(Phase::Closing).await;
         }
     }
 
-    /// Says that the store answers, as soon as that is known. Never ends.
-    async fn note_claim(&self, begun: &Begun) {
+    /// Reports an answer of the store to the breaker. Never ends.
+    async fn note_claim(&self, begun: &RunProgress) {
         begun.claimed().await;
         self.breaker.claimed();
         pending().await
     }
 
-    fn decide(&self, ended: &Ended, job: &Job<Tag>) -> (Decision, End) {
+    fn decide(&self, ended: &HandlerEnd, job: &DeliveryJob<Tag>) -> (Decision, DeliveryEnd) {
         let captured = ended.captured.as_ref();
         if captured.is_none_or(|captured| captured.outcome == Outcome::Unprotected) {
             self.counters.unprotected();
         }
         if self.breaker.learn(captured) {
             self.counters.pauses();
-            warn!(target: "idempotent", group = &*self.desk.group, "the store is down: no deliveries are taken");
+            warn!(target: "idempotent", group = &*self.context.group, "consumer: the store is down; receiving is paused");
         }
         if captured.is_some_and(|captured| captured.attempt == Some(self.alert_after) && failed(captured)) {
             self.counters.alerts();
             let key = captured.and_then(|captured| captured.key.as_ref()).map(tracing::field::display);
-            error!(target: "idempotent", group = &*self.desk.group, key,
-                attempts = self.alert_after, "a message fails again and again");
+            error!(target: "idempotent", group = &*self.context.group, key,
+                attempts = self.alert_after, "consumer: a message fails repeatedly");
         }
-        let circumstances = Circumstances { stopping: self.has_reached(Phase::Draining), resent: job.held.is_resent() };
+        let circumstances =
+            DecisionContext { stopping: self.has_reached(Phase::Draining), resent: job.held.is_resent() };
         let mut decision = self.rules.decide(ended, job.delivery(), circumstances, self.bits());
-        // What finds the store down comes again when it may be up.
+        // A delivery that found the store down returns after the pause.
         if let (Decision::Retry { after, attempt: false, .. }, Some(rest)) = (&mut decision, self.breaker.rest()) {
             *after = rest.max(*after);
         }
         let end = match decision {
-            Decision::Ack => End::Acked,
-            Decision::Retry { attempt: true, .. } => End::Retried,
-            Decision::Retry { attempt: false, .. } => End::Deferred,
-            Decision::DeadLetter { .. } => End::DeadLettered,
-            Decision::GiveBack => End::GivenBack,
+            Decision::Ack => DeliveryEnd::Acked,
+            Decision::Retry { attempt: true, .. } => DeliveryEnd::Retried,
+            Decision::Retry { attempt: false, .. } => DeliveryEnd::Deferred,
+            Decision::DeadLetter { .. } => DeliveryEnd::DeadLettered,
+            Decision::GiveBack => DeliveryEnd::GivenBack,
         };
         (decision, end)
     }
 
     fn alert(&self, delivery: &Delivery, letter: &DeadLetter) {
         let Some(alerts) = &self.alerts else { return };
-        let alert = Alert::new(AlertKind::DeadLetter, self.desk.group.to_string(), alerts.now());
+        let alert = Alert::new(AlertKind::DeadLetter, self.context.group.to_string(), alerts.now());
         alerts.raise(alert.source(delivery.position.source.to_string()).with_detail(letter.reason.clone()));
     }
 
-    async fn settlement(&self, decision: Decision, delivery: &Delivery, ended: Option<&Ended>) -> Settlement {
+    async fn settlement(&self, decision: Decision, delivery: &Delivery, ended: Option<&HandlerEnd>) -> Settlement {
         match decision {
             Decision::Ack => Settlement::Ack,
             Decision::GiveBack => Settlement::GiveBack,
-            Decision::DeadLetter { reason } => Settlement::DeadLetter(obituary(self, delivery, ended, reason).await),
+            Decision::DeadLetter { reason } => Settlement::DeadLetter(dead_letter(self, delivery, ended, reason).await),
             Decision::Retry { after, attempt, reason } => {
                 let so_far = delivery.attempt.or(ended.and_then(|ended| ended.captured.as_ref()?.attempt));
                 Settlement::Retry(Retry {
@@ -228,17 +229,17 @@ pub(super) fn put_off(after: Duration, reason: &'static str) -> Decision {
     Decision::Retry { after, attempt: false, reason: Cow::Borrowed(reason) }
 }
 
-/// Without keys but hashed ones, and without anything of the message.
-fn tell(group: &str, delivery: &Delivery, settlement: &Settlement, end: End, ended: Option<&Ended>) {
+/// Logs the end of a delivery, with the hashed key and without data of the message.
+fn tell(group: &str, delivery: &Delivery, settlement: &Settlement, end: DeliveryEnd, ended: Option<&HandlerEnd>) {
     let captured = ended.and_then(|ended| ended.captured.as_ref());
     let key = captured.and_then(|captured| captured.key.as_ref()).map(tracing::field::display);
     let outcome = captured.map(|captured| captured.outcome.name());
     let (position, how) = (&delivery.position, settlement.name());
     match (end, settlement) {
-        (End::Unsettled, _) => {
-            error!(target: "idempotent", group, ?position, key, outcome, how, "not settled: the broker delivers it again");
+        (DeliveryEnd::Unsettled, _) => {
+            error!(target: "idempotent", group, ?position, key, outcome, how, "consumer: a delivery was not settled; the broker delivers the message again");
         }
-        (End::GivenBack, _) => debug!(target: "idempotent", group, ?position, key, outcome, "given back"),
+        (DeliveryEnd::GivenBack, _) => debug!(target: "idempotent", group, ?position, key, outcome, "given back"),
         (_, Settlement::DeadLetter(letter)) => {
             warn!(target: "idempotent", group, ?position, key, outcome, reason = &*letter.reason, "dead letter");
         }

@@ -1,4 +1,4 @@
-/// The "broker": what is put in comes out again, or is put aside.
+/// A "broker" in memory, with its messages and dead letters.
 #[derive(Clone)]
 struct Queue {
     messages: mpsc::UnboundedSender<Delivery>,
@@ -54,7 +54,7 @@ impl Settle<()> for Queue {
             }
             Settlement::DeadLetter(letter) => self.aside.lock().unwrap().push((delivery.clone(), letter.clone())),
             Settlement::GiveBack => drop(self.messages.send(delivery.clone())),
-            // Never something else instead.
+            // Refuses a settlement that this version does not know.
             other => {
                 let text = format!("this queue cannot `{}`", other.name());
                 return Err(SourceError::new(SourceErrorKind::Fatal, text));
@@ -68,7 +68,7 @@ impl Settle<()> for Queue {
     }
 }
 
-/// What is sent to the one comes out of the other.
+/// Returns a queue, and a source of its messages.
 fn queue() -> (Queue, QueueSource) {
     let (messages, incoming) = mpsc::unbounded_channel();
     let queue = Queue { messages, aside: Arc::default() };

@@ -80,7 +80,7 @@ async fn a_letter_that_dies_again_meanwhile_is_not_put_back_twice() {
 }
 
 #[tokio::test]
-async fn b24_the_first_that_cannot_be_put_back_lies_where_it_lay_and_ends_it() {
+async fn the_first_that_cannot_be_put_back_lies_in_its_place_and_ends_it() {
     let mut place = Place { refused: "b", ..Place::of(&["a", "b", "c"]) };
     let redriven = Redrive::new().run(&mut place).await;
     assert_eq!((redriven.put_back, redriven.failed.unwrap().kind()), (1, SourceErrorKind::Fatal));
@@ -112,7 +112,7 @@ async fn buried(store: &MemoryStore, body: &str) -> (Key, DeadLetter) {
 }
 
 #[tokio::test]
-async fn b24_a_key_is_let_go_before_its_letter_is_put_back_and_only_as_the_letter_knows_it() {
+async fn a_key_is_released_before_its_letter_is_put_back_and_only_as_the_letter_knows_it() {
     let store = MemoryStore::new();
     let (key, letter) = buried(&store, "a").await;
     let (other, mut stale) = buried(&store, "b").await;

@@ -64,7 +64,7 @@ fn what_the_broker_says_of_a_queue_for_delays_is_taken_off_and_of_others_left() 
 }
 
 #[test]
-fn n94_marks_that_make_no_sense_are_no_marks() {
+fn marks_that_make_no_sense_are_no_marks() {
     let odd = table(&[(ATTEMPT, text("many")), (FIRST_AT, AMQPValue::LongLongInt(-1)), (DEATHS, AMQPValue::Void)]);
     let marked = read(BasicProperties::default().with_headers(odd).with_expiration("soon".into()));
     assert_eq!((marked.attempt, marked.first_at, marked.deaths, marked.expires_at), (None, None, 0, None));

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn b29_a_word_on_the_last_try_is_none_on_a_try_that_nobody_answered() {
+    fn a_word_on_the_last_try_is_none_on_a_try_that_nobody_answered() {
         let mut known = Knowledge::default();
         assert!(known.learn(End::Unsent(Unsent::Nacked)).is_none());
         assert_eq!(kind(known.learn(End::Unsent(Unsent::Unroutable))), Some(PublishErrorKind::Unroutable));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn b29_a_refused_connection_after_an_unanswered_try_leaves_the_message_unconfirmed() {
+    fn a_refused_connection_after_an_unanswered_try_leaves_the_message_unconfirmed() {
         let no_access = AMQPError::new(AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED), "no access".into());
         let refused = || End::Unconnected(lapin::ErrorKind::ProtocolError(no_access.clone()).into());
         assert_eq!(kind(Knowledge::default().learn(refused())), Some(PublishErrorKind::Refused));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn b29_what_never_left_this_process_is_known_not_to_have_arrived() {
+    fn what_never_left_this_process_is_known_not_to_have_arrived() {
         let mut known = Knowledge::default();
         assert!(known.learn(End::Silent { sent: false }).is_none());
         assert_eq!(known.given_up().kind(), PublishErrorKind::NotSent);

@@ -29,7 +29,7 @@ fn lost() -> (OutboxRecord, ConsumerProgress) {
 }
 
 #[test]
-fn b28_of_all_32_combinations_only_the_one_with_all_five_conditions_is_sent() {
+fn of_all_32_combinations_only_the_one_with_all_five_conditions_is_sent() {
     let mut sent = Vec::new();
     for row in 0..32u32 {
         let holds = |condition: u32| row >> condition & 1 == 1;
@@ -60,7 +60,7 @@ fn b28_of_all_32_combinations_only_the_one_with_all_five_conditions_is_sent() {
 }
 
 #[test]
-fn b28_s3_10_next_send_is_when_its_time_has_come_and_not_before() {
+fn next_send_is_when_its_time_has_come_and_not_before() {
     let (mut stub, seen) = lost();
     assert_eq!(resends().decide(&stub, &seen, NOW), ResendDecision::Send, "due now");
     stub.due_at = Some(Timestamp(NOW.0 + 1));
@@ -70,7 +70,7 @@ fn b28_s3_10_next_send_is_when_its_time_has_come_and_not_before() {
 }
 
 #[test]
-fn b28_neither_void_nor_dead_nor_confirmed_is_ever_sent() {
+fn neither_void_nor_dead_nor_confirmed_is_ever_sent() {
     for status in [OutboxStatus::Confirmed, OutboxStatus::Void, OutboxStatus::Dead] {
         let (stub, seen) = lost();
         assert_eq!(resends().decide(&OutboxRecord { status, ..stub }, &seen, NOW), ResendDecision::Leave);
@@ -79,7 +79,7 @@ fn b28_neither_void_nor_dead_nor_confirmed_is_ever_sent() {
 }
 
 #[test]
-fn b28_the_last_sending_is_allowed_and_the_one_behind_it_gives_up() {
+fn the_last_sending_is_allowed_and_the_one_behind_it_gives_up() {
     let (stub, seen) = lost();
     let verdicts = [2, 3, 4].map(|sends| resends().decide(&OutboxRecord { sends, ..stub.clone() }, &seen, NOW));
     assert_eq!(verdicts, [ResendDecision::Send, ResendDecision::GiveUp, ResendDecision::GiveUp]);
@@ -87,7 +87,7 @@ fn b28_the_last_sending_is_allowed_and_the_one_behind_it_gives_up() {
 }
 
 #[test]
-fn b28_s3_14_a_log_row_past_its_age_blocks_no_more_and_shows_that_a_consumer_had_it() {
+fn a_log_row_past_its_age_blocks_no_more_and_shows_that_a_consumer_had_it() {
     let (stub, _) = lost();
     let seen = |age: u64| ConsumerProgress {
         logged_at: Some(before(Duration::from_secs(age))),
@@ -102,7 +102,7 @@ fn b28_s3_14_a_log_row_past_its_age_blocks_no_more_and_shows_that_a_consumer_had
 }
 
 #[test]
-fn s3_13_without_a_place_time_alone_decides_and_without_a_consumer_it_is_queued() {
+fn without_a_place_time_alone_decides_and_without_a_consumer_it_is_queued() {
     let (stub, _) = lost();
     let nobody = ConsumerProgress::default();
     assert_eq!(resends().decide(&stub, &nobody, NOW), ResendDecision::Wait(DeferReason::Queued));
@@ -114,7 +114,7 @@ fn s3_13_without_a_place_time_alone_decides_and_without_a_consumer_it_is_queued(
 }
 
 #[test]
-fn b28_s3_11_the_next_time_grows_with_each_sending_and_has_the_backlog_on_top() {
+fn the_next_time_grows_with_each_sending_and_has_the_backlog_on_top() {
     let second = Duration::from_secs(1);
     let resends = ResendPolicy::new().backoff(10 * second, 40 * second).backlog(5 * second);
     assert_eq!([1, 2, 3, 4, 50].map(|sends| resends.next(sends).as_secs()), [15, 25, 45, 45, 45]);

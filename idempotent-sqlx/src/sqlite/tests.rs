@@ -37,7 +37,7 @@ pub(super) async fn open() -> (tempfile::TempDir, SqliteStore) {
 }
 
 #[tokio::test]
-async fn n92_a_full_disk_is_not_applied_and_nothing_is_lost() {
+async fn a_full_disk_is_not_applied_and_nothing_is_lost() {
     let (_folder, store) = open().await;
     assert!(matches!(store.claim(&request("a")).await, Ok(Claim::Acquired(_))));
     store.0.writer.turn().await.unwrap().first(sqlx::query("PRAGMA max_page_count=5")).await.unwrap();
@@ -63,7 +63,7 @@ async fn n92_a_full_disk_is_not_applied_and_nothing_is_lost() {
 }
 
 #[tokio::test]
-async fn n82_a_migration_that_breaks_leaves_what_was_there_and_can_be_repeated() {
+async fn a_migration_that_breaks_leaves_what_was_there_and_can_be_repeated() {
     const ADDED: &str = "ALTER TABLE {table} ADD COLUMN later INTEGER";
     let (_folder, store) = open().await;
     let table = Table::default();
@@ -114,7 +114,7 @@ async fn a_connection_that_was_lost_is_opened_again() {
 
 /// The text of a migration that was released: another one would be refused by every database there is.
 #[test]
-fn n83_a_released_migration_is_never_edited() {
+fn a_released_migration_is_never_edited() {
     let sums: Vec<_> = MIGRATIONS.iter().map(|step| step.checksum()[..4].to_vec()).collect();
     assert_eq!(sums, [[32, 30, 63, 67], [225, 233, 125, 180], [60, 53, 239, 129]]);
 }

@@ -132,7 +132,7 @@ async fn two_processes_claim_the_same_500_keys_and_each_is_granted_once() {
 }
 
 #[tokio::test]
-async fn n81_processes_that_open_at_once_migrate_once() {
+async fn processes_that_open_at_once_migrate_once() {
     let place = Place::new();
     let mut others = [1, 2, 3].map(|owner| Other::start("open", &place.path, owner));
     others.iter_mut().for_each(Other::go);
@@ -258,7 +258,7 @@ async fn a_dropped_call_leaves_no_transaction_and_no_connection_behind() {
 }
 
 #[tokio::test]
-async fn n91_a_lock_of_another_process_is_waited_for_and_then_named() {
+async fn a_lock_of_another_process_is_waited_for_and_then_named() {
     let place = Place::new();
     let (store, a) = (place.builder().busy_timeout(Duration::from_millis(30)).open().await.unwrap(), key("a"));
     store.claim(&request(&a, 1)).await.unwrap();
@@ -283,7 +283,7 @@ async fn n91_a_lock_of_another_process_is_waited_for_and_then_named() {
 }
 
 #[tokio::test]
-async fn n91_a_queue_that_does_not_move_is_left_with_a_reason() {
+async fn a_queue_that_does_not_move_is_left_with_a_reason() {
     let place = Place::new();
     let store = place.builder().busy_timeout(Duration::from_millis(600)).open().await.unwrap();
     let mut other = place.other().await;
@@ -308,7 +308,7 @@ async fn n91_a_queue_that_does_not_move_is_left_with_a_reason() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn n91_a_read_only_file_is_denied_with_path_and_remedy() {
+async fn a_read_only_file_is_denied_with_path_and_remedy() {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::os::unix::process::CommandExt;
     let place = Place::new();

@@ -57,13 +57,13 @@ async fn every_verb(store: &SqliteStore, kind: StoreErrorKind, field: &str) {
 }
 
 #[tokio::test]
-async fn n100_a_truncated_field_is_named_and_left() {
+async fn a_truncated_field_is_named_and_left() {
     left_alone(ReleaseKind::Refund, "owner = substr(owner, 1, 3)", StoreErrorKind::Corrupt, "owner").await;
     left_alone(ReleaseKind::Refund, "fingerprint = x'0102'", StoreErrorKind::Corrupt, "fingerprint").await;
 }
 
 #[tokio::test]
-async fn n101_random_bytes_are_named_and_left() {
+async fn random_bytes_are_named_and_left() {
     left_alone(ReleaseKind::MarkFailed, "owner = randomblob(16)", StoreErrorKind::Corrupt, "owner").await;
     left_alone(ReleaseKind::Vacate, "attempt = 1 << 40", StoreErrorKind::Corrupt, "attempt").await;
     left_alone(ReleaseKind::Refund, "attempt = -1", StoreErrorKind::Corrupt, "attempt").await;
@@ -72,7 +72,7 @@ async fn n101_random_bytes_are_named_and_left() {
 }
 
 #[tokio::test]
-async fn n101_a_text_that_is_not_utf8_is_named() {
+async fn a_text_that_is_not_utf8_is_named() {
     let place = Place::new();
     let (store, a) = (place.open().await, key("a"));
     store.claim(&request(&a, 1)).await.unwrap();
@@ -85,19 +85,19 @@ async fn n101_a_text_that_is_not_utf8_is_named() {
 }
 
 #[tokio::test]
-async fn n102_a_row_of_a_newer_version_is_left() {
+async fn a_row_of_a_newer_version_is_left() {
     left_alone(ReleaseKind::Refund, "v = 999", StoreErrorKind::UnknownVersion, "v").await;
     left_alone(ReleaseKind::Vacate, "v = 2", StoreErrorKind::UnknownVersion, "v").await;
 }
 
 #[tokio::test]
-async fn n103_a_missing_owner_is_named_and_left() {
+async fn a_missing_owner_is_named_and_left() {
     left_alone(ReleaseKind::Refund, "owner = NULL", StoreErrorKind::Corrupt, "owner").await;
     left_alone(ReleaseKind::Vacate, "error = NULL", StoreErrorKind::Corrupt, "error").await;
 }
 
 #[tokio::test]
-async fn n104_a_fencing_number_that_is_none_is_named_and_left() {
+async fn a_fencing_number_that_is_none_is_named_and_left() {
     left_alone(ReleaseKind::Refund, "fencing = -5", StoreErrorKind::Corrupt, "fencing").await;
     left_alone(ReleaseKind::Vacate, "fencing = 9223372036854775807", StoreErrorKind::Corrupt, "fencing").await;
     // A column holds what it says: the table is STRICT.
@@ -108,7 +108,7 @@ async fn n104_a_fencing_number_that_is_none_is_named_and_left() {
 }
 
 #[tokio::test]
-async fn n105_a_lease_until_the_year_9999_was_never_given() {
+async fn a_lease_until_the_year_9999_was_never_given() {
     for until in ["253402300799000000", "9223372036854775807"] {
         let change = format!("until_at = {until}, expires_at = {until}");
         left_alone(ReleaseKind::Refund, &change, StoreErrorKind::Corrupt, "until").await;
@@ -118,13 +118,13 @@ async fn n105_a_lease_until_the_year_9999_was_never_given() {
 }
 
 #[tokio::test]
-async fn n106_a_state_nobody_knows_is_named_and_left() {
+async fn a_state_nobody_knows_is_named_and_left() {
     left_alone(ReleaseKind::Refund, "state = 9", StoreErrorKind::Corrupt, "state").await;
     left_alone(ReleaseKind::Vacate, "state = -1", StoreErrorKind::Corrupt, "state").await;
 }
 
 #[tokio::test]
-async fn n107_a_table_of_somebody_else_is_foreign_and_left() {
+async fn a_table_of_somebody_else_is_foreign_and_left() {
     for foreign in ["(key TEXT PRIMARY KEY, value TEXT)", "(id, v, name, state)"] {
         let place = Place::new();
         place.sql(&format!("CREATE TABLE idempotent_record {foreign}")).await;
@@ -138,7 +138,7 @@ async fn n107_a_table_of_somebody_else_is_foreign_and_left() {
 }
 
 #[tokio::test]
-async fn n107_a_table_that_lost_a_column_is_foreign() {
+async fn a_table_that_lost_a_column_is_foreign() {
     let place = Place::new();
     place.open().await;
     place.sql("ALTER TABLE idempotent_record RENAME COLUMN fencing TO fence").await;

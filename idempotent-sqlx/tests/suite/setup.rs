@@ -17,7 +17,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, StoreError>, kind: StoreErrorKi
 const VERSION_1: &str = "SELECT checksum FROM idempotent_record_migrations WHERE version = 1";
 
 #[tokio::test]
-async fn n78_a_missing_table_is_named_with_the_remedy() {
+async fn a_missing_table_is_named_with_the_remedy() {
     let place = Place::new();
     let open = place.builder().create(false).open().await;
     refused(open, StoreErrorKind::Schema, &["records.db", "missing", "open it once with `create(true)`"]);
@@ -29,7 +29,7 @@ async fn n78_a_missing_table_is_named_with_the_remedy() {
 }
 
 #[tokio::test]
-async fn n78_a_table_that_goes_while_the_store_is_open_is_named_too() {
+async fn a_table_that_goes_while_the_store_is_open_is_named_too() {
     let place = Place::new();
     let store = place.open().await;
     place.sql("DROP TABLE idempotent_record").await;
@@ -43,7 +43,7 @@ async fn n78_a_table_that_goes_while_the_store_is_open_is_named_too() {
 }
 
 #[tokio::test]
-async fn n79_an_older_schema_says_needed_and_found() {
+async fn an_older_schema_says_needed_and_found() {
     let place = Place::new();
     place.open().await;
     place.sql("DROP TABLE idempotent_record; DELETE FROM idempotent_record_migrations").await;
@@ -54,7 +54,7 @@ async fn n79_an_older_schema_says_needed_and_found() {
 }
 
 #[tokio::test]
-async fn n80_a_newer_schema_is_refused_with_found_and_supported() {
+async fn a_newer_schema_is_refused_with_found_and_supported() {
     let place = Place::new();
     place.open().await;
     place.sql("INSERT INTO idempotent_record_migrations VALUES (4, x'00', 0)").await;
@@ -63,7 +63,7 @@ async fn n80_a_newer_schema_is_refused_with_found_and_supported() {
 }
 
 #[tokio::test]
-async fn n81_openers_at_once_migrate_once() {
+async fn openers_at_once_migrate_once() {
     let place = Place::new();
     let open = (0..8).map(|_| tokio::spawn(place.builder().open()));
     for store in futures_util::future::join_all(open).await {
@@ -73,7 +73,7 @@ async fn n81_openers_at_once_migrate_once() {
 }
 
 #[tokio::test]
-async fn n82_an_open_that_is_dropped_on_the_way_can_be_repeated() {
+async fn an_open_that_is_dropped_on_the_way_can_be_repeated() {
     let place = Place::new();
     for turns in 0..40 {
         let yields = async {
@@ -93,7 +93,7 @@ async fn n82_an_open_that_is_dropped_on_the_way_can_be_repeated() {
 }
 
 #[tokio::test]
-async fn n83_a_migration_with_another_text_is_named() {
+async fn a_migration_with_another_text_is_named() {
     let place = Place::new();
     place.open().await;
     place.sql("UPDATE idempotent_record_migrations SET checksum = x'00'").await;
@@ -105,7 +105,7 @@ async fn n83_a_migration_with_another_text_is_named() {
 }
 
 #[tokio::test]
-async fn n87_a_table_name_that_is_a_statement_is_refused() {
+async fn a_table_name_that_is_a_statement_is_refused() {
     let place = Place::new();
     for name in ["x\"; drop table r; --", "", "Records", "1st", "a.b", "a b", "é", "x'y", "a\0b", "a-b"] {
         let open = place.builder().table(name).open().await;
@@ -118,7 +118,7 @@ async fn n87_a_table_name_that_is_a_statement_is_refused() {
 }
 
 #[tokio::test]
-async fn n88_a_table_name_of_more_than_63_bytes_is_refused() {
+async fn a_table_name_of_more_than_63_bytes_is_refused() {
     let place = Place::new();
     let open = place.builder().table("x".repeat(70)).open().await;
     refused(open, StoreErrorKind::Schema, &["has 70 bytes", "1 to 63"]);
@@ -126,7 +126,7 @@ async fn n88_a_table_name_of_more_than_63_bytes_is_refused() {
 }
 
 #[tokio::test]
-async fn n49_n50_a_place_that_is_not_a_path_is_refused_without_its_password() {
+async fn a_place_that_is_not_a_path_is_refused_without_its_password() {
     for (place, word) in [
         ("", "empty"),
         ("sqlite:", "empty"),

@@ -7,7 +7,7 @@ use idempotent_sqlx::UniqueKeys;
 use crate::support::{Place, key};
 
 #[tokio::test]
-async fn s0_8_a_key_is_noted_once_and_a_rollback_takes_the_note_with_it() {
+async fn a_key_is_noted_once_and_a_rollback_takes_the_note_with_it() {
     let (place, keys) = (Place::new(), UniqueKeys::new("seen").unwrap());
     let mut connection = place.other().await;
     keys.create(&mut connection).await.unwrap();
@@ -29,7 +29,7 @@ async fn s0_8_a_key_is_noted_once_and_a_rollback_takes_the_note_with_it() {
 
 /// SQLite has one writer: the second transaction begins when the first has ended.
 #[tokio::test]
-async fn s0_8_a_second_transaction_waits_for_the_first_and_its_end_decides() {
+async fn a_second_transaction_waits_for_the_first_and_its_end_decides() {
     let (place, keys) = (Place::new(), UniqueKeys::new("seen").unwrap());
     let (mut one, mut two) = (place.other().await, place.other().await);
     keys.create(&mut one).await.unwrap();

@@ -37,7 +37,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn s0_9_a_newer_version_is_accepted_once_and_an_older_one_never() {
+async fn a_newer_version_is_accepted_once_and_an_older_one_never() {
     let world = world().await;
     assert_eq!(world.newer("address", 3).await, VersionCheck::Accepted);
     assert_eq!(world.newer("address", 3).await, VersionCheck::Same);
@@ -51,7 +51,7 @@ async fn s0_9_a_newer_version_is_accepted_once_and_an_older_one_never() {
 /// Both drawbacks of a version column: one for each kind of update, or updates that have nothing to do with each other
 /// take each other for duplicates.
 #[tokio::test]
-async fn s0_9_fields_that_have_nothing_to_do_with_each_other_do_not_block_each_other() {
+async fn fields_that_have_nothing_to_do_with_each_other_do_not_block_each_other() {
     let world = world().await;
     assert_eq!(world.newer("address", 3).await, VersionCheck::Accepted);
     assert_eq!(world.newer("price", 3).await, VersionCheck::Accepted);
@@ -65,7 +65,7 @@ async fn s0_9_fields_that_have_nothing_to_do_with_each_other_do_not_block_each_o
 }
 
 #[tokio::test]
-async fn s0_9_the_next_version_is_accepted_and_a_later_one_has_to_wait() {
+async fn the_next_version_is_accepted_and_a_later_one_has_to_wait() {
     let world = world().await;
     assert_eq!(world.next("balance", 2).await, VersionCheck::Ahead { current: 0 });
     assert_eq!(world.next("balance", 1).await, VersionCheck::Accepted);
@@ -116,7 +116,7 @@ async fn compares_and_sets(world: &World, both_here: &Barrier, effects: &AtomicU
 }
 
 #[tokio::test]
-async fn s0_10_to_look_and_then_to_run_runs_twice_and_compare_and_set_once() {
+async fn to_look_and_then_to_run_runs_twice_and_compare_and_set_once() {
     let world = world().await;
     let (both, effects) = (Barrier::new(2), AtomicU32::new(0));
     let copy = || looks_and_then_runs(&world, &both, &effects);

@@ -1,4 +1,5 @@
-//! `cargo xtask sim`: simulated fleets by the thousand, one of them again, or a history that was recorded elsewhere.
+//! The program behind `cargo xtask sim`: simulates thousands of fleets, repeats a single one, or checks a history that
+//! was recorded elsewhere.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
 use std::error::Error;
 use std::fs::{self, File};
@@ -28,9 +29,9 @@ const HELD: u8 = 0;
 const VIOLATED: u8 = 1;
 const VACUOUS: u8 = 2;
 
-/// From here on everything that can happen has to.
+/// From this number of seeds on, every situation must have occurred.
 const MANY: u64 = 1_000;
-/// Simulated to real time.
+/// The required ratio of simulated to real time.
 const RATIO_WANTED: f64 = 1_000.0;
 
 enum Job {
@@ -121,7 +122,7 @@ fn plan(file: &str) -> Done<Plan> {
     Ok(plan)
 }
 
-/// By turns the store of this process, and the protocol over a map, with every capability there is.
+/// Returns alternately the memory store, and the protocol over a map with all capabilities.
 fn store(seed: u64, clock: &VirtualClock) -> Arc<dyn Store> {
     let clock = Arc::new(clock.clone());
     if seed.is_multiple_of(2) {
@@ -179,7 +180,7 @@ fn missing(all: &Campaign) -> Vec<&'static str> {
     ["kills", "takeovers", "unknowns"].into_iter().filter(|what| all.coverage.times(what) == 0).collect()
 }
 
-/// The first seed that fails, made small.
+/// Prints the first failing seed, with its plan shrunk.
 fn explain(seed: u64, all: &Campaign) {
     let Some(name) = all.failed.get(&seed).and_then(|violations| violations.first()).map(|first| first.name.clone())
     else {

@@ -1,4 +1,4 @@
-//! A consumer by hand, and waiting for what has to come.
+//! A consumer that a law controls step by step, and waits for expected states.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "parts of laws, which are test code")]
 use std::collections::VecDeque;
 use std::future::Future;
@@ -14,21 +14,21 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{Broker, Message};
 
 type TagOf<B> = <<B as Broker>::Source as Source>::Tag;
-/// A delivery, and what settling it takes.
+/// A delivery, and the tag to settle it.
 pub(super) type Held<B> = (Delivery, TagOf<B>);
 
-/// A source that is asked by hand.
+/// A source that a law controls step by step.
 pub(super) struct Hand<B: Broker> {
     pub(super) source: B::Source,
     pub(super) settler: Arc<dyn Settle<TagOf<B>>>,
     patience: Duration,
-    /// Handed over, and not asked for yet.
+    /// Received deliveries that no law has taken yet.
     ready: VecDeque<Held<B>>,
 }
 
-/// What it may hold.
+/// The number of deliveries that the consumer may hold.
 const PREFETCH: usize = 10;
-/// Between two questions.
+/// The pause between two polls.
 pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
 impl<B: Broker> Hand<B> {
@@ -46,7 +46,7 @@ impl<B: Broker> Hand<B> {
         self.ready.pop_front().unwrap()
     }
 
-    /// What the next `receive` brings. A connection that breaks is the adapter's to mend.
+    /// Returns the deliveries of the next `receive`. The adapter must repair a broken connection.
     pub(super) async fn take(&mut self, room: usize) -> Vec<Held<B>> {
         let end = Instant::now() + self.patience;
         loop {
@@ -60,14 +60,14 @@ impl<B: Broker> Hand<B> {
         }
     }
 
-    /// The next one, which has to be this message.
+    /// Returns the next delivery, which must be this message.
     pub(super) async fn expect(&mut self, id: &str) -> Held<B> {
         let held = self.next().await;
         assert_eq!(held.0.id.as_deref(), Some(id), "another message came");
         held
     }
 
-    /// As a consumer does: what fails for now is tried again.
+    /// Settles a delivery like a consumer: temporary failures are retried.
     pub(super) async fn settle(&self, held: &Held<B>, how: &Settlement) -> Result<(), SourceError> {
         let end = Instant::now() + self.patience;
         loop {
@@ -94,7 +94,7 @@ impl<B: Broker> Hand<B> {
         closed.unwrap_or_else(|_| panic!("the source did not close within {:?}", self.patience));
     }
 
-    /// Nothing is left; and what is published now is the first thing that comes.
+    /// Verifies that the queue is empty, and that the next published message is the next delivery.
     pub(super) async fn leave_nothing(mut self, broker: &B) {
         emptied(broker).await;
         self.close().await;
@@ -107,7 +107,7 @@ impl<B: Broker> Hand<B> {
     }
 }
 
-/// Until nothing is in the queue.
+/// Waits until the queue is empty.
 pub(super) async fn emptied<B: Broker>(broker: &B) {
     let what = "the queue is empty: nothing ready, delayed or held";
     until(broker, what, async || broker.is_empty().await.then_some(())).await;
@@ -125,7 +125,7 @@ pub(super) async fn until<B: Broker, T>(broker: &B, what: &str, mut ask: impl As
     }
 }
 
-/// The dead letters, once there are so many.
+/// Returns the dead letters when there are `letters` of them.
 pub(super) async fn aside<B: Broker>(broker: &B, letters: usize) -> Vec<(Message, DeadLetter)> {
     let what = "what was confirmed as a dead letter is put aside";
     let found = until(broker, what, async || Some(broker.dead_letters().await).filter(|found| found.len() >= letters));
@@ -139,17 +139,17 @@ pub(super) async fn within<B: Broker, F: Future>(broker: &B, what: &str, future:
     timeout(patience, future).await.unwrap_or_else(|_| panic!("not within {patience:?}: {what}"))
 }
 
-/// In µs since 1970, with all its digits: a mark that is rounded is not what was left.
+/// A time in µs since 1970 with all its digits, so that a rounded mark is noticed.
 pub(super) const FIRST_AT: Timestamp = Timestamp(1_700_000_000_123_457);
 
-/// A retry after the broker's delay, as this attempt.
+/// Returns a retry after the broker's delay, with this attempt.
 pub(super) fn retry<B: Broker>(broker: &B, attempt: u32) -> Settlement {
     let mut retry = Retry::after(broker.limits().delay, FIRST_AT);
     retry.attempt = attempt;
     Settlement::Retry(retry)
 }
 
-/// A message with something to lose.
+/// Returns a message with a body and headers that are easily damaged.
 pub(super) fn rich(id: &str) -> Message {
     let body: Vec<u8> = (0..=255).rev().chain([0, 13, 10]).collect();
     Message::new(id, body).header("trace", "00-abc").header("grö ße", [0, 255, 13, 10]).header("nothing", "")
@@ -158,14 +158,14 @@ pub(super) fn rich(id: &str) -> Message {
 pub(super) fn as_sent(delivery: &Delivery, sent: &Message) {
     assert_eq!(delivery.id.as_deref(), Some(sent.id.as_str()), "the id is another");
     assert!(delivery.body == sent.body, "the body is another: {} of {} bytes", delivery.body.len(), sent.body.len());
-    // Where the broker keeps the id among the headers, it may be seen there, too.
+    // If the broker stores the id in a header, the delivery may show it.
     let is_id = |name: &str, value: &[u8]| value == sent.id.as_bytes() && sent.headers.first(name).is_none();
     let mut shown = by_name(&delivery.headers);
     shown.retain(|(name, value)| !is_id(name, value));
     assert_eq!(shown, by_name(&sent.headers), "the headers are others");
 }
 
-/// The values of one name stay in their order.
+/// Sorts headers by name. The values of one name keep their order.
 pub(super) fn by_name(headers: &Headers) -> Vec<(&str, &[u8])> {
     let mut headers: Vec<_> = headers.iter().collect();
     headers.sort_by_key(|(name, _)| *name);

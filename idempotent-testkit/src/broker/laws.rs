@@ -1,5 +1,5 @@
-//! The laws, one function each. The name says the law; a panic says that it is broken. Which is about what is in the
-//! table of [`broker`](super).
+//! The laws, one function each. The name states the law, and a panic reports a violation. The table of
+//! [`broker`](super) groups them by subject.
 #![allow(
     missing_docs,
     clippy::panic,

@@ -1,4 +1,4 @@
-//! The laws, by name: what `broker_conformance!` makes tests of, and what others may go through.
+//! The list of laws by name, for `broker_conformance!` and for custom runners.
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -14,13 +14,13 @@ pub struct Law<B> {
 type Body<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 impl<B: Broker> Law<B> {
-    /// What it says: a sentence that can be false.
+    /// Returns the name of the law: a statement that can be false.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Holds it against a freshly built broker, on a runtime of its own.
+    /// Checks the law with a new broker, on a separate runtime.
     ///
     /// # Panics
     /// If the law is broken or does not end.
@@ -35,12 +35,11 @@ impl<B> fmt::Debug for Law<B> {
     }
 }
 
-/// The first argument is a dollar: what it stands before is a variable of the macros made here. One that compares two
-/// names needs an arm for each of them.
+/// Defines the list. The first argument is a dollar sign, for variables of the macros that this macro defines. A macro
+/// that compares two names needs an arm for each of them.
 macro_rules! laws {
     ($d:tt $($law:ident)+) => {
-        /// Every law, in the order in which [`broker_conformance!`](crate::broker_conformance!) names them: to hold
-        /// them in a way of your own.
+        /// Returns all laws, in the order of [`broker_conformance!`](crate::broker_conformance!), for a custom runner.
         #[must_use]
         pub fn all<B: Broker>() -> Vec<Law<B>> {
             vec![$(Law { name: stringify!($law), body: |broker| Box::pin(laws::$law(broker)) }),+]
@@ -54,7 +53,7 @@ macro_rules! laws {
             };
         }
 
-        /// `#[test]`, or `#[test] #[ignore = …]` where the law is among those that are left out.
+        /// Expands to `#[test]`, or to `#[test] #[ignore = …]` if the law is left out.
         #[doc(hidden)]
         #[macro_export]
         macro_rules! __broker_law_test {

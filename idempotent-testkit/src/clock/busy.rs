@@ -1,12 +1,12 @@
-//! How many calls are in flight on threads that a runtime does not see.
+//! A count of calls in flight on threads that a runtime does not see.
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// Counts calls in flight, so that a virtual clock stands still while a store works on another thread. Clones
-/// share the count.
+/// A counter of calls in flight, which stops a virtual clock while a store works on another thread. Clones share the
+/// count.
 #[derive(Clone, Default)]
 pub struct InFlightCalls(Arc<Inner>);
 
@@ -16,32 +16,32 @@ struct Inner {
     ended: Notify,
 }
 
-/// One call in flight, until dropped.
+/// A guard for one call in flight, until it is dropped.
 #[derive(Debug)]
 #[must_use = "dropped at once it counts nothing"]
 pub struct InFlightGuard(InFlightCalls);
 
 impl InFlightCalls {
-    /// One more call, until the guard is dropped.
+    /// Adds one call until the guard is dropped.
     pub fn enter(&self) -> InFlightGuard {
         self.0.in_flight.fetch_add(1, Ordering::SeqCst);
         InFlightGuard(self.clone())
     }
 
-    /// Whether no call is in flight.
+    /// Returns whether no call is in flight.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.0.in_flight.load(Ordering::SeqCst) == 0
     }
 
-    /// Ends when no call is in flight.
+    /// Waits until no call is in flight.
     ///
     /// # Cancellation
-    /// Dropping it stops waiting.
+    /// Dropping the future stops the wait.
     pub async fn idle(&self) {
         loop {
             let mut ended = std::pin::pin!(self.0.ended.notified());
-            // Listens before it looks: a call that ends in between is heard.
+            // The listener is enabled before the check, so that a call that ends in between is noticed.
             ended.as_mut().enable();
             if self.is_idle() {
                 return;

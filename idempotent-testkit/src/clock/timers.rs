@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::Time;
 
-/// By deadline, then by the order they were made in.
+/// The position of a timer: by deadline, then by order of creation.
 type Place = (Duration, u64);
 
 #[derive(Default)]
@@ -23,12 +23,12 @@ impl Timers {
         self.waiting.len()
     }
 
-    /// Never back: two tasks may be moving the clock.
+    /// Moves the time forward only, since two tasks may move the clock.
     pub(super) fn move_to(&mut self, elapsed: Duration) {
         self.elapsed = self.elapsed.max(elapsed);
     }
 
-    /// The first timer due by `target`, with time moved to its deadline.
+    /// Removes the first timer due by `target`, and moves the time to its deadline.
     pub(super) fn take_due(&mut self, target: Duration) -> Option<Option<Waker>> {
         let first = self.waiting.first_entry().filter(|first| first.key().0 <= target)?;
         let ((deadline, _), waker) = first.remove_entry();
@@ -43,7 +43,7 @@ pub(super) struct Sleep {
 }
 
 impl Sleep {
-    /// Counts from here on, polled or not.
+    /// Creates the timer, which counts from now on, polled or not.
     pub(super) fn new(time: Arc<Time>, deadline: Duration) -> Self {
         let mut timers = time.timers();
         let place = (deadline, timers.made);

@@ -1,4 +1,4 @@
-//! Futures that may have no end.
+//! Limits for futures that may never end.
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// Why it was given up.
+/// The reason why a future was given up.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Unended {
-    /// It was polled that often.
+    /// The number of polls.
     Awaits(usize),
-    /// Real time went by.
+    /// The limit in real time.
     Time,
 }
 
@@ -30,8 +30,8 @@ impl fmt::Display for Unended {
     }
 }
 
-/// `future`'s output, unless it takes more awaits or more real time. The time is told by a thread: a tokio timer would
-/// need a runtime that has them, and jump where tokio's time is paused.
+/// Returns the output of `future`, unless it exceeds `most` awaits or `patience` in real time. A thread measures the
+/// time, because a tokio timer would need a runtime with timers, and would jump if tokio's time is paused.
 pub(super) async fn within<F: Future>(patience: Duration, most: usize, future: F) -> Result<F::Output, Unended> {
     let mut future = pin!(future);
     let watch = Arc::new(Mutex::new(Watch { is_over: false, waiting: Waker::noop().clone() }));
@@ -61,7 +61,7 @@ struct Watch {
     waiting: Waker,
 }
 
-/// Until what it returns is dropped.
+/// Runs until the returned value is dropped.
 fn call_after(patience: Duration, watch: Arc<Mutex<Watch>>) -> impl Sized {
     let (alive, ended) = channel::<()>();
     std::thread::spawn(move || {

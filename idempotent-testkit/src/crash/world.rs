@@ -1,4 +1,4 @@
-//! Two workers over one store, the first to die.
+//! Two workers over one store, of which the first dies.
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,12 +38,12 @@ impl World {
         Self { first: worker(FIRST), second: worker("second"), clock }
     }
 
-    /// Whether any request was made, heard or not.
+    /// Returns whether any request was made, answered or not.
     pub(super) fn was_asked(&self) -> bool {
         !self.first.store.log().is_empty()
     }
 
-    /// Waits until every lease the first worker was granted is over; whether there was one.
+    /// Waits until every lease of the first worker has expired. Returns whether there was one.
     pub(super) async fn outlive_leases(&self) -> bool {
         let longest = self.first.store.log().into_iter().filter_map(|call| lease_of(&call)).max();
         self.clock.advance(longest.unwrap_or_default()).await;
@@ -60,8 +60,8 @@ fn lease_of(call: &crate::StoreCall) -> Option<Duration> {
     }
 }
 
-/// A store at the other end of a line: each request waits once on its way there, and once on its way back. All
-/// capabilities are dropped, so that no request goes another way.
+/// A remote store: each request waits once before it is applied, and once before its answer returns. The store offers
+/// no capabilities, so that every request takes this path.
 #[derive(Debug)]
 struct Distant(FaultStore);
 

@@ -1,4 +1,4 @@
-//! How many handlers ran in a delivery: its outcome is one, whatever number of handlers it calls.
+//! Counts of the handlers that ran in a delivery, which has a single outcome for any number of handlers.
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
@@ -7,26 +7,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use idempotent_core::{Executor, Outcome};
 
 tokio::task_local! {
-    /// Runs that mocks have told of, in the delivery that is being polled.
+    /// The runs that mocks have reported in the delivery that is being polled.
     static TOLD: Arc<AtomicU64>;
 }
 
-/// A mock's run has ended so; counts for the delivery it is part of, if it is of one.
+/// Records the outcome of a mock's run, if the run is part of a delivery.
 pub(crate) fn note(outcome: &Outcome) {
     if RUNS.contains(&outcome.name()) {
         let _ = TOLD.try_with(|told| told.fetch_add(1, Ordering::Relaxed));
     }
 }
 
-/// What a handler that ran to its end comes to, and a replay beside it would hide.
+/// The outcomes of handlers that ran to their end. A replay of another handler would hide them.
 const RUNS: [&str; 2] = ["ran", "unprotected"];
 
-/// Of the executor in scope: what it had counted by then.
+/// A count of runs of the executor in scope, from a starting point on.
 pub(super) struct Tally {
     executor: Option<Executor>,
-    /// Runs that had ended.
+    /// Runs that had ended at the start.
     ended: u64,
-    /// Runs that may end meanwhile, and were none of this delivery.
+    /// Runs in flight at the start, which do not belong to this delivery.
     under_way: u64,
 }
 
@@ -40,13 +40,13 @@ impl Tally {
         Self { ended: executor.as_ref().map_or(0, runs), executor, under_way }
     }
 
-    /// Runs that began since, and have ended.
+    /// Returns the number of runs that have begun and ended since the start.
     pub(super) fn so_far(&self) -> u64 {
         let ended = self.executor.as_ref().map_or(0, runs);
         ended.saturating_sub(self.ended).saturating_sub(self.under_way)
     }
 
-    /// Runs that end while `delivery` is polled: of several that take turns, each has its own.
+    /// Counts runs that end while `delivery` is polled. Concurrent deliveries have separate counts.
     pub(super) async fn during<F: Future>(&self, delivery: F) -> (F::Output, u64) {
         let told = Arc::<AtomicU64>::default();
         let mut delivery = pin!(TOLD.scope(told.clone(), delivery));
@@ -58,7 +58,7 @@ impl Tally {
             polled
         })
         .await;
-        // A mock in scope is counted both ways.
+        // A mock in scope is counted in both ways.
         (output, counted.max(told.load(Ordering::Relaxed)))
     }
 }
@@ -68,7 +68,7 @@ fn runs(executor: &Executor) -> u64 {
     RUNS.iter().map(|name| counts.of(name)).sum()
 }
 
-/// The executor in scope; not the installed one, by which other tests may run handlers at the same time.
+/// Returns the executor in scope. The installed executor is excluded, because other tests may use it at the same time.
 fn in_scope() -> Option<Executor> {
     let executor = Executor::current()?;
     // A new thread is in no scope.

@@ -1,4 +1,4 @@
-//! The capabilities of the store underneath, with faults where they are calls.
+//! The capabilities of the wrapped store, with faults in those that are calls.
 use std::future::pending;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use idempotent_core::{
 use super::{FaultStore, StoreAnswer, StoreOperation};
 
 impl FaultStore {
-    /// Only what the store underneath has. Batch is left out on purpose.
+    /// Returns only the capabilities of the wrapped store. Batch is left out on purpose.
     pub(super) fn forwarded(&self) -> StoreCapabilities<'_> {
         let inner = self.shared.inner.capabilities();
         let mut capabilities = StoreCapabilities::none();
@@ -41,13 +41,13 @@ impl FaultStore {
     }
 }
 
-/// Never reached through [`FaultStore::forwarded`]: what is missing underneath is not offered.
+/// Returns the error for a missing capability, which [`FaultStore::forwarded`] never offers.
 fn missing(capability: &str) -> StoreError {
     StoreError::new(StoreErrorKind::NotApplied)
         .because(format!("the store underneath has no capability to {capability}"))
 }
 
-/// The dead hear nothing; to all others the store's own watch is passed on.
+/// A killed handle gets no notification. All other handles use the watch of the wrapped store.
 impl Watch for FaultStore {
     fn watch(&self, key: &Key) -> Watching {
         match self.shared.inner.capabilities().watch {
@@ -96,7 +96,7 @@ impl Admin for FaultStore {
     }
 }
 
-/// A peek by its faults and in the log: the time beside the record is all it has more.
+/// An inspection uses the faults and the log of a peek, since it only adds the time.
 #[async_trait]
 impl Inspect for FaultStore {
     async fn inspect(&self, key: &Key) -> Result<Option<InspectedRecord>, StoreError> {

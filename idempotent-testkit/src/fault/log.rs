@@ -1,4 +1,4 @@
-//! What was asked, what the store did, and what the caller heard.
+//! The log of calls: the request, the store's answer, and the answer that the caller got.
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -6,44 +6,45 @@ use idempotent_core::{Claim, OwnerToken, Record, Settled, StoreErrorKind};
 
 use super::StoreOperation;
 
-/// One call in the log of a [`FaultStore`](super::FaultStore). Times are by the clock, since the store was
-/// wrapped.
+/// One call in the log of a [`FaultStore`](super::FaultStore). Times are measured by the clock, from the creation of
+/// the store.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StoreCall {
-    /// The handle it came through.
+    /// The handle of the call.
     pub worker: Arc<str>,
-    /// What was asked.
+    /// The operation.
     pub verb: StoreOperation,
-    /// Of which key; `None` for purge and browse.
+    /// The hash of the key; `None` for purge and browse.
     pub key: Option<u128>,
-    /// By whom; `None` where nobody asks.
+    /// The owner token; `None` for operations without an owner.
     pub owner: Option<OwnerToken>,
-    /// What the store answered, heard or not; `None` if it was never asked.
+    /// The store's answer, delivered or not; `None` if the store was not called.
     pub applied: Option<StoreAnswer>,
-    /// When the store had answered.
+    /// The time of the store's answer.
     pub applied_at: Option<Duration>,
-    /// What the caller heard; `None` as long as it hangs, or if it was dropped.
+    /// The answer to the caller; `None` while the call hangs, or if it was dropped.
     pub answer: Option<StoreAnswer>,
-    /// When it was asked.
+    /// The time of the request.
     pub started: Duration,
-    /// When the caller heard.
+    /// The time of the answer to the caller.
     pub ended: Option<Duration>,
 }
 
-/// An answer of a store, of any verb.
+/// An answer of a store to any operation.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum StoreAnswer {
-    /// To a claim.
+    /// The answer to a claim.
     Claim(Claim),
-    /// To a renewal, completion, release, forget or note.
+    /// The answer to a renewal, completion, release, forget or note.
     Settled(Settled),
-    /// To a peek.
+    /// The answer to a peek.
     Peeked(Option<Record>),
-    /// To a purge, a browse or a look at steps: how many. To a look at a line or a change of one: whether.
+    /// The number of results of a purge, of a browse or of read steps. For an order table, 1 if it was found or
+    /// changed, and 0 if not.
     Count(usize),
-    /// An error, of the store or injected.
+    /// An error, from the store or injected.
     Error(StoreErrorKind),
 }
 
@@ -62,7 +63,7 @@ impl StoreCall {
 #[derive(Debug, Default)]
 pub(super) struct Log(Mutex<Vec<StoreCall>>);
 
-/// Where in the log a call stands.
+/// The position of a call in the log.
 #[derive(Clone, Copy)]
 pub(super) struct Ticket(usize);
 

@@ -1,13 +1,13 @@
-//! Which fault comes next.
+//! The script of faults.
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use crate::entropy::Dice;
 
-/// As a number of calls: all of them, until healed.
+/// A number of calls that stands for all calls until [`heal`](super::FaultStore::heal).
 pub const FOREVER: u32 = u32::MAX;
 
-/// What a store is asked.
+/// An operation of a store.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum StoreOperation {
@@ -38,25 +38,25 @@ pub enum StoreOperation {
 }
 
 impl StoreOperation {
-    /// The four that change a record on behalf of a run.
+    /// The four operations that change a record on behalf of a run.
     pub const WRITES: [Self; 4] = [Self::Claim, Self::Renew, Self::Complete, Self::Release];
 }
 
-/// How likely each fault is for a call, 0.0 to 1.0; tried in this order, one fault a call at most. All zero by
-/// default.
+/// The probability of each fault for a call, from 0.0 to 1.0. Faults are tried in this order, with at most one fault
+/// for each call. All are zero by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FaultRates {
-    /// Refused, `NotApplied`.
+    /// Refused with `NotApplied`.
     pub refuse: f64,
-    /// Not applied, `Ambiguous`.
+    /// Not applied, answered `Ambiguous`.
     pub lose_request: f64,
-    /// Applied, `Ambiguous`.
+    /// Applied, answered `Ambiguous`.
     pub lose_reply: f64,
     /// Applied, never answered.
     pub hang: f64,
-    /// Reaches the store up to [`max_delay`](Self::max_delay) later; on top of another fault.
+    /// The request is delayed by up to [`max_delay`](Self::max_delay), in addition to another fault.
     pub delay: f64,
-    /// The answer comes up to [`max_delay`](Self::max_delay) later; on top of another fault.
+    /// The answer is delayed by up to [`max_delay`](Self::max_delay), in addition to another fault.
     pub delay_reply: f64,
     /// The longest delay.
     pub max_delay: Duration,
@@ -70,7 +70,7 @@ pub(super) enum Fault {
     Hang,
 }
 
-/// What is to happen to one call.
+/// The faults of one call.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) fault: Option<Fault>,
@@ -82,7 +82,7 @@ pub(super) struct Plan {
 pub(super) struct Script {
     pub(super) down: bool,
     pub(super) dead: bool,
-    /// A fault, or a call let through, and for how many calls.
+    /// Faults, or `None` for a call without one, each with the number of calls.
     queued: HashMap<StoreOperation, VecDeque<(Option<Fault>, u32)>>,
     delays: HashMap<StoreOperation, (Duration, Duration)>,
     chaos: Option<(Dice, FaultRates)>,
@@ -115,7 +115,7 @@ impl Script {
         self.queued.values().flatten().all(|(_, left)| *left == FOREVER)
     }
 
-    /// Takes the next fault of `verb` off the script.
+    /// Removes the next fault of `verb` from the script.
     pub(super) fn plan(&mut self, verb: StoreOperation) -> Plan {
         let (delay_request, delay_reply) = self.delays.get(&verb).copied().unwrap_or_default();
         let mut plan = Plan { fault: None, delay_request, delay_reply };
@@ -144,7 +144,7 @@ impl Script {
 }
 
 impl FaultRates {
-    /// Rolls the same number of dice for every call, so that one probability changed leaves the rest in place.
+    /// Draws the same number of random values for every call, so that a changed probability does not affect the others.
     fn roll(&self, dice: &mut Dice, plan: &mut Plan) {
         let mut roll = dice.fraction();
         for (chance, fault) in [

@@ -1,31 +1,32 @@
-//! The invariants, judged over a [`History`].
+//! The invariants, checked against a [`History`].
 //!
-//! A call was applied at one moment between its `t0` and its `t`; an unanswered one at any moment from its `t0` on,
-//! or never. **Only what no choice of these moments explains is reported.** So there are no false reports, and
-//! some breaches go unseen: a claim that overlaps the end of the lease before it may be either side of it.
+//! A call was applied at one moment between its `t0` and its `t`, and an unanswered call at any moment from its `t0`
+//! on, or never. **Only histories that no choice of these moments explains are reported.** There are therefore no false
+//! reports, but some violations are not seen: a claim that overlaps the end of the previous lease may be on either side
+//! of it.
 //!
-//! | | a violation is |
+//! | | violation |
 //! |---|---|
 //! | I0 | more than one effect of a key (and step); always counted, asserted at [`Level::L3`] only |
-//! | I1 | a grant inside the lease of another owner: the lease began with the first `claim_…` of its token that may have been granted and lasts `lease_ms`, or from an answered `renew_ok` on; nothing that may have ended it before |
-//! | I2 | `released` or `failed` by an owner that never had the key, or after somebody else was surely granted it; `forget` of a key surely held, if operators do not force |
-//! | I3 | `complete_ok` or `renew_ok` likewise, or after the owner had surely given the key back |
-//! | I4 | within the retention of a `complete_ok`: `released`, `failed`, `renew_ok`, `claim_delayed`, `dead`; a `forget` by the number of a grant that was surely superseded |
+//! | I1 | a grant inside the lease of another owner: the lease began with the first `claim_…` of its token that may have been granted, or with an answered `renew_ok`, and lasts `lease_ms`, if no event may have ended it before |
+//! | I2 | `released` or `failed` by an owner that never had the key, or after another owner was certainly granted it; `forget` of a key that was certainly held, if operators do not force |
+//! | I3 | `complete_ok` or `renew_ok` in the same cases, or after the owner had certainly released the key |
+//! | I4 | within the retention of a `complete_ok`: `released`, `failed`, `renew_ok`, `claim_delayed`, `dead`; a `forget` with the fencing token of a grant that was certainly superseded |
 //! | I4b | within the retention of a `complete_ok`: `claim_won` |
-//! | I5 | `claim_consumed` with another result than the one stored, or with one nobody stored |
-//! | I6 | a grant surely behind another, without a higher number; one number granted twice; the same claim granted twice inside its lease; a number of 2^53 or more |
-//! | I7 | an accepted effect surely behind one of a higher number; asserted from [`Level::L2`] on |
-//! | I8 | `ack` although no `complete_ok`, `claim_consumed` or `dead_lettered` of the key was heard before: by the worker that acks, if that worker has claimed the key, else by anybody |
-//! | I9 | a consumed key without any effect: by `effect_truth` if there is one, else by `effect` |
-//! | I10 | a grant surely behind `failed` or `dead`, while that is remembered; more grants in a row than `max_attempts` with nothing in between that might have given an attempt back |
+//! | I5 | `claim_consumed` with another result than the stored one, or with one that was never stored |
+//! | I6 | a grant certainly after another, without a higher fencing token; one fencing token granted twice; the same claim granted twice inside its lease; a fencing token of 2^53 or more |
+//! | I7 | an accepted effect certainly after one with a higher fencing token; asserted from [`Level::L2`] on |
+//! | I8 | `ack` although no `complete_ok`, `claim_consumed` or `dead_lettered` of the key arrived before: at the worker that acknowledges, if that worker has claimed the key, otherwise at any worker |
+//! | I9 | a consumed key without any effect: by `effect_truth` if there is one, otherwise by `effect` |
+//! | I10 | a grant certainly after `failed` or `dead`, while that record is retained; more grants in a row than `max_attempts` without an event in between that might have refunded an attempt |
 //! | I11 | an effect under a token that was not granted; more effects of a token than grants |
-//! | I12 | `claim_consumed` for another `fp` than every payload that may have been completed; `mismatch` though no other payload may stand |
-//! | I13 | `claim_inflight` though every lease is surely over; at the end of a settled history, a key produced and neither consumed, failed nor dead |
-//! | I14 | `renew_lost` or `complete_lost` of an owner surely inside its lease; its own repeated claim told `claim_inflight` though nobody else may have the key |
+//! | I12 | `claim_consumed` for another `fp` than every payload that may have been completed; `mismatch` although no other payload may be stored |
+//! | I13 | `claim_inflight` although every lease has certainly expired; at the end of a settled history, a produced key that is neither consumed, failed nor dead |
+//! | I14 | `renew_lost` or `complete_lost` of an owner certainly inside its lease; `claim_inflight` for its own repeated claim although no other owner may have the key |
 //!
-//! What can only be judged with what a history need not have (`lease_ms`, `retain_ms`, an option of [`Judge`]) is
-//! counted as [`not_judged`](Tally::not_judged) where that is missing. `claim_inflight` within the retention is no
-//! violation, since a store may say so while a row is locked; nor is `claim_failed`, since it may be a refusal.
+//! If a check needs optional data (`lease_ms`, `retain_ms`, an option of [`Judge`]) that is missing, the case counts as
+//! [`not_judged`](Tally::not_judged). `claim_inflight` within the retention is not a violation, since a store may
+//! answer so while a row is locked. Neither is `claim_failed`, since it may be a refusal.
 mod book;
 mod effects;
 mod ends;
@@ -41,7 +42,7 @@ use std::time::Duration;
 use self::book::Book;
 use super::{History, Kind};
 
-/// One of the invariants of the protocol.
+/// An invariant of the protocol.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[allow(missing_docs, reason = "the table of the module says them")]
 pub enum Invariant {
@@ -64,7 +65,7 @@ pub enum Invariant {
 }
 
 impl Invariant {
-    /// All of them.
+    /// All invariants.
     pub const ALL: [Self; 16] = {
         use Invariant::*;
         [I0, I1, I2, I3, I4, I4b, I5, I6, I7, I8, I9, I10, I11, I12, I13, I14]
@@ -86,19 +87,19 @@ impl FromStr for Invariant {
     }
 }
 
-/// What the system under test claims to keep.
+/// The guarantee level that the system under test claims.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Level {
-    /// Lease and token.
+    /// Lease and owner token.
     #[default]
     L1,
-    /// The resource refuses smaller fencing numbers: I7, too.
+    /// The resource rejects lower fencing tokens: I7, too.
     L2,
     /// Effect and record in one transaction: I0, too.
     L3,
 }
 
-/// What is known of the system beside its history. The defaults assume the least.
+/// A checker, with facts about the system that are not in its history. The defaults assume as little as possible.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Judge {
@@ -125,7 +126,7 @@ fn nanos(time: Duration) -> u64 {
 }
 
 impl Judge {
-    /// Assumes the least.
+    /// Creates a checker with the default assumptions.
     pub const fn new() -> Self {
         Self {
             level: Level::L1,
@@ -141,73 +142,75 @@ impl Judge {
         }
     }
 
-    /// Which of I0 and I7 are asserted. Default: neither.
+    /// Sets the guarantee level, which decides whether I0 and I7 are asserted. Default: neither.
     pub const fn level(mut self, level: Level) -> Self {
         self.level = level;
         self
     }
 
-    /// A lease or retention counts as surely running only up to this much before its end, and as surely over only
-    /// this much behind it: the store's granularity, and all that its clock may have been set. Default: 10 ms.
+    /// Sets the uncertainty of the end of a lease or retention: up to this time before its end, it is certainly
+    /// running, and from this time after its end, it has certainly expired. Use the granularity of the store, plus all
+    /// changes of its clock. Default: 10 ms.
     pub fn margin(mut self, margin: Duration) -> Self {
         self.margin = nanos(margin);
         self
     }
 
-    /// And this many ns more for each million of its length: how much faster or slower the store's clock may go.
-    /// Default: 1,000.
+    /// Sets a further uncertainty in ns for each million ns of a length: how much faster or slower the store's clock
+    /// may run. Default: 1,000.
     pub const fn drift(mut self, per_million: u64) -> Self {
         self.drift = per_million;
         self
     }
 
-    /// What a worker had on the wire when it crashed is in the history, as unknown. Default: it is not, so that a
-    /// crashed worker may have had one more call under way for each of its tokens, and a claim.
+    /// Declares that the history contains the unanswered calls of crashed workers as unknown. Default: it does not, so
+    /// a crashed worker may have had one more call in flight for each of its tokens, and a claim.
     pub const fn nothing_hidden(mut self) -> Self {
         self.hides = false;
         self
     }
 
-    /// `claim_inflight` always means a lease. Default: it may also mean that a row was locked.
+    /// Declares that `claim_inflight` always means a lease. Default: it may also mean that a row was locked.
     pub const fn never_busy(mut self) -> Self {
         self.busy = false;
         self
     }
 
-    /// No `forget` of this history was forced. Default: any may have been.
+    /// Declares that no `forget` of this history was forced. Default: each may have been.
     pub const fn never_forced(mut self) -> Self {
         self.forced = false;
         self
     }
 
-    /// Whether everything had the time to end. Default: if the history has an `effect_truth`, since that is read
-    /// back at the end.
+    /// Sets whether all runs had the time to end. Default: true if the history has an `effect_truth`, since that is
+    /// read at the end.
     pub const fn settled(mut self, settled: bool) -> Self {
         self.settled = Some(settled);
         self
     }
 
-    /// The shortest time that failed, dead and orphaned keys are remembered (`Policy::memory`); a part of I10 needs
-    /// it. Default: not known.
+    /// Sets the shortest retention of failed, dead and orphaned keys (`Policy::retain_failures`), which a part of I10
+    /// needs. Default: unknown.
     pub fn memory(mut self, memory: Duration) -> Self {
         self.memory = Some(nanos(memory));
         self
     }
 
-    /// The most runs that any worker's policy grants a key; a part of I10 needs it, and [`memory`](Self::memory).
-    /// Default: not known.
+    /// Sets the highest number of runs that any worker's policy grants a key, which a part of I10 needs together with
+    /// [`memory`](Self::memory). Default: unknown.
     pub const fn max_attempts(mut self, runs: u32) -> Self {
         self.max_attempts = Some(runs);
         self
     }
 
-    /// This one is given up on purpose, as by a policy that runs unprotected. Default: none is.
+    /// Excludes an invariant that the system gives up on purpose, e.g. by a policy that runs unprotected. Default:
+    /// none.
     pub fn excuse(mut self, invariant: Invariant) -> Self {
         self.excused.insert(invariant);
         self
     }
 
-    /// Judges a history.
+    /// Checks a history.
     #[must_use]
     pub fn check(&self, history: &History) -> Report {
         let book = Book::of(self, history);
@@ -230,23 +233,23 @@ impl Judge {
         self.level >= level && !self.excused.contains(&invariant)
     }
 
-    /// By how much the end of something this long is uncertain.
+    /// Returns the uncertainty of the end of a period of this length.
     fn doubt(&self, length: u64) -> u64 {
         self.margin.saturating_add(length / 1_000_000 * self.drift)
     }
 }
 
-/// A breach, and the lines that show it.
+/// A violation, and the lines that show it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// Which.
+    /// The violated invariant.
     pub invariant: Invariant,
-    /// In words.
+    /// A description.
     pub text: String,
-    /// Of which key.
+    /// The key.
     pub key: String,
-    /// Places in [`History::lines`], from 0 on.
+    /// Indices into [`History::lines`], from 0.
     pub lines: Vec<usize>,
 }
 
@@ -258,17 +261,17 @@ impl fmt::Display for Finding {
     }
 }
 
-/// How often an invariant was put to the test.
+/// The number of checks of an invariant.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Tally {
-    /// Cases judged.
+    /// Checked cases.
     pub judged: u64,
-    /// Cases that could not be: something that the history need not have is missing.
+    /// Cases that could not be checked, because optional data is missing.
     pub not_judged: u64,
 }
 
-/// What happened, whether right or wrong: a check of what never happens proves nothing.
+/// Counts of events, correct or not: a check of events that never happen proves nothing.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Counts {
@@ -280,11 +283,11 @@ pub struct Counts {
     pub grants: u64,
     /// Workers killed.
     pub kills: u64,
-    /// Grants whose predecessor neither was put down nor may have been.
+    /// Grants whose predecessor was certainly not released.
     pub takeovers: u64,
-    /// Calls without an answer.
+    /// Unanswered calls.
     pub unknowns: u64,
-    /// Effects of a key beyond its first: I0, counted.
+    /// Effects of a key after its first one (I0).
     pub repeated_effects: u64,
 }
 
@@ -304,32 +307,32 @@ impl Counts {
     }
 }
 
-/// What became of a history's judgement.
+/// The result of checking a history.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
-    /// Breaches of what is asserted, in the order of the lines that show them.
+    /// Violations of the asserted invariants, in the order of the lines that show them.
     pub findings: Vec<Finding>,
-    /// By invariant.
+    /// The checks of each invariant.
     pub tallies: BTreeMap<Invariant, Tally>,
-    /// What happened.
+    /// Counts of events.
     pub counts: Counts,
 }
 
 impl Report {
-    /// The invariants violated, each once, in the order of their names.
+    /// Returns the violated invariants, each once, in the order of their names.
     pub fn violated(&self) -> impl Iterator<Item = Invariant> {
         self.findings.iter().map(|finding| finding.invariant).collect::<BTreeSet<_>>().into_iter()
     }
 
-    /// Whether every invariant that is asserted held.
+    /// Returns whether every asserted invariant held.
     #[must_use]
     pub fn held(&self) -> bool {
         self.findings.is_empty()
     }
 }
 
-/// Where a check says what it found.
+/// A collector for the results of checks.
 struct Court<'a> {
     judge: &'a Judge,
     book: &'a Book<'a>,
@@ -337,7 +340,7 @@ struct Court<'a> {
 }
 
 impl Court<'_> {
-    /// A case that was judged; `wrong` says so if it is a breach.
+    /// Counts a checked case, and records a violation if `wrong` describes one.
     fn judge(&mut self, invariant: Invariant, key: &str, lines: &[usize], wrong: Option<String>) {
         self.report.tallies.entry(invariant).or_default().judged += 1;
         if let (Some(text), true) = (wrong, self.judge.asserts(invariant)) {

@@ -1,4 +1,4 @@
-//! One line of a history.
+//! The lines of a history.
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ impl<'de> Deserialize<'de> for Token {
     }
 }
 
-/// A name or a number, as its writer has it.
+/// A number or a name, as in the line.
 #[derive(Clone, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(untagged)]
 pub enum Label {
@@ -52,7 +52,7 @@ impl From<u32> for Label {
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident $name:literal,)+) => {
-        /// What a line tells; the table in [`history`](crate::history) says it in full.
+        /// The event of a line; the table in [`history`](crate::history) describes all events.
         #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
         #[non_exhaustive]
         pub enum Kind {
@@ -60,10 +60,10 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            /// Every event there is.
+            /// All events.
             pub const ALL: &'static [Self] = &[$(Self::$kind,)+];
 
-            /// As it is written.
+            /// Returns the event as it is written.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -79,59 +79,59 @@ kinds! {
     Produced "produced",
     /// Granted.
     ClaimWon "claim_won",
-    /// Somebody else has it.
+    /// Another owner has the key.
     ClaimInflight "claim_inflight",
-    /// Done before.
+    /// The key was consumed before.
     ClaimConsumed "claim_consumed",
     /// No answer.
     ClaimUnknown "claim_unknown",
-    /// Free, but not yet.
+    /// The key is free, but delayed.
     ClaimDelayed "claim_delayed",
-    /// Failed before, or refused.
+    /// The key has failed before, or the claim was refused.
     ClaimFailed "claim_failed",
     /// The handler's effect.
     Effect "effect",
-    /// A fenced resource said no.
+    /// A fenced resource rejected the effect.
     EffectRefused "effect_refused",
-    /// The lease was prolonged.
+    /// The lease was extended.
     RenewOk "renew_ok",
     /// Not the owner.
     RenewLost "renew_lost",
     /// No answer.
     RenewUnknown "renew_unknown",
-    /// Consumed.
+    /// The key is consumed.
     CompleteOk "complete_ok",
     /// Not the owner.
     CompleteLost "complete_lost",
     /// No answer.
     CompleteUnknown "complete_unknown",
-    /// Given back.
+    /// The key was released.
     Released "released",
-    /// No answer, whichever way it was to be put down.
+    /// No answer to a release of any kind.
     ReleaseUnknown "release_unknown",
-    /// Failed for good.
+    /// The run failed permanently.
     Failed "failed",
     /// The key was used with another payload.
     Mismatch "mismatch",
-    /// Buried, or told to be.
+    /// The key was buried, or is dead.
     Dead "dead",
     /// Confirmed by the broker.
     DeadLettered "dead_lettered",
     /// Acknowledged.
     Ack "ack",
-    /// To be delivered again.
+    /// The message will be redelivered.
     Nack "nack",
     /// The worker was killed.
     Crash "crash",
     /// The worker was stopped.
     Paused "paused",
-    /// The worker goes on.
+    /// The worker continues.
     Resumed "resumed",
     /// An operator made the key claimable.
     Forget "forget",
     /// The store lost the record.
     RecordLost "record_lost",
-    /// What the resource holds at the end.
+    /// The effects that the resource holds at the end.
     EffectTruth "effect_truth",
 }
 
@@ -142,20 +142,20 @@ impl fmt::Display for Kind {
 }
 
 impl Kind {
-    /// Whether it is about a whole worker and not about a key.
+    /// Returns whether the event is about a whole worker and not about a key.
     #[must_use]
     pub fn is_of_a_worker(self) -> bool {
         matches!(self, Self::Crash | Self::Paused | Self::Resumed)
     }
 
-    /// Whether nobody knows if and when it was applied.
+    /// Returns whether it is unknown if and when the call was applied.
     #[must_use]
     pub fn is_unknown(self) -> bool {
         matches!(self, Self::ClaimUnknown | Self::RenewUnknown | Self::CompleteUnknown | Self::ReleaseUnknown)
     }
 }
 
-/// One call of the store, or one event beside it. Fields as in the table of [`history`](crate::history).
+/// One call of the store, or one other event. The table of [`history`](crate::history) describes the fields.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[allow(missing_docs, reason = "the table of the module says it once")]
 pub struct Line {
@@ -188,7 +188,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// An event of a worker at `t`; fill in the rest.
+    /// Creates an event of a worker at `t`, without the optional fields.
     #[must_use]
     pub fn new(t: u64, worker: impl Into<Label>, event: Kind) -> Self {
         Self {
@@ -210,10 +210,10 @@ impl Line {
         }
     }
 
-    /// As it is written, without the line's end.
+    /// Returns the line as JSON, without a line break.
     #[must_use]
     pub fn to_json(&self) -> String {
-        // Numbers, text and lists of text: there is nothing that JSON could not say.
+        // Numbers, text and lists of text can always be encoded.
         serde_json::to_string(self).unwrap_or_default()
     }
 }

@@ -1,4 +1,4 @@
-//! Reading lines, and saying what is wrong with one.
+//! Parsing of lines, and errors for invalid ones.
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{History, Kind, Label, Line, Token};
 
-/// A line that cannot be judged: its number, the rule it breaks, and what to do.
+/// An invalid line: its number, the violated rule, and the remedy.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct BadLine {
     number: usize,
@@ -15,7 +15,7 @@ pub struct BadLine {
 }
 
 impl BadLine {
-    /// The line's number, from 1 on.
+    /// Returns the number of the line, from 1.
     #[must_use]
     pub fn number(&self) -> usize {
         self.number
@@ -30,7 +30,7 @@ impl fmt::Display for BadLine {
 
 impl std::error::Error for BadLine {}
 
-/// Everything optional: what is missing is said by name.
+/// A line with optional fields only, so that the error can name missing fields.
 #[derive(Deserialize)]
 struct Raw {
     t: Option<u64>,
@@ -51,10 +51,10 @@ struct Raw {
 }
 
 impl History {
-    /// Reads JSON lines; blank ones are skipped.
+    /// Reads JSON lines. Blank lines are skipped.
     ///
     /// # Errors
-    /// [`BadLine`] of the first line that breaks a rule of the format, or could not be read.
+    /// [`BadLine`] for the first line that violates the format or cannot be read.
     pub fn read(from: impl Read) -> Result<Self, BadLine> {
         let mut lines = Vec::new();
         for (index, line) in BufReader::new(from).lines().enumerate() {
@@ -97,7 +97,7 @@ fn read(text: &str) -> Result<Line, String> {
         .map_err(|e| format!("{e}; each line is one JSON object with the fields of the history format"))?;
     let name = raw.event.ok_or("`event` is missing; every line names its event")?;
     let event = Kind::ALL.iter().copied().find(|kind| kind.name() == name).ok_or_else(|| unknown(&name))?;
-    // What is read back at the end has no time or worker of its own.
+    // An `effect_truth`, which is read at the end, has no time or worker.
     let at_the_end = event == Kind::EffectTruth;
     let t = raw.t.or(at_the_end.then_some(u64::MAX));
     let t = t.ok_or_else(|| format!("{event} has no `t`; give the end of the call in ns"))?;
@@ -129,7 +129,7 @@ fn read(text: &str) -> Result<Line, String> {
     complete(line)
 }
 
-/// What a line of its event must have.
+/// Checks that the line has the fields that its event requires.
 fn complete(line: Line) -> Result<Line, String> {
     let event = line.event;
     if line.key.is_none() && !event.is_of_a_worker() {
@@ -147,7 +147,7 @@ fn complete(line: Line) -> Result<Line, String> {
     Ok(line)
 }
 
-/// Takes no time, so one time is enough.
+/// Returns whether the event has no duration, so that one time is sufficient.
 fn is_plain(event: Kind) -> bool {
     event.is_of_a_worker()
         || matches!(event, Kind::Produced | Kind::Ack | Kind::Nack | Kind::DeadLettered | Kind::RecordLost)

@@ -1,4 +1,4 @@
-//! A store that writes down what it is asked and what it answers.
+//! A store that records its requests and answers.
 use std::collections::HashMap;
 use std::fmt;
 use std::future::pending;
@@ -13,28 +13,28 @@ use idempotent_core::{
 use super::{Kind, Label, Line};
 use crate::sim::ask::{Answer, Answers, Ask, Carries, ask, store_that_carries};
 
-/// Where a [`Recording`] writes.
+/// The destination of a [`Recording`].
 ///
-/// A process that is killed writes nothing more, so each call is written down before it is made.
+/// A killed process writes nothing more, so each call is recorded before it is made.
 pub trait Journal: fmt::Debug + Send + Sync + 'static {
-    /// The time in ns, by the clock that all writers share.
+    /// Returns the time in ns, by the clock that all writers share.
     fn now(&self) -> u64;
 
-    /// Called before a call is made. `unheard` is the history's line if no end of it is ever told: what it came to is
-    /// unknown. The number given back names the call.
+    /// Records a call before it is made. `unheard` is the line for the case that the call never ends, so that its
+    /// result is unknown. The returned number identifies the call.
     fn begin(&self, unheard: &Line) -> u64;
 
-    /// The call's answer stands in the place of its first line. `None`: it was surely not applied, and is no line.
+    /// Replaces the first line of a call by its answer. `None` removes the line, because the call was certainly not
+    /// applied.
     fn end(&self, call: u64, heard: Option<&Line>);
 
-    /// A line beside the calls.
+    /// Records an event that is not a call.
     fn event(&self, line: &Line);
 }
 
-/// A store that passes everything on, and writes a history of it.
+/// A store that forwards all calls, and records a history of them.
 ///
-/// A call that is dropped half-way is not ended: its fate is unknown. Capabilities: watch and batch where the store has
-/// them.
+/// A call that is dropped has no end: its result is unknown. Capabilities: watch and batch, if the store has them.
 #[derive(Clone, Debug)]
 pub struct Recording {
     inner: Arc<dyn Store>,
@@ -44,14 +44,14 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// What `worker` asks of `store`, written into `journal`.
+    /// Creates a store that forwards the calls of `worker` to `store`, and records them in `journal`.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, journal: Arc<dyn Journal>, worker: impl Into<Label>) -> Self {
         Self { inner: store, journal, worker: worker.into(), owners: Arc::default() }
     }
 
-    /// Whose grant this is, as long as it is not put down: handlers know the number of their grant, and effects are
-    /// written down by owner.
+    /// Returns the owner of a grant until the grant ends. Handlers know their fencing token, but effects are recorded
+    /// by owner token.
     #[must_use]
     pub fn owner(&self, key: &Key, fencing: FencingToken) -> Option<OwnerToken> {
         let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use crate::{FOREVER, FaultStore, StoreOperation, VirtualClock};
 
-    /// Lines by call; what has no end is as it was begun.
+    /// The lines by call. A call without an end keeps its first line.
     #[derive(Debug, Default)]
     struct Memory(Mutex<(u64, BTreeMap<u64, Option<Line>>)>);
 

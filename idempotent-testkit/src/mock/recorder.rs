@@ -1,4 +1,4 @@
-//! Writes down how each delivery ended.
+//! An observer that logs the end of each delivery.
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,25 +8,25 @@ use idempotent_core::{Event, FencingToken, Key, Observer, Outcome, RunInfo, Scen
 
 use crate::deliver::note;
 
-/// One delivery that has ended, in the log of a [`MockExecutor`](crate::MockExecutor).
+/// A delivery that has ended, in the log of a [`MockExecutor`](crate::MockExecutor).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EndedDelivery {
-    /// Of the handler.
+    /// The scene of the handler.
     pub scene: Scene,
-    /// Of the handler.
+    /// The scope of the handler.
     pub scope: String,
-    /// Hashed, as [`Identity::key`](idempotent_core::Identity::key) gives it; `None` if it was not usable.
+    /// The hashed key, as [`Identity::key`](idempotent_core::Identity::key) returns it; `None` if the key was invalid.
     pub key: Option<Key>,
-    /// Which run of the key; `None` if the key was not granted.
+    /// The attempt; `None` if the key was not granted.
     pub attempt: Option<u32>,
-    /// The grant's number; `None` if the key was not granted.
+    /// The fencing token of the grant; `None` if the key was not granted.
     pub fencing: Option<FencingToken>,
-    /// Whether it took over from a worker that let its lease run out.
+    /// Whether the run took over from a worker whose lease had expired.
     pub took_over: bool,
-    /// What it came to.
+    /// The outcome.
     pub outcome: Outcome,
-    /// From the call to here, by the mock's clock.
+    /// The duration from the call to its end, by the mock's clock.
     pub elapsed: Duration,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Recorder(Arc<Mutex<Notes>>);
 
 #[derive(Debug, Default)]
 struct Notes {
-    /// Grants under way that were taken over: told at the claim, wanted at the end.
+    /// Grants in flight, and whether they are takeovers. The claim reports this, and the log entry needs it at the end.
     took_over: HashMap<(Key, FencingToken), bool>,
     ended: Vec<EndedDelivery>,
 }

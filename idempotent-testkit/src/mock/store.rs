@@ -1,4 +1,4 @@
-//! A store that answers as a test says.
+//! A store with scripted answers.
 mod script;
 
 use std::panic::Location;
@@ -16,7 +16,8 @@ pub(super) use self::script::{Attending, Audience};
 use crate::clock::require_one_thread;
 use crate::{FaultStore, VirtualClock};
 
-/// Scripted answers to claims before those of the store underneath. Its capabilities are that store's.
+/// A store that answers claims from a script first, and from the wrapped store after that. It has the capabilities of
+/// the wrapped store.
 #[derive(Clone, Debug)]
 pub(super) struct Scripted {
     inner: FaultStore,
@@ -49,9 +50,9 @@ impl Scripted {
         answer
     }
 
-    /// The executor asks again after a pause of a second at most; see to it that the pause ends.
+    /// Advances the time past the executor's pause before a retry, which is at most a second.
     fn pass_time(&self) {
-        // Here, and not in the task below, where nobody would hear of it.
+        // The check is here and not in the task below, whose panic would be lost.
         require_one_thread();
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let clock = self.clock.clone();

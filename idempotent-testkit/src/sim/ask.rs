@@ -1,4 +1,4 @@
-//! What a store is asked and answers, as data: so that a wire, a network and a tape treat every verb alike.
+//! Requests and answers of a store as data, so that a wire, a network and a tape treat all operations alike.
 use std::future::Future;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(crate) enum Answer {
 
 pub(crate) type Answers = Vec<Result<Answer, StoreError>>;
 
-/// Passes requests on. `together` is one call of the store's batch.
+/// A carrier of requests. With `together`, the requests are one call of the store's batch.
 pub(crate) trait Carries: Clone + Send + Sync + 'static {
     fn carry(&self, asks: Vec<Ask>, together: bool) -> impl Future<Output = Answers> + Send;
 }
@@ -47,7 +47,7 @@ impl Ask {
         }
     }
 
-    /// Asks for the same under another key.
+    /// Returns the same request with another key.
     pub(crate) fn at(mut self, key: &Key) -> Self {
         match &mut self {
             Self::Claim(request) => request.key = key.clone(),
@@ -65,7 +65,7 @@ impl Ask {
         }
     }
 
-    /// What the history says of it; nothing where nothing was learnt and surely nothing done.
+    /// Returns the history's line for this call, or `None` if the call certainly had no effect and no result.
     pub(crate) fn line(&self, line: Line, answer: &Result<Answer, StoreError>) -> Option<Line> {
         let unknown = matches!(answer, Err(error) if error.kind() == StoreErrorKind::Ambiguous);
         let (line, answer) = (Line { key: Some(self.key().as_str().to_owned()), ..line }, answer.as_ref().ok());
@@ -153,7 +153,7 @@ fn digest(value: Option<&[u8]>) -> String {
     }
 }
 
-/// One request, or a batch of one verb; in the order asked.
+/// Sends one request, or a batch of one operation, in order.
 pub(crate) async fn ask(store: &dyn Store, asks: &[Ask], together: bool) -> Answers {
     let Some(batch) = store.capabilities().batch.filter(|_| together) else {
         let mut answers = Vec::new();
@@ -191,7 +191,7 @@ pub(crate) async fn ask(store: &dyn Store, asks: &[Ask], together: bool) -> Answ
     }
 }
 
-/// For each request, that nobody knows what became of it.
+/// Returns an ambiguous error for each request.
 pub(crate) fn all_ambiguous(asks: &[Ask], why: &str) -> Answers {
     all(asks, StoreErrorKind::Ambiguous, why)
 }
@@ -233,8 +233,8 @@ pub(crate) async fn all_settled(via: &impl Carries, asks: Vec<Ask>) -> Vec<Resul
     via.carry(asks, true).await.into_iter().map(|answer| done(Some(answer))).collect()
 }
 
-/// A store that passes everything on; peek by `inner`, watch by a method of its own. Purge, browse and admin are for
-/// janitors and operators, who ask elsewhere.
+/// Implements a store that forwards all requests. `peek` uses `inner`, and `watch` has its own method. Purge, browse
+/// and admin are missing, because operators call them elsewhere.
 macro_rules! store_that_carries {
     ($name:ty) => {
         #[async_trait::async_trait]

@@ -1,4 +1,4 @@
-//! Many seeds.
+//! Simulations of many seeds.
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,22 +11,22 @@ use super::process::lock;
 use super::{Coverage, Violation, run};
 use crate::VirtualClock;
 
-/// What many seeds came to.
+/// The result of many seeds.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Campaign {
-    /// Seeds played.
+    /// The number of simulated seeds.
     pub seeds: u64,
-    /// Those in which something was wrong, and what.
+    /// The seeds with violations.
     pub failed: BTreeMap<u64, Vec<Violation>>,
-    /// What they have seen.
+    /// The situations that occurred.
     pub coverage: Coverage,
-    /// Time by the clocks of the worlds, all together.
+    /// The simulated duration of all seeds together.
     pub simulated: Duration,
 }
 
-/// Plays the seeds in as many threads as the machine has processors, each world on a store of its own:
-/// `store` gets the seed, too, for several stores by turns.
+/// Plays the seeds on as many threads as the machine has processors, each with a separate store. `store` also gets the
+/// seed, so that it can alternate between stores.
 #[must_use]
 pub fn campaign(seeds: Range<u64>, store: impl Fn(u64, &VirtualClock) -> Arc<dyn Store> + Sync) -> Campaign {
     let (next, all) = (AtomicU64::new(seeds.start), Mutex::new(Campaign::default()));
@@ -64,7 +64,7 @@ impl Campaign {
         self.failed.extend(other.failed);
     }
 
-    /// The first seed in which something was wrong.
+    /// Returns the first seed with a violation.
     #[must_use]
     pub fn failing_seed(&self) -> Option<u64> {
         self.failed.keys().next().copied()

@@ -1,8 +1,8 @@
-//! From a seed to a plan.
+//! Generation of a plan from a seed.
 use super::plan::{CallFault, Delivery, End, Harm, KEYS, Loss, Mischief, Plan, Run, Step, Terms};
 use crate::entropy::Dice;
 
-/// Another sequence, the same for the same seed and name.
+/// Creates another sequence, which is the same for the same seed and name.
 pub(super) fn fork(seed: u64, name: u64) -> Dice {
     let mut dice = Dice::new(seed ^ name.wrapping_mul(0xd6e8_feb8_6659_fd93));
     dice.roll();
@@ -10,7 +10,7 @@ pub(super) fn fork(seed: u64, name: u64) -> Dice {
 }
 
 impl Dice {
-    /// `from..=to`.
+    /// Returns a number in `from..=to`.
     pub(super) fn range(&mut self, from: u64, to: u64) -> u64 {
         from + self.below(to - from + 1)
     }
@@ -27,7 +27,7 @@ impl Dice {
         usize::try_from(self.below(workers.len() as u64)).unwrap_or_default()
     }
 
-    /// Up to that part of something.
+    /// Returns a random part of `of`, up to the fraction `part`.
     fn part(&mut self, of: u64, part: f64) -> u64 {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
         let most = (of as f64 * part) as u64;
@@ -35,12 +35,12 @@ impl Dice {
     }
 }
 
-/// Runs of a delivery that have a say of their own, and calls of a worker's place that may go wrong.
+/// The number of runs of a delivery with individual settings, and of calls of a worker with possible faults.
 const RUNS: u64 = 8;
 const CALLS: u64 = 60;
 
 impl Plan {
-    /// The plan of a seed.
+    /// Creates the plan of a seed.
     #[must_use]
     pub fn of(seed: u64) -> Self {
         let dice = &mut fork(seed, 1);
@@ -64,7 +64,7 @@ impl Plan {
     }
 }
 
-/// Mostly of one policy, sometimes as in the middle of a roll-out.
+/// Creates the workers' policies: mostly equal, sometimes different, as during a roll-out.
 fn workers(dice: &mut Dice, lease_ms: u64) -> Vec<Terms> {
     let (cancels, unprotected, mixed) = (dice.percent(20), dice.percent(5), dice.percent(20));
     let first = terms(dice, lease_ms, cancels, unprotected);
@@ -95,7 +95,7 @@ fn terms(dice: &mut Dice, lease_ms: u64, release_on_cancel: bool, unprotected: b
 }
 
 fn deliveries(plan: &Plan, dice: &mut Dice) -> Vec<Delivery> {
-    // Now and then all come at once and want the same.
+    // Sometimes, all deliveries arrive at once and have the same key.
     let herd = dice.percent(15);
     let bare_ones = dice.pick(&[0, 0, 0, 20]);
     let keys = if herd { 1 } else { dice.range(1, KEYS) };
@@ -125,7 +125,7 @@ fn deliveries(plan: &Plan, dice: &mut Dice) -> Vec<Delivery> {
         .collect()
 }
 
-/// How likely what is, in percent.
+/// The probabilities of faults, in percent.
 struct Moods {
     lease_us: u64,
     slow: u64,
@@ -161,7 +161,7 @@ impl Moods {
     }
 
     fn script(&self, dice: &mut Dice) -> Vec<Step> {
-        // What tells a store that does not look whose the key is by now.
+        // Detects a store that does not check the current owner of the key.
         let late = Step::Wait { us: dice.part(self.lease_us, 4.0) };
         let (renew, complete) = (self.renewal(dice), Step::Complete { value: 0 });
         match dice.below(10) {
@@ -170,7 +170,7 @@ impl Moods {
             2 => vec![Step::Release, renew, complete],
             3 => vec![Step::Release, Step::Claim, complete],
             4 => vec![late, Step::Release],
-            // In the instant in which the others come back.
+            // In the instant in which the others return.
             6 => vec![Step::Renew { lease_ms: self.lease_us / 10_000 }, Step::Wait { us: self.lease_us / 2 }, complete],
             5 => vec![Step::Wait { us: self.lease_us }, dice.pick(&[renew, complete, Step::Release])],
             _ => (0..5).map(|_| self.step(dice)).collect(),
@@ -198,7 +198,7 @@ impl Moods {
     fn pause(&self, dice: &mut Dice) -> u64 {
         let part = match dice.below(100) {
             roll if roll >= self.slow => dice.pick(&[0.0, 0.01, 0.2]),
-            // Not with the longest of leases: whoever waits for it asks every second.
+            // Not with the longest leases, since a waiter polls every second.
             0 if self.lease_us <= 5_000_000 => 25.0,
             _ => dice.pick(&[0.5, 0.95, 1.2, 3.0]),
         };
@@ -209,7 +209,7 @@ impl Moods {
 fn mischief(plan: &Plan, dice: &mut Dice) -> Vec<Mischief> {
     let (lease_us, calm_us) = (plan.lease_us(), plan.calm_ms * 1_000);
     let pace = dice.pick(&[0.3, 1.0, 3.0, 1_000.0]);
-    // A clock that is set makes leases uncertain, so only some worlds have one.
+    // A clock that is set makes leases uncertain, so only some simulations have one.
     let sets_clock = dice.percent(8);
     let (drains, cleans, forgets) = (dice.percent(60), dice.percent(60), dice.percent(40));
     let (mut at_us, mut all) = (0, Vec::new());
@@ -235,7 +235,7 @@ fn mischief(plan: &Plan, dice: &mut Dice) -> Vec<Mischief> {
     all
 }
 
-/// Whoever comes first to a crowd dies: the others wait for the same lease to end, and so does a janitor.
+/// Kills the first worker of each crowd, so that the others and a purge wait for the same lease to end.
 fn crowded(plan: &Plan) -> impl Iterator<Item = Mischief> {
     let crowd = plan
         .deliveries

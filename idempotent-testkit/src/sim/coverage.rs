@@ -1,4 +1,4 @@
-//! What the seeds have seen: a check of what never happens proves nothing.
+//! The situations that occurred in simulations: a check of a situation that never occurs proves nothing.
 use std::collections::BTreeMap;
 
 use idempotent_core::{Claim, Settled};
@@ -6,11 +6,11 @@ use idempotent_core::{Claim, Settled};
 use super::events::{Told, What};
 use crate::history::check::Report;
 
-/// How often what has happened, right or wrong.
+/// The number of occurrences of each situation, correct or not.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage(BTreeMap<String, u64>);
 
-/// What must have happened.
+/// The situations that must occur.
 const WANTED: &[&str] = &[
     "takeovers",
     "unknowns",
@@ -122,18 +122,18 @@ impl Coverage {
         }
     }
 
-    /// What happened, by name, and how often.
+    /// Returns each situation by name, with the number of its occurrences.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().map(|(what, times)| (what.as_str(), *times))
     }
 
-    /// How often it happened.
+    /// Returns the number of occurrences of a situation.
     #[must_use]
     pub fn times(&self, what: &str) -> u64 {
         self.0.get(what).copied().unwrap_or_default()
     }
 
-    /// What has to happen in a campaign that proves something, and never did.
+    /// Returns the situations that a conclusive campaign needs and that never occurred.
     #[must_use]
     pub fn missing(&self) -> Vec<&'static str> {
         WANTED.iter().filter(|what| self.times(what) == 0).copied().collect()

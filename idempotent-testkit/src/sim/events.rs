@@ -1,4 +1,4 @@
-//! What happened, in one order: what the store applied, what handlers did, what runs came to.
+//! Events in one order: applied store calls, effects of handlers, and outcomes of runs.
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::{Arc, Mutex};
@@ -14,12 +14,12 @@ use super::process::lock;
 use crate::VirtualClock;
 use crate::history::{Kind, Line, Token};
 
-/// An event; those of the store in the order they were applied in.
+/// An event. Events of the store are in the order of application.
 #[derive(Clone, Debug)]
 pub(super) struct Event {
-    /// µs by the store's clock.
+    /// The time in µs by the store's clock.
     pub(super) at: u64,
-    /// The incarnation of a worker; 0 where there is none.
+    /// The incarnation of a worker; 0 if there is none.
     pub(super) worker: u32,
     pub(super) what: What,
 }
@@ -30,7 +30,7 @@ pub(super) enum What {
     Renew {
         key: u128,
         owner: OwnerToken,
-        /// The grant it is for, if its sender knows.
+        /// The fencing token of the grant, if the sender knows it.
         number: Option<FencingToken>,
         lease: Duration,
         answer: Settled,
@@ -38,7 +38,7 @@ pub(super) enum What {
     Complete {
         key: u128,
         owner: OwnerToken,
-        /// The grant it is for, if its sender knows.
+        /// The fencing token of the grant, if the sender knows it.
         number: Option<FencingToken>,
         done: Completion,
         answer: Settled,
@@ -46,19 +46,19 @@ pub(super) enum What {
     Release {
         key: u128,
         owner: OwnerToken,
-        /// The grant it is for, if its sender knows.
+        /// The fencing token of the grant, if the sender knows it.
         number: Option<FencingToken>,
         verdict: ReleaseKind,
         delay: Duration,
         memory: Duration,
         answer: Settled,
     },
-    /// The store itself failed; what was asked may have been done.
+    /// The store failed. The request may have been applied.
     StoreError {
         key: u128,
         kind: StoreErrorKind,
     },
-    /// A handler touched the resource; `fencing` is none in an unprotected run.
+    /// A handler wrote to the resource. `fencing` is `None` in an unprotected run.
     Effect {
         key: u128,
         fencing: Option<FencingToken>,
@@ -70,13 +70,13 @@ pub(super) enum What {
         fencing: Option<FencingToken>,
         how: How,
     },
-    /// An observer's terminal event.
+    /// The terminal event of an observer.
     Ended {
         key: Option<u128>,
         fencing: Option<FencingToken>,
         outcome: Outcome,
     },
-    /// A broker's last word on a delivery; `payload` is what was sent, `value` what the caller got.
+    /// The settlement of a delivery by the broker. `payload` is the sent payload, and `value` is the caller's result.
     Delivered {
         delivery: u64,
         key: u128,
@@ -85,23 +85,23 @@ pub(super) enum What {
         disposition: Disposition,
         value: Option<String>,
     },
-    /// An operator, without force, by the number he saw.
+    /// An operator forgot a record without force, by the fencing token that was read.
     Forgotten {
         key: u128,
         seen: FencingToken,
     },
-    /// A janitor.
+    /// A purge ran.
     Purged {
         failed: bool,
     },
-    /// Something that the network did to a call.
+    /// The network injected a fault into a call.
     Fault {
         fault: &'static str,
         verb: &'static str,
     },
-    /// Several requests came in one call.
+    /// Several requests were one call.
     Together,
-    /// kill, pause, drain …
+    /// An action such as kill, pause or drain.
     Chaos(&'static str),
 }
 
@@ -112,7 +112,7 @@ pub(super) struct Claimed {
     pub(super) lease: Duration,
     pub(super) memory: Duration,
     pub(super) max_attempts: u32,
-    /// Nobody is to take over.
+    /// Whether a takeover is forbidden.
     pub(super) parks: bool,
     pub(super) fingerprint: Option<Fingerprint>,
     pub(super) answer: Claim,
@@ -144,20 +144,20 @@ impl What {
     }
 }
 
-/// What happened in one world.
+/// The events of one simulation.
 #[derive(Clone, Debug)]
 pub(super) struct Told {
     pub(super) plan: Plan,
     pub(super) events: Vec<Event>,
     /// Deliveries and drains that have not ended.
     pub(super) unsettled: Vec<String>,
-    /// (deliveries, ended, told to the observer) of each incarnation.
+    /// For each incarnation: deliveries, ended runs, and runs reported to the observer.
     pub(super) counts: BTreeMap<u32, (u64, u64, u64)>,
-    /// Owner tokens of clients that are not our executor.
+    /// Owner tokens of clients other than the executor.
     pub(super) scripted: BTreeSet<u128>,
 }
 
-/// Where events are written down: what the store applied and what came of it, and the history for everybody.
+/// A recorder of events and of the history.
 #[derive(Clone, Debug)]
 pub(super) struct Recorder {
     clock: VirtualClock,
@@ -169,7 +169,7 @@ struct Written {
     events: Vec<Event>,
     lines: Vec<Line>,
     last: u64,
-    /// Whose grant it is, by key as told in the history, and number.
+    /// The owner tokens of grants, by key as in the history, and fencing token.
     owners: BTreeMap<(String, u64), Token>,
 }
 
@@ -178,7 +178,8 @@ impl Recorder {
         Self { clock: clock.clone(), written: Arc::default() }
     }
 
-    /// No two times are the same: what one thread did in one instant it did one after the other.
+    /// Returns a time that differs from all earlier ones: one thread performs the actions of an instant one after the
+    /// other.
     pub(super) fn now(&self) -> u64 {
         let elapsed = u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let mut written = lock(&self.written);
@@ -191,9 +192,9 @@ impl Recorder {
         lock(&self.written).events.push(Event { at, worker, what });
     }
 
-    /// A line of the history, from a blank one of now.
+    /// Writes a line of the history. `fill` completes a line with the current time.
     pub(super) fn line(&self, worker: u32, fill: impl FnOnce(Line) -> Option<Line>) {
-        // Kind and owner are what `fill` makes of it.
+        // `fill` sets event and owner.
         let Some(line) = fill(Line::new(self.now(), worker, Kind::Produced)) else { return };
         let mut written = lock(&self.written);
         if let (Kind::ClaimWon, Some(key), Some(fence), Some(token)) = (line.event, &line.key, line.fence, line.token) {
@@ -202,7 +203,7 @@ impl Recorder {
         written.lines.push(line);
     }
 
-    /// An event of a key at this instant.
+    /// Writes an event of a key at this instant.
     pub(super) fn tell(&self, worker: u32, event: Kind, key: &Key) {
         self.line(worker, |line| Some(Line { event, key: Some(key.as_str().to_owned()), ..line }));
     }
@@ -221,7 +222,7 @@ impl Recorder {
 }
 
 impl Told {
-    /// For people: one line an event, times in ms since the start.
+    /// Returns the events as text, one in each line, with times in ms since the start.
     pub(super) fn print(&self) -> String {
         let mut text = String::new();
         for Event { at, worker, what } in &self.events {

@@ -1,6 +1,6 @@
-//! The invariants over what only a simulator knows: the order in which the store applied what it was asked, and what
-//! the executor made of it. One pure function each. They know nothing of how a store or the executor decides; each
-//! looks after its own breach and leaves the others' to the others.
+//! Checks of the invariants with the knowledge of a simulator: the order in which the store applied requests, and the
+//! reactions of the executor. Each check is one pure function. The checks do not depend on the decisions of a store or
+//! the executor, and each one reports only violations of its own invariant.
 mod records;
 #[cfg(test)]
 mod red;
@@ -51,7 +51,8 @@ fn ensure(holds: bool, text: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(text()) }
 }
 
-/// Exactly one terminal outcome for each run, told to the counters and to the observer; one end of each delivery.
+/// Checks that each run has exactly one terminal outcome, which the counters and the observer get, and that each
+/// delivery ends once.
 pub(super) fn one_outcome(history: &Told) -> Result<(), String> {
     let mut ends = BTreeSet::new();
     for event in &history.events {
@@ -73,7 +74,8 @@ pub(super) fn one_outcome(history: &Told) -> Result<(), String> {
     Ok(())
 }
 
-/// Claims by one token in one instant, copies included: who asks again waits a while first.
+/// The limit of claims with one token in one instant, including copies. A client that repeats a claim waits for a while
+/// first.
 const AT_ONCE: usize = 8;
 
 pub(super) fn no_spinning(history: &Told) -> Result<(), String> {

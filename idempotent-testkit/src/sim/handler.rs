@@ -1,4 +1,4 @@
-//! What is done once: a handler with moods, and the resource it writes to.
+//! The handler of a simulation with different ends, and the resource that it writes to.
 use std::any::Any;
 use std::future::Future;
 use std::panic::resume_unwind;
@@ -34,7 +34,7 @@ impl From<Rejection> for Fail {
     }
 }
 
-/// The bytes of the text: an empty one has none, and is kept all the same.
+/// A codec for the bytes of a text. An empty text has no bytes, and is still stored.
 #[derive(Debug)]
 pub(super) struct Text;
 
@@ -58,12 +58,12 @@ pub(super) struct Job {
     pub(super) key: u64,
     pub(super) payload: u64,
     pub(super) run: Run,
-    /// In a batch: each item has its own, and a panic would be that of all.
+    /// The lease in a batch. Each item has its own lease, and a panic would affect all items.
     pub(super) batched: Option<Lease>,
 }
 
 impl Job {
-    /// Of the key that all share; it takes as long as this one.
+    /// Returns a job with the key that all share, and with the same duration.
     pub(super) fn inner(&self) -> Self {
         let Run { before_us, after_us, .. } = self.run;
         let (run, batched) = (Run { before_us, after_us, ..Run::default() }, None);
@@ -77,7 +77,7 @@ pub(super) fn is_injected(panic: &Box<dyn Any + Send>) -> bool {
     panic.downcast_ref::<&str>() == Some(&INJECTED)
 }
 
-/// Writes down how a handler ended, also if it was dropped.
+/// A guard that records the end of a handler, even if it was dropped.
 struct Ended {
     world: Arc<World>,
     worker: u32,
@@ -94,7 +94,7 @@ impl Drop for Ended {
     }
 }
 
-/// Boxed, since it may hold another of its kind.
+/// Runs the handler. The future is boxed, since it may contain another one of its type.
 pub(super) fn handle(job: Job) -> Pin<Box<dyn Future<Output = Result<String, Fail>> + Send>> {
     Box::pin(async move {
         let Job { world, worker, scope, key, payload, run, batched } = &job;
@@ -105,7 +105,7 @@ pub(super) fn handle(job: Job) -> Pin<Box<dyn Future<Output = Result<String, Fai
         let mut end = Ended { world: world.clone(), worker: worker.id, key: hash, fencing, how: How::Dropped };
         let calm = world.is_calm();
         let pause = async |micros: u64| {
-            // In calm times only what is short.
+            // In calm times, only short waits.
             let micros = if calm { micros.min(1_000) } else { micros };
             if micros > 0 {
                 worker.clock.sleep(Duration::from_micros(micros)).await;
@@ -116,7 +116,7 @@ pub(super) fn handle(job: Job) -> Pin<Box<dyn Future<Output = Result<String, Fai
             Err(fail)
         };
         pause(run.before_us).await;
-        // A polite handler asks before the step that cannot be undone.
+        // A polite handler checks its lease before the irreversible step.
         let believes = lease.as_ref().is_some_and(|lease| !lease.is_lost());
         if run.polite && !believes && lease.is_some() {
             return fail(Fail::Transient);
@@ -137,7 +137,7 @@ pub(super) fn handle(job: Job) -> Pin<Box<dyn Future<Output = Result<String, Fai
             End::FailsForGood if !calm => return fail(Fail::Permanent),
             End::Panics if alone && !calm => {
                 end.how = How::Panicked;
-                // Without the hook's noise.
+                // Without the output of the panic hook.
                 resume_unwind(Box::new(INJECTED));
             }
             _ => {}
@@ -150,7 +150,7 @@ pub(super) fn handle(job: Job) -> Pin<Box<dyn Future<Output = Result<String, Fai
     })
 }
 
-/// One after the other.
+/// Handles the items one after the other.
 pub(super) async fn handle_all(items: Vec<BatchItem<Job>>) -> Vec<Result<String, Fail>> {
     let mut answers = Vec::new();
     for BatchItem { item, lease, .. } in items {
@@ -160,7 +160,7 @@ pub(super) async fn handle_all(items: Vec<BatchItem<Job>>) -> Vec<Result<String,
 }
 
 impl World {
-    /// The step that cannot be undone; false if the resource refuses it.
+    /// Performs the irreversible step. Returns false if the resource rejects it.
     pub(super) fn touch(
         &self,
         worker: &Worker,
@@ -182,7 +182,7 @@ impl World {
         accepted
     }
 
-    /// What the resource says; the one that is fenced refuses numbers smaller than it has seen.
+    /// Writes to the resource. A fenced resource rejects fencing tokens lower than the highest it has seen.
     fn write(&self, key: u128, fencing: Option<FencingToken>) -> bool {
         let Some(fencing) = fencing else { return true };
         let mut highest = lock(&self.resource);

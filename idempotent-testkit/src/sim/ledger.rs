@@ -1,4 +1,4 @@
-//! What the store's answers amount to, key by key: not what the store keeps, but what it has told.
+//! A ledger of the store's answers by key: not the stored state, but the state that the store has reported.
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,13 @@ pub(super) struct Granted {
     pub(super) attempt: u32,
     pub(super) at: u64,
     pub(super) fingerprint: Option<Fingerprint>,
-    /// The lease's end, as far as renewals were answered.
+    /// The expiry of the lease, according to the answered renewals.
     pub(super) until: u64,
-    /// After the lease's end it is remembered this long.
+    /// The retention after the expiry of the lease.
     pub(super) memory: Duration,
 }
 
-/// What a key was last told to be in.
+/// The last reported state of a key.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Phase {
     /// Never claimed, or released.
@@ -50,22 +50,22 @@ pub(super) struct Vacant {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Standing {
     pub(super) phase: Phase,
-    /// Every grant so far; the last one is the one the phase is about.
+    /// Every grant so far. The last one belongs to the phase.
     pub(super) grants: Vec<Granted>,
     /// First completions: grant and value.
     pub(super) completed: Vec<(FencingToken, Option<Arc<[u8]>>)>,
-    /// Releases that were done: grant and verdict.
+    /// Applied releases: grant and kind.
     pub(super) released: Vec<(FencingToken, ReleaseKind)>,
-    /// What is remembered of a key that was given back.
+    /// The retained facts of a vacant key.
     pub(super) vacant: Option<Vacant>,
-    /// Claims answered so.
+    /// The number of claims answered as consumed.
     pub(super) told_consumed: u64,
     pub(super) told_failed: u64,
     pub(super) told_dead: Vec<FencingToken>,
     pub(super) told_mismatch: u64,
 }
 
-/// `at` and `by`, as a record counts.
+/// Returns the sum of `at` and `by`, in the arithmetic of a record.
 pub(super) fn later(at: u64, by: Duration) -> u64 {
     at.saturating_add(u64::try_from(by.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX))
 }
@@ -75,7 +75,7 @@ impl Standing {
         self.grants.last()
     }
 
-    /// Who holds it, in its lease or late, as long as that is remembered.
+    /// Returns the owner, in its lease or late, while its record is retained.
     pub(super) fn holder(&self, at: u64) -> Option<&Granted> {
         match self.phase {
             Phase::Held => self.last().filter(|grant| later(grant.until, grant.memory) > at),
@@ -83,17 +83,17 @@ impl Standing {
         }
     }
 
-    /// Who holds it and is in its lease.
+    /// Returns the owner that is in its lease.
     pub(super) fn live_holder(&self, at: u64) -> Option<&Granted> {
         self.holder(at).filter(|grant| grant.until > at)
     }
 
-    /// Given back, and that is remembered.
+    /// Returns the vacant record, while it is retained.
     pub(super) fn vacant(&self, at: u64) -> Option<Vacant> {
         self.vacant.filter(|vacant| vacant.until > at)
     }
 
-    /// Within the retention.
+    /// Returns the result, within the retention.
     pub(super) fn consumed(&self, at: u64) -> Option<&Option<Arc<[u8]>>> {
         match &self.phase {
             Phase::Consumed { value, until } if *until > at => Some(value),
@@ -101,12 +101,12 @@ impl Standing {
         }
     }
 
-    /// Whether this answer to a claim repeats the grant in force.
+    /// Returns whether this answer to a claim repeats the grant in force.
     pub(super) fn repeats(&self, at: u64, owner: OwnerToken) -> bool {
         self.holder(at).is_some_and(|grant| grant.owner == owner)
     }
 
-    /// Whether the store has said what this outcome says of the grant, or of the key.
+    /// Returns whether the answers of the store justify this outcome of the grant or of the key.
     pub(super) fn knows(&self, fencing: Option<FencingToken>, outcome: &Outcome) -> bool {
         let released = |verdict| fencing.is_some_and(|fencing| self.released.contains(&(fencing, verdict)));
         match outcome {
@@ -197,7 +197,7 @@ impl Standing {
     }
 }
 
-/// Goes through a history; `check` sees each event that has a key, its place, and how its key stood before it.
+/// Walks through a history. `check` gets each event that has a key, its index, and the state of its key before it.
 pub(super) fn walk(
     history: &Told,
     mut check: impl FnMut(usize, &Standing, &Event) -> Result<(), String>,

@@ -1,8 +1,8 @@
-//! Keys as a store sees them: they look alike, as text without case and as a name and a number without a boundary.
-//! Real keys end in a hash and never do; a store must not rely on that.
+//! The keys at the store, which look alike: as text without case, and as a name and a number without a separator. Real
+//! keys end in a hash and never look alike, but a store must not rely on that.
 use idempotent_core::{Identity, Key, Scene};
 
-/// What the world's keys are called at the store.
+/// The names of the simulated keys at the store.
 #[derive(Clone, Debug)]
 pub(super) struct Disguise(Vec<(u128, Key)>);
 
@@ -13,25 +13,25 @@ pub(super) fn identity(scope: &'static str, key: u64) -> Identity {
     Identity::new(Scene::Rest, scope, &key)
 }
 
-/// The executor's own name for it.
+/// Returns the executor's own key.
 pub(super) fn real(scope: &'static str, key: u64) -> Key {
-    // Of a number, in a named scope: never refused.
+    // A number in a named scope is always valid.
     identity(scope, key).key(NAMESPACE).unwrap_or_else(|_| Key::from_parts(scope, key.into()))
 }
 
-/// An executor's default namespace.
+/// The default namespace of an executor.
 const NAMESPACE: &str = "idempotent";
 
-/// Its top hexadecimal digits are 0 and 1, its first letter in base64 is an A.
+/// The first hexadecimal digits are 0 and 1, and the first letter in base64 is an A.
 const HASH: u128 = 0x01bc_def0_1234_5678_9abc_def0_1234_5678;
 
 fn lookalike(scope: &'static str, key: u64) -> Key {
     let name = "idempotent:rest:orders";
     match (scope, key) {
         (ORDERS, 0) => Key::from_parts(name, HASH),
-        // The same text but for the case of one letter: A is 0 in base64, a is 26.
+        // The same text except for the case of one letter: A is 0 in base64, and a is 26.
         (ORDERS, 1) => Key::from_parts(name, HASH | 26 << 122),
-        // The same text if name and hash stand side by side.
+        // The same text if name and hash are joined.
         (ORDERS, 2) => Key::from_parts(&format!("{name}1"), HASH ^ 1 << 120),
         _ => real(scope, key),
     }
@@ -48,7 +48,7 @@ impl Disguise {
     }
 }
 
-/// Of the key as the store sees it.
+/// Returns the hash of the key as the store sees it.
 pub(super) fn hash(scope: &'static str, key: u64) -> u128 {
     lookalike(scope, key).hash()
 }

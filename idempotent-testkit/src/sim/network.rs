@@ -1,4 +1,4 @@
-//! Between a worker and the store: loses, delays, doubles and refuses what its plan says, call by call.
+//! The network between a worker and the store: loses, delays, duplicates and refuses calls according to the plan.
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use super::process::lock;
 use super::tape::Tape;
 use crate::VirtualClock;
 
-/// The faults of one worker's place, over all its incarnations.
+/// The faults of one worker slot, over all its incarnations.
 #[derive(Debug)]
 pub(super) struct Faults {
     by_call: BTreeMap<u64, CallFault>,
@@ -60,7 +60,7 @@ impl Faults {
     }
 }
 
-/// One incarnation's connection.
+/// The connection of one incarnation.
 #[derive(Clone, Debug)]
 pub(super) struct Network {
     inner: Tape,
@@ -77,7 +77,7 @@ impl Network {
         Self { inner, clock: clock.clone(), faults, cut: Arc::default(), incarnation: of, recorder }
     }
 
-    /// What has not reached the store by now never will.
+    /// Cuts the connection: a request that has not reached the store never will.
     pub(super) fn cut(&self) {
         self.cut.store(true, Ordering::SeqCst);
     }
@@ -105,7 +105,7 @@ impl Network {
         }
     }
 
-    /// The same requests once more, later; nobody hears what comes of them.
+    /// Sends the same requests once more, later. The answers are ignored.
     fn double(&self, asks: &[Ask], together: bool, after: u64) {
         for ask in asks {
             let unknown = all_ambiguous(std::slice::from_ref(ask), "a copy");

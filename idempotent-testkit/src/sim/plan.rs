@@ -1,43 +1,42 @@
-//! What happens to a world, as data.
+//! The plan of a simulation, as data.
 use std::time::Duration;
 
 use idempotent_core::{OnExpiry, OnInFlight, OnLeaseLost, OnStoreError, Policy};
 use serde::{Deserialize, Serialize};
 
-/// Keys that deliveries may have.
+/// The number of keys that deliveries may have.
 pub(super) const KEYS: u64 = 4;
 
-/// Everything that happens to a world: [`Plan::of`] makes one from a seed, the shrinker takes pieces out of it, and
-/// as JSON it is kept as a regression case. A seed means another plan as soon as the simulator learns a new trick;
-/// a plan stays what it is.
+/// All events of a simulation. [`Plan::of`] creates a plan from a seed, the shrinker removes pieces of it, and as JSON
+/// it is a regression case. The plan of a seed changes when the simulator gets a new feature, but a plan never changes.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Plan {
-    /// Of what little is still drawn: owner tokens and jitter.
+    /// The seed of the remaining random values: owner tokens and jitter.
     pub seed: u64,
-    /// From here on nothing goes wrong any more, in ms.
+    /// The time in ms from which on no faults occur.
     pub calm_ms: u64,
-    /// The resource refuses smaller fencing numbers.
+    /// Whether the resource rejects lower fencing tokens.
     #[serde(default)]
     pub fenced: bool,
-    /// Deliveries carry a fingerprint of their payload.
+    /// Whether deliveries have a fingerprint of their payload.
     #[serde(default)]
     pub fingerprints: bool,
-    /// One for each place of a worker; whoever dies there is followed by another.
+    /// The policies of the worker slots. A worker that dies is replaced by another one in its slot.
     pub workers: Vec<Terms>,
-    /// What the broker delivers.
+    /// The deliveries of the broker.
     #[serde(default)]
     pub deliveries: Vec<Delivery>,
-    /// What goes wrong, by the clock.
+    /// Faults at fixed times.
     #[serde(default)]
     pub mischief: Vec<Mischief>,
-    /// What goes wrong, by the call.
+    /// Faults of individual calls.
     #[serde(default)]
     pub faults: Vec<CallFault>,
 }
 
-/// A worker's policy; times in ms.
+/// The policy of a worker. Times are in ms.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs, reason = "the names are those of `Policy`")]
@@ -70,162 +69,162 @@ pub struct Terms {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Delivery {
-    /// Which key, below 4.
+    /// The number of the key, below 4.
     pub key: u64,
-    /// What is in it; a duplicate has the same.
+    /// The payload. A duplicate has the same one.
     pub payload: u64,
-    /// It carries no fingerprint, whatever the others do.
+    /// Whether the delivery has no fingerprint, regardless of the plan.
     #[serde(default, skip_serializing_if = "is_false")]
     pub bare: bool,
-    /// When it comes first, in µs.
+    /// The time of the first delivery, in µs.
     pub at_us: u64,
-    /// How its runs go, one after the other; those behind the last go smoothly.
+    /// The settings of consecutive runs. All runs after the last entry succeed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<Run>,
 }
 
-/// How one run goes, if the handler is called.
+/// The settings of one run, if the handler is called.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Run {
-    /// On which worker's place.
+    /// The slot of the worker.
     pub worker: usize,
-    /// How long the handler works before its effect, in µs.
+    /// The handler's working time before its effect, in µs.
     #[serde(skip_serializing_if = "is_zero")]
     pub before_us: u64,
-    /// And after it.
+    /// The handler's working time after its effect, in µs.
     #[serde(skip_serializing_if = "is_zero")]
     pub after_us: u64,
-    /// It asks its lease before the effect.
+    /// Whether the handler checks its lease before the effect.
     #[serde(skip_serializing_if = "is_false")]
     pub polite: bool,
-    /// It runs another key inside.
+    /// Whether the handler runs another key inside.
     #[serde(skip_serializing_if = "is_false")]
     pub inner: bool,
-    /// It comes in a batch: with one that all batches share (1), and with a copy of itself (2).
+    /// Whether the run is in a batch: with an item that all batches share (1), and with a copy of itself (2).
     #[serde(skip_serializing_if = "is_zero")]
     pub batch: u64,
-    /// How the handler ends.
+    /// The end of the handler.
     pub end: End,
-    /// Not by the executor, but step by step, after a claim and an effect.
+    /// If not empty, these steps replace the executor, after a claim and an effect.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub script: Vec<Step>,
-    /// The broker delivers again this much before it was told to, or, if the run was dropped, that much later; in µs.
+    /// The time in µs by which the broker redelivers early, or by which it redelivers late if the run was dropped.
     #[serde(skip_serializing_if = "is_zero")]
     pub again_us: u64,
 }
 
-/// What a client of another make does with its claim.
+/// A step of a foreign client with its claim.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "each variant says what its fields are")]
 pub enum Step {
-    /// Claims again, by the same token, and takes no notice of the answer.
+    /// Claims again with the same token, and ignores the answer.
     Claim,
-    /// Renews, perhaps for less than is left.
+    /// Renews, perhaps for less than the remaining lease.
     Renew { lease_ms: u64 },
-    /// Completes, with this in the result.
+    /// Completes, with this value in the result.
     Complete { value: u64 },
-    /// Gives the key back, for a quarter of a lease later where that is remembered.
+    /// Releases the key, with a delay of a quarter of a lease if the record is retained.
     Release,
-    /// Says that it failed for good.
+    /// Reports a permanent failure.
     Fail,
-    /// Does nothing for a while, in µs.
+    /// Waits for this time in µs.
     Wait { us: u64 },
 }
 
-/// How a handler ends.
+/// The end of a handler.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum End {
-    /// With a result.
+    /// A result.
     #[default]
     Well,
-    /// With a result of no bytes.
+    /// A result without bytes.
     Empty,
-    /// With an error worth another run.
+    /// An error that is retried.
     Fails,
-    /// With an error that is not.
+    /// A permanent error.
     FailsForGood,
-    /// By a panic.
+    /// A panic.
     Panics,
 }
 
-/// Something that goes wrong.
+/// A fault at a fixed time.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Mischief {
-    /// When, in µs.
+    /// The time in µs.
     pub at_us: u64,
-    /// What.
+    /// The fault.
     pub what: Harm,
 }
 
-/// What can go wrong with a process, a clock or a record. Times in µs.
+/// A fault of a process, a clock or a record. Times are in µs.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "each variant says what its fields are")]
 pub enum Harm {
-    /// The process at this place dies; its network with it, or what it has sent arrives all the same.
+    /// The process in this slot dies, either with its network, or so that its sent requests still arrive.
     Kill { worker: usize, network: bool },
-    /// It is shut down with this grace.
+    /// The process is drained with this grace.
     Drain { worker: usize, grace_us: u64 },
-    /// A delivery's run is dropped, as by a timeout around it.
+    /// The run of a delivery is dropped, as by a timeout.
     Drop { delivery: usize },
-    /// The process stands still for a while, as under SIGSTOP.
+    /// The process is stopped for a while, as by SIGSTOP.
     Pause { worker: usize, us: u64 },
-    /// Everybody stands still, the store's clock goes on: all timers due fire late, in one instant.
+    /// All processes are stopped while the store's clock continues: all due timers fire late, in one instant.
     Freeze { us: u64 },
     /// Every call of the process is refused for a while.
     StoreDown { worker: usize, us: u64 },
-    /// Somebody sets the store's clock forward. Back it must not go: [`Clock::wall`](idempotent_core::Clock::wall).
+    /// The store's clock is set forward. It must not go back: [`Clock::wall`](idempotent_core::Clock::wall).
     StoreClock { us: u64 },
-    /// Somebody sets a worker's wall clock, forward or back: it must not matter.
+    /// A worker's wall clock is set, forward or back, which must not matter.
     WorkerClock { worker: usize, wrong_by_us: i64 },
-    /// A janitor removes up to this many records past their time.
+    /// A purge removes up to this many expired records.
     Purge { most: usize },
-    /// An operator looks at a key, and some time later forgets what was there.
+    /// An operator reads the record of a key, and forgets it some time later.
     Forget { key: u64, after_us: u64 },
 }
 
-/// What becomes of one call of the store.
+/// The fault of one call of the store.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct CallFault {
-    /// The caller's place.
+    /// The slot of the caller.
     pub worker: usize,
-    /// Which of its calls, from 0 on.
+    /// The number of the call, from 0.
     pub nth: u64,
-    /// What gets lost.
+    /// The lost part of the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
-    /// It reaches the store this much later, in µs.
+    /// The delay of the request, in µs.
     #[serde(skip_serializing_if = "is_zero")]
     pub delay_us: u64,
-    /// The answer comes this much later, in µs.
+    /// The delay of the answer, in µs.
     #[serde(skip_serializing_if = "is_zero")]
     pub reply_delay_us: u64,
-    /// It reaches the store a second time, this much after it was sent, in µs.
+    /// The time after which a copy of the request reaches the store, in µs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copy_after_us: Option<u64>,
 }
 
-/// What gets lost of a call.
+/// The lost part of a call.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Loss {
-    /// Refused: surely not applied.
+    /// Refused: certainly not applied.
     Refused,
-    /// Not applied, and the caller cannot know.
+    /// Not applied, which the caller cannot know.
     Request,
-    /// Applied, and the caller cannot know.
+    /// Applied, which the caller cannot know.
     Reply,
     /// Applied, and never answered.
     Silence,
@@ -250,13 +249,13 @@ impl Plan {
         ms(self.calm_ms)
     }
 
-    /// The longest lease.
+    /// Returns the longest lease.
     pub(super) fn lease(&self) -> Duration {
         ms(self.workers.iter().map(|terms| terms.lease_ms).max().unwrap_or(1_000))
     }
 
-    /// By then everything is settled: a run in progress, its lease, then for each of the others in turn a lease and
-    /// a delay.
+    /// Returns the time by which everything is settled: a run in progress, its lease, then a lease and a delay for each
+    /// of the other deliveries.
     pub(super) fn end(&self) -> Duration {
         self.calm() + self.lease() * 100 + ms(300_000)
     }
@@ -269,7 +268,7 @@ impl Plan {
         self.workers.iter().any(|terms| terms.release_on_cancel)
     }
 
-    /// Whether every payload is told from every other.
+    /// Returns whether fingerprints distinguish all payloads.
     pub(super) fn compares(&self) -> bool {
         self.fingerprints && !self.deliveries.iter().any(|delivery| delivery.bare)
     }
@@ -278,7 +277,7 @@ impl Plan {
         self.deliveries.iter().flat_map(|delivery| &delivery.runs).any(|run| run.batch > 0)
     }
 
-    /// By how much the store's clock is set, in all.
+    /// Returns the total time by which the store's clock is set.
     pub(super) fn store_clock_set(&self) -> Duration {
         let set = self.mischief.iter().map(|mischief| match mischief.what {
             Harm::StoreClock { us } => us,
@@ -287,7 +286,7 @@ impl Plan {
         Duration::from_micros(set.sum())
     }
 
-    /// The shortest run that may lose its lease though nothing goes wrong: renewed for the last time up to a
+    /// Returns the shortest run that may lose its lease without a fault: it is renewed for the last time up to a
     /// heartbeat before `max_run`, and guarded up to half a lease before its end.
     pub(super) fn shortest_run(&self) -> Duration {
         let runs =
@@ -295,13 +294,13 @@ impl Plan {
         runs.min().unwrap_or_default()
     }
 
-    /// Nothing goes wrong but handlers.
+    /// Returns whether only handlers fail.
     pub(super) fn is_harmless(&self) -> bool {
         let harms = |mischief: &Mischief| !matches!(mischief.what, Harm::Purge { .. } | Harm::WorkerClock { .. });
         self.faults.is_empty() && !self.mischief.iter().any(harms)
     }
 
-    /// How many pieces the shrinker may take out.
+    /// Returns the number of pieces that the shrinker can remove.
     #[must_use]
     pub fn pieces(&self) -> usize {
         let runs: usize = self.deliveries.iter().map(|delivery| delivery.runs.len()).sum();

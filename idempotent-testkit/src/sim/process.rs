@@ -1,4 +1,4 @@
-//! A worker's process as the others see it: it can be stopped for a while, and it can die with requests on the wire.
+//! The process of a worker, which can be stopped for a while, and can die with requests in transit.
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,12 +15,12 @@ use super::events::Recorder;
 use crate::VirtualClock;
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A world is one thread, and no panic of its own is survived in it.
+    // A simulation runs in one thread, and does not continue after a panic of its own.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The clock of a process that can be stopped: right, but while the process is stopped no timer of it fires, as
-/// under SIGSTOP. Its wall clock is wrong by as much as you like.
+/// The clock of a process that can be stopped. While the process is stopped, none of its timers fires, as with SIGSTOP.
+/// Its wall clock can be wrong by any time.
 #[derive(Clone, Debug)]
 pub struct ProcessClock {
     time: VirtualClock,
@@ -29,26 +29,26 @@ pub struct ProcessClock {
 }
 
 impl ProcessClock {
-    /// By this clock, with a wall clock that is wrong by `skew` µs.
+    /// Creates a clock with the time of `time` and a wall clock that is wrong by `skew` µs.
     #[must_use]
     pub fn new(time: &VirtualClock, skew: i64) -> Self {
         let stopped_until = Arc::new(Mutex::new(time.now()));
         Self { time: time.clone(), wall: time.skewed(skew), stopped_until }
     }
 
-    /// Nothing of this process runs on before that much time has passed.
+    /// Stops the process: none of its tasks runs before this time has passed.
     pub fn stop_for(&self, pause: Duration) {
         let until = self.time.now() + pause;
         let mut stopped = lock(&self.stopped_until);
         *stopped = (*stopped).max(until);
     }
 
-    /// Somebody sets its wall clock: wrong by `skew` µs from now on, either way.
+    /// Sets the error of the wall clock to `skew` µs, in either direction.
     pub fn set_wall(&self, skew: i64) {
         self.wall.set_wall_offset(skew);
     }
 
-    /// Ends when the process runs.
+    /// Waits until the process runs.
     pub(super) async fn running(&self) {
         loop {
             let until = *lock(&self.stopped_until);
@@ -59,10 +59,10 @@ impl ProcessClock {
         }
     }
 
-    /// A pause of something in this process.
+    /// Pauses a task of this process.
     ///
     /// # Cancellation
-    /// Dropping it ends the pause.
+    /// Dropping the future ends the pause.
     pub async fn sleep(&self, pause: Duration) {
         self.sleep_until(self.now() + pause).await;
     }
@@ -86,21 +86,21 @@ impl Clock for ProcessClock {
     }
 }
 
-/// A process's way to its store. What it has sent is under way, whether it still waits for an answer or not; a
-/// stopped process neither sends nor hears.
+/// The connection of a process to its store. A sent request is in transit, whether or not the process still waits for
+/// the answer. A stopped process neither sends nor receives.
 ///
-/// Capabilities: watch and batch where the store has them.
+/// Capabilities: watch and batch, if the store has them.
 #[derive(Clone, Debug)]
 pub struct Wire {
     inner: Arc<dyn Store>,
     clock: ProcessClock,
     dead: Arc<AtomicBool>,
     under_way: Arc<UnderWay>,
-    /// Which incarnation writes the history.
+    /// The incarnation that writes the history.
     recorder: Option<(u32, Recorder)>,
 }
 
-/// Sent, and not answered.
+/// The requests that were sent and not answered.
 #[derive(Debug, Default)]
 struct UnderWay {
     calls: Mutex<BTreeMap<u64, (u64, Vec<Ask>)>>,
@@ -108,25 +108,25 @@ struct UnderWay {
 }
 
 impl Wire {
-    /// From a process with this clock to `store`.
+    /// Creates the connection from a process with this clock to `store`.
     #[must_use]
     pub fn new(store: impl Store, clock: &ProcessClock) -> Self {
         let (dead, under_way) = Default::default();
         Self { inner: Arc::new(store), clock: clock.clone(), dead, under_way, recorder: None }
     }
 
-    /// Writes down what this incarnation asks and hears.
+    /// Records the requests and answers of this incarnation.
     pub(super) fn recorded(self, incarnation: u32, recorder: &Recorder) -> Self {
         Self { recorder: Some((incarnation, recorder.clone())), ..self }
     }
 
-    /// The process is gone. What it has sent may still arrive.
+    /// Kills the process. Its sent requests may still arrive.
     pub fn kill(&self) {
         self.dead.store(true, Ordering::SeqCst);
         self.forget_what_is_under_way();
     }
 
-    /// Nobody will hear of it any more.
+    /// Drops the requests in transit, whose answers are no longer needed.
     pub(super) fn forget_what_is_under_way(&self) {
         let calls = std::mem::take(&mut *lock(&self.under_way.calls));
         for (t0, asks) in calls.into_values() {
@@ -156,7 +156,7 @@ impl Wire {
     }
 }
 
-/// Dropped unheard its fate is unknown.
+/// A sent request. If it is dropped without an answer, its result is unknown.
 struct Sent<'a> {
     wire: &'a Wire,
     number: u64,
@@ -186,7 +186,7 @@ impl Carries for Wire {
         let store = self.inner.clone();
         let call = tokio::spawn(async move { super::ask::ask(&*store, &asks, together).await });
         let Ok(answers) = call.await else {
-            // The runtime is going down.
+            // The runtime is shutting down.
             return pending().await;
         };
         self.alive().await;

@@ -1,5 +1,5 @@
-//! A client that is not our executor: it claims, has its effect, and then does what its script says, in any order.
-//! Nothing of it is forbidden, much of it is foolish, and a store has to hold against all of it.
+//! A client other than the executor: it claims, has its effect, and then performs the steps of its script, in any
+//! order. All steps are allowed, though many are unreasonable, and a store must withstand all of them.
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::world::{Settles, Worker, World};
 pub(super) struct Script {
     pub(super) world: Arc<World>,
     pub(super) worker: Worker,
-    /// Which run of which delivery: nobody else's owner token.
+    /// The number of the run and its delivery, which makes its owner token unique.
     pub(super) name: u64,
     pub(super) key: u64,
     pub(super) payload: u64,
@@ -50,7 +50,7 @@ impl Script {
         }
     }
 
-    /// An answer, or nothing after a lease.
+    /// Returns the answer of the store, or `None` after a lease.
     async fn patiently<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Option<T> {
         tokio::select! {
             biased;
@@ -76,7 +76,7 @@ impl Script {
         if done { settles(Disposition::Ack, Some(Outcome::Ran)) } else { later() }
     }
 
-    /// Whether it is known to be completed.
+    /// Performs a step. Returns whether the key is known to be completed.
     async fn step(&self, store: &impl Store, request: &ClaimRequest, held: &ClaimHandle, step: Step) -> bool {
         let terms = self.terms();
         let memory = Duration::from_millis(terms.memory_ms);

@@ -1,8 +1,9 @@
-//! From a plan in which something is wrong to the smallest in which it still is.
+//! Reduction of a failing plan to the smallest plan that still fails.
 use super::plan::{Delivery, Plan, Run};
 
-/// Takes out of `plan` what `fails` does not need, in pieces that get smaller, until no piece can be missed. `fails`
-/// plays a plan and says whether what was wrong is still wrong; about a hundred times for a plan of a seed.
+/// Removes everything from `plan` that `fails` does not need, in pieces of decreasing size, until no piece can be
+/// removed. `fails` plays a plan and returns whether it still fails. It is called about a hundred times for the plan of
+/// a seed.
 #[must_use]
 pub fn shrink(plan: &Plan, fails: impl Fn(&Plan) -> bool) -> Plan {
     let mut small = plan.clone();
@@ -30,7 +31,7 @@ fn better(old: Plan, new: Plan, fails: &impl Fn(&Plan) -> bool) -> Plan {
     if new != old && fails(&new) { new } else { old }
 }
 
-/// Without halves, quarters … of a list.
+/// Removes halves, quarters and smaller parts of a list.
 fn fewer<T: Clone>(mut small: Plan, fails: &impl Fn(&Plan) -> bool, list: fn(&mut Plan) -> &mut Vec<T>) -> Plan {
     let mut size = list(&mut small).len().max(1);
     loop {
@@ -52,7 +53,8 @@ fn fewer<T: Clone>(mut small: Plan, fails: &impl Fn(&Plan) -> bool, list: fn(&mu
     }
 }
 
-/// A delivery's number counts, so those that are not needed are put behind the end of everything first.
+/// Removes deliveries. The number of a delivery matters, so unneeded deliveries are first moved to a time after the
+/// end.
 fn fewer_deliveries(mut small: Plan, fails: &impl Fn(&Plan) -> bool) -> Plan {
     for at in (0..small.deliveries.len()).rev() {
         let mut tried = small.clone();
@@ -62,7 +64,7 @@ fn fewer_deliveries(mut small: Plan, fails: &impl Fn(&Plan) -> bool) -> Plan {
     small
 }
 
-/// Runs that go smoothly.
+/// Replaces runs by runs that succeed.
 fn shorter(mut small: Plan, fails: &impl Fn(&Plan) -> bool, delivery: usize) -> Plan {
     while let Some(Delivery { runs, .. }) = small.deliveries.get(delivery) {
         if runs.is_empty() {
@@ -94,7 +96,7 @@ fn shorter(mut small: Plan, fails: &impl Fn(&Plan) -> bool, delivery: usize) -> 
     small
 }
 
-/// The last ones first: the others keep their number.
+/// Removes workers from the end, so that the others keep their numbers.
 fn fewer_workers(mut small: Plan, fails: &impl Fn(&Plan) -> bool) -> Plan {
     while small.workers.len() > 1 {
         let mut tried = small.clone();

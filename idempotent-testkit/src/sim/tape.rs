@@ -1,4 +1,4 @@
-//! The innermost wrapper: writes down what the store applied, with the request, in the order of application.
+//! The innermost wrapper: records the requests that the store applied, in the order of application.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ pub(super) struct Tape {
     recorder: Recorder,
     clock: VirtualClock,
     disguise: Disguise,
-    /// A store that works on other threads is asked for one thing at a time, so that the order is known. One that
-    /// decides without waiting needs no turns, and a flawed one is to show its flaw.
+    /// The lock for a store that works on other threads: it gets one request at a time, so that the order is known. A
+    /// store that decides without waiting needs no lock, and a faulty one must be able to show its fault.
     turn: Option<Arc<Mutex<()>>>,
 }
 
@@ -30,7 +30,7 @@ impl Tape {
         Self { inner, recorder: recorder.clone(), clock: clock.clone(), disguise: Disguise::new(), turn }
     }
 
-    /// A janitor's round.
+    /// Runs a purge.
     pub(super) async fn purge(&self, most: usize) {
         let _busy = self.clock.busy();
         let _turn = self.take_turn().await;
@@ -40,14 +40,14 @@ impl Tape {
         }
     }
 
-    /// What an operator sees.
+    /// Returns the record that an operator sees.
     pub(super) async fn look(&self, key: &Key) -> Option<Record> {
         let _busy = self.clock.busy();
         let _turn = self.take_turn().await;
         self.inner.peek(&self.disguise.of(key)).await.ok().flatten()
     }
 
-    /// What an operator does about it, without force; whether it was done.
+    /// Forgets a record as an operator, without force. Returns whether it was done.
     pub(super) async fn forget(&self, key: &Key, seen: FencingToken, memory: Duration) -> bool {
         let _busy = self.clock.busy();
         let _turn = self.take_turn().await;
@@ -96,7 +96,7 @@ impl Tape {
                 let Release { kind: verdict, delay, memory, .. } = *release;
                 What::Release { key, owner, number, verdict, delay, memory, answer: *answer }
             }
-            // A store answers in the type of the verb.
+            // The store answers in the type of the operation.
             _ => return,
         };
         self.recorder.record(0, what);

@@ -1,4 +1,4 @@
-//! Workers, a broker, mischief: one plan from its start to the last settled delivery.
+//! The simulation of a plan from its start to the last settled delivery: workers, a broker, and faults.
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -34,7 +34,7 @@ pub(super) struct Worker {
     ear: Ear,
 }
 
-/// Writes down terminal events.
+/// An observer that records terminal events.
 #[derive(Clone, Debug)]
 struct Ear {
     recorder: Recorder,
@@ -56,17 +56,17 @@ impl Observer for Ear {
 pub(super) struct World {
     pub(super) plan: Plan,
     pub(super) recorder: Recorder,
-    /// The highest fencing number the resource has seen of each key.
+    /// The highest fencing token that the resource has seen for each key.
     pub(super) resource: Mutex<BTreeMap<u128, u64>>,
-    /// The tokens of the effects it holds.
+    /// The owner tokens of the stored effects.
     pub(super) done: Mutex<BTreeMap<String, Vec<Token>>>,
-    /// Owner tokens of clients that are not our executor.
+    /// Owner tokens of clients other than the executor.
     pub(super) scripted: Mutex<BTreeSet<u128>>,
     clock: VirtualClock,
     tape: Tape,
     faults: Vec<Arc<Faults>>,
     places: Mutex<Vec<Worker>>,
-    /// All there ever were.
+    /// All workers that ever existed.
     born: Mutex<Vec<Worker>>,
     running: Mutex<Vec<(u32, usize, AbortHandle)>>,
     drains: Mutex<Vec<JoinHandle<Drained>>>,
@@ -81,12 +81,12 @@ pub(super) fn call(scope: &'static str, key: u64, fingerprint: Option<u64>) -> C
     }
 }
 
-/// Of a delivery's run.
+/// Returns the name of a delivery's run.
 fn name_of(delivery: usize, nth: usize) -> u64 {
     (delivery * 10_000 + nth) as u64
 }
 
-/// What the broker learns from a run.
+/// The information that the broker gets from a run.
 pub(super) struct Settles {
     pub(super) disposition: Disposition,
     pub(super) outcome: Option<Outcome>,
@@ -125,7 +125,7 @@ impl World {
         self.clock.elapsed() >= self.plan.calm()
     }
 
-    /// None where the plan's policy makes no sense.
+    /// Creates a worker, or `None` if the plan's policy is invalid.
     fn worker(self: &Arc<Self>, place: usize) -> Option<Worker> {
         let id = self.incarnations.fetch_add(1, Ordering::SeqCst) + 1;
         let mut dice = fork(self.plan.seed, 1_000 + u64::from(id));
@@ -151,7 +151,7 @@ impl World {
         places.get(place % places.len().max(1)).cloned()
     }
 
-    /// Runs one delivery on `worker`; what the broker is to do with it.
+    /// Runs one delivery on `worker`, and returns its settlement.
     async fn run(
         self: Arc<Self>,
         worker: Worker,
@@ -166,7 +166,7 @@ impl World {
         let (batch, executor) = (run.batch, worker.executor.clone());
         let job = Job { world: self.clone(), worker, scope: ORDERS, key, payload, run, batched: None };
         let (result, outcome) = if batch > 0 {
-            // With an item of a key that all batches share, and a copy of itself.
+            // With an item whose key all batches share, and a copy of itself.
             let mut items = vec![(call(ORDERS, key, print), job.clone()), (call(INNER, 0, None), job.inner())];
             if batch > 1 {
                 items.insert(1, (call(ORDERS, key, print), job));
@@ -187,7 +187,7 @@ impl World {
         Settles { disposition, outcome, value: result.ok() }
     }
 
-    /// The broker's side of one delivery: again and again, to any worker, until it is settled.
+    /// Delivers a message to any worker until it is settled.
     async fn deliver(self: Arc<Self>, id: usize, delivery: Delivery) {
         self.sleep(Duration::from_micros(delivery.at_us)).await;
         let (key, name) = (hash(ORDERS, delivery.key), real(ORDERS, delivery.key));
@@ -208,7 +208,7 @@ impl World {
                     }
                     Some(retry(Duration::from_millis(500)))
                 }
-                // Dropped, and the broker finds out some time.
+                // Dropped. The broker notices it some time later.
                 Err(_) => None,
             };
             if let Some(told) = &told {
@@ -245,7 +245,7 @@ impl World {
         self.clock.sleep_until(self.clock.now() + pause).await;
     }
 
-    /// Another takes its place.
+    /// Starts another worker in the slot.
     fn replace(self: &Arc<Self>, place: usize) -> Option<Worker> {
         let new = self.worker(place)?;
         Some(std::mem::replace(lock(&self.places).get_mut(place)?, new))
@@ -327,7 +327,7 @@ impl World {
         }
     }
 
-    /// An operator's tool looks, its user thinks, and by then something else may be there.
+    /// Forgets a record as an operator who has read it some time before, so that the record may have changed.
     async fn forget(&self, key: u64, after: Duration) {
         let name = real(ORDERS, key);
         let Some(seen) = self.tape.look(&name).await else { return };
@@ -340,7 +340,7 @@ impl World {
         }
     }
 
-    /// From now on nothing goes wrong.
+    /// Ends all faults.
     async fn calm_down(self: Arc<Self>) {
         self.sleep(self.plan.calm()).await;
         self.happens(0, "calm", None);
@@ -371,7 +371,7 @@ impl World {
     }
 }
 
-/// What happened, and the history's lines in the order they were written.
+/// Plays a plan, and returns the events, and the lines of the history in the order in which they were written.
 pub(super) async fn play(plan: Plan, clock: &VirtualClock, store: Arc<dyn Store>, in_turn: bool) -> (Told, Vec<Line>) {
     let world = World::new(plan, clock, store, in_turn);
     for mischief in world.plan.mischief.clone() {
@@ -392,5 +392,5 @@ pub(super) async fn play(plan: Plan, clock: &VirtualClock, store: Arc<dyn Store>
     (told, lines)
 }
 
-/// A world that has not ended after so many has lost its way; what takes long is a long run that many ask for.
+/// The limit of timers. A simulation that exceeds it is stuck; only a long run with many waiters comes near.
 const TIMERS: u64 = 8_000;

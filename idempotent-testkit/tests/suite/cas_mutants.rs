@@ -151,7 +151,7 @@ fn what_guards_a_subject_is_dropped_at_the_end_of_a_broken_law_too() {
 
 /// Rows are the bugs of `caught!`; this is the other way round.
 #[test]
-fn b40_each_law_is_broken_by_a_mutant_and_each_mutant_breaks_a_law() {
+fn each_law_is_broken_by_a_mutant_and_each_mutant_breaks_a_law() {
     let names = |laws: &mut dyn Iterator<Item = &'static CasLaw>| laws.map(CasLaw::name).collect::<BTreeSet<_>>();
     let mut unbroken = names(&mut laws::all());
     for bug in Bug::ALL {

@@ -48,7 +48,7 @@ shown! {
 
 /// They never reach a store.
 #[test]
-fn n23_n24_n25_n26_keys_that_are_none_are_refused_before_any_store() {
+fn keys_that_are_none_are_refused_before_any_store() {
     let key = |part: &str| Identity::new(Scene::Mq, "law", part).key("laws");
     assert!(matches!(key(""), Err(KeyError::Empty { .. })));
     for bytes in [1_025, 1 << 20] {
@@ -59,7 +59,7 @@ fn n23_n24_n25_n26_keys_that_are_none_are_refused_before_any_store() {
 
 /// The laws above are worth something: a store that joins, cuts off or folds keys breaks them.
 #[test]
-fn n32_n33_n35_a_store_that_takes_two_keys_for_one_is_caught() {
+fn a_store_that_takes_two_keys_for_one_is_caught() {
     for (bug, name) in [
         (Bug::CaseFolded, "stored_keys_that_differ_only_by_case_are_kept_apart"),
         (Bug::KeyJoined, "keys_whose_name_and_hash_run_together_are_kept_apart"),

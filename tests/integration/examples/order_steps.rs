@@ -2,7 +2,7 @@
 use crate::example;
 
 #[test]
-fn s2_16_an_order_whose_worker_dies_in_every_step_locks_stock_exactly_once() {
+fn an_order_whose_worker_dies_in_every_step_locks_stock_exactly_once() {
     let said = example::run("order_steps", &[]);
     for step in ["check_stock", "lock_stock", "insert_order", "charge", "set_status", "close_order"] {
         assert!(said.contains(&format!("a worker died in {step}: true")), "{said}");

@@ -95,7 +95,7 @@ fn once(what: &str) -> (String, Vec<String>) {
 }
 
 #[tokio::test]
-async fn b35_paid_a_millisecond_before_its_time_it_is_not_cancelled() {
+async fn paid_a_millisecond_before_its_time_it_is_not_cancelled() {
     let world = World::new().await;
     let running = world.start();
     world.shop.place("o", LIMIT).await.unwrap();
@@ -109,7 +109,7 @@ async fn b35_paid_a_millisecond_before_its_time_it_is_not_cancelled() {
 }
 
 #[tokio::test]
-async fn s0_32_b35_unpaid_it_is_cancelled_when_its_time_is_over_and_not_before() {
+async fn unpaid_it_is_cancelled_when_its_time_is_over_and_not_before() {
     let world = World::new().await;
     let running = world.start();
     world.shop.place("o", LIMIT).await.unwrap();
@@ -125,7 +125,7 @@ async fn s0_32_b35_unpaid_it_is_cancelled_when_its_time_is_over_and_not_before()
 }
 
 #[tokio::test]
-async fn b35_cancelled_twice_it_is_cancelled_once() {
+async fn cancelled_twice_it_is_cancelled_once() {
     let world = World::new().await;
     let running = world.start();
     world.shop.place("o", LIMIT).await.unwrap();
@@ -147,7 +147,7 @@ async fn b35_cancelled_twice_it_is_cancelled_once() {
 }
 
 #[tokio::test]
-async fn s0_35_a_payment_between_delivery_and_handler_wins() {
+async fn a_payment_between_delivery_and_handler_wins() {
     let world = World::new().await;
     world.shop.place("o", LIMIT).await.unwrap();
     world.clock.advance(LIMIT);
@@ -160,7 +160,7 @@ async fn s0_35_a_payment_between_delivery_and_handler_wins() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b35_of_payment_and_cancellation_at_one_instant_never_both_take_effect() {
+async fn of_payment_and_cancellation_at_one_instant_never_both_take_effect() {
     const ORDERS: usize = 60;
     let world = World::new().await;
     let running = world.start();
@@ -187,7 +187,7 @@ async fn b35_of_payment_and_cancellation_at_one_instant_never_both_take_effect()
 }
 
 #[tokio::test]
-async fn b35_a_process_that_was_down_when_it_was_due_cancels_it_when_it_starts() {
+async fn a_process_that_was_down_when_it_was_due_cancels_it_when_it_starts() {
     let world = World::new().await;
     let running = world.start();
     for order in ["unpaid", "paid"] {

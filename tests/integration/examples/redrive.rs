@@ -49,7 +49,7 @@ async fn dead(url: &str, so: impl Fn(u64) -> bool) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b24_a_redrive_that_is_killed_loses_nothing_and_the_next_one_puts_the_rest_back() {
+async fn a_redrive_that_is_killed_loses_nothing_and_the_next_one_puts_the_rest_back() {
     const LETTERS: usize = 400;
     let server = RabbitServer::start();
     let url = server.url();
@@ -118,7 +118,7 @@ async fn b24_a_redrive_that_is_killed_loses_nothing_and_the_next_one_puts_the_re
 }
 
 #[test]
-fn b24_the_letters_of_a_stream_are_moved_back_field_by_field() {
+fn the_letters_of_a_stream_are_moved_back_field_by_field() {
     let server = RedisServer::start();
     let url = server.url();
     let fields: [&[u8]; 6] = [b"trace", b"\xfe\0", b"body", b"\xff{", b"idempotent-deaths", b"1"];

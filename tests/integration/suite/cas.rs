@@ -38,7 +38,7 @@ impl CasBackend for Slow {
 
 /// A correct backend, and yet: what A read, "nothing there", is true again when A writes.
 #[tokio::test]
-async fn i6_a_claim_held_up_over_a_claim_and_its_deletion_gets_a_higher_number() {
+async fn a_claim_held_up_over_a_claim_and_its_deletion_gets_a_higher_number() {
     let store = Cas(Slow::default());
     let key = Identity::new(Scene::Mq, "cas", "k").key("tests").unwrap();
     let number = |claim| match claim {

@@ -22,21 +22,21 @@ fn says(url: &str, parts: &[&str]) {
 }
 
 #[test]
-fn n48_a_missing_colon_is_named() {
+fn a_missing_colon_is_named() {
     says("redis//x", &["invalid store url `redis//x`", "a colon is missing after `redis`", "`redis://…`"]);
     says("redis//:hunter2@x", &["`redis//:***@x`"]);
     says("sqlite", &["a colon and a place are missing after `sqlite`"]);
 }
 
 #[test]
-fn n48_a_path_is_told_how_to_be_a_url() {
+fn a_path_is_told_how_to_be_a_url() {
     for path in ["store.db", "/tmp/store.db", "./a:b", "C:\\store.db", "1:2", ":x", "//x"] {
         says(path, &["it has no scheme", "`sqlite:PATH`"]);
     }
 }
 
 #[test]
-fn n49_an_unknown_scheme_lists_what_there_is() {
+fn an_unknown_scheme_lists_what_there_is() {
     says("etcd://x", &["the scheme `etcd` is not known;", "there is `memory:`, `sqlite:PATH`, `redis://HOST`"]);
     for (url, meant) in [
         ("sqlit:x", "sqlite"),
@@ -52,21 +52,21 @@ fn n49_an_unknown_scheme_lists_what_there_is() {
 }
 
 #[test]
-fn n49_a_known_scheme_names_its_feature() {
+fn a_known_scheme_names_its_feature() {
     let off = ConnectError::FeatureOff { scheme: "sqlite", feature: "sqlite" }.to_string();
     let line = "say `idempotent = { package = \"idempotent-rs\", version = \"0.1.0\", features = [\"sqlite\"] }`";
     assert!(off.ends_with(line), "{off}");
 }
 
 #[test]
-fn n50_nothing_is_not_a_url() {
+fn nothing_is_not_a_url() {
     for url in ["", " ", "\n"] {
         says(url, &["invalid store url: it is empty", "`memory:`"]);
     }
 }
 
 #[test]
-fn n51_a_port_there_cannot_be_is_named() {
+fn a_port_there_cannot_be_is_named() {
     for port in ["99999", "0", "65536", "99999999999999999999"] {
         says(&format!("redis://u:hunter2@h:{port}/0"), &[&format!("port {port} "), "`redis://u:***@h:"]);
     }
@@ -75,7 +75,7 @@ fn n51_a_port_there_cannot_be_is_named() {
 }
 
 #[test]
-fn n51_no_text_shows_a_password() {
+fn no_text_shows_a_password() {
     for (url, shown) in [
         ("redis://u:hunter2@h", "redis://u:***@h"),
         ("redis://:hunter2@h", "redis://:***@h"),
@@ -100,7 +100,7 @@ fn n51_no_text_shows_a_password() {
 }
 
 #[test]
-fn n52_a_password_that_is_not_encoded_is_told_how() {
+fn a_password_that_is_not_encoded_is_told_how() {
     for url in ["redis://u:hunter2@x@h", "redis://u:hunter2%@h", "redis+cluster://u:s3cret%zz@a,b"] {
         says(url, &["invalid store url", "percent-encode", "***@"]);
     }

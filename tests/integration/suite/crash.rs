@@ -134,7 +134,7 @@ async fn redeliver(dir: &Path, policy: Policy) -> (Outcome, Result<u32, Rejectio
 /// B7: killed at each step, the message is neither lost nor stuck. The effect is in a file, so a crash after it repeats it:
 /// B21's one effect needs a transaction, and is shown by the tests of the inbox.
 #[test]
-fn b7_a_worker_killed_at_any_step_neither_loses_nor_blocks_its_message() {
+fn a_worker_killed_at_any_step_neither_loses_nor_blocks_its_message() {
     for (point, expected) in POINTS {
         let dir = tempfile::tempdir().unwrap();
         let died = run_worker(dir.path(), point);
@@ -155,7 +155,7 @@ fn b7_a_worker_killed_at_any_step_neither_loses_nor_blocks_its_message() {
 }
 
 #[test]
-fn b43_a_handler_that_kills_its_process_dies_three_times_and_is_buried() {
+fn a_handler_that_kills_its_process_dies_three_times_and_is_buried() {
     let dir = tempfile::tempdir().unwrap();
     let (mut deaths, mut processes) = (0, 0);
     loop {

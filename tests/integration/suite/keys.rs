@@ -13,11 +13,11 @@ use idempotent::{
 };
 
 on_both_stores! {
-    b18_each_of_the_five_tells_keys_apart
-    n27_n28_n29_n30_n32_n36_strange_keys_are_data_and_stay_apart
-    n35_k23_the_same_key_of_another_tenant_is_another_key
+    each_of_the_five_tells_keys_apart
+    strange_keys_are_data_and_stay_apart
+    the_same_key_of_another_tenant_is_another_key
     what_operators_see_of_a_key
-    s0_21_two_groups_see_the_same_message_once_each
+    two_groups_see_the_same_message_once_each
 }
 
 fn key(parts: impl KeyPart) -> Result<Key, KeyError> {
@@ -35,7 +35,7 @@ async fn ran(world: &World, identity: Identity) -> bool {
 }
 
 /// K12, K32, K39: no part runs over into the next, no scope is shared.
-async fn b18_each_of_the_five_tells_keys_apart(world: World) {
+async fn each_of_the_five_tells_keys_apart(world: World) {
     let base = || Identity::new(Scene::Mq, "g1", &("t", "b:c"));
     let different = [
         base(),
@@ -57,7 +57,7 @@ async fn b18_each_of_the_five_tells_keys_apart(world: World) {
     }
 }
 
-async fn n27_n28_n29_n30_n32_n36_strange_keys_are_data_and_stay_apart(world: World) {
+async fn strange_keys_are_data_and_stay_apart(world: World) {
     let mut parts: Vec<Vec<u8>> = [
         "a\0b",
         "a",
@@ -100,14 +100,14 @@ async fn n27_n28_n29_n30_n32_n36_strange_keys_are_data_and_stay_apart(world: Wor
     assert_eq!(keys.len(), parts.len());
 }
 
-async fn n35_k23_the_same_key_of_another_tenant_is_another_key(world: World) {
+async fn the_same_key_of_another_tenant_is_another_key(world: World) {
     for tenant in ["alice", "bob"] {
         assert!(ran(&world, id("k").tenant(tenant)).await, "{tenant}");
         assert!(!ran(&world, id("k").tenant(tenant)).await);
     }
 }
 
-async fn s0_21_two_groups_see_the_same_message_once_each(world: World) {
+async fn two_groups_see_the_same_message_once_each(world: World) {
     for group in ["billing", "shipping"] {
         assert!(ran(&world, Identity::new(Scene::Mq, group, "m-1")).await);
         assert!(!ran(&world, Identity::new(Scene::Mq, group, "m-1")).await);
@@ -146,7 +146,7 @@ async fn what_operators_see_of_a_key(world: World) {
 
 /// K22, K46: a missing key is an error of that message, never a constant that strangers share, never a fresh one.
 #[tokio::test]
-async fn n23_n24_an_empty_or_missing_key_is_an_error_that_names_it() {
+async fn an_empty_or_missing_key_is_an_error_that_names_it() {
     for (error, what) in [
         (key(""), "key `order.id`"),
         (key(None::<&str>), "key `order.id`"),
@@ -173,7 +173,7 @@ async fn n23_n24_an_empty_or_missing_key_is_an_error_that_names_it() {
 }
 
 #[test]
-fn n25_n26_a_key_that_is_too_long_names_both_numbers_and_the_remedy() {
+fn a_key_that_is_too_long_names_both_numbers_and_the_remedy() {
     assert!(key("x".repeat(1024)).is_ok());
     let text = key("x".repeat(1025)).unwrap_err().to_string();
     assert!(text.contains("1025 bytes, limit 1024") && text.contains("key_hash"), "{text}");
@@ -185,7 +185,7 @@ fn n25_n26_a_key_that_is_too_long_names_both_numbers_and_the_remedy() {
 }
 
 #[test]
-fn n30_the_hash_tag_of_a_storage_key_is_its_own() {
+fn the_hash_tag_of_a_storage_key_is_its_own() {
     let hostile = Identity::new(Scene::Named("{s}".into()), "a{b}c d\n", "k}{").key("n{s}").unwrap();
     let text = hostile.as_str();
     assert_eq!((text.matches('{').count(), text.matches('}').count()), (1, 1), "{text}");
@@ -197,7 +197,7 @@ fn n30_the_hash_tag_of_a_storage_key_is_its_own() {
 }
 
 #[test]
-fn n31_n33_n37_parts_of_every_kind() {
+fn parts_of_every_kind() {
     assert_ne!(key(("a:b", "c")).unwrap(), key(("a", "b:c")).unwrap());
     assert_eq!(key(7u8).unwrap(), key("7").unwrap(), "producers disagree on numbers and text");
     assert_eq!(key(Some(7i64)).unwrap(), key(String::from("7")).unwrap());
@@ -216,7 +216,7 @@ fn n31_n33_n37_parts_of_every_kind() {
 
 /// K4, K20, K21: the same in every build and on every host, and no text form or address of anything.
 #[test]
-fn k4_k21_keys_and_fingerprints_never_change() {
+fn keys_and_fingerprints_never_change() {
     let key = Identity::new(Scene::Mq, "orders", &("o-17", 3)).tenant("acme").key("shop").unwrap();
     assert_eq!(key.as_str(), KNOWN);
     let fingerprint = Fingerprint::of(&serde_json::json!({"b": [1, 2.5], "a": "é"})).unwrap();

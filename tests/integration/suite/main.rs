@@ -6,6 +6,7 @@ mod common;
 #[macro_use]
 mod servers;
 
+mod attribute;
 mod bare;
 mod behaviour;
 mod cas;
@@ -13,6 +14,7 @@ mod conformance;
 mod connect;
 mod crash;
 mod damage;
+mod executor;
 mod http_guide;
 mod invariants;
 mod keys;
@@ -22,9 +24,7 @@ mod orphans;
 mod policy;
 mod races;
 mod records;
-mod review;
 mod runtimes;
-mod shapes;
 mod steps;
 mod testing;
 mod tiered;

@@ -9,7 +9,7 @@ use idempotent::{Event, Observer, Outcome, Policy, Tracing};
 use idempotent_testkit::{FOREVER, StoreOperation};
 
 on_both_stores! {
-    s2_18_each_delivery_ends_with_exactly_one_event
+    each_delivery_ends_with_exactly_one_event
 }
 
 /// Notes what an observer is told.
@@ -31,7 +31,7 @@ impl Observer for Notes {
     }
 }
 
-async fn s2_18_each_delivery_ends_with_exactly_one_event(world: World) {
+async fn each_delivery_ends_with_exactly_one_event(world: World) {
     let notes = Notes::default();
     let worker = world.worker_by("a", Policy::new().lease(secs(2)).max_retries(1).max_result(2), |builder| {
         builder.observer((Tracing, notes.clone()))

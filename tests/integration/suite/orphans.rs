@@ -13,7 +13,7 @@ fn claim(part: &str, lease: Duration) -> ClaimRequest {
 }
 
 #[tokio::test]
-async fn b37_a_key_that_is_consuming_for_more_than_twice_its_lease_is_counted() {
+async fn a_key_that_is_consuming_for_more_than_twice_its_lease_is_counted() {
     let dir = tempfile::tempdir().unwrap();
     let clock = VirtualClock::new();
     let path = dir.path().join("records.db");

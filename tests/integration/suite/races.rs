@@ -39,7 +39,7 @@ async fn race(store: &Arc<dyn Store>, key: &Key) -> Vec<(u128, u64)> {
     claims.join_all().await.into_iter().filter_map(won).collect()
 }
 
-async fn b17_of_50_claims_one_wins(store: Arc<dyn Store>) {
+async fn of_50_claims_one_wins(store: Arc<dyn Store>) {
     for round in 0..ROUNDS {
         let key = key(round % 7);
         let winners = race(&store, &key).await;
@@ -54,15 +54,15 @@ async fn b17_of_50_claims_one_wins(store: Arc<dyn Store>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn b17_of_50_claims_one_wins_on_memory() {
-    b17_of_50_claims_one_wins(Arc::new(MemoryStore::new())).await;
+async fn of_50_claims_one_wins_on_memory() {
+    of_50_claims_one_wins(Arc::new(MemoryStore::new())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn b17_of_50_claims_one_wins_on_sqlite() {
+async fn of_50_claims_one_wins_on_sqlite() {
     let dir = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(dir.path().join("race.db").to_str().unwrap()).await.unwrap();
-    b17_of_50_claims_one_wins(Arc::new(store)).await;
+    of_50_claims_one_wins(Arc::new(store)).await;
 }
 
 /// A map whose record may vanish between the read and the swap.
@@ -90,7 +90,7 @@ impl CasBackend for Vanishing {
 
 /// K16, K47: a marker that vanishes between a claim's look and its write leads to a new claim, never to a blind run.
 #[tokio::test]
-async fn k16_k47_a_marker_that_vanishes_is_claimed_again() {
+async fn a_marker_that_vanishes_is_claimed_again() {
     let backend = Vanishing::default();
     backend.vanish.store(0, SeqCst);
     let store: Arc<dyn Store> = Arc::new(Cas(backend));

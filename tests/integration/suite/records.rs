@@ -53,7 +53,7 @@ fn the_stored_form_never_changes() {
 const KNOWN: &str = "69640100030140204648470600030000000021164c484706000040204648470600024020464847060001239f59ed55e737c77147cf55ad0c1b03040000006f2d3137010000006516f152e7";
 
 #[test]
-fn n100_n101_records_cut_off_or_changed_are_corrupt_never_a_panic() {
+fn records_cut_off_or_changed_are_corrupt_never_a_panic() {
     for state in states() {
         let bytes = record(state).to_bytes();
         for length in 0..bytes.len() {
@@ -71,7 +71,7 @@ fn n100_n101_records_cut_off_or_changed_are_corrupt_never_a_panic() {
 }
 
 #[test]
-fn n102_a_record_of_a_newer_version_says_so() {
+fn a_record_of_a_newer_version_says_so() {
     let mut bytes = record(State::Dead { error: "e".into() }).to_bytes();
     bytes[2] = 99;
     let error = Record::from_bytes(&bytes).unwrap_err();
@@ -91,7 +91,7 @@ fn sealed(change: impl FnOnce(&mut Vec<u8>)) -> Result<Record, idempotent::Store
 }
 
 #[test]
-fn n103_n104_n105_n106_each_field_is_checked_and_named() {
+fn each_field_is_checked_and_named() {
     let corrupt = |change: fn(&mut Vec<u8>), field: &str| {
         let error = sealed(change).unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Corrupt);
@@ -118,7 +118,7 @@ fn n103_n104_n105_n106_each_field_is_checked_and_named() {
 }
 
 #[test]
-fn n107_what_is_not_ours_is_foreign() {
+fn what_is_not_ours_is_foreign() {
     for foreign in [&b"consuming"[..], b"", b"{\"state\":1}", b"1"] {
         let error = Record::from_bytes(foreign).unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Foreign);
@@ -138,7 +138,7 @@ fn results_and_tokens_are_never_shown() {
 
 /// N98, N99: what a duplicate gets is decided without running again, whatever the stored result looks like.
 #[test]
-fn n98_n99_a_result_that_cannot_be_read_back_is_told_as_done_without_it() {
+fn a_result_that_cannot_be_read_back_is_told_as_done_without_it() {
     use idempotent::{Codec, Json};
     #[derive(Debug, serde::Deserialize, serde::Serialize)]
     struct Receipt {

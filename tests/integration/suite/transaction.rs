@@ -94,7 +94,7 @@ async fn callers_do_not_pass_it_and_each_call_has_its_effect_once() {
 
 /// As a shop says it for its payments' results: a prefix, what the message is known by and a hash, two hours, a transaction.
 #[tokio::test]
-async fn s2_13_a_callback_of_a_payment_is_booked_once_and_remembered_for_two_hours() {
+async fn a_callback_of_a_payment_is_booked_once_and_remembered_for_two_hours() {
     #[idempotent(
         scene = mq, prefix = "index12306-order:pay_result_callback", key = (keys, hash), retain = "7200s",
         transaction = tx, scope = "callback", with = shop.idem

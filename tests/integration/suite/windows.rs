@@ -14,7 +14,7 @@ use idempotent_testkit::{FOREVER, StoreOperation};
 const WINDOW: Duration = secs(5);
 
 on_both_stores! {
-    b38_k8_an_equal_call_is_a_duplicate_until_the_window_is_over_counted_from_completion
+    an_equal_call_is_a_duplicate_until_the_window_is_over_counted_from_completion
     an_equal_call_in_flight_is_in_flight_however_short_the_window
     a_failure_frees_the_call_at_once
     what_failed_for_good_or_is_dead_is_remembered_for_the_window
@@ -65,7 +65,7 @@ fn rest(told: &(Outcome, Option<Rejection>)) -> Duration {
 }
 
 /// K8: others lock while it runs, and run again right after.
-async fn b38_k8_an_equal_call_is_a_duplicate_until_the_window_is_over_counted_from_completion(world: World) {
+async fn an_equal_call_is_a_duplicate_until_the_window_is_over_counted_from_completion(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(secs(60)));
     let run = begun(&worker, call(), &job).await;
     world.clock.advance(secs(60)).await;

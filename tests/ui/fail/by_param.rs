@@ -1,4 +1,4 @@
-// expect: no argument tells two calls apart
+// expect: no argument distinguishes two calls
 use idempotent::{Executor, Rejection, idempotent};
 
 #[idempotent(by = param)]

@@ -5,7 +5,16 @@ use std::path::Path;
 use super::sources::texts;
 
 /// The crates whose sources keep the rules. A crate that keeps them is added here.
-const CHECKED: [&str; 3] = ["idempotent-redis/src", "idempotent-redis-streams/src", "idempotent-rocketmq/src"];
+const CHECKED: [&str; 8] = [
+    "idempotent-alert/src",
+    "idempotent-core/src",
+    "idempotent-macros/src",
+    "idempotent-mq/src",
+    "idempotent-redis-streams/src",
+    "idempotent-redis/src",
+    "idempotent-rocketmq/src",
+    "idempotent-tower/src",
+];
 
 /// The line before a line, or before a documentation comment, that is exempt from the rules. A reason follows.
 const ALLOW: &str = "// prose-allow: ";
@@ -52,14 +61,20 @@ pub(super) fn prose() -> Result<Vec<String>, Box<dyn Error>> {
 /// Returns each violation with its line, counted from 1.
 fn findings(lines: &[&str]) -> Vec<(usize, String)> {
     let mut found = Vec::new();
+    let mut in_code = false;
     for (at, line) in lines.iter().enumerate() {
-        let Some(comment) = comment(line) else { continue };
+        let Some(comment) = comment(line) else {
+            in_code = false;
+            continue;
+        };
         let above = |at: usize| at.checked_sub(1).map_or("", |before| lines[before]);
         if line.starts_with("///") && !above(at).starts_with("///") && !above(at).starts_with(ALLOW) {
             found.extend(first_sentence(&lines[at..]).map(|finding| (at + 1, finding)));
         }
-        if !above(at).starts_with(ALLOW) && !line.starts_with(ALLOW) {
-            let words = format!(" {} ", comment.to_lowercase().replace(|char: char| !char.is_alphabetic(), " "));
+        in_code ^= comment.trim_start().starts_with("```");
+        if !in_code && !above(at).starts_with(ALLOW) && !line.starts_with(ALLOW) {
+            let words =
+                format!(" {} ", without_code(comment).to_lowercase().replace(|char: char| !char.is_alphabetic(), " "));
             let odd = DIALECT.iter().filter(|odd| words.contains(&format!(" {odd} ")));
             found.extend(odd.map(|odd| (at + 1, format!("`{odd}`: use the field's word, see CONTRIBUTING.md"))));
         }
@@ -70,6 +85,11 @@ fn findings(lines: &[&str]) -> Vec<(usize, String)> {
 /// Returns the text of a comment line.
 fn comment(line: &str) -> Option<&str> {
     ["///", "//!", "//"].iter().find_map(|start| line.strip_prefix(start))
+}
+
+/// Returns a comment without names and code in backticks.
+fn without_code(comment: &str) -> String {
+    comment.split('`').step_by(2).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns what is wrong with the first word of a documentation comment, which starts with the first of these lines.
@@ -109,6 +129,11 @@ mod tests {
             "fn lease() { let told = 1; }",
             "// prose-allow: quotes another program's output",
             "// nobody",
+            "/// Runs `nobody_else` and an example:",
+            "/// ```",
+            "/// let told = if a { b } else { c };",
+            "/// ```",
+            "fn example() {}",
         ];
         assert_eq!(findings(&lines), []);
     }

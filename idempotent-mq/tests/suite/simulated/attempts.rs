@@ -17,7 +17,7 @@ fn rocketmq() -> Ways {
 }
 
 #[tokio::test]
-async fn b23_s2_6_s2_7_a_marker_of_600_s_is_waited_for_in_five_deferrals_that_are_no_attempts() {
+async fn a_marker_of_600_s_is_waited_for_in_five_deferrals_that_are_no_attempts() {
     let world = World::with(rocketmq());
     let policy = Policy::new().lease(secs(600)).max_run(secs(600));
     let dies = Job::ok(&world, secs(10_000));
@@ -35,7 +35,7 @@ async fn b23_s2_6_s2_7_a_marker_of_600_s_is_waited_for_in_five_deferrals_that_ar
 }
 
 #[test]
-fn b23_a_lease_that_outlasts_the_brokers_redelivery_is_refused_with_both_sums() {
+fn a_lease_that_outlasts_the_brokers_redelivery_is_refused_with_both_sums() {
     let world = World::with(Ways {
         capabilities: SourceCapabilities::new(DelaySupport::Any)
             .redelivery(Redelivery::after([1, 5, 30, 300].map(secs))),
@@ -51,7 +51,7 @@ fn b23_a_lease_that_outlasts_the_brokers_redelivery_is_refused_with_both_sums() 
 }
 
 #[test]
-fn m11_a_retention_shorter_than_the_redelivery_is_refused_unless_allowed_by_name() {
+fn a_retention_shorter_than_the_redelivery_is_refused_unless_allowed_by_name() {
     let world = World::with(rocketmq());
     let job = Job::ok(&world, ms(10));
     let policy = Policy::new().retain(secs(3_600));
@@ -67,7 +67,7 @@ fn m11_a_retention_shorter_than_the_redelivery_is_refused_unless_allowed_by_name
 }
 
 #[tokio::test]
-async fn b24_a_message_that_always_fails_is_run_17_times_and_put_aside_as_it_came() {
+async fn a_message_that_always_fails_is_run_17_times_and_dead_lettered_as_it_came() {
     let world = World::new();
     let job = Job::ends(&world, ms(10), again);
     let schedule = Schedule::exponential(secs(1), secs(60));
@@ -116,7 +116,7 @@ fn admin(store: &impl Store) -> &dyn idempotent_core::Admin {
 }
 
 #[tokio::test]
-async fn b24_a_dead_letter_that_cannot_be_saved_goes_back_unchanged_with_one_death_more() {
+async fn a_dead_letter_that_cannot_be_saved_goes_back_unchanged_with_one_death_more() {
     let world = World::new();
     let job = Job::ends(&world, ms(10), |_| HandlerResult::Never { reason: "no such article".into() });
     world.consume(Policy::new(), job.by_id()).await;
@@ -132,7 +132,7 @@ async fn b24_a_dead_letter_that_cannot_be_saved_goes_back_unchanged_with_one_dea
 }
 
 #[tokio::test]
-async fn b43_a_message_that_kills_its_process_is_put_aside_as_crashed_after_three_deaths() {
+async fn a_message_that_kills_its_process_is_dead_lettered_as_crashed_after_three_deaths() {
     let world = World::new();
     let policy = Policy::new().lease(secs(2)).max_retries(2).in_flight_delay(ms(500));
     let mut deaths = 0;
@@ -162,7 +162,7 @@ async fn b43_a_message_that_kills_its_process_is_put_aside_as_crashed_after_thre
 }
 
 #[tokio::test]
-async fn k61_a_message_that_kills_its_process_before_its_claim_is_put_aside_by_the_brokers_count() {
+async fn a_message_that_kills_its_process_before_its_claim_is_dead_lettered_by_the_brokers_count() {
     let capabilities = SourceCapabilities::new(DelaySupport::Any).counts();
     let world = World::with(Ways { capabilities, marks: false, ..Ways::default() });
     let job = Job::ok(&world, ms(10));
@@ -188,13 +188,13 @@ async fn k61_a_message_that_kills_its_process_before_its_claim_is_put_aside_by_t
     let process = world.consume_by(Policy::new(), handling, |builder| builder.max_deliveries(4)).await;
     world.clock.settle().await;
     let (_, letter) = world.broker.dead().remove(0);
-    assert_eq!(&*letter.reason, "delivered 5 times without an end, the limit is 4");
+    assert_eq!(&*letter.reason, "delivered 5 times without a result, the limit is 4");
     assert_eq!((read.load(std::sync::atomic::Ordering::SeqCst), job.runs()), (0, 0));
     assert_eq!(process.counts().dead_lettered, 1);
 }
 
 #[tokio::test]
-async fn n141_without_any_count_of_the_brokers_attempts_are_counted_at_the_claim() {
+async fn without_any_count_of_the_brokers_attempts_are_counted_at_the_claim() {
     let world = World::with(Ways { marks: false, ..Ways::default() });
     let job = Job::ends(&world, ms(10), again);
     let schedule = Schedule::list([1, 10, 100].map(secs));

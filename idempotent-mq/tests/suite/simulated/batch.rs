@@ -5,7 +5,7 @@ use idempotent_mq::{HandlerResult, Settlement};
 use crate::world::{Job, World, ms, secs};
 
 #[tokio::test]
-async fn b22_of_a_batch_each_message_is_settled_by_itself() {
+async fn of_a_batch_each_message_is_settled_by_itself() {
     let world = World::new();
     let policy = Policy::new().in_flight_delay(secs(1));
     let earlier = Job::ok(&world, ms(10));
@@ -36,7 +36,7 @@ async fn b22_of_a_batch_each_message_is_settled_by_itself() {
 }
 
 #[tokio::test]
-async fn b22_for_a_batch_of_duplicates_the_handler_is_not_called() {
+async fn for_a_batch_of_duplicates_the_handler_is_not_called() {
     let world = World::new();
     let job = Job::ok(&world, ms(10));
     world.consume(Policy::new(), job.by_id()).await;
@@ -50,7 +50,7 @@ async fn b22_for_a_batch_of_duplicates_the_handler_is_not_called() {
 
 /// A broker that can only be told "up to here": an adapter commits the longest prefix that is settled.
 #[tokio::test]
-async fn b22_what_a_prefix_commit_delivers_again_is_acknowledged_and_not_run() {
+async fn what_a_prefix_commit_delivers_again_is_acknowledged_and_not_run() {
     let world = World::new();
     let job = Job::ends(&world, ms(10), |run| match run {
         2 => HandlerResult::Again { after: None, error: "no stock".into() },
@@ -68,7 +68,7 @@ async fn b22_what_a_prefix_commit_delivers_again_is_acknowledged_and_not_run() {
 }
 
 #[tokio::test]
-async fn k17_a_message_in_flight_does_not_hold_up_those_behind_it() {
+async fn a_message_in_flight_does_not_hold_up_those_behind_it() {
     let world = World::new();
     let slow = Job::ok(&world, secs(5));
     let first = world.consume(Policy::new(), slow.by_id()).await;

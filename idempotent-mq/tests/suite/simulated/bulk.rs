@@ -57,7 +57,7 @@ impl Bulk {
 }
 
 #[tokio::test]
-async fn b22_a_handler_of_batches_is_given_what_is_free_and_each_message_is_settled_by_itself() {
+async fn a_handler_of_batches_is_given_what_is_free_and_each_message_is_settled_by_itself() {
     let world = World::new();
     let policy = Policy::new().in_flight_delay(secs(1));
     let earlier = world.consume(policy, Job::ok(&world, ms(10)).by_id()).await;
@@ -84,7 +84,7 @@ async fn b22_a_handler_of_batches_is_given_what_is_free_and_each_message_is_sett
 }
 
 #[tokio::test]
-async fn b22_a_handler_of_batches_is_not_called_for_duplicates_only() {
+async fn a_handler_of_batches_is_not_called_for_duplicates_only() {
     let world = World::new();
     let bulk = Bulk::new(&world, ms(10));
     world.consume(Policy::new(), bulk.of(8)).await;
@@ -197,7 +197,7 @@ async fn messages_of_one_key_of_order_are_not_in_one_batch() {
 }
 
 #[tokio::test]
-async fn b36_a_batch_that_runs_may_end_and_what_waits_for_the_next_is_given_back_and_costs_no_attempt() {
+async fn a_batch_that_runs_may_end_and_what_waits_for_the_next_is_given_back_and_costs_no_attempt() {
     let world = World::new();
     let bulk = Bulk::new(&world, secs(2));
     let mut process = world.consume_by(Policy::new(), bulk.of(4), |builder| builder.grace(secs(5))).await;
@@ -215,7 +215,7 @@ async fn b36_a_batch_that_runs_may_end_and_what_waits_for_the_next_is_given_back
 }
 
 #[tokio::test]
-async fn b36_a_batch_whose_claims_are_on_their_way_is_given_back_and_frees_its_keys() {
+async fn a_batch_whose_claims_are_on_their_way_is_given_back_and_frees_its_keys() {
     let world = World::new();
     let bulk = Bulk::new(&world, secs(2));
     let mut process = world.consume_by(Policy::new(), bulk.of(4), |builder| builder.grace(secs(5))).await;
@@ -231,7 +231,7 @@ async fn b36_a_batch_whose_claims_are_on_their_way_is_given_back_and_frees_its_k
 }
 
 #[tokio::test]
-async fn b36_a_batch_that_outlives_the_grace_is_dropped_whole_and_left_to_its_leases() {
+async fn a_batch_that_outlives_the_grace_is_dropped_whole_and_left_to_its_leases() {
     let world = World::new();
     let bulk = Bulk::new(&world, secs(1_000));
     let mut process = world.consume_by(Policy::new(), bulk.of(4), |builder| builder.grace(secs(5))).await;
@@ -247,7 +247,7 @@ async fn b36_a_batch_that_outlives_the_grace_is_dropped_whole_and_left_to_its_le
 }
 
 #[tokio::test]
-async fn b7_a_batch_whose_process_was_killed_runs_again_when_its_leases_are_over() {
+async fn a_batch_whose_process_was_killed_runs_again_when_its_leases_are_over() {
     let world = World::new();
     let bulk = Bulk::new(&world, secs(2));
     let policy = Policy::new().in_flight_delay(secs(1)).lease(secs(60));
@@ -298,7 +298,7 @@ async fn a_batch_that_can_never_run_or_never_fill_is_refused_when_the_consumer_i
 }
 
 #[tokio::test]
-async fn b36_a_batch_led_by_a_duplicate_may_end_like_any_other() {
+async fn a_batch_led_by_a_duplicate_may_end_normally() {
     let world = World::new();
     let bulk = Bulk::new(&world, secs(2));
     let mut process = world.consume_by(Policy::new(), bulk.of(4), |builder| builder.grace(secs(5))).await;

@@ -18,7 +18,7 @@ pub(crate) async fn credit(points: Points, log: Log) -> Result<(), Failed> {
 }
 
 #[tokio::test]
-async fn s0_26_one_consumer_of_one_message_at_a_time_needs_no_order_from_the_broker_either() {
+async fn one_consumer_of_one_message_at_a_time_needs_no_order_from_the_broker_either() {
     let world = World::new();
     let log = Log::of(&world);
     world.consume_by(Policy::new(), handling(&log, credit), |builder| builder.concurrency(1)).await;
@@ -28,7 +28,7 @@ async fn s0_26_one_consumer_of_one_message_at_a_time_needs_no_order_from_the_bro
 }
 
 #[tokio::test]
-async fn s0_31_by_default_it_is_held_until_a_person_has_put_the_dead_one_right() {
+async fn by_default_it_is_held_until_a_person_has_put_the_dead_one_right() {
     let world = World::new();
     let log = Log::of(&world);
     let processes = three(&world, Policy::new(), || handling(&log, credit)).await;
@@ -48,7 +48,7 @@ async fn s0_31_by_default_it_is_held_until_a_person_has_put_the_dead_one_right()
 }
 
 #[tokio::test]
-async fn s0_31_halted_messages_are_put_aside_one_after_the_other() {
+async fn halted_messages_are_dead_lettered_one_after_the_other() {
     let world = World::new();
     let log = Log::of(&world);
     three(&world, Policy::new().on_broken_order(OnBrokenOrder::Halt(secs(60))), || handling(&log, credit)).await;

@@ -57,7 +57,7 @@ impl Order {
 }
 
 #[tokio::test]
-async fn b34_s0_27_numbers_3_2_1_of_one_user_to_3_consumers_run_as_1_2_3() {
+async fn numbers_3_2_1_of_one_user_to_3_consumers_run_as_1_2_3() {
     for order in Order::BOTH {
         let world = World::new();
         let log = Log::of(&world);
@@ -73,7 +73,7 @@ async fn b34_s0_27_numbers_3_2_1_of_one_user_to_3_consumers_run_as_1_2_3() {
 }
 
 #[tokio::test]
-async fn b34_s0_29_s0_30_a_consumer_that_is_killed_while_3_waits_loses_nothing() {
+async fn a_consumer_that_is_killed_while_3_waits_loses_nothing() {
     for order in Order::BOTH {
         let world = World::new();
         let log = Log::of(&world);
@@ -92,7 +92,7 @@ async fn b34_s0_29_s0_30_a_consumer_that_is_killed_while_3_waits_loses_nothing()
 }
 
 #[tokio::test]
-async fn b34_s0_31_a_dead_2_holds_3_is_told_of_and_lets_it_go_after_its_time_and_others_are_not_delayed() {
+async fn a_dead_2_holds_3_is_reported_and_releases_it_after_its_time_and_others_are_not_delayed() {
     for order in Order::BOTH {
         let world = World::new();
         let log = Log::of(&world);
@@ -116,7 +116,7 @@ async fn b34_s0_31_a_dead_2_holds_3_is_told_of_and_lets_it_go_after_its_time_and
 }
 
 #[tokio::test]
-async fn b34_a_number_that_is_never_sent_holds_3_until_its_time_is_over() {
+async fn a_number_that_is_never_sent_holds_3_until_its_time_is_over() {
     for order in Order::BOTH {
         let world = World::new();
         let log = Log::of(&world);

@@ -7,7 +7,7 @@ use crate::broker::What;
 use crate::world::{Job, World, ms, secs};
 
 #[tokio::test]
-async fn b36_a_consumer_that_is_told_to_stop_ends_what_it_can_and_gives_back_the_rest() {
+async fn a_consumer_that_stops_ends_what_it_can_and_gives_back_the_rest() {
     let world = World::new();
     let (short, long) = (Job::ok(&world, secs(2)), Job::ok(&world, secs(60)));
     let (first, second) = (short.clone(), long.clone());
@@ -39,7 +39,7 @@ async fn b36_a_consumer_that_is_told_to_stop_ends_what_it_can_and_gives_back_the
 }
 
 #[tokio::test]
-async fn b36_a_claim_whose_handler_has_not_begun_is_taken_back_at_once_and_costs_no_attempt() {
+async fn a_claim_whose_handler_has_not_begun_is_taken_back_at_once_and_costs_no_attempt() {
     let world = World::new();
     let job = Job::ok(&world, ms(10));
     let mut process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.grace(secs(20))).await;
@@ -56,7 +56,7 @@ async fn b36_a_claim_whose_handler_has_not_begun_is_taken_back_at_once_and_costs
 }
 
 #[tokio::test]
-async fn b36_a_broker_that_is_away_does_not_hold_up_the_end() {
+async fn a_broker_that_is_unavailable_does_not_hold_up_the_end() {
     let world = World::new();
     let job = Job::ok(&world, secs(1));
     let mut process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.grace(secs(5))).await;
@@ -72,7 +72,7 @@ async fn b36_a_broker_that_is_away_does_not_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn b36_a_source_that_does_not_close_does_not_hold_up_the_end() {
+async fn a_source_that_does_not_close_does_not_hold_up_the_end() {
     let world = World::new();
     let job = Job::ok(&world, ms(10));
     let mut process = world.consume(Policy::new(), job.by_id()).await;
@@ -84,7 +84,7 @@ async fn b36_a_source_that_does_not_close_does_not_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn b36_a_dead_letter_whose_story_is_not_to_be_had_does_not_hold_up_the_end() {
+async fn a_dead_letter_without_a_readable_record_does_not_hold_up_the_end() {
     let world = World::new();
     let job = Job::ends(&world, ms(1_500), |_| HandlerResult::Never { reason: "no".into() });
     let mut process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.grace(secs(2))).await;
@@ -112,7 +112,7 @@ async fn a_handler_that_ends_within_the_grace_while_its_store_hangs_is_given_bac
 }
 
 #[tokio::test]
-async fn k48_a_source_that_fails_for_good_ends_the_consumer_after_its_drain() {
+async fn a_source_that_fails_permanently_ends_the_consumer_after_its_drain() {
     let world = World::new();
     let job = Job::ok(&world, secs(1));
     let process = world.consume(Policy::new(), job.by_id()).await;
@@ -166,7 +166,7 @@ async fn while_only_the_executor_drains_messages_are_put_off_and_not_requeued_in
 }
 
 #[tokio::test]
-async fn b36_what_is_handed_over_while_the_consumer_is_told_to_stop_is_given_back() {
+async fn what_is_handed_over_while_the_consumer_stops_is_given_back() {
     let world = World::new();
     let job = Job::ok(&world, ms(10));
     let mut process = world.consume(Policy::new(), job.by_id()).await;

@@ -21,7 +21,7 @@ async fn a_message_is_run_recorded_and_then_acknowledged() {
 }
 
 #[tokio::test]
-async fn b3_a_duplicate_of_a_run_in_flight_comes_back_later_and_is_acknowledged_without_a_second_run() {
+async fn a_duplicate_of_a_run_in_flight_is_retried_later_and_is_acknowledged_without_a_second_run() {
     let world = World::new();
     let job = Job::ok(&world, secs(3));
     let process = world.consume(Policy::new().in_flight_delay(secs(10)), job.by_id()).await;
@@ -41,7 +41,7 @@ async fn b3_a_duplicate_of_a_run_in_flight_comes_back_later_and_is_acknowledged_
 }
 
 #[tokio::test]
-async fn b4_the_key_is_free_before_the_broker_is_told_to_deliver_again() {
+async fn the_key_is_free_before_the_broker_is_told_to_deliver_again() {
     let world = World::new();
     let job = Job::ends(&world, ms(200), |run| if run == 1 { again(run) } else { HandlerResult::Done });
     let process = world.consume(Policy::new().retry_delay(ms(1)), job.by_id()).await;
@@ -58,7 +58,7 @@ async fn b4_the_key_is_free_before_the_broker_is_told_to_deliver_again() {
 }
 
 #[tokio::test]
-async fn b5_a_business_failure_without_an_error_is_no_success() {
+async fn a_business_failure_without_an_error_is_no_success() {
     use idempotent_core::Disposition;
     use idempotent_mq::{KeyFrom, Messages};
     let world = World::new();
@@ -74,7 +74,7 @@ async fn b5_a_business_failure_without_an_error_is_no_success() {
 }
 
 #[tokio::test]
-async fn b6_a_panic_of_the_handler_is_a_failed_attempt_and_the_consumer_goes_on() {
+async fn a_panic_of_the_handler_is_a_failed_attempt_and_the_consumer_goes_on() {
     let world = World::new();
     let job = Job::ends(&world, ms(100), |run| if run == 1 { panic!("as told") } else { HandlerResult::Done });
     let process = world.consume(Policy::new(), job.by_id()).await;
@@ -86,7 +86,7 @@ async fn b6_a_panic_of_the_handler_is_a_failed_attempt_and_the_consumer_goes_on(
 }
 
 #[tokio::test]
-async fn b7_a_killed_workers_message_waits_for_its_lease_and_is_taken_over_with_a_higher_number() {
+async fn a_killed_workers_message_waits_for_its_lease_and_is_taken_over_with_a_higher_number() {
     let world = World::new();
     let policy = Policy::new().lease(secs(2)).in_flight_delay(ms(100)).in_flight_delay_max(ms(100));
     let dies = Job::ok(&world, secs(60));
@@ -108,7 +108,7 @@ async fn b7_a_killed_workers_message_waits_for_its_lease_and_is_taken_over_with_
 }
 
 #[tokio::test]
-async fn b8_duplicates_of_a_long_run_come_back_later_as_long_as_its_lease_is_renewed() {
+async fn duplicates_of_a_long_run_are_retried_later_as_long_as_its_lease_is_renewed() {
     let world = World::new();
     let job = Job::ok(&world, ms(3_500));
     let policy = Policy::new().lease(secs(1)).heartbeat(ms(333)).in_flight_delay(secs(1)).in_flight_delay_max(secs(1));
@@ -126,7 +126,7 @@ async fn b8_duplicates_of_a_long_run_come_back_later_as_long_as_its_lease_is_ren
 }
 
 #[tokio::test]
-async fn b9_a_run_that_lost_its_lease_is_retried_and_ends_as_a_duplicate() {
+async fn a_run_that_lost_its_lease_is_retried_and_ends_as_a_duplicate() {
     let world = World::new();
     let policy = Policy::new().lease(secs(1)).in_flight_delay(ms(200)).in_flight_delay_max(ms(200));
     // A's renewals do not get through; B takes over and succeeds.
@@ -149,7 +149,7 @@ async fn b9_a_run_that_lost_its_lease_is_retried_and_ends_as_a_duplicate() {
 }
 
 #[tokio::test]
-async fn k57_k59_nothing_is_acknowledged_before_its_handler_has_ended_and_a_crash_in_it_loses_nothing() {
+async fn nothing_is_acknowledged_before_its_handler_has_ended_and_a_crash_in_it_loses_nothing() {
     let world = World::new();
     let policy = Policy::new().lease(secs(2));
     let job = Job::ok(&world, secs(5));
@@ -165,7 +165,7 @@ async fn k57_k59_nothing_is_acknowledged_before_its_handler_has_ended_and_a_cras
 }
 
 #[tokio::test]
-async fn b12_a_flip_that_fails_once_is_tried_again_and_the_message_acknowledged() {
+async fn a_flip_that_fails_once_is_retried_and_the_message_acknowledged() {
     let world = World::new();
     let job = Job::ok(&world, ms(100));
     let process = world.consume(Policy::new(), job.by_id()).await;
@@ -177,7 +177,7 @@ async fn b12_a_flip_that_fails_once_is_tried_again_and_the_message_acknowledged(
 }
 
 #[tokio::test]
-async fn b12_a_message_whose_run_cannot_be_recorded_is_never_acknowledged_nor_freed() {
+async fn a_message_whose_run_cannot_be_recorded_is_never_acknowledged_nor_freed() {
     let world = World::new();
     let policy = Policy::new().lease(secs(2)).in_flight_delay(ms(100)).in_flight_delay_max(ms(100));
     let job = Job::ok(&world, ms(100));
@@ -195,7 +195,7 @@ async fn b12_a_message_whose_run_cannot_be_recorded_is_never_acknowledged_nor_fr
 }
 
 #[tokio::test]
-async fn b13_while_the_store_is_down_nothing_runs_and_nothing_is_acknowledged() {
+async fn while_the_store_is_down_nothing_runs_and_nothing_is_acknowledged() {
     let world = World::new();
     let job = Job::ok(&world, ms(10));
     let process = world.consume(Policy::new(), job.by_id()).await;
@@ -209,7 +209,7 @@ async fn b13_while_the_store_is_down_nothing_runs_and_nothing_is_acknowledged() 
 }
 
 #[tokio::test]
-async fn b13_where_the_policy_says_so_a_handler_runs_unprotected_and_is_counted() {
+async fn where_the_policy_says_so_a_handler_runs_unprotected_and_is_counted() {
     use idempotent_core::OnStoreError;
     let world = World::new();
     let job = Job::ok(&world, ms(10));
@@ -223,7 +223,7 @@ async fn b13_where_the_policy_says_so_a_handler_runs_unprotected_and_is_counted(
 }
 
 #[tokio::test]
-async fn b41_a_finished_message_whose_acknowledgement_got_lost_is_acknowledged_each_time_it_comes() {
+async fn a_finished_message_whose_acknowledgement_got_lost_is_acknowledged_each_time_it_comes() {
     let world = World::new();
     let job = Job::ok(&world, ms(10));
     let process = world.consume(Policy::new(), job.by_id()).await;
@@ -243,7 +243,7 @@ async fn b41_a_finished_message_whose_acknowledgement_got_lost_is_acknowledged_e
 }
 
 #[tokio::test]
-async fn b46_a_message_on_two_brokers_is_run_once_and_acknowledged_on_both() {
+async fn a_message_on_two_brokers_is_run_once_and_acknowledged_on_both() {
     use crate::broker::{Broker, Ways};
     use idempotent_mq::{Consumer, KeyFrom};
     let world = World::new();

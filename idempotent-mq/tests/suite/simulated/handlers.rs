@@ -78,7 +78,7 @@ async fn short_retention(order: &Order, charged: &AtomicU32) -> Result<(), Rejec
 
 /// The attribute's lease and retention are seen when they are used: nothing runs by them.
 #[tokio::test]
-async fn m11_a_lease_of_the_attributes_that_does_not_fit_the_redelivery_is_refused_before_anything_runs() {
+async fn a_lease_of_the_attributes_that_does_not_fit_the_redelivery_is_refused_before_anything_runs() {
     let redelivery = || Redelivery::after([1, 5, 30, 300].map(secs));
     for (fits, redelivery) in [(false, redelivery()), (true, redelivery().deferrals_are_free())] {
         let world = World::with(Ways {

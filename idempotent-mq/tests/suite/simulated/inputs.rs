@@ -27,7 +27,7 @@ fn orders(job: &Arc<Job>) -> idempotent_mq::MessageHandler {
 }
 
 #[tokio::test]
-async fn b44_n143_a_body_that_cannot_be_read_is_put_aside_at_once_byte_for_byte() {
+async fn a_body_that_cannot_be_read_is_dead_lettered_at_once_byte_for_byte() {
     let world = World::new();
     let job = Job::ok(&world, ms(10));
     let process = world.consume(Policy::new(), orders(&job)).await;
@@ -65,7 +65,7 @@ async fn a_body_over_the_limit_is_dead_lettered_as_it_came_and_not_decoded() {
 }
 
 #[tokio::test]
-async fn k42_a_decoder_or_key_that_panics_costs_its_message_and_not_the_consumer() {
+async fn a_decoder_or_key_that_panics_costs_its_message_and_not_the_consumer() {
     let world = World::new();
     let handling = Messages::decoded(|delivery: &Delivery| match &delivery.body[..] {
         b"decode" => panic!("as told"),
@@ -80,14 +80,14 @@ async fn k42_a_decoder_or_key_that_panics_costs_its_message_and_not_the_consumer
     }
     world.clock.settle().await;
     let reasons: Vec<_> = world.broker.dead().into_iter().map(|(_, letter)| letter.reason).collect();
-    assert_eq!(reasons[0], "the body cannot be read: its decoder or key panicked");
+    assert_eq!(reasons[0], "the body cannot be read: the decoder or the key function panicked");
     assert_eq!(reasons[1], "the body cannot be read: no such version");
     assert_eq!(reasons[2], reasons[0]);
     assert_eq!((process.counts().acked, process.task.is_finished()), (1, false));
 }
 
 #[tokio::test]
-async fn k46_a_message_without_a_key_is_put_aside_and_never_given_one() {
+async fn a_message_without_a_key_is_dead_lettered_and_never_given_one() {
     let world = World::new();
     let job = Job::ok(&world, ms(10));
     let process = world.consume(Policy::new(), job.by_id()).await;
@@ -101,7 +101,7 @@ async fn k46_a_message_without_a_key_is_put_aside_and_never_given_one() {
 }
 
 #[tokio::test]
-async fn k46_a_message_without_a_key_runs_unprotected_only_where_that_is_said() {
+async fn a_message_without_a_key_runs_unprotected_only_if_that_is_permitted() {
     let world = World::new();
     let job = Job::ok(&world, ms(10));
     let process = world.consume(Policy::new(), job.keyed(KeyFrom::message_id().or_unprotected())).await;
@@ -114,7 +114,7 @@ async fn k46_a_message_without_a_key_runs_unprotected_only_where_that_is_said() 
 }
 
 #[tokio::test]
-async fn n25_a_key_that_is_too_long_is_put_aside_with_the_remedy() {
+async fn a_key_that_is_too_long_is_dead_lettered_with_the_remedy() {
     let world = World::new();
     let job = Job::ok(&world, ms(10));
     world.consume(Policy::new(), job.by_id()).await;
@@ -126,7 +126,7 @@ async fn n25_a_key_that_is_too_long_is_put_aside_with_the_remedy() {
 }
 
 #[tokio::test]
-async fn b44_a_message_past_its_own_time_is_acknowledged_and_not_run() {
+async fn a_message_past_its_own_time_is_acknowledged_and_not_run() {
     let world = World::new();
     let job = Job::ok(&world, secs(2));
     let process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.concurrency(1)).await;
@@ -147,7 +147,7 @@ async fn b44_a_message_past_its_own_time_is_acknowledged_and_not_run() {
 }
 
 #[tokio::test]
-async fn b44_a_message_past_its_own_time_is_not_even_read() {
+async fn a_message_past_its_own_time_is_not_even_read() {
     let world = World::new();
     let job = Job::ok(&world, ms(10));
     let process = world.consume(Policy::new(), orders(&job)).await;
@@ -159,7 +159,7 @@ async fn b44_a_message_past_its_own_time_is_not_even_read() {
 }
 
 #[tokio::test]
-async fn n139_an_acknowledgement_over_a_closed_channel_is_not_insisted_on() {
+async fn an_acknowledgement_over_a_closed_channel_is_not_repeated() {
     let world = World::new();
     let job = Job::ok(&world, secs(1));
     let process = world.consume(Policy::new(), job.by_id()).await;
@@ -174,7 +174,7 @@ async fn n139_an_acknowledgement_over_a_closed_channel_is_not_insisted_on() {
 }
 
 #[tokio::test]
-async fn n140_what_the_broker_refuses_for_good_is_given_back_and_ends_the_consumer_and_is_never_acknowledged() {
+async fn what_the_broker_refuses_permanently_is_given_back_and_ends_the_consumer_and_is_never_acknowledged() {
     for ends in [again as fn(u32) -> HandlerResult, |_| HandlerResult::Done] {
         let world = World::new();
         let job = Job::ends(&world, ms(10), ends);
@@ -233,7 +233,7 @@ async fn settling_that_is_not_answered_is_tried_again() {
 }
 
 #[tokio::test]
-async fn n142_a_delay_longer_than_the_brokers_longest_is_made_of_several() {
+async fn a_delay_longer_than_the_brokers_longest_is_made_of_several() {
     let most = secs(60);
     let capabilities = SourceCapabilities::new(DelaySupport::UpTo(most)).counts();
     let world = World::with(Ways { capabilities, ..Ways::default() });
@@ -252,7 +252,7 @@ async fn n142_a_delay_longer_than_the_brokers_longest_is_made_of_several() {
 }
 
 #[tokio::test]
-async fn n142_the_deliveries_that_a_long_delay_is_made_of_are_not_held_against_the_message() {
+async fn the_deliveries_that_a_long_delay_is_made_of_are_not_held_against_the_message() {
     let capabilities = SourceCapabilities::new(DelaySupport::UpTo(secs(2))).counts();
     let world = World::with(Ways { capabilities, ..Ways::default() });
     let job = Job::ends(&world, ms(10), again);
@@ -267,7 +267,7 @@ async fn n142_the_deliveries_that_a_long_delay_is_made_of_are_not_held_against_t
 }
 
 #[tokio::test]
-async fn n144_a_message_id_used_again_for_other_content_is_put_aside() {
+async fn a_message_id_used_again_for_other_content_is_dead_lettered() {
     let world = World::new();
     let job = Job::ok(&world, ms(10));
     let runs = job.clone();
@@ -289,7 +289,7 @@ async fn n144_a_message_id_used_again_for_other_content_is_put_aside() {
 }
 
 #[test]
-fn b27_acknowledging_what_is_in_flight_is_refused_without_an_outbox() {
+fn acknowledging_what_is_in_flight_is_refused_without_an_outbox() {
     let world = World::new();
     let policy = Policy::new().on_in_flight(idempotent_core::OnInFlight::Ack);
     let own = Messages::raw().keyed(KeyFrom::message_id()).policy(policy).run(|_| async { HandlerResult::Done });
@@ -324,7 +324,7 @@ fn settings_that_do_not_fit_are_refused_with_their_numbers() {
 }
 
 #[tokio::test]
-async fn s0_21_two_groups_that_get_one_message_each_run_it() {
+async fn two_groups_that_get_one_message_each_run_it() {
     let world = World::new();
     let job = Job::ok(&world, ms(10));
     for group in ["billing", "shipping"] {
@@ -340,7 +340,7 @@ async fn s0_21_two_groups_that_get_one_message_each_run_it() {
 }
 
 #[tokio::test]
-async fn b37_each_delivery_has_exactly_one_terminal_count_and_a_failing_key_one_alert() {
+async fn each_delivery_has_exactly_one_terminal_count_and_a_failing_key_one_alert() {
     let world = World::new();
     let failing = Job::ends(&world, ms(10), again);
     let (runs, clock) = (failing.clone(), world.clock.clone());

@@ -115,7 +115,7 @@ async fn what_was_revoked_is_neither_run_nor_settled_and_what_runs_is_recorded()
 }
 
 #[tokio::test]
-async fn b42_deliveries_that_wait_for_their_turn_are_kept_alive_from_when_they_were_received() {
+async fn deliveries_that_wait_for_their_turn_are_kept_alive_from_when_they_were_received() {
     let hold = Duration::from_secs(10);
     let capabilities = SourceCapabilities::new(DelaySupport::UpTo(hold)).keep_alive(hold / 3).counts();
     let world = World::with(Ways { capabilities, hold: Some(hold), ..Ways::default() });
@@ -134,7 +134,7 @@ async fn b42_deliveries_that_wait_for_their_turn_are_kept_alive_from_when_they_w
 }
 
 #[tokio::test]
-async fn k62_one_keeping_alive_that_hangs_loses_no_delivery() {
+async fn one_keeping_alive_that_hangs_loses_no_delivery() {
     let hold = Duration::from_secs(9);
     let capabilities = SourceCapabilities::new(DelaySupport::UpTo(hold)).keep_alive(hold / 3).counts();
     let world = World::with(Ways { capabilities, hold: Some(hold), ..Ways::default() });

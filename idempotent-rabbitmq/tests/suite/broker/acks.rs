@@ -9,7 +9,7 @@ use idempotent_rabbitmq::RabbitTag;
 use crate::broker::world::{World, ms, named, until, within};
 
 #[tokio::test]
-async fn b9_an_acknowledgement_covers_nothing_that_is_held_given_back_or_to_come_again() {
+async fn an_acknowledgement_covers_nothing_that_is_held_given_back_or_to_come_again() {
     let world = World::new("joined").await;
     world.declare("joined").await;
     const ALL: usize = 40;

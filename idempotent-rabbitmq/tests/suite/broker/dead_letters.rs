@@ -39,7 +39,7 @@ pub fn every_type() -> FieldTable {
 }
 
 #[tokio::test]
-async fn b24_a_dead_letter_has_body_headers_and_properties_byte_for_byte_after_any_number_of_retries() {
+async fn a_dead_letter_has_body_headers_and_properties_byte_for_byte_after_any_number_of_retries() {
     let world = World::new("letters").await;
     let mut source = world.opened(Queue::classic("letters")).await;
     let body: Vec<u8> = (0..=255).cycle().take(300_000).collect();
@@ -89,7 +89,7 @@ async fn b24_a_dead_letter_has_body_headers_and_properties_byte_for_byte_after_a
 }
 
 #[tokio::test]
-async fn s0_23_a_message_that_expires_outlives_that_as_a_dead_letter() {
+async fn a_message_that_expires_outlives_that_as_a_dead_letter() {
     let world = World::new("expiring").await;
     let mut source = world.opened(Queue::classic("expiring")).await;
     world.send(b"b", named("m").with_expiration("200".into())).await;

@@ -22,7 +22,7 @@ const EXCHANGES: [(ExchangeKind, &Bound, &Sent); 3] = [
 ];
 
 #[tokio::test]
-async fn s0_20_a_message_is_in_each_queue_its_exchange_binds_to_its_key_and_one_for_none_is_an_error() {
+async fn a_message_is_in_each_queue_its_exchange_binds_to_its_key_and_one_for_none_is_an_error() {
     let world = World::new("exchanges").await;
     let publisher = RabbitPublisher::builder(&SERVER.url()).build().unwrap();
     let (durable, none) = (ExchangeDeclareOptions { durable: true, ..Default::default() }, FieldTable::default);

@@ -14,7 +14,7 @@ use crate::broker::world::{Log, Process, SERVER, World, again, done, executor, m
 const ACK: [u8; 4] = [0, 60, 0, 80];
 
 #[tokio::test]
-async fn b41_a_message_whose_acknowledgement_is_lost_is_acknowledged_when_it_comes_again_and_not_run_again() {
+async fn a_message_whose_acknowledgement_is_lost_is_acknowledged_when_it_comes_again_and_not_run_again() {
     let world = World::new("lost-ack").await;
     let proxy = Proxy::start(&SERVER.address()).await;
     let url = format!("amqp://guest:guest@{}/%2f", proxy.address());
@@ -62,7 +62,7 @@ async fn a_run_goes_on_while_its_connection_is_closed_and_its_message_is_acknowl
 }
 
 #[tokio::test]
-async fn s0_12_messages_held_and_delayed_outlive_a_broker_that_is_killed_and_run_once() {
+async fn messages_held_and_delayed_outlive_a_broker_that_is_killed_and_run_once() {
     let mut world = World::alone("killed").await;
     world.declare("killed").await;
     let (log, open) = (Arc::new(Log::default()), Arc::new(Notify::new()));
@@ -101,7 +101,7 @@ async fn s0_12_messages_held_and_delayed_outlive_a_broker_that_is_killed_and_run
 }
 
 #[tokio::test]
-async fn b7_s0_13_a_message_of_a_worker_that_died_is_put_off_until_its_lease_ends_and_then_run_again() {
+async fn a_message_of_a_worker_that_died_is_put_off_until_its_lease_ends_and_then_run_again() {
     let world = World::new("died").await;
     world.declare("died").await;
     let store = Arc::new(MemoryStore::new());
@@ -172,7 +172,7 @@ async fn each_of_many_messages_has_one_effect_however_often_connections_are_clos
 }
 
 #[tokio::test]
-async fn s0_14_a_delivery_that_is_dropped_unsettled_comes_again_while_its_consumer_goes_on() {
+async fn a_delivery_that_is_dropped_unsettled_comes_again_while_its_consumer_goes_on() {
     let world = World::new("dropped").await;
     let mut source = world.opened(Queue::classic("dropped")).await;
     world.send_id("m").await;

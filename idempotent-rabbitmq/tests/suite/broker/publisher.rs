@@ -29,7 +29,7 @@ async fn proxied() -> (Proxy, RabbitPublisher) {
 }
 
 #[tokio::test]
-async fn s0_18_s0_19_a_published_message_is_persistent_and_as_it_was_told() {
+async fn a_published_message_is_persistent_and_as_it_was_told() {
     let world = World::new("published").await;
     world.declare("published").await;
     let message = RabbitMessage::new("m", [0, 255]).header("n", 17).header("bytes", vec![0]).content_type("a/b");
@@ -62,7 +62,7 @@ async fn a_call_that_gives_up_leaves_its_handshake_to_the_next_call() {
 
 /// With all of them on one channel, the client takes some 20 of these 680 returned messages for kept ones.
 #[tokio::test]
-async fn b29_s0_17_a_message_nobody_takes_is_an_error_and_its_neighbours_are_not() {
+async fn a_message_nobody_takes_is_an_error_and_its_neighbours_are_not() {
     let world = World::new("neighbours").await;
     world.declare("neighbours").await;
     let publisher = RabbitPublisher::builder(&SERVER.url()).in_flight(100).build().unwrap();
@@ -87,7 +87,7 @@ async fn b29_s0_17_a_message_nobody_takes_is_an_error_and_its_neighbours_are_not
 }
 
 #[tokio::test]
-async fn b29_a_message_that_did_not_get_through_is_sent_again_under_its_id() {
+async fn a_message_that_did_not_get_through_is_sent_again_under_its_id() {
     let world = World::new("cut").await;
     world.declare("cut").await;
     let to = Route::queue("cut");
@@ -102,7 +102,7 @@ async fn b29_a_message_that_did_not_get_through_is_sent_again_under_its_id() {
 }
 
 #[tokio::test]
-async fn b29_s0_16_a_message_whose_confirm_stays_out_is_sent_again_under_its_id_and_has_one_effect() {
+async fn a_message_whose_confirm_stays_out_is_sent_again_under_its_id_and_has_one_effect() {
     let world = World::alone("silent").await;
     world.declare("silent").await;
     let (proxy, publisher) = proxied().await;
@@ -129,7 +129,7 @@ async fn b29_s0_16_a_message_whose_confirm_stays_out_is_sent_again_under_its_id_
 }
 
 #[tokio::test]
-async fn b29_a_message_the_broker_has_no_room_for_is_sent_again_until_it_has() {
+async fn a_message_the_broker_has_no_room_for_is_sent_again_until_it_has() {
     let world = World::new("full").await;
     let mut limits = FieldTable::default();
     limits.insert("x-max-length".into(), AMQPValue::LongInt(1));
@@ -160,7 +160,7 @@ async fn b29_a_message_the_broker_has_no_room_for_is_sent_again_until_it_has() {
 }
 
 #[tokio::test]
-async fn b29_what_is_known_of_a_message_is_told_and_no_more() {
+async fn what_is_known_of_a_message_is_told_and_no_more() {
     let world = World::new("known").await;
     world.declare("known").await;
     let publish = async |url: &str, to: Route| {
@@ -181,7 +181,7 @@ async fn b29_what_is_known_of_a_message_is_told_and_no_more() {
 }
 
 #[tokio::test]
-async fn b29_a_publisher_outlives_its_broker() {
+async fn a_publisher_outlives_its_broker() {
     let mut world = World::alone("outlived").await;
     world.declare("outlived").await;
     // Longer than a broker takes to come back on a machine that is busy.

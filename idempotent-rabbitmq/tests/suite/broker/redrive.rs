@@ -89,12 +89,12 @@ async fn byte_for_byte(name: &str, queue: Queue) {
 }
 
 #[tokio::test]
-async fn b24_what_is_put_back_on_a_classic_queue_is_byte_for_byte_what_came() {
+async fn what_is_put_back_on_a_classic_queue_is_byte_for_byte_what_came() {
     byte_for_byte("back-classic", Queue::classic("back-classic")).await;
 }
 
 #[tokio::test]
-async fn b24_s0_24_what_is_put_back_on_a_quorum_queue_is_byte_for_byte_what_came() {
+async fn what_is_put_back_on_a_quorum_queue_is_byte_for_byte_what_came() {
     byte_for_byte("back-quorum", Queue::quorum("back-quorum")).await;
 }
 
@@ -112,7 +112,7 @@ async fn untouched(world: &World, dead: &str, expected: &[&str]) {
 }
 
 #[tokio::test]
-async fn b24_a_letter_whose_queue_is_gone_lies_where_it_lay() {
+async fn a_letter_whose_queue_is_gone_lies_in_its_place() {
     let world = World::new("back-gone").await;
     let mut source = world.opened(Queue::classic("back-gone")).await;
     bury(&world, &mut source, &[b"\xff\0", b"\xff\0"]).await;
@@ -132,7 +132,7 @@ async fn b24_a_letter_whose_queue_is_gone_lies_where_it_lay() {
 }
 
 #[tokio::test]
-async fn b24_a_letter_that_the_broker_refuses_lies_where_it_lay() {
+async fn a_letter_that_the_broker_refuses_lies_in_its_place() {
     let world = World::new("back-full").await;
     let full = || Queue::classic("back-full").argument("x-max-length", 1).argument("x-overflow", "reject-publish");
     let mut source = world.opened(full()).await;
@@ -145,7 +145,7 @@ async fn b24_a_letter_that_the_broker_refuses_lies_where_it_lay() {
 }
 
 #[tokio::test]
-async fn b24_b29_a_letter_whose_confirm_is_lost_lies_where_it_lay() {
+async fn a_letter_whose_confirm_is_lost_lies_in_its_place() {
     let world = World::new("back-cut").await;
     let mut source = world.opened(Queue::classic("back-cut")).await;
     bury(&world, &mut source, &[b"\xff\0", b"\xff\0", b"\xff\0"]).await;

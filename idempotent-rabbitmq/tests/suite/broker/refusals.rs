@@ -32,7 +32,7 @@ async fn a_queue_that_is_missing_or_different_and_a_wrong_password_are_fatal_and
 }
 
 #[tokio::test]
-async fn n139_a_delivery_of_a_closed_channel_is_gone_and_its_number_means_nothing_on_the_next() {
+async fn a_delivery_of_a_closed_channel_is_gone_and_its_number_means_nothing_on_the_next() {
     let world = World::new("stale").await;
     let mut old = world.opened(Queue::classic("stale")).await;
     world.send_id("a").await;
@@ -94,7 +94,7 @@ async fn the_end_of_a_subscription_is_told_even_if_it_comes_right_behind_a_deliv
 }
 
 #[tokio::test]
-async fn n140_a_queue_for_delays_with_other_settings_ends_the_consumer_and_its_message_is_in_the_queue_again() {
+async fn a_queue_for_delays_with_other_settings_ends_the_consumer_and_its_message_is_in_the_queue_again() {
     let world = World::new("no-delays").await;
     world.declare("no-delays").await;
     world.declare("no-delays.retry.100").await;

@@ -9,7 +9,7 @@ use lapin::types::{AMQPValue, FieldTable};
 use crate::broker::world::{Held, SERVER, World, ms, named, until};
 
 #[tokio::test]
-async fn s1_1_a_retried_message_does_not_come_back_before_its_delay_is_over_and_then_does() {
+async fn a_retried_message_does_not_come_back_before_its_delay_is_over_and_then_does() {
     let world = World::new("delays").await;
     let mut source = world.opened(Queue::classic("delays")).await;
     for asked in [200, 500, 1_000] {
@@ -81,7 +81,7 @@ async fn a_retry_whose_queue_was_deleted_is_not_acknowledged_but_tried_again() {
 }
 
 #[tokio::test]
-async fn s0_15_a_delivery_given_back_is_another_consumers_at_once() {
+async fn a_delivery_given_back_is_another_consumers_at_once() {
     let world = World::new("given-back").await;
     let mut first = world.opened(Queue::classic("given-back")).await;
     world.send_id("a").await;
@@ -94,7 +94,7 @@ async fn s0_15_a_delivery_given_back_is_another_consumers_at_once() {
 }
 
 #[tokio::test]
-async fn n141_a_quorum_queue_counts_the_deliveries_of_each_copy_and_a_classic_one_says_nothing() {
+async fn a_quorum_queue_counts_the_deliveries_of_each_copy_and_a_classic_one_says_nothing() {
     let world = World::new("quorum").await;
     let mut source = world.opened(Queue::quorum("quorum")).await;
     assert!(source.0.capabilities().counts && !world.source().capabilities().counts);

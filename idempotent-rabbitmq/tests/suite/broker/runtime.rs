@@ -40,17 +40,17 @@ async fn b24(name: &str, queue: Queue) {
 }
 
 #[tokio::test]
-async fn b24_a_message_that_always_fails_is_put_aside_after_its_attempts_by_a_classic_queue() {
+async fn a_message_that_always_fails_is_dead_lettered_after_its_attempts_by_a_classic_queue() {
     b24("attempts-classic", Queue::classic("attempts-classic")).await;
 }
 
 #[tokio::test]
-async fn b24_a_message_that_always_fails_is_put_aside_after_its_attempts_by_a_quorum_queue() {
+async fn a_message_that_always_fails_is_dead_lettered_after_its_attempts_by_a_quorum_queue() {
     b24("attempts-quorum", Queue::quorum("attempts-quorum")).await;
 }
 
 #[tokio::test]
-async fn b3_a_duplicate_in_flight_is_put_off_without_an_attempt_and_acknowledged_once_the_first_is_done() {
+async fn a_duplicate_in_flight_is_put_off_without_an_attempt_and_acknowledged_once_the_first_is_done() {
     let world = World::new("in-flight").await;
     world.declare("in-flight").await;
     let store = Arc::new(MemoryStore::new());
@@ -87,7 +87,7 @@ async fn b3_a_duplicate_in_flight_is_put_off_without_an_attempt_and_acknowledged
 }
 
 #[tokio::test]
-async fn b36_s0_22_a_consumer_told_to_stop_ends_what_it_can_and_the_rest_is_the_next_ones() {
+async fn a_consumer_told_to_stop_ends_what_it_can_and_the_rest_is_the_next_ones() {
     let world = World::new("drain").await;
     world.declare("drain").await;
     let store = Arc::new(MemoryStore::new());
@@ -131,7 +131,7 @@ async fn b36_s0_22_a_consumer_told_to_stop_ends_what_it_can_and_the_rest_is_the_
 }
 
 #[tokio::test]
-async fn b44_a_body_that_cannot_be_read_is_put_aside_at_once_and_one_past_its_time_is_dropped() {
+async fn a_body_that_cannot_be_read_is_dead_lettered_at_once_and_one_past_its_time_is_dropped() {
     let world = World::new("poison").await;
     world.declare("poison").await;
     let ran = Arc::new(AtomicBool::new(false));
@@ -158,7 +158,7 @@ async fn b44_a_body_that_cannot_be_read_is_put_aside_at_once_and_one_past_its_ti
 }
 
 #[tokio::test]
-async fn b46_s0_11_s2_5_a_message_on_two_queues_with_one_business_key_runs_once_and_both_are_acknowledged() {
+async fn a_message_on_two_queues_with_one_business_key_runs_once_and_both_are_acknowledged() {
     let world = World::new("twice").await;
     let (store, log) = (Arc::new(MemoryStore::new()), Arc::new(Log::default()));
     let mut processes = Vec::new();
@@ -178,7 +178,7 @@ async fn b46_s0_11_s2_5_a_message_on_two_queues_with_one_business_key_runs_once_
 }
 
 #[tokio::test]
-async fn s0_21_a_broadcast_to_two_groups_runs_once_in_each() {
+async fn a_broadcast_to_two_groups_runs_once_in_each() {
     let world = World::new("broadcast").await;
     let durable = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
     let none = FieldTable::default;

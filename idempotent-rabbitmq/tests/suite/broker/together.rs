@@ -23,7 +23,7 @@ fn kinds(told: &[Result<Published, PublishError>]) -> Vec<Option<PublishErrorKin
 
 /// The client tells returned messages by the wrong confirms, as `publisher` says of 20 of 680.
 #[tokio::test]
-async fn b29_s0_17_of_many_on_one_channel_those_that_nobody_takes_are_told_and_no_others() {
+async fn of_many_on_one_channel_those_that_nobody_takes_are_told_and_no_others() {
     let world = World::new("together").await;
     world.declare("together").await;
     let publisher = publisher(&SERVER.url()).in_flight(1).build().unwrap();
@@ -49,7 +49,7 @@ async fn b29_s0_17_of_many_on_one_channel_those_that_nobody_takes_are_told_and_n
 }
 
 #[tokio::test]
-async fn b29_of_one_aggregate_the_order_is_kept_and_one_that_nobody_takes_keeps_back_the_rest() {
+async fn of_one_aggregate_the_order_is_kept_and_one_that_nobody_takes_keeps_back_the_rest() {
     let world = World::new("chains").await;
     world.declare("chains").await;
     let publisher = publisher(&SERVER.url()).build().unwrap();
@@ -80,7 +80,7 @@ async fn b29_of_one_aggregate_the_order_is_kept_and_one_that_nobody_takes_keeps_
 
 /// An exchange that is not there closes the channel of all that share it.
 #[tokio::test]
-async fn b29_an_exchange_that_is_missing_refuses_its_own_messages_and_no_others() {
+async fn an_exchange_that_is_missing_refuses_its_own_messages_and_no_others() {
     let world = World::new("apart").await;
     world.declare("apart").await;
     let publisher = publisher(&SERVER.url()).build().unwrap();
@@ -99,7 +99,7 @@ async fn b29_an_exchange_that_is_missing_refuses_its_own_messages_and_no_others(
 }
 
 #[tokio::test]
-async fn b29_s0_16_what_was_not_confirmed_together_is_sent_again_one_by_one_under_its_id() {
+async fn what_was_not_confirmed_together_is_sent_again_one_by_one_under_its_id() {
     let world = World::new("undone").await;
     world.declare("undone").await;
     for fault in [Fault::CutBeforeSend, Fault::CutAfterApply, Fault::HalfOpen] {
@@ -119,7 +119,7 @@ async fn b29_s0_16_what_was_not_confirmed_together_is_sent_again_one_by_one_unde
 
 /// A relay that is not told in time takes all of them for sent, perhaps, and an outage would use their resends up.
 #[tokio::test]
-async fn b29_while_the_broker_is_away_all_of_many_are_told_unsent_in_the_time_of_one() {
+async fn while_the_broker_is_away_all_of_many_are_told_unsent_in_the_time_of_one() {
     let publisher =
         RabbitPublisher::builder("amqp://guest:guest@127.0.0.1:1/%2f").in_flight(1).confirm_within(ms(1_000));
     let publisher = publisher.give_up_after(ms(2_000)).build().unwrap();
@@ -130,7 +130,7 @@ async fn b29_while_the_broker_is_away_all_of_many_are_told_unsent_in_the_time_of
 
 /// A password that is wrong for a while must not use the sendings of an outbox up.
 #[tokio::test]
-async fn b29_where_the_connection_is_refused_all_of_many_are_unsent() {
+async fn where_the_connection_is_refused_all_of_many_are_unsent() {
     let url = SERVER.url().replace("guest:guest@", "guest:wrong@");
     let messages: Vec<_> = (0..2).map(|n| OutboundMessage::new("refused", format!("m{n}"), "{}")).collect();
     let answers = within("all answers", Publish::publish(&publisher(&url).build().unwrap(), &messages)).await;

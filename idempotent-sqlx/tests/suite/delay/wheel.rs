@@ -32,7 +32,7 @@ async fn come(source: &mut DelayTableSource<Sqlite>, count: usize) -> Vec<(Strin
 }
 
 #[tokio::test]
-async fn s0_33_on_the_wheel_a_window_is_one_look_and_nothing_comes_early() {
+async fn on_the_wheel_a_window_is_one_look_and_nothing_comes_early() {
     const TIMES: u64 = 40;
     let folder = tempfile::tempdir().unwrap();
     let table = open(&folder).await;
@@ -67,7 +67,7 @@ async fn s0_33_on_the_wheel_a_window_is_one_look_and_nothing_comes_early() {
 }
 
 #[tokio::test]
-async fn b35_the_wheel_survives_a_restart_and_what_was_due_meanwhile_comes_at_the_start() {
+async fn the_wheel_survives_a_restart_and_what_was_due_meanwhile_comes_at_the_start() {
     let folder = tempfile::tempdir().unwrap();
     {
         let table = open(&folder).await;

@@ -249,7 +249,7 @@ async fn a_leased_key_is_completed_in_a_transaction_by_its_owner_only() {
 
 /// A claim that lies in an open transaction is seen by nobody: that others keep out is said by the stream.
 #[tokio::test]
-async fn s0_26_s0_28_numbers_of_a_stream_run_each_in_its_transaction_and_not_side_by_side() {
+async fn numbers_of_a_stream_run_each_in_its_transaction_and_not_side_by_side() {
     let world = World::new().await;
     for (inbox, stream) in [(&world.inbox, "inside"), (&world.leased, "leased")] {
         let numbered = |number: u64| call(&format!("{stream} {number}")).sequence(stream, number);

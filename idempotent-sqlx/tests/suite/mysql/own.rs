@@ -42,7 +42,7 @@ async fn a_key_that_was_released_after_the_look_began_is_acquired() {
 }
 
 #[tokio::test]
-async fn n81_who_finds_the_migration_of_another_in_hand_waits_for_it() {
+async fn who_finds_the_migration_of_another_in_hand_waits_for_it() {
     let place = Place::new();
     let mut other = place.other().acquire().await.unwrap().detach();
     other.execute("DO get_lock('idempotent migrations', 10)").await.unwrap();
@@ -56,7 +56,7 @@ async fn n81_who_finds_the_migration_of_another_in_hand_waits_for_it() {
 }
 
 #[tokio::test]
-async fn n82_a_migration_that_was_killed_between_its_steps_is_gone_on_with() {
+async fn a_migration_that_was_killed_between_its_steps_is_gone_on_with() {
     let place = Place::new();
     place.open().await;
     // As after the table was made and before that was noted.
@@ -67,7 +67,7 @@ async fn n82_a_migration_that_was_killed_between_its_steps_is_gone_on_with() {
 }
 
 #[tokio::test]
-async fn n84_a_missing_right_is_told_with_the_grant() {
+async fn a_missing_right_is_told_with_the_grant() {
     let place = Place::new();
     place.open().await;
     let user = format!("reader_{}@'127.0.0.1'", place.table);
@@ -82,7 +82,7 @@ async fn n84_a_missing_right_is_told_with_the_grant() {
 }
 
 #[tokio::test]
-async fn n85_a_server_that_is_read_only_is_one_to_leave() {
+async fn a_server_that_is_read_only_is_one_to_leave() {
     let server = MariaDbServer::start();
     MySqlStore::builder(server.url()).create(true).open().await.unwrap();
     server.sql("test", "CREATE USER app@'127.0.0.1'; GRANT ALL ON test.* TO app@'127.0.0.1'; SET GLOBAL read_only = 1");

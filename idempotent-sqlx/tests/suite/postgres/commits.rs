@@ -13,7 +13,7 @@ const RETAIN: Duration = Duration::from_secs(3_600);
 
 /// Its snapshot is older than what another has committed: no statement could see that, and the transaction is over.
 #[tokio::test]
-async fn n89_a_transaction_that_was_overtaken_is_told_to_be_run_again_and_then_sees_what_overtook_it() {
+async fn a_transaction_that_was_overtaken_is_told_to_be_run_again_and_then_sees_what_overtook_it() {
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {
         let place = Place::new();
         let (store, pool, a) = (place.open().await, place.other(), key("a"));
@@ -38,7 +38,7 @@ async fn n89_a_transaction_that_was_overtaken_is_told_to_be_run_again_and_then_s
 
 /// Where others note it as done before the commit, or do not look at what the commit came to, the message is lost.
 #[tokio::test]
-async fn k6_k41_a_commit_that_fails_never_leaves_a_key_consumed() {
+async fn a_commit_that_fails_never_leaves_a_key_consumed() {
     let place = Place::new();
     let effects = format!("{}_effects", place.table);
     // Looked at by the commit, and not by the insert.

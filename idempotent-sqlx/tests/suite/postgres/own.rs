@@ -11,7 +11,7 @@ use crate::postgres::setup::refused;
 use crate::support::{done, held, key, request};
 
 #[tokio::test]
-async fn n81_who_finds_the_migration_of_another_in_hand_waits_for_it() {
+async fn who_finds_the_migration_of_another_in_hand_waits_for_it() {
     let place = Place::new();
     let mut other =
         sqlx::Connection::begin_with(Box::leak(Box::new(place.other().acquire().await.unwrap().detach())), "BEGIN")
@@ -31,7 +31,7 @@ async fn n81_who_finds_the_migration_of_another_in_hand_waits_for_it() {
 }
 
 #[tokio::test]
-async fn n84_a_missing_right_is_told_with_the_grant() {
+async fn a_missing_right_is_told_with_the_grant() {
     let place = Place::new();
     place.open().await;
     sql(&format!("CREATE ROLE reader_{0} LOGIN; GRANT SELECT ON {0}, {0}_migrations TO reader_{0}", place.table));
@@ -42,7 +42,7 @@ async fn n84_a_missing_right_is_told_with_the_grant() {
 }
 
 #[tokio::test]
-async fn n85_a_database_that_is_read_only_is_one_to_leave() {
+async fn a_database_that_is_read_only_is_one_to_leave() {
     let place = Place::new();
     place.open().await;
     let url = format!("{}?options=-c%20default_transaction_read_only%3Don", place.url);

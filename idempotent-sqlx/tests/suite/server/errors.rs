@@ -26,7 +26,7 @@ async fn patiently<T>(mut ask: impl AsyncFnMut() -> Result<T, idempotent_core::S
 }
 
 #[tokio::test]
-async fn b45_what_was_answered_outlives_a_server_that_is_killed() {
+async fn what_was_answered_outlives_a_server_that_is_killed() {
     let server = Server::start();
     let store = own(&server).await;
     store.claim(&request(&key("a"), 1)).await.unwrap();

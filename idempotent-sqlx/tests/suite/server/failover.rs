@@ -25,7 +25,7 @@ impl Observer for Failed {
 
 /// Killed as a primary is that fails, and back on its files as the one that took over: what it has answered is on the disk.
 #[tokio::test]
-async fn b45_a_flip_outlasts_a_server_that_is_killed_before_it() {
+async fn a_flip_outlasts_a_server_that_is_killed_before_it() {
     let server = Arc::new(Server::start());
     let store = ServerStore::builder(server.url()).create(true).timeout(Duration::from_secs(2)).open().await.unwrap();
     let failed = Failed(watch::Sender::new(0));

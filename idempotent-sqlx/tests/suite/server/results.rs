@@ -26,7 +26,7 @@ where
 
 /// A column of text would refuse it, or cut it off.
 #[tokio::test]
-async fn n90_nul_bytes_in_results_errors_and_display_keys_come_back_as_they_were() {
+async fn nul_bytes_in_results_errors_and_display_keys_come_back_as_they_were() {
     let store = Place::new().open().await;
     let (executor, runs) = (Executor::new(store.clone()), AtomicU32::new(0));
     let answer = "before\0behind".to_owned();
@@ -48,7 +48,7 @@ async fn n90_nul_bytes_in_results_errors_and_display_keys_come_back_as_they_were
 
 /// What the version before kept, read by one whose answer has a field more.
 #[tokio::test]
-async fn n99_the_result_of_an_older_type_is_told_as_done_and_never_run_again() {
+async fn the_result_of_an_older_type_is_told_as_done_and_never_run_again() {
     #[derive(Debug, Deserialize, Serialize)]
     struct Older {
         id: u64,
@@ -69,7 +69,7 @@ async fn n99_the_result_of_an_older_type_is_told_as_done_and_never_run_again() {
 
 /// A disk without room, as the server says it.
 #[tokio::test]
-async fn n92_a_full_disk_is_not_applied_and_nothing_is_lost() {
+async fn a_full_disk_is_not_applied_and_nothing_is_lost() {
     let place = Place::new();
     let store = place.open().await;
     let a = key("a");

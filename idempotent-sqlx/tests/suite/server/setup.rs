@@ -18,7 +18,7 @@ pub(crate) fn refused<T: Debug>(result: Result<T, StoreError>, kind: StoreErrorK
 }
 
 #[tokio::test]
-async fn n78_a_missing_table_is_named_with_the_remedy_and_never_made_unasked() {
+async fn a_missing_table_is_named_with_the_remedy_and_never_made_unasked() {
     let place = Place::new();
     let open = ServerStore::builder(&place.url).table(&place.table).open().await;
     refused(open, StoreErrorKind::Schema, &[&place.table, "missing", "open it once with `create(true)`"]);
@@ -26,7 +26,7 @@ async fn n78_a_missing_table_is_named_with_the_remedy_and_never_made_unasked() {
 }
 
 #[tokio::test]
-async fn n78_a_table_that_goes_while_the_store_is_open_is_named_too() {
+async fn a_table_that_goes_while_the_store_is_open_is_named_too() {
     let place = Place::new();
     let store = place.open().await;
     sql(&format!("DROP TABLE {}", place.table));
@@ -40,7 +40,7 @@ async fn n78_a_table_that_goes_while_the_store_is_open_is_named_too() {
 }
 
 #[tokio::test]
-async fn n79_n80_another_version_of_the_schema_is_told_with_both_numbers() {
+async fn another_version_of_the_schema_is_told_with_both_numbers() {
     let place = Place::new();
     place.open().await;
     sql(&format!("INSERT INTO {}_migrations (version, checksum) VALUES (4, {})", place.table, place::BYTE));
@@ -53,7 +53,7 @@ async fn n79_n80_another_version_of_the_schema_is_told_with_both_numbers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn n81_openers_at_once_migrate_once() {
+async fn openers_at_once_migrate_once() {
     for _ in 0..8 {
         let place = Place::new();
         let opening = (0..16).map(|_| tokio::spawn(place.builder().connections(1).open()));
@@ -65,7 +65,7 @@ async fn n81_openers_at_once_migrate_once() {
 }
 
 #[tokio::test]
-async fn n82_an_open_that_is_dropped_on_the_way_can_be_repeated() {
+async fn an_open_that_is_dropped_on_the_way_can_be_repeated() {
     let place = Place::new();
     for polls in 0..40 {
         let mut opening = Box::pin(place.builder().open());
@@ -80,7 +80,7 @@ async fn n82_an_open_that_is_dropped_on_the_way_can_be_repeated() {
 }
 
 #[tokio::test]
-async fn n83_a_migration_with_another_text_is_named() {
+async fn a_migration_with_another_text_is_named() {
     let place = Place::new();
     place.open().await;
     sql(&format!("UPDATE {}_migrations SET checksum = {}", place.table, place::BYTE));
@@ -89,7 +89,7 @@ async fn n83_a_migration_with_another_text_is_named() {
 }
 
 #[tokio::test]
-async fn n86_a_pool_without_a_free_connection_says_how_many_it_has() {
+async fn a_pool_without_a_free_connection_says_how_many_it_has() {
     let place = Place::new();
     let store = place.builder().connections(1).timeout(Duration::from_secs(2)).open().await.unwrap();
     // The one connection waits for a lock of somebody else's.
@@ -115,7 +115,7 @@ async fn n86_a_pool_without_a_free_connection_says_how_many_it_has() {
 }
 
 #[tokio::test]
-async fn n87_n88_names_that_hide_something_or_would_be_cut_off_are_refused() {
+async fn names_that_hide_something_or_would_be_cut_off_are_refused() {
     for name in ["x\"; drop table r; --", "Records", "", "1st", &"a".repeat(64)] {
         let open = Place::new().builder().table(name).open().await;
         refused(open, StoreErrorKind::Schema, &["table name", "letters a-z"]);
@@ -170,7 +170,7 @@ async fn a_database_or_a_user_that_is_not_there_is_the_servers_to_refuse() {
 }
 
 #[tokio::test]
-async fn n56_a_server_that_is_not_there_is_named() {
+async fn a_server_that_is_not_there_is_named() {
     let nothing = Proxy::start("127.0.0.1:1").await;
     nothing.refuse();
     let address = nothing.address();
@@ -179,7 +179,7 @@ async fn n56_a_server_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn n57_a_server_that_says_nothing_is_given_up_in_time() {
+async fn a_server_that_says_nothing_is_given_up_in_time() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("{}://me@{}/shop", place::SCHEME, listener.local_addr().unwrap());
     let open = ServerStore::builder(url).timeout(Duration::from_millis(200)).open().await;

@@ -209,7 +209,7 @@ async fn deliver(executor: &Executor, part: &str, job: Arc<Job>) -> Outcome {
 }
 
 #[tokio::test]
-async fn b26_s3_4_a_hit_in_redis_sends_the_database_nothing() {
+async fn a_hit_in_redis_sends_the_database_nothing() {
     let world = World::new().await;
     let (one, other, job) = (world.process(LONG).await, world.process(LONG).await, Job::quick());
     assert_eq!(one.deliver(&job).await, Outcome::Ran);
@@ -225,7 +225,7 @@ async fn b26_s3_4_a_hit_in_redis_sends_the_database_nothing() {
 }
 
 #[tokio::test]
-async fn b26_s3_6_a_miss_is_answered_by_the_database_and_repairs_redis() {
+async fn a_miss_is_answered_by_the_database_and_repairs_redis() {
     let world = World::new().await;
     let (process, job) = (world.process(LONG).await, Job::quick());
     assert_eq!(process.deliver(&job).await, Outcome::Ran);
@@ -239,7 +239,7 @@ async fn b26_s3_6_a_miss_is_answered_by_the_database_and_repairs_redis() {
 
 /// S3.5b: the first is still running, so the second is neither run nor acknowledged.
 #[tokio::test]
-async fn b26_s3_5_a_flush_under_a_running_handler_lets_no_duplicate_run() {
+async fn a_flush_under_a_running_handler_lets_no_duplicate_run() {
     let world = World::new().await;
     let (one, other, job) = (world.process(LONG).await, world.process(LONG).await, Job::held());
     let run = one.begin(&job).await;
@@ -256,7 +256,7 @@ async fn b26_s3_5_a_flush_under_a_running_handler_lets_no_duplicate_run() {
 }
 
 #[tokio::test]
-async fn s3_8_a_failed_run_leaves_nothing_in_redis_and_may_run_again() {
+async fn a_failed_run_leaves_nothing_in_redis_and_may_run_again() {
     let world = World::new().await;
     let process = world.process(LONG).await;
     for _ in 0..2 {
@@ -306,7 +306,7 @@ const POINTS: [Point; 6] = [
 ];
 
 #[tokio::test]
-async fn b26_s3_7_s3_9_killed_between_any_two_steps_of_a_success_the_end_is_the_same() {
+async fn killed_between_any_two_steps_of_a_success_the_end_is_the_same() {
     for (at, point) in POINTS.iter().enumerate() {
         // A lease that is waited for is a short one.
         let (lease, runs) = if at == 0 { (SHORT, 2) } else { (LONG, 1) };

@@ -23,7 +23,7 @@ async fn a_server_with_tls_is_used_by_its_authority() {
 }
 
 #[tokio::test]
-async fn n58_a_certificate_of_an_unknown_authority_is_refused_with_the_way_to_name_it() {
+async fn a_certificate_of_an_unknown_authority_is_refused_with_the_way_to_name_it() {
     let words = ["TLS failed", "invalid peer certificate", MODE, &SERVER.address()];
     let other = ServerStore::open(url(STRICT, &SERVER.certificates().other_ca())).await;
     refused(other, Denied, &words);

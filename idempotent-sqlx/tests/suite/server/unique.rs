@@ -38,7 +38,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn s0_8_a_key_is_noted_once_and_a_rollback_takes_the_note_with_it() {
+async fn a_key_is_noted_once_and_a_rollback_takes_the_note_with_it() {
     let world = World::new().await;
     let mut connection = world.connection().await;
     for (commits, first) in [(false, true), (true, true), (true, false)] {
@@ -52,7 +52,7 @@ async fn s0_8_a_key_is_noted_once_and_a_rollback_takes_the_note_with_it() {
 }
 
 #[tokio::test]
-async fn s0_8_a_second_transaction_waits_for_the_first_and_its_end_decides() {
+async fn a_second_transaction_waits_for_the_first_and_its_end_decides() {
     let world = World::new().await;
     for (commits, name) in [(true, "a"), (false, "b")] {
         let mut connection = world.connection().await;
@@ -124,7 +124,7 @@ async fn notes_and_then_runs(world: &World, both_here: &Barrier, effects: &Atomi
 }
 
 #[tokio::test]
-async fn s0_10_to_look_and_then_to_run_runs_twice_and_to_note_first_once() {
+async fn to_look_and_then_to_run_runs_twice_and_to_note_first_once() {
     let world = World::new().await;
     let (both, effects) = (Barrier::new(2), AtomicU32::new(0));
     let copy = || looks_and_then_runs(&world, &both, &effects);

@@ -1,4 +1,4 @@
-//! With a consumer.
+//! Laws with a consumer.
 use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,7 +24,7 @@ impl Process {
         let policy = Policy::new().retry_delay(again).in_flight_delay(again).jitter(0);
         let executor = Executor::builder(MemoryStore::new()).policy(Scene::Mq, policy).build().unwrap();
         let builder = Consumer::builder(broker.source().await, "conformance", &executor);
-        // How long the broker redelivers is not what is looked at.
+        // The test does not depend on the length of the broker's redelivery.
         let builder = builder.concurrency(handlers).prefetch(prefetch).allow_short_retention();
         let consumer = builder.build(handling).unwrap();
         let (counters, (stop, stopped)) = (consumer.counters(), oneshot::channel::<()>());
@@ -75,7 +75,7 @@ pub async fn messages_of_one_key_run_in_their_order<B: Broker>(broker: &B) {
         let (said, id) = (said.clone(), message.delivery.id.clone().unwrap());
         async move {
             said.lock().unwrap().push(format!("+{id}"));
-            // Later ones are faster.
+            // Later messages are faster.
             let left = 20 - 5 * u64::from(id.as_bytes()[1] - b'0');
             sleep(Duration::from_millis(left)).await;
             said.lock().unwrap().push(format!("-{id}"));

@@ -1,4 +1,4 @@
-//! What is put aside, and put back.
+//! Laws about dead letters and redriving them.
 use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, Settlement};
 
@@ -50,7 +50,7 @@ pub async fn a_dead_letter_put_back_is_a_first_attempt_that_has_died<B: Broker>(
     let sent = rich("m");
     broker.publish(sent.clone()).await;
     let held = hand.next().await;
-    // Or there is no place for one.
+    // The attempt, or `None` if the broker has no place for it.
     let attempt = |number| held.0.attempt.map(|_| number);
     let (first, second) = (attempt(1), attempt(2));
     hand.done(held, retry(broker, 5)).await;
@@ -62,7 +62,7 @@ pub async fn a_dead_letter_put_back_is_a_first_attempt_that_has_died<B: Broker>(
     as_sent(&back.0, &sent);
     let marks = |held: &idempotent_mq::Delivery| (held.attempt, held.deaths, held.first_at);
     assert_eq!(marks(&back.0), (first, 2, Some(FIRST_AT)), "attempt, deaths, first seen");
-    // They outlast a retry.
+    // The marks survive a retry.
     hand.done(back, retry(broker, 2)).await;
     let again = hand.next().await;
     assert_eq!(marks(&again.0), (second, 2, Some(FIRST_AT)), "attempt, deaths, first seen");
@@ -71,7 +71,7 @@ pub async fn a_dead_letter_put_back_is_a_first_attempt_that_has_died<B: Broker>(
     aside(broker, 0).await;
 }
 
-/// The adapter dead-letters the message, or delivers as much of it as it can read; a handler then refuses that.
+/// The adapter dead-letters the message, or delivers the readable part, which a handler then rejects.
 pub async fn an_unreadable_message_is_dead_lettered_and_blocks_nothing<B: Broker>(broker: &B) {
     let mut hand = Hand::of(broker).await;
     broker.publish_unreadable().await;
@@ -79,7 +79,7 @@ pub async fn an_unreadable_message_is_dead_lettered_and_blocks_nothing<B: Broker
     let mut has_come = false;
     let what = "the unreadable message is a dead letter, and the readable one comes";
     until(broker, what, async || {
-        // Dropping a receive loses nothing.
+        // Dropping a receive loses no message.
         if let Ok(held) = timeout(PAUSE * 5, hand.next()).await {
             if held.0.id.as_deref() == Some("readable") {
                 assert!(!has_come, "the readable message came twice");

@@ -1,4 +1,4 @@
-//! What comes, and what does not come again.
+//! Laws about deliveries and redeliveries.
 use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, Settlement};
 
@@ -65,7 +65,8 @@ pub async fn a_receive_brings_at_most_its_room<B: Broker>(broker: &B) {
         broker.publish(Message::new(format!("{number}"), "")).await;
     }
     let mut came = Vec::new();
-    // The first says what may be held at most; a source that is pushed to has more in stock then than it is asked for.
+    // The first receive sets the maximum number of held messages. A source with pushed messages then has more in stock
+    // than later calls request.
     for room in [4, 1, 1, 2, 1, 1, 1, 1, 1] {
         if came.len() == 9 {
             break;

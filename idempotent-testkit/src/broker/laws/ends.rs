@@ -1,4 +1,4 @@
-//! What happens to what a consumer has when it ends.
+//! Laws about the deliveries of a consumer that ends.
 use std::future::Future;
 use std::pin::pin;
 use std::task::Poll;
@@ -14,7 +14,7 @@ pub async fn an_unsettled_delivery_comes_again_once_its_consumer_is_gone<B: Brok
     broker.publish(sent.clone()).await;
     let held = hand.next().await;
     let (headers, attempt) = (held.0.headers.clone(), held.0.attempt);
-    // A process that is killed closes nothing.
+    // A killed process closes nothing.
     drop((held, hand));
     let mut other = Hand::of(broker).await;
     let again = other.next().await;
@@ -28,7 +28,7 @@ pub async fn what_is_dropped_unsettled_comes_again<B: Broker>(broker: &B) {
     let mut hand = Hand::of(broker).await;
     let sent = rich("m");
     broker.publish(sent.clone()).await;
-    // A run whose message could not be settled: its consumer goes on.
+    // A run whose message could not be settled. Its consumer continues.
     drop(hand.expect("m").await);
     let again = hand.next().await;
     as_sent(&again.0, &sent);
@@ -43,7 +43,7 @@ pub async fn what_was_held_comes_again_when_its_connection_is_cut<B: Broker>(bro
     let mut old = Some(hand.expect("m").await);
     broker.cut().await;
     if let Some(held) = old.take_if(|_| broker.limits().stays_held) {
-        // Its own still; it comes again only if it is left alone.
+        // The delivery still belongs to this consumer, and returns only if it is left alone.
         hand.ack(held).await;
         emptied(broker).await;
         broker.publish(rich("m")).await;
@@ -51,7 +51,7 @@ pub async fn what_was_held_comes_again_when_its_connection_is_cut<B: Broker>(bro
         broker.cut().await;
         drop(left);
     }
-    // By a connection that the source makes anew.
+    // The source opens a new connection for this.
     let new = hand.expect("m").await;
     if let Some(old) = old {
         let settled = hand.settle(&old, &Settlement::Ack).await;
@@ -93,7 +93,7 @@ pub async fn closing_hands_back_what_was_not_handed_over<B: Broker>(broker: &B) 
             broker.publish(Message::new(format!("{number}"), "")).await;
         }
     };
-    // How much it may hold.
+    // The maximum number of held deliveries.
     publish(0, 1).await;
     let mut taken = first.take(4).await;
     first.ack(taken.remove(0)).await;
@@ -101,7 +101,7 @@ pub async fn closing_hands_back_what_was_not_handed_over<B: Broker>(broker: &B) 
     publish(1, 5).await;
     let held = first.take(1).await.remove(0);
     first.close().await;
-    // What was handed over is held on.
+    // Deliveries that were handed over stay held.
     let mut second = Hand::of(broker).await;
     let mut came = Vec::new();
     for _ in 0..3 {
@@ -123,7 +123,7 @@ pub async fn a_receive_that_is_dropped_loses_nothing<B: Broker>(broker: &B) {
     let held = first.take(4).await.remove(0);
     first.ack(held).await;
     {
-        // It waits while four messages come, and then nobody waits for it any more.
+        // The receive waits while four messages arrive, and is then dropped.
         let mut receive = pin!(first.source.receive(4));
         let mut publish = pin!(async {
             for number in 1..5 {
@@ -141,7 +141,7 @@ pub async fn a_receive_that_is_dropped_loses_nothing<B: Broker>(broker: &B) {
             if there { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
-        // What it did bring goes unsettled.
+        // The deliveries that it returned stay unsettled.
         drop(got.map(|received| received.map(|received| matches!(received, Received::Deliveries(_)))));
     }
     first.close().await;

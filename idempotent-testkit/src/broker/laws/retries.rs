@@ -1,4 +1,4 @@
-//! What comes again because it was told to.
+//! Laws about retries and returned deliveries.
 use idempotent_mq::Settlement;
 use tokio::time::Instant;
 

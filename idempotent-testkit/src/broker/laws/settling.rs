@@ -1,4 +1,4 @@
-//! Settling out of order and twice, and holding for long.
+//! Laws about settling out of order and twice, and about long holds.
 use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, Received, Settlement, Source};
 use tokio::time::{Instant, sleep};
@@ -58,7 +58,7 @@ pub async fn settling_twice_has_one_effect<B: Broker>(broker: &B) {
         broker.publish(Message::new("m", "body")).await;
         let held = hand.expect("m").await;
         hand.settle(&held, &how).await.unwrap();
-        // Whatever it says: it may be done, or not be ours any more.
+        // Any answer is allowed: the settlement may succeed, or the delivery may no longer belong to this consumer.
         drop(hand.settle(&held, &how).await);
         drop(held);
         if matches!(how, Settlement::Retry(_) | Settlement::GiveBack) {
@@ -83,11 +83,11 @@ pub async fn what_is_kept_alive_is_held_beyond_the_brokers_limit<B: Broker>(brok
     let end = Instant::now() + limit * 3;
     while Instant::now() < end {
         hand.settler.keep_alive(&[&held.1]).await.unwrap();
-        // A source that looks for what is left behind looks for it now.
+        // A source that searches for abandoned deliveries does so now.
         let looks = async {
             loop {
                 match other.source.receive(1).await {
-                    // Its own wait is over.
+                    // The source's own wait has ended.
                     Ok(Received::Deliveries(none)) if none.is_empty() => sleep(PAUSE).await,
                     _ => panic!("what is kept alive was taken away"),
                 }

@@ -1,18 +1,18 @@
-//! A history, key by key: who was granted what, and when each of it may and must have begun and ended.
+//! A history, grouped by key: the grants, and when each may have and must have begun and ended.
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Judge;
 use crate::history::{History, Kind, Label, Line, Token};
 
-/// Later than everything.
+/// A time after all others.
 pub(super) const NEVER: u64 = u64::MAX;
 
 pub(super) struct Book<'a> {
     pub(super) lines: &'a [Line],
     pub(super) keys: BTreeMap<&'a str, Key<'a>>,
-    /// The first crash after which a call may be on the wire that nobody wrote down.
+    /// The first crash after which an unrecorded call may be in flight.
     pub(super) hides_from: u64,
-    /// Effects were read back at the end, of some key.
+    /// Whether effects of any key were read at the end.
     pub(super) has_truth: bool,
     pub(super) has_effects: bool,
 }
@@ -20,50 +20,50 @@ pub(super) struct Book<'a> {
 #[derive(Default)]
 pub(super) struct Key<'a> {
     pub(super) lines: Vec<(usize, &'a Line)>,
-    /// In the order of their first line.
+    /// The grants, in the order of their first line.
     pub(super) grants: Vec<Grant<'a>>,
     pub(super) consumptions: Vec<Consumption<'a>>,
     pub(super) truth: Option<&'a [Token]>,
-    /// Claims whose fate is unknown, by token.
+    /// Claims with an unknown result, by owner token.
     pub(super) unheard: BTreeMap<Token, u64>,
 }
 
-/// What one owner was granted under one number.
+/// The grant of one owner with one fencing token.
 pub(super) struct Grant<'a> {
     pub(super) token: Token,
     pub(super) fence: u64,
-    /// The line that says so first.
+    /// The index of the first line that shows the grant.
     pub(super) place: usize,
-    /// Applied no earlier, no later.
+    /// The earliest and the latest time at which the grant was applied.
     pub(super) from: u64,
     pub(super) by: u64,
     pub(super) lease: Option<u64>,
     pub(super) fp: Option<&'a str>,
-    /// Answered renewals: `t0`, `t`, and the lease asked for.
+    /// Answered renewals: `t0`, `t`, and the requested lease.
     pub(super) renewals: Vec<(u64, u64, Option<u64>)>,
-    /// A renewal may come at any time.
+    /// The earliest time of an unanswered renewal.
     renewed_unheard: bool,
-    /// Its owner may have ended it from here on.
+    /// From this time on, the owner may have ended the grant.
     pub(super) own_end_from: u64,
-    /// Somebody may have: the owner, an operator, or a loss.
+    /// From this time on, an owner, an operator or a loss may have ended the grant.
     pub(super) end_from: u64,
-    /// Its owner has surely given it back by then, or has completed it.
+    /// By this time, the owner has certainly released or completed the key.
     pub(super) ended_by: u64,
 }
 
-/// A completion, all its copies together.
+/// A completion, including all of its copies.
 pub(super) struct Consumption<'a> {
     pub(super) token: Token,
     pub(super) fence: Option<u64>,
-    /// Applied no earlier.
+    /// The earliest time at which the completion was applied.
     pub(super) from: u64,
-    /// The answered copy, and when it was answered.
+    /// The answered copy, and the time of its answer.
     pub(super) ok: Option<(usize, u64)>,
     pub(super) retain: Option<u64>,
-    /// What may have been stored first.
+    /// The results that may have been stored first.
     pub(super) results: BTreeSet<Option<&'a str>>,
     copies: Vec<&'a Line>,
-    /// An operator or a loss may have undone it from here on.
+    /// From this time on, an operator or a loss may have removed the record.
     pub(super) undone_from: u64,
 }
 
@@ -96,23 +96,23 @@ impl<'a> Book<'a> {
 }
 
 impl Line {
-    /// Whether it is about this grant, as far as it says.
+    /// Returns whether the line may be about this grant.
     fn is_of(&self, token: Token, fence: u64) -> bool {
         self.token == Some(token) && self.fence.is_none_or(|number| number == fence)
     }
 }
 
-/// Ends a lease, if it is applied.
+/// Returns whether an event of this kind ends a lease if it is applied.
 fn may_end(kind: Kind) -> bool {
     is_given_back(kind) || matches!(kind, Kind::ReleaseUnknown | Kind::CompleteOk | Kind::CompleteUnknown)
 }
 
-/// The owner put the key down without completing it.
+/// Returns whether the owner gave up the key without completing it.
 pub(super) fn is_given_back(kind: Kind) -> bool {
     matches!(kind, Kind::Released | Kind::Failed | Kind::Dead)
 }
 
-/// Somebody other than an owner took the record away.
+/// Returns whether an operator or a loss removed the record.
 pub(super) fn is_undone(kind: Kind) -> bool {
     matches!(kind, Kind::Forget | Kind::RecordLost)
 }
@@ -167,19 +167,19 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Those this line may be about.
+    /// Returns the grants that this line may be about.
     pub(super) fn grants_of(&self, line: &Line) -> Vec<&Grant<'a>> {
         self.grants.iter().filter(|grant| line.token.is_some_and(|_| line.is_of(grant.token, grant.fence))).collect()
     }
 
-    /// Whether this line's owner may hold the key under a number that the line does not tell.
+    /// Returns whether the owner of this line may hold the key with a fencing token that the line does not contain.
     pub(super) fn is_vague(&self, line: &Line) -> bool {
         let Some(token) = line.token else { return true };
         let grants = self.grants.iter().filter(|grant| grant.token == token).count();
         line.fence.is_none() && (grants > 1 || self.unheard.contains_key(&token))
     }
 
-    /// A grant, other than `of`, that was surely made after these and before `line` was begun.
+    /// Returns a grant, other than `of`, that was certainly made after these and before `line` began.
     pub(super) fn superseding(&self, of: &[&Grant<'a>], line: &Line) -> Option<&Grant<'a>> {
         let last = of.iter().map(|grant| grant.by).max()?;
         self.grants.iter().find(|other| {
@@ -188,13 +188,14 @@ impl<'a> Key<'a> {
         })
     }
 
-    /// Returns true if a failover may have lost this grant before the end of `line`, and restored the record of an earlier one.
+    /// Returns whether a failover may have lost this grant before the end of `line`, and restored the record of an
+    /// earlier one.
     fn is_rolled_back(&self, grant: &Grant<'a>, line: &Line) -> bool {
         let lost = |other: &Line| other.event == Kind::RecordLost && other.t >= grant.from && other.t0 <= line.t;
         self.lines.iter().any(|(_, other)| lost(other))
     }
 
-    /// When an operator or a loss may first have taken away what stood at `from`.
+    /// Returns the first time at which an operator or a loss may have removed the record of `from`.
     pub(super) fn undone_from(&self, from: u64) -> u64 {
         let undone = self.lines.iter().filter(|(_, line)| is_undone(line.event) && line.t >= from);
         undone.map(|(_, line)| line.t0).min().unwrap_or(NEVER)
@@ -211,7 +212,7 @@ impl<'a> Key<'a> {
         pairs.count() as u64
     }
 
-    /// What the resource holds, or what the workers say: token and step.
+    /// Returns the effects that the resource holds, or that the workers report: owner token and step.
     pub(super) fn effects(&self) -> Vec<(Option<Token>, Option<&Label>)> {
         match self.truth {
             Some(tokens) => tokens.iter().map(|token| (Some(*token), None)).collect(),
@@ -222,7 +223,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// By its workers' lines a handler has several effects.
+    /// Returns whether a handler has several effects, by the lines of its workers.
     pub(super) fn has_steps(&self) -> bool {
         self.lines.iter().any(|(_, line)| line.step.is_some())
     }
@@ -276,14 +277,15 @@ impl<'a> Grant<'a> {
         self.end_from = self.end_from.min(self.own_end_from);
     }
 
-    /// Whether its lease surely lasts through the whole of `from ..= by`, if nobody ends it and it was granted by then.
+    /// Returns whether the lease certainly lasts through the whole of `from ..= by`, if no event ends it and it was
+    /// granted by then.
     pub(super) fn lasts(&self, judge: &Judge, from: u64, by: u64) -> bool {
         let end = |begun: u64, lease: u64| begun.saturating_add(lease).saturating_sub(judge.doubt(lease));
         self.lease.is_some_and(|lease| by < end(self.from, lease))
             || self.renewals.iter().any(|(t0, t, lease)| *t < from && lease.is_some_and(|lease| by < end(*t0, lease)))
     }
 
-    /// When its lease is surely over, by itself.
+    /// Returns the time at which the lease has certainly expired.
     pub(super) fn over_by(&self, judge: &Judge) -> u64 {
         if self.renewed_unheard {
             return NEVER;
@@ -320,20 +322,20 @@ impl<'a> Consumption<'a> {
         if line.event == Kind::CompleteOk && self.ok.is_none_or(|(_, by)| line.t < by) {
             self.ok = Some((place, line.t));
         }
-        // Asked again after an answer the first result stands.
+        // For a repeated completion after an answer, the first result stays.
         let first_by = self.ok.map_or(NEVER, |(_, by)| by);
         let first = self.copies.iter().filter(|copy| copy.t0 <= first_by);
         self.results = first.map(|copy| copy.result.as_deref()).collect();
     }
 
-    /// Surely consumed from the first to the second.
+    /// Returns the period in which the key is certainly consumed.
     pub(super) fn stands(&self, judge: &Judge) -> Option<(u64, u64)> {
         let ((_, by), retain) = (self.ok?, self.retain?);
         let over = self.from.saturating_add(retain).saturating_sub(judge.doubt(retain));
         Some((by, over.min(self.undone_from)))
     }
 
-    /// Its retention is surely over by then.
+    /// Returns the time at which the retention has certainly ended.
     pub(super) fn over_by(&self, judge: &Judge) -> u64 {
         match (self.ok, self.retain) {
             (Some((_, by)), Some(retain)) => by.saturating_add(retain).saturating_add(judge.doubt(retain)),

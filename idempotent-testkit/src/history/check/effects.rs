@@ -1,4 +1,4 @@
-//! I0, I7, I11: what was done, how often, and under which grant.
+//! I0, I7 and I11: the effects, their number, and the grants under which they happened.
 use std::collections::BTreeMap;
 
 use super::book::Key;
@@ -22,7 +22,7 @@ pub(super) fn check(court: &mut Court<'_>) {
     }
 }
 
-/// I11: its token was granted the key, before.
+/// I11: the owner token was granted the key before.
 fn granted(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize, line: &Line) {
     if line.token.is_none() {
         return court.pass(Invariant::I11);
@@ -31,7 +31,7 @@ fn granted(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize, line:
     court.judge(Invariant::I11, name, &[place], (!granted).then(|| "an effect without a grant".to_owned()));
 }
 
-/// I11: no more effects of a token than grants.
+/// I11: a token has no more effects than grants.
 fn once_each(court: &mut Court<'_>, name: &str, key: &Key<'_>) {
     if key.truth.is_some() && key.has_steps() {
         return court.pass(Invariant::I11);
@@ -50,7 +50,7 @@ fn once_each(court: &mut Court<'_>, name: &str, key: &Key<'_>) {
     }
 }
 
-/// I7: an accepted effect behind another has no smaller number.
+/// I7: an accepted effect after another one has no lower fencing token.
 fn in_order(court: &mut Court<'_>, name: &str, effects: &[&(usize, &Line)]) {
     let accepted: Vec<_> = effects.iter().filter(|(_, line)| line.event == Kind::Effect).collect();
     for (place, line) in &accepted {

@@ -1,4 +1,4 @@
-//! I8, I13, and the claims' part of I14: every key comes to an end, and is settled only by it.
+//! I8, I13 and a part of I14: every key is settled, and only by its end.
 use super::book::Key;
 use super::{Court, Invariant};
 use crate::history::{Kind, Line};
@@ -18,7 +18,8 @@ pub(super) fn check(court: &mut Court<'_>) {
     }
 }
 
-/// I8: whoever acknowledges knows why. All that this says is in lines that end before the acknowledgement does.
+/// I8: a worker acknowledges only for a known reason. All reasons are in lines that end before the acknowledgement
+/// does.
 fn acknowledged(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize, line: &Line) {
     let took_part = |other: &Line| {
         other.worker == line.worker
@@ -41,14 +42,14 @@ fn acknowledged(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize, 
     );
 }
 
-/// I13: some lease may not be over yet. I14: and if it is the asking owner's own, it must not be told so.
+/// I13: some lease may not have expired yet. I14: a repeated claim of the owner itself does not get this answer.
 fn held_by_somebody(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize, line: &Line) {
     let unheard = |but_for_itself: bool| {
         key.unheard.iter().any(|(token, from)| {
             *from <= line.t && !(but_for_itself && Some(*token) == line.token && !court.judge.busy)
         })
     };
-    // A locked row: by somebody who asks at the same time, or by one whose connection is not closed yet.
+    // A locked row: by a concurrent claim, or by a connection that is not closed yet.
     let locked = court.judge.busy
         && key.lines.iter().any(|(at, other)| {
             *at != place && (other.event.is_unknown() || (other.t >= line.t0 && other.t0 <= line.t))
@@ -69,7 +70,7 @@ fn held_by_somebody(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usi
     court.judge(Invariant::I13, name, &[place], wrong.then(|| "in flight, but every lease is over".to_owned()));
 }
 
-/// I13: what was produced was consumed, failed, or is dead.
+/// I13: every produced key was consumed, has failed, or is dead.
 fn ends(court: &mut Court<'_>, name: &str, key: &Key<'_>, settled: bool) {
     let Some((place, _)) = key.lines.iter().find(|(_, line)| line.event == Kind::Produced) else { return };
     if !settled {

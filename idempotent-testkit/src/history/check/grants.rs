@@ -1,4 +1,4 @@
-//! I1, I6, I10: who was granted a key, when, and why again.
+//! I1, I6 and I10: grants, their order, and the reasons of repeated grants.
 use super::book::{Grant, Key, is_given_back, is_undone};
 use super::{Court, Invariant, Judge};
 use crate::history::{Kind, Line};
@@ -25,7 +25,7 @@ pub(super) fn check(court: &mut Court<'_>) {
     }
 }
 
-/// Neither can have come first: each was in force when the other was granted.
+/// Reports two grants of which each was in force when the other was made.
 fn beside(court: &mut Court<'_>, name: &str, one: &Grant<'_>, other: &Grant<'_>) {
     let invariant = if one.token == other.token { Invariant::I6 } else { Invariant::I1 };
     if one.lease.is_none() || other.lease.is_none() {
@@ -39,7 +39,7 @@ fn beside(court: &mut Court<'_>, name: &str, one: &Grant<'_>, other: &Grant<'_>)
     court.judge(invariant, name, &[one.place, other.place], excluded.then(text));
 }
 
-/// Whether `then` cannot have been granted after `first`.
+/// Returns whether `then` cannot have been granted after `first`.
 fn excludes(judge: &Judge, first: &Grant<'_>, then: &Grant<'_>) -> bool {
     then.by < first.from || (first.end_from > then.by && first.lasts(judge, then.from, then.by))
 }
@@ -61,10 +61,11 @@ fn numbered(court: &mut Court<'_>, name: &str, key: &Key<'_>, one: &Grant<'_>, o
     court.judge(Invariant::I6, name, &[first.place, then.place], wrong);
 }
 
-/// Failed and dead keys are not granted as long as they are remembered.
+/// Checks that failed and dead keys are not granted while they are retained.
 fn after_the_end(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize, line: &Line) {
     let Some(memory) = court.judge.memory else { return court.pass(Invariant::I10) };
-    // The answer to a claim may repeat what has long been so: since the last grant before it, at the earliest.
+    // The answer to a claim may report an older state, which has existed at the earliest since the last grant before
+    // it.
     let before = key.grants.iter().filter(|grant| grant.by < line.t0).map(|grant| grant.from).max();
     let own = (line.event == Kind::Failed).then_some(line.t0);
     let Some(begun) = own.or(before) else { return court.pass(Invariant::I10) };
@@ -75,7 +76,7 @@ fn after_the_end(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize,
     court.judge(Invariant::I10, name, &lines, wrong);
 }
 
-/// Grants with nothing between them that could have given an attempt back.
+/// Counts grants without an event between them that could have refunded an attempt.
 fn in_a_row(court: &mut Court<'_>, name: &str, key: &Key<'_>, index: usize, last: &Grant<'_>) {
     let (Some(most), Some(memory)) = (court.judge.max_attempts, court.judge.memory) else {
         return court.pass(Invariant::I10);

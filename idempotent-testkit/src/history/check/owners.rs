@@ -1,4 +1,4 @@
-//! I2, I3, I4's part of them, and I14: only an owner settles, and an owner in its lease is heard.
+//! I2, I3, a part of I4, and I14: only an owner settles a key, and an owner in its lease succeeds.
 use super::book::{Key, is_given_back, is_undone, ms};
 use super::{Court, Invariant};
 use crate::history::{Kind, Line};
@@ -8,7 +8,7 @@ pub(super) fn check(court: &mut Court<'_>) {
     for (name, key) in &book.keys {
         for (place, line) in &key.lines {
             match line.event {
-                // Not `dead`: a claim is told so, too, perhaps by a token that had the key before.
+                // Not `dead`: a claim may get this answer, too, perhaps with a token that had the key before.
                 Kind::Released | Kind::Failed => {
                     settled_by_its_owner(court, name, key, *place, line, Invariant::I2);
                     after_its_own_end(court, name, key, *place, line, Invariant::I4);
@@ -50,8 +50,7 @@ fn settled_by_its_owner(
     court.judge(invariant, name, &lines, wrong);
 }
 
-/// What is over for its owner stays over: nothing is completed or renewed that was given back (I3), nothing given
-/// back that was completed (I4).
+/// Checks that an owner does not complete or renew after a release (I3), and does not release after a completion (I4).
 fn after_its_own_end(
     court: &mut Court<'_>,
     name: &str,
@@ -78,14 +77,14 @@ fn after_its_own_end(
     court.judge(invariant, name, &lines, wrong);
 }
 
-/// I14: refused, though nothing can have ended its lease.
+/// I14: the store rejected the owner although nothing can have ended its lease.
 fn refused(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize, line: &Line) {
     let own = key.grants_of(line);
     let ([grant], false) = (&own[..], key.is_vague(line)) else { return court.pass(Invariant::I14) };
     if grant.lease.is_none() {
         return court.pass(Invariant::I14);
     }
-    // A copy of a completion that was applied is no reason while its record is kept: asked again, it is done.
+    // A copy of an applied completion is no reason while its record is retained: a repeated completion succeeds.
     let may_be_forgotten = |completed: &Line| {
         completed.retain_ms.map(ms).is_none_or(|retain| {
             completed.t0.saturating_add(retain).saturating_sub(court.judge.doubt(retain)) <= line.t
@@ -105,7 +104,8 @@ fn refused(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize, line:
     court.judge(Invariant::I14, name, &[grant.place, place], wrong.then(text));
 }
 
-/// An operator forgets what he looked at (I4), and nothing that is held unless he forces it (I2).
+/// Checks that an operator forgets only the grant that was read (I4), and no held key unless the operator forces it
+/// (I2).
 fn forgotten(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize, line: &Line) {
     let seen: Vec<_> = key.grants.iter().filter(|grant| Some(grant.fence) == line.fence).collect();
     if seen.is_empty() {

@@ -1,4 +1,4 @@
-//! I4, I4b, I5, I9, I12: what is consumed stays so, with its result, for its payload.
+//! I4, I4b, I5, I9 and I12: a consumed key stays consumed, with its result, for its payload.
 use std::collections::BTreeSet;
 
 use super::book::{Consumption, Key};
@@ -27,7 +27,7 @@ pub(super) fn check(court: &mut Court<'_>) {
     }
 }
 
-/// I4: nothing else becomes of it within its retention.
+/// I4: the record does not change within its retention.
 fn stands(court: &mut Court<'_>, name: &str, key: &Key<'_>, done: &Consumption<'_>) {
     let Some(((place, _), (from, over))) = done.ok.zip(done.stands(court.judge)) else {
         return court.pass(Invariant::I4);
@@ -43,15 +43,16 @@ fn stands(court: &mut Court<'_>, name: &str, key: &Key<'_>, done: &Consumption<'
     }
 }
 
-/// I4b: after the grant that was completed nobody is granted the key within the retention; if that overlaps the
-/// completion, either it was granted though consumed or completed though granted to another.
+/// I4b: after the completed grant, the key is not granted within the retention. If another grant overlaps the
+/// completion, either the key was granted although it was consumed, or completed although it was granted to another
+/// owner.
 fn granted_again(court: &mut Court<'_>, name: &str, key: &Key<'_>, done: &Consumption<'_>) {
     let Some(((place, _), (ok, over))) = done.ok.zip(done.stands(court.judge)) else {
         return court.pass(Invariant::I4b);
     };
     let is_its_own = |token, fence| token == done.token && done.fence.is_none_or(|number| number == fence);
     let own = key.grants.iter().filter(|grant| is_its_own(grant.token, grant.fence)).map(|grant| grant.by).max();
-    // Without its number the completion may be that of a later grant of its token.
+    // Without a fencing token, the completion may belong to a later grant of its owner token.
     let vague = done.fence.is_none() && key.unheard.contains_key(&done.token);
     let since = if vague { ok } else { own.unwrap_or(ok) };
     for grant in key.grants.iter().filter(|grant| !is_its_own(grant.token, grant.fence)) {
@@ -61,7 +62,7 @@ fn granted_again(court: &mut Court<'_>, name: &str, key: &Key<'_>, done: &Consum
     }
 }
 
-/// I5: the result of the completion in force, or at least one that may have been stored.
+/// I5: the claim returned the result of the completion in force, or at least one that may have been stored.
 fn told_the_first_result(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize, line: &Line) {
     let told = line.result.as_deref();
     let in_force = key
@@ -87,7 +88,7 @@ fn told_the_first_result(court: &mut Court<'_>, name: &str, key: &Key<'_>, place
     court.judge(Invariant::I5, name, &lines, wrong.then(text));
 }
 
-/// I12: one of the payloads that may have been completed is this one.
+/// I12: this payload is one of those that may have been completed.
 fn told_to_its_payload(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize, line: &Line) {
     let may = key.consumptions.iter().filter(|done| done.from <= line.t);
     let prints: Option<BTreeSet<_>> = may
@@ -104,7 +105,7 @@ fn told_to_its_payload(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: 
     court.judge(Invariant::I12, name, &[place], wrong.then(text));
 }
 
-/// I12: somebody with another payload may hold the key, or its result may be kept.
+/// I12: a run with another payload may hold the key, or its result may be retained.
 fn told_of_another(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize, line: &Line) {
     let Some(own) = line.fp.as_deref() else { return court.pass(Invariant::I12) };
     let unheard = key
@@ -132,10 +133,10 @@ fn told_of_another(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usiz
     court.judge(Invariant::I12, name, &[place], other.is_none().then(text));
 }
 
-/// I9: somebody has done something.
+/// I9: some run had an effect.
 fn done_at_all(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize, line: &Line) {
     let known = if court.book.has_truth { key.truth.is_some() } else { court.book.has_effects };
-    // A worker that crashed may have had its effect and not written it down.
+    // A crashed worker may have had its effect without recording it.
     if !known || (key.truth.is_none() && court.book.hides_from <= line.t) {
         return court.pass(Invariant::I9);
     }

@@ -1,4 +1,4 @@
-//! Answers that a test has prepared, and that want to be asked for.
+//! Answers that a test has scripted, and that must be used.
 use std::collections::VecDeque;
 use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,7 +31,8 @@ impl Script {
     }
 }
 
-/// Everyone who can still ask: the clones of a mock and of its executor. The last to go asks for what is left.
+/// A handle of every possible caller: the clones of a mock and of its executor. The last one to be dropped checks for
+/// unused answers.
 #[derive(Debug)]
 pub(in crate::mock) struct Audience(pub(in crate::mock) Arc<Script>);
 
@@ -49,8 +50,8 @@ impl Drop for Audience {
     }
 }
 
-/// The executor's randomness. Of all that an executor is given this alone is dropped with its last clone: store, clock
-/// and observer live on with its heartbeat, in a task.
+/// The randomness of the executor. Only this part of an executor is dropped with its last clone: store, clock and
+/// observer live on in the task of its heartbeat.
 #[derive(Debug)]
 pub(in crate::mock) struct Attending {
     pub(in crate::mock) entropy: SeededEntropy,

@@ -1,4 +1,4 @@
-//! I1 to I6: what the store granted, kept and told.
+//! I1 to I6: grants, records and answers of the store.
 use std::collections::BTreeSet;
 
 use idempotent_core::{Claim, Outcome, Settled};
@@ -7,14 +7,15 @@ use super::ensure;
 use crate::sim::events::{Told, What};
 use crate::sim::ledger::walk;
 
-/// By the store's answers; and by the executor's word: while a lease says that it is not lost, nobody else has it.
+/// Checks the answers of the store, and the view of the executor: while a lease reports that it is not lost, no other
+/// owner has the key.
 pub(super) fn i01_one_holder(history: &Told) -> Result<(), String> {
     walk(history, |_, before, event| match &event.what {
         What::Claim(claimed) if matches!(claimed.answer, Claim::Acquired(_)) => match before.live_holder(event.at) {
             Some(other) if other.owner != claimed.owner => Err(format!("granted beside {other:?}")),
             _ => Ok(()),
         },
-        // A clock that was set ends leases that their owners believe in.
+        // A clock that was set ends leases that their owners believe to be valid.
         What::Effect { fencing: Some(fencing), believes: true, .. } if history.plan.store_clock_set().is_zero() => {
             let holds = before.live_holder(event.at).is_some_and(|grant| grant.fencing == *fencing);
             ensure(holds, || format!("the lease says it holds, the store says {:?} {:?}", before.phase, before.last()))
@@ -26,7 +27,7 @@ pub(super) fn i01_one_holder(history: &Told) -> Result<(), String> {
 
 pub(super) fn i02_no_foreign_release(history: &Told) -> Result<(), String> {
     walk(history, |_, before, event| match &event.what {
-        // One of a consumed record is I4's.
+        // A release of a consumed record is a case of I4.
         What::Release { owner, answer: Settled::Done, .. } if before.consumed(event.at).is_none() => {
             ensure(before.repeats(event.at, *owner), || {
                 format!("released, but it is {:?} of {:?}", before.phase, before.last())
@@ -45,7 +46,7 @@ pub(super) fn i03_no_completion_by_a_superseded_owner(history: &Told) -> Result<
             ensure(its_own && stands, || format!("completed, but it is {:?} of {:?}", before.phase, before.last()))
         }
         What::Renew { owner, answer: Settled::Done, .. } => {
-            // One of a consumed record is I4's.
+            // A release of a consumed record is a case of I4.
             let its_own = before.repeats(event.at, *owner) || before.consumed(event.at).is_some();
             ensure(its_own, || format!("renewed, but it is {:?} of {:?}", before.phase, before.last()))
         }
@@ -54,7 +55,7 @@ pub(super) fn i03_no_completion_by_a_superseded_owner(history: &Told) -> Result<
     .map(drop)
 }
 
-/// Within the retention a consumed key is told to be consumed, and nothing else becomes of it.
+/// Checks that within the retention, a consumed key is reported as consumed and does not change.
 pub(super) fn i04_consumed_is_never_undone(history: &Told) -> Result<(), String> {
     let mut completing = BTreeSet::new();
     walk(history, |_, before, event| {
@@ -64,7 +65,7 @@ pub(super) fn i04_consumed_is_never_undone(history: &Told) -> Result<(), String>
                 Err(format!("consumed, yet done: {:?}", before.last()))
             }
             What::Claim(claimed) if consumed => match &claimed.answer {
-                // The others' to judge: I4b, I12.
+                // These cases belong to I4b and I12.
                 Claim::Consumed(_) | Claim::Mismatch | Claim::Acquired(_) => Ok(()),
                 other => Err(format!("consumed, yet told {other:?}")),
             },
@@ -72,7 +73,7 @@ pub(super) fn i04_consumed_is_never_undone(history: &Told) -> Result<(), String>
                 completing.insert(owner.0);
                 Ok(())
             }
-            // The executor's part: whoever has asked for a completion never takes the marker back.
+            // Checks the executor: after it has requested a completion, it never removes the marker.
             What::Release { owner, .. }
                 if completing.contains(&owner.0)
                     && !history.scripted.contains(&owner.0)
@@ -96,7 +97,7 @@ pub(super) fn i04b_no_grant_within_retention(history: &Told) -> Result<(), Strin
     .map(drop)
 }
 
-/// What duplicates are told by the store, and what callers get from their executor, is the first result.
+/// Checks that duplicates get the first result, both from the store and from their executor.
 pub(super) fn i05_the_first_result_stands(history: &Told) -> Result<(), String> {
     walk(history, |_, before, event| match &event.what {
         What::Claim(claimed) => match (&claimed.answer, before.consumed(event.at)) {
@@ -117,7 +118,7 @@ pub(super) fn i05_the_first_result_stands(history: &Told) -> Result<(), String> 
     .map(drop)
 }
 
-/// And a claim said twice is granted once.
+/// Checks that fencing tokens rise, and that a repeated claim is granted once.
 pub(super) fn i06_fencing_rises(history: &Told) -> Result<(), String> {
     walk(history, |_, before, event| {
         let What::Claim(claimed) = &event.what else { return Ok(()) };

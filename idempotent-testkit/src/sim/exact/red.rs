@@ -1,4 +1,4 @@
-//! No check is empty: for each a short made-up history that it alone refuses.
+//! Tests that no check is empty: for each check, a short constructed history that only this check rejects.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const LEASE: Duration = Duration::from_secs(10);
 const DONE: Settled = Settled::Done;
 const LOST: Settled = Settled::Lost { now: StateKind::Vacant };
 
-/// Nothing in it matters but the resource.
+/// Creates a plan in which only the resource matters.
 fn quiet() -> Plan {
     let mut plan = Plan::of(0);
     (plan.fenced, plan.fingerprints) = (true, true);
@@ -28,7 +28,7 @@ fn quiet() -> Plan {
     plan
 }
 
-/// A history as it is told: (second, what).
+/// Creates a history from pairs of second and event.
 fn told(events: impl IntoIterator<Item = (u64, What)>) -> Told {
     let events = events.into_iter();
     let events = events.map(|(second, what)| Event { at: VirtualClock::START.0 + second * 1_000_000, worker: 1, what });
@@ -38,7 +38,7 @@ fn told(events: impl IntoIterator<Item = (u64, What)>) -> Told {
     Told { plan: quiet(), events, unsettled, counts, scripted }
 }
 
-/// Each grant is one more run than the one before, but for a claim said twice.
+/// Sets the attempts: each grant is one more run than the one before, except for a repeated claim.
 fn count(events: &mut [Event]) {
     let mut last = (None, 0);
     for event in events {
@@ -66,7 +66,7 @@ fn granted(fencing: u64) -> Claim {
     Claim::Acquired(Grant { fencing: FencingToken(fencing), attempt: 1, lease: LEASE, taken_over: None })
 }
 
-/// Owner n is granted n.
+/// Owner n is granted fencing token n.
 fn gets(owner: u64) -> What {
     asks(owner.into(), None, granted(owner))
 }
@@ -176,7 +176,7 @@ fn done(then: impl IntoIterator<Item = (u64, What)>) -> Told {
 fn i04_check_goes_red() {
     only("I4", &done([(3, releases(1, ReleaseKind::Delete, DONE))]));
     only("I4", &done([(3, asks(2, None, Claim::Delayed { rest: LEASE }))]));
-    // By the executor: it was refused, but it should not have been asked.
+    // By the executor: the release was rejected, but should not have been requested.
     only("I4", &done([(3, releases(1, ReleaseKind::Delete, LOST))]));
 }
 
@@ -261,9 +261,9 @@ fn i14_check_goes_red() {
     only("I14", &told([(0, gets(1)), (5, renews(1, LOST))]));
     only("I14", &told([(0, gets(1)), (1, effect(1, true)), (5, completes(1, LOST))]));
     only("I14", &told([(0, gets(1)), (5, asks(1, None, in_flight(5)))]));
-    // By the executor, for nothing.
+    // By the executor, without a reason.
     only("I14", &told([(0, gets(1)), (5, ended(Some(1), Outcome::LeaseLost))]));
-    // Late, and nobody took over.
+    // A late completion without a takeover.
     only("I14", &told([(0, gets(1)), (1, effect(1, true)), (15, completes(1, LOST))]));
 }
 

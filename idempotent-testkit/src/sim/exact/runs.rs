@@ -1,4 +1,4 @@
-//! I7 to I14: what the runs did, what they were told, and how it ended.
+//! I7 to I14: the effects of runs, their answers, and their ends.
 use std::collections::{BTreeMap, BTreeSet};
 
 use idempotent_core::{Claim, Disposition, InFlight, Outcome, ReleaseKind, Settled};
@@ -7,7 +7,7 @@ use super::ensure;
 use crate::sim::events::{How, Told, What};
 use crate::sim::ledger::{Phase, later, walk};
 
-/// None is let in late, and none that is current is refused.
+/// Checks that the resource accepts no late effect, and rejects no current one.
 pub(super) fn i07_no_late_effect_on_a_fenced_resource(history: &Told) -> Result<(), String> {
     let mut highest = BTreeMap::new();
     walk(history, |_, before, event| {
@@ -27,8 +27,8 @@ pub(super) fn i07_no_late_effect_on_a_fenced_resource(history: &Told) -> Result<
     .map(drop)
 }
 
-/// An outcome is told only of what the store has said, and a delivery is settled only by such an outcome. A run
-/// without protection is the exception that its policy asks for: it is acknowledged, and nothing is recorded.
+/// Checks that outcomes agree with the answers of the store, and that a delivery is settled only by such an outcome. A
+/// run without protection is an exception that its policy allows: it is acknowledged without a record.
 pub(super) fn i08_settled_only_when_known(history: &Told) -> Result<(), String> {
     let mut replayed: BTreeMap<u128, u64> = BTreeMap::new();
     walk(history, |_, before, event| match &event.what {
@@ -37,10 +37,10 @@ pub(super) fn i08_settled_only_when_known(history: &Told) -> Result<(), String> 
                 Outcome::Replayed | Outcome::ConsumedWithoutResult => {
                     let replayed = replayed.entry(*key).or_default();
                     *replayed += 1;
-                    // A copy inside a batch gets the result of the first without asking the store.
+                    // A copy inside a batch gets the result of the first item without a request to the store.
                     *replayed <= before.told_consumed || (history.plan.batched() && !before.completed.is_empty())
                 }
-                // Nothing is recorded of a run without protection.
+                // A run without protection has no record.
                 Outcome::Failed if fencing.is_none() && history.plan.unprotected() => true,
                 other => before.knows(*fencing, other),
             };
@@ -67,8 +67,8 @@ pub(super) fn i08_settled_only_when_known(history: &Told) -> Result<(), String> 
     .map(drop)
 }
 
-/// By the owner, not by the grant: a copy of its claim that comes late, after the record is gone, makes a grant
-/// that nobody runs, and then a late copy of its completion may find its owner there again.
+/// Checks owners, not grants: a copy of a claim that arrives after the record is deleted creates a grant without a run.
+/// A late copy of the completion may then find its owner there again.
 pub(super) fn i09_consumed_means_done(history: &Told) -> Result<(), String> {
     let mut effects = BTreeSet::new();
     walk(history, |_, before, event| match &event.what {
@@ -88,9 +88,9 @@ pub(super) fn i09_consumed_means_done(history: &Told) -> Result<(), String> {
     .map(drop)
 }
 
-/// A grant follows the end of the one before: its lease ran out, its owner released it, or its record's time is
-/// over. A grant beside a live holder is I1's, one of a consumed key I4b's. And an owner releases only what has not
-/// started or has failed.
+/// Checks that a grant follows the end of the previous one: its lease expired, its owner released it, or its record
+/// expired. A grant while another owner is live is a case of I1, and one of a consumed key is a case of I4b. An owner
+/// releases only a run that has not started or has failed.
 pub(super) fn i10_every_run_has_a_cause(history: &Told) -> Result<(), String> {
     let ends: BTreeMap<_, _> = history
         .events
@@ -113,7 +113,7 @@ pub(super) fn i10_every_run_has_a_cause(history: &Told) -> Result<(), String> {
                 ensure(vacant.not_before <= event.at, || format!("granted too soon: {vacant:?}"))?;
                 ensure(grant.attempt == vacant.attempt + 1, || format!("the count went wrong: {vacant:?}"))?;
             }
-            // A takeover goes on counting, whatever else is forgotten.
+            // A takeover continues the count of attempts, even if other state was forgotten.
             let over = before.holder(event.at).filter(|_| !before.repeats(event.at, claimed.owner));
             if let Some(over) = over.filter(|over| over.until <= event.at) {
                 ensure(!claimed.parks, || format!("taken over from {over:?}, and nobody may"))?;
@@ -139,7 +139,7 @@ pub(super) fn i10_every_run_has_a_cause(history: &Told) -> Result<(), String> {
     .map(drop)
 }
 
-/// At most one for each grant; runs without protection have none.
+/// Checks that each grant has at most one effect. Runs without protection have none.
 pub(super) fn i11_effects_have_grants(history: &Told) -> Result<(), String> {
     let mut effects = BTreeSet::new();
     walk(history, |_, before, event| {
@@ -154,7 +154,8 @@ pub(super) fn i11_effects_have_grants(history: &Told) -> Result<(), String> {
     .map(drop)
 }
 
-/// Neither by the store nor, in the end, by the executor; and the same payload is never told to be another.
+/// Checks that neither the store nor the executor reports another payload as a duplicate, and that the same payload is
+/// never reported as another one.
 pub(super) fn i12_another_payload_is_no_duplicate(history: &Told) -> Result<(), String> {
     walk(history, |_, before, event| match &event.what {
         What::Claim(claimed) => {
@@ -182,13 +183,14 @@ pub(super) fn i12_another_payload_is_no_duplicate(history: &Told) -> Result<(), 
     .map(drop)
 }
 
-/// Every delivery is settled in time, every key of one has an end, and nobody waits for a lease that is over.
+/// Checks that every delivery is settled in time, that every delivered key has an end, and that no delivery waits for
+/// an expired lease.
 pub(super) fn i13_everything_ends(history: &Told) -> Result<(), String> {
     ensure(history.unsettled.is_empty(), || format!("never settled: {}", history.unsettled.join(", ")))?;
     let keys = walk(history, |_, before, event| {
         let What::Claim(claimed) = &event.what else { return Ok(()) };
         let Claim::InFlight(InFlight::Leased { rest }) = claimed.answer else { return Ok(()) };
-        // Beside the lease of another payload it is I12's.
+        // If the lease has another payload, the case belongs to I12.
         let holder = before.live_holder(event.at);
         let honest = holder.is_some_and(|grant| later(event.at, rest) == grant.until);
         ensure(honest, || format!("in flight, but the holder is {holder:?}"))
@@ -207,20 +209,20 @@ pub(super) fn i13_everything_ends(history: &Told) -> Result<(), String> {
             .iter()
             .any(|(_, verdict)| matches!(verdict, ReleaseKind::MarkFailed | ReleaseKind::MarkDead));
         let ended = !standing.completed.is_empty() || buried || !standing.told_dead.is_empty();
-        // A run without protection leaves the key as it was, and two payloads may put each other aside by claims.
+        // A run without protection leaves the key unchanged, and two payloads may dead-letter each other by claims.
         ensure(ended || !settled_otherwise, || format!("key {:04x} has no end", key >> 112))?;
     }
     Ok(())
 }
 
-/// Late or not: whom nobody took over from is never refused while its record is remembered.
+/// Checks that an owner, late or not, is never rejected while its record is retained, unless another owner took over.
 pub(super) fn i14_an_owner_in_its_lease_is_heard(history: &Told) -> Result<(), String> {
     walk(history, |_, before, event| {
         if let What::Ended {
             outcome: Outcome::LeaseLost | Outcome::Unrecorded | Outcome::StoreDown(_), fencing, ..
         } = &event.what
         {
-            // Where nothing goes wrong, the executor hears its store, and keeps its lease as long as it may.
+            // Without faults, the executor gets the answers of its store, and keeps its lease as long as it may.
             let mut grants = before.grants.iter().filter(|grant| Some(grant.fencing) == *fencing);
             let capped = grants.any(|grant| later(grant.at, history.plan.shortest_run()) <= event.at);
             return ensure(capped || !history.plan.is_harmless(), || "given up for nothing".to_owned());

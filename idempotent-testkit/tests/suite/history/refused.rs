@@ -30,7 +30,7 @@ fn a_good_history_is_not_refused() {
 }
 
 #[test]
-fn i0_is_counted_always_and_asserted_at_l3() {
+fn is_counted_always_and_asserted_at_l3() {
     let lines = || [gets(0, 1), works(2, 1), gets(10_020, 2), works(10_022, 2)];
     let report = judged(&knowing(), lines());
     assert!(report.held() && report.counts.repeated_effects == 1, "{report:?}");
@@ -38,7 +38,7 @@ fn i0_is_counted_always_and_asserted_at_l3() {
 }
 
 #[test]
-fn i1_two_holders() {
+fn two_holders() {
     only("I1", &Judge::new(), [gets(0, 1), gets(5, 2)]);
     // Side by side: whichever came first, the other came inside its lease.
     only("I1", &Judge::new(), [says(0, 9, "claim_won", 1, 1), says(0, 9, "claim_won", 2, 2)]);
@@ -47,14 +47,14 @@ fn i1_two_holders() {
 }
 
 #[test]
-fn i2_a_foreign_release() {
+fn a_foreign_release() {
     only("I2", &Judge::new(), [gets(0, 1), says(1, 2, "released", 2, 0)]);
     only("I2", &Judge::new(), [gets(0, 1), gets(11_000, 2), says(11_002, 11_003, "failed", 1, 1)]);
     only("I2", &knowing(), [gets(0, 1), says(5, 6, "forget", 0, 1)]);
 }
 
 #[test]
-fn i3_a_completion_or_renewal_by_whom_it_is_not() {
+fn a_completion_or_renewal_by_whom_it_is_not() {
     let superseded = |event| [gets(0, 1), works(1, 1), gets(11_000, 2), says(11_002, 11_003, event, 1, 1)];
     only("I3", &Judge::new(), superseded("complete_ok"));
     only("I3", &Judge::new(), superseded("renew_ok"));
@@ -67,7 +67,7 @@ fn done(then: impl IntoIterator<Item = Line>) -> Vec<Line> {
 }
 
 #[test]
-fn i4_consumed_undone() {
+fn consumed_undone() {
     only("I4", &Judge::new(), done([says(4, 5, "released", 1, 1)]));
     only("I4", &Judge::new(), done([says(4, 5, "claim_delayed", 2, 0)]));
     // An operator who looked at the grant before.
@@ -84,7 +84,7 @@ fn i4b_granted_though_consumed() {
 }
 
 #[test]
-fn i5_another_result() {
+fn another_result() {
     let told = |result: &str| Line { result: Some(result.to_owned()), ..says(5, 6, "claim_consumed", 2, 0) };
     only("I5", &Judge::new(), done([told("s")]));
     // Completed again by its owner, with another result: the first one stands.
@@ -94,7 +94,7 @@ fn i5_another_result() {
 }
 
 #[test]
-fn i6_a_number_that_does_not_rise() {
+fn a_number_that_does_not_rise() {
     only("I6", &Judge::new(), [gets(0, 2), gets(11_000, 1)]);
     only("I6", &Judge::new(), [gets(0, 1), says(2, 3, "released", 1, 1), says(4, 5, "claim_won", 2, 1)]);
     only("I6", &Judge::new(), [says(0, 1, "claim_won", 1, 1 << 53)]);
@@ -103,14 +103,14 @@ fn i6_a_number_that_does_not_rise() {
 }
 
 #[test]
-fn i7_a_late_effect_on_a_fenced_resource() {
+fn a_late_effect_on_a_fenced_resource() {
     let lines = || [gets(0, 1), gets(11_000, 2), works(11_002, 2), works(11_003, 1)];
     only("I7", &Judge::new().level(Level::L2), lines());
     fine(&Judge::new(), lines());
 }
 
 #[test]
-fn i8_acknowledged_without_knowing() {
+fn acknowledged_without_knowing() {
     let unknown = Line { result: None, ..says(2, 3, "complete_unknown", 1, 1) };
     only("I8", &Judge::new(), [gets(0, 1), works(1, 1), unknown, says(4, 4, "ack", 1, 0)]);
     // Somebody else knew; this worker did not.
@@ -118,7 +118,7 @@ fn i8_acknowledged_without_knowing() {
 }
 
 #[test]
-fn i9_consumed_and_nothing_done() {
+fn consumed_and_nothing_done() {
     let elsewhere = Line { key: Some("other".to_owned()), ..works(1, 1) };
     let report = judged(&Judge::new(), [gets(0, 1), completes(2, 1, "r"), elsewhere]);
     assert_eq!(names(&report), ["I9", "I11"], "the effect is another key's: {:#?}", report.findings);
@@ -127,7 +127,7 @@ fn i9_consumed_and_nothing_done() {
 }
 
 #[test]
-fn i10_a_run_without_a_cause() {
+fn a_run_without_a_cause() {
     only("I10", &knowing(), [gets(0, 1), says(2, 3, "failed", 1, 1), gets(5_000, 2)]);
     only("I10", &knowing(), [gets(0, 1), says(2, 3, "dead", 1, 1), gets(20_000, 2)]);
     // Two runs are allowed, and nothing gave one back.
@@ -137,13 +137,13 @@ fn i10_a_run_without_a_cause() {
 }
 
 #[test]
-fn i11_an_effect_without_a_grant() {
+fn an_effect_without_a_grant() {
     only("I11", &Judge::new(), [gets(0, 1), works(2, 2)]);
     only("I11", &Judge::new(), [gets(0, 1), works(2, 1), works(3, 1)]);
 }
 
 #[test]
-fn i12_another_payload() {
+fn another_payload() {
     let with = |line: Line, print: &str| Line { fp: Some(print.to_owned()), ..line };
     let done = || [with(gets(0, 1), "a"), works(1, 1), completes(2, 1, "r")];
     let told = |event| says(4, 5, event, 2, 0);
@@ -154,13 +154,13 @@ fn i12_another_payload() {
 }
 
 #[test]
-fn i13_waiting_for_a_lease_that_is_over() {
+fn waiting_for_a_lease_that_is_over() {
     only("I13", &knowing(), [gets(0, 1), says(12_000, 12_001, "claim_inflight", 2, 0)]);
     only("I13", &knowing().settled(true), [says(0, 0, "produced", 0, 0), gets(1, 1)]);
 }
 
 #[test]
-fn i14_an_owner_in_its_lease_refused() {
+fn an_owner_in_its_lease_refused() {
     only("I14", &Judge::new(), [gets(0, 1), says(5, 6, "renew_lost", 1, 1)]);
     only("I14", &Judge::new(), [gets(0, 1), says(5, 6, "complete_lost", 1, 1)]);
     // Its first copy may have been applied; told again, it is still done.

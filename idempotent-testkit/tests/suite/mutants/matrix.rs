@@ -78,7 +78,7 @@ const NAMED: [Bug; 8] = [
 
 /// Checks each mutant against its expected laws; the extras check it against all of them.
 #[test]
-fn b40_each_mutant_breaks_the_laws_about_it() {
+fn each_mutant_breaks_the_laws_about_it() {
     assert!(Bug::ALL.len() >= 15);
     assert!(NAMED.iter().all(|bug| Bug::ALL.contains(bug) && !laws_about(*bug).is_empty()));
     let missed: Vec<_> = Bug::ALL
@@ -93,7 +93,7 @@ mod extras {
     use super::*;
 
     #[test]
-    fn b40_each_mutant_breaks_the_laws_about_it_and_each_law_is_broken_by_a_mutant() {
+    fn each_mutant_breaks_the_laws_about_it_and_each_law_is_broken_by_a_mutant() {
         let matrix = matrix();
         assert_eq!(matrix.len(), Bug::ALL.len());
         assert!(matrix.len() >= 15);

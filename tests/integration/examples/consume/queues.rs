@@ -137,7 +137,7 @@ fn a_file_that_is_published_twice_has_the_same_ids_twice() {
 }
 
 #[test]
-fn b36_a_job_that_is_told_to_stop_drains_and_the_next_one_does_the_rest() {
+fn a_job_that_stops_drains_and_the_next_one_does_the_rest() {
     for (place, (signal, code)) in places("stopped").into_iter().zip([("INT", 130), ("TERM", 143)]) {
         let job = Job::new();
         let running = job.spawn(&["--json", "--slow-ms", "50", "--source", &place.source, "--publish", "in.jsonl"]);
@@ -159,7 +159,7 @@ fn b36_a_job_that_is_told_to_stop_drains_and_the_next_one_does_the_rest() {
 }
 
 #[test]
-fn b7_what_a_killed_process_held_is_done_by_the_next_one() {
+fn what_a_killed_process_held_is_done_by_the_next_one() {
     const WORKERS: usize = 4;
     for place in places("killed") {
         let job = Job::new();

@@ -10,7 +10,7 @@ fn run(args: &[&str]) -> String {
 }
 
 #[test]
-fn s0_32_the_example_ends_with_one_effect_for_each_order() {
+fn the_example_ends_with_one_effect_for_each_order() {
     let said = run(&["--limit", "300ms"]);
     let ends = |order: &str, status: &str| said.contains(&format!("{order}: {status}, by 1 effect\n"));
     assert!(ends("order-1", "paid"), "{said}");
@@ -31,7 +31,7 @@ async fn shop(file: &str) -> Shop {
 }
 
 #[tokio::test]
-async fn s0_36_b35_an_order_outlives_the_process_that_is_killed_and_the_next_one_cancels_it() {
+async fn an_order_outlives_the_process_that_is_killed_and_the_next_one_cancels_it() {
     let folder = tempfile::tempdir().unwrap();
     for limit in [2, 10, 60] {
         let path = folder.path().join(format!("{limit}.db"));

@@ -13,7 +13,7 @@ async fn queue(url: &str) -> DelayQueue {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s3_10_a_resend_is_merged_into_what_is_kept_and_brings_back_what_is_not() {
+async fn a_resend_is_merged_into_what_is_kept_and_brings_back_what_is_not() {
     let server = RedisServer::start();
     let proxy = Proxy::start(&server.address()).await;
     let world = World::new().await;
@@ -49,7 +49,7 @@ async fn s3_10_a_resend_is_merged_into_what_is_kept_and_brings_back_what_is_not(
 
 /// The queue's copy is done, and its id is free; only the outbox does not know.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b26_s3_6_a_copy_behind_one_that_is_done_is_delivered_and_confirms_and_has_no_second_effect() {
+async fn a_copy_behind_one_that_is_done_is_delivered_and_confirms_and_has_no_second_effect() {
     let server = RedisServer::start();
     let (world, elsewhere) = (World::new().await, World::new().await);
     let queue = queue(&server.url()).await;

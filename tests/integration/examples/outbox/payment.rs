@@ -2,7 +2,7 @@
 use crate::example;
 
 #[test]
-fn b26_s3_1_whatever_goes_wrong_each_payment_has_its_points_once() {
+fn whatever_goes_wrong_each_payment_has_its_points_once() {
     let said = example::run("outbox_payment", &[]);
     let mut rest = &*said;
     for line in [

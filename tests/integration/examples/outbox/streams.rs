@@ -17,7 +17,7 @@ fn length(server: &RedisServer) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b29_s3_1_killed_between_a_sending_and_its_answer_the_server_gets_it_again_and_the_effect_is_had_once() {
+async fn killed_between_a_sending_and_its_answer_the_server_gets_it_again_and_the_effect_is_had_once() {
     let server = RedisServer::builder().aof().arg("--appendfsync").arg("always").start();
     let proxy = Proxy::start(&server.address()).await;
     let world = World::new().await;
@@ -54,7 +54,7 @@ async fn b29_s3_1_killed_between_a_sending_and_its_answer_the_server_gets_it_aga
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s3_10_s3_13_what_the_server_forgot_is_sent_again_once_consumers_have_passed_its_place_and_not_before() {
+async fn what_the_server_forgot_is_sent_again_once_consumers_have_passed_its_place_and_not_before() {
     let server = RedisServer::start();
     let world = World::new().await;
     let relay = world.relay(StreamsPublisher::new(server.url()).unwrap());

@@ -10,7 +10,7 @@ const KEY: &[&str] = &["Idempotency-Key: k1"];
 const TEA: &str = r#"{"sku":"tea","qty":2}"#;
 
 #[test]
-fn b36_told_to_end_it_takes_no_connection_answers_what_is_here_and_exits_with_0() {
+fn told_to_end_it_takes_no_connection_answers_what_is_here_and_exits_with_0() {
     for signal in ["TERM", "INT"] {
         let service = Service::start();
         // Connections that say nothing, or nothing more, do not hold it up.

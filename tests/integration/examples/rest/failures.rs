@@ -3,7 +3,7 @@ use crate::rest::service::Service;
 use crate::wait::until;
 
 #[test]
-fn n116_a_failure_frees_the_key_and_a_retry_runs() {
+fn a_failure_frees_the_key_and_a_retry_runs() {
     let service = Service::start();
     for (sku, fail, status) in [("five", "500", 500), ("four", "400", 400), ("panic", "panic", 500)] {
         let key = format!("Idempotency-Key: {sku}");

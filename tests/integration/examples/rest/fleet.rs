@@ -28,7 +28,7 @@ fn what_one_process_answered_the_other_replays() {
 }
 
 #[test]
-fn b38_a_record_named_as_a_token_is_an_unknown_token_and_stays() {
+fn a_record_named_as_a_token_is_an_unknown_token_and_stays() {
     let server = RedisServer::start();
     let service = Service::with(&["--store", &server.url()]);
     let first = service.post("/orders", &["Idempotency-Key: k1"], TEA).ran();

@@ -5,7 +5,7 @@ use crate::rest::service::Service;
 const TEA: &str = r#"{"sku":"tea","qty":2}"#;
 
 #[test]
-fn n108_a_request_without_a_key_is_told_where_to_read_about_keys() {
+fn a_request_without_a_key_is_told_where_to_read_about_keys() {
     let service = Service::start();
     let answer = service.post("/orders", &[], TEA);
     answer.is_problem(400, "missing-key");
@@ -14,7 +14,7 @@ fn n108_a_request_without_a_key_is_told_where_to_read_about_keys() {
 }
 
 #[test]
-fn n111_malformed_and_long_keys_are_refused_and_never_shown() {
+fn malformed_and_long_keys_are_refused_and_never_shown() {
     let service = Service::start();
     let long = format!("Idempotency-Key: {}", "x".repeat(256));
     for header in [
@@ -44,7 +44,7 @@ fn a_route_that_is_not_there_is_told_as_such_and_asks_for_no_key() {
 }
 
 #[test]
-fn n109_a_key_that_comes_twice_is_refused_also_where_both_are_equal() {
+fn a_key_that_comes_twice_is_refused_also_where_both_are_equal() {
     let service = Service::start();
     for second in ["Idempotency-Key: a", "Idempotency-Key: b"] {
         service.post("/orders", &["Idempotency-Key: a", second], TEA).is_problem(400, "invalid-key");
@@ -53,7 +53,7 @@ fn n109_a_key_that_comes_twice_is_refused_also_where_both_are_equal() {
 }
 
 #[test]
-fn n110_a_key_is_the_same_key_bare_and_quoted() {
+fn a_key_is_the_same_key_bare_and_quoted() {
     let service = Service::start();
     let first = service.post("/orders", &["Idempotency-Key: 8e03978e"], TEA).ran();
     for header in ["Idempotency-Key: \"8e03978e\"", "idempotency-key:  \"8e03978e\";v=1 "] {
@@ -64,7 +64,7 @@ fn n110_a_key_is_the_same_key_bare_and_quoted() {
 }
 
 #[test]
-fn n114_a_patch_has_keys_of_its_own_and_a_get_passes_whatever_its_key() {
+fn a_patch_has_keys_of_its_own_and_a_get_passes_whatever_its_key() {
     let service = Service::start();
     let key = "Idempotency-Key: k1";
     let placed = service.post("/orders", &[key], TEA).ran();

@@ -43,7 +43,7 @@ fn an_annotated_handler_keeps_the_same_promise() {
 const LONG: &str = r#"{"sku":"long","qty":1,"delay_ms":3600000}"#;
 
 #[test]
-fn n115_a_duplicate_of_what_runs_is_told_when_to_come_back() {
+fn a_duplicate_of_what_runs_is_told_when_to_come_back() {
     let service = Service::start();
     let running = ask(&service.post_arguments("/orders", &["Idempotency-Key: k1"], LONG));
     until("it runs", || service.executions("long") == 1);
@@ -57,7 +57,7 @@ fn n115_a_duplicate_of_what_runs_is_told_when_to_come_back() {
 }
 
 #[test]
-fn b19_another_order_under_the_same_key_is_refused_also_while_the_first_runs() {
+fn another_order_under_the_same_key_is_refused_also_while_the_first_runs() {
     let service = Service::start();
     let running = ask(&service.post_arguments("/orders", &["Idempotency-Key: k1"], LONG));
     until("it runs", || service.executions("long") == 1);
@@ -82,7 +82,7 @@ fn in_wait_mode_a_duplicate_waits_for_the_answer() {
 }
 
 #[test]
-fn n117_a_client_that_goes_away_does_not_stop_its_order() {
+fn a_client_that_goes_away_does_not_stop_its_order() {
     let service = Service::start();
     let slow = r#"{"sku":"slow","qty":1,"delay_ms":300}"#;
     let running = ask(&service.post_arguments("/orders", &["Idempotency-Key: k1"], slow));
@@ -93,7 +93,7 @@ fn n117_a_client_that_goes_away_does_not_stop_its_order() {
 }
 
 #[test]
-fn n120_what_another_caller_sends_under_the_same_key_is_another_request() {
+fn what_another_caller_sends_under_the_same_key_is_another_request() {
     let service = Service::start();
     let as_user = |who: &str| service.post("/orders", &["Idempotency-Key: k1", who], TEA);
     let first = as_user("X-User: anna").ran();

@@ -17,7 +17,7 @@ fn submit(service: &Service, user: &str, token: &str, body: &str) -> Answer {
 }
 
 #[test]
-fn b38_a_token_is_good_for_one_order() {
+fn a_token_is_good_for_one_order() {
     let service = Service::start();
     let spent = token(&service, "anna");
     // 192 bits.

@@ -27,7 +27,7 @@ async fn put(world: &World, id: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s3_10_a_message_is_lost_once_a_consumer_has_passed_its_place_and_no_sooner() {
+async fn a_message_is_lost_once_a_consumer_has_passed_its_place_and_no_sooner() {
     let ((server, world, relay), executor) = (start().await, Executor::new(MemoryStore::new()));
     put(&world, "lost").await;
     assert_eq!(round(&relay).await.sent, 1);
@@ -51,7 +51,7 @@ async fn s3_10_a_message_is_lost_once_a_consumer_has_passed_its_place_and_no_soo
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b29_without_its_broker_an_outbox_uses_nothing_up_and_what_is_killed_between_is_sent_again_and_done_once() {
+async fn without_its_broker_an_outbox_uses_nothing_up_and_what_is_killed_between_is_sent_again_and_done_once() {
     let ((server, world, relay), executor) = (start().await, Executor::new(MemoryStore::new()));
     put(&world, "first").await;
     world.until_sent(&relay, "first").await;

@@ -11,26 +11,26 @@ use idempotent::{
 use idempotent_testkit::{FOREVER, StoreOperation, VirtualClock};
 
 on_all_stores! {
-    b1_a_consumed_key_is_remembered_for_its_retention
-    b1_s0_5_a_key_retained_for_ever_never_runs_again
-    b2_s0_1_s0_2_s2_2_the_marker_is_written_by_one_command_and_always_expires
-    b3_s0_3_s2_3_s2_4_a_duplicate_in_flight_comes_back_later_and_is_done_then
-    b6_what_ends_a_run_midway_leaves_the_key_claimable_after_the_lease
-    b7_a_killed_worker_is_taken_over_at_the_end_of_its_lease
-    b8_a_heartbeat_carries_a_long_run_also_over_a_failed_renewal
-    b9_an_owner_that_was_overtaken_neither_deletes_nor_succeeds
-    b9_a_handler_that_outlives_its_lease_is_dropped
-    b10_a_stale_success_is_refused_and_nothing_is_lost
-    b11_fencing_numbers_rise_over_release_expiry_and_deletion
-    b15_at_the_end_of_the_lease_and_not_a_moment_before
-    b16_a_wrong_client_clock_changes_nothing
-    k2_max_run_ends_a_run_that_never_ends
-    k27_a_lease_given_by_hand_is_renewed_too
+    a_consumed_key_is_remembered_for_its_retention
+    a_key_retained_for_ever_never_runs_again
+    the_marker_is_written_by_one_command_and_always_expires
+    a_duplicate_in_flight_is_retried_later_and_is_done_then
+    what_ends_a_run_midway_leaves_the_key_claimable_after_the_lease
+    a_killed_worker_is_taken_over_at_the_end_of_its_lease
+    a_heartbeat_carries_a_long_run_also_over_a_failed_renewal
+    an_owner_that_was_overtaken_neither_deletes_nor_succeeds
+    a_handler_that_outlives_its_lease_is_dropped
+    a_stale_success_is_refused_and_nothing_is_lost
+    fencing_numbers_rise_over_release_expiry_and_deletion
+    at_the_end_of_the_lease_and_not_a_moment_before
+    a_wrong_client_clock_changes_nothing
+    max_run_ends_a_run_that_never_ends
+    a_lease_given_by_hand_is_renewed_too
     a_claim_that_took_too_long_is_given_back
 }
 
 /// K45: the marker's expiry and the record's retention are two.
-async fn b1_a_consumed_key_is_remembered_for_its_retention(world: World) {
+async fn a_consumed_key_is_remembered_for_its_retention(world: World) {
     let policy = Policy::new().lease(secs(600)).max_run(secs(600)).retain(secs(3600));
     let (worker, job) = (world.worker("a", policy), Job::takes(ms(200)));
     let first = worker.spawn("k", &job).await;
@@ -49,7 +49,7 @@ async fn b1_a_consumed_key_is_remembered_for_its_retention(world: World) {
     assert_eq!(job.runs(), 2);
 }
 
-async fn b1_s0_5_a_key_retained_for_ever_never_runs_again(world: World) {
+async fn a_key_retained_for_ever_never_runs_again(world: World) {
     let (worker, job) = (world.worker("a", Policy::new().retain(Policy::FOREVER)), Job::takes(ms(0)));
     assert_eq!(worker.outcome("k", &job).await, Outcome::Ran);
     assert_eq!(world.ttl("k").await, Some(std::time::Duration::MAX));
@@ -59,7 +59,7 @@ async fn b1_s0_5_a_key_retained_for_ever_never_runs_again(world: World) {
 }
 
 /// K30: the first delivery is no duplicate of its own marker. K58: no key without an expiry. K65: the flip finds the marker it was set by.
-async fn b2_s0_1_s0_2_s2_2_the_marker_is_written_by_one_command_and_always_expires(world: World) {
+async fn the_marker_is_written_by_one_command_and_always_expires(world: World) {
     let (worker, job) = (world.worker("a", Policy::new().lease(secs(30))), Job::takes(secs(25)));
     let run = worker.spawn("k", &job).await;
     world.clock.advance(ms(100)).await;
@@ -77,7 +77,7 @@ async fn b2_s0_1_s0_2_s2_2_the_marker_is_written_by_one_command_and_always_expir
 }
 
 /// K44: in flight is not "run it anyway". K56: being refused deletes nothing.
-async fn b3_s0_3_s2_3_s2_4_a_duplicate_in_flight_comes_back_later_and_is_done_then(world: World) {
+async fn a_duplicate_in_flight_is_retried_later_and_is_done_then(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(secs(3)));
     let first = worker.spawn("k", &job).await;
     world.clock.advance(secs(1)).await;
@@ -92,7 +92,7 @@ async fn b3_s0_3_s2_3_s2_4_a_duplicate_in_flight_comes_back_later_and_is_done_th
     assert_eq!(job.runs(), 1);
 }
 
-async fn b6_what_ends_a_run_midway_leaves_the_key_claimable_after_the_lease(world: World) {
+async fn what_ends_a_run_midway_leaves_the_key_claimable_after_the_lease(world: World) {
     let lease = secs(2);
     let worker = world.worker("a", Policy::new().lease(lease));
     let panics = Job::ends(ms(100), End::Panic);
@@ -128,7 +128,7 @@ async fn b6_what_ends_a_run_midway_leaves_the_key_claimable_after_the_lease(worl
     assert_eq!(worker.executor.counts().of("abandoned"), 2);
 }
 
-async fn b7_a_killed_worker_is_taken_over_at_the_end_of_its_lease(world: World) {
+async fn a_killed_worker_is_taken_over_at_the_end_of_its_lease(world: World) {
     let policy = Policy::new().lease(secs(2));
     let (a, b) = (world.worker("a", policy), world.worker("b", policy));
     let slow = Job::takes(secs(60));
@@ -145,7 +145,7 @@ async fn b7_a_killed_worker_is_taken_over_at_the_end_of_its_lease(world: World) 
 }
 
 /// K26: a handler longer than its lease is no reason to run it twice.
-async fn b8_a_heartbeat_carries_a_long_run_also_over_a_failed_renewal(world: World) {
+async fn a_heartbeat_carries_a_long_run_also_over_a_failed_renewal(world: World) {
     let policy = Policy::new().lease(secs(1)).heartbeat(ms(333));
     let (a, b) = (world.worker("a", policy), world.worker("b", policy));
     let job = Job::takes(ms(3500));
@@ -165,7 +165,7 @@ async fn b8_a_heartbeat_carries_a_long_run_also_over_a_failed_renewal(world: Wor
 }
 
 /// M1: A runs for longer than its lease and its heartbeat is stuck; B takes over; A's end must not touch B's marker.
-async fn b9_an_owner_that_was_overtaken_neither_deletes_nor_succeeds(world: World) {
+async fn an_owner_that_was_overtaken_neither_deletes_nor_succeeds(world: World) {
     for a_ends in [End::Err, End::Ok] {
         let key = if matches!(a_ends, End::Err) { "fails" } else { "succeeds" };
         let policy = Policy::new().lease(secs(1)).on_lease_lost(OnLeaseLost::Finish);
@@ -192,7 +192,7 @@ async fn b9_an_owner_that_was_overtaken_neither_deletes_nor_succeeds(world: Worl
     }
 }
 
-async fn b9_a_handler_that_outlives_its_lease_is_dropped(world: World) {
+async fn a_handler_that_outlives_its_lease_is_dropped(world: World) {
     let worker = world.worker("a", Policy::new().lease(secs(1)));
     worker.store.fail_before(StoreOperation::Renew, FOREVER);
     let job = Job::takes(secs(60));
@@ -207,7 +207,7 @@ async fn b9_a_handler_that_outlives_its_lease_is_dropped(world: World) {
 }
 
 /// M1b, and B killed on top.
-async fn b10_a_stale_success_is_refused_and_nothing_is_lost(world: World) {
+async fn a_stale_success_is_refused_and_nothing_is_lost(world: World) {
     let policy = Policy::new().lease(secs(1)).on_lease_lost(OnLeaseLost::Finish);
     let (a, b, d) = (world.worker("a", policy), world.worker("b", policy), world.worker("d", policy));
     a.store.lose_request(StoreOperation::Renew, FOREVER);
@@ -236,7 +236,7 @@ async fn b10_a_stale_success_is_refused_and_nothing_is_lost(world: World) {
     assert_eq!(d.outcome("k", &quick).await, Outcome::Ran, "not lost");
 }
 
-async fn b11_fencing_numbers_rise_over_release_expiry_and_deletion(world: World) {
+async fn fencing_numbers_rise_over_release_expiry_and_deletion(world: World) {
     let job = Job::ends(ms(0), End::Err);
     // With a retry limit the record stays vacant; without, it is deleted; in the same instant both.
     for policy in [Policy::new(), Policy::new().max_retries(Policy::NO_LIMIT)] {
@@ -268,7 +268,7 @@ async fn b11_fencing_numbers_rise_over_release_expiry_and_deletion(world: World)
     assert!(!write(numbers[0]), "A's write after B's");
 }
 
-async fn b15_at_the_end_of_the_lease_and_not_a_moment_before(world: World) {
+async fn at_the_end_of_the_lease_and_not_a_moment_before(world: World) {
     let policy = Policy::new().lease(secs(2));
     let (a, b) = (world.worker("a", policy), world.worker("b", policy));
     let slow = Job::takes(secs(60));
@@ -283,7 +283,7 @@ async fn b15_at_the_end_of_the_lease_and_not_a_moment_before(world: World) {
 }
 
 /// K15: the store's clock rules.
-async fn b16_a_wrong_client_clock_changes_nothing(world: World) {
+async fn a_wrong_client_clock_changes_nothing(world: World) {
     for (key, skew) in [("ahead", 300_000_000), ("behind", -300_000_000)] {
         let policy = Policy::new().lease(secs(2));
         let (a, right) = (world.worker("a", policy), Arc::new(world.clock.skewed(skew)));
@@ -299,7 +299,7 @@ async fn b16_a_wrong_client_clock_changes_nothing(world: World) {
     }
 }
 
-async fn k2_max_run_ends_a_run_that_never_ends(world: World) {
+async fn max_run_ends_a_run_that_never_ends(world: World) {
     let policy = Policy::new().lease(secs(9));
     let (a, b) = (world.worker("a", policy), world.worker("b", policy));
     let job = Job::takes(secs(100_000));
@@ -311,7 +311,7 @@ async fn k2_max_run_ends_a_run_that_never_ends(world: World) {
     assert_eq!(b.outcome("k", &Job::takes(ms(0))).await, Outcome::Ran);
 }
 
-async fn k27_a_lease_given_by_hand_is_renewed_too(world: World) {
+async fn a_lease_given_by_hand_is_renewed_too(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(secs(20)));
     let call = Call::new(id("k")).policy(Policy::new().lease(secs(6)));
     let run = tokio::spawn({

@@ -9,10 +9,10 @@ use idempotent::{Call, Disposition, Executor, Handler, Identity, Json, Lease, Ou
 use idempotent_testkit::VirtualClock;
 
 on_all_stores! {
-    b20_an_inner_run_that_was_consumed_lets_the_outer_one_go_on
-    b20_an_inner_run_in_flight_puts_the_outer_one_off
-    k5_what_is_swallowed_around_a_run_is_still_told
-    k5_a_run_inside_itself_is_refused_by_name
+    an_inner_run_that_was_consumed_lets_the_outer_one_go_on
+    an_inner_run_in_flight_puts_the_outer_one_off
+    what_is_swallowed_around_a_run_is_still_told
+    a_nested_run_of_the_same_key_is_refused_by_name
     a_capture_inside_a_capture_is_seen_by_both
     an_inner_run_that_waits_while_its_executor_drains_does_not_spin
 }
@@ -35,7 +35,7 @@ async fn outer(
 }
 
 /// K24: what an inner run leaves behind does not reach the outer one.
-async fn b20_an_inner_run_that_was_consumed_lets_the_outer_one_go_on(world: World) {
+async fn an_inner_run_that_was_consumed_lets_the_outer_one_go_on(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
     let inner = Handler::<DefaultReply, Json, _, _>::new({
         let (job, clock) = (job.clone(), world.clock.clone());
@@ -54,7 +54,7 @@ async fn b20_an_inner_run_that_was_consumed_lets_the_outer_one_go_on(world: Worl
     }
 }
 
-async fn b20_an_inner_run_in_flight_puts_the_outer_one_off(world: World) {
+async fn an_inner_run_in_flight_puts_the_outer_one_off(world: World) {
     let worker = world.worker("a", Policy::new().max_retries(1));
     let slow = Job::takes(secs(20));
     let held = tokio::spawn({
@@ -79,7 +79,7 @@ async fn b20_an_inner_run_in_flight_puts_the_outer_one_off(world: World) {
     assert_eq!(runs.load(SeqCst), 6);
 }
 
-async fn k5_what_is_swallowed_around_a_run_is_still_told(world: World) {
+async fn what_is_swallowed_around_a_run_is_still_told(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(secs(9)));
     let _held = worker.spawn("k", &job).await;
     let (answer, outcome) = Outcome::capture(async {
@@ -141,7 +141,7 @@ async fn a_capture_inside_a_capture_is_seen_by_both(world: World) {
     assert!(matches!(disposition, Disposition::Retry { .. }), "{disposition:?}");
 }
 
-async fn k5_a_run_inside_itself_is_refused_by_name(world: World) {
+async fn a_nested_run_of_the_same_key_is_refused_by_name(world: World) {
     let worker = world.worker("a", Policy::new());
     let again = worker.clone();
     let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move {

@@ -12,26 +12,26 @@ use idempotent::{
 use idempotent_testkit::{FOREVER, StoreOperation};
 
 on_all_stores! {
-    b4_s0_4_s0_7_a_failed_run_frees_the_key_before_its_message_is_requeued
-    b5_s0_4_a_business_failure_is_never_consumed
-    b12_a_flip_that_fails_once_is_tried_again
-    b12_a_flip_that_fails_for_ever_is_unrecorded_never_acked_never_released
-    b12_a_flip_whose_reply_is_lost_is_done
+    a_failed_run_frees_the_key_before_its_message_is_requeued
+    a_business_failure_is_never_consumed
+    a_flip_that_fails_once_is_retried
+    a_flip_that_fails_for_ever_is_unrecorded_never_acked_never_released
+    a_flip_whose_reply_is_lost_is_done
     what_could_not_be_recorded_is_answered_by_a_strategy_that_has_who_waits
-    b13_while_the_store_is_down_nothing_runs
-    b13_unprotected_runs_are_a_choice_and_counted
-    b14_a_claim_whose_reply_is_lost_is_asked_again_by_the_same_token
-    b19_a_changed_payload_is_refused_in_flight_and_consumed
-    b23_a_dead_workers_key_outlasts_many_deferrals_which_are_free
-    b24_a_handler_that_always_fails_runs_17_times_and_is_buried
-    b37_the_outcomes_add_up_to_the_deliveries
-    b43_a_message_that_kills_its_process_is_buried_as_crashed
-    k60_a_finished_duplicate_is_always_acked
-    n94_n95_a_result_that_cannot_be_kept_is_consumed_without_it
+    while_the_store_is_down_nothing_runs
+    unprotected_runs_are_a_choice_and_counted
+    a_claim_whose_reply_is_lost_is_asked_again_by_the_same_token
+    a_changed_payload_is_refused_in_flight_and_consumed
+    a_dead_workers_key_outlasts_many_deferrals_which_are_free
+    a_handler_that_always_fails_runs_17_times_and_is_buried
+    the_outcomes_add_up_to_the_deliveries
+    a_message_that_kills_its_process_is_buried_as_crashed
+    a_finished_duplicate_is_always_acked
+    a_result_that_cannot_be_kept_is_consumed_without_it
 }
 
 /// K33, K49, K50: a failure is not stored as done, and the key can be claimed again.
-async fn b4_s0_4_s0_7_a_failed_run_frees_the_key_before_its_message_is_requeued(world: World) {
+async fn a_failed_run_frees_the_key_before_its_message_is_requeued(world: World) {
     for (key, policy) in [("vacant", Policy::new()), ("absent", Policy::new().max_retries(Policy::NO_LIMIT))] {
         let (worker, job) = (world.worker("a", policy), Job::ends(ms(200), End::Err));
         let run = worker.spawn(key, &job).await;
@@ -52,7 +52,7 @@ async fn b4_s0_4_s0_7_a_failed_run_frees_the_key_before_its_message_is_requeued(
 }
 
 /// K31: "not done" is not an error, and still not done.
-async fn b5_s0_4_a_business_failure_is_never_consumed(world: World) {
+async fn a_business_failure_is_never_consumed(world: World) {
     let worker = world.worker("a", Policy::new());
     let runs = Arc::new(AtomicU32::new(0));
     let deliver = async |declined: bool| {
@@ -74,7 +74,7 @@ async fn b5_s0_4_a_business_failure_is_never_consumed(world: World) {
 }
 
 /// K3, K9, K48: the error of a flip is not swallowed.
-async fn b12_a_flip_that_fails_once_is_tried_again(world: World) {
+async fn a_flip_that_fails_once_is_retried(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
     worker.store.fail_before(StoreOperation::Complete, 1);
     let run = worker.spawn("k", &job).await;
@@ -85,7 +85,7 @@ async fn b12_a_flip_that_fails_once_is_tried_again(world: World) {
 }
 
 /// K54: no fail-open.
-async fn b12_a_flip_that_fails_for_ever_is_unrecorded_never_acked_never_released(world: World) {
+async fn a_flip_that_fails_for_ever_is_unrecorded_never_acked_never_released(world: World) {
     let policy = Policy::new().lease(secs(9));
     let (a, b) = (world.worker("a", policy), world.worker("b", policy));
     a.store.fail_before(StoreOperation::Complete, FOREVER);
@@ -107,7 +107,7 @@ async fn b12_a_flip_that_fails_for_ever_is_unrecorded_never_acked_never_released
     assert_eq!(job.runs(), 2, "crash point 6 given up");
 }
 
-async fn b12_a_flip_whose_reply_is_lost_is_done(world: World) {
+async fn a_flip_whose_reply_is_lost_is_done(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
     worker.store.lose_reply(StoreOperation::Complete, 2);
     let run = worker.spawn("k", &job).await;
@@ -179,7 +179,7 @@ async fn what_could_not_be_recorded_is_answered_by_a_strategy_that_has_who_waits
 }
 
 /// K51: no error counts as a duplicate. K13: memory and SQL behave the same.
-async fn b13_while_the_store_is_down_nothing_runs(world: World) {
+async fn while_the_store_is_down_nothing_runs(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
     worker.store.down();
     let run = worker.spawn("k", &job).await;
@@ -192,7 +192,7 @@ async fn b13_while_the_store_is_down_nothing_runs(world: World) {
     assert_eq!(worker.outcome("k", &job).await, Outcome::Ran);
 }
 
-async fn b13_unprotected_runs_are_a_choice_and_counted(world: World) {
+async fn unprotected_runs_are_a_choice_and_counted(world: World) {
     let policy = Policy::new().on_store_error(OnStoreError::RunUnprotected);
     let (worker, job) = (world.worker("a", policy), Job::takes(ms(0)));
     worker.store.down();
@@ -204,7 +204,7 @@ async fn b13_unprotected_runs_are_a_choice_and_counted(world: World) {
     assert!(job.attempts().is_empty(), "there was no lease");
 }
 
-async fn b14_a_claim_whose_reply_is_lost_is_asked_again_by_the_same_token(world: World) {
+async fn a_claim_whose_reply_is_lost_is_asked_again_by_the_same_token(world: World) {
     for (key, lose) in [("applied", true), ("not applied", false)] {
         let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
         if lose {
@@ -224,7 +224,7 @@ async fn b14_a_claim_whose_reply_is_lost_is_asked_again_by_the_same_token(world:
 }
 
 /// K4 the other way round: the key is the business's, the payload is compared.
-async fn b19_a_changed_payload_is_refused_in_flight_and_consumed(world: World) {
+async fn a_changed_payload_is_refused_in_flight_and_consumed(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(100)));
     let call = |payload: &str| Call::new(id("k")).fingerprint(Ok(Fingerprint::of_bytes(payload)));
     let first = tokio::spawn({
@@ -244,7 +244,7 @@ async fn b19_a_changed_payload_is_refused_in_flight_and_consumed(world: World) {
 }
 
 /// M11: a marker of 600 s left by a crash, against `RocketMQ`'s delays.
-async fn b23_a_dead_workers_key_outlasts_many_deferrals_which_are_free(world: World) {
+async fn a_dead_workers_key_outlasts_many_deferrals_which_are_free(world: World) {
     let policy = Policy::new().lease(secs(600)).max_run(secs(600));
     let (a, b) = (world.worker("a", policy), world.worker("b", policy));
     let slow = Job::takes(secs(9999));
@@ -270,7 +270,7 @@ async fn b23_a_dead_workers_key_outlasts_many_deferrals_which_are_free(world: Wo
     policy.check_against(&Scene::Mq, &schedule().deferrals_are_free()).unwrap();
 }
 
-async fn b24_a_handler_that_always_fails_runs_17_times_and_is_buried(world: World) {
+async fn a_handler_that_always_fails_runs_17_times_and_is_buried(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::ends(ms(0), End::Err));
     for attempt in 1..=16 {
         assert!(matches!(worker.outcome("k", &job).await, Outcome::Released { .. }), "{attempt}");
@@ -286,7 +286,7 @@ async fn b24_a_handler_that_always_fails_runs_17_times_and_is_buried(world: Worl
     assert_eq!(job.runs(), 17, "a later duplicate does not run");
 }
 
-async fn b37_the_outcomes_add_up_to_the_deliveries(world: World) {
+async fn the_outcomes_add_up_to_the_deliveries(world: World) {
     let worker = world.worker("a", Policy::new().max_retries(1).lease(secs(2)));
     let (ok, err) = (Job::takes(ms(10)), Job::ends(ms(0), End::Err));
     let first = worker.spawn("ok", &ok).await;
@@ -313,7 +313,7 @@ async fn b37_the_outcomes_add_up_to_the_deliveries(world: World) {
 }
 
 /// K61: the count rises at the claim, so a process that dies each time does not run it for ever.
-async fn b43_a_message_that_kills_its_process_is_buried_as_crashed(world: World) {
+async fn a_message_that_kills_its_process_is_buried_as_crashed(world: World) {
     let policy = Policy::new().max_retries(2).lease(secs(2));
     let mut deaths = 0;
     let mut delivery = 0;
@@ -337,7 +337,7 @@ async fn b43_a_message_that_kills_its_process_is_buried_as_crashed(world: World)
 }
 
 /// K55: the record outlives the ack, whenever the first one got lost.
-async fn k60_a_finished_duplicate_is_always_acked(world: World) {
+async fn a_finished_duplicate_is_always_acked(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
     worker.outcome("k", &job).await;
     let expires = world.record("k").await.unwrap().expires_at;
@@ -349,7 +349,7 @@ async fn k60_a_finished_duplicate_is_always_acked(world: World) {
 }
 
 /// N94, N95, K37: after success always recorded, whatever its result.
-async fn n94_n95_a_result_that_cannot_be_kept_is_consumed_without_it(world: World) {
+async fn a_result_that_cannot_be_kept_is_consumed_without_it(world: World) {
     use std::collections::BTreeMap;
     type Odd = Option<BTreeMap<(u8, u8), u8>>;
     let worker = world.worker("a", Policy::new().max_result(16));

@@ -8,8 +8,8 @@ use idempotent::steps::step_key;
 use idempotent::{Call, Handler, Json, Outcome, Policy, step};
 
 on_all_stores! {
-    b39_a_retry_of_an_order_that_failed_in_its_third_step_runs_from_there
-    b39_a_step_whose_worker_died_before_it_was_noted_is_run_again_by_the_same_key
+    a_retry_of_an_order_that_failed_in_its_third_step_runs_from_there
+    a_step_whose_worker_died_before_it_was_noted_is_run_again_by_the_same_key
 }
 
 const SIX: [&str; 6] = ["check_stock", "lock_stock", "insert_order", "charge", "set_status", "close_order"];
@@ -67,7 +67,7 @@ async fn deliver(worker: &Worker, outside: &Outside, third: Third) -> (Outcome, 
     (outcome.unwrap(), answer)
 }
 
-async fn b39_a_retry_of_an_order_that_failed_in_its_third_step_runs_from_there(world: World) {
+async fn a_retry_of_an_order_that_failed_in_its_third_step_runs_from_there(world: World) {
     let (worker, outside) = (world.worker("a", Policy::new()), Outside::default());
     let (outcome, _) = deliver(&worker, &outside, Third::Fails).await;
     assert!(matches!(outcome, Outcome::Released { .. }), "{outcome:?}");
@@ -80,7 +80,7 @@ async fn b39_a_retry_of_an_order_that_failed_in_its_third_step_runs_from_there(w
     assert_eq!(outside.names(), SIX);
 }
 
-async fn b39_a_step_whose_worker_died_before_it_was_noted_is_run_again_by_the_same_key(world: World) {
+async fn a_step_whose_worker_died_before_it_was_noted_is_run_again_by_the_same_key(world: World) {
     let (doomed, other, outside) =
         (world.worker("doomed", Policy::new()), world.worker("other", Policy::new()), Outside::default());
     let run = tokio::spawn({

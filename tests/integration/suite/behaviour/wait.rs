@@ -13,14 +13,14 @@ use idempotent_testkit::StoreOperation;
 use tokio::sync::Notify;
 
 on_all_stores! {
-    b22_each_item_of_a_batch_is_settled_on_its_own
-    b22_a_batch_of_duplicates_does_not_call_the_handler
+    each_item_of_a_batch_is_settled_on_its_own
+    a_batch_of_duplicates_does_not_call_the_handler
     a_batch_handler_that_answers_for_too_few_frees_all
     a_batch_handler_that_panics_frees_all
-    b25_a_waiter_gives_up_at_its_limit_and_touches_nothing
-    b25_when_the_owner_fails_exactly_one_waiter_takes_over
-    b25_when_the_owner_dies_a_waiter_takes_over_at_the_end_of_its_lease
-    b25_a_replay_is_what_the_first_run_answered
+    a_waiter_gives_up_at_its_limit_and_touches_nothing
+    when_the_owner_fails_exactly_one_waiter_takes_over
+    when_the_owner_dies_a_waiter_takes_over_at_the_end_of_its_lease
+    a_replay_is_what_the_first_run_answered
     a_run_dropped_before_it_starts_frees_its_key_and_its_attempt
     release_on_cancel_frees_the_key_of_a_run_that_started
     a_detached_run_outlives_its_caller_and_keeps_scope_and_lease
@@ -48,7 +48,7 @@ async fn run_batch(
 }
 
 /// K17: one duplicate in flight does not stop the rest.
-async fn b22_each_item_of_a_batch_is_settled_on_its_own(world: World) {
+async fn each_item_of_a_batch_is_settled_on_its_own(world: World) {
     let (worker, seen) = (world.worker("a", Policy::new()), Arc::default());
     assert_eq!(worker.outcome("b", &Job::takes(ms(0))).await, Outcome::Ran);
     let _held = worker.spawn("c", &Job::takes(secs(20))).await;
@@ -72,7 +72,7 @@ async fn b22_each_item_of_a_batch_is_settled_on_its_own(world: World) {
     assert_eq!(counts.deliveries(), counts.ended() + 1, "one is held");
 }
 
-async fn b22_a_batch_of_duplicates_does_not_call_the_handler(world: World) {
+async fn a_batch_of_duplicates_does_not_call_the_handler(world: World) {
     let (worker, seen) = (world.worker("a", Policy::new()), Arc::default());
     run_batch(&worker, batch(&["a", "b"]), &seen).await;
     seen.lock().unwrap().clear();
@@ -127,7 +127,7 @@ fn waiting(most: std::time::Duration) -> Policy {
 }
 
 /// K35: M2's schedule.
-async fn b25_a_waiter_gives_up_at_its_limit_and_touches_nothing(world: World) {
+async fn a_waiter_gives_up_at_its_limit_and_touches_nothing(world: World) {
     let policy = waiting(ms(3100));
     let (a, b, c) = (world.worker("a", policy), world.worker("b", policy), world.worker("c", policy));
     let job = Job::takes(secs(5));
@@ -153,7 +153,7 @@ async fn b25_a_waiter_gives_up_at_its_limit_and_touches_nothing(world: World) {
 }
 
 /// K36 and K52: nobody removes what a third has claimed, and somebody takes over
-async fn b25_when_the_owner_fails_exactly_one_waiter_takes_over(world: World) {
+async fn when_the_owner_fails_exactly_one_waiter_takes_over(world: World) {
     let policy = waiting(secs(9));
     let workers: Vec<_> = (0..5).map(|n| world.worker(&format!("waiter {n}"), policy)).collect();
     let owner = world.worker("owner", policy).spawn("k", &Job::ends(secs(1), End::Err)).await;
@@ -178,7 +178,7 @@ async fn b25_when_the_owner_fails_exactly_one_waiter_takes_over(world: World) {
     assert_eq!(outcomes.iter().filter(|name| **name == "replayed").count(), 9);
 }
 
-async fn b25_when_the_owner_dies_a_waiter_takes_over_at_the_end_of_its_lease(world: World) {
+async fn when_the_owner_dies_a_waiter_takes_over_at_the_end_of_its_lease(world: World) {
     let policy = waiting(secs(9)).lease(secs(2));
     let (a, b) = (world.worker("a", policy), world.worker("b", policy));
     let owner = a.spawn("k", &Job::takes(secs(60))).await;
@@ -192,7 +192,7 @@ async fn b25_when_the_owner_dies_a_waiter_takes_over_at_the_end_of_its_lease(wor
 }
 
 /// K10: a duplicate gets the result, not nothing.
-async fn b25_a_replay_is_what_the_first_run_answered(world: World) {
+async fn a_replay_is_what_the_first_run_answered(world: World) {
     #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
     struct Receipt {
         id: u64,

@@ -141,7 +141,7 @@ impl Stage {
 }
 
 #[tokio::test]
-async fn b22_a_batch_is_completed_in_one_trip() {
+async fn a_batch_is_completed_in_one_trip() {
     let stage = Stage::set(Trip::Heard);
     assert_eq!(stage.run("", "").await.unwrap(), vec![Outcome::Ran; 3]);
     assert_eq!(stage.trips(), (1, 0), "together, alone");
@@ -151,7 +151,7 @@ async fn b22_a_batch_is_completed_in_one_trip() {
 }
 
 #[tokio::test]
-async fn b22_an_item_that_failed_or_lost_its_lease_does_not_stop_the_trip_of_the_others() {
+async fn an_item_that_failed_or_lost_its_lease_does_not_stop_the_trip_of_the_others() {
     let stage = Stage::set(Trip::Heard);
     let outcomes = stage.run("a", "b").await.unwrap();
     assert_ne!(outcomes[0], Outcome::Ran, "it failed");
@@ -160,7 +160,7 @@ async fn b22_an_item_that_failed_or_lost_its_lease_does_not_stop_the_trip_of_the
 }
 
 #[tokio::test]
-async fn b22_what_a_trip_did_not_settle_is_completed_alone() {
+async fn what_a_trip_did_not_settle_is_completed_alone() {
     for trip in [Trip::Unheard, Trip::Refused, Trip::Hangs] {
         let stage = Stage::set(trip);
         let run = stage.run("", "");

@@ -52,13 +52,13 @@ impl Books for Shop {
 }
 
 on_all_stores! {
-    s0_25_points_of_one_user_in_their_order
-    s0_25_a_parcel_comes_after_its_payment
+    points_of_one_user_in_their_order
+    a_parcel_comes_after_its_payment
     a_generic_handler_has_its_own_policy
     a_method_of_an_async_trait_waits_as_any_other
 }
 
-async fn s0_25_points_of_one_user_in_their_order(world: World) {
+async fn points_of_one_user_in_their_order(world: World) {
     let on = world.worker("a", Policy::new()).executor;
     for number in [2, 1] {
         assert!(matches!(free(&on, "ann", number).await, Err(Rejection::Waiting { .. })));
@@ -77,7 +77,7 @@ async fn a_method_of_an_async_trait_waits_as_any_other(world: World) {
     assert_eq!((books.book(0).await.unwrap(), books.book(1).await.unwrap()), (0, 1));
 }
 
-async fn s0_25_a_parcel_comes_after_its_payment(world: World) {
+async fn a_parcel_comes_after_its_payment(world: World) {
     let shop = Shop { on: world.worker("a", Policy::new()).executor };
     assert!(matches!(shop.send(17).await, Err(Rejection::Waiting { .. })));
     shop.pay(17).await.unwrap();

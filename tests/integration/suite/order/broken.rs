@@ -8,23 +8,23 @@ const T: Duration = secs(60);
 const CHAIN: [(&str, &str); 3] = [("2", "1"), ("3", "2"), ("4", "3")];
 
 on_all_stores! {
-    b34_after_a_dead_predecessor_it_is_held_told_of_and_let_go_after_its_time
-    b34_after_one_that_was_never_sent_likewise
-    s0_31_those_behind_what_waits_itself_are_let_go_behind_it
+    after_a_dead_predecessor_it_is_held_told_of_and_released_after_its_time
+    after_one_that_was_never_sent_likewise
+    those_behind_what_waits_itself_are_released_behind_it
     a_chain_that_was_away_for_longer_than_its_time_runs_in_order_when_it_comes_back
     a_chain_behind_one_that_is_tried_for_longer_than_its_time_runs_in_order
-    s0_31_one_that_waited_and_was_lost_is_missing_once_it_was_not_delivered_for_its_time
-    s0_31_who_is_delivered_too_seldom_to_tell_waits_twice_and_not_for_ever
-    b34_a_note_that_was_begun_by_who_was_killed_is_finished_by_the_next_delivery
-    b34_who_was_killed_while_it_counted_anew_is_not_taken_for_missing
-    s0_31_hold_is_the_default_and_has_no_end
-    s0_31_halt_buries_it_and_those_after_it
-    s0_31_a_killed_predecessor_counts_as_missing_since_its_lease_ended
-    b34_what_it_has_waited_survives_the_process
+    one_that_waited_and_was_lost_is_missing_once_it_was_not_delivered_for_its_time
+    who_is_delivered_too_seldom_to_tell_waits_twice_and_not_for_ever
+    a_note_that_was_begun_by_who_was_killed_is_finished_by_the_next_delivery
+    who_was_killed_while_it_counted_anew_is_not_taken_for_missing
+    hold_is_the_default_and_has_no_end
+    halt_buries_it_and_those_after_it
+    a_killed_predecessor_counts_as_missing_since_its_lease_ended
+    what_it_has_waited_survives_the_process
     a_predecessor_that_is_put_right_lets_go_of_what_was_held
 }
 
-async fn b34_after_a_dead_predecessor_it_is_held_told_of_and_let_go_after_its_time(world: World) {
+async fn after_a_dead_predecessor_it_is_held_told_of_and_released_after_its_time(world: World) {
     let (worker, alerts) = alerting(&world, OnBrokenOrder::Skip(T));
     let job = Job::takes(ms(0));
     worker.outcome("1", &job).await;
@@ -44,7 +44,7 @@ async fn b34_after_a_dead_predecessor_it_is_held_told_of_and_let_go_after_its_ti
     assert_eq!(worker.executor.counts().of("held"), 2);
 }
 
-async fn b34_after_one_that_was_never_sent_likewise(world: World) {
+async fn after_one_that_was_never_sent_likewise(world: World) {
     let (worker, alerts) = alerting(&world, OnBrokenOrder::Skip(T));
     let job = Job::takes(ms(0));
     assert_waiting(&deliver(&worker, "3", "2", &job).await);
@@ -58,7 +58,7 @@ async fn b34_after_one_that_was_never_sent_likewise(world: World) {
     assert_eq!(deliver(&worker, "2", "3", &job).await, Outcome::Ran);
 }
 
-async fn s0_31_those_behind_what_waits_itself_are_let_go_behind_it(world: World) {
+async fn those_behind_what_waits_itself_are_released_behind_it(world: World) {
     let (worker, _) = alerting(&world, OnBrokenOrder::Skip(T));
     let job = Job::takes(ms(0));
     assert!(matches!(worker.outcome("1", &Job::ends(ms(0), End::Err)).await, Outcome::Dead { .. }));
@@ -81,7 +81,7 @@ async fn s0_31_those_behind_what_waits_itself_are_let_go_behind_it(world: World)
     assert_eq!(deliver(&worker, "b3", "b2", &job).await, Outcome::Ran);
 }
 
-async fn s0_31_hold_is_the_default_and_has_no_end(world: World) {
+async fn hold_is_the_default_and_has_no_end(world: World) {
     let alerts = Alerts::default();
     let worker = world.worker_by("a", Policy::new().max_retries(0), |builder| builder.observer(alerts.clone()));
     let job = Job::takes(ms(0));
@@ -94,7 +94,7 @@ async fn s0_31_hold_is_the_default_and_has_no_end(world: World) {
     assert_eq!(job.runs(), 0);
 }
 
-async fn s0_31_halt_buries_it_and_those_after_it(world: World) {
+async fn halt_buries_it_and_those_after_it(world: World) {
     let (worker, alerts) = alerting(&world, OnBrokenOrder::Halt(T));
     let job = Job::takes(ms(0));
     worker.outcome("2", &Job::ends(ms(0), End::Err)).await;
@@ -121,7 +121,7 @@ async fn s0_31_halt_buries_it_and_those_after_it(world: World) {
     assert_eq!(job.runs(), 0);
 }
 
-async fn s0_31_a_killed_predecessor_counts_as_missing_since_its_lease_ended(world: World) {
+async fn a_killed_predecessor_counts_as_missing_since_its_lease_ended(world: World) {
     let (worker, _) = alerting(&world, OnBrokenOrder::Skip(T));
     // It waits for long already when its predecessor begins at last.
     assert_waiting(&deliver(&worker, "2", "1", &Job::takes(ms(0))).await);
@@ -140,7 +140,7 @@ async fn s0_31_a_killed_predecessor_counts_as_missing_since_its_lease_ended(worl
     assert_eq!(deliver(&worker, "2", "1", &job).await, Outcome::Ran);
 }
 
-async fn b34_what_it_has_waited_survives_the_process(world: World) {
+async fn what_it_has_waited_survives_the_process(world: World) {
     let policy = Policy::new().on_broken_order(OnBrokenOrder::Skip(T));
     let job = Job::takes(ms(0));
     let first = world.worker("first", policy);
@@ -208,7 +208,7 @@ async fn a_chain_behind_one_that_is_tried_for_longer_than_its_time_runs_in_order
     assert_runs_in_order(&worker, &job).await;
 }
 
-async fn s0_31_one_that_waited_and_was_lost_is_missing_once_it_was_not_delivered_for_its_time(world: World) {
+async fn one_that_waited_and_was_lost_is_missing_once_it_was_not_delivered_for_its_time(world: World) {
     let (worker, alerts) = alerting(&world, OnBrokenOrder::Skip(T));
     let job = Job::takes(ms(0));
     // Never sent, lost after this delivery, and one that comes again and again.
@@ -226,7 +226,7 @@ async fn s0_31_one_that_waited_and_was_lost_is_missing_once_it_was_not_delivered
     assert_eq!(alerts.take(), [("its predecessor was never seen".to_owned(), true)]);
 }
 
-async fn s0_31_who_is_delivered_too_seldom_to_tell_waits_twice_and_not_for_ever(world: World) {
+async fn who_is_delivered_too_seldom_to_tell_waits_twice_and_not_for_ever(world: World) {
     let (worker, _) = alerting(&world, OnBrokenOrder::Skip(T));
     let job = Job::takes(ms(0));
     for (key, before) in [("2", "1"), ("3", "2")] {
@@ -238,7 +238,7 @@ async fn s0_31_who_is_delivered_too_seldom_to_tell_waits_twice_and_not_for_ever(
     assert_eq!(deliver(&worker, "3", "2", &job).await, Outcome::Ran);
 }
 
-async fn b34_a_note_that_was_begun_by_who_was_killed_is_finished_by_the_next_delivery(world: World) {
+async fn a_note_that_was_begun_by_who_was_killed_is_finished_by_the_next_delivery(world: World) {
     let policy = Policy::new().on_broken_order(OnBrokenOrder::Skip(T));
     let job = Job::takes(ms(0));
     let killed = world.worker("killed", policy);
@@ -256,7 +256,7 @@ async fn b34_a_note_that_was_begun_by_who_was_killed_is_finished_by_the_next_del
     assert_eq!(deliver(&worker, "3", "2", &job).await, Outcome::Ran);
 }
 
-async fn b34_who_was_killed_while_it_counted_anew_is_not_taken_for_missing(world: World) {
+async fn who_was_killed_while_it_counted_anew_is_not_taken_for_missing(world: World) {
     let policy = Policy::new().on_broken_order(OnBrokenOrder::Skip(T));
     let (worker, job) = (world.worker("a", policy), Job::takes(ms(0)));
     for (verb, chain) in

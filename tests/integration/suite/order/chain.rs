@@ -1,9 +1,9 @@
 use super::*;
 
 on_all_stores! {
-    s0_28_it_runs_once_its_predecessor_is_consumed
-    s0_29_while_it_waits_nothing_is_held_and_no_attempt_is_spent
-    s0_31_the_first_of_a_chain_has_no_predecessor
+    it_runs_once_its_predecessor_is_consumed
+    while_it_waits_nothing_is_held_and_no_attempt_is_spent
+    the_first_of_a_chain_has_no_predecessor
     the_hint_grows_with_each_time_it_is_put_off
     a_duplicate_of_what_is_done_is_answered_whatever_became_of_its_predecessor
     it_waits_in_place_where_the_policy_says_so_and_wakes_with_its_predecessor
@@ -12,7 +12,7 @@ on_all_stores! {
     a_call_does_not_wait_for_itself
 }
 
-async fn s0_28_it_runs_once_its_predecessor_is_consumed(world: World) {
+async fn it_runs_once_its_predecessor_is_consumed(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
     assert_waiting(&deliver(&worker, "3", "2", &job).await);
     assert_waiting(&deliver(&worker, "2", "1", &job).await);
@@ -25,7 +25,7 @@ async fn s0_28_it_runs_once_its_predecessor_is_consumed(world: World) {
     assert_eq!((counts.of("waiting"), counts.of("held"), counts.ended()), (3, 0, counts.deliveries()));
 }
 
-async fn s0_29_while_it_waits_nothing_is_held_and_no_attempt_is_spent(world: World) {
+async fn while_it_waits_nothing_is_held_and_no_attempt_is_spent(world: World) {
     // One run is all it gets.
     let (worker, job) = (world.worker("a", Policy::new().max_retries(0)), Job::takes(ms(0)));
     for _ in 0..5 {
@@ -37,7 +37,7 @@ async fn s0_29_while_it_waits_nothing_is_held_and_no_attempt_is_spent(world: Wor
     assert_eq!(job.attempts(), [1, 1]);
 }
 
-async fn s0_31_the_first_of_a_chain_has_no_predecessor(world: World) {
+async fn the_first_of_a_chain_has_no_predecessor(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
     let first = Call::new(id("1")).after(&None::<&str>);
     assert_eq!(worker.deliver_call(first, &job).await.0, Outcome::Ran);

@@ -2,12 +2,12 @@ use super::*;
 use idempotent::{Identity, Scene};
 
 on_all_stores! {
-    s0_25_one_business_comes_after_another
-    s0_25_chains_of_two_tenants_are_two_chains
+    one_business_comes_after_another
+    chains_of_two_tenants_are_two_chains
     a_run_inside_its_predecessor_is_refused_by_name
 }
 
-async fn s0_25_one_business_comes_after_another(world: World) {
+async fn one_business_comes_after_another(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
     let payment = Identity::new(Scene::Mq, "payments", "o-17");
     let deliver = |by_key: bool| {
@@ -25,7 +25,7 @@ async fn s0_25_one_business_comes_after_another(world: World) {
     assert_eq!(worker.deliver_call(deliver(false), &job).await.0, Outcome::Replayed);
 }
 
-async fn s0_25_chains_of_two_tenants_are_two_chains(world: World) {
+async fn chains_of_two_tenants_are_two_chains(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
     let of = |tenant: &str, number: u64| {
         Call::new(id(&number.to_string()).tenant(tenant)).after(&number.checked_sub(1).filter(|before| *before > 0))

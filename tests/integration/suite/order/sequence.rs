@@ -39,28 +39,28 @@ async fn until_runs(clock: &idempotent_testkit::VirtualClock) {
 }
 
 on_all_stores! {
-    b34_s0_27_s0_28_registered_numbers_3_2_1_at_three_consumers_run_as_1_2_3
-    s0_31_the_first_of_a_stream_has_nothing_before_it_and_numbers_may_have_gaps
-    s0_27_without_a_producer_that_registers_those_wait_for_each_other_that_have_arrived
-    b34_s0_30_what_waits_waits_in_the_store_though_each_consumer_that_saw_it_is_gone
-    b34_s0_31_a_dead_2_holds_3_tells_of_it_and_lets_it_go_after_its_time
-    b34_s0_31_a_number_that_was_registered_and_is_never_sent_does_likewise
-    s0_31_halted_numbers_die_one_after_the_other_without_a_run
-    b34_s0_25_other_streams_are_not_delayed_nor_those_of_another_tenant
-    s0_26_a_late_number_runs_behind_the_one_that_runs_and_is_told_of
-    s0_26_what_was_skipped_runs_not_beside_the_one_that_skipped_it
+    registered_numbers_3_2_1_at_three_consumers_run_as_1_2_3
+    the_first_of_a_stream_has_nothing_before_it_and_numbers_may_have_gaps
+    without_a_producer_that_registers_those_wait_for_each_other_that_have_arrived
+    what_waits_waits_in_the_store_though_each_consumer_that_saw_it_is_gone
+    a_dead_2_holds_3_tells_of_it_and_releases_it_after_its_time
+    a_number_that_was_registered_and_is_never_sent_does_likewise
+    halted_numbers_die_one_after_the_other_without_a_run
+    other_streams_are_not_delayed_nor_those_of_another_tenant
+    a_late_number_runs_behind_the_one_that_runs_and_is_reported
+    what_was_skipped_runs_not_beside_the_one_that_skipped_it
     a_late_number_is_refused_where_the_policy_says_so
     a_duplicate_gets_its_answer_wherever_its_stream_is
     a_run_that_was_killed_holds_the_next_until_it_was_taken_over
     a_run_that_was_killed_and_is_not_sent_again_is_missing_from_its_leases_end_on
-    s0_26_what_was_let_in_and_has_not_claimed_yet_keeps_others_out_for_a_lease
-    s0_28_the_flip_alone_lets_the_next_one_run_where_the_note_behind_it_is_lost
+    what_was_let_in_and_has_not_claimed_yet_keeps_others_out_for_a_lease
+    the_flip_alone_lets_the_next_one_run_where_the_note_behind_it_is_lost
     what_is_consumed_is_remembered_by_its_stream_for_longer_than_by_its_record
     it_waits_in_place_where_the_policy_says_so
     in_a_batch_one_of_a_stream_runs
 }
 
-async fn b34_s0_27_s0_28_registered_numbers_3_2_1_at_three_consumers_run_as_1_2_3(world: World) {
+async fn registered_numbers_3_2_1_at_three_consumers_run_as_1_2_3(world: World) {
     let [a, b, c] = ["a", "b", "c"].map(|name| world.worker(name, Policy::new().max_retries(0)));
     let job = Job::takes(ms(0));
     let registered = register(&a, "ann", &[1, 2, 3]).await;
@@ -74,7 +74,7 @@ async fn b34_s0_27_s0_28_registered_numbers_3_2_1_at_three_consumers_run_as_1_2_
     assert_eq!((job.runs(), job.attempts()), (3, vec![1, 1, 1]), "no attempt was spent on waiting");
 }
 
-async fn s0_31_the_first_of_a_stream_has_nothing_before_it_and_numbers_may_have_gaps(world: World) {
+async fn the_first_of_a_stream_has_nothing_before_it_and_numbers_may_have_gaps(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
     register(&worker, "ann", &[u64::MAX, 7, 70]).await;
     assert_waiting(&comes(&worker, "ann", u64::MAX, &job).await);
@@ -85,7 +85,7 @@ async fn s0_31_the_first_of_a_stream_has_nothing_before_it_and_numbers_may_have_
     assert_eq!(register(&worker, "ann", &[1, u64::MAX]).await.late, 2);
 }
 
-async fn s0_27_without_a_producer_that_registers_those_wait_for_each_other_that_have_arrived(world: World) {
+async fn without_a_producer_that_registers_those_wait_for_each_other_that_have_arrived(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(secs(5)));
     let first = begin(&worker, "ann", 1, &job).await;
     assert_waiting(&comes(&worker, "ann", 3, &job).await);
@@ -100,7 +100,7 @@ async fn s0_27_without_a_producer_that_registers_those_wait_for_each_other_that_
     assert_eq!(comes(&worker, "ann", 9, &job).await, Outcome::Ran);
 }
 
-async fn b34_s0_30_what_waits_waits_in_the_store_though_each_consumer_that_saw_it_is_gone(world: World) {
+async fn what_waits_waits_in_the_store_though_each_consumer_that_saw_it_is_gone(world: World) {
     let job = Job::takes(ms(0));
     let first = world.worker("a", Policy::new().on_broken_order(OnBrokenOrder::Skip(secs(60))));
     register(&first, "ann", &[1]).await;
@@ -116,7 +116,7 @@ async fn b34_s0_30_what_waits_waits_in_the_store_though_each_consumer_that_saw_i
     assert_eq!(alerts.take(), [("its predecessor was never seen".to_owned(), true)]);
 }
 
-async fn b34_s0_31_a_dead_2_holds_3_tells_of_it_and_lets_it_go_after_its_time(world: World) {
+async fn a_dead_2_holds_3_tells_of_it_and_releases_it_after_its_time(world: World) {
     let (worker, alerts) = alerting(&world, OnBrokenOrder::Skip(secs(60)));
     let (fails, job) = (Job::ends(ms(0), crate::common::End::Err), Job::takes(ms(0)));
     register(&worker, "ann", &[1, 2, 3, 4]).await;
@@ -137,7 +137,7 @@ async fn b34_s0_31_a_dead_2_holds_3_tells_of_it_and_lets_it_go_after_its_time(wo
     assert_eq!((job.runs(), alerts.take()), (3, Vec::new()));
 }
 
-async fn b34_s0_31_a_number_that_was_registered_and_is_never_sent_does_likewise(world: World) {
+async fn a_number_that_was_registered_and_is_never_sent_does_likewise(world: World) {
     let (held, alerts) = alerting(&world, OnBrokenOrder::Hold(secs(60)));
     let job = Job::takes(ms(0));
     register(&held, "ann", &[1, 2, 3]).await;
@@ -151,7 +151,7 @@ async fn b34_s0_31_a_number_that_was_registered_and_is_never_sent_does_likewise(
     assert_eq!(comes(&held, "ann", 3, &job).await, Outcome::Ran);
 }
 
-async fn s0_31_halted_numbers_die_one_after_the_other_without_a_run(world: World) {
+async fn halted_numbers_die_one_after_the_other_without_a_run(world: World) {
     let (worker, _) = alerting(&world, OnBrokenOrder::Halt(secs(60)));
     let job = Job::takes(ms(0));
     register(&worker, "ann", &[1, 2, 3]).await;
@@ -164,7 +164,7 @@ async fn s0_31_halted_numbers_die_one_after_the_other_without_a_run(world: World
     assert_eq!(job.runs(), 0);
 }
 
-async fn b34_s0_25_other_streams_are_not_delayed_nor_those_of_another_tenant(world: World) {
+async fn other_streams_are_not_delayed_nor_those_of_another_tenant(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
     register(&worker, "ann", &[1, 2]).await;
     assert_waiting(&comes(&worker, "ann", 2, &job).await);
@@ -188,7 +188,7 @@ async fn b34_s0_25_other_streams_are_not_delayed_nor_those_of_another_tenant(wor
     assert_eq!(worker.deliver_call(torn, &job).await.0, Outcome::BadKey);
 }
 
-async fn s0_26_a_late_number_runs_behind_the_one_that_runs_and_is_told_of(world: World) {
+async fn a_late_number_runs_behind_the_one_that_runs_and_is_reported(world: World) {
     let (worker, alerts) = alerting(&world, OnBrokenOrder::default());
     let (slow, job) = (Job::takes(secs(100)), Job::takes(ms(0)));
     let second = begin(&worker, "ann", 2, &slow).await;
@@ -209,7 +209,7 @@ async fn s0_26_a_late_number_runs_behind_the_one_that_runs_and_is_told_of(world:
     assert_eq!(comes(&worker, "ann", 3, &job).await, Outcome::Ran);
 }
 
-async fn s0_26_what_was_skipped_runs_not_beside_the_one_that_skipped_it(world: World) {
+async fn what_was_skipped_runs_not_beside_the_one_that_skipped_it(world: World) {
     let (worker, _) = alerting(&world, OnBrokenOrder::Skip(secs(60)));
     let (slow, job) = (Job::takes(secs(20)), Job::takes(ms(0)));
     register(&worker, "ann", &[1, 2]).await;
@@ -288,7 +288,7 @@ async fn a_run_that_was_killed_and_is_not_sent_again_is_missing_from_its_leases_
     assert_eq!(alerts.take(), [("its predecessor was never seen".to_owned(), false)]);
 }
 
-async fn s0_26_what_was_let_in_and_has_not_claimed_yet_keeps_others_out_for_a_lease(world: World) {
+async fn what_was_let_in_and_has_not_claimed_yet_keeps_others_out_for_a_lease(world: World) {
     let (stopped, worker) = (world.worker("a", Policy::new().lease(secs(60))), world.worker("b", Policy::new()));
     let job = Job::takes(ms(0));
     stopped.store.fail_before(StoreOperation::Claim, FOREVER);
@@ -310,7 +310,7 @@ async fn s0_26_what_was_let_in_and_has_not_claimed_yet_keeps_others_out_for_a_le
     assert_eq!(comes(&worker, "ann", 2, &job).await, Outcome::Ran);
 }
 
-async fn s0_28_the_flip_alone_lets_the_next_one_run_where_the_note_behind_it_is_lost(world: World) {
+async fn the_flip_alone_lets_the_next_one_run_where_the_note_behind_it_is_lost(world: World) {
     let (worker, other) = (world.worker("a", Policy::new()), world.worker("b", Policy::new()));
     let job = Job::takes(secs(5));
     let first = begin(&worker, "ann", 1, &job).await;

@@ -4,10 +4,10 @@ use super::*;
 
 on_all_stores! {
     a_stream_that_was_away_for_longer_than_its_time_runs_in_order_when_it_comes_back
-    s0_31_a_number_that_waited_and_was_lost_is_missing_once_it_was_not_delivered_for_its_time
-    s0_31_a_number_that_skips_waits_for_all_before_it_that_are_there
-    s0_31_a_number_that_skips_waits_for_one_that_is_tried_again
-    s0_31_a_number_that_skips_waits_for_one_that_was_killed
+    a_number_that_waited_and_was_lost_is_missing_once_it_was_not_delivered_for_its_time
+    a_number_that_skips_waits_for_all_before_it_that_are_there
+    a_number_that_skips_waits_for_one_that_is_retried
+    a_number_that_skips_waits_for_one_that_was_killed
 }
 
 async fn a_stream_that_was_away_for_longer_than_its_time_runs_in_order_when_it_comes_back(world: World) {
@@ -29,7 +29,7 @@ async fn a_stream_that_was_away_for_longer_than_its_time_runs_in_order_when_it_c
     assert_eq!(worker.executor.counts().late(), 0);
 }
 
-async fn s0_31_a_number_that_waited_and_was_lost_is_missing_once_it_was_not_delivered_for_its_time(world: World) {
+async fn a_number_that_waited_and_was_lost_is_missing_once_it_was_not_delivered_for_its_time(world: World) {
     let (worker, _) = alerting(&world, OnBrokenOrder::Skip(secs(60)));
     let job = Job::takes(ms(0));
     register(&worker, "ann", &[1, 2, 3]).await;
@@ -45,7 +45,7 @@ async fn s0_31_a_number_that_waited_and_was_lost_is_missing_once_it_was_not_deli
     assert_eq!(comes(&worker, "ann", 3, &job).await, Outcome::Ran);
 }
 
-async fn s0_31_a_number_that_skips_waits_for_all_before_it_that_are_there(world: World) {
+async fn a_number_that_skips_waits_for_all_before_it_that_are_there(world: World) {
     let (worker, _) = alerting(&world, OnBrokenOrder::Skip(secs(60)));
     let job = Job::takes(ms(0));
     // 1 and 3 are never sent.
@@ -62,7 +62,7 @@ async fn s0_31_a_number_that_skips_waits_for_all_before_it_that_are_there(world:
     assert_eq!(worker.executor.counts().late(), 0);
 }
 
-async fn s0_31_a_number_that_skips_waits_for_one_that_is_tried_again(world: World) {
+async fn a_number_that_skips_waits_for_one_that_is_retried(world: World) {
     let policy = Policy::new().on_broken_order(OnBrokenOrder::Skip(secs(60))).max_retries(9);
     let worker = world.worker("a", policy);
     let (fails, job) = (Job::ends(ms(0), crate::common::End::Err), Job::takes(ms(0)));
@@ -77,7 +77,7 @@ async fn s0_31_a_number_that_skips_waits_for_one_that_is_tried_again(world: Worl
     assert_eq!(comes(&worker, "ann", 3, &job).await, Outcome::Ran);
 }
 
-async fn s0_31_a_number_that_skips_waits_for_one_that_was_killed(world: World) {
+async fn a_number_that_skips_waits_for_one_that_was_killed(world: World) {
     let policy = Policy::new().on_broken_order(OnBrokenOrder::Skip(secs(60)));
     let (killed, worker) = (world.worker("a", policy), world.worker("b", policy));
     let job = Job::takes(ms(0));

@@ -8,15 +8,15 @@ use super::{Effects, dies, error_of, run};
 use crate::common::{AppError, World};
 
 on_both_stores! {
-    s2_18_3_a_step_that_may_be_begun_once_is_not_run_again_after_a_crash
-    s2_18_3_a_step_that_may_be_begun_once_and_fails_parks_the_run
+    numbers_3_a_step_that_may_be_begun_once_is_not_run_again_after_a_crash
+    numbers_3_a_step_that_may_be_begun_once_and_fails_parks_the_run
     other_steps_than_before_park_the_run
     another_order_of_steps_parks_the_run
     a_name_given_twice_parks_the_run
     a_result_that_is_too_large_parks_the_run_and_names_the_limit
 }
 
-async fn s2_18_3_a_step_that_may_be_begun_once_is_not_run_again_after_a_crash(world: World) {
+async fn numbers_3_a_step_that_may_be_begun_once_is_not_run_again_after_a_crash(world: World) {
     let effects = Effects::default();
     let first = effects.clone();
     let charge = move |effects: Effects| async move {
@@ -43,7 +43,7 @@ async fn s2_18_3_a_step_that_may_be_begun_once_is_not_run_again_after_a_crash(wo
     assert!(effects.take().is_empty());
 }
 
-async fn s2_18_3_a_step_that_may_be_begun_once_and_fails_parks_the_run(world: World) {
+async fn numbers_3_a_step_that_may_be_begun_once_and_fails_parks_the_run(world: World) {
     let worker = world.worker("a", Policy::new());
     let fails = || async { step("charge", || async { Err(AppError::NoStock) }).at_most_once().await };
     let (outcome, answer) = run(&worker, fails).await;

@@ -12,8 +12,8 @@ use super::{Effects, dies, kind, run, run_on};
 use crate::common::{AppError, World, id, ms, secs};
 
 on_both_stores! {
-    s2_16_a_retry_replays_the_steps_that_were_done_and_runs_the_rest
-    s2_16_whatever_step_the_process_dies_in_each_step_done_before_is_done_once
+    a_retry_replays_the_steps_that_were_done_and_runs_the_rest
+    whatever_step_the_process_dies_in_each_step_done_before_is_done_once
     steps_survive_a_retry_where_attempts_are_not_counted
     steps_survive_a_later_run_that_fails_before_its_first_step
     steps_survive_a_later_run_whose_look_at_them_is_not_answered
@@ -22,7 +22,7 @@ on_both_stores! {
     each_step_has_a_key_that_stays
 }
 
-async fn s2_16_a_retry_replays_the_steps_that_were_done_and_runs_the_rest(world: World) {
+async fn a_retry_replays_the_steps_that_were_done_and_runs_the_rest(world: World) {
     let (worker, effects) = (world.worker("a", Policy::new()), Effects::default());
     let handler = async |fails: bool| {
         let stock = effects.does("check_stock").await?;
@@ -44,7 +44,7 @@ async fn s2_16_a_retry_replays_the_steps_that_were_done_and_runs_the_rest(world:
 
 const SIX: [&str; 6] = ["check_stock", "lock_stock", "insert_order", "notify", "set_status", "commit"];
 
-async fn s2_16_whatever_step_the_process_dies_in_each_step_done_before_is_done_once(world: World) {
+async fn whatever_step_the_process_dies_in_each_step_done_before_is_done_once(world: World) {
     let effects = Effects::default();
     for dies_at in 1..SIX.len() {
         let effects = effects.clone();

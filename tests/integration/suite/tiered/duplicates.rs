@@ -10,9 +10,9 @@ use crate::tiered::weak::{Mood, Weak};
 use crate::tiered::{ask, assert_acquired, assert_consumed, done, held, tier, worker};
 
 on_both_stores! {
-    b26_a_hit_asks_the_durable_store_nothing
-    b26_a_miss_is_answered_by_the_durable_store_and_repaired
-    b26_flushed_while_a_handler_runs_the_duplicate_comes_back_later
+    a_hit_asks_the_durable_store_nothing
+    a_miss_is_answered_by_the_durable_store_and_repaired
+    flushed_while_a_handler_runs_the_duplicate_is_retried_later
     what_is_in_flight_is_not_in_the_fast_tier
     another_payload_is_a_mismatch_on_a_hit
     a_fast_tier_that_is_down_costs_nothing_but_speed
@@ -23,7 +23,7 @@ on_both_stores! {
 }
 
 /// S3.4: known to the fast tier, no look at the database.
-async fn b26_a_hit_asks_the_durable_store_nothing(world: World) {
+async fn a_hit_asks_the_durable_store_nothing(world: World) {
     let fast = tier(&world);
     let (one, _) = worker(&world, "a", fast.clone());
     let (other, store) = worker(&world, "b", fast);
@@ -37,7 +37,7 @@ async fn b26_a_hit_asks_the_durable_store_nothing(world: World) {
 }
 
 /// S3.6.
-async fn b26_a_miss_is_answered_by_the_durable_store_and_repaired(world: World) {
+async fn a_miss_is_answered_by_the_durable_store_and_repaired(world: World) {
     let fast = tier(&world);
     let (worker, store) = worker(&world, "a", fast.clone());
     let job = Job::takes(ms(0));
@@ -52,7 +52,7 @@ async fn b26_a_miss_is_answered_by_the_durable_store_and_repaired(world: World) 
 }
 
 /// The lease is the durable store's: FLUSHALL takes nothing of it.
-async fn b26_flushed_while_a_handler_runs_the_duplicate_comes_back_later(world: World) {
+async fn flushed_while_a_handler_runs_the_duplicate_is_retried_later(world: World) {
     let fast = tier(&world);
     let (one, _) = worker(&world, "a", fast.clone());
     let (other, _) = worker(&world, "b", fast.clone());
@@ -170,7 +170,7 @@ async fn the_first_result_is_what_the_fast_tier_learns(world: World) {
 
 /// Of a batch only what the fast tier does not know goes on, in one trip; and nothing goes where it knows all.
 #[tokio::test]
-async fn b26_a_batch_asks_the_durable_store_only_for_what_is_not_known() {
+async fn a_batch_asks_the_durable_store_only_for_what_is_not_known() {
     let durable = SqliteStore::builder("sqlite::memory:").open().await.unwrap();
     let fast = Weak::new(idempotent::store::MemoryTier::new(), Mood::Well);
     let store = TieredStore::builder(durable, fast.clone()).patience(Duration::from_secs(600)).build();

@@ -2,7 +2,7 @@
 use super::*;
 
 on_both_stores! {
-    b38_an_unused_token_is_good_for_its_ttl_and_not_longer
+    an_unused_token_is_good_for_its_ttl_and_not_longer
     while_the_store_is_down_no_token_is_issued
     a_token_whose_record_was_lost_on_the_way_is_not_given_out
 }
@@ -57,7 +57,7 @@ fn a_token_is_shown_by_nothing_but_its_text() {
     });
 }
 
-async fn b38_an_unused_token_is_good_for_its_ttl_and_not_longer(world: World) {
+async fn an_unused_token_is_good_for_its_ttl_and_not_longer(world: World) {
     let (worker, tokens) = desk(&world, "a", Policy::new());
     assert_eq!(TTL, secs(600), "10 minutes");
     let short = tokens.clone().ttl(secs(1));

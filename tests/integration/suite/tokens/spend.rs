@@ -2,21 +2,21 @@
 use super::*;
 
 on_both_stores! {
-    b38_a_second_use_is_told_that_it_is_one
-    b38_a_foreign_key_sent_as_a_token_leaves_that_key_alone
-    b38_k7_after_a_failure_or_a_panic_the_token_is_good_for_its_ttl_again
+    a_second_use_is_told_that_it_is_one
+    a_foreign_key_sent_as_a_token_leaves_that_key_alone
+    after_a_failure_or_a_panic_the_token_is_good_for_its_ttl_again
     a_made_up_or_foreign_token_is_unknown_and_leaves_no_record
     a_token_in_flight_is_in_flight
     a_token_whose_worker_died_is_taken_over_after_the_lease
     the_issue_is_no_attempt
-    s0_31_a_token_that_is_halted_never_ran
+    a_token_that_is_halted_never_ran
     while_the_store_is_down_no_token_is_spent_not_even_unprotected
     a_call_that_is_dropped_while_it_looks_for_its_token_asks_for_nothing_more
     a_token_that_may_be_replayed_gives_its_result_again
     a_spent_token_is_known_as_such_whatever_window_the_executor_has_for_other_calls
 }
 
-async fn b38_a_second_use_is_told_that_it_is_one(world: World) {
+async fn a_second_use_is_told_that_it_is_one(world: World) {
     let (worker, tokens) = desk(&world, "a", Policy::new());
     let (token, job) = (tokens.issue("u").await.unwrap(), Job::takes(ms(0)));
     let call = || tokens.call(&token, "u").message("sent already");
@@ -38,7 +38,7 @@ async fn b38_a_second_use_is_told_that_it_is_one(world: World) {
     assert_eq!((counts.of("ran"), counts.of("duplicate"), counts.deliveries(), counts.ended()), (1, 3, 5, 5));
 }
 
-async fn s0_31_a_token_that_is_halted_never_ran(world: World) {
+async fn a_token_that_is_halted_never_ran(world: World) {
     let policy = Policy::new().max_retries(0).on_broken_order(OnBrokenOrder::Halt(secs(9)));
     let (worker, tokens) = desk(&world, "a", policy);
     let token = tokens.issue("u").await.unwrap();
@@ -62,7 +62,7 @@ async fn a_spent_token_is_known_as_such_whatever_window_the_executor_has_for_oth
 }
 
 /// K7: others delete whatever key the client names. Even one of the very scope, scene and tenant is no token.
-async fn b38_a_foreign_key_sent_as_a_token_leaves_that_key_alone(world: World) {
+async fn a_foreign_key_sent_as_a_token_leaves_that_key_alone(world: World) {
     let (worker, tokens) = desk(&world, "a", Policy::new().max_retries(3));
     let foreign = |key: &str| Identity::new(Scene::Rest, Tokens::SCOPE, key).tenant("u");
     let (ok, err) = (Job::takes(ms(0)), Job::ends(ms(0), End::Err));
@@ -91,7 +91,7 @@ async fn b38_a_foreign_key_sent_as_a_token_leaves_that_key_alone(world: World) {
     assert_eq!((running.await.unwrap(), ok.runs()), (Outcome::Ran, 3));
 }
 
-async fn b38_k7_after_a_failure_or_a_panic_the_token_is_good_for_its_ttl_again(world: World) {
+async fn after_a_failure_or_a_panic_the_token_is_good_for_its_ttl_again(world: World) {
     let (worker, tokens) = desk(&world, "a", Policy::new());
     let (token, job) = (tokens.issue("u").await.unwrap(), Job::takes(ms(0)));
     let call = || tokens.call(&token, "u");

@@ -11,19 +11,19 @@ use super::*;
 const WINDOW: Duration = secs(3600);
 
 #[tokio::test]
-async fn b38_tokens_and_windows_on_memory() {
+async fn tokens_and_windows_on_memory() {
     tokens_and_windows(Executor::new(idempotent::MemoryStore::new())).await;
 }
 
 #[tokio::test]
-async fn b38_tokens_and_windows_on_sqlite() {
+async fn tokens_and_windows_on_sqlite() {
     let dir = tempfile::tempdir().unwrap();
     let store = SqliteStore::builder(dir.path().join("tokens.db").to_str().unwrap()).open().await.unwrap();
     tokens_and_windows(Executor::new(store)).await;
 }
 
 #[tokio::test]
-async fn b38_tokens_and_windows_on_redis() {
+async fn tokens_and_windows_on_redis() {
     let server = RedisServer::start();
     tokens_and_windows(Executor::new(RedisStore::connect(server.url()).await.unwrap())).await;
     let keys = server.command(&["KEYS", "*:rest:*"]);

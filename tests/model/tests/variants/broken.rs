@@ -12,27 +12,27 @@ use idempotent_model::table::{
 use crate::{met, violates};
 
 #[test]
-fn i8_a_worker_that_acks_without_an_answer_loses_the_message() {
+fn a_worker_that_acks_without_an_answer_loses_the_message() {
     violates(ACKS_UNKNOWN, [I0, I8]);
 }
 
 #[test]
-fn i9_a_worker_that_completes_without_its_effect_is_found_out() {
+fn a_worker_that_completes_without_its_effect_is_found_out() {
     violates(SKIPS_EFFECT, [I0, I9]);
 }
 
 #[test]
-fn i11_a_worker_that_runs_without_a_grant_is_found_out() {
+fn a_worker_that_runs_without_a_grant_is_found_out() {
     violates(RUNS_UNGRANTED, [I0, I11]);
 }
 
 #[test]
-fn i12_a_store_that_ignores_payloads_answers_a_changed_one_as_a_duplicate() {
+fn a_store_that_ignores_payloads_answers_a_changed_one_as_a_duplicate() {
     violates(PAYLOAD_IGNORED, [I12]);
 }
 
 #[test]
-fn i13_a_store_that_ignores_expiry_leaves_a_key_in_flight_for_ever() {
+fn a_store_that_ignores_expiry_leaves_a_key_in_flight_forever() {
     let report = met(NEVER_EXPIRES, &[Sight::Acked, Sight::Duplicate]);
     assert_eq!(report.set(), BTreeSet::from([I0, I13]));
 }

@@ -8,7 +8,7 @@ use super::world::{Hand, World, id};
 use crate::delay::clock::Moved;
 
 #[tokio::test]
-async fn s0_34_among_100_000_that_wait_or_are_dead_what_is_due_is_found_by_index() {
+async fn among_100_000_that_wait_or_are_dead_what_is_due_is_found_by_index() {
     let world = World::new().await;
     let (empty, far) = (HEX.replace("DIGITS", ""), Moved::START * 2);
     let numbers = NUMBERS.replace("ROWS", "100000");

@@ -9,7 +9,7 @@ use super::world::{Hand, SECOND, World, id};
 use crate::delay::clock::Moved;
 
 #[tokio::test]
-async fn b35_an_order_and_its_time_limit_are_one_commit_or_none() {
+async fn an_order_and_its_time_limit_are_one_commit_or_none() {
     let world = World::new().await;
     let at = Moved::at(SECOND);
     let mut tx = world.begin().await;
@@ -33,7 +33,7 @@ async fn b35_an_order_and_its_time_limit_are_one_commit_or_none() {
 }
 
 #[tokio::test]
-async fn b35_a_key_is_kept_once_until_it_is_settled_and_the_first_stands() {
+async fn a_key_is_kept_once_until_it_is_settled_and_the_first_stands() {
     let world = World::new().await;
     let (first, other) = (Moved::at(SECOND), Moved::at(3 * SECOND));
     assert_eq!(world.work.schedule("k", first, b"first").await.unwrap(), Scheduled::New);
@@ -53,7 +53,7 @@ async fn b35_a_key_is_kept_once_until_it_is_settled_and_the_first_stands() {
 }
 
 #[tokio::test]
-async fn b35_of_two_who_schedule_one_key_at_once_one_does() {
+async fn of_two_who_schedule_one_key_at_once_one_does() {
     let world = World::real(|builder| builder).await;
     for round in 0..20 {
         let key = format!("k{round}");
@@ -81,7 +81,7 @@ async fn b35_of_two_who_schedule_one_key_at_once_one_does() {
 }
 
 #[tokio::test]
-async fn s0_35_what_is_called_off_is_not_delivered_and_what_is_held_not_again() {
+async fn what_is_called_off_is_not_delivered_and_what_is_held_not_again() {
     let world = World::new().await;
     for key in ["early", "held"] {
         world.work.schedule(key, Moved::at(SECOND), b"").await.unwrap();

@@ -12,7 +12,7 @@ use crate::delay::clock::Moved;
 const HALF_AN_HOUR: Duration = Duration::from_secs(30 * 60);
 
 #[tokio::test]
-async fn s0_32_b35_nothing_comes_a_microsecond_before_its_time_and_then_it_does() {
+async fn nothing_comes_a_microsecond_before_its_time_and_then_it_does() {
     let world = World::new().await;
     world.work.put(&ScheduledTask::after("order-17", HALF_AN_HOUR, "17")).await.unwrap();
     let mut hand = Hand::of(&world);
@@ -25,7 +25,7 @@ async fn s0_32_b35_nothing_comes_a_microsecond_before_its_time_and_then_it_does(
 }
 
 #[tokio::test]
-async fn b35_what_was_due_while_nobody_ran_comes_at_the_start_and_the_longest_due_first() {
+async fn what_was_due_while_nobody_ran_comes_at_the_start_and_the_longest_due_first() {
     let world = World::new().await;
     for (key, after) in [("c", 30), ("a", 10), ("b", 20), ("d", 99_999)] {
         world.work.put(&ScheduledTask::after(key, after * SECOND, "")).await.unwrap();
@@ -39,7 +39,7 @@ async fn b35_what_was_due_while_nobody_ran_comes_at_the_start_and_the_longest_du
 }
 
 #[tokio::test]
-async fn b35_what_a_killed_taker_had_comes_again_when_its_time_is_over_and_not_before() {
+async fn what_a_killed_taker_had_comes_again_when_its_time_is_over_and_not_before() {
     let world = World::new().await;
     world.work.schedule("k", Moved::at(SECOND), b"").await.unwrap();
     world.clock.advance(SECOND);
@@ -83,7 +83,7 @@ async fn what_is_kept_alive_is_held_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b35_several_takers_never_have_the_same() {
+async fn several_takers_never_have_the_same() {
     const ROWS: usize = 200;
     let world = World::real(|builder| builder).await;
     for row in 0..ROWS {
@@ -117,7 +117,7 @@ async fn b35_several_takers_never_have_the_same() {
 }
 
 #[tokio::test]
-async fn b35_what_kills_whoever_takes_it_is_put_aside_at_the_limit() {
+async fn what_kills_whoever_takes_it_is_dead_lettered_at_the_limit() {
     let world = World::with(|builder| builder.max_lost(1)).await;
     world.work.schedule("k", Moved::at(SECOND), b"payload").await.unwrap();
     world.work.schedule("sane", Moved::at(300 * SECOND), b"").await.unwrap();
@@ -143,7 +143,7 @@ async fn b35_what_kills_whoever_takes_it_is_put_aside_at_the_limit() {
 }
 
 #[tokio::test]
-async fn b35_deliveries_that_are_settled_do_not_count_as_lost() {
+async fn deliveries_that_are_settled_do_not_count_as_lost() {
     let world = World::with(|builder| builder.max_lost(0)).await;
     world.work.schedule("k", Moved::at(SECOND), b"").await.unwrap();
     world.clock.advance(SECOND);
@@ -158,7 +158,7 @@ async fn b35_deliveries_that_are_settled_do_not_count_as_lost() {
 }
 
 #[tokio::test]
-async fn s0_35_what_an_open_transaction_has_called_off_holds_up_nobody() {
+async fn what_an_open_transaction_has_called_off_holds_up_nobody() {
     let world = World::real(|builder| builder.poll(Duration::from_millis(20))).await;
     for key in ["a", "b"] {
         world.work.put(&ScheduledTask::at(key, Timestamp(0), "")).await.unwrap();

@@ -21,7 +21,7 @@ async fn at_rest(world: &World, hand: &mut Hand) -> u64 {
 }
 
 #[tokio::test]
-async fn b35_who_waits_asks_nothing_and_is_woken_by_what_is_scheduled_here() {
+async fn who_waits_asks_nothing_and_is_woken_by_what_is_scheduled_here() {
     // Whoever polled would come an hour late.
     let world = World::real(|builder| builder.poll(HOUR)).await;
     world.work.put(&ScheduledTask::after("far", HOUR * 2, "")).await.unwrap();
@@ -38,7 +38,7 @@ async fn b35_who_waits_asks_nothing_and_is_woken_by_what_is_scheduled_here() {
 }
 
 #[tokio::test]
-async fn s0_32_what_a_transaction_commits_is_found_without_a_word() {
+async fn what_a_transaction_commits_is_found_without_a_word() {
     let world = World::real(|builder| builder.poll(HOUR)).await;
     let mut hand = Hand::of(&world);
     hand.nothing().await;

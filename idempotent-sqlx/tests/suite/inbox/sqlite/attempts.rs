@@ -125,7 +125,7 @@ fn delays(settled: &[Settlement]) -> Vec<(u64, u32)> {
 }
 
 #[tokio::test]
-async fn b24_a_run_that_always_rolls_back_is_tried_as_often_as_one_whose_record_stays_and_then_put_aside() {
+async fn a_run_that_always_rolls_back_is_tried_as_often_as_one_whose_record_stays_and_then_dead_lettered() {
     let world = World::new().await;
     let schedule = || Schedule::exponential(Duration::from_secs(2), Duration::from_secs(60));
     for leased in [false, true] {
@@ -140,7 +140,7 @@ async fn b24_a_run_that_always_rolls_back_is_tried_as_often_as_one_whose_record_
 
 /// As the executor hints, without a schedule of the consumer's.
 #[tokio::test]
-async fn b24_the_delays_between_runs_that_roll_back_grow_by_the_policy_too() {
+async fn the_delays_between_runs_that_roll_back_grow_by_the_policy_too() {
     let world = World::new().await;
     let (runs, settled) = consumed(&world, false, None).await;
     assert_eq!(runs, [1, 2, 3, 4]);

@@ -81,7 +81,7 @@ async fn sent(world: &World, id: &str, at: u64) {
 }
 
 #[tokio::test]
-async fn s3_3_s3_7_noted_first_then_run_then_confirmed_and_forgotten_and_only_then_acknowledged() {
+async fn noted_first_then_run_then_confirmed_and_forgotten_and_only_then_acknowledged() {
     let (world, line, work) = (World::new().await, Line::new(), Work::new(0, 0));
     sent(&world, "a", 7).await;
     line.gate().forget_permits(usize::MAX);
@@ -104,7 +104,7 @@ async fn s3_3_s3_7_noted_first_then_run_then_confirmed_and_forgotten_and_only_th
 }
 
 #[tokio::test]
-async fn k50_s3_8_a_failed_run_is_no_longer_noted_and_its_message_comes_again() {
+async fn a_failed_run_is_no_longer_noted_and_its_message_comes_again() {
     let (world, line, work) = (World::new().await, Line::new(), Work::new(9, 1));
     let executor = executor();
     sent(&world, "a", 7).await;
@@ -125,7 +125,7 @@ async fn k50_s3_8_a_failed_run_is_no_longer_noted_and_its_message_comes_again() 
 
 /// What only the store knows to be done, as after a crash behind the run: the duplicate confirms.
 #[tokio::test]
-async fn b26_s3_6_a_duplicate_of_what_is_done_confirms_the_stub_and_removes_the_note() {
+async fn a_duplicate_of_what_is_done_confirms_the_stub_and_removes_the_note() {
     let (world, line, work) = (World::new().await, Line::new(), Work::new(9, 0));
     let executor = executor();
     sent(&world, "a", 7).await;
@@ -201,7 +201,7 @@ async fn only_a_message_that_the_outbox_has_sent_confirms_its_stub() {
 
 /// Its sender does not send it again: acknowledged, it would be gone if the run dies.
 #[tokio::test]
-async fn b27_a_duplicate_in_flight_of_a_message_that_is_not_resent_is_tried_again() {
+async fn a_duplicate_in_flight_of_a_message_that_is_not_resent_is_retried() {
     let (world, line, work) = (World::new().await, Line::new(), Work::new(0, 0));
     let running = start(&world, &line, &executor(), Policy::new().on_in_flight(OnInFlight::Ack), &work);
     world.put(&[message("dead"), message("void"), message("a")]).await;
@@ -245,7 +245,7 @@ async fn a_message_that_is_put_aside_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn b27_ack_in_flight_is_refused_without_an_outbox_and_the_remedy_is_named() {
+async fn ack_in_flight_is_refused_without_an_outbox_and_the_remedy_is_named() {
     let acks = Policy::new().on_in_flight(OnInFlight::Ack);
     let refused = consumer(&Line::new(), &executor(), acks, &Work::new(0, 0), None).unwrap_err().to_string();
     for words in ["loses the message", "outbox", "`log`", "retry or wait"] {
@@ -259,7 +259,7 @@ async fn b27_ack_in_flight_is_refused_without_an_outbox_and_the_remedy_is_named(
 }
 
 #[tokio::test]
-async fn b27_s3_5_a_duplicate_acked_in_flight_is_sent_again_once_its_owner_was_killed() {
+async fn a_duplicate_acked_in_flight_is_sent_again_once_its_owner_was_killed() {
     let (world, line, work) = (World::new().await, Line::new(), Work::new(0, 0));
     let executor = executor();
     let acks = Policy::new().on_in_flight(OnInFlight::Ack).lease(Duration::from_secs(2));
@@ -303,7 +303,7 @@ async fn b27_s3_5_a_duplicate_acked_in_flight_is_sent_again_once_its_owner_was_k
 }
 
 #[tokio::test]
-async fn s3_13_how_far_a_queue_was_seen_only_grows_and_passing_a_message_means_that_it_is_lost() {
+async fn how_far_a_queue_was_seen_only_grows_and_passing_a_message_means_that_it_is_lost() {
     let world = World::new().await;
     sent(&world, "lost", 7).await;
     let receipts = |at: u64, id: &str| {
@@ -322,7 +322,7 @@ async fn s3_13_how_far_a_queue_was_seen_only_grows_and_passing_a_message_means_t
 }
 
 #[tokio::test]
-async fn s3_5_whoever_was_only_put_off_removes_no_note_but_its_own() {
+async fn whoever_was_only_put_off_removes_no_note_but_its_own() {
     let world = World::new().await;
     world.put(&[message("a")]).await;
     for number in [1, 2] {

@@ -8,7 +8,7 @@ use super::own;
 use super::world::{World, message};
 
 #[tokio::test]
-async fn s3_7_a_message_costs_the_caller_one_statement_and_ends_at_a_time_share_theirs() {
+async fn a_message_costs_the_caller_one_statement_and_ends_at_a_time_share_theirs() {
     let world = World::new().await;
     let ids: Vec<_> = (0..24).map(|n| format!("m{n:02}")).collect();
     let messages: Vec<_> = ids.iter().map(|id| message(id)).collect();

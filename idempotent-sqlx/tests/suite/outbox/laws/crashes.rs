@@ -108,7 +108,7 @@ impl Crash {
 }
 
 #[tokio::test]
-async fn b26_killed_between_any_two_steps_the_end_is_the_same() {
+async fn killed_between_any_two_steps_the_end_is_the_same() {
     for stops in [Stops::BeforeNoting, Stops::Noted, Stops::BeforeConcluding, Stops::Concluded] {
         let crash = Crash::new().await;
         let (log, running) = crash.start(stops, 0);
@@ -122,7 +122,7 @@ async fn b26_killed_between_any_two_steps_the_end_is_the_same() {
 }
 
 #[tokio::test]
-async fn s3_14_between_confirming_and_forgetting_the_note_is_removed_by_the_next_delivery() {
+async fn between_confirming_and_forgetting_the_note_is_removed_by_the_next_delivery() {
     let crash = Crash::new().await;
     let (log, running) = crash.start(Stops::BeforeConcluding, 0);
     crash.line.deliver(&crash.world.stored("a").await, 7);

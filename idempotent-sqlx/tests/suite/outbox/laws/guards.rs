@@ -166,7 +166,7 @@ async fn a_resend_that_fails_leaves_where_it_was_sent_to_before() {
 
 /// The consumer is faster than the relay's note.
 #[tokio::test]
-async fn s3_7_what_is_confirmed_while_it_is_being_sent_stays_so() {
+async fn what_is_confirmed_while_it_is_being_sent_stays_so() {
     for says in [Says::Lies(7), Says::Fails(PublishErrorKind::Unconfirmed)] {
         let world = World::new().await;
         world.put(&[message("a")]).await;
@@ -223,7 +223,7 @@ async fn a_message_that_is_confirmed_though_nobody_knew_that_it_was_sent_holds_b
 }
 
 #[tokio::test]
-async fn s3_14_a_message_that_was_delivered_again_is_in_hand_again() {
+async fn a_message_that_was_delivered_again_is_in_hand_again() {
     let world = World::new().await;
     world.put(&[message("a")]).await;
     world.round().await;
@@ -252,7 +252,7 @@ async fn the_end_of_a_message_removes_no_note_but_its_own() {
 }
 
 #[tokio::test]
-async fn s3_14_old_notes_go_but_those_that_tell_that_a_message_was_lost() {
+async fn old_notes_go_but_those_that_tell_that_a_message_was_lost() {
     let world = World::new().await;
     world.put(&["open", "done", "young", "gone"].map(message)).await;
     world.outbox.received(&world.receipts(&["open", "done", "gone"]).await).await.unwrap();

@@ -12,7 +12,7 @@ use super::world::{World, message};
 use crate::outbox::broker::Says;
 
 #[tokio::test]
-async fn s3_12_what_a_person_does_is_noted_with_who_when_and_why_in_the_same_transaction() {
+async fn what_a_person_does_is_noted_with_who_when_and_why_in_the_same_transaction() {
     let world = World::new().await;
     world.put(&[message("a")]).await;
     for (commits, noted) in [(false, 0), (true, 1)] {
@@ -112,7 +112,7 @@ impl AlertSender for Acted {
 
 /// Who is told of it may be quicker than the relay that tells; and another relay than that.
 #[tokio::test]
-async fn s3_12_one_sent_by_hand_while_its_relay_still_tells_of_it_is_not_given_up() {
+async fn one_sent_by_hand_while_its_relay_still_tells_of_it_is_not_given_up() {
     for is_taken_at_once in [true, false] {
         let world = World::new().await;
         world.put(&[message("a")]).await;

@@ -48,7 +48,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn b28_among_100_000_confirmed_stubs_everything_is_found_by_index() {
+async fn among_100_000_confirmed_stubs_everything_is_found_by_index() {
     let world = full(100_000).await;
     let many: Vec<_> = (0..50).map(|n| of(&format!("m{n}"), &(n % 7).to_string())).collect();
     world.put(&many).await;

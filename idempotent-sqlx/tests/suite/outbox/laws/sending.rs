@@ -15,7 +15,7 @@ use super::world::{LEASE, World, message, of};
 use crate::outbox::broker::Says;
 
 #[tokio::test]
-async fn b28_two_relays_side_by_side_send_each_message_once() {
+async fn two_relays_side_by_side_send_each_message_once() {
     let world = World::new().await;
     let many: Vec<_> = (0..200).map(|n| message(&n.to_string())).collect();
     world.put(&many).await;
@@ -36,7 +36,7 @@ async fn b28_two_relays_side_by_side_send_each_message_once() {
 
 /// The lease lives in the row: a lock would end with the statement that took it, and leave the row as it was.
 #[tokio::test]
-async fn k51_what_one_relay_is_sending_no_other_leases_while_its_lease_lives() {
+async fn what_one_relay_is_sending_no_other_leases_while_its_lease_lives() {
     let world = World::new().await;
     world.put(&[message("a")]).await;
     world.broker.gate.forget_permits(usize::MAX);
@@ -56,7 +56,7 @@ async fn k51_what_one_relay_is_sending_no_other_leases_while_its_lease_lives() {
 }
 
 #[tokio::test]
-async fn s3_2_a_relay_that_dies_while_it_sends_leaves_the_message_to_others_under_the_same_id() {
+async fn a_relay_that_dies_while_it_sends_leaves_the_message_to_others_under_the_same_id() {
     let world = World::new().await;
     world.put(&[message("a"), message("b")]).await;
     // Dropped before the broker had it, and after.
@@ -114,7 +114,7 @@ async fn a_relay_whose_lease_is_over_writes_nothing_of_what_another_one_has() {
 }
 
 #[tokio::test]
-async fn b29_what_is_not_accepted_stays_unconfirmed_and_comes_again_later_and_later() {
+async fn what_is_not_accepted_stays_unconfirmed_and_comes_again_later_and_later() {
     let world = World::new().await;
     world.put(&[message("down"), message("unsure"), message("refused")]).await;
     let kinds = [
@@ -148,7 +148,7 @@ async fn b29_what_is_not_accepted_stays_unconfirmed_and_comes_again_later_and_la
 }
 
 #[tokio::test]
-async fn b29_no_answer_in_time_is_unconfirmed_and_it_is_sent_again_under_its_id() {
+async fn no_answer_in_time_is_unconfirmed_and_it_is_sent_again_under_its_id() {
     let world = World::new().await;
     world.put(&[message("a")]).await;
     world.broker.say(Says::Nothing);
@@ -199,7 +199,7 @@ async fn a_running_relay_sends_what_is_written_in_its_process_and_ends_its_round
 
 /// Its poll is an hour away: what looks again is the end of a round.
 #[tokio::test]
-async fn s3_10_a_running_relay_leases_while_it_sends_and_what_stands_behind_one_that_is_under_way_waits() {
+async fn a_running_relay_leases_while_it_sends_and_what_stands_behind_one_that_is_under_way_waits() {
     let world = World::new().await;
     world.broker.gate.forget_permits(usize::MAX);
     world.put(&[of("a1", "a"), of("a2", "a"), message("b"), of("a3", "a")]).await;
@@ -235,7 +235,7 @@ const EAGER: Duration = Duration::from_millis(2);
 
 /// Its poll is an hour away. What stands behind one that is under way costs a look more, the more there is of it.
 #[tokio::test]
-async fn s3_10_a_relay_that_found_nothing_beside_a_sending_rests_and_overlaps_again_when_less_is_left() {
+async fn a_relay_that_found_nothing_beside_a_sending_rests_and_overlaps_again_when_less_is_left() {
     let world = World::new().await;
     world.broker.gate.forget_permits(usize::MAX);
     world.put(&[of("first", "a"), message("beside")]).await;
@@ -356,7 +356,7 @@ impl AlertSender for Meeting {
 
 /// One behind the other they would outlast the lease, and another round would begin with all of them.
 #[tokio::test]
-async fn s3_12_several_that_are_given_up_are_told_of_at_a_time() {
+async fn several_that_are_given_up_are_told_of_at_a_time() {
     let world = World::new().await;
     world.put(&["a", "b", "c"].map(message)).await;
     for id in ["a", "b", "c"] {

@@ -14,7 +14,7 @@ async fn no_table_is_made_unasked_and_what_is_missing_is_said() {
 }
 
 #[tokio::test]
-async fn s3_2_a_name_that_is_none_is_refused_and_so_is_a_table_of_somebody_else() {
+async fn a_name_that_is_none_is_refused_and_so_is_a_table_of_somebody_else() {
     let (pool, table, _kept) = own::place("outbox").await;
     refuses_bad_names(async |name| Outbox::builder(pool.clone()).table(name).create(true).open().await).await;
     sqlx::raw_sql(sqlx::AssertSqlSafe(format!("CREATE TABLE {table} (a int)"))).execute(&pool).await.unwrap();

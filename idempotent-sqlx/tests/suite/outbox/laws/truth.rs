@@ -18,7 +18,7 @@ async fn sent_again(world: &World) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn b28_of_all_32_combinations_only_the_one_with_all_five_conditions_is_sent_again() {
+async fn of_all_32_combinations_only_the_one_with_all_five_conditions_is_sent_again() {
     let world = World::new().await;
     let rows: Vec<_> = (0..32).map(|row| message(&row.to_string())).collect();
     world.put(&rows).await;
@@ -54,7 +54,7 @@ async fn b28_of_all_32_combinations_only_the_one_with_all_five_conditions_is_sen
 }
 
 #[tokio::test]
-async fn b28_s3_11_after_each_sending_count_next_time_and_offset_are_new() {
+async fn after_each_sending_count_next_time_and_offset_are_new() {
     let world = World::new().await;
     world.put(&[message("a")]).await;
     for (sends, at, rest) in [(1, 7, 15), (2, 70, 25), (3, 700, 45)] {
@@ -88,7 +88,7 @@ async fn b28_s3_11_after_each_sending_count_next_time_and_offset_are_new() {
 }
 
 #[tokio::test]
-async fn b28_s3_12_a_voided_message_is_never_sent() {
+async fn a_voided_message_is_never_sent() {
     let world = World::new().await;
     world.put(&[message("a"), message("b")]).await;
     let mut tx = world.begin().await;
@@ -101,7 +101,7 @@ async fn b28_s3_12_a_voided_message_is_never_sent() {
 }
 
 #[tokio::test]
-async fn s3_10_one_that_waits_in_its_queue_is_looked_at_again_and_not_sent() {
+async fn one_that_waits_in_its_queue_is_looked_at_again_and_not_sent() {
     let world = World::new().await;
     world.put(&[message("a")]).await;
     world.broker.say(Says::Lies(7));

@@ -5,7 +5,7 @@ use idempotent_sqlx::{Enqueued, OutboxErrorKind, OutboxStatus};
 use super::world::{World, message, of};
 
 #[tokio::test]
-async fn s3_2_a_message_is_there_if_its_transaction_commits_and_not_if_it_is_rolled_back() {
+async fn a_message_is_there_if_its_transaction_commits_and_not_if_it_is_rolled_back() {
     let world = World::new().await;
     for (id, commits) in [("rolled back", false), ("kept", true)] {
         let mut tx = world.begin().await;
@@ -23,7 +23,7 @@ async fn s3_2_a_message_is_there_if_its_transaction_commits_and_not_if_it_is_rol
 }
 
 #[tokio::test]
-async fn s3_2_it_is_sent_byte_for_byte_as_it_was_written() {
+async fn it_is_sent_byte_for_byte_as_it_was_written() {
     let world = World::new().await;
     let whole = OutboundMessage::new("orders/new", "id ä", vec![0, 255, 0]).business_key("k").aggregate("a");
     let whole = whole.header("x", vec![0, 1, 255]).header("x", "").header("", "y");
@@ -68,7 +68,7 @@ async fn a_message_with_the_header_of_another_one_gets_its_own() {
 }
 
 #[tokio::test]
-async fn s3_1_the_same_message_twice_is_one_and_another_one_of_its_id_is_refused() {
+async fn the_same_message_twice_is_one_and_another_one_of_its_id_is_refused() {
     let world = World::new().await;
     world.put(&[message("a")]).await;
     let mut tx = world.begin().await;
@@ -88,7 +88,7 @@ async fn s3_1_the_same_message_twice_is_one_and_another_one_of_its_id_is_refused
 
 /// What keeps a row from being written is not always that it is there.
 #[tokio::test]
-async fn k51_an_insert_that_fails_is_an_error_and_not_a_duplicate() {
+async fn an_insert_that_fails_is_an_error_and_not_a_duplicate() {
     let world = World::new().await;
     world.sql("ALTER TABLE outbox RENAME COLUMN digest TO gone").await;
     let mut tx = world.begin().await;

@@ -3,7 +3,7 @@ use super::laws::outage::{Outage, pool};
 use super::own::Server;
 
 #[tokio::test]
-async fn b29_a_relay_outlives_a_database_that_is_read_only_and_tells_of_it_once() {
+async fn a_relay_outlives_a_database_that_is_read_only_and_tells_of_it_once() {
     let server = Server::start();
     let outage = Outage::of(server.url().parse().unwrap()).await;
     let direct = async || pool(server.url().parse().unwrap()).await;

@@ -5,7 +5,7 @@ use super::laws::outage::{Outage, pool};
 use super::own::Server;
 
 #[tokio::test]
-async fn b29_a_relay_outlives_a_database_that_is_cut_off_and_killed_and_tells_of_each_once() {
+async fn a_relay_outlives_a_database_that_is_cut_off_and_killed_and_tells_of_each_once() {
     let server = Server::start_durable();
     let proxy = Proxy::start(&server.address()).await;
     let outage = Outage::of(server.url().replace(&server.address(), &proxy.address()).parse().unwrap()).await;

@@ -34,7 +34,7 @@ async fn child() {
 }
 
 #[tokio::test]
-async fn b29_a_relay_outlives_a_file_that_another_process_has_locked_and_tells_of_it_once() {
+async fn a_relay_outlives_a_file_that_another_process_has_locked_and_tells_of_it_once() {
     for mode in [SqliteJournalMode::Delete, SqliteJournalMode::Wal] {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("shop.db");

@@ -1,0 +1,104 @@
+//! Counters of deliveries, with one terminal counter for each delivery.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counts {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        #[derive(Debug, Default)]
+        struct CounterCells { $($name: AtomicU64,)* }
+
+        /// Counts of deliveries by their results. Without unsettled deliveries, [`received`](Self::received) is the sum of the next
+        /// eight counts.
+        #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+        #[non_exhaustive]
+        pub struct ConsumerCounts { $($(#[$doc])* pub $name: u64,)* }
+
+        impl ConsumerCounters {
+            /// Returns the counts so far.
+            #[must_use]
+            pub fn counts(&self) -> ConsumerCounts {
+                ConsumerCounts { $($name: self.0.$name.load(Ordering::Relaxed),)* }
+            }
+
+            $(pub(crate) fn $name(&self) { self.0.$name.fetch_add(1, Ordering::Relaxed); })*
+        }
+    };
+}
+
+counts! {
+    /// Deliveries received from the source.
+    received,
+    /// Deliveries that were acknowledged because their message is consumed.
+    acked,
+    /// Expired deliveries that were acknowledged without a run.
+    expired,
+    /// Deliveries that are retried because their attempt failed.
+    retried,
+    /// Deliveries that are retried without having been an attempt.
+    deferred,
+    /// Deliveries that were dead-lettered.
+    dead_lettered,
+    /// Deliveries that were given back during a drain.
+    given_back,
+    /// Deliveries that the broker revoked.
+    revoked,
+    /// Deliveries that were not settled because the source failed or the consumer was dropped. The broker delivers them again.
+    unsettled,
+    /// Runs without a claim, whose duplicates run too.
+    unprotected,
+    /// Bodies that could not be decoded, or were larger than [`max_body`](crate::ConsumerBuilder::max_body).
+    undecodable,
+    /// Keys whose failures in a row reached [`alert_after`](crate::ConsumerBuilder::alert_after).
+    alerts,
+    /// Failed calls of the source.
+    source_errors,
+    /// Pauses of the intake because the store was down.
+    pauses,
+}
+
+impl ConsumerCounts {
+    /// Returns the number of ended deliveries, which is the sum of the terminal counts.
+    #[must_use]
+    pub fn ended(&self) -> u64 {
+        self.acked
+            + self.expired
+            + self.retried
+            + self.deferred
+            + self.dead_lettered
+            + self.given_back
+            + self.revoked
+            + self.unsettled
+    }
+}
+
+/// A handle on the counts of a consumer, valid while the consumer runs and afterwards. Clones share the counts.
+#[derive(Clone, Debug, Default)]
+pub struct ConsumerCounters(Arc<CounterCells>);
+
+/// The end of a delivery.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum DeliveryEnd {
+    Acked,
+    Expired,
+    Retried,
+    Deferred,
+    DeadLettered,
+    GivenBack,
+    Revoked,
+    Unsettled,
+}
+
+impl ConsumerCounters {
+    pub(crate) fn ended(&self, end: DeliveryEnd) {
+        match end {
+            DeliveryEnd::Acked => self.acked(),
+            DeliveryEnd::Expired => self.expired(),
+            DeliveryEnd::Retried => self.retried(),
+            DeliveryEnd::Deferred => self.deferred(),
+            DeliveryEnd::DeadLettered => self.dead_lettered(),
+            DeliveryEnd::GivenBack => self.given_back(),
+            DeliveryEnd::Revoked => self.revoked(),
+            DeliveryEnd::Unsettled => self.unsettled(),
+        }
+    }
+}

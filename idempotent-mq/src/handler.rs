@@ -1,0 +1,149 @@
+//! Handlers of messages: decoding, keys, and the run of one delivery.
+mod annotated;
+mod batched;
+mod decode;
+mod keyed;
+mod messages;
+mod result;
+mod service;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::future::BoxFuture;
+use idempotent_core::{Executor, Identity, KeyError, Policy, Redelivery, RunSummary, Scene};
+use tokio::sync::Notify;
+
+pub(crate) use self::annotated::AnnotatedHandler;
+pub(crate) use self::batched::BatchHandler;
+pub use self::decode::Decode;
+pub(crate) use self::keyed::{KeySettings, KeyedHandler};
+pub use self::messages::{KeyedMessages, MessageHandler, Messages};
+pub use self::result::{HandlerResult, IntoHandlerResult};
+pub use self::service::service;
+use crate::{Delivery, KeyFrom, Message, SetupError, Undecodable};
+
+/// A handler of deliveries with its types erased.
+pub(crate) trait DeliveryHandler: Send + Sync {
+    /// Decodes a delivery and determines its lane, before any request to the store.
+    fn prepare(&self, context: &ConsumerContext, delivery: Arc<Delivery>) -> Result<PreparedRun, UnusableDelivery>;
+
+    /// Returns the handler's own policy, or `None` if the consumer cannot know it.
+    fn policy(&self) -> Option<Policy>;
+
+    /// Checks the handler against the concurrency of its consumer.
+    fn check(&self, _concurrency: usize) -> Result<(), SetupError> {
+        Ok(())
+    }
+
+    /// Returns a handler for one consumer. A handler with state between runs returns a copy that shares nothing.
+    fn for_one_consumer(self: Arc<Self>) -> Arc<dyn DeliveryHandler>;
+}
+
+/// X.
+#[derive(Clone, Debug)]
+pub(crate) struct ConsumerContext {
+    pub(crate) executor: Executor,
+    pub(crate) group: Arc<str>,
+    /// The redelivery that lease and retention must fit.
+    pub(crate) redelivery: Option<Arc<Redelivery>>,
+}
+
+/// A decoded delivery that is ready to run.
+pub(crate) struct PreparedRun {
+    /// The lane, whose deliveries run one at a time. `None` if order does not matter.
+    pub(crate) lane: Option<u128>,
+    pub(crate) run: HandlerRun,
+}
+
+pub(crate) type HandlerRun = Box<dyn FnOnce(RunProgress) -> BoxFuture<'static, HandlerEnd> + Send>;
+
+/// The progress of a run, shared between the run and its worker.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RunProgress(Arc<Progress>);
+
+#[derive(Debug, Default)]
+struct Progress {
+    begun: AtomicBool,
+    claimed: Notify,
+}
+
+impl RunProgress {
+    /// Notes that the handler begins. A run that is dropped earlier had no effect. Later, its effect may have happened.
+    pub(crate) fn set(&self) {
+        self.0.begun.store(true, Ordering::SeqCst);
+    }
+
+    /// Notes that the handler begins because the store granted its claim.
+    pub(crate) fn set_claimed(&self) {
+        self.set();
+        self.0.claimed.notify_one();
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.begun.load(Ordering::SeqCst)
+    }
+
+    /// Waits until the claim is granted, if the run reports that.
+    pub(crate) async fn claimed(&self) {
+        self.0.claimed.notified().await;
+    }
+}
+
+/// The end of a run.
+#[derive(Debug)]
+pub(crate) struct HandlerEnd {
+    /// The summary of the outermost run, or `None` without a run.
+    pub(crate) captured: Option<RunSummary>,
+    /// The result that the handler returned.
+    pub(crate) verdict: HandlerResult,
+    /// The text of a rejection, if known.
+    pub(crate) rejection: Option<String>,
+}
+
+/// The reason why a delivery can never run.
+#[derive(Debug)]
+pub(crate) enum UnusableDelivery {
+    Undecodable(Undecodable),
+    Unkeyed(KeyError),
+}
+
+/// The decoder of bodies, and the key that orders messages.
+pub(crate) struct MessageDecoder<T> {
+    pub(crate) decode: Arc<dyn Decode<T>>,
+    pub(crate) order: Option<KeyFrom<T>>,
+}
+
+impl<T: 'static> MessageDecoder<T> {
+    /// Decodes a delivery. A panic in the user's decoder or key neither stops the consumer nor causes endless redeliveries.
+    pub(crate) fn read(
+        &self,
+        context: &ConsumerContext,
+        delivery: Arc<Delivery>,
+    ) -> Result<(Message<T>, Option<u128>), UnusableDelivery> {
+        guarded(|| {
+            let body = self.decode.decode(&delivery).map_err(UnusableDelivery::Undecodable)?;
+            let message = Message { body, delivery };
+            let lane = self.order.as_ref().map(|order| context.lane(order, &message)).transpose()?;
+            Ok((message, lane))
+        })
+    }
+}
+
+pub(crate) fn guarded<R>(read: impl FnOnce() -> Result<R, UnusableDelivery>) -> Result<R, UnusableDelivery> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| {
+        Err(UnusableDelivery::Undecodable(Undecodable("the decoder or the key function panicked".to_owned())))
+    })
+}
+
+impl ConsumerContext {
+    pub(crate) fn identity<T>(&self, key: &KeyFrom<T>, message: &Message<T>) -> Identity {
+        Identity::new(Scene::Mq, self.group.to_string(), &key.of(message)).described(key.what())
+    }
+
+    fn lane<T>(&self, order: &KeyFrom<T>, message: &Message<T>) -> Result<u128, UnusableDelivery> {
+        let key = self.identity(order, message).key(self.executor.namespace()).map_err(UnusableDelivery::Unkeyed)?;
+        Ok(key.hash())
+    }
+}

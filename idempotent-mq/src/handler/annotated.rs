@@ -1,0 +1,85 @@
+//! Handlers that claim their own keys, or none.
+use std::borrow::Cow;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::FutureExt;
+use idempotent_core::{Outcome, Policy};
+use tracing::warn;
+
+use super::{ConsumerContext, DeliveryHandler, HandlerEnd, MessageDecoder, PreparedRun, RunProgress, UnusableDelivery};
+use crate::{Delivery, HandlerResult, IntoHandlerResult, Message};
+
+/// The warning for a handler without a claim. Logged once per handler.
+const FORGOTTEN: &str = "a handler passed to `annotated` claimed no key, and its message was acknowledged: annotate the called \
+                         function with `#[idempotent]`, and call it in the handler itself or through `Executor::detach`, not \
+                         `tokio::spawn`. If all messages may run twice, use `unprotected`";
+
+/// A handler that calls annotated functions, or an unprotected one.
+pub(crate) struct AnnotatedHandler<T, F> {
+    pub(crate) reading: MessageDecoder<T>,
+    pub(crate) handler: Arc<F>,
+    /// True once the warning about a missing claim was logged. `None` for an unprotected handler.
+    pub(crate) told: Option<Arc<AtomicBool>>,
+}
+
+impl<T, F, Fut> DeliveryHandler for AnnotatedHandler<T, F>
+where
+    T: Send + 'static,
+    F: Fn(Message<T>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output: IntoHandlerResult> + Send + 'static,
+{
+    fn prepare(&self, context: &ConsumerContext, delivery: Arc<Delivery>) -> Result<PreparedRun, UnusableDelivery> {
+        let attempt = delivery.attempt;
+        let (message, lane) = self.reading.read(context, delivery)?;
+        let (handler, executor, redelivery) =
+            (self.handler.clone(), context.executor.clone(), context.redelivery.clone());
+        let (told, group) = (self.told.clone(), context.group.clone());
+        let run = move |begun: RunProgress| {
+            async move {
+                // The consumer cannot see when the handler claims a key.
+                begun.set();
+                let handled = alone(async move { handler(message).await.into_handler_result() });
+                let handled = Outcome::capture_run(handled);
+                let handled = async {
+                    match redelivery {
+                        Some(redelivery) => executor.scope_of_delivery(redelivery, handled).await,
+                        None => executor.scope(handled).await,
+                    }
+                };
+                let (verdict, captured) = match attempt {
+                    Some(attempt) => executor.scope_of_attempt(attempt, handled).await,
+                    None => handled.await,
+                };
+                if captured.is_none()
+                    && matches!(verdict, HandlerResult::Done)
+                    && told.is_some_and(|told| !told.swap(true, Ordering::Relaxed))
+                {
+                    warn!(target: "idempotent", group = &*group, "{FORGOTTEN}");
+                }
+                HandlerEnd { captured, verdict, rejection: None }
+            }
+            .boxed()
+        };
+        Ok(PreparedRun { lane, run: Box::new(run) })
+    }
+
+    /// Returns `None`: the policy of the attribute is unknown until the function runs.
+    fn policy(&self) -> Option<Policy> {
+        None
+    }
+
+    fn for_one_consumer(self: Arc<Self>) -> Arc<dyn DeliveryHandler> {
+        self
+    }
+}
+
+/// Runs the handler. A panic fails this message, but not the consumer.
+pub(crate) async fn alone(handled: impl Future<Output = HandlerResult>) -> HandlerResult {
+    AssertUnwindSafe(handled)
+        .catch_unwind()
+        .await
+        .unwrap_or(HandlerResult::Again { after: None, error: Cow::Borrowed("the handler panicked") })
+}

@@ -1,0 +1,187 @@
+//! Handlers of message batches. Each delivery keeps a worker of its own, which waits here for other deliveries. The worker of
+//! the first delivery runs the batch.
+mod queue;
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use idempotent_core::{BatchItem, Call, Clock, Executor, Handler, Json, Key, Policy, RunSummary};
+use tokio::sync::mpsc;
+
+use self::queue::{BatchMember, BatchQueue, MemberEvent};
+use super::keyed::{KeySettings, ResultStrategy, RunReply};
+use super::{
+    ConsumerContext, DeliveryHandler, HandlerEnd, MessageDecoder, PreparedRun, RunProgress, UnusableDelivery, guarded,
+};
+use crate::{Delivery, HandlerResult, IntoHandlerResult, Message, SetupError};
+
+/// A handler of batches with the key of its messages.
+pub(crate) struct BatchHandler<T, F> {
+    pub(crate) reading: Arc<MessageDecoder<T>>,
+    pub(crate) naming: Arc<KeySettings<T>>,
+    pub(crate) handler: Arc<F>,
+    gathering: Arc<BatchQueue<BatchEntry<T>>>,
+}
+
+/// The call and the message of a member.
+struct BatchEntry<T> {
+    call: Call,
+    key: Option<Key>,
+    message: Message<T>,
+}
+
+impl<T, F> BatchHandler<T, F> {
+    pub(crate) fn new(reading: MessageDecoder<T>, naming: KeySettings<T>, most: usize, handler: F) -> Self {
+        let (reading, naming, handler) = (Arc::new(reading), Arc::new(naming), Arc::new(handler));
+        Self { reading, naming, handler, gathering: Arc::new(BatchQueue::new(most)) }
+    }
+}
+
+impl<T, F, Fut, A> DeliveryHandler for BatchHandler<T, F>
+where
+    T: Send + 'static,
+    F: Fn(Vec<BatchItem<Message<T>>>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Vec<A>> + Send + 'static,
+    A: IntoHandlerResult + 'static,
+{
+    fn prepare(&self, context: &ConsumerContext, delivery: Arc<Delivery>) -> Result<PreparedRun, UnusableDelivery> {
+        let (message, lane) = self.reading.read(context, delivery)?;
+        let (identity, call) = guarded(|| Ok(self.naming.call(context, &message)))?;
+        let key = identity.key(context.executor.namespace()).ok();
+        let item = BatchEntry { call, key, message };
+        let (executor, handler) = (context.executor.clone(), self.handler.clone());
+        let gathering = self.gathering.clone();
+        let run = move |begun: RunProgress| {
+            async move {
+                let (tell, mut told) = mpsc::unbounded_channel();
+                gathering.join(BatchMember { item, begun, tell }).await;
+                loop {
+                    match told.recv().await {
+                        Some(MemberEvent::Lead(batch)) => lead(&executor, &gathering, &*handler, batch).await,
+                        Some(MemberEvent::Ended(ended)) => return ended,
+                        None => return without_its_leader(&**executor.clock()).await,
+                    }
+                }
+            }
+            .boxed()
+        };
+        Ok(PreparedRun { lane, run: Box::new(run) })
+    }
+
+    fn policy(&self) -> Option<Policy> {
+        Some(self.naming.policy)
+    }
+
+    fn check(&self, concurrency: usize) -> Result<(), SetupError> {
+        let most = self.gathering.most();
+        let refuse = |text: String| Err(SetupError::Setting(text.into()));
+        if most == 0 {
+            return refuse("run_batch is given at most 0 messages: nothing would ever run".to_owned());
+        }
+        if most > concurrency {
+            return refuse(format!(
+                "run_batch takes up to {most} messages, but the concurrency of the consumer is {concurrency}: raise \
+                 `concurrency` to {most} or more"
+            ));
+        }
+        match self.naming.key.or_unprotected {
+            true => refuse(
+                "run_batch with a key that is `or_unprotected`: a message without a key has no lease. Use `run`, or \
+                 give each message a key"
+                    .to_owned(),
+            ),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns a handler with its own batches, because another consumer has another executor and group.
+    fn for_one_consumer(self: Arc<Self>) -> Arc<dyn DeliveryHandler> {
+        Arc::new(Self {
+            reading: self.reading.clone(),
+            naming: self.naming.clone(),
+            handler: self.handler.clone(),
+            gathering: Arc::new(BatchQueue::new(self.gathering.most())),
+        })
+    }
+}
+
+/// Runs a batch, and sends each member its end.
+async fn lead<T, F, Fut, A>(
+    executor: &Executor,
+    gathering: &Arc<BatchQueue<BatchEntry<T>>>,
+    handler: &F,
+    batch: Vec<BatchMember<BatchEntry<T>>>,
+) where
+    T: Send + 'static,
+    F: Fn(Vec<BatchItem<Message<T>>>) -> Fut,
+    Fut: Future<Output = Vec<A>>,
+    A: IntoHandlerResult,
+{
+    // Also ends the batch if this future is dropped.
+    let _over = gathering.running();
+    let (mut items, mut begun, mut others) = (Vec::new(), Vec::new(), Vec::new());
+    for (at, member) in batch.into_iter().enumerate() {
+        let BatchEntry { call, key, message } = member.item;
+        items.push((call, (at, message)));
+        begun.push(member.begun);
+        others.push((member.tell, key));
+    }
+    let attempts = Arc::new(Mutex::new(vec![None; items.len()]));
+    let claimed = attempts.clone();
+    let handle = Handler::<ResultStrategy, Json, _, _>::batch(move |given: Vec<BatchItem<(usize, Message<T>)>>| {
+        // A dropped leader drops all members, so all of them have begun.
+        begun.iter().for_each(RunProgress::set);
+        let mut mine = Vec::new();
+        for BatchItem { item: (at, message), lease, .. } in given {
+            begun[at].set_claimed();
+            claimed.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(lease.attempt());
+            mine.push(BatchItem::new(message, lease));
+        }
+        handled(handler, mine)
+    });
+    let answers = executor.run_batch(items, handle).await;
+    let attempts = std::mem::take(&mut *attempts.lock().unwrap_or_else(PoisonError::into_inner));
+    for ((answer, attempt), (tell, key)) in answers.into_iter().zip(attempts).zip(others) {
+        let (verdict, rejection) = match answer.output {
+            RunReply::Said(verdict) => (verdict, None),
+            RunReply::Rejected(text) => (HandlerResult::Done, Some(text)),
+        };
+        let captured = Some(RunSummary::new(answer.outcome, key, attempt));
+        // A member whose worker was dropped needs no answer.
+        let _ = tell.send(MemberEvent::Ended(HandlerEnd { captured, verdict, rejection }));
+    }
+}
+
+/// Runs the handler. A panic fails all messages of the batch.
+async fn handled<T, F, Fut, A>(handler: &F, given: Vec<BatchItem<Message<T>>>) -> Vec<RunReply>
+where
+    F: Fn(Vec<BatchItem<Message<T>>>) -> Fut,
+    Fut: Future<Output = Vec<A>>,
+    A: IntoHandlerResult,
+{
+    let messages = given.len();
+    let answered = AssertUnwindSafe(async {
+        let answers = handler(given).await;
+        answers.into_iter().map(|answer| RunReply::Said(answer.into_handler_result())).collect()
+    });
+    let panicked = || RunReply::Said(HandlerResult::Again { after: None, error: "the handler panicked".into() });
+    answered.catch_unwind().await.unwrap_or_else(|_| std::iter::repeat_with(panicked).take(messages).collect())
+}
+
+/// Ends a member whose leader was dropped. A closing consumer drops this future as well. In any other case, the member fails
+/// after some seconds instead of waiting forever.
+async fn without_its_leader(clock: &dyn Clock) -> HandlerEnd {
+    const AT_MOST: Duration = Duration::from_secs(5);
+    clock.sleep_until(clock.now() + AT_MOST).await;
+    HandlerEnd {
+        captured: None,
+        verdict: HandlerResult::Again {
+            after: None,
+            error: "the batch ended without a result for this message".into(),
+        },
+        rejection: None,
+    }
+}

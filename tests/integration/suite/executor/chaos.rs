@@ -1,0 +1,297 @@
+//! Seeded chaos on a virtual clock with callers that drop their runs at any await.
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use crate::common::{AppError, World, id, ms, on_memory, on_sqlite, secs};
+use idempotent::reply::DefaultReply;
+use idempotent::store::StateKind;
+use idempotent::{BatchItem, Call, Clock, Disposition, Handler, Json, Lease, OnInFlight, OnLeaseLost, Outcome, Policy};
+use idempotent_testkit::FaultRates;
+
+struct Dice(u64);
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+}
+
+#[derive(Default)]
+struct Scene {
+    running: HashMap<String, Vec<Lease>>,
+    /// Effects whose run was told as done.
+    done: HashMap<String, u64>,
+    wrong: Vec<String>,
+    started: u32,
+    highest: HashMap<String, u64>,
+}
+type Shared = Arc<Mutex<Scene>>;
+
+struct Inside(Shared, String, Lease);
+impl Inside {
+    fn new(scene: &Shared, key: &str, lease: Lease, what: &str) -> Self {
+        let mut at = scene.lock().unwrap();
+        at.started += 1;
+        if at.done.contains_key(key) {
+            at.wrong.push(format!("{key} starts after it was done ({what})"));
+        }
+        if lease.is_lost() {
+            at.wrong.push(format!("{key} starts on a lost lease ({what})"));
+        }
+        let others = at.running.entry(key.to_owned()).or_default();
+        let live = others.iter().filter(|other| !other.is_lost()).count();
+        others.push(lease.clone());
+        if live > 0 {
+            at.wrong.push(format!("{key} starts beside {live} that hold it ({what})"));
+        }
+        let before = at.highest.insert(key.to_owned(), lease.fencing().0).unwrap_or(0);
+        if before >= lease.fencing().0 {
+            at.wrong.push(format!("{key}: fencing {} after {before}", lease.fencing()));
+        }
+        drop(at);
+        Self(scene.clone(), key.to_owned(), lease)
+    }
+}
+impl Drop for Inside {
+    fn drop(&mut self) {
+        let mut at = self.0.lock().unwrap();
+        let fencing = self.2.fencing();
+        at.running.get_mut(&self.1).unwrap().retain(|other| other.fencing() != fencing);
+    }
+}
+
+async fn round(world: &World, seed: u64, hang: f64, batches: u64, keys_of: u64) -> (u32, Vec<String>) {
+    let mut dice = Dice(seed * 31 + 5);
+    let scene: Shared = Arc::default();
+    let mut workers = Vec::new();
+    for n in 0..3u64 {
+        let mut policy = Policy::new().lease(secs(3)).max_retries(if n == 1 { Policy::NO_LIMIT } else { 1000 });
+        if n == 2 {
+            policy = policy.on_in_flight(OnInFlight::Wait(secs(2))).on_lease_lost(OnLeaseLost::Finish);
+        }
+        let mut worker = world.worker(&format!("w{n}"), policy);
+        if hang < 0.0 {
+            let network = Network {
+                inner: worker.store.clone(),
+                clock: world.clock.clone(),
+                dice: Arc::new(Mutex::new(Dice(seed * 13 + n))),
+            };
+            worker.executor = idempotent::Executor::builder(network)
+                .clock(Arc::new(world.clock.clone()))
+                .entropy(Arc::new(idempotent_testkit::SeededEntropy::new(seed * 3 + n)))
+                .policy(idempotent::Scene::Mq, policy)
+                .build()
+                .unwrap();
+        }
+        worker.store.chaos(
+            seed * 7 + n,
+            FaultRates {
+                refuse: 0.1,
+                lose_request: 0.1,
+                lose_reply: 0.1,
+                hang: hang.max(0.0),
+                delay: 0.2,
+                delay_reply: 0.2,
+                max_delay: secs(2),
+            },
+        );
+        workers.push(worker);
+    }
+    let mut tasks = Vec::new();
+    for n in 0..60u64 {
+        let worker = workers[usize::try_from(dice.roll(3)).unwrap()].clone();
+        let keys: Vec<String> = (0..=dice.roll(3)).map(|_| format!("s{seed}-{}", dice.roll(keys_of))).collect();
+        let (takes, ends) = (ms(dice.roll(5000)), dice.roll(3));
+        let (scene, clock) = (scene.clone(), world.clock.clone());
+        let (batch, finish) = (dice.roll(4) < batches, worker.store.name() == "w2");
+        let task = tokio::spawn(async move {
+            if batch {
+                let items = keys.iter().map(|key| (Call::new(id(key)), key.clone())).collect();
+                let handler = Handler::<DefaultReply, Json, _, _>::batch({
+                    let scene = scene.clone();
+                    move |items: Vec<BatchItem<String>>| async move {
+                        let _inside: Vec<_> = items
+                            .iter()
+                            .map(|given| Inside::new(&scene, &given.item, given.lease.clone(), "batch"))
+                            .collect();
+                        clock.sleep_until(clock.now() + takes / 4).await;
+                        items.iter().map(|_| if ends == 0 { Err(AppError::NoStock) } else { Ok(1u32) }).collect()
+                    }
+                });
+                let answers = worker.executor.run_batch(items, handler).await;
+                for (key, answer) in keys.iter().zip(answers) {
+                    note(&scene, key, &answer.outcome, answer.output.is_ok());
+                }
+            } else {
+                let key = keys[0].clone();
+                let handler = Handler::<DefaultReply, Json, _, _>::new({
+                    let (scene, key) = (scene.clone(), key.clone());
+                    move || async move {
+                        let _inside = Inside::new(&scene, &key, Lease::current().unwrap(), "run");
+                        clock.sleep_until(clock.now() + takes).await;
+                        assert!(ends != 1 || finish, "as told");
+                        if ends == 0 { Err(AppError::NoStock) } else { Ok(1u32) }
+                    }
+                });
+                let (answer, outcome) = Outcome::capture(worker.executor.run(Call::new(id(&key)), handler)).await;
+                note(&scene, &key, &outcome.unwrap(), answer.is_ok());
+            }
+        });
+        world.clock.advance(ms(dice.roll(400))).await;
+        if dice.roll(5) == 0 {
+            task.abort();
+        }
+        tasks.push((n, task));
+    }
+    world.clock.advance(secs(120)).await;
+    let mut wrong = Vec::new();
+    for (n, task) in tasks {
+        if !task.is_finished() {
+            wrong.push(format!("call {n} hangs"));
+        }
+    }
+    for worker in &workers {
+        let counts = worker.executor.counts();
+        if counts.ended() != counts.deliveries() {
+            wrong.push(format!("{} of {} ended", counts.ended(), counts.deliveries()));
+        }
+        let drain = worker.drain(secs(1));
+        world.clock.advance(secs(2)).await;
+        if !drain.is_finished() {
+            wrong.push("a drain with nothing to drain hangs".into());
+        }
+    }
+    let keys: Vec<String> = scene.lock().unwrap().done.keys().cloned().collect();
+    for key in keys {
+        let kind = world.record(&key).await.map(|record| record.state.kind());
+        if kind != Some(StateKind::Consumed) {
+            wrong.push(format!("{key} was acked and is {kind:?}"));
+        }
+    }
+    let mut scene = scene.lock().unwrap();
+    wrong.append(&mut scene.wrong);
+    (scene.started, wrong)
+}
+
+fn note(scene: &Shared, key: &str, outcome: &Outcome, ok: bool) {
+    let mut at = scene.lock().unwrap();
+    if outcome.disposition() == Disposition::Ack {
+        if !ok {
+            at.wrong.push(format!("{key}: {outcome:?} beside an error"));
+        }
+        *at.done.entry(key.to_owned()).or_default() += 1;
+    }
+}
+
+async fn all(world: World, seeds: u64, hang: f64, batches: u64, keys_of: u64) {
+    let (mut started, mut wrong) = (0, Vec::new());
+    for seed in 0..seeds {
+        let (more, found) = round(&world, seed, hang, batches, keys_of).await;
+        started += more;
+        wrong.extend(found.into_iter().map(|what| format!("seed {seed}: {what}")));
+        world.store.heal();
+    }
+    assert!(started > 20, "vacuous");
+    let show: Vec<_> = wrong.iter().take(12).collect();
+    assert!(wrong.is_empty(), "{} in {seeds} seeds, {started} runs: {show:#?}", wrong.len());
+}
+
+#[test]
+fn chaos_without_hangs_on_memory() {
+    on_memory(|world| all(world, 15, 0.0, 1, 5));
+}
+
+#[test]
+fn chaos_with_hangs_on_memory() {
+    on_memory(|world| all(world, 15, 0.05, 1, 5));
+}
+
+#[test]
+fn chaos_without_hangs_on_sqlite() {
+    on_sqlite(|world| all(world, 4, 0.0, 1, 5));
+}
+
+/// Without batches nothing was found.
+#[test]
+fn chaos_without_batches_on_memory() {
+    on_memory(|world| all(world, 30, 0.0, 0, 15));
+}
+
+/// A network that delivers what its sender has given up.
+#[derive(Clone)]
+struct Network {
+    inner: idempotent_testkit::FaultStore,
+    clock: idempotent_testkit::VirtualClock,
+    dice: Arc<Mutex<Dice>>,
+}
+
+impl std::fmt::Debug for Network {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Network")
+    }
+}
+
+impl Network {
+    async fn send<T: Send + 'static>(&self, call: impl Future<Output = T> + Send + 'static) -> T {
+        let (there, back) = {
+            let mut dice = self.dice.lock().unwrap();
+            let mut roll = || if dice.roll(4) == 0 { dice.roll(2500) } else { 0 };
+            (ms(roll()), ms(roll()))
+        };
+        let clock = self.clock.clone();
+        let sent = tokio::spawn(async move {
+            clock.sleep_until(clock.now() + there).await;
+            let answer = call.await;
+            clock.sleep_until(clock.now() + back).await;
+            answer
+        });
+        sent.await.unwrap()
+    }
+}
+
+#[async_trait::async_trait]
+impl idempotent::Store for Network {
+    async fn claim(
+        &self,
+        request: &idempotent::store::ClaimRequest,
+    ) -> Result<idempotent::store::Claim, idempotent::StoreError> {
+        let (inner, request) = (self.inner.clone(), request.clone());
+        self.send(async move { inner.claim(&request).await }).await
+    }
+    async fn renew(
+        &self,
+        held: &idempotent::store::ClaimHandle,
+        lease: std::time::Duration,
+    ) -> Result<idempotent::store::Settled, idempotent::StoreError> {
+        let (inner, held) = (self.inner.clone(), held.clone());
+        self.send(async move { inner.renew(&held, lease).await }).await
+    }
+    async fn complete(
+        &self,
+        held: &idempotent::store::ClaimHandle,
+        done: &idempotent::store::Completion,
+    ) -> Result<idempotent::store::Settled, idempotent::StoreError> {
+        let (inner, held, done) = (self.inner.clone(), held.clone(), done.clone());
+        self.send(async move { inner.complete(&held, &done).await }).await
+    }
+    async fn release(
+        &self,
+        held: &idempotent::store::ClaimHandle,
+        release: &idempotent::store::Release,
+    ) -> Result<idempotent::store::Settled, idempotent::StoreError> {
+        let (inner, held, release) = (self.inner.clone(), held.clone(), release.clone());
+        self.send(async move { inner.release(&held, &release).await }).await
+    }
+    async fn peek(&self, key: &idempotent::Key) -> Result<Option<idempotent::store::Record>, idempotent::StoreError> {
+        self.inner.peek(key).await
+    }
+    fn capabilities(&self) -> idempotent::store::StoreCapabilities<'_> {
+        idempotent::store::StoreCapabilities::none()
+    }
+}
+
+/// Stragglers: what was given up arrives all the same.
+#[test]
+fn chaos_with_stragglers_on_memory() {
+    on_memory(|world| all(world, 30, -1.0, 0, 15));
+}
