@@ -1,5 +1,6 @@
 //! Everything that is checked without running a test. Writes nothing into the tree.
 mod crates;
+mod imports;
 mod prose;
 mod sources;
 
@@ -32,6 +33,7 @@ pub(crate) fn all() -> Done {
     for (name, check) in sources::CHECKS {
         report.check(name, || check().map(Outcome::of));
     }
+    report.check("import circles", || imports::circles().map(Outcome::of));
     report.check("prose", || prose::prose().map(Outcome::of));
     report.check("crates of the first build", || crates::first().map(Outcome::of));
     let lints = ["--", "-D", "warnings"];

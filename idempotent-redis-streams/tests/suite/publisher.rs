@@ -137,9 +137,9 @@ async fn a_refused_message_holds_back_only_its_aggregate() {
     let texts: Vec<_> = told.iter().filter_map(|told| told.as_ref().err()).map(ToString::to_string).collect();
     for (text, words) in texts.iter().zip([
         "not a stream",
-        "earlier one",
+        "earlier message",
         "reserved for dead letters",
-        "earlier one",
+        "earlier message",
         "not a stream",
         "topic is empty",
         "id is empty",

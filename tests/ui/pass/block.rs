@@ -59,7 +59,7 @@ impl<T: Send + Sync> Orders<T> {
     }
 
     #[idempotent]
-    #[must_use]
+    #[must_use = "the answer says what happened"]
     async fn with_attributes(&self, order: u32) -> Answer {
         let _ = order;
         Ok(self.ran())

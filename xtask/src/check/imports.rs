@@ -1,0 +1,224 @@
+//! Import circles: files of a crate that import each other.
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
+use std::path::Path;
+
+use syn::visit::{self, Visit};
+use syn::{Attribute, Item, ItemUse, UseTree, Visibility};
+
+use super::sources::texts;
+
+/// The crates without circles of more than two files. The others follow.
+const CHECKED: [&str; 7] = [
+    "idempotent-alert/src",
+    "idempotent-core/src",
+    "idempotent-macros/src",
+    "idempotent-mq/src",
+    "idempotent-redis-streams/src",
+    "idempotent-redis/src",
+    "idempotent-tower/src",
+];
+
+/// The largest circle that passes: a builder and the type that it builds.
+const LARGEST: usize = 2;
+
+/// The path of a module within its crate.
+type Module = Vec<String>;
+
+pub(super) fn circles() -> Result<Vec<String>, Box<dyn Error>> {
+    let mut found = Vec::new();
+    for root in CHECKED {
+        let mut files = BTreeMap::new();
+        for (path, text) in texts(|path| path.starts_with(root) && path.extension().is_some_and(|end| end == "rs"))? {
+            let file = syn::parse_file(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+            files.insert(module(path.strip_prefix(root)?), Imports::of(&file));
+        }
+        for circle in large_circles(&files) {
+            let names: Vec<_> = circle.iter().map(|module| module.join("/")).collect();
+            found.push(format!("{root}: a circle of {} files, limit {LARGEST}: {}", names.len(), names.join(", ")));
+        }
+    }
+    Ok(found)
+}
+
+fn module(path: &Path) -> Module {
+    let mut parts: Module = path.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
+    if parts.last().is_some_and(|last| last == "lib" || last == "mod") {
+        parts.pop();
+    }
+    parts
+}
+
+/// The imports of one file, without those of its tests.
+#[derive(Default)]
+struct Imports {
+    /// Paths of `use` items that are not re-exports, and paths in code that start with `crate` or `super`.
+    used: Vec<Module>,
+    /// Re-exported names with their paths.
+    reexported: BTreeMap<String, Module>,
+    /// Identifiers in the file outside of `use` items.
+    named: BTreeSet<String>,
+}
+
+impl Imports {
+    fn of(file: &syn::File) -> Self {
+        let mut imports = Self::default();
+        imports.visit_file(file);
+        imports
+    }
+
+    /// Returns the paths that the file's own code needs.
+    fn needed(&self) -> impl Iterator<Item = &Module> {
+        let in_code = self.reexported.iter().filter(|(name, _)| self.named.contains(*name)).map(|(_, path)| path);
+        self.used.iter().chain(in_code)
+    }
+
+    fn add(&mut self, tree: &UseTree, prefix: &Module, is_public: bool) {
+        let joined = |name: String| prefix.iter().cloned().chain([name]).collect::<Module>();
+        let (name, path) = match tree {
+            UseTree::Path(path) => return self.add(&path.tree, &joined(path.ident.to_string()), is_public),
+            UseTree::Group(group) => return group.items.iter().for_each(|item| self.add(item, prefix, is_public)),
+            UseTree::Glob(_) => return self.used.push(prefix.clone()),
+            UseTree::Name(name) => (name.ident.to_string(), joined(name.ident.to_string())),
+            UseTree::Rename(rename) => (rename.rename.to_string(), joined(rename.ident.to_string())),
+        };
+        match is_public {
+            true => drop(self.reexported.insert(name, path)),
+            false => self.used.push(path),
+        }
+    }
+}
+
+impl Visit<'_> for Imports {
+    fn visit_item(&mut self, item: &Item) {
+        let attributes: &[Attribute] = match item {
+            // A declaration `mod name;` is neither an import nor a use of the name.
+            Item::Mod(module) if module.content.is_none() => return,
+            Item::Mod(module) => &module.attrs,
+            Item::Use(import) => &import.attrs,
+            Item::Fn(function) => &function.attrs,
+            _ => &[],
+        };
+        if !attributes.iter().any(is_for_tests) {
+            visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_item_use(&mut self, import: &ItemUse) {
+        self.add(&import.tree, &Module::new(), !matches!(import.vis, Visibility::Inherited));
+    }
+
+    fn visit_path(&mut self, path: &syn::Path) {
+        let parts: Module = path.segments.iter().map(|part| part.ident.to_string()).collect();
+        if parts.len() > 1 && ["crate", "super"].contains(&parts[0].as_str()) {
+            self.used.push(parts);
+        }
+        visit::visit_path(self, path);
+    }
+
+    fn visit_ident(&mut self, ident: &syn::Ident) {
+        self.named.insert(ident.to_string());
+    }
+
+    /// Skips `pub(in …)`, whose path is no import.
+    fn visit_visibility(&mut self, _: &Visibility) {}
+}
+
+fn is_for_tests(attribute: &Attribute) -> bool {
+    attribute.path().is_ident("cfg") && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
+}
+
+/// Returns the circles of more than [`LARGEST`] files.
+fn large_circles(files: &BTreeMap<Module, Imports>) -> Vec<BTreeSet<&Module>> {
+    let edges: BTreeMap<_, BTreeSet<_>> = files
+        .iter()
+        .map(|(from, imports)| {
+            let to = imports.needed().filter_map(|path| resolve(files, from, path, 0)).filter(|to| *to != from);
+            (from, to.collect())
+        })
+        .collect();
+    let reached: BTreeMap<_, _> = files.keys().map(|from| (from, reachable(&edges, from))).collect();
+    let mut circles = BTreeSet::new();
+    for (from, all) in &reached {
+        let circle: BTreeSet<_> = all.iter().copied().filter(|to| reached[to].contains(from)).collect();
+        if circle.len() > LARGEST {
+            circles.insert(circle);
+        }
+    }
+    circles.into_iter().collect()
+}
+
+fn reachable<'a>(edges: &BTreeMap<&'a Module, BTreeSet<&'a Module>>, from: &'a Module) -> BTreeSet<&'a Module> {
+    let (mut reached, mut next) = (BTreeSet::new(), vec![from]);
+    while let Some(module) = next.pop() {
+        next.extend(edges[module].iter().copied().filter(|to| reached.insert(*to)));
+    }
+    reached
+}
+
+/// Returns the file that a path leads to, through re-exports.
+fn resolve<'a>(
+    files: &'a BTreeMap<Module, Imports>,
+    from: &[String],
+    path: &[String],
+    depth: u8,
+) -> Option<&'a Module> {
+    let mut parts = path;
+    let mut base = match parts.first()?.as_str() {
+        "crate" => Module::new(),
+        "self" | "super" => from.to_vec(),
+        first if files.contains_key(&[from, &[first.to_owned()]].concat()) => from.to_vec(),
+        _ => return None,
+    };
+    while let Some((first, rest)) = parts.split_first() {
+        match first.as_str() {
+            "crate" | "self" => {}
+            "super" => drop(base.pop()),
+            _ => break,
+        }
+        parts = rest;
+    }
+    while let Some((first, rest)) = parts.split_first() {
+        let inner = [&base[..], std::slice::from_ref(first)].concat();
+        if !files.contains_key(&inner) {
+            break;
+        }
+        (base, parts) = (inner, rest);
+    }
+    let (module, imports) = files.get_key_value(&base)?;
+    // Chains of re-exports are short. The limit ends a re-export of itself.
+    let reexported = parts.first().and_then(|name| imports.reexported.get(name)).filter(|_| depth < 6);
+    reexported.and_then(|path| resolve(files, module, path, depth + 1)).or(Some(module))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn circles(files: &[(&str, &str)]) -> Vec<usize> {
+        let parse =
+            |(path, text): &(&str, &str)| (module(Path::new(path)), Imports::of(&syn::parse_file(text).unwrap()));
+        let files = files.iter().map(parse).collect();
+        large_circles(&files).iter().map(BTreeSet::len).collect()
+    }
+
+    #[test]
+    fn a_circle_of_three_files_is_found_through_reexports_and_paths() {
+        let lib = ("lib.rs", "mod a; mod b; pub use self::a::A; pub use self::b::B;");
+        let a = ("a.rs", "mod inner; use crate::B; pub struct A(B);");
+        let b = ("b.rs", "pub struct B; fn f() { crate::a::inner::g() }");
+        assert_eq!(circles(&[lib, a, b, ("a/inner.rs", "use super::A;")]), [3]);
+        assert_eq!(circles(&[lib, a, ("b.rs", "use crate::A; pub struct B;")]), [0; 0]);
+    }
+
+    #[test]
+    fn imports_of_tests_and_visibilities_are_no_edges() {
+        let lib = ("lib.rs", "mod a; mod b; mod c;");
+        let a = ("a.rs", "use crate::b::B;");
+        let b = ("b.rs", "use crate::c::C; pub(in crate::a) struct B;");
+        let c = ("c.rs", "pub struct C; #[cfg(test)] mod tests { use crate::a::A; }");
+        assert_eq!(circles(&[lib, a, b, c]), [0; 0]);
+        assert_eq!(circles(&[lib, a, b, ("c.rs", "pub struct C; mod inner { use crate::a::A; }")]), [3]);
+    }
+}
