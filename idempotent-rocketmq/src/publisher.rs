@@ -138,7 +138,8 @@ impl RocketPublisherBuilder {
         let Self { name_servers, group, give_up_after, delay_levels, max_lateness } = self;
         check_servers(&name_servers)?;
         check_name("group", &group)?;
-        let delay_levels = delay_levels.map_or_else(|| Ok(DelayLevels::default()), |levels| DelayLevels::parse(&levels))?;
+        let delay_levels =
+            delay_levels.map_or_else(|| Ok(DelayLevels::default()), |levels| DelayLevels::parse(&levels))?;
         Ok(RocketPublisher(Arc::new(PublisherState {
             name_servers,
             group,

@@ -8,17 +8,17 @@ use crate::broker::world::{ManualConsumer, World};
 #[tokio::test]
 async fn a_message_of_another_client_has_its_uniq_key_as_id_and_its_keys_as_business_key() {
     let world = World::new("reading-1").await;
-    let raw = world.raw().await;
+    let client = world.plain_client().await;
     let mut consumer = world.consumer();
     let properties = [("KEYS", "order-17"), ("TAGS", "paid"), ("tenant", "größe"), ("UNIQ_KEY", "7F00")];
-    raw.send(&world.topic, b"\0body", properties).await;
+    client.send(&world.topic, b"\0body", properties).await;
     let (delivery, tag) = consumer.next().await;
     assert_eq!((delivery.id.as_deref(), delivery.business_key.as_deref()), (Some("7F00"), Some("order-17")));
     assert_eq!(delivery.headers, [("TAGS", "paid"), ("tenant", "größe")].into_iter().collect());
     assert_eq!((&delivery.body[..], delivery.attempt, delivery.delivered), (&b"\0body"[..], Some(1), None));
     consumer.settle(&(delivery, tag), &Settlement::Ack).await.unwrap();
     // The client generates an id for a message without one.
-    raw.send(&world.topic, b"b", []).await;
+    client.send(&world.topic, b"b", []).await;
     let held = consumer.next().await;
     assert!(held.0.id.as_ref().is_some_and(|id| id.len() >= 32));
     consumer.settle(&held, &Settlement::Ack).await.unwrap();

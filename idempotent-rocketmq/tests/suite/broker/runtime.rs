@@ -75,11 +75,11 @@ async fn a_duplicate_of_a_running_message_is_deferred_without_an_attempt_and_the
 async fn only_the_failed_message_of_a_batch_is_redelivered() {
     let world = World::new("runtime-2").await;
     let log = Arc::<Mutex<Vec<String>>>::default();
-    let said = log.clone();
+    let recorded = log.clone();
     let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |message| {
         let id = message.delivery.id.clone().unwrap();
         let fails = id == "b" && message.delivery.attempt == Some(1);
-        said.lock().unwrap().push(id);
+        recorded.lock().unwrap().push(id);
         async move { if fails { Err("not yet") } else { Ok(()) } }
     });
     for id in ["a", "b", "c", "d"] {
@@ -115,7 +115,7 @@ async fn a_message_on_two_topics_with_one_business_key_runs_once_and_both_copies
 #[tokio::test]
 async fn a_malformed_body_is_dead_lettered_at_once_and_an_expired_message_does_not_run() {
     let world = World::new("runtime-4").await;
-    let raw = world.raw().await;
+    let client = world.plain_client().await;
     let runs = Arc::new(AtomicU32::new(0));
     let counted = runs.clone();
     let handling = Messages::json().keyed(KeyFrom::message_id()).run(move |message: idempotent_mq::Message<u64>| {
@@ -127,7 +127,7 @@ async fn a_malformed_body_is_dead_lettered_at_once_and_an_expired_message_does_n
     world.publish(RocketMessage::new("odd", "what?")).await;
     world.publish(RocketMessage::new("old", "5").header("end", "1700000000000")).await;
     world.publish(RocketMessage::new("good", "2").header("end", "99000000000000")).await;
-    let dead = until("a dead letter", async || raw.take().pop()).await;
+    let dead = until("a dead letter", async || client.take().pop()).await;
     assert_eq!(dead.body().unwrap()[..], *b"what?");
     process.until("all are settled", |counts| counts.ended() == 3).await;
     assert_eq!(runs.load(SeqCst), 2);
