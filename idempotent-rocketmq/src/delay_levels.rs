@@ -133,9 +133,15 @@ mod tests {
     }
 
     #[test]
+    fn the_largest_gap_includes_the_one_between_no_delay_and_the_first_level() {
+        for (levels, gap) in [(DEFAULT, 3_600), ("1h", 3_600), ("10s 12s", 10), ("30s 1s", 29)] {
+            assert_eq!(DelayLevels::parse(levels).unwrap().largest_gap(), secs(gap), "{levels}");
+        }
+    }
+
+    #[test]
     fn levels_are_displayed_as_the_brokers_setting() {
         assert_eq!(DelayLevels::default().to_string(), DEFAULT);
         assert_eq!(DelayLevels::parse("90s 48h").unwrap().to_string(), "90s 2d");
-        assert_eq!(DelayLevels::default().largest_gap(), secs(3_600));
     }
 }

@@ -10,7 +10,7 @@ use idempotent_rocketmq::{PublishErrorKind, RocketDelay, RocketMessage, RocketPu
 use idempotent_testkit::proxy::Proxy;
 use idempotent_testkit::servers::RocketServer;
 
-use crate::broker::world::{World, within};
+use crate::broker::world::{ManualConsumer, World, within};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -27,10 +27,19 @@ fn lenient(world: &World) -> RocketPublisher {
     RocketPublisher::builder(world.server.name_server()).max_lateness(HOUR).build().unwrap()
 }
 
+/// Returns a consumer that is connected, so that it receives a message as soon as the broker delivers it.
+async fn connected(world: &World) -> ManualConsumer {
+    let mut consumer = world.consumer();
+    world.publish(RocketMessage::new("first", "b")).await;
+    let held = consumer.next().await;
+    consumer.settle(&held, &Settlement::Ack).await.unwrap();
+    consumer
+}
+
 #[tokio::test]
 async fn a_delayed_message_is_delivered_unchanged_and_never_early() {
     let world = World::new("delayed-1").await;
-    let mut consumer = world.consumer();
+    let mut consumer = connected(&world).await;
     // A level; and a delay that is rounded up to a level.
     for delay in [ms(1_000), ms(600)] {
         let message = RocketMessage::new("m", "body").key("order-17").tag("paid").header("tenant", "acme");
@@ -72,8 +81,8 @@ async fn a_publisher_uses_the_configured_levels_of_its_broker() {
     let world = World::on(started, "delayed-3").await;
     let builder = RocketPublisher::builder(world.server.name_server());
     let publisher = builder.delay_levels("1s 3s").max_lateness(Duration::ZERO).build().unwrap();
-    let (mut consumer, sent) = (world.consumer(), Instant::now());
-    let delay = ms(3_000);
+    let (mut consumer, delay) = (connected(&world).await, ms(3_000));
+    let sent = Instant::now();
     publisher.publish_after(&world.topic, &RocketMessage::new("m", "b"), delay).await.unwrap();
     let held = consumer.next().await;
     assert!(sent.elapsed() >= delay, "{:?}", sent.elapsed());
@@ -128,13 +137,13 @@ async fn an_outbox_delays_only_by_a_publisher_that_accepts_all_delays() {
 async fn scheduled_work_is_delivered_under_its_key_although_it_is_scheduled_twice_or_cancelled() {
     let world = World::new("delayed-6").await;
     let delay = RocketDelay::new(world.publisher.clone(), &world.topic).tag("limit");
+    let mut consumer = connected(&world).await;
     let at = now() + ms(1_000);
     for _ in 0..2 {
         let scheduled = within("a confirmation", delay.schedule("order-17", at, b"17")).await;
         assert_eq!(scheduled.unwrap(), Scheduled::Unchecked);
     }
     assert_eq!(delay.cancel("order-17").await.unwrap(), Cancelled::Unsupported);
-    let mut consumer = world.consumer();
     for _ in 0..2 {
         let held = consumer.next().await;
         assert!(now() >= at, "early");
