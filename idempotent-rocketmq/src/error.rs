@@ -1,9 +1,9 @@
-//! What the client's errors mean.
+//! Classification of the client's errors, and the errors of a source.
 use idempotent_mq::{SourceError, SourceErrorKind};
 use rocketmq_client_rust::{ClientError, MQClientException};
 use rocketmq_error::{ROUTE_TOPIC_NOT_FOUND, TRANSPORT_CONNECTION_FAILED, TRANSPORT_CONNECTION_TIMEOUT, ViewValueRef};
 
-/// A setting that cannot be. Says what to do about it.
+/// An invalid setting. The text names the setting, the rule and the remedy.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("RocketMQ: {0}")]
 pub struct SettingError(Box<str>);
@@ -14,7 +14,7 @@ impl SettingError {
     }
 }
 
-/// Whether another try would fail the same way: the broker said so. Everything else may be the network.
+/// Returns whether the broker rejects each further attempt in the same way. All other errors may be caused by the network.
 pub(crate) fn is_final(error: &ClientError) -> bool {
     matches!(error.broker_response_code(), Some(MESSAGE_ILLEGAL | NO_PERMISSION))
 }
@@ -22,19 +22,21 @@ pub(crate) fn is_final(error: &ClientError) -> bool {
 const MESSAGE_ILLEGAL: i32 = 13;
 const NO_PERMISSION: i32 = 16;
 
-/// Whether the name server was asked for a topic's queues, and says that there are none. The client tells it by an error of
-/// its own without a code.
+/// Returns whether the name server has no queues for a topic. The client reports this with an error of its own, without a
+/// response code.
 pub(crate) fn is_unknown_topic(error: &ClientError) -> bool {
     let own = error.source_ref::<MQClientException>();
     error.is(&ROUTE_TOPIC_NOT_FOUND) || own.is_some_and(|own| own.response_code() == NO_CODE)
 }
 
-/// Whether what one try was to send surely is in no topic: the broker said so, or was never reached. Nothing of it is
-/// known where the error is of several tries. "Service not available" (14) is not among them: a broker that lost its
-/// controller's lease says so of what it has stored, too.
+/// Returns whether the message of a single attempt is certainly not stored: the broker confirmed that, or was never reached. For an
+/// error of several attempts, the result is meaningless.
+///
+/// The response "service not available" (14) proves nothing: a broker that has lost its controller's lease also gives this
+/// response for messages that it has stored.
 pub(crate) fn is_not_stored(error: &ClientError) -> bool {
     error.is(&ROUTE_TOPIC_NOT_FOUND)
-        // Of the client's own making: it knows of no broker, or does not begin.
+        // Created by the client: no broker is known, or the client cannot start.
         || error.source_ref::<MQClientException>().is_some()
         || error.is(&TRANSPORT_CONNECTION_TIMEOUT)
         || error.is(&TRANSPORT_CONNECTION_FAILED) && phase(error) == Some("connect")
@@ -46,7 +48,7 @@ const NO_CODE: i32 = -1;
 const SYSTEM_BUSY: i32 = 2;
 const TOPIC_NOT_EXIST: i32 = 17;
 
-/// How far a request came.
+/// Returns the phase in which a request failed.
 fn phase(error: &ClientError) -> Option<&str> {
     let name = rocketmq_error::fields::PHASE.schema().name();
     let mut fields = error.shared_error().diagnostic_view().ok()?.fields();
@@ -56,25 +58,30 @@ fn phase(error: &ClientError) -> Option<&str> {
     })
 }
 
-/// What may be done about a message that a broker refuses.
-pub(crate) fn refusal(error: &ClientError) -> Option<&'static str> {
+/// Returns the remedy for a message that the broker rejects.
+pub(crate) fn rejection(error: &ClientError) -> Option<&'static str> {
     match error.broker_response_code()? {
-        MESSAGE_ILLEGAL => Some("the broker refuses it: it is larger than the broker's `maxMessageSize`, or malformed"),
-        NO_PERMISSION => Some("the broker refuses it: give this client, or the topic, the right to be written to"),
+        MESSAGE_ILLEGAL => Some(
+            "the broker rejects the message as malformed or larger than `maxMessageSize`; shrink the message, or raise \
+             the broker's setting",
+        ),
+        NO_PERMISSION => {
+            Some("the broker denies writing to the topic; grant the client, or the topic, the permission to write")
+        }
         _ => None,
     }
 }
 
-/// An error of something that is done again.
-pub(crate) fn failed(what: &str, error: ClientError) -> SourceError {
+/// Creates a source error for an operation that is retried.
+pub(crate) fn failure(text: &str, error: ClientError) -> SourceError {
     let kind = if is_final(&error) { SourceErrorKind::Fatal } else { SourceErrorKind::Transient };
-    SourceError::new(kind, what).with_cause(error)
+    SourceError::new(kind, text).with_cause(error)
 }
 
-pub(crate) fn transient(what: &str) -> SourceError {
-    SourceError::new(SourceErrorKind::Transient, what)
+pub(crate) fn transient(text: &str) -> SourceError {
+    SourceError::new(SourceErrorKind::Transient, text)
 }
 
-pub(crate) fn gone() -> SourceError {
-    SourceError::new(SourceErrorKind::Gone, "its client has ended: the broker delivers it again")
+pub(crate) fn client_ended() -> SourceError {
+    SourceError::new(SourceErrorKind::Gone, "settling: the client has shut down, and the broker redelivers the message")
 }

@@ -1,5 +1,8 @@
-//! RocketMQ for [`idempotent`](https://docs.rs/idempotent-rs): a topic as a source for the consumer runtime
-//! ([`RocketSource`]), and a publisher that says what it knows ([`RocketPublisher`]).
+//! RocketMQ for the consumer runtime [`idempotent_mq`].
+//!
+//! [`RocketSource`] is a [`Source`](idempotent_mq::Source) that consumes a topic as a member of a group.
+//! [`RocketPublisher`] implements [`Publish`](idempotent_mq::Publish) and reports the known state of each message.
+//! [`RocketDelay`] implements [`Delay`](idempotent_mq::Delay) by the delay levels of the broker.
 //!
 //! ```no_run
 //! use idempotent_core::{Executor, MemoryStore};
@@ -12,7 +15,7 @@
 //!     cents: u64,
 //! }
 //!
-//! // Any error will do: its message comes again, and is put aside after 17 runs.
+//! // An error leads to a retry. After 17 runs the message is dead-lettered.
 //! async fn charge(message: Message<Order>) -> Result<(), &'static str> {
 //!     match message.body.cents {
 //!         0 => Err("nothing to charge"),
@@ -23,15 +26,15 @@
 //! #[tokio::main]
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     let source = RocketSource::builder("localhost:9876", "orders", "billing").build()?;
-//!     source.declare(4).await?; // where nobody else has made the topic
-//!     // In earnest a store that outlives the process, and that all consumers of the group share.
+//!     source.declare(4).await?; // unless the topic exists
+//!     // In production, use a durable store that all consumers of the group share.
 //!     let executor = Executor::new(MemoryStore::new());
 //!     let handling = Messages::json().keyed(KeyFrom::body("order.number", |order: &Order| order.number)).run(charge);
 //!     let consumer = Consumer::builder(source, "billing", &executor).build(handling)?;
-//!     let stop = tokio::time::sleep(std::time::Duration::from_secs(10)); // on SIGTERM, in earnest
+//!     let stop = tokio::time::sleep(std::time::Duration::from_secs(10)); // in production: SIGTERM
 //!     let consuming = tokio::spawn(consumer.run(stop));
 //!
-//!     // Twice the same order, under two ids: the second is acknowledged without being run.
+//!     // The same order under two ids: the second message is acknowledged without a run.
 //!     let publisher = RocketPublisher::builder("localhost:9876").build()?;
 //!     for id in ["m-1", "m-2"] {
 //!         publisher.publish("orders", &RocketMessage::new(id, r#"{"number":17,"cents":500}"#)).await?;
@@ -42,27 +45,33 @@
 //! ```
 #![doc = include_str!("docs/broker.md")]
 #![doc = include_str!("docs/limits.md")]
-// The client's futures are deep.
+// The client's futures are deeply nested.
 #![recursion_limit = "512"]
+mod call_queue;
 mod client;
-mod ends;
+mod delay;
+mod delay_levels;
+mod drain;
 mod error;
-mod ladder;
-mod marks;
-mod outgoing;
-mod packed;
-mod place;
+mod headers;
+mod intake;
+mod listener;
+mod message;
+mod producer;
+mod properties;
 mod publisher;
+mod queue_choice;
+mod queue_position;
+mod retry_headers;
 mod session;
 mod settings;
-mod settle;
+mod settler;
 mod source;
-mod stock;
-mod tag;
 mod topics;
 
+pub use self::delay::RocketDelay;
 pub use self::error::SettingError;
-pub use self::outgoing::RocketMessage;
+pub use self::message::RocketMessage;
 pub use self::publisher::{PublishError, PublishErrorKind, RocketPublisher, RocketPublisherBuilder};
+pub use self::settler::RocketTag;
 pub use self::source::{RocketSource, RocketSourceBuilder};
-pub use self::tag::RocketTag;

@@ -1,5 +1,6 @@
-//! A publisher that says what it knows.
+//! The publisher, which reports the known state of each message.
 mod attempt;
+mod delayed;
 mod error;
 mod outbox;
 
@@ -16,17 +17,21 @@ use tokio::sync::{Mutex, oneshot};
 use tokio::time::Instant;
 use tracing::warn;
 
+use self::delayed::DueTime;
 pub use self::error::{PublishError, PublishErrorKind};
-use crate::client::{Sender, live};
-use crate::place::{Choice, Place};
+use crate::client::spawn_client;
+use crate::delay_levels::DelayLevels;
+use crate::producer::MessageProducer;
+use crate::queue_choice::QueueChoice;
+use crate::queue_position::QueuePosition;
 use crate::settings::{check_name, check_servers};
 use crate::{RocketMessage, SettingError};
 
-/// Publishes messages and waits until the broker has stored them. Cheap to clone; clones share one client, which is
-/// made when it is first needed.
+/// A publisher that waits until the broker has stored each message. Clones share one client, which starts when it is first
+/// needed.
 ///
-/// A message whose answer stays out is sent again under the same id, so it may be in its topic several times: consumers
-/// tell its copies by that id.
+/// The publisher sends a message again under the same id if the broker does not respond. The topic may then contain the message
+/// several times, and consumers detect the copies by their id.
 ///
 /// ```no_run
 /// use idempotent_rocketmq::{RocketMessage, PublishErrorKind, RocketPublisher};
@@ -35,50 +40,54 @@ use crate::{RocketMessage, SettingError};
 /// let publisher = RocketPublisher::builder("localhost:9876").build()?;
 /// match publisher.publish("payments", &RocketMessage::new("payment-17", r#"{"order":17}"#).tag("paid")).await {
 ///     Ok(()) => println!("stored"),
-///     Err(error) if error.kind() == PublishErrorKind::Unconfirmed => println!("nobody knows: send it again, same id"),
+///     Err(error) if error.kind() == PublishErrorKind::Unconfirmed => println!("publish again with the same id"),
 ///     Err(error) => println!("not in the topic: {error}"),
 /// }
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct RocketPublisher(Arc<Inner>);
+pub struct RocketPublisher(Arc<PublisherState>);
 
-struct Inner {
+struct PublisherState {
     name_servers: String,
     group: String,
     give_up_after: Duration,
-    client: Mutex<Option<Client>>,
-    /// Topics that were there, or that the broker would make; whether that needs not be asked again.
+    delay_levels: DelayLevels,
+    max_lateness: Duration,
+    client: Mutex<Option<RunningClient>>,
+    /// Topics that were found, or that the broker creates on demand. The value is false if the topic must be checked again.
     known: std::sync::Mutex<HashMap<String, bool>>,
-    /// Of who asks whether a topic is there.
-    asking: Mutex<()>,
-    /// Of messages that may go to any queue.
-    turn: AtomicUsize,
+    /// Held by the task that checks whether a topic exists.
+    checking: Mutex<()>,
+    /// Counter that selects the queues of messages without an aggregate.
+    next_queue: AtomicUsize,
 }
 
-/// Ends with its value.
-struct Client {
-    sender: Arc<Sender>,
+/// A running client, which ends with the drop of this value.
+struct RunningClient {
+    producer: Arc<MessageProducer>,
     _end: oneshot::Sender<()>,
 }
 
-/// Sets up a [`RocketPublisher`].
+/// A builder for a [`RocketPublisher`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct RocketPublisherBuilder {
     name_servers: String,
     group: String,
     give_up_after: Duration,
+    delay_levels: Option<String>,
+    max_lateness: Duration,
 }
 
-/// So that the end of any try is a time.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// Maximum time of all attempts. With this limit, the end of each attempt is a representable time.
+const MAX_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 impl RocketPublisherBuilder {
-    /// The group of producers, as the broker's tools show it.
+    /// Sets the producer group, which the broker's tools show.
     ///
     /// # Default
     /// `idempotent`
@@ -87,116 +96,164 @@ impl RocketPublisherBuilder {
         self
     }
 
-    /// How long [`publish`](RocketPublisher::publish) goes on trying, and how long all messages of a call by
-    /// [`Publish`](idempotent_mq::Publish) may take together. A try takes up to 4 s.
+    /// Sets the total time of all attempts of a [`publish`](RocketPublisher::publish), and of all messages in one call of
+    /// [`Publish`](idempotent_mq::Publish). A single attempt takes up to 4 s.
     ///
     /// # Default
-    /// 30 s; a year at most
+    /// 30 s. The maximum is a year.
     pub fn give_up_after(mut self, time: Duration) -> Self {
-        self.give_up_after = time.min(LONGEST);
+        self.give_up_after = time.min(MAX_TIME);
         self
     }
 
-    /// The publisher.
+    /// Sets the delay levels of the broker, its setting `messageDelayLevel`. All brokers must have this setting: a broker with
+    /// other levels delivers delayed messages at other times, and possibly early.
+    ///
+    /// # Default
+    /// `1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h`
+    pub fn delay_levels(mut self, levels: impl Into<String>) -> Self {
+        self.delay_levels = Some(levels.into());
+        self
+    }
+
+    /// Sets the time by which a delay may be lengthened to reach a delay level. The publisher refuses a delayed message if every
+    /// sufficient level is longer than the delay and this time together.
+    ///
+    /// With at least the largest difference between two neighbouring levels (an hour for the default levels), the publisher accepts
+    /// each delay up to the longest level. Only then does it accept [`deliver_at`](idempotent_mq::OutboundMessage::deliver_at) from an
+    /// outbox.
+    ///
+    /// # Default
+    /// 1 s
+    pub fn max_lateness(mut self, time: Duration) -> Self {
+        self.max_lateness = time;
+        self
+    }
+
+    /// Builds the publisher, which connects at the first message.
     ///
     /// # Errors
-    /// Name servers or a group that cannot be.
+    /// The name servers, the group or the delay levels are invalid.
     pub fn build(self) -> Result<RocketPublisher, SettingError> {
-        let Self { name_servers, group, give_up_after } = self;
+        let Self { name_servers, group, give_up_after, delay_levels, max_lateness } = self;
         check_servers(&name_servers)?;
         check_name("group", &group)?;
-        let (client, known, asking, turn) = Default::default();
-        Ok(RocketPublisher(Arc::new(Inner { name_servers, group, give_up_after, client, known, asking, turn })))
+        let delay_levels =
+            delay_levels.map_or_else(|| Ok(DelayLevels::default()), |levels| DelayLevels::parse(&levels))?;
+        Ok(RocketPublisher(Arc::new(PublisherState {
+            name_servers,
+            group,
+            give_up_after,
+            delay_levels,
+            max_lateness,
+            client: Mutex::default(),
+            known: std::sync::Mutex::default(),
+            checking: Mutex::default(),
+            next_queue: AtomicUsize::default(),
+        })))
     }
 }
 
 impl RocketPublisher {
-    /// A publisher by these name servers: `HOST:PORT`, several of them `HOST:PORT;HOST:PORT`.
+    /// Returns a builder for a publisher that uses these name servers, in the form `HOST:PORT`, or `HOST:PORT;HOST:PORT` for
+    /// several.
     pub fn builder(name_servers: impl Into<String>) -> RocketPublisherBuilder {
-        let give_up_after = Duration::from_secs(30);
-        RocketPublisherBuilder { name_servers: name_servers.into(), group: "idempotent".to_owned(), give_up_after }
+        RocketPublisherBuilder {
+            name_servers: name_servers.into(),
+            group: "idempotent".to_owned(),
+            give_up_after: Duration::from_secs(30),
+            delay_levels: None,
+            max_lateness: Duration::from_secs(1),
+        }
     }
 
-    /// Publishes, and returns once the broker says that it has stored the message as its settings want it: on disk, and
-    /// on a replica, where they say so. Sends it again, under the same id and after growing pauses, while the broker is
-    /// away, does not answer or has not stored it so.
+    /// Publishes a message and returns when the broker has stored the message as it is configured: flushed to disk, and
+    /// replicated, if the broker is set so. While the broker is unreachable, does not respond, or has not stored the message in
+    /// this way, the publisher sends the message again under the same id, with growing pauses.
     ///
     /// # Errors
-    /// By [`kind`](PublishError::kind), the message is not in the topic, or nobody knows.
+    /// The [`kind`](PublishError::kind) shows whether the message may be stored.
     ///
     /// # Cancellation
-    /// Nobody knows whether it was published.
+    /// The message may be published.
     pub async fn publish(&self, topic: &str, message: &RocketMessage) -> Result<(), PublishError> {
         let end = Instant::now() + self.0.give_up_after;
-        self.publish_by(end, topic, message, None).await.map(drop)
+        self.publish_until(end, topic, message, None, None).await.map(drop)
     }
 
-    /// Until then. To the queue of this name, where it has one; and says where the message lies.
-    async fn publish_by(
+    /// Publishes a message to the queue of the aggregate, or to any queue, with attempts until `end`. Returns the position of the
+    /// message, unless the message is delayed.
+    async fn publish_until(
         &self,
         end: Instant,
         topic: &str,
         message: &RocketMessage,
-        queue: Option<&str>,
-    ) -> Result<Option<Place>, PublishError> {
-        let refused = |mistake: SettingError| PublishError::new(PublishErrorKind::Refused, mistake.to_string(), None);
-        let outbound = message.outbound(topic).map_err(refused)?;
-        let mut unsure = false;
+        aggregate: Option<&str>,
+        due: Option<DueTime>,
+    ) -> Result<Option<QueuePosition>, PublishError> {
+        let refused = |error: SettingError| PublishError::new(PublishErrorKind::Refused, error.to_string(), None);
+        let mut prepared = message.prepare(topic).map_err(refused)?;
+        let mut may_be_stored = false;
         for tries in 1.. {
-            let to = match queue {
-                Some(name) => Choice::Of(name.to_owned()),
-                None => Choice::Any(self.0.turn.fetch_add(1, Relaxed)),
+            let choice = match aggregate {
+                Some(aggregate) => QueueChoice::Hashed(aggregate.to_owned()),
+                None => QueueChoice::Numbered(self.0.next_queue.fetch_add(1, Relaxed)),
             };
-            let failed = match self.0.attempt(outbound.clone(), to, end).await {
-                Ok(place) => return Ok(place),
+            if let Some(due) = &due {
+                prepared.level = due.wait_for_level(&self.0.delay_levels).await.number;
+            }
+            let failed = match self.0.attempt(prepared.clone(), choice, end).await {
+                // The broker reports the position in its queue for the delay.
+                Ok(_) if prepared.level > 0 => return Ok(None),
+                Ok(position) => return Ok(position),
                 Err(failed) => failed,
             };
-            unsure |= failed.unsure;
-            // Without randomness there is no jitter.
-            let pause = delay(FIRST_PAUSE, LONGEST_PAUSE, tries - 1, 20, OsEntropy.bits().unwrap_or_default());
+            may_be_stored |= failed.may_be_stored;
+            // Without randomness, the pause has no jitter.
+            let pause = delay(FIRST_PAUSE, MAX_PAUSE, tries - 1, 20, OsEntropy.bits().unwrap_or_default());
             if failed.is_final || Instant::now() + pause >= end {
-                return Err(failed.told(unsure));
+                return Err(failed.into_error(may_be_stored));
             }
             let cause = &*failed.text;
-            warn!(target: "idempotent", topic, tries, ?pause, cause, "publishing failed");
+            warn!(target: "idempotent", topic, tries, ?pause, cause, "publishing failed; retrying");
             tokio::time::sleep(pause).await;
         }
-        Err(PublishError::new(PublishErrorKind::Unconfirmed, "given up", None))
+        Err(PublishError::new(PublishErrorKind::Unconfirmed, "too many attempts", None))
     }
 }
 
-impl Inner {
+impl PublisherState {
     fn knows(&self, topic: &str) -> bool {
-        self.known().get(topic) == Some(&true)
+        self.known_topics().get(topic) == Some(&true)
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<String, bool>> {
+    fn known_topics(&self) -> MutexGuard<'_, HashMap<String, bool>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nobody else makes a second one meanwhile.
-    async fn sender(&self) -> Result<Arc<Sender>, ClientError> {
+    /// Returns the shared producer, and starts the client for the first call.
+    async fn producer(&self) -> Result<Arc<MessageProducer>, ClientError> {
         let mut client = self.client.lock().await;
         if let Some(client) = &*client {
-            return Ok(client.sender.clone());
+            return Ok(client.producer.clone());
         }
         let ((ready, started), (end, ended)) = (oneshot::channel(), oneshot::channel());
         let (name_servers, group) = (self.name_servers.clone(), self.group.clone());
-        live(0, move |runtime| async move {
-            match Sender::start(&runtime, &name_servers, &group).await {
-                Ok(sender) => {
-                    let sender = Arc::new(sender);
-                    if ready.send(Ok(sender.clone())).is_ok() {
-                        // Nothing is ever sent: its other end is dropped.
+        spawn_client(0, move |runtime| async move {
+            match MessageProducer::start(&runtime, &name_servers, &group).await {
+                Ok(producer) => {
+                    let producer = Arc::new(producer);
+                    if ready.send(Ok(producer.clone())).is_ok() {
+                        // The channel carries no value and ends with the drop of its sender.
                         let _: Result<(), _> = ended.await;
                     }
-                    sender.end().await;
+                    producer.shut_down().await;
                 }
                 Err(error) => drop(ready.send(Err(error))),
             }
         });
-        let sender = started.await.unwrap_or_else(|_| Err(ClientError::not_started()))?;
-        Ok(client.insert(Client { sender, _end: end }).sender.clone())
+        let producer = started.await.unwrap_or_else(|_| Err(ClientError::not_started()))?;
+        Ok(client.insert(RunningClient { producer, _end: end }).producer.clone())
     }
 }
 

@@ -1,40 +1,44 @@
-//! What a source was told.
+//! The settings of a source, and their rules.
 use std::sync::Arc;
 
 use idempotent_mq::Position;
 
 use crate::SettingError;
-use crate::ladder::Ladder;
+use crate::delay_levels::DelayLevels;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct SourceSettings {
     pub(crate) name_servers: String,
     pub(crate) topic: String,
-    /// The topic's name, for positions.
-    pub(crate) place: Arc<str>,
+    /// The topic, for positions.
+    pub(crate) topic_name: Arc<str>,
     pub(crate) group: String,
-    /// An expression: `*`, or tags with `||` between them.
+    /// An expression: `*`, or tags separated by `||`.
     pub(crate) tags: String,
     pub(crate) retry_topic: String,
     pub(crate) dead_topic: String,
-    pub(crate) ladder: Ladder,
-    /// Messages of one call of the listener.
+    pub(crate) delay_levels: DelayLevels,
+    /// Maximum number of messages in one call of the listener.
     pub(crate) batch: usize,
     pub(crate) expires_at_header: Option<String>,
 }
 
-/// Of a topic or a group.
-const LONGEST: usize = 127;
-/// The client's own limits: of threads that wait at once, and of a batch.
-pub(crate) const MOST_THREADS: usize = 480;
-const LARGEST_BATCH: usize = 1024;
+/// Maximum length of the name of a topic or group.
+const MAX_NAME: usize = 127;
+/// The client's maximum number of threads for listeners.
+pub(crate) const MAX_LISTENERS: usize = 480;
+/// The client's maximum number of messages in a call.
+const MAX_BATCH: usize = 1024;
+/// Prefix of the topics to which the broker sends redeliveries.
+const BROKER_RETRY: &str = "%RETRY%";
 
-impl Settings {
+impl SourceSettings {
+    /// Returns the position of a message without an offset.
     pub(crate) fn position(&self) -> Position {
-        Position::of(self.place.clone())
+        Position::of(self.topic_name.clone())
     }
 
-    /// Whether a message with this tag is wanted.
+    /// Returns whether the expression selects this tag.
     pub(crate) fn wants(&self, tag: Option<&str>) -> bool {
         let mut wanted = self.tags.split("||").map(str::trim);
         wanted.any(|wanted| wanted == "*" || tag.is_some_and(|tag| tag == wanted))
@@ -52,31 +56,36 @@ impl Settings {
         }
         let topics = [&self.topic, &self.retry_topic, &self.dead_topic];
         if topics[0] == topics[1] || topics[1] == topics[2] || topics[0] == topics[2] {
-            return Err(SettingError::new("the topic and those for retries and dead letters must be three"));
-        }
-        if self.retry_topic.starts_with(RETRY) || self.dead_topic.starts_with(RETRY) {
             return Err(SettingError::new(
-                "a topic that begins with %RETRY% is the broker's: what is sent there may end in its dead letter queue",
+                "retry_topic and dead_letter_topic: must differ from each other and from the topic; choose other names",
             ));
         }
-        if self.batch == 0 || self.batch > LARGEST_BATCH {
-            return Err(SettingError::new(format!("the batch is {}, it must be 1 to {LARGEST_BATCH}", self.batch)));
+        if self.retry_topic.starts_with(BROKER_RETRY) || self.dead_topic.starts_with(BROKER_RETRY) {
+            return Err(SettingError::new(
+                "retry_topic or dead_letter_topic: topics that begin with %RETRY% are reserved for the broker, which may \
+                 dead-letter their messages; choose another name",
+            ));
+        }
+        if self.batch == 0 || self.batch > MAX_BATCH {
+            let text = format!("batch: {} is out of range; choose 1 to {MAX_BATCH}", self.batch);
+            return Err(SettingError::new(text));
         }
         if self.tags.split("||").any(|tag| tag.trim().is_empty()) {
             return Err(SettingError::new(
-                "a tag is empty; `*` takes all messages, `paid || refunded` those of two tags",
+                "tags: a tag is empty; use `*` for all messages, or a list such as `paid || refunded`",
             ));
         }
         Ok(())
     }
 }
 
-const RETRY: &str = "%RETRY%";
-
+/// Checks the addresses of name servers.
 pub(crate) fn check_servers(name_servers: &str) -> Result<(), SettingError> {
-    let well = |server: &str| server.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && is_port(port));
-    if !name_servers.split(';').all(well) {
-        return Err(SettingError::new("the name servers are written HOST:PORT, several of them HOST:PORT;HOST:PORT"));
+    let is_valid = |server: &str| server.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && is_port(port));
+    if !name_servers.split(';').all(is_valid) {
+        return Err(SettingError::new(
+            "name servers: not an address; use HOST:PORT, or HOST:PORT;HOST:PORT for several",
+        ));
     }
     Ok(())
 }
@@ -85,37 +94,53 @@ fn is_port(text: &str) -> bool {
     text.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
+/// Checks the name of a topic or group. `what` names the setting in the error.
 pub(crate) fn check_name(what: &str, name: &str) -> Result<(), SettingError> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"%|_-".contains(&byte);
-    if name.is_empty() || name.len() > LONGEST || !name.bytes().all(allowed) {
+    if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(allowed) {
         let text =
-            format!("the name of a {what} has 1 to {LONGEST} of the characters a-z A-Z 0-9 % | _ - and no others");
+            format!("{what}: the name is not allowed; use 1 to {MAX_NAME} of the characters a-z A-Z 0-9 % | _ -");
         return Err(SettingError::new(text));
     }
     Ok(())
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
+    pub(crate) fn settings(tags: &str) -> SourceSettings {
+        SourceSettings {
+            name_servers: "h:1".to_owned(),
+            topic: "t".to_owned(),
+            topic_name: "t".into(),
+            group: "g".to_owned(),
+            tags: tags.to_owned(),
+            retry_topic: "g-retry".to_owned(),
+            dead_topic: "g-dead".to_owned(),
+            delay_levels: DelayLevels::default(),
+            batch: 1,
+            expires_at_header: None,
+        }
+    }
+
     #[test]
-    fn an_expression_of_tags_takes_each_of_them_and_a_star_takes_what_has_none() {
-        let wants = |tags: &str, tag| crate::marks::tests::settings(tags).wants(tag);
+    fn an_expression_selects_each_of_its_tags_and_a_star_selects_messages_without_a_tag() {
+        let wants = |tags: &str, tag| settings(tags).wants(tag);
         assert!(wants("paid || refunded", Some("refunded")) && wants("paid||refunded", Some("paid")));
         assert!(!wants("paid || refunded", Some("pai")) && !wants("paid", None));
         assert!(wants("*", None) && wants("*", Some("paid")));
     }
 
     #[test]
-    fn names_that_rocketmq_does_not_take_are_refused_with_the_reason() {
+    fn names_that_rocketmq_does_not_allow_are_rejected_with_the_reason() {
         let servers = |servers| check_servers(servers).is_ok();
         assert!(servers("h:1") && servers("h:1;[::1]:9876") && !servers("h") && !servers("h:0") && !servers(""));
-        assert!(check_name("topic", "orders.paid").is_err_and(|mistake| mistake.to_string().contains("of a topic")));
-        let mut settings = crate::marks::tests::settings("*");
-        assert!(settings.check().is_ok());
-        settings.retry_topic = "%RETRY%g".to_owned();
-        assert!(settings.check().is_err_and(|mistake| mistake.to_string().contains("the broker's")));
-        assert!(crate::marks::tests::settings("a || ").check().is_err());
+        assert!(check_name("topic", "orders.paid").is_err_and(|error| error.to_string().contains("topic: the name")));
+        let mut bad = settings("*");
+        assert!(bad.check().is_ok());
+        bad.retry_topic = "%RETRY%g".to_owned();
+        assert!(bad.check().is_err_and(|error| error.to_string().contains("reserved for the broker")));
+        assert!(settings("a || ").check().is_err());
     }
 }

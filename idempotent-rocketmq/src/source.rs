@@ -1,4 +1,4 @@
-//! The source.
+//! The source, which consumes a topic.
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -6,36 +6,36 @@ use idempotent_mq::{DelaySupport, Received, Settle, Source, SourceCapabilities, 
 use tokio::sync::oneshot;
 
 use crate::SettingError;
-use crate::client::{Sender, live};
-use crate::error::{failed, transient};
-use crate::ladder::Ladder;
-use crate::session::Intake;
-use crate::settings::{MOST_THREADS, Settings};
-use crate::settle::Settler;
-use crate::tag::RocketTag;
+use crate::client::spawn_client;
+use crate::delay_levels::DelayLevels;
+use crate::error::{failure, transient};
+use crate::intake::SessionIntake;
+use crate::producer::MessageProducer;
+use crate::settings::{MAX_LISTENERS, SourceSettings};
+use crate::settler::{RocketSettler, RocketTag};
 use crate::topics;
 
-/// A topic of RocketMQ, as one group of consumers sees it. The [crate's docs](crate) say which topics it has beside that,
-/// and what it cannot do.
+/// A source that consumes a topic of RocketMQ as a member of a consumer group. The [crate documentation](crate) has an example,
+/// and lists the topics and limits of a source.
 #[derive(Debug)]
 pub struct RocketSource {
-    settings: Arc<Settings>,
-    intake: Option<Intake>,
-    /// What the consumer may hold at most: the first room it told.
+    settings: Arc<SourceSettings>,
+    intake: Option<SessionIntake>,
+    /// Maximum number of deliveries that the consumer holds: the room of the first `receive`.
     prefetch: Option<usize>,
 }
 
-/// Sets up a [`RocketSource`].
+/// A builder for a [`RocketSource`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct RocketSourceBuilder {
-    settings: Settings,
+    settings: SourceSettings,
     levels: Option<String>,
 }
 
 impl RocketSource {
-    /// A source of this topic for this group. The name servers are `HOST:PORT`, several of them `HOST:PORT;HOST:PORT`.
-    /// All consumers of a group have to have the same topic and tags.
+    /// Returns a builder for a source that consumes this topic as a member of this group. Name servers have the form
+    /// `HOST:PORT`, or `HOST:PORT;HOST:PORT` for several. All members of a group must have the same topic and tags.
     pub fn builder(
         name_servers: impl Into<String>,
         topic: impl Into<String>,
@@ -43,15 +43,15 @@ impl RocketSource {
     ) -> RocketSourceBuilder {
         let (topic, group) = (topic.into(), group.into());
         RocketSourceBuilder {
-            settings: Settings {
+            settings: SourceSettings {
                 name_servers: name_servers.into(),
-                place: topic.as_str().into(),
+                topic_name: topic.as_str().into(),
                 retry_topic: format!("{group}-retry"),
                 dead_topic: format!("{group}-dead"),
                 topic,
                 group,
                 tags: "*".to_owned(),
-                ladder: Ladder::default(),
+                delay_levels: DelayLevels::default(),
                 batch: 1,
                 expires_at_header: None,
             },
@@ -59,62 +59,63 @@ impl RocketSource {
         }
     }
 
-    /// Makes sure now that the topic is there, with so many queues if it is not, and those for retries and dead letters.
-    /// Those two are otherwise made when the consumer begins; the topic itself is not.
+    /// Creates the topic with this number of queues, and the topics for retries and dead letters, unless they exist. A consumer
+    /// creates the latter two at its start, but never the topic itself.
     ///
     /// # Errors
-    /// As of [`receive`](Source::receive); it is tried once.
+    /// The errors of [`receive`](Source::receive). There is a single attempt.
     ///
     /// # Cancellation
-    /// They may have been made.
+    /// Some of the topics may be created.
     pub async fn declare(&self, queues: u32) -> Result<(), SourceError> {
         let (done, declared) = oneshot::channel();
         let settings = self.settings.clone();
-        live(0, move |runtime| async move {
-            let sender = Sender::start(&runtime, &settings.name_servers, &settings.group).await;
-            let result = match sender {
-                Ok(sender) => {
-                    let result = topics::declare(&sender, &settings, queues).await;
-                    sender.end().await;
+        spawn_client(0, move |runtime| async move {
+            let producer = MessageProducer::start(&runtime, &settings.name_servers, &settings.group).await;
+            let result = match producer {
+                Ok(producer) => {
+                    let result = topics::declare(&producer, &settings, queues).await;
+                    producer.shut_down().await;
                     result
                 }
-                Err(error) => Err(failed("no client", error)),
+                Err(error) => Err(failure("declaring topics: the client could not be started", error)),
             };
             drop(done.send(result));
         });
-        declared.await.unwrap_or_else(|_| Err(transient("the client could not be started; its log says why")))
+        let ended = || transient("declaring topics: the client could not be started; see the log");
+        declared.await.unwrap_or_else(|_| Err(ended()))
     }
 }
 
 impl RocketSourceBuilder {
-    /// Only messages with one of these tags: `paid || refunded`. The others are passed over.
+    /// Sets the tags to consume, such as `paid || refunded`. Messages with other tags are skipped.
     ///
     /// # Default
-    /// `*`: all
+    /// `*`: all messages
     pub fn tags(mut self, expression: impl Into<String>) -> Self {
         self.settings.tags = expression.into();
         self
     }
 
-    /// The topic for copies that wait for their retry: of this group alone.
+    /// Sets the topic for copies that wait for a retry. Each group needs its own topic.
     ///
     /// # Default
-    /// The group's name and `-retry`
+    /// The group's name with the suffix `-retry`
     pub fn retry_topic(mut self, topic: impl Into<String>) -> Self {
         self.settings.retry_topic = topic.into();
         self
     }
 
-    /// The topic for dead letters.
+    /// Sets the topic for dead letters.
     ///
     /// # Default
-    /// The group's name and `-dead`
+    /// The group's name with the suffix `-dead`
     pub fn dead_letter_topic(mut self, topic: impl Into<String>) -> Self {
         self.settings.dead_topic = topic.into();
         self
     }
 
-    /// The broker's `messageDelayLevel`, where somebody has changed that.
+    /// Sets the delay levels of the broker, its setting `messageDelayLevel`.
     ///
     /// # Default
     /// `1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h`
@@ -123,8 +124,8 @@ impl RocketSourceBuilder {
         self
     }
 
-    /// How many messages one call of the client's listener brings at most. A thread waits for each call until all of them
-    /// are settled, so that a large prefetch needs fewer threads with larger batches.
+    /// Sets the maximum number of messages in one call of the client's listener, 1 to 1024. Each call occupies a thread until
+    /// all its messages are settled. A large prefetch needs fewer threads with larger batches.
     ///
     /// # Default
     /// 1
@@ -133,8 +134,7 @@ impl RocketSourceBuilder {
         self
     }
 
-    /// The property that says when a message is of no use any more: a number of ms since 1970. A message that is older is
-    /// acknowledged without being run.
+    /// Sets the property with a message's expiry time, in ms since 1970. Expired messages are acknowledged without a run.
     ///
     /// # Default
     /// None
@@ -143,14 +143,14 @@ impl RocketSourceBuilder {
         self
     }
 
-    /// The source. It connects when it is first asked for deliveries.
+    /// Builds the source, which connects at the first [`receive`](Source::receive).
     ///
     /// # Errors
-    /// A name or an address that cannot be, or settings that do not fit each other.
+    /// A setting is invalid, or settings contradict each other.
     pub fn build(self) -> Result<RocketSource, SettingError> {
         let Self { mut settings, levels } = self;
         if let Some(levels) = levels {
-            settings.ladder = Ladder::parse(&levels)?;
+            settings.delay_levels = DelayLevels::parse(&levels)?;
         }
         settings.check()?;
         Ok(RocketSource { settings: Arc::new(settings), intake: None, prefetch: None })
@@ -162,29 +162,29 @@ impl Source for RocketSource {
     type Tag = RocketTag;
 
     fn capabilities(&self) -> SourceCapabilities {
-        // A retry is a copy, so it never gives up by itself. What it counts are messages that came back to it, which no
-        // crash adds to: not what a count of deliveries is for.
-        SourceCapabilities::new(DelaySupport::UpTo(self.settings.ladder.longest()))
+        // Retries are copies, without a limit by the broker. The broker's counter counts messages that were sent back and not
+        // crashes, so the counter does not replace a count of deliveries.
+        SourceCapabilities::new(DelaySupport::UpTo(self.settings.delay_levels.longest()))
     }
 
     fn settler(&self) -> Arc<dyn Settle<RocketTag>> {
-        Arc::new(Settler)
+        Arc::new(RocketSettler)
     }
 
     async fn receive(&mut self, room: usize) -> Result<Received<RocketTag>, SourceError> {
         let prefetch = *self.prefetch.get_or_insert(room);
         let batch = self.settings.batch;
-        if prefetch.div_ceil(batch) > MOST_THREADS {
+        if prefetch.div_ceil(batch) > MAX_LISTENERS {
             let text = format!(
-                "a prefetch of {prefetch} in batches of {batch} needs a thread for each batch, and {MOST_THREADS} is \
-                 the most the client has: set a larger batch"
+                "receiving: a prefetch of {prefetch} in batches of {batch} needs more than {MAX_LISTENERS} threads, the \
+                 client's limit; set a larger batch"
             );
             return Err(SourceError::new(SourceErrorKind::Fatal, text));
         }
         let intake = match &mut self.intake {
             Some(intake) => intake,
-            // One try: the consumer waits between them, longer each time.
-            none => none.insert(Intake::open(&self.settings, prefetch).await?),
+            // After an error the consumer calls again, with growing pauses.
+            none => none.insert(SessionIntake::open(&self.settings, prefetch).await?),
         };
         Ok(Received::Deliveries(intake.next(room).await))
     }

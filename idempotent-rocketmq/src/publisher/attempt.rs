@@ -1,124 +1,133 @@
-//! One try.
+//! One attempt to publish a message.
 use std::sync::Arc;
 use std::time::Duration;
 
 use rocketmq_client_rust::ClientError;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{Inner, PublishError, PublishErrorKind};
-use crate::client::{Outbound, Sender, TRY_MS, Unsent};
-use crate::error::{is_final, is_not_stored, is_unknown_topic, refusal};
-use crate::place::{Choice, Place};
-use crate::topics::{OF_EACH_BROKER, PATTERN};
+use super::{PublishError, PublishErrorKind, PublisherState};
+use crate::error::{is_final, is_not_stored, is_unknown_topic, rejection};
+use crate::producer::{MessageProducer, PreparedMessage, SEND_TIMEOUT_MS, SendFailure};
+use crate::queue_choice::QueueChoice;
+use crate::queue_position::QueuePosition;
+use crate::topics::{ON_EACH_BROKER, TEMPLATE};
 
-/// With less time than this no try is begun.
-const SHORTEST: Duration = Duration::from_millis(2);
+/// Minimum time for an attempt. The client counts whole ms.
+const MIN_TIMEOUT: Duration = Duration::from_millis(2);
 
-/// A try that failed.
-pub(super) struct Failed {
+/// A failed attempt.
+pub(super) struct FailedAttempt {
     pub(super) text: Box<str>,
     cause: Option<ClientError>,
-    /// It may have arrived.
-    pub(super) unsure: bool,
-    /// Another one would fail the same way.
+    /// True if the message may be stored.
+    pub(super) may_be_stored: bool,
+    /// True if each further attempt fails the same way.
     pub(super) is_final: bool,
 }
 
-impl Inner {
-    /// One try, which ends by then.
-    pub(super) async fn attempt(&self, outbound: Outbound, to: Choice, end: Instant) -> Result<Option<Place>, Failed> {
-        let sender = timeout_at(end, self.ready(&outbound.topic)).await.unwrap_or_else(|_| Err(Failed::late(false)))?;
+impl PublisherState {
+    /// Tries once to publish a message, until `end` at the latest.
+    pub(super) async fn attempt(
+        &self,
+        message: PreparedMessage,
+        choice: QueueChoice,
+        end: Instant,
+    ) -> Result<Option<QueuePosition>, FailedAttempt> {
+        let ready = timeout_at(end, self.ready(&message.topic)).await;
+        let producer = ready.unwrap_or_else(|_| Err(FailedAttempt::timed_out(false)))?;
         let left = end.saturating_duration_since(Instant::now());
-        // The client counts whole ms.
-        if left < SHORTEST {
-            return Err(Failed::late(false));
+        if left < MIN_TIMEOUT {
+            return Err(FailedAttempt::timed_out(false));
         }
-        let topic = outbound.topic.clone();
-        // Of the two the client gives up first: it knows more.
-        let put = timeout_at(end, sender.put(outbound, to, left * 9 / 10)).await;
-        let failed = match put {
-            Ok(Ok(place)) => return Ok(place),
-            Ok(Err(unsent)) => Failed::of(unsent),
-            Err(_) => Failed::late(true),
+        let topic = message.topic.clone();
+        // The client's timeout is the shorter one, because its error has more details.
+        let sent = timeout_at(end, producer.send_once(message, choice, left * 9 / 10)).await;
+        let failed = match sent {
+            Ok(Ok(position)) => return Ok(position),
+            Ok(Err(failure)) => FailedAttempt::of(failure),
+            Err(_) => FailedAttempt::timed_out(true),
         };
-        if !failed.unsure {
-            // It may be gone.
-            self.known().insert(topic, false);
+        if !failed.may_be_stored {
+            // The topic may have been deleted.
+            self.known_topics().insert(topic, false);
         }
         Err(failed)
     }
 
-    /// A client, and a topic that takes messages: asked for before the first is sent. Of what fails then, it is known that
-    /// nothing left this process.
-    async fn ready(&self, topic: &str) -> Result<Arc<Sender>, Failed> {
-        let sender = self.sender().await.map_err(Failed::before)?;
+    /// Returns a producer after a check that the topic accepts messages. If this fails, nothing was sent.
+    async fn ready(&self, topic: &str) -> Result<Arc<MessageProducer>, FailedAttempt> {
+        let producer = self.producer().await.map_err(FailedAttempt::before_sending)?;
         if !self.knows(topic) {
-            // One asks, the others wait for the answer.
-            let _asking = self.asking.lock().await;
+            // One task checks, and the others wait for the result.
+            let _checking = self.checking.lock().await;
             if !self.knows(topic) {
-                let was_there = self.known().contains_key(topic);
-                reached(&sender, topic)
+                let was_known = self.known_topics().contains_key(topic);
+                check_topic(&producer, topic)
                     .await
-                    .map_err(|failed| Failed { is_final: failed.is_final && !was_there, ..failed })?;
-                self.known().insert(topic.to_owned(), true);
+                    .map_err(|failed| FailedAttempt { is_final: failed.is_final && !was_known, ..failed })?;
+                self.known_topics().insert(topic.to_owned(), true);
             }
         }
-        Ok(sender)
+        Ok(producer)
     }
 }
 
-/// Whether a message to this topic has anywhere to go.
-async fn reached(sender: &Sender, topic: &str) -> Result<(), Failed> {
-    let Err(error) = queues(sender, topic).await? else { return Ok(()) };
-    // Not there, and made by a broker as soon as something is sent to it.
-    if queues(sender, PATTERN).await?.is_ok() {
+/// Checks that a topic exists, or that brokers create topics on demand.
+async fn check_topic(producer: &MessageProducer, topic: &str) -> Result<(), FailedAttempt> {
+    let Err(error) = look_up(producer, topic).await? else { return Ok(()) };
+    // A broker with this template creates the topic for the first message.
+    if look_up(producer, TEMPLATE).await?.is_ok() {
         return Ok(());
     }
-    // While there is no broker, no topic is known.
-    if is_unknown_topic(&error) && queues(sender, OF_EACH_BROKER).await?.is_ok() {
-        return Err(Failed::missing(error));
+    // Without a running broker, the name server knows no topic at all.
+    if is_unknown_topic(&error) && look_up(producer, ON_EACH_BROKER).await?.is_ok() {
+        return Err(FailedAttempt::missing_topic(error));
     }
-    Err(Failed::before(error))
+    Err(FailedAttempt::before_sending(error))
 }
 
-/// The client itself would wait for a minute: a name server that is silent must not use up the time of all tries.
-async fn queues(sender: &Sender, topic: &str) -> Result<Result<usize, ClientError>, Failed> {
-    timeout(Duration::from_millis(TRY_MS), sender.queues(topic)).await.map_err(|_| Failed::late(false))
+/// Fetches the queues of a topic from the name server. The client's own timeout is a minute, in which an unresponsive name server
+/// would use up the time of all attempts.
+async fn look_up(producer: &MessageProducer, topic: &str) -> Result<Result<usize, ClientError>, FailedAttempt> {
+    let limit = Duration::from_millis(SEND_TIMEOUT_MS);
+    timeout(limit, producer.queue_count(topic)).await.map_err(|_| FailedAttempt::timed_out(false))
 }
 
-impl Failed {
-    fn of(unsent: Unsent) -> Self {
-        let (text, cause): (Box<str>, _) = match unsent {
-            Unsent::Weak(status) => (format!("the broker has not kept it as it should: {status:?}").into(), None),
-            Unsent::Ended => ("the client has ended".into(), None),
-            Unsent::Failed(error) => {
-                let text = refusal(&error).map_or_else(|| format!("sending failed: {error}").into(), Into::into);
+impl FailedAttempt {
+    fn of(failure: SendFailure) -> Self {
+        let (text, cause): (Box<str>, _) = match failure {
+            SendFailure::Incomplete(status) => {
+                (format!("not flushed or replicated as the broker is configured ({status:?})").into(), None)
+            }
+            SendFailure::Ended => ("the client has shut down".into(), None),
+            SendFailure::Failed(error) => {
+                let text = rejection(&error).map_or_else(|| format!("sending failed: {error}").into(), Into::into);
                 (text, Some(error))
             }
         };
         let is_final = cause.as_ref().is_some_and(is_final);
-        let unsure = !cause.as_ref().is_some_and(is_not_stored);
-        Self { text, cause, unsure, is_final }
+        let may_be_stored = !cause.as_ref().is_some_and(is_not_stored);
+        Self { text, cause, may_be_stored, is_final }
     }
 
-    /// Before anything was sent.
-    fn before(error: ClientError) -> Self {
-        Self { unsure: false, ..Self::of(Unsent::Failed(error)) }
+    /// Creates the failure of a step before sending.
+    fn before_sending(error: ClientError) -> Self {
+        Self { may_be_stored: false, ..Self::of(SendFailure::Failed(error)) }
     }
 
-    fn missing(error: ClientError) -> Self {
-        let text = "no broker has this topic open, and they make none by themselves: make it first".into();
-        Self { text, cause: Some(error), unsure: false, is_final: true }
+    fn missing_topic(error: ClientError) -> Self {
+        let text = "the topic is missing, and the brokers do not create topics; create the topic first".into();
+        Self { text, cause: Some(error), may_be_stored: false, is_final: true }
     }
 
-    fn late(sent: bool) -> Self {
-        let text = if sent { "no answer in time" } else { "the name server has not said in time where to" };
-        Self { text: text.into(), cause: None, unsure: sent, is_final: false }
+    fn timed_out(sent: bool) -> Self {
+        let text = if sent { "the broker did not respond in time" } else { "the name server did not respond in time" };
+        Self { text: text.into(), cause: None, may_be_stored: sent, is_final: false }
     }
 
-    /// A word on this try says nothing of those before it.
-    pub(super) fn told(self, unsure: bool) -> PublishError {
-        let kind = match (unsure, self.is_final) {
+    /// Converts to the error of a message. With `may_be_stored`, this or an earlier attempt may have stored the message.
+    pub(super) fn into_error(self, may_be_stored: bool) -> PublishError {
+        let kind = match (may_be_stored, self.is_final) {
             (true, _) => PublishErrorKind::Unconfirmed,
             (false, true) => PublishErrorKind::Refused,
             (false, false) => PublishErrorKind::NotSent,

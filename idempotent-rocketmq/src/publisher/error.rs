@@ -1,36 +1,36 @@
-//! Why a message is not known to be in its topic.
+//! The error of a publisher.
 use std::error::Error as StdError;
 use std::fmt;
 
-type Cause = Box<dyn StdError + Send + Sync>;
+type ErrorCause = Box<dyn StdError + Send + Sync>;
 
-/// A message that is not known to be in its topic: a [`kind`](Self::kind) to decide on, and what happened.
+/// An error for a message that is not confirmed. The [`kind`](Self::kind) shows whether the message may be stored.
 #[derive(Debug)]
 pub struct PublishError {
     kind: PublishErrorKind,
     text: Box<str>,
-    cause: Option<Cause>,
+    cause: Option<ErrorCause>,
 }
 
-/// What is known of the message.
+/// The known state of an unconfirmed message.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum PublishErrorKind {
-    /// In no topic: no access, more than RocketMQ takes, or no topic of that name where brokers make none. Another try would
-    /// fail the same way.
+    /// The message is not stored, and every retry fails the same way: access is denied, RocketMQ cannot transmit the message, or
+    /// the topic is missing on brokers that do not create topics.
     Refused,
-    /// In no topic: nobody knows it, or its broker cannot be reached, or is busy. Another try may go well.
+    /// The message is not stored: the topic is unknown, or its broker is busy or unreachable. A retry may succeed.
     NotSent,
-    /// Nobody knows. Send it again, under the same id.
+    /// The message may be stored. Publish the message again with the same id.
     Unconfirmed,
 }
 
 impl PublishError {
-    pub(super) fn new(kind: PublishErrorKind, text: impl Into<Box<str>>, cause: Option<Cause>) -> Self {
+    pub(super) fn new(kind: PublishErrorKind, text: impl Into<Box<str>>, cause: Option<ErrorCause>) -> Self {
         Self { kind, text: text.into(), cause }
     }
 
-    /// What is known of the message.
+    /// Returns the known state of the message.
     #[must_use]
     pub fn kind(&self) -> PublishErrorKind {
         self.kind
@@ -40,9 +40,9 @@ impl PublishError {
 impl fmt::Display for PublishError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
-            PublishErrorKind::Refused => "not published, and never will be as it is",
-            PublishErrorKind::NotSent => "not published, try again",
-            PublishErrorKind::Unconfirmed => "perhaps published, send it again under the same id",
+            PublishErrorKind::Refused => "message rejected permanently",
+            PublishErrorKind::NotSent => "message not sent; retry",
+            PublishErrorKind::Unconfirmed => "message unconfirmed; publish again with the same id",
         };
         write!(f, "{kind}: {}", self.text)
     }

@@ -1,75 +1,90 @@
-//! The publisher as an outbox's relay uses it.
+//! Publishing for the relay of an outbox.
 use async_trait::async_trait;
-use idempotent_mq::{OutboundMessage, Publish, PublishError as Untold, Published, publish_each};
+use idempotent_mq::{OutboundMessage, Publish, PublishError as OutboxError, Published, publish_each};
 use tokio::time::Instant;
 
 use super::{PublishError, PublishErrorKind, RocketPublisher};
 use crate::RocketMessage;
 
-/// The topic is a topic, or `TOPIC:TAG`.
+/// The topic of a message is a topic of RocketMQ, or `TOPIC:TAG`.
 ///
-/// | of the message | becomes |
+/// | field of the message | meaning |
 /// |---|---|
-/// | `id` | `UNIQ_KEY`, by which [sources](crate::RocketSource) tell copies |
+/// | `id` | `UNIQ_KEY`, by which [sources](crate::RocketSource) detect copies |
 /// | `business_key` | `KEYS` |
-/// | headers | as those of [`RocketMessage::header`]: text is a property, anything else is packed |
-/// | `aggregate` | the choice of the queue, and the order in it |
+/// | headers | the same as for [`RocketMessage::header`]: a property for text, packed otherwise |
+/// | `aggregate` | selects the queue, and keeps the order in the queue |
 ///
-/// Messages of one **aggregate** go one behind the other to one queue: the one that RocketMQ's clients choose by the hash of that
-/// text (`SelectMessageQueueByHash`), so others may send to it, too. It is another one once the topic has more queues or
-/// fewer, as when one of several brokers is away for longer than its name server waits. Messages of none go to all queues in turn.
+/// Messages of one **aggregate** are sent one after the other to one queue. The queue is the one that RocketMQ's clients select by the
+/// hash of the aggregate's text (`SelectMessageQueueByHash`), so other producers may send to it too. The queue changes when the topic gets more or
+/// fewer queues, for example when one of several brokers is unreachable for longer than the name server waits. Messages without an
+/// aggregate are sent to all queues in turn.
 ///
-/// The [position](Published::position) is the one that a [source](crate::RocketSource) says of the delivery: `TOPIC@BROKER`, the
-/// queue, the offset in it. Of one queue they can be compared, greater is later; so a message that a consumer has passed counts
-/// as lost. A source with [tags](crate::RocketSourceBuilder::tags) passes what it does not want: an outbox's consumer has to want
-/// all that the outbox sends to its topic.
+/// The [position](Published::position) equals the position of the delivery at a [source](crate::RocketSource): `TOPIC@BROKER`, the
+/// queue, and the offset. Positions of one queue are comparable, and later messages have greater ones. An outbox treats a message as
+/// lost if a consumer has passed its position. A source with [tags](crate::RocketSourceBuilder::tags) skips other tags, so the
+/// consumer of an outbox must take all tags that the outbox sends to its topic.
 ///
-/// **What became of a message.** Messages are given up [`give_up_after`](super::RocketPublisherBuilder::give_up_after) they were
-/// handed over, all of them: let that be shorter than two thirds of a relay's lease, as it is by default. A broker that cannot be reached, or
-/// turns messages away as busy, leaves a message [`Unsent`](idempotent_mq::PublishErrorKind::Unsent); one whose answer stays out, or
-/// does not tell whether it was stored,
-/// [`Unconfirmed`](idempotent_mq::PublishErrorKind::Unconfirmed), as may be the first that are sent over a connection that
-/// broke unnoticed. [`Refused`](idempotent_mq::PublishErrorKind::Refused) is what the broker would cut, misread or turn down,
-/// and a topic that is not there, where brokers do not make topics by themselves (`autoCreateTopicEnable`): one that this
-/// publisher has found before is only away, and so unsent; one that it has not, and whose only broker is away for longer than
-/// the name server waits while others are there, is told as not there. By default brokers make topics: then a misspelt name is a
-/// topic that nobody reads.
+/// **Results.** All messages of a call share the time of [`give_up_after`](super::RocketPublisherBuilder::give_up_after). Keep that time
+/// below two thirds of the relay's lease, as it is by default.
+///
+/// - [`Unsent`](idempotent_mq::PublishErrorKind::Unsent): the broker is busy or unreachable.
+/// - [`Unconfirmed`](idempotent_mq::PublishErrorKind::Unconfirmed): the broker did not respond, or its response does not show whether the
+///   message is stored. The first messages on a connection that broke unnoticed may also be unconfirmed.
+/// - [`Refused`](idempotent_mq::PublishErrorKind::Refused): the broker would truncate, misread or reject the message, or the topic is missing
+///   on brokers that do not create topics (`autoCreateTopicEnable`). A topic that this publisher has found before counts as
+///   unreachable, so its messages are unsent. A topic that this publisher has never found counts as missing, even if its only broker is
+///   unreachable for longer than the name server waits while other brokers are running.
+///
+/// **Delays.** A message with [`deliver_at`](OutboundMessage::deliver_at) needs a publisher whose
+/// [`max_lateness`](super::RocketPublisherBuilder::max_lateness) covers all differences between delay levels, because the time until the relay
+/// sends the message is not known in advance. All other publishers of this type refuse such a message. The message is never early by the
+/// broker's clock, and late by `max_lateness` at most, plus the time that publishing takes. A time beyond the longest level is refused. A delayed message has no position
+/// when it is published.
+///
+/// By default brokers create topics. A message to a misspelt topic then creates a topic without a consumer.
 #[async_trait]
 impl Publish for RocketPublisher {
-    async fn publish(&self, messages: &[OutboundMessage]) -> Vec<Result<Published, Untold>> {
+    async fn publish(&self, messages: &[OutboundMessage]) -> Vec<Result<Published, OutboxError>> {
         let end = Instant::now() + self.0.give_up_after;
         publish_each(messages, async |message| {
-            if message.deliver_at.is_some() {
-                return Err(Untold::cannot_delay());
-            }
-            let (topic, outgoing) = outgoing(message);
-            let sent = self.publish_by(end, topic, &outgoing, message.aggregate.as_deref()).await;
-            let place = sent.map_err(told)?;
-            Ok(place.map_or_else(Published::somewhere, |place| Published::at(place.position(topic))))
+            let due = match message.deliver_at {
+                Some(_) if !self.delays() => return Err(OutboxError::cannot_delay()),
+                Some(at) => Some(self.due_at(at).map_err(outbox_error)?),
+                None => None,
+            };
+            let (topic, converted) = convert(message);
+            let sent = self.publish_until(end, topic, &converted, message.aggregate.as_deref(), due).await;
+            let position = sent.map_err(outbox_error)?;
+            Ok(position.map_or_else(Published::somewhere, |position| Published::at(position.position(topic))))
         })
         .await
     }
+
+    fn delays(&self) -> bool {
+        self.accepts_all_delays()
+    }
 }
 
-fn outgoing(message: &OutboundMessage) -> (&str, RocketMessage) {
-    let mut outgoing = RocketMessage::new(&message.id, message.body.clone());
+fn convert(message: &OutboundMessage) -> (&str, RocketMessage) {
+    let mut converted = RocketMessage::new(&message.id, message.body.clone());
     for (name, value) in message.headers.iter() {
-        outgoing = outgoing.header(name, value);
+        converted = converted.header(name, value);
     }
     if let Some(key) = &message.business_key {
-        outgoing = outgoing.key(key);
+        converted = converted.key(key);
     }
     match message.topic.split_once(':') {
-        Some((topic, tag)) => (topic, outgoing.tag(tag)),
-        None => (&message.topic, outgoing),
+        Some((topic, tag)) => (topic, converted.tag(tag)),
+        None => (&message.topic, converted),
     }
 }
 
-fn told(error: PublishError) -> Untold {
+fn outbox_error(error: PublishError) -> OutboxError {
     let kind = match error.kind() {
         PublishErrorKind::Refused => idempotent_mq::PublishErrorKind::Refused,
         PublishErrorKind::NotSent => idempotent_mq::PublishErrorKind::Unsent,
         PublishErrorKind::Unconfirmed => idempotent_mq::PublishErrorKind::Unconfirmed,
     };
-    Untold::new(kind, error.to_string()).with_cause(error)
+    OutboxError::new(kind, error.to_string()).with_cause(error)
 }

@@ -5,13 +5,14 @@ use std::path::Path;
 use super::sources::texts;
 
 /// The crates whose sources keep the rules. A crate that keeps them is added here.
-const CHECKED: [&str; 9] = [
+const CHECKED: [&str; 10] = [
     "idempotent-alert/src",
     "idempotent-core/src",
     "idempotent-macros/src",
     "idempotent-mq/src",
     "idempotent-redis-streams/src",
     "idempotent-redis/src",
+    "idempotent-rocketmq/src",
     "idempotent-testkit/src",
     "idempotent-tower/src",
     "xtask/src",

@@ -1,29 +1,29 @@
-//! How a consumer's end looks to the others of its group.
+//! The end of a source, and its effect on the other members of the group.
 use idempotent_mq::{Settlement, Source};
 use idempotent_rocketmq::RocketMessage;
 
-use crate::world::{World, within};
+use crate::broker::world::{World, within};
 
 #[tokio::test]
-async fn what_was_not_handed_over_goes_to_others_once_what_was_is_settled_and_that_does_not_come_again() {
+async fn messages_that_a_closed_source_has_not_delivered_go_to_another_member_of_the_group() {
     let world = World::new("ends-1").await;
-    let mut first = world.hand();
+    let mut first = world.consumer();
     for id in ["0", "1", "2", "3"] {
         world.publish(RocketMessage::new(id, "b")).await;
     }
     let held = first.take(4).await;
     let (held, others) = held.split_first().unwrap();
-    // Of those it had, if it had more.
+    // The others of the first batch, if there are any.
     for other in others {
         first.insist(other, &Settlement::GiveBack).await;
     }
     first.0.close().await;
     first.settle(held, &Settlement::Ack).await.unwrap();
-    let mut second = world.hand();
+    let mut second = world.consumer();
     let mut came = Vec::new();
     for _ in 0..3 {
         let next = second.next().await;
-        assert_eq!(next.0.attempt, Some(1), "what is given back is no attempt");
+        assert_eq!(next.0.attempt, Some(1), "giving back costs no attempt");
         came.extend(next.0.id.clone());
         second.settle(&next, &Settlement::Ack).await.unwrap();
     }
@@ -33,25 +33,25 @@ async fn what_was_not_handed_over_goes_to_others_once_what_was_is_settled_and_th
 }
 
 #[tokio::test]
-async fn the_last_acknowledgement_behind_the_end_is_known_to_the_broker_when_it_returns() {
+async fn the_last_acknowledgement_after_the_close_returns_when_the_broker_knows_it() {
     let world = World::new("ends-2").await;
-    let mut hand = world.hand();
+    let mut consumer = world.consumer();
     world.publish(RocketMessage::new("m", "b")).await;
-    let held = hand.next().await;
-    hand.0.close().await;
+    let held = consumer.next().await;
+    consumer.0.close().await;
     assert_eq!(world.left().await, 1);
-    hand.settle(&held, &Settlement::Ack).await.unwrap();
+    consumer.settle(&held, &Settlement::Ack).await.unwrap();
     assert_eq!(world.left().await, 0);
 }
 
 #[tokio::test]
-async fn a_source_that_holds_nothing_has_ended_when_close_returns_and_one_that_never_began_closes_at_once() {
+async fn close_waits_for_the_end_of_a_source_without_deliveries_and_returns_at_once_before_the_start() {
     let world = World::new("ends-3").await;
-    let mut hand = world.hand();
-    hand.0.close().await;
+    let mut consumer = world.consumer();
+    consumer.0.close().await;
     world.publish(RocketMessage::new("m", "b")).await;
-    let held = hand.next().await;
-    hand.settle(&held, &Settlement::Ack).await.unwrap();
-    within("the end", hand.0.close()).await;
+    let held = consumer.next().await;
+    consumer.settle(&held, &Settlement::Ack).await.unwrap();
+    within("the end of the source", consumer.0.close()).await;
     assert_eq!(world.left().await, 0);
 }

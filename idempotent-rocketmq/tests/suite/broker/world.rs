@@ -1,4 +1,4 @@
-//! A broker for all tests of this binary but those that harm it; each has a topic of its own.
+//! The broker that the tests share, with a topic for each test. Tests that stop the broker start their own.
 use std::future::Future;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -8,77 +8,77 @@ use idempotent_mq::{Delivery, Received, Settlement, Source, SourceError, SourceE
 use idempotent_rocketmq::{RocketMessage, RocketPublisher, RocketSource, RocketSourceBuilder, RocketTag};
 use idempotent_testkit::servers::RocketServer;
 
-use crate::raw::Raw;
+use crate::plain_client::PlainClient;
 
-/// For what should take a moment, on a machine that is busy.
-pub const LIMIT: Duration = Duration::from_secs(60);
+/// Time limit of an event on a loaded machine.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 static SERVER: LazyLock<Arc<RocketServer>> = LazyLock::new(|| Arc::new(RocketServer::start()));
 
-pub struct World {
-    pub server: Arc<RocketServer>,
-    pub publisher: RocketPublisher,
-    pub topic: String,
-    pub group: String,
+pub(crate) struct World {
+    pub(crate) server: Arc<RocketServer>,
+    pub(crate) publisher: RocketPublisher,
+    pub(crate) topic: String,
+    pub(crate) group: String,
 }
 
 impl World {
-    /// A topic of this name, in one queue.
-    pub async fn new(topic: &str) -> Self {
+    /// Creates a topic with one queue on the shared broker.
+    pub(crate) async fn new(topic: &str) -> Self {
         Self::on(tokio::task::spawn_blocking(|| SERVER.clone()).await.unwrap(), topic).await
     }
 
-    /// On a broker of its own.
-    pub async fn alone(topic: &str) -> Self {
+    /// Creates a topic on a broker that only this test uses.
+    pub(crate) async fn alone(topic: &str) -> Self {
         Self::on(tokio::task::spawn_blocking(|| Arc::new(RocketServer::start())).await.unwrap(), topic).await
     }
 
-    async fn on(server: Arc<RocketServer>, topic: &str) -> Self {
+    pub(crate) async fn on(server: Arc<RocketServer>, topic: &str) -> Self {
         let publisher = RocketPublisher::builder(server.name_server()).build().unwrap();
         let world = Self { server, publisher, topic: topic.to_owned(), group: format!("{topic}-group") };
         world.source().declare(1).await.unwrap();
         world
     }
 
-    pub fn source(&self) -> RocketSource {
+    pub(crate) fn source(&self) -> RocketSource {
         self.builder().build().unwrap()
     }
 
-    pub fn builder(&self) -> RocketSourceBuilder {
+    pub(crate) fn builder(&self) -> RocketSourceBuilder {
         RocketSource::builder(self.server.name_server(), &self.topic, &self.group)
     }
 
-    pub fn hand(&self) -> Hand {
-        Hand(self.source())
+    pub(crate) fn consumer(&self) -> ManualConsumer {
+        ManualConsumer(self.source())
     }
 
-    pub async fn publish(&self, outgoing: RocketMessage) {
+    pub(crate) async fn publish(&self, outgoing: RocketMessage) {
         self.publisher.publish(&self.topic, &outgoing).await.unwrap();
     }
 
-    /// A plain client, which collects the dead letters.
-    pub async fn raw(&self) -> Raw {
-        Raw::start(self.server.name_server(), format!("{}-dead", self.group)).await
+    /// Starts a plain client that collects the dead letters.
+    pub(crate) async fn plain_client(&self) -> PlainClient {
+        PlainClient::start(self.server.name_server(), format!("{}-dead", self.group)).await
     }
 
-    /// What the broker knows not to be acknowledged, and does not delay.
-    pub async fn left(&self) -> u64 {
+    /// Returns the number of unacknowledged messages, without those that wait for a delay.
+    pub(crate) async fn left(&self) -> u64 {
         let (topic, group) = (self.topic.clone(), self.group.clone());
         self.blocking(move |server| server.backlog(&topic, &group) + server.backlog(&format!("{group}-retry"), &group))
             .await
     }
 
-    pub async fn emptied(&self) {
-        until("the broker knows that all is done", async || (self.left().await == 0).then_some(())).await;
+    pub(crate) async fn emptied(&self) {
+        until("the broker has all acknowledgements", async || (self.left().await == 0).then_some(())).await;
     }
 
-    pub async fn blocking<T: Send + 'static>(&self, ask: impl FnOnce(&RocketServer) -> T + Send + 'static) -> T {
+    pub(crate) async fn blocking<T: Send + 'static>(&self, ask: impl FnOnce(&RocketServer) -> T + Send + 'static) -> T {
         let server = self.server.clone();
         tokio::task::spawn_blocking(move || ask(&server)).await.unwrap()
     }
 }
 
-/// Asks again and again, for a minute at most.
-pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+/// Polls until there is a result, for a minute at most.
+pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let end = Instant::now() + LIMIT;
     loop {
         if let Some(found) = ask().await {
@@ -89,31 +89,31 @@ pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T 
     }
 }
 
-pub async fn within<F: Future>(what: &str, future: F) -> F::Output {
+pub(crate) async fn within<F: Future>(what: &str, future: F) -> F::Output {
     tokio::time::timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("not within a minute: {what}"))
 }
 
-/// A source that is asked by hand.
-pub struct Hand(pub RocketSource);
+/// A source without a consumer runtime.
+pub(crate) struct ManualConsumer(pub(crate) RocketSource);
 
-impl Hand {
-    pub async fn next(&mut self) -> (Delivery, RocketTag) {
+impl ManualConsumer {
+    pub(crate) async fn next(&mut self) -> (Delivery, RocketTag) {
         self.take(1).await.remove(0)
     }
 
-    pub async fn take(&mut self, room: usize) -> Vec<(Delivery, RocketTag)> {
+    pub(crate) async fn take(&mut self, room: usize) -> Vec<(Delivery, RocketTag)> {
         match within("a delivery", self.0.receive(room)).await.unwrap() {
             Received::Deliveries(some) => some,
             other => panic!("{other:?}"),
         }
     }
 
-    pub async fn settle(&self, held: &(Delivery, RocketTag), how: &Settlement) -> Result<(), SourceError> {
+    pub(crate) async fn settle(&self, held: &(Delivery, RocketTag), how: &Settlement) -> Result<(), SourceError> {
         within("a settlement", self.0.settler().settle(&held.0, &held.1, how)).await
     }
 
-    /// As a consumer does: what fails for now is tried again.
-    pub async fn insist(&self, held: &(Delivery, RocketTag), how: &Settlement) {
+    /// Settles a delivery, and retries after transient errors as a consumer does.
+    pub(crate) async fn insist(&self, held: &(Delivery, RocketTag), how: &Settlement) {
         let settled = async || match self.settle(held, how).await {
             Err(error) if error.kind() == SourceErrorKind::Transient => None,
             settled => Some(settled),
@@ -122,7 +122,7 @@ impl Hand {
     }
 }
 
-pub fn executor() -> Executor {
+pub(crate) fn executor() -> Executor {
     let second = Duration::from_secs(1);
     let policy = Policy::new().retry_delay(second).in_flight_delay(second).jitter(0).max_retries(2);
     Executor::builder(Arc::new(MemoryStore::new())).policy(Scene::Mq, policy).build().unwrap()

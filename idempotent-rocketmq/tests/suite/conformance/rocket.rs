@@ -1,4 +1,4 @@
-//! One topic of a broker that all tests of this binary share, seen from beside.
+//! A topic of a shared broker as the subject of the laws.
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -12,10 +12,10 @@ use idempotent_testkit::broker::{Broker, Limits, Message};
 use idempotent_testkit::servers::RocketServer;
 use rocketmq_model::common::message::message_ext::MessageExt;
 
-use crate::raw::Raw;
+use crate::plain_client::PlainClient;
 
 const LEVELS: u32 = 18;
-/// All the same: each law has a level of its own, so that it can tell what of it is delayed.
+/// A broker whose levels are equal. Each law uses its own level, so that its delayed messages can be counted.
 static SERVER: LazyLock<RocketServer> = LazyLock::new(|| RocketServer::with_delays(&["1s"; LEVELS as usize].join(" ")));
 static TOPICS: AtomicU32 = AtomicU32::new(0);
 
@@ -24,21 +24,21 @@ pub(crate) struct Rocket {
     group: String,
     level: u32,
     publisher: RocketPublisher,
-    raw: Raw,
+    client: PlainClient,
 }
 
 impl Rocket {
-    /// A topic of its own.
+    /// Creates a topic.
     pub(crate) async fn new() -> Self {
-        // Its start blocks.
+        // The start blocks.
         let name_server = blocking(|| SERVER.name_server()).await;
         let number = TOPICS.fetch_add(1, SeqCst);
         let (topic, group, level) = (format!("laws-{number}"), format!("group-{number}"), number % LEVELS + 1);
         let publisher = RocketPublisher::builder(&name_server).build().unwrap();
         let own = RocketSource::builder(&name_server, &topic, &group).build().unwrap();
         own.declare(1).await.unwrap();
-        let raw = Raw::start(name_server, format!("{group}-dead")).await;
-        Self { topic, group, level, publisher, raw }
+        let client = PlainClient::start(name_server, format!("{group}-dead")).await;
+        Self { topic, group, level, publisher, client }
     }
 }
 
@@ -52,15 +52,15 @@ impl Broker for Rocket {
 
     fn limits(&self) -> Limits {
         let mut limits = Limits::default();
-        // The shortest there is; by the broker's clock, in ms.
+        // The shortest delay. The broker's clock counts in ms.
         (limits.delay, limits.early) = (Duration::from_secs(1), Duration::from_millis(2));
-        // A client takes seconds to begin, and to take over.
+        // A client takes seconds to start and to take over queues.
         limits.patience = Duration::from_secs(120);
         limits
     }
 
     async fn source(&self) -> RocketSource {
-        // Whatever is asked for, only this law's level is chosen: the others seem to be too long.
+        // The adapter always selects this law's level, because the others are configured as too long.
         let levels: Vec<_> = (1..=LEVELS).map(|level| if level == self.level { "1s" } else { "9h" }).collect();
         let builder = RocketSource::builder(SERVER.name_server(), &self.topic, &self.group);
         builder.delay_levels(levels.join(" ")).build().unwrap()
@@ -75,26 +75,26 @@ impl Broker for Rocket {
     }
 
     async fn dead_letters(&self) -> Vec<(Message, DeadLetter)> {
-        self.raw.collected().iter().map(|message| self.letter(message)).collect()
+        self.client.collected().iter().map(|message| self.letter(message)).collect()
     }
 
     async fn put_back(&self) {
-        for message in self.raw.take() {
+        for message in self.client.take() {
             let properties = message.properties().iter().map(|(name, value)| (name.as_str(), value.as_str()));
-            self.raw.send(&self.topic, &message.body().unwrap(), properties).await;
+            self.client.send(&self.topic, &message.body().unwrap(), properties).await;
         }
     }
 
     async fn is_empty(&self) -> bool {
         let (topic, group, level) = (self.topic.clone(), self.group.clone(), self.level);
         let retry = format!("{group}-retry");
-        // What waits for its delay comes into the topic for retries: looked at in this order, none is missed.
+        // Delayed messages move into the topic for retries. In this order of queries, none is missed.
         let left = move || SERVER.backlog(&topic, &group) + SERVER.delayed(level) + SERVER.backlog(&retry, &group);
         blocking(left).await == 0
     }
 
     async fn cut(&self) {
-        panic!("no law that is held needs it");
+        panic!("unused by the tested laws");
     }
 }
 
@@ -118,8 +118,8 @@ impl Rocket {
                 Some("group") => assert_eq!(value.as_str(), self.group),
                 Some("headers") => unpacked(value).iter().for_each(|(name, value)| read.headers.push(name, value)),
                 Some("empty") => read.body.clear(),
-                Some(other) => panic!("a mark that nobody knows: {other}"),
-                // The broker's, or the client's.
+                Some(other) => panic!("unknown property: {other}"),
+                // A property of the broker or the client.
                 None if name.bytes().all(|byte| byte.is_ascii_uppercase() || b"_1".contains(&byte)) => {}
                 None => read.headers.push(name, value.as_str()),
             }
@@ -128,7 +128,7 @@ impl Rocket {
     }
 }
 
-/// Base64 of names and values, each with its length in four bytes before it.
+/// Decodes base64 of names and values, each after its length in four bytes.
 fn unpacked(text: &str) -> Headers {
     const ALPHABET: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let (mut bits, mut bytes, mut held) = (0u32, Vec::new(), 0);

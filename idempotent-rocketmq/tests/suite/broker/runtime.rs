@@ -1,4 +1,4 @@
-//! With a consumer.
+//! The source with a consumer.
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use idempotent_rocketmq::{RocketMessage, RocketSource};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::world::{World, executor, until, within};
+use crate::broker::world::{World, executor, until, within};
 
 struct Process {
     counters: ConsumerCounters,
@@ -45,7 +45,7 @@ fn once(runs: &Arc<AtomicU32>) -> MessageHandler {
 }
 
 #[tokio::test]
-async fn a_duplicate_of_what_runs_is_put_off_without_costing_an_attempt_and_then_acknowledged() {
+async fn a_duplicate_of_a_running_message_is_deferred_without_an_attempt_and_then_acknowledged() {
     let world = World::new("runtime-1").await;
     let (open, runs) = (Arc::new(Notify::new()), Arc::new(AtomicU32::new(0)));
     let (gate, counted) = (open.clone(), runs.clone());
@@ -62,8 +62,8 @@ async fn a_duplicate_of_what_runs_is_put_off_without_costing_an_attempt_and_then
     for id in ["a", "b"] {
         world.publish(RocketMessage::new(id, "b").key("order-17")).await;
     }
-    // More often than attempts are allowed.
-    process.until("it is put off", |counts| counts.deferred >= 4).await;
+    // More deferrals than the policy allows attempts.
+    process.until("the duplicate is deferred", |counts| counts.deferred >= 4).await;
     open.notify_one();
     process.until("both are done", |counts| counts.acked == 2).await;
     world.emptied().await;
@@ -72,14 +72,14 @@ async fn a_duplicate_of_what_runs_is_put_off_without_costing_an_attempt_and_then
 }
 
 #[tokio::test]
-async fn in_a_batch_only_what_failed_comes_again() {
+async fn only_the_failed_message_of_a_batch_is_redelivered() {
     let world = World::new("runtime-2").await;
     let log = Arc::<Mutex<Vec<String>>>::default();
-    let said = log.clone();
+    let recorded = log.clone();
     let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |message| {
         let id = message.delivery.id.clone().unwrap();
         let fails = id == "b" && message.delivery.attempt == Some(1);
-        said.lock().unwrap().push(id);
+        recorded.lock().unwrap().push(id);
         async move { if fails { Err("not yet") } else { Ok(()) } }
     });
     for id in ["a", "b", "c", "d"] {
@@ -95,7 +95,7 @@ async fn in_a_batch_only_what_failed_comes_again() {
 }
 
 #[tokio::test]
-async fn a_message_on_two_topics_with_one_business_key_runs_once_and_both_are_acknowledged() {
+async fn a_message_on_two_topics_with_one_business_key_runs_once_and_both_copies_are_acknowledged() {
     let world = World::new("runtime-3").await;
     let (runs, executor) = (Arc::new(AtomicU32::new(0)), executor());
     let other = RocketSource::builder(world.server.name_server(), "orders-too", "billing-too").build().unwrap();
@@ -113,9 +113,9 @@ async fn a_message_on_two_topics_with_one_business_key_runs_once_and_both_are_ac
 }
 
 #[tokio::test]
-async fn a_body_that_cannot_be_read_is_dead_lettered_at_once_and_what_is_past_its_time_is_not_run() {
+async fn a_malformed_body_is_dead_lettered_at_once_and_an_expired_message_does_not_run() {
     let world = World::new("runtime-4").await;
-    let raw = world.raw().await;
+    let client = world.plain_client().await;
     let runs = Arc::new(AtomicU32::new(0));
     let counted = runs.clone();
     let handling = Messages::json().keyed(KeyFrom::message_id()).run(move |message: idempotent_mq::Message<u64>| {
@@ -127,7 +127,7 @@ async fn a_body_that_cannot_be_read_is_dead_lettered_at_once_and_what_is_past_it
     world.publish(RocketMessage::new("odd", "what?")).await;
     world.publish(RocketMessage::new("old", "5").header("end", "1700000000000")).await;
     world.publish(RocketMessage::new("good", "2").header("end", "99000000000000")).await;
-    let dead = until("a dead letter", async || raw.take().pop()).await;
+    let dead = until("a dead letter", async || client.take().pop()).await;
     assert_eq!(dead.body().unwrap()[..], *b"what?");
     process.until("all are settled", |counts| counts.ended() == 3).await;
     assert_eq!(runs.load(SeqCst), 2);

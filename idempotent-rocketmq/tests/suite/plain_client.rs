@@ -1,4 +1,4 @@
-//! A plain client beside the source: it sends what it is told, and collects what is in a topic.
+//! A client without the adapter, which sends messages and collects the messages of a topic.
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -13,8 +13,8 @@ use rocketmq_model::common::message::message_single::Message;
 use rocketmq_runtime::{RuntimeConfig, RuntimeOwner};
 use tokio::sync::{mpsc, oneshot};
 
-/// Ends with its value.
-pub(crate) struct Raw {
+/// A client that ends with the drop of this value.
+pub(crate) struct PlainClient {
     orders: mpsc::UnboundedSender<(Message, oneshot::Sender<ClientResult<SendStatus>>)>,
     collected: Arc<Mutex<Vec<MessageExt>>>,
 }
@@ -32,10 +32,10 @@ impl MessageListenerConcurrently for Collector {
     }
 }
 
-impl Raw {
-    /// Collects what is in this topic, from its first message on.
+impl PlainClient {
+    /// Starts a client that collects all messages of this topic.
     pub(crate) async fn start(name_server: String, collect: String) -> Self {
-        let (orders, told) = mpsc::unbounded_channel();
+        let (orders, commands) = mpsc::unbounded_channel();
         let collected = Arc::<Mutex<Vec<MessageExt>>>::default();
         let (into, (ready, started)) = (collected.clone(), oneshot::channel());
         thread::spawn(move || {
@@ -43,14 +43,14 @@ impl Raw {
             let owner = RuntimeOwner::plan(config).unwrap().build().unwrap();
             let scope = owner.root_context().component("raw");
             let runtime = ClientRuntime::try_new(scope, ClientRuntimeConfig::default(), TelemetryHandle::noop());
-            owner.block_on(serve(runtime.unwrap(), name_server, collect, into, told, ready));
+            owner.block_on(serve(runtime.unwrap(), name_server, collect, into, commands, ready));
             owner.shutdown_background();
         });
         started.await.unwrap();
         Self { orders, collected }
     }
 
-    /// With these properties, as they are.
+    /// Sends a message with these properties, unchanged.
     pub(crate) async fn send<'a>(
         &self,
         topic: &str,
@@ -65,8 +65,7 @@ impl Raw {
         assert_eq!(sent.await.unwrap().unwrap(), SendStatus::SendOk);
     }
 
-    /// All that is in the topic, and has not been taken.
-    #[allow(dead_code, reason = "one of the two who share this looks, the other takes")]
+    /// Returns the collected messages that were not taken.
     pub(crate) fn collected(&self) -> Vec<MessageExt> {
         self.collected.lock().unwrap().clone()
     }
@@ -81,7 +80,7 @@ async fn serve(
     name_server: String,
     collect: String,
     into: Arc<Mutex<Vec<MessageExt>>>,
-    mut told: mpsc::UnboundedReceiver<(Message, oneshot::Sender<ClientResult<SendStatus>>)>,
+    mut commands: mpsc::UnboundedReceiver<(Message, oneshot::Sender<ClientResult<SendStatus>>)>,
     ready: oneshot::Sender<()>,
 ) {
     let config = |name: &str| {
@@ -103,7 +102,7 @@ async fn serve(
     consumer.register_message_listener_concurrently(Collector(into));
     consumer.start().await.unwrap();
     ready.send(()).unwrap();
-    while let Some((message, answer)) = told.recv().await {
+    while let Some((message, answer)) = commands.recv().await {
         let sent = producer.send_with_timeout(message, 5_000).await;
         let _ = answer.send(sent.map(|result| result.unwrap().send_status));
     }

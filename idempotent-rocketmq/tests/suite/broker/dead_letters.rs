@@ -1,4 +1,4 @@
-//! What cannot be done is put aside as it came, and can be sent again.
+//! Dead letters and their redrive.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use idempotent_mq::{Consumer, KeyFrom, Messages, Schedule};
 use tokio::sync::oneshot;
 
-use crate::world::{World, executor, until, within};
+use crate::broker::world::{World, executor, until, within};
 
 #[tokio::test]
-async fn a_message_that_always_fails_is_dead_lettered_as_it_came_and_sent_again_it_runs_once() {
+async fn a_failing_message_is_dead_lettered_unchanged_and_runs_once_after_a_redrive() {
     let world = World::new("dead-letters-1").await;
-    let raw = world.raw().await;
-    let (runs, mended) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
-    let (counted, good) = (runs.clone(), mended.clone());
+    let client = world.plain_client().await;
+    let (runs, repaired) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+    let (counted, good) = (runs.clone(), repaired.clone());
     let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |_| {
         counted.fetch_add(1, SeqCst);
         let good = good.load(SeqCst);
@@ -27,8 +27,8 @@ async fn a_message_that_always_fails_is_dead_lettered_as_it_came_and_sent_again_
     let (counters, (stop, stopped)) = (consumer.counters(), oneshot::channel::<()>());
     let task = tokio::spawn(consumer.run(async move { drop(stopped.await) }));
     let sent = [("KEYS", "order-17"), ("TAGS", "paid"), ("UNIQ_KEY", "m"), ("tenant", "größe")];
-    raw.send(&world.topic, &[0, 255, 13, 10], sent).await;
-    let dead = until("a dead letter", async || raw.take().pop()).await;
+    client.send(&world.topic, &[0, 255, 13, 10], sent).await;
+    let dead = until("a dead letter", async || client.take().pop()).await;
     assert_eq!(runs.load(SeqCst), 3);
     assert_eq!(dead.body().unwrap()[..], [0, 255, 13, 10]);
     for (name, value) in sent {
@@ -39,16 +39,16 @@ async fn a_message_that_always_fails_is_dead_lettered_as_it_came_and_sent_again_
     assert_eq!((mark("x-idempotent-attempts"), mark("x-idempotent-deaths")), ("3".into(), "1".into()));
     assert!(mark("x-idempotent-first-at") < mark("x-idempotent-last-at"));
     // A late duplicate does not run.
-    raw.send(&world.topic, &[0, 255, 13, 10], sent).await;
-    until("it is put aside, too", async || raw.take().pop()).await;
+    client.send(&world.topic, &[0, 255, 13, 10], sent).await;
+    until("the duplicate is dead-lettered too", async || client.take().pop()).await;
     assert_eq!(runs.load(SeqCst), 3);
-    // Mended, and sent again by somebody who has freed its key.
-    mended.store(true, SeqCst);
+    // The dead letter is sent again with a new id, and thus with a new key.
+    repaired.store(true, SeqCst);
     let again: Vec<_> = dead.properties().iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let again =
         again.into_iter().map(|(name, value)| if name == "UNIQ_KEY" { (name, "m-again") } else { (name, value) });
-    raw.send(&world.topic, &dead.body().unwrap(), again).await;
-    until("it is done", async || (counters.counts().acked == 1).then_some(())).await;
+    client.send(&world.topic, &dead.body().unwrap(), again).await;
+    until("the redriven message is acknowledged", async || (counters.counts().acked == 1).then_some(())).await;
     assert_eq!(runs.load(SeqCst), 4);
     stop.send(()).unwrap();
     within("the drain", task).await.unwrap().unwrap();

@@ -1,0 +1,83 @@
+//! The properties of a message: their names, and the rules of RocketMQ for names and values.
+use std::collections::BTreeMap;
+
+/// Names and values of properties.
+pub(crate) type Properties = BTreeMap<String, String>;
+
+/// The characters that separate names from values, and properties from each other. Neither may contain these characters.
+pub(crate) const SEPARATORS: [char; 2] = ['\u{1}', '\u{2}'];
+
+/// The message id, which is the same for all copies.
+pub(crate) const UNIQ_KEY: &str = "UNIQ_KEY";
+/// The business key.
+pub(crate) const KEYS: &str = "KEYS";
+pub(crate) const TAGS: &str = "TAGS";
+
+/// Prefix of the properties that this crate adds.
+const PREFIX: &str = "x-idempotent-";
+/// Headers that cannot be properties. The publisher sets this property, and it stays on the message.
+pub(crate) const HEADERS: &str = "x-idempotent-headers";
+/// Marks an empty body, which RocketMQ cannot send. The publisher sets this property, and it stays on the message.
+pub(crate) const EMPTY: &str = "x-idempotent-empty";
+
+/// Properties that the broker and the client set for one delivery. On a copy they would be wrong or have an effect: a copy with
+/// `TRAN_MSG` waits for a commit that never arrives.
+const OF_ONE_DELIVERY: [&str; 34] = [
+    "1ST_POP_TIME",
+    "BORN_TIMESTAMP",
+    "CHECK_IMMUNITY_TIME_IN_SECONDS",
+    "CLUSTER",
+    "CONSUME_START_TIME",
+    "DELAY",
+    "DLQ_ORIGIN_MESSAGE_ID",
+    "DLQ_ORIGIN_TOPIC",
+    "EXTEND_UNIQ_INFO",
+    "MAX_OFFSET",
+    "MAX_RECONSUME_TIMES",
+    "MIN_OFFSET",
+    "MQ2_FLAG",
+    "MSG_REGION",
+    "ORIGIN_GROUP",
+    "ORIGIN_MESSAGE_ID",
+    "PGROUP",
+    "POP_CK",
+    "POP_CK_OFFSET",
+    "PROPERTY_FORWARD_QUEUE_ID",
+    "REAL_QID",
+    "REAL_TOPIC",
+    "RECONSUME_TIME",
+    "REDIRECT",
+    "RETRY_TOPIC",
+    "TRACE_ON",
+    "TRANSACTION_CHECK_TIMES",
+    "TRANSFER_FLAG",
+    "TRANS_OFFSET",
+    "WAIT",
+    "__BORNHOST",
+    "__CRC32#",
+    "__STARTDELIVERTIME",
+    "__transactionId__",
+];
+const PREFIXES_OF_ONE_DELIVERY: [&str; 4] = ["INNER_", "TIMER_", "TRAN_", "__RMQ.TRANSIENT."];
+
+/// Returns whether the broker or the client sets this property for one delivery only.
+pub(crate) fn is_of_one_delivery(name: &str) -> bool {
+    OF_ONE_DELIVERY.contains(&name) || PREFIXES_OF_ONE_DELIVERY.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Returns whether this crate adds the property.
+pub(crate) fn is_own(name: &str) -> bool {
+    name.starts_with(PREFIX)
+}
+
+/// Returns whether a producer may use the name for a header.
+pub(crate) fn is_free_name(name: &str) -> bool {
+    let reserved = is_of_one_delivery(name) || [UNIQ_KEY, KEYS, TAGS].contains(&name);
+    as_property(name.as_bytes()).is_some() && !is_own(name) && !reserved
+}
+
+/// Returns the text if RocketMQ transmits it unchanged as a name or value.
+pub(crate) fn as_property(value: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(value).ok()?;
+    (!text.is_empty() && !text.contains(SEPARATORS)).then_some(text)
+}

@@ -1,0 +1,89 @@
+use std::time::Duration;
+
+use super::*;
+use crate::properties::TAGS;
+use crate::settings::tests::settings;
+
+fn decoded(properties: &Properties) -> RetryHeaders {
+    RetryHeaders::decode(properties.iter().map(|(name, value)| (name.as_str(), value.as_str())), 0)
+}
+
+fn properties(all: &[(&str, &str)]) -> Properties {
+    all.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+fn retry(attempt: u32) -> Retry {
+    let mut retry = Retry::after(Duration::from_secs(1), Timestamp(17));
+    retry.attempt = attempt;
+    retry
+}
+
+#[test]
+fn a_copy_is_decoded_as_the_original_message() {
+    let sent = properties(&[(UNIQ_KEY, "m"), (KEYS, "order-17"), (TAGS, "paid"), ("tenant", "acme"), (EMPTY, "1")]);
+    let once = decoded(&sent).encode_retry(&retry(2));
+    let twice = decoded(&decoded(&once).encode_retry(&retry(3)));
+    assert_eq!(twice.producer, sent);
+    assert_eq!((twice.id(), twice.business_key(), twice.has_empty_body()), (Some("m"), Some("order-17"), true));
+    assert_eq!((twice.attempt, twice.first_at, twice.deaths), (Some(3), Some(Timestamp(17)), 0));
+    assert_eq!(twice.headers(), [("TAGS", "paid"), ("tenant", "acme")].into_iter().collect());
+    let given_back = decoded(&twice.encode_unchanged());
+    assert_eq!(given_back.position, None, "it was unknown");
+    assert_eq!((given_back.attempt, given_back.first_at), (Some(3), Some(Timestamp(17))));
+}
+
+#[test]
+fn a_copy_drops_the_properties_of_transactions_and_delays() {
+    let mut sent = properties(&[(UNIQ_KEY, "m"), ("a", "b")]);
+    let own = sent.clone();
+    for of_one_delivery in
+        ["TRAN_MSG", "PGROUP", "DELAY", "TIMER_DELAY_MS", "__STARTDELIVERTIME", "RETRY_TOPIC", "INNER_NUM"]
+    {
+        sent.insert(of_one_delivery.to_owned(), "1".to_owned());
+    }
+    assert_eq!(decoded(&sent).encode_unchanged(), own);
+}
+
+#[test]
+fn a_copy_of_a_copy_has_the_position_of_the_original_message_and_a_dead_letter_has_none() {
+    let mut message = decoded(&properties(&[(UNIQ_KEY, "m")]));
+    message.position = QueuePosition::decode("17 3 broker-a");
+    let copy = decoded(&decoded(&message.encode_retry(&retry(2))).encode_unchanged());
+    assert_eq!(copy.position, message.position);
+    assert!(copy.headers().is_empty());
+    // A redriven message has a new position.
+    let dead = copy.encode_dead_letter(&DeadLetter::because("", Timestamp(9)), &settings("*"));
+    assert!(!dead.contains_key(PLACE));
+    assert_eq!(decoded(&properties(&[(PLACE, "17")])).position, None);
+}
+
+#[test]
+fn a_redriven_dead_letter_starts_with_its_first_attempt_and_keeps_its_deaths() {
+    let mut letter = DeadLetter::because("é\u{1}".repeat(2000), Timestamp(9));
+    letter.deaths = 3;
+    let before = decoded(&decoded(&properties(&[(UNIQ_KEY, "m")])).encode_retry(&retry(9)));
+    let dead = before.encode_dead_letter(&letter, &settings("*"));
+    assert!(dead[REASON].len() <= MAX_TEXT && !dead[REASON].contains(SEPARATORS));
+    assert_eq!((dead[TOPIC].as_str(), dead[GROUP].as_str(), dead.contains_key(ATTEMPT)), ("t", "g", false));
+    let back = decoded(&dead);
+    assert_eq!((back.attempt, back.deaths, back.first_at), (None, 3, Some(Timestamp(9))));
+    assert!(back.headers().is_empty());
+    // A retry keeps the deaths.
+    assert_eq!(decoded(&back.encode_retry(&retry(2))).deaths, 3);
+}
+
+#[test]
+fn malformed_values_are_ignored() {
+    let odd =
+        decoded(&properties(&[(ATTEMPT, "many"), (FIRST_AT, "-1"), (DEATHS, ""), ("end", "soon"), (HEADERS, "?")]));
+    assert_eq!((odd.attempt, odd.first_at, odd.deaths, odd.expires_at(Some("end"))), (None, None, 0, None));
+    assert_eq!(odd.headers(), [("end", "soon")].into_iter().collect());
+}
+
+#[test]
+fn a_message_expires_at_the_time_in_its_header_in_ms() {
+    let message = decoded(&properties(&[("end", "7"), ("far", "18446744073709551615")]));
+    assert_eq!(message.expires_at(Some("end")), Some(Timestamp(7_000)));
+    assert_eq!(message.expires_at(Some("far")), Some(Timestamp(u64::MAX)));
+    assert_eq!((message.expires_at(None), message.expires_at(Some("none"))), (None, None));
+}

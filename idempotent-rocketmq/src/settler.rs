@@ -1,0 +1,128 @@
+//! Settlement of deliveries. A copy or dead letter is stored first, then the listener's call is answered.
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent_mq::{Delivery, Settle, Settlement, SourceError, SourceErrorKind};
+use tokio::sync::oneshot;
+
+use crate::error::{client_ended, failure, transient};
+use crate::producer::{PreparedMessage, SendFailure};
+use crate::retry_headers::RetryHeaders;
+use crate::session::{ConsumerSession, DeliveryAnswer};
+
+/// The handle that settles a delivery. The thread of a listener waits for its answer.
+#[derive(Debug)]
+pub struct RocketTag {
+    session: Arc<ConsumerSession>,
+    headers: RetryHeaders,
+    /// The sender of the answer, or `None` after the answer.
+    answer: Mutex<Option<oneshot::Sender<DeliveryAnswer>>>,
+    /// True if the copy or dead letter is stored and only the answer is missing.
+    copied: AtomicBool,
+}
+
+#[derive(Debug)]
+pub(crate) struct RocketSettler;
+
+/// Time that the last settlement of a session waits for the client to report to the broker.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(3);
+
+#[async_trait]
+impl Settle<RocketTag> for RocketSettler {
+    async fn settle(&self, delivery: &Delivery, tag: &RocketTag, settlement: &Settlement) -> Result<(), SourceError> {
+        if tag.is_answered() {
+            return Ok(());
+        }
+        let (settings, headers, body) = (&tag.session.settings, &tag.headers, &delivery.body);
+        match settlement {
+            Settlement::Ack => {}
+            Settlement::GiveBack => tag.store(tag.session.copy(headers, body, Duration::ZERO)).await?,
+            Settlement::Retry(retry) => {
+                let mut copy = tag.session.copy(headers, body, retry.after);
+                copy.properties = headers.encode_retry(retry);
+                tag.store(copy).await?;
+            }
+            Settlement::DeadLetter(letter) => {
+                let mut dead = tag.session.copy(headers, body, Duration::ZERO);
+                dead.topic.clone_from(&settings.dead_topic);
+                dead.properties = headers.encode_dead_letter(letter, settings);
+                tag.store(dead).await?;
+            }
+            other => {
+                let text = format!("settlement `{}` is not supported by this source", other.name());
+                return Err(SourceError::new(SourceErrorKind::Fatal, text));
+            }
+        }
+        let drain = &tag.session.drain;
+        if !tag.answer(DeliveryAnswer::Settled) {
+            return Err(client_ended());
+        }
+        if drain.is_closing() && drain.all_answered() {
+            // The process may exit right after this.
+            let _ = tokio::time::timeout(REPORT_TIMEOUT, drain.wait_for_end()).await;
+        }
+        Ok(())
+    }
+
+    async fn keep_alive(&self, _: &[&RocketTag]) -> Result<(), SourceError> {
+        Ok(())
+    }
+}
+
+impl RocketTag {
+    pub(crate) fn new(
+        session: Arc<ConsumerSession>,
+        headers: RetryHeaders,
+        answer: oneshot::Sender<DeliveryAnswer>,
+    ) -> Self {
+        Self { session, headers, answer: Mutex::new(Some(answer)), copied: AtomicBool::new(false) }
+    }
+
+    fn is_answered(&self) -> bool {
+        self.answer.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
+    fn is_copied(&self) -> bool {
+        self.copied.load(SeqCst)
+    }
+
+    /// Stores a copy or dead letter, unless an earlier settlement has stored one and then failed.
+    async fn store(&self, copy: PreparedMessage) -> Result<(), SourceError> {
+        if self.is_copied() {
+            return Ok(());
+        }
+        if self.session.drain.has_ended() {
+            return Err(client_ended());
+        }
+        self.session.producer.send(copy).await.map_err(not_stored)?;
+        self.copied.store(true, SeqCst);
+        Ok(())
+    }
+
+    /// Sends the answer to the waiting thread. Returns false if the client has ended. A second answer has no effect.
+    fn answer(&self, answer: DeliveryAnswer) -> bool {
+        let waiting = self.answer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(waiting) = waiting else { return true };
+        self.session.drain.note_answered();
+        waiting.send(answer).is_ok()
+    }
+}
+
+/// An unsettled message is redelivered after the drop, unless its copy is stored.
+impl Drop for RocketTag {
+    fn drop(&mut self) {
+        self.answer(if self.is_copied() { DeliveryAnswer::Settled } else { DeliveryAnswer::Dropped });
+    }
+}
+
+fn not_stored(reason: SendFailure) -> SourceError {
+    match reason {
+        SendFailure::Incomplete(status) => {
+            transient(&format!("storing the copy: not flushed or replicated as the broker is configured ({status:?})"))
+        }
+        SendFailure::Ended => client_ended(),
+        SendFailure::Failed(error) => failure("storing the copy failed; see the cause", error),
+    }
+}

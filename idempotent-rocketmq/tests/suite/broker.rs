@@ -1,0 +1,10 @@
+//! The source and the publisher on a real broker.
+mod closing;
+mod consumer_outages;
+mod dead_letters;
+mod delayed;
+mod deliveries;
+mod outbox;
+mod publisher_outages;
+mod runtime;
+mod world;
