@@ -69,7 +69,9 @@ pub(super) async fn conclude<Tag>(
     let how = concluded(&decision, end, ended);
     let noted = asked(&job.shared, log.concluded(&entry.receipt, how)).await.is_some();
     match how {
-        DeliveryResult::Done | DeliveryResult::Expired if !noted => (put_off(LATER, "the message log is down"), DeliveryEnd::Deferred),
+        DeliveryResult::Done | DeliveryResult::Expired if !noted => {
+            (put_off(LATER, "the message log is down"), DeliveryEnd::Deferred)
+        }
         _ => (decision, end),
     }
 }

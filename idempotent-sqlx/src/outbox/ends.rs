@@ -117,7 +117,8 @@ impl<Db: OutboxDb> Outbox<Db> {
             return Ok(());
         }
         let args = rows.iter().flat_map(|(id, run)| {
-            [OF_CONSUMER.into(), Arg::from(&id[..]), Arg::from(&run.to_be_bytes()[..]), Arg::from(None), self.now()]
+            let run = Arg::from(&run.to_be_bytes()[..]);
+            [Arg::from(OF_CONSUMER), Arg::from(&id[..]), run, Arg::Bytes(None), self.now()]
         });
         self.execute(self.0.texts.log(rows.len()), args.collect()).await.map(drop)
     }

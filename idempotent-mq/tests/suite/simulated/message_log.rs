@@ -1,12 +1,11 @@
 //! What the message log says of a message decides before the store does.
 use idempotent_core::Policy;
-use idempotent_mq::{DeliveryResult, Position, SenderState, SourceCapabilities};
-use idempotent_mq::{DelaySupport, Delivery};
+use idempotent_mq::{Consumer, DelaySupport, Delivery, DeliveryResult, Position, SenderState, SourceCapabilities};
 use idempotent_testkit::{StoreOperation, VirtualClock};
 
 use crate::broker::Ways;
 use crate::log::Log;
-use crate::world::{Job, World, ms, secs};
+use crate::world::{Building, Job, World, ms, secs};
 
 #[tokio::test]
 async fn a_consumed_or_void_message_is_acknowledged_without_a_claim_and_counted_as_skipped() {
@@ -45,7 +44,7 @@ async fn a_consumer_that_does_not_skip_runs_messages_in_every_state_and_has_no_n
     for state in [SenderState::Consumed, SenderState::Void] {
         let (world, log) = (World::new(), Log::answering(state));
         let job = Job::ok(&world, ms(10));
-        let more = |builder: crate::world::Building| builder.log(log.clone()).skip_consumed(false);
+        let more = |builder: Building| builder.log(log.clone()).skip_consumed(false);
         let process = world.consume_by(Policy::new(), job.by_id(), more).await;
         world.broker.send("m1", "{}");
         world.clock.advance(secs(1)).await;
@@ -60,7 +59,7 @@ async fn consumers_of_one_group_have_one_name_and_other_groups_another() {
     let job = Job::ok(&world, ms(10));
     for (group, message) in [("billing", "m1"), ("billing", "m2"), ("shipping", "m3")] {
         let (store, executor) = world.executor(Policy::new());
-        let builder = idempotent_mq::Consumer::builder(world.broker.connect(), group, &executor).log(log.clone());
+        let builder = Consumer::builder(world.broker.connect(), group, &executor).log(log.clone());
         let mut process = world.start(store, executor, builder.build(job.by_id()).unwrap()).await;
         world.broker.send(message, "{}");
         world.clock.advance(secs(1)).await;
@@ -91,14 +90,14 @@ async fn a_consumed_message_that_was_delivered_too_often_is_no_dead_letter() {
     let world = World::with(Ways { capabilities, ..Ways::default() });
     let log = Log::answering(SenderState::Unconfirmed);
     let job = Job::ok(&world, secs(600));
-    let more = |builder: crate::world::Building| builder.log(log.clone()).max_deliveries(1);
+    let more = |builder: Building| builder.log(log.clone()).max_deliveries(1);
     let first = world.consume_by(Policy::new(), job.by_id(), more).await;
     world.broker.send("m1", "{}");
     world.clock.settle().await;
     first.kill().await;
     world.broker.cut();
     log.answer(SenderState::Consumed);
-    let more = |builder: crate::world::Building| builder.log(log.clone()).max_deliveries(1);
+    let more = |builder: Building| builder.log(log.clone()).max_deliveries(1);
     let second = world.consume_by(Policy::new(), job.by_id(), more).await;
     world.clock.advance(secs(1)).await;
     assert_eq!(world.broker.delivered("m1").len(), 2);
