@@ -8,8 +8,8 @@ use idempotent_mq::{DeliveryResult, LoggedDelivery};
 use tokio::sync::{Mutex as Turn, oneshot};
 
 use super::desk::{Arg, OutboxDb};
-use super::nonce::{Nonce, nonce_of};
 use super::log::consumer_row;
+use super::nonce::{Nonce, nonce_of};
 use super::sql::{OF_CONSUMER, OF_MESSAGE};
 use super::stub::OutboxStatus;
 use super::{Outbox, OutboxError};
