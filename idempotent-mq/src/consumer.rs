@@ -31,6 +31,7 @@ use tracing::{error, info};
 pub use self::builder::ConsumerBuilder;
 pub use self::counts::{ConsumerCounters, ConsumerCounts};
 use self::intake::{Intake, IntakeEvent};
+use self::message_log::without_run;
 pub(crate) use self::state::Phase;
 use self::state::{ConsumerState, DeliveryJob};
 use self::worker::{WorkerResult, WorkerTask, put_off, work};
@@ -85,6 +86,7 @@ impl<S: Source> Consumer<S> {
             capabilities,
             rules,
             log: parts.log,
+            logged_as: parts.logged_as,
             alerts: parts.alerts,
         };
         let (concurrency, prefetch, grace) = (parts.concurrency, parts.prefetch, parts.grace);
@@ -250,6 +252,9 @@ impl<Tag: Send + Sync + 'static> Dispatcher<Tag> {
     fn take(&mut self, job: DeliveryJob<Tag>) {
         if self.shared.has_reached(Phase::Draining) {
             return self.settle(job, Decision::GiveBack, DeliveryEnd::GivenBack);
+        }
+        if let Some(end) = without_run(&job) {
+            return self.settle(job, Decision::Ack, end);
         }
         if let Some((decision, end)) = self.shared.triage(job.delivery()) {
             return self.settle(job, decision, end);

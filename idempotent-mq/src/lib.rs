@@ -83,7 +83,8 @@
 //! [`Redrive`] puts dead letters back into their queue.
 //!
 //! Some deliveries are settled without a run. A body that cannot be decoded, or a missing ordering key, is a dead letter. An expired
-//! message is acknowledged and counted as [`expired`](ConsumerCounts::expired).
+//! message is acknowledged and counted as [`expired`](ConsumerCounts::expired). A message that the [`MessageLog`] knows to be consumed
+//! or void is acknowledged and counted as [`skipped`](ConsumerCounts::skipped).
 mod consumer;
 mod delay;
 pub mod docs;

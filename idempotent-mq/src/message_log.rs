@@ -1,5 +1,6 @@
 //! The log in which a consumer records received messages and their results, for the sender.
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
@@ -11,12 +12,19 @@ use crate::{Delivery, Position};
 /// Set with [`ConsumerBuilder::log`](crate::ConsumerBuilder::log). The consumer records a message first,
 /// runs the handler, records the [result](DeliveryResult::Done), and then acknowledges. If a process dies in between, the broker
 /// still has the delivery, or the sender sees the record.
+///
+/// The log also outlives the keys in the store: the consumer acknowledges a message without a run if the log says that it is
+/// [`Consumed`](SenderState::Consumed) or [`Void`](SenderState::Void). See
+/// [`ConsumerBuilder::skip_consumed`](crate::ConsumerBuilder::skip_consumed).
 #[async_trait]
 pub trait MessageLog: fmt::Debug + Send + Sync + 'static {
     /// Records deliveries before any other step, and returns the sender's state of each in the same
     /// order.
     ///
     /// An id that is already recorded keeps its record and owner. A [`Foreign`](SenderState::Foreign) delivery is not recorded.
+    /// [`Consumed`](SenderState::Consumed) is a promise, because the consumer acknowledges such a delivery without a run. A log
+    /// returns it only for a message that the same [consumer](LoggedDelivery::consumer) has concluded as
+    /// [`Done`](DeliveryResult::Done), and [`Confirmed`](SenderState::Confirmed) if it cannot tell.
     ///
     /// # Errors
     /// After a [`LogError`], the consumer does not run the deliveries, and the broker delivers them again.
@@ -51,11 +59,16 @@ pub enum SenderState {
     Foreign,
     /// No consumer has confirmed the message. The sender resends it until one does, or until it gives the message up.
     Unconfirmed,
-    /// A consumer has confirmed the message. The sender does not resend it.
+    /// A consumer has confirmed the message, perhaps one of another group. The sender does not resend it. The consumer runs the
+    /// message, unless its key is consumed.
     Confirmed,
-    /// An operator has voided the message. The sender does not resend it.
+    /// The consumer that received the message has consumed it before. The sender does not resend it. The consumer acknowledges the
+    /// message without a run.
+    Consumed,
+    /// An operator has voided the message. The sender does not resend it. The consumer acknowledges the message without a run.
     Void,
-    /// The sender has given the message up. The sender does not resend it.
+    /// The sender has given the message up, or a consumer has dead-lettered it. The sender does not resend it. The consumer runs
+    /// the message, which may be a dead letter that was redriven.
     Dead,
 }
 
@@ -71,6 +84,9 @@ pub struct LoggedDelivery {
     pub number: u128,
     /// The value of the header [`OUTBOX_HEADER`], as the message carries it.
     pub nonce: Option<Vec<u8>>,
+    /// A name for the consumer, unique for the namespace of its executor and its group. `None` if the consumer runs consumed messages again, and the
+    /// log need not remember what it has consumed.
+    pub consumer: Option<Arc<str>>,
 }
 
 impl LoggedDelivery {
@@ -82,7 +98,15 @@ impl LoggedDelivery {
             position: delivery.position.clone(),
             number,
             nonce: delivery.headers.first(OUTBOX_HEADER).map(<[u8]>::to_vec),
+            consumer: None,
         })
+    }
+
+    /// Sets the consumer that received the delivery.
+    #[must_use]
+    pub fn consumer(mut self, consumer: impl Into<Arc<str>>) -> Self {
+        self.consumer = Some(consumer.into());
+        self
     }
 }
 
@@ -99,6 +123,11 @@ impl fmt::Debug for LoggedDelivery {
 pub enum DeliveryResult {
     /// The message is consumed, by this delivery or an earlier one. The sender need not resend the message.
     Done,
+    /// The message expired and was acknowledged without a run. The sender need not resend the message, but another copy that has
+    /// not expired must run.
+    Expired,
+    /// The message was acknowledged without a run because its sender has voided it.
+    Void,
     /// The run failed. The broker delivers the message again.
     Failed,
     /// The message was dead-lettered.

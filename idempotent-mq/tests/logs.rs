@@ -11,6 +11,8 @@
 
 #[path = "suite/broker.rs"]
 mod broker;
+#[path = "suite/log.rs"]
+mod log;
 #[path = "suite/world.rs"]
 mod world;
 
@@ -18,7 +20,7 @@ use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
 
 use idempotent_core::Policy;
-use idempotent_mq::{Delivery, HandlerResult, KeyFrom, Messages, Position, SourceErrorKind, Undecodable};
+use idempotent_mq::{Delivery, HandlerResult, KeyFrom, Messages, Position, SenderState, SourceErrorKind, Undecodable};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -123,10 +125,22 @@ async fn no_key_id_header_or_body_is_in_any_line_of_a_log() {
     world.clock.advance(secs(1)).await;
     assert_eq!(process.counts().unprotected, 1);
 
+    for state in [SenderState::Consumed, SenderState::Void] {
+        let world = World::new();
+        let log = log::Log::answering(state);
+        let handling = Messages::raw().keyed(KeyFrom::message_id()).run(|_: idempotent_mq::Message<()>| async {});
+        let process = world.consume_by(Policy::new(), handling, |builder| builder.log(log.clone())).await;
+        world.broker.send_delivery("d", Delivery::new(Position::of("orders"), SECRET.into()).id(SECRET));
+        world.clock.advance(secs(1)).await;
+        assert_eq!(process.counts().skipped, 1);
+    }
+
     let said = listener.0.lock().unwrap().clone();
     assert_eq!((before, said.matches("annotate the called function").count()), (1, 1));
     for wanted in [
         "dead letter",
+        "skipped: the message log says that this consumer has consumed the message",
+        "skipped: the message log says that the message is void",
         "retry",
         "settled",
         "settling failed",

@@ -25,6 +25,7 @@ pub struct ConsumerBuilder<S: Source> {
     alert_after: u32,
     short_retention: bool,
     log: Option<Arc<dyn MessageLog>>,
+    skip_consumed: bool,
     alerts: Option<Alerts>,
 }
 
@@ -43,6 +44,7 @@ pub(crate) struct ConsumerParts<S: Source> {
     pub(crate) prefetch: usize,
     pub(crate) grace: Duration,
     pub(crate) log: Option<Arc<dyn MessageLog>>,
+    pub(crate) logged_as: Option<Arc<str>>,
     pub(crate) alerts: Option<Alerts>,
 }
 
@@ -72,6 +74,7 @@ impl<S: Source> ConsumerBuilder<S> {
             alert_after: 3,
             short_retention: false,
             log: None,
+            skip_consumed: true,
             alerts: None,
         }
     }
@@ -162,6 +165,26 @@ impl<S: Source> ConsumerBuilder<S> {
         self
     }
 
+    /// Sets whether the consumer trusts its [message log](Self::log) more than the store.
+    ///
+    /// With `true`, the consumer acknowledges a delivery without a run if the log says that this consumer has consumed the message
+    /// ([`SenderState::Consumed`](crate::SenderState::Consumed)), or that its sender has voided the message
+    /// ([`SenderState::Void`](crate::SenderState::Void)). A consumed message then has no second effect after the store has lost its
+    /// key, as after `FLUSHALL` or an eviction. The consumer counts these deliveries as
+    /// [`skipped`](crate::ConsumerCounts::skipped) and logs each at level `info`.
+    ///
+    /// With `false`, only the store decides, and voided messages run. Use this to run consumed messages again on purpose, for
+    /// example from an earlier position of a stream.
+    ///
+    /// The log recognizes the consumer by the executor's namespace and the group, together with the queue or topic of the delivery.
+    ///
+    /// # Default
+    /// `true`; without a log, the setting has no effect
+    pub fn skip_consumed(mut self, skip: bool) -> Self {
+        self.skip_consumed = skip;
+        self
+    }
+
     /// Sets the destination of alerts. The consumer raises an alert for each dead letter that the source has confirmed. The alert
     /// names the group and the queue or topic, and its [`detail`](idempotent_core::Alert::detail) is the reason.
     ///
@@ -203,6 +226,10 @@ impl<S: Source> ConsumerBuilder<S> {
         let generous = || max_runs.map(|runs| self.generous(runs, capabilities.delays));
         let max_deliveries = self.max_deliveries.or_else(generous).filter(|_| capabilities.counts);
         let probe = self.probe()?;
+        let namespace = self.context.executor.namespace();
+        // With the length, so that no two pairs give one name.
+        let logged_as = || format!("{}:{namespace}:{}", namespace.len(), self.context.group).into();
+        let logged_as = self.skip_consumed.then(logged_as);
         let parts = ConsumerParts {
             settler: self.source.settler(),
             source: self.source,
@@ -217,6 +244,7 @@ impl<S: Source> ConsumerBuilder<S> {
             prefetch,
             grace: self.grace,
             log: self.log,
+            logged_as,
             alerts: self.alerts,
         };
         Ok(Consumer::new(parts, probe))

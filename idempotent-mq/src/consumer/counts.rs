@@ -8,7 +8,7 @@ macro_rules! counts {
         struct CounterCells { $($name: AtomicU64,)* }
 
         /// Counts of deliveries by their results. Without unsettled deliveries, [`received`](Self::received) is the sum of the next
-        /// eight counts.
+        /// nine counts.
         #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
         #[non_exhaustive]
         pub struct ConsumerCounts { $($(#[$doc])* pub $name: u64,)* }
@@ -30,6 +30,9 @@ counts! {
     received,
     /// Deliveries that were acknowledged because their message is consumed.
     acked,
+    /// Deliveries that were acknowledged without a run because the message log says that their message is consumed or void. See
+    /// [`skip_consumed`](crate::ConsumerBuilder::skip_consumed).
+    skipped,
     /// Expired deliveries that were acknowledged without a run.
     expired,
     /// Deliveries that are retried because their attempt failed.
@@ -61,6 +64,7 @@ impl ConsumerCounts {
     #[must_use]
     pub fn ended(&self) -> u64 {
         self.acked
+            + self.skipped
             + self.expired
             + self.retried
             + self.deferred
@@ -79,6 +83,10 @@ pub struct ConsumerCounters(Arc<CounterCells>);
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum DeliveryEnd {
     Acked,
+    /// Acknowledged without a run, because the message log says that the message is consumed.
+    Skipped,
+    /// Acknowledged without a run, because the sender has voided the message.
+    SkippedAsVoid,
     Expired,
     Retried,
     Deferred,
@@ -92,6 +100,7 @@ impl ConsumerCounters {
     pub(crate) fn ended(&self, end: DeliveryEnd) {
         match end {
             DeliveryEnd::Acked => self.acked(),
+            DeliveryEnd::Skipped | DeliveryEnd::SkippedAsVoid => self.skipped(),
             DeliveryEnd::Expired => self.expired(),
             DeliveryEnd::Retried => self.retried(),
             DeliveryEnd::Deferred => self.deferred(),

@@ -23,8 +23,12 @@ pub(super) async fn note<Tag>(
     shared: &ConsumerState<Tag>,
     deliveries: &[(Delivery, Tag)],
 ) -> (Vec<Option<LogEntry>>, bool) {
-    let receipts: Vec<_> = deliveries.iter().map(|(delivery, _)| LoggedDelivery::of(delivery, shared.bits())).collect();
     let Some(log) = &shared.log else { return (vec![None; deliveries.len()], true) };
+    let receipt = |delivery: &Delivery| {
+        let receipt = LoggedDelivery::of(delivery, shared.bits())?;
+        Some(LoggedDelivery { consumer: shared.logged_as.clone(), ..receipt })
+    };
+    let receipts: Vec<_> = deliveries.iter().map(|(delivery, _)| receipt(delivery)).collect();
     let asked_for: Vec<_> = receipts.iter().flatten().cloned().collect();
     let answer = match asked_for.is_empty() {
         true => Some(Vec::new()),
@@ -40,6 +44,19 @@ pub(super) async fn note<Tag>(
     (receipts.into_iter().map(entry).collect(), noted)
 }
 
+/// Returns the end of a delivery that needs no run, because the log says that the message is consumed or void. The store need not
+/// know the message's key any more.
+pub(super) fn without_run<Tag>(job: &DeliveryJob<Tag>) -> Option<DeliveryEnd> {
+    // With this setting off, the consumer has no name in the log.
+    job.shared.logged_as.as_ref()?;
+    match job.held.log_entry.as_ref()?.state {
+        SenderState::Consumed => Some(DeliveryEnd::Skipped),
+        SenderState::Void => Some(DeliveryEnd::SkippedAsVoid),
+        // A dead letter that was redriven, or a message of which only another group has said that it is consumed.
+        _ => None,
+    }
+}
+
 /// Records the result of a delivery before the settlement. A completed delivery whose result cannot be recorded is retried: its
 /// duplicate is found to be done, and is recorded then.
 pub(super) async fn conclude<Tag>(
@@ -49,17 +66,22 @@ pub(super) async fn conclude<Tag>(
     ended: Option<&HandlerEnd>,
 ) -> (Decision, DeliveryEnd) {
     let (Some(log), Some(entry)) = (&job.shared.log, &job.held.log_entry) else { return (decision, end) };
-    let how = concluded(&decision, ended);
+    let how = concluded(&decision, end, ended);
     let noted = asked(&job.shared, log.concluded(&entry.receipt, how)).await.is_some();
     match how {
-        DeliveryResult::Done if !noted => (put_off(LATER, "the message log is down"), DeliveryEnd::Deferred),
+        DeliveryResult::Done | DeliveryResult::Expired if !noted => {
+            (put_off(LATER, "the message log is down"), DeliveryEnd::Deferred)
+        }
         _ => (decision, end),
     }
 }
 
-fn concluded(decision: &Decision, ended: Option<&HandlerEnd>) -> DeliveryResult {
+fn concluded(decision: &Decision, end: DeliveryEnd, ended: Option<&HandlerEnd>) -> DeliveryResult {
     let outcome = ended.and_then(|ended| ended.captured.as_ref()).map(|captured| &captured.outcome);
     match (decision, outcome) {
+        // Nothing has run: `Done` would let the consumer skip a copy that can run.
+        (Decision::Ack, _) if end == DeliveryEnd::Expired => DeliveryResult::Expired,
+        (Decision::Ack, _) if end == DeliveryEnd::SkippedAsVoid => DeliveryResult::Void,
         (Decision::Ack, Some(Outcome::InFlight { .. })) => DeliveryResult::Deferred,
         (Decision::Ack, _) => DeliveryResult::Done,
         (Decision::DeadLetter { .. }, _) => DeliveryResult::DeadLettered,

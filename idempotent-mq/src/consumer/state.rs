@@ -24,6 +24,8 @@ pub(crate) struct ConsumerState<Tag> {
     pub(crate) capabilities: SourceCapabilities,
     pub(crate) rules: SettlementRules,
     pub(crate) log: Option<Arc<dyn MessageLog>>,
+    /// The name of this consumer in the message log, or `None` if the consumer runs consumed messages again.
+    pub(crate) logged_as: Option<Arc<str>>,
     pub(crate) alerts: Option<Alerts>,
     /// The maximum of deliveries by the broker's count. A message with more is dead-lettered.
     pub(crate) max_deliveries: Option<u32>,

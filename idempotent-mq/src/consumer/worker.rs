@@ -239,6 +239,12 @@ fn tell(group: &str, delivery: &Delivery, settlement: &Settlement, end: Delivery
         (DeliveryEnd::Unsettled, _) => {
             error!(target: "idempotent", group, ?position, key, outcome, how, "consumer: a delivery was not settled; the broker delivers the message again");
         }
+        (DeliveryEnd::Skipped, _) => {
+            info!(target: "idempotent", group, ?position, "skipped: the message log says that this consumer has consumed the message");
+        }
+        (DeliveryEnd::SkippedAsVoid, _) => {
+            info!(target: "idempotent", group, ?position, "skipped: the message log says that the message is void");
+        }
         (DeliveryEnd::GivenBack, _) => debug!(target: "idempotent", group, ?position, key, outcome, "given back"),
         (_, Settlement::DeadLetter(letter)) => {
             warn!(target: "idempotent", group, ?position, key, outcome, reason = &*letter.reason, "dead letter");

@@ -10,6 +10,7 @@
 )]
 mod broker;
 mod listener;
+mod log;
 mod redrive;
 mod simulated;
 mod threads;

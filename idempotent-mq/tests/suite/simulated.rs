@@ -10,6 +10,7 @@ mod drain;
 mod flow;
 mod handlers;
 mod inputs;
+mod message_log;
 mod order;
 mod partitions;
 mod points;

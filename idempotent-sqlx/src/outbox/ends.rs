@@ -8,8 +8,9 @@ use idempotent_mq::{DeliveryResult, LoggedDelivery};
 use tokio::sync::{Mutex as Turn, oneshot};
 
 use super::desk::{Arg, OutboxDb};
+use super::log::consumer_row;
 use super::nonce::{Nonce, nonce_of};
-use super::sql::OF_MESSAGE;
+use super::sql::{OF_CONSUMER, OF_MESSAGE};
 use super::stub::OutboxStatus;
 use super::{Outbox, OutboxError};
 
@@ -71,7 +72,8 @@ impl<Db: OutboxDb> Outbox<Db> {
         }
     }
 
-    /// First the stubs, then the notes: whoever dies in between leaves notes that the next deliveries remove.
+    /// Writes the stubs, then the consumers that are done, then removes the notes. A process that dies in between leaves notes that
+    /// the next deliveries remove. A message without its consumer's row is run again, and its duplicate writes the row.
     async fn write_ends(&self, ends: &[End]) -> Result<(), OutboxError> {
         let of = |of: &[DeliveryResult]| {
             let of_them = ends.iter().filter(|end| of.contains(&end.how));
@@ -79,10 +81,17 @@ impl<Db: OutboxDb> Outbox<Db> {
             of_them.map(|end| (end.receipt.id.as_bytes(), end.nonce)).collect::<BTreeMap<_, _>>()
         };
         let ids = |how: &[DeliveryResult]| of(how).into_keys().collect::<Vec<_>>();
-        self.settle(of(&[DeliveryResult::Done]), OutboxStatus::Confirmed).await?;
+        self.settle(of(&[DeliveryResult::Done, DeliveryResult::Expired]), OutboxStatus::Confirmed).await?;
         self.settle(of(&[DeliveryResult::DeadLettered]), OutboxStatus::Dead).await?;
+        self.note_consumers(ends).await?;
         let texts = &self.0.texts;
-        let over = ids(&[DeliveryResult::Done, DeliveryResult::DeadLettered, DeliveryResult::Failed]);
+        let over = ids(&[
+            DeliveryResult::Done,
+            DeliveryResult::Expired,
+            DeliveryResult::Void,
+            DeliveryResult::DeadLettered,
+            DeliveryResult::Failed,
+        ]);
         if !over.is_empty() {
             let args = [Arg::from(OF_MESSAGE)].into_iter().chain(over.iter().map(|id| Arg::from(*id))).collect();
             self.execute(texts.forget(over.len()), args).await?;
@@ -96,6 +105,22 @@ impl<Db: OutboxDb> Outbox<Db> {
             }
         }
         Ok(())
+    }
+
+    /// Writes which consumers have consumed a message: an expired or dead-lettered one has not been consumed.
+    async fn note_consumers(&self, ends: &[End]) -> Result<(), OutboxError> {
+        let done = ends.iter().filter(|end| end.how == DeliveryResult::Done);
+        let rows = done.filter_map(|end| Some((consumer_row(&end.receipt, &end.nonce)?, end.receipt.number)));
+        // In the order of every process, and once each.
+        let rows: BTreeMap<_, _> = rows.collect();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let args = rows.iter().flat_map(|(id, run)| {
+            let run = Arg::from(&run.to_be_bytes()[..]);
+            [Arg::from(OF_CONSUMER), Arg::from(&id[..]), run, Arg::Bytes(None), self.now()]
+        });
+        self.execute(self.0.texts.log(rows.len()), args.collect()).await.map(drop)
     }
 
     async fn settle(&self, messages: BTreeMap<&[u8], Nonce>, status: OutboxStatus) -> Result<(), OutboxError> {

@@ -4,11 +4,12 @@ use std::error::Error;
 
 use async_trait::async_trait;
 use idempotent_mq::{DeliveryResult, LogError, LogErrorKind, LoggedDelivery, MessageLog, SenderState};
+use sha2::{Digest, Sha256};
 
 use super::desk::{Arg, OutboxDb};
 use super::nonce::{Nonce, nonce_of};
 use super::place::{QueueOffset, place_of, queue_of};
-use super::sql::{OF_MESSAGE, OF_QUEUE};
+use super::sql::{OF_CONSUMER, OF_MESSAGE, OF_QUEUE};
 use super::stub::OutboxStatus;
 use super::{Outbox, OutboxError};
 
@@ -19,7 +20,10 @@ const LONGEST: usize = 255;
 
 /// Set as a consumer's log, the outbox sees which of its messages have arrived, and confirms those that are done. A message of
 /// another producer changes nothing, whatever its id: the outbox recognizes its own by a random value in the header
-/// [`OUTBOX_HEADER`](idempotent_mq::OUTBOX_HEADER), so a broker between them has to keep headers. A message that goes to several groups is confirmed by the first that is done: give the log to the one that counts.
+/// [`OUTBOX_HEADER`](idempotent_mq::OUTBOX_HEADER), so a broker between them has to keep headers.
+///
+/// A message that goes to several groups is confirmed by the first that is done: give the log to the one that counts. The outbox
+/// remembers for each group what it has consumed, so no group skips a message because of another one.
 #[async_trait]
 impl<Db: OutboxDb> MessageLog for Outbox<Db> {
     async fn received(&self, receipts: &[LoggedDelivery]) -> Result<Vec<SenderState>, LogError> {
@@ -69,8 +73,47 @@ impl<Db: OutboxDb> Outbox<Db> {
             (Some((given, status)), Some(nonce)) if given[..] == nonce[..] => status.into(),
             _ => SenderState::Foreign,
         };
-        Ok(receipts.iter().zip(&carried).map(state).collect())
+        let mut states: Vec<_> = receipts.iter().zip(&carried).map(state).collect();
+        self.mark_consumed(receipts, &mut states).await?;
+        Ok(states)
     }
+
+    /// Turns `Confirmed` into `Consumed` where the consumer itself has consumed the message.
+    async fn mark_consumed(&self, receipts: &[LoggedDelivery], states: &mut [SenderState]) -> Result<(), OutboxError> {
+        let confirmed = |state: SenderState| state == SenderState::Confirmed;
+        let row = |(receipt, state): (&LoggedDelivery, &SenderState)| {
+            confirmed(*state).then(|| consumer_row(receipt, &nonce_of(receipt)?)).flatten()
+        };
+        let asked: Vec<_> = receipts.iter().zip(&*states).map(row).collect();
+        let ids: BTreeSet<_> = asked.iter().flatten().collect();
+        let ids: Vec<_> = ids.into_iter().collect();
+        let mut consumed = BTreeSet::new();
+        for part in ids.chunks(MOST) {
+            let args = [Arg::from(OF_CONSUMER)].into_iter().chain(part.iter().map(|id| Arg::from(&id[..])));
+            let rows = self.fetch(self.0.texts.consumed(part.len()), args.collect(), "b").await?;
+            consumed.extend(rows.into_iter().map(|mut row| row.bytes()));
+        }
+        for (state, row) in states.iter_mut().zip(&asked) {
+            if row.is_some_and(|row| consumed.contains(&row[..])) {
+                *state = SenderState::Consumed;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The id of the row that says that a consumer has consumed a message.
+pub(super) type ConsumerRow = [u8; 32];
+
+/// Returns the id of the row for the consumer that received this delivery, or `None` for a consumer that does not ask.
+///
+/// The nonce belongs to one message, while an id can be used again after a purge. The queue or topic tells consumers apart that use one
+/// group name for two queues.
+pub(super) fn consumer_row(receipt: &LoggedDelivery, nonce: &Nonce) -> Option<ConsumerRow> {
+    let consumer = receipt.consumer.as_deref()?;
+    let length = u64::try_from(consumer.len()).unwrap_or(u64::MAX).to_be_bytes();
+    let parts = [&nonce[..], &length, consumer.as_bytes(), receipt.position.source.as_bytes()];
+    Some(parts.iter().fold(Sha256::new(), Digest::chain_update).finalize().into())
 }
 
 impl From<&OutboxStatus> for SenderState {

@@ -8,6 +8,7 @@ use sqlx::Database;
 
 use super::desk::{Arg, OutboxDb};
 use super::lease::micros;
+use super::sql::{OF_CONSUMER, OF_MESSAGE};
 use super::stub::{self, OutboxRecord, OutboxStatus};
 use super::{Outbox, OutboxError, OutboxErrorKind};
 
@@ -86,8 +87,18 @@ impl<Db: OutboxDb> Outbox<Db> {
         self.change(connection, self.0.texts.resend(), "resend", [id, by, reason]).await
     }
 
-    /// Calls an unconfirmed or dead message off: it is never sent again, and holds nothing back. As with
-    /// [`resend`](Self::resend), that it was done is noted. What is with the broker already is consumed all the same.
+    /// Voids an unconfirmed or dead message: no relay sends the message again, and later messages of its aggregate no longer wait
+    /// for it. Like [`resend`](Self::resend), this method writes an audit entry in the same transaction.
+    ///
+    /// A copy that is already with the broker has no effect either, if its consumer has this outbox as its
+    /// [log](idempotent_mq::ConsumerBuilder::log): the consumer acknowledges the copy without a run, and the message stays void. Three
+    /// kinds of copies still run:
+    ///
+    /// - a copy that a consumer had received before the transaction was committed, whether it ran or waited for a free handler,
+    /// - a copy at a consumer without this log, or with [`skip_consumed(false)`](idempotent_mq::ConsumerBuilder::skip_consumed),
+    /// - a copy without the header [`OUTBOX_HEADER`](idempotent_mq::OUTBOX_HEADER).
+    ///
+    /// A message that such a copy consumes stays void, too. To undo an effect, send another message.
     ///
     /// # Errors
     /// As [`resend`](Self::resend).
@@ -119,9 +130,12 @@ impl<Db: OutboxDb> Outbox<Db> {
         Ok(rows.into_iter().map(audited).collect())
     }
 
-    /// Removes at most so many messages that were confirmed or voided longer ago than `age`; how many. An id that was removed
-    /// can be written, and sent, again. Dead ones stay until a person has seen to them. Notes that consumers
-    /// left behind of other messages, as long ago, go, too.
+    /// Removes up to `at_most` messages that were confirmed or voided longer ago than `age`, and returns their number. An id that was
+    /// removed can be written, and sent, again. Dead messages stay until an operator resends or voids them.
+    ///
+    /// Also removes rows of the message log that are as old. A consumer no longer
+    /// [skips](idempotent_mq::ConsumerBuilder::skip_consumed) a message whose rows are removed: let `age` be longer than the time
+    /// after which the broker may still deliver a message again.
     ///
     /// # Errors
     /// The database's.
@@ -135,8 +149,10 @@ impl<Db: OutboxDb> Outbox<Db> {
             let args = vec![Arg::from(status.number()), self.now(), Arg::from(micros(age)), Arg::from(rest.max(0))];
             removed += self.execute(self.0.texts.purge(), args).await?;
         }
-        let args = vec![Arg::from(super::sql::OF_MESSAGE), self.now(), Arg::from(micros(age))];
-        self.execute(self.0.texts.forget_old(), args).await?;
+        for kind in [OF_MESSAGE, OF_CONSUMER] {
+            let args = vec![Arg::from(kind), self.now(), Arg::from(micros(age))];
+            self.execute(self.0.texts.forget_old(), args).await?;
+        }
         Ok(removed)
     }
 

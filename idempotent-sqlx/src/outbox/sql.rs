@@ -18,9 +18,12 @@ pub(super) struct Texts {
 /// Changes a statement of this name, so that a test sees whether that is noticed.
 pub(super) type Edit = Arc<dyn Fn(&'static str, String) -> String + Send + Sync>;
 
-/// The rows of the message log: of a message, and of how far a queue was seen.
+/// The kinds of rows of the message log: how far a queue was seen, a message that a consumer has in hand, and a message that a
+/// consumer has consumed.
 pub(super) const OF_QUEUE: i64 = 0;
 pub(super) const OF_MESSAGE: i64 = 1;
+/// The row of a message that a consumer has consumed. Its id is a digest.
+pub(super) const OF_CONSUMER: i64 = 2;
 
 impl Texts {
     pub(super) fn new(kind: Kind, table: &Table, edit: Option<Edit>) -> Self {
@@ -146,6 +149,11 @@ impl Texts {
         let parts =
             [(OF_MESSAGE, ids), (OF_QUEUE, queues)].map(|(kind, rows)| (rows > 0).then(|| part(of(kind, rows))));
         self.finished("seen", parts.into_iter().flatten().collect::<Vec<_>>().join(" UNION ALL "))
+    }
+
+    /// Returns those of these rows of the message log that exist. Kind, ids.
+    pub(super) fn consumed(&self, ids: usize) -> String {
+        self.finished("consumed", format!("SELECT id FROM {} WHERE kind=? AND id IN ({})", self.log, places(ids)))
     }
 
     /// Writes what became of leased ones. Of each: number, accepted (1, 0), sendings, failures, status, queue, place, µs to
@@ -346,6 +354,7 @@ impl Texts {
             ("free", self.free(2)),
             ("known", self.known(2)),
             ("seen", self.seen(2, 2)),
+            ("consumed", self.consumed(2)),
             ("record", self.record(2)),
             ("log", self.log(2)),
             ("settle", self.settle(true, 2)),

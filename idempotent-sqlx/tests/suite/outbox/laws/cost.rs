@@ -19,20 +19,25 @@ async fn a_message_costs_the_caller_one_statement_and_ends_at_a_time_share_their
     assert!(sent.iter().all(|(_, times)| *times == 1), "whatever the batch: {sent:?}");
 
     let receipts = world.receipts(&ids.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let receipts: Vec<_> = receipts.into_iter().map(|receipt| receipt.consumer("billing")).collect();
     world.statements();
     world.outbox.received(&receipts).await.unwrap();
     assert_eq!(world.statements(), [("known", 1), ("log", 1)]);
     let ended = join_all(receipts.iter().map(|receipt| world.outbox.concluded(receipt, DeliveryResult::Done))).await;
     assert!(ended.iter().all(Result::is_ok));
     let statements = world.statements();
-    let [("forget", forgets), ("settle", settles)] = statements[..] else { panic!("{statements:?}") };
+    let [("forget", forgets), ("log", logs), ("settle", settles)] = statements[..] else { panic!("{statements:?}") };
     // The first alone, and those that come while it is written together: in a turn or a few.
     assert!((2..=6).contains(&forgets), "{forgets}");
+    assert_eq!(logs, forgets, "the rows of consumers are written in the same turns");
     assert_eq!(settles, if own::SETTLES_MANY { forgets } else { 24 });
     assert_eq!(world.notes().await, 0);
     for id in &ids {
         assert_eq!(world.status(id).await, OutboxStatus::Confirmed);
     }
+    world.statements();
+    world.outbox.received(&receipts).await.unwrap();
+    assert_eq!(world.statements(), [("consumed", 1), ("known", 1), ("log", 1)], "asked for confirmed messages only");
 }
 
 #[tokio::test]

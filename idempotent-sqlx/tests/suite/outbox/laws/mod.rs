@@ -10,6 +10,7 @@ pub(super) mod outage;
 mod plans;
 mod sending;
 mod setup;
+mod skipping;
 mod timed;
 mod truth;
 pub(super) mod world;

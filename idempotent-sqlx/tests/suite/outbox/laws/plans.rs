@@ -13,6 +13,7 @@ const TAKES: &[(&str, &str)] = &[
     ("free", "nno"),
     ("known", "ii"),
     ("seen", "iiqq"),
+    ("consumed", "nii"),
     ("record", "tttnnnnnqonqnnnnnqonqo"),
     ("settle", "ntiioo"),
     ("forget", "nii"),

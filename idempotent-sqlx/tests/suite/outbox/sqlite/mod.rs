@@ -2,4 +2,5 @@
 mod away;
 #[path = "../laws/mod.rs"]
 mod laws;
+mod lost_keys;
 mod own;
