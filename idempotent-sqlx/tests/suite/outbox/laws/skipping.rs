@@ -241,7 +241,7 @@ async fn many_messages_at_a_time_are_told_apart() {
     world.put(&ids.iter().map(|id| message(id)).collect::<Vec<_>>()).await;
     let ids: Vec<_> = ids.iter().map(String::as_str).collect();
     let receipts: Vec<_> = world.receipts(&ids).await.into_iter().map(|one| one.consumer("billing")).collect();
-    let consumed = |at: usize| at % 3 == 0;
+    let consumed = |at: usize| at.is_multiple_of(3);
     for (at, receipt) in receipts.iter().enumerate() {
         let by = if consumed(at) { "billing" } else { "shipping" };
         let receipt: LoggedDelivery = receipt.clone().consumer(by);
