@@ -1,4 +1,5 @@
 //! The executor, its builder and its shutdown.
 pub use idempotent_core::{
-    AlreadyInstalled, BatchItem, BatchOutput, Call, Drained, Executor, ExecutorBuilder, Handler, Served, Stopped,
+    AlreadyInstalled, BatchItem, BatchOutput, Call, DeliveryContext, Drained, Executor, ExecutorBuilder, Handler,
+    Served, Stopped,
 };

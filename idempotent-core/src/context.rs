@@ -2,8 +2,9 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use crate::executor::DeliveryContext;
 use crate::outcome::OutcomeSlot;
-use crate::{Executor, Key, Lease, Outcome, Redelivery, RunSummary};
+use crate::{Executor, Key, Lease, Outcome, RunSummary};
 
 tokio::task_local! {
     static CURRENT: TaskContext;
@@ -16,10 +17,8 @@ pub(crate) struct TaskContext {
     pub(crate) slot: Option<OutcomeSlot>,
     /// The leases of outer runs other than `lease`: of a batch handler's items, or around an unprotected run.
     pub(crate) outer_leases: Option<Arc<[Lease]>>,
-    /// The redelivery behaviour of the broker for the current delivery.
-    pub(crate) redelivery: Option<Arc<Redelivery>>,
-    /// The attempt of the current delivery, according to the delivery itself.
-    pub(crate) delivery_attempt: Option<u32>,
+    /// The current delivery, as its consumer describes it.
+    pub(crate) delivery: DeliveryContext,
 }
 
 impl TaskContext {

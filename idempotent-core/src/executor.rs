@@ -1,6 +1,7 @@
 //! The executor, its configuration, and the calls and handlers that it runs.
 mod builder;
 mod call;
+mod delivery;
 mod detached;
 mod handler;
 mod scope;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 pub use self::builder::ExecutorBuilder;
 pub use self::call::{Call, within};
+pub use self::delivery::DeliveryContext;
 pub use self::detached::Begun;
 pub use self::handler::{BatchItem, Handler};
 pub use self::scope::{AlreadyInstalled, executor};

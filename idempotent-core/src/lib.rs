@@ -53,7 +53,9 @@ pub use clock::{Clock, SystemClock, Timer};
 pub use codec::{Codec, Discard, Json};
 pub use entropy::{Entropy, EntropyError, OsEntropy};
 pub use error::{CodecError, KeyError, StoreError, StoreErrorKind};
-pub use executor::{AlreadyInstalled, BatchItem, Call, Drained, Executor, ExecutorBuilder, Handler, Served, Stopped};
+pub use executor::{
+    AlreadyInstalled, BatchItem, Call, DeliveryContext, Drained, Executor, ExecutorBuilder, Handler, Served, Stopped,
+};
 pub use fingerprint::{Fingerprint, Fingerprinted, Fingerprinter};
 pub use key::{DisplayKey, Identity, Key, KeyExtractor, KeyPart, Parts, Scene, key_hash};
 pub use lease::Lease;

@@ -97,17 +97,32 @@ pub struct RunSummary {
     pub key: Option<Key>,
     /// The number of the attempt, or `None` if the key was not granted.
     pub attempt: Option<u32>,
+    /// True for a duplicate of a run in flight whose policy says [`OnInFlight::Ack`](crate::OnInFlight::Ack).
+    ///
+    /// The consumer may acknowledge the delivery if the sender resends the message in case that the run fails.
+    pub acks_in_flight: bool,
 }
 
 impl RunSummary {
     /// Creates a summary, for code that settles the items of a batch by their [`BatchOutput`](crate::BatchOutput)s.
     #[must_use]
     pub fn new(outcome: Outcome, key: Option<Key>, attempt: Option<u32>) -> Self {
-        Self { outcome, key, attempt }
+        Self { outcome, key, attempt, acks_in_flight: false }
     }
 
     pub(crate) fn without_run(outcome: Outcome) -> Self {
-        Self { outcome, key: None, attempt: None }
+        Self::new(outcome, None, None)
+    }
+
+    /// Returns the rank of this summary among those of one delivery. The highest rank decides about the delivery.
+    fn severity(&self) -> u8 {
+        match self.outcome.disposition() {
+            Disposition::Ack => 0,
+            Disposition::DeadLetter { .. } => 1,
+            // A run that failed here must run again here, although another run is in flight.
+            Disposition::Retry { .. } if self.acks_in_flight => 2,
+            Disposition::Retry { .. } => 3,
+        }
     }
 }
 
@@ -273,14 +288,6 @@ impl Outcome {
             Disposition::Ack | Disposition::DeadLetter { .. } => None,
         }
     }
-
-    fn severity(&self) -> u8 {
-        match self.disposition() {
-            Disposition::Ack => 0,
-            Disposition::DeadLetter { .. } => 1,
-            Disposition::Retry { .. } => 2,
-        }
-    }
 }
 
 /// The shared slot for the outcome of the runs directly inside a capture, or inside another run.
@@ -290,7 +297,7 @@ pub(crate) struct OutcomeSlot(Arc<Mutex<Option<RunSummary>>>);
 impl OutcomeSlot {
     pub(crate) fn tell(&self, captured: RunSummary) {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if slot.as_ref().is_none_or(|recorded| recorded.outcome.severity() <= captured.outcome.severity()) {
+        if slot.as_ref().is_none_or(|recorded| recorded.severity() <= captured.severity()) {
             *slot = Some(captured);
         }
     }

@@ -34,8 +34,11 @@ pub enum OnInFlight {
     /// The duplicate waits for the run to end, at most for this time. It then gets the result, or takes over if the run
     /// failed. After the time it is rejected with a retry delay.
     Wait(#[serde(deserialize_with = "crate::units::time")] Duration),
-    /// The duplicate is acknowledged. The message is lost if the run then crashes, so this is refused unless an outbox
-    /// resends messages.
+    /// The duplicate is acknowledged if the sender resends the message after a crash of the run in flight. Otherwise the
+    /// duplicate is rejected with a retry delay.
+    ///
+    /// Requires a consumer with an outbox as its log. Without the log, the run is rejected: the message would be lost
+    /// if the run in flight crashed. Likewise inside another run, whose delivery is not done.
     Ack,
 }
 
@@ -293,7 +296,7 @@ impl Policy {
 
     /// Returns whether duplicates of a run in flight are acknowledged.
     ///
-    /// Only a consumer whose messages come from an outbox supports this setting. An executor refuses such a policy.
+    /// Only a consumer with a message log supports this setting. An executor refuses such a policy for a whole scene.
     #[must_use]
     pub fn acks_in_flight(&self) -> bool {
         self.on_in_flight == Some(OnInFlight::Ack)

@@ -8,7 +8,6 @@ use syn::{Error, Expr, ExprCall, ExprLit, ExprPath, ExprUnary, Ident, Lit, LitSt
 
 pub(crate) use self::member::BlockMember;
 use crate::parse::AttributeArgs;
-use crate::reserved;
 use crate::suggest::{any_of, did_you_mean};
 use crate::transaction::TransactionParameter;
 use crate::units::{bytes, millis};
@@ -101,6 +100,7 @@ impl AttributePlan {
             None if matches!(by, KeySource::Key) => Scene::Mq,
             None => Scene::Rest,
         };
+        acks_only_deliveries(&args, &scene)?;
         for (name, text) in [("scope", &args.scope), ("prefix", &args.prefix), ("message", &args.message)] {
             text.iter().try_for_each(|text| is_text(name, text))?;
         }
@@ -323,11 +323,23 @@ fn on_in_flight(value: &Expr) -> Result<SettingValue> {
     }
     match word(value) {
         Some(word) if word == "retry" => Ok(SettingValue::Word("OnInFlight", "Retry")),
-        Some(word) if word == "ack" => Err(Error::new_spanned(value, reserved::ACK)),
+        Some(word) if word == "ack" => Ok(SettingValue::Word("OnInFlight", "Ack")),
         Some(word) if word == "wait" => {
             Err(Error::new_spanned(value, "say how long a duplicate may wait: `on_in_flight = wait(\"2s\")`"))
         }
-        _ => Err(Error::new_spanned(value, "`on_in_flight` is `retry` or `wait(\"2s\")`")),
+        _ => Err(Error::new_spanned(value, "`on_in_flight` is `retry`, `wait(\"2s\")` or `ack`")),
+    }
+}
+
+/// Checks that `on_in_flight = ack` is for messages: an HTTP request is not resent by an outbox.
+fn acks_only_deliveries(args: &AttributeArgs, scene: &Scene) -> Result<()> {
+    match (&args.on_in_flight, scene) {
+        (Some(value), Scene::Rest) if word(value).is_some_and(|word| word == "ack") => Err(Error::new_spanned(
+            value,
+            "`on_in_flight = ack` is for messages: an outbox resends a message whose run crashed, but no one resends a \
+             request; use `retry` or `wait(\"2s\")`",
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::BoxFuture;
-use idempotent_core::{Executor, Identity, KeyError, Policy, Redelivery, RunSummary, Scene};
+use idempotent_core::{DeliveryContext, Executor, Identity, KeyError, Policy, RunSummary, Scene};
 use tokio::sync::Notify;
 
 pub(crate) use self::annotated::AnnotatedHandler;
@@ -41,13 +41,13 @@ pub(crate) trait DeliveryHandler: Send + Sync {
     fn for_one_consumer(self: Arc<Self>) -> Arc<dyn DeliveryHandler>;
 }
 
-/// X.
+/// The parts of a consumer that its handlers need.
 #[derive(Clone, Debug)]
 pub(crate) struct ConsumerContext {
     pub(crate) executor: Executor,
     pub(crate) group: Arc<str>,
-    /// The redelivery that lease and retention must fit.
-    pub(crate) redelivery: Option<Arc<Redelivery>>,
+    /// The facts about all deliveries of this consumer.
+    pub(crate) known: DeliveryContext,
 }
 
 /// A decoded delivery that is ready to run.

@@ -1,12 +1,11 @@
 //! The executor in scope: the executor of the process, and the scopes of tasks.
 use std::future::Future;
 use std::panic::resume_unwind;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use tracing::Instrument;
 
-use super::Executor;
-use crate::Redelivery;
+use super::{DeliveryContext, Executor};
 use crate::context::TaskContext;
 
 static INSTALLED: OnceLock<Executor> = OnceLock::new();
@@ -30,31 +29,12 @@ impl Executor {
         TaskContext { executor: Some(self.clone()), ..TaskContext::current() }.enter(future).await
     }
 
-    /// Runs a future like [`scope`](Self::scope), for the handler of a delivery whose broker redelivers as `redelivery` describes.
-    ///
-    /// A run of the scene `mq` inside `future`, including an annotated function's, is rejected if its lease or
-    /// retention does not fit the redelivery. The error names both. Nested runs are not checked.
+    /// Runs a future like [`scope`](Self::scope), for the handler of a delivery that `delivery` describes.
     ///
     /// # Cancellation
     /// Dropping the returned future drops `future`.
-    pub async fn scope_of_delivery<F: Future>(&self, redelivery: Arc<Redelivery>, future: F) -> F::Output {
-        let redelivery = Some(redelivery);
-        TaskContext { executor: Some(self.clone()), redelivery, ..TaskContext::current() }.enter(future).await
-    }
-
-    /// Runs a future like [`scope`](Self::scope), for the handler of a delivery with a known attempt, counted from 1.
-    ///
-    /// Some runs roll their record back with their transaction ([`ClaimMode::Inside`](crate::ClaimMode::Inside)), so a
-    /// failed attempt is not counted in the record. Such a run uses the larger of `attempt` and the recorded count. If
-    /// records survive a failure, only the recorded count matters. Nested runs ignore `attempt`. Several successive
-    /// runs of one handler share the attempt, since the message is retried as a whole.
-    ///
-    /// # Cancellation
-    /// Dropping the returned future drops `future`.
-    pub async fn scope_of_attempt<F: Future>(&self, attempt: u32, future: F) -> F::Output {
-        TaskContext { executor: Some(self.clone()), delivery_attempt: Some(attempt), ..TaskContext::current() }
-            .enter(future)
-            .await
+    pub async fn scope_of_delivery<F: Future>(&self, delivery: DeliveryContext, future: F) -> F::Output {
+        TaskContext { executor: Some(self.clone()), delivery, ..TaskContext::current() }.enter(future).await
     }
 
     /// Returns the executor in scope, or the installed executor outside of any scope.

@@ -84,8 +84,8 @@ impl ResolvedPolicy {
                 format!("on_in_flight waits {}, it must be 1 ms … 30 days", time(most))
             }),
             OnInFlight::Ack => Err(PolicyError::new(
-                "on_in_flight = ack loses the message if the run in flight dies: it needs an outbox that resends \
-                 unconfirmed messages, which this executor does not have; use retry or wait"
+                "on_in_flight = ack loses the message if the run in flight dies: set an outbox as \
+                 the consumer's `log` and call the function outside of other runs, or use retry or wait"
                     .to_owned(),
             )),
         }

@@ -9,7 +9,9 @@ use crate::executor::Call;
 use crate::ordering::{Named, OrderingRequest, SequencePosition};
 use crate::policy::ResolvedPolicy;
 use crate::transaction::CallStore;
-use crate::{ClaimRequest, Identity, Key, KeyError, OnStoreError, OwnerToken, PolicyError, Rejection, Scene};
+use crate::{
+    ClaimRequest, Identity, Key, KeyError, OnInFlight, OnStoreError, OwnerToken, PolicyError, Rejection, Scene,
+};
 
 /// Checks and resolves a call before its claim.
 pub(super) fn prepare(
@@ -29,6 +31,10 @@ pub(super) fn prepare(
     report.set_key(&key);
     // A window distinguishes calls by their payload, and would replace the retention of a spent token.
     let policy = if token_ttl.is_some() { policy.window(Duration::ZERO) } else { policy };
+    // The consumer of a logged delivery acknowledges such a duplicate, so the run rejects it like any other.
+    let acks_in_flight = policy.acks_in_flight() && context.delivery.is_logged && !context.is_nested();
+    report.set_acks_in_flight(acks_in_flight);
+    let policy = if acks_in_flight { policy.on_in_flight(OnInFlight::Retry) } else { policy };
     let mut policy = engine.resolve_policy(&identity.scene, policy)?;
     if let Some(ttl) = token_ttl {
         policy.of_token(ttl);
@@ -39,7 +45,8 @@ pub(super) fn prepare(
         policy.on_store_error = OnStoreError::Fail;
     }
     let delivery_attempt = context
-        .delivery_attempt
+        .delivery
+        .attempt
         .filter(|_| transaction_store.as_ref().is_some_and(CallStore::forgets_attempts) && !context.is_nested());
     let transaction_store =
         transaction_store.map(|transaction_store| transaction_store.resolve(&mut policy)).transpose()?;
@@ -48,7 +55,8 @@ pub(super) fn prepare(
     }
     // Runs in progress may finish during a drain, including the runs nested inside them.
     let is_nested = context.is_nested();
-    if let Some(redelivery) = context.redelivery.as_ref().filter(|_| !is_nested && identity.scene == Scene::Mq) {
+    if let Some(redelivery) = context.delivery.redelivery.as_ref().filter(|_| !is_nested && identity.scene == Scene::Mq)
+    {
         policy.fits(redelivery)?;
     }
     if engine.is_draining() && !is_nested {

@@ -22,6 +22,8 @@ pub(crate) struct Report<'e> {
     key: Option<Key>,
     attempt: Option<u32>,
     fencing: Option<FencingToken>,
+    /// True if the consumer may acknowledge a duplicate of a run in flight.
+    acks_in_flight: bool,
     began_at: Instant,
     /// The span, or `None` if it is disabled.
     span: Option<Span>,
@@ -41,6 +43,7 @@ impl<'e> Report<'e> {
             key: None,
             attempt: None,
             fencing: None,
+            acks_in_flight: false,
             began_at: engine.clock.now(),
             span: observe::span(&identity.scene, &identity.scope),
             outcome_if_dropped: Some(Outcome::Cancelled),
@@ -56,6 +59,10 @@ impl<'e> Report<'e> {
             span.record("key", key.as_str());
         }
         self.key = Some(key.clone());
+    }
+
+    pub(crate) fn set_acks_in_flight(&mut self, acks_in_flight: bool) {
+        self.acks_in_flight = acks_in_flight;
     }
 
     pub(crate) fn record_grant(&mut self, grant: &Grant) {
@@ -119,7 +126,8 @@ impl<'e> Report<'e> {
         let elapsed = engine.clock.now().saturating_duration_since(self.began_at);
         self.event(&Event::Ended { outcome: &outcome, elapsed });
         if let Some(slot) = &self.slot {
-            slot.tell(RunSummary { outcome, key: self.key.clone(), attempt: self.attempt });
+            let acks_in_flight = self.acks_in_flight && matches!(outcome, Outcome::InFlight { .. });
+            slot.tell(RunSummary { outcome, key: self.key.clone(), attempt: self.attempt, acks_in_flight });
         }
     }
 }

@@ -9,7 +9,7 @@ pub enum ClaimMode {
     ///
     /// This costs at most one extra round trip, and a rolled back run leaves no trace. There is no lease, and the
     /// record does not count attempts. Under a consumer, the delivery carries the count if the broker can store it
-    /// ([`Executor::scope_of_attempt`](crate::Executor::scope_of_attempt)). Only the broker can count crashes. Other callers see a busy key.
+    /// ([`DeliveryContext::attempt`](crate::DeliveryContext::attempt)). Only the broker can count crashes. Other callers see a busy key.
     #[default]
     Inside,
     /// The run claims the key by a lease before its transaction, as without a transaction.

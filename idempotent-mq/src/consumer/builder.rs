@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_core::{Alerts, Executor, Identity, Key, OnInFlight, Policy, Redelivery, Scene};
+use idempotent_core::{Alerts, DeliveryContext, Executor, Identity, Key, OnInFlight, Policy, Redelivery, Scene};
 
 use crate::consumer::decision::SettlementRules;
 use crate::handler::{ConsumerContext, DeliveryHandler};
@@ -64,7 +64,7 @@ impl<S: Source> ConsumerBuilder<S> {
     pub(crate) fn new(source: S, group: Arc<str>, executor: Executor) -> Self {
         Self {
             source,
-            context: ConsumerContext { executor, group, redelivery: None },
+            context: ConsumerContext { executor, group, known: DeliveryContext::new() },
             concurrency: 8,
             prefetch: None,
             grace: Duration::from_secs(10),
@@ -218,9 +218,12 @@ impl<S: Source> ConsumerBuilder<S> {
         let prefetch = self.prefetch.unwrap_or(self.concurrency.saturating_mul(2));
         self.check(&capabilities, prefetch)?;
         work.check(self.concurrency)?;
-        self.context.redelivery = self.redelivery(&capabilities, policy).map(Arc::new);
-        if let Some(redelivery) = &self.context.redelivery {
-            policy.check_against(&Scene::Mq, redelivery)?;
+        if let Some(redelivery) = self.redelivery(&capabilities, policy) {
+            policy.check_against(&Scene::Mq, &redelivery)?;
+            self.context.known = self.context.known.redelivery(Arc::new(redelivery));
+        }
+        if self.log.is_some() {
+            self.context.known = self.context.known.logged();
         }
         let max_runs = policy.max_runs(&Scene::Mq);
         let generous = || max_runs.map(|runs| self.generous(runs, capabilities.delays));

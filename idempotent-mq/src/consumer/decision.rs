@@ -32,7 +32,8 @@ pub(crate) struct SettlementRules {
     pub(crate) schedule: Option<Schedule>,
     /// The limit of attempts that no claim counts.
     pub(crate) max_runs: Option<u32>,
-    /// True if a duplicate of a run in flight is acknowledged, provided that the sender resends the message.
+    /// True if a keyed handler acknowledges a duplicate of a run in flight, provided that the sender resends the message. The run of
+    /// an annotated handler reports its own choice.
     pub(crate) acks_in_flight: bool,
 }
 
@@ -54,7 +55,7 @@ impl SettlementRules {
         DecisionContext { stopping, resent }: DecisionContext,
         bits: u128,
     ) -> Decision {
-        let Some(RunSummary { outcome, attempt, .. }) = &ended.captured else {
+        let Some(RunSummary { outcome, attempt, acks_in_flight, .. }) = &ended.captured else {
             return self.by_verdict(&ended.verdict, delivery, bits);
         };
         match outcome {
@@ -65,7 +66,7 @@ impl SettlementRules {
                 let after = self.schedule.as_ref().map_or(*retry_after, |schedule| schedule.after(attempt, bits));
                 retry(after.max(ended.verdict.asks_for()), true, "the handler failed")
             }
-            Outcome::InFlight { .. } if self.acks_in_flight && resent => Decision::Ack,
+            Outcome::InFlight { .. } if (self.acks_in_flight || *acks_in_flight) && resent => Decision::Ack,
             Outcome::Draining { .. } | Outcome::Abandoned | Outcome::Cancelled if stopping => Decision::GiveBack,
             Outcome::Dead { .. } => Decision::DeadLetter {
                 reason: ended.rejection.clone().map_or(Cow::Borrowed("out of attempts"), Cow::Owned),

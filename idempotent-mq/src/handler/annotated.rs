@@ -34,25 +34,18 @@ where
     fn prepare(&self, context: &ConsumerContext, delivery: Arc<Delivery>) -> Result<PreparedRun, UnusableDelivery> {
         let attempt = delivery.attempt;
         let (message, lane) = self.reading.read(context, delivery)?;
-        let (handler, executor, redelivery) =
-            (self.handler.clone(), context.executor.clone(), context.redelivery.clone());
+        let (handler, executor) = (self.handler.clone(), context.executor.clone());
+        let known = match attempt {
+            Some(attempt) => context.known.clone().attempt(attempt),
+            None => context.known.clone(),
+        };
         let (told, group) = (self.told.clone(), context.group.clone());
         let run = move |begun: RunProgress| {
             async move {
                 // The consumer cannot see when the handler claims a key.
                 begun.set();
                 let handled = alone(async move { handler(message).await.into_handler_result() });
-                let handled = Outcome::capture_run(handled);
-                let handled = async {
-                    match redelivery {
-                        Some(redelivery) => executor.scope_of_delivery(redelivery, handled).await,
-                        None => executor.scope(handled).await,
-                    }
-                };
-                let (verdict, captured) = match attempt {
-                    Some(attempt) => executor.scope_of_attempt(attempt, handled).await,
-                    None => handled.await,
-                };
+                let (verdict, captured) = executor.scope_of_delivery(known, Outcome::capture_run(handled)).await;
                 if captured.is_none()
                     && matches!(verdict, HandlerResult::Done)
                     && told.is_some_and(|told| !told.swap(true, Ordering::Relaxed))

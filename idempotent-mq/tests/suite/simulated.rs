@@ -9,6 +9,7 @@ mod chain_and_sequence;
 mod drain;
 mod flow;
 mod handlers;
+mod in_flight;
 mod inputs;
 mod message_log;
 mod order;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_core::{Call, Executor, Identity, Lease, Outcome, Policy, Scene};
+use idempotent_core::{Call, DeliveryContext, Executor, Identity, Lease, Outcome, Policy, Scene};
 use idempotent_mq::{
     Consumer, DelaySupport, Delivery, Message, Messages, Position, Received, Schedule, Settle, Settlement, Source,
     SourceCapabilities, SourceError,
@@ -152,11 +152,19 @@ async fn the_delays_between_runs_that_roll_back_grow_by_the_policy_too() {
 async fn a_mark_counts_for_the_delivery_s_own_run_and_not_for_one_whose_record_stays() {
     let world = World::new().await;
     let attempt = async |_: Own| Ok::<_, Failure>(Lease::current().unwrap().attempt());
-    let counted = world.executor.scope_of_attempt(7, world.leased.run(call("stays"), attempt)).await.unwrap();
+    let counted = world
+        .executor
+        .scope_of_delivery(DeliveryContext::new().attempt(7), world.leased.run(call("stays"), attempt))
+        .await
+        .unwrap();
     assert_eq!(counted, 1);
-    let counted = world.executor.scope_of_attempt(7, world.inbox.run(call("goes"), attempt)).await.unwrap();
+    let counted = world
+        .executor
+        .scope_of_delivery(DeliveryContext::new().attempt(7), world.inbox.run(call("goes"), attempt))
+        .await
+        .unwrap();
     assert_eq!(counted, 7);
     assert_eq!(world.inbox.run(call("outside"), attempt).await.unwrap(), 1);
     let failing = world.inbox.run(call("last"), async |_: Own| Err::<(), _>(Failure::Own("no")));
-    released(Outcome::capture(world.executor.scope_of_attempt(2, failing)).await.1);
+    released(Outcome::capture(world.executor.scope_of_delivery(DeliveryContext::new().attempt(2), failing)).await.1);
 }
