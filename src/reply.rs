@@ -1,4 +1,6 @@
-//! Reply strategies for handlers that return other types than `Result` and `Disposition`, and codecs for stored results.
+//! Reply strategies for handlers that return other types than `Result` and `Disposition`, codecs for stored results, and the texts for
+//! duplicates that get no result.
 pub use idempotent_core::{
-    Codec, CodecError, DefaultReply, Discard, HandlerOutcome, Json, RejectStrategy, ReplyStrategy, ResponseShape,
+    Codec, CodecError, DefaultReply, Discard, DuplicateMessages, HandlerOutcome, Json, LocalizedText,
+    PreferredLanguages, RejectStrategy, ReplyStrategy, ResponseShape,
 };

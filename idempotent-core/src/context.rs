@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::executor::DeliveryContext;
 use crate::outcome::OutcomeSlot;
-use crate::{Executor, Key, Lease, Outcome, RunSummary};
+use crate::{Executor, Key, Lease, Outcome, PreferredLanguages, RunSummary};
 
 tokio::task_local! {
     static CURRENT: TaskContext;
@@ -19,6 +19,8 @@ pub(crate) struct TaskContext {
     pub(crate) outer_leases: Option<Arc<[Lease]>>,
     /// The current delivery, as its consumer describes it.
     pub(crate) delivery: DeliveryContext,
+    /// The languages that the caller prefers.
+    pub(crate) languages: PreferredLanguages,
 }
 
 impl TaskContext {

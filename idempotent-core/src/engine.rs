@@ -22,7 +22,8 @@ use crate::observe::Counters;
 use crate::policy::ResolvedPolicy;
 use crate::waiters::Waiters;
 use crate::{
-    Clock, Entropy, InFlight, Key, Observer, Policy, PolicyError, Rejection, Scene, Store, StoreError, StoreErrorKind,
+    Clock, DuplicateMessages, Entropy, InFlight, Key, Observer, Policy, PolicyError, Rejection, Scene, Store,
+    StoreError, StoreErrorKind,
 };
 
 /// The shared state of an [`Executor`](crate::Executor).
@@ -33,6 +34,7 @@ pub(crate) struct Engine {
     /// The merged policy of each built-in scene, computed once.
     mq: Policy,
     remaining: Policy,
+    pub(crate) duplicate_messages: Option<DuplicateMessages>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) observer: Arc<dyn Observer>,
@@ -55,6 +57,7 @@ impl Engine {
         store: Arc<dyn Store>,
         namespace: Box<str>,
         policies: HashMap<Scene, Policy>,
+        duplicate_messages: Option<DuplicateMessages>,
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy>,
         observer: Arc<dyn Observer>,
@@ -67,6 +70,7 @@ impl Engine {
             mq: of(Scene::Mq),
             remaining: of(Scene::Rest),
             policies,
+            duplicate_messages,
             clock,
             entropy,
             observer,

@@ -16,6 +16,7 @@ mod claim;
 mod clock;
 mod codec;
 mod context;
+mod duplicate_messages;
 mod engine;
 mod entropy;
 mod error;
@@ -51,6 +52,7 @@ pub use claim::{
 };
 pub use clock::{Clock, SystemClock, Timer};
 pub use codec::{Codec, Discard, Json};
+pub use duplicate_messages::{DuplicateMessages, LocalizedText, PreferredLanguages};
 pub use entropy::{Entropy, EntropyError, OsEntropy};
 pub use error::{CodecError, KeyError, StoreError, StoreErrorKind};
 pub use executor::{

@@ -2,19 +2,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{BrokenOrder, CodecError, EntropyError, FencingToken, KeyError, PolicyError, StepError, StoreError};
+use crate::{
+    BrokenOrder, CodecError, DuplicateMessages, EntropyError, FencingToken, KeyError, PolicyError, StepError,
+    StoreError,
+};
 
 /// The reason why the handler's own answer is not available. A handler's error type converts it by `From`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
     /// Another caller runs the same key. Retry later.
-    #[error("{}", message.as_deref().map_or_else(|| format!("an identical call is in flight; retry in {retry_after:?}"), str::to_owned))]
+    #[error("{}", message.as_ref().map_or_else(|| format!("an identical call is in flight; retry in {retry_after:?}"), ToString::to_string))]
     InFlight {
         /// The delay before a retry.
         retry_after: Duration,
-        /// The attribute's `message`, if it has one.
-        message: Option<Arc<str>>,
+        /// The text for the caller: the attribute's `message`, or the executor's.
+        message: Option<DuplicateMessages>,
     },
     /// An earlier run failed, and the next one is not due yet.
     #[error("the previous attempt failed; retry in {retry_after:?}")]
@@ -49,12 +52,12 @@ pub enum Rejection {
         cause: Option<CodecError>,
     },
     /// The key was consumed, and its result is returned only once: a used token, or an equal call within the window.
-    #[error("{}", message.as_deref().unwrap_or("duplicate: already processed"))]
+    #[error("{}", message.as_ref().map_or_else(|| "duplicate: already processed".to_owned(), ToString::to_string))]
     Duplicate {
         /// The time after which an equal call is a new one, if a [`window`](crate::Policy::window) ends then.
         retry_after: Option<Duration>,
-        /// The attribute's `message`, if it has one.
-        message: Option<Arc<str>>,
+        /// The text for the caller: the attribute's `message`, or the executor's.
+        message: Option<DuplicateMessages>,
     },
     /// The token was not issued to this caller, or has expired.
     #[error("unknown or expired token; request a new one")]

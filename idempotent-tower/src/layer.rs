@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, Response};
-use idempotent_core::{Executor, OnConsumed, OnInFlight, OnStoreError, Policy, Tokens};
+use idempotent_core::{DuplicateMessages, Executor, OnConsumed, OnInFlight, OnStoreError, Policy, Tokens};
 use tower_layer::Layer;
 
 use self::config::{KeyScope, KeySource, LayerConfig};
@@ -176,8 +176,12 @@ impl IdempotencyLayer {
         self.with(Policy::new().on_consumed(on_consumed))
     }
 
-    /// Sets the `detail` text of the problem that a rejected duplicate receives.
-    pub fn message(mut self, message: impl Into<Arc<str>>) -> Self {
+    /// Sets the `detail` text of the problem that a rejected duplicate receives: one text, or one per language. The
+    /// layer selects a language by the request's `Accept-Language`.
+    ///
+    /// # Default
+    /// The [`duplicate_messages`](idempotent_core::ExecutorBuilder::duplicate_messages) of the executor
+    pub fn message(mut self, message: impl Into<DuplicateMessages>) -> Self {
         self.config.message = Some(message.into());
         self
     }

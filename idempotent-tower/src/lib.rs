@@ -10,6 +10,7 @@
 //! - [`ResponseRules`] decide whether the response is stored, and [`StoredResponse`] is its stored form.
 //! - A [`Problem`] is the response to a request that has no other. If the layer sends it before the body has arrived,
 //!   the layer then reads and discards the rest of the body.
+mod accept_language;
 mod attempt;
 #[cfg(feature = "axum")]
 mod axum;
@@ -20,6 +21,7 @@ mod problem;
 mod request;
 mod response;
 
+pub use self::accept_language::{AcceptLanguageLayer, AcceptLanguageService};
 pub use self::attempt::RequestAttempt;
 #[cfg(feature = "axum")]
 pub use self::axum::{AxumJson, DefaultHttpRules, Http, HttpRules, WholeRequest};

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, LINK, LOCATION, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_LANGUAGE, CONTENT_TYPE, HeaderValue, LINK, LOCATION, RETRY_AFTER};
+use idempotent_core::LocalizedText;
 use serde::Serialize;
 
 pub use self::kind::ProblemKind;
@@ -40,6 +41,7 @@ struct ProblemDetails {
     base: Cow<'static, str>,
     docs: Option<HeaderValue>,
     location: Option<HeaderValue>,
+    language: Option<HeaderValue>,
 }
 
 /// The JSON members of RFC 9457, section 3, and two extensions.
@@ -66,6 +68,7 @@ impl Problem {
             base: Cow::Borrowed(Self::BASE),
             docs: None,
             location: None,
+            language: None,
         }))
     }
 
@@ -102,6 +105,13 @@ impl Problem {
         self
     }
 
+    /// Sets the `detail` text, and `Content-Language` if the language is known.
+    pub(crate) fn localized(mut self, text: &LocalizedText) -> Self {
+        // A tag that no header can contain is not sent.
+        self.0.language = text.language().and_then(|tag| HeaderValue::from_str(tag).ok());
+        self.detail(text.text().to_owned())
+    }
+
     /// Returns the kind.
     #[must_use]
     pub fn kind(&self) -> ProblemKind {
@@ -123,7 +133,7 @@ impl Problem {
     /// Creates the response.
     #[must_use]
     pub fn to_response(&self) -> Response<Bytes> {
-        let ProblemDetails { kind, detail, retry_after, base, docs, location } = &*self.0;
+        let ProblemDetails { kind, detail, retry_after, base, docs, location, language } = &*self.0;
         let (status, code, title, retryable) = kind.row();
         let body =
             ProblemBody { r#type: format!("{base}{code}"), title, status: status.as_u16(), detail, code, retryable };
@@ -140,6 +150,9 @@ impl Problem {
         }
         if matches!(kind, ProblemKind::MissingKey | ProblemKind::InvalidKey | ProblemKind::KeyReused) {
             headers.insert(LINK, docs.clone().unwrap_or(DOCS));
+        }
+        if let Some(language) = language {
+            headers.insert(CONTENT_LANGUAGE, language.clone());
         }
         if let Some(location) = location {
             headers.insert(LOCATION, location.clone());

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use super::Executor;
 use crate::engine::Engine;
-use crate::{Clock, Entropy, Observer, OsEntropy, Policy, PolicyError, Redelivery, Scene, Store, SystemClock, Tracing};
+use crate::{
+    Clock, DuplicateMessages, Entropy, Observer, OsEntropy, Policy, PolicyError, Redelivery, Scene, Store, SystemClock,
+    Tracing,
+};
 
 /// A builder for an [`Executor`].
 #[derive(Clone, Debug)]
@@ -14,6 +17,7 @@ pub struct ExecutorBuilder {
     namespace: Box<str>,
     policies: HashMap<Scene, Policy>,
     redelivery: Vec<(Scene, Redelivery)>,
+    duplicate_messages: Option<DuplicateMessages>,
     clock: Option<Arc<dyn Clock>>,
     entropy: Arc<dyn Entropy>,
     observer: Arc<dyn Observer>,
@@ -26,6 +30,7 @@ impl ExecutorBuilder {
             namespace: "idempotent".into(),
             policies: HashMap::new(),
             redelivery: Vec::new(),
+            duplicate_messages: None,
             clock: None,
             entropy: Arc::new(OsEntropy),
             observer: Arc::new(Tracing),
@@ -50,6 +55,25 @@ impl ExecutorBuilder {
     /// Checks the lease and retention of a scene against the redelivery behaviour of its broker.
     pub fn redelivery(mut self, scene: Scene, redelivery: Redelivery) -> Self {
         self.redelivery.push((scene.canonical(), redelivery));
+        self
+    }
+
+    /// Sets the texts for duplicates that get no result, for all functions without a `message` of their own.
+    ///
+    /// ```
+    /// use idempotent_core::{DuplicateMessages, Executor, MemoryStore};
+    ///
+    /// let executor = Executor::builder(MemoryStore::new())
+    ///     .duplicate_messages(DuplicateMessages::english_and_chinese())
+    ///     .build()?;
+    /// # Ok::<_, idempotent_core::PolicyError>(())
+    /// ```
+    ///
+    /// # Default
+    /// A text for logs, such as `an identical call is in flight; retry in 1s`, and the detail of each
+    /// HTTP problem
+    pub fn duplicate_messages(mut self, messages: impl Into<DuplicateMessages>) -> Self {
+        self.duplicate_messages = Some(messages.into());
         self
     }
 
@@ -106,8 +130,8 @@ impl ExecutorBuilder {
 
     /// Builds the executor without checks. The defaults of the scenes are valid.
     pub(super) fn build_unchecked(self) -> Executor {
-        let Self { store, namespace, policies, clock, entropy, observer, .. } = self;
+        let Self { store, namespace, policies, duplicate_messages, clock, entropy, observer, .. } = self;
         let clock = clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
-        Executor(Arc::new(Engine::new(store, namespace, policies, clock, entropy, observer)))
+        Executor(Arc::new(Engine::new(store, namespace, policies, duplicate_messages, clock, entropy, observer)))
     }
 }

@@ -8,7 +8,8 @@ use super::site::Site;
 use crate::ordering::OrderingRequest;
 use crate::transaction::{CallStore, describe_store};
 use crate::{
-    ClaimMode, Fingerprint, Identity, KeyError, Policy, Predecessor, Stream, TransactionHandle, TransactionSource,
+    ClaimMode, DuplicateMessages, Fingerprint, Identity, KeyError, Policy, Predecessor, Stream, TransactionHandle,
+    TransactionSource,
 };
 
 /// A call to run idempotently: its identity, and the options of this call.
@@ -18,7 +19,7 @@ pub struct Call {
     pub(crate) identity: Identity,
     pub(crate) fingerprint: Result<Option<Fingerprint>, KeyError>,
     pub(crate) policy: Policy,
-    pub(crate) message: Option<Arc<str>>,
+    pub(crate) message: Option<DuplicateMessages>,
     pub(crate) token_ttl: Option<Duration>,
     /// The predecessor or position of the call.
     pub(crate) ordering: Option<Box<OrderingRequest>>,
@@ -165,7 +166,10 @@ impl Call {
     }
 
     /// Sets the text of the rejection of a duplicate without a result.
-    pub fn message(mut self, message: impl Into<Arc<str>>) -> Self {
+    ///
+    /// # Default
+    /// The [`duplicate_messages`](crate::ExecutorBuilder::duplicate_messages) of the executor
+    pub fn message(mut self, message: impl Into<DuplicateMessages>) -> Self {
         self.message = Some(message.into());
         self
     }

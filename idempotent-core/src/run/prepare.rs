@@ -73,7 +73,7 @@ pub(super) fn prepare(
     Ok(Box::new(Prepared {
         request,
         policy,
-        message,
+        message: message.or_else(|| engine.duplicate_messages.clone()),
         is_token: token_ttl.is_some(),
         is_nested,
         ordering,

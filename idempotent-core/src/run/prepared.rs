@@ -6,13 +6,13 @@ use crate::engine::Engine;
 use crate::ordering::SequencePosition;
 use crate::policy::ResolvedPolicy;
 use crate::transaction::TransactionalRun;
-use crate::{ClaimHandle, ClaimRequest, FencingToken, Key, OnConsumed, Rejection, Store};
+use crate::{ClaimHandle, ClaimRequest, DuplicateMessages, FencingToken, Key, OnConsumed, Rejection, Store};
 
 /// A call with its resolved policy and claim request.
 pub(crate) struct Prepared {
     pub(crate) request: ClaimRequest,
     pub(crate) policy: ResolvedPolicy,
-    pub(super) message: Option<Arc<str>>,
+    pub(super) message: Option<DuplicateMessages>,
     /// True if the key must have been issued as a token.
     pub(crate) is_token: bool,
     /// True inside another run. Both may finish while the executor drains.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, Response};
-use idempotent_core::{Executor, Policy, Scene, Tokens};
+use idempotent_core::{DuplicateMessages, Executor, Policy, Scene, Tokens};
 
 use crate::layer::setup_error::{self as setup, SetupError, UnusedSetter};
 use crate::{KeyRules, PayloadCheck, Principal, Problem, ResponseRules};
@@ -33,7 +33,7 @@ pub(crate) struct LayerConfig {
     pub(crate) max_body: u64,
     pub(crate) response: Arc<ResponseRules>,
     pub(crate) policy: Policy,
-    pub(crate) message: Option<Arc<str>>,
+    pub(crate) message: Option<DuplicateMessages>,
     pub(crate) detached: bool,
     pub(crate) base: Cow<'static, str>,
     pub(crate) docs: Option<HeaderValue>,

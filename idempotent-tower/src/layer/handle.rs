@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
+use http::header::ACCEPT_LANGUAGE;
 use http::request::Parts;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::Body;
 use idempotent_core::__private::Begun;
 use idempotent_core::{Call, Fingerprint, Handler, Identity, Json, Parts as KeyParts, Scene, key_hash};
 use tower_service::Service;
 
+use crate::accept_language::preferred;
 use crate::buffered_body::BufferedBody;
 use crate::layer::config::{KeyScope, KeySource, LayerConfig, RouteFn};
 use crate::layer::reply::{CallResult, HandlerResponse, LayerReply};
@@ -74,6 +76,8 @@ impl LayerConfig {
             let passed = Box::pin(inner.call(buffered_request(parts, body, self.max_body))).await;
             return passed.map(|response| response.map(ResponseBody::passing));
         };
+        // Parsed only for a rejection. The clones share the bytes of the header.
+        let languages: Vec<_> = taken.1.headers.get_all(ACCEPT_LANGUAGE).iter().cloned().collect();
         let (executor, rules, max_body) = (self.executor.clone(), self.response.clone(), self.max_body);
         let begun = Begun::of(Some(&executor), &call);
         let started = begun.clone();
@@ -95,12 +99,12 @@ impl LayerConfig {
         let result = if self.detached { begun.detached(run).await } else { run.await };
         let kept = match result {
             Ok(CallResult::Replayed(kept)) if kept.is_elsewhere() => kept,
-            Ok(result) => return self.respond(result),
+            Ok(result) => return self.respond(result, &languages),
             // The panic hook has logged the panic.
             Err(_) => return Ok(self.problem(Problem::new(ProblemKind::HandlerPanicked)).map(buffered_response)),
         };
         let found = Box::pin(kept.fetched(self.response.spill.as_ref())).await;
-        self.respond(CallResult::Replayed(Box::new(found)))
+        self.respond(CallResult::Replayed(Box::new(found)), &languages)
     }
 
     /// Returns the call of a request and its body, or the response to a request that is rejected. The call is `None` if
@@ -247,7 +251,10 @@ impl LayerConfig {
         }
     }
 
-    fn respond<R: Body<Data = Bytes>, E>(&self, result: CallResult<R, E>) -> ServiceResult<R, E> {
+    fn respond<R, E>(&self, result: CallResult<R, E>, languages: &[HeaderValue]) -> ServiceResult<R, E>
+    where
+        R: Body<Data = Bytes>,
+    {
         let gone = |location| {
             self.problem(Problem::new(ProblemKind::ResponseNotRetained).location(location)).map(buffered_response)
         };
@@ -262,7 +269,9 @@ impl LayerConfig {
                 }
                 Err(location) => gone(location),
             },
-            CallResult::Rejected(rejection) => self.problem(rejection.into()).map(buffered_response),
+            CallResult::Rejected(rejection) => {
+                self.problem(Problem::of_rejection(rejection, || preferred(languages))).map(buffered_response)
+            }
         })
     }
 

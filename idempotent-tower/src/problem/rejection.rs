@@ -1,7 +1,7 @@
 //! The conversion of rejections into problems.
 use std::time::Duration;
 
-use idempotent_core::{KeyError, Rejection};
+use idempotent_core::{DuplicateMessages, KeyError, PreferredLanguages, Rejection};
 
 use crate::{Problem, ProblemKind};
 
@@ -10,10 +10,19 @@ const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl From<Rejection> for Problem {
     /// Converts a rejection. An error of the service itself is logged, and its details are not sent to the client.
+    ///
+    /// The text for a duplicate has the language that the current task [prefers](PreferredLanguages::current).
     fn from(rejection: Rejection) -> Self {
+        Self::of_rejection(rejection, PreferredLanguages::current)
+    }
+}
+
+impl Problem {
+    /// Converts a rejection, and selects the text for a duplicate by the preferred languages.
+    pub(crate) fn of_rejection(rejection: Rejection, preferred: impl FnOnce() -> PreferredLanguages) -> Self {
         use ProblemKind as Kind;
-        let with_message = |problem: Self, message: Option<std::sync::Arc<str>>| match message {
-            Some(message) => problem.detail(message.as_ref().to_owned()),
+        let with_message = |problem: Self, messages: Option<DuplicateMessages>| match messages {
+            Some(messages) => problem.localized(messages.select(&preferred())),
             None => problem,
         };
         match rejection {

@@ -2,6 +2,7 @@
 mod extractors;
 mod failed_if;
 mod handler_forms;
+mod languages;
 mod layers;
 mod rejections;
 mod replays;

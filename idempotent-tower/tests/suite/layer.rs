@@ -7,6 +7,7 @@ mod disconnect;
 mod grpc;
 mod in_flight;
 mod key_header;
+mod languages;
 mod large_responses;
 mod leases_and_outages;
 mod logs;

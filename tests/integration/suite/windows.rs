@@ -57,7 +57,7 @@ fn rejection<T>(answer: Result<T, AppError>) -> Option<Rejection> {
 fn rest(told: &(Outcome, Option<Rejection>)) -> Duration {
     match told {
         (Outcome::Duplicate, Some(Rejection::Duplicate { retry_after: Some(rest), message: Some(message) })) => {
-            assert_eq!(&**message, "just ordered");
+            assert_eq!(message.to_string(), "just ordered");
             *rest
         }
         other => panic!("no duplicate of a window: {other:?}"),

@@ -206,7 +206,7 @@ async fn a_redelivery_that_fails_is_told_with_its_remedy() {
     assert_eq!(
         crashes[2].to_string(),
         "died at await 3, holding its key; the redelivery came to `released`; the handler failed: see \
-         `crash.redelivered.answer`, and give it what it needs to succeed"
+         `crash.redelivered.answer`, and provide the data that it needs"
     );
 }
 
