@@ -62,6 +62,24 @@ impl Lease {
     }
 }
 
+impl PreferredLanguages {
+    /// Runs `future` with these preferences. Adapters read them by [`current`](Self::current) to answer in the caller's
+    /// language.
+    ///
+    /// # Cancellation
+    /// Dropping the returned future drops `future`.
+    pub async fn scope<F: Future>(self, future: F) -> F::Output {
+        TaskContext { languages: self, ..TaskContext::current() }.enter(future).await
+    }
+
+    /// Returns the preferences of the current task. A task spawned by [`Executor::detach`](crate::Executor::detach)
+    /// inherits them.
+    #[must_use]
+    pub fn current() -> Self {
+        TaskContext::current().languages
+    }
+}
+
 impl Outcome {
     /// Runs `future` and returns the outcome of the outermost run in it, or `None` if there was no run.
     ///

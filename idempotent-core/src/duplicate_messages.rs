@@ -1,9 +1,6 @@
 //! The texts for duplicates that get no result, by language, and the languages that a caller prefers.
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
-
-use crate::context::TaskContext;
 
 /// The text for duplicates that get no result, in one or more languages.
 ///
@@ -74,7 +71,7 @@ impl DuplicateMessages {
         Self(texts.into())
     }
 
-    /// Returns the text in the most preferred language that has one, or else the default text.
+    /// Returns the text in the most preferred language that has one, or the default text.
     ///
     /// A text matches a preferred language that is equal or more specific: `zh` matches `zh-Hans-CN`. This is the lookup
     /// of [RFC 4647, section 3.4](https://www.rfc-editor.org/rfc/rfc4647#section-3.4).
@@ -102,7 +99,7 @@ impl DuplicateMessages {
     }
 }
 
-/// Language tags are not case-sensitive.
+/// Compares language tags, which are not case-sensitive.
 fn equal((one, other): (&str, &str)) -> bool {
     one.eq_ignore_ascii_case(other)
 }
@@ -149,22 +146,6 @@ impl PreferredLanguages {
     /// Creates preferences from language tags, such as `zh-Hans` (BCP 47). The most preferred tag is first.
     pub fn new<T: Into<Box<str>>>(tags: impl IntoIterator<Item = T>) -> Self {
         Self(Some(tags.into_iter().map(Into::into).collect()))
-    }
-
-    /// Runs `future` with these preferences. Adapters read them by [`current`](Self::current) to answer in the caller's
-    /// language.
-    ///
-    /// # Cancellation
-    /// Dropping the returned future drops `future`.
-    pub async fn scope<F: Future>(self, future: F) -> F::Output {
-        TaskContext { languages: self, ..TaskContext::current() }.enter(future).await
-    }
-
-    /// Returns the preferences of the current task. A task spawned by [`Executor::detach`](crate::Executor::detach)
-    /// inherits them.
-    #[must_use]
-    pub fn current() -> Self {
-        TaskContext::current().languages
     }
 }
 

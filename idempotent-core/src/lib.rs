@@ -90,6 +90,7 @@ pub use transaction::{
 pub mod __private {
     pub use std::boxed::Box;
     pub use std::time::Duration;
+    pub use std::vec::Vec;
 
     #[cfg(feature = "test-hooks")]
     pub use crate::executor::renew_until_dropped;
@@ -97,7 +98,7 @@ pub mod __private {
     pub use crate::fingerprint::{argument, arguments, fingerprint, said};
     pub use crate::key::scope_of;
     pub use crate::observe::trace;
-    pub use crate::run::run;
+    pub use crate::run::{run, run_batch};
     pub use crate::*;
 
     /// Backoff delays.

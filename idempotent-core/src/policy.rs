@@ -38,7 +38,7 @@ pub enum OnInFlight {
     /// duplicate is rejected with a retry delay.
     ///
     /// Requires a consumer with an outbox as its log. Without the log, the run is rejected: the message would be lost
-    /// if the run in flight crashed. Likewise inside another run, whose delivery is not done.
+    /// if the run in flight crashed. A run inside another run is also rejected, because its delivery is not done.
     Ack,
 }
 

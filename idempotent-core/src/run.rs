@@ -101,12 +101,40 @@ where
     F: FnOnce() -> Fut,
     Fut: Future<Output = R>,
 {
-    let Some(executor) = with else {
-        let rejection = Rejection::NoExecutor { scope: Arc::from(&*call.identity.scope) };
-        report::without_executor(&call.identity, &rejection);
-        return handler.reject(rejection);
-    };
-    finish(begin(&executor.0, call, handler)).await
+    match with {
+        Some(executor) => finish(begin(&executor.0, call, handler)).await,
+        None => handler.reject(no_executor(&call)),
+    }
+}
+
+/// Runs an annotated function with many items: the entry point of the attribute's code for batches.
+#[doc(hidden)]
+pub async fn run_batch<P, C, R, T, F, Fut>(
+    with: Option<Executor>,
+    items: Vec<(Call, T)>,
+    handler: Handler<P, C, R, F>,
+) -> Vec<P::Output<R>>
+where
+    P: ReplyStrategy<R>,
+    C: Codec<P::Value>,
+    F: FnOnce(Vec<BatchItem<T>>) -> Fut,
+    Fut: Future<Output = Vec<R>>,
+{
+    match with {
+        // Boxed, so that the future of the annotated function stays small.
+        Some(executor) => {
+            let outputs = Box::pin(executor.run_batch(items, handler)).await;
+            outputs.into_iter().map(|output| output.output).collect()
+        }
+        None => items.iter().map(|(call, _)| handler.reject(no_executor(call))).collect(),
+    }
+}
+
+/// Reports and returns the rejection of a call without an executor.
+fn no_executor(call: &Call) -> Rejection {
+    let rejection = Rejection::NoExecutor { scope: Arc::from(&*call.identity.scope) };
+    report::without_executor(&call.identity, &rejection);
+    rejection
 }
 
 async fn finish<F: Future>(begun: CheckedRun<F, F::Output>) -> F::Output {

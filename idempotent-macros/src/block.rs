@@ -57,9 +57,13 @@ fn expand(args: &TokenStream, block: &mut AnnotatedBlock) -> Result<()> {
 /// Parses the arguments of the block.
 fn shared(args: &TokenStream) -> Result<AttributeArgs> {
     let shared: AttributeArgs = syn::parse2(args.clone())?;
-    match &shared.skip {
-        Some(skip) => Err(Error::new(skip.span(), "`skip` goes on a function of the block, and not on the block")),
-        None => Ok(shared),
+    match (&shared.skip, &shared.batch) {
+        (Some(skip), _) => Err(Error::new(skip.span(), "`skip` goes on a function of the block, and not on the block")),
+        (None, Some(batch)) => {
+            let text = "`batch` names a parameter of one function: write it on that function, and not on the block";
+            Err(Error::new(batch.list.span(), text))
+        }
+        (None, None) => Ok(shared),
     }
 }
 

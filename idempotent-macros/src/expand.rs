@@ -2,6 +2,7 @@
 //!
 //! Generated code has the hygiene of a macro (`Span::mixed_site`), so its names cannot collide with the user's, and
 //! lints skip it. Code that an error can refer to has the location of the user's tokens.
+mod batch;
 pub(crate) mod boxed;
 mod call;
 mod opaque;
@@ -17,6 +18,9 @@ use crate::transaction::TransactionParameter;
 
 pub(crate) fn expand(plan: &AttributePlan, mut function: AnnotatedFunction) -> Result<TokenStream> {
     let private = private(plan);
+    if let Some((batch, types)) = plan.batch.as_ref().and_then(|batch| Some((batch, batch.types.as_ref()?))) {
+        return batch::expand(plan, &private, (&batch.item, &batch.list, types), function);
+    }
     let setup = call::setup(plan, &private, &function)?;
     if function.sig.asyncness.is_none() {
         return boxed::expand(plan, &private, &setup, function);

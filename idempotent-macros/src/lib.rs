@@ -3,6 +3,7 @@
 //!
 //! The macro works in three steps: `parse` reads the arguments, `normalise` resolves their meaning, and `expand`
 //! generates code. Generated code calls only the core's hidden `__private` module.
+mod batch;
 mod block;
 mod expand;
 mod item;
@@ -49,6 +50,10 @@ fn function(mut plan: AttributePlan, mut function: AnnotatedFunction) -> syn::Re
     if let Some(mut transaction) = plan.transaction.take() {
         transaction.take(&mut function).map_err(|error| plan.explain("transaction", error))?;
         plan.transaction = Some(transaction);
+    }
+    if let Some(mut batch) = plan.batch.take() {
+        batch.resolve(&mut function)?;
+        plan.batch = Some(batch);
     }
     names::check(&plan, &function)?;
     names::generic::check(&plan, &function)?;

@@ -9,6 +9,7 @@ use syn::ext::IdentExt;
 use syn::visit::{self, Visit};
 use syn::{Error, Expr, ExprPath, ExprReturn, ExprTry, FnArg, Item, Macro, Pat, PatIdent, Result};
 
+use crate::batch::BatchParameter;
 use crate::expand::boxed;
 use crate::item::AnnotatedFunction;
 use crate::normalise::{AttributePlan, OrderPosition};
@@ -17,11 +18,19 @@ use crate::suggest::did_you_mean;
 /// Checks every expression that is evaluated before the body.
 pub(crate) fn check(plan: &AttributePlan, function: &AnnotatedFunction) -> Result<()> {
     let scope = ArgumentScope::of(function);
+    // The expressions are evaluated for each item, except `with`.
+    let item_scope = plan.batch.as_ref().map(|batch| scope.of_item(batch));
+    let (call_scope, scope) = (&scope, item_scope.as_ref().unwrap_or(&scope));
     let explain = |name: &'static str| move |error| plan.explain(name, error);
     if let Some(key) = &plan.key {
-        constant::refuse_literals(key, &scope).map_err(explain("key"))?;
+        constant::refuse_literals(key, scope).map_err(explain("key"))?;
         scope.check("key", key).map_err(explain("key"))?;
-        constant::refuse_others(key, &scope).map_err(explain("key"))?;
+        // A key that is equal for all items would handle one of them only.
+        let alone = plan
+            .batch
+            .as_ref()
+            .map(|batch| ArgumentScope { names: vec![batch.item.unraw().to_string()], ..scope.clone() });
+        constant::refuse_others(key, alone.as_ref().unwrap_or(scope)).map_err(explain("key"))?;
     }
     for (name, text) in [("scope", &plan.scope), ("prefix", &plan.prefix), ("message", &plan.message)] {
         text.iter().try_for_each(|text| scope.check_text(name, text)).map_err(explain(name))?;
@@ -40,14 +49,15 @@ pub(crate) fn check(plan: &AttributePlan, function: &AnnotatedFunction) -> Resul
         ("scope", plan.scope.as_ref()),
         ("prefix", plan.prefix.as_ref()),
         ("message", plan.message.as_ref()),
-        ("with", plan.with.as_ref()),
     ] {
         expr.iter().try_for_each(|expr| scope.check(name, expr)).map_err(explain(name))?;
     }
+    plan.with.iter().try_for_each(|with| call_scope.check("with", with)).map_err(explain("with"))?;
     Ok(())
 }
 
 /// The names that the function brings into scope.
+#[derive(Clone)]
 struct ArgumentScope<'a> {
     function: &'a AnnotatedFunction,
     names: Vec<String>,
@@ -70,6 +80,14 @@ impl<'a> ArgumentScope<'a> {
             bindings.names.dedup();
         }
         Self { function, names: bindings.names, open: bindings.open }
+    }
+
+    /// Returns the names for one item of a batch: the item instead of the list.
+    fn of_item(&self, batch: &BatchParameter) -> Self {
+        let list = batch.list.unraw().to_string();
+        let others = self.names.iter().filter(|name| **name != list).cloned();
+        let names = std::iter::once(batch.item.unraw().to_string()).chain(others).collect();
+        Self { function: self.function, names, open: self.open }
     }
 
     fn check(&self, argument: &'static str, expr: &Expr) -> Result<()> {

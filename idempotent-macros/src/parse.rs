@@ -3,6 +3,7 @@ use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Expr, Ident, Path, Result, Token, Type};
 
+use crate::batch::BatchParameter;
 use crate::reserved;
 use crate::suggest::did_you_mean;
 
@@ -55,7 +56,7 @@ arguments! {
     lease: Expr, max_run: Expr, retain: Expr, max_retries: Expr,
     on_in_flight: Expr, on_lease_lost: Expr, on_expiry: Expr, on_store_error: Expr,
     fingerprint: Expr, codec: Type, reply: Type, reject: Expr, failed_if: Expr, permanent: Expr,
-    max_result: Expr, message: Expr, transaction: Expr;
+    max_result: Expr, message: Expr, transaction: Expr, batch: BatchParameter;
     flags replay, detach, release_on_cancel, skip
 }
 

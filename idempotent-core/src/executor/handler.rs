@@ -44,7 +44,16 @@ impl<P: ReplyStrategy<R>, C, R, F> Handler<P, C, R, F> {
         F: FnOnce(Vec<BatchItem<T>>) -> Fut,
         Fut: Future<Output = Vec<R>>,
     {
-        Self { run, failed_if: |_| false, permanent: |_| false, reject: P::rejected, codec: PhantomData }
+        Self::batch_rejecting(run, P::rejected)
+    }
+
+    /// Creates a handler of many items with a function that converts rejections.
+    pub fn batch_rejecting<T, Fut>(run: F, reject: fn(Rejection) -> P::Output<R>) -> Self
+    where
+        F: FnOnce(Vec<BatchItem<T>>) -> Fut,
+        Fut: Future<Output = Vec<R>>,
+    {
+        Self { run, failed_if: |_| false, permanent: |_| false, reject, codec: PhantomData }
     }
 
     /// Sets the rule for values that mean "not done". Such a value is returned but not stored, and the key is released.

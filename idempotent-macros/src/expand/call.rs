@@ -20,7 +20,7 @@ pub(super) fn setup(plan: &AttributePlan, private: &TokenStream, function: &Anno
     ))
 }
 
-fn with(plan: &AttributePlan, private: &TokenStream) -> TokenStream {
+pub(super) fn with(plan: &AttributePlan, private: &TokenStream) -> TokenStream {
     match &plan.with {
         Some(with) => {
             let holder = borrowed(with);
@@ -32,7 +32,7 @@ fn with(plan: &AttributePlan, private: &TokenStream) -> TokenStream {
     }
 }
 
-fn call(plan: &AttributePlan, private: &TokenStream, function: &AnnotatedFunction) -> Result<TokenStream> {
+pub(super) fn call(plan: &AttributePlan, private: &TokenStream, function: &AnnotatedFunction) -> Result<TokenStream> {
     let site = Span::mixed_site();
     let scene = match &plan.scene {
         Scene::Mq => quote_spanned!(site=> #private::Scene::Mq),

@@ -1,6 +1,7 @@
 //! The attribute at run time: every shape of function it takes, and what each argument does.
 
 mod answers;
+mod batches;
 mod executors;
 mod functions;
 mod identity;

@@ -6,7 +6,7 @@ async fn version(order: u64) -> Result<u64, Rejection> {
     Ok(order)
 }
 
-#[idempotent(key = order, on_in_flight = ack)]
+#[idempotent(scene = rest, key = order, on_in_flight = ack)]
 async fn ack(order: u64) -> Result<u64, Rejection> {
     Ok(order)
 }
