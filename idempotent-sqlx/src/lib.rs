@@ -7,7 +7,7 @@
 //! comes.
 //!
 //! Read in this order: `table` and `schema` (what is made), `row` (how it is read), `answer` (what it means), then
-//! `plan` for the stores of servers, then a dialect, and `inbox` (effect and record in one transaction). A dialect supplies
+//! `server` for the stores of servers, then a dialect, and `inbox` (effect and record in one transaction). A dialect supplies
 //! statements, a connection and its errors; every decision that can be taken outside
 //! of a statement is [`protocol`](idempotent_core::protocol)'s.
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
@@ -34,14 +34,14 @@ mod pace;
     any(feature = "mysql", feature = "postgres", feature = "sqlite")
 ))]
 mod packed;
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-mod plan;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod row;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod schema;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod server;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]

@@ -9,9 +9,10 @@ mod open;
 mod options;
 #[cfg(feature = "outbox")]
 pub(crate) mod outbox;
-mod server;
+mod server_version;
 mod sql;
 mod steps;
+mod url;
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use sqlx::MySql;
 
 use self::dialect::My;
 pub use self::options::MySqlStoreBuilder;
-use crate::plan::{Plan, Settings, Target, server_inbox, server_journal, server_order, server_store};
+use crate::server::{Plan, Settings, Target, server_inbox, server_journal, server_order, server_store};
 
 /// Records in a table of a MariaDB or MySQL database: durable, for a fleet. Cheap to clone: clones share the
 /// connections. MariaDB 10.5 and newer (its tests run on 10.11) and MySQL 8: its statements for MySQL, which has no
@@ -71,7 +72,7 @@ pub struct MySqlStore(Arc<Plan<My>>);
 impl MySqlStore {
     /// The builder of the store for renewals.
     fn again(&self) -> MySqlStoreBuilder {
-        let MySqlStoreBuilder(settings, as_on_mysql) = &self.0.dialect.builder;
+        let (settings, as_on_mysql) = &self.0.dialect.opened_with;
         MySqlStoreBuilder(settings.again(), *as_on_mysql)
     }
 

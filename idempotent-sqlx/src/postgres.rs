@@ -11,7 +11,9 @@ mod options;
 #[cfg(feature = "outbox")]
 pub(crate) mod outbox;
 mod pooler;
+mod session;
 mod sql;
+mod url;
 mod watch;
 
 use std::sync::Arc;
@@ -21,8 +23,8 @@ use sqlx::Postgres;
 
 use self::dialect::Pg;
 pub use self::options::PostgresStoreBuilder;
-use self::options::Session;
-use crate::plan::{Plan, Settings, Target, server_inbox, server_journal, server_order, server_store};
+use self::session::Session;
+use crate::server::{Plan, Settings, Target, server_inbox, server_journal, server_order, server_store};
 
 /// Records in a table of a PostgreSQL database: durable, for a fleet. Cheap to clone: clones share the connections. What
 /// it uses is there from version 12 on; its tests have run on 15.

@@ -5,10 +5,10 @@ use sqlx::{ConnectOptions, Connection, MySqlPool};
 use super::dialect::My;
 use super::migrate;
 use super::open::{MIGRATION, shown};
-use super::server::Server;
+use super::server_version::Server;
 use crate::delay::COLUMNS;
-use crate::plan::{Place, When};
 use crate::schema::Migration;
+use crate::server::{Place, When};
 use crate::table::Table;
 
 /// `due_at` is when a row may be taken next: what is held has the end of that, what is dead has none. `live` is its key as long as

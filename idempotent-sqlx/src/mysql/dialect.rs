@@ -4,18 +4,17 @@ use std::collections::{BTreeMap, HashSet};
 use idempotent_core::{Key, StoreError};
 use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySql, MySqlConnection, MySqlRow};
-use sqlx::{Row, Transaction, ValueRef};
+use sqlx::{MySqlPool, Row, Transaction, ValueRef};
 
-use super::options::MySqlStoreBuilder;
-use super::server::Server;
+use super::server_version::Server;
 use super::sql::{Maker, NOW};
 use super::{error, inbox};
 use crate::inbox::Last;
-use crate::plan::{
-    Ask, Asked, Dialect, Hindrance, Many, Plan, Put, Query, Seen, Sent, Step, Text, Told, Value, Via, hex, in_packets,
-    settled,
-};
 use crate::row::Cells;
+use crate::server::{
+    Ask, Asked, Dialect, Driver, Hindrance, Many, Plan, Put, Query, Seen, Sent, Settings, Step, Text, Told, Value, Via,
+    hex, in_packets, settled,
+};
 
 /// Records looked at in one step of a purge, and so the most that are removed in one transaction.
 const STEP: i64 = 500;
@@ -28,11 +27,11 @@ pub(crate) struct My {
     pub(super) server: Server,
     /// $1 the key's hash: fails where somebody has it in hand.
     pub(super) free: Text,
-    /// The store was opened with these.
-    pub(super) builder: MySqlStoreBuilder,
+    /// The settings of the builder, and whether it was told to use the statements for MySQL.
+    pub(super) opened_with: (Settings<MySqlPool>, bool),
 }
 
-impl Dialect for My {
+impl Driver for My {
     type Db = MySql;
     type Value = Value;
 
@@ -70,6 +69,16 @@ impl Dialect for My {
         self.server.packet.saturating_sub(AROUND)
     }
 
+    fn ends(&self, error: &dyn DatabaseError) -> bool {
+        match Self::hindrance(error) {
+            Some(Hindrance::Raced) => true,
+            Some(Hindrance::Locked) => self.server.unforgiving,
+            None => false,
+        }
+    }
+}
+
+impl Dialect for My {
     async fn claim(via: &mut Via<'_, Self>, claim: Ask<Self>, key: &Key) -> Result<Sent<Option<Seen>>, StoreError> {
         if via.plan.dialect.server.returning {
             return match via.first(claim).await?.map(|row| row.map(|row| via.plan.seen(&row)).transpose())? {
@@ -140,14 +149,6 @@ impl Dialect for My {
     /// behind it are committed one by one.
     const BEGIN: Option<&'static str> = Some(inbox::BEGIN);
 
-    fn ends(&self, error: &dyn DatabaseError) -> bool {
-        match Self::hindrance(error) {
-            Some(Hindrance::Raced) => true,
-            Some(Hindrance::Locked) => self.server.unforgiving,
-            None => false,
-        }
-    }
-
     fn stands(connection: &mut MySqlConnection) -> impl Asked<()> {
         inbox::stands(connection)
     }
@@ -167,7 +168,7 @@ impl Dialect for My {
     }
 
     async fn is_free(plan: &Plan<Self>, key: &Key) -> Result<bool, StoreError> {
-        let free = plan.link.first(Ask::new(&plan.dialect.free).bind(crate::plan::id(key))).await?;
+        let free = plan.link.first(Ask::new(&plan.dialect.free).bind(crate::server::id(key))).await?;
         Ok(matches!(free, Sent::Done(_)))
     }
 

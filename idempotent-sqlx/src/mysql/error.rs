@@ -3,7 +3,7 @@ use idempotent_core::StoreErrorKind;
 use sqlx::error::DatabaseError;
 use sqlx::mysql::MySqlDatabaseError;
 
-use crate::plan::{Hindrance, Told};
+use crate::server::{Hindrance, Told};
 
 /// Its own number; 0 where it has none.
 fn number(error: &dyn DatabaseError) -> u16 {

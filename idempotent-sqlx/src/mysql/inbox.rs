@@ -7,8 +7,8 @@ use sqlx::{AssertSqlSafe, Executor, Transaction};
 
 use super::sql::{Maker, columns};
 use crate::inbox::Last;
-use crate::plan::{Inside, Text, completed, guard_inside, plus};
 use crate::row::VERSION;
+use crate::server::{Inside, Text, completed, guard_inside, plus};
 
 /// What a run begins with; and what says that it is still that transaction.
 pub(super) const BEGIN: &str = "BEGIN; SAVEPOINT idempotent_run";

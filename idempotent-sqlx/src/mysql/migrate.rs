@@ -7,9 +7,9 @@ use sqlx::mysql::{MySqlConnection, MySqlRow};
 use sqlx::{AssertSqlSafe, Row};
 
 use super::dialect::My;
-use crate::plan::{Place, When};
 use crate::row::COLUMNS;
 use crate::schema::{self, Found, Migration};
+use crate::server::{Place, When};
 use crate::table::Table;
 
 /// All steps there are. Texts are bytes: no character set has a say in them. There is no index on `expires_at`, which

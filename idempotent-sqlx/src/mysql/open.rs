@@ -5,21 +5,20 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use idempotent_core::StoreError;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, MySql};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, MySql, MySqlPool};
 use tokio::time::timeout;
 
 use super::dialect::My;
 use super::migrate::{self, MIGRATIONS};
-use super::options::{MySqlStoreBuilder, parse};
-use super::server::{ISOLATION, Server};
-use super::{MySqlStore, inbox, sql};
-use crate::plan::{Lately, Lines, Link, Place, Plan, Pool, Prepare, Target, Text, When, connect};
+use super::server_version::{ISOLATION, Server};
+use super::url::parse;
+use super::{inbox, sql};
+use crate::server::{Lately, Lines, Link, Place, Plan, Pool, Prepare, Settings, Target, Text, When, connect};
 
 /// One that waits for another's migration.
 pub(super) const MIGRATION: Duration = Duration::from_secs(60);
 
-pub(super) async fn open(builder: MySqlStoreBuilder) -> Result<MySqlStore, StoreError> {
-    let MySqlStoreBuilder(settings, as_on_mysql) = builder.clone();
+pub(super) async fn open(settings: Settings<MySqlPool>, as_on_mysql: bool) -> Result<Arc<Plan<My>>, StoreError> {
     let table = settings.table()?.in_backticks();
     let options = match &settings.target {
         // The texts of statements are always the same: logging them says nothing and costs.
@@ -61,8 +60,8 @@ pub(super) async fn open(builder: MySqlStoreBuilder) -> Result<MySqlStore, Store
     let lines = Lines::new(&maker.lines(&table), Text::marks, |sql| maker.writing(sql));
     let inside = inbox::inside(&maker.in_a_transaction());
     let link = Link { pool, transactions, place, patience: settings.patience };
-    Ok(MySqlStore(Arc::new(Plan {
-        dialect: My { free: inbox::free(&maker), maker, server, builder },
+    Ok(Arc::new(Plan {
+        dialect: My { free: inbox::free(&maker), maker, server, opened_with: (settings.clone(), as_on_mysql) },
         texts,
         inside,
         steps,
@@ -70,7 +69,7 @@ pub(super) async fn open(builder: MySqlStoreBuilder) -> Result<MySqlStore, Store
         link,
         lately: Lately::new(),
         clock: settings.clock,
-    })))
+    }))
 }
 
 async fn set(connection: &mut MySqlConnection, session: String) -> Result<(), sqlx::Error> {

@@ -6,8 +6,8 @@ use super::dialect::My;
 use super::migrate;
 use super::open::{MIGRATION, shown};
 use crate::outbox::COLUMNS;
-use crate::plan::{Place, When};
 use crate::schema::Migration;
+use crate::server::{Place, When};
 use crate::table::Table;
 
 /// What has an end (sent, settled) is null in the indexes that are searched, and so outside of what is read of them.

@@ -10,8 +10,8 @@
 //!
 //! Assignments are run one after the other, and see what those before them wrote.
 use crate::lines::{self, LinesSql};
-use crate::plan::{Text, Texts, completed, ended, guard, plus, renewed, sound, vacated};
 use crate::row::{COLUMNS, VERSION};
+use crate::server::{Text, Texts, completed, ended, guard, plus, renewed, sound, vacated};
 use crate::table::Table;
 
 /// The same in all of a statement, whatever the session's time zone.

@@ -1,6 +1,6 @@
 //! The statements about the steps of runs.
 use super::sql::Maker;
-use crate::plan::{Steps, Text, guard};
+use crate::server::{Steps, Text, guard};
 use crate::steps::YOUNG;
 use crate::table::Table;
 

@@ -3,11 +3,12 @@ use idempotent_core::StoreError;
 use sqlx::{ConnectOptions, Connection, PgPool};
 
 use super::dialect::Pg;
-use super::open::{MIGRATION, shown};
+use super::migrate::MIGRATION;
+use super::open::shown;
 use super::{migrate, pooler};
 use crate::delay::COLUMNS;
-use crate::plan::{Place, When};
 use crate::schema::Migration;
+use crate::server::{Place, When};
 use crate::table::Table;
 
 /// `due_at` is when a row may be taken next: what is held has the end of that, what is dead has none. `live` is its key as long as

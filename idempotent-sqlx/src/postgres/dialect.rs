@@ -11,11 +11,11 @@ use super::error;
 use super::inbox;
 use super::sql::{More, NOW};
 use crate::inbox::Last;
-use crate::plan::{
-    Ask, Asked, Dialect, Hindrance, Many, Plan, Put, Query, Seen, Sent, Settings, Step, Text, Told, Value, Via, hex,
-    in_packets, settled,
-};
 use crate::row::Cells;
+use crate::server::{
+    Ask, Asked, Dialect, Driver, Hindrance, Many, Plan, Put, Query, Seen, Sent, Settings, Step, Text, Told, Value, Via,
+    hex, in_packets, settled,
+};
 
 /// Records looked at in one statement of a purge, and so the most that are removed in one transaction: a claim of a key that
 /// is just being removed waits for that, some ms.
@@ -51,7 +51,7 @@ impl From<Value> for PgValue {
     }
 }
 
-impl Dialect for Pg {
+impl Driver for Pg {
     type Db = Postgres;
     type Value = PgValue;
 
@@ -96,6 +96,13 @@ impl Dialect for Pg {
         Some((high ^ self.salt).cast_signed())
     }
 
+    /// None goes on behind an error; of those that others are to blame for the caller is told so.
+    fn ends(&self, error: &dyn DatabaseError) -> bool {
+        Self::hindrance(error).is_some() || error.code().as_deref() == Some("25P02")
+    }
+}
+
+impl Dialect for Pg {
     async fn claim(via: &mut Via<'_, Self>, claim: Ask<Self>, _: &Key) -> Result<Sent<Option<Seen>>, StoreError> {
         via.first(claim).await?.map(|row| row.map(|row| via.plan.seen(&row)).transpose())
     }
@@ -136,11 +143,6 @@ impl Dialect for Pg {
     }
 
     const BEGIN: Option<&'static str> = None;
-
-    /// None goes on behind an error; of those that others are to blame for the caller is told so.
-    fn ends(&self, error: &dyn DatabaseError) -> bool {
-        Self::hindrance(error).is_some() || error.code().as_deref() == Some("25P02")
-    }
 
     /// Behind an error every statement fails.
     async fn stands(_: &mut PgConnection) -> Result<(), sqlx::Error> {

@@ -2,7 +2,7 @@
 use idempotent_core::StoreErrorKind;
 use sqlx::error::DatabaseError;
 
-use crate::plan::Told;
+use crate::server::Told;
 
 /// The server says what happened: a statement that failed was rolled back, being a transaction of its own.
 ///

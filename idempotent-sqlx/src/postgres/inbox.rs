@@ -7,8 +7,8 @@ use sqlx::{AssertSqlSafe, Postgres, Transaction};
 
 use super::sql::{Maker, columns};
 use crate::inbox::Last;
-use crate::plan::{Inside, Text, Texts, completed, guard_inside, plus};
 use crate::row::VERSION;
+use crate::server::{Inside, Text, Texts, completed, guard_inside, plus};
 
 /// With a clock that was handed in, the time is the last parameter.
 pub(super) fn inside(maker: &Maker, texts: &Texts) -> Inside {

@@ -1,13 +1,18 @@
 //! Brings the schema up to date, or says why not. Not sqlx's migrator: its bookkeeping is the user's.
+use std::time::Duration;
+
 use idempotent_core::StoreError;
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Connection, Row};
 
 use super::dialect::Pg;
-use crate::plan::{Place, When};
 use crate::row::COLUMNS;
 use crate::schema::{self, Found, Migration};
+use crate::server::{Place, When};
 use crate::table::Table;
+
+/// One that waits for another's migration.
+pub(super) const MIGRATION: Duration = Duration::from_secs(60);
 
 /// All steps there are. Texts are bytes, since a text of PostgreSQL cannot hold every character. Pages are not filled,
 /// and there is no index on `expires_at`: so a flip stays on its page and touches no index.

@@ -1,6 +1,5 @@
 //! Opening: checks, the pool, the schema.
 use std::sync::Arc;
-use std::time::Duration;
 
 use idempotent_core::StoreError;
 use sha2::{Digest, Sha256};
@@ -10,17 +9,15 @@ use tokio::time::timeout;
 
 use super::dialect::{Pg, halves};
 use super::ear::Ears;
-use super::migrate::{self, MIGRATIONS};
-use super::options::{Session, parse};
+use super::migrate::{self, MIGRATION, MIGRATIONS};
+use super::session::Session;
 use super::sql::{Maker, Words};
-use super::{PostgresStore, inbox, pooler, sql};
-use crate::plan::{Lately, Lines, Link, Place, Plan, Pool, Settings, Steps, Target, Text, When, connect};
+use super::url::parse;
+use super::{inbox, pooler, sql};
+use crate::server::{Lately, Lines, Link, Place, Plan, Pool, Settings, Steps, Target, Text, When, connect};
 use crate::table::Table;
 
-/// One that waits for another's migration.
-pub(super) const MIGRATION: Duration = Duration::from_secs(60);
-
-pub(super) async fn open(builder: Settings<PgPool>, session: Session) -> Result<PostgresStore, StoreError> {
+pub(super) async fn open(builder: Settings<PgPool>, session: Session) -> Result<Arc<Plan<Pg>>, StoreError> {
     let table = builder.table()?;
     let (pool, transactions, connections, options) = match &builder.target {
         Target::Url(url) => {
@@ -57,16 +54,7 @@ pub(super) async fn open(builder: Settings<PgPool>, session: Session) -> Result<
     let inside = inbox::inside(&maker, &texts);
     let dialect =
         Pg { more, table: maker.table, tell: maker.tell, free: inbox::free(), salt, ears, settings: builder.clone() };
-    Ok(PostgresStore(Arc::new(Plan {
-        dialect,
-        texts,
-        inside,
-        steps,
-        lines,
-        link,
-        lately: Lately::new(),
-        clock: builder.clock,
-    })))
+    Ok(Arc::new(Plan { dialect, texts, inside, steps, lines, link, lately: Lately::new(), clock: builder.clock }))
 }
 
 pub(super) fn shown(options: &PgConnectOptions) -> String {

@@ -3,11 +3,12 @@ use idempotent_core::StoreError;
 use sqlx::{ConnectOptions, Connection, PgPool};
 
 use super::dialect::Pg;
-use super::open::{MIGRATION, shown};
+use super::migrate::MIGRATION;
+use super::open::shown;
 use super::{migrate, pooler};
 use crate::outbox::COLUMNS;
-use crate::plan::{Place, When};
 use crate::schema::Migration;
+use crate::server::{Place, When};
 use crate::table::Table;
 
 /// What has an end (sent, settled) is in no index but those by number, id and status, however much of it there is.

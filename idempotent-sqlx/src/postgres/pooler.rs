@@ -13,8 +13,8 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row};
 use tokio::time::timeout;
 
 use super::dialect::Pg;
-use super::open::MIGRATION;
-use crate::plan::{Place, When, connect};
+use super::migrate::MIGRATION;
+use crate::server::{Place, When, connect};
 
 /// The second connection waits for its first answer so often, and so long each time.
 const ROUNDS: u32 = 5;

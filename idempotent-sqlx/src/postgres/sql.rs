@@ -9,8 +9,8 @@
 //! clock is read **behind** the lock, so that fencing numbers rise in the order of the grants, also over a deletion.
 //! A clock that was read when the statement began could be overtaken by another's claim and deletion.
 use crate::lines::{self, LinesSql};
-use crate::plan::{Text, Texts, completed, ended, guard, plus, renewed, sound, vacated};
 use crate::row::{COLUMNS, VERSION};
+use crate::server::{Text, Texts, completed, ended, guard, plus, renewed, sound, vacated};
 use crate::steps::{Dialect, StepsSql};
 use crate::table::Table;
 

@@ -6,7 +6,7 @@ use tokio::time::{sleep, timeout};
 
 use super::PostgresStore;
 use super::ear::Ears;
-use crate::plan::{Ask, Dialect, Plan, id, settled};
+use crate::server::{Ask, Driver, Plan, id, settled};
 
 /// Asked again this often while nothing can be heard, doubling.
 const POLL: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));

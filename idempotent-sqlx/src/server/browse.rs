@@ -1,13 +1,16 @@
 //! Lists records, by id.
 use idempotent_core::{RecordEntry, RecordPage, StoreError};
 
-use super::{Ask, Dialect, Plan, settled};
+use super::driver::Driver;
+use super::link::settled;
+use super::statement::Ask;
+use super::store::Plan;
 use crate::row;
 
 /// The most entries of one page.
 const MOST: usize = 10_000;
 
-impl<D: Dialect> Plan<D> {
+impl<D: Driver> Plan<D> {
     pub(crate) async fn browse(&self, after: Option<u128>, limit: usize) -> Result<RecordPage, StoreError> {
         let limit = limit.clamp(1, MOST);
         // Nothing is before no bytes.

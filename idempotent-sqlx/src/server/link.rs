@@ -4,10 +4,14 @@ use std::time::Duration;
 use idempotent_core::StoreError;
 use tokio::time::timeout;
 
-use super::{Ask, Connection, Dialect, Place, Pool, Row, When};
+use super::driver::{Connection, Driver, Row};
+use super::error::{Place, When};
+use super::pool::Pool;
+use super::refusal::Hindrance;
+use super::statement::Ask;
 
 #[derive(Debug)]
-pub(crate) struct Link<D: Dialect> {
+pub(crate) struct Link<D: Driver> {
     pub(crate) pool: Pool<D::Db>,
     /// For the transactions of runs, which are guards of a pool of this kind. Its connections are made when needed.
     pub(crate) transactions: sqlx::Pool<D::Db>,
@@ -21,14 +25,6 @@ pub(crate) enum Sent<T> {
     Done(T),
     /// Others were in the way, and nothing was done: to be sent again.
     Hindered(Hindrance, StoreError),
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Hindrance {
-    /// They were faster.
-    Raced,
-    /// They have what it needs in hand.
-    Locked,
 }
 
 /// For a statement that nobody's claim is in the way of.
@@ -48,7 +44,7 @@ impl<T> Sent<T> {
     }
 }
 
-impl<D: Dialect> Link<D> {
+impl<D: Driver> Link<D> {
     /// How many rows were written.
     pub(crate) async fn execute(&self, ask: Ask<D>) -> Result<Sent<u64>, StoreError> {
         self.send(async |connection| D::execute(ask.query(), connection).await).await

@@ -7,23 +7,19 @@ use idempotent_core::{
     ReleaseKind, Settled, StateKind, StoreError, Timestamp,
 };
 
-use super::{Ask, Dialect, Hindrance, Plan, Seen, Sent, Text, Value, Via, id, owner};
+use super::dialect::{Dialect, Put};
+use super::driver::Driver;
+use super::link::Sent;
+use super::statement::{Ask, Text};
+use super::store::{Plan, Seen};
+use super::target::Via;
+use super::value::{Value, id, owner};
 use crate::answer;
 use crate::row::{self, Parts, VERSION, micros, signed};
 
 /// How often a claim looks whether another one of its key is over, before it says that the key is busy.
 const LOOKS: usize = 3;
 pub(super) const BETWEEN: Duration = Duration::from_millis(2);
-
-/// What became of a record that was to be written over another.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Put {
-    Done,
-    /// The record is another by now.
-    Raced,
-    /// Somebody has the key in hand.
-    Busy,
-}
 
 impl<D: Dialect> Plan<D> {
     pub(crate) async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
@@ -229,7 +225,7 @@ fn columns(key: &Key, record: &Record) -> [Value; 16] {
 }
 
 /// A step of its owner's, with the first three places filled.
-pub(super) fn by_owner<D: Dialect>(text: &Text, held: &ClaimHandle) -> Ask<D> {
+pub(super) fn by_owner<D: Driver>(text: &Text, held: &ClaimHandle) -> Ask<D> {
     Ask::new(text).bind_all(owned(held))
 }
 
@@ -238,13 +234,4 @@ pub(super) fn owned(held: &ClaimHandle) -> [Value; 3] {
     // A number that no column holds is no grant's.
     let number = held.fencing.map(|fencing| i64::try_from(fencing.0).unwrap_or(-1));
     [id(&held.key).into(), owner(held.owner).into(), number.into()]
-}
-
-impl From<Hindrance> for Put {
-    fn from(how: Hindrance) -> Self {
-        match how {
-            Hindrance::Raced => Self::Raced,
-            Hindrance::Locked => Self::Busy,
-        }
-    }
 }

@@ -2,34 +2,18 @@
 //! what was noted.
 use idempotent_core::{ClaimHandle, Settled, StateKind, StepRecord, StoreError, StoreErrorKind, StoredSteps, protocol};
 
-use super::ask::{BETWEEN, by_owner};
-use super::{Ask, Connection, Dialect, Hindrance, Plan, Seen, Sent, Text, Via, When, settled};
+use super::dialect::Dialect;
+use super::driver::{Connection, Driver};
+use super::error::When;
+use super::link::{Sent, settled};
+use super::refusal::Hindrance;
+use super::requests::{BETWEEN, by_owner};
+use super::statement::{Ask, Text};
+use super::store::{Plan, Seen};
+use super::target::Via;
 use crate::answer;
 use crate::row::Cells;
-#[cfg(feature = "postgres")]
-use crate::steps::StepsSql;
 use crate::steps::{self, STEP};
-
-/// The statements about steps.
-#[derive(Debug)]
-pub(crate) struct Steps {
-    pub(crate) note: Text,
-    /// The same within a transaction: the key is kept from others until its end. 8 the key's lock
-    pub(crate) note_in: Text,
-    pub(crate) read: Text,
-    pub(crate) scan: Text,
-    pub(crate) purge: Text,
-}
-
-impl Steps {
-    /// With parameters as PostgreSQL takes them.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn numbered(sql: StepsSql) -> Self {
-        let StepsSql { note, note_in, read, scan, purge } = sql;
-        let text = |sql: std::sync::Arc<str>| Text::numbered(sql.to_string());
-        Self { note: text(note), note_in: text(note_in), read: text(read), scan: text(scan), purge: text(purge) }
-    }
-}
 
 impl<D: Dialect> Plan<D> {
     pub(crate) async fn steps(&self, held: &ClaimHandle) -> Result<StoredSteps, StoreError> {
@@ -40,7 +24,7 @@ impl<D: Dialect> Plan<D> {
         {
             return Ok(StoredSteps::Lost { now });
         }
-        let read = |row: &super::Row<D>| {
+        let read = |row: &super::driver::Row<D>| {
             let bytes = |at| row.bytes(at).map(|bytes| bytes.map(<[u8]>::to_vec));
             Ok((bytes(0)?, row.int(1)?, row.int(2)?, bytes(3)?))
         };
@@ -131,7 +115,7 @@ fn held_by(found: Option<Seen>, held: &ClaimHandle) -> Result<(), StateKind> {
     }
 }
 
-fn noting<D: Dialect>(text: &Text, held: &ClaimHandle, step: &StepRecord) -> Ask<D> {
+fn noting<D: Driver>(text: &Text, held: &ClaimHandle, step: &StepRecord) -> Ask<D> {
     by_owner(text, held)
         .bind(&*step.name)
         .bind(i64::from(step.place))

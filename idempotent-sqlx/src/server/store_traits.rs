@@ -1,4 +1,4 @@
-//! A store's name, with what the [plan](super::Plan) does.
+//! A store's name, with what the [plan](super::store::Plan) does.
 
 /// The traits of a store that is `Arc<Plan<…>>` by another name; behind it the capabilities that it has beyond those
 /// of all, and one that it may have.

@@ -6,9 +6,11 @@ use sqlx::pool::PoolOptions;
 use sqlx::{Connection as _, Database};
 use tokio::time::timeout;
 
-use super::{Connection, Dialect, Place, Settings, Target, When};
+use super::driver::{Connection, Driver};
+use super::error::{Place, When};
+use super::settings::{Settings, Target};
 
-pub(crate) async fn connect<D: Dialect>(
+pub(crate) async fn connect<D: Driver>(
     options: &<Connection<D> as sqlx::Connection>::Options,
     place: &Place,
     patience: Duration,

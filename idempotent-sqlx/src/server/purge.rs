@@ -3,16 +3,10 @@ use std::time::Instant;
 
 use idempotent_core::StoreError;
 
-use super::{Dialect, Plan, settled};
+use super::dialect::Dialect;
+use super::link::settled;
+use super::store::Plan;
 use crate::pace::rest;
-
-/// What became of a step of the walk.
-#[derive(Debug)]
-pub(crate) struct Step {
-    /// The last id that was looked at, if there may be more behind it.
-    pub(crate) next: Option<Vec<u8>>,
-    pub(crate) removed: usize,
-}
 
 impl<D: Dialect> Plan<D> {
     /// Each call starts at the smallest id. What somebody has in hand is passed over. Steps of as many records that are

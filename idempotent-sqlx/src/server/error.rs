@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use idempotent_core::{StoreError, StoreErrorKind};
 
-use super::Dialect;
+use super::driver::Driver;
+use super::refusal::Told;
 
 /// What the texts name; no password and no key.
 #[derive(Clone, Debug)]
@@ -25,17 +26,9 @@ pub(crate) enum When {
     Asking,
 }
 
-/// What a server's refusal means: `{database}`, `{table}` and `{connections}` of the text are put in.
-pub(crate) struct Told {
-    pub(crate) kind: StoreErrorKind,
-    pub(crate) text: String,
-    /// The server's own words, as far as they hold no value of a row.
-    pub(crate) words: String,
-}
-
 impl Place {
     /// The error of a statement, or of a connection for it.
-    pub(crate) fn error<D: Dialect>(&self, when: When, error: sqlx::Error) -> StoreError {
+    pub(crate) fn error<D: Driver>(&self, when: When, error: sqlx::Error) -> StoreError {
         match error.as_database_error().map(D::told) {
             Some(Told { kind, text, words }) => {
                 let nothing_sent = when == When::Connecting && kind == StoreErrorKind::Ambiguous;
@@ -74,12 +67,12 @@ impl Place {
     }
 }
 
-fn no_tls<D: Dialect>(cause: String) -> (StoreErrorKind, String) {
+fn no_tls<D: Driver>(cause: String) -> (StoreErrorKind, String) {
     let text = format!("{{database}}: TLS failed ({cause}): check `{}` and the certificates of the URL", D::TLS);
     (StoreErrorKind::Denied, text)
 }
 
-fn untold<D: Dialect>(when: When, error: &sqlx::Error) -> (StoreErrorKind, String) {
+fn untold<D: Driver>(when: When, error: &sqlx::Error) -> (StoreErrorKind, String) {
     let text = match error {
         sqlx::Error::PoolTimedOut => {
             return (

@@ -1,8 +1,11 @@
 //! The texts a store's statements have, and the parts that are the same in every dialect.
 use idempotent_core::Record;
 
-use super::Text;
+use super::statement::Text;
+use crate::lines::LinesSql;
 use crate::row::{FENCING_END, VERSION};
+#[cfg(feature = "postgres")]
+use crate::steps::StepsSql;
 
 /// The texts for a table. Each parameter's meaning is its place: `$1` is always the key's hash, `$2` the owner. With a
 /// clock that was handed in, the time is the last one.
@@ -29,6 +32,64 @@ pub(crate) struct Texts {
     pub(crate) end: Text,
     /// $1 behind this one, $2 at most
     pub(crate) browse: Text,
+}
+
+/// The texts within a transaction. As those of [`Texts`], but that nobody waits for anybody, and a look sees
+/// what is committed, whatever the isolation level.
+#[derive(Clone, Debug)]
+pub(crate) struct Inside {
+    /// Grants a key that is absent, consumed at once. $3 retention, $4 fingerprint, $5 name, $6 the key's lock
+    pub(crate) claim: Text,
+    pub(crate) look: Text,
+    pub(crate) put: Text,
+    /// A lease becomes consumed, or what was claimed in this transaction gets its value; keeps a takeover out from here on.
+    /// Answers as `put`. $3 the grant's number, or NULL, $4 value, $5 retention, $6 the key's lock
+    pub(crate) complete: Text,
+}
+
+/// The statements about steps.
+#[derive(Debug)]
+pub(crate) struct Steps {
+    pub(crate) note: Text,
+    /// The same within a transaction: the key is kept from others until its end. 8 the key's lock
+    pub(crate) note_in: Text,
+    pub(crate) read: Text,
+    pub(crate) scan: Text,
+    pub(crate) purge: Text,
+}
+
+impl Steps {
+    /// With parameters as PostgreSQL takes them.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn numbered(sql: StepsSql) -> Self {
+        let StepsSql { note, note_in, read, scan, purge } = sql;
+        let text = |sql: std::sync::Arc<str>| Text::numbered(sql.to_string());
+        Self { note: text(note), note_in: text(note_in), read: text(read), scan: text(scan), purge: text(purge) }
+    }
+}
+
+/// The statements about the order tables of streams.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    pub(crate) read: Text,
+    pub(crate) add: Text,
+    pub(crate) compare_and_swap: Text,
+    pub(crate) scan: Text,
+    pub(crate) purge: Text,
+}
+
+impl Lines {
+    /// `writing`: what stands before a statement that writes.
+    pub(crate) fn new(sql: &LinesSql, text: impl Fn(&str) -> Text, writing: impl Fn(&str) -> String) -> Self {
+        let written = |sql: &str| text(&writing(sql));
+        Self {
+            read: text(&sql.read),
+            add: written(&sql.add),
+            compare_and_swap: written(&sql.compare_and_swap),
+            scan: text(&sql.scan),
+            purge: written(&sql.purge),
+        }
+    }
 }
 
 // Assignments stand in an order in which none reads what one before it wrote: MySQL runs them one after the other.

@@ -7,14 +7,14 @@ use futures_util::future::join_all;
 use idempotent_core::protocol::Write;
 use idempotent_core::{Claim, ClaimHandle, ClaimRequest, Completion, Key, Settled, StoreError};
 
-use super::ask::{decide, owned};
-use super::{Dialect, Many, Plan, Sent, Value};
+use super::dialect::{Dialect, Many};
+use super::link::Sent;
+use super::requests::{decide, owned};
+use super::store::Plan;
 use crate::row::{self, micros};
 
 /// Requests in one statement.
 const CHUNK: usize = 256;
-/// Values of a statement for many are no more bytes together, where one alone is not.
-const BYTES: usize = 1 << 20;
 /// Connections that a batch takes beside the usual one.
 const ALONE: usize = 4;
 
@@ -142,24 +142,6 @@ impl<D: Dialect> Plan<D> {
         }
         Ok(told)
     }
-}
-
-/// So that a statement does not become larger than the server takes.
-pub(crate) fn in_packets(asks: Vec<Vec<Value>>) -> Vec<Vec<Vec<Value>>> {
-    let mut packets: Vec<Vec<Vec<Value>>> = vec![Vec::new()];
-    let mut filled = 0;
-    for ask in asks {
-        let bytes: usize = ask.iter().map(Value::bytes).sum();
-        if filled + bytes > BYTES && filled > 0 {
-            packets.push(Vec::new());
-            filled = 0;
-        }
-        filled += bytes;
-        if let Some(packet) = packets.last_mut() {
-            packet.push(ask);
-        }
-    }
-    packets
 }
 
 fn told(sent: Sent<Vec<u128>>) -> Result<Told<Settled>, StoreError> {

@@ -1,9 +1,10 @@
 //! A statement's text, and what is bound to it.
 use std::sync::Arc;
 
-use sqlx::{AssertSqlSafe, Database};
+use sqlx::AssertSqlSafe;
 
-use super::Dialect;
+use super::driver::{Driver, Query};
+use super::value::Value;
 
 /// A text with parameters: `$1`, `$2` … mean the same in every dialect.
 #[derive(Clone, Debug)]
@@ -36,71 +37,14 @@ impl Text {
     }
 }
 
-/// What goes into a place.
-#[derive(Clone, Debug)]
-pub(crate) enum Value {
-    Int(Option<i64>),
-    Bytes(Option<Vec<u8>>),
-}
-
-impl Value {
-    /// How many there are of them.
-    pub(crate) fn bytes(&self) -> usize {
-        match self {
-            Self::Int(_) => size_of::<i64>(),
-            Self::Bytes(bytes) => bytes.as_ref().map_or(0, Vec::len),
-        }
-    }
-}
-
-impl From<i64> for Value {
-    fn from(number: i64) -> Self {
-        Self::Int(Some(number))
-    }
-}
-
-impl From<Option<i64>> for Value {
-    fn from(number: Option<i64>) -> Self {
-        Self::Int(number)
-    }
-}
-
-impl From<Vec<u8>> for Value {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self::Bytes(Some(bytes))
-    }
-}
-
-impl From<Option<Vec<u8>>> for Value {
-    fn from(bytes: Option<Vec<u8>>) -> Self {
-        Self::Bytes(bytes)
-    }
-}
-
-/// A text of somebody's, which may hold characters that a database's text cannot.
-impl From<&str> for Value {
-    fn from(text: &str) -> Self {
-        Self::Bytes(Some(text.as_bytes().to_vec()))
-    }
-}
-
-impl From<Option<&str>> for Value {
-    fn from(text: Option<&str>) -> Self {
-        Self::Bytes(text.map(|text| text.as_bytes().to_vec()))
-    }
-}
-
-/// The driver's statement, prepared on its connection and kept there.
-pub(crate) type Query<D> = sqlx::query::Query<'static, <D as Dialect>::Db, <<D as Dialect>::Db as Database>::Arguments>;
-
 /// A text with what is bound so far.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask<D: Dialect> {
+pub(crate) struct Ask<D: Driver> {
     text: Text,
     values: Vec<D::Value>,
 }
 
-impl<D: Dialect> Ask<D> {
+impl<D: Driver> Ask<D> {
     pub(crate) fn new(text: &Text) -> Self {
         Self { text: text.clone(), values: Vec::with_capacity(9) }
     }

@@ -3,37 +3,19 @@ use std::time::Duration;
 
 use idempotent_core::{Key, StoreError, StoredOrderTable, Timestamp};
 
-use super::ask::BETWEEN;
-use super::{Ask, Dialect, Hindrance, Plan, Sent, Text, When, id, settled};
+use super::driver::Driver;
+use super::error::When;
+use super::link::{Sent, settled};
+use super::refusal::Hindrance;
+use super::requests::BETWEEN;
+use super::statement::Ask;
+use super::store::Plan;
+use super::value::id;
 use crate::answer;
-use crate::lines::{LinesSql, STEP};
+use crate::lines::STEP;
 use crate::row::{Cells, micros};
 
-/// The statements about them.
-#[derive(Debug)]
-pub(crate) struct Lines {
-    read: Text,
-    add: Text,
-    compare_and_swap: Text,
-    scan: Text,
-    purge: Text,
-}
-
-impl Lines {
-    /// `writing`: what stands before a statement that writes.
-    pub(crate) fn new(sql: &LinesSql, text: impl Fn(&str) -> Text, writing: impl Fn(&str) -> String) -> Self {
-        let written = |sql: &str| text(&writing(sql));
-        Self {
-            read: text(&sql.read),
-            add: written(&sql.add),
-            compare_and_swap: written(&sql.compare_and_swap),
-            scan: text(&sql.scan),
-            purge: written(&sql.purge),
-        }
-    }
-}
-
-impl<D: Dialect> Plan<D> {
+impl<D: Driver> Plan<D> {
     pub(crate) async fn line(&self, stream: &Key) -> Result<StoredOrderTable, StoreError> {
         let ask = self.timed(Ask::new(&self.lines.read).bind(id(stream)));
         let row = settled(self.link.first(ask).await?)?;

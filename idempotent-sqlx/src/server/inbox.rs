@@ -8,8 +8,16 @@ use idempotent_core::{
 use sqlx::{AssertSqlSafe, Transaction};
 use tokio::time::timeout;
 
-use super::ask::{BETWEEN, by_owner};
-use super::{Ask, Connection, Dialect, Plan, Put, Seen, Sent, Text, Via, When, id, owner, plus};
+use super::dialect::{Dialect, Put};
+use super::driver::Connection;
+use super::error::When;
+use super::link::Sent;
+use super::requests::{BETWEEN, by_owner};
+use super::statement::Ask;
+use super::statements::plus;
+use super::store::{Plan, Seen};
+use super::target::Via;
+use super::value::{id, owner};
 use crate::answer::{self, TRIES};
 use crate::inbox::{Last, consumed, in_place};
 use crate::row::micros;
@@ -18,19 +26,6 @@ use crate::row::micros;
 const ASKED: usize = 2;
 /// Bytes of the largest value that is spelt out in a text, where each has two letters.
 const SPELT: usize = 8 << 10;
-
-/// The texts within a transaction. As those of [`Texts`](super::Texts), but that nobody waits for anybody, and a look sees
-/// what is committed, whatever the isolation level.
-#[derive(Clone, Debug)]
-pub(crate) struct Inside {
-    /// Grants a key that is absent, consumed at once. $3 retention, $4 fingerprint, $5 name, $6 the key's lock
-    pub(crate) claim: Text,
-    pub(crate) look: Text,
-    pub(crate) put: Text,
-    /// A lease becomes consumed, or what was claimed in this transaction gets its value; keeps a takeover out from here on.
-    /// Answers as `put`. $3 the grant's number, or NULL, $4 value, $5 retention, $6 the key's lock
-    pub(crate) complete: Text,
-}
 
 impl<D: Dialect> Plan<D> {
     /// In a task of its own: sqlx gives a connection whose `BEGIN` was dropped back to the pool, inside of that transaction.

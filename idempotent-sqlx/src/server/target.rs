@@ -3,15 +3,20 @@ use idempotent_core::{Key, StoreError, StoreErrorKind};
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
-use super::{Ask, Connection, Dialect, Plan, Row, Seen, Sent, When, id};
+use super::driver::{Connection, Driver, Row};
+use super::error::When;
+use super::link::{Sent, settled};
+use super::statement::Ask;
+use super::store::{Plan, Seen};
+use super::value::id;
 use crate::inbox::rolled_back;
 
-pub(crate) struct Via<'a, D: Dialect> {
+pub(crate) struct Via<'a, D: Driver> {
     pub(crate) plan: &'a Plan<D>,
     open: Option<&'a mut Connection<D>>,
 }
 
-impl<'a, D: Dialect> Via<'a, D> {
+impl<'a, D: Driver> Via<'a, D> {
     /// A transaction of its own.
     pub(crate) fn pool(plan: &'a Plan<D>) -> Self {
         Self { plan, open: None }
@@ -53,8 +58,14 @@ impl<'a, D: Dialect> Via<'a, D> {
     }
 }
 
+impl<D: Driver> Plan<D> {
+    pub(crate) async fn look(&self, key: &Key) -> Result<Option<Seen>, StoreError> {
+        settled(Via::pool(self).look(key).await?)
+    }
+}
+
 /// What a statement within a transaction came to.
-fn told<D: Dialect, T>(plan: &Plan<D>, answer: Result<Result<T, sqlx::Error>, Elapsed>) -> Result<Sent<T>, StoreError> {
+fn told<D: Driver, T>(plan: &Plan<D>, answer: Result<Result<T, sqlx::Error>, Elapsed>) -> Result<Sent<T>, StoreError> {
     let place = &plan.link.place;
     let Ok(answer) = answer else {
         // Nobody commits what nobody answered.
