@@ -21,10 +21,10 @@ mod delay;
 mod desk;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod inbox;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-mod lines;
 #[cfg(feature = "mysql")]
 mod mysql;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod order;
 #[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 mod outbox;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]

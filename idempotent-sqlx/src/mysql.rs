@@ -21,7 +21,7 @@ use sqlx::MySql;
 
 use self::dialect::My;
 pub use self::options::MySqlStoreBuilder;
-use crate::server::{Plan, Settings, Target, server_inbox, server_journal, server_order, server_store};
+use crate::server::{Plan, Settings, Target, server_inbox, server_order, server_steps, server_store};
 
 /// Records in a table of a MariaDB or MySQL database: durable, for a fleet. Cheap to clone: clones share the
 /// connections. MariaDB 10.5 and newer (its tests run on 10.11) and MySQL 8: its statements for MySQL, which has no
@@ -52,7 +52,7 @@ use crate::server::{Plan, Settings, Target, server_inbox, server_journal, server
 /// `ssl-mode=VERIFY_IDENTITY` in the URL makes sure of who it is: by the authorities that the system trusts, and by
 /// `ssl-ca=FILE`. A client's certificate is `ssl-cert=FILE&ssl-key=FILE`.
 ///
-/// Capabilities: batch, browse, purge, admin, inspect, journal, order, transact.
+/// Capabilities: batch, browse, purge, admin, inspect, steps, order, transact.
 ///
 /// ```no_run
 /// use idempotent_sqlx::MySqlStore;
@@ -100,7 +100,7 @@ impl MySqlStore {
 }
 
 server_store!(MySqlStore, with_steps, with_order, with_transact);
-server_journal!(MySqlStore);
+server_steps!(MySqlStore);
 server_order!(MySqlStore);
 server_inbox!(
     MySqlStore,

@@ -24,7 +24,7 @@ use sqlx::Postgres;
 use self::dialect::Pg;
 pub use self::options::PostgresStoreBuilder;
 use self::session::Session;
-use crate::server::{Plan, Settings, Target, server_inbox, server_journal, server_order, server_store};
+use crate::server::{Plan, Settings, Target, server_inbox, server_order, server_steps, server_store};
 
 /// Records in a table of a PostgreSQL database: durable, for a fleet. Cheap to clone: clones share the connections. What
 /// it uses is there from version 12 on; its tests have run on 15.
@@ -55,7 +55,7 @@ use crate::server::{Plan, Settings, Target, server_inbox, server_journal, server
 /// `sslmode=verify-full` in the URL makes sure of who it is: by the authorities that the system trusts, and by
 /// `sslrootcert=FILE`. A client's certificate is `sslcert=FILE&sslkey=FILE`.
 ///
-/// Capabilities: batch, watch, browse, purge, admin, inspect, journal, order, transact.
+/// Capabilities: batch, watch, browse, purge, admin, inspect, steps, order, transact.
 ///
 /// ```no_run
 /// use idempotent_sqlx::PostgresStore;
@@ -101,7 +101,7 @@ impl PostgresStore {
 }
 
 server_store!(PostgresStore, with_steps, with_order, with_transact; with_watch if |store| store.0.dialect.ears.is_some());
-server_journal!(PostgresStore);
+server_steps!(PostgresStore);
 server_order!(PostgresStore);
 server_inbox!(
     PostgresStore,

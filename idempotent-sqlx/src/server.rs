@@ -44,9 +44,10 @@ pub(crate) use self::refusal::{Hindrance, Told};
 pub(crate) use self::settings::{Settings, Target, server_builder};
 pub(crate) use self::statement::{Ask, Text};
 pub(crate) use self::statements::{
-    Inside, Lines, Steps, Texts, completed, ended, guard, guard_inside, plus, renewed, sound, vacated,
+    Inside, OrderStatements, StepStatements, Texts, completed, ended, guard, guard_inside, plus, renewed, sound,
+    vacated,
 };
-pub(crate) use self::steps::server_journal;
+pub(crate) use self::steps::server_steps;
 pub(crate) use self::store::{Plan, Seen};
 pub(crate) use self::store_traits::server_store;
 pub(crate) use self::target::Via;

@@ -11,7 +11,6 @@ mod error;
 mod group_tests;
 mod inbox;
 mod job;
-mod journal;
 mod lane;
 mod migrate;
 mod open;
@@ -23,6 +22,7 @@ mod purge;
 mod queue;
 mod sight;
 mod sql;
+mod steps;
 #[cfg(test)]
 mod tests;
 
@@ -46,7 +46,7 @@ pub(crate) use self::error::{STALE, is_stale};
 use self::inbox::Transactions;
 use self::lane::{Lane, Query, Turn, query};
 pub use self::options::{SqliteStoreBuilder, Synchronous};
-use self::order::Lines;
+use self::order::OrderStatements;
 use self::queue::Queue;
 use self::sql::Sql;
 use crate::row::{self, COLUMNS, Cells, signed};
@@ -67,7 +67,7 @@ use crate::steps::StepsSql;
 /// A record past its time stays in the file until [`Purge`](idempotent_core::Purge) removes it: call it now and
 /// then.
 ///
-/// Capabilities: batch, browse, purge, admin, inspect, journal, order, transact.
+/// Capabilities: batch, browse, purge, admin, inspect, steps, order, transact.
 ///
 /// ```
 /// use idempotent_sqlx::SqliteStore;
@@ -91,7 +91,7 @@ pub struct SqliteStore(Arc<Inner>);
 struct Inner {
     sql: Sql,
     steps: StepsSql,
-    lines: Lines,
+    order: OrderStatements,
     place: Arc<Place>,
     writer: Lane,
     /// None for a database in memory, which only its one connection sees.

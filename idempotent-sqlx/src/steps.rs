@@ -1,5 +1,5 @@
 //! The steps of runs, in a table beside the records: its statements and rows, the same for every dialect but for what
-//! [`Dialect`] says.
+//! [`StepsDialect`] says.
 use std::sync::Arc;
 
 use idempotent_core::{StepRecord, StepState, StoreError, StoreErrorKind};
@@ -14,7 +14,7 @@ pub(crate) const YOUNG: i64 = 60_000_000;
 
 /// What differs.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) struct Dialect<'a> {
+pub(crate) struct StepsDialect<'a> {
     /// What stands before a parameter's number.
     pub(crate) mark: char,
     /// What a record must be to be written at all.
@@ -47,9 +47,9 @@ pub(crate) struct StepsSql {
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 impl StepsSql {
-    pub(crate) fn new(table: &Table, dialect: &Dialect<'_>) -> Self {
+    pub(crate) fn new(table: &Table, dialect: &StepsDialect<'_>) -> Self {
         let (steps, records) = (table.quoted_steps(), table.quoted());
-        let Dialect { mark: p, sound, now, lock, try_lock } = dialect;
+        let StepsDialect { mark: p, sound, now, lock, try_lock } = dialect;
         let held = |clock| {
             format!(
                 "{records} AS r, (SELECT {} AS n) AS t WHERE r.id={p}1 AND r.owner={p}2 \

@@ -13,7 +13,7 @@ use super::migrate::{self, MIGRATIONS};
 use super::server_version::{ISOLATION, Server};
 use super::url::parse;
 use super::{inbox, sql};
-use crate::server::{Lately, Lines, Link, Place, Plan, Pool, Prepare, Settings, Target, Text, When, connect};
+use crate::server::{Lately, Link, OrderStatements, Place, Plan, Pool, Prepare, Settings, Target, Text, When, connect};
 
 /// One that waits for another's migration.
 pub(super) const MIGRATION: Duration = Duration::from_secs(60);
@@ -57,7 +57,7 @@ pub(super) async fn open(settings: Settings<MySqlPool>, as_on_mysql: bool) -> Re
     let maker = sql::Maker::new(table.quoted(), settings.clock.is_some(), server.returning, own);
     let texts = maker.texts();
     let steps = super::steps::steps(&maker, &table);
-    let lines = Lines::new(&maker.lines(&table), Text::marks, |sql| maker.writing(sql));
+    let order = OrderStatements::new(&maker.order_sql(&table), Text::marks, |sql| maker.writing(sql));
     let inside = inbox::inside(&maker.in_a_transaction());
     let link = Link { pool, transactions, place, patience: settings.patience };
     Ok(Arc::new(Plan {
@@ -65,7 +65,7 @@ pub(super) async fn open(settings: Settings<MySqlPool>, as_on_mysql: bool) -> Re
         texts,
         inside,
         steps,
-        lines,
+        order,
         link,
         lately: Lately::new(),
         clock: settings.clock,

@@ -9,7 +9,7 @@
 //! statement that has begun.
 //!
 //! Assignments are run one after the other, and see what those before them wrote.
-use crate::lines::{self, LinesSql};
+use crate::order::{self, OrderSql};
 use crate::row::{COLUMNS, VERSION};
 use crate::server::{Text, Texts, completed, ended, guard, plus, renewed, sound, vacated};
 use crate::table::Table;
@@ -70,9 +70,9 @@ impl Maker {
     }
 
     /// The statements about the order tables of streams.
-    pub(super) fn lines(&self, table: &Table) -> LinesSql {
+    pub(super) fn order_sql(&self, table: &Table) -> OrderSql {
         let now = |place| self.now(place);
-        LinesSql::new(table, &lines::Dialect { mark: '$', now: &now, plus: &plus, add: ("INSERT IGNORE", "") })
+        OrderSql::new(table, &order::OrderDialect { mark: '$', now: &now, plus: &plus, add: ("INSERT IGNORE", "") })
     }
 
     /// Behind `SET STATEMENT … FOR`, where that is needed.

@@ -1,11 +1,11 @@
 //! The statements about the steps of runs.
 use super::sql::Maker;
-use crate::server::{Steps, Text, guard};
+use crate::server::{StepStatements, Text, guard};
 use crate::steps::YOUNG;
 use crate::table::Table;
 
 /// As [`StepsSql`](crate::steps::StepsSql) says what they are for.
-pub(super) fn steps(maker: &Maker, table: &Table) -> Steps {
+pub(super) fn steps(maker: &Maker, table: &Table) -> StepStatements {
     let (steps, records) = (table.quoted_steps(), table.quoted());
     let held = |clock| {
         let now = maker.now(clock);
@@ -42,7 +42,7 @@ pub(super) fn steps(maker: &Maker, table: &Table) -> Steps {
         orphan(4)
     );
     let purge = format!("DELETE s FROM {steps} AS s WHERE s.id>$1 AND s.id<=$2 AND {}", orphan(3));
-    Steps {
+    StepStatements {
         note: Text::marks(&maker.writing(&note(8))),
         note_in: Text::marks(&maker.in_a_transaction().writing(&note(9))),
         read: Text::marks(&read),

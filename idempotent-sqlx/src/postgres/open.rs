@@ -14,7 +14,9 @@ use super::session::Session;
 use super::sql::{Maker, Words};
 use super::url::parse;
 use super::{inbox, pooler, sql};
-use crate::server::{Lately, Lines, Link, Place, Plan, Pool, Settings, Steps, Target, Text, When, connect};
+use crate::server::{
+    Lately, Link, OrderStatements, Place, Plan, Pool, Settings, StepStatements, Target, Text, When, connect,
+};
 use crate::table::Table;
 
 pub(super) async fn open(builder: Settings<PgPool>, session: Session) -> Result<Arc<Plan<Pg>>, StoreError> {
@@ -46,15 +48,18 @@ pub(super) async fn open(builder: Settings<PgPool>, session: Session) -> Result<
     let words = words(salt);
     let maker = Maker::new(table.quoted(), &words, builder.clock.is_some());
     let (texts, more) = sql::texts(&maker);
-    let steps = Steps::numbered(sql::of_steps(&table, builder.clock.is_some()));
-    let lines =
-        Lines::new(&sql::of_lines(&table, builder.clock.is_some()), |sql| Text::numbered(sql.into()), str::to_owned);
+    let steps = StepStatements::numbered(sql::steps_sql(&table, builder.clock.is_some()));
+    let order = OrderStatements::new(
+        &sql::order_sql(&table, builder.clock.is_some()),
+        |sql| Text::numbered(sql.into()),
+        str::to_owned,
+    );
     let link = Link { pool, transactions, place, patience: builder.patience };
     let ears = (session.listening && !is_lent).then(|| Ears::new(options, words, builder.patience));
     let inside = inbox::inside(&maker, &texts);
     let dialect =
         Pg { more, table: maker.table, tell: maker.tell, free: inbox::free(), salt, ears, settings: builder.clone() };
-    Ok(Arc::new(Plan { dialect, texts, inside, steps, lines, link, lately: Lately::new(), clock: builder.clock }))
+    Ok(Arc::new(Plan { dialect, texts, inside, steps, order, link, lately: Lately::new(), clock: builder.clock }))
 }
 
 pub(super) fn shown(options: &PgConnectOptions) -> String {

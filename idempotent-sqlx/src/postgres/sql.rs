@@ -8,10 +8,10 @@
 //! behind somebody's open transaction; a lock that is not to be had is no error, so it spoils no transaction; and the
 //! clock is read **behind** the lock, so that fencing numbers rise in the order of the grants, also over a deletion.
 //! A clock that was read when the statement began could be overtaken by another's claim and deletion.
-use crate::lines::{self, LinesSql};
+use crate::order::{self, OrderSql};
 use crate::row::{COLUMNS, VERSION};
 use crate::server::{Text, Texts, completed, ended, guard, plus, renewed, sound, vacated};
-use crate::steps::{Dialect, StepsSql};
+use crate::steps::{StepsDialect, StepsSql};
 use crate::table::Table;
 
 /// `now()` would stand still within a transaction.
@@ -74,11 +74,11 @@ pub(super) fn texts(maker: &Maker) -> (Texts, More) {
 }
 
 /// The statements about the steps of runs.
-pub(super) fn of_steps(table: &Table, bound_clock: bool) -> StepsSql {
+pub(super) fn steps_sql(table: &Table, bound_clock: bool) -> StepsSql {
     let now = |place| now(place, bound_clock);
     StepsSql::new(
         table,
-        &Dialect {
+        &StepsDialect {
             mark: '$',
             sound: sound(),
             now: &now,
@@ -89,11 +89,11 @@ pub(super) fn of_steps(table: &Table, bound_clock: bool) -> StepsSql {
 }
 
 /// The statements about the order tables of streams.
-pub(super) fn of_lines(table: &Table, bound_clock: bool) -> LinesSql {
+pub(super) fn order_sql(table: &Table, bound_clock: bool) -> OrderSql {
     let now = |place| now(place, bound_clock);
-    LinesSql::new(
+    OrderSql::new(
         table,
-        &lines::Dialect { mark: '$', now: &now, plus: &plus, add: ("INSERT", " ON CONFLICT DO NOTHING") },
+        &order::OrderDialect { mark: '$', now: &now, plus: &plus, add: ("INSERT", " ON CONFLICT DO NOTHING") },
     )
 }
 

@@ -12,17 +12,17 @@ use super::statement::Ask;
 use super::store::Plan;
 use super::value::id;
 use crate::answer;
-use crate::lines::STEP;
+use crate::order::STEP;
 use crate::row::{Cells, micros};
 
 impl<D: Driver> Plan<D> {
-    pub(crate) async fn line(&self, stream: &Key) -> Result<StoredOrderTable, StoreError> {
-        let ask = self.timed(Ask::new(&self.lines.read).bind(id(stream)));
+    pub(crate) async fn load_order(&self, stream: &Key) -> Result<StoredOrderTable, StoreError> {
+        let ask = self.timed(Ask::new(&self.order.read).bind(id(stream)));
         let row = settled(self.link.first(ask).await?)?;
         let failed = |error| self.link.place.error::<D>(When::Asking, error);
         let row = row.ok_or_else(|| failed(sqlx::Error::RowNotFound))?;
-        let line = row.bytes(0).map_err(failed)?.map(Into::into);
-        Ok(StoredOrderTable { table: line, now: Timestamp(self.number(&row, 1)?.unsigned_abs()) })
+        let table = row.bytes(0).map_err(failed)?.map(Into::into);
+        Ok(StoredOrderTable { table, now: Timestamp(self.number(&row, 1)?.unsigned_abs()) })
     }
 
     pub(crate) async fn compare_and_swap(
@@ -35,8 +35,8 @@ impl<D: Driver> Plan<D> {
         for _ in 0..answer::TRIES {
             let put = |text| Ask::new(text).bind(id(stream)).bind(next.to_vec()).bind(micros(keep));
             let put = match seen {
-                Some(seen) => put(&self.lines.compare_and_swap).bind(seen.to_vec()),
-                None => put(&self.lines.add),
+                Some(seen) => put(&self.order.compare_and_swap).bind(seen.to_vec()),
+                None => put(&self.order.add),
             };
             match self.link.execute(self.timed(put)).await? {
                 Sent::Done(written) => return Ok(written > 0),
@@ -48,10 +48,10 @@ impl<D: Driver> Plan<D> {
     }
 
     /// Removes the lines of at most so many streams that nothing was heard of, and of a step more.
-    pub(super) async fn purge_lines(&self, at_most: usize) -> Result<(), StoreError> {
+    pub(super) async fn purge_order_tables(&self, at_most: usize) -> Result<(), StoreError> {
         let (mut after, mut gone): (Vec<u8>, u64) = (Vec::new(), 0);
         while gone < at_most as u64 {
-            let scan = Ask::new(&self.lines.scan).bind(after.clone()).bind(STEP);
+            let scan = Ask::new(&self.order.scan).bind(after.clone()).bind(STEP);
             let rows = settled(self.link.all(self.timed(scan)).await?)?;
             let mut old = false;
             for row in &rows {
@@ -61,7 +61,7 @@ impl<D: Driver> Plan<D> {
             let last = last.bytes(0).map_err(|error| self.link.place.error::<D>(When::Asking, error))?;
             let last = last.unwrap_or_default().to_vec();
             if old {
-                let purge = Ask::new(&self.lines.purge).bind(after).bind(last.clone());
+                let purge = Ask::new(&self.order.purge).bind(after).bind(last.clone());
                 // What somebody has in hand is not past its time any more.
                 if let Sent::Done(removed) = self.link.execute(self.timed(purge)).await? {
                     gone += removed;
@@ -85,7 +85,7 @@ macro_rules! server_order {
                 &self,
                 stream: &::idempotent_core::Key,
             ) -> Result<::idempotent_core::StoredOrderTable, ::idempotent_core::StoreError> {
-                self.0.line(stream).await
+                self.0.load_order(stream).await
             }
 
             async fn compare_and_swap(

@@ -25,7 +25,7 @@ impl<D: Dialect> Plan<D> {
             after = next;
         }
         self.purge_steps(at_most).await?;
-        self.purge_lines(at_most).await?;
+        self.purge_order_tables(at_most).await?;
         Ok(removed)
     }
 }

@@ -2,7 +2,7 @@
 use idempotent_core::Record;
 
 use super::statement::Text;
-use crate::lines::LinesSql;
+use crate::order::OrderSql;
 use crate::row::{FENCING_END, VERSION};
 #[cfg(feature = "postgres")]
 use crate::steps::StepsSql;
@@ -49,7 +49,7 @@ pub(crate) struct Inside {
 
 /// The statements about steps.
 #[derive(Debug)]
-pub(crate) struct Steps {
+pub(crate) struct StepStatements {
     pub(crate) note: Text,
     /// The same within a transaction: the key is kept from others until its end. 8 the key's lock
     pub(crate) note_in: Text,
@@ -58,7 +58,7 @@ pub(crate) struct Steps {
     pub(crate) purge: Text,
 }
 
-impl Steps {
+impl StepStatements {
     /// With parameters as PostgreSQL takes them.
     #[cfg(feature = "postgres")]
     pub(crate) fn numbered(sql: StepsSql) -> Self {
@@ -70,7 +70,7 @@ impl Steps {
 
 /// The statements about the order tables of streams.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub(crate) struct OrderStatements {
     pub(crate) read: Text,
     pub(crate) add: Text,
     pub(crate) compare_and_swap: Text,
@@ -78,9 +78,9 @@ pub(crate) struct Lines {
     pub(crate) purge: Text,
 }
 
-impl Lines {
+impl OrderStatements {
     /// `writing`: what stands before a statement that writes.
-    pub(crate) fn new(sql: &LinesSql, text: impl Fn(&str) -> Text, writing: impl Fn(&str) -> String) -> Self {
+    pub(crate) fn new(sql: &OrderSql, text: impl Fn(&str) -> Text, writing: impl Fn(&str) -> String) -> Self {
         let written = |sql: &str| text(&writing(sql));
         Self {
             read: text(&sql.read),

@@ -124,7 +124,7 @@ fn noting<D: Driver>(text: &Text, held: &ClaimHandle, step: &StepRecord) -> Ask<
 }
 
 /// The capability of a store whose plan has the statements.
-macro_rules! server_journal {
+macro_rules! server_steps {
     ($store:ident) => {
         #[::async_trait::async_trait]
         impl ::idempotent_core::StepStore for $store {
@@ -147,4 +147,4 @@ macro_rules! server_journal {
         }
     };
 }
-pub(crate) use server_journal;
+pub(crate) use server_steps;

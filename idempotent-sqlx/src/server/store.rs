@@ -9,7 +9,7 @@ use super::error::When;
 use super::link::Link;
 use super::recent_keys::Lately;
 use super::statement::Ask;
-use super::statements::{Inside, Lines, Steps, Texts};
+use super::statements::{Inside, OrderStatements, StepStatements, Texts};
 use crate::row::{self, COLUMNS, Cells, signed};
 
 /// Longer than any statement of ours runs.
@@ -30,9 +30,9 @@ pub(crate) struct Plan<D: Driver> {
     pub(crate) texts: Texts,
     pub(crate) inside: Inside,
     /// Where it keeps the steps of runs.
-    pub(crate) steps: Steps,
+    pub(crate) steps: StepStatements,
     /// And the order tables of streams.
-    pub(crate) lines: Lines,
+    pub(crate) order: OrderStatements,
     pub(crate) link: Link<D>,
     pub(crate) clock: Option<Arc<dyn Clock>>,
     pub(crate) lately: Lately,

@@ -48,12 +48,12 @@ pub(super) async fn open(builder: SqliteStoreBuilder) -> Result<SqliteStore, Sto
     let writer = Lane::new(writing, place.clone(), Some(connection));
     let transactions = Transactions { options, patience: writer.patience(), pool: OnceLock::new() };
     let sql = Sql::new(&table, builder.clock.is_some());
-    let steps = Sql::of_steps(&table, builder.clock.is_some());
-    let lines = Sql::of_lines(&table, builder.clock.is_some()).into();
+    let steps = Sql::steps_sql(&table, builder.clock.is_some());
+    let order = Sql::order_sql(&table, builder.clock.is_some()).into();
     Ok(SqliteStore(Arc::new(Inner {
         sql,
         steps,
-        lines,
+        order,
         place,
         writer,
         readers,

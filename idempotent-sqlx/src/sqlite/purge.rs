@@ -40,7 +40,7 @@ impl Purge for SqliteStore {
             after = last;
         }
         self.purge_steps(at_most).await?;
-        self.purge_lines(at_most).await?;
+        self.purge_order_tables(at_most).await?;
         Ok(removed)
     }
 }

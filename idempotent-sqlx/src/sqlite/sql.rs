@@ -9,9 +9,9 @@ use idempotent_core::Record;
 use idempotent_core::protocol::{CRASHED, PARKED};
 
 use super::sight::Sight;
-use crate::lines::{self, LinesSql};
+use crate::order::{self, OrderSql};
 use crate::row::{COLUMNS, FENCING_END, VERSION};
-use crate::steps::{Dialect, StepsSql};
+use crate::steps::{StepsDialect, StepsSql};
 use crate::table::Table;
 
 /// Milliseconds is the finest that SQLite tells.
@@ -62,18 +62,18 @@ impl Sql {
     }
 
     /// Those about the steps of runs.
-    pub(super) fn of_steps(table: &Table, bound_clock: bool) -> StepsSql {
+    pub(super) fn steps_sql(table: &Table, bound_clock: bool) -> StepsSql {
         let maker = Maker { table: table.quoted(), bound_clock };
         let now = |place| maker.now(place);
         // SQLite lets one write at a time.
-        StepsSql::new(table, &Dialect { mark: '?', sound: sound(), now: &now, lock: "", try_lock: None })
+        StepsSql::new(table, &StepsDialect { mark: '?', sound: sound(), now: &now, lock: "", try_lock: None })
     }
 
     /// Those about the order tables of streams.
-    pub(super) fn of_lines(table: &Table, bound_clock: bool) -> LinesSql {
+    pub(super) fn order_sql(table: &Table, bound_clock: bool) -> OrderSql {
         let maker = Maker { table: table.quoted(), bound_clock };
         let now = |place| maker.now(place);
-        LinesSql::new(table, &lines::Dialect { mark: '?', now: &now, plus: &plus, add: ("INSERT OR IGNORE", "") })
+        OrderSql::new(table, &order::OrderDialect { mark: '?', now: &now, plus: &plus, add: ("INSERT OR IGNORE", "") })
     }
 
     /// See [`Maker::look_all`]; with `begin` a transaction is begun that will write.

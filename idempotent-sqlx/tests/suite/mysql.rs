@@ -7,8 +7,6 @@ mod conformance;
 mod errors;
 #[path = "server/failover.rs"]
 mod failover;
-#[path = "server/journal.rs"]
-mod journal;
 #[path = "server/lately.rs"]
 mod lately;
 mod laws;
@@ -20,6 +18,8 @@ mod protocol;
 mod results;
 #[path = "server/setup.rs"]
 mod setup;
+#[path = "server/step_purge.rs"]
+mod step_purge;
 #[path = "server/tiered.rs"]
 mod tiered;
 mod tls;

@@ -8,8 +8,6 @@ mod conformance;
 mod errors;
 #[path = "server/failover.rs"]
 mod failover;
-#[path = "server/journal.rs"]
-mod journal;
 #[path = "server/lately.rs"]
 mod lately;
 mod laws;
@@ -24,6 +22,8 @@ mod purge;
 mod results;
 #[path = "server/setup.rs"]
 mod setup;
+#[path = "server/step_purge.rs"]
+mod step_purge;
 mod steps;
 #[path = "server/tiered.rs"]
 mod tiered;

@@ -12,13 +12,13 @@ const HOUR: Duration = Duration::from_secs(3_600);
 async fn a_purge_takes_steps_of_no_more_records_than_it_was_asked_for() {
     let (place, clock) = (Place::new(), Manual::new());
     let store = place.builder().clock(clock.clone()).open().await.unwrap();
-    let journal = store.capabilities().steps.unwrap();
+    let step_store = store.capabilities().steps.unwrap();
     for n in 0..5 {
         let key = key(&n.to_string());
         assert!(matches!(store.claim(&request(&key, 1)).await.unwrap(), Claim::Acquired(_)));
         for at in 0..3 {
             let step = StepRecord { name: at.to_string().into(), place: at, state: StepState::Done, value: None };
-            assert_eq!(journal.note(&held(&key, 1), &step, HOUR).await.unwrap(), Settled::Done);
+            assert_eq!(step_store.note(&held(&key, 1), &step, HOUR).await.unwrap(), Settled::Done);
         }
     }
     sql(&format!("DELETE FROM {}", place.table));

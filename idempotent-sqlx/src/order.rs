@@ -1,12 +1,12 @@
 //! The order tables of streams, in a table beside the records: one row each. Its statements, the same for every dialect
-//! but for what [`Dialect`] says.
+//! but for what [`OrderDialect`] says.
 use crate::table::Table;
 
 /// Streams looked at in one statement of a purge, and the most that are removed in one.
 pub(crate) const STEP: i64 = 500;
 
 /// What differs.
-pub(crate) struct Dialect<'a> {
+pub(crate) struct OrderDialect<'a> {
     /// What stands before a parameter's number.
     pub(crate) mark: char,
     /// The clock, or the place it is bound at.
@@ -19,7 +19,7 @@ pub(crate) struct Dialect<'a> {
 
 /// The texts. 1 is the stream's hash.
 #[derive(Clone, Debug)]
-pub(crate) struct LinesSql {
+pub(crate) struct OrderSql {
     /// One row: the line, if there is one, and the time.
     pub(crate) read: String,
     /// 2 line, 3 how long it is kept. One row where there was none.
@@ -32,10 +32,10 @@ pub(crate) struct LinesSql {
     pub(crate) purge: String,
 }
 
-impl LinesSql {
-    pub(crate) fn new(table: &Table, dialect: &Dialect<'_>) -> Self {
+impl OrderSql {
+    pub(crate) fn new(table: &Table, dialect: &OrderDialect<'_>) -> Self {
         let lines = table.quoted_beside("lines");
-        let Dialect { mark: p, now, plus, add: (before, behind) } = dialect;
+        let OrderDialect { mark: p, now, plus, add: (before, behind) } = dialect;
         let until = |clock| plus(&now(clock), &format!("{p}3"));
         Self {
             read: format!("SELECT (SELECT line FROM {lines} WHERE id={p}1), {}", now(2)),
