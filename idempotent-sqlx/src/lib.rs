@@ -27,8 +27,6 @@ mod mysql;
 mod order;
 #[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 mod outbox;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-mod pace;
 #[cfg(all(
     any(feature = "delay", feature = "outbox"),
     any(feature = "mysql", feature = "postgres", feature = "sqlite")
@@ -36,6 +34,8 @@ mod pace;
 mod packed;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod purge_pause;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod row;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]

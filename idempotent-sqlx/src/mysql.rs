@@ -19,9 +19,9 @@ use std::sync::Arc;
 use idempotent_core::StoreError;
 use sqlx::MySql;
 
-use self::dialect::My;
+use self::dialect::MySqlDialect;
 pub use self::options::MySqlStoreBuilder;
-use crate::server::{Plan, Settings, Target, server_inbox, server_order, server_steps, server_store};
+use crate::server::{ServerStore, Settings, Target, server_inbox, server_order, server_steps, server_store};
 
 /// Records in a table of a MariaDB or MySQL database: durable, for a fleet. Cheap to clone: clones share the
 /// connections. MariaDB 10.5 and newer (its tests run on 10.11) and MySQL 8: its statements for MySQL, which has no
@@ -67,7 +67,7 @@ use crate::server::{Plan, Settings, Target, server_inbox, server_order, server_s
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct MySqlStore(Arc<Plan<My>>);
+pub struct MySqlStore(Arc<ServerStore<MySqlDialect>>);
 
 impl MySqlStore {
     /// The builder of the store for renewals.

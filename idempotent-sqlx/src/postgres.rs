@@ -2,9 +2,9 @@
 #[cfg(feature = "delay")]
 pub(crate) mod delay;
 mod dialect;
-mod ear;
 mod error;
 mod inbox;
+mod listener;
 mod migrate;
 mod open;
 mod options;
@@ -21,10 +21,10 @@ use std::sync::Arc;
 use idempotent_core::StoreError;
 use sqlx::Postgres;
 
-use self::dialect::Pg;
+use self::dialect::PostgresDialect;
 pub use self::options::PostgresStoreBuilder;
 use self::session::Session;
-use crate::server::{Plan, Settings, Target, server_inbox, server_order, server_steps, server_store};
+use crate::server::{ServerStore, Settings, Target, server_inbox, server_order, server_steps, server_store};
 
 /// Records in a table of a PostgreSQL database: durable, for a fleet. Cheap to clone: clones share the connections. What
 /// it uses is there from version 12 on; its tests have run on 15.
@@ -70,7 +70,7 @@ use crate::server::{Plan, Settings, Target, server_inbox, server_order, server_s
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct PostgresStore(Arc<Plan<Pg>>);
+pub struct PostgresStore(Arc<ServerStore<PostgresDialect>>);
 
 impl PostgresStore {
     /// The builder of the store for renewals, which watches nothing.
@@ -100,7 +100,7 @@ impl PostgresStore {
     }
 }
 
-server_store!(PostgresStore, with_steps, with_order, with_transact; with_watch if |store| store.0.dialect.ears.is_some());
+server_store!(PostgresStore, with_steps, with_order, with_transact; with_watch if |store| store.0.dialect.listener.is_some());
 server_steps!(PostgresStore);
 server_order!(PostgresStore);
 server_inbox!(

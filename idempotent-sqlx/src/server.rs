@@ -12,13 +12,13 @@ mod dialect;
 mod driver;
 mod error;
 mod inbox;
-mod link;
 mod order;
 mod pool;
 mod purge;
 mod recent_keys;
 mod refusal;
 mod requests;
+mod runner;
 mod settings;
 mod statement;
 mod statements;
@@ -30,26 +30,26 @@ mod tls;
 mod value;
 
 pub(crate) use self::connect::connect;
-pub(crate) use self::dialect::{Dialect, Many, Put, Step};
-pub(crate) use self::driver::{Asked, Driver, Query};
-pub(crate) use self::error::{Place, When};
+pub(crate) use self::dialect::{BatchKind, Dialect, PurgeStep, WriteResult};
+pub(crate) use self::driver::{Driver, DriverFuture, Query};
+pub(crate) use self::error::{ErrorContext, Phase};
 pub(crate) use self::inbox::server_inbox;
-pub(crate) use self::link::{Link, Sent, settled};
 pub(crate) use self::order::server_order;
 pub(crate) use self::pool::Pool;
 #[cfg(feature = "mysql")]
 pub(crate) use self::pool::Prepare;
-pub(crate) use self::recent_keys::Lately;
-pub(crate) use self::refusal::{Hindrance, Told};
+pub(crate) use self::recent_keys::RecentKeys;
+pub(crate) use self::refusal::{Contention, Refusal};
+pub(crate) use self::runner::{StatementResult, StatementRunner, settled};
 pub(crate) use self::settings::{Settings, Target, server_builder};
-pub(crate) use self::statement::{Ask, Text};
+pub(crate) use self::statement::{BoundStatement, Statement};
 pub(crate) use self::statements::{
-    Inside, OrderStatements, StepStatements, Texts, completed, ended, guard, guard_inside, plus, renewed, sound,
-    vacated,
+    OrderStatements, Statements, StepStatements, TransactionStatements, completed, ended, guard, guard_inside, plus,
+    renewed, sound, vacated,
 };
 pub(crate) use self::steps::server_steps;
-pub(crate) use self::store::{Plan, Seen};
+pub(crate) use self::store::{FoundRecord, ServerStore};
 pub(crate) use self::store_traits::server_store;
-pub(crate) use self::target::Via;
-pub(crate) use self::tls::Tls;
+pub(crate) use self::target::StatementTarget;
+pub(crate) use self::tls::TlsSettings;
 pub(crate) use self::value::{Value, hex, id, in_packets};

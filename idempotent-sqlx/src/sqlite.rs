@@ -1,7 +1,8 @@
 //! The SQLite store: one writer connection, a few that read.
-mod ask;
 mod batch;
 mod browse;
+mod claim_row;
+mod connection;
 #[cfg(feature = "delay")]
 pub(crate) mod delay;
 #[cfg(test)]
@@ -10,8 +11,6 @@ mod error;
 #[cfg(test)]
 mod group_tests;
 mod inbox;
-mod job;
-mod lane;
 mod migrate;
 mod open;
 mod options;
@@ -20,8 +19,9 @@ mod order;
 pub(crate) mod outbox;
 mod purge;
 mod queue;
-mod sight;
-mod sql;
+mod queued_call;
+mod requests;
+mod statements;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -39,16 +39,16 @@ use idempotent_core::{
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, ValueRef};
 
-use self::ask::Forget;
-use self::error::Place;
+use self::connection::{ConnectionGuard, FairConnection, Query, query};
+use self::error::ErrorContext;
 #[cfg(feature = "outbox")]
 pub(crate) use self::error::{STALE, is_stale};
 use self::inbox::Transactions;
-use self::lane::{Lane, Query, Turn, query};
 pub use self::options::{SqliteStoreBuilder, Synchronous};
 use self::order::OrderStatements;
 use self::queue::Queue;
-use self::sql::Sql;
+use self::requests::Forget;
+use self::statements::SqliteStatements;
 use crate::row::{self, COLUMNS, Cells, signed};
 use crate::steps::StepsSql;
 
@@ -89,13 +89,13 @@ pub struct SqliteStore(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    sql: Sql,
+    sql: SqliteStatements,
     steps: StepsSql,
     order: OrderStatements,
-    place: Arc<Place>,
-    writer: Lane,
+    place: Arc<ErrorContext>,
+    writer: FairConnection,
     /// None for a database in memory, which only its one connection sees.
-    readers: Box<[Lane]>,
+    readers: Box<[FairConnection]>,
     next_reader: AtomicUsize,
     /// Claims, then all calls, that wait for a connection.
     looks: Queue,
@@ -130,7 +130,7 @@ impl SqliteStore {
     }
 
     /// A connection to read with: a free one if there is one.
-    async fn reader(&self) -> Result<Turn<'_>, StoreError> {
+    async fn reader(&self) -> Result<ConnectionGuard<'_>, StoreError> {
         let readers = &self.0.readers;
         let start = self.0.next_reader.fetch_add(1, Ordering::Relaxed);
         let nth = |index: usize| readers.get(start.wrapping_add(index) % readers.len().max(1));
@@ -147,7 +147,7 @@ impl SqliteStore {
         }
     }
 
-    async fn look(&self, turn: &mut Turn<'_>, key: &Key) -> Result<Option<(Record, Timestamp)>, StoreError> {
+    async fn look(&self, turn: &mut ConnectionGuard<'_>, key: &Key) -> Result<Option<(Record, Timestamp)>, StoreError> {
         let look = self.timed(query(&self.0.sql.look).bind(id(key)));
         turn.first(look).await?.map(|row| Ok((row::record(&row)?, now(&row)?))).transpose()
     }

@@ -3,7 +3,7 @@ use idempotent_core::StoreErrorKind;
 use sqlx::error::DatabaseError;
 use sqlx::mysql::MySqlDatabaseError;
 
-use crate::server::{Hindrance, Told};
+use crate::server::{Contention, Refusal};
 
 /// Its own number; 0 where it has none.
 fn number(error: &dyn DatabaseError) -> u16 {
@@ -11,16 +11,16 @@ fn number(error: &dyn DatabaseError) -> u16 {
 }
 
 /// Others were in the way, and the statement was rolled back.
-pub(super) fn hindrance(error: &dyn DatabaseError) -> Option<Hindrance> {
+pub(super) fn contention(error: &dyn DatabaseError) -> Option<Contention> {
     match number(error) {
-        1213 | 1020 => Some(Hindrance::Raced),
-        1205 | 3572 => Some(Hindrance::Locked),
+        1213 | 1020 => Some(Contention::Raced),
+        1205 | 3572 => Some(Contention::Locked),
         _ => None,
     }
 }
 
 /// The server says what happened: a statement that failed was rolled back, being a transaction of its own.
-pub(super) fn told(error: &dyn DatabaseError) -> Told {
+pub(super) fn refusal(error: &dyn DatabaseError) -> Refusal {
     use StoreErrorKind::{Ambiguous, Corrupt, Denied, Foreign, NotApplied, Schema};
     let number = number(error);
     let (kind, text) = match number {
@@ -74,5 +74,5 @@ pub(super) fn told(error: &dyn DatabaseError) -> Told {
         1062 | 1264 | 1265 | 1292 | 1366 | 1406 => "its words hold a value",
         _ => error.message(),
     };
-    Told { kind, text: format!("{text} (error {number})"), words: words.to_owned() }
+    Refusal { kind, text: format!("{text} (error {number})"), words: words.to_owned() }
 }

@@ -8,7 +8,7 @@ pub(super) const ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ
 
 /// What the statements depend on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Server {
+pub(super) struct ServerVersion {
     /// MariaDB: a statement can tell the row it inserted, and bring its own settings.
     pub(super) returning: bool,
     /// Bytes of the largest statement it takes.
@@ -17,7 +17,7 @@ pub(super) struct Server {
     pub(super) unforgiving: bool,
 }
 
-impl Server {
+impl ServerVersion {
     pub(super) async fn of(connection: &mut MySqlConnection) -> Result<(String, Self), sqlx::Error> {
         let asked =
             "SELECT version(), CAST(@@max_allowed_packet AS SIGNED), CAST(@@innodb_rollback_on_timeout AS SIGNED)";
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn servers_that_are_too_old_are_refused_by_name() {
         let check = |version: &str| {
-            Server { returning: version.contains("MariaDB"), packet: 1 << 24, unforgiving: false }
+            ServerVersion { returning: version.contains("MariaDB"), packet: 1 << 24, unforgiving: false }
                 .check(version)
                 .map(drop)
         };

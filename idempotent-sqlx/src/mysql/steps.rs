@@ -1,11 +1,11 @@
 //! The statements about the steps of runs.
-use super::sql::Maker;
-use crate::server::{StepStatements, Text, guard};
+use super::sql::StatementBuilder;
+use crate::server::{Statement, StepStatements, guard};
 use crate::steps::YOUNG;
 use crate::table::Table;
 
 /// As [`StepsSql`](crate::steps::StepsSql) says what they are for.
-pub(super) fn steps(maker: &Maker, table: &Table) -> StepStatements {
+pub(super) fn steps(maker: &StatementBuilder, table: &Table) -> StepStatements {
     let (steps, records) = (table.quoted_steps(), table.quoted());
     let held = |clock| {
         let now = maker.now(clock);
@@ -43,10 +43,10 @@ pub(super) fn steps(maker: &Maker, table: &Table) -> StepStatements {
     );
     let purge = format!("DELETE s FROM {steps} AS s WHERE s.id>$1 AND s.id<=$2 AND {}", orphan(3));
     StepStatements {
-        note: Text::marks(&maker.writing(&note(8))),
-        note_in: Text::marks(&maker.in_a_transaction().writing(&note(9))),
-        read: Text::marks(&read),
-        scan: Text::marks(&scan),
-        purge: Text::marks(&maker.writing(&purge)),
+        note: Statement::marks(&maker.writing(&note(8))),
+        note_in: Statement::marks(&maker.in_a_transaction().writing(&note(9))),
+        read: Statement::marks(&read),
+        scan: Statement::marks(&scan),
+        purge: Statement::marks(&maker.writing(&purge)),
     }
 }

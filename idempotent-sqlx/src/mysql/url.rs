@@ -4,7 +4,7 @@ use std::str::FromStr;
 use idempotent_core::{StoreError, StoreErrorKind};
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 
-use crate::server::Tls;
+use crate::server::TlsSettings;
 
 /// The options of a URL.
 pub(super) fn parse(url: &str) -> Result<MySqlConnectOptions, StoreError> {
@@ -28,9 +28,9 @@ pub(super) fn parse(url: &str) -> Result<MySqlConnectOptions, StoreError> {
     }
 }
 
-fn tls(mode: MySqlSslMode) -> Tls {
+fn tls(mode: MySqlSslMode) -> TlsSettings {
     let verified = matches!(mode, MySqlSslMode::VerifyCa | MySqlSslMode::VerifyIdentity);
-    Tls {
+    TlsSettings {
         feature: "mysql-tls",
         built: cfg!(feature = "mysql-tls"),
         required: verified || matches!(mode, MySqlSslMode::Required),

@@ -2,12 +2,12 @@
 use idempotent_core::StoreErrorKind;
 use sqlx::error::DatabaseError;
 
-use crate::server::Told;
+use crate::server::Refusal;
 
 /// The server says what happened: a statement that failed was rolled back, being a transaction of its own.
 ///
 /// Of its own words only the message is kept: its details show whole rows.
-pub(super) fn told(error: &dyn DatabaseError) -> Told {
+pub(super) fn refusal(error: &dyn DatabaseError) -> Refusal {
     use StoreErrorKind::{Ambiguous, Corrupt, Denied, Foreign, NotApplied, Schema};
     let state = error.code().unwrap_or_default();
     let (kind, text) = match state.as_ref() {
@@ -38,5 +38,5 @@ pub(super) fn told(error: &dyn DatabaseError) -> Told {
         _ if state.starts_with("08") => (Ambiguous, "the connection to {database} failed"),
         _ => (NotApplied, "{database} refused the statement"),
     };
-    Told { kind, text: format!("{text} (SQLSTATE {state})"), words: error.message().to_owned() }
+    Refusal { kind, text: format!("{text} (SQLSTATE {state})"), words: error.message().to_owned() }
 }

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use idempotent_core::{StoreError, StoreErrorKind};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
-use crate::server::Tls;
+use crate::server::TlsSettings;
 
 /// The options of a URL.
 pub(super) fn parse(url: &str) -> Result<PgConnectOptions, StoreError> {
@@ -25,9 +25,9 @@ pub(super) fn parse(url: &str) -> Result<PgConnectOptions, StoreError> {
     }
 }
 
-fn tls(mode: PgSslMode) -> Tls {
+fn tls(mode: PgSslMode) -> TlsSettings {
     let verified = matches!(mode, PgSslMode::VerifyCa | PgSslMode::VerifyFull);
-    Tls {
+    TlsSettings {
         feature: "postgres-tls",
         built: cfg!(feature = "postgres-tls"),
         required: verified || matches!(mode, PgSslMode::Require),

@@ -7,10 +7,10 @@ use futures_util::future::join_all;
 use idempotent_core::protocol::Write;
 use idempotent_core::{Claim, ClaimHandle, ClaimRequest, Completion, Key, Settled, StoreError};
 
-use super::dialect::{Dialect, Many};
-use super::link::Sent;
+use super::dialect::{BatchKind, Dialect};
 use super::requests::{decide, owned};
-use super::store::Plan;
+use super::runner::StatementResult;
+use super::store::ServerStore;
 use crate::row::{self, micros};
 
 /// Requests in one statement.
@@ -19,78 +19,81 @@ const CHUNK: usize = 256;
 const ALONE: usize = 4;
 
 /// A kind of request that one statement takes many of.
-pub(crate) trait Member<D: Dialect>: Clone + Send + Sync + 'static {
-    type Told: Send;
+pub(crate) trait BatchItem<D: Dialect>: Clone + Send + Sync + 'static {
+    type Answer: Send;
 
     fn key(&self) -> &Key;
 
     /// In one trip.
-    fn together(plan: &Plan<D>, chunk: &[Self]) -> impl Future<Output = Result<Told<Self::Told>, StoreError>> + Send;
+    fn together(
+        store: &ServerStore<D>,
+        chunk: &[Self],
+    ) -> impl Future<Output = Result<BatchResults<Self::Answer>, StoreError>> + Send;
 
-    fn alone(&self, plan: &Plan<D>) -> impl Future<Output = Result<Self::Told, StoreError>> + Send;
+    fn alone(&self, store: &ServerStore<D>) -> impl Future<Output = Result<Self::Answer, StoreError>> + Send;
 }
 
-impl<D: Dialect> Member<D> for ClaimRequest {
-    type Told = Claim;
+impl<D: Dialect> BatchItem<D> for ClaimRequest {
+    type Answer = Claim;
 
     fn key(&self) -> &Key {
         &self.key
     }
 
-    async fn together(plan: &Plan<D>, chunk: &[Self]) -> Result<Told<Claim>, StoreError> {
-        plan.claim_chunk(chunk).await
+    async fn together(store: &ServerStore<D>, chunk: &[Self]) -> Result<BatchResults<Claim>, StoreError> {
+        store.claim_chunk(chunk).await
     }
 
-    async fn alone(&self, plan: &Plan<D>) -> Result<Claim, StoreError> {
-        plan.claim(self).await
+    async fn alone(&self, store: &ServerStore<D>) -> Result<Claim, StoreError> {
+        store.claim(self).await
     }
 }
 
 /// A renewal.
-impl<D: Dialect> Member<D> for (ClaimHandle, Duration) {
-    type Told = Settled;
+impl<D: Dialect> BatchItem<D> for (ClaimHandle, Duration) {
+    type Answer = Settled;
 
     fn key(&self) -> &Key {
         &self.0.key
     }
 
-    async fn together(plan: &Plan<D>, chunk: &[Self]) -> Result<Told<Settled>, StoreError> {
+    async fn together(store: &ServerStore<D>, chunk: &[Self]) -> Result<BatchResults<Settled>, StoreError> {
         let ask = |(held, lease): &Self| owned(held).into_iter().chain([micros(*lease).into()]).collect();
-        told(D::settle_all(plan, &Many::Renew, chunk.iter().map(ask).collect()).await?)
+        results(D::settle_all(store, &BatchKind::Renew, chunk.iter().map(ask).collect()).await?)
     }
 
-    async fn alone(&self, plan: &Plan<D>) -> Result<Settled, StoreError> {
-        plan.renew(&self.0, self.1).await
+    async fn alone(&self, store: &ServerStore<D>) -> Result<Settled, StoreError> {
+        store.renew(&self.0, self.1).await
     }
 }
 
-impl<D: Dialect> Member<D> for (ClaimHandle, Completion) {
-    type Told = Settled;
+impl<D: Dialect> BatchItem<D> for (ClaimHandle, Completion) {
+    type Answer = Settled;
 
     fn key(&self) -> &Key {
         &self.0.key
     }
 
-    async fn together(plan: &Plan<D>, chunk: &[Self]) -> Result<Told<Settled>, StoreError> {
-        let small = |(_, done): &&Self| done.value.as_deref().map_or(0, <[u8]>::len) <= plan.dialect.most();
+    async fn together(store: &ServerStore<D>, chunk: &[Self]) -> Result<BatchResults<Settled>, StoreError> {
+        let small = |(_, done): &&Self| done.value.as_deref().map_or(0, <[u8]>::len) <= store.dialect.most();
         let ask = |(held, done): &Self| {
             let value = done.value.as_deref().map(<[u8]>::to_vec);
             owned(held).into_iter().chain([value.into(), micros(done.retain).into()]).collect()
         };
-        told(D::settle_all(plan, &Many::Complete, chunk.iter().filter(small).map(ask).collect()).await?)
+        results(D::settle_all(store, &BatchKind::Complete, chunk.iter().filter(small).map(ask).collect()).await?)
     }
 
-    async fn alone(&self, plan: &Plan<D>) -> Result<Settled, StoreError> {
-        plan.complete(&self.0, &self.1).await
+    async fn alone(&self, store: &ServerStore<D>) -> Result<Settled, StoreError> {
+        store.complete(&self.0, &self.1).await
     }
 }
 
 /// What a statement for many came to, by the hash of the key; a key that is missing is asked for alone.
-pub(crate) type Told<T> = HashMap<u128, Result<T, StoreError>>;
+pub(crate) type BatchResults<T> = HashMap<u128, Result<T, StoreError>>;
 
-impl<D: Dialect> Plan<D> {
-    pub(crate) async fn in_chunks<A: Member<D>>(&self, asks: &[A]) -> Vec<Result<A::Told, StoreError>> {
-        let mut answers: Vec<Option<Result<A::Told, StoreError>>> = asks.iter().map(|_| None).collect();
+impl<D: Dialect> ServerStore<D> {
+    pub(crate) async fn in_chunks<A: BatchItem<D>>(&self, asks: &[A]) -> Vec<Result<A::Answer, StoreError>> {
+        let mut answers: Vec<Option<Result<A::Answer, StoreError>>> = asks.iter().map(|_| None).collect();
         // The first of each key; what comes again is answered behind it.
         let mut seen = HashSet::new();
         let firsts: Vec<usize> = (0..asks.len()).filter(|at| seen.insert(asks[*at].key().hash())).collect();
@@ -123,9 +126,9 @@ impl<D: Dialect> Plan<D> {
         all
     }
 
-    async fn claim_chunk(&self, chunk: &[ClaimRequest]) -> Result<Told<Claim>, StoreError> {
+    async fn claim_chunk(&self, chunk: &[ClaimRequest]) -> Result<BatchResults<Claim>, StoreError> {
         let claims = chunk.iter().map(|request| self.claiming(request)).collect();
-        let Sent::Done(rows) = D::claim_all(self, claims).await? else { return Ok(HashMap::new()) };
+        let StatementResult::Done(rows) = D::claim_all(self, claims).await? else { return Ok(HashMap::new()) };
         let requests: HashMap<u128, &ClaimRequest> =
             chunk.iter().map(|request| (request.key.hash(), request)).collect();
         let mut told = HashMap::new();
@@ -144,8 +147,8 @@ impl<D: Dialect> Plan<D> {
     }
 }
 
-fn told(sent: Sent<Vec<u128>>) -> Result<Told<Settled>, StoreError> {
-    let Sent::Done(written) = sent else { return Ok(HashMap::new()) };
+fn results(sent: StatementResult<Vec<u128>>) -> Result<BatchResults<Settled>, StoreError> {
+    let StatementResult::Done(written) = sent else { return Ok(HashMap::new()) };
     Ok(written.into_iter().map(|hash| (hash, Ok(Settled::Done))).collect())
 }
 

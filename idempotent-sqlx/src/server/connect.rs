@@ -7,17 +7,17 @@ use sqlx::{Connection as _, Database};
 use tokio::time::timeout;
 
 use super::driver::{Connection, Driver};
-use super::error::{Place, When};
+use super::error::{ErrorContext, Phase};
 use super::settings::{Settings, Target};
 
 pub(crate) async fn connect<D: Driver>(
     options: &<Connection<D> as sqlx::Connection>::Options,
-    place: &Place,
+    place: &ErrorContext,
     patience: Duration,
 ) -> Result<Connection<D>, StoreError> {
     let connection = timeout(patience, Connection::<D>::connect_with(options)).await;
-    let connection = connection.map_err(|_| place.silent(When::Connecting, patience))?;
-    connection.map_err(|error| place.error::<D>(When::Connecting, error))
+    let connection = connection.map_err(|_| place.silent(Phase::Connecting, patience))?;
+    connection.map_err(|error| place.error::<D>(Phase::Connecting, error))
 }
 
 impl<DB: Database> Settings<sqlx::Pool<DB>> {

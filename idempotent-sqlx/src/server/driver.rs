@@ -5,7 +5,7 @@ use idempotent_core::Key;
 use sqlx::Database;
 use sqlx::error::DatabaseError;
 
-use super::refusal::{Hindrance, Told};
+use super::refusal::{Contention, Refusal};
 use super::value::Value;
 use crate::row::Cells;
 
@@ -23,16 +23,16 @@ pub(crate) trait Driver: Debug + Send + Sync + Sized + 'static {
     fn bind(query: Query<Self>, value: Self::Value) -> Query<Self>;
 
     /// How many rows were written.
-    fn execute(query: Query<Self>, connection: &mut Connection<Self>) -> impl Asked<u64>;
+    fn execute(query: Query<Self>, connection: &mut Connection<Self>) -> impl DriverFuture<u64>;
     /// The first row.
-    fn first(query: Query<Self>, connection: &mut Connection<Self>) -> impl Asked<Option<Row<Self>>>;
+    fn first(query: Query<Self>, connection: &mut Connection<Self>) -> impl DriverFuture<Option<Row<Self>>>;
     /// All rows.
-    fn all(query: Query<Self>, connection: &mut Connection<Self>) -> impl Asked<Vec<Row<Self>>>;
+    fn all(query: Query<Self>, connection: &mut Connection<Self>) -> impl DriverFuture<Vec<Row<Self>>>;
 
     /// What a refusal of the server lets a caller conclude.
-    fn told(error: &dyn DatabaseError) -> Told;
+    fn refusal(error: &dyn DatabaseError) -> Refusal;
     /// Whether a statement failed because of others, and nothing of it was done.
-    fn hindrance(error: &dyn DatabaseError) -> Option<Hindrance>;
+    fn contention(error: &dyn DatabaseError) -> Option<Contention>;
 
     /// The number of a key's lock, where claims take one.
     fn lock(&self, _: &Key) -> Option<i64> {
@@ -49,8 +49,8 @@ pub(crate) trait Driver: Debug + Send + Sync + Sized + 'static {
 }
 
 /// What a driver's future comes to.
-pub(crate) trait Asked<T>: Future<Output = Result<T, sqlx::Error>> + Send {}
-impl<T, F: Future<Output = Result<T, sqlx::Error>> + Send> Asked<T> for F {}
+pub(crate) trait DriverFuture<T>: Future<Output = Result<T, sqlx::Error>> + Send {}
+impl<T, F: Future<Output = Result<T, sqlx::Error>> + Send> DriverFuture<T> for F {}
 
 pub(crate) type Connection<D> = <<D as Driver>::Db as Database>::Connection;
 pub(crate) type Row<D> = <<D as Driver>::Db as Database>::Row;

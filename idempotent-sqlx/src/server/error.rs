@@ -5,11 +5,11 @@ use std::time::Duration;
 use idempotent_core::{StoreError, StoreErrorKind};
 
 use super::driver::Driver;
-use super::refusal::Told;
+use super::refusal::Refusal;
 
 /// What the texts name; no password and no key.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ErrorContext {
     /// `HOST:PORT/DATABASE`, or what the pool was said to be.
     pub(crate) database: String,
     /// The record table.
@@ -19,24 +19,24 @@ pub(crate) struct Place {
 
 /// How far a call had come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum When {
+pub(crate) enum Phase {
     /// Nothing was sent.
     Connecting,
     /// The statement may have been run.
-    Asking,
+    Executing,
 }
 
-impl Place {
+impl ErrorContext {
     /// The error of a statement, or of a connection for it.
-    pub(crate) fn error<D: Driver>(&self, when: When, error: sqlx::Error) -> StoreError {
-        match error.as_database_error().map(D::told) {
-            Some(Told { kind, text, words }) => {
-                let nothing_sent = when == When::Connecting && kind == StoreErrorKind::Ambiguous;
+    pub(crate) fn error<D: Driver>(&self, when: Phase, error: sqlx::Error) -> StoreError {
+        match error.as_database_error().map(D::refusal) {
+            Some(Refusal { kind, text, words }) => {
+                let nothing_sent = when == Phase::Connecting && kind == StoreErrorKind::Ambiguous;
                 let kind = if nothing_sent { StoreErrorKind::NotApplied } else { kind };
                 StoreError::new(kind).because(format!("{}: {words}", self.named(&text)))
             }
             None => {
-                let (kind, text) = untold::<D>(when, &error);
+                let (kind, text) = client_error::<D>(when, &error);
                 StoreError::new(kind).because(self.named(&text)).with_source(error)
             }
         }
@@ -58,10 +58,10 @@ impl Place {
     }
 
     /// No answer in time.
-    pub(crate) fn silent(&self, when: When, waited: Duration) -> StoreError {
+    pub(crate) fn silent(&self, when: Phase, waited: Duration) -> StoreError {
         let (kind, what) = match when {
-            When::Connecting => (StoreErrorKind::NotApplied, "no connection"),
-            When::Asking => (StoreErrorKind::Ambiguous, "no answer"),
+            Phase::Connecting => (StoreErrorKind::NotApplied, "no connection"),
+            Phase::Executing => (StoreErrorKind::Ambiguous, "no answer"),
         };
         StoreError::new(kind).because(format!("{what} from {} after {waited:?}", self.database))
     }
@@ -72,7 +72,7 @@ fn no_tls<D: Driver>(cause: String) -> (StoreErrorKind, String) {
     (StoreErrorKind::Denied, text)
 }
 
-fn untold<D: Driver>(when: When, error: &sqlx::Error) -> (StoreErrorKind, String) {
+fn client_error<D: Driver>(when: Phase, error: &sqlx::Error) -> (StoreErrorKind, String) {
     let text = match error {
         sqlx::Error::PoolTimedOut => {
             return (
@@ -87,7 +87,7 @@ fn untold<D: Driver>(when: When, error: &sqlx::Error) -> (StoreErrorKind, String
         }
         sqlx::Error::Tls(cause) => return no_tls::<D>(cause.to_string()),
         // What rustls says of a certificate.
-        sqlx::Error::Io(cause) if when == When::Connecting && cause.kind() == ErrorKind::InvalidData => {
+        sqlx::Error::Io(cause) if when == Phase::Connecting && cause.kind() == ErrorKind::InvalidData => {
             return no_tls::<D>(cause.to_string());
         }
         sqlx::Error::ColumnDecode { .. } | sqlx::Error::ColumnNotFound(_) => {
@@ -101,9 +101,9 @@ fn untold<D: Driver>(when: When, error: &sqlx::Error) -> (StoreErrorKind, String
         _ => "the connection to {database} failed".to_owned(),
     };
     match when {
-        When::Connecting => {
+        Phase::Connecting => {
             (StoreErrorKind::NotApplied, format!("{text}: is {} there, and the host's name right?", D::NAME))
         }
-        When::Asking => (StoreErrorKind::Ambiguous, text),
+        Phase::Executing => (StoreErrorKind::Ambiguous, text),
     }
 }

@@ -8,15 +8,15 @@ use idempotent_core::{
 use sqlx::{AssertSqlSafe, Transaction};
 use tokio::time::timeout;
 
-use super::dialect::{Dialect, Put};
+use super::dialect::{Dialect, WriteResult};
 use super::driver::Connection;
-use super::error::When;
-use super::link::Sent;
+use super::error::Phase;
 use super::requests::{BETWEEN, by_owner};
-use super::statement::Ask;
+use super::runner::StatementResult;
+use super::statement::BoundStatement;
 use super::statements::plus;
-use super::store::{Plan, Seen};
-use super::target::Via;
+use super::store::{FoundRecord, ServerStore};
+use super::target::StatementTarget;
 use super::value::{id, owner};
 use crate::answer::{self, TRIES};
 use crate::inbox::{Last, consumed, in_place};
@@ -27,10 +27,10 @@ const ASKED: usize = 2;
 /// Bytes of the largest value that is spelt out in a text, where each has two letters.
 const SPELT: usize = 8 << 10;
 
-impl<D: Dialect> Plan<D> {
+impl<D: Dialect> ServerStore<D> {
     /// In a task of its own: sqlx gives a connection whose `BEGIN` was dropped back to the pool, inside of that transaction.
     pub(crate) async fn begin(&self) -> Result<Transaction<'static, D::Db>, StoreError> {
-        let (pool, patience) = (self.link.transactions.clone(), self.link.patience);
+        let (pool, patience) = (self.runner.transactions.clone(), self.runner.patience);
         let beginning = async move {
             let begin = async {
                 match D::BEGIN {
@@ -40,14 +40,14 @@ impl<D: Dialect> Plan<D> {
             };
             timeout(patience, begin).await
         };
-        let silent = || self.link.place.silent(When::Connecting, patience);
+        let silent = || self.runner.place.silent(Phase::Connecting, patience);
         let begun = tokio::spawn(beginning).await.map_err(|_| silent())?.map_err(|_| silent())?;
-        begun.map_err(|error| self.link.place.error::<D>(When::Connecting, error))
+        begun.map_err(|error| self.runner.place.error::<D>(Phase::Connecting, error))
     }
 
     /// The answer to a key that is expected to have one.
     pub(crate) async fn look_first(&self, request: &ClaimRequest) -> Result<Option<Claim>, StoreError> {
-        if !self.lately.expects_a_record(&request.key) {
+        if !self.recent_keys.expects_a_record(&request.key) {
             return Ok(None);
         }
         let found = self.look(&request.key).await?;
@@ -60,22 +60,23 @@ impl<D: Dialect> Plan<D> {
         request: &ClaimRequest,
         retain: Duration,
     ) -> Result<Claim, StoreError> {
-        let mut via = Via::within(self, connection);
+        let mut target = StatementTarget::within(self, connection);
         for _ in 0..ASKED {
             // Its lock was not to be had, or a grant came in between that this statement could not see.
-            let Sent::Done(Some(seen)) = D::claim(&mut via, self.claiming_in(request, retain), &request.key).await?
+            let StatementResult::Done(Some(seen)) =
+                D::claim(&mut target, self.claiming_in(request, retain), &request.key).await?
             else {
                 continue;
             };
-            let (answer, put) = self.answered_in(&mut via, &seen, request, retain).await?;
+            let (answer, put) = self.answered_in(&mut target, &seen, request, retain).await?;
             match put {
-                Put::Done => {
-                    self.lately.saw(&request.key, &answer);
+                WriteResult::Done => {
+                    self.recent_keys.saw(&request.key, &answer);
                     return Ok(answer);
                 }
                 // Another one by now; with the lock in hand the next look is the last.
-                Put::Raced => {}
-                Put::Busy => break,
+                WriteResult::Raced => {}
+                WriteResult::Busy => break,
             }
         }
         Ok(Claim::InFlight(InFlight::Busy))
@@ -83,25 +84,25 @@ impl<D: Dialect> Plan<D> {
 
     async fn answered_in(
         &self,
-        via: &mut Via<'_, D>,
-        Seen { record, now, granted }: &Seen,
+        target: &mut StatementTarget<'_, D>,
+        FoundRecord { record, now, granted }: &FoundRecord,
         request: &ClaimRequest,
         retain: Duration,
-    ) -> Result<(Claim, Put), StoreError> {
+    ) -> Result<(Claim, WriteResult), StoreError> {
         if *granted {
             let (fencing, attempt) = (record.fencing, record.attempt);
             let grant = Grant { fencing, attempt, lease: request.lease, taken_over: None };
-            return Ok((Claim::Acquired(grant), Put::Done));
+            return Ok((Claim::Acquired(grant), WriteResult::Done));
         }
         let (answer, write) = in_place(Some(record), request, retain, *now);
-        let Write::Put(new) = write else { return Ok((answer, Put::Done)) };
-        let put = D::put(via, self.putting(&self.inside.put, &request.key, record, &new)).await?;
+        let Write::Put(new) = write else { return Ok((answer, WriteResult::Done)) };
+        let put = D::put(target, self.putting(&self.in_transaction.put, &request.key, record, &new)).await?;
         Ok((answer, put))
     }
 
-    fn claiming_in(&self, request: &ClaimRequest, retain: Duration) -> Ask<D> {
+    fn claiming_in(&self, request: &ClaimRequest, retain: Duration) -> BoundStatement<D> {
         let fingerprint = request.fingerprint.map(|fingerprint| fingerprint.to_bytes().to_vec());
-        let ask = Ask::new(&self.inside.claim).bind(id(&request.key)).bind(owner(request.owner));
+        let ask = BoundStatement::new(&self.in_transaction.claim).bind(id(&request.key)).bind(owner(request.owner));
         let ask = ask.bind(micros(retain)).bind(fingerprint).bind(request.key.name());
         self.timed(ask.bind(self.dialect.lock(&request.key)))
     }
@@ -113,16 +114,17 @@ impl<D: Dialect> Plan<D> {
         completion: &Completion,
     ) -> Result<Settled, StoreError> {
         self.fits(completion)?;
-        let mut via = Via::within(self, connection);
+        let mut target = StatementTarget::within(self, connection);
         for _ in 0..TRIES {
-            let ask = by_owner(&self.inside.complete, held).bind(completion.value.as_deref().map(<[u8]>::to_vec));
+            let ask =
+                by_owner(&self.in_transaction.complete, held).bind(completion.value.as_deref().map(<[u8]>::to_vec));
             let ask = self.timed(ask.bind(micros(completion.retain)).bind(self.dialect.lock(&held.key)));
-            let put = D::put(&mut via, ask).await?;
-            if let Put::Done = put {
+            let put = D::put(&mut target, ask).await?;
+            if let WriteResult::Done = put {
                 return Ok(Settled::Done);
             }
-            if let Put::Raced = put
-                && let Sent::Done(found) = via.look(&held.key).await?
+            if let WriteResult::Raced = put
+                && let StatementResult::Done(found) = target.look(&held.key).await?
             {
                 return Ok(match found {
                     Some(seen) if consumed(&seen.record, held) => Settled::Done,
@@ -151,17 +153,17 @@ impl<D: Dialect> Plan<D> {
     }
 
     pub(crate) async fn stands(&self, connection: &mut Connection<D>) -> Result<(), StoreError> {
-        self.patiently(D::stands(connection)).await
+        self.with_timeout(D::stands(connection)).await
     }
 
     pub(crate) async fn commit(&self, transaction: Transaction<'static, D::Db>, last: Last) -> Result<(), StoreError> {
-        self.patiently(D::commit(transaction, last)).await
+        self.with_timeout(D::commit(transaction, last)).await
     }
 
-    async fn patiently(&self, asked: impl Future<Output = Result<(), sqlx::Error>>) -> Result<(), StoreError> {
-        match timeout(self.link.patience, asked).await {
-            Ok(done) => done.map_err(|error| self.link.place.error::<D>(When::Asking, error)),
-            Err(_) => Err(self.link.place.silent(When::Asking, self.link.patience)),
+    async fn with_timeout(&self, asked: impl Future<Output = Result<(), sqlx::Error>>) -> Result<(), StoreError> {
+        match timeout(self.runner.patience, asked).await {
+            Ok(done) => done.map_err(|error| self.runner.place.error::<D>(Phase::Executing, error)),
+            Err(_) => Err(self.runner.place.silent(Phase::Executing, self.runner.patience)),
         }
     }
 
@@ -176,7 +178,7 @@ impl<D: Dialect> Plan<D> {
     }
 }
 
-/// The inbox of a store that is `Arc<Plan<…>>` by another name: its own methods, and what runs need.
+/// The inbox of a store that is `Arc<ServerStore<…>>` by another name: its own methods, and what runs need.
 macro_rules! server_inbox {
     ($store:ident, $db:ty, pool: $pool:literal, $meanwhile:literal) => {
         const _: () = {

@@ -4,22 +4,22 @@ use std::time::Duration;
 use idempotent_core::{Key, StoreError, StoredOrderTable, Timestamp};
 
 use super::driver::Driver;
-use super::error::When;
-use super::link::{Sent, settled};
-use super::refusal::Hindrance;
+use super::error::Phase;
+use super::refusal::Contention;
 use super::requests::BETWEEN;
-use super::statement::Ask;
-use super::store::Plan;
+use super::runner::{StatementResult, settled};
+use super::statement::BoundStatement;
+use super::store::ServerStore;
 use super::value::id;
 use crate::answer;
 use crate::order::STEP;
 use crate::row::{Cells, micros};
 
-impl<D: Driver> Plan<D> {
+impl<D: Driver> ServerStore<D> {
     pub(crate) async fn load_order(&self, stream: &Key) -> Result<StoredOrderTable, StoreError> {
-        let ask = self.timed(Ask::new(&self.order.read).bind(id(stream)));
-        let row = settled(self.link.first(ask).await?)?;
-        let failed = |error| self.link.place.error::<D>(When::Asking, error);
+        let ask = self.timed(BoundStatement::new(&self.order.read).bind(id(stream)));
+        let row = settled(self.runner.first(ask).await?)?;
+        let failed = |error| self.runner.place.error::<D>(Phase::Executing, error);
         let row = row.ok_or_else(|| failed(sqlx::Error::RowNotFound))?;
         let table = row.bytes(0).map_err(failed)?.map(Into::into);
         Ok(StoredOrderTable { table, now: Timestamp(self.number(&row, 1)?.unsigned_abs()) })
@@ -33,15 +33,15 @@ impl<D: Driver> Plan<D> {
         keep: Duration,
     ) -> Result<bool, StoreError> {
         for _ in 0..answer::TRIES {
-            let put = |text| Ask::new(text).bind(id(stream)).bind(next.to_vec()).bind(micros(keep));
+            let put = |text| BoundStatement::new(text).bind(id(stream)).bind(next.to_vec()).bind(micros(keep));
             let put = match seen {
                 Some(seen) => put(&self.order.compare_and_swap).bind(seen.to_vec()),
                 None => put(&self.order.add),
             };
-            match self.link.execute(self.timed(put)).await? {
-                Sent::Done(written) => return Ok(written > 0),
-                Sent::Hindered(Hindrance::Raced, _) => {}
-                Sent::Hindered(Hindrance::Locked, _) => tokio::time::sleep(BETWEEN).await,
+            match self.runner.execute(self.timed(put)).await? {
+                StatementResult::Done(written) => return Ok(written > 0),
+                StatementResult::Contended(Contention::Raced, _) => {}
+                StatementResult::Contended(Contention::Locked, _) => tokio::time::sleep(BETWEEN).await,
             }
         }
         Err(answer::outrun())
@@ -51,19 +51,19 @@ impl<D: Driver> Plan<D> {
     pub(super) async fn purge_order_tables(&self, at_most: usize) -> Result<(), StoreError> {
         let (mut after, mut gone): (Vec<u8>, u64) = (Vec::new(), 0);
         while gone < at_most as u64 {
-            let scan = Ask::new(&self.order.scan).bind(after.clone()).bind(STEP);
-            let rows = settled(self.link.all(self.timed(scan)).await?)?;
+            let scan = BoundStatement::new(&self.order.scan).bind(after.clone()).bind(STEP);
+            let rows = settled(self.runner.all(self.timed(scan)).await?)?;
             let mut old = false;
             for row in &rows {
                 old |= self.number(row, 1)? >= 0;
             }
             let Some(last) = rows.last() else { return Ok(()) };
-            let last = last.bytes(0).map_err(|error| self.link.place.error::<D>(When::Asking, error))?;
+            let last = last.bytes(0).map_err(|error| self.runner.place.error::<D>(Phase::Executing, error))?;
             let last = last.unwrap_or_default().to_vec();
             if old {
-                let purge = Ask::new(&self.order.purge).bind(after).bind(last.clone());
+                let purge = BoundStatement::new(&self.order.purge).bind(after).bind(last.clone());
                 // What somebody has in hand is not past its time any more.
-                if let Sent::Done(removed) = self.link.execute(self.timed(purge)).await? {
+                if let StatementResult::Done(removed) = self.runner.execute(self.timed(purge)).await? {
                     gone += removed;
                 }
             }

@@ -25,8 +25,8 @@ const LIFETIME: Duration = Duration::from_secs(30 * 60);
 const IDLE: Duration = Duration::from_secs(10 * 60);
 
 pub(crate) enum Pool<DB: Database> {
-    Own(Box<Own<DB>>),
-    Theirs(sqlx::Pool<DB>),
+    Own(Box<OwnPool<DB>>),
+    Shared(sqlx::Pool<DB>),
 }
 
 /// Its options hold a password.
@@ -34,77 +34,77 @@ impl<DB: Database> fmt::Debug for Pool<DB> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Own(own) => f.debug_struct("Own").field("idle", &own.idle().len()).finish_non_exhaustive(),
-            Self::Theirs(_) => f.write_str("Theirs"),
+            Self::Shared(_) => f.write_str("Theirs"),
         }
     }
 }
 
 /// Up to so many connections, made when needed.
-pub(crate) struct Own<DB: Database> {
+pub(crate) struct OwnPool<DB: Database> {
     options: Options<DB>,
     prepare: Option<Prepare<DB>>,
-    places: Semaphore,
+    permits: Semaphore,
     /// The one that came back last is at the end, and is the next to go.
-    idle: Mutex<VecDeque<Kept<DB>>>,
+    idle: Mutex<VecDeque<PooledConnection<DB>>>,
 }
 
-pub(crate) struct Kept<DB: Database> {
+pub(crate) struct PooledConnection<DB: Database> {
     connection: DB::Connection,
     born: Instant,
     since: Instant,
 }
 
 /// A connection for one statement. Closed when dropped: whoever got it next would wait for an answer that is outstanding.
-pub(crate) enum Line<'a, DB: Database> {
-    Own(Box<Kept<DB>>, &'a Own<DB>, SemaphorePermit<'a>),
-    Theirs(Lent<DB>),
+pub(crate) enum PoolGuard<'a, DB: Database> {
+    Own(Box<PooledConnection<DB>>, &'a OwnPool<DB>, SemaphorePermit<'a>),
+    Shared(SqlxConnection<DB>),
 }
 
 impl<DB: Database> Pool<DB> {
     pub(crate) fn own(options: Options<DB>, connections: u32, prepare: Option<Prepare<DB>>) -> Self {
-        let places = Semaphore::new((connections as usize).min(Semaphore::MAX_PERMITS));
-        Self::Own(Box::new(Own { options, prepare, places, idle: Mutex::default() }))
+        let permits = Semaphore::new((connections as usize).min(Semaphore::MAX_PERMITS));
+        Self::Own(Box::new(OwnPool { options, prepare, permits, idle: Mutex::default() }))
     }
 
     /// None: no connection within `patience`. That none was free is an error, as it is of a pool of sqlx.
-    pub(super) async fn line(&self, patience: Duration) -> Result<Option<Line<'_, DB>>, sqlx::Error> {
+    pub(super) async fn acquire(&self, patience: Duration) -> Result<Option<PoolGuard<'_, DB>>, sqlx::Error> {
         match self {
             Self::Own(own) => {
-                let place = timeout(patience, own.places.acquire()).await.map_err(|_| sqlx::Error::PoolTimedOut)?;
+                let place = timeout(patience, own.permits.acquire()).await.map_err(|_| sqlx::Error::PoolTimedOut)?;
                 let place = place.map_err(|_| sqlx::Error::PoolClosed)?;
-                let kept = match own.take() {
-                    Some(kept) => kept,
-                    None => match timeout(patience, Kept::new(own)).await {
+                let connection = match own.take() {
+                    Some(connection) => connection,
+                    None => match timeout(patience, PooledConnection::new(own)).await {
                         Ok(made) => made?,
                         Err(_) => return Ok(None),
                     },
                 };
-                Ok(Some(Line::Own(Box::new(kept), own, place)))
+                Ok(Some(PoolGuard::Own(Box::new(connection), own, place)))
             }
-            Self::Theirs(pool) => match timeout(patience, pool.acquire()).await {
-                Ok(lent) => Ok(Some(Line::Theirs(Lent(Some(lent?))))),
+            Self::Shared(pool) => match timeout(patience, pool.acquire()).await {
+                Ok(connection) => Ok(Some(PoolGuard::Shared(SqlxConnection(Some(connection?))))),
                 Err(_) => Ok(None),
             },
         }
     }
 }
 
-impl<DB: Database> Own<DB> {
-    fn take(&self) -> Option<Kept<DB>> {
+impl<DB: Database> OwnPool<DB> {
+    fn take(&self) -> Option<PooledConnection<DB>> {
         let mut idle = self.idle();
-        let kept = idle.pop_back()?;
-        if kept.since.elapsed() < IDLE {
-            return Some(kept);
+        let connection = idle.pop_back()?;
+        if connection.since.elapsed() < IDLE {
+            return Some(connection);
         }
         // Those before it have waited longer still.
         idle.clear();
         None
     }
 
-    fn keep(&self, kept: Kept<DB>) {
+    fn keep(&self, connection: PooledConnection<DB>) {
         let mut idle = self.idle();
-        if kept.born.elapsed() < LIFETIME {
-            idle.push_back(Kept { since: Instant::now(), ..kept });
+        if connection.born.elapsed() < LIFETIME {
+            idle.push_back(PooledConnection { since: Instant::now(), ..connection });
         }
         // One at a time: what a burst needed goes away.
         if idle.front().is_some_and(|first| first.since.elapsed() >= IDLE) {
@@ -112,14 +112,14 @@ impl<DB: Database> Own<DB> {
         }
     }
 
-    fn idle(&self) -> MutexGuard<'_, VecDeque<Kept<DB>>> {
+    fn idle(&self) -> MutexGuard<'_, VecDeque<PooledConnection<DB>>> {
         // Nothing under this lock panics halfway.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<DB: Database> Kept<DB> {
-    async fn new(own: &Own<DB>) -> Result<Self, sqlx::Error> {
+impl<DB: Database> PooledConnection<DB> {
+    async fn new(own: &OwnPool<DB>) -> Result<Self, sqlx::Error> {
         let mut connection = DB::Connection::connect_with(&own.options).await?;
         if let Some(prepare) = &own.prepare {
             prepare(&mut connection).await?;
@@ -129,12 +129,12 @@ impl<DB: Database> Kept<DB> {
     }
 }
 
-impl<DB: Database> Line<'_, DB> {
+impl<DB: Database> PoolGuard<'_, DB> {
     /// None only behind its end.
     pub(super) fn connection(&mut self) -> Option<&mut DB::Connection> {
         match self {
-            Self::Own(kept, ..) => Some(&mut kept.connection),
-            Self::Theirs(lent) => lent.0.as_deref_mut(),
+            Self::Own(connection, ..) => Some(&mut connection.connection),
+            Self::Shared(connection) => connection.0.as_deref_mut(),
         }
     }
 
@@ -142,8 +142,8 @@ impl<DB: Database> Line<'_, DB> {
     pub(super) fn give_back(self) {
         match self {
             // Kept before its place is free, or whoever waits for that would open another one.
-            Self::Own(kept, own, _place) => own.keep(*kept),
-            Self::Theirs(mut lent) => drop(lent.0.take()),
+            Self::Own(connection, own, _place) => own.keep(*connection),
+            Self::Shared(mut connection) => drop(connection.0.take()),
         }
     }
 
@@ -156,9 +156,9 @@ impl<DB: Database> Line<'_, DB> {
 }
 
 /// One of sqlx's pool, closed unless it is given back.
-pub(crate) struct Lent<DB: Database>(Option<PoolConnection<DB>>);
+pub(crate) struct SqlxConnection<DB: Database>(Option<PoolConnection<DB>>);
 
-impl<DB: Database> Drop for Lent<DB> {
+impl<DB: Database> Drop for SqlxConnection<DB> {
     fn drop(&mut self) {
         if let Some(connection) = &mut self.0 {
             connection.close_on_drop();

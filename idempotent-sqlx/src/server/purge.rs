@@ -4,11 +4,11 @@ use std::time::Instant;
 use idempotent_core::StoreError;
 
 use super::dialect::Dialect;
-use super::link::settled;
-use super::store::Plan;
-use crate::pace::rest;
+use super::runner::settled;
+use super::store::ServerStore;
+use crate::purge_pause::pause_for_others;
 
-impl<D: Dialect> Plan<D> {
+impl<D: Dialect> ServerStore<D> {
     /// Each call starts at the smallest id. What somebody has in hand is passed over. Steps of as many records that are
     /// gone go, too, and as many streams that nothing was heard of; they are not counted.
     pub(crate) async fn purge(&self, at_most: usize) -> Result<usize, StoreError> {
@@ -20,7 +20,7 @@ impl<D: Dialect> Plan<D> {
             removed = removed.saturating_add(step.removed);
             let Some(next) = step.next else { break };
             if step.removed > 0 {
-                rest(start).await;
+                pause_for_others(start).await;
             }
             after = next;
         }

@@ -12,13 +12,13 @@ const SLOTS: usize = 4_096;
 const MANY: i32 = 8;
 
 /// What this process has seen lately.
-pub(crate) struct Lately {
+pub(crate) struct RecentKeys {
     /// The low half of a key's hash, in the place that its high half says.
     slots: Box<[AtomicU64]>,
     consumed: AtomicI32,
 }
 
-impl Lately {
+impl RecentKeys {
     pub(crate) fn new() -> Self {
         Self { slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(), consumed: AtomicI32::new(0) }
     }
@@ -56,7 +56,7 @@ impl Lately {
     }
 }
 
-impl fmt::Debug for Lately {
+impl fmt::Debug for RecentKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Lately")
     }

@@ -7,12 +7,12 @@ use idempotent_core::{
     ReleaseKind, Settled, StateKind, StoreError, Timestamp,
 };
 
-use super::dialect::{Dialect, Put};
+use super::dialect::{Dialect, WriteResult};
 use super::driver::Driver;
-use super::link::Sent;
-use super::statement::{Ask, Text};
-use super::store::{Plan, Seen};
-use super::target::Via;
+use super::runner::StatementResult;
+use super::statement::{BoundStatement, Statement};
+use super::store::{FoundRecord, ServerStore};
+use super::target::StatementTarget;
 use super::value::{Value, id, owner};
 use crate::answer;
 use crate::row::{self, Parts, VERSION, micros, signed};
@@ -21,29 +21,29 @@ use crate::row::{self, Parts, VERSION, micros, signed};
 const LOOKS: usize = 3;
 pub(super) const BETWEEN: Duration = Duration::from_millis(2);
 
-impl<D: Dialect> Plan<D> {
+impl<D: Dialect> ServerStore<D> {
     pub(crate) async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        let mut look_first = self.lately.expects_a_record(&request.key);
-        let (mut busy, mut hindered) = (0, None);
+        let mut look_first = self.recent_keys.expects_a_record(&request.key);
+        let (mut busy, mut contended) = (0, None);
         for _ in 0..answer::TRIES {
-            let put = match self.sight(request, std::mem::take(&mut look_first)).await? {
-                Sent::Done(Some(seen)) => {
+            let put = match self.find_or_claim(request, std::mem::take(&mut look_first)).await? {
+                StatementResult::Done(Some(seen)) => {
                     let (answer, write) = decide(&seen, request);
                     match self.write(&request.key, &seen.record, write).await? {
-                        Put::Done => {
-                            self.lately.saw(&request.key, &answer);
+                        WriteResult::Done => {
+                            self.recent_keys.saw(&request.key, &answer);
                             return Ok(answer);
                         }
                         put => put,
                     }
                 }
-                Sent::Done(None) => Put::Busy,
-                Sent::Hindered(how, error) => {
-                    hindered = Some(error);
+                StatementResult::Done(None) => WriteResult::Busy,
+                StatementResult::Contended(how, error) => {
+                    contended = Some(error);
                     how.into()
                 }
             };
-            if matches!(put, Put::Busy) {
+            if matches!(put, WriteResult::Busy) {
                 busy += 1;
                 if busy > LOOKS {
                     return Ok(Claim::InFlight(InFlight::Busy));
@@ -51,16 +51,20 @@ impl<D: Dialect> Plan<D> {
                 tokio::time::sleep(BETWEEN).await;
             }
         }
-        Err(hindered.unwrap_or_else(answer::outrun))
+        Err(contended.unwrap_or_else(answer::outrun))
     }
 
     /// What stands there, or the grant of a key without a record.
-    async fn sight(&self, request: &ClaimRequest, look_first: bool) -> Result<Sent<Option<Seen>>, StoreError> {
+    async fn find_or_claim(
+        &self,
+        request: &ClaimRequest,
+        look_first: bool,
+    ) -> Result<StatementResult<Option<FoundRecord>>, StoreError> {
         if look_first && let Some(seen) = self.look(&request.key).await? {
-            return Ok(Sent::Done(Some(seen)));
+            return Ok(StatementResult::Done(Some(seen)));
         }
-        let claim = self.timed(Ask::new(&self.texts.claim).bind_all(self.claiming(request)));
-        D::claim(&mut Via::pool(self), claim, &request.key).await
+        let claim = self.timed(BoundStatement::new(&self.texts.claim).bind_all(self.claiming(request)));
+        D::claim(&mut StatementTarget::pool(self), claim, &request.key).await
     }
 
     /// What a claim binds.
@@ -94,18 +98,18 @@ impl<D: Dialect> Plan<D> {
     /// Refuses a value that the server would end the connection for.
     pub(super) fn fits(&self, completion: &Completion) -> Result<(), StoreError> {
         let (bytes, most) = (completion.value.as_deref().map_or(0, <[u8]>::len), self.dialect.most());
-        if bytes > most { Err(self.link.place.too_large(bytes, most)) } else { Ok(()) }
+        if bytes > most { Err(self.runner.place.too_large(bytes, most)) } else { Ok(()) }
     }
 
     pub(crate) async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         let write = || self.releasing(held, release);
         if release.kind == ReleaseKind::Delete {
-            self.lately.forget(&held.key);
+            self.recent_keys.forget(&held.key);
         }
         self.settle(&held.key, write, |found, now| protocol::release(found, held, release, now)).await
     }
 
-    fn releasing(&self, held: &ClaimHandle, release: &Release) -> Ask<D> {
+    fn releasing(&self, held: &ClaimHandle, release: &Release) -> BoundStatement<D> {
         let texts = &self.texts;
         let (delay, memory, error) = (micros(release.delay), micros(release.memory), &*release.error);
         let end = |state| by_owner(&texts.end, held).bind(row::code(state)).bind(memory).bind(error);
@@ -131,18 +135,18 @@ impl<D: Dialect> Plan<D> {
 
     pub(crate) async fn inspect(&self, key: &Key) -> Result<Option<InspectedRecord>, StoreError> {
         let found = self.look(key).await?.filter(|seen| live(Some(&seen.record), seen.now).is_some());
-        Ok(found.map(|Seen { record, now, .. }| InspectedRecord { record, now }))
+        Ok(found.map(|FoundRecord { record, now, .. }| InspectedRecord { record, now }))
     }
 
     /// Sends a guarded write. Where it wrote nothing, the protocol says what that means.
     async fn settle(
         &self,
         key: &Key,
-        write: impl Fn() -> Ask<D> + Send,
+        write: impl Fn() -> BoundStatement<D> + Send,
         decide: impl Fn(Option<&Record>, Timestamp) -> (Settled, Write) + Send,
     ) -> Result<Settled, StoreError> {
-        match self.link.execute(self.timed(write())).await? {
-            Sent::Done(1..) => Ok(Settled::Done),
+        match self.runner.execute(self.timed(write())).await? {
+            StatementResult::Done(1..) => Ok(Settled::Done),
             _ => self.by_the_protocol(key, decide).await,
         }
     }
@@ -154,32 +158,32 @@ impl<D: Dialect> Plan<D> {
         decide: impl Fn(Option<&Record>, Timestamp) -> (Settled, Write) + Send,
     ) -> Result<Settled, StoreError> {
         for _ in 0..answer::TRIES {
-            let Some(Seen { record, now, .. }) = self.look(key).await? else {
+            let Some(FoundRecord { record, now, .. }) = self.look(key).await? else {
                 return Ok(Settled::Lost { now: StateKind::Absent });
             };
             let (settled, write) = decide(Some(&record), now);
             match self.write(key, &record, write).await? {
-                Put::Done => return Ok(settled),
-                Put::Raced => {}
-                Put::Busy => tokio::time::sleep(BETWEEN).await,
+                WriteResult::Done => return Ok(settled),
+                WriteResult::Raced => {}
+                WriteResult::Busy => tokio::time::sleep(BETWEEN).await,
             }
         }
         Err(answer::outrun())
     }
 
-    async fn write(&self, key: &Key, found: &Record, write: Write) -> Result<Put, StoreError> {
+    async fn write(&self, key: &Key, found: &Record, write: Write) -> Result<WriteResult, StoreError> {
         let record = match write {
-            Write::Keep => return Ok(Put::Done),
+            Write::Keep => return Ok(WriteResult::Done),
             Write::Put(record) => record,
             // Past its time it is as good as gone, and the purge removes it.
             Write::Delete => Record { expires_at: found.updated_at, ..found.clone() },
         };
-        D::put(&mut Via::pool(self), self.putting(&self.texts.put, key, found, &record)).await
+        D::put(&mut StatementTarget::pool(self), self.putting(&self.texts.put, key, found, &record)).await
     }
 
-    pub(super) fn putting(&self, put: &Text, key: &Key, found: &Record, record: &Record) -> Ask<D> {
+    pub(super) fn putting(&self, put: &Statement, key: &Key, found: &Record, record: &Record) -> BoundStatement<D> {
         let old = Parts::of(found);
-        Ask::new(put)
+        BoundStatement::new(put)
             .bind_all(columns(key, record))
             .bind(row::code(found.state.kind()))
             .bind(old.owner.map(owner))
@@ -193,7 +197,7 @@ impl<D: Dialect> Plan<D> {
 }
 
 /// What a claim's row says: the answer, and what is to be written for the answer to be true.
-pub(super) fn decide(seen: &Seen, request: &ClaimRequest) -> (Claim, Write) {
+pub(super) fn decide(seen: &FoundRecord, request: &ClaimRequest) -> (Claim, Write) {
     // A grant is a grant, however short it was asked for.
     match answer::claim(&seen.record, seen.granted, request, seen.now) {
         Some(answer) if seen.granted => (answer, Write::Keep),
@@ -225,8 +229,8 @@ fn columns(key: &Key, record: &Record) -> [Value; 16] {
 }
 
 /// A step of its owner's, with the first three places filled.
-pub(super) fn by_owner<D: Driver>(text: &Text, held: &ClaimHandle) -> Ask<D> {
-    Ask::new(text).bind_all(owned(held))
+pub(super) fn by_owner<D: Driver>(text: &Statement, held: &ClaimHandle) -> BoundStatement<D> {
+    BoundStatement::new(text).bind_all(owned(held))
 }
 
 /// The key, the owner and the number of a grant.

@@ -8,13 +8,13 @@ use super::value::Value;
 
 /// A text with parameters: `$1`, `$2` … mean the same in every dialect.
 #[derive(Clone, Debug)]
-pub(crate) struct Text {
+pub(crate) struct Statement {
     sql: Arc<str>,
     /// Which of them each place takes, where places have no numbers.
     places: Option<Arc<[usize]>>,
 }
 
-impl Text {
+impl Statement {
     /// As PostgreSQL takes it.
     #[cfg(feature = "postgres")]
     pub(crate) fn numbered(sql: String) -> Self {
@@ -39,22 +39,22 @@ impl Text {
 
 /// A text with what is bound so far.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask<D: Driver> {
-    text: Text,
+pub(crate) struct BoundStatement<D: Driver> {
+    text: Statement,
     values: Vec<D::Value>,
 }
 
-impl<D: Driver> Ask<D> {
-    pub(crate) fn new(text: &Text) -> Self {
+impl<D: Driver> BoundStatement<D> {
+    pub(crate) fn new(text: &Statement) -> Self {
         Self { text: text.clone(), values: Vec::with_capacity(9) }
     }
 
     pub(crate) fn bind(self, value: impl Into<Value>) -> Self {
-        self.bind_its_own(value.into().into())
+        self.bind_native(value.into().into())
     }
 
     /// What only this dialect can bind.
-    pub(crate) fn bind_its_own(mut self, value: D::Value) -> Self {
+    pub(crate) fn bind_native(mut self, value: D::Value) -> Self {
         self.values.push(value);
         self
     }

@@ -1,7 +1,7 @@
 //! The texts a store's statements have, and the parts that are the same in every dialect.
 use idempotent_core::Record;
 
-use super::statement::Text;
+use super::statement::Statement;
 use crate::order::OrderSql;
 use crate::row::{FENCING_END, VERSION};
 #[cfg(feature = "postgres")]
@@ -12,50 +12,50 @@ use crate::steps::StepsSql;
 ///
 /// A row that tells a record has its columns, then the time, then 1 for a grant of this statement's and else 0.
 #[derive(Clone, Debug)]
-pub(crate) struct Texts {
+pub(crate) struct Statements {
     /// Grants a key that is absent. $3 lease, $4 fingerprint, $5 memory, $6 name, $7 display, $8 the key's lock
-    pub(crate) claim: Text,
-    pub(crate) look: Text,
+    pub(crate) claim: Statement,
+    pub(crate) look: Statement,
     /// Writes a whole record over one that was read, if that still stands. The record's columns are $1 to $16, in their
     /// order. What was read: $17 state, $18 owner, $19 fencing number, $20 attempt, $21 until, $22 expires, $23 updated;
     /// $24 the key's lock
-    pub(crate) put: Text,
+    pub(crate) put: Statement,
     /// $3 the grant's number, or NULL; $4 lease
-    pub(crate) renew: Text,
+    pub(crate) renew: Statement,
     /// $3 the grant's number, or NULL; $4 value, $5 retention
-    pub(crate) complete: Text,
+    pub(crate) complete: Statement,
     /// $3 the grant's number, or NULL
-    pub(crate) delete: Text,
+    pub(crate) delete: Statement,
     /// $3 the grant's number, or NULL; $4 delay, $5 memory, $6 error, $7 attempts taken off
-    pub(crate) vacate: Text,
+    pub(crate) vacate: Statement,
     /// Failed or dead. $3 the grant's number, or NULL; $4 state, $5 memory, $6 error
-    pub(crate) end: Text,
+    pub(crate) end: Statement,
     /// $1 behind this one, $2 at most
-    pub(crate) browse: Text,
+    pub(crate) browse: Statement,
 }
 
-/// The texts within a transaction. As those of [`Texts`], but that nobody waits for anybody, and a look sees
+/// The texts within a transaction. As those of [`Statements`], but that nobody waits for anybody, and a look sees
 /// what is committed, whatever the isolation level.
 #[derive(Clone, Debug)]
-pub(crate) struct Inside {
+pub(crate) struct TransactionStatements {
     /// Grants a key that is absent, consumed at once. $3 retention, $4 fingerprint, $5 name, $6 the key's lock
-    pub(crate) claim: Text,
-    pub(crate) look: Text,
-    pub(crate) put: Text,
+    pub(crate) claim: Statement,
+    pub(crate) look: Statement,
+    pub(crate) put: Statement,
     /// A lease becomes consumed, or what was claimed in this transaction gets its value; keeps a takeover out from here on.
     /// Answers as `put`. $3 the grant's number, or NULL, $4 value, $5 retention, $6 the key's lock
-    pub(crate) complete: Text,
+    pub(crate) complete: Statement,
 }
 
 /// The statements about steps.
 #[derive(Debug)]
 pub(crate) struct StepStatements {
-    pub(crate) note: Text,
+    pub(crate) note: Statement,
     /// The same within a transaction: the key is kept from others until its end. 8 the key's lock
-    pub(crate) note_in: Text,
-    pub(crate) read: Text,
-    pub(crate) scan: Text,
-    pub(crate) purge: Text,
+    pub(crate) note_in: Statement,
+    pub(crate) read: Statement,
+    pub(crate) scan: Statement,
+    pub(crate) purge: Statement,
 }
 
 impl StepStatements {
@@ -63,7 +63,7 @@ impl StepStatements {
     #[cfg(feature = "postgres")]
     pub(crate) fn numbered(sql: StepsSql) -> Self {
         let StepsSql { note, note_in, read, scan, purge } = sql;
-        let text = |sql: std::sync::Arc<str>| Text::numbered(sql.to_string());
+        let text = |sql: std::sync::Arc<str>| Statement::numbered(sql.to_string());
         Self { note: text(note), note_in: text(note_in), read: text(read), scan: text(scan), purge: text(purge) }
     }
 }
@@ -71,16 +71,16 @@ impl StepStatements {
 /// The statements about the order tables of streams.
 #[derive(Debug)]
 pub(crate) struct OrderStatements {
-    pub(crate) read: Text,
-    pub(crate) add: Text,
-    pub(crate) compare_and_swap: Text,
-    pub(crate) scan: Text,
-    pub(crate) purge: Text,
+    pub(crate) read: Statement,
+    pub(crate) add: Statement,
+    pub(crate) compare_and_swap: Statement,
+    pub(crate) scan: Statement,
+    pub(crate) purge: Statement,
 }
 
 impl OrderStatements {
     /// `writing`: what stands before a statement that writes.
-    pub(crate) fn new(sql: &OrderSql, text: impl Fn(&str) -> Text, writing: impl Fn(&str) -> String) -> Self {
+    pub(crate) fn new(sql: &OrderSql, text: impl Fn(&str) -> Statement, writing: impl Fn(&str) -> String) -> Self {
         let written = |sql: &str| text(&writing(sql));
         Self {
             read: text(&sql.read),

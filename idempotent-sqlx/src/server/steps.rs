@@ -4,21 +4,21 @@ use idempotent_core::{ClaimHandle, Settled, StateKind, StepRecord, StoreError, S
 
 use super::dialect::Dialect;
 use super::driver::{Connection, Driver};
-use super::error::When;
-use super::link::{Sent, settled};
-use super::refusal::Hindrance;
+use super::error::Phase;
+use super::refusal::Contention;
 use super::requests::{BETWEEN, by_owner};
-use super::statement::{Ask, Text};
-use super::store::{Plan, Seen};
-use super::target::Via;
+use super::runner::{StatementResult, settled};
+use super::statement::{BoundStatement, Statement};
+use super::store::{FoundRecord, ServerStore};
+use super::target::StatementTarget;
 use crate::answer;
 use crate::row::Cells;
 use crate::steps::{self, STEP};
 
-impl<D: Dialect> Plan<D> {
+impl<D: Dialect> ServerStore<D> {
     pub(crate) async fn steps(&self, held: &ClaimHandle) -> Result<StoredSteps, StoreError> {
         let texts = &self.steps;
-        let rows = settled(self.link.all(self.timed(by_owner(&texts.read, held))).await?)?;
+        let rows = settled(self.runner.all(self.timed(by_owner(&texts.read, held))).await?)?;
         if rows.is_empty()
             && let Err(now) = self.holds(held).await?
         {
@@ -28,20 +28,20 @@ impl<D: Dialect> Plan<D> {
             let bytes = |at| row.bytes(at).map(|bytes| bytes.map(<[u8]>::to_vec));
             Ok((bytes(0)?, row.int(1)?, row.int(2)?, bytes(3)?))
         };
-        let step = |row| steps::step(read(row).map_err(|error| self.link.place.error::<D>(When::Asking, error))?);
+        let step = |row| steps::step(read(row).map_err(|error| self.runner.place.error::<D>(Phase::Executing, error))?);
         let steps = rows.iter().filter_map(|row| step(row).transpose()).collect::<Result<_, StoreError>>()?;
         Ok(StoredSteps::Steps(steps))
     }
 
     pub(crate) async fn note(&self, held: &ClaimHandle, step: &StepRecord) -> Result<Settled, StoreError> {
         for _ in 0..answer::TRIES {
-            match self.link.execute(self.timed(noting(&self.steps.note, held, step))).await? {
-                Sent::Done(1..) => return Ok(Settled::Done),
-                Sent::Hindered(Hindrance::Raced, _) => {}
+            match self.runner.execute(self.timed(noting(&self.steps.note, held, step))).await? {
+                StatementResult::Done(1..) => return Ok(Settled::Done),
+                StatementResult::Contended(Contention::Raced, _) => {}
                 // Somebody takes over, or settles.
-                Sent::Hindered(Hindrance::Locked, _) => tokio::time::sleep(BETWEEN).await,
+                StatementResult::Contended(Contention::Locked, _) => tokio::time::sleep(BETWEEN).await,
                 // It was noted before, or the key is not held so.
-                Sent::Done(0) => {
+                StatementResult::Done(0) => {
                     return Ok(match self.holds(held).await? {
                         Ok(()) => Settled::Done,
                         Err(now) => Settled::Lost { now },
@@ -58,13 +58,13 @@ impl<D: Dialect> Plan<D> {
         held: &ClaimHandle,
         step: &StepRecord,
     ) -> Result<Settled, StoreError> {
-        let mut via = Via::within(self, connection);
+        let mut target = StatementTarget::within(self, connection);
         for _ in 0..answer::TRIES {
             let note = noting(&self.steps.note_in, held, step).bind(self.dialect.lock(&held.key));
-            if let Sent::Done(1..) = via.execute(self.timed(note)).await? {
+            if let StatementResult::Done(1..) = target.execute(self.timed(note)).await? {
                 return Ok(Settled::Done);
             }
-            if let Sent::Done(found) = via.look(&held.key).await?
+            if let StatementResult::Done(found) = target.look(&held.key).await?
                 && let Err(now) = held_by(found, held)
             {
                 return Ok(Settled::Lost { now });
@@ -92,13 +92,13 @@ impl<D: Dialect> Plan<D> {
         let (texts, mut after) = (&self.steps, Vec::new());
         let mut room = i64::try_from(at_most).unwrap_or(i64::MAX);
         while room > 0 {
-            let scan = Ask::new(&texts.scan).bind(after.clone()).bind(STEP).bind(room);
-            let Some(row) = settled(self.link.first(self.timed(scan)).await?)? else { return Ok(()) };
-            let id = |at| row.bytes(at).map_err(|error| self.link.place.error::<D>(When::Asking, error));
+            let scan = BoundStatement::new(&texts.scan).bind(after.clone()).bind(STEP).bind(room);
+            let Some(row) = settled(self.runner.first(self.timed(scan)).await?)? else { return Ok(()) };
+            let id = |at| row.bytes(at).map_err(|error| self.runner.place.error::<D>(Phase::Executing, error));
             if let Some(end) = id(2)? {
                 room -= self.number(&row, 1)?;
-                let purge = Ask::new(&texts.purge).bind(after).bind(end.to_vec());
-                self.link.execute(self.timed(purge)).await?;
+                let purge = BoundStatement::new(&texts.purge).bind(after).bind(end.to_vec());
+                self.runner.execute(self.timed(purge)).await?;
             }
             // None: there were fewer.
             let Some(last) = id(0)? else { return Ok(()) };
@@ -108,14 +108,14 @@ impl<D: Dialect> Plan<D> {
     }
 }
 
-fn held_by(found: Option<Seen>, held: &ClaimHandle) -> Result<(), StateKind> {
+fn held_by(found: Option<FoundRecord>, held: &ClaimHandle) -> Result<(), StateKind> {
     match found {
         Some(seen) => protocol::begun(Some(&seen.record), held, seen.now).map(drop),
         None => Err(StateKind::Absent),
     }
 }
 
-fn noting<D: Driver>(text: &Text, held: &ClaimHandle, step: &StepRecord) -> Ask<D> {
+fn noting<D: Driver>(text: &Statement, held: &ClaimHandle, step: &StepRecord) -> BoundStatement<D> {
     by_owner(text, held)
         .bind(&*step.name)
         .bind(i64::from(step.place))

@@ -1,6 +1,6 @@
-//! A store's name, with what the [plan](super::store::Plan) does.
+//! A store's name, with what the [plan](super::store::ServerStore) does.
 
-/// The traits of a store that is `Arc<Plan<…>>` by another name; behind it the capabilities that it has beyond those
+/// The traits of a store that is `Arc<ServerStore<…>>` by another name; behind it the capabilities that it has beyond those
 /// of all, and one that it may have.
 macro_rules! server_store {
     ($store:ident $(, $more:ident)* $(; $some:ident if |$it:ident| $there:expr)?) => {

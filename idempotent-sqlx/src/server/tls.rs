@@ -5,7 +5,7 @@ use idempotent_core::__private::url::decoded;
 
 /// How the URLs of a server ask for TLS, and what this one asks for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tls {
+pub(crate) struct TlsSettings {
     /// What brings it, and whether that is there.
     pub(crate) feature: &'static str,
     pub(crate) built: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Tls {
 /// Parameters that name a client's certificate, and its key.
 const CLIENT: [&str; 4] = ["sslcert", "ssl-cert", "sslkey", "ssl-key"];
 
-impl Tls {
+impl TlsSettings {
     /// Why the URL cannot be used, and what to do.
     pub(crate) fn refusal(&self, url: &str) -> Option<String> {
         let Self { feature, full, .. } = self;
@@ -61,7 +61,7 @@ fn unreadable((name, file): &(&str, &str)) -> Option<String> {
 mod tests {
     use super::*;
 
-    const PLAIN: Tls = Tls {
+    const PLAIN: TlsSettings = TlsSettings {
         feature: "postgres-tls",
         built: true,
         required: false,
@@ -69,11 +69,11 @@ mod tests {
         full: "sslmode=verify-full",
         authority: &["sslrootcert"],
     };
-    const REQUIRED: Tls = Tls { required: true, ..PLAIN };
+    const REQUIRED: TlsSettings = TlsSettings { required: true, ..PLAIN };
 
     #[test]
     fn a_url_that_asks_for_tls_is_refused_where_there_is_none() {
-        let without = |tls: Tls| Tls { built: false, ..tls };
+        let without = |tls: TlsSettings| TlsSettings { built: false, ..tls };
         for (tls, url) in [
             (REQUIRED, "postgres://db/shop?sslmode=require"),
             (PLAIN, "postgres://db/shop?sslrootcert=ca.pem"),
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_certificate_is_a_file_that_is_there_or_stands_in_the_url() {
-        let verified = Tls { verified: true, ..REQUIRED };
+        let verified = TlsSettings { verified: true, ..REQUIRED };
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("our ca.pem");
         let url = format!("postgres://db/shop?sslrootcert={}", file.display()).replace(' ', "%20");

@@ -33,7 +33,7 @@ pub(crate) const STALE: &str = "another connection wrote after this transaction 
 
 /// What the texts name.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct ErrorContext {
     /// The file, or `:memory:`.
     pub(super) file: String,
     pub(super) in_memory: bool,
@@ -43,7 +43,7 @@ pub(super) struct Place {
     pub(super) busy_timeout: Duration,
 }
 
-impl Place {
+impl ErrorContext {
     /// The error of a statement. SQLite's own text says what was wrong, never with what values.
     pub(super) fn error(&self, error: sqlx::Error) -> StoreError {
         let Self { file, table, busy_timeout, .. } = self;

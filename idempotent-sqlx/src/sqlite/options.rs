@@ -36,7 +36,7 @@ pub struct SqliteStoreBuilder {
 
 /// Where the records lie.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum Target {
+pub(super) enum DatabaseTarget {
     Memory,
     File(PathBuf),
 }
@@ -138,15 +138,15 @@ impl SqliteStoreBuilder {
     }
 
     /// Returns what opens the same file once more, wherever this process has gone meanwhile.
-    pub(super) fn again(self, target: &Target) -> Option<Self> {
+    pub(super) fn again(self, target: &DatabaseTarget) -> Option<Self> {
         match target {
-            Target::Memory => None,
-            Target::File(path) => Some(Self { place: path.to_str()?.to_owned(), create: false, ..self }),
+            DatabaseTarget::Memory => None,
+            DatabaseTarget::File(path) => Some(Self { place: path.to_str()?.to_owned(), create: false, ..self }),
         }
     }
 
     /// The file that is meant.
-    pub(super) fn target(&self) -> Result<Target, StoreError> {
+    pub(super) fn target(&self) -> Result<DatabaseTarget, StoreError> {
         let place = self.place.as_str();
         let path = match place.strip_prefix("sqlite:") {
             Some(rest) => {
@@ -173,8 +173,8 @@ impl SqliteStoreBuilder {
         };
         match path {
             "" => Err(refused("the path of the database is empty: give `sqlite:PATH`, or `sqlite::memory:`".into())),
-            ":memory:" => Ok(Target::Memory),
-            path => Ok(Target::File(PathBuf::from(path))),
+            ":memory:" => Ok(DatabaseTarget::Memory),
+            path => Ok(DatabaseTarget::File(PathBuf::from(path))),
         }
     }
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use idempotent_core::{Key, OrderStore, StoreError, StoredOrderTable, Timestamp};
 use sqlx::Row;
 
-use super::lane::query;
+use super::connection::query;
 use super::{SqliteStore, id};
 use crate::order::{OrderSql, STEP};
 use crate::row::micros;

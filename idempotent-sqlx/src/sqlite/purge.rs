@@ -7,8 +7,8 @@ use idempotent_core::{Purge, StoreError};
 use sqlx::Row;
 
 use super::SqliteStore;
-use super::lane::query;
-use crate::pace::rest;
+use super::connection::query;
+use crate::purge_pause::pause_for_others;
 
 /// Records looked at in one step, and so the most that are removed under one write lock. Measured before
 /// (1 M records): steps of 2,000 made the p99 of claims beside it 2.5 times as long, 200 left it as it was.
@@ -32,7 +32,7 @@ impl Purge for SqliteStore {
                 drop(turn);
                 removed = removed.saturating_add(usize::try_from(gone).unwrap_or(usize::MAX));
                 // Others wait for the lock, too.
-                rest(start).await;
+                pause_for_others(start).await;
             }
             if seen < STEP {
                 break;

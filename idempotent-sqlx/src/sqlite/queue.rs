@@ -8,9 +8,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use idempotent_core::{StoreError, StoreErrorKind};
 use tokio::sync::oneshot;
 
-use super::ask::Ask;
-use super::job::{self, Asked, Job};
-use super::lane::Turn;
+use super::connection::ConnectionGuard;
+use super::queued_call::{self, QueuedCall, QueuedRequest};
+use super::requests::Request;
 use super::{SqliteStore, error};
 
 /// The most calls of one transaction: other processes wait for the lock as long as it takes.
@@ -23,13 +23,13 @@ pub(super) struct Queue(Mutex<Waiting>);
 
 #[derive(Default)]
 struct Waiting {
-    jobs: VecDeque<Box<dyn Job>>,
+    jobs: VecDeque<Box<dyn QueuedCall>>,
     served: bool,
 }
 
 /// Which of a store's queues.
 #[derive(Clone, Copy, Debug)]
-enum Line {
+enum QueueKind {
     /// Claims that a reader may answer: a duplicate waits for no writer.
     Looks,
     /// What may have to be written.
@@ -55,7 +55,7 @@ impl Queue {
     }
 
     /// Those at its front that are still waited for.
-    fn take(&self) -> Vec<Box<dyn Job>> {
+    fn take(&self) -> Vec<Box<dyn QueuedCall>> {
         let mut waiting = self.lock();
         let end = waiting.jobs.len().min(MOST);
         waiting.jobs.drain(..end).filter(|job| !job.is_left()).collect()
@@ -87,25 +87,25 @@ impl fmt::Debug for Queue {
 
 impl SqliteStore {
     /// Sends a call: at once where nobody is before it.
-    pub(super) async fn call<A: Ask>(&self, ask: A) -> Result<A::Told, StoreError> {
+    pub(super) async fn call<A: Request>(&self, ask: A) -> Result<A::Answer, StoreError> {
         let inner = &self.0;
         let free = if inner.writes.is_served() { None } else { inner.writer.free().await? };
         match free {
             Some(mut turn) => ask.alone(self, &mut turn).await,
-            None if A::MAY_BE_A_DUPLICATE && !inner.readers.is_empty() => self.wait(Line::Looks, ask).await,
-            None => self.wait(Line::Writes, ask).await,
+            None if A::MAY_BE_A_DUPLICATE && !inner.readers.is_empty() => self.wait(QueueKind::Looks, ask).await,
+            None => self.wait(QueueKind::Writes, ask).await,
         }
     }
 
-    async fn wait<A: Ask>(&self, line: Line, ask: A) -> Result<A::Told, StoreError> {
+    async fn wait<A: Request>(&self, line: QueueKind, ask: A) -> Result<A::Answer, StoreError> {
         let inner = &self.0;
         let number = inner.next_job.fetch_add(1, Ordering::Relaxed);
         let (caller, mut told) = oneshot::channel();
-        self.push(line, [Box::new(Asked::queued(ask, number, caller)) as Box<dyn Job>]);
+        self.push(line, [Box::new(QueuedRequest::queued(ask, number, caller)) as Box<dyn QueuedCall>]);
         loop {
             match tokio::time::timeout(inner.writer.patience(), &mut told).await {
                 // Without an answer it was in a group when its runtime ended.
-                Ok(told) => return told.unwrap_or_else(|_| Err(job::gone(StoreErrorKind::Ambiguous))),
+                Ok(told) => return told.unwrap_or_else(|_| Err(queued_call::gone(StoreErrorKind::Ambiguous))),
                 Err(_) if inner.looks.withdraw(number) || inner.writes.withdraw(number) => {
                     return Err(inner.writer.no_turn());
                 }
@@ -115,14 +115,14 @@ impl SqliteStore {
         }
     }
 
-    fn queue(&self, line: Line) -> &Queue {
+    fn queue(&self, line: QueueKind) -> &Queue {
         match line {
-            Line::Looks => &self.0.looks,
-            Line::Writes => &self.0.writes,
+            QueueKind::Looks => &self.0.looks,
+            QueueKind::Writes => &self.0.writes,
         }
     }
 
-    fn push(&self, line: Line, jobs: impl IntoIterator<Item = Box<dyn Job>>) {
+    fn push(&self, line: QueueKind, jobs: impl IntoIterator<Item = Box<dyn QueuedCall>>) {
         let mut waiting = self.queue(line).lock();
         waiting.jobs.extend(jobs);
         if waiting.served || waiting.jobs.is_empty() {
@@ -135,29 +135,30 @@ impl SqliteStore {
     }
 
     /// One group.
-    async fn serve(&self, line: Line) {
+    async fn serve(&self, line: QueueKind) {
         let turn = match line {
-            Line::Looks => self.reader().await,
-            Line::Writes => self.0.writer.turn().await,
+            QueueKind::Looks => self.reader().await,
+            QueueKind::Writes => self.0.writer.turn().await,
         };
         // Only now: what came while the connection was in use goes with them.
         let mut taken = self.queue(line).take();
-        let mut jobs: Vec<&mut dyn Job> = taken.iter_mut().map(|job| &mut **job as &mut dyn Job).collect();
+        let mut jobs: Vec<&mut dyn QueuedCall> =
+            taken.iter_mut().map(|job| &mut **job as &mut dyn QueuedCall).collect();
         match (line, turn) {
             _ if jobs.is_empty() => {}
             // What cannot be read goes on to the writer, which says why.
-            (Line::Looks, Ok(mut turn)) => drop(self.look_at(&mut turn, &mut jobs).await),
-            (Line::Looks, Err(_)) => {}
-            (Line::Writes, Ok(mut turn)) => self.write(&mut turn, &mut jobs).await,
-            (Line::Writes, Err(error)) => job::fail(&mut jobs, &error),
+            (QueueKind::Looks, Ok(mut turn)) => drop(self.look_at(&mut turn, &mut jobs).await),
+            (QueueKind::Looks, Err(_)) => {}
+            (QueueKind::Writes, Ok(mut turn)) => self.write(&mut turn, &mut jobs).await,
+            (QueueKind::Writes, Err(error)) => queued_call::fail(&mut jobs, &error),
         }
         taken.iter_mut().for_each(|job| job.tell());
-        if let Line::Looks = line {
-            self.push(Line::Writes, taken.into_iter().filter(|job| !job.is_left()));
+        if let QueueKind::Looks = line {
+            self.push(QueueKind::Writes, taken.into_iter().filter(|job| !job.is_left()));
         }
     }
 
-    async fn write(&self, turn: &mut Turn<'_>, jobs: &mut [&mut dyn Job]) {
+    async fn write(&self, turn: &mut ConnectionGuard<'_>, jobs: &mut [&mut dyn QueuedCall]) {
         if let [job] = jobs {
             return job.alone(self, turn).await;
         }
@@ -166,7 +167,7 @@ impl SqliteStore {
         // that comes of it is to wait for the lock once more, all are told the same.
         let surely_nothing = matches!(error.kind(), StoreErrorKind::NotApplied | StoreErrorKind::Denied);
         if !surely_nothing || error::is_lock(&error) {
-            return job::fail(jobs, &error);
+            return queued_call::fail(jobs, &error);
         }
         for job in jobs {
             job.alone(self, turn).await;
@@ -177,7 +178,7 @@ impl SqliteStore {
 /// What serves a queue until it is empty.
 struct Service {
     store: SqliteStore,
-    line: Line,
+    line: QueueKind,
     ended: bool,
 }
 
@@ -204,7 +205,7 @@ impl Drop for Service {
             std::mem::take(&mut waiting.jobs)
         };
         for job in &mut left {
-            job.fail(job::gone(StoreErrorKind::NotApplied));
+            job.fail(queued_call::gone(StoreErrorKind::NotApplied));
             job.tell();
         }
     }

@@ -7,8 +7,8 @@ use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
 use super::SqliteStore;
-use super::ask::held_query;
-use super::lane::{Query, query};
+use super::connection::{Query, query};
+use super::requests::held_query;
 use crate::steps::{self, STEP};
 
 #[async_trait]
@@ -53,7 +53,7 @@ impl SqliteStore {
 
     async fn holds(
         &self,
-        turn: &mut super::lane::Turn<'_>,
+        turn: &mut super::connection::ConnectionGuard<'_>,
         held: &ClaimHandle,
     ) -> Result<Result<(), StateKind>, StoreError> {
         Ok(match self.look(turn, &held.key).await? {

@@ -7,14 +7,14 @@ use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
 /// The short row of a claim's statements.
-pub(super) enum Sight {
+pub(super) enum ClaimRow {
     /// The answer.
-    Told(Claim),
+    Answered(Claim),
     /// The whole record must be looked at. `wrote` says that the claim's own statement wrote it.
     Look { wrote: bool },
 }
 
-impl Sight {
+impl ClaimRow {
     /// A sound record that is done and within its time; then fencing number, fingerprint and value follow.
     pub(super) const CONSUMED: i64 = 2;
     /// The key is the claim's own; then fencing number, attempt and what was taken over follow.
@@ -27,8 +27,8 @@ impl Sight {
     pub(super) fn read(row: &SqliteRow, request: &ClaimRequest) -> Result<Self, sqlx::Error> {
         let fencing = || Ok::<_, sqlx::Error>(FencingToken(row.try_get::<i64, _>(1)?.unsigned_abs()));
         Ok(match row.try_get::<i64, _>(0)? {
-            Self::CONSUMED => Self::Told(consumed(fencing()?, row.try_get(2)?, row.try_get(3)?, request)),
-            Self::GRANTED => Self::Told(Claim::Acquired(Grant {
+            Self::CONSUMED => Self::Answered(consumed(fencing()?, row.try_get(2)?, row.try_get(3)?, request)),
+            Self::GRANTED => Self::Answered(Claim::Acquired(Grant {
                 fencing: fencing()?,
                 attempt: u32::try_from(row.try_get::<i64, _>(2)?).unwrap_or(u32::MAX),
                 lease: request.lease,

@@ -5,12 +5,12 @@ use idempotent_core::{Key, Record, StoreError, StoreErrorKind, Timestamp};
 use tokio::sync::oneshot;
 
 use super::SqliteStore;
-use super::ask::Ask;
-use super::lane::Turn;
+use super::connection::ConnectionGuard;
+use super::requests::Request;
 use crate::answer;
 
 #[async_trait]
-pub(super) trait Job: Send + Sync {
+pub(super) trait QueuedCall: Send + Sync {
     fn key(&self) -> &Key;
     /// Its number in the queues.
     fn number(&self) -> u64;
@@ -20,35 +20,35 @@ pub(super) trait Job: Send + Sync {
     fn look(&mut self, found: Option<&Record>, now: Timestamp);
     fn fail(&mut self, error: StoreError);
     /// Sends it in a statement of its own.
-    async fn alone(&mut self, store: &SqliteStore, turn: &mut Turn<'_>);
+    async fn alone(&mut self, store: &SqliteStore, turn: &mut ConnectionGuard<'_>);
     /// Hands the answer to the caller, if there is one by now.
     fn tell(&mut self);
     /// Whether the caller waits no more.
     fn is_left(&self) -> bool;
 }
 
-/// An [`Ask`] with the place of its answer.
-pub(super) struct Asked<A: Ask> {
+/// An [`Request`] with the place of its answer.
+pub(super) struct QueuedRequest<A: Request> {
     ask: A,
-    pub(super) told: Option<Result<A::Told, StoreError>>,
-    caller: Option<oneshot::Sender<Result<A::Told, StoreError>>>,
+    pub(super) told: Option<Result<A::Answer, StoreError>>,
+    caller: Option<oneshot::Sender<Result<A::Answer, StoreError>>>,
     number: u64,
 }
 
-impl<A: Ask> Asked<A> {
+impl<A: Request> QueuedRequest<A> {
     /// One whose answer is read from it.
     pub(super) fn new(ask: A) -> Self {
         Self { ask, told: None, caller: None, number: 0 }
     }
 
     /// One whose answer is sent.
-    pub(super) fn queued(ask: A, number: u64, caller: oneshot::Sender<Result<A::Told, StoreError>>) -> Self {
+    pub(super) fn queued(ask: A, number: u64, caller: oneshot::Sender<Result<A::Answer, StoreError>>) -> Self {
         Self { ask, told: None, caller: Some(caller), number }
     }
 }
 
 #[async_trait]
-impl<A: Ask> Job for Asked<A> {
+impl<A: Request> QueuedCall for QueuedRequest<A> {
     fn key(&self) -> &Key {
         self.ask.key()
     }
@@ -71,7 +71,7 @@ impl<A: Ask> Job for Asked<A> {
         self.told = Some(Err(error));
     }
 
-    async fn alone(&mut self, store: &SqliteStore, turn: &mut Turn<'_>) {
+    async fn alone(&mut self, store: &SqliteStore, turn: &mut ConnectionGuard<'_>) {
         self.told = Some(self.ask.alone(store, turn).await);
     }
 
@@ -90,7 +90,7 @@ impl<A: Ask> Job for Asked<A> {
 }
 
 /// Tells all of them the same.
-pub(super) fn fail(jobs: &mut [&mut dyn Job], error: &StoreError) {
+pub(super) fn fail(jobs: &mut [&mut dyn QueuedCall], error: &StoreError) {
     let (kind, text) = parts(error);
     for job in jobs {
         job.fail(again(kind, &text));

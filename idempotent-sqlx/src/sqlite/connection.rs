@@ -8,7 +8,7 @@ use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection, Sqli
 use sqlx::{AssertSqlSafe, ConnectOptions, Either, Executor, Sqlite};
 use tokio::sync::{Mutex, MutexGuard};
 
-use super::error::Place;
+use super::error::ErrorContext;
 
 pub(super) type Query = sqlx::query::Query<'static, Sqlite, SqliteArguments>;
 
@@ -23,9 +23,9 @@ pub(super) fn query(sql: &Arc<str>) -> Query {
 /// Dropping a future on the way loses nothing. The connection stays here; a statement that was sent is run by
 /// the connection's thread, and the next user's stands behind it.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct FairConnection {
     options: SqliteConnectOptions,
-    place: Arc<Place>,
+    place: Arc<ErrorContext>,
     patience: Duration,
     connection: Mutex<Slot>,
 }
@@ -38,8 +38,12 @@ struct Slot {
     open: bool,
 }
 
-impl Lane {
-    pub(super) fn new(options: SqliteConnectOptions, place: Arc<Place>, connection: Option<SqliteConnection>) -> Self {
+impl FairConnection {
+    pub(super) fn new(
+        options: SqliteConnectOptions,
+        place: Arc<ErrorContext>,
+        connection: Option<SqliteConnection>,
+    ) -> Self {
         // Behind a caller that waits for another process's lock there is time for one more such wait.
         let patience = place.busy_timeout.saturating_mul(2).max(Duration::from_secs(1));
         let connection = Mutex::new(Slot { connection, open: false });
@@ -47,7 +51,7 @@ impl Lane {
     }
 
     /// This caller's turn.
-    pub(super) async fn turn(&self) -> Result<Turn<'_>, StoreError> {
+    pub(super) async fn turn(&self) -> Result<ConnectionGuard<'_>, StoreError> {
         // No timer while nobody waits. The queue is fair: a free lane means an empty queue.
         if let Some(turn) = self.free().await? {
             return Ok(turn);
@@ -57,15 +61,15 @@ impl Lane {
     }
 
     /// This caller's turn, if it is free.
-    pub(super) async fn free(&self) -> Result<Option<Turn<'_>>, StoreError> {
+    pub(super) async fn free(&self) -> Result<Option<ConnectionGuard<'_>>, StoreError> {
         match self.connection.try_lock() {
             Ok(guard) => self.ready(guard).await.map(Some),
             Err(_) => Ok(None),
         }
     }
 
-    async fn ready<'a>(&'a self, guard: MutexGuard<'a, Slot>) -> Result<Turn<'a>, StoreError> {
-        let mut turn = Turn { guard, place: &self.place };
+    async fn ready<'a>(&'a self, guard: MutexGuard<'a, Slot>) -> Result<ConnectionGuard<'a>, StoreError> {
+        let mut turn = ConnectionGuard { guard, place: &self.place };
         if turn.guard.open {
             turn.roll_back().await;
         }
@@ -92,13 +96,13 @@ impl Lane {
     }
 }
 
-/// The right to use a [`Lane`]'s connection.
-pub(super) struct Turn<'a> {
+/// The right to use a [`FairConnection`]'s connection.
+pub(super) struct ConnectionGuard<'a> {
     guard: MutexGuard<'a, Slot>,
-    place: &'a Place,
+    place: &'a ErrorContext,
 }
 
-impl Turn<'_> {
+impl ConnectionGuard<'_> {
     /// Runs one statement to its end, the commit included; says how many rows were written.
     pub(super) async fn execute(&mut self, query: Query) -> Result<u64, StoreError> {
         // Its first word is all there is: `execute` would wait for the end of the channel too.
@@ -166,7 +170,7 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for ConnectionGuard<'_> {
     /// Ends the connection of a transaction that was dropped halfway, which rolls back at once: other processes do
     /// not wait until this one asks something again. A database in memory would end with it, and nobody waits for
     /// that one: there the next turn rolls back.

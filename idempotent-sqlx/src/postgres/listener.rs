@@ -14,7 +14,7 @@ use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
-use super::sql::Words;
+use super::sql::NotificationSettings;
 
 /// Keys that one connection holds locks for: the server has room for some thousands in all. Who waits for another one
 /// looks again and again instead.
@@ -26,56 +26,62 @@ const LOCK: &str = "SELECT number FROM unnest($2::int4[]) AS number WHERE pg_try
 const UNLOCK: &str = "SELECT pg_advisory_unlock_shared($1,number) FROM unnest($2::int4[]) AS number";
 
 /// Waiters of a store, and the way to its listener.
-pub(super) struct Ears {
-    pub(super) bells: Arc<Waiters>,
+pub(super) struct SettlementListener {
+    pub(super) waiters: Arc<Waiters>,
     options: PgConnectOptions,
-    words: Words,
+    notifications: NotificationSettings,
     patience: Duration,
-    listener: Mutex<Option<mpsc::UnboundedSender<Ask>>>,
+    listener: Mutex<Option<mpsc::UnboundedSender<ListenerRequest>>>,
 }
 
-enum Ask {
-    Hear { number: i32, told: oneshot::Sender<()> },
-    Leave { number: i32 },
+enum ListenerRequest {
+    Subscribe { number: i32, confirmed: oneshot::Sender<()> },
+    Unsubscribe { number: i32 },
 }
 
 /// Word was left: whoever settles the key tells. Taken back when dropped.
-pub(super) struct Heard {
+pub(super) struct Subscription {
     number: i32,
-    listener: mpsc::UnboundedSender<Ask>,
+    listener: mpsc::UnboundedSender<ListenerRequest>,
 }
 
-impl Drop for Heard {
+impl Drop for Subscription {
     fn drop(&mut self) {
         // A listener that has ended holds nothing.
-        let _ = self.listener.send(Ask::Leave { number: self.number });
+        let _ = self.listener.send(ListenerRequest::Unsubscribe { number: self.number });
     }
 }
 
-impl Ears {
-    pub(super) fn new(options: PgConnectOptions, words: Words, patience: Duration) -> Self {
+impl SettlementListener {
+    pub(super) fn new(options: PgConnectOptions, notifications: NotificationSettings, patience: Duration) -> Self {
         // So that whoever looks at the server knows what it is for.
         let options = options.application_name("idempotent listener");
-        Self { bells: Arc::default(), options, words, patience, listener: Mutex::default() }
+        Self { waiters: Arc::default(), options, notifications, patience, listener: Mutex::default() }
     }
 
     /// Leaves word; none where that cannot be done now. Whoever settles the key after that tells.
-    pub(super) async fn hear(&self, hash: u128) -> Option<Heard> {
-        let (told, answer) = oneshot::channel();
-        let heard = Heard { number: number(hash), listener: self.listener() };
-        heard.listener.send(Ask::Hear { number: heard.number, told }).ok()?;
-        answer.await.ok().map(|()| heard)
+    pub(super) async fn subscribe(&self, hash: u128) -> Option<Subscription> {
+        let (confirmed, answer) = oneshot::channel();
+        let subscription = Subscription { number: number(hash), listener: self.listener() };
+        subscription.listener.send(ListenerRequest::Subscribe { number: subscription.number, confirmed }).ok()?;
+        answer.await.ok().map(|()| subscription)
     }
 
     /// The one there is, or a new one.
-    fn listener(&self) -> mpsc::UnboundedSender<Ask> {
+    fn listener(&self) -> mpsc::UnboundedSender<ListenerRequest> {
         let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
         match &*listener {
             Some(there) if !there.is_closed() => there.clone(),
             _ => {
-                let (sender, asks) = mpsc::unbounded_channel();
-                let (pool, words) = (self.pool(), self.words.clone());
-                let task = Task { pool, words, patience: self.patience, bells: self.bells.clone(), asks };
+                let (sender, requests) = mpsc::unbounded_channel();
+                let (pool, notifications) = (self.pool(), self.notifications.clone());
+                let task = ListenerTask {
+                    pool,
+                    notifications,
+                    patience: self.patience,
+                    waiters: self.waiters.clone(),
+                    requests,
+                };
                 tokio::spawn(task.run());
                 listener.insert(sender).clone()
             }
@@ -90,9 +96,9 @@ impl Ears {
 }
 
 /// Its options hold a password.
-impl fmt::Debug for Ears {
+impl fmt::Debug for SettlementListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ears").field("bells", &self.bells).field("words", &self.words).finish()
+        f.debug_struct("Ears").field("bells", &self.waiters).field("words", &self.notifications).finish()
     }
 }
 
@@ -102,31 +108,31 @@ fn number(hash: u128) -> i32 {
     i32::from_be_bytes([a, b, c, d])
 }
 
-struct Task {
+struct ListenerTask {
     pool: PgPool,
-    words: Words,
+    notifications: NotificationSettings,
     patience: Duration,
-    bells: Arc<Waiters>,
-    asks: mpsc::UnboundedReceiver<Ask>,
+    waiters: Arc<Waiters>,
+    requests: mpsc::UnboundedReceiver<ListenerRequest>,
 }
 
 /// Those who wait for a key.
 #[derive(Default)]
-struct Place {
+struct KeyLock {
     waiting: usize,
     locked: bool,
 }
 
-type Places = HashMap<i32, Place>;
+type KeyLocks = HashMap<i32, KeyLock>;
 
-impl Task {
+impl ListenerTask {
     /// Until nobody waits any more, or the connection is lost.
     async fn run(mut self) {
         // An error says that it was lost, whatever it is: whoever still waits looks, and begins anew.
         let _ = self.listen().await;
-        self.asks.close();
+        self.requests.close();
         // What was told since is not known.
-        self.bells.wake_all();
+        self.waiters.wake_all();
         let _ = timeout(self.patience, self.pool.close()).await;
     }
 
@@ -135,24 +141,24 @@ impl Task {
         // A second connection would hold none of the locks.
         listener.eager_reconnect(false);
         let silent = |_| sqlx::Error::PoolTimedOut;
-        timeout(self.patience, listener.listen(&self.words.channel)).await.map_err(silent)??;
-        let (mut places, mut asks) = (Places::new(), Vec::new());
+        timeout(self.patience, listener.listen(&self.notifications.channel)).await.map_err(silent)??;
+        let (mut locks, mut requests) = (KeyLocks::new(), Vec::new());
         loop {
             tokio::select! {
-                some = self.asks.recv_many(&mut asks, MOST) => {
+                some = self.requests.recv_many(&mut requests, MOST) => {
                     if some == 0 {
                         // The store is gone.
                         return Ok(());
                     }
-                    let change = self.change(&mut listener, &mut places, asks.drain(..));
+                    let change = self.change(&mut listener, &mut locks, requests.drain(..));
                     timeout(self.patience, change).await.map_err(silent)??;
                 }
-                word = listener.try_recv() => match word? {
-                    Some(word) => self.bells.wake(u128::from_str_radix(word.payload(), 16).unwrap_or_default()),
+                notification = listener.try_recv() => match notification? {
+                    Some(notification) => self.waiters.wake(u128::from_str_radix(notification.payload(), 16).unwrap_or_default()),
                     None => return Ok(()),
                 },
                 () = sleep(IDLE) => {
-                    if places.is_empty() {
+                    if locks.is_empty() {
                         return Ok(());
                     }
                     // Still there?
@@ -167,53 +173,53 @@ impl Task {
     async fn change(
         &self,
         listener: &mut PgListener,
-        places: &mut Places,
-        asks: impl Iterator<Item = Ask>,
+        locks: &mut KeyLocks,
+        requests: impl Iterator<Item = ListenerRequest>,
     ) -> Result<(), sqlx::Error> {
-        let mut answers = Vec::new();
-        for ask in asks {
-            match ask {
-                Ask::Hear { number, told } => {
-                    places.entry(number).or_default().waiting += 1;
-                    answers.push((number, told));
+        let mut confirmations = Vec::new();
+        for request in requests {
+            match request {
+                ListenerRequest::Subscribe { number, confirmed } => {
+                    locks.entry(number).or_default().waiting += 1;
+                    confirmations.push((number, confirmed));
                 }
-                Ask::Leave { number } => {
-                    if let Some(place) = places.get_mut(&number) {
-                        place.waiting -= 1;
+                ListenerRequest::Unsubscribe { number } => {
+                    if let Some(lock) = locks.get_mut(&number) {
+                        lock.waiting -= 1;
                     }
                 }
             }
         }
-        self.unlock(listener, places).await?;
-        self.lock(listener, places).await?;
-        for (number, told) in answers {
-            if places.get(&number).is_some_and(|place| place.locked) {
-                let _ = told.send(());
+        self.unlock(listener, locks).await?;
+        self.lock(listener, locks).await?;
+        for (number, confirmed) in confirmations {
+            if locks.get(&number).is_some_and(|lock| lock.locked) {
+                let _ = confirmed.send(());
             }
         }
         Ok(())
     }
 
-    async fn unlock(&self, listener: &mut PgListener, places: &mut Places) -> Result<(), sqlx::Error> {
-        let left = places.extract_if(|_, place| place.waiting == 0);
-        let numbers: Vec<i32> = left.filter(|(_, place)| place.locked).map(|(number, _)| number).collect();
+    async fn unlock(&self, listener: &mut PgListener, locks: &mut KeyLocks) -> Result<(), sqlx::Error> {
+        let left = locks.extract_if(|_, lock| lock.waiting == 0);
+        let numbers: Vec<i32> = left.filter(|(_, lock)| lock.locked).map(|(number, _)| number).collect();
         if !numbers.is_empty() {
-            sqlx::query(UNLOCK).bind(self.words.space).bind(numbers).execute(listener).await?;
+            sqlx::query(UNLOCK).bind(self.notifications.space).bind(numbers).execute(listener).await?;
         }
         Ok(())
     }
 
     /// One that is not to be had is that of a key which is being settled right now.
-    async fn lock(&self, listener: &mut PgListener, places: &mut Places) -> Result<(), sqlx::Error> {
-        let room = MOST.saturating_sub(places.values().filter(|place| place.locked).count());
-        let wanted = places.iter().filter(|(_, place)| !place.locked).map(|(number, _)| *number);
+    async fn lock(&self, listener: &mut PgListener, locks: &mut KeyLocks) -> Result<(), sqlx::Error> {
+        let room = MOST.saturating_sub(locks.values().filter(|lock| lock.locked).count());
+        let wanted = locks.iter().filter(|(_, lock)| !lock.locked).map(|(number, _)| *number);
         let numbers: Vec<i32> = wanted.take(room).collect();
         if numbers.is_empty() {
             return Ok(());
         }
-        let locked = sqlx::query_scalar::<_, i32>(LOCK).bind(self.words.space).bind(numbers);
+        let locked = sqlx::query_scalar::<_, i32>(LOCK).bind(self.notifications.space).bind(numbers);
         for number in locked.fetch_all(listener).await? {
-            places.entry(number).or_default().locked = true;
+            locks.entry(number).or_default().locked = true;
         }
         Ok(())
     }

@@ -9,8 +9,8 @@ use idempotent_core::{
     State, StateKind, StoreError, Timestamp,
 };
 
-use super::lane::{Query, Turn, query};
-use super::sight::Sight;
+use super::claim_row::ClaimRow;
+use super::connection::{ConnectionGuard, Query, query};
 use super::{SqliteStore, error, id, owner};
 use crate::answer;
 use crate::row::{self, micros, signed};
@@ -19,27 +19,27 @@ use crate::row::{self, micros, signed};
 const MANY: i32 = 8;
 
 /// What one call of the store asks for.
-pub(super) trait Ask: Clone + Send + Sync + 'static {
+pub(super) trait Request: Clone + Send + Sync + 'static {
     /// What it is told.
-    type Told: Send + Sync + 'static;
+    type Answer: Send + Sync + 'static;
     /// Whether it may be answered without a write.
     const MAY_BE_A_DUPLICATE: bool = false;
 
     fn key(&self) -> &Key;
 
     /// The protocol's decision.
-    fn decide(&self, found: Option<&Record>, now: Timestamp) -> (Self::Told, Write);
+    fn decide(&self, found: Option<&Record>, now: Timestamp) -> (Self::Answer, Write);
 
     /// Sends it in a statement of its own.
     fn alone(
         &self,
         store: &SqliteStore,
-        turn: &mut Turn<'_>,
-    ) -> impl Future<Output = Result<Self::Told, StoreError>> + Send;
+        turn: &mut ConnectionGuard<'_>,
+    ) -> impl Future<Output = Result<Self::Answer, StoreError>> + Send;
 }
 
-impl Ask for ClaimRequest {
-    type Told = Claim;
+impl Request for ClaimRequest {
+    type Answer = Claim;
     const MAY_BE_A_DUPLICATE: bool = true;
 
     fn key(&self) -> &Key {
@@ -50,7 +50,7 @@ impl Ask for ClaimRequest {
         protocol::claim(found, self, now)
     }
 
-    async fn alone(&self, store: &SqliteStore, turn: &mut Turn<'_>) -> Result<Claim, StoreError> {
+    async fn alone(&self, store: &SqliteStore, turn: &mut ConnectionGuard<'_>) -> Result<Claim, StoreError> {
         // The next key is taken to be like the last ones: a new one is spared the look, a duplicate the write lock and
         // most of what a claim carries.
         let lately = store.0.lately.load(Ordering::Relaxed);
@@ -68,7 +68,8 @@ impl Ask for ClaimRequest {
         if lately <= -MANY {
             let known = query(&store.0.sql.claim_known).bind(id(&self.key)).bind(owner(self.owner.0)).bind(clock());
             if let Some(row) = turn.first(known).await?
-                && let Sight::Told(answer) = Sight::read(&row, self).map_err(|error| store.0.place.error(error))?
+                && let ClaimRow::Answered(answer) =
+                    ClaimRow::read(&row, self).map_err(|error| store.0.place.error(error))?
             {
                 return answered(answer);
             }
@@ -97,9 +98,9 @@ impl Ask for ClaimRequest {
             };
             look_first = true;
             let Some(row) = row else { continue };
-            let wrote = match Sight::read(&row, self).map_err(|error| store.0.place.error(error))? {
-                Sight::Told(answer) => return answered(answer),
-                Sight::Look { wrote } => wrote,
+            let wrote = match ClaimRow::read(&row, self).map_err(|error| store.0.place.error(error))? {
+                ClaimRow::Answered(answer) => return answered(answer),
+                ClaimRow::Look { wrote } => wrote,
             };
             let Some((record, now)) = store.look(turn, &self.key).await? else { continue };
             if let Some(answer) = answer::claim(&record, wrote, self, now) {
@@ -111,8 +112,8 @@ impl Ask for ClaimRequest {
 }
 
 /// A renewal.
-impl Ask for (ClaimHandle, Duration) {
-    type Told = Settled;
+impl Request for (ClaimHandle, Duration) {
+    type Answer = Settled;
 
     fn key(&self) -> &Key {
         &self.0.key
@@ -122,14 +123,14 @@ impl Ask for (ClaimHandle, Duration) {
         protocol::renew(found, &self.0, self.1, now)
     }
 
-    async fn alone(&self, store: &SqliteStore, turn: &mut Turn<'_>) -> Result<Settled, StoreError> {
+    async fn alone(&self, store: &SqliteStore, turn: &mut ConnectionGuard<'_>) -> Result<Settled, StoreError> {
         let (held, lease) = self;
         store.settle(turn, self, || held_query(&store.0.sql.renew, held).bind(micros(*lease))).await
     }
 }
 
-impl Ask for (ClaimHandle, Completion) {
-    type Told = Settled;
+impl Request for (ClaimHandle, Completion) {
+    type Answer = Settled;
 
     fn key(&self) -> &Key {
         &self.0.key
@@ -139,7 +140,7 @@ impl Ask for (ClaimHandle, Completion) {
         protocol::complete(found, &self.0, &self.1, now)
     }
 
-    async fn alone(&self, store: &SqliteStore, turn: &mut Turn<'_>) -> Result<Settled, StoreError> {
+    async fn alone(&self, store: &SqliteStore, turn: &mut ConnectionGuard<'_>) -> Result<Settled, StoreError> {
         let (held, completion) = self;
         let write = || {
             let query = held_query(&store.0.sql.complete, held).bind(completion.value.clone());
@@ -149,8 +150,8 @@ impl Ask for (ClaimHandle, Completion) {
     }
 }
 
-impl Ask for (ClaimHandle, Release) {
-    type Told = Settled;
+impl Request for (ClaimHandle, Release) {
+    type Answer = Settled;
 
     fn key(&self) -> &Key {
         &self.0.key
@@ -171,7 +172,7 @@ impl Ask for (ClaimHandle, Release) {
         }
     }
 
-    async fn alone(&self, store: &SqliteStore, turn: &mut Turn<'_>) -> Result<Settled, StoreError> {
+    async fn alone(&self, store: &SqliteStore, turn: &mut ConnectionGuard<'_>) -> Result<Settled, StoreError> {
         let (held, release) = self;
         let sql = &store.0.sql;
         let (delay, memory) = (micros(release.delay), micros(release.memory));
@@ -198,8 +199,8 @@ pub(super) struct Forget {
     pub(super) memory: Duration,
 }
 
-impl Ask for Forget {
-    type Told = Settled;
+impl Request for Forget {
+    type Answer = Settled;
 
     fn key(&self) -> &Key {
         &self.key
@@ -209,7 +210,7 @@ impl Ask for Forget {
         protocol::forget(found, self.expected, self.force, self.memory, now)
     }
 
-    async fn alone(&self, store: &SqliteStore, turn: &mut Turn<'_>) -> Result<Settled, StoreError> {
+    async fn alone(&self, store: &SqliteStore, turn: &mut ConnectionGuard<'_>) -> Result<Settled, StoreError> {
         let write = || {
             // A number that no column holds is no grant's.
             let fencing = i64::try_from(self.expected.0).unwrap_or(-1);
@@ -222,9 +223,9 @@ impl Ask for Forget {
 
 impl SqliteStore {
     /// Sends a guarded write. Where it wrote nothing, the protocol says what that means.
-    async fn settle<A: Ask<Told = Settled>>(
+    async fn settle<A: Request<Answer = Settled>>(
         &self,
-        turn: &mut Turn<'_>,
+        turn: &mut ConnectionGuard<'_>,
         ask: &A,
         write: impl Fn() -> Query + Send,
     ) -> Result<Settled, StoreError> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use idempotent_core::Record;
 use idempotent_core::protocol::{CRASHED, PARKED};
 
-use super::sight::Sight;
+use super::claim_row::ClaimRow;
 use crate::order::{self, OrderSql};
 use crate::row::{COLUMNS, FENCING_END, VERSION};
 use crate::steps::{StepsDialect, StepsSql};
@@ -22,7 +22,7 @@ const TICKS: i64 = 2_000;
 
 /// The texts. Each parameter's meaning is its place: `?1` is always the key's hash, `?2` the owner.
 #[derive(Clone, Debug)]
-pub(super) struct Sql {
+pub(super) struct SqliteStatements {
     pub(super) claim: Arc<str>,
     pub(super) claim_new: Arc<str>,
     pub(super) claim_known: Arc<str>,
@@ -36,13 +36,13 @@ pub(super) struct Sql {
     pub(super) browse: Arc<str>,
     pub(super) scan: Arc<str>,
     pub(super) purge: Arc<str>,
-    maker: Maker,
+    maker: StatementBuilder,
 }
 
-impl Sql {
+impl SqliteStatements {
     /// With `bound_clock` each statement takes the time as its last parameter, a claim as its third.
     pub(super) fn new(table: &Table, bound_clock: bool) -> Self {
-        let maker = Maker { table: table.quoted(), bound_clock };
+        let maker = StatementBuilder { table: table.quoted(), bound_clock };
         Self {
             claim: maker.claim(true).into(),
             claim_new: maker.claim(false).into(),
@@ -63,7 +63,7 @@ impl Sql {
 
     /// Those about the steps of runs.
     pub(super) fn steps_sql(table: &Table, bound_clock: bool) -> StepsSql {
-        let maker = Maker { table: table.quoted(), bound_clock };
+        let maker = StatementBuilder { table: table.quoted(), bound_clock };
         let now = |place| maker.now(place);
         // SQLite lets one write at a time.
         StepsSql::new(table, &StepsDialect { mark: '?', sound: sound(), now: &now, lock: "", try_lock: None })
@@ -71,18 +71,18 @@ impl Sql {
 
     /// Those about the order tables of streams.
     pub(super) fn order_sql(table: &Table, bound_clock: bool) -> OrderSql {
-        let maker = Maker { table: table.quoted(), bound_clock };
+        let maker = StatementBuilder { table: table.quoted(), bound_clock };
         let now = |place| maker.now(place);
         OrderSql::new(table, &order::OrderDialect { mark: '?', now: &now, plus: &plus, add: ("INSERT OR IGNORE", "") })
     }
 
-    /// See [`Maker::look_all`]; with `begin` a transaction is begun that will write.
+    /// See [`StatementBuilder::look_all`]; with `begin` a transaction is begun that will write.
     pub(super) fn look_all(&self, count: usize, begin: bool) -> Arc<str> {
         let look = self.maker.look_all(count);
         if begin { format!("BEGIN IMMEDIATE; {look}").into() } else { look.into() }
     }
 
-    /// See [`Maker::put_all`]; with `commit` the transaction is ended. An error before it leaves it open.
+    /// See [`StatementBuilder::put_all`]; with `commit` the transaction is ended. An error before it leaves it open.
     pub(super) fn put_all(&self, count: usize, commit: bool) -> Arc<str> {
         match (count, commit) {
             (0, _) => "COMMIT".into(),
@@ -97,13 +97,13 @@ const NOBODY: &str = "owner=NULL, taken_over=NULL";
 
 /// Puts the statements together.
 #[derive(Clone, Debug)]
-struct Maker {
+struct StatementBuilder {
     /// Quoted.
     table: String,
     bound_clock: bool,
 }
 
-impl Maker {
+impl StatementBuilder {
     fn now(&self, place: usize) -> String {
         if self.bound_clock { format!("?{place}") } else { NOW.into() }
     }
@@ -116,7 +116,7 @@ impl Maker {
     ///    good as surely the error of a statement before.
     ///
     /// The rows are short, since each value of a row costs as much as a statement's search; the first one is a
-    /// [`Sight`]. What they cannot answer is looked at as a whole in another trip.
+    /// [`ClaimRow`]. What they cannot answer is looked at as a whole in another trip.
     ///
     /// Without `look_first` the first of them is left out, for a key that is expected to be new. That saves a tenth
     /// of a fresh claim; a duplicate sent so takes the write lock, is up to three times as slow, and may have to wait
@@ -129,7 +129,7 @@ impl Maker {
     fn claim(&self, look_first: bool) -> String {
         let (table, now) = (&self.table, format!("coalesce(?3,{NOW})"));
         let (sound, look) = (sound(), self.claim_look(&now));
-        let (granted, wrote, other) = (Sight::GRANTED, Sight::WROTE, Sight::OTHER);
+        let (granted, wrote, other) = (ClaimRow::GRANTED, ClaimRow::WROTE, ClaimRow::OTHER);
         let result = format!(
             "SELECT CASE WHEN state=1 AND owner=?2 AND {sound} THEN {granted} \
              WHEN changes()>0 THEN {wrote} ELSE {other} END, fencing, attempt, taken_over FROM {table} \
@@ -142,7 +142,7 @@ impl Maker {
     /// The first of them, for a key that is expected to be a duplicate; also by itself. No row if it may be claimed.
     fn claim_look(&self, now: &str) -> String {
         let (table, sound, free) = (&self.table, sound(), claimable(now));
-        let (consumed, other) = (Sight::CONSUMED, Sight::OTHER);
+        let (consumed, other) = (ClaimRow::CONSUMED, ClaimRow::OTHER);
         format!(
             "SELECT CASE WHEN state=2 AND display IS NULL AND {sound} THEN {consumed} ELSE {other} END, \
              fencing, fingerprint, value FROM {table} \

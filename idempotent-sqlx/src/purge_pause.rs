@@ -5,7 +5,7 @@ const LONGEST: Duration = Duration::from_secs(1);
 
 /// As long as the step took that began then, up to a second: what others ask meanwhile is not kept waiting by an unbroken
 /// row of deletions.
-pub(crate) async fn rest(since: Instant) {
+pub(crate) async fn pause_for_others(since: Instant) {
     tokio::time::sleep(since.elapsed().min(LONGEST)).await;
 }
 
@@ -19,7 +19,7 @@ mod tests {
         let rested = async |step| {
             let since = Instant::now().checked_sub(step).expect("the machine has been up for longer");
             let began = tokio::time::Instant::now();
-            rest(since).await;
+            pause_for_others(since).await;
             began.elapsed()
         };
         let step = Duration::from_millis(300);
