@@ -34,5 +34,5 @@ pub(crate) fn kept<T>((answer, write): (T, Write)) -> Option<T> {
 /// The error after [`TRIES`].
 pub(crate) fn outrun() -> StoreError {
     StoreError::new(StoreErrorKind::NotApplied)
-        .because(format!("{TRIES} times in a row another writer of this key was faster; try again"))
+        .because(format!("{TRIES} attempts lost to concurrent writers of this key; retry"))
 }

@@ -50,8 +50,8 @@ pub(crate) fn applied(found: &Found, known: &[Migration], table: &Table) -> Resu
         Found::Nothing => return Ok(0),
         Found::Foreign => {
             return Err(StoreError::new(StoreErrorKind::Foreign).because(format!(
-                "there is a table `{name}`, but not the layout this store makes: set another `table`, or move that one \
-                 away"
+                "table `{name}` exists with a different layout than this version creates: set another `table`, or \
+                 rename that one"
             )));
         }
         Found::Dropped => {

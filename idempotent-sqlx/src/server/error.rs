@@ -51,8 +51,8 @@ impl ErrorContext {
     /// A result that the server would end the connection for.
     pub(crate) fn too_large(&self, bytes: usize, most: usize) -> StoreError {
         StoreError::new(StoreErrorKind::Denied).because(format!(
-            "{}: a result of {bytes} bytes is larger than max_allowed_packet leaves room for ({most}): raise that, or \
-             keep a smaller result",
+            "{}: result of {bytes} bytes exceeds the room in max_allowed_packet ({most} bytes): raise that setting, \
+             or store a smaller result",
             self.database
         ))
     }
@@ -77,13 +77,13 @@ fn client_error<D: Driver>(when: Phase, error: &sqlx::Error) -> (StoreErrorKind,
         sqlx::Error::PoolTimedOut => {
             return (
                 StoreErrorKind::NotApplied,
-                "{database}: none of its {connections} connections was free in time, or none could be made: raise \
-                 `connections`, or call less at once"
+                "{database}: no connection within the timeout; all {connections} connections were in use, or none \
+                 could be opened: raise `connections`, or make fewer calls at a time"
                     .to_owned(),
             );
         }
         sqlx::Error::PoolClosed => {
-            return (StoreErrorKind::NotApplied, "the pool of {database} was closed".to_owned());
+            return (StoreErrorKind::NotApplied, "{database}: the connection pool is closed".to_owned());
         }
         sqlx::Error::Tls(cause) => return no_tls::<D>(cause.to_string()),
         // What rustls says of a certificate.
@@ -93,7 +93,8 @@ fn client_error<D: Driver>(when: Phase, error: &sqlx::Error) -> (StoreErrorKind,
         sqlx::Error::ColumnDecode { .. } | sqlx::Error::ColumnNotFound(_) => {
             return (
                 StoreErrorKind::Foreign,
-                "table `{table}` in {database} has not the layout this version makes: set another `table`".to_owned(),
+                "table `{table}` in {database} has a different layout than this version creates: set another `table`"
+                    .to_owned(),
             );
         }
         // Words of the operating system.

@@ -136,7 +136,7 @@ impl<D: Dialect> ServerStore<D> {
             tokio::time::sleep(BETWEEN).await;
         }
         Err(StoreError::new(StoreErrorKind::RolledBack)
-            .because("others were claiming the key all the time: roll back, and run the transaction again"))
+            .because("the key was claimed concurrently during every attempt: roll back, and run the transaction again"))
     }
 
     /// As a text, which is parsed anew each time: dearer than a statement that is prepared, and cheaper than a trip.

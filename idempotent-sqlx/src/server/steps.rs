@@ -73,7 +73,7 @@ impl<D: Dialect> ServerStore<D> {
             tokio::time::sleep(BETWEEN).await;
         }
         Err(StoreError::new(StoreErrorKind::RolledBack)
-            .because("others were claiming the key all the time, or the step has been noted before"))
+            .because("the key was claimed concurrently during every attempt, or the step is recorded already: roll back, and run the transaction again"))
     }
 
     pub(crate) async fn journaled(&self, held: &ClaimHandle) -> Result<Option<StoredSteps>, StoreError> {

@@ -30,10 +30,12 @@ impl TlsSettings {
         let named = |names: &[&str]| settings.iter().find(|(name, _)| names.contains(name));
         let (authority, client) = (named(self.authority), named(&CLIENT));
         if !self.built && (self.required || authority.is_some() || client.is_some()) {
-            return Some(format!("asks for TLS, and this program was built without: add the feature `{feature}`"));
+            return Some(format!(
+                "asks for TLS, but this program is built without TLS: enable the feature `{feature}`"
+            ));
         }
         if let Some((name, _)) = authority.filter(|_| !self.verified) {
-            return Some(format!("names `{name}`, but has no certificate verified: add `{full}`"));
+            return Some(format!("names `{name}`, but does not verify the server's certificate: add `{full}`"));
         }
         settings.iter().filter(|(name, _)| self.authority.contains(name) || CLIENT.contains(name)).find_map(unreadable)
     }

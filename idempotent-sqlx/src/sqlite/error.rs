@@ -52,7 +52,7 @@ impl ErrorContext {
             None => match &error {
                 sqlx::Error::WorkerCrashed => (
                     StoreErrorKind::Ambiguous,
-                    "the connection's thread has ended; the next call opens another one".into(),
+                    "the connection's thread has ended; the next call opens another connection".into(),
                 ),
                 _ => (StoreErrorKind::Ambiguous, "the connection failed".into()),
             },
@@ -65,8 +65,8 @@ impl ErrorContext {
     /// The error of a caller whose turn did not come.
     pub(super) fn no_turn(&self, waited: Duration) -> StoreError {
         StoreError::new(StoreErrorKind::NotApplied).because(format!(
-            "`{}`: this process's connection was in use for {waited:?}; another process holds the lock, or there are \
-             more callers than the disk can serve: raise busy_timeout, or call less at once",
+            "`{}`: the writer connection was in use for {waited:?}; another process holds the lock, or the disk is \
+             too slow for the number of callers: raise busy_timeout, or make fewer calls at a time",
             self.file
         ))
     }
@@ -136,9 +136,9 @@ fn text(extended: u32, error: &sqlx::Error) -> String {
             "`{file}` cannot be opened: it must be a file this process may read and write, in a directory it may write \
              to"
         }
-        code::FULL => "the disk, or the quota of `{file}`, is full: make room; nothing was written",
+        code::FULL => "the disk or the quota of `{file}` is full; nothing was written: free some space",
         code::NOMEM => "out of memory while working on `{file}`",
-        code::TOOBIG => "a value is larger than SQLite takes (1 GB): keep a smaller result",
+        code::TOOBIG => "value exceeds SQLite's limit of 1 GB: store a smaller result",
         code::IOERR => "reading or writing `{file}` failed: check the disk; WAL does not work on network file systems",
         code::CORRUPT => "`{file}` is damaged: run `PRAGMA integrity_check`, restore a backup",
         code::NOTADB => "`{file}` is not an SQLite database: give another path; the file is left as it is",
@@ -147,8 +147,7 @@ fn text(extended: u32, error: &sqlx::Error) -> String {
              one: open it once with `create(true)`"
         }
         code::ERROR | code::SCHEMA | code::CONSTRAINT | code::MISMATCH => {
-            "table `{table}` in `{file}` has not the layout this version makes: open it once with `create(true)`, \
-             or set another `table`"
+            "table `{table}` in `{file}` has a different layout than this version creates: open it once with `create(true)`, or set another `table`"
         }
         _ => "`{file}`: SQLite refused the statement",
     }
