@@ -1,10 +1,10 @@
-//! How a purge makes room for others.
+//! The pause between purge statements.
 use std::time::{Duration, Instant};
 
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// As long as the step took that began then, up to a second: what others ask meanwhile is not kept waiting by an unbroken
-/// row of deletions.
+/// Sleeps for the duration of the purge statement that began at `since`, at most one second. Other statements run during the
+/// pause.
 pub(crate) async fn pause_for_others(since: Instant) {
     tokio::time::sleep(since.elapsed().min(LONGEST)).await;
 }

@@ -1,10 +1,11 @@
-//! What the stores of database servers have in common: a pool, and one statement for each step. A
-//! [dialect](Dialect) supplies the texts, how they are bound and sent, and what its errors mean.
+//! The parts that the MySQL/MariaDB store and the PostgreSQL store share.
 //!
-//! A claim's statement grants an absent key; everything else a claim may lead to is decided by
-//! [`protocol`](idempotent_core::protocol) on the row that was read, and written only if that row still stands. What
-//! owners do (renew, complete, release) is one guarded statement each; where it wrote nothing, the protocol says what
-//! that means.
+//! [`Driver`] binds and sends statements and interprets errors. [`Dialect`] adds the statements and operations of a database.
+//! [`ServerStore`] executes each operation as one statement on a connection of its pool.
+//!
+//! The claim statement grants an absent key. For an existing record, [`protocol`](idempotent_core::protocol) decides on the row
+//! that was read, and the store writes the decision only if the row is unchanged. Renewal, completion and release are one
+//! guarded statement each. If such a statement writes nothing, the protocol decides on the record.
 mod batch;
 mod browse;
 mod connect;

@@ -52,8 +52,8 @@ use self::statements::SqliteStatements;
 use crate::row::{self, COLUMNS, Cells, signed};
 use crate::steps::StepsSql;
 
-/// Records in a table of an SQLite file: durable, without a server, shared by the processes of one machine.
-/// Cheap to clone: clones share the connections.
+/// A store of records in a table of an SQLite file, durable and shared by the processes of one machine. Clones share the
+/// connections.
 ///
 /// The file is used in WAL mode, which does not work on network file systems. Each process writes through one
 /// connection and reads through a few others; callers queue first come, first served. A call that comes alone is a
@@ -61,11 +61,9 @@ use crate::steps::StepsSql;
 /// none, and each is answered after the commit. A duplicate that would have to wait is answered by a reader. Times
 /// are SQLite's own reading of the machine's clock, to the millisecond.
 ///
-/// What waits is served by a task on the runtime of a caller. Do not share a store with a runtime that is neither
-/// run nor dropped.
+/// A task on the runtime of a caller serves waiting calls. Do not share a store with a runtime that is neither run nor dropped.
 ///
-/// A record past its time stays in the file until [`Purge`](idempotent_core::Purge) removes it: call it now and
-/// then.
+/// An expired record stays in the file until [`Purge`](idempotent_core::Purge) removes the record. Call it periodically.
 ///
 /// Capabilities: batch, browse, purge, admin, inspect, steps, order, transact.
 ///
@@ -77,7 +75,7 @@ use crate::steps::StepsSql;
 /// # let path = path.to_str().ok_or("not UTF-8")?;
 /// let store = SqliteStore::open(path).await?;
 ///
-/// // Where migrations are somebody else's job, a missing table is an error that says so.
+/// // With separate migrations, a missing table is an error.
 /// let missing = SqliteStore::builder(path).table("other").create(false).open().await;
 /// assert!(missing.is_err_and(|error| error.to_string().contains("open it once with `create(true)`")));
 /// # Ok::<_, Box<dyn std::error::Error>>(())
@@ -111,19 +109,19 @@ struct Inner {
 }
 
 impl SqliteStore {
-    /// Opens the file, and makes it and the table where they are missing. `place` is a path, `sqlite:PATH`,
+    /// Opens the file. Creates a missing file and table. `place` is a path, `sqlite:PATH`,
     /// `sqlite://PATH` or `sqlite::memory:`.
     ///
     /// # Errors
-    /// As [`SqliteStoreBuilder::open`].
+    /// The same as [`SqliteStoreBuilder::open`].
     ///
     /// # Cancellation
-    /// As [`SqliteStoreBuilder::open`].
+    /// The same as [`SqliteStoreBuilder::open`].
     pub async fn open(place: impl Into<String>) -> Result<Self, StoreError> {
         Self::builder(place).open().await
     }
 
-    /// To set the table, the durability or a clock.
+    /// Returns a builder to set the table, the durability or a clock.
     #[must_use]
     pub fn builder(place: impl Into<String>) -> SqliteStoreBuilder {
         SqliteStoreBuilder::new(place.into())

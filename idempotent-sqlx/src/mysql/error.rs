@@ -1,16 +1,16 @@
-//! What an error of MariaDB or MySQL lets a caller conclude.
+//! Error kinds and texts for the error numbers of MariaDB and MySQL.
 use idempotent_core::StoreErrorKind;
 use sqlx::error::DatabaseError;
 use sqlx::mysql::MySqlDatabaseError;
 
 use crate::server::{Contention, Refusal};
 
-/// Its own number; 0 where it has none.
+/// Returns the error number of the server, or 0.
 fn number(error: &dyn DatabaseError) -> u16 {
     error.try_downcast_ref::<MySqlDatabaseError>().map_or(0, MySqlDatabaseError::number)
 }
 
-/// Others were in the way, and the statement was rolled back.
+/// Returns the kind of contention that rolled the statement back.
 pub(super) fn contention(error: &dyn DatabaseError) -> Option<Contention> {
     match number(error) {
         1213 | 1020 => Some(Contention::Raced),
@@ -19,7 +19,7 @@ pub(super) fn contention(error: &dyn DatabaseError) -> Option<Contention> {
     }
 }
 
-/// The server says what happened: a statement that failed was rolled back, being a transaction of its own.
+/// Interprets an error of the server. A failed statement is rolled back, as each statement is a transaction of its own.
 pub(super) fn refusal(error: &dyn DatabaseError) -> Refusal {
     use StoreErrorKind::{Ambiguous, Corrupt, Denied, Foreign, NotApplied, Schema};
     let number = number(error);
@@ -31,7 +31,7 @@ pub(super) fn refusal(error: &dyn DatabaseError) -> Refusal {
              rename the existing one",
         ),
         1049 => (Denied, "{database}: the database does not exist: create it, or name another one in the URL"),
-        // MariaDB says no more where it takes TLS only.
+        // MariaDB reports no more detail if it takes TLS only.
         1045 | 1251 | 1698 => (
             Denied,
             "{database}: user or password rejected, or the server takes TLS only: check both in the URL, and its \
@@ -64,17 +64,17 @@ pub(super) fn refusal(error: &dyn DatabaseError) -> Refusal {
             "{database}: binlog_format=STATEMENT does not allow READ COMMITTED: set binlog_format to ROW or MIXED",
         ),
         1034 | 1035 | 1194 | 1195 | 1712 | 1877 => (Corrupt, "{database} reports damaged files: restore a backup"),
-        // Its connection was ended, perhaps in the middle of the commit.
+        // The connection ended, possibly during the commit.
         1053 | 1077 | 1079 | 1080 | 1152 | 1158..=1161 | 1184 | 1927 => (Ambiguous, "{database} ended the connection"),
         1180 => (Ambiguous, "{database}: error during a commit"),
-        // Of the savepoint that a run of ours begins with.
+        // The savepoint at the start of a run is missing.
         1305 => (
             NotApplied,
             "{database}: the transaction ended before its run; a statement in it failed, or commits implicitly",
         ),
         _ => (NotApplied, "{database} refused the statement"),
     };
-    // These say what the value was.
+    // The messages of these errors contain the value.
     let words = match number {
         1062 | 1264 | 1265 | 1292 | 1366 | 1406 => "message omitted, as it contains a value",
         _ => error.message(),

@@ -1,11 +1,11 @@
-//! How a store is set up, and what is refused before the server is asked.
+//! The builder of the MariaDB and MySQL store.
 use idempotent_core::StoreError;
 use sqlx::MySqlPool;
 
 use super::MySqlStore;
 use crate::server::{Settings, server_builder};
 
-/// Sets up a [`MySqlStore`].
+/// A builder for a [`MySqlStore`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct MySqlStoreBuilder(pub(super) Settings<MySqlPool>, pub(super) bool);
@@ -17,30 +17,30 @@ impl MySqlStoreBuilder {
         Self(settings, false)
     }
 
-    /// The database (MySQL's word is also schema) of both tables, which has to be there. Of the same letters as a table's
-    /// name.
+    /// Sets the database (in MySQL also called schema) of both tables. The database must exist. The rules for the name of a table
+    /// apply.
     ///
     /// # Default
-    /// That of the URL
+    /// The database of the URL
     pub fn schema(mut self, name: impl Into<String>) -> Self {
         self.0.schema = Some(name.into());
         self
     }
 
-    /// For the tests of the statements for MySQL on a MariaDB.
+    /// Uses the statements for MySQL on a MariaDB server, for tests.
     #[doc(hidden)]
     pub fn __as_on_mysql(mut self) -> Self {
         self.1 = true;
         self
     }
 
-    /// Connects; with [`create`](Self::create) it makes what is missing. Of several processes that open at once, one
-    /// migrates and the others wait for it.
+    /// Connects to the database and opens the store. With [`create`](Self::create), this method also creates missing tables. If
+    /// several processes open the store at the same time, one migrates and the others wait.
     ///
     /// # Errors
     /// [`Schema`](idempotent_core::StoreErrorKind::Schema): a name, the URL or the server's version is refused, the table is missing or
     /// of another version. [`Denied`](idempotent_core::StoreErrorKind::Denied): user, password, database or rights.
-    /// [`Foreign`](idempotent_core::StoreErrorKind::Foreign): the table is not ours. [`NotApplied`](idempotent_core::StoreErrorKind::NotApplied): no
+    /// [`Foreign`](idempotent_core::StoreErrorKind::Foreign): another program created the table. [`NotApplied`](idempotent_core::StoreErrorKind::NotApplied): no
     /// connection.
     ///
     /// # Cancellation

@@ -1,4 +1,4 @@
-//! What is refused of a URL before the server is asked.
+//! Validation of a URL before connecting.
 use std::str::FromStr;
 
 use idempotent_core::{StoreError, StoreErrorKind};
@@ -6,7 +6,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 
 use crate::server::TlsSettings;
 
-/// The options of a URL.
+/// Parses the options of a URL.
 pub(super) fn parse(url: &str) -> Result<MySqlConnectOptions, StoreError> {
     let told = |what: &str| {
         let shown = idempotent_core::__private::url::masked(url);

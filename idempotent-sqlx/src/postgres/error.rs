@@ -1,12 +1,12 @@
-//! What an error of PostgreSQL lets a caller conclude.
+//! Error kinds and texts for the SQLSTATE codes of PostgreSQL.
 use idempotent_core::StoreErrorKind;
 use sqlx::error::DatabaseError;
 
 use crate::server::Refusal;
 
-/// The server says what happened: a statement that failed was rolled back, being a transaction of its own.
+/// Interprets an error of the server. A failed statement is rolled back, as each statement is a transaction of its own.
 ///
-/// Of its own words only the message is kept: its details show whole rows.
+/// The result contains only the message of the server, as the details may show whole rows.
 pub(super) fn refusal(error: &dyn DatabaseError) -> Refusal {
     use StoreErrorKind::{Ambiguous, Corrupt, Denied, Foreign, NotApplied, Schema};
     let state = error.code().unwrap_or_default();
@@ -40,7 +40,7 @@ pub(super) fn refusal(error: &dyn DatabaseError) -> Refusal {
         "40001" | "40P01" | "55P03" => (NotApplied, "{database}: lock conflict with another transaction; retry"),
         "54000" => (Denied, "{database}: value exceeds PostgreSQL's limit of 1 GB: store a smaller result"),
         "XX001" | "XX002" => (Corrupt, "{database} reports damaged files: restore a backup"),
-        // Its connection was ended, perhaps in the middle of the commit.
+        // The connection ended, possibly during the commit.
         "57P01" | "57P02" | "57P05" => (Ambiguous, "{database} ended the connection"),
         _ if state.starts_with("08") => (Ambiguous, "the connection to {database} failed"),
         _ => (NotApplied, "{database} refused the statement"),

@@ -1,8 +1,8 @@
-//! The connection that is told what was settled, open while somebody waits.
+//! The connection that receives notifications about settled keys. It is open while calls wait.
 //!
-//! A waiter leaves word in the server that it waits: its connection holds the shared lock of the key, in a space of locks
-//! of the table's. Who settles the key tries for that lock, and tells only where it is not to be had (`sql::tell`). A
-//! connection that ends takes its locks with it, so nobody is told in vain for long.
+//! For each waiting call, the connection holds a shared advisory lock of the key, in the lock space of the table. A statement
+//! that settles a key tries to take this lock, and sends a notification only if the lock is not available (`sql::tell`). The
+//! server releases the locks of a closed connection.
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,16 +16,16 @@ use tokio::time::{sleep, timeout};
 
 use super::sql::NotificationSettings;
 
-/// Keys that one connection holds locks for: the server has room for some thousands in all. Who waits for another one
-/// looks again and again instead.
+/// The maximum number of keys that the connection holds locks for, as the server has room for some thousands in total. Calls
+/// that wait for further keys poll.
 const MOST: usize = 256;
-/// How long the connection stays when nobody waits any more, and how often one that is silent is tried.
+/// The time after which an unused connection closes, and the interval of tests of a silent connection.
 const IDLE: Duration = Duration::from_secs(2);
 
 const LOCK: &str = "SELECT number FROM unnest($2::int4[]) AS number WHERE pg_try_advisory_lock_shared($1,number)";
 const UNLOCK: &str = "SELECT pg_advisory_unlock_shared($1,number) FROM unnest($2::int4[]) AS number";
 
-/// Waiters of a store, and the way to its listener.
+/// The waiting calls of a store, and the channel to the listener task.
 pub(super) struct SettlementListener {
     pub(super) waiters: Arc<Waiters>,
     options: PgConnectOptions,
@@ -39,7 +39,7 @@ enum ListenerRequest {
     Unsubscribe { number: i32 },
 }
 
-/// Word was left: whoever settles the key tells. Taken back when dropped.
+/// A subscription to notifications about a key, which ends on drop.
 pub(super) struct Subscription {
     number: i32,
     listener: mpsc::UnboundedSender<ListenerRequest>,
@@ -47,19 +47,19 @@ pub(super) struct Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        // A listener that has ended holds nothing.
+        // A listener that has ended holds no locks.
         let _ = self.listener.send(ListenerRequest::Unsubscribe { number: self.number });
     }
 }
 
 impl SettlementListener {
     pub(super) fn new(options: PgConnectOptions, notifications: NotificationSettings, patience: Duration) -> Self {
-        // So that whoever looks at the server knows what it is for.
+        // The name shows the purpose of the connection in the server's views.
         let options = options.application_name("idempotent listener");
         Self { waiters: Arc::default(), options, notifications, patience, listener: Mutex::default() }
     }
 
-    /// Leaves word; none where that cannot be done now. Whoever settles the key after that tells.
+    /// Subscribes to a key. Returns `None` if this is not possible now. A later settlement of the key sends a notification.
     pub(super) async fn subscribe(&self, hash: u128) -> Option<Subscription> {
         let (confirmed, answer) = oneshot::channel();
         let subscription = Subscription { number: number(hash), listener: self.listener() };
@@ -67,7 +67,7 @@ impl SettlementListener {
         answer.await.ok().map(|()| subscription)
     }
 
-    /// The one there is, or a new one.
+    /// Returns the channel to the running listener task, or starts a task.
     fn listener(&self) -> mpsc::UnboundedSender<ListenerRequest> {
         let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
         match &*listener {
@@ -88,21 +88,22 @@ impl SettlementListener {
         }
     }
 
-    /// Of one connection, since sqlx listens on a pool's only.
+    /// Creates a pool with one connection, because sqlx listens only on connections of a pool.
     fn pool(&self) -> PgPool {
         let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(self.patience);
         pool.max_lifetime(None).idle_timeout(None).connect_lazy_with(self.options.clone())
     }
 }
 
-/// Its options hold a password.
+// The options contain a password.
 impl fmt::Debug for SettlementListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ears").field("bells", &self.waiters).field("words", &self.notifications).finish()
     }
 }
 
-/// The number of a key's lock; `sql::tell` has the same. Keys that share one are told of each other for nothing.
+/// Returns the number of a key's lock, which `sql::tell` computes as well. Keys that share a number receive superfluous
+/// notifications.
 fn number(hash: u128) -> i32 {
     let [.., a, b, c, d] = hash.to_be_bytes();
     i32::from_be_bytes([a, b, c, d])
@@ -116,7 +117,7 @@ struct ListenerTask {
     requests: mpsc::UnboundedReceiver<ListenerRequest>,
 }
 
-/// Those who wait for a key.
+/// The waiting calls and the lock of a key.
 #[derive(Default)]
 struct KeyLock {
     waiting: usize,
@@ -126,19 +127,19 @@ struct KeyLock {
 type KeyLocks = HashMap<i32, KeyLock>;
 
 impl ListenerTask {
-    /// Until nobody waits any more, or the connection is lost.
+    /// Runs until no call waits, or the connection is lost.
     async fn run(mut self) {
-        // An error says that it was lost, whatever it is: whoever still waits looks, and begins anew.
+        // Every error means that the connection is lost. Waiting calls poll, and subscribe again.
         let _ = self.listen().await;
         self.requests.close();
-        // What was told since is not known.
+        // Notifications may have been lost.
         self.waiters.wake_all();
         let _ = timeout(self.patience, self.pool.close()).await;
     }
 
     async fn listen(&mut self) -> Result<(), sqlx::Error> {
         let mut listener = PgListener::connect_with(&self.pool).await?;
-        // A second connection would hold none of the locks.
+        // A new connection would not hold the locks.
         listener.eager_reconnect(false);
         let silent = |_| sqlx::Error::PoolTimedOut;
         timeout(self.patience, listener.listen(&self.notifications.channel)).await.map_err(silent)??;
@@ -169,7 +170,7 @@ impl ListenerTask {
         }
     }
 
-    /// Takes the locks that are asked for, gives back those that nobody needs, and answers.
+    /// Takes requested locks, releases unused locks, and confirms subscriptions.
     async fn change(
         &self,
         listener: &mut PgListener,
@@ -209,7 +210,7 @@ impl ListenerTask {
         Ok(())
     }
 
-    /// One that is not to be had is that of a key which is being settled right now.
+    /// Takes locks. The lock of a key that is being settled is not available.
     async fn lock(&self, listener: &mut PgListener, locks: &mut KeyLocks) -> Result<(), sqlx::Error> {
         let room = MOST.saturating_sub(locks.values().filter(|lock| lock.locked).count());
         let wanted = locks.iter().filter(|(_, lock)| !lock.locked).map(|(number, _)| *number);

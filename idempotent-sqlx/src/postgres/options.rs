@@ -1,4 +1,4 @@
-//! How a store is set up, and what is refused before PostgreSQL is asked.
+//! The builder of the PostgreSQL store.
 use idempotent_core::StoreError;
 use sqlx::PgPool;
 
@@ -6,7 +6,7 @@ use super::PostgresStore;
 use super::session::Session;
 use crate::server::{Settings, server_builder};
 
-/// Sets up a [`PostgresStore`].
+/// A builder for a [`PostgresStore`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct PostgresStoreBuilder(pub(super) Settings<PgPool>, pub(super) Session);
@@ -14,10 +14,10 @@ pub struct PostgresStoreBuilder(pub(super) Settings<PgPool>, pub(super) Session)
 server_builder!(PostgresStoreBuilder);
 
 impl PostgresStoreBuilder {
-    /// The schema of both tables, which has to be there. Of the same letters as a table's name.
+    /// Sets the schema of both tables. The schema must exist. The rules for the name of a table apply.
     ///
     /// # Default
-    /// The first one of the connection's `search_path`
+    /// The first schema in the connection's `search_path`
     pub fn schema(mut self, name: impl Into<String>) -> Self {
         self.0.schema = Some(name.into());
         self
@@ -34,14 +34,14 @@ impl PostgresStoreBuilder {
         self
     }
 
-    /// Connects; with [`create`](Self::create) it makes what is missing. Of several processes that open at once, one
-    /// migrates and the others wait for it.
+    /// Connects to the database and opens the store. With [`create`](Self::create), this method also creates missing tables. If
+    /// several processes open the store at the same time, one migrates and the others wait.
     ///
     /// # Errors
     /// [`Schema`](idempotent_core::StoreErrorKind::Schema): a name or the URL is refused, the table is missing or of another version, or a
     /// [pooler](PostgresStore#poolers) loses prepared statements.
     /// [`Denied`](idempotent_core::StoreErrorKind::Denied): user, password, database or rights. [`Foreign`](idempotent_core::StoreErrorKind::Foreign):
-    /// the table is not ours. [`NotApplied`](idempotent_core::StoreErrorKind::NotApplied): no connection.
+    /// another program created the table. [`NotApplied`](idempotent_core::StoreErrorKind::NotApplied): no connection.
     ///
     /// # Cancellation
     /// Dropping it leaves the tables as they were or wholly migrated.

@@ -1,4 +1,4 @@
-//! Waiting for a run to end, told by the server.
+//! Waiting for the end of a run by notifications of the server.
 use std::time::Duration;
 
 use idempotent_core::{Key, StoreError, Watch, Watching};
@@ -8,16 +8,16 @@ use super::PostgresStore;
 use super::listener::SettlementListener;
 use crate::server::{BoundStatement, Driver, ServerStore, id, settled};
 
-/// Asked again this often while nothing can be heard, doubling.
+/// The first and the longest polling interval without a subscription. The interval doubles.
 const POLL: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// And this often while it can: a transaction of the user's that is rolled back tells nobody.
+/// The polling interval with a subscription, as the rollback of a caller's transaction sends no notification.
 const BACKSTOP: Duration = Duration::from_secs(5);
 
 impl Watch for PostgresStore {
     fn watch(&self, key: &Key) -> Watching {
-        // Without them there is no such capability.
+        // Without a listener, the store does not have this capability.
         let Some(listener) = &self.0.dialect.listener else { return Box::pin(std::future::pending()) };
-        // Counted from here on, though it is polled later.
+        // The waiter is registered now, and polled later.
         let woken = listener.waiters.watch(key.hash());
         let (store, key) = (self.clone(), key.clone());
         Box::pin(async move {
@@ -32,20 +32,20 @@ impl Watch for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Asks for word, and looks whether the run has ended already: what ends after word was left is told.
+    /// Subscribes, and polls the record. A run that ends after the subscription sends a notification.
     async fn settled(&self, listener: &SettlementListener, key: &Key) {
         let (mut subscription, mut pause) = (None, POLL.0);
         let mut subscribing = Box::pin(listener.subscribe(key.hash()));
         loop {
             if subscription.is_none() {
-                // Goes on meanwhile, however long it takes to connect.
+                // The subscription continues across polls, because connecting may take long.
                 match timeout(pause, &mut subscribing).await {
                     Ok(Some(found)) => subscription = Some(found),
                     Ok(None) => subscribing = Box::pin(listener.subscribe(key.hash())),
                     Err(_) => {}
                 }
             }
-            // What cannot be asked now is asked again.
+            // A failed query is repeated.
             if matches!(self.is_held(key).await, Ok(false)) {
                 return;
             }

@@ -1,4 +1,5 @@
-//! Several requests in one trip. What it cannot answer, a key that is taken over for instance, is asked for alone.
+//! Batches: several requests in one round trip. A request that the batch statement cannot answer, such as a takeover, is
+//! sent alone.
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::time::Duration;
@@ -13,9 +14,9 @@ use super::runner::StatementResult;
 use super::store::ServerStore;
 use crate::row::{self, micros};
 
-/// Requests in one statement.
+/// The number of requests in one statement.
 const CHUNK: usize = 256;
-/// Connections that a batch takes beside the usual one.
+/// The number of requests of a batch that are sent alone at the same time, each on a connection.
 const ALONE: usize = 4;
 
 /// A kind of request that one statement takes many of.
@@ -24,7 +25,7 @@ pub(crate) trait BatchItem<D: Dialect>: Clone + Send + Sync + 'static {
 
     fn key(&self) -> &Key;
 
-    /// In one trip.
+    /// Sends all requests of `chunk` in one round trip.
     fn together(
         store: &ServerStore<D>,
         chunk: &[Self],
@@ -88,18 +89,18 @@ impl<D: Dialect> BatchItem<D> for (ClaimHandle, Completion) {
     }
 }
 
-/// What a statement for many came to, by the hash of the key; a key that is missing is asked for alone.
+/// The results of a batch statement by the hash of the key. The request of a missing key is sent alone.
 pub(crate) type BatchResults<T> = HashMap<u128, Result<T, StoreError>>;
 
 impl<D: Dialect> ServerStore<D> {
     pub(crate) async fn in_chunks<A: BatchItem<D>>(&self, asks: &[A]) -> Vec<Result<A::Answer, StoreError>> {
         let mut answers: Vec<Option<Result<A::Answer, StoreError>>> = asks.iter().map(|_| None).collect();
-        // The first of each key; what comes again is answered behind it.
+        // The first request of each key. Further requests of a key are sent after the first is answered.
         let mut seen = HashSet::new();
         let firsts: Vec<usize> = (0..asks.len()).filter(|at| seen.insert(asks[*at].key().hash())).collect();
         for places in firsts.chunks(CHUNK) {
             let mut chunk: Vec<A> = places.iter().map(|at| asks[*at].clone()).collect();
-            // Batches that meet lock in one order.
+            // Concurrent batches lock keys in the same order.
             chunk.sort_unstable_by_key(|ask| ask.key().hash());
             let mut told = A::together(self, &chunk).await;
             for at in places {
@@ -138,7 +139,7 @@ impl<D: Dialect> ServerStore<D> {
             };
             match self.seen(row).map(|seen| decide(&seen, request)) {
                 Ok((answer, Write::Keep)) => drop(told.insert(hash, Ok(answer))),
-                // To be taken over, or vacant: one by one.
+                // A takeover, or a vacant key: sent alone.
                 Ok(_) => {}
                 Err(error) => drop(told.insert(hash, Err(error))),
             }
@@ -152,7 +153,7 @@ fn results(sent: StatementResult<Vec<u128>>) -> Result<BatchResults<Settled>, St
     Ok(written.into_iter().map(|hash| (hash, Ok(Settled::Done))).collect())
 }
 
-/// The same for another request of the trip.
+/// Returns a copy of the error for another request of the same round trip.
 fn again(error: &StoreError) -> StoreError {
     StoreError::new(error.kind()).because(error.to_string())
 }

@@ -1,4 +1,4 @@
-//! Lists records, by id.
+//! Listing of records in the order of their ids.
 use idempotent_core::{RecordEntry, RecordPage, StoreError};
 
 use super::driver::Driver;
@@ -7,13 +7,13 @@ use super::statement::BoundStatement;
 use super::store::ServerStore;
 use crate::row;
 
-/// The most entries of one page.
+/// The maximum number of entries in a page.
 const MOST: usize = 10_000;
 
 impl<D: Driver> ServerStore<D> {
     pub(crate) async fn browse(&self, after: Option<u128>, limit: usize) -> Result<RecordPage, StoreError> {
         let limit = limit.clamp(1, MOST);
-        // Nothing is before no bytes.
+        // Every id is greater than the empty byte string.
         let after: Vec<u8> = after.map_or_else(Vec::new, |id| id.to_be_bytes().to_vec());
         let browse = self.timed(BoundStatement::new(&self.texts.browse).bind(after).bind(limit as i64));
         let rows = settled(self.runner.all(browse).await?)?;

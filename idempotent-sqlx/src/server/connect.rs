@@ -1,4 +1,4 @@
-//! The pool, and the connection that a store is opened with.
+//! The connection that opens a store, and the options of its pools.
 use std::time::Duration;
 
 use idempotent_core::StoreError;
@@ -21,7 +21,7 @@ pub(crate) async fn connect<D: Driver>(
 }
 
 impl<DB: Database> Settings<sqlx::Pool<DB>> {
-    /// Returns what opens the store once more, for renewals: one connection, which is no other's.
+    /// Returns the settings of a second store for renewals, which has one connection of its own.
     pub(crate) fn again(&self) -> Self {
         let target = match &self.target {
             Target::Pool(pool) => {
@@ -47,7 +47,7 @@ impl<P> Settings<P> {
         PoolOptions::new()
             .max_connections(self.connections)
             .acquire_timeout(self.patience)
-            // A trip before each statement; one that is dead is found by the statement.
+            // The test is a round trip before each statement. The statement itself detects a dead connection.
             .test_before_acquire(false)
     }
 }

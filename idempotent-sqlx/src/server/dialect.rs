@@ -1,4 +1,4 @@
-//! What a database supplies: its texts, and how it claims, writes, settles and commits.
+//! The [`Dialect`] trait: statements and operations that differ between MySQL/MariaDB and PostgreSQL.
 use idempotent_core::{Key, StoreError};
 use sqlx::Transaction;
 
@@ -11,51 +11,51 @@ use super::target::StatementTarget;
 use super::value::Value;
 use crate::inbox::Last;
 
-/// What a database supplies.
+/// A database's statements and operations.
 pub(crate) trait Dialect: Driver {
-    /// Sends a claim: the grant, or what stands there. None: somebody was faster, or has the key in hand.
+    /// Sends a claim. Returns the granted or existing record, or `None` if another claim won or holds the key.
     fn claim(
         target: &mut StatementTarget<'_, Self>,
         claim: BoundStatement<Self>,
         key: &Key,
     ) -> impl DialectFuture<StatementResult<Option<FoundRecord>>>;
-    /// Sends a write over a record that was read, or one that [`TransactionStatements::complete`] is.
+    /// Sends a conditional write over a record that was read, or the write that [`TransactionStatements::complete`] is.
     fn put(target: &mut StatementTarget<'_, Self>, put: BoundStatement<Self>) -> impl DialectFuture<WriteResult>;
-    /// Sends claims, of different keys: for as many as it can the grant, or what stands there.
+    /// Sends claims of different keys. Returns the granted or existing records of as many keys as possible.
     fn claim_all(
         store: &ServerStore<Self>,
         claims: Vec<Vec<Value>>,
     ) -> impl DialectFuture<StatementResult<Vec<Row<Self>>>>;
-    /// Sends renewals or completions, of different keys: the hashes of those that were written.
+    /// Sends renewals or completions of different keys. Returns the hashes of the keys that were written.
     fn settle_all(
         store: &ServerStore<Self>,
         what: &BatchKind,
         asks: Vec<Vec<Value>>,
     ) -> impl DialectFuture<StatementResult<Vec<u128>>>;
-    /// What a transaction of a run begins with, where it is not what sqlx says.
+    /// The statement that begins a run's transaction, or `None` for the statement of sqlx.
     const BEGIN: Option<&'static str>;
-    /// Fails where the transaction of a run is not the one any more that it was begun as.
+    /// Fails if the run's transaction is no longer the one that was begun.
     fn stands(connection: &mut Connection<Self>) -> impl DriverFuture<()>;
     /// Commits the transaction of a run.
     fn commit(transaction: Transaction<'static, Self::Db>, last: Last) -> impl DriverFuture<()>;
-    /// The clock, as its statements have it.
+    /// The SQL expression of the clock.
     const NOW: &'static str;
-    /// A text's bytes, as a statement without parameters has them.
+    /// Returns an SQL literal for the bytes, for a statement without parameters.
     fn literal(bytes: &[u8]) -> String;
     /// Gives the claim of an open transaction its value; fails where it is not there. The literals of the key's hash, the owner,
     /// the value; the time of it, and when it expires.
     fn valued(store: &ServerStore<Self>, literals: [String; 3], now: &str, expires: &str) -> String;
-    /// Whether no open transaction has the key in hand. What one that is over has written is seen by the next statement.
+    /// Returns true if no open transaction holds the key. The next statement sees the writes of an ended transaction.
     fn is_free(store: &ServerStore<Self>, key: &Key) -> impl DialectFuture<bool>;
-    /// Looks at the next records behind an id, and removes at most `room` of them that are past their time.
+    /// Scans the next records after an id, and removes at most `room` expired ones.
     fn purge(store: &ServerStore<Self>, after: Vec<u8>, room: i64) -> impl DialectFuture<StatementResult<PurgeStep>>;
 }
 
-/// What a dialect's future comes to.
+/// A future of a dialect's operation.
 pub(crate) trait DialectFuture<T>: Future<Output = Result<T, StoreError>> + Send {}
 impl<T, F: Future<Output = Result<T, StoreError>> + Send> DialectFuture<T> for F {}
 
-/// What owners do to many keys at once.
+/// A kind of batch of owners' requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BatchKind {
     /// id, owner, number, lease
@@ -64,20 +64,20 @@ pub(crate) enum BatchKind {
     Complete,
 }
 
-/// What became of a record that was to be written over another.
+/// The result of a conditional write over a record that was read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WriteResult {
     Done,
-    /// The record is another by now.
+    /// Another writer has changed the record.
     Raced,
-    /// Somebody has the key in hand.
+    /// Another transaction holds the key.
     Busy,
 }
 
-/// What became of a step of the walk.
+/// The result of one purge statement.
 #[derive(Debug)]
 pub(crate) struct PurgeStep {
-    /// The last id that was looked at, if there may be more behind it.
+    /// The last scanned id, if there may be more records after it.
     pub(crate) next: Option<Vec<u8>>,
     pub(crate) removed: usize,
 }

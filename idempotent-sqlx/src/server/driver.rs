@@ -1,4 +1,4 @@
-//! The part of a database that is its driver: how statements are bound and sent, and what its errors mean.
+//! The [`Driver`] trait: binding and sending statements, and interpreting errors.
 use std::fmt::Debug;
 
 use idempotent_core::Key;
@@ -9,51 +9,51 @@ use super::refusal::{Contention, Refusal};
 use super::value::Value;
 use crate::row::Cells;
 
-/// What a database's driver supplies.
+/// A database's driver.
 pub(crate) trait Driver: Debug + Send + Sync + Sized + 'static {
     type Db: Database<Row: Cells>;
-    /// What its statements bind.
+    /// A value that its statements can bind.
     type Value: From<Value> + Clone + Debug + Send + Sync;
 
-    /// What it is called in errors.
+    /// The name of the database in errors.
     const NAME: &'static str;
-    /// The parameter of its URL that says how TLS is used.
+    /// The URL parameter that configures TLS.
     const TLS: &'static str;
 
     fn bind(query: Query<Self>, value: Self::Value) -> Query<Self>;
 
-    /// How many rows were written.
+    /// Returns the number of written rows.
     fn execute(query: Query<Self>, connection: &mut Connection<Self>) -> impl DriverFuture<u64>;
-    /// The first row.
+    /// Returns the first row.
     fn first(query: Query<Self>, connection: &mut Connection<Self>) -> impl DriverFuture<Option<Row<Self>>>;
-    /// All rows.
+    /// Returns all rows.
     fn all(query: Query<Self>, connection: &mut Connection<Self>) -> impl DriverFuture<Vec<Row<Self>>>;
 
-    /// What a refusal of the server lets a caller conclude.
+    /// Interprets an error that the server returned.
     fn refusal(error: &dyn DatabaseError) -> Refusal;
-    /// Whether a statement failed because of others, and nothing of it was done.
+    /// Returns the kind of contention if the statement failed due to another transaction and had no effect.
     fn contention(error: &dyn DatabaseError) -> Option<Contention>;
 
-    /// The number of a key's lock, where claims take one.
+    /// Returns the number of the key's advisory lock, if claims take one.
     fn lock(&self, _: &Key) -> Option<i64> {
         None
     }
 
-    /// Bytes of the largest value that it takes.
+    /// Returns the size of the largest value that the server accepts, in bytes.
     fn most(&self) -> usize {
         usize::MAX
     }
 
-    /// Whether a statement that failed so was the end of the transaction it stood in.
+    /// Returns true if a statement with this error ends its transaction.
     fn ends(&self, error: &dyn DatabaseError) -> bool;
 }
 
-/// What a driver's future comes to.
+/// A future of a driver's operation.
 pub(crate) trait DriverFuture<T>: Future<Output = Result<T, sqlx::Error>> + Send {}
 impl<T, F: Future<Output = Result<T, sqlx::Error>> + Send> DriverFuture<T> for F {}
 
 pub(crate) type Connection<D> = <<D as Driver>::Db as Database>::Connection;
 pub(crate) type Row<D> = <<D as Driver>::Db as Database>::Row;
 
-/// The driver's statement, prepared on its connection and kept there.
+/// The driver's statement, which stays prepared on its connection.
 pub(crate) type Query<D> = sqlx::query::Query<'static, <D as Driver>::Db, <<D as Driver>::Db as Database>::Arguments>;

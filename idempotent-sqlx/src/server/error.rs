@@ -1,4 +1,4 @@
-//! What an error lets a caller conclude.
+//! Conversion of errors of the driver and the server to [`StoreError`].
 use std::io::ErrorKind;
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use idempotent_core::{StoreError, StoreErrorKind};
 use super::driver::Driver;
 use super::refusal::Refusal;
 
-/// What the texts name; no password and no key.
+/// The names that error texts contain. They include no password and no key.
 #[derive(Clone, Debug)]
 pub(crate) struct ErrorContext {
-    /// `HOST:PORT/DATABASE`, or what the pool was said to be.
+    /// `HOST:PORT/DATABASE` of the URL or of the pool's options.
     pub(crate) database: String,
     /// The record table.
     pub(crate) table: String,
     pub(crate) connections: u32,
 }
 
-/// How far a call had come.
+/// The phase of a call in which an error occurred.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Phase {
     /// Nothing was sent.
@@ -27,7 +27,7 @@ pub(crate) enum Phase {
 }
 
 impl ErrorContext {
-    /// The error of a statement, or of a connection for it.
+    /// Converts the error of a statement, or of a connection for a statement.
     pub(crate) fn error<D: Driver>(&self, when: Phase, error: sqlx::Error) -> StoreError {
         match error.as_database_error().map(D::refusal) {
             Some(Refusal { kind, text, words }) => {
@@ -48,7 +48,7 @@ impl ErrorContext {
             .replace("{connections}", &self.connections.to_string())
     }
 
-    /// A result that the server would end the connection for.
+    /// Returns the error for a result for which the server would close the connection.
     pub(crate) fn too_large(&self, bytes: usize, most: usize) -> StoreError {
         StoreError::new(StoreErrorKind::Denied).because(format!(
             "{}: result of {bytes} bytes exceeds the room in max_allowed_packet ({most} bytes): raise that setting, \
@@ -57,7 +57,7 @@ impl ErrorContext {
         ))
     }
 
-    /// No answer in time.
+    /// Returns the error of a timeout.
     pub(crate) fn silent(&self, when: Phase, waited: Duration) -> StoreError {
         let (kind, what) = match when {
             Phase::Connecting => (StoreErrorKind::NotApplied, "no connection"),
@@ -86,7 +86,7 @@ fn client_error<D: Driver>(when: Phase, error: &sqlx::Error) -> (StoreErrorKind,
             return (StoreErrorKind::NotApplied, "{database}: the connection pool is closed".to_owned());
         }
         sqlx::Error::Tls(cause) => return no_tls::<D>(cause.to_string()),
-        // What rustls says of a certificate.
+        // rustls reports certificate errors as invalid data.
         sqlx::Error::Io(cause) if when == Phase::Connecting && cause.kind() == ErrorKind::InvalidData => {
             return no_tls::<D>(cause.to_string());
         }
@@ -97,7 +97,7 @@ fn client_error<D: Driver>(when: Phase, error: &sqlx::Error) -> (StoreErrorKind,
                     .to_owned(),
             );
         }
-        // Words of the operating system.
+        // The cause is a text of the operating system.
         sqlx::Error::Io(cause) => format!("the connection to {{database}} failed ({cause})"),
         _ => "the connection to {database} failed".to_owned(),
     };

@@ -22,13 +22,14 @@ use crate::answer::{self, TRIES};
 use crate::inbox::{Last, consumed, in_place};
 use crate::row::micros;
 
-/// A claim that met a grant which its statement could not see is asked once more.
+/// The number of attempts of a claim that meets a grant which its statement cannot see.
 const ASKED: usize = 2;
-/// Bytes of the largest value that is spelt out in a text, where each has two letters.
+/// The size in bytes of the largest value in a statement as a literal, which takes two letters for each byte.
 const SPELT: usize = 8 << 10;
 
 impl<D: Dialect> ServerStore<D> {
-    /// In a task of its own: sqlx gives a connection whose `BEGIN` was dropped back to the pool, inside of that transaction.
+    /// Begins a transaction in a spawned task: sqlx returns a connection to the pool inside the open transaction if the future
+    /// of its `BEGIN` is dropped.
     pub(crate) async fn begin(&self) -> Result<Transaction<'static, D::Db>, StoreError> {
         let (pool, patience) = (self.runner.transactions.clone(), self.runner.patience);
         let beginning = async move {
@@ -45,7 +46,7 @@ impl<D: Dialect> ServerStore<D> {
         begun.map_err(|error| self.runner.place.error::<D>(Phase::Connecting, error))
     }
 
-    /// The answer to a key that is expected to have one.
+    /// Returns the answer for a key that is expected to have a record.
     pub(crate) async fn look_first(&self, request: &ClaimRequest) -> Result<Option<Claim>, StoreError> {
         if !self.recent_keys.expects_a_record(&request.key) {
             return Ok(None);
@@ -62,7 +63,7 @@ impl<D: Dialect> ServerStore<D> {
     ) -> Result<Claim, StoreError> {
         let mut target = StatementTarget::within(self, connection);
         for _ in 0..ASKED {
-            // Its lock was not to be had, or a grant came in between that this statement could not see.
+            // The lock was not available, or this statement cannot see a concurrent grant.
             let StatementResult::Done(Some(seen)) =
                 D::claim(&mut target, self.claiming_in(request, retain), &request.key).await?
             else {
@@ -74,7 +75,7 @@ impl<D: Dialect> ServerStore<D> {
                     self.recent_keys.saw(&request.key, &answer);
                     return Ok(answer);
                 }
-                // Another one by now; with the lock in hand the next look is the last.
+                // Another record by now. As this transaction has the lock, the next read is conclusive.
                 WriteResult::Raced => {}
                 WriteResult::Busy => break,
             }
@@ -132,14 +133,15 @@ impl<D: Dialect> ServerStore<D> {
                     None => Settled::Lost { now: StateKind::Absent },
                 });
             }
-            // Somebody is claiming it, which does not take long.
+            // A concurrent claim holds the lock for a short time.
             tokio::time::sleep(BETWEEN).await;
         }
         Err(StoreError::new(StoreErrorKind::RolledBack)
             .because("the key was claimed concurrently during every attempt: roll back, and run the transaction again"))
     }
 
-    /// As a text, which is parsed anew each time: dearer than a statement that is prepared, and cheaper than a trip.
+    /// Returns the completion as text, to send it together with the commit. Parsing the text costs more than a prepared
+    /// statement, and less than a round trip. Returns `None` if the value is too large.
     pub(crate) fn with_the_commit(&self, held: &ClaimHandle, completion: &Completion) -> Option<String> {
         let value = completion.value.as_deref();
         if value.is_some_and(|value| value.len() > SPELT) {
@@ -168,7 +170,7 @@ impl<D: Dialect> ServerStore<D> {
     }
 
     pub(crate) async fn is_committed(&self, held: &ClaimHandle) -> Result<Option<bool>, StoreError> {
-        // Asked first: what was written is seen by all before the key is free.
+        // This query is first: writes are visible before the key is free.
         let free = D::is_free(self, &held.key).await?;
         let found = self.look(&held.key).await?;
         match found.is_some_and(|seen| consumed(&seen.record, held)) {
@@ -193,14 +195,14 @@ macro_rules! server_inbox {
             use $crate::inbox::{Dialect, Last, transactional_run, step_transactions};
 
             impl $store {
-                /// Claims the key in a transaction of the caller's on this store's database, as its first statement, and
-                /// marks it consumed at once: if the transaction commits, both the effect and that are there, else neither.
-                /// Holds the key until its end.
+                /// Claims the key in the caller's transaction on this store's database, and marks the key consumed. Call
+                /// this method first in the transaction. The effect and the mark commit or roll back together. The
+                /// transaction holds the key until its end.
                 #[doc = $meanwhile]
-                /// Neither lease nor attempts are counted. One trip, as a rule.
+                /// The claim has no lease and counts no attempts. Usually it takes one round trip.
                 ///
-                /// With [`Claim::Acquired`] go on; with any other answer the effect must not happen: end the transaction. Its
-                /// lease means nothing here.
+                /// Continue on [`Claim::Acquired`], and ignore the lease of the grant. With any other answer the effect must
+                /// not happen: end the transaction.
                 ///
                 /// ```no_run
                 /// use std::time::Duration;
@@ -240,9 +242,9 @@ macro_rules! server_inbox {
                     self.0.claim_in(transaction, request, retain).await
                 }
 
-                /// Completes a key in a transaction of the caller's: one that was claimed by a lease before it, or the value of
-                /// one that was claimed [in it](Self::claim_in). Commit behind [`Settled::Done`]; [`Settled::Lost`] says that
-                /// somebody took over: roll back. Stop renewing the lease before.
+                /// Completes a key in the caller's transaction. The key was claimed with a lease before the transaction, or
+                /// [in the transaction](Self::claim_in). Stop renewing the lease first. Commit after [`Settled::Done`].
+                /// [`Settled::Lost`] means that another owner took over: roll back.
                 ///
                 /// # Errors
                 /// As [`claim_in`](Self::claim_in).

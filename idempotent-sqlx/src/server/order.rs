@@ -1,4 +1,4 @@
-//! The order tables of streams. One statement each.
+//! The order tables of streams. Each operation is one statement.
 use std::time::Duration;
 
 use idempotent_core::{Key, StoreError, StoredOrderTable, Timestamp};
@@ -47,7 +47,7 @@ impl<D: Driver> ServerStore<D> {
         Err(answer::outrun())
     }
 
-    /// Removes the lines of at most so many streams that nothing was heard of, and of a step more.
+    /// Removes the order tables of expired streams: `at_most`, plus at most one purge statement more.
     pub(super) async fn purge_order_tables(&self, at_most: usize) -> Result<(), StoreError> {
         let (mut after, mut gone): (Vec<u8>, u64) = (Vec::new(), 0);
         while gone < at_most as u64 {
@@ -62,7 +62,7 @@ impl<D: Driver> ServerStore<D> {
             let last = last.unwrap_or_default().to_vec();
             if old {
                 let purge = BoundStatement::new(&self.order.purge).bind(after).bind(last.clone());
-                // What somebody has in hand is not past its time any more.
+                // An order table that another transaction is writing is no longer expired.
                 if let StatementResult::Done(removed) = self.runner.execute(self.timed(purge)).await? {
                     gone += removed;
                 }
@@ -76,7 +76,7 @@ impl<D: Driver> ServerStore<D> {
     }
 }
 
-/// The capability of a store whose plan has the statements.
+/// Implements `OrderStore` for a store that wraps `Arc<ServerStore<…>>`.
 macro_rules! server_order {
     ($store:ident) => {
         #[::async_trait::async_trait]

@@ -1,7 +1,8 @@
-//! Where connections come from: the store's own, or a pool of sqlx's.
+//! Connection pools: the store's own pool, or a pool of sqlx.
 //!
-//! Not sqlx's pool for the store's own. That asks the server how a connection is each time it gets one back, which is one more
-//! trip for each statement, and cannot be turned off; whoever comes next waits for it, or opens another connection.
+//! The store does not use sqlx's pool for its own connections. sqlx tests each returned connection on the server. This test is
+//! an additional round trip for each statement, and cannot be turned off. The next caller waits for the test, or opens another
+//! connection.
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,13 +16,13 @@ use tokio::time::timeout;
 
 type Options<DB> = <<DB as Database>::Connection as Connection>::Options;
 
-/// Sets a connection up that was just made.
+/// A function that configures a new connection.
 pub(crate) type Prepare<DB> =
     Box<dyn for<'c> Fn(&'c mut <DB as Database>::Connection) -> BoxFuture<'c, Result<(), sqlx::Error>> + Send + Sync>;
 
-/// An older one is closed, so that what moves, a name or a balancer behind it, is followed.
+/// The maximum age of a connection. Reconnecting follows changes of DNS names and load balancers.
 const LIFETIME: Duration = Duration::from_secs(30 * 60);
-/// One that nobody needed for so long is closed, before somebody between here and the server forgets it.
+/// The maximum idle time of a connection, after which network devices may drop it.
 const IDLE: Duration = Duration::from_secs(10 * 60);
 
 pub(crate) enum Pool<DB: Database> {
@@ -29,7 +30,7 @@ pub(crate) enum Pool<DB: Database> {
     Shared(sqlx::Pool<DB>),
 }
 
-/// Its options hold a password.
+// The options contain a password.
 impl<DB: Database> fmt::Debug for Pool<DB> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -39,12 +40,12 @@ impl<DB: Database> fmt::Debug for Pool<DB> {
     }
 }
 
-/// Up to so many connections, made when needed.
+/// The store's own connections, which are opened on demand up to a limit.
 pub(crate) struct OwnPool<DB: Database> {
     options: Options<DB>,
     prepare: Option<Prepare<DB>>,
     permits: Semaphore,
-    /// The one that came back last is at the end, and is the next to go.
+    /// The connection that was returned last is at the end, and is used next.
     idle: Mutex<VecDeque<PooledConnection<DB>>>,
 }
 
@@ -54,7 +55,7 @@ pub(crate) struct PooledConnection<DB: Database> {
     since: Instant,
 }
 
-/// A connection for one statement. Closed when dropped: whoever got it next would wait for an answer that is outstanding.
+/// A connection for one statement. Dropping the guard closes the connection, as an answer may be outstanding.
 pub(crate) enum PoolGuard<'a, DB: Database> {
     Own(Box<PooledConnection<DB>>, &'a OwnPool<DB>, SemaphorePermit<'a>),
     Shared(SqlxConnection<DB>),
@@ -66,7 +67,10 @@ impl<DB: Database> Pool<DB> {
         Self::Own(Box::new(OwnPool { options, prepare, permits, idle: Mutex::default() }))
     }
 
-    /// None: no connection within `patience`. That none was free is an error, as it is of a pool of sqlx.
+    /// Returns a connection, or `None` if opening one takes longer than `patience`.
+    ///
+    /// # Errors
+    /// `PoolTimedOut` if no connection becomes free within `patience`, as with a pool of sqlx.
     pub(super) async fn acquire(&self, patience: Duration) -> Result<Option<PoolGuard<'_, DB>>, sqlx::Error> {
         match self {
             Self::Own(own) => {
@@ -96,7 +100,7 @@ impl<DB: Database> OwnPool<DB> {
         if connection.since.elapsed() < IDLE {
             return Some(connection);
         }
-        // Those before it have waited longer still.
+        // The connections before this one have been idle even longer.
         idle.clear();
         None
     }
@@ -106,14 +110,14 @@ impl<DB: Database> OwnPool<DB> {
         if connection.born.elapsed() < LIFETIME {
             idle.push_back(PooledConnection { since: Instant::now(), ..connection });
         }
-        // One at a time: what a burst needed goes away.
+        // Closes one connection at a time, so that the pool shrinks after a burst.
         if idle.front().is_some_and(|first| first.since.elapsed() >= IDLE) {
             idle.pop_front();
         }
     }
 
     fn idle(&self) -> MutexGuard<'_, VecDeque<PooledConnection<DB>>> {
-        // Nothing under this lock panics halfway.
+        // No code panics while it holds this lock.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -130,7 +134,7 @@ impl<DB: Database> PooledConnection<DB> {
 }
 
 impl<DB: Database> PoolGuard<'_, DB> {
-    /// None only behind its end.
+    /// Returns the connection, or `None` after the connection was returned.
     pub(super) fn connection(&mut self) -> Option<&mut DB::Connection> {
         match self {
             Self::Own(connection, ..) => Some(&mut connection.connection),
@@ -138,16 +142,16 @@ impl<DB: Database> PoolGuard<'_, DB> {
         }
     }
 
-    /// Nothing is outstanding on it.
+    /// Returns the connection to its pool. No answer may be outstanding.
     pub(super) fn give_back(self) {
         match self {
-            // Kept before its place is free, or whoever waits for that would open another one.
+            // The connection is stored before its permit is free: otherwise a waiting caller opens another one.
             Self::Own(connection, own, _place) => own.keep(*connection),
             Self::Shared(mut connection) => drop(connection.0.take()),
         }
     }
 
-    /// The server ended it, or it broke; so, most likely, it is with those that are idle.
+    /// Closes the connection after it was lost, and all idle ones, which probably are lost as well.
     pub(super) fn lost(self) {
         if let Self::Own(_, own, _) = &self {
             own.idle().clear();
@@ -155,7 +159,7 @@ impl<DB: Database> PoolGuard<'_, DB> {
     }
 }
 
-/// One of sqlx's pool, closed unless it is given back.
+/// A connection of an sqlx pool, which is closed on drop unless it is returned.
 pub(crate) struct SqlxConnection<DB: Database>(Option<PoolConnection<DB>>);
 
 impl<DB: Database> Drop for SqlxConnection<DB> {

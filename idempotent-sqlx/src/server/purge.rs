@@ -1,4 +1,4 @@
-//! Removes records past their time, along the ids.
+//! Removal of expired records in the order of their ids.
 use std::time::Instant;
 
 use idempotent_core::StoreError;
@@ -9,8 +9,9 @@ use super::store::ServerStore;
 use crate::purge_pause::pause_for_others;
 
 impl<D: Dialect> ServerStore<D> {
-    /// Each call starts at the smallest id. What somebody has in hand is passed over. Steps of as many records that are
-    /// gone go, too, and as many streams that nothing was heard of; they are not counted.
+    /// Removes expired records, from the smallest id. Records that other transactions hold are skipped. The purge also removes
+    /// the steps of at most `at_most` removed records, and at most `at_most` expired order tables. Returns the number of removed
+    /// records without steps and order tables.
     pub(crate) async fn purge(&self, at_most: usize) -> Result<usize, StoreError> {
         let (mut after, mut removed): (Vec<u8>, usize) = (Vec::new(), 0);
         while removed < at_most {

@@ -1,19 +1,18 @@
-//! Which keys are expected to have a record: those are looked at first, which costs a duplicate one read by its key.
+//! Keys that are expected to have a record. A claim of such a key reads the record first, so a duplicate costs one read by key.
 use std::fmt;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use idempotent_core::{Claim, Key};
 
-/// Keys remembered, at most. A process that has seen more claims a key of an older one as if it were new, which is right
-/// as well and costs a little more.
+/// The maximum number of remembered keys. A forgotten key is claimed like a new key, which is correct and costs slightly more.
 const SLOTS: usize = 4_096;
-/// So many consumed keys in a row, and the next is expected to be one as well: as after a restart, or behind a broker
-/// that delivers all once more.
+/// After this number of consecutive consumed keys, the next key is expected to be consumed as well, e.g. after a restart or
+/// during a redelivery of all messages.
 const MANY: i32 = 8;
 
-/// What this process has seen lately.
+/// The keys that this process has claimed recently.
 pub(crate) struct RecentKeys {
-    /// The low half of a key's hash, in the place that its high half says.
+    /// The low half of a key's hash. The high half selects the slot.
     slots: Box<[AtomicU64]>,
     consumed: AtomicI32,
 }
@@ -28,12 +27,12 @@ impl RecentKeys {
         slot.load(Ordering::Relaxed) == low || self.consumed.load(Ordering::Relaxed) >= MANY
     }
 
-    /// The key has a record: this was said of it.
+    /// Records that the key has a record, with the answer to its claim.
     pub(crate) fn saw(&self, key: &Key, answer: &Claim) {
         let (slot, low) = self.place(key);
         slot.store(low, Ordering::Relaxed);
         match answer {
-            // Never much above, so that it cannot overflow.
+            // The counter stays close to `MANY`, so it cannot overflow.
             Claim::Consumed(_) if self.consumed.load(Ordering::Relaxed) < MANY => {
                 self.consumed.fetch_add(1, Ordering::Relaxed);
             }
@@ -42,7 +41,7 @@ impl RecentKeys {
         }
     }
 
-    /// Its record was deleted.
+    /// Forgets a key whose record was deleted.
     pub(crate) fn forget(&self, key: &Key) {
         let (slot, low) = self.place(key);
         let _ = slot.compare_exchange(low, 0, Ordering::Relaxed, Ordering::Relaxed);
@@ -51,7 +50,7 @@ impl RecentKeys {
     fn place(&self, key: &Key) -> (&AtomicU64, u64) {
         let bytes = key.hash().to_be_bytes();
         let half = |at: usize| bytes[at..at + 8].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-        // A remainder of their number.
+        // The remainder is less than the number of slots.
         (&self.slots[(half(0) % SLOTS as u64) as usize], half(8))
     }
 }

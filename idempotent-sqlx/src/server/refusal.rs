@@ -1,18 +1,18 @@
-//! What a refusal of the server means.
+//! The meaning of errors that a server returns.
 use idempotent_core::StoreErrorKind;
 
-/// What a server's refusal means: `{database}`, `{table}` and `{connections}` of the text are put in.
+/// The meaning of an error of the server. The text has the placeholders `{database}`, `{table}` and `{connections}`.
 pub(crate) struct Refusal {
     pub(crate) kind: StoreErrorKind,
     pub(crate) text: String,
-    /// The server's own words, as far as they hold no value of a row.
+    /// The server's message, if it contains no value of a row.
     pub(crate) words: String,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Contention {
-    /// They were faster.
+    /// Another transaction was faster.
     Raced,
-    /// They have what it needs in hand.
+    /// Another transaction holds a lock that the statement needs.
     Locked,
 }

@@ -1,4 +1,4 @@
-//! A request of one key.
+//! Requests for one key: claim, renew, complete, release, forget and inspect.
 use std::time::Duration;
 
 use idempotent_core::protocol::{self, Write, live};
@@ -17,7 +17,7 @@ use super::value::{Value, id, owner};
 use crate::answer;
 use crate::row::{self, Parts, VERSION, micros, signed};
 
-/// How often a claim looks whether another one of its key is over, before it says that the key is busy.
+/// The number of retries of a claim during a concurrent claim of the same key, before it answers that the key is busy.
 const LOOKS: usize = 3;
 pub(super) const BETWEEN: Duration = Duration::from_millis(2);
 
@@ -54,7 +54,7 @@ impl<D: Dialect> ServerStore<D> {
         Err(contended.unwrap_or_else(answer::outrun))
     }
 
-    /// What stands there, or the grant of a key without a record.
+    /// Returns the existing record, or the grant of a key without a record.
     async fn find_or_claim(
         &self,
         request: &ClaimRequest,
@@ -67,7 +67,7 @@ impl<D: Dialect> ServerStore<D> {
         D::claim(&mut StatementTarget::pool(self), claim, &request.key).await
     }
 
-    /// What a claim binds.
+    /// Returns the parameters of a claim.
     pub(super) fn claiming(&self, request: &ClaimRequest) -> Vec<Value> {
         vec![
             id(&request.key).into(),
@@ -95,7 +95,7 @@ impl<D: Dialect> ServerStore<D> {
         self.settle(&held.key, write, |found, now| protocol::complete(found, held, completion, now)).await
     }
 
-    /// Refuses a value that the server would end the connection for.
+    /// Rejects a value for which the server would close the connection.
     pub(super) fn fits(&self, completion: &Completion) -> Result<(), StoreError> {
         let (bytes, most) = (completion.value.as_deref().map_or(0, <[u8]>::len), self.dialect.most());
         if bytes > most { Err(self.runner.place.too_large(bytes, most)) } else { Ok(()) }
@@ -138,7 +138,7 @@ impl<D: Dialect> ServerStore<D> {
         Ok(found.map(|FoundRecord { record, now, .. }| InspectedRecord { record, now }))
     }
 
-    /// Sends a guarded write. Where it wrote nothing, the protocol says what that means.
+    /// Sends a guarded write. If nothing was written, the protocol decides on the record.
     async fn settle(
         &self,
         key: &Key,
@@ -151,7 +151,7 @@ impl<D: Dialect> ServerStore<D> {
         }
     }
 
-    /// Reads, decides, and writes if nothing changed meanwhile.
+    /// Reads the record, decides, and writes if the record has not changed.
     async fn by_the_protocol(
         &self,
         key: &Key,
@@ -175,7 +175,7 @@ impl<D: Dialect> ServerStore<D> {
         let record = match write {
             Write::Keep => return Ok(WriteResult::Done),
             Write::Put(record) => record,
-            // Past its time it is as good as gone, and the purge removes it.
+            // The record expires at once, and the purge removes it.
             Write::Delete => Record { expires_at: found.updated_at, ..found.clone() },
         };
         D::put(&mut StatementTarget::pool(self), self.putting(&self.texts.put, key, found, &record)).await
@@ -196,16 +196,16 @@ impl<D: Dialect> ServerStore<D> {
     }
 }
 
-/// What a claim's row says: the answer, and what is to be written for the answer to be true.
+/// Returns the answer to a claim, and the write that the answer requires.
 pub(super) fn decide(seen: &FoundRecord, request: &ClaimRequest) -> (Claim, Write) {
-    // A grant is a grant, however short it was asked for.
+    // A grant is valid even if its lease has already expired.
     match answer::claim(&seen.record, seen.granted, request, seen.now) {
         Some(answer) if seen.granted => (answer, Write::Keep),
         _ => protocol::claim(Some(&seen.record), request, seen.now),
     }
 }
 
-/// A record, in the order of [`COLUMNS`](row::COLUMNS).
+/// Returns the values of a record in the order of [`COLUMNS`](row::COLUMNS).
 fn columns(key: &Key, record: &Record) -> [Value; 16] {
     let parts = Parts::of(record);
     [
@@ -228,14 +228,14 @@ fn columns(key: &Key, record: &Record) -> [Value; 16] {
     ]
 }
 
-/// A step of its owner's, with the first three places filled.
+/// Returns a statement of an owner with its first three parameters bound.
 pub(super) fn by_owner<D: Driver>(text: &Statement, held: &ClaimHandle) -> BoundStatement<D> {
     BoundStatement::new(text).bind_all(owned(held))
 }
 
-/// The key, the owner and the number of a grant.
+/// Returns the key, the owner and the fencing number of a grant.
 pub(super) fn owned(held: &ClaimHandle) -> [Value; 3] {
-    // A number that no column holds is no grant's.
+    // A number that exceeds the column belongs to no grant.
     let number = held.fencing.map(|fencing| i64::try_from(fencing.0).unwrap_or(-1));
     [id(&held.key).into(), owner(held.owner).into(), number.into()]
 }

@@ -1,4 +1,4 @@
-//! One statement on a connection of the pool.
+//! Execution of single statements on a connection of the pool.
 use std::time::Duration;
 
 use idempotent_core::StoreError;
@@ -13,21 +13,21 @@ use super::statement::BoundStatement;
 #[derive(Debug)]
 pub(crate) struct StatementRunner<D: Driver> {
     pub(crate) pool: Pool<D::Db>,
-    /// For the transactions of runs, which are guards of a pool of this kind. Its connections are made when needed.
+    /// A pool for the transactions of runs, as sqlx's transactions belong to an sqlx pool. It connects on demand.
     pub(crate) transactions: sqlx::Pool<D::Db>,
     pub(crate) place: ErrorContext,
-    /// For a connection, and then for an answer.
+    /// The timeout for a connection, and then for an answer.
     pub(crate) patience: Duration,
 }
 
-/// What a statement came to.
+/// The result of a statement.
 pub(crate) enum StatementResult<T> {
     Done(T),
-    /// Others were in the way, and nothing was done: to be sent again.
+    /// The statement met a conflict and had no effect. It can be sent again.
     Contended(Contention, StoreError),
 }
 
-/// For a statement that nobody's claim is in the way of.
+/// Returns the result of a statement that is not retried after a conflict.
 pub(crate) fn settled<T>(sent: StatementResult<T>) -> Result<T, StoreError> {
     match sent {
         StatementResult::Done(done) => Ok(done),
@@ -48,17 +48,17 @@ impl<T> StatementResult<T> {
 }
 
 impl<D: Driver> StatementRunner<D> {
-    /// How many rows were written.
+    /// Returns the number of written rows.
     pub(crate) async fn execute(&self, ask: BoundStatement<D>) -> Result<StatementResult<u64>, StoreError> {
         self.send(async |connection| D::execute(ask.query(), connection).await).await
     }
 
-    /// The first row.
+    /// Returns the first row.
     pub(crate) async fn first(&self, ask: BoundStatement<D>) -> Result<StatementResult<Option<Row<D>>>, StoreError> {
         self.send(async |connection| D::first(ask.query(), connection).await).await
     }
 
-    /// All rows.
+    /// Returns all rows.
     pub(crate) async fn all(&self, ask: BoundStatement<D>) -> Result<StatementResult<Vec<Row<D>>>, StoreError> {
         self.send(async |connection| D::all(ask.query(), connection).await).await
     }
@@ -88,9 +88,9 @@ impl<D: Driver> StatementRunner<D> {
     }
 }
 
-/// Whether the server answered, on a connection that goes on.
+/// Returns true if the server answered and the connection remains usable.
 fn is_answer(error: &sqlx::Error) -> bool {
     let state = error.as_database_error().map(|refused| refused.code().unwrap_or_default());
-    // 70: MariaDB ended the connection, or the statement, by KILL.
+    // 70: KILL ended the connection or the statement on MariaDB.
     state.is_some_and(|state| !["08", "57P", "70"].iter().any(|gone| state.starts_with(gone)))
 }

@@ -1,4 +1,4 @@
-//! How a store on a server is set up.
+//! Settings of a store on a database server, and the builder methods that set them.
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use idempotent_core::{Clock, StoreError};
 
 use crate::table::Table;
 
-/// What a builder holds; `P` is the kind of its pools.
+/// The settings of a builder. `P` is the type of its pools.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings<P> {
     pub(crate) target: Target<P>,
@@ -19,14 +19,14 @@ pub(crate) struct Settings<P> {
     pub(crate) clock: Option<Arc<dyn Clock>>,
 }
 
-/// Where the records lie.
+/// The database that contains the records.
 #[derive(Clone)]
 pub(crate) enum Target<P> {
     Url(String),
     Pool(P),
 }
 
-/// A URL holds a password.
+// A URL may contain a password.
 impl<P> fmt::Debug for Target<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -49,7 +49,7 @@ impl<P> Settings<P> {
         }
     }
 
-    /// The table's name, checked.
+    /// Returns the validated name of the table.
     pub(crate) fn table(&self) -> Result<Table, StoreError> {
         let table = Table::new(&self.table)?.with_room_for_migrations()?;
         match &self.schema {
@@ -63,8 +63,8 @@ impl<P> Settings<P> {
 macro_rules! server_builder {
     ($builder:ident) => {
         impl $builder {
-            /// The name of the record table: letters a-z, digits and `_`, at most 63, no digit first. Its bookkeeping is
-            /// in a second table, `NAME_migrations`, so a name may have 52 letters at most.
+            /// Sets the name of the record table. A name consists of at most 52 of the characters a-z, 0-9 and `_`, and
+            /// does not start with a digit. A second table, `NAME_migrations`, records the applied migrations.
             ///
             /// # Default
             /// `idempotent_record`
@@ -73,7 +73,8 @@ macro_rules! server_builder {
                 self
             }
 
-            /// Connections at most, at least 1; made when needed. Of no use for a store on a pool of yours.
+            /// Sets the maximum number of connections, at least 1. The store connects on demand. A store on an existing
+            /// pool ignores this setting.
             ///
             /// # Default
             /// 10
@@ -82,7 +83,7 @@ macro_rules! server_builder {
                 self
             }
 
-            /// How long a call waits for a connection, and then for an answer. Without an answer its outcome is
+            /// Sets how long a call waits for a connection, and then for an answer. Without an answer, the outcome is
             /// [`Ambiguous`](::idempotent_core::StoreErrorKind::Ambiguous), and the connection is closed.
             ///
             /// # Default
@@ -92,8 +93,8 @@ macro_rules! server_builder {
                 self
             }
 
-            /// Whether missing tables are made, for tests, trials and programs that migrate their own database. Without
-            /// it nothing but records is ever written, and a missing table is an error that says so.
+            /// Sets whether opening the store creates missing tables. Use it in tests, trials and programs that migrate
+            /// their own database. Without this setting, the store writes only records, and a missing table is an error.
             ///
             /// # Default
             /// false
@@ -102,10 +103,10 @@ macro_rules! server_builder {
                 self
             }
 
-            /// A clock to judge leases by instead of the server's: for tests. Every process must have the same.
+            /// Sets a clock that replaces the server's clock, for tests. Every process must use the same clock.
             ///
             /// # Default
-            /// The server's
+            /// The server's clock
             pub fn clock(mut self, clock: ::std::sync::Arc<dyn ::idempotent_core::Clock>) -> Self {
                 self.0.clock = Some(clock);
                 self

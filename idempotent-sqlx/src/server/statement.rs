@@ -1,4 +1,4 @@
-//! A statement's text, and what is bound to it.
+//! Statements with parameters, and the values bound to them.
 use std::sync::Arc;
 
 use sqlx::AssertSqlSafe;
@@ -6,22 +6,22 @@ use sqlx::AssertSqlSafe;
 use super::driver::{Driver, Query};
 use super::value::Value;
 
-/// A text with parameters: `$1`, `$2` … mean the same in every dialect.
+/// A statement with parameters: `$1`, `$2` … mean the same in every dialect.
 #[derive(Clone, Debug)]
 pub(crate) struct Statement {
     sql: Arc<str>,
-    /// Which of them each place takes, where places have no numbers.
+    /// The number of the parameter for each question mark, if the dialect has no numbered parameters.
     places: Option<Arc<[usize]>>,
 }
 
 impl Statement {
-    /// As PostgreSQL takes it.
+    /// Creates a statement with numbered parameters, for PostgreSQL.
     #[cfg(feature = "postgres")]
     pub(crate) fn numbered(sql: String) -> Self {
         Self { sql: sql.into(), places: None }
     }
 
-    /// With a question mark in each place, as MySQL takes it.
+    /// Creates a statement with question marks as parameters, for MySQL.
     #[cfg(feature = "mysql")]
     pub(crate) fn marks(numbered: &str) -> Self {
         let mut parts = numbered.split('$');
@@ -37,7 +37,7 @@ impl Statement {
     }
 }
 
-/// A text with what is bound so far.
+/// A statement with the values bound so far.
 #[derive(Clone, Debug)]
 pub(crate) struct BoundStatement<D: Driver> {
     text: Statement,
@@ -53,7 +53,7 @@ impl<D: Driver> BoundStatement<D> {
         self.bind_native(value.into().into())
     }
 
-    /// What only this dialect can bind.
+    /// Binds a value of a type that only this dialect has.
     pub(crate) fn bind_native(mut self, value: D::Value) -> Self {
         self.values.push(value);
         self

@@ -1,4 +1,4 @@
-//! The texts a store's statements have, and the parts that are the same in every dialect.
+//! The statements of a store, and the parts of statements that all dialects share.
 use idempotent_core::Record;
 
 use super::statement::Statement;
@@ -7,10 +7,10 @@ use crate::row::{FENCING_END, VERSION};
 #[cfg(feature = "postgres")]
 use crate::steps::StepsSql;
 
-/// The texts for a table. Each parameter's meaning is its place: `$1` is always the key's hash, `$2` the owner. With a
-/// clock that was handed in, the time is the last one.
+/// The statements for a table. `$1` is always the key's hash, and `$2` the owner. With a custom clock, the time is the last
+/// parameter.
 ///
-/// A row that tells a record has its columns, then the time, then 1 for a grant of this statement's and else 0.
+/// A row with a record has its columns, then the time, then 1 if this statement granted the claim and 0 if not.
 #[derive(Clone, Debug)]
 pub(crate) struct Statements {
     /// Grants a key that is absent. $3 lease, $4 fingerprint, $5 memory, $6 name, $7 display, $8 the key's lock
@@ -30,12 +30,12 @@ pub(crate) struct Statements {
     pub(crate) vacate: Statement,
     /// Failed or dead. $3 the grant's number, or NULL; $4 state, $5 memory, $6 error
     pub(crate) end: Statement,
-    /// $1 behind this one, $2 at most
+    /// $1 the id before the first one, $2 the maximum number of rows
     pub(crate) browse: Statement,
 }
 
-/// The texts within a transaction. As those of [`Statements`], but that nobody waits for anybody, and a look sees
-/// what is committed, whatever the isolation level.
+/// The statements within an open transaction. They differ from [`Statements`] in two ways: they never wait for a lock, and a
+/// read sees committed data at every isolation level.
 #[derive(Clone, Debug)]
 pub(crate) struct TransactionStatements {
     /// Grants a key that is absent, consumed at once. $3 retention, $4 fingerprint, $5 name, $6 the key's lock
@@ -59,7 +59,7 @@ pub(crate) struct StepStatements {
 }
 
 impl StepStatements {
-    /// With parameters as PostgreSQL takes them.
+    /// Creates statements with numbered parameters.
     #[cfg(feature = "postgres")]
     pub(crate) fn numbered(sql: StepsSql) -> Self {
         let StepsSql { note, note_in, read, scan, purge } = sql;
@@ -79,7 +79,7 @@ pub(crate) struct OrderStatements {
 }
 
 impl OrderStatements {
-    /// `writing`: what stands before a statement that writes.
+    /// Creates the statements. `writing` adds the prefix of a statement that writes.
     pub(crate) fn new(sql: &OrderSql, text: impl Fn(&str) -> Statement, writing: impl Fn(&str) -> String) -> Self {
         let written = |sql: &str| text(&writing(sql));
         Self {
@@ -92,9 +92,9 @@ impl OrderStatements {
     }
 }
 
-// Assignments stand in an order in which none reads what one before it wrote: MySQL runs them one after the other.
+// No assignment reads a column that an earlier assignment has written, because MySQL evaluates assignments in order.
 
-/// The memory behind the lease keeps its length.
+/// Returns the assignments of a renewal. The retention after the lease keeps its length.
 pub(crate) fn renewed(now: &str, lease: &str) -> String {
     let later = format!("greatest(until_at,{})", plus(now, lease));
     let expires = plus(&later, "greatest(expires_at-until_at,0)");
@@ -107,7 +107,7 @@ pub(crate) fn completed(now: &str, value: &str, retention: &str) -> String {
     format!("state=2, value={value}, expires_at={expires}, taken_over=NULL, display=NULL, updated_at={now}")
 }
 
-/// With nothing left to remember it is past its time at once.
+/// Returns the assignments of a release for another run. A record without anything to remember expires at once.
 pub(crate) fn vacated(now: &str) -> String {
     let due = plus(now, "$4");
     let forgotten = "$7>0 AND attempt<=1 AND taken_over IS NULL AND $4=0";
@@ -123,7 +123,7 @@ pub(crate) fn ended(now: &str) -> String {
     format!("state=$4, owner=NULL, taken_over=NULL, expires_at={expires}, error=$6, updated_at={now}")
 }
 
-/// The owner of a live lease, or of one that nobody took over.
+/// Returns the condition for the owner of a live lease, or of an expired lease that was not taken over.
 pub(crate) fn guard(now: &str, id: &str, owner: &str, number: &str) -> String {
     let sound = sound();
     format!(
@@ -132,18 +132,18 @@ pub(crate) fn guard(now: &str, id: &str, owner: &str, number: &str) -> String {
     )
 }
 
-/// The same, or one that this owner has claimed within its open transaction, and that has no value yet.
+/// Returns the condition of [`guard`] extended by a key that the open transaction has claimed and that has no value yet.
 pub(crate) fn guard_inside(now: &str) -> String {
     guard(now, "$1", "$2", "$3").replace("r.state=1", "(r.state=1 OR r.state=2 AND r.value IS NULL)")
 }
 
-/// The sum of a time and a span, both not negative; saturates where the database would fail.
+/// Returns the saturating sum of a time and a duration, both not negative. A plain sum would overflow with an error.
 pub(crate) fn plus(time: &str, span: &str) -> String {
     format!("(least({time},{max}-{span})+{span})", max = i64::MAX)
 }
 
-/// What [`row::record`](crate::row::record) can read, but for texts that are not UTF-8. Only such a record is written
-/// or removed, whatever its state.
+/// Returns the condition for a record that [`row::record`](crate::row::record) can read, except for texts that are not UTF-8.
+/// Statements write and remove only such records.
 pub(crate) fn sound() -> String {
     format!(
         "(v={VERSION} AND state BETWEEN 0 AND 4 AND fencing>=0 AND fencing<{FENCING_END} \

@@ -1,5 +1,5 @@
-//! The steps of runs. One statement each; a note locks its record against a takeover, so that whoever takes over finds
-//! what was noted.
+//! The steps of runs. Each operation is one statement. Recording a step locks the record against a takeover, so a new owner
+//! finds every recorded step.
 use idempotent_core::{ClaimHandle, Settled, StateKind, StepRecord, StoreError, StoreErrorKind, StoredSteps, protocol};
 
 use super::dialect::Dialect;
@@ -38,9 +38,9 @@ impl<D: Dialect> ServerStore<D> {
             match self.runner.execute(self.timed(noting(&self.steps.note, held, step))).await? {
                 StatementResult::Done(1..) => return Ok(Settled::Done),
                 StatementResult::Contended(Contention::Raced, _) => {}
-                // Somebody takes over, or settles.
+                // A concurrent takeover or completion holds the lock.
                 StatementResult::Contended(Contention::Locked, _) => tokio::time::sleep(BETWEEN).await,
-                // It was noted before, or the key is not held so.
+                // The step is recorded already, or the caller no longer holds the key.
                 StatementResult::Done(0) => {
                     return Ok(match self.holds(held).await? {
                         Ok(()) => Settled::Done,
@@ -69,7 +69,7 @@ impl<D: Dialect> ServerStore<D> {
             {
                 return Ok(Settled::Lost { now });
             }
-            // Somebody is claiming it, which does not take long.
+            // A concurrent claim holds the lock for a short time.
             tokio::time::sleep(BETWEEN).await;
         }
         Err(StoreError::new(StoreErrorKind::RolledBack)
@@ -77,7 +77,7 @@ impl<D: Dialect> ServerStore<D> {
     }
 
     pub(crate) async fn journaled(&self, held: &ClaimHandle) -> Result<Option<StoredSteps>, StoreError> {
-        // Asked first: what was written is seen by all before the key is free.
+        // This query is first: writes are visible before the key is free.
         let free = D::is_free(self, &held.key).await?;
         let steps = self.steps(held).await?;
         Ok(free.then_some(steps))
@@ -87,7 +87,7 @@ impl<D: Dialect> ServerStore<D> {
         Ok(held_by(self.look(&held.key).await?, held))
     }
 
-    /// Removes the steps of at most so many records that are gone.
+    /// Removes the steps of at most `at_most` removed records.
     pub(super) async fn purge_steps(&self, at_most: usize) -> Result<(), StoreError> {
         let (texts, mut after) = (&self.steps, Vec::new());
         let mut room = i64::try_from(at_most).unwrap_or(i64::MAX);
@@ -100,7 +100,7 @@ impl<D: Dialect> ServerStore<D> {
                 let purge = BoundStatement::new(&texts.purge).bind(after).bind(end.to_vec());
                 self.runner.execute(self.timed(purge)).await?;
             }
-            // None: there were fewer.
+            // `None` if fewer steps were left than the statement scans.
             let Some(last) = id(0)? else { return Ok(()) };
             after = last.to_vec();
         }
@@ -123,7 +123,7 @@ fn noting<D: Driver>(text: &Statement, held: &ClaimHandle, step: &StepRecord) ->
         .bind(step.value.as_deref().map(<[u8]>::to_vec))
 }
 
-/// The capability of a store whose plan has the statements.
+/// Implements `StepStore` for a store that wraps `Arc<ServerStore<…>>`.
 macro_rules! server_steps {
     ($store:ident) => {
         #[::async_trait::async_trait]

@@ -1,4 +1,4 @@
-//! The store of a database server, without its name.
+//! [`ServerStore`], the implementation of `MySqlStore` and `PostgresStore`.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::statement::BoundStatement;
 use super::statements::{OrderStatements, Statements, StepStatements, TransactionStatements};
 use crate::row::{self, COLUMNS, Cells, signed};
 
-/// Longer than any statement of ours runs.
+/// An upper bound of the duration of a statement.
 const LONGEST_STATEMENT: Duration = Duration::from_secs(60);
 
 /// A record, the time it was read at, and whether the statement that read it granted it.
@@ -23,15 +23,15 @@ pub(crate) struct FoundRecord {
     pub(crate) granted: bool,
 }
 
-/// A store, but for its name.
+/// The store of a database server.
 #[derive(Debug)]
 pub(crate) struct ServerStore<D: Driver> {
     pub(crate) dialect: D,
     pub(crate) texts: Statements,
     pub(crate) in_transaction: TransactionStatements,
-    /// Where it keeps the steps of runs.
+    /// The statements for the steps of runs.
     pub(crate) steps: StepStatements,
-    /// And the order tables of streams.
+    /// The statements for the order tables of streams.
     pub(crate) order: OrderStatements,
     pub(crate) runner: StatementRunner<D>,
     pub(crate) clock: Option<Arc<dyn Clock>>,
@@ -39,7 +39,7 @@ pub(crate) struct ServerStore<D: Driver> {
 }
 
 impl<D: Driver> ServerStore<D> {
-    /// The time, where a clock was handed in; every statement's last parameter then.
+    /// Returns the time of a custom clock, which is the last parameter of every statement.
     pub(crate) fn time(&self) -> Option<i64> {
         self.clock.as_ref().map(|clock| signed(clock.wall()))
     }
@@ -54,13 +54,13 @@ impl<D: Driver> ServerStore<D> {
         Ok(FoundRecord { now: if is_a_moment { now.max(record.updated_at) } else { now }, record, granted })
     }
 
-    /// A whole number that a statement of ours tells.
+    /// Reads an integer of a row; null is 0.
     pub(crate) fn number(&self, row: &Row<D>, at: usize) -> Result<i64, StoreError> {
         let told = row.int(at).map_err(|error| self.runner.place.error::<D>(Phase::Executing, error))?;
         Ok(told.unwrap_or_default())
     }
 
-    /// With the time as the last one.
+    /// Binds the time of a custom clock as the last parameter.
     pub(crate) fn timed(&self, ask: BoundStatement<D>) -> BoundStatement<D> {
         match self.time() {
             Some(time) => ask.bind(time),

@@ -1,7 +1,7 @@
-//! A store's name, with what the [plan](super::store::ServerStore) does.
+//! The trait implementations of the public stores, which forward to [`ServerStore`](super::store::ServerStore).
 
-/// The traits of a store that is `Arc<ServerStore<…>>` by another name; behind it the capabilities that it has beyond those
-/// of all, and one that it may have.
+/// Implements the traits of a store that wraps `Arc<ServerStore<…>>`. The capabilities after the name extend those that every
+/// server store has. The last capability depends on a condition.
 macro_rules! server_store {
     ($store:ident $(, $more:ident)* $(; $some:ident if |$it:ident| $there:expr)?) => {
         const _: () = {

@@ -1,4 +1,4 @@
-//! Where a statement is sent: alone to a connection of the store's, or within somebody's transaction.
+//! The target of a statement: a connection of the store, or an open transaction.
 use idempotent_core::{Key, StoreError, StoreErrorKind};
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
@@ -17,12 +17,13 @@ pub(crate) struct StatementTarget<'a, D: Driver> {
 }
 
 impl<'a, D: Driver> StatementTarget<'a, D> {
-    /// A transaction of its own.
+    /// Creates a target that sends each statement to a connection of the pool, as a transaction of its own.
     pub(crate) fn pool(store: &'a ServerStore<D>) -> Self {
         Self { store, open: None }
     }
 
-    /// The transaction that is open on this connection. An error of kind `RolledBack` says that it is over.
+    /// Creates a target that sends statements to the open transaction of a connection. An error of kind `RolledBack` means that
+    /// this transaction has ended.
     pub(crate) fn within(store: &'a ServerStore<D>, connection: &'a mut Connection<D>) -> Self {
         Self { store, open: Some(connection) }
     }
@@ -31,7 +32,7 @@ impl<'a, D: Driver> StatementTarget<'a, D> {
         self.open.is_some()
     }
 
-    /// How many rows were written.
+    /// Returns the number of written rows.
     pub(crate) async fn execute(&mut self, ask: BoundStatement<D>) -> Result<StatementResult<u64>, StoreError> {
         let (store, patience) = (self.store, self.store.runner.patience);
         match &mut self.open {
@@ -40,7 +41,7 @@ impl<'a, D: Driver> StatementTarget<'a, D> {
         }
     }
 
-    /// The first row.
+    /// Returns the first row.
     pub(crate) async fn first(
         &mut self,
         ask: BoundStatement<D>,
@@ -52,7 +53,7 @@ impl<'a, D: Driver> StatementTarget<'a, D> {
         }
     }
 
-    /// What stands there.
+    /// Returns the record of the key.
     pub(crate) async fn look(&mut self, key: &Key) -> Result<StatementResult<Option<FoundRecord>>, StoreError> {
         let store = self.store;
         let text = if self.is_open() { &store.in_transaction.look } else { &store.texts.look };
@@ -67,14 +68,14 @@ impl<D: Driver> ServerStore<D> {
     }
 }
 
-/// What a statement within a transaction came to.
+/// Converts the result of a statement within a transaction.
 fn checked<D: Driver, T>(
     store: &ServerStore<D>,
     answer: Result<Result<T, sqlx::Error>, Elapsed>,
 ) -> Result<StatementResult<T>, StoreError> {
     let place = &store.runner.place;
     let Ok(answer) = answer else {
-        // Nobody commits what nobody answered.
+        // A transaction with an unanswered statement is never committed.
         return Err(rolled_back(&place.silent(Phase::Executing, store.runner.patience)));
     };
     let error = match answer {
@@ -84,7 +85,7 @@ fn checked<D: Driver, T>(
     let refused = error.as_database_error();
     let (over, how) = (refused.is_some_and(|refused| store.dialect.ends(refused)), refused.and_then(D::contention));
     match (how, place.error::<D>(Phase::Executing, error)) {
-        // Without its connection, or its good standing.
+        // The connection is lost, or the transaction has failed.
         (_, error) if over || error.kind() == StoreErrorKind::Ambiguous => Err(rolled_back(&error)),
         (Some(how), error) => Ok(StatementResult::Contended(how, error)),
         (None, error) => Err(error),

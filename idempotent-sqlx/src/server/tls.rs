@@ -1,29 +1,29 @@
-//! What a URL says of TLS: refused where it would not come true.
+//! Checks of the TLS parameters of a URL: rejects parameters that would have no effect.
 use std::fs::File;
 
 use idempotent_core::__private::url::decoded;
 
-/// How the URLs of a server ask for TLS, and what this one asks for.
+/// The TLS parameters of a server's URLs, and their values in one URL.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TlsSettings {
-    /// What brings it, and whether that is there.
+    /// The cargo feature for TLS. `built` is true if this feature is enabled.
     pub(crate) feature: &'static str,
     pub(crate) built: bool,
-    /// No connection without it.
+    /// True if the URL requires TLS.
     pub(crate) required: bool,
-    /// The server's certificate is verified.
+    /// True if the server's certificate is verified.
     pub(crate) verified: bool,
-    /// What asks for all of it.
+    /// The parameter for verified TLS.
     pub(crate) full: &'static str,
-    /// Parameters that name an authority's certificate.
+    /// The parameters that name the certificate of an authority.
     pub(crate) authority: &'static [&'static str],
 }
 
-/// Parameters that name a client's certificate, and its key.
+/// The parameters that name a client's certificate and its key.
 const CLIENT: [&str; 4] = ["sslcert", "ssl-cert", "sslkey", "ssl-key"];
 
 impl TlsSettings {
-    /// Why the URL cannot be used, and what to do.
+    /// Returns the reason to reject the URL, with a remedy.
     pub(crate) fn refusal(&self, url: &str) -> Option<String> {
         let Self { feature, full, .. } = self;
         let settings: Vec<_> = settings(url).collect();
@@ -41,16 +41,16 @@ impl TlsSettings {
     }
 }
 
-/// What follows the question mark.
+/// Returns the parameters after the question mark.
 fn settings(url: &str) -> impl Iterator<Item = (&str, &str)> {
     let all = url.split_once('?').map_or("", |(_, all)| all);
     all.split('&').filter_map(|setting| setting.split_once('='))
 }
 
-/// That a file cannot be read would else be told as a connection that failed.
+/// Returns the error of a file that cannot be read. Without this check, the error would appear as a failed connection.
 fn unreadable((name, file): &(&str, &str)) -> Option<String> {
     let file = decoded(&file.replace('+', " "))?;
-    // The certificate itself.
+    // The value is the certificate itself.
     if file.trim_start().starts_with("-----BEGIN") {
         return None;
     }

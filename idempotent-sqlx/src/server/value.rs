@@ -1,9 +1,9 @@
 //! Values that statements bind.
 use idempotent_core::{Key, OwnerToken};
 
-/// Values of a statement for many are no more bytes together, where one alone is not.
+/// The maximum size of all values of a batch statement, in bytes. A single larger request is a statement of its own.
 const BYTES: usize = 1 << 20;
-/// What goes into a place.
+/// A value of a parameter.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Int(Option<i64>),
@@ -11,7 +11,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// How many there are of them.
+    /// Returns the size of the value in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Int(_) => size_of::<i64>(),
@@ -44,7 +44,7 @@ impl From<Option<Vec<u8>>> for Value {
     }
 }
 
-/// A text of somebody's, which may hold characters that a database's text cannot.
+/// Text is bound as bytes, because it may contain characters that a database rejects in text.
 impl From<&str> for Value {
     fn from(text: &str) -> Self {
         Self::Bytes(Some(text.as_bytes().to_vec()))
@@ -61,7 +61,7 @@ pub(crate) fn id(key: &Key) -> Vec<u8> {
     key.hash().to_be_bytes().to_vec()
 }
 
-/// Two letters for each.
+/// Returns the bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let digits = b"0123456789abcdef";
     let letters =
@@ -73,7 +73,7 @@ pub(crate) fn owner(token: OwnerToken) -> Vec<u8> {
     token.0.to_be_bytes().to_vec()
 }
 
-/// So that a statement does not become larger than the server takes.
+/// Splits requests into packets that the server accepts as one statement.
 pub(crate) fn in_packets(asks: Vec<Vec<Value>>) -> Vec<Vec<Vec<Value>>> {
     let mut packets: Vec<Vec<Vec<Value>>> = vec![Vec::new()];
     let mut filled = 0;
