@@ -1,34 +1,33 @@
-//! The order tables of streams, in a table beside the records: one row each. Its statements, the same for every dialect
-//! but for what [`OrderDialect`] says.
+//! Statements for the order tables of streams, one row for each stream. [`OrderDialect`] has the differences between dialects.
 use crate::table::Table;
 
-/// Streams looked at in one statement of a purge, and the most that are removed in one.
+/// The number of streams that a purge statement scans, and the maximum number that it removes.
 pub(crate) const STEP: i64 = 500;
 
-/// What differs.
+/// The differences between dialects.
 pub(crate) struct OrderDialect<'a> {
-    /// What stands before a parameter's number.
+    /// The character before a parameter's number.
     pub(crate) mark: char,
     /// The clock, or the place it is bound at.
     pub(crate) now: &'a dyn Fn(usize) -> String,
-    /// The sum of a time and a span, which saturates.
+    /// The saturating sum of a time and a duration.
     pub(crate) plus: &'a dyn Fn(&str, &str) -> String,
-    /// Before and behind an insertion that leaves alone what is there.
+    /// The start and the end of an insertion that ignores existing rows.
     pub(crate) add: (&'a str, &'a str),
 }
 
 /// The texts. 1 is the stream's hash.
 #[derive(Clone, Debug)]
 pub(crate) struct OrderSql {
-    /// One row: the line, if there is one, and the time.
+    /// Returns one row: the order table, if there is one, and the time.
     pub(crate) read: String,
-    /// 2 line, 3 how long it is kept. One row where there was none.
+    /// 2 order table, 3 retention. Writes one row if there was none.
     pub(crate) add: String,
-    /// 4 what is there. One row where it was.
+    /// 4 the expected order table. Writes one row if it matches.
     pub(crate) compare_and_swap: String,
-    /// 1 behind this id, 2 streams looked at: each id, and how long it is past its time
+    /// 1 after this id, 2 streams looked at: each id, and how long it is past its time
     pub(crate) scan: String,
-    /// 1 behind this id, 2 up to this one
+    /// 1 after this id, 2 up to this one
     pub(crate) purge: String,
 }
 
