@@ -7,13 +7,13 @@ mod conformance;
 mod errors;
 #[path = "server/failover.rs"]
 mod failover;
-#[path = "server/lately.rs"]
-mod lately;
 mod laws;
 mod own;
 pub(crate) mod place;
 #[path = "server/protocol.rs"]
 mod protocol;
+#[path = "server/recent_keys.rs"]
+mod recent_keys;
 #[path = "server/results.rs"]
 mod results;
 #[path = "server/setup.rs"]

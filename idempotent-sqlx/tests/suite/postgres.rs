@@ -8,8 +8,6 @@ mod conformance;
 mod errors;
 #[path = "server/failover.rs"]
 mod failover;
-#[path = "server/lately.rs"]
-mod lately;
 mod laws;
 mod own;
 pub(crate) mod place;
@@ -18,6 +16,8 @@ mod pooler;
 #[path = "server/protocol.rs"]
 mod protocol;
 mod purge;
+#[path = "server/recent_keys.rs"]
+mod recent_keys;
 #[path = "server/results.rs"]
 mod results;
 #[path = "server/setup.rs"]
