@@ -1,4 +1,4 @@
-//! What MariaDB and MySQL supply to the plan.
+//! The driver and the dialect of MariaDB and MySQL.
 use std::collections::{BTreeMap, HashSet};
 
 use idempotent_core::{Key, StoreError};
@@ -18,16 +18,16 @@ use crate::server::{
 
 /// Records looked at in one step of a purge, and so the most that are removed in one transaction.
 const STEP: i64 = 500;
-/// What a statement has beside a value, in bytes.
+/// The size of a statement without its value, in bytes.
 const AROUND: usize = 4 << 10;
 
 #[derive(Debug)]
 pub(crate) struct MySqlDialect {
     pub(super) maker: StatementBuilder,
     pub(super) server: ServerVersion,
-    /// $1 the key's hash: fails where somebody has it in hand.
+    /// $1 the key's hash: fails if another transaction holds the key.
     pub(super) free: Statement,
-    /// The settings of the builder, and whether it was told to use the statements for MySQL.
+    /// The settings of the builder, and whether it selected the statements for MySQL.
     pub(super) opened_with: (Settings<MySqlPool>, bool),
 }
 
@@ -202,7 +202,7 @@ impl Dialect for MySqlDialect {
     }
 }
 
-/// Removes what is past its time. Where somebody has one of them in hand, one by one.
+/// Removes expired records. If another transaction holds one of them, removes them one by one.
 async fn remove(store: &ServerStore<MySqlDialect>, old: &[Vec<u8>]) -> Result<usize, StoreError> {
     let Some(last) = old.last() else { return Ok(0) };
     let purge = |ids: &[Vec<u8>]| {
@@ -223,7 +223,7 @@ async fn remove(store: &ServerStore<MySqlDialect>, old: &[Vec<u8>]) -> Result<us
     Ok(removed)
 }
 
-/// How many rows were written.
+/// Sends a packet of renewals or completions. Returns the number of written rows.
 async fn settle_packet(
     store: &ServerStore<MySqlDialect>,
     what: BatchKind,
@@ -247,7 +247,7 @@ async fn settle_packet(
     })
 }
 
-/// By their last value, which each of a statement's requests shares.
+/// Groups requests by their last value, which all requests of a statement share.
 fn alike(asks: Vec<Vec<Value>>) -> BTreeMap<Option<i64>, Vec<Vec<Value>>> {
     let mut groups: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for mut ask in asks {
@@ -260,7 +260,7 @@ fn alike(asks: Vec<Vec<Value>>) -> BTreeMap<Option<i64>, Vec<Vec<Value>>> {
     groups
 }
 
-/// The numbers of rows that have a text of their own.
+/// Rounds up to a number of rows for which there is a prepared statement.
 fn rounded(count: usize) -> usize {
     count.next_power_of_two()
 }

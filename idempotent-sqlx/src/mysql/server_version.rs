@@ -6,7 +6,7 @@ use sqlx::mysql::MySqlConnection;
 /// Rows that do not match are not locked, and a look sees what is committed.
 pub(super) const ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 
-/// What the statements depend on.
+/// The properties of the server that the statements depend on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServerVersion {
     /// MariaDB: a statement can tell the row it inserted, and bring its own settings.
@@ -47,7 +47,7 @@ impl ServerVersion {
         )))
     }
 
-    /// What the connections for its own statements are set to: nobody waits for a lock.
+    /// Returns the session settings of the store's connections, with which no statement waits for a lock.
     pub(super) fn session(self) -> String {
         // MySQL cannot wait less than a second.
         let wait = if self.returning { 0 } else { 1 };

@@ -4,7 +4,7 @@ use crate::server::{Statement, StepStatements, guard};
 use crate::steps::YOUNG;
 use crate::table::Table;
 
-/// As [`StepsSql`](crate::steps::StepsSql) says what they are for.
+/// Creates the statements, which correspond to those of [`StepsSql`](crate::steps::StepsSql).
 pub(super) fn steps(maker: &StatementBuilder, table: &Table) -> StepStatements {
     let (steps, records) = (table.quoted_steps(), table.quoted());
     let held = |clock| {

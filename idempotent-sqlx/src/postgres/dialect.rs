@@ -1,4 +1,4 @@
-//! What PostgreSQL supplies to the plan.
+//! The driver and the dialect of PostgreSQL.
 use std::sync::Arc;
 
 use idempotent_core::{Key, StoreError};
@@ -29,7 +29,7 @@ pub(crate) struct PostgresDialect {
     pub(super) tell: String,
     /// $1 the key's lock
     pub(super) free: Statement,
-    /// None: nobody is to be told.
+    /// `None` if waiting runs poll instead.
     pub(super) listener: Option<SettlementListener>,
     /// Goes into each key's lock, so that two tables do not share them.
     pub(super) salt: u64,
@@ -96,7 +96,7 @@ impl Driver for PostgresDialect {
         Some((high ^ self.salt).cast_signed())
     }
 
-    /// None goes on behind an error; of those that others are to blame for the caller is told so.
+    /// Returns true for contention. PostgreSQL ends a transaction after every error; other errors are reported as they are.
     fn ends(&self, error: &dyn DatabaseError) -> bool {
         Self::contention(error).is_some() || error.code().as_deref() == Some("25P02")
     }
@@ -157,7 +157,7 @@ impl Dialect for PostgresDialect {
 
     const BEGIN: Option<&'static str> = None;
 
-    /// Behind an error every statement fails.
+    /// Succeeds always, because every statement after an error fails by itself.
     async fn stands(_: &mut PgConnection) -> Result<(), sqlx::Error> {
         Ok(())
     }
@@ -168,7 +168,7 @@ impl Dialect for PostgresDialect {
 
     const NOW: &'static str = NOW;
 
-    /// Whatever the server takes backslashes for.
+    /// Returns a literal that is independent of the server's handling of backslashes.
     fn literal(bytes: &[u8]) -> String {
         format!("decode('{}','hex')", hex(bytes))
     }
@@ -178,7 +178,7 @@ impl Dialect for PostgresDialect {
         inbox::valued(table, tell, literals, now, expires)
     }
 
-    /// An open transaction holds the key's lock, and lets go of it only when all can see what it has written.
+    /// Tests the key's lock. An open transaction holds this lock until its writes are visible.
     async fn is_free(store: &ServerStore<Self>, key: &Key) -> Result<bool, StoreError> {
         let lock = BoundStatement::new(&store.dialect.free).bind(store.dialect.lock(key));
         let row = settled(store.runner.first(lock).await?)?;
@@ -201,7 +201,7 @@ impl Dialect for PostgresDialect {
     }
 }
 
-/// The requests' values, as one array for each parameter.
+/// Binds the values of the requests as one array for each parameter.
 fn arrays(ask: BoundStatement<PostgresDialect>, rows: Vec<Vec<Value>>) -> BoundStatement<PostgresDialect> {
     let width = rows.first().map_or(0, Vec::len);
     let mut columns: Vec<Vec<Value>> = (0..width).map(|_| Vec::with_capacity(rows.len())).collect();

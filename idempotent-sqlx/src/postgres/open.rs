@@ -96,7 +96,7 @@ fn salt(schema: &str, table: &Table) -> u64 {
     high
 }
 
-/// Of this table only; where others share them, somebody wakes for nothing.
+/// Returns the channel and lock space of this table. A collision with another table only causes superfluous wake-ups.
 fn notifications(salt: u64) -> NotificationSettings {
     let [.., a, b, c, d] = salt.to_be_bytes();
     NotificationSettings { channel: format!("idempotent_{salt:016x}"), space: i32::from_be_bytes([a, b, c, d]) }

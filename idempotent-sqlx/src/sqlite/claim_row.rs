@@ -1,4 +1,4 @@
-//! What a claim sees of its key in one trip: enough for a grant and for a duplicate of what is done.
+//! The result row of a claim, which is sufficient to answer a grant and a duplicate of a consumed key.
 use std::sync::Arc;
 
 use idempotent_core::protocol;
@@ -6,7 +6,7 @@ use idempotent_core::{Claim, ClaimRequest, FencingToken, Fingerprint, Grant, Own
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
-/// The short row of a claim's statements.
+/// The meaning of a claim's result row.
 pub(super) enum ClaimRow {
     /// The answer.
     Answered(Claim),
@@ -19,9 +19,9 @@ impl ClaimRow {
     pub(super) const CONSUMED: i64 = 2;
     /// The key is the claim's own; then fencing number, attempt and what was taken over follow.
     pub(super) const GRANTED: i64 = 1;
-    /// The claim wrote something else than a grant: it buried the key.
+    /// The claim marked the key dead instead of granting it.
     pub(super) const WROTE: i64 = -1;
-    /// Something else stands there.
+    /// The record is in another state.
     pub(super) const OTHER: i64 = 0;
 
     pub(super) fn read(row: &SqliteRow, request: &ClaimRequest) -> Result<Self, sqlx::Error> {
@@ -39,7 +39,7 @@ impl ClaimRow {
     }
 }
 
-/// What the protocol says to it: only the fingerprint is left to be compared.
+/// Returns the answer of the protocol, which only compares the fingerprint.
 fn consumed(fencing: FencingToken, fingerprint: Option<&[u8]>, value: Option<&[u8]>, request: &ClaimRequest) -> Claim {
     let fingerprint = fingerprint.and_then(|bytes| bytes.try_into().ok()).map(Fingerprint::from_bytes);
     let state = State::Consumed { owner: OwnerToken::NOT_KEPT, value: value.map(Arc::from) };

@@ -1,4 +1,4 @@
-//! A connection that its users take in turn.
+//! A connection with a fair queue of callers.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::error::ErrorContext;
 
 pub(super) type Query = sqlx::query::Query<'static, Sqlite, SqliteArguments>;
 
-/// A statement that stays prepared on its connection.
+/// Creates a statement that stays prepared on its connection.
 pub(super) fn query(sql: &Arc<str>) -> Query {
     sqlx::query(AssertSqlSafe(sql.clone()))
 }
@@ -20,8 +20,8 @@ pub(super) fn query(sql: &Arc<str>) -> Query {
 /// One connection and a first-come-first-served queue before it. Waiting costs nothing: SQLite's own queue is
 /// a sleep that grows, which let one of 64 connections wait for a second.
 ///
-/// Dropping a future on the way loses nothing. The connection stays here; a statement that was sent is run by
-/// the connection's thread, and the next user's stands behind it.
+/// Dropping a future on the way loses nothing. The connection stays here; the connection's thread runs a statement
+/// that was sent before the statement of the next caller.
 #[derive(Debug)]
 pub(super) struct FairConnection {
     options: SqliteConnectOptions,
@@ -30,11 +30,11 @@ pub(super) struct FairConnection {
     connection: Mutex<Slot>,
 }
 
-/// The place of a connection.
+/// An open or closed connection.
 #[derive(Debug, Default)]
 struct Slot {
     connection: Option<SqliteConnection>,
-    /// Whether a transaction was left open on it.
+    /// True if a transaction was left open.
     open: bool,
 }
 
@@ -44,15 +44,15 @@ impl FairConnection {
         place: Arc<ErrorContext>,
         connection: Option<SqliteConnection>,
     ) -> Self {
-        // Behind a caller that waits for another process's lock there is time for one more such wait.
+        // The timeout covers two waits for the lock of another process: of the current caller and of this one.
         let patience = place.busy_timeout.saturating_mul(2).max(Duration::from_secs(1));
         let connection = Mutex::new(Slot { connection, open: false });
         Self { options, place, patience, connection }
     }
 
-    /// This caller's turn.
+    /// Waits for the connection.
     pub(super) async fn turn(&self) -> Result<ConnectionGuard<'_>, StoreError> {
-        // No timer while nobody waits. The queue is fair: a free lane means an empty queue.
+        // No timer without waiting callers. The queue is fair: if the connection is free, the queue is empty.
         if let Some(turn) = self.free().await? {
             return Ok(turn);
         }
@@ -60,7 +60,7 @@ impl FairConnection {
         self.ready(guard.map_err(|_| self.no_turn())?).await
     }
 
-    /// This caller's turn, if it is free.
+    /// Returns the connection if it is free.
     pub(super) async fn free(&self) -> Result<Option<ConnectionGuard<'_>>, StoreError> {
         match self.connection.try_lock() {
             Ok(guard) => self.ready(guard).await.map(Some),
@@ -80,17 +80,17 @@ impl FairConnection {
         Ok(turn)
     }
 
-    /// How long a caller waits for its turn.
+    /// Returns how long a caller waits for the connection.
     pub(super) fn patience(&self) -> Duration {
         self.patience
     }
 
-    /// The error of a caller that waited that long.
+    /// Returns the error of a caller that waited too long.
     pub(super) fn no_turn(&self) -> StoreError {
         self.place.no_turn(self.patience)
     }
 
-    /// Whether somebody has it right now.
+    /// Returns true if the connection is in use.
     pub(super) fn is_taken(&self) -> bool {
         self.connection.try_lock().is_err()
     }
@@ -103,7 +103,7 @@ pub(super) struct ConnectionGuard<'a> {
 }
 
 impl ConnectionGuard<'_> {
-    /// Runs one statement to its end, the commit included; says how many rows were written.
+    /// Runs one statement including its commit. Returns the number of written rows.
     pub(super) async fn execute(&mut self, query: Query) -> Result<u64, StoreError> {
         // Its first word is all there is: `execute` would wait for the end of the channel too.
         let done = self.connection()?.fetch_many(query).try_next().await;
@@ -111,26 +111,26 @@ impl ConnectionGuard<'_> {
         Ok(done.and_then(Either::left).map_or(0, |done| done.rows_affected()))
     }
 
-    /// The first row. Only the last statement of a query that writes may give one: what is left after a row is
+    /// Returns the first row. Only the last statement of a query that writes may give one: what is left after a row is
     /// reset without a word, and so would be an error of its commit.
     pub(super) async fn first(&mut self, query: Query) -> Result<Option<SqliteRow>, StoreError> {
         let row = query.fetch_optional(self.connection()?).await;
         self.check(row)
     }
 
-    /// All rows.
+    /// Returns all rows.
     pub(super) async fn all(&mut self, query: Query) -> Result<Vec<SqliteRow>, StoreError> {
         let rows = query.fetch_all(self.connection()?).await;
         self.check(rows)
     }
 
-    /// Every statement of it, to the end.
+    /// Runs all statements of the query.
     pub(super) async fn run(&mut self, query: Query) -> Result<(), StoreError> {
         let done = query.execute(self.connection()?).await;
         self.check(done).map(drop)
     }
 
-    /// The connection itself.
+    /// Returns the connection.
     pub(super) fn connection(&mut self) -> Result<&mut SqliteConnection, StoreError> {
         self.guard.connection.as_mut().ok_or_else(|| self.place.error(sqlx::Error::WorkerCrashed))
     }

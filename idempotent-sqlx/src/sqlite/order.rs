@@ -1,4 +1,4 @@
-//! The order tables of streams. One statement each.
+//! The order tables of streams. Each operation is one statement.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ impl OrderStore for SqliteStore {
 }
 
 impl SqliteStore {
-    /// Removes the lines of at most so many streams that nothing was heard of, and of a step more.
+    /// Removes the order tables of expired streams: `at_most`, plus at most one purge statement more.
     pub(super) async fn purge_order_tables(&self, at_most: usize) -> Result<(), StoreError> {
         let statements = &self.0.order;
         let (mut after, mut gone): (Vec<u8>, u64) = (Vec::new(), 0);

@@ -16,8 +16,8 @@ use super::{SqliteStore, error};
 /// The most calls of one transaction: other processes wait for the lock as long as it takes.
 const MOST: usize = 256;
 
-/// Calls in the order they came. A task of its own serves it while there is something in it, so that a caller that
-/// is dropped takes nobody else's answer with it.
+/// Calls in the order they came. A separate task serves a queue that is not empty, so a dropped
+/// caller does not affect the answers to other callers.
 #[derive(Default)]
 pub(super) struct Queue(Mutex<Waiting>);
 
@@ -27,41 +27,41 @@ struct Waiting {
     served: bool,
 }
 
-/// Which of a store's queues.
+/// The queues of a store.
 #[derive(Clone, Copy, Debug)]
 enum QueueKind {
     /// Claims that a reader may answer: a duplicate waits for no writer.
     Looks,
-    /// What may have to be written.
+    /// Calls that may write.
     Writes,
 }
 
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        // Nothing under this lock panics halfway.
+        // No code panics while it holds this lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether somebody serves it. Then a call that goes ahead alone would only break the next group up.
+    /// Returns true if a task serves the queue. A call that bypasses the queue would only split the next group.
     pub(super) fn is_served(&self) -> bool {
         self.lock().served
     }
 
-    /// Whether the service goes on: judged under the lock under which a caller begins one.
+    /// Returns true if the task continues. The decision uses the same lock as the start of a task.
     fn goes_on(&self) -> bool {
         let mut waiting = self.lock();
         waiting.served = !waiting.jobs.is_empty();
         waiting.served
     }
 
-    /// Those at its front that are still waited for.
+    /// Removes the first calls, and returns those whose callers still wait.
     fn take(&self) -> Vec<Box<dyn QueuedCall>> {
         let mut waiting = self.lock();
         let end = waiting.jobs.len().min(MOST);
         waiting.jobs.drain(..end).filter(|job| !job.is_left()).collect()
     }
 
-    /// Takes a call out again; says whether it was there.
+    /// Removes a call. Returns true if it was in the queue.
     fn withdraw(&self, number: u64) -> bool {
         let mut waiting = self.lock();
         let before = waiting.jobs.len();
@@ -72,7 +72,7 @@ impl Queue {
 
 #[cfg(test)]
 impl Queue {
-    /// How many wait.
+    /// Returns the number of waiting calls.
     pub(super) fn len(&self) -> usize {
         self.lock().jobs.len()
     }
@@ -86,7 +86,7 @@ impl fmt::Debug for Queue {
 }
 
 impl SqliteStore {
-    /// Sends a call: at once where nobody is before it.
+    /// Sends a call, without queueing if no other call waits.
     pub(super) async fn call<A: Request>(&self, ask: A) -> Result<A::Answer, StoreError> {
         let inner = &self.0;
         let free = if inner.writes.is_served() { None } else { inner.writer.free().await? };
@@ -134,7 +134,7 @@ impl SqliteStore {
         tokio::spawn(Service { store: self.clone(), line, ended: false }.run());
     }
 
-    /// One group.
+    /// Serves one group of calls.
     async fn serve(&self, line: QueueKind) {
         let turn = match line {
             QueueKind::Looks => self.reader().await,
@@ -175,7 +175,7 @@ impl SqliteStore {
     }
 }
 
-/// What serves a queue until it is empty.
+/// A task that serves a queue until it is empty.
 struct Service {
     store: SqliteStore,
     line: QueueKind,
@@ -194,7 +194,7 @@ impl Service {
 }
 
 impl Drop for Service {
-    /// Where the runtime ends first: the next call begins another service.
+    /// Marks the queue as not served if the runtime ends first: the next call starts another task.
     fn drop(&mut self) {
         if self.ended {
             return;

@@ -23,7 +23,7 @@ pub(super) trait QueuedCall: Send + Sync {
     async fn alone(&mut self, store: &SqliteStore, turn: &mut ConnectionGuard<'_>);
     /// Hands the answer to the caller, if there is one by now.
     fn tell(&mut self);
-    /// Whether the caller waits no more.
+    /// Returns true if the caller no longer waits.
     fn is_left(&self) -> bool;
 }
 
@@ -36,12 +36,12 @@ pub(super) struct QueuedRequest<A: Request> {
 }
 
 impl<A: Request> QueuedRequest<A> {
-    /// One whose answer is read from it.
+    /// Creates a call whose answer is read from this value.
     pub(super) fn new(ask: A) -> Self {
         Self { ask, told: None, caller: None, number: 0 }
     }
 
-    /// One whose answer is sent.
+    /// Creates a call whose answer is sent to the caller.
     pub(super) fn queued(ask: A, number: u64, caller: oneshot::Sender<Result<A::Answer, StoreError>>) -> Self {
         Self { ask, told: None, caller: Some(caller), number }
     }
@@ -89,7 +89,7 @@ impl<A: Request> QueuedCall for QueuedRequest<A> {
     }
 }
 
-/// Tells all of them the same.
+/// Answers all calls with the same error.
 pub(super) fn fail(jobs: &mut [&mut dyn QueuedCall], error: &StoreError) {
     let (kind, text) = parts(error);
     for job in jobs {
@@ -97,7 +97,7 @@ pub(super) fn fail(jobs: &mut [&mut dyn QueuedCall], error: &StoreError) {
     }
 }
 
-/// An error's kind and text: errors cannot be cloned, and one answers for several calls.
+/// Returns the kind and text of an error. Errors cannot be cloned, and one error answers several calls.
 pub(super) fn parts(error: &StoreError) -> (StoreErrorKind, String) {
     let text = error.to_string();
     let shown = format!("{}: ", error.kind());
@@ -108,7 +108,7 @@ pub(super) fn again(kind: StoreErrorKind, text: &str) -> StoreError {
     StoreError::new(kind).because(text)
 }
 
-/// The error of a call whose runtime ended before there was an answer.
+/// Returns the error of a call whose runtime ended before the answer.
 pub(super) fn gone(kind: StoreErrorKind) -> StoreError {
     StoreError::new(kind).because("the runtime that ran this call has ended: try again")
 }

@@ -15,19 +15,19 @@ use super::{SqliteStore, error, id, owner};
 use crate::answer;
 use crate::row::{self, micros, signed};
 
-/// So many of a kind in a row, and the next is expected to be of that kind.
+/// After this number of consecutive keys of a kind, the next key is expected to be of the same kind.
 const MANY: i32 = 8;
 
-/// What one call of the store asks for.
+/// A request of one call of the store.
 pub(super) trait Request: Clone + Send + Sync + 'static {
-    /// What it is told.
+    /// The answer to the caller.
     type Answer: Send + Sync + 'static;
-    /// Whether it may be answered without a write.
+    /// True if the answer may need no write.
     const MAY_BE_A_DUPLICATE: bool = false;
 
     fn key(&self) -> &Key;
 
-    /// The protocol's decision.
+    /// Returns the decision of the protocol.
     fn decide(&self, found: Option<&Record>, now: Timestamp) -> (Self::Answer, Write);
 
     /// Sends it in a statement of its own.

@@ -1,4 +1,4 @@
-//! The steps of runs. One statement each; notes are written on the writer's connection, after whoever waits for it.
+//! The steps of runs. Each operation is one statement. Steps are written on the writer connection, in the order of callers.
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -33,7 +33,7 @@ impl StepStore for SqliteStore {
         if turn.execute(self.noting(held, step)).await? > 0 {
             return Ok(Settled::Done);
         }
-        // It was noted before, or the key is not held so.
+        // The step is recorded already, or the caller no longer holds the key.
         Ok(match self.holds(&mut turn, held).await? {
             Ok(()) => Settled::Done,
             Err(now) => Settled::Lost { now },
@@ -62,7 +62,7 @@ impl SqliteStore {
         })
     }
 
-    /// Removes the steps of at most so many records that are gone.
+    /// Removes the steps of at most `at_most` removed records.
     pub(super) async fn purge_steps(&self, at_most: usize) -> Result<(), StoreError> {
         let mut after: Vec<u8> = Vec::new();
         let mut room = i64::try_from(at_most).unwrap_or(i64::MAX);
