@@ -82,7 +82,7 @@ mod tests {
             (PLAIN, "postgres://db/shop?application_name=a&sslkey=me.key"),
         ] {
             let told = without(tls).refusal(url).unwrap();
-            assert!(told.contains("add the feature `postgres-tls`"), "{told}");
+            assert!(told.contains("enable the feature `postgres-tls`"), "{told}");
         }
         assert_eq!(without(PLAIN).refusal("postgres://db/shop?application_name=sslrootcert"), None);
         assert_eq!(REQUIRED.refusal("postgres://db/shop?sslmode=require"), None);
