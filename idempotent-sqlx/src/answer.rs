@@ -3,11 +3,11 @@
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{Claim, ClaimRequest, Dead, Grant, Record, State, StoreError, StoreErrorKind, Timestamp};
 
-/// How often a statement is sent again because another writer of the same key was faster. Each round is lost
-/// to one grant of somebody else, so more than two were never seen.
+/// The maximum number of attempts of a statement that loses to other writers of the same key. Each lost attempt corresponds to
+/// a grant of another caller; more than two have not been observed.
 pub(crate) const TRIES: usize = 16;
 
-/// The answer to a claim that left this record behind; none if the record may be claimed by now: ask again.
+/// Returns the answer to a claim that resulted in this record, or `None` if the record can be claimed by now.
 /// `wrote` says that the claim's own statement wrote it.
 pub(crate) fn claim(record: &Record, wrote: bool, request: &ClaimRequest, now: Timestamp) -> Option<Claim> {
     match &record.state {
@@ -26,13 +26,13 @@ pub(crate) fn claim(record: &Record, wrote: bool, request: &ClaimRequest, now: T
     }
 }
 
-/// The answer, if the protocol leaves the record as it is.
+/// Returns the answer if the protocol leaves the record unchanged.
 pub(crate) fn kept<T>((answer, write): (T, Write)) -> Option<T> {
     (write == Write::Keep).then_some(answer)
 }
 
-/// The error after [`TRIES`].
+/// Returns the error after [`TRIES`] attempts.
 pub(crate) fn outrun() -> StoreError {
     StoreError::new(StoreErrorKind::NotApplied)
-        .because(format!("{TRIES} times in a row another writer of this key was faster; try again"))
+        .because(format!("{TRIES} attempts lost to concurrent writers of this key; retry"))
 }

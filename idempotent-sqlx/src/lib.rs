@@ -1,15 +1,15 @@
 //! Stores of `idempotent-rs` in SQL databases.
 //!
-//! `SqliteStore` (feature `sqlite`) is the embedded default: durable, no server. `PostgresStore` (feature `postgres`)
-//! and `MySqlStore` (feature `mysql`) are for a fleet. `VersionGuard` lets only newer updates through, and
-//! `UniqueKeys` each key once, in a transaction of the caller's. `Outbox` (feature `outbox`) sends messages that are written in
-//! the transaction of what they tell of, and `DelayTable` (feature `delay`) keeps work that is scheduled in one until its time
-//! comes.
+//! `SqliteStore` (feature `sqlite`) is the embedded default: durable, without a server. `PostgresStore` (feature `postgres`)
+//! and `MySqlStore` (feature `mysql`) share records between many
+//! machines. In the caller's transaction, `VersionGuard` accepts only newer updates, and `UniqueKeys` accepts each key once.
+//! `Outbox` (feature `outbox`) sends messages that are written in the transaction of a state change. `DelayTable` (feature
+//! `delay`) stores tasks that are scheduled in a transaction until they are due.
 //!
-//! Read in this order: `table` and `schema` (what is made), `row` (how it is read), `answer` (what it means), then
-//! `plan` for the stores of servers, then a dialect, and `inbox` (effect and record in one transaction). A dialect supplies
-//! statements, a connection and its errors; every decision that can be taken outside
-//! of a statement is [`protocol`](idempotent_core::protocol)'s.
+//! Suggested reading order: `table` and `schema` (tables and migrations), `row` (reading a record), `answer` (answers to
+//! claims), `server` (the stores of database servers), a dialect, and `inbox` (effect and record in one transaction). A dialect
+//! supplies statements, a connection and its errors. [`protocol`](idempotent_core::protocol) takes every decision that is
+//! possible outside of a statement.
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod answer;
 #[cfg(all(feature = "delay", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
@@ -21,27 +21,27 @@ mod delay;
 mod desk;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod inbox;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-mod lines;
 #[cfg(feature = "mysql")]
 mod mysql;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod order;
 #[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 mod outbox;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-mod pace;
 #[cfg(all(
     any(feature = "delay", feature = "outbox"),
     any(feature = "mysql", feature = "postgres", feature = "sqlite")
 ))]
 mod packed;
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-mod plan;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod purge_pause;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod row;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod schema;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod server;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]

@@ -1,4 +1,4 @@
-//! The MariaDB and MySQL store: a pool, and one statement for each step.
+//! The MariaDB and MySQL store: a connection pool, and one statement for each operation.
 #[cfg(feature = "delay")]
 pub(crate) mod delay;
 mod dialect;
@@ -9,31 +9,31 @@ mod open;
 mod options;
 #[cfg(feature = "outbox")]
 pub(crate) mod outbox;
-mod server;
+mod server_version;
 mod sql;
 mod steps;
+mod url;
 
 use std::sync::Arc;
 
 use idempotent_core::StoreError;
 use sqlx::MySql;
 
-use self::dialect::My;
+use self::dialect::MySqlDialect;
 pub use self::options::MySqlStoreBuilder;
-use crate::plan::{Plan, Settings, Target, server_inbox, server_journal, server_order, server_store};
+use crate::server::{ServerStore, Settings, Target, server_inbox, server_order, server_steps, server_store};
 
-/// Records in a table of a MariaDB or MySQL database: durable, for a fleet. Cheap to clone: clones share the
-/// connections. MariaDB 10.5 and newer (its tests run on 10.11) and MySQL 8: its statements for MySQL, which has no
-/// `INSERT … RETURNING`, have been run on MariaDB only, **not on a MySQL server**.
+/// A store of records in a table of a MariaDB or MySQL database, durable and shared by many processes. Clones share the
+/// connections. The store supports MariaDB 10.5 and newer (its tests run on 10.11) and MySQL 8. MySQL has no
+/// `INSERT … RETURNING`; the statements for MySQL are tested on MariaDB only, **not on a MySQL server**.
 ///
-/// On MariaDB every step is one statement, and so one round trip, as a rule; a claim that finds its key takes two, a
-/// takeover three. A key that this process has seen lately is looked at first, so that a duplicate is a read by its key.
-/// On MySQL a claim takes two. A claim that meets another's open transaction is told at once that the key
-/// is [busy](idempotent_core::InFlight::Busy); on MySQL, which cannot wait less, after a second. Times are the server's
-/// `UTC_TIMESTAMP(6)`.
+/// On MariaDB, an operation usually is one statement in one round trip. A claim of an existing key takes two round trips, and a
+/// takeover three. The store reads a recently claimed key first, so a duplicate is a read by key. On MySQL, a claim takes two
+/// round trips. A claim that meets another open transaction returns [busy](idempotent_core::InFlight::Busy) at once, or after
+/// one second on MySQL, whose shortest lock timeout is one second. Times are the server's `UTC_TIMESTAMP(6)`.
 ///
-/// A record past its time stays in the table for a minute at least, and until [`Purge`](idempotent_core::Purge) removes
-/// it: call it now and then.
+/// An expired record stays in the table for at least one minute, until [`Purge`](idempotent_core::Purge) removes the record.
+/// Call it periodically.
 ///
 /// Its connections run in READ COMMITTED, and transactions of an [`Inbox`](crate::Inbox) have some of their own, as many
 /// again at most, on which a handler's statements wait for locks as the server is set. A result has to fit into one packet (`max_allowed_packet` of the server, 16 MiB
@@ -51,55 +51,55 @@ use crate::plan::{Plan, Settings, Target, server_inbox, server_journal, server_o
 /// `ssl-mode=VERIFY_IDENTITY` in the URL makes sure of who it is: by the authorities that the system trusts, and by
 /// `ssl-ca=FILE`. A client's certificate is `ssl-cert=FILE&ssl-key=FILE`.
 ///
-/// Capabilities: batch, browse, purge, admin, inspect, journal, order, transact.
+/// Capabilities: batch, browse, purge, admin, inspect, steps, order, transact.
 ///
 /// ```no_run
 /// use idempotent_sqlx::MySqlStore;
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// // Makes its table where that is missing.
+/// // Creates a missing table.
 /// let store = MySqlStore::builder("mysql://app:secret@db.internal/shop").create(true).open().await?;
 ///
-/// // Here that would be an error: migrations are somebody else's job.
+/// // Returns an error if the table is missing, for services with separate migrations.
 /// let store = MySqlStore::open("mariadb://app:secret@db.internal/shop").await?;
 /// # let _ = store;
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct MySqlStore(Arc<Plan<My>>);
+pub struct MySqlStore(Arc<ServerStore<MySqlDialect>>);
 
 impl MySqlStore {
-    /// The builder of the store for renewals.
+    /// Returns the builder of the store for renewals.
     fn again(&self) -> MySqlStoreBuilder {
-        let MySqlStoreBuilder(settings, as_on_mysql) = &self.0.dialect.builder;
+        let (settings, as_on_mysql) = &self.0.dialect.opened_with;
         MySqlStoreBuilder(settings.again(), *as_on_mysql)
     }
 
-    /// Connects. The table has to be there: [`create`](MySqlStoreBuilder::create) makes it.
+    /// Connects to an existing table. To create the table, use [`create`](MySqlStoreBuilder::create).
     ///
     /// # Errors
-    /// As [`MySqlStoreBuilder::open`].
+    /// The same as [`MySqlStoreBuilder::open`].
     ///
     /// # Cancellation
-    /// As [`MySqlStoreBuilder::open`].
+    /// The same as [`MySqlStoreBuilder::open`].
     pub async fn open(url: impl Into<String>) -> Result<Self, StoreError> {
         Self::builder(url).open().await
     }
 
-    /// To set the table, the connections, limits of time or a clock.
+    /// Returns a builder to set the table, connections, timeouts or a clock.
     pub fn builder(url: impl Into<String>) -> MySqlStoreBuilder {
         MySqlStoreBuilder::new(Settings::new(Target::Url(url.into())))
     }
 
-    /// On a pool that is there already. Its connections are taken as they are, their isolation level too; keep its
-    /// `acquire_timeout` short.
+    /// Returns a builder for a store on an existing pool. The store does not change settings of the pool's connections, such as
+    /// the isolation level. Keep the `acquire_timeout` of the pool short.
     pub fn on_pool(pool: sqlx::MySqlPool) -> MySqlStoreBuilder {
         MySqlStoreBuilder::new(Settings::new(Target::Pool(pool)))
     }
 }
 
 server_store!(MySqlStore, with_steps, with_order, with_transact);
-server_journal!(MySqlStore);
+server_steps!(MySqlStore);
 server_order!(MySqlStore);
 server_inbox!(
     MySqlStore,

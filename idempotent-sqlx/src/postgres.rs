@@ -1,17 +1,19 @@
-//! The PostgreSQL store: a pool, and one statement for each step.
+//! The PostgreSQL store: a connection pool, and one statement for each operation.
 #[cfg(feature = "delay")]
 pub(crate) mod delay;
 mod dialect;
-mod ear;
 mod error;
 mod inbox;
+mod listener;
 mod migrate;
 mod open;
 mod options;
 #[cfg(feature = "outbox")]
 pub(crate) mod outbox;
 mod pooler;
+mod session;
 mod sql;
+mod url;
 mod watch;
 
 use std::sync::Arc;
@@ -19,21 +21,21 @@ use std::sync::Arc;
 use idempotent_core::StoreError;
 use sqlx::Postgres;
 
-use self::dialect::Pg;
+use self::dialect::PostgresDialect;
 pub use self::options::PostgresStoreBuilder;
-use self::options::Session;
-use crate::plan::{Plan, Settings, Target, server_inbox, server_journal, server_order, server_store};
+use self::session::Session;
+use crate::server::{ServerStore, Settings, Target, server_inbox, server_order, server_steps, server_store};
 
-/// Records in a table of a PostgreSQL database: durable, for a fleet. Cheap to clone: clones share the connections. What
-/// it uses is there from version 12 on; its tests have run on 15.
+/// A store of records in a table of a PostgreSQL database, durable and shared by many processes. Clones share the connections.
+/// The store needs PostgreSQL 12 or newer; its tests run on version 15.
 ///
-/// Every step is one statement, and so one round trip, as a rule; a takeover, and a claim of a key that was released
-/// before, take two. A key that this process has seen lately is looked at first, so that a duplicate is a read by its
-/// key. Nobody waits for anybody, but for a purge that is just removing the same key (some ms): a claim that meets
-/// another's is told that the key is [busy](idempotent_core::InFlight::Busy). Transactions of an [`Inbox`](crate::Inbox)
-/// have connections of their own, as many again at most. Times are the server's `clock_timestamp()`, to the microsecond.
+/// An operation usually is one statement in one round trip. A takeover, and a claim of a released key, take two. The store reads
+/// a recently claimed key first, so a duplicate is a read by key. Claims never wait for each other: a claim that meets a
+/// concurrent claim returns [busy](idempotent_core::InFlight::Busy). A claim may wait some ms for a purge of the same key.
+/// Transactions of an [`Inbox`](crate::Inbox) use separate connections, at most the same number. Times are the server's
+/// `clock_timestamp()`, in microseconds.
 ///
-/// A record past its time stays in the table until [`Purge`](idempotent_core::Purge) removes it: call it now and then.
+/// An expired record stays in the table until [`Purge`](idempotent_core::Purge) removes the record. Call it periodically.
 ///
 /// # Poolers
 /// PgBouncer with `pool_mode=session` behaves like the server itself. With `pool_mode=transaction`, PgBouncer must keep prepared
@@ -53,53 +55,54 @@ use crate::plan::{Plan, Settings, Target, server_inbox, server_journal, server_o
 /// `sslmode=verify-full` in the URL makes sure of who it is: by the authorities that the system trusts, and by
 /// `sslrootcert=FILE`. A client's certificate is `sslcert=FILE&sslkey=FILE`.
 ///
-/// Capabilities: batch, watch, browse, purge, admin, inspect, journal, order, transact.
+/// Capabilities: batch, watch, browse, purge, admin, inspect, steps, order, transact.
 ///
 /// ```no_run
 /// use idempotent_sqlx::PostgresStore;
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// // Makes its table where that is missing.
+/// // Creates a missing table.
 /// let store = PostgresStore::builder("postgres://app:secret@db.internal/shop").create(true).open().await?;
 ///
-/// // Here that would be an error: migrations are somebody else's job.
+/// // Returns an error if the table is missing, for services with separate migrations.
 /// let store = PostgresStore::open("postgres://app:secret@db.internal/shop").await?;
 /// # let _ = store;
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct PostgresStore(Arc<Plan<Pg>>);
+pub struct PostgresStore(Arc<ServerStore<PostgresDialect>>);
 
 impl PostgresStore {
-    /// The builder of the store for renewals, which watches nothing.
+    /// Returns the builder of the store for renewals, which receives no notifications.
     fn again(&self) -> PostgresStoreBuilder {
         PostgresStoreBuilder(self.0.dialect.settings.again(), Session { listening: false, is_known: true })
     }
 
-    /// Connects. The table has to be there: [`create`](PostgresStoreBuilder::create) makes it.
+    /// Connects to an existing table. To create the table, use [`create`](PostgresStoreBuilder::create).
     ///
     /// # Errors
-    /// As [`PostgresStoreBuilder::open`].
+    /// The same as [`PostgresStoreBuilder::open`].
     ///
     /// # Cancellation
-    /// As [`PostgresStoreBuilder::open`].
+    /// The same as [`PostgresStoreBuilder::open`].
     pub async fn open(url: impl Into<String>) -> Result<Self, StoreError> {
         Self::builder(url).open().await
     }
 
-    /// To set the table, the connections, limits of time or a clock.
+    /// Returns a builder to set the table, connections, timeouts or a clock.
     pub fn builder(url: impl Into<String>) -> PostgresStoreBuilder {
         PostgresStoreBuilder(Settings::new(Target::Url(url.into())), Session::NEW)
     }
 
-    /// On a pool that is there already. Its connections are taken as they are; keep its `acquire_timeout` short.
+    /// Returns a builder for a store on an existing pool. The store does not change settings of the pool's connections. Keep the
+    /// `acquire_timeout` of the pool short.
     pub fn on_pool(pool: sqlx::PgPool) -> PostgresStoreBuilder {
         PostgresStoreBuilder(Settings::new(Target::Pool(pool)), Session::NEW)
     }
 }
 
-server_store!(PostgresStore, with_steps, with_order, with_transact; with_watch if |store| store.0.dialect.ears.is_some());
-server_journal!(PostgresStore);
+server_store!(PostgresStore, with_steps, with_order, with_transact; with_watch if |store| store.0.dialect.listener.is_some());
+server_steps!(PostgresStore);
 server_order!(PostgresStore);
 server_inbox!(
     PostgresStore,

@@ -1,4 +1,4 @@
-//! A row of the record table, read strictly: what does not fit is an error that names the field.
+//! Rows of the record table. Reading is strict: an invalid value is an error that names the field.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(crate) const COLUMNS: [&str; 16] = [
 ];
 /// Version of the meaning of a row; a row of a higher one is left alone.
 pub(crate) const VERSION: i64 = 1;
-/// Fencing numbers stay below it, so that a client with doubles can carry them.
+/// The upper bound of fencing numbers, so that clients can represent them as doubles.
 pub(crate) const FENCING_END: i64 = 1 << 53;
 
 /// A column, by its place in [`COLUMNS`].
@@ -51,11 +51,11 @@ pub(crate) enum Column {
     Display,
 }
 
-/// What a dialect's row must be able to say of a place in it.
+/// Access to the cells of a dialect's row by position.
 pub(crate) trait Cells: Send + Sync {
-    /// A whole number, or none.
+    /// Returns an integer, or `None` for null.
     fn int(&self, at: usize) -> Result<Option<i64>, sqlx::Error>;
-    /// Bytes of a blob or text, or none.
+    /// Returns the bytes of a blob or text, or `None` for null.
     fn bytes(&self, at: usize) -> Result<Option<&[u8]>, sqlx::Error>;
 }
 
@@ -67,13 +67,13 @@ fn bytes(row: &impl Cells, column: Column) -> Result<Option<&[u8]>, StoreError> 
     row.bytes(column as usize).map_err(|_| corrupt(column, "is not bytes"))
 }
 
-/// A record of which a field does not fit.
+/// Returns the error for an invalid field.
 pub(crate) fn corrupt(column: Column, what: &str) -> StoreError {
     let field = COLUMNS[column as usize];
     StoreError::new(StoreErrorKind::Corrupt).because(format!("field `{field}` {what}"))
 }
 
-/// The code of a state in the table.
+/// Returns the code of a state in the table.
 pub(crate) fn code(state: StateKind) -> i64 {
     match state {
         // No record has it; a code that no row carries.
@@ -86,7 +86,7 @@ pub(crate) fn code(state: StateKind) -> i64 {
     }
 }
 
-/// The record of a row.
+/// Returns the record of a row.
 pub(crate) fn record(row: &impl Cells) -> Result<Record, StoreError> {
     let version = number(row, Column::V)?;
     if version > VERSION as u64 {
@@ -132,7 +132,7 @@ pub(crate) fn record(row: &impl Cells) -> Result<Record, StoreError> {
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     pub(crate) owner: Option<OwnerToken>,
-    /// `None`: whatever is there says nothing.
+    /// The time, or `None` if the column has no meaning in this state.
     pub(crate) until: Option<Timestamp>,
     pub(crate) taken_over: Option<FencingToken>,
     pub(crate) value: Option<Arc<[u8]>>,
@@ -155,24 +155,24 @@ impl Parts {
     }
 }
 
-/// The key of a row.
+/// Returns the key of a row.
 pub(crate) fn key(row: &impl Cells) -> Result<Key, StoreError> {
     let name = text(row, Column::Name)?.ok_or_else(|| corrupt(Column::Name, "is missing"))?;
     Ok(Key::from_parts(&name, id(row)?.ok_or_else(|| corrupt(Column::Id, "is missing"))?))
 }
 
-/// The hash of a row's key; none where an outer join found no row.
+/// Returns the hash of a row's key, or `None` if an outer join found no row.
 pub(crate) fn id(row: &impl Cells) -> Result<Option<u128>, StoreError> {
     bytes(row, Column::Id)?.map(|bytes| sixteen(Column::Id, bytes)).transpose()
 }
 
-/// A time span in µs for a statement; saturates, and a part of a µs counts as a whole one, as with
+/// Returns a duration in µs for a statement. The result saturates, and is rounded up to whole µs, as with
 /// [`Timestamp`].
 pub(crate) fn micros(span: Duration) -> i64 {
     signed(Timestamp(0) + span)
 }
 
-/// A time for a statement.
+/// Returns a time for a statement.
 pub(crate) fn signed(time: Timestamp) -> i64 {
     i64::try_from(time.0).unwrap_or(i64::MAX)
 }

@@ -9,19 +9,19 @@ use crate::table::Table;
 /// for the bare name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Migration {
-    /// What it does, for errors.
+    /// A description for errors.
     pub(crate) name: &'static str,
     /// Statements. Once released never edited: a change is a new step.
     pub(crate) sql: &'static str,
 }
 
 impl Migration {
-    /// SHA-256 of the text, before the table's name is put in.
+    /// Returns the SHA-256 of the text before the table's name is inserted.
     pub(crate) fn checksum(&self) -> [u8; 32] {
         Sha256::digest(self.sql).into()
     }
 
-    /// The statements for this table.
+    /// Returns the statements for this table.
     pub(crate) fn for_table(&self, table: &Table) -> String {
         let text = self.sql.replace("{table}", &table.quoted()).replace("{steps}", &table.quoted_steps());
         let text = text.replace("{lines}", &table.quoted_beside("lines"));
@@ -30,7 +30,7 @@ impl Migration {
     }
 }
 
-/// What is in the database.
+/// The state of the tables in the database.
 #[derive(Clone, Debug)]
 pub(crate) enum Found {
     /// Neither the record table nor its bookkeeping.
@@ -43,15 +43,18 @@ pub(crate) enum Found {
     Applied(Vec<(i64, Vec<u8>)>),
 }
 
-/// How many of `known` are applied; an error where the two do not fit.
+/// Returns the number of applied migrations of `known`.
+///
+/// # Errors
+/// The applied migrations differ from `known`.
 pub(crate) fn applied(found: &Found, known: &[Migration], table: &Table) -> Result<usize, StoreError> {
     let name = table.name();
     let rows = match found {
         Found::Nothing => return Ok(0),
         Found::Foreign => {
             return Err(StoreError::new(StoreErrorKind::Foreign).because(format!(
-                "there is a table `{name}`, but not the layout this store makes: set another `table`, or move that one \
-                 away"
+                "table `{name}` exists with a different layout than this version creates: set another `table`, or \
+                 rename that one"
             )));
         }
         Found::Dropped => {
@@ -90,7 +93,10 @@ pub(crate) fn applied(found: &Found, known: &[Migration], table: &Table) -> Resu
     Ok(rows.len())
 }
 
-/// Whether there are migrations to apply; an error where they are needed and may not be.
+/// Returns true if there are migrations to apply.
+///
+/// # Errors
+/// Migrations are needed, and `create` is false.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) fn is_due(found: &Found, known: &[Migration], table: &Table, create: bool) -> Result<bool, StoreError> {
     let applied = applied(found, known, table)?;
@@ -100,7 +106,7 @@ pub(crate) fn is_due(found: &Found, known: &[Migration], table: &Table, create: 
     }
 }
 
-/// The error where migrations are missing and may not be applied.
+/// Returns the error for missing migrations that may not be applied.
 pub(crate) fn needed(found: &Found, applied: usize, known: usize, table: &Table) -> StoreError {
     let name = table.name();
     schema(match found {

@@ -1,7 +1,8 @@
 //! The SQLite store: one writer connection, a few that read.
-mod ask;
 mod batch;
 mod browse;
+mod claim_row;
+mod connection;
 #[cfg(feature = "delay")]
 pub(crate) mod delay;
 #[cfg(test)]
@@ -10,9 +11,6 @@ mod error;
 #[cfg(test)]
 mod group_tests;
 mod inbox;
-mod job;
-mod journal;
-mod lane;
 mod migrate;
 mod open;
 mod options;
@@ -21,8 +19,10 @@ mod order;
 pub(crate) mod outbox;
 mod purge;
 mod queue;
-mod sight;
-mod sql;
+mod queued_call;
+mod requests;
+mod statements;
+mod steps;
 #[cfg(test)]
 mod tests;
 
@@ -39,21 +39,21 @@ use idempotent_core::{
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, ValueRef};
 
-use self::ask::Forget;
-use self::error::Place;
+use self::connection::{ConnectionGuard, FairConnection, Query, query};
+use self::error::ErrorContext;
 #[cfg(feature = "outbox")]
 pub(crate) use self::error::{STALE, is_stale};
 use self::inbox::Transactions;
-use self::lane::{Lane, Query, Turn, query};
 pub use self::options::{SqliteStoreBuilder, Synchronous};
-use self::order::Lines;
+use self::order::OrderStatements;
 use self::queue::Queue;
-use self::sql::Sql;
+use self::requests::Forget;
+use self::statements::SqliteStatements;
 use crate::row::{self, COLUMNS, Cells, signed};
 use crate::steps::StepsSql;
 
-/// Records in a table of an SQLite file: durable, without a server, shared by the processes of one machine.
-/// Cheap to clone: clones share the connections.
+/// A store of records in a table of an SQLite file, durable and shared by the processes of one machine. Clones share the
+/// connections.
 ///
 /// The file is used in WAL mode, which does not work on network file systems. Each process writes through one
 /// connection and reads through a few others; callers queue first come, first served. A call that comes alone is a
@@ -61,13 +61,11 @@ use crate::steps::StepsSql;
 /// none, and each is answered after the commit. A duplicate that would have to wait is answered by a reader. Times
 /// are SQLite's own reading of the machine's clock, to the millisecond.
 ///
-/// What waits is served by a task on the runtime of a caller. Do not share a store with a runtime that is neither
-/// run nor dropped.
+/// A task on the runtime of a caller serves waiting calls. Do not share a store with a runtime that is neither run nor dropped.
 ///
-/// A record past its time stays in the file until [`Purge`](idempotent_core::Purge) removes it: call it now and
-/// then.
+/// An expired record stays in the file until [`Purge`](idempotent_core::Purge) removes the record. Call it periodically.
 ///
-/// Capabilities: batch, browse, purge, admin, inspect, journal, order, transact.
+/// Capabilities: batch, browse, purge, admin, inspect, steps, order, transact.
 ///
 /// ```
 /// use idempotent_sqlx::SqliteStore;
@@ -77,7 +75,7 @@ use crate::steps::StepsSql;
 /// # let path = path.to_str().ok_or("not UTF-8")?;
 /// let store = SqliteStore::open(path).await?;
 ///
-/// // Where migrations are somebody else's job, a missing table is an error that says so.
+/// // With separate migrations, a missing table is an error.
 /// let missing = SqliteStore::builder(path).table("other").create(false).open().await;
 /// assert!(missing.is_err_and(|error| error.to_string().contains("open it once with `create(true)`")));
 /// # Ok::<_, Box<dyn std::error::Error>>(())
@@ -89,13 +87,13 @@ pub struct SqliteStore(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    sql: Sql,
+    sql: SqliteStatements,
     steps: StepsSql,
-    lines: Lines,
-    place: Arc<Place>,
-    writer: Lane,
+    order: OrderStatements,
+    place: Arc<ErrorContext>,
+    writer: FairConnection,
     /// None for a database in memory, which only its one connection sees.
-    readers: Box<[Lane]>,
+    readers: Box<[FairConnection]>,
     next_reader: AtomicUsize,
     /// Claims, then all calls, that wait for a connection.
     looks: Queue,
@@ -111,26 +109,26 @@ struct Inner {
 }
 
 impl SqliteStore {
-    /// Opens the file, and makes it and the table where they are missing. `place` is a path, `sqlite:PATH`,
+    /// Opens the file. Creates a missing file and table. `place` is a path, `sqlite:PATH`,
     /// `sqlite://PATH` or `sqlite::memory:`.
     ///
     /// # Errors
-    /// As [`SqliteStoreBuilder::open`].
+    /// The same as [`SqliteStoreBuilder::open`].
     ///
     /// # Cancellation
-    /// As [`SqliteStoreBuilder::open`].
+    /// The same as [`SqliteStoreBuilder::open`].
     pub async fn open(place: impl Into<String>) -> Result<Self, StoreError> {
         Self::builder(place).open().await
     }
 
-    /// To set the table, the durability or a clock.
+    /// Returns a builder to set the table, the durability or a clock.
     #[must_use]
     pub fn builder(place: impl Into<String>) -> SqliteStoreBuilder {
         SqliteStoreBuilder::new(place.into())
     }
 
     /// A connection to read with: a free one if there is one.
-    async fn reader(&self) -> Result<Turn<'_>, StoreError> {
+    async fn reader(&self) -> Result<ConnectionGuard<'_>, StoreError> {
         let readers = &self.0.readers;
         let start = self.0.next_reader.fetch_add(1, Ordering::Relaxed);
         let nth = |index: usize| readers.get(start.wrapping_add(index) % readers.len().max(1));
@@ -147,7 +145,7 @@ impl SqliteStore {
         }
     }
 
-    async fn look(&self, turn: &mut Turn<'_>, key: &Key) -> Result<Option<(Record, Timestamp)>, StoreError> {
+    async fn look(&self, turn: &mut ConnectionGuard<'_>, key: &Key) -> Result<Option<(Record, Timestamp)>, StoreError> {
         let look = self.timed(query(&self.0.sql.look).bind(id(key)));
         turn.first(look).await?.map(|row| Ok((row::record(&row)?, now(&row)?))).transpose()
     }

@@ -1,5 +1,4 @@
-//! The steps of runs, in a table beside the records: its statements and rows, the same for every dialect but for what
-//! [`Dialect`] says.
+//! Statements and rows of the table with the steps of runs. [`StepsDialect`] has the differences between dialects.
 use std::sync::Arc;
 
 use idempotent_core::{StepRecord, StepState, StoreError, StoreErrorKind};
@@ -7,23 +6,23 @@ use idempotent_core::{StepRecord, StepState, StoreError, StoreErrorKind};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 use crate::table::Table;
 
-/// Steps looked at in one statement of a purge; with those of one key more, the most that are removed in one transaction.
+/// The number of steps that a purge statement scans. One transaction removes at most these and the steps of one key more.
 pub(crate) const STEP: i64 = 500;
-/// µs. A step of a record that began within this time is not purged: the purge may not see that record yet.
+/// The minimum age of a purged step, in µs: the purge may not see younger records yet.
 pub(crate) const YOUNG: i64 = 60_000_000;
 
-/// What differs.
+/// The differences between dialects.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) struct Dialect<'a> {
-    /// What stands before a parameter's number.
+pub(crate) struct StepsDialect<'a> {
+    /// The character before a parameter's number.
     pub(crate) mark: char,
-    /// What a record must be to be written at all.
+    /// The condition for a valid record.
     pub(crate) sound: String,
     /// The clock, or the place it is bound at.
     pub(crate) now: &'a dyn Fn(usize) -> String,
-    /// Keeps a takeover out until the step is noted.
+    /// The lock clause that prevents a takeover until the step is recorded.
     pub(crate) lock: &'a str,
-    /// Where a claim keeps out of a transaction by a lock of the key's: what tries for it, whose number is 8.
+    /// The expression that tries to take the key's advisory lock, if claims use one. Its number is parameter 8.
     pub(crate) try_lock: Option<&'a str>,
 }
 
@@ -38,18 +37,18 @@ pub(crate) struct StepsSql {
     pub(crate) note_in: Arc<str>,
     /// name, place, state, value: of no step where there is none. No row where the key is not held so.
     pub(crate) read: Arc<str>,
-    /// 1 behind this id, 2 steps looked at, 3 keys at most: the last id looked at, if there may be more behind it; how many
+    /// 1 after this id, 2 steps looked at, 3 keys at most: the last id looked at, if there may be more behind it; how many
     /// keys have steps that belong to no record, and the last one of these
     pub(crate) scan: Arc<str>,
-    /// 1 behind this id, 2 up to this one
+    /// 1 after this id, 2 up to this one
     pub(crate) purge: Arc<str>,
 }
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 impl StepsSql {
-    pub(crate) fn new(table: &Table, dialect: &Dialect<'_>) -> Self {
+    pub(crate) fn new(table: &Table, dialect: &StepsDialect<'_>) -> Self {
         let (steps, records) = (table.quoted_steps(), table.quoted());
-        let Dialect { mark: p, sound, now, lock, try_lock } = dialect;
+        let StepsDialect { mark: p, sound, now, lock, try_lock } = dialect;
         let held = |clock| {
             format!(
                 "{records} AS r, (SELECT {} AS n) AS t WHERE r.id={p}1 AND r.owner={p}2 \

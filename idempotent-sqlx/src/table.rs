@@ -1,11 +1,11 @@
-//! The one name that gets into a statement's text.
+//! The name of the record table, the only name in the text of statements.
 use idempotent_core::{StoreError, StoreErrorKind};
 
-/// The name of the record table: checked, so that nothing can hide in it, and quoted all the same.
+/// The name of the record table. It is validated against SQL injection, and quoted as well.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     name: String,
-    /// Where it is not in the first one of the search path.
+    /// The schema, if it is not the first in the search path.
     schema: Option<String>,
     quote: char,
 }
@@ -13,7 +13,7 @@ pub(crate) struct Table {
 impl Table {
     /// The default name.
     pub(crate) const DEFAULT: &str = "idempotent_record";
-    /// PostgreSQL cuts longer names off without an error, so that two of them would meet.
+    /// The maximum length. PostgreSQL truncates longer names without an error, so two names could become equal.
     const MAX: usize = 63;
 
     /// Takes `[a-z_][a-z0-9_]*` of at most 63 bytes.
@@ -22,14 +22,14 @@ impl Table {
         Ok(Self { name: name.into(), ..Self::default() })
     }
 
-    /// The same table in a schema, whose name is of the same kind.
+    /// Returns the table in a schema. The same rules apply to the name of the schema.
     #[cfg(any(feature = "mysql", feature = "postgres"))]
     pub(crate) fn in_schema(self, schema: &str) -> Result<Self, StoreError> {
         checked("schema", schema)?;
         Ok(Self { schema: Some(schema.into()), ..self })
     }
 
-    /// Refuses a name that the server would cut off once `_migrations` stands behind it: two tables could share that one.
+    /// Rejects a name that is too long with the suffix `_migrations`: the server truncates it, and two tables could share it.
     #[cfg(any(feature = "delay", feature = "mysql", feature = "outbox", feature = "postgres"))]
     pub(crate) fn with_room_for_migrations(self) -> Result<Self, StoreError> {
         let most = Self::MAX - "_migrations".len();
@@ -43,18 +43,18 @@ impl Table {
         Ok(self)
     }
 
-    /// The same, quoted as MySQL does it.
+    /// Returns the table with names quoted for MySQL.
     #[cfg(feature = "mysql")]
     pub(crate) fn in_backticks(self) -> Self {
         Self { quote: '`', ..self }
     }
 
-    /// Quoted for a statement of a server that takes this quote.
+    /// Returns the name in these quotes for a statement.
     pub(crate) fn quoted_by(&self, quote: char) -> String {
         Self { quote, ..self.clone() }.quoted()
     }
 
-    /// As it was given.
+    /// Returns the name without quotes.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -65,27 +65,27 @@ impl Table {
         self.schema.as_deref()
     }
 
-    /// The name of the table that says which migrations were applied.
+    /// Returns the name of the table of applied migrations.
     pub(crate) fn migrations(&self) -> String {
         format!("{}_migrations", self.name)
     }
 
-    /// The name of the table with the steps of runs, quoted for a statement.
+    /// Returns the quoted name of the table with the steps of runs.
     pub(crate) fn quoted_steps(&self) -> String {
         self.quoted_beside("steps")
     }
 
-    /// The name of a table beside it, quoted for a statement.
+    /// Returns the quoted name of a related table.
     pub(crate) fn quoted_beside(&self, what: &str) -> String {
         self.in_quotes(&format!("{}_{what}", self.name))
     }
 
-    /// Quoted for a statement.
+    /// Returns the quoted name for a statement.
     pub(crate) fn quoted(&self) -> String {
         self.in_quotes(&self.name)
     }
 
-    /// Quoted for a statement.
+    /// Returns the quoted name for a statement.
     #[cfg(any(feature = "mysql", feature = "postgres"))]
     pub(crate) fn quoted_migrations(&self) -> String {
         self.in_quotes(&self.migrations())
@@ -106,7 +106,7 @@ impl Default for Table {
     }
 }
 
-/// Refuses what is no name.
+/// Rejects an invalid name.
 fn checked(what_of: &str, name: &str) -> Result<(), StoreError> {
     let refuse = |what: String| {
         Err(StoreError::new(StoreErrorKind::Schema).because(format!(

@@ -1,4 +1,4 @@
-//! The insert-only inbox: a key is noted in the transaction of its effect, by a column that is unique.
+//! The insert-only inbox, which records a key in the transaction of its effect by a unique column.
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,27 +8,27 @@ use sqlx::AssertSqlSafe;
 
 use crate::table::Table;
 
-/// Notes each key once, by one `INSERT` in a transaction of yours: who notes it first goes on, and everybody else has come
-/// too late. The least that makes a handler idempotent.
+/// A table of unique keys. One `INSERT` in the caller's transaction records a key; only the first transaction with the key
+/// proceeds. This is the simplest way to make a handler idempotent.
 ///
-/// The note and the effect commit together or not at all (level L3), and a rollback takes the note with it. Note first,
-/// and make the effect only where it was [the first time](Self::first_time).
+/// The key and the effect commit or roll back together (level L3). Record the key first, and apply the effect only if it is
+/// [the first time](Self::first_time).
 ///
 /// # When it is enough
-/// - Enough: the whole effect is rows of this database, and a duplicate has nothing to be told but "done".
-/// - Not enough: the effect is elsewhere (mail, payment): the note is rolled back, the mail is not. Use the executor, and
-///   [steps](idempotent_core::step) or a key for the far side.
-/// - Not enough: a duplicate is to get the first answer, failed runs are to be counted and put aside, or a duplicate must not
-///   wait: with this one it waits until the first transaction ends, and takes a connection to do so. Use
+/// - Enough: the whole effect is rows of this database, and the only answer to a duplicate is "done".
+/// - Not enough: the effect is outside of the database (mail, payment). A rollback removes the key, and not the mail. Use the
+///   executor with [steps](idempotent_core::step), or an idempotency key for the other system.
+/// - Not enough: a duplicate needs the first answer, failed runs are counted and dead-lettered, or a duplicate must not wait.
+///   Here a duplicate waits until the first transaction ends, and uses a connection meanwhile. Use
 ///   [`Inbox`](crate::Inbox), which answers at once.
 /// - Not enough: updates that may overtake each other. A unique key stops the second copy of a message, and not an older
 ///   message that comes late: use [`VersionGuard`](crate::VersionGuard).
 ///
-/// Where the effect itself inserts a row with a unique column of yours, that column is such a note already: `INSERT … ON
-/// CONFLICT DO NOTHING`, and look at how many rows it wrote.
+/// If the effect itself inserts a row with a unique column, no further table is necessary: use `INSERT … ON CONFLICT DO
+/// NOTHING`, and check the number of written rows.
 ///
-/// To look first, and to insert then, is no guard: two copies look before either has inserted
-/// (`tests/suite/server/unique.rs`, `s0_10_…`).
+/// A lookup before the insert is no guard: two copies can look up the key before either inserts it
+/// (see `tests/suite/server/unique.rs`).
 ///
 /// ```no_run
 /// # async fn example(pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
@@ -58,10 +58,11 @@ struct Texts {
 }
 
 impl UniqueKeys {
-    /// With its keys in this table: `[a-z_][a-z0-9_]*` of at most 63 bytes, in the connection's search path or database.
+    /// Creates a handle to the table of this name: `[a-z_][a-z0-9_]*` of at most 63 bytes, in the connection's search path or
+    /// database.
     ///
     /// # Errors
-    /// If that is no name.
+    /// The name is invalid.
     pub fn new(table: &str) -> Result<Self, StoreError> {
         let table = Table::new(table)?;
         let (quoted, ticked) = (table.quoted(), table.quoted_by('`'));
@@ -98,43 +99,43 @@ impl UniqueKeys {
         Ok(Self(Arc::new([postgres, sqlite, mysql])))
     }
 
-    /// Makes the table, if it is not there. On MySQL this commits the transaction it stands in.
+    /// Creates the table if it is missing. On MySQL, this statement commits an open transaction.
     ///
     /// # Errors
-    /// The database's.
+    /// The error of the database.
     ///
     /// # Cancellation
-    /// It may be made or not.
+    /// The table may exist or not.
     pub async fn create<C: UniqueKeyConnection>(&self, connection: &mut C) -> Result<(), sqlx::Error> {
         connection.create(&self.texts::<C>().create).await
     }
 
-    /// Notes the key; whether nobody had. One statement, and the first of a transaction as a rule.
+    /// Records the key. Returns true if the key was new. This is one statement, usually the first of a transaction.
     ///
-    /// While another transaction that has noted it is open, this waits: `false` once that commits, `true` once it rolls
-    /// back. How long it waits is the database's to say (`lock_timeout`, `innodb_lock_wait_timeout`, `busy_timeout`). In
-    /// SQLite begin by `BEGIN IMMEDIATE`, as for each transaction that writes.
+    /// If an open transaction has recorded the key, this method waits for its end. It returns false if that transaction commits,
+    /// and true if it rolls back. The database limits the wait (`lock_timeout`, `innodb_lock_wait_timeout`, `busy_timeout`). In
+    /// SQLite, use `BEGIN IMMEDIATE`, as for every transaction that writes.
     ///
     /// # Errors
-    /// The database's: a wait that took too long, or, above READ COMMITTED on PostgreSQL, that another one has just committed
-    /// the key (40001). Roll back, and let the message come again.
+    /// The error of the database, e.g. a lock timeout. On PostgreSQL above READ COMMITTED, a concurrent commit of the key is a
+    /// serialization failure (40001). Roll back, and let the broker redeliver the message.
     ///
     /// # Cancellation
-    /// It may be noted or not: roll back.
+    /// The key may be recorded or not: roll back.
     pub async fn first_time<C: UniqueKeyConnection>(&self, connection: &mut C, key: &Key) -> Result<bool, sqlx::Error> {
         let rows = connection.note(&self.texts::<C>().note, key.hash().to_be_bytes()).await?;
         Ok(rows == 1)
     }
 
-    /// Removes at most so many keys that were noted longer ago than `age` (rounded up to the second), by the
-    /// database's clock; how many. A message that comes again after that is taken for a new one, so `age` has to be longer than any broker redelivers.
-    /// It looks through the table: run it now and then, in a transaction of its own.
+    /// Removes keys that are older than `age` (rounded up to the second) by the database's clock, up to a maximum number. Returns
+    /// the number of removed keys. A later redelivery is treated as a new message, so `age` must exceed the longest time in which
+    /// the broker redelivers. The statement scans the table: run it periodically, in a transaction of its own.
     ///
     /// # Errors
-    /// The database's.
+    /// The error of the database.
     ///
     /// # Cancellation
-    /// They may be removed or not.
+    /// The keys may be removed or not.
     pub async fn purge<C: UniqueKeyConnection>(
         &self,
         connection: &mut C,
@@ -156,7 +157,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A connection that [`UniqueKeys`] work on: `&mut *tx` of a transaction. Not to be implemented elsewhere.
+/// A connection for [`UniqueKeys`]: `&mut *tx` of a transaction. This trait is sealed.
 pub trait UniqueKeyConnection: sealed::Sealed + Send {
     #[doc(hidden)]
     const PLACE: usize;

@@ -1,4 +1,4 @@
-//! A version guard: of updates that arrive out of order, only those go through that are newer than what is there.
+//! A version guard, which accepts only updates that are newer than the current version.
 use std::future::Future;
 use std::sync::Arc;
 
@@ -7,27 +7,26 @@ use sqlx::AssertSqlSafe;
 
 use crate::table::Table;
 
-/// Compares and sets a monotone version for each (entity, set of fields), in a transaction of yours.
+/// A table of monotone versions, one for each entity and set of fields, compared and set in the caller's transaction.
 ///
-/// For messages that say "this is how it is now" and carry a number from their producer: each update is accepted at most
-/// once, and one that was overtaken does not come through. Versions of different sets of fields of one entity do not know
-/// of each other: an address of version 3 does not block a price of version 2, and no column is needed for either in the
-/// entity's own table.
+/// Use it for messages that contain the current state and a version number from their producer. Each update is accepted at most
+/// once, and an outdated update is rejected. Sets of fields of one entity have independent versions: an address of version 3 does
+/// not block a price of version 2. The entity's own table needs no version column.
 ///
-/// Call it in the transaction that makes the update, before it, and update only what was [accepted](VersionCheck::Accepted):
-/// both commit together or not at all (level L3). Another transaction with the same entity and fields waits until this one
-/// ends, as for a row that it updates: keep it short, and set `lock_timeout` where that is too long.
+/// Call the guard before the update in the same transaction, and update only if the version is
+/// [accepted](VersionCheck::Accepted). Both commit or roll back together (level L3). Another transaction with the same entity
+/// and fields waits until this transaction ends, as for an updated row. Keep the transaction short, or set `lock_timeout`.
 ///
 /// # When it is enough
-/// - Enough: the whole effect is an update in this database, and the producer counts.
-/// - Not enough: the effect is elsewhere (mail, payment): what was accepted and rolled back was sent all the same. Use the
-///   executor, and this as its last step.
-/// - Not enough: messages that add something ("10 more"): leaving one out loses it. Use [`next`](Self::next), which takes
-///   each once and in order, or an idempotency key for each.
-/// - Only inserts: a unique column does it alone, `INSERT … ON CONFLICT DO NOTHING` in the same transaction.
+/// - Enough: the whole effect is an update in this database, and the producer numbers its updates.
+/// - Not enough: the effect is outside of the database (mail, payment): a rollback does not undo it. Use the executor, with
+///   the version guard as the last step.
+/// - Not enough: messages that contain a difference ("10 more"), as a rejected message is lost. Use [`next`](Self::next), which
+///   accepts each once and in order, or an idempotency key for each message.
+/// - Only inserts: a unique column is sufficient, `INSERT … ON CONFLICT DO NOTHING` in the same transaction.
 ///
-/// To look first, and to run then, is none of these: two copies both look before either has run
-/// (`tests/suite/versions.rs`, `s0_10_…`).
+/// A lookup before the run is no guard: two copies can look up the version before either has run
+/// (see `tests/suite/versions.rs`).
 ///
 /// ```no_run
 /// # async fn example(pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
@@ -58,14 +57,14 @@ pub struct VersionGuard {
     current: Arc<str>,
 }
 
-/// What becomes of an update with some version.
+/// The result of a version check.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum VersionCheck {
-    /// It is newer, and from now on the current one: make the update.
+    /// The version is newer, and is now the current version: apply the update.
     Accepted,
     /// The current version has this number: a duplicate.
     Same,
-    /// It was overtaken.
+    /// The version is older than the current version.
     Older {
         /// The current version.
         current: u64,
@@ -78,10 +77,10 @@ pub enum VersionCheck {
 }
 
 impl VersionGuard {
-    /// With its versions in this table: `[a-z_][a-z0-9_]*` of at most 63 bytes, in the connection's search path.
+    /// Creates a handle to the table of this name: `[a-z_][a-z0-9_]*` of at most 63 bytes, in the connection's search path.
     ///
     /// # Errors
-    /// If that is no name.
+    /// The name is invalid.
     pub fn new(table: &str) -> Result<Self, StoreError> {
         let table = Table::new(table)?.quoted();
         let create = format!(
@@ -101,26 +100,25 @@ impl VersionGuard {
         Ok(Self { create: create.into(), newer: newer.into(), next: next.into(), current: current.into() })
     }
 
-    /// Makes the table, if it is not there.
+    /// Creates the table if it is missing.
     ///
     /// # Errors
-    /// The database's.
+    /// The error of the database.
     ///
     /// # Cancellation
-    /// It may be made or not.
+    /// The table may exist or not.
     pub async fn create(&self, connection: &mut impl VersionConnection) -> Result<(), sqlx::Error> {
         connection.create(&self.create).await
     }
 
-    /// Accepts a version that is higher than the current one, whatever lies in between. The first is accepted whatever it
-    /// is. One statement, and a second one where it is not accepted.
+    /// Accepts a version that is higher than the current version, even if versions between them are missing. The first version is
+    /// always accepted. This is one statement, or two if the version is not accepted.
     ///
     /// # Errors
-    /// The database's, such as a lock that was not to be had in time, or a serialisation failure above READ COMMITTED:
-    /// roll back, and try again. A version above `i64::MAX` cannot be encoded.
+    /// The error of the database, e.g. a lock timeout, or a serialization failure above READ COMMITTED: roll back, and retry. A version above `i64::MAX` cannot be encoded.
     ///
     /// # Cancellation
-    /// It may be accepted or not: roll back.
+    /// The version may be accepted or not: roll back.
     pub async fn newer(
         &self,
         connection: &mut impl VersionConnection,
@@ -131,14 +129,14 @@ impl VersionGuard {
         self.ask(&self.newer, connection, entity, fields, version).await
     }
 
-    /// Accepts the version behind the current one, and 1 as the first: each once, and in order. One that is ahead has to
-    /// come again later.
+    /// Accepts only the version that directly follows the current version, starting with 1. Each version is accepted once and in
+    /// order. A version that is ahead must be redelivered later.
     ///
     /// # Errors
-    /// As [`newer`](Self::newer).
+    /// The same as [`newer`](Self::newer).
     ///
     /// # Cancellation
-    /// As [`newer`](Self::newer).
+    /// The same as [`newer`](Self::newer).
     pub async fn next(
         &self,
         connection: &mut impl VersionConnection,
@@ -175,7 +173,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A connection that a [`VersionGuard`] works on: `&mut *tx` of a transaction. Not to be implemented elsewhere.
+/// A connection for a [`VersionGuard`]: `&mut *tx` of a transaction. This trait is sealed.
 pub trait VersionConnection: sealed::Sealed + Send {
     #[doc(hidden)]
     fn create(&mut self, sql: &Arc<str>) -> impl Future<Output = Result<(), sqlx::Error>> + Send;

@@ -2,13 +2,13 @@
 use idempotent_core::StoreError;
 use sqlx::{ConnectOptions, Connection, MySqlPool};
 
-use super::dialect::My;
+use super::dialect::MySqlDialect;
 use super::migrate;
 use super::open::{MIGRATION, shown};
-use super::server::Server;
+use super::server_version::ServerVersion;
 use crate::delay::COLUMNS;
-use crate::plan::{Place, When};
 use crate::schema::Migration;
+use crate::server::{ErrorContext, Phase};
 use crate::table::Table;
 
 /// `due_at` is when a row may be taken next: what is held has the end of that, what is dead has none. `live` is its key as long as
@@ -46,14 +46,15 @@ pub(crate) async fn migrate(pool: &MySqlPool, table: &Table, create: bool) -> Re
     let place = place(pool, table.name());
     // Not one of the pool's: where this future is dropped, its connection goes, and with it the lock of migrations.
     let connection = pool.connect_options().connect().await;
-    let mut connection = connection.map_err(|error| place.error::<My>(When::Connecting, error))?;
-    let (version, server) =
-        Server::of(&mut connection).await.map_err(|error| place.error::<My>(When::Connecting, error))?;
+    let mut connection = connection.map_err(|error| place.error::<MySqlDialect>(Phase::Connecting, error))?;
+    let (version, server) = ServerVersion::of(&mut connection)
+        .await
+        .map_err(|error| place.error::<MySqlDialect>(Phase::Connecting, error))?;
     server.check_for(&version, SKIPS_LOCKED)?;
     let table = table.clone().in_backticks();
     let migrated = migrate::migrate_to(&mut connection, &table, &place, create, MIGRATIONS, &COLUMNS);
     let migrated = tokio::time::timeout(MIGRATION, migrated);
-    migrated.await.map_err(|_| place.silent(When::Connecting, MIGRATION))??;
+    migrated.await.map_err(|_| place.silent(Phase::Connecting, MIGRATION))??;
     // Whether it was said or not, it ends here.
     let _ = connection.close().await;
     Ok(())
@@ -61,10 +62,10 @@ pub(crate) async fn migrate(pool: &MySqlPool, table: &Table, create: bool) -> Re
 
 /// What an error of a statement lets a caller conclude, or one before anything was sent.
 pub(crate) fn told(pool: &MySqlPool, table: &str, sent: bool, error: sqlx::Error) -> StoreError {
-    place(pool, table).error::<My>(if sent { When::Asking } else { When::Connecting }, error)
+    place(pool, table).error::<MySqlDialect>(if sent { Phase::Executing } else { Phase::Connecting }, error)
 }
 
-fn place(pool: &MySqlPool, table: &str) -> Place {
+fn place(pool: &MySqlPool, table: &str) -> ErrorContext {
     let connections = pool.options().get_max_connections();
-    Place { database: shown(&pool.connect_options()), table: table.into(), connections }
+    ErrorContext { database: shown(&pool.connect_options()), table: table.into(), connections }
 }

@@ -1,38 +1,37 @@
-//! What MariaDB and MySQL supply to the plan.
+//! The driver and the dialect of MariaDB and MySQL.
 use std::collections::{BTreeMap, HashSet};
 
 use idempotent_core::{Key, StoreError};
 use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySql, MySqlConnection, MySqlRow};
-use sqlx::{Row, Transaction, ValueRef};
+use sqlx::{MySqlPool, Row, Transaction, ValueRef};
 
-use super::options::MySqlStoreBuilder;
-use super::server::Server;
-use super::sql::{Maker, NOW};
+use super::server_version::ServerVersion;
+use super::sql::{NOW, StatementBuilder};
 use super::{error, inbox};
 use crate::inbox::Last;
-use crate::plan::{
-    Ask, Asked, Dialect, Hindrance, Many, Plan, Put, Query, Seen, Sent, Step, Text, Told, Value, Via, hex, in_packets,
-    settled,
-};
 use crate::row::Cells;
+use crate::server::{
+    BatchKind, BoundStatement, Contention, Dialect, Driver, DriverFuture, FoundRecord, PurgeStep, Query, Refusal,
+    ServerStore, Settings, Statement, StatementResult, StatementTarget, Value, WriteResult, hex, in_packets, settled,
+};
 
 /// Records looked at in one step of a purge, and so the most that are removed in one transaction.
 const STEP: i64 = 500;
-/// What a statement has beside a value, in bytes.
+/// The size of a statement without its value, in bytes.
 const AROUND: usize = 4 << 10;
 
 #[derive(Debug)]
-pub(crate) struct My {
-    pub(super) maker: Maker,
-    pub(super) server: Server,
-    /// $1 the key's hash: fails where somebody has it in hand.
-    pub(super) free: Text,
-    /// The store was opened with these.
-    pub(super) builder: MySqlStoreBuilder,
+pub(crate) struct MySqlDialect {
+    pub(super) maker: StatementBuilder,
+    pub(super) server: ServerVersion,
+    /// $1 the key's hash: fails if another transaction holds the key.
+    pub(super) free: Statement,
+    /// The settings of the builder, and whether it selected the statements for MySQL.
+    pub(super) opened_with: (Settings<MySqlPool>, bool),
 }
 
-impl Dialect for My {
+impl Driver for MySqlDialect {
     type Db = MySql;
     type Value = Value;
 
@@ -50,109 +49,122 @@ impl Dialect for My {
         Ok(query.execute(connection).await?.rows_affected())
     }
 
-    fn first(query: Query<Self>, connection: &mut MySqlConnection) -> impl Asked<Option<MySqlRow>> {
+    fn first(query: Query<Self>, connection: &mut MySqlConnection) -> impl DriverFuture<Option<MySqlRow>> {
         query.fetch_optional(connection)
     }
 
-    fn all(query: Query<Self>, connection: &mut MySqlConnection) -> impl Asked<Vec<MySqlRow>> {
+    fn all(query: Query<Self>, connection: &mut MySqlConnection) -> impl DriverFuture<Vec<MySqlRow>> {
         query.fetch_all(connection)
     }
 
-    fn told(error: &dyn DatabaseError) -> Told {
-        error::told(error)
+    fn refusal(error: &dyn DatabaseError) -> Refusal {
+        error::refusal(error)
     }
 
-    fn hindrance(error: &dyn DatabaseError) -> Option<Hindrance> {
-        error::hindrance(error)
+    fn contention(error: &dyn DatabaseError) -> Option<Contention> {
+        error::contention(error)
     }
 
     fn most(&self) -> usize {
         self.server.packet.saturating_sub(AROUND)
     }
 
-    async fn claim(via: &mut Via<'_, Self>, claim: Ask<Self>, key: &Key) -> Result<Sent<Option<Seen>>, StoreError> {
-        if via.plan.dialect.server.returning {
-            return match via.first(claim).await?.map(|row| row.map(|row| via.plan.seen(&row)).transpose())? {
-                Sent::Done(None) => via.look(key).await,
+    fn ends(&self, error: &dyn DatabaseError) -> bool {
+        match Self::contention(error) {
+            Some(Contention::Raced) => true,
+            Some(Contention::Locked) => self.server.unforgiving,
+            None => false,
+        }
+    }
+}
+
+impl Dialect for MySqlDialect {
+    async fn claim(
+        target: &mut StatementTarget<'_, Self>,
+        claim: BoundStatement<Self>,
+        key: &Key,
+    ) -> Result<StatementResult<Option<FoundRecord>>, StoreError> {
+        if target.store.dialect.server.returning {
+            return match target.first(claim).await?.map(|row| row.map(|row| target.store.seen(&row)).transpose())? {
+                StatementResult::Done(None) => target.look(key).await,
                 told => Ok(told),
             };
         }
         // Where it would wait for another's transaction, the look in one says so at once.
-        if via.is_open() {
-            match via.look(key).await? {
-                Sent::Done(None) => {}
+        if target.is_open() {
+            match target.look(key).await? {
+                StatementResult::Done(None) => {}
                 told => return Ok(told),
             }
         }
-        let inserted = match via.execute(claim).await? {
-            Sent::Done(rows) => rows > 0,
-            Sent::Hindered(how, error) => return Ok(Sent::Hindered(how, error)),
+        let inserted = match target.execute(claim).await? {
+            StatementResult::Done(rows) => rows > 0,
+            StatementResult::Contended(how, error) => return Ok(StatementResult::Contended(how, error)),
         };
-        via.look(key).await?.map(|seen| Ok(seen.map(|seen| Seen { granted: inserted, ..seen })))
+        target.look(key).await?.map(|seen| Ok(seen.map(|seen| FoundRecord { granted: inserted, ..seen })))
     }
 
-    async fn put(via: &mut Via<'_, Self>, put: Ask<Self>) -> Result<Put, StoreError> {
-        Ok(match via.execute(put).await? {
-            Sent::Done(1..) => Put::Done,
-            Sent::Done(0) => Put::Raced,
-            Sent::Hindered(how, _) => how.into(),
+    async fn put(target: &mut StatementTarget<'_, Self>, put: BoundStatement<Self>) -> Result<WriteResult, StoreError> {
+        Ok(match target.execute(put).await? {
+            StatementResult::Done(1..) => WriteResult::Done,
+            StatementResult::Done(0) => WriteResult::Raced,
+            StatementResult::Contended(how, _) => how.into(),
         })
     }
 
-    async fn claim_all(plan: &Plan<Self>, mut claims: Vec<Vec<Value>>) -> Result<Sent<Vec<MySqlRow>>, StoreError> {
+    async fn claim_all(
+        store: &ServerStore<Self>,
+        mut claims: Vec<Vec<Value>>,
+    ) -> Result<StatementResult<Vec<MySqlRow>>, StoreError> {
         let ids: Vec<Value> = claims.iter().filter_map(|claim| claim.first().cloned()).collect();
         // A key that comes twice is ignored the second time: so few numbers of rows need a text of their own.
         let count = rounded(claims.len());
         if let Some(last) = claims.last().cloned() {
             claims.resize(count, last);
         }
-        let Self { maker, server, .. } = &plan.dialect;
-        let insert = plan.timed(Ask::new(&maker.claim_all(count)).bind_all(claims.into_iter().flatten()));
+        let Self { maker, server, .. } = &store.dialect;
+        let insert = store.timed(BoundStatement::new(&maker.claim_all(count)).bind_all(claims.into_iter().flatten()));
         let sent = match server.returning {
-            true => plan.link.all(insert).await?,
-            false => plan.link.execute(insert).await?.map(|_| Ok(Vec::new()))?,
+            true => store.runner.all(insert).await?,
+            false => store.runner.execute(insert).await?.map(|_| Ok(Vec::new()))?,
         };
-        let Sent::Done(mut rows) = sent else { return Ok(sent) };
+        let StatementResult::Done(mut rows) = sent else { return Ok(sent) };
         let there: HashSet<Vec<u8>> = rows.iter().filter_map(id).collect();
         let mut left: Vec<Value> = ids.into_iter().filter(|id| !is_in(&there, id)).collect();
         if let Some(last) = left.last().cloned() {
             left.resize(rounded(left.len()), last);
-            let look = plan.timed(Ask::new(&maker.look_all(left.len())).bind_all(left));
-            rows.extend(settled(plan.link.all(look).await?)?);
+            let look = store.timed(BoundStatement::new(&maker.look_all(left.len())).bind_all(left));
+            rows.extend(settled(store.runner.all(look).await?)?);
         }
-        Ok(Sent::Done(rows))
+        Ok(StatementResult::Done(rows))
     }
 
-    async fn settle_all(plan: &Plan<Self>, what: &Many, asks: Vec<Vec<Value>>) -> Result<Sent<Vec<u128>>, StoreError> {
+    async fn settle_all(
+        store: &ServerStore<Self>,
+        what: &BatchKind,
+        asks: Vec<Vec<Value>>,
+    ) -> Result<StatementResult<Vec<u128>>, StoreError> {
         let mut written = Vec::with_capacity(asks.len());
         for (span, asks) in alike(asks) {
             for asks in in_packets(asks) {
                 let hashes: Vec<u128> = asks.iter().filter_map(|ask| hash(ask.first()?)).collect();
-                if settle_packet(plan, *what, span, asks).await? == hashes.len() as u64 {
+                if settle_packet(store, *what, span, asks).await? == hashes.len() as u64 {
                     written.extend(hashes);
                 }
             }
         }
-        Ok(Sent::Done(written))
+        Ok(StatementResult::Done(written))
     }
 
     /// The savepoint is gone where the transaction is: a statement that met a deadlock has rolled all of it back, and those
     /// behind it are committed one by one.
     const BEGIN: Option<&'static str> = Some(inbox::BEGIN);
 
-    fn ends(&self, error: &dyn DatabaseError) -> bool {
-        match Self::hindrance(error) {
-            Some(Hindrance::Raced) => true,
-            Some(Hindrance::Locked) => self.server.unforgiving,
-            None => false,
-        }
-    }
-
-    fn stands(connection: &mut MySqlConnection) -> impl Asked<()> {
+    fn stands(connection: &mut MySqlConnection) -> impl DriverFuture<()> {
         inbox::stands(connection)
     }
 
-    fn commit(transaction: Transaction<'static, MySql>, last: Last) -> impl Asked<()> {
+    fn commit(transaction: Transaction<'static, MySql>, last: Last) -> impl DriverFuture<()> {
         inbox::commit(transaction, last)
     }
 
@@ -162,76 +174,80 @@ impl Dialect for My {
         format!("x'{}'", hex(bytes))
     }
 
-    fn valued(plan: &Plan<Self>, literals: [String; 3], now: &str, expires: &str) -> String {
-        inbox::valued(&plan.dialect.maker, literals, now, expires)
+    fn valued(store: &ServerStore<Self>, literals: [String; 3], now: &str, expires: &str) -> String {
+        inbox::valued(&store.dialect.maker, literals, now, expires)
     }
 
-    async fn is_free(plan: &Plan<Self>, key: &Key) -> Result<bool, StoreError> {
-        let free = plan.link.first(Ask::new(&plan.dialect.free).bind(crate::plan::id(key))).await?;
-        Ok(matches!(free, Sent::Done(_)))
+    async fn is_free(store: &ServerStore<Self>, key: &Key) -> Result<bool, StoreError> {
+        let free = store.runner.first(BoundStatement::new(&store.dialect.free).bind(crate::server::id(key))).await?;
+        Ok(matches!(free, StatementResult::Done(_)))
     }
 
-    async fn purge(plan: &Plan<Self>, after: Vec<u8>, room: i64) -> Result<Sent<Step>, StoreError> {
-        let scan = plan.timed(Ask::new(&plan.dialect.maker.scan()).bind(after).bind(STEP));
-        let rows = settled(plan.link.all(scan).await?)?;
+    async fn purge(
+        store: &ServerStore<Self>,
+        after: Vec<u8>,
+        room: i64,
+    ) -> Result<StatementResult<PurgeStep>, StoreError> {
+        let scan = store.timed(BoundStatement::new(&store.dialect.maker.scan()).bind(after).bind(STEP));
+        let rows = settled(store.runner.all(scan).await?)?;
         let next = rows.last().filter(|_| rows.len() as i64 == STEP).and_then(id);
         let mut old = Vec::new();
         for row in &rows {
-            if plan.number(row, 1)? != 0 {
+            if store.number(row, 1)? != 0 {
                 old.extend(id(row));
             }
         }
         old.truncate(usize::try_from(room).unwrap_or(usize::MAX));
-        Ok(Sent::Done(Step { next, removed: remove(plan, &old).await? }))
+        Ok(StatementResult::Done(PurgeStep { next, removed: remove(store, &old).await? }))
     }
 }
 
-/// Removes what is past its time. Where somebody has one of them in hand, one by one.
-async fn remove(plan: &Plan<My>, old: &[Vec<u8>]) -> Result<usize, StoreError> {
+/// Removes expired records. If another transaction holds one of them, removes them one by one.
+async fn remove(store: &ServerStore<MySqlDialect>, old: &[Vec<u8>]) -> Result<usize, StoreError> {
     let Some(last) = old.last() else { return Ok(0) };
     let purge = |ids: &[Vec<u8>]| {
         let mut ids = ids.to_vec();
         ids.resize(rounded(ids.len()), last.clone());
-        let ask = Ask::new(&plan.dialect.maker.purge(ids.len())).bind_all(ids.into_iter().map(Value::from));
-        plan.link.execute(plan.timed(ask))
+        let ask = BoundStatement::new(&store.dialect.maker.purge(ids.len())).bind_all(ids.into_iter().map(Value::from));
+        store.runner.execute(store.timed(ask))
     };
-    if let Sent::Done(removed) = purge(old).await? {
+    if let StatementResult::Done(removed) = purge(old).await? {
         return Ok(usize::try_from(removed).unwrap_or_default());
     }
     let mut removed = 0;
     for id in old.chunks(1) {
-        if let Sent::Done(1..) = purge(id).await? {
+        if let StatementResult::Done(1..) = purge(id).await? {
             removed += 1;
         }
     }
     Ok(removed)
 }
 
-/// How many rows were written.
+/// Sends a packet of renewals or completions. Returns the number of written rows.
 async fn settle_packet(
-    plan: &Plan<My>,
-    what: Many,
+    store: &ServerStore<MySqlDialect>,
+    what: BatchKind,
     span: Option<i64>,
     mut asks: Vec<Vec<Value>>,
 ) -> Result<u64, StoreError> {
-    let (maker, count) = (&plan.dialect.maker, rounded(asks.len()));
+    let (maker, count) = (&store.dialect.maker, rounded(asks.len()));
     let (text, width) = match what {
-        Many::Renew => (maker.renew_all(count), 3),
-        Many::Complete => (maker.complete_all(count), 4),
+        BatchKind::Renew => (maker.renew_all(count), 3),
+        BatchKind::Complete => (maker.complete_all(count), 4),
     };
     // No key has this hash.
     asks.resize(
         count,
         [Value::Bytes(Some(Vec::new()))].into_iter().chain(vec![Value::Bytes(None); width - 1]).collect(),
     );
-    let ask = plan.timed(Ask::new(&text).bind(span)).bind_all(asks.into_iter().flatten());
-    Ok(match plan.link.execute(ask).await? {
-        Sent::Done(written) => written,
-        Sent::Hindered(..) => 0,
+    let ask = store.timed(BoundStatement::new(&text).bind(span)).bind_all(asks.into_iter().flatten());
+    Ok(match store.runner.execute(ask).await? {
+        StatementResult::Done(written) => written,
+        StatementResult::Contended(..) => 0,
     })
 }
 
-/// By their last value, which each of a statement's requests shares.
+/// Groups requests by their last value, which all requests of a statement share.
 fn alike(asks: Vec<Vec<Value>>) -> BTreeMap<Option<i64>, Vec<Vec<Value>>> {
     let mut groups: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for mut ask in asks {
@@ -244,7 +260,7 @@ fn alike(asks: Vec<Vec<Value>>) -> BTreeMap<Option<i64>, Vec<Vec<Value>>> {
     groups
 }
 
-/// The numbers of rows that have a text of their own.
+/// Rounds up to a number of rows for which there is a prepared statement.
 fn rounded(count: usize) -> usize {
     count.next_power_of_two()
 }

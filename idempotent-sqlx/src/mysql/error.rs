@@ -1,78 +1,83 @@
-//! What an error of MariaDB or MySQL lets a caller conclude.
+//! Error kinds and texts for the error numbers of MariaDB and MySQL.
 use idempotent_core::StoreErrorKind;
 use sqlx::error::DatabaseError;
 use sqlx::mysql::MySqlDatabaseError;
 
-use crate::plan::{Hindrance, Told};
+use crate::server::{Contention, Refusal};
 
-/// Its own number; 0 where it has none.
+/// Returns the error number of the server, or 0.
 fn number(error: &dyn DatabaseError) -> u16 {
     error.try_downcast_ref::<MySqlDatabaseError>().map_or(0, MySqlDatabaseError::number)
 }
 
-/// Others were in the way, and the statement was rolled back.
-pub(super) fn hindrance(error: &dyn DatabaseError) -> Option<Hindrance> {
+/// Returns the kind of contention that rolled the statement back.
+pub(super) fn contention(error: &dyn DatabaseError) -> Option<Contention> {
     match number(error) {
-        1213 | 1020 => Some(Hindrance::Raced),
-        1205 | 3572 => Some(Hindrance::Locked),
+        1213 | 1020 => Some(Contention::Raced),
+        1205 | 3572 => Some(Contention::Locked),
         _ => None,
     }
 }
 
-/// The server says what happened: a statement that failed was rolled back, being a transaction of its own.
-pub(super) fn told(error: &dyn DatabaseError) -> Told {
+/// Interprets an error of the server. A failed statement is rolled back, as each statement is a transaction of its own.
+pub(super) fn refusal(error: &dyn DatabaseError) -> Refusal {
     use StoreErrorKind::{Ambiguous, Corrupt, Denied, Foreign, NotApplied, Schema};
     let number = number(error);
     let (kind, text) = match number {
         1146 => (Schema, "table `{table}` is missing in {database}: open it once with `create(true)`"),
         1048 | 1054 | 1136 | 1264 | 1265 | 1292 | 1364 | 1366 | 1406 => (
             Foreign,
-            "table `{table}` in {database} has not the layout this version makes: set another `table`, or move that one away",
+            "table `{table}` in {database} has a different layout than this version creates: set another `table`, or \
+             rename the existing one",
         ),
-        1049 => (Denied, "{database}: there is no such database: make it, or name another in the URL"),
-        // MariaDB says no more where it takes TLS only.
+        1049 => (Denied, "{database}: the database does not exist: create it, or name another one in the URL"),
+        // MariaDB reports no more detail if it takes TLS only.
         1045 | 1251 | 1698 => (
             Denied,
-            "{database} refuses this user or password, or takes TLS only: check those of the URL, and its `ssl-mode`",
+            "{database}: user or password rejected, or the server takes TLS only: check both in the URL, and its \
+             `ssl-mode`",
         ),
-        3159 => (Denied, "{database} takes TLS only: ask for it in the URL, by `ssl-mode`"),
+        3159 => (Denied, "{database}: the server takes TLS only: set `ssl-mode` in the URL"),
         1044 => (
             Denied,
-            "{database}: this user may not use the database: GRANT SELECT, INSERT, UPDATE, DELETE on its tables",
+            "{database}: missing privileges on the database: GRANT SELECT, INSERT, UPDATE, DELETE on its tables",
         ),
         1142 | 1143 | 1227 => {
-            (Denied, "{database}: this user may not use table `{table}`: GRANT SELECT, INSERT, UPDATE, DELETE on it")
+            (Denied, "{database}: missing privileges on table `{table}`: GRANT SELECT, INSERT, UPDATE, DELETE on it")
         }
-        1290 | 1792 | 1836 => (NotApplied, "{database} is read-only, as a replica is: name the primary in the URL"),
+        1290 | 1792 | 1836 => (NotApplied, "{database} is read-only, probably a replica: name the primary in the URL"),
         1040 | 1203 | 1226 => (
             NotApplied,
-            "{database} has no connection left: raise max_connections there, or use fewer than {connections} here",
+            "{database}: the server's connection limit is reached: raise max_connections, or lower `connections` (now \
+             {connections})",
         ),
-        1021 | 1037 | 1038 | 1041 | 1114 => (NotApplied, "{database} is out of disk or memory: make room"),
-        1317 | 1969 | 3024 => (NotApplied, "{database} cancelled the statement: it was killed, or took too long"),
-        1020 | 1205 | 1213 | 3572 => (NotApplied, "{database}: others were in the way; try again"),
-        1153 => (Denied, "{database}: a value is larger than max_allowed_packet: raise that, or keep a smaller result"),
+        1021 | 1037 | 1038 | 1041 | 1114 => {
+            (NotApplied, "{database}: the server is out of disk space or memory: free some")
+        }
+        1317 | 1969 | 3024 => {
+            (NotApplied, "{database}: statement cancelled; it was killed, or exceeded a time limit of the server")
+        }
+        1020 | 1205 | 1213 | 3572 => (NotApplied, "{database}: lock conflict with another transaction; retry"),
+        1153 => (Denied, "{database}: value exceeds max_allowed_packet: raise that setting, or store a smaller result"),
         1665 => (
             Denied,
-            "{database} keeps its log by statements, which READ COMMITTED does not allow: set binlog_format to ROW or MIXED",
+            "{database}: binlog_format=STATEMENT does not allow READ COMMITTED: set binlog_format to ROW or MIXED",
         ),
-        1034 | 1035 | 1194 | 1195 | 1712 | 1877 => {
-            (Corrupt, "{database} says that its files are damaged: restore a backup")
-        }
-        // Its connection was ended, perhaps in the middle of the commit.
+        1034 | 1035 | 1194 | 1195 | 1712 | 1877 => (Corrupt, "{database} reports damaged files: restore a backup"),
+        // The connection ended, possibly during the commit.
         1053 | 1077 | 1079 | 1080 | 1152 | 1158..=1161 | 1184 | 1927 => (Ambiguous, "{database} ended the connection"),
-        1180 => (Ambiguous, "{database} had an error in the middle of a commit"),
-        // Of the savepoint that a run of ours begins with.
+        1180 => (Ambiguous, "{database}: error during a commit"),
+        // The savepoint at the start of a run is missing.
         1305 => (
             NotApplied,
-            "{database} ended the transaction before its run: a statement in it failed, or commits by itself",
+            "{database}: the transaction ended before its run; a statement in it failed, or commits implicitly",
         ),
         _ => (NotApplied, "{database} refused the statement"),
     };
-    // These say what the value was.
+    // The messages of these errors contain the value.
     let words = match number {
-        1062 | 1264 | 1265 | 1292 | 1366 | 1406 => "its words hold a value",
+        1062 | 1264 | 1265 | 1292 | 1366 | 1406 => "message omitted, as it contains a value",
         _ => error.message(),
     };
-    Told { kind, text: format!("{text} (error {number})"), words: words.to_owned() }
+    Refusal { kind, text: format!("{text} (error {number})"), words: words.to_owned() }
 }

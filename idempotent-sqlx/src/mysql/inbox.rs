@@ -5,32 +5,32 @@
 use sqlx::mysql::{MySql, MySqlConnection};
 use sqlx::{AssertSqlSafe, Executor, Transaction};
 
-use super::sql::{Maker, columns};
+use super::sql::{StatementBuilder, columns};
 use crate::inbox::Last;
-use crate::plan::{Inside, Text, completed, guard_inside, plus};
 use crate::row::VERSION;
+use crate::server::{Statement, TransactionStatements, completed, guard_inside, plus};
 
 /// What a run begins with; and what says that it is still that transaction.
 pub(super) const BEGIN: &str = "BEGIN; SAVEPOINT idempotent_run";
 const STANDS: &str = "RELEASE SAVEPOINT idempotent_run";
 
 /// By a maker whose statements do not wait. With a clock that was handed in, the time is the last parameter.
-pub(super) fn inside(maker: &Maker) -> Inside {
-    Inside {
-        claim: Text::marks(&maker.writing(&claim(maker))),
-        look: Text::marks(&look(maker)),
-        put: Text::marks(&maker.put()),
-        complete: Text::marks(&maker.writing(&complete(maker))),
+pub(super) fn statements(maker: &StatementBuilder) -> TransactionStatements {
+    TransactionStatements {
+        claim: Statement::marks(&maker.writing(&claim(maker))),
+        look: Statement::marks(&look(maker)),
+        put: Statement::marks(&maker.put()),
+        complete: Statement::marks(&maker.writing(&complete(maker))),
     }
 }
 
 /// $1 the key's hash
-pub(super) fn free(maker: &Maker) -> Text {
-    Text::marks(&format!("SELECT id FROM {} WHERE id=$1 FOR UPDATE NOWAIT", maker.table))
+pub(super) fn free(maker: &StatementBuilder) -> Statement {
+    Statement::marks(&format!("SELECT id FROM {} WHERE id=$1 FOR UPDATE NOWAIT", maker.table))
 }
 
 /// As the store's own claim, but that the record is consumed at once.
-fn claim(maker: &Maker) -> String {
+fn claim(maker: &StatementBuilder) -> String {
     let (table, columns, now) = (&maker.table, columns(), maker.now(7));
     let expires = plus(&now, "$3");
     let returning = if maker.returning() { format!(" RETURNING {columns},{now},1") } else { String::new() };
@@ -42,13 +42,13 @@ fn claim(maker: &Maker) -> String {
 
 /// By a lock, since it is to see what is committed, also in a transaction that sees nothing newer than itself. Shared, so
 /// that duplicates do not meet; MySQL does not say that as MariaDB does.
-fn look(maker: &Maker) -> String {
+fn look(maker: &StatementBuilder) -> String {
     let (table, columns, now) = (&maker.table, columns(), maker.now(2));
     let lock = if maker.returning() { "LOCK IN SHARE MODE NOWAIT" } else { "FOR UPDATE NOWAIT" };
     format!("SELECT {columns},{now},0 FROM {table} WHERE id=$1 {lock}")
 }
 
-fn complete(maker: &Maker) -> String {
+fn complete(maker: &StatementBuilder) -> String {
     let (table, now) = (&maker.table, maker.now(7));
     let (guard, set) = (guard_inside(&now), completed(&now, "$4", "$5"));
     format!("UPDATE {table} AS r SET {set} WHERE {guard}")
@@ -60,7 +60,7 @@ pub(super) async fn stands(connection: &mut MySqlConnection) -> Result<(), sqlx:
 }
 
 /// The row is there while its transaction is.
-pub(super) fn valued(maker: &Maker, [id, owner, value]: [String; 3], now: &str, expires: &str) -> String {
+pub(super) fn valued(maker: &StatementBuilder, [id, owner, value]: [String; 3], now: &str, expires: &str) -> String {
     let table = &maker.table;
     format!(
         "UPDATE {table} SET value={value}, expires_at={expires}, updated_at={now} WHERE id={id} AND owner={owner} AND state=2"

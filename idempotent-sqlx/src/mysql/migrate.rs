@@ -6,10 +6,10 @@ use idempotent_core::{StoreError, StoreErrorKind};
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 use sqlx::{AssertSqlSafe, Row};
 
-use super::dialect::My;
-use crate::plan::{Place, When};
+use super::dialect::MySqlDialect;
 use crate::row::COLUMNS;
 use crate::schema::{self, Found, Migration};
+use crate::server::{ErrorContext, Phase};
 use crate::table::Table;
 
 /// All steps there are. Texts are bytes: no character set has a say in them. There is no index on `expires_at`, which
@@ -67,7 +67,7 @@ const LOCK: &str = "idempotent migrations";
 pub(super) async fn migrate(
     connection: &mut MySqlConnection,
     table: &Table,
-    place: &Place,
+    place: &ErrorContext,
     create: bool,
     known: &[Migration],
 ) -> Result<(), StoreError> {
@@ -78,12 +78,12 @@ pub(super) async fn migrate(
 pub(super) async fn migrate_to(
     connection: &mut MySqlConnection,
     table: &Table,
-    place: &Place,
+    place: &ErrorContext,
     create: bool,
     known: &[Migration],
     columns: &[&str],
 ) -> Result<(), StoreError> {
-    let told = |error| place.error::<My>(When::Connecting, error);
+    let told = |error| place.error::<MySqlDialect>(Phase::Connecting, error);
     let found = inspect(connection, table).await.map_err(told)?;
     if !schema::is_due(&found, known, table, create)? {
         return fits(connection, table, place, known, columns).await;
@@ -162,11 +162,11 @@ async fn apply(
 async fn fits(
     connection: &mut MySqlConnection,
     table: &Table,
-    place: &Place,
+    place: &ErrorContext,
     known: &[Migration],
     expected: &[&str],
 ) -> Result<(), StoreError> {
-    let told = |error| place.error::<My>(When::Connecting, error);
+    let told = |error| place.error::<MySqlDialect>(Phase::Connecting, error);
     let text = "SELECT CAST(column_name AS CHAR) FROM information_schema.columns \
                 WHERE table_schema = coalesce(?, database()) AND table_name = ?";
     let columns = sqlx::query(text).bind(table.schema().map(str::to_owned)).bind(table.name().to_owned());

@@ -5,21 +5,26 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use idempotent_core::StoreError;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, MySql};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, MySql, MySqlPool};
 use tokio::time::timeout;
 
-use super::dialect::My;
+use super::dialect::MySqlDialect;
 use super::migrate::{self, MIGRATIONS};
-use super::options::{MySqlStoreBuilder, parse};
-use super::server::{ISOLATION, Server};
-use super::{MySqlStore, inbox, sql};
-use crate::plan::{Lately, Lines, Link, Place, Plan, Pool, Prepare, Target, Text, When, connect};
+use super::server_version::{ISOLATION, ServerVersion};
+use super::url::parse;
+use super::{inbox, sql};
+use crate::server::{
+    ErrorContext, OrderStatements, Phase, Pool, Prepare, RecentKeys, ServerStore, Settings, Statement, StatementRunner,
+    Target, connect,
+};
 
 /// One that waits for another's migration.
 pub(super) const MIGRATION: Duration = Duration::from_secs(60);
 
-pub(super) async fn open(builder: MySqlStoreBuilder) -> Result<MySqlStore, StoreError> {
-    let MySqlStoreBuilder(settings, as_on_mysql) = builder.clone();
+pub(super) async fn open(
+    settings: Settings<MySqlPool>,
+    as_on_mysql: bool,
+) -> Result<Arc<ServerStore<MySqlDialect>>, StoreError> {
     let table = settings.table()?.in_backticks();
     let options = match &settings.target {
         // The texts of statements are always the same: logging them says nothing and costs.
@@ -30,17 +35,17 @@ pub(super) async fn open(builder: MySqlStoreBuilder) -> Result<MySqlStore, Store
         Target::Url(_) => settings.connections,
         Target::Pool(pool) => pool.options().get_max_connections(),
     };
-    let place = Place { database: shown(&options), table: table.name().into(), connections };
+    let place = ErrorContext { database: shown(&options), table: table.name().into(), connections };
     // Not one of the pool's: where this future is dropped, its connection goes, and with it the lock of migrations.
-    let mut connection = connect::<My>(&options, &place, settings.patience).await?;
-    let told = |error| place.error::<My>(When::Connecting, error);
-    let (version, server) = Server::of(&mut connection).await.map_err(told)?;
+    let mut connection = connect::<MySqlDialect>(&options, &place, settings.patience).await?;
+    let told = |error| place.error::<MySqlDialect>(Phase::Connecting, error);
+    let (version, server) = ServerVersion::of(&mut connection).await.map_err(told)?;
     let server = server.check(&version)?;
-    let server = Server { returning: server.returning && !as_on_mysql, ..server };
+    let server = ServerVersion { returning: server.returning && !as_on_mysql, ..server };
     // In the pool an error of this would be a connection that never comes.
     connection.execute(AssertSqlSafe(server.session())).await.map_err(told)?;
     let migrated = timeout(MIGRATION, migrate::migrate(&mut connection, &table, &place, settings.create, MIGRATIONS));
-    migrated.await.map_err(|_| place.silent(When::Connecting, MIGRATION))??;
+    migrated.await.map_err(|_| place.silent(Phase::Connecting, MIGRATION))??;
     // Whether it was said or not, it ends here.
     let _ = timeout(settings.patience, connection.close()).await;
     let (pool, transactions, own) = match &settings.target {
@@ -53,24 +58,29 @@ pub(super) async fn open(builder: MySqlStoreBuilder) -> Result<MySqlStore, Store
                 settings.pool_options().after_connect(|connection, _| set(connection, ISOLATION.to_owned()).boxed());
             (pool, transactions.connect_lazy_with(options.clone()), true)
         }
-        Target::Pool(pool) => (Pool::Theirs(pool.clone()), pool.clone(), false),
+        Target::Pool(pool) => (Pool::Shared(pool.clone()), pool.clone(), false),
     };
-    let maker = sql::Maker::new(table.quoted(), settings.clock.is_some(), server.returning, own);
+    let maker = sql::StatementBuilder::new(table.quoted(), settings.clock.is_some(), server.returning, own);
     let texts = maker.texts();
     let steps = super::steps::steps(&maker, &table);
-    let lines = Lines::new(&maker.lines(&table), Text::marks, |sql| maker.writing(sql));
-    let inside = inbox::inside(&maker.in_a_transaction());
-    let link = Link { pool, transactions, place, patience: settings.patience };
-    Ok(MySqlStore(Arc::new(Plan {
-        dialect: My { free: inbox::free(&maker), maker, server, builder },
+    let order = OrderStatements::new(&maker.order_sql(&table), Statement::marks, |sql| maker.writing(sql));
+    let in_transaction = inbox::statements(&maker.in_a_transaction());
+    let runner = StatementRunner { pool, transactions, place, patience: settings.patience };
+    Ok(Arc::new(ServerStore {
+        dialect: MySqlDialect {
+            free: inbox::free(&maker),
+            maker,
+            server,
+            opened_with: (settings.clone(), as_on_mysql),
+        },
         texts,
-        inside,
+        in_transaction,
         steps,
-        lines,
-        link,
-        lately: Lately::new(),
+        order,
+        runner,
+        recent_keys: RecentKeys::new(),
         clock: settings.clock,
-    })))
+    }))
 }
 
 async fn set(connection: &mut MySqlConnection, session: String) -> Result<(), sqlx::Error> {

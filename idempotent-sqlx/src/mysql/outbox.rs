@@ -2,12 +2,12 @@
 use idempotent_core::StoreError;
 use sqlx::{ConnectOptions, Connection, MySqlPool};
 
-use super::dialect::My;
+use super::dialect::MySqlDialect;
 use super::migrate;
 use super::open::{MIGRATION, shown};
 use crate::outbox::COLUMNS;
-use crate::plan::{Place, When};
 use crate::schema::Migration;
+use crate::server::{ErrorContext, Phase};
 use crate::table::Table;
 
 /// What has an end (sent, settled) is null in the indexes that are searched, and so outside of what is read of them.
@@ -72,13 +72,14 @@ const MIGRATIONS: &[Migration] = &[
 pub(crate) async fn migrate(pool: &MySqlPool, table: &Table, create: bool) -> Result<(), StoreError> {
     let options = pool.connect_options();
     let connections = pool.options().get_max_connections();
-    let place = Place { database: shown(&options), table: table.name().into(), connections };
+    let place = ErrorContext { database: shown(&options), table: table.name().into(), connections };
     // Not one of the pool's: where this future is dropped, its connection goes, and with it the lock of migrations.
-    let mut connection = options.connect().await.map_err(|error| place.error::<My>(When::Connecting, error))?;
+    let mut connection =
+        options.connect().await.map_err(|error| place.error::<MySqlDialect>(Phase::Connecting, error))?;
     let table = table.clone().in_backticks();
     let migrated = migrate::migrate_to(&mut connection, &table, &place, create, MIGRATIONS, &COLUMNS);
     let migrated = tokio::time::timeout(MIGRATION, migrated);
-    migrated.await.map_err(|_| place.silent(When::Connecting, MIGRATION))??;
+    migrated.await.map_err(|_| place.silent(Phase::Connecting, MIGRATION))??;
     // Whether it was said or not, it ends here.
     let _ = connection.close().await;
     Ok(())

@@ -9,9 +9,9 @@
 //! statement that has begun.
 //!
 //! Assignments are run one after the other, and see what those before them wrote.
-use crate::lines::{self, LinesSql};
-use crate::plan::{Text, Texts, completed, ended, guard, plus, renewed, sound, vacated};
+use crate::order::{self, OrderSql};
 use crate::row::{COLUMNS, VERSION};
+use crate::server::{Statement, Statements, completed, ended, guard, plus, renewed, sound, vacated};
 use crate::table::Table;
 
 /// The same in all of a statement, whatever the session's time zone.
@@ -20,7 +20,7 @@ pub(super) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTA
 const GRACE: i64 = 60_000_000;
 
 #[derive(Clone, Debug)]
-pub(super) struct Maker {
+pub(super) struct StatementBuilder {
     /// Quoted.
     pub(super) table: String,
     bound_clock: bool,
@@ -30,7 +30,7 @@ pub(super) struct Maker {
     no_wait: bool,
 }
 
-impl Maker {
+impl StatementBuilder {
     /// `own`: the pool's connections are set up by us.
     pub(super) fn new(table: String, bound_clock: bool, returning: bool, own: bool) -> Self {
         Self { table, bound_clock, returning, no_wait: returning && !own }
@@ -45,12 +45,12 @@ impl Maker {
         self.returning
     }
 
-    pub(super) fn texts(&self) -> Texts {
-        let update = |clock: usize, set: &dyn Fn(&str) -> String| Text::marks(&self.update(clock, set));
-        Texts {
+    pub(super) fn texts(&self) -> Statements {
+        let update = |clock: usize, set: &dyn Fn(&str) -> String| Statement::marks(&self.update(clock, set));
+        Statements {
             claim: self.claim_all(1),
             look: self.look_all(1),
-            put: Text::marks(&self.put()),
+            put: Statement::marks(&self.put()),
             renew: update(5, &|now| renewed(now, "$4")),
             complete: update(6, &|now| completed(now, "$4", "$5")),
             delete: update(4, &|now| {
@@ -61,7 +61,7 @@ impl Maker {
             }),
             vacate: update(8, &vacated),
             end: update(7, &ended),
-            browse: Text::marks(&self.browse()),
+            browse: Statement::marks(&self.browse()),
         }
     }
 
@@ -70,9 +70,9 @@ impl Maker {
     }
 
     /// The statements about the order tables of streams.
-    pub(super) fn lines(&self, table: &Table) -> LinesSql {
+    pub(super) fn order_sql(&self, table: &Table) -> OrderSql {
         let now = |place| self.now(place);
-        LinesSql::new(table, &lines::Dialect { mark: '$', now: &now, plus: &plus, add: ("INSERT IGNORE", "") })
+        OrderSql::new(table, &order::OrderDialect { mark: '$', now: &now, plus: &plus, add: ("INSERT IGNORE", "") })
     }
 
     /// Behind `SET STATEMENT … FOR`, where that is needed.
@@ -82,7 +82,7 @@ impl Maker {
     }
 
     /// Grants those of `count` keys that are absent; each has eight values, as the claim of one key. The clock is last.
-    pub(super) fn claim_all(&self, count: usize) -> Text {
+    pub(super) fn claim_all(&self, count: usize) -> Statement {
         let (table, columns, now) = (&self.table, columns(), self.now(count * 8 + 1));
         let row = |nth: usize| {
             let place = |value: usize| format!("${}", nth * 8 + value);
@@ -100,13 +100,13 @@ impl Maker {
         let rows: Vec<String> = (0..count).map(row).collect();
         let returning = if self.returning { format!(" RETURNING {columns},{now},1") } else { String::new() };
         let insert = format!("INSERT IGNORE INTO {table} ({columns}) VALUES {}{returning}", rows.join(","));
-        Text::marks(&self.writing(&insert))
+        Statement::marks(&self.writing(&insert))
     }
 
     /// The clock is last.
-    pub(super) fn look_all(&self, count: usize) -> Text {
+    pub(super) fn look_all(&self, count: usize) -> Statement {
         let (table, columns, now) = (&self.table, columns(), self.now(count + 1));
-        Text::marks(&format!("SELECT {columns},{now},0 FROM {table} WHERE id IN ({})", places(1, count)))
+        Statement::marks(&format!("SELECT {columns},{now},0 FROM {table} WHERE id IN ({})", places(1, count)))
     }
 
     pub(super) fn put(&self) -> String {
@@ -127,13 +127,13 @@ impl Maker {
     }
 
     /// $1 lease, then the clock; then of each key the hash, the owner, the number.
-    pub(super) fn renew_all(&self, count: usize) -> Text {
+    pub(super) fn renew_all(&self, count: usize) -> Statement {
         let now = self.now(2);
         self.update_all(&renewed(&now, "$1"), &now, 3, 3, count)
     }
 
     /// $1 retention, then the clock; then of each key the hash, the owner, the number, the value.
-    pub(super) fn complete_all(&self, count: usize) -> Text {
+    pub(super) fn complete_all(&self, count: usize) -> Statement {
         let now = self.now(2);
         let first = if self.bound_clock { 3 } else { 2 };
         let when = |nth: usize| format!("WHEN ${} THEN ${}", first + nth * 4, first + nth * 4 + 3);
@@ -141,7 +141,7 @@ impl Maker {
         self.update_all(&completed(&now, &value, "$1"), &now, 4, 3, count)
     }
 
-    fn update_all(&self, set: &str, now: &str, width: usize, clocked: usize, count: usize) -> Text {
+    fn update_all(&self, set: &str, now: &str, width: usize, clocked: usize, count: usize) -> Statement {
         let first = if self.bound_clock { clocked } else { clocked - 1 };
         let place = |nth: usize| first + nth * width;
         let one = |nth: usize| {
@@ -150,7 +150,7 @@ impl Maker {
         };
         let any: Vec<String> = (0..count).map(one).collect();
         let (table, sound) = (&self.table, sound());
-        Text::marks(&self.writing(&format!(
+        Statement::marks(&self.writing(&format!(
             "UPDATE {table} AS r SET {set} WHERE ({}) AND r.state=1 AND r.expires_at>{now} AND {sound}",
             any.join(" OR ")
         )))
@@ -162,15 +162,15 @@ impl Maker {
     }
 
     /// A step of the walk along the ids: each id, and whether its record is past its time. $1 behind this one, $2 so many
-    pub(super) fn scan(&self) -> Text {
+    pub(super) fn scan(&self) -> Statement {
         let (table, old) = (&self.table, self.old(3));
-        Text::marks(&format!("SELECT id, {old} FROM {table} WHERE id>$1 ORDER BY id LIMIT $2"))
+        Statement::marks(&format!("SELECT id, {old} FROM {table} WHERE id>$1 ORDER BY id LIMIT $2"))
     }
 
     /// Removes those of `count` records that still are past their time. The clock is last.
-    pub(super) fn purge(&self, count: usize) -> Text {
+    pub(super) fn purge(&self, count: usize) -> Statement {
         let (table, old) = (&self.table, self.old(count + 1));
-        Text::marks(&self.writing(&format!("DELETE FROM {table} WHERE id IN ({}) AND {old}", places(1, count))))
+        Statement::marks(&self.writing(&format!("DELETE FROM {table} WHERE id IN ({}) AND {old}", places(1, count))))
     }
 
     fn old(&self, clock: usize) -> String {

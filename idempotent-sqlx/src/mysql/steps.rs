@@ -1,11 +1,11 @@
 //! The statements about the steps of runs.
-use super::sql::Maker;
-use crate::plan::{Steps, Text, guard};
+use super::sql::StatementBuilder;
+use crate::server::{Statement, StepStatements, guard};
 use crate::steps::YOUNG;
 use crate::table::Table;
 
-/// As [`StepsSql`](crate::steps::StepsSql) says what they are for.
-pub(super) fn steps(maker: &Maker, table: &Table) -> Steps {
+/// Creates the statements, which correspond to those of [`StepsSql`](crate::steps::StepsSql).
+pub(super) fn steps(maker: &StatementBuilder, table: &Table) -> StepStatements {
     let (steps, records) = (table.quoted_steps(), table.quoted());
     let held = |clock| {
         let now = maker.now(clock);
@@ -42,11 +42,11 @@ pub(super) fn steps(maker: &Maker, table: &Table) -> Steps {
         orphan(4)
     );
     let purge = format!("DELETE s FROM {steps} AS s WHERE s.id>$1 AND s.id<=$2 AND {}", orphan(3));
-    Steps {
-        note: Text::marks(&maker.writing(&note(8))),
-        note_in: Text::marks(&maker.in_a_transaction().writing(&note(9))),
-        read: Text::marks(&read),
-        scan: Text::marks(&scan),
-        purge: Text::marks(&maker.writing(&purge)),
+    StepStatements {
+        note: Statement::marks(&maker.writing(&note(8))),
+        note_in: Statement::marks(&maker.in_a_transaction().writing(&note(9))),
+        read: Statement::marks(&read),
+        scan: Statement::marks(&scan),
+        purge: Statement::marks(&maker.writing(&purge)),
     }
 }

@@ -2,12 +2,13 @@
 use idempotent_core::StoreError;
 use sqlx::{ConnectOptions, Connection, PgPool};
 
-use super::dialect::Pg;
-use super::open::{MIGRATION, shown};
+use super::dialect::PostgresDialect;
+use super::migrate::MIGRATION;
+use super::open::shown;
 use super::{migrate, pooler};
 use crate::delay::COLUMNS;
-use crate::plan::{Place, When};
 use crate::schema::Migration;
+use crate::server::{ErrorContext, Phase};
 use crate::table::Table;
 
 /// `due_at` is when a row may be taken next: what is held has the end of that, what is dead has none. `live` is its key as long as
@@ -41,11 +42,11 @@ pub(crate) async fn migrate(pool: &PgPool, table: &Table, create: bool) -> Resul
     let place = place(pool, table.name());
     // Not one of the pool's: where this future is dropped, its connection goes, and with it what was begun.
     let connection = pool.connect_options().connect().await;
-    let mut connection = connection.map_err(|error| place.error::<Pg>(When::Connecting, error))?;
+    let mut connection = connection.map_err(|error| place.error::<PostgresDialect>(Phase::Connecting, error))?;
     pooler::detect(&mut connection, &pool.connect_options(), &place).await?;
     let migrated = migrate::migrate_to(&mut connection, table, &place, create, MIGRATIONS, &COLUMNS);
     let migrated = tokio::time::timeout(MIGRATION, migrated);
-    migrated.await.map_err(|_| place.silent(When::Connecting, MIGRATION))??;
+    migrated.await.map_err(|_| place.silent(Phase::Connecting, MIGRATION))??;
     // Whether it was said or not, it ends here.
     let _ = connection.close().await;
     Ok(())
@@ -53,10 +54,10 @@ pub(crate) async fn migrate(pool: &PgPool, table: &Table, create: bool) -> Resul
 
 /// What an error of a statement lets a caller conclude, or one before anything was sent.
 pub(crate) fn told(pool: &PgPool, table: &str, sent: bool, error: sqlx::Error) -> StoreError {
-    place(pool, table).error::<Pg>(if sent { When::Asking } else { When::Connecting }, error)
+    place(pool, table).error::<PostgresDialect>(if sent { Phase::Executing } else { Phase::Connecting }, error)
 }
 
-fn place(pool: &PgPool, table: &str) -> Place {
+fn place(pool: &PgPool, table: &str) -> ErrorContext {
     let connections = pool.options().get_max_connections();
-    Place { database: shown(&pool.connect_options()), table: table.into(), connections }
+    ErrorContext { database: shown(&pool.connect_options()), table: table.into(), connections }
 }

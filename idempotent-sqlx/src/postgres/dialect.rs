@@ -1,4 +1,4 @@
-//! What PostgreSQL supplies to the plan.
+//! The driver and the dialect of PostgreSQL.
 use std::sync::Arc;
 
 use idempotent_core::{Key, StoreError};
@@ -6,31 +6,31 @@ use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgConnection, PgRow, Postgres};
 use sqlx::{PgPool, Row, Transaction};
 
-use super::ear::Ears;
 use super::error;
 use super::inbox;
-use super::sql::{More, NOW};
+use super::listener::SettlementListener;
+use super::sql::{NOW, PostgresStatements};
 use crate::inbox::Last;
-use crate::plan::{
-    Ask, Asked, Dialect, Hindrance, Many, Plan, Put, Query, Seen, Sent, Settings, Step, Text, Told, Value, Via, hex,
-    in_packets, settled,
-};
 use crate::row::Cells;
+use crate::server::{
+    BatchKind, BoundStatement, Contention, Dialect, Driver, DriverFuture, FoundRecord, PurgeStep, Query, Refusal,
+    ServerStore, Settings, Statement, StatementResult, StatementTarget, Value, WriteResult, hex, in_packets, settled,
+};
 
 /// Records looked at in one statement of a purge, and so the most that are removed in one transaction: a claim of a key that
 /// is just being removed waits for that, some ms.
 const STEP: i64 = 100;
 
 #[derive(Debug)]
-pub(crate) struct Pg {
-    pub(super) more: More,
+pub(crate) struct PostgresDialect {
+    pub(super) own_statements: PostgresStatements,
     /// Quoted.
     pub(super) table: String,
     pub(super) tell: String,
     /// $1 the key's lock
-    pub(super) free: Text,
-    /// None: nobody is to be told.
-    pub(super) ears: Option<Ears>,
+    pub(super) free: Statement,
+    /// `None` if waiting runs poll instead.
+    pub(super) listener: Option<SettlementListener>,
     /// Goes into each key's lock, so that two tables do not share them.
     pub(super) salt: u64,
     /// The store was opened with these.
@@ -51,7 +51,7 @@ impl From<Value> for PgValue {
     }
 }
 
-impl Dialect for Pg {
+impl Driver for PostgresDialect {
     type Db = Postgres;
     type Value = PgValue;
 
@@ -71,22 +71,22 @@ impl Dialect for Pg {
         Ok(query.execute(connection).await?.rows_affected())
     }
 
-    fn first(query: Query<Self>, connection: &mut PgConnection) -> impl Asked<Option<PgRow>> {
+    fn first(query: Query<Self>, connection: &mut PgConnection) -> impl DriverFuture<Option<PgRow>> {
         query.fetch_optional(connection)
     }
 
-    fn all(query: Query<Self>, connection: &mut PgConnection) -> impl Asked<Vec<PgRow>> {
+    fn all(query: Query<Self>, connection: &mut PgConnection) -> impl DriverFuture<Vec<PgRow>> {
         query.fetch_all(connection)
     }
 
-    fn told(error: &dyn DatabaseError) -> Told {
-        error::told(error)
+    fn refusal(error: &dyn DatabaseError) -> Refusal {
+        error::refusal(error)
     }
 
-    fn hindrance(error: &dyn DatabaseError) -> Option<Hindrance> {
+    fn contention(error: &dyn DatabaseError) -> Option<Contention> {
         match error.code()?.as_ref() {
-            "40001" | "40P01" => Some(Hindrance::Raced),
-            "55P03" => Some(Hindrance::Locked),
+            "40001" | "40P01" => Some(Contention::Raced),
+            "55P03" => Some(Contention::Locked),
             _ => None,
         }
     }
@@ -96,94 +96,113 @@ impl Dialect for Pg {
         Some((high ^ self.salt).cast_signed())
     }
 
-    async fn claim(via: &mut Via<'_, Self>, claim: Ask<Self>, _: &Key) -> Result<Sent<Option<Seen>>, StoreError> {
-        via.first(claim).await?.map(|row| row.map(|row| via.plan.seen(&row)).transpose())
+    /// Returns true for contention. PostgreSQL ends a transaction after every error; other errors are reported as they are.
+    fn ends(&self, error: &dyn DatabaseError) -> bool {
+        Self::contention(error).is_some() || error.code().as_deref() == Some("25P02")
+    }
+}
+
+impl Dialect for PostgresDialect {
+    async fn claim(
+        target: &mut StatementTarget<'_, Self>,
+        claim: BoundStatement<Self>,
+        _: &Key,
+    ) -> Result<StatementResult<Option<FoundRecord>>, StoreError> {
+        target.first(claim).await?.map(|row| row.map(|row| target.store.seen(&row)).transpose())
     }
 
-    async fn put(via: &mut Via<'_, Self>, put: Ask<Self>) -> Result<Put, StoreError> {
-        let row = match via.first(put).await? {
-            Sent::Done(row) => row,
-            Sent::Hindered(how, _) => return Ok(how.into()),
+    async fn put(target: &mut StatementTarget<'_, Self>, put: BoundStatement<Self>) -> Result<WriteResult, StoreError> {
+        let row = match target.first(put).await? {
+            StatementResult::Done(row) => row,
+            StatementResult::Contended(how, _) => return Ok(how.into()),
         };
-        let Some(row) = row else { return Ok(Put::Raced) };
-        Ok(match (via.plan.number(&row, 0)?, via.plan.number(&row, 1)?) {
-            (_, 1) => Put::Done,
-            (1, _) => Put::Raced,
-            _ => Put::Busy,
+        let Some(row) = row else { return Ok(WriteResult::Raced) };
+        Ok(match (target.store.number(&row, 0)?, target.store.number(&row, 1)?) {
+            (_, 1) => WriteResult::Done,
+            (1, _) => WriteResult::Raced,
+            _ => WriteResult::Busy,
         })
     }
 
-    async fn claim_all(plan: &Plan<Self>, claims: Vec<Vec<Value>>) -> Result<Sent<Vec<PgRow>>, StoreError> {
-        let ask = arrays(Ask::new(&plan.dialect.more.claim_all), claims);
-        plan.link.all(plan.timed(ask)).await
+    async fn claim_all(
+        store: &ServerStore<Self>,
+        claims: Vec<Vec<Value>>,
+    ) -> Result<StatementResult<Vec<PgRow>>, StoreError> {
+        let ask = arrays(BoundStatement::new(&store.dialect.own_statements.claim_all), claims);
+        store.runner.all(store.timed(ask)).await
     }
 
-    async fn settle_all(plan: &Plan<Self>, what: &Many, asks: Vec<Vec<Value>>) -> Result<Sent<Vec<u128>>, StoreError> {
-        let more = &plan.dialect.more;
+    async fn settle_all(
+        store: &ServerStore<Self>,
+        what: &BatchKind,
+        asks: Vec<Vec<Value>>,
+    ) -> Result<StatementResult<Vec<u128>>, StoreError> {
+        let more = &store.dialect.own_statements;
         let text = match what {
-            Many::Renew => &more.renew_all,
-            Many::Complete => &more.complete_all,
+            BatchKind::Renew => &more.renew_all,
+            BatchKind::Complete => &more.complete_all,
         };
         let hash = |row: &PgRow| row.bytes(0).ok().flatten().and_then(|id| id.try_into().ok()).map(u128::from_be_bytes);
         let mut written = Vec::with_capacity(asks.len());
         for asks in in_packets(asks) {
             // Those of a packet that others were in the way of are asked for alone.
-            if let Sent::Done(rows) = plan.link.all(plan.timed(arrays(Ask::new(text), asks))).await? {
+            if let StatementResult::Done(rows) =
+                store.runner.all(store.timed(arrays(BoundStatement::new(text), asks))).await?
+            {
                 written.extend(rows.iter().filter_map(hash));
             }
         }
-        Ok(Sent::Done(written))
+        Ok(StatementResult::Done(written))
     }
 
     const BEGIN: Option<&'static str> = None;
 
-    /// None goes on behind an error; of those that others are to blame for the caller is told so.
-    fn ends(&self, error: &dyn DatabaseError) -> bool {
-        Self::hindrance(error).is_some() || error.code().as_deref() == Some("25P02")
-    }
-
-    /// Behind an error every statement fails.
+    /// Succeeds always, because every statement after an error fails by itself.
     async fn stands(_: &mut PgConnection) -> Result<(), sqlx::Error> {
         Ok(())
     }
 
-    fn commit(transaction: Transaction<'static, Postgres>, last: Last) -> impl Asked<()> {
+    fn commit(transaction: Transaction<'static, Postgres>, last: Last) -> impl DriverFuture<()> {
         inbox::commit(transaction, last)
     }
 
     const NOW: &'static str = NOW;
 
-    /// Whatever the server takes backslashes for.
+    /// Returns a literal that is independent of the server's handling of backslashes.
     fn literal(bytes: &[u8]) -> String {
         format!("decode('{}','hex')", hex(bytes))
     }
 
-    fn valued(plan: &Plan<Self>, literals: [String; 3], now: &str, expires: &str) -> String {
-        let Pg { table, tell, .. } = &plan.dialect;
+    fn valued(store: &ServerStore<Self>, literals: [String; 3], now: &str, expires: &str) -> String {
+        let PostgresDialect { table, tell, .. } = &store.dialect;
         inbox::valued(table, tell, literals, now, expires)
     }
 
-    /// An open transaction holds the key's lock, and lets go of it only when all can see what it has written.
-    async fn is_free(plan: &Plan<Self>, key: &Key) -> Result<bool, StoreError> {
-        let lock = Ask::new(&plan.dialect.free).bind(plan.dialect.lock(key));
-        let row = settled(plan.link.first(lock).await?)?;
-        Ok(row.map(|row| plan.number(&row, 0)).transpose()? == Some(1))
+    /// Tests the key's lock. An open transaction holds this lock until its writes are visible.
+    async fn is_free(store: &ServerStore<Self>, key: &Key) -> Result<bool, StoreError> {
+        let lock = BoundStatement::new(&store.dialect.free).bind(store.dialect.lock(key));
+        let row = settled(store.runner.first(lock).await?)?;
+        Ok(row.map(|row| store.number(&row, 0)).transpose()? == Some(1))
     }
 
-    async fn purge(plan: &Plan<Self>, after: Vec<u8>, room: i64) -> Result<Sent<Step>, StoreError> {
-        let ask = Ask::new(&plan.dialect.more.purge).bind(after).bind(STEP).bind(room);
-        let sent = plan.link.first(plan.timed(ask)).await?;
+    async fn purge(
+        store: &ServerStore<Self>,
+        after: Vec<u8>,
+        room: i64,
+    ) -> Result<StatementResult<PurgeStep>, StoreError> {
+        let ask = BoundStatement::new(&store.dialect.own_statements.purge).bind(after).bind(STEP).bind(room);
+        let sent = store.runner.first(store.timed(ask)).await?;
         sent.map(|row| {
-            let Some(row) = row else { return Ok(Step { next: None, removed: 0 }) };
-            let more = plan.number(&row, 1)? == STEP;
+            let Some(row) = row else { return Ok(PurgeStep { next: None, removed: 0 }) };
+            let more = store.number(&row, 1)? == STEP;
             let last = row.bytes(0).ok().flatten().filter(|_| more).map(<[u8]>::to_vec);
-            Ok(Step { next: last, removed: usize::try_from(plan.number(&row, 2)?).unwrap_or_default() })
+            Ok(PurgeStep { next: last, removed: usize::try_from(store.number(&row, 2)?).unwrap_or_default() })
         })
     }
 }
 
-/// The requests' values, as one array for each parameter.
-fn arrays(ask: Ask<Pg>, rows: Vec<Vec<Value>>) -> Ask<Pg> {
+/// Binds the values of the requests as one array for each parameter.
+fn arrays(ask: BoundStatement<PostgresDialect>, rows: Vec<Vec<Value>>) -> BoundStatement<PostgresDialect> {
     let width = rows.first().map_or(0, Vec::len);
     let mut columns: Vec<Vec<Value>> = (0..width).map(|_| Vec::with_capacity(rows.len())).collect();
     for row in rows {
@@ -191,7 +210,7 @@ fn arrays(ask: Ask<Pg>, rows: Vec<Vec<Value>>) -> Ask<Pg> {
             column.push(value);
         }
     }
-    columns.into_iter().fold(ask, |ask, column| ask.bind_its_own(array(column)))
+    columns.into_iter().fold(ask, |ask, column| ask.bind_native(array(column)))
 }
 
 fn array(column: Vec<Value>) -> PgValue {

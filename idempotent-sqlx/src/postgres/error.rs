@@ -1,42 +1,49 @@
-//! What an error of PostgreSQL lets a caller conclude.
+//! Error kinds and texts for the SQLSTATE codes of PostgreSQL.
 use idempotent_core::StoreErrorKind;
 use sqlx::error::DatabaseError;
 
-use crate::plan::Told;
+use crate::server::Refusal;
 
-/// The server says what happened: a statement that failed was rolled back, being a transaction of its own.
+/// Interprets an error of the server. A failed statement is rolled back, as each statement is a transaction of its own.
 ///
-/// Of its own words only the message is kept: its details show whole rows.
-pub(super) fn told(error: &dyn DatabaseError) -> Told {
+/// The result contains only the message of the server, as the details may show whole rows.
+pub(super) fn refusal(error: &dyn DatabaseError) -> Refusal {
     use StoreErrorKind::{Ambiguous, Corrupt, Denied, Foreign, NotApplied, Schema};
     let state = error.code().unwrap_or_default();
     let (kind, text) = match state.as_ref() {
         "42P01" => (Schema, "table `{table}` is missing in {database}: open it once with `create(true)`"),
-        "3F000" => (Schema, "the schema of table `{table}` is missing in {database}: make it, or name another"),
+        "3F000" => {
+            (Schema, "the schema of table `{table}` is missing in {database}: create it, or set another `schema`")
+        }
         "42703" | "42804" | "42883" | "22P02" | "23502" | "42P10" => (
             Foreign,
-            "table `{table}` in {database} has not the layout this version makes: set another `table`, or move that one away",
+            "table `{table}` in {database} has a different layout than this version creates: set another `table`, or \
+             rename the existing one",
         ),
-        "3D000" => (Denied, "{database}: there is no such database: make it, or name another in the URL"),
-        "28000" | "28P01" => (Denied, "{database} refuses this user or password: check those of the URL"),
+        "3D000" => (Denied, "{database}: the database does not exist: create it, or name another one in the URL"),
+        "28000" | "28P01" => (Denied, "{database}: user or password rejected: check both in the URL"),
         "42501" => {
-            (Denied, "{database}: this user may not use table `{table}`: GRANT SELECT, INSERT, UPDATE, DELETE on it")
+            (Denied, "{database}: missing privileges on table `{table}`: GRANT SELECT, INSERT, UPDATE, DELETE on it")
         }
-        "25006" => (NotApplied, "{database} is read-only, as a standby is: name the primary in the URL"),
+        "25006" => (NotApplied, "{database} is read-only, probably a standby: name the primary in the URL"),
         "53300" => (
             NotApplied,
-            "{database} has no connection left: raise max_connections there, or use fewer than {connections} here",
+            "{database}: the server's connection limit is reached: raise max_connections, or lower `connections` (now \
+             {connections})",
         ),
-        "53100" | "53200" | "53400" => (NotApplied, "{database} is out of disk or memory: make room"),
+        "53100" | "53200" | "53400" => (NotApplied, "{database}: the server is out of disk space or memory: free some"),
         "57P03" => (NotApplied, "{database} is starting, stopping or recovering"),
-        "57014" => (NotApplied, "{database} cancelled the statement: it took longer than statement_timeout"),
-        "40001" | "40P01" | "55P03" => (NotApplied, "{database}: others were in the way; try again"),
-        "54000" => (Denied, "{database}: a value is larger than PostgreSQL takes (1 GB): keep a smaller result"),
-        "XX001" | "XX002" => (Corrupt, "{database} says that its files are damaged: restore a backup"),
-        // Its connection was ended, perhaps in the middle of the commit.
+        "57014" => (
+            NotApplied,
+            "{database}: statement cancelled after statement_timeout: raise that timeout, or find the cause of the delay",
+        ),
+        "40001" | "40P01" | "55P03" => (NotApplied, "{database}: lock conflict with another transaction; retry"),
+        "54000" => (Denied, "{database}: value exceeds PostgreSQL's limit of 1 GB: store a smaller result"),
+        "XX001" | "XX002" => (Corrupt, "{database} reports damaged files: restore a backup"),
+        // The connection ended, possibly during the commit.
         "57P01" | "57P02" | "57P05" => (Ambiguous, "{database} ended the connection"),
         _ if state.starts_with("08") => (Ambiguous, "the connection to {database} failed"),
         _ => (NotApplied, "{database} refused the statement"),
     };
-    Told { kind, text: format!("{text} (SQLSTATE {state})"), words: error.message().to_owned() }
+    Refusal { kind, text: format!("{text} (SQLSTATE {state})"), words: error.message().to_owned() }
 }

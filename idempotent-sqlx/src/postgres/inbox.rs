@@ -5,28 +5,28 @@
 //! itself locked, and wait.
 use sqlx::{AssertSqlSafe, Postgres, Transaction};
 
-use super::sql::{Maker, columns};
+use super::sql::{StatementBuilder, columns};
 use crate::inbox::Last;
-use crate::plan::{Inside, Text, Texts, completed, guard_inside, plus};
 use crate::row::VERSION;
+use crate::server::{Statement, Statements, TransactionStatements, completed, guard_inside, plus};
 
 /// With a clock that was handed in, the time is the last parameter.
-pub(super) fn inside(maker: &Maker, texts: &Texts) -> Inside {
-    Inside {
-        claim: Text::numbered(claim(maker)),
+pub(super) fn statements(maker: &StatementBuilder, texts: &Statements) -> TransactionStatements {
+    TransactionStatements {
+        claim: Statement::numbered(claim(maker)),
         look: texts.look.clone(),
         put: texts.put.clone(),
-        complete: Text::numbered(complete(maker)),
+        complete: Statement::numbered(complete(maker)),
     }
 }
 
 /// $1 the key's lock
-pub(super) fn free() -> Text {
-    Text::numbered("SELECT pg_try_advisory_xact_lock($1)::int::bigint".to_owned())
+pub(super) fn free() -> Statement {
+    Statement::numbered("SELECT pg_try_advisory_xact_lock($1)::int::bigint".to_owned())
 }
 
 /// As the store's own claim, but that the record is consumed at once.
-fn claim(maker: &Maker) -> String {
+fn claim(maker: &StatementBuilder) -> String {
     let (table, columns, now) = (&maker.table, columns(), maker.now(7));
     let expires = plus("n", "$3");
     format!(
@@ -41,7 +41,7 @@ fn claim(maker: &Maker) -> String {
 }
 
 /// Says whether the key's lock was to be had, and whether it was written.
-fn complete(maker: &Maker) -> String {
+fn complete(maker: &StatementBuilder) -> String {
     let (table, tell, now) = (&maker.table, &maker.tell, maker.now(7));
     let (guard, set) = (guard_inside("t.n"), completed("t.n", "$4", "$5"));
     format!(

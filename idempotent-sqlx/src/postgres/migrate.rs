@@ -1,13 +1,18 @@
 //! Brings the schema up to date, or says why not. Not sqlx's migrator: its bookkeeping is the user's.
+use std::time::Duration;
+
 use idempotent_core::StoreError;
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Connection, Row};
 
-use super::dialect::Pg;
-use crate::plan::{Place, When};
+use super::dialect::PostgresDialect;
 use crate::row::COLUMNS;
 use crate::schema::{self, Found, Migration};
+use crate::server::{ErrorContext, Phase};
 use crate::table::Table;
+
+/// One that waits for another's migration.
+pub(super) const MIGRATION: Duration = Duration::from_secs(60);
 
 /// All steps there are. Texts are bytes, since a text of PostgreSQL cannot hold every character. Pages are not filled,
 /// and there is no index on `expires_at`: so a flip stays on its page and touches no index.
@@ -64,7 +69,7 @@ const LOCK: i64 = 0x6964_656d_706f_7465;
 pub(super) async fn migrate(
     connection: &mut PgConnection,
     table: &Table,
-    place: &Place,
+    place: &ErrorContext,
     create: bool,
     known: &[Migration],
 ) -> Result<(), StoreError> {
@@ -75,12 +80,12 @@ pub(super) async fn migrate(
 pub(super) async fn migrate_to(
     connection: &mut PgConnection,
     table: &Table,
-    place: &Place,
+    place: &ErrorContext,
     create: bool,
     known: &[Migration],
     columns: &[&str],
 ) -> Result<(), StoreError> {
-    let told = |error| place.error::<Pg>(When::Connecting, error);
+    let told = |error| place.error::<PostgresDialect>(Phase::Connecting, error);
     let found = inspect(connection, table).await.map_err(told)?;
     if !schema::is_due(&found, known, table, create)? {
         return fits(connection, table, place, known, columns).await;
@@ -168,11 +173,11 @@ async fn apply(
 async fn fits(
     connection: &mut PgConnection,
     table: &Table,
-    place: &Place,
+    place: &ErrorContext,
     known: &[Migration],
     expected: &[&str],
 ) -> Result<(), StoreError> {
-    let told = |error| place.error::<Pg>(When::Connecting, error);
+    let told = |error| place.error::<PostgresDialect>(Phase::Connecting, error);
     let oid = oid(connection, table, table.name()).await.map_err(told)?;
     let text = "SELECT attname::text FROM pg_attribute WHERE attrelid::bigint = $1 AND attnum > 0 AND NOT attisdropped";
     let columns = sqlx::query(text).bind(oid).fetch_all(connection).await.map_err(told)?;

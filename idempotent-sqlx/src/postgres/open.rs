@@ -1,6 +1,5 @@
 //! Opening: checks, the pool, the schema.
 use std::sync::Arc;
-use std::time::Duration;
 
 use idempotent_core::StoreError;
 use sha2::{Digest, Sha256};
@@ -8,19 +7,23 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgPool};
 use tokio::time::timeout;
 
-use super::dialect::{Pg, halves};
-use super::ear::Ears;
-use super::migrate::{self, MIGRATIONS};
-use super::options::{Session, parse};
-use super::sql::{Maker, Words};
-use super::{PostgresStore, inbox, pooler, sql};
-use crate::plan::{Lately, Lines, Link, Place, Plan, Pool, Settings, Steps, Target, Text, When, connect};
+use super::dialect::{PostgresDialect, halves};
+use super::listener::SettlementListener;
+use super::migrate::{self, MIGRATION, MIGRATIONS};
+use super::session::Session;
+use super::sql::{NotificationSettings, StatementBuilder};
+use super::url::parse;
+use super::{inbox, pooler, sql};
+use crate::server::{
+    ErrorContext, OrderStatements, Phase, Pool, RecentKeys, ServerStore, Settings, Statement, StatementRunner,
+    StepStatements, Target, connect,
+};
 use crate::table::Table;
 
-/// One that waits for another's migration.
-pub(super) const MIGRATION: Duration = Duration::from_secs(60);
-
-pub(super) async fn open(builder: Settings<PgPool>, session: Session) -> Result<PostgresStore, StoreError> {
+pub(super) async fn open(
+    builder: Settings<PgPool>,
+    session: Session,
+) -> Result<Arc<ServerStore<PostgresDialect>>, StoreError> {
     let table = builder.table()?;
     let (pool, transactions, connections, options) = match &builder.target {
         Target::Url(url) => {
@@ -32,41 +35,52 @@ pub(super) async fn open(builder: Settings<PgPool>, session: Session) -> Result<
         }
         Target::Pool(pool) => {
             let options = (*pool.connect_options()).clone();
-            (Pool::Theirs(pool.clone()), pool.clone(), pool.options().get_max_connections(), options)
+            (Pool::Shared(pool.clone()), pool.clone(), pool.options().get_max_connections(), options)
         }
     };
-    let place = Place { database: shown(&options), table: table.name().into(), connections };
+    let place = ErrorContext { database: shown(&options), table: table.name().into(), connections };
     // Not one of the pool's: where this future is dropped, its connection goes, and with it what was begun.
-    let mut connection = connect::<Pg>(&options, &place, builder.patience).await?;
+    let mut connection = connect::<PostgresDialect>(&options, &place, builder.patience).await?;
     let is_lent = !session.is_known && pooler::detect(&mut connection, &options, &place).await?;
     let migrated = timeout(MIGRATION, migrate::migrate(&mut connection, &table, &place, builder.create, MIGRATIONS));
-    migrated.await.map_err(|_| place.silent(When::Connecting, MIGRATION))??;
+    migrated.await.map_err(|_| place.silent(Phase::Connecting, MIGRATION))??;
     let schema = timeout(builder.patience, migrate::schema_of(&mut connection, &table)).await;
-    let schema = schema.map_err(|_| place.silent(When::Connecting, builder.patience))?;
-    let salt = salt(&schema.map_err(|error| place.error::<Pg>(When::Connecting, error))?, &table);
+    let schema = schema.map_err(|_| place.silent(Phase::Connecting, builder.patience))?;
+    let salt = salt(&schema.map_err(|error| place.error::<PostgresDialect>(Phase::Connecting, error))?, &table);
     // Whether it was said or not, it ends here.
     let _ = timeout(builder.patience, connection.close()).await;
-    let words = words(salt);
-    let maker = Maker::new(table.quoted(), &words, builder.clock.is_some());
-    let (texts, more) = sql::texts(&maker);
-    let steps = Steps::numbered(sql::of_steps(&table, builder.clock.is_some()));
-    let lines =
-        Lines::new(&sql::of_lines(&table, builder.clock.is_some()), |sql| Text::numbered(sql.into()), str::to_owned);
-    let link = Link { pool, transactions, place, patience: builder.patience };
-    let ears = (session.listening && !is_lent).then(|| Ears::new(options, words, builder.patience));
-    let inside = inbox::inside(&maker, &texts);
-    let dialect =
-        Pg { more, table: maker.table, tell: maker.tell, free: inbox::free(), salt, ears, settings: builder.clone() };
-    Ok(PostgresStore(Arc::new(Plan {
+    let notifications = notifications(salt);
+    let maker = StatementBuilder::new(table.quoted(), &notifications, builder.clock.is_some());
+    let (texts, own_statements) = sql::texts(&maker);
+    let steps = StepStatements::numbered(sql::steps_sql(&table, builder.clock.is_some()));
+    let order = OrderStatements::new(
+        &sql::order_sql(&table, builder.clock.is_some()),
+        |sql| Statement::numbered(sql.into()),
+        str::to_owned,
+    );
+    let runner = StatementRunner { pool, transactions, place, patience: builder.patience };
+    let listener =
+        (session.listening && !is_lent).then(|| SettlementListener::new(options, notifications, builder.patience));
+    let in_transaction = inbox::statements(&maker, &texts);
+    let dialect = PostgresDialect {
+        own_statements,
+        table: maker.table,
+        tell: maker.tell,
+        free: inbox::free(),
+        salt,
+        listener,
+        settings: builder.clone(),
+    };
+    Ok(Arc::new(ServerStore {
         dialect,
         texts,
-        inside,
+        in_transaction,
         steps,
-        lines,
-        link,
-        lately: Lately::new(),
+        order,
+        runner,
+        recent_keys: RecentKeys::new(),
         clock: builder.clock,
-    })))
+    }))
 }
 
 pub(super) fn shown(options: &PgConnectOptions) -> String {
@@ -82,8 +96,8 @@ fn salt(schema: &str, table: &Table) -> u64 {
     high
 }
 
-/// Of this table only; where others share them, somebody wakes for nothing.
-fn words(salt: u64) -> Words {
+/// Returns the channel and lock space of this table. A collision with another table only causes superfluous wake-ups.
+fn notifications(salt: u64) -> NotificationSettings {
     let [.., a, b, c, d] = salt.to_be_bytes();
-    Words { channel: format!("idempotent_{salt:016x}"), space: i32::from_be_bytes([a, b, c, d]) }
+    NotificationSettings { channel: format!("idempotent_{salt:016x}"), space: i32::from_be_bytes([a, b, c, d]) }
 }

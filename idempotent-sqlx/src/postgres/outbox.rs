@@ -2,12 +2,13 @@
 use idempotent_core::StoreError;
 use sqlx::{ConnectOptions, Connection, PgPool};
 
-use super::dialect::Pg;
-use super::open::{MIGRATION, shown};
+use super::dialect::PostgresDialect;
+use super::migrate::MIGRATION;
+use super::open::shown;
 use super::{migrate, pooler};
 use crate::outbox::COLUMNS;
-use crate::plan::{Place, When};
 use crate::schema::Migration;
+use crate::server::{ErrorContext, Phase};
 use crate::table::Table;
 
 /// What has an end (sent, settled) is in no index but those by number, id and status, however much of it there is.
@@ -71,13 +72,14 @@ CREATE INDEX {name}_audit_id ON {audit} (id, seq)",
 pub(crate) async fn migrate(pool: &PgPool, table: &Table, create: bool) -> Result<(), StoreError> {
     let options = pool.connect_options();
     let connections = pool.options().get_max_connections();
-    let place = Place { database: shown(&options), table: table.name().into(), connections };
+    let place = ErrorContext { database: shown(&options), table: table.name().into(), connections };
     // Not one of the pool's: where this future is dropped, its connection goes, and with it what was begun.
-    let mut connection = options.connect().await.map_err(|error| place.error::<Pg>(When::Connecting, error))?;
+    let mut connection =
+        options.connect().await.map_err(|error| place.error::<PostgresDialect>(Phase::Connecting, error))?;
     pooler::detect(&mut connection, &options, &place).await?;
     let migrated = migrate::migrate_to(&mut connection, table, &place, create, MIGRATIONS, &COLUMNS);
     let migrated = tokio::time::timeout(MIGRATION, migrated);
-    migrated.await.map_err(|_| place.silent(When::Connecting, MIGRATION))??;
+    migrated.await.map_err(|_| place.silent(Phase::Connecting, MIGRATION))??;
     // Whether it was said or not, it ends here.
     let _ = connection.close().await;
     Ok(())

@@ -12,9 +12,9 @@ use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row};
 use tokio::time::timeout;
 
-use super::dialect::Pg;
-use super::open::MIGRATION;
-use crate::plan::{Place, When, connect};
+use super::dialect::PostgresDialect;
+use super::migrate::MIGRATION;
+use crate::server::{ErrorContext, Phase, connect};
 
 /// The second connection waits for its first answer so often, and so long each time.
 const ROUNDS: u32 = 5;
@@ -34,24 +34,24 @@ const REMEDY: &str = "set PgBouncer 1.21 or later to `max_prepared_statements=10
 pub(super) async fn detect(
     first: &mut PgConnection,
     options: &PgConnectOptions,
-    place: &Place,
+    place: &ErrorContext,
 ) -> Result<bool, StoreError> {
     // If a second connection is refused, detection is skipped: the store's own statements report the limit.
-    let Ok(mut second) = connect::<Pg>(options, place, MIGRATION).await else { return Ok(false) };
+    let Ok(mut second) = connect::<PostgresDialect>(options, place, MIGRATION).await else { return Ok(false) };
     let both = timeout(MIGRATION, both_have_servers(first, &mut second)).await;
-    let both = both.map_err(|_| place.silent(When::Connecting, MIGRATION))?;
-    if !both.map_err(|error| place.error::<Pg>(When::Connecting, error))? {
+    let both = both.map_err(|_| place.silent(Phase::Connecting, MIGRATION))?;
+    if !both.map_err(|error| place.error::<PostgresDialect>(Phase::Connecting, error))? {
         return Ok(false);
     }
     let asked = timeout(MIGRATION, are_lent([&mut *first, &mut second])).await;
-    let asked = asked.map_err(|_| place.silent(When::Connecting, MIGRATION))?;
-    let lent = asked.map_err(|error| place.error::<Pg>(When::Connecting, error))?;
+    let asked = asked.map_err(|_| place.silent(Phase::Connecting, MIGRATION))?;
+    let lent = asked.map_err(|error| place.error::<PostgresDialect>(Phase::Connecting, error))?;
     if lent {
         if is_uncached(options) {
             return Err(refused(place, "the URL has `statement-cache-capacity=0`: remove that"));
         }
         let kept = timeout(MIGRATION, keep_statements([first, &mut second])).await;
-        if !kept.map_err(|_| place.silent(When::Connecting, MIGRATION))? {
+        if !kept.map_err(|_| place.silent(Phase::Connecting, MIGRATION))? {
             return Err(refused(place, REMEDY));
         }
     }
@@ -111,8 +111,8 @@ fn is_uncached(options: &PgConnectOptions) -> bool {
     options.to_url_lossy().query_pairs().any(|(name, value)| name == "statement-cache-capacity" && value == "0")
 }
 
-fn refused(place: &Place, remedy: &str) -> StoreError {
-    let Place { database, .. } = place;
+fn refused(place: &ErrorContext, remedy: &str) -> StoreError {
+    let ErrorContext { database, .. } = place;
     StoreError::new(StoreErrorKind::Schema).because(format!(
         "database {database} is behind a pooler that lends connections for one transaction and loses prepared statements: \
          {remedy}"

@@ -2,16 +2,16 @@
 //!
 //! They mirror [`protocol`](idempotent_core::protocol) only where one trip must do: the grant of an absent key, and
 //! what its owner does. Everything else is decided by the protocol itself on a row that was read, and written only if
-//! that row still stands ([`Texts::put`]). `tests/suite/postgres` holds both against it.
+//! that row still stands ([`Statements::put`]). `tests/suite/postgres` holds both against it.
 //!
 //! A claim takes the advisory lock of its key, and never waits for it. Three reasons: nobody sits on a connection
 //! behind somebody's open transaction; a lock that is not to be had is no error, so it spoils no transaction; and the
 //! clock is read **behind** the lock, so that fencing numbers rise in the order of the grants, also over a deletion.
 //! A clock that was read when the statement began could be overtaken by another's claim and deletion.
-use crate::lines::{self, LinesSql};
-use crate::plan::{Text, Texts, completed, ended, guard, plus, renewed, sound, vacated};
+use crate::order::{self, OrderSql};
 use crate::row::{COLUMNS, VERSION};
-use crate::steps::{Dialect, StepsSql};
+use crate::server::{Statement, Statements, completed, ended, guard, plus, renewed, sound, vacated};
+use crate::steps::{StepsDialect, StepsSql};
 use crate::table::Table;
 
 /// `now()` would stand still within a transaction.
@@ -23,62 +23,62 @@ pub(super) const NOW: &str = "(extract(epoch FROM clock_timestamp())*1000000)::b
 const BY_KEY: &str = "length(i.key)=16";
 
 /// What waiters of a table have to do with each other: a channel to be told on, and a space of locks by which a waiter
-/// leaves word that it waits (`ear.rs`).
+/// leaves word that it waits (`listener.rs`).
 #[derive(Clone, Debug)]
-pub(super) struct Words {
+pub(super) struct NotificationSettings {
     pub(super) channel: String,
     pub(super) space: i32,
 }
 
 /// What only PostgreSQL has a text for.
 #[derive(Clone, Debug)]
-pub(super) struct More {
+pub(super) struct PostgresStatements {
     /// Whether a run has the key, or somebody's open transaction does. $2 the key's lock
-    pub(super) is_held: Text,
+    pub(super) is_held: Statement,
     /// A step of the walk along the ids; no index on the time, which each flip would have to keep. Records that somebody
     /// has in hand are passed over. Its commit waits for no disk: what a crash brings back is past its time as before, and
     /// goes with the next purge. $1 behind this one, $2 so many, $3 of them removed at most: the last id looked at, how many,
     /// how many removed.
-    pub(super) purge: Text,
+    pub(super) purge: Statement,
     /// As the claim for each of them, in one trip; a key without a row is to be asked for alone. Locks are tried for in
     /// the order of the ids, and the clock is read behind all of them.
     ///
     /// Arrays: $1 ids, $2 owners, $3 leases, $4 fingerprints, $5 memories, $6 names, $7 displays, $8 locks
-    pub(super) claim_all: Text,
+    pub(super) claim_all: Statement,
     /// Arrays: $1 ids, $2 owners, $3 numbers, $4 leases. The ids that were written.
-    pub(super) renew_all: Text,
+    pub(super) renew_all: Statement,
     /// Arrays: $1 ids, $2 owners, $3 numbers, $4 values, $5 retentions. The ids that were written.
-    pub(super) complete_all: Text,
+    pub(super) complete_all: Statement,
 }
 
-pub(super) fn texts(maker: &Maker) -> (Texts, More) {
-    let texts = Texts {
-        claim: Text::numbered(maker.claim()),
-        look: Text::numbered(maker.look()),
-        put: Text::numbered(maker.put()),
-        renew: Text::numbered(maker.update(&renewed("t.n", "$4"), 5)),
-        complete: Text::numbered(maker.settle(&completed("t.n", "$4", "$5"), 6)),
-        delete: Text::numbered(maker.delete()),
-        vacate: Text::numbered(maker.settle(&vacated("t.n"), 8)),
-        end: Text::numbered(maker.settle(&ended("t.n"), 7)),
-        browse: Text::numbered(maker.browse()),
+pub(super) fn texts(maker: &StatementBuilder) -> (Statements, PostgresStatements) {
+    let texts = Statements {
+        claim: Statement::numbered(maker.claim()),
+        look: Statement::numbered(maker.look()),
+        put: Statement::numbered(maker.put()),
+        renew: Statement::numbered(maker.update(&renewed("t.n", "$4"), 5)),
+        complete: Statement::numbered(maker.settle(&completed("t.n", "$4", "$5"), 6)),
+        delete: Statement::numbered(maker.delete()),
+        vacate: Statement::numbered(maker.settle(&vacated("t.n"), 8)),
+        end: Statement::numbered(maker.settle(&ended("t.n"), 7)),
+        browse: Statement::numbered(maker.browse()),
     };
-    let more = More {
-        is_held: Text::numbered(maker.is_held()),
-        purge: Text::numbered(maker.purge()),
-        claim_all: Text::numbered(maker.claim_all()),
-        renew_all: Text::numbered(maker.renew_all()),
-        complete_all: Text::numbered(maker.complete_all()),
+    let more = PostgresStatements {
+        is_held: Statement::numbered(maker.is_held()),
+        purge: Statement::numbered(maker.purge()),
+        claim_all: Statement::numbered(maker.claim_all()),
+        renew_all: Statement::numbered(maker.renew_all()),
+        complete_all: Statement::numbered(maker.complete_all()),
     };
     (texts, more)
 }
 
 /// The statements about the steps of runs.
-pub(super) fn of_steps(table: &Table, bound_clock: bool) -> StepsSql {
+pub(super) fn steps_sql(table: &Table, bound_clock: bool) -> StepsSql {
     let now = |place| now(place, bound_clock);
     StepsSql::new(
         table,
-        &Dialect {
+        &StepsDialect {
             mark: '$',
             sound: sound(),
             now: &now,
@@ -89,11 +89,11 @@ pub(super) fn of_steps(table: &Table, bound_clock: bool) -> StepsSql {
 }
 
 /// The statements about the order tables of streams.
-pub(super) fn of_lines(table: &Table, bound_clock: bool) -> LinesSql {
+pub(super) fn order_sql(table: &Table, bound_clock: bool) -> OrderSql {
     let now = |place| now(place, bound_clock);
-    LinesSql::new(
+    OrderSql::new(
         table,
-        &lines::Dialect { mark: '$', now: &now, plus: &plus, add: ("INSERT", " ON CONFLICT DO NOTHING") },
+        &order::OrderDialect { mark: '$', now: &now, plus: &plus, add: ("INSERT", " ON CONFLICT DO NOTHING") },
     )
 }
 
@@ -101,7 +101,7 @@ fn now(place: usize, bound_clock: bool) -> String {
     if bound_clock { format!("${place}::bigint") } else { NOW.into() }
 }
 
-pub(super) struct Maker {
+pub(super) struct StatementBuilder {
     /// Quoted.
     pub(super) table: String,
     /// Behind RETURNING: tells who waits for the row `r`.
@@ -109,10 +109,10 @@ pub(super) struct Maker {
     bound_clock: bool,
 }
 
-impl Maker {
+impl StatementBuilder {
     /// `table`: quoted.
-    pub(super) fn new(table: String, words: &Words, bound_clock: bool) -> Self {
-        Self { table, tell: tell(words), bound_clock }
+    pub(super) fn new(table: String, notifications: &NotificationSettings, bound_clock: bool) -> Self {
+        Self { table, tell: tell(notifications), bound_clock }
     }
 
     pub(super) fn now(&self, place: usize) -> String {
@@ -266,9 +266,9 @@ impl Maker {
 /// Tells who waits for the row `r`. A waiter holds the key's lock in this space; so where it is to be had, nobody waits,
 /// and nothing is told: NOTIFY puts commits, and their waits for the disk, in a queue behind one lock of the server's.
 /// Held until the commit, it keeps a waiter from coming too late to be told and too early to see.
-fn tell(Words { channel, space }: &Words) -> String {
+fn tell(NotificationSettings { channel, space }: &NotificationSettings) -> String {
     let byte = |at: usize, bits: usize| format!("(get_byte(r.id,{at})<<{bits})");
-    // The key's last four bytes, as `ear::number` has them.
+    // The key's last four bytes, as `listener::number` has them.
     let number = [byte(12, 24), byte(13, 16), byte(14, 8), byte(15, 0)].join("|");
     format!(
         "CASE WHEN NOT pg_try_advisory_xact_lock({space},{number}) THEN pg_notify('{channel}',encode(r.id,'hex')) END"

@@ -1,63 +1,63 @@
-//! Waiting for a run to end, told by the server.
+//! Waiting for the end of a run by notifications of the server.
 use std::time::Duration;
 
 use idempotent_core::{Key, StoreError, Watch, Watching};
 use tokio::time::{sleep, timeout};
 
 use super::PostgresStore;
-use super::ear::Ears;
-use crate::plan::{Ask, Dialect, Plan, id, settled};
+use super::listener::SettlementListener;
+use crate::server::{BoundStatement, Driver, ServerStore, id, settled};
 
-/// Asked again this often while nothing can be heard, doubling.
+/// The first and the longest polling interval without a subscription. The interval doubles.
 const POLL: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// And this often while it can: a transaction of the user's that is rolled back tells nobody.
+/// The polling interval with a subscription, as the rollback of a caller's transaction sends no notification.
 const BACKSTOP: Duration = Duration::from_secs(5);
 
 impl Watch for PostgresStore {
     fn watch(&self, key: &Key) -> Watching {
-        // Without them there is no such capability.
-        let Some(ears) = &self.0.dialect.ears else { return Box::pin(std::future::pending()) };
-        // Counted from here on, though it is polled later.
-        let rung = ears.bells.watch(key.hash());
+        // Without a listener, the store does not have this capability.
+        let Some(listener) = &self.0.dialect.listener else { return Box::pin(std::future::pending()) };
+        // The waiter is registered now, and polled later.
+        let woken = listener.waiters.watch(key.hash());
         let (store, key) = (self.clone(), key.clone());
         Box::pin(async move {
-            let Some(ears) = &store.0.dialect.ears else { return };
+            let Some(listener) = &store.0.dialect.listener else { return };
             tokio::select! {
                 biased;
-                () = rung => {}
-                () = store.settled(ears, &key) => {}
+                () = woken => {}
+                () = store.settled(listener, &key) => {}
             }
         })
     }
 }
 
 impl PostgresStore {
-    /// Asks for word, and looks whether the run has ended already: what ends after word was left is told.
-    async fn settled(&self, ears: &Ears, key: &Key) {
-        let (mut heard, mut pause) = (None, POLL.0);
-        let mut asking = Box::pin(ears.hear(key.hash()));
+    /// Subscribes, and polls the record. A run that ends after the subscription sends a notification.
+    async fn settled(&self, listener: &SettlementListener, key: &Key) {
+        let (mut subscription, mut pause) = (None, POLL.0);
+        let mut subscribing = Box::pin(listener.subscribe(key.hash()));
         loop {
-            if heard.is_none() {
-                // Goes on meanwhile, however long it takes to connect.
-                match timeout(pause, &mut asking).await {
-                    Ok(Some(word)) => heard = Some(word),
-                    Ok(None) => asking = Box::pin(ears.hear(key.hash())),
+            if subscription.is_none() {
+                // The subscription continues across polls, because connecting may take long.
+                match timeout(pause, &mut subscribing).await {
+                    Ok(Some(found)) => subscription = Some(found),
+                    Ok(None) => subscribing = Box::pin(listener.subscribe(key.hash())),
                     Err(_) => {}
                 }
             }
-            // What cannot be asked now is asked again.
+            // A failed query is repeated.
             if matches!(self.is_held(key).await, Ok(false)) {
                 return;
             }
-            sleep(if heard.is_some() { BACKSTOP } else { pause }).await;
+            sleep(if subscription.is_some() { BACKSTOP } else { pause }).await;
             pause = (pause * 2).min(POLL.1);
         }
     }
 
     async fn is_held(&self, key: &Key) -> Result<bool, StoreError> {
-        let Plan { dialect, link, .. } = &*self.0;
-        let ask = Ask::new(&dialect.more.is_held).bind(id(key)).bind(dialect.lock(key));
-        let row = settled(link.first(ask).await?)?;
+        let ServerStore { dialect, runner, .. } = &*self.0;
+        let ask = BoundStatement::new(&dialect.own_statements.is_held).bind(id(key)).bind(dialect.lock(key));
+        let row = settled(runner.first(ask).await?)?;
         Ok(row.map(|row| self.0.number(&row, 0)).transpose()? != Some(0))
     }
 }

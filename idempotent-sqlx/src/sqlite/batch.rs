@@ -11,9 +11,9 @@ use idempotent_core::{
 
 use tokio::sync::oneshot;
 
-use super::ask::Ask;
-use super::job::{self, Asked, Job};
-use super::lane::{Query, Turn, query};
+use super::connection::{ConnectionGuard, Query, query};
+use super::queued_call::{self, QueuedCall, QueuedRequest};
+use super::requests::Request;
 use super::{SqliteStore, id, now, owner};
 use crate::answer;
 use crate::row::{self, Parts, VERSION, signed};
@@ -48,41 +48,51 @@ impl Batch for SqliteStore {
 
 impl SqliteStore {
     /// In a task of its own: a transaction is never left halfway by a caller that is dropped.
-    async fn batch<A: Ask>(&self, asks: &[A]) -> Vec<Result<A::Told, StoreError>> {
+    async fn batch<A: Request>(&self, asks: &[A]) -> Vec<Result<A::Answer, StoreError>> {
         if asks.is_empty() {
             return Vec::new();
         }
         let (store, (caller, answers)) = (self.clone(), oneshot::channel());
-        let mut asked: Vec<_> = asks.iter().cloned().map(Asked::new).collect();
+        let mut asked: Vec<_> = asks.iter().cloned().map(QueuedRequest::new).collect();
         tokio::spawn(async move {
             let turn = store.0.writer.turn().await;
             if caller.is_closed() {
                 return;
             }
-            let mut jobs: Vec<_> = asked.iter_mut().map(|asked| asked as &mut dyn Job).collect();
+            let mut jobs: Vec<_> = asked.iter_mut().map(|asked| asked as &mut dyn QueuedCall).collect();
             let done = match turn {
                 Ok(mut turn) => store.transact(&mut turn, &mut jobs).await,
                 Err(error) => Err(error),
             };
             if let Err(error) = done {
-                job::fail(&mut jobs, &error);
+                queued_call::fail(&mut jobs, &error);
             }
-            let told = |asked: Asked<A>| asked.told.unwrap_or_else(|| Err(job::gone(StoreErrorKind::Ambiguous)));
+            let told = |asked: QueuedRequest<A>| {
+                asked.told.unwrap_or_else(|| Err(queued_call::gone(StoreErrorKind::Ambiguous)))
+            };
             // A caller that went away meanwhile wants no answer.
             let _ = caller.send(asked.into_iter().map(told).collect());
         });
-        let gone = |_| asks.iter().map(|_| Err(job::gone(StoreErrorKind::Ambiguous))).collect();
+        let gone = |_| asks.iter().map(|_| Err(queued_call::gone(StoreErrorKind::Ambiguous))).collect();
         answers.await.unwrap_or_else(gone)
     }
 
     /// Decides them one after the other, all of it in one transaction: two trips for up to [`CHUNK`] keys.
-    pub(super) async fn transact(&self, turn: &mut Turn<'_>, jobs: &mut [&mut dyn Job]) -> Result<(), StoreError> {
+    pub(super) async fn transact(
+        &self,
+        turn: &mut ConnectionGuard<'_>,
+        jobs: &mut [&mut dyn QueuedCall],
+    ) -> Result<(), StoreError> {
         turn.begin();
         let done = self.in_transaction(turn, jobs).await;
         turn.end(done).await
     }
 
-    async fn in_transaction(&self, turn: &mut Turn<'_>, jobs: &mut [&mut dyn Job]) -> Result<(), StoreError> {
+    async fn in_transaction(
+        &self,
+        turn: &mut ConnectionGuard<'_>,
+        jobs: &mut [&mut dyn QueuedCall],
+    ) -> Result<(), StoreError> {
         let (mut slots, now) = self.load(turn, jobs, true).await?;
         for job in jobs.iter_mut() {
             if let Some(slot) = slots.get_mut(&job.key().hash()) {
@@ -102,7 +112,11 @@ impl SqliteStore {
     }
 
     /// Answers those that need no write. What a reader sees was committed when the call was already on its way.
-    pub(super) async fn look_at(&self, turn: &mut Turn<'_>, jobs: &mut [&mut dyn Job]) -> Result<(), StoreError> {
+    pub(super) async fn look_at(
+        &self,
+        turn: &mut ConnectionGuard<'_>,
+        jobs: &mut [&mut dyn QueuedCall],
+    ) -> Result<(), StoreError> {
         let (slots, now) = self.load(turn, jobs, false).await?;
         for job in jobs {
             if let Some(Slot { found: Ok(found), .. }) = slots.get(&job.key().hash()) {
@@ -115,11 +129,11 @@ impl SqliteStore {
     /// With `begin` the first look begins a transaction that will write.
     async fn load(
         &self,
-        turn: &mut Turn<'_>,
-        jobs: &[&mut dyn Job],
+        turn: &mut ConnectionGuard<'_>,
+        jobs: &[&mut dyn QueuedCall],
         mut begin: bool,
     ) -> Result<(HashMap<u128, Slot>, Timestamp), StoreError> {
-        let slot = |job: &&mut dyn Job| (job.key().hash(), Slot::new(job.key().clone()));
+        let slot = |job: &&mut dyn QueuedCall| (job.key().hash(), Slot::new(job.key().clone()));
         let mut slots: HashMap<u128, Slot> = jobs.iter().map(slot).collect();
         let mut left: Vec<u128> = slots.keys().copied().collect();
         let mut at = None;
@@ -131,7 +145,7 @@ impl SqliteStore {
                 // One time for all: that of the first look.
                 at.get_or_insert(now(&row)?);
                 if let Some(slot) = row::id(&row)?.and_then(|hash| slots.get_mut(&hash)) {
-                    slot.found = row::record(&row).map(Some).map_err(|error| job::parts(&error));
+                    slot.found = row::record(&row).map(Some).map_err(|error| queued_call::parts(&error));
                 }
             }
         }
@@ -153,10 +167,10 @@ impl Slot {
         Self { key, found: Ok(None), dirty: false }
     }
 
-    fn step(&mut self, job: &mut dyn Job, now: Timestamp) {
+    fn step(&mut self, job: &mut dyn QueuedCall, now: Timestamp) {
         let found = match &mut self.found {
             Ok(found) => found,
-            Err((kind, text)) => return job.fail(job::again(*kind, text)),
+            Err((kind, text)) => return job.fail(queued_call::again(*kind, text)),
         };
         match job.step(found.as_ref(), now) {
             Write::Keep => {}

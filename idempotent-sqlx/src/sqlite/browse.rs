@@ -3,7 +3,7 @@ use async_trait::async_trait;
 use idempotent_core::{Browse, RecordEntry, RecordPage, StoreError};
 
 use super::SqliteStore;
-use super::lane::query;
+use super::connection::query;
 use crate::row;
 
 /// The most entries of one page.

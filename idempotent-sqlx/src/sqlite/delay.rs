@@ -4,7 +4,7 @@ use std::time::Duration;
 use idempotent_core::{StoreError, StoreErrorKind};
 use sqlx::SqlitePool;
 
-use super::error::Place;
+use super::error::ErrorContext;
 use super::migrate;
 use crate::delay::COLUMNS;
 use crate::schema::Migration;
@@ -53,8 +53,8 @@ pub(crate) fn told(pool: &SqlitePool, table: &str, sent: bool, error: sqlx::Erro
     error
 }
 
-fn place(pool: &SqlitePool, table: &str) -> Place {
-    Place {
+fn place(pool: &SqlitePool, table: &str) -> ErrorContext {
+    ErrorContext {
         file: pool.connect_options().get_filename().display().to_string(),
         in_memory: false,
         table: table.into(),

@@ -23,28 +23,28 @@ mod code {
     pub(super) const MISMATCH: u32 = 20;
     pub(super) const AUTH: u32 = 23;
     pub(super) const NOTADB: u32 = 26;
-    /// An extended one: of a transaction that read before somebody else wrote.
+    /// An extended code: the transaction began to read before another connection wrote.
     pub(super) const BUSY_SNAPSHOT: u32 = BUSY | 2 << 8;
 }
 
-/// What is told of a transaction that read before somebody else wrote.
+/// The error text for a transaction that began to read before another connection wrote.
 pub(crate) const STALE: &str = "another connection wrote after this transaction had begun to read, so it cannot write any \
                                 more: begin it by `begin_with(\"BEGIN IMMEDIATE\")`, and try again";
 
-/// What the texts name.
+/// The names that error texts contain.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct ErrorContext {
     /// The file, or `:memory:`.
     pub(super) file: String,
     pub(super) in_memory: bool,
     /// The record table.
     pub(super) table: String,
-    /// How long a lock was waited for.
+    /// The time limit of waiting for a lock.
     pub(super) busy_timeout: Duration,
 }
 
-impl Place {
-    /// The error of a statement. SQLite's own text says what was wrong, never with what values.
+impl ErrorContext {
+    /// Converts the error of a statement. SQLite's own text never contains values.
     pub(super) fn error(&self, error: sqlx::Error) -> StoreError {
         let Self { file, table, busy_timeout, .. } = self;
         let (kind, because) = match primary(&error) {
@@ -52,7 +52,7 @@ impl Place {
             None => match &error {
                 sqlx::Error::WorkerCrashed => (
                     StoreErrorKind::Ambiguous,
-                    "the connection's thread has ended; the next call opens another one".into(),
+                    "the connection's thread has ended; the next call opens another connection".into(),
                 ),
                 _ => (StoreErrorKind::Ambiguous, "the connection failed".into()),
             },
@@ -62,28 +62,28 @@ impl Place {
         StoreError::new(kind).because(because).with_source(error)
     }
 
-    /// The error of a caller whose turn did not come.
+    /// Returns the error of a caller that waited too long for the connection.
     pub(super) fn no_turn(&self, waited: Duration) -> StoreError {
         StoreError::new(StoreErrorKind::NotApplied).because(format!(
-            "`{}`: this process's connection was in use for {waited:?}; another process holds the lock, or there are \
-             more callers than the disk can serve: raise busy_timeout, or call less at once",
+            "`{}`: the writer connection was in use for {waited:?}; another process holds the lock, or the disk is \
+             too slow for the number of callers: raise busy_timeout, or make fewer calls at a time",
             self.file
         ))
     }
 }
 
-/// Whether another process holds a lock.
+/// Returns true if another process holds a lock.
 pub(super) fn is_busy(error: &sqlx::Error) -> bool {
     matches!(primary(error), Some(code::BUSY | code::LOCKED))
 }
 
-/// Whether its transaction read before somebody else wrote.
+/// Returns true if the transaction began to read before another connection wrote.
 #[cfg(feature = "outbox")]
 pub(crate) fn is_stale(error: &sqlx::Error) -> bool {
     extended(error) == Some(code::BUSY_SNAPSHOT)
 }
 
-/// Whether it tells of a lock that was waited for in vain.
+/// Returns true if the error is a lock timeout.
 pub(super) fn is_lock(error: &StoreError) -> bool {
     error.source().and_then(|source| source.downcast_ref()).is_some_and(is_busy)
 }
@@ -112,7 +112,7 @@ fn kind(code: u32, error: &sqlx::Error) -> StoreErrorKind {
         code::NOTADB => StoreErrorKind::Foreign,
         code::SCHEMA | code::CONSTRAINT | code::MISMATCH => StoreErrorKind::Schema,
         code::ERROR if is_missing_table(error) => StoreErrorKind::Schema,
-        // "no such column", "has no column named": the table was changed behind our back.
+        // "no such column", "has no column named": another program changed the table.
         code::ERROR if message(error).contains("column") => StoreErrorKind::Foreign,
         // IOERR and what is not known: a write may or may not have reached the disk.
         _ => StoreErrorKind::Ambiguous,
@@ -136,9 +136,9 @@ fn text(extended: u32, error: &sqlx::Error) -> String {
             "`{file}` cannot be opened: it must be a file this process may read and write, in a directory it may write \
              to"
         }
-        code::FULL => "the disk, or the quota of `{file}`, is full: make room; nothing was written",
+        code::FULL => "the disk or the quota of `{file}` is full; nothing was written: free some space",
         code::NOMEM => "out of memory while working on `{file}`",
-        code::TOOBIG => "a value is larger than SQLite takes (1 GB): keep a smaller result",
+        code::TOOBIG => "value exceeds SQLite's limit of 1 GB: store a smaller result",
         code::IOERR => "reading or writing `{file}` failed: check the disk; WAL does not work on network file systems",
         code::CORRUPT => "`{file}` is damaged: run `PRAGMA integrity_check`, restore a backup",
         code::NOTADB => "`{file}` is not an SQLite database: give another path; the file is left as it is",
@@ -147,8 +147,7 @@ fn text(extended: u32, error: &sqlx::Error) -> String {
              one: open it once with `create(true)`"
         }
         code::ERROR | code::SCHEMA | code::CONSTRAINT | code::MISMATCH => {
-            "table `{table}` in `{file}` has not the layout this version makes: open it once with `create(true)`, \
-             or set another `table`"
+            "table `{table}` in `{file}` has a different layout than this version creates: open it once with `create(true)`, or set another `table`"
         }
         _ => "`{file}`: SQLite refused the statement",
     }

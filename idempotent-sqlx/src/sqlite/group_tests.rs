@@ -172,7 +172,7 @@ async fn one_call_that_does_not_fit_does_not_spoil_the_others() {
     let answers = together(&store, parts.map(|(part, size)| completion(&store, part, vec![7; size])).into()).await;
     let [Ok(Settled::Done), Err(error), Ok(Settled::Done)] = &answers[..] else { panic!("{answers:?}") };
     assert_eq!(error.kind(), StoreErrorKind::NotApplied);
-    assert!(error.to_string().contains("make room"), "{error}");
+    assert!(error.to_string().contains("free some space"), "{error}");
     assert_eq!(store.peek(&key("b")).await.unwrap().unwrap().state.kind(), StateKind::Consuming);
 }
 

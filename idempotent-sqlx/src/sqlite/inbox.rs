@@ -14,8 +14,8 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePool, SqlitePoo
 use sqlx::{Sqlite, Transaction};
 
 use super::batch::put_record;
+use super::connection::query;
 use super::error::is_busy;
-use super::lane::query;
 use super::{SqliteStore, id, now};
 use crate::answer;
 use crate::inbox::{Dialect, Last, consumed, in_place, rolled_back, step_transactions, transactional_run};

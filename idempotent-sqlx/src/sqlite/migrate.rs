@@ -4,7 +4,7 @@ use idempotent_core::StoreError;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Connection, Row};
 
-use super::error::Place;
+use super::error::ErrorContext;
 use crate::row::COLUMNS;
 use crate::schema::{self, Found, Migration};
 use crate::table::Table;
@@ -61,7 +61,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
 pub(super) async fn migrate(
     connection: &mut SqliteConnection,
     table: &Table,
-    place: &Place,
+    place: &ErrorContext,
     create: bool,
     known: &[Migration],
 ) -> Result<(), StoreError> {
@@ -72,7 +72,7 @@ pub(super) async fn migrate(
 pub(super) async fn migrate_to(
     connection: &mut SqliteConnection,
     table: &Table,
-    place: &Place,
+    place: &ErrorContext,
     create: bool,
     known: &[Migration],
     columns: &[&str],

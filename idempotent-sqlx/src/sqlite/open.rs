@@ -6,13 +6,13 @@ use idempotent_core::{StoreError, StoreErrorKind};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteSynchronous};
 use sqlx::{ConnectOptions, Row};
 
-use super::error::{self, Place};
+use super::connection::FairConnection;
+use super::error::{self, ErrorContext};
 use super::inbox::Transactions;
-use super::lane::Lane;
 use super::migrate::{self, MIGRATIONS};
-use super::options::{self, SqliteStoreBuilder, Synchronous, Target};
+use super::options::{self, DatabaseTarget, SqliteStoreBuilder, Synchronous};
 use super::queue::Queue;
-use super::sql::Sql;
+use super::statements::SqliteStatements;
 use super::{Inner, SqliteStore};
 use crate::table::Table;
 
@@ -22,38 +22,39 @@ const SWITCH_PAUSE: Duration = Duration::from_millis(10);
 pub(super) async fn open(builder: SqliteStoreBuilder) -> Result<SqliteStore, StoreError> {
     let table = Table::new(&builder.table)?;
     let target = match builder.target()? {
-        Target::File(path) => Target::File(options::check(&path, builder.create)?),
+        DatabaseTarget::File(path) => DatabaseTarget::File(options::check(&path, builder.create)?),
         memory => memory,
     };
     let file = match &target {
-        Target::Memory => ":memory:".into(),
-        Target::File(path) => path.display().to_string(),
+        DatabaseTarget::Memory => ":memory:".into(),
+        DatabaseTarget::File(path) => path.display().to_string(),
     };
-    let in_memory = target == Target::Memory;
-    let place = Arc::new(Place { file, in_memory, table: table.name().into(), busy_timeout: builder.busy_timeout });
+    let in_memory = target == DatabaseTarget::Memory;
+    let place =
+        Arc::new(ErrorContext { file, in_memory, table: table.name().into(), busy_timeout: builder.busy_timeout });
     let (writing, reading) = connections(&builder, &target);
     let mut connection = writing.connect().await.map_err(|error| place.error(error))?;
     // In memory nobody else could make the tables.
     let (readers, create) = match &target {
-        Target::Memory => (0, true),
-        Target::File(_) => (builder.readers, builder.create),
+        DatabaseTarget::Memory => (0, true),
+        DatabaseTarget::File(_) => (builder.readers, builder.create),
     };
     migrate::migrate(&mut connection, &table, &place, create, MIGRATIONS).await?;
     // Only now: a file that turned out not to be ours keeps its journal.
-    if let Target::File(_) = &target {
+    if let DatabaseTarget::File(_) = &target {
         use_wal(&mut connection, &place).await?;
     }
-    let readers = (0..readers).map(|_| Lane::new(reading.clone(), place.clone(), None)).collect();
-    let options = (target != Target::Memory).then(|| writing.clone());
-    let writer = Lane::new(writing, place.clone(), Some(connection));
+    let readers = (0..readers).map(|_| FairConnection::new(reading.clone(), place.clone(), None)).collect();
+    let options = (target != DatabaseTarget::Memory).then(|| writing.clone());
+    let writer = FairConnection::new(writing, place.clone(), Some(connection));
     let transactions = Transactions { options, patience: writer.patience(), pool: OnceLock::new() };
-    let sql = Sql::new(&table, builder.clock.is_some());
-    let steps = Sql::of_steps(&table, builder.clock.is_some());
-    let lines = Sql::of_lines(&table, builder.clock.is_some()).into();
+    let sql = SqliteStatements::new(&table, builder.clock.is_some());
+    let steps = SqliteStatements::steps_sql(&table, builder.clock.is_some());
+    let order = SqliteStatements::order_sql(&table, builder.clock.is_some()).into();
     Ok(SqliteStore(Arc::new(Inner {
         sql,
         steps,
-        lines,
+        order,
         place,
         writer,
         readers,
@@ -69,14 +70,14 @@ pub(super) async fn open(builder: SqliteStoreBuilder) -> Result<SqliteStore, Sto
 }
 
 /// The options of the connection that writes and of those that only read.
-fn connections(builder: &SqliteStoreBuilder, target: &Target) -> (SqliteConnectOptions, SqliteConnectOptions) {
+fn connections(builder: &SqliteStoreBuilder, target: &DatabaseTarget) -> (SqliteConnectOptions, SqliteConnectOptions) {
     let synchronous = match builder.synchronous {
         Synchronous::Full => SqliteSynchronous::Full,
         Synchronous::Normal => SqliteSynchronous::Normal,
     };
     let options = match target {
-        Target::Memory => SqliteConnectOptions::new().in_memory(true),
-        Target::File(path) => SqliteConnectOptions::new().filename(path),
+        DatabaseTarget::Memory => SqliteConnectOptions::new().in_memory(true),
+        DatabaseTarget::File(path) => SqliteConnectOptions::new().filename(path),
     };
     // The texts of statements are always the same: logging them says nothing and costs.
     let options = options.busy_timeout(builder.busy_timeout).synchronous(synchronous).disable_statement_logging();
@@ -85,7 +86,7 @@ fn connections(builder: &SqliteStoreBuilder, target: &Target) -> (SqliteConnectO
 }
 
 /// Readers do not wait for the writer only with a write-ahead log. The file remembers it.
-async fn use_wal(connection: &mut SqliteConnection, place: &Place) -> Result<(), StoreError> {
+async fn use_wal(connection: &mut SqliteConnection, place: &ErrorContext) -> Result<(), StoreError> {
     let start = Instant::now();
     let mode = loop {
         // The switch takes the whole file, and SQLite does not wait for that as it does for other locks.

@@ -8,21 +8,20 @@ use idempotent_core::{Clock, StoreError, StoreErrorKind};
 use super::SqliteStore;
 use crate::table::Table;
 
-/// When a write counts as done.
+/// The point at which a write is complete.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Synchronous {
-    /// When it is on the disk: each write waits for one `fsync`. Nothing that was answered is lost, whatever
-    /// happens to the machine. The default.
+    /// A write is complete when it is on the disk: each write waits for one `fsync`. No confirmed write is lost, even if the
+    /// machine fails. This is the default.
     #[default]
     Full,
-    /// When the operating system has it. Nothing is lost when the process dies. When the power fails or the
-    /// kernel crashes, the last writes may be gone, in order from the end: a key consumed in the last moments
-    /// before would run once more.
+    /// A write is complete when the operating system has received it. A crash of the process loses nothing. A power failure or
+    /// kernel crash may lose the last writes, in order from the end: a key consumed shortly before would run once more.
     Normal,
 }
 
-/// Sets up a [`SqliteStore`].
+/// A builder for a [`SqliteStore`].
 #[derive(Clone, Debug)]
 pub struct SqliteStoreBuilder {
     place: String,
@@ -34,9 +33,9 @@ pub struct SqliteStoreBuilder {
     pub(super) synchronous: Synchronous,
 }
 
-/// Where the records lie.
+/// The database that contains the records.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum Target {
+pub(super) enum DatabaseTarget {
     Memory,
     File(PathBuf),
 }
@@ -58,8 +57,8 @@ impl SqliteStoreBuilder {
         }
     }
 
-    /// The name of the record table: letters a-z, digits and `_`, at most 63, no digit first. Its bookkeeping
-    /// is in a second table, `NAME_migrations`.
+    /// Sets the name of the record table. A name consists of at most 63 of the characters a-z, 0-9 and `_`, and does not start
+    /// with a digit. A second table, `NAME_migrations`, records the applied migrations.
     ///
     /// # Default
     /// `idempotent_record`
@@ -69,7 +68,7 @@ impl SqliteStoreBuilder {
         self
     }
 
-    /// How long a call waits for another process's lock before it fails with
+    /// Sets how long a call waits for another process's lock before it fails with
     /// [`NotApplied`](StoreErrorKind::NotApplied); at most a day, counted in whole milliseconds. A call that
     /// queues behind others of its own process fails after twice this time, at least a second.
     ///
@@ -81,7 +80,7 @@ impl SqliteStoreBuilder {
         self
     }
 
-    /// Whether a missing file and missing tables are made. Without it nothing but records is ever written.
+    /// Sets whether opening creates a missing file and missing tables. Without this setting, the store writes only records.
     ///
     /// # Default
     /// true
@@ -91,7 +90,7 @@ impl SqliteStoreBuilder {
         self
     }
 
-    /// A clock to judge leases by instead of SQLite's: for tests. Every process on the file must have the same.
+    /// Sets a clock that replaces SQLite's clock, for tests. Every process on the file must use the same clock.
     ///
     /// # Default
     /// SQLite's `unixepoch('now')`, read under the lock.
@@ -101,8 +100,8 @@ impl SqliteStoreBuilder {
         self
     }
 
-    /// Connections that only read, for `peek`, listings and duplicates, 1 to 64; opened when first needed. A database in
-    /// memory has none.
+    /// Sets the number of read-only connections for `peek`, listings and duplicates, 1 to 64. They are opened on demand. A
+    /// database in memory has none.
     ///
     /// # Default
     /// 2
@@ -112,7 +111,7 @@ impl SqliteStoreBuilder {
         self
     }
 
-    /// When a write counts as done.
+    /// Sets the point at which a write is complete.
     ///
     /// # Default
     /// [`Synchronous::Full`]
@@ -122,13 +121,13 @@ impl SqliteStoreBuilder {
         self
     }
 
-    /// Opens the store; with [`create`](Self::create) it makes what is missing. Of several processes that open
-    /// at once, one migrates and the others wait for it.
+    /// Opens the store. With [`create`](Self::create), this method also creates a missing file and missing tables. If several
+    /// processes open the store at the same time, one migrates and the others wait.
     ///
     /// # Errors
     /// [`Schema`](StoreErrorKind::Schema): the table's name is refused, the table is missing or of another
     /// version. [`Denied`](StoreErrorKind::Denied): the file cannot be opened or written.
-    /// [`Foreign`](StoreErrorKind::Foreign): the file is not a database, or the table is not ours.
+    /// [`Foreign`](StoreErrorKind::Foreign): the file is not a database, or another program created the table.
     /// [`NotApplied`](StoreErrorKind::NotApplied): another process holds the lock.
     ///
     /// # Cancellation
@@ -138,15 +137,15 @@ impl SqliteStoreBuilder {
     }
 
     /// Returns what opens the same file once more, wherever this process has gone meanwhile.
-    pub(super) fn again(self, target: &Target) -> Option<Self> {
+    pub(super) fn again(self, target: &DatabaseTarget) -> Option<Self> {
         match target {
-            Target::Memory => None,
-            Target::File(path) => Some(Self { place: path.to_str()?.to_owned(), create: false, ..self }),
+            DatabaseTarget::Memory => None,
+            DatabaseTarget::File(path) => Some(Self { place: path.to_str()?.to_owned(), create: false, ..self }),
         }
     }
 
     /// The file that is meant.
-    pub(super) fn target(&self) -> Result<Target, StoreError> {
+    pub(super) fn target(&self) -> Result<DatabaseTarget, StoreError> {
         let place = self.place.as_str();
         let path = match place.strip_prefix("sqlite:") {
             Some(rest) => {
@@ -173,8 +172,8 @@ impl SqliteStoreBuilder {
         };
         match path {
             "" => Err(refused("the path of the database is empty: give `sqlite:PATH`, or `sqlite::memory:`".into())),
-            ":memory:" => Ok(Target::Memory),
-            path => Ok(Target::File(PathBuf::from(path))),
+            ":memory:" => Ok(DatabaseTarget::Memory),
+            path => Ok(DatabaseTarget::File(PathBuf::from(path))),
         }
     }
 }

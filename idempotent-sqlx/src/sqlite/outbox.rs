@@ -4,7 +4,7 @@ use std::time::Duration;
 use idempotent_core::StoreError;
 use sqlx::SqlitePool;
 
-use super::error::Place;
+use super::error::ErrorContext;
 use super::migrate;
 use crate::outbox::COLUMNS;
 use crate::schema::Migration;
@@ -70,7 +70,7 @@ CREATE INDEX {name}_audit_id ON {audit} (id, seq)",
 /// Sees to the tables.
 pub(crate) async fn migrate(pool: &SqlitePool, table: &Table, create: bool) -> Result<(), StoreError> {
     let options = pool.connect_options();
-    let place = Place {
+    let place = ErrorContext {
         file: options.get_filename().display().to_string(),
         in_memory: false,
         table: table.name().into(),

@@ -8,60 +8,60 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use idempotent_core::{StoreError, StoreErrorKind};
 use tokio::sync::oneshot;
 
-use super::ask::Ask;
-use super::job::{self, Asked, Job};
-use super::lane::Turn;
+use super::connection::ConnectionGuard;
+use super::queued_call::{self, QueuedCall, QueuedRequest};
+use super::requests::Request;
 use super::{SqliteStore, error};
 
 /// The most calls of one transaction: other processes wait for the lock as long as it takes.
 const MOST: usize = 256;
 
-/// Calls in the order they came. A task of its own serves it while there is something in it, so that a caller that
-/// is dropped takes nobody else's answer with it.
+/// Calls in the order they came. A separate task serves a queue that is not empty, so a dropped
+/// caller does not affect the answers to other callers.
 #[derive(Default)]
 pub(super) struct Queue(Mutex<Waiting>);
 
 #[derive(Default)]
 struct Waiting {
-    jobs: VecDeque<Box<dyn Job>>,
+    jobs: VecDeque<Box<dyn QueuedCall>>,
     served: bool,
 }
 
-/// Which of a store's queues.
+/// The queues of a store.
 #[derive(Clone, Copy, Debug)]
-enum Line {
+enum QueueKind {
     /// Claims that a reader may answer: a duplicate waits for no writer.
     Looks,
-    /// What may have to be written.
+    /// Calls that may write.
     Writes,
 }
 
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        // Nothing under this lock panics halfway.
+        // No code panics while it holds this lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether somebody serves it. Then a call that goes ahead alone would only break the next group up.
+    /// Returns true if a task serves the queue. A call that bypasses the queue would only split the next group.
     pub(super) fn is_served(&self) -> bool {
         self.lock().served
     }
 
-    /// Whether the service goes on: judged under the lock under which a caller begins one.
+    /// Returns true if the task continues. The decision uses the same lock as the start of a task.
     fn goes_on(&self) -> bool {
         let mut waiting = self.lock();
         waiting.served = !waiting.jobs.is_empty();
         waiting.served
     }
 
-    /// Those at its front that are still waited for.
-    fn take(&self) -> Vec<Box<dyn Job>> {
+    /// Removes the first calls, and returns those whose callers still wait.
+    fn take(&self) -> Vec<Box<dyn QueuedCall>> {
         let mut waiting = self.lock();
         let end = waiting.jobs.len().min(MOST);
         waiting.jobs.drain(..end).filter(|job| !job.is_left()).collect()
     }
 
-    /// Takes a call out again; says whether it was there.
+    /// Removes a call. Returns true if it was in the queue.
     fn withdraw(&self, number: u64) -> bool {
         let mut waiting = self.lock();
         let before = waiting.jobs.len();
@@ -72,7 +72,7 @@ impl Queue {
 
 #[cfg(test)]
 impl Queue {
-    /// How many wait.
+    /// Returns the number of waiting calls.
     pub(super) fn len(&self) -> usize {
         self.lock().jobs.len()
     }
@@ -86,26 +86,26 @@ impl fmt::Debug for Queue {
 }
 
 impl SqliteStore {
-    /// Sends a call: at once where nobody is before it.
-    pub(super) async fn call<A: Ask>(&self, ask: A) -> Result<A::Told, StoreError> {
+    /// Sends a call, without queueing if no other call waits.
+    pub(super) async fn call<A: Request>(&self, ask: A) -> Result<A::Answer, StoreError> {
         let inner = &self.0;
         let free = if inner.writes.is_served() { None } else { inner.writer.free().await? };
         match free {
             Some(mut turn) => ask.alone(self, &mut turn).await,
-            None if A::MAY_BE_A_DUPLICATE && !inner.readers.is_empty() => self.wait(Line::Looks, ask).await,
-            None => self.wait(Line::Writes, ask).await,
+            None if A::MAY_BE_A_DUPLICATE && !inner.readers.is_empty() => self.wait(QueueKind::Looks, ask).await,
+            None => self.wait(QueueKind::Writes, ask).await,
         }
     }
 
-    async fn wait<A: Ask>(&self, line: Line, ask: A) -> Result<A::Told, StoreError> {
+    async fn wait<A: Request>(&self, line: QueueKind, ask: A) -> Result<A::Answer, StoreError> {
         let inner = &self.0;
         let number = inner.next_job.fetch_add(1, Ordering::Relaxed);
         let (caller, mut told) = oneshot::channel();
-        self.push(line, [Box::new(Asked::queued(ask, number, caller)) as Box<dyn Job>]);
+        self.push(line, [Box::new(QueuedRequest::queued(ask, number, caller)) as Box<dyn QueuedCall>]);
         loop {
             match tokio::time::timeout(inner.writer.patience(), &mut told).await {
                 // Without an answer it was in a group when its runtime ended.
-                Ok(told) => return told.unwrap_or_else(|_| Err(job::gone(StoreErrorKind::Ambiguous))),
+                Ok(told) => return told.unwrap_or_else(|_| Err(queued_call::gone(StoreErrorKind::Ambiguous))),
                 Err(_) if inner.looks.withdraw(number) || inner.writes.withdraw(number) => {
                     return Err(inner.writer.no_turn());
                 }
@@ -115,14 +115,14 @@ impl SqliteStore {
         }
     }
 
-    fn queue(&self, line: Line) -> &Queue {
+    fn queue(&self, line: QueueKind) -> &Queue {
         match line {
-            Line::Looks => &self.0.looks,
-            Line::Writes => &self.0.writes,
+            QueueKind::Looks => &self.0.looks,
+            QueueKind::Writes => &self.0.writes,
         }
     }
 
-    fn push(&self, line: Line, jobs: impl IntoIterator<Item = Box<dyn Job>>) {
+    fn push(&self, line: QueueKind, jobs: impl IntoIterator<Item = Box<dyn QueuedCall>>) {
         let mut waiting = self.queue(line).lock();
         waiting.jobs.extend(jobs);
         if waiting.served || waiting.jobs.is_empty() {
@@ -134,30 +134,31 @@ impl SqliteStore {
         tokio::spawn(Service { store: self.clone(), line, ended: false }.run());
     }
 
-    /// One group.
-    async fn serve(&self, line: Line) {
+    /// Serves one group of calls.
+    async fn serve(&self, line: QueueKind) {
         let turn = match line {
-            Line::Looks => self.reader().await,
-            Line::Writes => self.0.writer.turn().await,
+            QueueKind::Looks => self.reader().await,
+            QueueKind::Writes => self.0.writer.turn().await,
         };
         // Only now: what came while the connection was in use goes with them.
         let mut taken = self.queue(line).take();
-        let mut jobs: Vec<&mut dyn Job> = taken.iter_mut().map(|job| &mut **job as &mut dyn Job).collect();
+        let mut jobs: Vec<&mut dyn QueuedCall> =
+            taken.iter_mut().map(|job| &mut **job as &mut dyn QueuedCall).collect();
         match (line, turn) {
             _ if jobs.is_empty() => {}
             // What cannot be read goes on to the writer, which says why.
-            (Line::Looks, Ok(mut turn)) => drop(self.look_at(&mut turn, &mut jobs).await),
-            (Line::Looks, Err(_)) => {}
-            (Line::Writes, Ok(mut turn)) => self.write(&mut turn, &mut jobs).await,
-            (Line::Writes, Err(error)) => job::fail(&mut jobs, &error),
+            (QueueKind::Looks, Ok(mut turn)) => drop(self.look_at(&mut turn, &mut jobs).await),
+            (QueueKind::Looks, Err(_)) => {}
+            (QueueKind::Writes, Ok(mut turn)) => self.write(&mut turn, &mut jobs).await,
+            (QueueKind::Writes, Err(error)) => queued_call::fail(&mut jobs, &error),
         }
         taken.iter_mut().for_each(|job| job.tell());
-        if let Line::Looks = line {
-            self.push(Line::Writes, taken.into_iter().filter(|job| !job.is_left()));
+        if let QueueKind::Looks = line {
+            self.push(QueueKind::Writes, taken.into_iter().filter(|job| !job.is_left()));
         }
     }
 
-    async fn write(&self, turn: &mut Turn<'_>, jobs: &mut [&mut dyn Job]) {
+    async fn write(&self, turn: &mut ConnectionGuard<'_>, jobs: &mut [&mut dyn QueuedCall]) {
         if let [job] = jobs {
             return job.alone(self, turn).await;
         }
@@ -166,7 +167,7 @@ impl SqliteStore {
         // that comes of it is to wait for the lock once more, all are told the same.
         let surely_nothing = matches!(error.kind(), StoreErrorKind::NotApplied | StoreErrorKind::Denied);
         if !surely_nothing || error::is_lock(&error) {
-            return job::fail(jobs, &error);
+            return queued_call::fail(jobs, &error);
         }
         for job in jobs {
             job.alone(self, turn).await;
@@ -174,10 +175,10 @@ impl SqliteStore {
     }
 }
 
-/// What serves a queue until it is empty.
+/// A task that serves a queue until it is empty.
 struct Service {
     store: SqliteStore,
-    line: Line,
+    line: QueueKind,
     ended: bool,
 }
 
@@ -193,7 +194,7 @@ impl Service {
 }
 
 impl Drop for Service {
-    /// Where the runtime ends first: the next call begins another service.
+    /// Marks the queue as not served if the runtime ends first: the next call starts another task.
     fn drop(&mut self) {
         if self.ended {
             return;
@@ -204,7 +205,7 @@ impl Drop for Service {
             std::mem::take(&mut waiting.jobs)
         };
         for job in &mut left {
-            job.fail(job::gone(StoreErrorKind::NotApplied));
+            job.fail(queued_call::gone(StoreErrorKind::NotApplied));
             job.tell();
         }
     }

@@ -45,7 +45,7 @@ async fn a_full_disk_is_not_applied_and_nothing_is_lost() {
     let big = Completion { value: Some(Arc::from(vec![7; 1 << 20])), retain: Duration::from_secs(60) };
     let error = store.complete(&held, &big).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::NotApplied, "{error}");
-    for word in ["full", "records.db", "make room"] {
+    for word in ["full", "records.db", "free some space"] {
         assert!(error.to_string().contains(word), "{error}");
     }
     assert_eq!(store.peek(&held.key).await.unwrap().unwrap().state.kind(), StateKind::Consuming);
@@ -55,7 +55,7 @@ async fn a_full_disk_is_not_applied_and_nothing_is_lost() {
     for answer in answers {
         let error = answer.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::NotApplied);
-        assert!(error.to_string().contains("make room"), "{error}");
+        assert!(error.to_string().contains("free some space"), "{error}");
     }
     assert!(store.peek(&key("0")).await.unwrap().is_none());
     let small = Completion { value: None, ..big };

@@ -7,19 +7,19 @@ mod conformance;
 mod errors;
 #[path = "server/failover.rs"]
 mod failover;
-#[path = "server/journal.rs"]
-mod journal;
-#[path = "server/lately.rs"]
-mod lately;
 mod laws;
 mod own;
 pub(crate) mod place;
 #[path = "server/protocol.rs"]
 mod protocol;
+#[path = "server/recent_keys.rs"]
+mod recent_keys;
 #[path = "server/results.rs"]
 mod results;
 #[path = "server/setup.rs"]
 mod setup;
+#[path = "server/step_purge.rs"]
+mod step_purge;
 #[path = "server/tiered.rs"]
 mod tiered;
 mod tls;

@@ -96,7 +96,7 @@ async fn a_server_that_is_read_only_is_one_to_leave() {
     store.claim(&request(&key("a"), 1)).await.unwrap();
     let large = done(&vec![7; 1 << 20]);
     let complete = store.complete(&held(&key("a"), 1), &large).await;
-    refused(complete, StoreErrorKind::Denied, &["1048576 bytes", "max_allowed_packet", "keep a smaller result"]);
+    refused(complete, StoreErrorKind::Denied, &["1048576 bytes", "max_allowed_packet", "store a smaller result"]);
     let batch = store.capabilities().batch.unwrap().complete_all(&[(held(&key("a"), 1), large)]).await.remove(0);
     refused(batch, StoreErrorKind::Denied, &["max_allowed_packet"]);
     assert_eq!(store.complete(&held(&key("a"), 1), &done(b"small")).await.unwrap(), Settled::Done);

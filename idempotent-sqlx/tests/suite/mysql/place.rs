@@ -22,7 +22,8 @@ const ADMIN: &str = "root";
 pub(crate) const BYTE: &str = "x'00'";
 const PARAMETER: &str = "?";
 pub(crate) const NO_TABLE: &str = "error 1146";
-pub(crate) const NO_SCHEMA: (StoreErrorKind, &[&str]) = (StoreErrorKind::Denied, &["no such database", "error 1049"]);
+pub(crate) const NO_SCHEMA: (StoreErrorKind, &[&str]) =
+    (StoreErrorKind::Denied, &["the database does not exist", "error 1049"]);
 pub(crate) const NO_DATABASE: &str = "error 1049";
 pub(crate) const NO_USER: &str = "error 1045";
 const LOCK: &str = "LOCK TABLES TABLE_NAME WRITE";

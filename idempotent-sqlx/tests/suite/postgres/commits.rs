@@ -24,7 +24,7 @@ async fn a_transaction_that_was_overtaken_is_told_to_be_run_again_and_then_sees_
         store.claim(&request(&a, 1)).await.unwrap();
         store.complete(&held(&a, 1), &done(b"paid")).await.unwrap();
         let claim = store.claim_in(&mut tx, &request(&a, 2), RETAIN).await;
-        refused(claim, StoreErrorKind::RolledBack, &["others were in the way", "40001"]);
+        refused(claim, StoreErrorKind::RolledBack, &["lock conflict with another transaction", "40001"]);
         tx.rollback().await.unwrap();
 
         let mut tx = pool.begin_with(AssertSqlSafe(begin)).await.unwrap();

@@ -109,10 +109,10 @@ async fn everything(store: &PostgresStore, run: &str) {
         let over = store.claim(&request(&key, 2)).await.unwrap();
         let Claim::Acquired(over) = over else { panic!("{over:?}") };
         assert_eq!(store.renew(&held(&key, 2), Duration::from_secs(60)).await.unwrap(), Settled::Done);
-        let journal = capabilities.steps.unwrap();
+        let step_store = capabilities.steps.unwrap();
         let step = StepRecord { name: "lock".into(), place: 0, state: StepState::Done, value: None };
-        assert_eq!(journal.note(&held(&key, 2), &step, Duration::from_secs(60)).await.unwrap(), Settled::Done);
-        let steps = journal.steps(&held(&key, 2), Duration::from_secs(60)).await.unwrap();
+        assert_eq!(step_store.note(&held(&key, 2), &step, Duration::from_secs(60)).await.unwrap(), Settled::Done);
+        let steps = step_store.steps(&held(&key, 2), Duration::from_secs(60)).await.unwrap();
         assert!(matches!(steps, StoredSteps::Steps(steps) if steps.len() == 1));
         assert_eq!(store.complete(&held(&key, 2), &done(b"paid")).await.unwrap(), Settled::Done);
         // Looks, and finds it settled.

@@ -76,7 +76,7 @@ async fn a_full_disk_is_not_applied_and_nothing_is_lost() {
     store.claim(&request(&a, 1)).await.unwrap();
     place.fill_disk(true);
     let completed = store.complete(&held(&a, 1), &crate::support::done(b"paid")).await;
-    let words = ["out of disk", "make room"];
+    let words = ["out of disk space", "free some"];
     super::setup::refused(completed, idempotent_core::StoreErrorKind::NotApplied, &words);
     let claimed = store.claim(&request(&key("b"), 1)).await;
     super::setup::refused(claimed, idempotent_core::StoreErrorKind::NotApplied, &words);

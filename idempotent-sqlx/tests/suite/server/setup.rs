@@ -103,7 +103,7 @@ async fn a_pool_without_a_free_connection_says_how_many_it_has() {
     answers.retain(|answer| !matches!(answer, Err(error) if error.kind() == StoreErrorKind::Ambiguous));
     assert!(!answers.is_empty());
     for answer in answers {
-        refused(answer, StoreErrorKind::NotApplied, &["none of its 1 connections was free", "raise `connections`"]);
+        refused(answer, StoreErrorKind::NotApplied, &["all 1 connections were in use", "raise `connections`"]);
     }
     // What was given up does not come back to life: its connection was closed.
     place::unlock(&mut blocking).await;
@@ -143,7 +143,7 @@ async fn a_schema_holds_both_tables_and_must_be_there() {
 async fn a_table_that_is_not_ours_is_left_alone() {
     let place = Place::new();
     sql(&format!("CREATE TABLE {} (mine int)", place.table));
-    refused(place.builder().open().await, StoreErrorKind::Foreign, &[&place.table, "not the layout"]);
+    refused(place.builder().open().await, StoreErrorKind::Foreign, &[&place.table, "a different layout"]);
     assert_eq!(sql(&format!("SELECT count(*) FROM {}", place.table)), "0");
 }
 
@@ -164,7 +164,7 @@ async fn urls_that_cannot_be_used_are_refused_without_their_password() {
 async fn a_database_or_a_user_that_is_not_there_is_the_servers_to_refuse() {
     let place = Place::new();
     let open = ServerStore::open(server().url_of("nowhere")).await;
-    refused(open, StoreErrorKind::Denied, &["/nowhere`", "no such database", place::NO_DATABASE]);
+    refused(open, StoreErrorKind::Denied, &["/nowhere`", "the database does not exist", place::NO_DATABASE]);
     let open = ServerStore::open(place.url_by("nobody")).await;
     refused(open, StoreErrorKind::Denied, &["user or password", place::NO_USER]);
 }

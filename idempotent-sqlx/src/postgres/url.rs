@@ -1,0 +1,38 @@
+//! Validation of a URL before connecting.
+use std::str::FromStr;
+
+use idempotent_core::{StoreError, StoreErrorKind};
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
+
+use crate::server::TlsSettings;
+
+/// Parses the options of a URL.
+pub(super) fn parse(url: &str) -> Result<PgConnectOptions, StoreError> {
+    let told = |what: &str| {
+        let shown = idempotent_core::__private::url::masked(url);
+        StoreError::new(StoreErrorKind::Schema).because(format!("store URL `{shown}` {what}"))
+    };
+    let refuse = |what: &str| told(&format!("{what}: give `postgres://USER:PASSWORD@HOST:PORT/DATABASE`"));
+    let Some((scheme, rest)) = url.split_once("://") else { return Err(refuse("has no scheme")) };
+    if !["postgres", "postgresql"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
+        return Err(refuse("has another scheme than `postgres`"));
+    }
+    let options = PgConnectOptions::from_str(&format!("postgres://{rest}"))
+        .map_err(|error| refuse(&format!("cannot be read ({error})")))?;
+    match tls(options.get_ssl_mode()).refusal(rest) {
+        Some(what) => Err(told(&what)),
+        None => Ok(options),
+    }
+}
+
+fn tls(mode: PgSslMode) -> TlsSettings {
+    let verified = matches!(mode, PgSslMode::VerifyCa | PgSslMode::VerifyFull);
+    TlsSettings {
+        feature: "postgres-tls",
+        built: cfg!(feature = "postgres-tls"),
+        required: verified || matches!(mode, PgSslMode::Require),
+        verified,
+        full: "sslmode=verify-full",
+        authority: &["sslrootcert", "ssl-root-cert", "ssl-ca"],
+    }
+}

@@ -1,0 +1,56 @@
+//! The parts that the MySQL/MariaDB store and the PostgreSQL store share.
+//!
+//! [`Driver`] binds and sends statements and interprets errors. [`Dialect`] adds the statements and operations of a database.
+//! [`ServerStore`] executes each operation as one statement on a connection of its pool.
+//!
+//! The claim statement grants an absent key. For an existing record, [`protocol`](idempotent_core::protocol) decides on the row
+//! that was read, and the store writes the decision only if the row is unchanged. Renewal, completion and release are one
+//! guarded statement each. If such a statement writes nothing, the protocol decides on the record.
+mod batch;
+mod browse;
+mod connect;
+mod dialect;
+mod driver;
+mod error;
+mod inbox;
+mod order;
+mod pool;
+mod purge;
+mod recent_keys;
+mod refusal;
+mod requests;
+mod runner;
+mod settings;
+mod statement;
+mod statements;
+mod steps;
+mod store;
+mod store_traits;
+mod target;
+mod tls;
+mod value;
+
+pub(crate) use self::connect::connect;
+pub(crate) use self::dialect::{BatchKind, Dialect, PurgeStep, WriteResult};
+pub(crate) use self::driver::{Driver, DriverFuture, Query};
+pub(crate) use self::error::{ErrorContext, Phase};
+pub(crate) use self::inbox::server_inbox;
+pub(crate) use self::order::server_order;
+pub(crate) use self::pool::Pool;
+#[cfg(feature = "mysql")]
+pub(crate) use self::pool::Prepare;
+pub(crate) use self::recent_keys::RecentKeys;
+pub(crate) use self::refusal::{Contention, Refusal};
+pub(crate) use self::runner::{StatementResult, StatementRunner, settled};
+pub(crate) use self::settings::{Settings, Target, server_builder};
+pub(crate) use self::statement::{BoundStatement, Statement};
+pub(crate) use self::statements::{
+    OrderStatements, Statements, StepStatements, TransactionStatements, completed, ended, guard, guard_inside, plus,
+    renewed, sound, vacated,
+};
+pub(crate) use self::steps::server_steps;
+pub(crate) use self::store::{FoundRecord, ServerStore};
+pub(crate) use self::store_traits::server_store;
+pub(crate) use self::target::StatementTarget;
+pub(crate) use self::tls::TlsSettings;
+pub(crate) use self::value::{Value, hex, id, in_packets};

@@ -1,0 +1,92 @@
+//! The [`Dialect`] trait: statements and operations that differ between MySQL/MariaDB and PostgreSQL.
+use idempotent_core::{Key, StoreError};
+use sqlx::Transaction;
+
+use super::driver::{Connection, Driver, DriverFuture, Row};
+use super::refusal::Contention;
+use super::runner::StatementResult;
+use super::statement::BoundStatement;
+use super::store::{FoundRecord, ServerStore};
+use super::target::StatementTarget;
+use super::value::Value;
+use crate::inbox::Last;
+
+/// A database's statements and operations.
+pub(crate) trait Dialect: Driver {
+    /// Sends a claim. Returns the granted or existing record, or `None` if another claim won or holds the key.
+    fn claim(
+        target: &mut StatementTarget<'_, Self>,
+        claim: BoundStatement<Self>,
+        key: &Key,
+    ) -> impl DialectFuture<StatementResult<Option<FoundRecord>>>;
+    /// Sends a conditional write over a record that was read, or the write that [`TransactionStatements::complete`] is.
+    fn put(target: &mut StatementTarget<'_, Self>, put: BoundStatement<Self>) -> impl DialectFuture<WriteResult>;
+    /// Sends claims of different keys. Returns the granted or existing records of as many keys as possible.
+    fn claim_all(
+        store: &ServerStore<Self>,
+        claims: Vec<Vec<Value>>,
+    ) -> impl DialectFuture<StatementResult<Vec<Row<Self>>>>;
+    /// Sends renewals or completions of different keys. Returns the hashes of the keys that were written.
+    fn settle_all(
+        store: &ServerStore<Self>,
+        what: &BatchKind,
+        asks: Vec<Vec<Value>>,
+    ) -> impl DialectFuture<StatementResult<Vec<u128>>>;
+    /// The statement that begins a run's transaction, or `None` for the statement of sqlx.
+    const BEGIN: Option<&'static str>;
+    /// Fails if the run's transaction is no longer the one that was begun.
+    fn stands(connection: &mut Connection<Self>) -> impl DriverFuture<()>;
+    /// Commits the transaction of a run.
+    fn commit(transaction: Transaction<'static, Self::Db>, last: Last) -> impl DriverFuture<()>;
+    /// The SQL expression of the clock.
+    const NOW: &'static str;
+    /// Returns an SQL literal for the bytes, for a statement without parameters.
+    fn literal(bytes: &[u8]) -> String;
+    /// Gives the claim of an open transaction its value; fails where it is not there. The literals of the key's hash, the owner,
+    /// the value; the time of it, and when it expires.
+    fn valued(store: &ServerStore<Self>, literals: [String; 3], now: &str, expires: &str) -> String;
+    /// Returns true if no open transaction holds the key. The next statement sees the writes of an ended transaction.
+    fn is_free(store: &ServerStore<Self>, key: &Key) -> impl DialectFuture<bool>;
+    /// Scans the next records after an id, and removes at most `room` expired ones.
+    fn purge(store: &ServerStore<Self>, after: Vec<u8>, room: i64) -> impl DialectFuture<StatementResult<PurgeStep>>;
+}
+
+/// A future of a dialect's operation.
+pub(crate) trait DialectFuture<T>: Future<Output = Result<T, StoreError>> + Send {}
+impl<T, F: Future<Output = Result<T, StoreError>> + Send> DialectFuture<T> for F {}
+
+/// A kind of batch of owners' requests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum BatchKind {
+    /// id, owner, number, lease
+    Renew,
+    /// id, owner, number, value, retention
+    Complete,
+}
+
+/// The result of a conditional write over a record that was read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum WriteResult {
+    Done,
+    /// Another writer has changed the record.
+    Raced,
+    /// Another transaction holds the key.
+    Busy,
+}
+
+/// The result of one purge statement.
+#[derive(Debug)]
+pub(crate) struct PurgeStep {
+    /// The last scanned id, if there may be more records after it.
+    pub(crate) next: Option<Vec<u8>>,
+    pub(crate) removed: usize,
+}
+
+impl From<Contention> for WriteResult {
+    fn from(how: Contention) -> Self {
+        match how {
+            Contention::Raced => Self::Raced,
+            Contention::Locked => Self::Busy,
+        }
+    }
+}

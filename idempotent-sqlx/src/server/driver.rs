@@ -1,0 +1,59 @@
+//! The [`Driver`] trait: binding and sending statements, and interpreting errors.
+use std::fmt::Debug;
+
+use idempotent_core::Key;
+use sqlx::Database;
+use sqlx::error::DatabaseError;
+
+use super::refusal::{Contention, Refusal};
+use super::value::Value;
+use crate::row::Cells;
+
+/// A database's driver.
+pub(crate) trait Driver: Debug + Send + Sync + Sized + 'static {
+    type Db: Database<Row: Cells>;
+    /// A value that its statements can bind.
+    type Value: From<Value> + Clone + Debug + Send + Sync;
+
+    /// The name of the database in errors.
+    const NAME: &'static str;
+    /// The URL parameter that configures TLS.
+    const TLS: &'static str;
+
+    fn bind(query: Query<Self>, value: Self::Value) -> Query<Self>;
+
+    /// Returns the number of written rows.
+    fn execute(query: Query<Self>, connection: &mut Connection<Self>) -> impl DriverFuture<u64>;
+    /// Returns the first row.
+    fn first(query: Query<Self>, connection: &mut Connection<Self>) -> impl DriverFuture<Option<Row<Self>>>;
+    /// Returns all rows.
+    fn all(query: Query<Self>, connection: &mut Connection<Self>) -> impl DriverFuture<Vec<Row<Self>>>;
+
+    /// Interprets an error that the server returned.
+    fn refusal(error: &dyn DatabaseError) -> Refusal;
+    /// Returns the kind of contention if the statement failed due to another transaction and had no effect.
+    fn contention(error: &dyn DatabaseError) -> Option<Contention>;
+
+    /// Returns the number of the key's advisory lock, if claims take one.
+    fn lock(&self, _: &Key) -> Option<i64> {
+        None
+    }
+
+    /// Returns the size of the largest value that the server accepts, in bytes.
+    fn most(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Returns true if a statement with this error ends its transaction.
+    fn ends(&self, error: &dyn DatabaseError) -> bool;
+}
+
+/// A future of a driver's operation.
+pub(crate) trait DriverFuture<T>: Future<Output = Result<T, sqlx::Error>> + Send {}
+impl<T, F: Future<Output = Result<T, sqlx::Error>> + Send> DriverFuture<T> for F {}
+
+pub(crate) type Connection<D> = <<D as Driver>::Db as Database>::Connection;
+pub(crate) type Row<D> = <<D as Driver>::Db as Database>::Row;
+
+/// The driver's statement, which stays prepared on its connection.
+pub(crate) type Query<D> = sqlx::query::Query<'static, <D as Driver>::Db, <<D as Driver>::Db as Database>::Arguments>;

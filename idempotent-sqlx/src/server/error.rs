@@ -1,0 +1,110 @@
+//! Conversion of errors of the driver and the server to [`StoreError`].
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use idempotent_core::{StoreError, StoreErrorKind};
+
+use super::driver::Driver;
+use super::refusal::Refusal;
+
+/// The names that error texts contain. They include no password and no key.
+#[derive(Clone, Debug)]
+pub(crate) struct ErrorContext {
+    /// `HOST:PORT/DATABASE` of the URL or of the pool's options.
+    pub(crate) database: String,
+    /// The record table.
+    pub(crate) table: String,
+    pub(crate) connections: u32,
+}
+
+/// The phase of a call in which an error occurred.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Phase {
+    /// Nothing was sent.
+    Connecting,
+    /// The statement may have been run.
+    Executing,
+}
+
+impl ErrorContext {
+    /// Converts the error of a statement, or of a connection for a statement.
+    pub(crate) fn error<D: Driver>(&self, when: Phase, error: sqlx::Error) -> StoreError {
+        match error.as_database_error().map(D::refusal) {
+            Some(Refusal { kind, text, words }) => {
+                let nothing_sent = when == Phase::Connecting && kind == StoreErrorKind::Ambiguous;
+                let kind = if nothing_sent { StoreErrorKind::NotApplied } else { kind };
+                StoreError::new(kind).because(format!("{}: {words}", self.named(&text)))
+            }
+            None => {
+                let (kind, text) = client_error::<D>(when, &error);
+                StoreError::new(kind).because(self.named(&text)).with_source(error)
+            }
+        }
+    }
+
+    fn named(&self, text: &str) -> String {
+        text.replace("{database}", &self.database)
+            .replace("{table}", &self.table)
+            .replace("{connections}", &self.connections.to_string())
+    }
+
+    /// Returns the error for a result for which the server would close the connection.
+    pub(crate) fn too_large(&self, bytes: usize, most: usize) -> StoreError {
+        StoreError::new(StoreErrorKind::Denied).because(format!(
+            "{}: result of {bytes} bytes exceeds the room in max_allowed_packet ({most} bytes): raise that setting, \
+             or store a smaller result",
+            self.database
+        ))
+    }
+
+    /// Returns the error of a timeout.
+    pub(crate) fn silent(&self, when: Phase, waited: Duration) -> StoreError {
+        let (kind, what) = match when {
+            Phase::Connecting => (StoreErrorKind::NotApplied, "no connection"),
+            Phase::Executing => (StoreErrorKind::Ambiguous, "no answer"),
+        };
+        StoreError::new(kind).because(format!("{what} from {} after {waited:?}", self.database))
+    }
+}
+
+fn no_tls<D: Driver>(cause: String) -> (StoreErrorKind, String) {
+    let text = format!("{{database}}: TLS failed ({cause}): check `{}` and the certificates of the URL", D::TLS);
+    (StoreErrorKind::Denied, text)
+}
+
+fn client_error<D: Driver>(when: Phase, error: &sqlx::Error) -> (StoreErrorKind, String) {
+    let text = match error {
+        sqlx::Error::PoolTimedOut => {
+            return (
+                StoreErrorKind::NotApplied,
+                "{database}: no connection within the timeout; all {connections} connections were in use, or none \
+                 could be opened: raise `connections`, or make fewer calls at a time"
+                    .to_owned(),
+            );
+        }
+        sqlx::Error::PoolClosed => {
+            return (StoreErrorKind::NotApplied, "{database}: the connection pool is closed".to_owned());
+        }
+        sqlx::Error::Tls(cause) => return no_tls::<D>(cause.to_string()),
+        // rustls reports certificate errors as invalid data.
+        sqlx::Error::Io(cause) if when == Phase::Connecting && cause.kind() == ErrorKind::InvalidData => {
+            return no_tls::<D>(cause.to_string());
+        }
+        sqlx::Error::ColumnDecode { .. } | sqlx::Error::ColumnNotFound(_) => {
+            return (
+                StoreErrorKind::Foreign,
+                "table `{table}` in {database} has a different layout than this version creates: set another `table`"
+                    .to_owned(),
+            );
+        }
+        // The cause is a text of the operating system.
+        sqlx::Error::Io(cause) => format!("the connection to {{database}} failed ({cause})"),
+        _ => "the connection to {database} failed".to_owned(),
+    };
+    match when {
+        Phase::Connecting => {
+            (StoreErrorKind::NotApplied, format!("{text}: is {} there, and the host's name right?", D::NAME))
+        }
+        Phase::Executing => (StoreErrorKind::Ambiguous, text),
+    }
+}

@@ -1,0 +1,96 @@
+//! Execution of single statements on a connection of the pool.
+use std::time::Duration;
+
+use idempotent_core::StoreError;
+use tokio::time::timeout;
+
+use super::driver::{Connection, Driver, Row};
+use super::error::{ErrorContext, Phase};
+use super::pool::Pool;
+use super::refusal::Contention;
+use super::statement::BoundStatement;
+
+#[derive(Debug)]
+pub(crate) struct StatementRunner<D: Driver> {
+    pub(crate) pool: Pool<D::Db>,
+    /// A pool for the transactions of runs, as sqlx's transactions belong to an sqlx pool. It connects on demand.
+    pub(crate) transactions: sqlx::Pool<D::Db>,
+    pub(crate) place: ErrorContext,
+    /// The timeout for a connection, and then for an answer.
+    pub(crate) patience: Duration,
+}
+
+/// The result of a statement.
+pub(crate) enum StatementResult<T> {
+    Done(T),
+    /// The statement met a conflict and had no effect. It can be sent again.
+    Contended(Contention, StoreError),
+}
+
+/// Returns the result of a statement that is not retried after a conflict.
+pub(crate) fn settled<T>(sent: StatementResult<T>) -> Result<T, StoreError> {
+    match sent {
+        StatementResult::Done(done) => Ok(done),
+        StatementResult::Contended(_, error) => Err(error),
+    }
+}
+
+impl<T> StatementResult<T> {
+    pub(crate) fn map<U>(
+        self,
+        told: impl FnOnce(T) -> Result<U, StoreError>,
+    ) -> Result<StatementResult<U>, StoreError> {
+        Ok(match self {
+            Self::Done(done) => StatementResult::Done(told(done)?),
+            Self::Contended(how, error) => StatementResult::Contended(how, error),
+        })
+    }
+}
+
+impl<D: Driver> StatementRunner<D> {
+    /// Returns the number of written rows.
+    pub(crate) async fn execute(&self, ask: BoundStatement<D>) -> Result<StatementResult<u64>, StoreError> {
+        self.send(async |connection| D::execute(ask.query(), connection).await).await
+    }
+
+    /// Returns the first row.
+    pub(crate) async fn first(&self, ask: BoundStatement<D>) -> Result<StatementResult<Option<Row<D>>>, StoreError> {
+        self.send(async |connection| D::first(ask.query(), connection).await).await
+    }
+
+    /// Returns all rows.
+    pub(crate) async fn all(&self, ask: BoundStatement<D>) -> Result<StatementResult<Vec<Row<D>>>, StoreError> {
+        self.send(async |connection| D::all(ask.query(), connection).await).await
+    }
+
+    async fn send<T>(
+        &self,
+        ask: impl AsyncFnOnce(&mut Connection<D>) -> Result<T, sqlx::Error>,
+    ) -> Result<StatementResult<T>, StoreError> {
+        let guard = self.pool.acquire(self.patience).await;
+        let guard = guard.map_err(|error| self.place.error::<D>(Phase::Connecting, error))?;
+        let silent = |when| self.place.silent(when, self.patience);
+        let mut guard = guard.ok_or_else(|| silent(Phase::Connecting))?;
+        let connection = guard.connection().ok_or_else(|| silent(Phase::Connecting))?;
+        let answer = timeout(self.patience, ask(connection)).await.map_err(|_| silent(Phase::Executing))?;
+        match &answer {
+            Err(error) if !is_answer(error) => guard.lost(),
+            _ => guard.give_back(),
+        }
+        let contended = |error: &sqlx::Error| error.as_database_error().and_then(D::contention);
+        match answer {
+            Ok(answer) => Ok(StatementResult::Done(answer)),
+            Err(error) => match (contended(&error), self.place.error::<D>(Phase::Executing, error)) {
+                (Some(how), error) => Ok(StatementResult::Contended(how, error)),
+                (None, error) => Err(error),
+            },
+        }
+    }
+}
+
+/// Returns true if the server answered and the connection remains usable.
+fn is_answer(error: &sqlx::Error) -> bool {
+    let state = error.as_database_error().map(|refused| refused.code().unwrap_or_default());
+    // 70: KILL ended the connection or the statement on MariaDB.
+    state.is_some_and(|state| !["08", "57P", "70"].iter().any(|gone| state.starts_with(gone)))
+}

@@ -1,0 +1,157 @@
+//! The statements of a store, and the parts of statements that all dialects share.
+use idempotent_core::Record;
+
+use super::statement::Statement;
+use crate::order::OrderSql;
+use crate::row::{FENCING_END, VERSION};
+#[cfg(feature = "postgres")]
+use crate::steps::StepsSql;
+
+/// The statements for a table. `$1` is always the key's hash, and `$2` the owner. With a custom clock, the time is the last
+/// parameter.
+///
+/// A row with a record has its columns, then the time, then 1 if this statement granted the claim and 0 if not.
+#[derive(Clone, Debug)]
+pub(crate) struct Statements {
+    /// Grants a key that is absent. $3 lease, $4 fingerprint, $5 memory, $6 name, $7 display, $8 the key's lock
+    pub(crate) claim: Statement,
+    pub(crate) look: Statement,
+    /// Writes a whole record over one that was read, if that still stands. The record's columns are $1 to $16, in their
+    /// order. What was read: $17 state, $18 owner, $19 fencing number, $20 attempt, $21 until, $22 expires, $23 updated;
+    /// $24 the key's lock
+    pub(crate) put: Statement,
+    /// $3 the grant's number, or NULL; $4 lease
+    pub(crate) renew: Statement,
+    /// $3 the grant's number, or NULL; $4 value, $5 retention
+    pub(crate) complete: Statement,
+    /// $3 the grant's number, or NULL
+    pub(crate) delete: Statement,
+    /// $3 the grant's number, or NULL; $4 delay, $5 memory, $6 error, $7 attempts taken off
+    pub(crate) vacate: Statement,
+    /// Failed or dead. $3 the grant's number, or NULL; $4 state, $5 memory, $6 error
+    pub(crate) end: Statement,
+    /// $1 the id before the first one, $2 the maximum number of rows
+    pub(crate) browse: Statement,
+}
+
+/// The statements within an open transaction. They differ from [`Statements`] in two ways: they never wait for a lock, and a
+/// read sees committed data at every isolation level.
+#[derive(Clone, Debug)]
+pub(crate) struct TransactionStatements {
+    /// Grants a key that is absent, consumed at once. $3 retention, $4 fingerprint, $5 name, $6 the key's lock
+    pub(crate) claim: Statement,
+    pub(crate) look: Statement,
+    pub(crate) put: Statement,
+    /// A lease becomes consumed, or what was claimed in this transaction gets its value; keeps a takeover out from here on.
+    /// Answers as `put`. $3 the grant's number, or NULL, $4 value, $5 retention, $6 the key's lock
+    pub(crate) complete: Statement,
+}
+
+/// The statements about steps.
+#[derive(Debug)]
+pub(crate) struct StepStatements {
+    pub(crate) note: Statement,
+    /// The same within a transaction: the key is kept from others until its end. 8 the key's lock
+    pub(crate) note_in: Statement,
+    pub(crate) read: Statement,
+    pub(crate) scan: Statement,
+    pub(crate) purge: Statement,
+}
+
+impl StepStatements {
+    /// Creates statements with numbered parameters.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn numbered(sql: StepsSql) -> Self {
+        let StepsSql { note, note_in, read, scan, purge } = sql;
+        let text = |sql: std::sync::Arc<str>| Statement::numbered(sql.to_string());
+        Self { note: text(note), note_in: text(note_in), read: text(read), scan: text(scan), purge: text(purge) }
+    }
+}
+
+/// The statements about the order tables of streams.
+#[derive(Debug)]
+pub(crate) struct OrderStatements {
+    pub(crate) read: Statement,
+    pub(crate) add: Statement,
+    pub(crate) compare_and_swap: Statement,
+    pub(crate) scan: Statement,
+    pub(crate) purge: Statement,
+}
+
+impl OrderStatements {
+    /// Creates the statements. `writing` adds the prefix of a statement that writes.
+    pub(crate) fn new(sql: &OrderSql, text: impl Fn(&str) -> Statement, writing: impl Fn(&str) -> String) -> Self {
+        let written = |sql: &str| text(&writing(sql));
+        Self {
+            read: text(&sql.read),
+            add: written(&sql.add),
+            compare_and_swap: written(&sql.compare_and_swap),
+            scan: text(&sql.scan),
+            purge: written(&sql.purge),
+        }
+    }
+}
+
+// No assignment reads a column that an earlier assignment has written, because MySQL evaluates assignments in order.
+
+/// Returns the assignments of a renewal. The retention after the lease keeps its length.
+pub(crate) fn renewed(now: &str, lease: &str) -> String {
+    let later = format!("greatest(until_at,{})", plus(now, lease));
+    let expires = plus(&later, "greatest(expires_at-until_at,0)");
+    // The end is kept where the clock goes back, and so is the last write: no lease is longer than it may be.
+    format!("expires_at={expires}, until_at={later}, updated_at=greatest(updated_at,{now})")
+}
+
+pub(crate) fn completed(now: &str, value: &str, retention: &str) -> String {
+    let expires = plus(now, retention);
+    format!("state=2, value={value}, expires_at={expires}, taken_over=NULL, display=NULL, updated_at={now}")
+}
+
+/// Returns the assignments of a release for another run. A record without anything to remember expires at once.
+pub(crate) fn vacated(now: &str) -> String {
+    let due = plus(now, "$4");
+    let forgotten = "$7>0 AND attempt<=1 AND taken_over IS NULL AND $4=0";
+    let expires = format!("CASE WHEN {forgotten} THEN {now} ELSE {} END", plus(&due, "$5"));
+    format!(
+        "state=0, owner=NULL, expires_at={expires}, taken_over=CASE WHEN $7>0 THEN taken_over END, \
+         attempt=greatest(attempt-$7,0), until_at={due}, error=$6, display=NULL, updated_at={now}"
+    )
+}
+
+pub(crate) fn ended(now: &str) -> String {
+    let expires = plus(now, "$5");
+    format!("state=$4, owner=NULL, taken_over=NULL, expires_at={expires}, error=$6, updated_at={now}")
+}
+
+/// Returns the condition for the owner of a live lease, or of an expired lease that was not taken over.
+pub(crate) fn guard(now: &str, id: &str, owner: &str, number: &str) -> String {
+    let sound = sound();
+    format!(
+        "r.id={id} AND r.owner={owner} AND r.fencing=coalesce({number},r.fencing) AND r.state=1 AND r.expires_at>{now} \
+         AND {sound}"
+    )
+}
+
+/// Returns the condition of [`guard`] extended by a key that the open transaction has claimed and that has no value yet.
+pub(crate) fn guard_inside(now: &str) -> String {
+    guard(now, "$1", "$2", "$3").replace("r.state=1", "(r.state=1 OR r.state=2 AND r.value IS NULL)")
+}
+
+/// Returns the saturating sum of a time and a duration, both not negative. A plain sum would overflow with an error.
+pub(crate) fn plus(time: &str, span: &str) -> String {
+    format!("(least({time},{max}-{span})+{span})", max = i64::MAX)
+}
+
+/// Returns the condition for a record that [`row::record`](crate::row::record) can read, except for texts that are not UTF-8.
+/// Statements write and remove only such records.
+pub(crate) fn sound() -> String {
+    format!(
+        "(v={VERSION} AND state BETWEEN 0 AND 4 AND fencing>=0 AND fencing<{FENCING_END} \
+         AND attempt BETWEEN 0 AND {} AND until_at>=0 AND expires_at>=0 AND first_seen>=0 AND updated_at>=0 \
+         AND coalesce(taken_over,0)>=0 AND coalesce(length(fingerprint),17)=17 \
+         AND (state<>1 OR until_at-updated_at<={}) \
+         AND CASE WHEN state IN (1,2) THEN coalesce(length(owner),0)=16 ELSE owner IS NULL AND error IS NOT NULL END)",
+        u32::MAX,
+        Record::LONGEST_LEASE.as_micros(),
+    )
+}

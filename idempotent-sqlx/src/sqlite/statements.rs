@@ -1,0 +1,339 @@
+//! The statements, made once for a store: the table's name and the clock are put in.
+//!
+//! They mirror [`protocol`](idempotent_core::protocol); `tests/suite/protocol.rs` holds them against it. Times and
+//! spans are µs. `NOW` is read by SQLite under the write lock, so that the fencing number rises in the order of
+//! the grants, also over a deletion; it does not change within a statement.
+use std::sync::Arc;
+
+use idempotent_core::Record;
+use idempotent_core::protocol::{CRASHED, PARKED};
+
+use super::claim_row::ClaimRow;
+use crate::order::{self, OrderSql};
+use crate::row::{COLUMNS, FENCING_END, VERSION};
+use crate::steps::{StepsDialect, StepsSql};
+use crate::table::Table;
+
+/// Milliseconds is the finest that SQLite tells.
+const NOW: &str = "(CAST(round(unixepoch('now','subsec')*1000) AS INTEGER)*1000)";
+/// How long a record past its time is kept: two ticks of `NOW`. In the tick of its own grant a deleted record
+/// would take the fencing number with it, and the next grant could draw the same.
+const TICKS: i64 = 2_000;
+
+/// The texts. Each parameter's meaning is its place: `?1` is always the key's hash, `?2` the owner.
+#[derive(Clone, Debug)]
+pub(super) struct SqliteStatements {
+    pub(super) claim: Arc<str>,
+    pub(super) claim_new: Arc<str>,
+    pub(super) claim_known: Arc<str>,
+    pub(super) look: Arc<str>,
+    pub(super) renew: Arc<str>,
+    pub(super) complete: Arc<str>,
+    pub(super) delete: Arc<str>,
+    pub(super) vacate: Arc<str>,
+    pub(super) end: Arc<str>,
+    pub(super) forget: Arc<str>,
+    pub(super) browse: Arc<str>,
+    pub(super) scan: Arc<str>,
+    pub(super) purge: Arc<str>,
+    maker: StatementBuilder,
+}
+
+impl SqliteStatements {
+    /// With `bound_clock` each statement takes the time as its last parameter, a claim as its third.
+    pub(super) fn new(table: &Table, bound_clock: bool) -> Self {
+        let maker = StatementBuilder { table: table.quoted(), bound_clock };
+        Self {
+            claim: maker.claim(true).into(),
+            claim_new: maker.claim(false).into(),
+            claim_known: maker.claim_look(&format!("coalesce(?3,{NOW})")).into(),
+            look: maker.look().into(),
+            renew: maker.renew().into(),
+            complete: maker.complete().into(),
+            delete: maker.delete().into(),
+            vacate: maker.vacate().into(),
+            end: maker.end().into(),
+            forget: maker.forget().into(),
+            browse: maker.browse().into(),
+            scan: maker.scan().into(),
+            purge: maker.purge().into(),
+            maker,
+        }
+    }
+
+    /// Those about the steps of runs.
+    pub(super) fn steps_sql(table: &Table, bound_clock: bool) -> StepsSql {
+        let maker = StatementBuilder { table: table.quoted(), bound_clock };
+        let now = |place| maker.now(place);
+        // SQLite lets one write at a time.
+        StepsSql::new(table, &StepsDialect { mark: '?', sound: sound(), now: &now, lock: "", try_lock: None })
+    }
+
+    /// Those about the order tables of streams.
+    pub(super) fn order_sql(table: &Table, bound_clock: bool) -> OrderSql {
+        let maker = StatementBuilder { table: table.quoted(), bound_clock };
+        let now = |place| maker.now(place);
+        OrderSql::new(table, &order::OrderDialect { mark: '?', now: &now, plus: &plus, add: ("INSERT OR IGNORE", "") })
+    }
+
+    /// See [`StatementBuilder::look_all`]; with `begin` a transaction is begun that will write.
+    pub(super) fn look_all(&self, count: usize, begin: bool) -> Arc<str> {
+        let look = self.maker.look_all(count);
+        if begin { format!("BEGIN IMMEDIATE; {look}").into() } else { look.into() }
+    }
+
+    /// See [`StatementBuilder::put_all`]; with `commit` the transaction is ended. An error before it leaves it open.
+    pub(super) fn put_all(&self, count: usize, commit: bool) -> Arc<str> {
+        match (count, commit) {
+            (0, _) => "COMMIT".into(),
+            (count, true) => format!("{}; COMMIT", self.maker.put_all(count)).into(),
+            (count, false) => self.maker.put_all(count).into(),
+        }
+    }
+}
+
+/// Whoever holds a key no more.
+const NOBODY: &str = "owner=NULL, taken_over=NULL";
+
+/// Puts the statements together.
+#[derive(Clone, Debug)]
+struct StatementBuilder {
+    /// Quoted.
+    table: String,
+    bound_clock: bool,
+}
+
+impl StatementBuilder {
+    fn now(&self, place: usize) -> String {
+        if self.bound_clock { format!("?{place}") } else { NOW.into() }
+    }
+
+    /// Three statements in one trip to the connection's thread, ended by the first row:
+    /// 1. a look, which answers a duplicate without the write lock;
+    /// 2. the upsert, which grants, takes over or buries. It returns no row itself: a statement that is left
+    ///    after its first row commits while it is reset, and sqlx does not hear of an error there;
+    /// 3. a look at what stands there now. In WAL mode a reader waits for nobody, so an error of this trip is as
+    ///    good as surely the error of a statement before.
+    ///
+    /// The rows are short, since each value of a row costs as much as a statement's search; the first one is a
+    /// [`ClaimRow`]. What they cannot answer is looked at as a whole in another trip.
+    ///
+    /// Without `look_first` the first of them is left out, for a key that is expected to be new. That saves a tenth
+    /// of a fresh claim; a duplicate sent so takes the write lock, is up to three times as slow, and may have to wait
+    /// for another process.
+    ///
+    /// ?3 the time of a clock that was handed in: bound in any case. Each of the statements names the numbers from 1
+    /// on: sqlx counts one that is left out as a place of its own, and may then leave the last one empty.
+    ///
+    /// ?4 lease, ?5 fingerprint, ?6 most attempts, ?7 park, ?8 memory, ?9 name, ?10 display
+    fn claim(&self, look_first: bool) -> String {
+        let (table, now) = (&self.table, format!("coalesce(?3,{NOW})"));
+        let (sound, look) = (sound(), self.claim_look(&now));
+        let (granted, wrote, other) = (ClaimRow::GRANTED, ClaimRow::WROTE, ClaimRow::OTHER);
+        let result = format!(
+            "SELECT CASE WHEN state=1 AND owner=?2 AND {sound} THEN {granted} \
+             WHEN changes()>0 THEN {wrote} ELSE {other} END, fencing, attempt, taken_over FROM {table} \
+             WHERE id=?1"
+        );
+        let write = self.upsert(&now);
+        if look_first { format!("{look}; {write}; {result}") } else { format!("{write}; {result}") }
+    }
+
+    /// The first of them, for a key that is expected to be a duplicate; also by itself. No row if it may be claimed.
+    fn claim_look(&self, now: &str) -> String {
+        let (table, sound, free) = (&self.table, sound(), claimable(now));
+        let (consumed, other) = (ClaimRow::CONSUMED, ClaimRow::OTHER);
+        format!(
+            "SELECT CASE WHEN state=2 AND display IS NULL AND {sound} THEN {consumed} ELSE {other} END, \
+             fencing, fingerprint, value FROM {table} \
+             WHERE id=?1 AND CASE WHEN {free} THEN NOT coalesce({sound}, 0) ELSE 1 END"
+        )
+    }
+
+    fn upsert(&self, now: &str) -> String {
+        let (table, columns) = (&self.table, columns());
+        let (sound, free) = (sound(), claimable("excluded.updated_at"));
+        let gone = "expires_at<=excluded.updated_at";
+        let spent = "(?6>0 AND attempt>=?6)";
+        let bury = format!("({gone})=0 AND (state IN (0,1) AND {spent} OR state=1 AND ?7)");
+        let until = plus("n", "?4");
+        let (expires, buried_until) = (plus("u", "?8"), plus("excluded.updated_at", "?8"));
+        let (crashed, parked) = (quote(CRASHED), quote(PARKED));
+        format!(
+            "INSERT INTO {table} ({columns}) \
+             SELECT ?1,{VERSION},?9,1,?2,n,1,u,NULL,?5,{expires},n,n,NULL,NULL,?10 \
+             FROM (SELECT n,{until} AS u FROM (SELECT {now} AS n)) WHERE true \
+             ON CONFLICT(id) DO UPDATE SET \
+             state=CASE WHEN {bury} THEN 4 ELSE 1 END, \
+             owner=CASE WHEN {bury} THEN NULL ELSE excluded.owner END, \
+             fencing=CASE WHEN {bury} THEN fencing ELSE max(fencing+1,excluded.fencing) END, \
+             attempt=CASE WHEN {gone} THEN 1 WHEN {bury} THEN attempt ELSE min(attempt+1,{max}) END, \
+             until_at=CASE WHEN {bury} THEN until_at ELSE excluded.until_at END, \
+             taken_over=CASE WHEN {gone} OR {bury} THEN NULL WHEN state=1 THEN fencing ELSE taken_over END, \
+             fingerprint=CASE WHEN {bury} THEN fingerprint ELSE excluded.fingerprint END, \
+             expires_at=CASE WHEN {bury} THEN {buried_until} ELSE excluded.expires_at END, \
+             first_seen=CASE WHEN {gone} THEN excluded.first_seen ELSE first_seen END, \
+             updated_at=excluded.updated_at, value=NULL, \
+             error=CASE WHEN {bury} THEN CASE WHEN state=0 THEN error WHEN ?7 THEN {parked} ELSE {crashed} END END, \
+             display=CASE WHEN {bury} THEN display ELSE excluded.display END \
+             WHERE ({sound}) AND {free}",
+            max = u32::MAX,
+        )
+    }
+
+    fn look(&self) -> String {
+        format!("SELECT {}, {} FROM {} WHERE id=?1", columns(), self.now(2), self.table)
+    }
+
+    /// A write by the owner of a live lease or one that nobody took over. ?3 the grant's number, or NULL
+    fn update(&self, set: &str, now: &str) -> String {
+        self.write(&format!("{set}, updated_at={now}"), now)
+    }
+
+    fn write(&self, set: &str, now: &str) -> String {
+        let (table, sound) = (&self.table, sound());
+        format!(
+            "UPDATE {table} SET {set} \
+             WHERE id=?1 AND owner=?2 AND fencing=coalesce(?3,fencing) AND state=1 AND expires_at>{now} AND {sound}"
+        )
+    }
+
+    /// ?4 lease. The memory behind the lease keeps its length.
+    fn renew(&self) -> String {
+        let now = self.now(5);
+        let later = format!("max(until_at,{})", plus(&now, "?4"));
+        let expires = plus(&later, "max(expires_at-until_at,0)");
+        // The end is kept where the clock goes back, and so is the last write: no lease is longer than it may be.
+        let set = format!("until_at={later}, expires_at={expires}, updated_at=max(updated_at,{now})");
+        self.write(&set, &now)
+    }
+
+    /// ?4 value, ?5 retention
+    fn complete(&self) -> String {
+        let now = self.now(6);
+        let expires = plus(&now, "?5");
+        self.update(&format!("state=2, value=?4, expires_at={expires}, taken_over=NULL, display=NULL"), &now)
+    }
+
+    /// ?4 error. An expired tombstone keeps the fencing number until the purge.
+    fn delete(&self) -> String {
+        let now = self.now(5);
+        let set = format!("state=0, {NOBODY}, until_at={now}, expires_at={now}, error=?4, display=NULL");
+        self.update(&set, &now)
+    }
+
+    /// ?4 delay, ?5 memory, ?6 error, ?7 attempts taken off. With nothing left to remember it is deleted.
+    fn vacate(&self) -> String {
+        let now = self.now(8);
+        let due = plus(&now, "?4");
+        let forgotten = "?7>0 AND attempt<=1 AND taken_over IS NULL AND ?4=0";
+        let expires = format!("CASE WHEN {forgotten} THEN {now} ELSE {} END", plus(&due, "?5"));
+        let set = format!(
+            "state=0, owner=NULL, taken_over=CASE WHEN ?7>0 THEN taken_over END, attempt=max(attempt-?7,0), \
+             until_at={due}, expires_at={expires}, error=?6, display=NULL"
+        );
+        self.update(&set, &now)
+    }
+
+    /// Failed or dead. ?4 state, ?5 memory, ?6 error
+    fn end(&self) -> String {
+        let now = self.now(7);
+        let expires = plus(&now, "?5");
+        self.update(&format!("state=?4, {NOBODY}, expires_at={expires}, error=?6"), &now)
+    }
+
+    /// ?2 fencing number, ?3 by force, ?4 memory
+    fn forget(&self) -> String {
+        let (table, now, sound) = (&self.table, self.now(5), sound());
+        let expires = plus(&now, "?4");
+        format!(
+            "UPDATE {table} SET state=0, {NOBODY}, attempt=0, fingerprint=NULL, until_at={now}, expires_at={expires}, \
+             value=NULL, error='forgotten by an operator', display=NULL, first_seen={now}, updated_at={now} \
+             WHERE id=?1 AND fencing=?2 AND (state>=2 OR state=1 AND ?3) AND expires_at>{now} AND {sound}"
+        )
+    }
+
+    /// ?1 behind this one, ?2 at most
+    fn browse(&self) -> String {
+        let (table, now, columns) = (&self.table, self.now(3), columns());
+        format!("SELECT {columns}, {now} FROM {table} WHERE id>?1 AND expires_at>{now} ORDER BY id LIMIT ?2")
+    }
+
+    /// ?1 behind this one, ?2 at most: the last id looked at, how many, and how many of them are past their time
+    fn scan(&self) -> String {
+        let (table, old) = (&self.table, old(&self.now(3)));
+        format!(
+            "SELECT max(id), count(*), coalesce(sum(old),0) \
+             FROM (SELECT id, {old} AS old FROM {table} WHERE id>?1 ORDER BY id LIMIT ?2)"
+        )
+    }
+
+    /// ?1 behind this one, ?2 up to this one, ?3 at most
+    fn purge(&self) -> String {
+        let (table, old) = (&self.table, old(&self.now(4)));
+        format!("DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE id>?1 AND id<=?2 AND {old} LIMIT ?3)")
+    }
+
+    /// The records of `count` keys and the time; a row without id says that time if none of them is there. The
+    /// time is bound first.
+    ///
+    /// Places without numbers here and in [`put_all`](Self::put_all): SQLite finds a numbered one by a search
+    /// through all of them, which took longer than the writing.
+    fn look_all(&self, count: usize) -> String {
+        let now = if self.bound_clock { "?" } else { NOW };
+        let places = vec!["?"; count].join(",");
+        format!("SELECT {}, n FROM (SELECT {now} AS n) LEFT JOIN {} ON id IN ({places})", columns(), self.table)
+    }
+
+    /// Writes `count` whole records.
+    fn put_all(&self, count: usize) -> String {
+        let row = format!("({})", vec!["?"; COLUMNS.len()].join(","));
+        let rows = vec![row; count];
+        let set: Vec<_> = COLUMNS[1..].iter().map(|column| format!("{column}=excluded.{column}")).collect();
+        format!(
+            "INSERT INTO {} ({}) VALUES {} ON CONFLICT(id) DO UPDATE SET {}",
+            self.table,
+            columns(),
+            rows.join(","),
+            set.join(",")
+        )
+    }
+}
+
+fn columns() -> String {
+    COLUMNS.join(",")
+}
+
+/// The sum of a time and a span, both not negative; saturates where SQLite would go over to a float.
+fn plus(time: &str, span: &str) -> String {
+    format!("(min({time},{max}-{span})+{span})", max = i64::MAX)
+}
+
+/// What the purge removes: past its time for [`TICKS`], and a number that the clock has passed.
+fn old(now: &str) -> String {
+    let sound = sound();
+    format!("expires_at<={now}-{TICKS} AND fencing<{now} AND {sound}")
+}
+
+/// What a claim may take: a record past its time, a vacant one that is due, a lease that ran out.
+fn claimable(now: &str) -> String {
+    format!("(expires_at<={now} OR state=0 AND until_at<={now} OR state=1 AND owner<>?2 AND until_at<={now})")
+}
+
+/// What [`row::record`](crate::row::record) can read, but for texts that are not UTF-8. Only such a record is
+/// written or removed, whatever its state.
+fn sound() -> String {
+    format!(
+        "v={VERSION} AND state BETWEEN 0 AND 4 AND fencing>=0 AND fencing<{FENCING_END} \
+         AND attempt BETWEEN 0 AND {} AND until_at>=0 AND expires_at>=0 AND first_seen>=0 AND updated_at>=0 \
+         AND coalesce(taken_over,0)>=0 AND coalesce(length(fingerprint),17)=17 \
+         AND (state<>1 OR until_at<=updated_at+{}) \
+         AND CASE WHEN state IN (1,2) THEN coalesce(length(owner),0)=16 ELSE owner IS NULL AND error IS NOT NULL END",
+        u32::MAX,
+        Record::LONGEST_LEASE.as_micros(),
+    )
+}
+
+fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
