@@ -5,9 +5,10 @@
 //!
 //! A dialect says how a transaction begins, how its key is claimed and completed in it, and whether a commit without an
 //! answer was one ([`Dialect`]); everything else is written once, in `run`.
+mod commit;
 mod dialect;
-mod run;
-mod steps;
+mod step_transactions;
+mod transactional_run;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -19,9 +20,9 @@ use idempotent_core::{
 use sqlx::{Database, Transaction};
 
 pub(crate) use self::dialect::{Dialect, Last, consumed, in_place, rolled_back};
-pub(crate) use self::run::transactional_run;
-pub use self::steps::StepTransaction;
-pub(crate) use self::steps::step_transactions;
+pub use self::step_transactions::StepTransaction;
+pub(crate) use self::step_transactions::step_transactions;
+pub(crate) use self::transactional_run::transactional_run;
 
 /// Runs handlers in a transaction of the executor's store: effect and marker are committed together, so each key has its
 /// effect once, whatever is killed when.

@@ -8,9 +8,10 @@ use idempotent_core::{Clock, StoreError, StoreErrorKind, SystemClock};
 use sqlx::Pool;
 use tokio::sync::broadcast;
 
-use super::desk::DelayDb;
-use super::sql::Texts;
-use super::{DelayTable, Inner, UNHEARD};
+use super::database::DelayDb;
+use super::handle::{DelayTable, Inner};
+use super::statements::Texts;
+use super::wakeup::UNHEARD;
 use crate::table::Table;
 
 /// Sets up a [`DelayTable`].
@@ -29,6 +30,13 @@ pub struct DelayTableBuilder<Db: DelayDb> {
 const LONGEST_VISIBILITY: Duration = Duration::from_secs(7 * 86_400);
 const SHORTEST_POLL: Duration = Duration::from_millis(2);
 const LONGEST_POLL: Duration = Duration::from_secs(3_600);
+
+impl<Db: DelayDb> DelayTable<Db> {
+    /// A table in the database of this pool, whose connections its sources use.
+    pub fn builder(pool: Pool<Db>) -> DelayTableBuilder<Db> {
+        DelayTableBuilder::new(pool)
+    }
+}
 
 impl<Db: DelayDb> DelayTableBuilder<Db> {
     pub(super) fn new(pool: Pool<Db>) -> Self {

@@ -3,8 +3,9 @@ use std::time::Duration;
 
 use idempotent_mq::DelayError;
 
-use super::desk::DelayDb;
-use super::{DelayTable, delay_error};
+use super::DelayTable;
+use super::database::DelayDb;
+use super::error::delay_error;
 
 /// How much work a table has, as of [`DelayTable::counts`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -4,10 +4,11 @@ use idempotent_core::{StoreError, StoreErrorKind, Timestamp};
 use idempotent_mq::{Cancelled, Delay, DelayError, Scheduled};
 use sqlx::Database;
 
-use super::desk::DelayDb;
-use super::pace::Told;
-use super::work::{ScheduledTask, When, sized};
-use super::{DelayTable, delay_error};
+use super::DelayTable;
+use super::database::DelayDb;
+use super::error::delay_error;
+use super::scheduled_task::{ScheduledTask, When, sized};
+use super::wakeup::Told;
 use crate::desk::{Arg, micros};
 use crate::packed::pack;
 

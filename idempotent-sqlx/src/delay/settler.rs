@@ -7,9 +7,10 @@ use idempotent_core::{StoreError, Timestamp};
 use idempotent_mq::{DeadLetter, Delivery, Retry, Settle, Settlement, SourceError, SourceErrorKind};
 use tracing::warn;
 
-use super::desk::DelayDb;
-use super::take::{Holder, Taken};
-use super::{DelayTable, source_error};
+use super::DelayTable;
+use super::database::DelayDb;
+use super::error::source_error;
+use super::taken_task::{Holder, Taken};
 use crate::desk::Arg;
 
 /// A delivery that is held: what settling it takes. Dropped unsettled, it comes again when its time is over.

@@ -11,11 +11,12 @@ use idempotent_mq::{
 use tokio::task::JoinHandle;
 use tracing::warn;
 
-use super::desk::DelayDb;
-use super::pace::Pace;
+use super::DelayTable;
+use super::database::DelayDb;
+use super::error::source_error;
+use super::poll_scheduler::Pace;
 use super::settler::{DelayTableTag, Settler};
-use super::take::Taken;
-use super::{DelayTable, source_error};
+use super::taken_task::Taken;
 
 /// What is due in a [`DelayTable`], for a [`Consumer`](idempotent_mq::Consumer) with annotated handlers.
 ///
@@ -36,6 +37,15 @@ type Asking = JoinHandle<Result<(Vec<Taken>, usize), StoreError>>;
 
 const SHORTEST_WINDOW: Duration = Duration::from_millis(10);
 const LONGEST_WINDOW: Duration = Duration::from_secs(3_600);
+
+impl<Db: DelayDb> DelayTable<Db> {
+    /// Its deliveries, for a [`Consumer`](idempotent_mq::Consumer). Any number of sources, in any number of processes, share
+    /// them.
+    #[must_use]
+    pub fn source(&self) -> DelayTableSource<Db> {
+        DelayTableSource::new(self)
+    }
+}
 
 impl<Db: DelayDb> DelayTableSource<Db> {
     pub(super) fn new(table: &DelayTable<Db>) -> Self {

@@ -6,10 +6,10 @@ use idempotent_core::{Clock, StoreError};
 use sqlx::Pool;
 use tokio::sync::Notify;
 
-use super::desk::OutboxDb;
-use super::ends::Ends;
-use super::sql::{Edit, Texts};
-use super::{Inner, Outbox};
+use super::confirmation_queue::Ends;
+use super::database::OutboxDb;
+use super::handle::{Inner, Outbox};
+use super::statements::{Edit, Texts};
 use crate::table::Table;
 
 /// Sets up an [`Outbox`].
@@ -20,6 +20,13 @@ pub struct OutboxBuilder<Db: OutboxDb> {
     create: bool,
     clock: Option<Arc<dyn Clock>>,
     edit: Option<Edit>,
+}
+
+impl<Db: OutboxDb> Outbox<Db> {
+    /// An outbox in the database of this pool, whose connections its relay and its consumers use.
+    pub fn builder(pool: Pool<Db>) -> OutboxBuilder<Db> {
+        OutboxBuilder::new(pool)
+    }
 }
 
 impl<Db: OutboxDb> OutboxBuilder<Db> {

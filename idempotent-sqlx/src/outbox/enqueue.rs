@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use idempotent_mq::{OUTBOX_HEADER, OutboundMessage};
 use sqlx::Database;
 
-use super::desk::{Arg, OutboxDb};
+use super::database::{Arg, OutboxDb};
+use super::digest::{digest, pack};
 use super::nonce::nonce;
-use super::packed::{digest, pack};
-use super::{Outbox, OutboxError, OutboxErrorKind, timed};
+use super::{Outbox, OutboxError, OutboxErrorKind, delivery_time};
 
 /// What [`Outbox::enqueue`] came to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -103,7 +103,7 @@ impl<Db: OutboxDb> Outbox<Db> {
                 Arg::from(message.topic.as_bytes()),
                 optional(&message.business_key),
                 optional(&message.aggregate),
-                Arg::Bytes(Some(pack(&timed::stored(message)))),
+                Arg::Bytes(Some(pack(&delivery_time::stored(message)))),
                 Arg::from(&*message.body),
                 Arg::from(&sum[..]),
                 Arg::from(&nonce()?[..]),

@@ -6,11 +6,11 @@ use std::time::Duration;
 use idempotent_core::Timestamp;
 use idempotent_mq::OutboundMessage;
 
-use super::decide::ConsumerProgress;
-use super::desk::{Arg, OutboxDb};
-use super::place::QueueOffset;
-use super::sql::OF_QUEUE;
-use super::stub::{self, LEASED_SHAPE, OutboxRecord, OutboxStatus};
+use super::database::{Arg, OutboxDb};
+use super::queue_offset::QueueOffset;
+use super::record::{self, LEASED_SHAPE, OutboxRecord, OutboxStatus};
+use super::resend_policy::ConsumerProgress;
+use super::statements::OF_QUEUE;
 use super::{Outbox, OutboxError};
 pub(super) use crate::desk::micros;
 
@@ -98,7 +98,7 @@ impl<Db: OutboxDb> Outbox<Db> {
             .into_iter()
             .map(|mut row| {
                 let stub = OutboxRecord::read(&mut row);
-                let (id, message) = stub::content(&mut row);
+                let (id, message) = record::content(&mut row);
                 Leased { stub, message, id, now: Timestamp(row.int().unsigned_abs()) }
             })
             .collect();

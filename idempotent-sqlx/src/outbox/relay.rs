@@ -1,6 +1,6 @@
 //! Sending what is in the outbox.
 mod round;
-mod running;
+mod run_loop;
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,8 +10,7 @@ use std::time::Duration;
 use idempotent_core::{AlertLog, AlertSender, Clock, SystemClock};
 use idempotent_mq::Publish;
 
-use self::running::EAGER;
-use super::desk::OutboxDb;
+use super::database::OutboxDb;
 use super::{Outbox, ResendPolicy};
 
 /// Sends the messages of an [`Outbox`], first and again, until they are confirmed or given up.
@@ -34,6 +33,8 @@ pub struct Relay<Db: OutboxDb> {
     sums: Sums,
 }
 
+/// After a message was written: its transaction may commit in a moment.
+const EAGER: Duration = Duration::from_millis(2);
 /// The longest lease and poll: a time of day can be told of their ends.
 const LONGEST: Duration = Duration::from_secs(24 * 3_600);
 

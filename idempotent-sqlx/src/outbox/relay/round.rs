@@ -10,12 +10,12 @@ use idempotent_mq::{OutboundMessage, PublishError, PublishErrorKind, Published, 
 
 use super::{Relay, RelayRound};
 use crate::outbox::OutboxError;
-use crate::outbox::decide::ResendDecision;
-use crate::outbox::desk::OutboxDb;
+use crate::outbox::database::OutboxDb;
 use crate::outbox::lease::{Leased, Line, Owner};
 use crate::outbox::nonce::nonce;
-use crate::outbox::place::{place_of, queue_of};
-use crate::outbox::stub::OutboxStatus;
+use crate::outbox::queue_offset::{place_of, queue_of};
+use crate::outbox::record::OutboxStatus;
+use crate::outbox::resend_policy::ResendDecision;
 
 /// Between tries of a message that is not accepted.
 const FIRST_TRY: Duration = Duration::from_secs(1);

@@ -5,11 +5,12 @@ use async_trait::async_trait;
 use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, DeadLetters, DelayError, Delivery, SourceError, SourceErrorKind};
 
-use super::desk::DelayDb;
+use super::DelayTable;
+use super::database::DelayDb;
+use super::error::{delay_error, source_error};
 use super::source::read;
-use super::sql::LETTERS;
-use super::take::Taken;
-use super::{DelayTable, delay_error, source_error};
+use super::statements::LETTERS;
+use super::taken_task::Taken;
 use crate::desk::{Arg, micros};
 
 /// The dead letters of a table, the oldest first, for [`Redrive`](idempotent_mq::Redrive) and for whoever looks at them: each is

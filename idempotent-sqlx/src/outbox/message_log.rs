@@ -6,11 +6,11 @@ use async_trait::async_trait;
 use idempotent_mq::{DeliveryResult, LogError, LogErrorKind, LoggedDelivery, MessageLog, SenderState};
 use sha2::{Digest, Sha256};
 
-use super::desk::{Arg, OutboxDb};
+use super::database::{Arg, OutboxDb};
 use super::nonce::{Nonce, nonce_of};
-use super::place::{QueueOffset, place_of, queue_of};
-use super::sql::{OF_CONSUMER, OF_MESSAGE, OF_QUEUE};
-use super::stub::OutboxStatus;
+use super::queue_offset::{QueueOffset, place_of, queue_of};
+use super::record::OutboxStatus;
+use super::statements::{OF_CONSUMER, OF_MESSAGE, OF_QUEUE};
 use super::{Outbox, OutboxError};
 
 /// The most rows of one statement.

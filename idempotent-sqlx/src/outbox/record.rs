@@ -2,11 +2,11 @@
 use idempotent_core::Timestamp;
 use idempotent_mq::{OUTBOX_HEADER, OutboundMessage};
 
-use super::desk::Cells;
+use super::database::Cells;
+use super::delivery_time;
+use super::digest::unpack;
 use super::nonce;
-use super::packed::unpack;
-use super::place::QueueOffset;
-use super::timed;
+use super::queue_offset::QueueOffset;
 
 /// What has become of a message.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -104,7 +104,7 @@ pub(crate) fn content(cells: &mut Cells) -> (String, Option<OutboundMessage>) {
     message.aggregate = aggregate;
     let nonce = cells.bytes();
     let message = headers.and_then(|mut headers| {
-        message.deliver_at = timed::take(&mut headers)?;
+        message.deliver_at = delivery_time::take(&mut headers)?;
         message.headers = headers;
         Some(message.header(OUTBOX_HEADER, nonce::to_header(&nonce)))
     });

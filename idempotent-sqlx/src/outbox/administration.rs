@@ -6,10 +6,10 @@ use idempotent_core::Timestamp;
 use idempotent_mq::OutboundMessage;
 use sqlx::Database;
 
-use super::desk::{Arg, OutboxDb};
+use super::database::{Arg, OutboxDb};
 use super::lease::micros;
-use super::sql::{OF_CONSUMER, OF_MESSAGE};
-use super::stub::{self, OutboxRecord, OutboxStatus};
+use super::record::{self, OutboxRecord, OutboxStatus};
+use super::statements::{OF_CONSUMER, OF_MESSAGE};
 use super::{Outbox, OutboxError, OutboxErrorKind};
 
 /// A message in a list.
@@ -64,7 +64,7 @@ impl<Db: OutboxDb> Outbox<Db> {
     /// The database's.
     pub async fn inspect(&self, id: &str) -> Result<Option<(OutboxRecord, Option<OutboundMessage>)>, OutboxError> {
         let rows = self.fetch(self.0.texts.inspect(), vec![Arg::from(id.as_bytes())], "iiiibbiiibbbbbbbb").await?;
-        Ok(rows.into_iter().next().map(|mut row| (OutboxRecord::read(&mut row), stub::content(&mut row).1)))
+        Ok(rows.into_iter().next().map(|mut row| (OutboxRecord::read(&mut row), record::content(&mut row).1)))
     }
 
     /// Sends an unconfirmed or dead message now, wherever it lies, and counts its sendings anew. Call it in a transaction: that
@@ -121,7 +121,7 @@ impl<Db: OutboxDb> Outbox<Db> {
     /// The database's.
     pub async fn audit(&self, id: &str) -> Result<Vec<AuditEntry>, OutboxError> {
         let rows = self.fetch(self.0.texts.notes(), vec![Arg::from(id.as_bytes())], "bbbi").await?;
-        let audited = |mut row: super::desk::Cells| AuditEntry {
+        let audited = |mut row: super::database::Cells| AuditEntry {
             by: row.text(),
             action: row.text(),
             reason: row.text(),

@@ -7,8 +7,8 @@ use std::time::Duration;
 use idempotent_core::__private::backoff::delay;
 use idempotent_core::Timestamp;
 
-use super::place::QueueOffset;
-use super::stub::{OutboxRecord, OutboxStatus};
+use super::queue_offset::QueueOffset;
+use super::record::{OutboxRecord, OutboxStatus};
 
 /// When messages are sent again, and how often.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -180,5 +180,5 @@ pub enum DeferReason {
 
 #[cfg(test)]
 #[allow(clippy::expect_used)]
-#[path = "decide_tests.rs"]
+#[path = "resend_policy_tests.rs"]
 mod tests;

@@ -4,8 +4,8 @@ use idempotent_mq::Headers;
 use tracing::warn;
 
 use super::DelayTable;
-use super::desk::DelayDb;
-use super::sql::TAKEN;
+use super::database::DelayDb;
+use super::statements::TAKEN;
 use crate::desk::{Arg, Cells, micros};
 use crate::packed::unpack;
 

@@ -9,8 +9,8 @@ use idempotent_core::{
 };
 use sqlx::Transaction;
 
+use super::commit::{BETWEEN_LOOKS, End, commit, nothing_of_it};
 use super::dialect::{Dialect, Last, rolled_back, words};
-use super::run::{BETWEEN_LOOKS, End, commit, nothing_of_it};
 
 /// The transaction of a [`step_in`](idempotent_core::step_in()), in its hands. It is given back as it is dropped, and ends with
 /// the step: it cannot be committed here.

@@ -9,14 +9,12 @@ use idempotent_core::{Entropy, OsEntropy};
 use tracing::{debug, info, warn};
 
 use super::round::Batch;
-use super::{Relay, RelayCounts, RelayRound};
+use super::{EAGER, Relay, RelayCounts, RelayRound};
 use crate::outbox::OutboxError;
-use crate::outbox::desk::OutboxDb;
+use crate::outbox::database::OutboxDb;
 
 const FIRST_REST: Duration = Duration::from_millis(100);
 const LONGEST_REST: Duration = Duration::from_secs(30);
-/// After a message was written: its transaction may commit in a moment.
-pub(super) const EAGER: Duration = Duration::from_millis(2);
 /// A look beside a round that found nothing is followed by a rest of so many times what it took.
 const RESTS: u32 = 20;
 /// Rounds under way: one is leased, one sent, one written down. A message whose predecessor in its aggregate is in one of them

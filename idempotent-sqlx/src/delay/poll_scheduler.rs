@@ -7,20 +7,10 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use super::DelayTable;
-use super::desk::DelayDb;
-use super::take::Ahead;
-use super::wheel::Wheel;
-
-/// What was written in this process.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Told {
-    /// Work that is due at this time of the database's; `open`: its transaction may not have committed.
-    At { at: i64, open: bool },
-    /// Work that is due then, as this process counts.
-    In { at: Instant, open: bool },
-    /// Something.
-    Look,
-}
+use super::database::DelayDb;
+use super::taken_task::Ahead;
+use super::timing_wheel::Wheel;
+use super::wakeup::Told;
 
 /// The first rest where something may be there in a moment: a transaction that commits, or one that ends whose row is locked.
 const EAGER: Duration = Duration::from_millis(2);

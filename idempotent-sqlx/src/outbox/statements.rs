@@ -2,8 +2,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::desk::Kind;
-use super::stub::{CONTENT, STUB};
+use super::database::Kind;
+use super::record::{CONTENT, STUB};
 use crate::table::Table;
 
 /// Makes statements for one outbox. `?` stands for a value, and is numbered for PostgreSQL at the end.

@@ -13,11 +13,9 @@ use idempotent_core::{
 };
 use sqlx::Transaction;
 
+use super::commit::{BETWEEN_LOOKS, End, commit, nothing_of_it};
 use super::dialect::{Dialect, Last, rolled_back, words};
 use crate::answer::TRIES;
-
-/// How long a commit without an answer is left alone between two looks.
-pub(super) const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// For [`Transactional::transactional_run`](idempotent_core::Transactional::transactional_run).
 pub(crate) fn transactional_run<D: Dialect>(store: &D, mode: ClaimMode) -> Box<dyn Any + Send> {
@@ -42,16 +40,6 @@ enum Phase<D: Dialect> {
     Open(Transaction<'static, D::Db>),
     /// Its commit is under way, in a task of its own: asked for again, that one is waited for.
     Ending(Shared<BoxFuture<'static, End>>),
-}
-
-/// What a commit came to.
-#[derive(Clone)]
-pub(super) enum End {
-    Told(Settled),
-    /// Surely nothing of it is there.
-    RolledBack(Arc<str>),
-    /// Nobody has said.
-    Unknown,
 }
 
 impl<D: Dialect> fmt::Debug for Run<D> {
@@ -198,21 +186,9 @@ async fn end<D: Dialect>(
     failed
 }
 
-pub(super) async fn commit<D: Dialect>(store: D, transaction: Transaction<'static, D::Db>, last: Last) -> End {
-    match store.commit(transaction, last).await {
-        Ok(()) => End::Told(Settled::Done),
-        Err(error) if error.kind() == StoreErrorKind::Ambiguous => End::Unknown,
-        Err(error) => End::RolledBack(words(&rolled_back(&error)).into()),
-    }
-}
-
 /// Nothing is known of it, and nothing was committed.
 fn gone() -> StoreError {
     StoreError::new(StoreErrorKind::NotApplied).because("the runtime that ran this call has ended: try again")
-}
-
-pub(super) fn nothing_of_it(because: &str) -> StoreError {
-    StoreError::new(StoreErrorKind::RolledBack).because(because)
 }
 
 #[async_trait]

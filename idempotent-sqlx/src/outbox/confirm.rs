@@ -2,33 +2,18 @@
 //! with all who came meanwhile. Nobody waits for more to come.
 use std::collections::{BTreeMap, HashSet};
 use std::mem::take;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use idempotent_mq::{DeliveryResult, LoggedDelivery};
-use tokio::sync::{Mutex as Turn, oneshot};
+use tokio::sync::oneshot;
 
-use super::desk::{Arg, OutboxDb};
-use super::log::consumer_row;
+use super::confirmation_queue::{End, Told};
+use super::database::{Arg, OutboxDb};
+use super::message_log::consumer_row;
 use super::nonce::{Nonce, nonce_of};
-use super::sql::{OF_CONSUMER, OF_MESSAGE};
-use super::stub::OutboxStatus;
+use super::record::OutboxStatus;
+use super::statements::{OF_CONSUMER, OF_MESSAGE};
 use super::{Outbox, OutboxError};
-
-#[derive(Debug, Default)]
-pub(super) struct Ends {
-    waiting: Mutex<Vec<End>>,
-    turn: Turn<()>,
-}
-
-#[derive(Debug)]
-struct End {
-    receipt: LoggedDelivery,
-    nonce: Nonce,
-    how: DeliveryResult,
-    told: oneshot::Sender<Told>,
-}
-
-type Told = Result<(), Arc<OutboxError>>;
 
 /// The most of one statement.
 const MOST: usize = 400;
