@@ -9,9 +9,9 @@ use sqlx::Pool;
 use tokio::sync::broadcast;
 
 use super::database::DelayDb;
-use super::handle::{DelayTable, Inner};
-use super::statements::Texts;
-use super::wakeup::UNHEARD;
+use super::handle::{DelayTable, DelayTableInner};
+use super::statements::DelayStatements;
+use super::wakeup::WAKEUP_CAPACITY;
 use crate::table::Table;
 
 /// Sets up a [`DelayTable`].
@@ -121,16 +121,16 @@ impl<Db: DelayDb> DelayTableBuilder<Db> {
         self.check()?;
         let table = Table::new(&self.table)?.with_room_for_migrations()?;
         Db::migrate(&self.pool, table.name(), self.create).await?;
-        Ok(DelayTable(Arc::new(Inner {
+        Ok(DelayTable(Arc::new(DelayTableInner {
             pool: self.pool,
-            texts: Texts::new(Db::KIND, &table, self.visibility, self.max_lost),
+            statements: DelayStatements::new(Db::KIND, &table, self.visibility, self.max_lost),
             table: self.table,
             visibility: self.visibility,
             poll: self.poll,
             timers: self.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::new())),
             clock: self.clock,
-            bell: broadcast::Sender::new(UNHEARD),
-            asked: AtomicU64::new(0),
+            wakeups: broadcast::Sender::new(WAKEUP_CAPACITY),
+            queries: AtomicU64::new(0),
         })))
     }
 

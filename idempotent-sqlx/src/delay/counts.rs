@@ -34,7 +34,7 @@ impl<Db: DelayDb> DelayTable<Db> {
     /// Nothing has happened.
     pub async fn counts(&self) -> Result<DelayTableCounts, DelayError> {
         let args = vec![self.now(); 5];
-        let rows = self.fetch(self.0.texts.counts(), args, "iiiiii").await;
+        let rows = self.fetch(self.0.statements.counts(), args, "iiiiii").await;
         let rows = rows.map_err(|error| delay_error("counting", error))?;
         let Some(mut row) = rows.into_iter().next() else { return Ok(DelayTableCounts::default()) };
         let mut count = || row.int().unsigned_abs();

@@ -15,7 +15,7 @@ pub trait DelayDb: Desk {
 
     /// What an error means; `sent`: the statement may have been run.
     #[doc(hidden)]
-    fn told(pool: &Pool<Self>, table: &str, sent: bool, error: sqlx::Error) -> StoreError;
+    fn store_error(pool: &Pool<Self>, table: &str, sent: bool, error: sqlx::Error) -> StoreError;
 }
 
 macro_rules! delay_db {
@@ -26,7 +26,7 @@ macro_rules! delay_db {
                 crate::$module::delay::migrate(pool, &Table::new(table)?, create).await
             }
 
-            fn told(pool: &Pool<Self>, table: &str, sent: bool, error: sqlx::Error) -> StoreError {
+            fn store_error(pool: &Pool<Self>, table: &str, sent: bool, error: sqlx::Error) -> StoreError {
                 crate::$module::delay::told(pool, table, sent, error)
             }
         }

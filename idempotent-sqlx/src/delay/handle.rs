@@ -9,8 +9,8 @@ use sqlx::Pool;
 use tokio::sync::broadcast;
 
 use super::database::DelayDb;
-use super::statements::Texts;
-use super::wakeup::Told;
+use super::statements::DelayStatements;
+use super::wakeup::Wakeup;
 use crate::desk::{Arg, Cells};
 
 /// Work that is to be done at a time, in a table of your database: an order that is cancelled unless it is paid by then.
@@ -46,11 +46,11 @@ use crate::desk::{Arg, Cells};
 /// # Ok(())
 /// # }
 /// ```
-pub struct DelayTable<Db: DelayDb>(pub(super) Arc<Inner<Db>>);
+pub struct DelayTable<Db: DelayDb>(pub(super) Arc<DelayTableInner<Db>>);
 
-pub(super) struct Inner<Db: DelayDb> {
+pub(super) struct DelayTableInner<Db: DelayDb> {
     pub(super) pool: Pool<Db>,
-    pub(super) texts: Texts,
+    pub(super) statements: DelayStatements,
     pub(super) table: String,
     pub(super) visibility: Duration,
     pub(super) poll: Duration,
@@ -59,13 +59,13 @@ pub(super) struct Inner<Db: DelayDb> {
     /// That one, or the machine's: for timers.
     pub(super) timers: Arc<dyn Clock>,
     /// What was written in this process.
-    pub(super) bell: broadcast::Sender<Told>,
+    pub(super) wakeups: broadcast::Sender<Wakeup>,
     /// How often the database was asked something that is not in a transaction of the caller's.
-    pub(super) asked: AtomicU64,
+    pub(super) queries: AtomicU64,
 }
 
 /// What no database needs so long for.
-const PATIENCE: Duration = Duration::from_secs(30);
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Of the same table; derived, it would ask the database's type for it.
 impl<Db: DelayDb> Clone for DelayTable<Db> {
     fn clone(&self) -> Self {
@@ -82,26 +82,26 @@ impl<Db: DelayDb> fmt::Debug for DelayTable<Db> {
 impl<Db: DelayDb> DelayTable<Db> {
     /// Tells the sources of this process that a transaction with work in it has committed, so that they look at once.
     pub fn wake(&self) {
-        self.tell(Told::Look);
+        self.notify(Wakeup::Look);
     }
 
     /// The statement that takes what is due, so that a test can have it explained.
     #[doc(hidden)]
     #[must_use]
     pub fn __plans(&self) -> [String; 2] {
-        [self.0.texts.ahead(), self.0.texts.__due()]
+        [self.0.statements.ahead(), self.0.statements.__due()]
     }
 
     /// How often the database was asked, so that a test can see that nobody polls.
     #[doc(hidden)]
     #[must_use]
     pub fn __asked(&self) -> u64 {
-        self.0.asked.load(Ordering::Relaxed)
+        self.0.queries.load(Ordering::Relaxed)
     }
 
-    pub(super) fn tell(&self, told: Told) {
+    pub(super) fn notify(&self, wakeup: Wakeup) {
         // Without a source there is nobody to tell.
-        let _ = self.0.bell.send(told);
+        let _ = self.0.wakeups.send(wakeup);
     }
 
     /// The time as it goes into a statement: none where that is the database's.
@@ -111,11 +111,11 @@ impl<Db: DelayDb> DelayTable<Db> {
     }
 
     pub(super) async fn execute(&self, sql: impl Into<Arc<str>>, args: Vec<Arg>) -> Result<u64, StoreError> {
-        let asked = async {
-            let mut connection = self.0.pool.acquire().await.map_err(|error| self.told(false, error))?;
-            Db::execute(&mut connection, sql.into(), args).await.map_err(|error| self.told(true, error))
+        let query = async {
+            let mut connection = self.0.pool.acquire().await.map_err(|error| self.store_error(false, error))?;
+            Db::execute(&mut connection, sql.into(), args).await.map_err(|error| self.store_error(true, error))
         };
-        self.bounded(asked).await
+        self.bounded(query).await
     }
 
     pub(super) async fn fetch(
@@ -124,23 +124,23 @@ impl<Db: DelayDb> DelayTable<Db> {
         args: Vec<Arg>,
         shape: &'static str,
     ) -> Result<Vec<Cells>, StoreError> {
-        let asked = async {
-            let mut connection = self.0.pool.acquire().await.map_err(|error| self.told(false, error))?;
-            Db::fetch(&mut connection, sql.into(), args, shape).await.map_err(|error| self.told(true, error))
+        let query = async {
+            let mut connection = self.0.pool.acquire().await.map_err(|error| self.store_error(false, error))?;
+            Db::fetch(&mut connection, sql.into(), args, shape).await.map_err(|error| self.store_error(true, error))
         };
-        self.bounded(asked).await
+        self.bounded(query).await
     }
 
-    pub(super) async fn bounded<T>(&self, asked: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-        self.0.asked.fetch_add(1, Ordering::Relaxed);
+    pub(super) async fn bounded<T>(&self, query: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        self.0.queries.fetch_add(1, Ordering::Relaxed);
         let silent = || {
-            let text = format!("the database of `{}` has not answered within {PATIENCE:?}", self.0.table);
+            let text = format!("the database of `{}` has not answered within {STATEMENT_TIMEOUT:?}", self.0.table);
             StoreError::new(StoreErrorKind::Ambiguous).because(text)
         };
-        tokio::time::timeout(PATIENCE, asked).await.unwrap_or_else(|_| Err(silent()))
+        tokio::time::timeout(STATEMENT_TIMEOUT, query).await.unwrap_or_else(|_| Err(silent()))
     }
 
-    pub(super) fn told(&self, sent: bool, error: sqlx::Error) -> StoreError {
-        Db::told(&self.0.pool, &self.0.table, sent, error)
+    pub(super) fn store_error(&self, sent: bool, error: sqlx::Error) -> StoreError {
+        Db::store_error(&self.0.pool, &self.0.table, sent, error)
     }
 }

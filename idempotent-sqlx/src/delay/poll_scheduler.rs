@@ -8,62 +8,62 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use super::DelayTable;
 use super::database::DelayDb;
-use super::taken_task::Ahead;
-use super::timing_wheel::Wheel;
-use super::wakeup::Told;
+use super::taken_task::UpcomingTimes;
+use super::timing_wheel::TimingWheel;
+use super::wakeup::Wakeup;
 
 /// The first rest where something may be there in a moment: a transaction that commits, or one that ends whose row is locked.
-const EAGER: Duration = Duration::from_millis(2);
+const EAGER_DELAY: Duration = Duration::from_millis(2);
 /// Times on a wheel at most.
 const MOST: usize = 10_000;
 
 /// Of one source.
-pub(super) struct Pace<Db: DelayDb> {
+pub(super) struct PollScheduler<Db: DelayDb> {
     table: DelayTable<Db>,
     clock: Arc<dyn Clock>,
-    bell: broadcast::Receiver<Told>,
-    wheel: Option<Wheel>,
+    wakeups: broadcast::Receiver<Wakeup>,
+    wheel: Option<TimingWheel>,
     /// How far a look goes.
     window: Duration,
     /// The last look: the database's time, and when that was.
-    looked: (i64, Instant),
+    last_look: (i64, Instant),
     /// Nothing is due before that the last look, or a timer on the wheel, does not know of.
     until: Instant,
     /// Something is due then.
-    fires: bool,
+    is_due_then: bool,
     /// The last look stands.
-    known: bool,
+    is_current: bool,
     /// There was more than could be taken.
     more: bool,
     eager: Option<Duration>,
     /// What was due could not be taken: how long to wait, and how long was waited before.
-    barren: Option<Duration>,
-    rested: Duration,
+    retry_delay: Option<Duration>,
+    last_retry_delay: Duration,
 }
 
-impl<Db: DelayDb> Pace<Db> {
+impl<Db: DelayDb> PollScheduler<Db> {
     pub(super) fn new(table: &DelayTable<Db>) -> Self {
         let clock = table.0.timers.clone();
         let now = clock.now();
         Self {
             table: table.clone(),
             clock,
-            bell: table.0.bell.subscribe(),
+            wakeups: table.0.wakeups.subscribe(),
             wheel: None,
             window: table.0.poll,
-            looked: (0, now),
+            last_look: (0, now),
             until: now,
-            fires: false,
-            known: false,
+            is_due_then: false,
+            is_current: false,
             more: false,
             eager: None,
-            barren: None,
-            rested: Duration::ZERO,
+            retry_delay: None,
+            last_retry_delay: Duration::ZERO,
         }
     }
 
     pub(super) fn on_wheel(&mut self, window: Duration) {
-        (self.wheel, self.window, self.known) = (Some(Wheel::default()), window, false);
+        (self.wheel, self.window, self.is_current) = (Some(TimingWheel::default()), window, false);
     }
 
     /// Waits until something is due. Dropped, nothing is lost.
@@ -72,21 +72,21 @@ impl<Db: DelayDb> Pace<Db> {
             if std::mem::take(&mut self.more) {
                 return Ok(());
             }
-            if !self.known && self.look().await? {
+            if !self.is_current && self.look().await? {
                 return Ok(());
             }
             tokio::select! {
                 biased;
-                told = self.bell.recv() => match told {
-                    Ok(told) => self.heard(told),
-                    Err(RecvError::Lagged(_)) => self.known = false,
+                wakeup = self.wakeups.recv() => match wakeup {
+                    Ok(wakeup) => self.on_wakeup(wakeup),
+                    Err(RecvError::Lagged(_)) => self.is_current = false,
                     // The table that this one has keeps the bell.
                     Err(RecvError::Closed) => std::future::pending().await,
                 },
-                () = turned(&mut self.wheel) => return Ok(()),
+                () = expired(&mut self.wheel) => return Ok(()),
                 () = self.clock.sleep_until(self.until) => {
-                    self.known = false;
-                    if self.fires {
+                    self.is_current = false;
+                    if self.is_due_then {
                         return Ok(());
                     }
                 }
@@ -95,12 +95,12 @@ impl<Db: DelayDb> Pace<Db> {
     }
 
     /// What taking came to.
-    pub(super) fn took(&mut self, found: usize, room: usize) {
+    pub(super) fn after_take(&mut self, found: usize, room: usize) {
         self.more = found >= room;
-        self.known &= found > 0 && self.wheel.is_some();
-        self.barren = (found == 0).then(|| (self.rested * 2).clamp(EAGER, self.table.0.poll));
+        self.is_current &= found > 0 && self.wheel.is_some();
+        self.retry_delay = (found == 0).then(|| (self.last_retry_delay * 2).clamp(EAGER_DELAY, self.table.0.poll));
         if found > 0 {
-            self.rested = Duration::ZERO;
+            self.last_retry_delay = Duration::ZERO;
         }
     }
 
@@ -108,19 +108,19 @@ impl<Db: DelayDb> Pace<Db> {
     async fn look(&mut self) -> Result<bool, StoreError> {
         // What is told from here on may not be seen.
         loop {
-            match self.bell.try_recv() {
-                Ok(told) => self.heard(told),
+            match self.wakeups.try_recv() {
+                Ok(wakeup) => self.on_wakeup(wakeup),
                 Err(TryRecvError::Lagged(_)) => {}
                 Err(_) => break,
             }
         }
         let most = if self.wheel.is_some() { MOST } else { 1 };
-        let Ahead { now, dues } = self.table.ahead(self.window, most).await?;
+        let UpcomingTimes { now, dues } = self.table.ahead(self.window, most).await?;
         // Behind the answer: so timers come not before the database's time.
         let at = self.clock.now();
-        (self.looked, self.known) = ((now, at), true);
+        (self.last_look, self.is_current) = ((now, at), true);
         let last = dues.last().copied().filter(|_| dues.len() >= most);
-        (self.until, self.fires) = (at + last.map_or(self.window, |due| between(now, due)), last.is_some());
+        (self.until, self.is_due_then) = (at + last.map_or(self.window, |due| between(now, due)), last.is_some());
         let is_due = dues.first().is_some_and(|due| *due <= now);
         if let Some(wheel) = &mut self.wheel {
             wheel.clear();
@@ -134,43 +134,43 @@ impl<Db: DelayDb> Pace<Db> {
             }
         }
         if let Some(rest) = self.eager.take() {
-            self.sooner(at + rest, false);
+            self.look_earlier(at + rest, false);
             self.eager = Some(rest * 2).filter(|rest| *rest < self.window);
         }
         if !is_due {
-            (self.barren, self.rested) = (None, Duration::ZERO);
-        } else if let Some(rest) = self.barren.take() {
-            self.rested = rest;
-            self.sooner(at + rest, true);
+            (self.retry_delay, self.last_retry_delay) = (None, Duration::ZERO);
+        } else if let Some(rest) = self.retry_delay.take() {
+            self.last_retry_delay = rest;
+            self.look_earlier(at + rest, true);
             return Ok(false);
         }
         Ok(is_due)
     }
 
-    fn sooner(&mut self, until: Instant, fires: bool) {
-        if until < self.until || fires {
-            (self.until, self.fires) = (until, fires);
+    fn look_earlier(&mut self, until: Instant, is_due_then: bool) {
+        if until < self.until || is_due_then {
+            (self.until, self.is_due_then) = (until, is_due_then);
         }
     }
 
-    fn heard(&mut self, told: Told) {
-        let (at, open) = match told {
-            Told::At { at, open } => (self.looked.1 + between(self.looked.0, at), open),
-            Told::In { at, open } => (at, open),
-            Told::Look => {
-                self.known = false;
+    fn on_wakeup(&mut self, wakeup: Wakeup) {
+        let (at, open) = match wakeup {
+            Wakeup::At { at, open } => (self.last_look.1 + between(self.last_look.0, at), open),
+            Wakeup::In { at, open } => (at, open),
+            Wakeup::Look => {
+                self.is_current = false;
                 return;
             }
         };
-        if self.known && at >= self.until {
+        if self.is_current && at >= self.until {
             // By then it is looked for.
             return;
         }
         match &mut self.wheel {
-            Some(wheel) if self.known && !open => wheel.put(at),
+            Some(wheel) if self.is_current && !open => wheel.put(at),
             _ => {
-                self.known = false;
-                self.eager = if open { Some(EAGER) } else { self.eager };
+                self.is_current = false;
+                self.eager = if open { Some(EAGER_DELAY) } else { self.eager };
             }
         }
     }
@@ -178,14 +178,14 @@ impl<Db: DelayDb> Pace<Db> {
 
 impl<Db: DelayDb> DelayTable<Db> {
     /// Of work that is due so long from now.
-    pub(super) fn told_in(&self, delay: Duration, open: bool) -> Told {
-        self.0.timers.now().checked_add(delay).map_or(Told::Look, |at| Told::In { at, open })
+    pub(super) fn wakeup_after(&self, delay: Duration, open: bool) -> Wakeup {
+        self.0.timers.now().checked_add(delay).map_or(Wakeup::Look, |at| Wakeup::In { at, open })
     }
 }
 
-async fn turned(wheel: &mut Option<Wheel>) {
+async fn expired(wheel: &mut Option<TimingWheel>) {
     match wheel {
-        Some(wheel) => wheel.turned().await,
+        Some(wheel) => wheel.expired().await,
         None => std::future::pending().await,
     }
 }

@@ -7,8 +7,8 @@ use sqlx::Database;
 use super::DelayTable;
 use super::database::DelayDb;
 use super::error::delay_error;
-use super::scheduled_task::{ScheduledTask, When, sized};
-use super::wakeup::Told;
+use super::scheduled_task::{DueTime, ScheduledTask, check_key};
+use super::wakeup::Wakeup;
 use crate::desk::{Arg, micros};
 use crate::packed::pack;
 
@@ -26,10 +26,10 @@ impl<Db: DelayDb> DelayTable<Db> {
     /// Nobody knows whether it is kept. To ask again is safe.
     pub async fn put(&self, work: &ScheduledTask) -> Result<Scheduled, DelayError> {
         work.check()?;
-        let acquired = self.0.pool.acquire().await.map_err(|error| self.told(false, error));
+        let acquired = self.0.pool.acquire().await.map_err(|error| self.store_error(false, error));
         let mut connection = acquired.map_err(|error| delay_error("scheduling", error))?;
         let scheduled = self.bounded(self.write(&mut connection, work)).await;
-        self.tell(self.told_of(work.when, false));
+        self.notify(self.wakeup_for(work.when, false));
         scheduled.map_err(|error| delay_error("scheduling", error))
     }
 
@@ -48,7 +48,7 @@ impl<Db: DelayDb> DelayTable<Db> {
         work.check()?;
         let scheduled = self.write(connection, work).await;
         // Before its commit: sources look again and again for a while.
-        self.tell(self.told_of(work.when, true));
+        self.notify(self.wakeup_for(work.when, true));
         scheduled.map_err(|error| delay_error("scheduling", error))
     }
 
@@ -81,28 +81,28 @@ impl<Db: DelayDb> DelayTable<Db> {
         connection: &mut <Db as Database>::Connection,
         key: &str,
     ) -> Result<Cancelled, DelayError> {
-        sized(key)?;
-        self.call_off(connection, key).await.map_err(|error| delay_error("cancelling", error))
+        check_key(key)?;
+        self.delete_scheduled(connection, key).await.map_err(|error| delay_error("cancelling", error))
     }
 
     async fn write(&self, connection: &mut Db::Connection, work: &ScheduledTask) -> Result<Scheduled, StoreError> {
-        let texts = &self.0.texts;
+        let statements = &self.0.statements;
         let (after, due) = match work.when {
-            When::At(time) => (false, vec![Arg::from(i64::try_from(time.0).unwrap_or(i64::MAX))]),
-            When::After(delay) => (true, vec![self.now(), self.later_by(delay)]),
+            DueTime::At(time) => (false, vec![Arg::from(i64::try_from(time.0).unwrap_or(i64::MAX))]),
+            DueTime::After(delay) => (true, vec![self.now(), self.later_by(delay)]),
         };
         let key = || Arg::from(work.key.as_bytes());
         let mut args = vec![key(), key(), Arg::Bytes(Some(pack(&work.headers))), Arg::from(&*work.body)];
         args.extend(due.iter().chain(&due).cloned());
         for _ in 0..TRIES {
-            let written = Db::execute(connection, texts.schedule(after).into(), args.clone()).await;
-            if written.map_err(|error| self.told(true, error))? > 0 {
+            let written = Db::execute(connection, statements.schedule(after).into(), args.clone()).await;
+            if written.map_err(|error| self.store_error(true, error))? > 0 {
                 return Ok(Scheduled::New);
             }
             // Another one was there before. That is only known by looking: whatever else may have kept a row from being written
             // must not pass for one.
-            let found = Db::fetch(connection, texts.scheduled().into(), vec![key()], "i").await;
-            if let Some(mut row) = found.map_err(|error| self.told(true, error))?.into_iter().next() {
+            let found = Db::fetch(connection, statements.scheduled().into(), vec![key()], "i").await;
+            if let Some(mut row) = found.map_err(|error| self.store_error(true, error))?.into_iter().next() {
                 return Ok(Scheduled::Already { at: Timestamp(row.int().unsigned_abs()) });
             }
         }
@@ -111,11 +111,11 @@ impl<Db: DelayDb> DelayTable<Db> {
         Err(StoreError::new(StoreErrorKind::NotApplied).because(text))
     }
 
-    async fn call_off(&self, connection: &mut Db::Connection, key: &str) -> Result<Cancelled, StoreError> {
-        let (texts, args) = (&self.0.texts, || vec![Arg::from(key.as_bytes())]);
-        if texts.cancel_answers() {
-            let gone = Db::fetch(connection, texts.cancel(false).into(), args(), "i").await;
-            let held = gone.map_err(|error| self.told(true, error))?.into_iter().next().map(|mut row| row.int());
+    async fn delete_scheduled(&self, connection: &mut Db::Connection, key: &str) -> Result<Cancelled, StoreError> {
+        let (statements, args) = (&self.0.statements, || vec![Arg::from(key.as_bytes())]);
+        if statements.cancel_answers() {
+            let gone = Db::fetch(connection, statements.cancel(false).into(), args(), "i").await;
+            let held = gone.map_err(|error| self.store_error(true, error))?.into_iter().next().map(|mut row| row.int());
             return Ok(match held {
                 Some(0) => Cancelled::Done,
                 Some(_) => Cancelled::Delivering,
@@ -123,8 +123,8 @@ impl<Db: DelayDb> DelayTable<Db> {
             });
         }
         for (free, then) in [(true, Cancelled::Done), (false, Cancelled::Delivering)] {
-            let gone = Db::execute(connection, texts.cancel(free).into(), args()).await;
-            if gone.map_err(|error| self.told(true, error))? > 0 {
+            let gone = Db::execute(connection, statements.cancel(free).into(), args()).await;
+            if gone.map_err(|error| self.store_error(true, error))? > 0 {
                 return Ok(then);
             }
         }
@@ -133,14 +133,14 @@ impl<Db: DelayDb> DelayTable<Db> {
 
     /// A delay as it is added to the statement's time, so that it is not over too early.
     pub(super) fn later_by(&self, delay: std::time::Duration) -> Arg {
-        let tick = if self.0.clock.is_none() { self.0.texts.tick() } else { std::time::Duration::ZERO };
+        let tick = if self.0.clock.is_none() { self.0.statements.tick() } else { std::time::Duration::ZERO };
         Arg::from(micros(delay.saturating_add(tick)))
     }
 
-    fn told_of(&self, when: When, open: bool) -> Told {
+    fn wakeup_for(&self, when: DueTime, open: bool) -> Wakeup {
         match when {
-            When::At(time) => Told::At { at: i64::try_from(time.0).unwrap_or(i64::MAX), open },
-            When::After(delay) => self.told_in(delay, open),
+            DueTime::At(time) => Wakeup::At { at: i64::try_from(time.0).unwrap_or(i64::MAX), open },
+            DueTime::After(delay) => self.wakeup_after(delay, open),
         }
     }
 }
@@ -153,10 +153,10 @@ impl<Db: DelayDb> Delay for DelayTable<Db> {
     }
 
     async fn cancel(&self, key: &str) -> Result<Cancelled, DelayError> {
-        sized(key)?;
-        let acquired = self.0.pool.acquire().await.map_err(|error| self.told(false, error));
+        check_key(key)?;
+        let acquired = self.0.pool.acquire().await.map_err(|error| self.store_error(false, error));
         let mut connection = acquired.map_err(|error| delay_error("cancelling", error))?;
-        let gone = self.bounded(self.call_off(&mut connection, key)).await;
+        let gone = self.bounded(self.delete_scheduled(&mut connection, key)).await;
         gone.map_err(|error| delay_error("cancelling", error))
     }
 }

@@ -20,13 +20,13 @@ use idempotent_mq::{DelayError, DelayErrorKind, Headers};
 #[must_use]
 pub struct ScheduledTask {
     pub(super) key: String,
-    pub(super) when: When,
+    pub(super) when: DueTime,
     pub(super) headers: Headers,
     pub(super) body: Vec<u8>,
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum When {
+pub(super) enum DueTime {
     At(Timestamp),
     After(Duration),
 }
@@ -44,15 +44,15 @@ impl ScheduledTask {
     /// Due at this time, by the database's clock; at once if that is past. By its key it is kept once, and called off; its
     /// deliveries have the key for their id.
     pub fn at(key: impl Into<String>, time: Timestamp, body: impl Into<Vec<u8>>) -> Self {
-        Self::new(key.into(), When::At(time), body.into())
+        Self::new(key.into(), DueTime::At(time), body.into())
     }
 
     /// Due so long after it was written, whatever the clock of this machine says.
     pub fn after(key: impl Into<String>, delay: Duration, body: impl Into<Vec<u8>>) -> Self {
-        Self::new(key.into(), When::After(delay), body.into())
+        Self::new(key.into(), DueTime::After(delay), body.into())
     }
 
-    fn new(key: String, when: When, body: Vec<u8>) -> Self {
+    fn new(key: String, when: DueTime, body: Vec<u8>) -> Self {
         Self { key, when, headers: Headers::default(), body }
     }
 
@@ -65,7 +65,7 @@ impl ScheduledTask {
     /// # Errors
     /// `Refused`, with what it is about, the rule and the remedy.
     pub(super) fn check(&self) -> Result<(), DelayError> {
-        sized(&self.key)?;
+        check_key(&self.key)?;
         let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
         let bytes = headers.saturating_add(self.body.len());
         if bytes > LARGEST {
@@ -74,11 +74,11 @@ impl ScheduledTask {
             ));
         }
         match self.when {
-            When::At(time) if time.0 > LATEST => refuse(format!(
+            DueTime::At(time) if time.0 > LATEST => refuse(format!(
                 "the time is {} µs since 1970: it has to be before the year 2255; is it in the right unit?",
                 time.0
             )),
-            When::After(delay) if delay > LONGEST_DELAY => {
+            DueTime::After(delay) if delay > LONGEST_DELAY => {
                 refuse(format!("the delay is {delay:?}: it has to be at most 100 years; is it in the right unit?"))
             }
             _ => Ok(()),
@@ -86,7 +86,7 @@ impl ScheduledTask {
     }
 }
 
-pub(super) fn sized(key: &str) -> Result<(), DelayError> {
+pub(super) fn check_key(key: &str) -> Result<(), DelayError> {
     if (1..=LONGEST).contains(&key.len()) {
         return Ok(());
     }

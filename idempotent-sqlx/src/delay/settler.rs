@@ -10,18 +10,18 @@ use tracing::warn;
 use super::DelayTable;
 use super::database::DelayDb;
 use super::error::source_error;
-use super::taken_task::{Holder, Taken};
+use super::taken_task::{HolderToken, TakenTask};
 use crate::desk::Arg;
 
 /// A delivery that is held: what settling it takes. Dropped unsettled, it comes again when its time is over.
 pub struct DelayTableTag {
     seq: i64,
-    holder: Holder,
+    holder: HolderToken,
 }
 
 impl DelayTableTag {
     /// `None`: nobody holds it.
-    pub(super) fn of(taken: &Taken) -> Option<Self> {
+    pub(super) fn of(taken: &TakenTask) -> Option<Self> {
         taken.holder.map(|holder| Self { seq: taken.seq, holder })
     }
 
@@ -38,18 +38,20 @@ impl fmt::Debug for DelayTableTag {
 }
 
 #[derive(Debug)]
-pub(super) struct Settler<Db: DelayDb>(pub(super) DelayTable<Db>);
+pub(super) struct DelayTableSettler<Db: DelayDb>(pub(super) DelayTable<Db>);
 
 /// Rows of one statement.
 const MOST: usize = 400;
 
 #[async_trait]
-impl<Db: DelayDb> Settle<DelayTableTag> for Settler<Db> {
+impl<Db: DelayDb> Settle<DelayTableTag> for DelayTableSettler<Db> {
     async fn settle(&self, _: &Delivery, tag: &DelayTableTag, settlement: &Settlement) -> Result<(), SourceError> {
         match settlement {
-            Settlement::Ack => ours("acknowledging", self.0.execute(self.0.0.texts.done(), tag.args().into()).await),
+            Settlement::Ack => {
+                settled("acknowledging", self.0.execute(self.0.0.statements.done(), tag.args().into()).await)
+            }
             Settlement::Retry(retry) => self.put_off(tag, retry).await,
-            Settlement::DeadLetter(letter) => self.bury(tag, letter).await,
+            Settlement::DeadLetter(letter) => self.dead_letter(tag, letter).await,
             Settlement::GiveBack => self.give_back(tag).await,
             other => {
                 let text = format!("`{}` is not known to this adapter", other.name());
@@ -64,18 +66,18 @@ impl<Db: DelayDb> Settle<DelayTableTag> for Settler<Db> {
             args.extend(part.iter().map(|tag| Arg::from(tag.seq)));
             args.extend(part.iter().map(|tag| Arg::from(&tag.holder[..])));
             // Those that are lost already are no error.
-            let kept = self.0.execute(self.0.0.texts.keep(part.len()), args).await;
+            let kept = self.0.execute(self.0.0.statements.keep(part.len()), args).await;
             kept.map_err(|error| source_error("keeping deliveries alive", error))?;
         }
         Ok(())
     }
 }
 
-impl<Db: DelayDb> Settler<Db> {
+impl<Db: DelayDb> DelayTableSettler<Db> {
     pub(super) async fn give_back(&self, tag: &DelayTableTag) -> Result<(), SourceError> {
         let args = [self.0.now()].into_iter().chain(tag.args()).collect();
-        let done = ours("giving a delivery back", self.0.execute(self.0.0.texts.give_back(), args).await);
-        self.0.tell(self.0.told_in(Duration::ZERO, false));
+        let done = settled("giving a delivery back", self.0.execute(self.0.0.statements.give_back(), args).await);
+        self.0.notify(self.0.wakeup_after(Duration::ZERO, false));
         done
     }
 
@@ -84,12 +86,12 @@ impl<Db: DelayDb> Settler<Db> {
             [self.0.now(), self.0.later_by(retry.after), Arg::from(i64::from(retry.attempt)), time(retry.first_at)];
         let reason = Arg::from(retry.reason.as_bytes());
         let args = marks.into_iter().chain([reason]).chain(tag.args()).collect();
-        let done = ours("putting a delivery off", self.0.execute(self.0.0.texts.put_off(), args).await);
-        self.0.tell(self.0.told_in(retry.after, false));
+        let done = settled("putting a delivery off", self.0.execute(self.0.0.statements.put_off(), args).await);
+        self.0.notify(self.0.wakeup_after(retry.after, false));
         done
     }
 
-    async fn bury(&self, tag: &DelayTableTag, letter: &DeadLetter) -> Result<(), SourceError> {
+    async fn dead_letter(&self, tag: &DelayTableTag, letter: &DeadLetter) -> Result<(), SourceError> {
         let DeadLetter { reason, id, attempts, first_at, last_at, deaths, .. } = letter;
         let marks = [
             time(*last_at),
@@ -100,18 +102,18 @@ impl<Db: DelayDb> Settler<Db> {
             Arg::from(reason.as_bytes()),
         ];
         let args = marks.into_iter().chain(tag.args()).collect();
-        ours("burying a delivery", self.0.execute(self.0.0.texts.bury(), args).await)
+        settled("burying a delivery", self.0.execute(self.0.0.statements.dead_letter(), args).await)
     }
 
     /// Puts those aside that no handler could make anything of; says which are left.
-    pub(super) async fn bury_unreadable(&self, taken: Vec<Taken>) -> Vec<Taken> {
+    pub(super) async fn dead_letter_unreadable(&self, taken: Vec<TakenTask>) -> Vec<TakenTask> {
         let (readable, unreadable): (Vec<_>, Vec<_>) = taken.into_iter().partition(|taken| taken.headers.is_some());
         for taken in unreadable {
             let Some(tag) = DelayTableTag::of(&taken) else { continue };
             let died = taken.first_at.unwrap_or(Timestamp(0));
             let mut letter = DeadLetter::because("its row cannot be read: was it written by another program?", died);
             letter.deaths = taken.deaths.saturating_add(1);
-            if let Err(error) = self.bury(&tag, &letter).await {
+            if let Err(error) = self.dead_letter(&tag, &letter).await {
                 warn!(target: "idempotent", table = self.0.0.table,
                     error = &error as &(dyn std::error::Error + 'static),
                     "work that cannot be read could not be put aside: it comes again");
@@ -125,7 +127,7 @@ fn time(time: Timestamp) -> Arg {
     Arg::from(i64::try_from(time.0).unwrap_or(i64::MAX))
 }
 
-fn ours(doing: &str, written: Result<u64, StoreError>) -> Result<(), SourceError> {
+fn settled(doing: &str, written: Result<u64, StoreError>) -> Result<(), SourceError> {
     match written {
         Ok(0) => Err(SourceError::new(
             SourceErrorKind::Gone,

@@ -14,9 +14,9 @@ use tracing::warn;
 use super::DelayTable;
 use super::database::DelayDb;
 use super::error::source_error;
-use super::poll_scheduler::Pace;
-use super::settler::{DelayTableTag, Settler};
-use super::taken_task::Taken;
+use super::poll_scheduler::PollScheduler;
+use super::settler::{DelayTableSettler, DelayTableTag};
+use super::taken_task::TakenTask;
 
 /// What is due in a [`DelayTable`], for a [`Consumer`](idempotent_mq::Consumer) with annotated handlers.
 ///
@@ -27,13 +27,13 @@ use super::taken_task::Taken;
 /// whose row cannot be read is a dead letter before anybody sees it.
 pub struct DelayTableSource<Db: DelayDb> {
     table: DelayTable<Db>,
-    settler: Arc<Settler<Db>>,
-    pace: Pace<Db>,
+    settler: Arc<DelayTableSettler<Db>>,
+    scheduler: PollScheduler<Db>,
     /// Under way, also while nobody waits for it: what it brings is not lost when `receive` is dropped.
-    asking: Option<(usize, Asking)>,
+    pending: Option<(usize, PendingTake)>,
 }
 
-type Asking = JoinHandle<Result<(Vec<Taken>, usize), StoreError>>;
+type PendingTake = JoinHandle<Result<(Vec<TakenTask>, usize), StoreError>>;
 
 const SHORTEST_WINDOW: Duration = Duration::from_millis(10);
 const LONGEST_WINDOW: Duration = Duration::from_secs(3_600);
@@ -49,8 +49,8 @@ impl<Db: DelayDb> DelayTable<Db> {
 
 impl<Db: DelayDb> DelayTableSource<Db> {
     pub(super) fn new(table: &DelayTable<Db>) -> Self {
-        let settler = Arc::new(Settler(table.clone()));
-        Self { table: table.clone(), settler, pace: Pace::new(table), asking: None }
+        let settler = Arc::new(DelayTableSettler(table.clone()));
+        Self { table: table.clone(), settler, scheduler: PollScheduler::new(table), pending: None }
     }
 
     /// Puts what is due within the next `window`, 10 ms to 1 h, on a hierarchical timing wheel in this process, the first
@@ -66,33 +66,33 @@ impl<Db: DelayDb> DelayTableSource<Db> {
     /// Not on a wheel
     #[must_use]
     pub fn on_wheel(mut self, window: Duration) -> Self {
-        self.pace.on_wheel(window.clamp(SHORTEST_WINDOW, LONGEST_WINDOW));
+        self.scheduler.on_wheel(window.clamp(SHORTEST_WINDOW, LONGEST_WINDOW));
         self
     }
 
-    async fn next(&mut self, room: usize) -> Result<Vec<Taken>, SourceError> {
+    async fn next(&mut self, room: usize) -> Result<Vec<TakenTask>, SourceError> {
         loop {
-            let Some((room, asking)) = &mut self.asking else {
-                self.pace.due().await.map_err(|error| source_error("looking", error))?;
+            let Some((room, pending)) = &mut self.pending else {
+                self.scheduler.due().await.map_err(|error| source_error("looking", error))?;
                 let table = self.table.clone();
-                self.asking = Some((room, tokio::spawn(async move { table.take(room).await })));
+                self.pending = Some((room, tokio::spawn(async move { table.take(room).await })));
                 continue;
             };
-            let (asked, room) = (asking.await, *room);
-            self.asking = None;
+            let (finished, room) = (pending.await, *room);
+            self.pending = None;
             let stopped =
                 |_| SourceError::new(SourceErrorKind::Transient, "the runtime that was to take is shutting down");
-            let taken = match asked.map_err(stopped)? {
+            let taken = match finished.map_err(stopped)? {
                 Ok((taken, found)) => {
-                    self.pace.took(found, room);
+                    self.scheduler.after_take(found, room);
                     taken
                 }
                 Err(error) => {
-                    self.pace.took(0, room);
+                    self.scheduler.after_take(0, room);
                     return Err(source_error("taking", error));
                 }
             };
-            let readable = self.settler.bury_unreadable(taken).await;
+            let readable = self.settler.dead_letter_unreadable(taken).await;
             if !readable.is_empty() {
                 return Ok(readable);
             }
@@ -123,8 +123,8 @@ impl<Db: DelayDb> Source for DelayTableSource<Db> {
     }
 
     async fn close(&mut self) {
-        let Some((_, asking)) = self.asking.take() else { return };
-        if let Ok(Ok((taken, _))) = asking.await {
+        let Some((_, pending)) = self.pending.take() else { return };
+        if let Ok(Ok((taken, _))) = pending.await {
             for taken in taken {
                 let Some(tag) = DelayTableTag::of(&taken) else { continue };
                 if let Err(error) = self.settler.give_back(&tag).await {
@@ -138,12 +138,12 @@ impl<Db: DelayDb> Source for DelayTableSource<Db> {
 }
 
 /// `None`: nobody holds it.
-pub(super) fn delivery(place: &Arc<str>, taken: Taken) -> Option<(Delivery, DelayTableTag)> {
+pub(super) fn delivery(place: &Arc<str>, taken: TakenTask) -> Option<(Delivery, DelayTableTag)> {
     let tag = DelayTableTag::of(&taken)?;
     Some((read(place, taken), tag))
 }
 
-pub(super) fn read(place: &Arc<str>, taken: Taken) -> Delivery {
+pub(super) fn read(place: &Arc<str>, taken: TakenTask) -> Delivery {
     let position = Position::of(place.clone()).offset(taken.seq.to_string());
     let mut delivery = Delivery::new(position, taken.body).id(taken.id);
     delivery.headers = taken.headers.unwrap_or_default();

@@ -6,7 +6,7 @@ use crate::table::Table;
 
 /// Makes statements for one table. `?` stands for a value, and is numbered for PostgreSQL at the end.
 #[derive(Debug)]
-pub(super) struct Texts {
+pub(super) struct DelayStatements {
     kind: Kind,
     table: String,
     visibility: i64,
@@ -14,16 +14,16 @@ pub(super) struct Texts {
 }
 
 /// What a delivery is made of, and its shape. A row that has died by being taken has no holder.
-const CONTENT: &str = "seq,scheduled_at,id,headers,body,taken,attempt,first_at,deaths,holder";
-pub(super) const TAKEN: &str = "iibbbiiiib";
-/// A dead letter is `CONTENT`, and this.
-const LETTER: &str = "dead_at,letter,reason";
-pub(super) const LETTERS: &str = "iibbbiiiibibb";
+const TAKEN_COLUMNS: &str = "seq,scheduled_at,id,headers,body,taken,attempt,first_at,deaths,holder";
+pub(super) const TAKEN_SHAPE: &str = "iibbbiiiib";
+/// A dead letter is `TAKEN_COLUMNS`, and this.
+const LETTER_COLUMNS: &str = "dead_at,letter,reason";
+pub(super) const LETTER_SHAPE: &str = "iibbbiiiibibb";
 
 /// Why a row died that nobody settled.
-const LOST: &str = "too many deliveries in a row were settled by nobody: does it kill its consumers?";
+const LOST_REASON: &str = "too many deliveries in a row were settled by nobody: does it kill its consumers?";
 
-impl Texts {
+impl DelayStatements {
     pub(super) fn new(kind: Kind, table: &Table, visibility: Duration, max_lost: u32) -> Self {
         let table = match kind {
             #[cfg(feature = "mysql")]
@@ -137,7 +137,7 @@ impl Texts {
         };
         [
             if_dies("dead_at", now, "NULL"),
-            if_dies("reason", &self.bytes(LOST), "reason"),
+            if_dies("reason", &self.bytes(LOST_REASON), "reason"),
             if_dies("letter", "NULL", "letter"),
             if_dies("attempt", "attempt+lost", "attempt"),
             if_dies("deaths", "deaths+1", "deaths"),
@@ -157,9 +157,9 @@ impl Texts {
         self.finished(match self.kind {
             // In an array, so that it is run once.
             Kind::Postgres => format!(
-                "UPDATE {table} SET {set} WHERE seq=ANY(ARRAY({due} FOR UPDATE SKIP LOCKED)) RETURNING {CONTENT}"
+                "UPDATE {table} SET {set} WHERE seq=ANY(ARRAY({due} FOR UPDATE SKIP LOCKED)) RETURNING {TAKEN_COLUMNS}"
             ),
-            _ => format!("UPDATE {table} SET {set} WHERE seq IN ({due}) RETURNING {CONTENT}"),
+            _ => format!("UPDATE {table} SET {set} WHERE seq IN ({due}) RETURNING {TAKEN_COLUMNS}"),
         })
     }
 
@@ -185,7 +185,7 @@ impl Texts {
 
     /// What was taken. Numbers.
     pub(super) fn taken(&self, rows: usize) -> String {
-        self.finished(format!("SELECT {CONTENT} FROM {} WHERE seq IN ({})", self.table, places(rows)))
+        self.finished(format!("SELECT {TAKEN_COLUMNS} FROM {} WHERE seq IN ({})", self.table, places(rows)))
     }
 
     fn held(&self, set: &str) -> String {
@@ -208,7 +208,7 @@ impl Texts {
     }
 
     /// Time of death, attempts, first delivery, deaths, id of the letter, reason; number, holder.
-    pub(super) fn bury(&self) -> String {
+    pub(super) fn dead_letter(&self) -> String {
         self.held("due_at=NULL,live=NULL,lost=0,dead_at=?,attempt=?,first_at=?,deaths=?,letter=?,reason=?")
     }
 
@@ -236,7 +236,7 @@ impl Texts {
     /// The dead letter behind another one. Time of death, time of death, number.
     pub(super) fn letter(&self) -> String {
         self.finished(format!(
-            "SELECT {CONTENT},{LETTER} FROM {} WHERE dead_at>? OR (dead_at=? AND seq>?) ORDER BY dead_at,seq LIMIT 1",
+            "SELECT {TAKEN_COLUMNS},{LETTER_COLUMNS} FROM {} WHERE dead_at>? OR (dead_at=? AND seq>?) ORDER BY dead_at,seq LIMIT 1",
             self.table
         ))
     }

@@ -8,11 +8,11 @@ use tokio_util::time::DelayQueue;
 /// The times of what is due within a window, on a hierarchical timing wheel: one timer of the runtime's for all of them, and no
 /// question to the database between two that come. What they belong to is asked for when they come.
 #[derive(Debug, Default)]
-pub(super) struct Wheel {
+pub(super) struct TimingWheel {
     times: DelayQueue<()>,
 }
 
-impl Wheel {
+impl TimingWheel {
     pub(super) fn clear(&mut self) {
         self.times.clear();
     }
@@ -22,7 +22,7 @@ impl Wheel {
     }
 
     /// Ends when at least one time has come, and forgets all that have; never while there is none.
-    pub(super) async fn turned(&mut self) {
+    pub(super) async fn expired(&mut self) {
         poll_fn(|context| if self.passed(context) { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
@@ -44,7 +44,7 @@ mod tests {
     #[tokio::test]
     async fn no_time_comes_early_or_twice_and_what_was_forgotten_does_not_come() {
         let start = Instant::now();
-        let mut wheel = Wheel::default();
+        let mut wheel = TimingWheel::default();
         for millis in [60, 30, 5, 30] {
             wheel.put(start + Duration::from_millis(millis));
         }
@@ -54,14 +54,14 @@ mod tests {
             if wheel.times.is_empty() {
                 break;
             }
-            wheel.turned().await;
+            wheel.expired().await;
             turns += 1;
             assert!(start.elapsed() >= due, "{:?} is before {due:?}", start.elapsed());
         }
         assert!(turns > 0 && wheel.times.is_empty(), "one turn for each time, and one for two of the same");
         wheel.put(Instant::now());
         wheel.clear();
-        let none = tokio::time::timeout(Duration::from_millis(50), wheel.turned()).await;
+        let none = tokio::time::timeout(Duration::from_millis(50), wheel.expired()).await;
         assert!(none.is_err(), "there is none");
     }
 }

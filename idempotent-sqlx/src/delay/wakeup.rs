@@ -3,7 +3,7 @@ use std::time::Instant;
 
 /// What was written in this process.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Told {
+pub(super) enum Wakeup {
     /// Work that is due at this time of the database's; `open`: its transaction may not have committed.
     At { at: i64, open: bool },
     /// Work that is due then, as this process counts.
@@ -13,4 +13,4 @@ pub(super) enum Told {
 }
 
 /// Words of the bell that may be unheard; who has missed some looks.
-pub(super) const UNHEARD: usize = 64;
+pub(super) const WAKEUP_CAPACITY: usize = 64;

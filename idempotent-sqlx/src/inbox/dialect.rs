@@ -107,13 +107,13 @@ pub(crate) fn consumed(record: &Record, held: &ClaimHandle) -> bool {
 /// The error of a transaction of which nothing is there, as `error` tells why.
 pub(crate) fn rolled_back(error: &StoreError) -> StoreError {
     match error.kind() {
-        StoreErrorKind::RolledBack => StoreError::new(StoreErrorKind::RolledBack).because(words(error)),
-        kind => StoreError::new(StoreErrorKind::RolledBack).because(format!("{kind}: {}", words(error))),
+        StoreErrorKind::RolledBack => StoreError::new(StoreErrorKind::RolledBack).because(text_of(error)),
+        kind => StoreError::new(StoreErrorKind::RolledBack).because(format!("{kind}: {}", text_of(error))),
     }
 }
 
 /// An error's words without those of its kind.
-pub(crate) fn words(error: &StoreError) -> String {
+pub(crate) fn text_of(error: &StoreError) -> String {
     let text = error.to_string();
     let kind = format!("{}: ", error.kind());
     text.strip_prefix(&kind).map_or(text.clone(), str::to_owned)

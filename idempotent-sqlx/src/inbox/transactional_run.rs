@@ -13,50 +13,55 @@ use idempotent_core::{
 };
 use sqlx::Transaction;
 
-use super::commit::{BETWEEN_LOOKS, End, commit, nothing_of_it};
-use super::dialect::{Dialect, Last, rolled_back, words};
+use super::commit::{CommitResult, LOOKUP_INTERVAL, commit, rollback_error};
+use super::dialect::{Dialect, Last, rolled_back, text_of};
 use crate::answer::TRIES;
 
 /// For [`Transactional::transactional_run`](idempotent_core::Transactional::transactional_run).
 pub(crate) fn transactional_run<D: Dialect>(store: &D, mode: ClaimMode) -> Box<dyn Any + Send> {
-    let phase = Mutex::new(Phase::Closed);
-    let own: Arc<dyn TransactionSource<Transaction<'static, D::Db>>> =
-        Arc::new(Run { store: store.clone(), mode, retain: OnceLock::new(), request: OnceLock::new(), phase });
+    let phase = Mutex::new(TransactionPhase::Closed);
+    let own: Arc<dyn TransactionSource<Transaction<'static, D::Db>>> = Arc::new(TransactionStore {
+        store: store.clone(),
+        mode,
+        retain: OnceLock::new(),
+        request: OnceLock::new(),
+        phase,
+    });
     Box::new(own)
 }
 
-struct Run<D: Dialect> {
+struct TransactionStore<D: Dialect> {
     store: D,
     mode: ClaimMode,
     retain: OnceLock<Duration>,
     /// What it was claimed by, to put down a failure that is to be remembered.
     request: OnceLock<ClaimRequest>,
-    phase: Mutex<Phase<D>>,
+    phase: Mutex<TransactionPhase<D>>,
 }
 
-enum Phase<D: Dialect> {
+enum TransactionPhase<D: Dialect> {
     /// Not begun, or over, or in its handler's hands.
     Closed,
     Open(Transaction<'static, D::Db>),
     /// Its commit is under way, in a task of its own: asked for again, that one is waited for.
-    Ending(Shared<BoxFuture<'static, End>>),
+    Ending(Shared<BoxFuture<'static, CommitResult>>),
 }
 
-impl<D: Dialect> fmt::Debug for Run<D> {
+impl<D: Dialect> fmt::Debug for TransactionStore<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run").field("store", &self.store).field("mode", &self.mode).finish_non_exhaustive()
+        f.debug_struct("TransactionStore").field("store", &self.store).field("mode", &self.mode).finish_non_exhaustive()
     }
 }
 
-impl<D: Dialect> Run<D> {
-    fn phase(&self) -> MutexGuard<'_, Phase<D>> {
+impl<D: Dialect> TransactionStore<D> {
+    fn phase(&self) -> MutexGuard<'_, TransactionPhase<D>> {
         // Nothing under this lock panics halfway.
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take(&self) -> Option<Transaction<'static, D::Db>> {
-        match std::mem::replace(&mut *self.phase(), Phase::Closed) {
-            Phase::Open(transaction) => Some(transaction),
+        match std::mem::replace(&mut *self.phase(), TransactionPhase::Closed) {
+            TransactionPhase::Open(transaction) => Some(transaction),
             _ => None,
         }
     }
@@ -88,10 +93,10 @@ impl<D: Dialect> Run<D> {
                     }
                 }
             });
-            match claiming.await.unwrap_or_else(|_| Err(gone())) {
+            match claiming.await.unwrap_or_else(|_| Err(runtime_ended())) {
                 Ok((claim, transaction)) => {
                     if let Some(transaction) = transaction {
-                        *self.phase() = Phase::Open(transaction);
+                        *self.phase() = TransactionPhase::Open(transaction);
                     }
                     return Ok(claim);
                 }
@@ -99,7 +104,7 @@ impl<D: Dialect> Run<D> {
                 Err(error) => return Err(error),
             }
         }
-        let because = last.as_ref().map(words).unwrap_or_default();
+        let because = last.as_ref().map(text_of).unwrap_or_default();
         Err(StoreError::new(StoreErrorKind::NotApplied).because(because))
     }
 
@@ -112,18 +117,20 @@ impl<D: Dialect> Run<D> {
             let begun = begun.map_err(|error| {
                 StoreError::new(StoreErrorKind::Ambiguous).because(format!("claimed, but not begun: {error}"))
             });
-            *self.phase() = Phase::Open(begun?);
+            *self.phase() = TransactionPhase::Open(begun?);
         }
         Ok(claim)
     }
 
     /// Completes and commits, in a task of its own: dropped halfway nobody would know what it came to.
-    fn ending(&self, held: &ClaimHandle, completion: &Completion) -> Option<Shared<BoxFuture<'static, End>>> {
+    fn ending(&self, held: &ClaimHandle, completion: &Completion) -> Option<Shared<BoxFuture<'static, CommitResult>>> {
         let mut phase = self.phase();
-        if let Phase::Ending(ending) = &*phase {
+        if let TransactionPhase::Ending(ending) = &*phase {
             return Some(ending.clone());
         }
-        let Phase::Open(transaction) = std::mem::replace(&mut *phase, Phase::Closed) else { return None };
+        let TransactionPhase::Open(transaction) = std::mem::replace(&mut *phase, TransactionPhase::Closed) else {
+            return None;
+        };
         // What was claimed inside says so already, but for a value.
         let as_claimed = self.mode == ClaimMode::Inside
             && completion.value.is_none()
@@ -133,8 +140,8 @@ impl<D: Dialect> Run<D> {
         } else {
             tokio::spawn(end(self.store.clone(), transaction, self.mode, held.clone(), completion.clone()))
         };
-        let ending = async { task.await.unwrap_or(End::Unknown) }.boxed().shared();
-        *phase = Phase::Ending(ending.clone());
+        let ending = async { task.await.unwrap_or(CommitResult::Unknown) }.boxed().shared();
+        *phase = TransactionPhase::Ending(ending.clone());
         Some(ending)
     }
 
@@ -161,7 +168,7 @@ async fn end<D: Dialect>(
     mode: ClaimMode,
     held: ClaimHandle,
     completion: Completion,
-) -> End {
+) -> CommitResult {
     if mode == ClaimMode::Inside
         && let Some(completing) = store.with_the_commit(&held, &completion)
     {
@@ -177,22 +184,22 @@ async fn end<D: Dialect>(
         Ok(Settled::Done) => return commit(store, transaction, Last::Written).await,
         // Nobody takes over what is not committed: so the transaction is not what it was.
         Ok(Settled::Lost { .. }) if mode == ClaimMode::Inside => {
-            End::RolledBack("a statement of the handler's failed, and its transaction with it".into())
+            CommitResult::RolledBack("a statement of the handler's failed, and its transaction with it".into())
         }
-        Ok(lost) => End::Told(lost),
-        Err(error) => End::RolledBack(words(&rolled_back(&error)).into()),
+        Ok(lost) => CommitResult::Known(lost),
+        Err(error) => CommitResult::RolledBack(text_of(&rolled_back(&error)).into()),
     };
     let _ = transaction.rollback().await;
     failed
 }
 
 /// Nothing is known of it, and nothing was committed.
-fn gone() -> StoreError {
+fn runtime_ended() -> StoreError {
     StoreError::new(StoreErrorKind::NotApplied).because("the runtime that ran this call has ended: try again")
 }
 
 #[async_trait]
-impl<D: Dialect> Store for Run<D> {
+impl<D: Dialect> Store for TransactionStore<D> {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         let _ = self.request.set(request.clone());
         match self.mode {
@@ -207,19 +214,19 @@ impl<D: Dialect> Store for Run<D> {
 
     async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         let Some(ending) = self.ending(held, completion) else {
-            return Err(nothing_of_it("the transaction was over before its run"));
+            return Err(rollback_error("the transaction was over before its run"));
         };
         match ending.await {
-            End::Told(settled) => return Ok(settled),
-            End::RolledBack(because) => return Err(nothing_of_it(&because)),
-            End::Unknown => {}
+            CommitResult::Known(settled) => return Ok(settled),
+            CommitResult::RolledBack(because) => return Err(rollback_error(&because)),
+            CommitResult::Unknown => {}
         }
         loop {
             match self.store.is_committed(held).await? {
                 Some(true) => return Ok(Settled::Done),
-                Some(false) => return Err(nothing_of_it("the connection was lost, and the commit with it")),
+                Some(false) => return Err(rollback_error("the connection was lost, and the commit with it")),
                 // The backend of the lost connection is still at it.
-                None => tokio::time::sleep(BETWEEN_LOOKS).await,
+                None => tokio::time::sleep(LOOKUP_INTERVAL).await,
             }
         }
     }
@@ -243,7 +250,7 @@ impl<D: Dialect> Store for Run<D> {
     }
 }
 
-impl<D: Dialect> TransactionalRun for Run<D> {
+impl<D: Dialect> TransactionalRun for TransactionStore<D> {
     fn retains(&self, retain: Duration) {
         let _ = self.retain.set(retain);
     }
@@ -253,12 +260,12 @@ impl<D: Dialect> TransactionalRun for Run<D> {
     }
 }
 
-impl<D: Dialect> TransactionSource<Transaction<'static, D::Db>> for Run<D> {
+impl<D: Dialect> TransactionSource<Transaction<'static, D::Db>> for TransactionStore<D> {
     fn lend(&self) -> Option<Transaction<'static, D::Db>> {
         self.take()
     }
 
     fn take_back(&self, transaction: Transaction<'static, D::Db>) {
-        *self.phase() = Phase::Open(transaction);
+        *self.phase() = TransactionPhase::Open(transaction);
     }
 }

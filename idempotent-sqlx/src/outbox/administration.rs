@@ -53,7 +53,7 @@ impl<Db: OutboxDb> Outbox<Db> {
     /// The database's.
     pub async fn list(&self, status: OutboxStatus, behind: i64, at_most: u32) -> Result<Vec<OutboxEntry>, OutboxError> {
         let args = vec![Arg::from(status.number()), Arg::from(behind), Arg::from(i64::from(at_most))];
-        let rows = self.fetch(self.0.texts.list(), args, "iiiibbiiibbb").await?;
+        let rows = self.fetch(self.0.statements.list(), args, "iiiibbiiibbb").await?;
         let entry = |mut row| OutboxEntry { record: OutboxRecord::read(&mut row), id: row.text(), topic: row.text() };
         Ok(rows.into_iter().map(entry).collect())
     }
@@ -63,7 +63,7 @@ impl<Db: OutboxDb> Outbox<Db> {
     /// # Errors
     /// The database's.
     pub async fn inspect(&self, id: &str) -> Result<Option<(OutboxRecord, Option<OutboundMessage>)>, OutboxError> {
-        let rows = self.fetch(self.0.texts.inspect(), vec![Arg::from(id.as_bytes())], "iiiibbiiibbbbbbbb").await?;
+        let rows = self.fetch(self.0.statements.inspect(), vec![Arg::from(id.as_bytes())], "iiiibbiiibbbbbbbb").await?;
         Ok(rows.into_iter().next().map(|mut row| (OutboxRecord::read(&mut row), record::content(&mut row).1)))
     }
 
@@ -84,7 +84,7 @@ impl<Db: OutboxDb> Outbox<Db> {
         by: &str,
         reason: &str,
     ) -> Result<(), OutboxError> {
-        self.change(connection, self.0.texts.resend(), "resend", [id, by, reason]).await
+        self.change(connection, self.0.statements.resend(), "resend", [id, by, reason]).await
     }
 
     /// Voids an unconfirmed or dead message: no relay sends the message again, and later messages of its aggregate no longer wait
@@ -112,7 +112,7 @@ impl<Db: OutboxDb> Outbox<Db> {
         by: &str,
         reason: &str,
     ) -> Result<(), OutboxError> {
-        self.change(connection, self.0.texts.void(), "void", [id, by, reason]).await
+        self.change(connection, self.0.statements.void(), "void", [id, by, reason]).await
     }
 
     /// What people did with a message, in order.
@@ -120,7 +120,7 @@ impl<Db: OutboxDb> Outbox<Db> {
     /// # Errors
     /// The database's.
     pub async fn audit(&self, id: &str) -> Result<Vec<AuditEntry>, OutboxError> {
-        let rows = self.fetch(self.0.texts.notes(), vec![Arg::from(id.as_bytes())], "bbbi").await?;
+        let rows = self.fetch(self.0.statements.notes(), vec![Arg::from(id.as_bytes())], "bbbi").await?;
         let audited = |mut row: super::database::Cells| AuditEntry {
             by: row.text(),
             action: row.text(),
@@ -147,11 +147,11 @@ impl<Db: OutboxDb> Outbox<Db> {
         for status in [OutboxStatus::Confirmed, OutboxStatus::Void] {
             let rest = i64::from(at_most) - i64::try_from(removed).unwrap_or(i64::MAX);
             let args = vec![Arg::from(status.number()), self.now(), Arg::from(micros(age)), Arg::from(rest.max(0))];
-            removed += self.execute(self.0.texts.purge(), args).await?;
+            removed += self.execute(self.0.statements.purge(), args).await?;
         }
         for kind in [OF_MESSAGE, OF_CONSUMER] {
             let args = vec![Arg::from(kind), self.now(), Arg::from(micros(age))];
-            self.execute(self.0.texts.forget_old(), args).await?;
+            self.execute(self.0.statements.forget_old(), args).await?;
         }
         Ok(removed)
     }
@@ -179,7 +179,7 @@ impl<Db: OutboxDb> Outbox<Db> {
         }
         let mut args: Vec<_> = [id, by, action, reason].map(|part| Arg::from(part.as_bytes())).into();
         args.push(self.now());
-        Db::execute(connection, self.0.texts.note().into(), args).await?;
+        Db::execute(connection, self.0.statements.note().into(), args).await?;
         self.0.written.notify_one();
         Ok(())
     }

@@ -6,10 +6,10 @@ use idempotent_core::{Clock, StoreError};
 use sqlx::Pool;
 use tokio::sync::Notify;
 
-use super::confirmation_queue::Ends;
+use super::confirmation_queue::ConfirmationQueue;
 use super::database::OutboxDb;
-use super::handle::{Inner, Outbox};
-use super::statements::{Edit, Texts};
+use super::handle::{Outbox, OutboxInner};
+use super::statements::{OutboxStatements, StatementEdit};
 use crate::table::Table;
 
 /// Sets up an [`Outbox`].
@@ -19,7 +19,7 @@ pub struct OutboxBuilder<Db: OutboxDb> {
     table: String,
     create: bool,
     clock: Option<Arc<dyn Clock>>,
-    edit: Option<Edit>,
+    edit: Option<StatementEdit>,
 }
 
 impl<Db: OutboxDb> Outbox<Db> {
@@ -80,13 +80,13 @@ impl<Db: OutboxDb> OutboxBuilder<Db> {
     pub async fn open(self) -> Result<Outbox<Db>, StoreError> {
         let table = Table::new(&self.table)?.with_room_for_migrations()?;
         Db::migrate(&self.pool, table.name(), self.create).await?;
-        Ok(Outbox(Arc::new(Inner {
+        Ok(Outbox(Arc::new(OutboxInner {
             pool: self.pool,
-            texts: Texts::new(Db::KIND, &table, self.edit),
+            statements: OutboxStatements::new(Db::KIND, &table, self.edit),
             table: self.table,
             clock: self.clock,
             written: Notify::new(),
-            ends: Ends::default(),
+            confirmations: ConfirmationQueue::default(),
         })))
     }
 }

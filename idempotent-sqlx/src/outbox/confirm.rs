@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use idempotent_mq::{DeliveryResult, LoggedDelivery};
 use tokio::sync::oneshot;
 
-use super::confirmation_queue::{End, Told};
+use super::confirmation_queue::{PendingConfirmation, WriteResult};
 use super::database::{Arg, OutboxDb};
 use super::message_log::consumer_row;
 use super::nonce::{Nonce, nonce_of};
@@ -16,41 +16,41 @@ use super::statements::{OF_CONSUMER, OF_MESSAGE};
 use super::{Outbox, OutboxError};
 
 /// The most of one statement.
-const MOST: usize = 400;
+const MAX_ROWS: usize = 400;
 
 impl<Db: OutboxDb> Outbox<Db> {
     /// Writes what became of one, together with others.
     ///
     /// # Cancellation
     /// It may be written or not. Those it was writing for write for themselves.
-    pub(super) async fn end(&self, receipt: &LoggedDelivery, how: DeliveryResult) -> Told {
+    pub(super) async fn end(&self, receipt: &LoggedDelivery, how: DeliveryResult) -> WriteResult {
         // A message of another producer: a consumer does not conclude it, and no row of this outbox is its own.
         let Some(nonce) = nonce_of(receipt) else { return Ok(()) };
-        let ends = &self.0.ends;
+        let confirmations = &self.0.confirmations;
         loop {
             let (told, mut answer) = oneshot::channel();
-            let end = End { receipt: receipt.clone(), nonce, how, told };
-            ends.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(end);
-            let turn = tokio::select! {
+            let end = PendingConfirmation { receipt: receipt.clone(), nonce, how, told };
+            confirmations.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(end);
+            let writing = tokio::select! {
                 biased;
                 told = &mut answer => match told {
                     Ok(told) => return told,
                     // Whoever was writing it is gone.
                     Err(_) => continue,
                 },
-                turn = ends.turn.lock() => turn,
+                writing = confirmations.writing.lock() => writing,
             };
-            let all = take(&mut *ends.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+            let all = take(&mut *confirmations.waiting.lock().unwrap_or_else(PoisonError::into_inner));
             let mut all = all.into_iter().peekable();
             while all.peek().is_some() {
-                let part: Vec<_> = all.by_ref().take(MOST).collect();
-                let told = self.write_ends(&part).await.map_err(Arc::new);
+                let part: Vec<_> = all.by_ref().take(MAX_ROWS).collect();
+                let told = self.write_confirmations(&part).await.map_err(Arc::new);
                 for end in part {
                     // One that is gone does not mind.
                     let _ = end.told.send(told.clone());
                 }
             }
-            drop(turn);
+            drop(writing);
             if let Ok(told) = answer.try_recv() {
                 return told;
             }
@@ -59,17 +59,17 @@ impl<Db: OutboxDb> Outbox<Db> {
 
     /// Writes the stubs, then the consumers that are done, then removes the notes. A process that dies in between leaves notes that
     /// the next deliveries remove. A message without its consumer's row is run again, and its duplicate writes the row.
-    async fn write_ends(&self, ends: &[End]) -> Result<(), OutboxError> {
+    async fn write_confirmations(&self, confirmations: &[PendingConfirmation]) -> Result<(), OutboxError> {
         let of = |of: &[DeliveryResult]| {
-            let of_them = ends.iter().filter(|end| of.contains(&end.how));
+            let of_them = confirmations.iter().filter(|end| of.contains(&end.how));
             // In the order of every process, and once each.
             of_them.map(|end| (end.receipt.id.as_bytes(), end.nonce)).collect::<BTreeMap<_, _>>()
         };
         let ids = |how: &[DeliveryResult]| of(how).into_keys().collect::<Vec<_>>();
         self.settle(of(&[DeliveryResult::Done, DeliveryResult::Expired]), OutboxStatus::Confirmed).await?;
         self.settle(of(&[DeliveryResult::DeadLettered]), OutboxStatus::Dead).await?;
-        self.note_consumers(ends).await?;
-        let texts = &self.0.texts;
+        self.note_consumers(confirmations).await?;
+        let statements = &self.0.statements;
         let over = ids(&[
             DeliveryResult::Done,
             DeliveryResult::Expired,
@@ -79,22 +79,22 @@ impl<Db: OutboxDb> Outbox<Db> {
         ]);
         if !over.is_empty() {
             let args = [Arg::from(OF_MESSAGE)].into_iter().chain(over.iter().map(|id| Arg::from(*id))).collect();
-            self.execute(texts.forget(over.len()), args).await?;
+            self.execute(statements.forget(over.len()), args).await?;
         }
-        for end in ends {
+        for end in confirmations {
             let id = end.receipt.id.as_bytes();
             // A run that goes on elsewhere keeps its note.
             if over.binary_search(&id).is_err() {
                 let run = Arg::from(&end.receipt.number.to_be_bytes()[..]);
-                self.execute(texts.forget_own(), vec![Arg::from(OF_MESSAGE), Arg::from(id), run]).await?;
+                self.execute(statements.forget_own(), vec![Arg::from(OF_MESSAGE), Arg::from(id), run]).await?;
             }
         }
         Ok(())
     }
 
     /// Writes which consumers have consumed a message: an expired or dead-lettered one has not been consumed.
-    async fn note_consumers(&self, ends: &[End]) -> Result<(), OutboxError> {
-        let done = ends.iter().filter(|end| end.how == DeliveryResult::Done);
+    async fn note_consumers(&self, confirmations: &[PendingConfirmation]) -> Result<(), OutboxError> {
+        let done = confirmations.iter().filter(|end| end.how == DeliveryResult::Done);
         let rows = done.filter_map(|end| Some((consumer_row(&end.receipt, &end.nonce)?, end.receipt.number)));
         // In the order of every process, and once each.
         let rows: BTreeMap<_, _> = rows.collect();
@@ -105,11 +105,11 @@ impl<Db: OutboxDb> Outbox<Db> {
             let run = Arg::from(&run.to_be_bytes()[..]);
             [Arg::from(OF_CONSUMER), Arg::from(&id[..]), run, Arg::Bytes(None), self.now()]
         });
-        self.execute(self.0.texts.log(rows.len()), args.collect()).await.map(drop)
+        self.execute(self.0.statements.log(rows.len()), args.collect()).await.map(drop)
     }
 
     async fn settle(&self, messages: BTreeMap<&[u8], Nonce>, status: OutboxStatus) -> Result<(), OutboxError> {
-        let (texts, confirmed) = (&self.0.texts, status == OutboxStatus::Confirmed);
+        let (statements, confirmed) = (&self.0.statements, status == OutboxStatus::Confirmed);
         let messages: Vec<_> = messages.into_iter().collect();
         let args = |messages: &[(&[u8], Nonce)]| {
             let head = [Arg::from(status.number()), self.now()].into_iter();
@@ -117,13 +117,13 @@ impl<Db: OutboxDb> Outbox<Db> {
             head.chain(ids).chain(messages.iter().map(|(_, nonce)| Arg::from(&nonce[..]))).collect()
         };
         let mut settled = HashSet::new();
-        if messages.len() > 1 && texts.settles_many() {
-            let rows = self.fetch(texts.settle(confirmed, messages.len()), args(&messages), "b").await?;
+        if messages.len() > 1 && statements.settles_many() {
+            let rows = self.fetch(statements.settle(confirmed, messages.len()), args(&messages), "b").await?;
             settled.extend(rows.into_iter().map(|mut row| row.bytes()));
         }
         // Locked, settled before, or removed meanwhile.
         for message in messages.iter().filter(|(id, _)| !settled.contains(*id)) {
-            self.execute(texts.settle(confirmed, 1), args(&[*message])).await?;
+            self.execute(statements.settle(confirmed, 1), args(&[*message])).await?;
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ pub enum Enqueued {
 }
 
 /// The most messages of one statement: databases limit how many values it may have.
-const MOST: usize = 1_000;
+const MAX_ROWS: usize = 1_000;
 /// The longest id, topic, key and aggregate, in bytes: what an index of each database takes.
 const LONGEST: usize = 255;
 /// The most bytes of headers and body.
@@ -81,7 +81,7 @@ impl<Db: OutboxDb> Outbox<Db> {
             }
         }
         let mut new = 0;
-        for part in different.chunks(MOST) {
+        for part in different.chunks(MAX_ROWS) {
             new += self.write(connection, part).await?;
         }
         // Before its commit: relays look again and again for a while.
@@ -112,7 +112,7 @@ impl<Db: OutboxDb> Outbox<Db> {
                 self.now(),
             ]);
         }
-        let rows = Db::execute(connection, self.0.texts.enqueue(messages.len()).into(), args).await?;
+        let rows = Db::execute(connection, self.0.statements.enqueue(messages.len()).into(), args).await?;
         if rows != messages.len() as u64 {
             self.compare(connection, messages).await?;
         }
@@ -127,7 +127,7 @@ impl<Db: OutboxDb> Outbox<Db> {
         messages: &[(Cow<'_, OutboundMessage>, [u8; 32])],
     ) -> Result<(), OutboxError> {
         let args = messages.iter().map(|(message, _)| Arg::from(message.id.as_bytes())).collect();
-        let rows = Db::fetch(connection, self.0.texts.digests(messages.len()).into(), args, "bb").await?;
+        let rows = Db::fetch(connection, self.0.statements.digests(messages.len()).into(), args, "bb").await?;
         let known: HashMap<_, _> = rows.into_iter().map(|mut row| (row.bytes(), row.bytes())).collect();
         for (message, sum) in messages {
             match known.get(message.id.as_bytes()) {

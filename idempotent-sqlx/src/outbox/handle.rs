@@ -7,9 +7,9 @@ use sqlx::Pool;
 use tokio::sync::Notify;
 
 use super::OutboxError;
-use super::confirmation_queue::Ends;
+use super::confirmation_queue::ConfirmationQueue;
 use super::database::{Arg, Cells, OutboxDb};
-use super::statements::Texts;
+use super::statements::OutboxStatements;
 
 /// Messages that are written in the transaction of what they tell of, and sent by a [`Relay`] once that has committed.
 ///
@@ -36,17 +36,17 @@ use super::statements::Texts;
 /// # Ok(())
 /// # }
 /// ```
-pub struct Outbox<Db: OutboxDb>(pub(super) Arc<Inner<Db>>);
+pub struct Outbox<Db: OutboxDb>(pub(super) Arc<OutboxInner<Db>>);
 
-pub(super) struct Inner<Db: OutboxDb> {
+pub(super) struct OutboxInner<Db: OutboxDb> {
     pub(super) pool: Pool<Db>,
-    pub(super) texts: Texts,
+    pub(super) statements: OutboxStatements,
     pub(super) table: String,
     /// Instead of the database's.
     pub(super) clock: Option<Arc<dyn Clock>>,
     /// A message was written here, or its transaction has committed.
     pub(super) written: Notify,
-    pub(super) ends: Ends,
+    pub(super) confirmations: ConfirmationQueue,
 }
 
 /// Of the same tables; derived, it would ask the database's type for it.
@@ -74,7 +74,7 @@ impl<Db: OutboxDb> Outbox<Db> {
     #[doc(hidden)]
     #[must_use]
     pub fn __statements(&self) -> Vec<(&'static str, String)> {
-        self.0.texts.all()
+        self.0.statements.all()
     }
 
     /// The time as it goes into a statement: none where that is the database's.

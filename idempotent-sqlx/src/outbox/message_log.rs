@@ -14,7 +14,7 @@ use super::statements::{OF_CONSUMER, OF_MESSAGE, OF_QUEUE};
 use super::{Outbox, OutboxError};
 
 /// The most rows of one statement.
-const MOST: usize = 1_000;
+const MAX_ROWS: usize = 1_000;
 /// The longest id or queue that a row takes; a longer one is none of this outbox's.
 const LONGEST: usize = 255;
 
@@ -30,7 +30,7 @@ impl<Db: OutboxDb> MessageLog for Outbox<Db> {
         let states = self.states(receipts).await.map_err(failed)?;
         let rows = rows(receipts, &states);
         let rows: Vec<_> = rows.into_iter().collect();
-        for part in rows.chunks(MOST) {
+        for part in rows.chunks(MAX_ROWS) {
             let mut args = Vec::with_capacity(part.len() * 5);
             for ((kind, id), (run, place)) in part {
                 args.extend([
@@ -41,7 +41,7 @@ impl<Db: OutboxDb> MessageLog for Outbox<Db> {
                     self.now(),
                 ]);
             }
-            self.execute(self.0.texts.log(part.len()), args).await.map_err(failed)?;
+            self.execute(self.0.statements.log(part.len()), args).await.map_err(failed)?;
         }
         Ok(states)
     }
@@ -63,9 +63,9 @@ impl<Db: OutboxDb> Outbox<Db> {
             .collect();
         let asked: Vec<_> = asked.into_iter().filter(|id| id.len() <= LONGEST).collect();
         let mut known = HashMap::new();
-        for part in asked.chunks(MOST) {
+        for part in asked.chunks(MAX_ROWS) {
             let args = part.iter().map(|id| Arg::from(id.as_bytes())).collect();
-            for mut row in self.fetch(self.0.texts.known(part.len()), args, "bbi").await? {
+            for mut row in self.fetch(self.0.statements.known(part.len()), args, "bbi").await? {
                 known.insert(row.text(), (row.bytes(), OutboxStatus::of(row.int())));
             }
         }
@@ -88,9 +88,9 @@ impl<Db: OutboxDb> Outbox<Db> {
         let ids: BTreeSet<_> = asked.iter().flatten().collect();
         let ids: Vec<_> = ids.into_iter().collect();
         let mut consumed = BTreeSet::new();
-        for part in ids.chunks(MOST) {
+        for part in ids.chunks(MAX_ROWS) {
             let args = [Arg::from(OF_CONSUMER)].into_iter().chain(part.iter().map(|id| Arg::from(&id[..])));
-            let rows = self.fetch(self.0.texts.consumed(part.len()), args.collect(), "b").await?;
+            let rows = self.fetch(self.0.statements.consumed(part.len()), args.collect(), "b").await?;
             consumed.extend(rows.into_iter().map(|mut row| row.bytes()));
         }
         for (state, row) in states.iter_mut().zip(&asked) {
@@ -127,12 +127,12 @@ impl From<&OutboxStatus> for SenderState {
     }
 }
 
-type Rows = BTreeMap<(i64, String), (u128, Option<QueueOffset>)>;
+type LogRows = BTreeMap<(i64, String), (u128, Option<QueueOffset>)>;
 
 /// Returns a row for each message of this outbox, and for each queue: once each, since no statement may write a row twice, and in the same order in each
 /// process, so that none waits for one that waits for it.
-fn rows(receipts: &[LoggedDelivery], states: &[SenderState]) -> Rows {
-    let mut rows = Rows::new();
+fn rows(receipts: &[LoggedDelivery], states: &[SenderState]) -> LogRows {
+    let mut rows = LogRows::new();
     for (receipt, state) in receipts.iter().zip(states) {
         let (queue, place) = (queue_of(&receipt.position), place_of(&receipt.position));
         if *state != SenderState::Foreign {

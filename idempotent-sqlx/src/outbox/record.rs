@@ -70,9 +70,9 @@ pub struct OutboxRecord {
 }
 
 /// The columns of [`OutboxRecord`], and those of its content behind them.
-pub(crate) const STUB: &str =
+pub(crate) const RECORD_COLUMNS: &str =
     "t.seq,t.status,t.sends,t.failures,t.queue,t.place,t.due_at,t.created_at,t.sent_at,t.last_error";
-pub(crate) const CONTENT: &str = "t.id,t.topic,t.business_key,t.aggregate,t.headers,t.body,t.nonce";
+pub(crate) const CONTENT_COLUMNS: &str = "t.id,t.topic,t.business_key,t.aggregate,t.headers,t.body,t.nonce";
 /// Both, and the database's time.
 pub(crate) const LEASED_SHAPE: &str = "iiiibbiiibbbbbbbbi";
 

@@ -30,17 +30,17 @@ pub struct Relay<Db: OutboxDb> {
     batch: u32,
     lease: Duration,
     poll: Duration,
-    sums: Sums,
+    totals: RelayTotals,
 }
 
 /// After a message was written: its transaction may commit in a moment.
-const EAGER: Duration = Duration::from_millis(2);
+const EAGER_DELAY: Duration = Duration::from_millis(2);
 /// The longest lease and poll: a time of day can be told of their ends.
 const LONGEST: Duration = Duration::from_secs(24 * 3_600);
 
 /// What rounds have come to so far.
 #[derive(Debug, Default)]
-struct Sums {
+struct RelayTotals {
     sent: AtomicU64,
     failed: AtomicU64,
     given_up: AtomicU64,
@@ -86,7 +86,7 @@ impl<Db: OutboxDb> Relay<Db> {
             batch: 100,
             lease: Duration::from_secs(60),
             poll: Duration::from_secs(1),
-            sums: Sums::default(),
+            totals: RelayTotals::default(),
         }
     }
 
@@ -144,7 +144,7 @@ impl<Db: OutboxDb> Relay<Db> {
     /// 1 s
     #[must_use]
     pub fn poll(mut self, poll: Duration) -> Self {
-        self.poll = poll.clamp(EAGER, LONGEST);
+        self.poll = poll.clamp(EAGER_DELAY, LONGEST);
         self
     }
 
@@ -162,7 +162,11 @@ impl<Db: OutboxDb> Relay<Db> {
     #[must_use]
     pub fn counts(&self) -> RelayCounts {
         let of = |sum: &AtomicU64| sum.load(Ordering::Relaxed);
-        RelayCounts { sent: of(&self.sums.sent), failed: of(&self.sums.failed), given_up: of(&self.sums.given_up) }
+        RelayCounts {
+            sent: of(&self.totals.sent),
+            failed: of(&self.totals.failed),
+            given_up: of(&self.totals.given_up),
+        }
     }
 }
 

@@ -109,25 +109,25 @@ impl ResendPolicy {
 
     /// What is to be done with a message.
     #[must_use]
-    pub fn decide(&self, stub: &OutboxRecord, seen: &ConsumerProgress, now: Timestamp) -> ResendDecision {
-        if stub.status != OutboxStatus::Unconfirmed {
+    pub fn decide(&self, record: &OutboxRecord, seen: &ConsumerProgress, now: Timestamp) -> ResendDecision {
+        if record.status != OutboxStatus::Unconfirmed {
             return ResendDecision::Leave;
         }
-        if stub.due_at.is_none_or(|due| due > now) {
+        if record.due_at.is_none_or(|due| due > now) {
             return ResendDecision::Wait(DeferReason::NotDue);
         }
         if seen.is_being_consumed(now, self.log_age) {
             return ResendDecision::Wait(DeferReason::BeingConsumed);
         }
-        if !self.is_lost(stub, seen, now) {
+        if !self.is_lost(record, seen, now) {
             return ResendDecision::Wait(DeferReason::Queued);
         }
-        if stub.sends < self.max_sends { ResendDecision::Send } else { ResendDecision::GiveUp }
+        if record.sends < self.max_sends { ResendDecision::Send } else { ResendDecision::GiveUp }
     }
 
     /// Not with the broker any more, nor on its way, as far as can be told.
-    fn is_lost(&self, stub: &OutboxRecord, seen: &ConsumerProgress, now: Timestamp) -> bool {
-        let (Some(sent_at), Some(place)) = (stub.sent_at, stub.place) else {
+    fn is_lost(&self, record: &OutboxRecord, seen: &ConsumerProgress, now: Timestamp) -> bool {
+        let (Some(sent_at), Some(place)) = (record.sent_at, record.place) else {
             // Never confirmed to be anywhere; or where places cannot be compared, so that time alone says it.
             return true;
         };

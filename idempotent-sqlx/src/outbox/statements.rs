@@ -3,20 +3,20 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::database::Kind;
-use super::record::{CONTENT, STUB};
+use super::record::{CONTENT_COLUMNS, RECORD_COLUMNS};
 use crate::table::Table;
 
 /// Makes statements for one outbox. `?` stands for a value, and is numbered for PostgreSQL at the end.
-pub(super) struct Texts {
+pub(super) struct OutboxStatements {
     kind: Kind,
     table: String,
     log: String,
     audit: String,
-    edit: Option<Edit>,
+    edit: Option<StatementEdit>,
 }
 
 /// Changes a statement of this name, so that a test sees whether that is noticed.
-pub(super) type Edit = Arc<dyn Fn(&'static str, String) -> String + Send + Sync>;
+pub(super) type StatementEdit = Arc<dyn Fn(&'static str, String) -> String + Send + Sync>;
 
 /// The kinds of rows of the message log: how far a queue was seen, a message that a consumer has in hand, and a message that a
 /// consumer has consumed.
@@ -25,8 +25,8 @@ pub(super) const OF_MESSAGE: i64 = 1;
 /// The row of a message that a consumer has consumed. Its id is a digest.
 pub(super) const OF_CONSUMER: i64 = 2;
 
-impl Texts {
-    pub(super) fn new(kind: Kind, table: &Table, edit: Option<Edit>) -> Self {
+impl OutboxStatements {
+    pub(super) fn new(kind: Kind, table: &Table, edit: Option<StatementEdit>) -> Self {
         let table = match kind {
             #[cfg(feature = "mysql")]
             Kind::MySql => table.clone().in_backticks(),
@@ -106,7 +106,7 @@ impl Texts {
         let (table, now, seqs) = (&self.table, self.now(), places(rows));
         let set = format!("lease_until={now}+?,lease_by=?");
         let free = format!("seq IN ({seqs}) AND due_at<={now} AND lease_until<={now}");
-        let returning = format!("RETURNING {STUB},{CONTENT},{now}");
+        let returning = format!("RETURNING {RECORD_COLUMNS},{CONTENT_COLUMNS},{now}");
         self.finished("take", match self.kind {
             // In an array, so that it is run once.
             Kind::Postgres => format!(
@@ -124,7 +124,10 @@ impl Texts {
         let (table, now) = (&self.table, self.now());
         self.finished(
             "taken",
-            format!("SELECT {STUB},{CONTENT},{now} FROM {table} t WHERE t.seq IN ({}) AND t.lease_by=?", places(rows)),
+            format!(
+                "SELECT {RECORD_COLUMNS},{CONTENT_COLUMNS},{now} FROM {table} t WHERE t.seq IN ({}) AND t.lease_by=?",
+                places(rows)
+            ),
         )
     }
 
@@ -280,7 +283,7 @@ impl Texts {
 
     /// A page of those of one status, with their ids and topics. Status, number, limit.
     pub(super) fn list(&self) -> String {
-        let columns = format!("{STUB},t.id,t.topic");
+        let columns = format!("{RECORD_COLUMNS},t.id,t.topic");
         self.finished(
             "list",
             format!("SELECT {columns} FROM {} t WHERE t.status=? AND t.seq>? ORDER BY t.seq LIMIT ?", self.table),
@@ -289,7 +292,10 @@ impl Texts {
 
     /// One, with its content. Id.
     pub(super) fn inspect(&self) -> String {
-        self.finished("inspect", format!("SELECT {STUB},{CONTENT} FROM {} t WHERE t.id=?", self.table))
+        self.finished(
+            "inspect",
+            format!("SELECT {RECORD_COLUMNS},{CONTENT_COLUMNS} FROM {} t WHERE t.id=?", self.table),
+        )
     }
 
     /// Due at once, wherever it lies, and whoever has leased it: what that one writes of it is of before. Time, id.
@@ -392,8 +398,8 @@ fn places(count: usize) -> String {
 }
 
 /// Nothing that an edit holds.
-impl fmt::Debug for Texts {
+impl fmt::Debug for OutboxStatements {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Texts").field("kind", &self.kind).field("table", &self.table).finish_non_exhaustive()
+        f.debug_struct("OutboxStatements").field("kind", &self.kind).field("table", &self.table).finish_non_exhaustive()
     }
 }
