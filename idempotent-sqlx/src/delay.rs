@@ -1,8 +1,9 @@
-//! Delayed work in a table: it is scheduled by itself or in the transaction of what it is about, and delivered when its time
-//! has come.
+//! The delay table: tasks are scheduled alone or in a transaction of the application, and delivered once they are
+//! due.
 //!
-//! Read in this order: `sql` (the statements), `schedule` (writing, calling off), `take` (what is due, and to whom it belongs),
-//! `pace` (when to look), `source` and `settler` (for a consumer), `dead`.
+//! Read in this order: `statements` (the SQL), `schedule` (scheduling and cancelling), `taken_task` (due tasks and
+//! their holders), `poll_scheduler` (the times at which a source looks), `source` and `settler` (for a consumer),
+//! `dead_letters`.
 mod builder;
 mod counts;
 mod database;

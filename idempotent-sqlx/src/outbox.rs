@@ -1,7 +1,9 @@
-//! The outbox: a message is written in the transaction of what it tells of, and sent until a consumer has done what it asks.
+//! The transactional outbox: messages are written in the transaction of the state change that they announce, and a
+//! relay sends each one until a consumer has confirmed it.
 //!
-//! Read in this order: `stub` (what is kept of a message), `decide` (whether it is sent), `sql` (the statements), `desk` (what
-//! a database has to do), `lease` (who sends it), `relay` (sending).
+//! Read in this order: `record` (the stored form of a message), `resend_policy` (the decision to send), `statements`
+//! (the SQL), `database` (the supported databases), `lease` (the relay that may send a message), `relay` (sending),
+//! `message_log` and `confirm` (the consumers' side).
 mod administration;
 mod builder;
 mod confirm;
@@ -19,6 +21,7 @@ mod queue_offset;
 mod record;
 mod relay;
 mod resend_policy;
+mod statement_list;
 mod statements;
 
 pub use self::administration::{AuditEntry, OutboxEntry};

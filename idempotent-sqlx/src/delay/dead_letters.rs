@@ -1,4 +1,4 @@
-//! Dead letters: listed, put back, removed.
+//! Listing, redriving and purging dead letters.
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -13,21 +13,21 @@ use super::statements::LETTER_SHAPE;
 use super::taken_task::TakenTask;
 use crate::desk::{Arg, micros};
 
-/// The dead letters of a table, the oldest first, for [`Redrive`](idempotent_mq::Redrive) and for whoever looks at them: each is
-/// put back in one step, as a first attempt that has died. One whose key was scheduled anew meanwhile is put back beside that,
-/// and is not to be called off by its key.
+/// The dead letters of a table, the oldest first, for [`Redrive`](idempotent_mq::Redrive) and for inspection. Each
+/// one is put back with one statement, as a first attempt that has died once. If its key was scheduled again in the
+/// meantime, the dead letter is put back without a key, and cannot be cancelled.
 #[derive(Debug)]
 #[must_use]
 pub struct DelayTableDeadLetters<Db: DelayDb> {
     table: DelayTable<Db>,
-    /// When the one died that was brought last, and its number.
+    /// The time of death and the number of the letter that `next` returned last.
     behind: (i64, i64),
-    /// It has not been put back.
+    /// The letter that `next` returned was not put back yet.
     brought: bool,
 }
 
 impl<Db: DelayDb> DelayTableDeadLetters<Db> {
-    /// Those of this table.
+    /// Creates a reader of the dead letters of `table`.
     pub fn new(table: &DelayTable<Db>) -> Self {
         Self { table: table.clone(), behind: (i64::MIN, i64::MIN), brought: false }
     }
@@ -69,7 +69,7 @@ impl<Db: DelayDb> DeadLetters for DelayTableDeadLetters<Db> {
         }
         let args = || vec![self.table.now(), Arg::from(self.behind.1)];
         let back = match self.table.revive(true, args()).await {
-            // Another one of its key is there.
+            // Another task has the key.
             Ok(None) => self.table.revive(false, args()).await,
             back => back,
         };
@@ -81,7 +81,7 @@ impl<Db: DelayDb> DeadLetters for DelayTableDeadLetters<Db> {
 }
 
 impl<Db: DelayDb> DelayTable<Db> {
-    /// `None`: its key is another row's.
+    /// Returns `None` if another row has the key.
     async fn revive(&self, with_key: bool, args: Vec<Arg>) -> Result<Option<u64>, idempotent_core::StoreError> {
         let text = self.0.statements.revive(with_key).into();
         let query = async {
@@ -95,13 +95,13 @@ impl<Db: DelayDb> DelayTable<Db> {
         self.bounded(query).await
     }
 
-    /// Removes dead letters for good, the oldest first, no more than `limit`. Says how many.
+    /// Removes up to `limit` dead letters, the oldest first, and returns their number.
     ///
     /// # Errors
-    /// By [`kind`](DelayError::kind).
+    /// The database failed; see [`kind`](DelayError::kind).
     ///
     /// # Cancellation
-    /// Some may be removed.
+    /// Some dead letters may be removed.
     pub async fn purge_dead(&self, limit: u64) -> Result<u64, DelayError> {
         let limit = i64::try_from(limit).unwrap_or(micros(std::time::Duration::MAX));
         let purged = self.execute(self.0.statements.purge_dead(), vec![Arg::from(limit)]).await;

@@ -2,7 +2,7 @@
 use idempotent_core::{StoreError, StoreErrorKind};
 use idempotent_mq::{DelayError, DelayErrorKind, SourceError, SourceErrorKind};
 
-/// What a producer may conclude.
+/// Converts an error for a producer.
 pub(super) fn delay_error(doing: &str, error: StoreError) -> DelayError {
     let kind = match error.kind() {
         StoreErrorKind::NotApplied | StoreErrorKind::RolledBack => DelayErrorKind::NotApplied,
@@ -12,7 +12,7 @@ pub(super) fn delay_error(doing: &str, error: StoreError) -> DelayError {
     DelayError::new(kind, format!("{doing}: {error}")).with_cause(error)
 }
 
-/// What a consumer may conclude.
+/// Converts an error for a consumer.
 pub(super) fn source_error(doing: &str, error: StoreError) -> SourceError {
     let kind = match error.kind() {
         StoreErrorKind::NotApplied | StoreErrorKind::Ambiguous | StoreErrorKind::RolledBack => {

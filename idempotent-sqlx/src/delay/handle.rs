@@ -13,16 +13,18 @@ use super::statements::DelayStatements;
 use super::wakeup::Wakeup;
 use crate::desk::{Arg, Cells};
 
-/// Work that is to be done at a time, in a table of your database: an order that is cancelled unless it is paid by then.
+/// A table of delayed tasks in your database, such as the cancellation of an order that is not paid in time.
 ///
-/// [`schedule_in`](Self::schedule_in) writes it in your transaction: the order and its time limit are one commit or none, and
-/// a process that dies in between leaves neither an order that nobody cancels nor a limit of no order. That is what a table has
-/// over a queue elsewhere. Without a transaction it is a [`Delay`](idempotent_mq::Delay) as others are.
+/// [`schedule_in`](Self::schedule_in) schedules a task in your transaction: the order and its time limit are
+/// committed together. If the process dies in between, neither an order without a limit nor a limit without an order
+/// remains. A delay queue in another system cannot offer this. Without a transaction, the table is a
+/// [`Delay`](idempotent_mq::Delay) like any other.
 ///
-/// What is due is delivered by a [`DelayTableSource`], at least once and never before its time, which is the database's: an
-/// annotated handler makes it take effect once. What was due while no process ran is delivered when one starts.
+/// A [`DelayTableSource`](super::DelayTableSource) delivers due tasks, at least once and never early by the
+/// database's clock. An annotated handler makes the task take effect once. Tasks that become due while no process
+/// runs are delivered when one starts.
 ///
-/// Cheap to clone.
+/// Clones share the same table and are cheap.
 ///
 /// ```no_run
 /// # async fn example(pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
@@ -54,19 +56,19 @@ pub(super) struct DelayTableInner<Db: DelayDb> {
     pub(super) table: String,
     pub(super) visibility: Duration,
     pub(super) poll: Duration,
-    /// Instead of the database's.
+    /// Overrides the database's clock.
     pub(super) clock: Option<Arc<dyn Clock>>,
-    /// That one, or the machine's: for timers.
+    /// The clock of the timers: `clock`, or that of the machine.
     pub(super) timers: Arc<dyn Clock>,
-    /// What was written in this process.
+    /// Notifies the sources of this process of scheduled tasks.
     pub(super) wakeups: broadcast::Sender<Wakeup>,
-    /// How often the database was asked something that is not in a transaction of the caller's.
+    /// The number of queries outside of the caller's transactions.
     pub(super) queries: AtomicU64,
 }
 
-/// What no database needs so long for.
+/// The maximum duration of a statement.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
-/// Of the same table; derived, it would ask the database's type for it.
+/// Implemented without `derive`, which would require `Db: Clone`.
 impl<Db: DelayDb> Clone for DelayTable<Db> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
@@ -80,19 +82,20 @@ impl<Db: DelayDb> fmt::Debug for DelayTable<Db> {
 }
 
 impl<Db: DelayDb> DelayTable<Db> {
-    /// Tells the sources of this process that a transaction with work in it has committed, so that they look at once.
+    /// Wakes the sources of this process, so that they look at once. Call this method after the commit of a
+    /// transaction that schedules tasks.
     pub fn wake(&self) {
         self.notify(Wakeup::Look);
     }
 
-    /// The statement that takes what is due, so that a test can have it explained.
+    /// Returns the statements that look for due tasks, so that a test can explain them.
     #[doc(hidden)]
     #[must_use]
     pub fn __plans(&self) -> [String; 2] {
         [self.0.statements.ahead(), self.0.statements.__due()]
     }
 
-    /// How often the database was asked, so that a test can see that nobody polls.
+    /// Returns the number of queries, so that a test can check that no source polls.
     #[doc(hidden)]
     #[must_use]
     pub fn __asked(&self) -> u64 {
@@ -100,11 +103,11 @@ impl<Db: DelayDb> DelayTable<Db> {
     }
 
     pub(super) fn notify(&self, wakeup: Wakeup) {
-        // Without a source there is nobody to tell.
+        // Sending fails only if the process has no source.
         let _ = self.0.wakeups.send(wakeup);
     }
 
-    /// The time as it goes into a statement: none where that is the database's.
+    /// Returns the time as a statement's argument: null if the database's clock is used.
     pub(super) fn now(&self) -> Arg {
         let micros = |now: Timestamp| i64::try_from(now.0).unwrap_or(i64::MAX);
         Arg::Int(self.0.clock.as_ref().map(|clock| micros(clock.wall())))

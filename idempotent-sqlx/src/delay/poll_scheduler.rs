@@ -1,4 +1,5 @@
-//! When to look for what is due: when the next is, which the last look has told, or when something earlier is scheduled.
+//! The times at which a source looks for due tasks: when the next known task is due, or when this process schedules
+//! an earlier one.
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,31 +13,31 @@ use super::taken_task::UpcomingTimes;
 use super::timing_wheel::TimingWheel;
 use super::wakeup::Wakeup;
 
-/// The first rest where something may be there in a moment: a transaction that commits, or one that ends whose row is locked.
+/// The first delay if a task may become available at any moment: a transaction may commit, or end and unlock a row.
 const EAGER_DELAY: Duration = Duration::from_millis(2);
-/// Times on a wheel at most.
+/// The maximum number of times on a wheel.
 const MOST: usize = 10_000;
 
-/// Of one source.
+/// The scheduler of one source.
 pub(super) struct PollScheduler<Db: DelayDb> {
     table: DelayTable<Db>,
     clock: Arc<dyn Clock>,
     wakeups: broadcast::Receiver<Wakeup>,
     wheel: Option<TimingWheel>,
-    /// How far a look goes.
+    /// The period that a look covers.
     window: Duration,
-    /// The last look: the database's time, and when that was.
+    /// The time of the last look, by the database's clock and by this process.
     last_look: (i64, Instant),
-    /// Nothing is due before that the last look, or a timer on the wheel, does not know of.
+    /// Before this time nothing is due, apart from tasks that the last look found or that have a timer on the wheel.
     until: Instant,
-    /// Something is due then.
+    /// A task is due at `until`.
     is_due_then: bool,
-    /// The last look stands.
+    /// The result of the last look is still valid.
     is_current: bool,
-    /// There was more than could be taken.
+    /// The last take found more due tasks than it could return.
     more: bool,
     eager: Option<Duration>,
-    /// What was due could not be taken: how long to wait, and how long was waited before.
+    /// The delay after due tasks could not be taken, and the delay before that one.
     retry_delay: Option<Duration>,
     last_retry_delay: Duration,
 }
@@ -66,7 +67,7 @@ impl<Db: DelayDb> PollScheduler<Db> {
         (self.wheel, self.window, self.is_current) = (Some(TimingWheel::default()), window, false);
     }
 
-    /// Waits until something is due. Dropped, nothing is lost.
+    /// Waits until a task is due. Dropping the future loses nothing.
     pub(super) async fn due(&mut self) -> Result<(), StoreError> {
         loop {
             if std::mem::take(&mut self.more) {
@@ -80,7 +81,7 @@ impl<Db: DelayDb> PollScheduler<Db> {
                 wakeup = self.wakeups.recv() => match wakeup {
                     Ok(wakeup) => self.on_wakeup(wakeup),
                     Err(RecvError::Lagged(_)) => self.is_current = false,
-                    // The table that this one has keeps the bell.
+                    // The table of this scheduler keeps the channel open.
                     Err(RecvError::Closed) => std::future::pending().await,
                 },
                 () = expired(&mut self.wheel) => return Ok(()),
@@ -94,7 +95,7 @@ impl<Db: DelayDb> PollScheduler<Db> {
         }
     }
 
-    /// What taking came to.
+    /// Updates the state after a take of up to `room` tasks that found `found`.
     pub(super) fn after_take(&mut self, found: usize, room: usize) {
         self.more = found >= room;
         self.is_current &= found > 0 && self.wheel.is_some();
@@ -104,9 +105,9 @@ impl<Db: DelayDb> PollScheduler<Db> {
         }
     }
 
-    /// Whether something is due now.
+    /// Looks for due tasks, and returns whether one is due now.
     async fn look(&mut self) -> Result<bool, StoreError> {
-        // What is told from here on may not be seen.
+        // Later notifications may concern tasks that the look does not see.
         loop {
             match self.wakeups.try_recv() {
                 Ok(wakeup) => self.on_wakeup(wakeup),
@@ -116,7 +117,7 @@ impl<Db: DelayDb> PollScheduler<Db> {
         }
         let most = if self.wheel.is_some() { MOST } else { 1 };
         let UpcomingTimes { now, dues } = self.table.ahead(self.window, most).await?;
-        // Behind the answer: so timers come not before the database's time.
+        // The time is read after the answer, so timers never fire before the database's time.
         let at = self.clock.now();
         (self.last_look, self.is_current) = ((now, at), true);
         let last = dues.last().copied().filter(|_| dues.len() >= most);
@@ -126,7 +127,7 @@ impl<Db: DelayDb> PollScheduler<Db> {
             wheel.clear();
             let mut last = now;
             for due in dues {
-                // Those of one ms come together.
+                // Times within one millisecond share a timer.
                 if due / 1_000 > last / 1_000 {
                     wheel.put(at + between(now, due));
                     last = due;
@@ -163,7 +164,7 @@ impl<Db: DelayDb> PollScheduler<Db> {
             }
         };
         if self.is_current && at >= self.until {
-            // By then it is looked for.
+            // A look is planned before that time.
             return;
         }
         match &mut self.wheel {
@@ -177,7 +178,7 @@ impl<Db: DelayDb> PollScheduler<Db> {
 }
 
 impl<Db: DelayDb> DelayTable<Db> {
-    /// Of work that is due so long from now.
+    /// Returns the notification for a task that is due after `delay`.
     pub(super) fn wakeup_after(&self, delay: Duration, open: bool) -> Wakeup {
         self.0.timers.now().checked_add(delay).map_or(Wakeup::Look, |at| Wakeup::In { at, open })
     }
@@ -190,7 +191,7 @@ async fn expired(wheel: &mut Option<TimingWheel>) {
     }
 }
 
-/// From one time to a later one, and zero to an earlier one.
+/// Returns the duration between two times in µs, or zero if `to` is earlier.
 fn between(from: i64, to: i64) -> Duration {
     Duration::from_micros(u64::try_from(to.saturating_sub(from)).unwrap_or_default())
 }

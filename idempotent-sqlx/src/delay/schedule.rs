@@ -1,4 +1,4 @@
-//! Scheduling, and calling off: by itself, or in the caller's transaction.
+//! Scheduling and cancelling tasks, alone or in the caller's transaction.
 use async_trait::async_trait;
 use idempotent_core::{StoreError, StoreErrorKind, Timestamp};
 use idempotent_mq::{Cancelled, Delay, DelayError, Scheduled};
@@ -12,18 +12,18 @@ use super::wakeup::Wakeup;
 use crate::desk::{Arg, micros};
 use crate::packed::pack;
 
-/// What was there when it was written may be settled before it is looked at.
+/// The maximum number of attempts: the existing task may be settled before it is read.
 const TRIES: usize = 3;
 
 impl<Db: DelayDb> DelayTable<Db> {
-    /// Keeps work until its time, by one statement. Idempotent by its key: the first stands, until it was delivered and
-    /// settled, or called off.
+    /// Schedules a task with one statement. The call is idempotent by the task's key: the first task stays until it
+    /// is settled or cancelled.
     ///
     /// # Errors
-    /// By [`kind`](DelayError::kind).
+    /// The task is invalid, or the database failed; see [`kind`](DelayError::kind).
     ///
     /// # Cancellation
-    /// Nobody knows whether it is kept. To ask again is safe.
+    /// The task may or may not be scheduled. Calling the method again is safe.
     pub async fn put(&self, work: &ScheduledTask) -> Result<Scheduled, DelayError> {
         work.check()?;
         let acquired = self.0.pool.acquire().await.map_err(|error| self.store_error(false, error));
@@ -33,13 +33,14 @@ impl<Db: DelayDb> DelayTable<Db> {
         scheduled.map_err(|error| delay_error("scheduling", error))
     }
 
-    /// The same in your transaction: it is kept if that commits.
+    /// Schedules a task in your transaction; the task exists once the transaction commits.
     ///
     /// # Errors
-    /// By [`kind`](DelayError::kind): roll back, and try again unless it is [`Refused`](idempotent_mq::DelayErrorKind::Refused).
+    /// The task is invalid, or the database failed; see [`kind`](DelayError::kind). Roll back, and retry unless the
+    /// kind is [`Refused`](idempotent_mq::DelayErrorKind::Refused).
     ///
     /// # Cancellation
-    /// It may be written or not: roll back.
+    /// The task may or may not be written: roll back.
     pub async fn put_in(
         &self,
         connection: &mut <Db as Database>::Connection,
@@ -47,18 +48,19 @@ impl<Db: DelayDb> DelayTable<Db> {
     ) -> Result<Scheduled, DelayError> {
         work.check()?;
         let scheduled = self.write(connection, work).await;
-        // Before its commit: sources look again and again for a while.
+        // The transaction has not committed yet: the sources look several times within a short period.
         self.notify(self.wakeup_for(work.when, true));
         scheduled.map_err(|error| delay_error("scheduling", error))
     }
 
-    /// [`schedule`](Delay::schedule) in your transaction: `payload` is kept until `at`, by the database's clock, if that commits.
+    /// Schedules `payload` for `at`, by the database's clock, in your transaction, like
+    /// [`schedule`](Delay::schedule).
     ///
     /// # Errors
-    /// As [`put_in`](Self::put_in).
+    /// Same as [`put_in`](Self::put_in).
     ///
     /// # Cancellation
-    /// As [`put_in`](Self::put_in).
+    /// Same as [`put_in`](Self::put_in).
     pub async fn schedule_in(
         &self,
         connection: &mut <Db as Database>::Connection,
@@ -69,13 +71,14 @@ impl<Db: DelayDb> DelayTable<Db> {
         self.put_in(connection, &ScheduledTask::at(key, at, payload)).await
     }
 
-    /// [`cancel`](Delay::cancel) in your transaction: it is called off if that commits. Until it ends nobody gets it.
+    /// Cancels a task in your transaction, like [`cancel`](Delay::cancel). No consumer receives the task while the
+    /// transaction is open.
     ///
     /// # Errors
-    /// As [`put_in`](Self::put_in).
+    /// Same as [`put_in`](Self::put_in).
     ///
     /// # Cancellation
-    /// As [`put_in`](Self::put_in).
+    /// Same as [`put_in`](Self::put_in).
     pub async fn cancel_in(
         &self,
         connection: &mut <Db as Database>::Connection,
@@ -99,8 +102,7 @@ impl<Db: DelayDb> DelayTable<Db> {
             if written.map_err(|error| self.store_error(true, error))? > 0 {
                 return Ok(Scheduled::New);
             }
-            // Another one was there before. That is only known by looking: whatever else may have kept a row from being written
-            // must not pass for one.
+            // The key may exist already. Only this query proves it, since a row can be missing for another reason.
             let found = Db::fetch(connection, statements.scheduled().into(), vec![key()], "i").await;
             if let Some(mut row) = found.map_err(|error| self.store_error(true, error))?.into_iter().next() {
                 return Ok(Scheduled::Already { at: Timestamp(row.int().unsigned_abs()) });
@@ -131,7 +133,7 @@ impl<Db: DelayDb> DelayTable<Db> {
         Ok(Cancelled::Unknown)
     }
 
-    /// A delay as it is added to the statement's time, so that it is not over too early.
+    /// Returns a delay as a statement's argument, extended by the resolution of the database's clock.
     pub(super) fn later_by(&self, delay: std::time::Duration) -> Arg {
         let tick = if self.0.clock.is_none() { self.0.statements.tick() } else { std::time::Duration::ZERO };
         Arg::from(micros(delay.saturating_add(tick)))
@@ -145,7 +147,7 @@ impl<Db: DelayDb> DelayTable<Db> {
     }
 }
 
-/// The key is the id of its deliveries.
+/// The key becomes the id of the deliveries.
 #[async_trait]
 impl<Db: DelayDb> Delay for DelayTable<Db> {
     async fn schedule(&self, key: &str, at: Timestamp, payload: &[u8]) -> Result<Scheduled, DelayError> {

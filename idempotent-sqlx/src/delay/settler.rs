@@ -1,4 +1,4 @@
-//! What becomes of a delivery.
+//! Settling deliveries.
 use std::fmt;
 use std::time::Duration;
 
@@ -13,14 +13,15 @@ use super::error::source_error;
 use super::taken_task::{HolderToken, TakenTask};
 use crate::desk::Arg;
 
-/// A delivery that is held: what settling it takes. Dropped unsettled, it comes again when its time is over.
+/// The tag of a held delivery, which settles it. A delivery that is dropped without settling is delivered again after
+/// its visibility timeout.
 pub struct DelayTableTag {
     seq: i64,
     holder: HolderToken,
 }
 
 impl DelayTableTag {
-    /// `None`: nobody holds it.
+    /// Returns the tag of a task, or `None` if the task has no holder.
     pub(super) fn of(taken: &TakenTask) -> Option<Self> {
         taken.holder.map(|holder| Self { seq: taken.seq, holder })
     }
@@ -30,7 +31,7 @@ impl DelayTableTag {
     }
 }
 
-/// Nothing of the work.
+/// Omits the content of the task.
 impl fmt::Debug for DelayTableTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DelayTableTag").field("seq", &self.seq).finish_non_exhaustive()
@@ -40,7 +41,7 @@ impl fmt::Debug for DelayTableTag {
 #[derive(Debug)]
 pub(super) struct DelayTableSettler<Db: DelayDb>(pub(super) DelayTable<Db>);
 
-/// Rows of one statement.
+/// The maximum number of rows in one statement.
 const MOST: usize = 400;
 
 #[async_trait]
@@ -65,7 +66,7 @@ impl<Db: DelayDb> Settle<DelayTableTag> for DelayTableSettler<Db> {
             let mut args = vec![self.0.now()];
             args.extend(part.iter().map(|tag| Arg::from(tag.seq)));
             args.extend(part.iter().map(|tag| Arg::from(&tag.holder[..])));
-            // Those that are lost already are no error.
+            // Deliveries that are already lost are no error.
             let kept = self.0.execute(self.0.0.statements.keep(part.len()), args).await;
             kept.map_err(|error| source_error("keeping deliveries alive", error))?;
         }
@@ -105,7 +106,7 @@ impl<Db: DelayDb> DelayTableSettler<Db> {
         settled("burying a delivery", self.0.execute(self.0.0.statements.dead_letter(), args).await)
     }
 
-    /// Puts those aside that no handler could make anything of; says which are left.
+    /// Dead-letters the tasks whose rows cannot be read, and returns the others.
     pub(super) async fn dead_letter_unreadable(&self, taken: Vec<TakenTask>) -> Vec<TakenTask> {
         let (readable, unreadable): (Vec<_>, Vec<_>) = taken.into_iter().partition(|taken| taken.headers.is_some());
         for taken in unreadable {

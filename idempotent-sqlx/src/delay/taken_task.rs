@@ -1,4 +1,4 @@
-//! What is due, and to whom it belongs: a holder in its row, so that it outlives the statement that took it.
+//! Taking due tasks: the holder is stored in the row, so it outlives the statement that took the task.
 use idempotent_core::{Entropy, OsEntropy, StoreError, StoreErrorKind, Timestamp};
 use idempotent_mq::Headers;
 use tracing::warn;
@@ -9,26 +9,26 @@ use super::statements::TAKEN_SHAPE;
 use crate::desk::{Arg, Cells, micros};
 use crate::packed::unpack;
 
-/// Of one taking.
+/// The id of one take.
 pub(super) type HolderToken = [u8; 16];
 
-/// Rows of one taking, at most.
+/// The maximum number of rows in one take.
 const MOST: usize = 256;
 
-/// Work that is somebody's for the visibility timeout.
+/// A task that a holder has for the visibility timeout.
 #[derive(Debug)]
 pub(super) struct TakenTask {
     pub(super) seq: i64,
     scheduled_at: i64,
     pub(super) id: String,
-    /// `None`: not written by this version.
+    /// The headers; `None` if another version wrote the row.
     pub(super) headers: Option<Headers>,
     pub(super) body: Vec<u8>,
     pub(super) taken: u32,
     pub(super) attempt: u32,
     pub(super) first_at: Option<Timestamp>,
     pub(super) deaths: u32,
-    /// `None`: it is dead.
+    /// The holder; `None` if the task is dead.
     pub(super) holder: Option<HolderToken>,
 }
 
@@ -50,15 +50,15 @@ impl TakenTask {
     }
 }
 
-/// The times that come next, as of the database's.
+/// The next due times, by the database's clock.
 pub(super) struct UpcomingTimes {
     pub(super) now: i64,
-    /// In order.
+    /// The due times, in order.
     pub(super) dues: Vec<i64>,
 }
 
 impl<Db: DelayDb> DelayTable<Db> {
-    /// Looks ahead, by the index of times.
+    /// Returns the next due times within `window`, at most `most`.
     pub(super) async fn ahead(&self, window: std::time::Duration, most: usize) -> Result<UpcomingTimes, StoreError> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let args = vec![self.now(), self.now(), Arg::from(micros(window)), Arg::from(most)];
@@ -72,8 +72,8 @@ impl<Db: DelayDb> DelayTable<Db> {
         Ok(ahead)
     }
 
-    /// Takes at most so many that are due, the longest due first. Two takers never have the same. How many rows there were
-    /// is store_error beside: some may have died.
+    /// Takes at most `room` due tasks, the longest due first, and returns the number of rows as well, some of which
+    /// may have become dead letters. Two holders never have the same task.
     pub(super) async fn take(&self, room: usize) -> Result<(Vec<TakenTask>, usize), StoreError> {
         let bits = OsEntropy.bits().map_err(|error| {
             StoreError::new(StoreErrorKind::NotApplied).because("there is no randomness to be had").with_source(error)
@@ -102,8 +102,8 @@ impl<Db: DelayDb> DelayTable<Db> {
         vec![self.now(), self.now(), self.now(), Arg::from(&holder[..])]
     }
 
-    /// Where an update neither tells what it wrote nor passes over what others have locked: what a transaction of the user's
-    /// has called off must not hold up the rest.
+    /// Takes due tasks in several steps, for a database whose updates neither return rows nor skip locked ones. A
+    /// task that an open transaction has cancelled must not block the others.
     async fn take_in_steps(&self, holder: &HolderToken, room: usize) -> Result<Vec<Cells>, StoreError> {
         let statements = &self.0.statements;
         let numbers = |rows: Vec<Cells>| rows.into_iter().map(|mut row| Arg::from(row.int())).collect::<Vec<_>>();

@@ -1,12 +1,12 @@
-//! A timing wheel in front of the table.
+//! A timing wheel for the due times of a delay table.
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use tokio_util::time::DelayQueue;
 
-/// The times of what is due within a window, on a hierarchical timing wheel: one timer of the runtime's for all of them, and no
-/// question to the database between two that come. What they belong to is asked for when they come.
+/// The due times within a window, on a hierarchical timing wheel. One timer of the runtime serves all of them, and no
+/// query runs between two times. The tasks themselves are read when their time has come.
 #[derive(Debug, Default)]
 pub(super) struct TimingWheel {
     times: DelayQueue<()>,
@@ -21,7 +21,8 @@ impl TimingWheel {
         self.times.insert_at((), at.into());
     }
 
-    /// Ends when at least one time has come, and forgets all that have; never while there is none.
+    /// Completes when at least one time has passed, and forgets all times that have passed. Never completes while the
+    /// wheel is empty.
     pub(super) async fn expired(&mut self) {
         poll_fn(|context| if self.passed(context) { Poll::Ready(()) } else { Poll::Pending }).await;
     }
@@ -50,7 +51,7 @@ mod tests {
         }
         let mut turns = 0;
         for due in [5, 30, 60].map(Duration::from_millis) {
-            // On a machine that stood still several come together.
+            // On a loaded machine, several times pass together.
             if wheel.times.is_empty() {
                 break;
             }

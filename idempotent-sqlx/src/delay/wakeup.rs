@@ -1,16 +1,16 @@
 //! Notifications to the sources of this process.
 use std::time::Instant;
 
-/// What was written in this process.
+/// A notification that tasks were written in this process.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wakeup {
-    /// Work that is due at this time of the database's; `open`: its transaction may not have committed.
+    /// A task that is due at this time, by the database's clock. `open`: its transaction may not have committed.
     At { at: i64, open: bool },
-    /// Work that is due then, as this process counts.
+    /// A task that is due at this time of this process.
     In { at: Instant, open: bool },
-    /// Something.
+    /// A task with an unknown time: the sources look.
     Look,
 }
 
-/// Words of the bell that may be unheard; who has missed some looks.
+/// The capacity of the channel. A source that misses notifications looks for due tasks.
 pub(super) const WAKEUP_CAPACITY: usize = 64;

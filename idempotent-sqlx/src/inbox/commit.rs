@@ -7,16 +7,16 @@ use sqlx::Transaction;
 
 use super::dialect::{Dialect, Last, rolled_back, text_of};
 
-/// How long a commit without an answer is left alone between two looks.
+/// The delay between two lookups of a commit that was not answered.
 pub(super) const LOOKUP_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What a commit came to.
+/// The result of a commit.
 #[derive(Clone)]
 pub(super) enum CommitResult {
     Known(Settled),
-    /// Surely nothing of it is there.
+    /// The transaction was certainly rolled back.
     RolledBack(Arc<str>),
-    /// Nobody has said.
+    /// The database has not answered.
     Unknown,
 }
 

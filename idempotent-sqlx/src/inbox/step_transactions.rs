@@ -1,4 +1,4 @@
-//! The transactions of steps: an effect and its note are committed together.
+//! The transactions of steps: an effect and the record of its step are committed together.
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use sqlx::Transaction;
 use super::commit::{CommitResult, LOOKUP_INTERVAL, commit, rollback_error};
 use super::dialect::{Dialect, Last, rolled_back, text_of};
 
-/// The transaction of a [`step_in`](idempotent_core::step_in()), in its hands. It is given back as it is dropped, and ends with
-/// the step: it cannot be committed here.
+/// The transaction of a [`step_in`](idempotent_core::step_in()), borrowed by the step. Dropping it returns it, and it
+/// ends with the step: the step cannot commit it.
 pub type StepTransaction<Db> = BorrowedTransaction<Transaction<'static, Db>>;
 
-/// For [`Transactional::step_transactions`](idempotent_core::Transactional::step_transactions).
+/// Implements [`Transactional::step_transactions`](idempotent_core::Transactional::step_transactions).
 pub(crate) fn step_transactions<D: Dialect>(store: &D) -> Box<dyn Any + Send> {
     let own: Arc<dyn StepTransactionSource<Transaction<'static, D::Db>>> = Arc::new(StepTransactions(store.clone()));
     Box::new(own)
@@ -42,7 +42,7 @@ impl<D: Dialect> StepTransactionSource<Transaction<'static, D::Db>> for StepTran
         held: &ClaimHandle,
         step: &StepRecord,
     ) -> Result<Settled, StoreError> {
-        // In a task of its own: dropped halfway nobody would end it.
+        // In a separate task: if the future were dropped, the transaction would not end.
         let ending = tokio::spawn(end(self.0.clone(), transaction, held.clone(), step.clone()));
         match ending.await.unwrap_or(CommitResult::Unknown) {
             CommitResult::Known(settled) => return Ok(settled),
@@ -60,7 +60,7 @@ impl<D: Dialect> StepTransactionSource<Transaction<'static, D::Db>> for StepTran
                 }
                 Ok(Some(StoredSteps::Lost { now })) => return Ok(Settled::Lost { now }),
                 Err(error) if !error.is_worth_a_retry() => return Err(error),
-                // The backend of the lost connection is still at it; or this one was lost as well.
+                // The server process of the lost connection is still working, or this connection was lost as well.
                 Ok(None) | Err(_) => tokio::time::sleep(LOOKUP_INTERVAL).await,
             }
         }

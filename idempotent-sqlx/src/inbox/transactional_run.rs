@@ -1,4 +1,5 @@
-//! The store of one run in a transaction: its claim begins it, its completion commits it, its release rolls it back.
+//! The store of one run in a transaction: its claim begins the transaction, its completion commits, and its release
+//! rolls back.
 use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,7 +18,7 @@ use super::commit::{CommitResult, LOOKUP_INTERVAL, commit, rollback_error};
 use super::dialect::{Dialect, Last, rolled_back, text_of};
 use crate::answer::TRIES;
 
-/// For [`Transactional::transactional_run`](idempotent_core::Transactional::transactional_run).
+/// Implements [`Transactional::transactional_run`](idempotent_core::Transactional::transactional_run).
 pub(crate) fn transactional_run<D: Dialect>(store: &D, mode: ClaimMode) -> Box<dyn Any + Send> {
     let phase = Mutex::new(TransactionPhase::Closed);
     let own: Arc<dyn TransactionSource<Transaction<'static, D::Db>>> = Arc::new(TransactionStore {
@@ -34,16 +35,16 @@ struct TransactionStore<D: Dialect> {
     store: D,
     mode: ClaimMode,
     retain: OnceLock<Duration>,
-    /// What it was claimed by, to put down a failure that is to be remembered.
+    /// The request of the claim, which is needed to record a failure.
     request: OnceLock<ClaimRequest>,
     phase: Mutex<TransactionPhase<D>>,
 }
 
 enum TransactionPhase<D: Dialect> {
-    /// Not begun, or over, or in its handler's hands.
+    /// The transaction has not begun, has ended, or is borrowed by its handler.
     Closed,
     Open(Transaction<'static, D::Db>),
-    /// Its commit is under way, in a task of its own: asked for again, that one is waited for.
+    /// The commit runs in a separate task. Another call waits for the same task.
     Ending(Shared<BoxFuture<'static, CommitResult>>),
 }
 
@@ -55,7 +56,7 @@ impl<D: Dialect> fmt::Debug for TransactionStore<D> {
 
 impl<D: Dialect> TransactionStore<D> {
     fn phase(&self) -> MutexGuard<'_, TransactionPhase<D>> {
-        // Nothing under this lock panics halfway.
+        // No code panics while it holds this lock.
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -68,12 +69,12 @@ impl<D: Dialect> TransactionStore<D> {
 
     async fn roll_back(&self) {
         if let Some(transaction) = self.take() {
-            // Refused, the connection is gone, and the transaction with it.
+            // If the rollback fails, the connection is closed, and the transaction ends with it.
             let _ = transaction.rollback().await;
         }
     }
 
-    /// Begins and claims. What loses a race against another claim of the key is begun anew: nothing has run yet.
+    /// Begins a transaction and claims the key. A claim that loses a race starts again, since no handler has run yet.
     async fn claim_inside(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         if let Some(answer) = self.store.look_first(request).await? {
             return Ok(answer);
@@ -82,7 +83,8 @@ impl<D: Dialect> TransactionStore<D> {
         let mut last = None;
         for _ in 0..TRIES {
             let (store, request) = (self.store.clone(), request.clone());
-            // Dropped halfway, the task goes on, and what it has begun is rolled back as its result is dropped.
+            // If this future is dropped, the task continues, and the transaction is rolled back when the result is
+            // dropped.
             let claiming = tokio::spawn(async move {
                 let mut transaction = store.begin().await?;
                 match store.claim_in(&mut transaction, &request, retain).await {
@@ -108,12 +110,12 @@ impl<D: Dialect> TransactionStore<D> {
         Err(StoreError::new(StoreErrorKind::NotApplied).because(because))
     }
 
-    /// A lease first, then the transaction for its handler.
+    /// Claims with a lease, and then begins the transaction of the handler.
     async fn claim_leased(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         let claim = self.store.claim(request).await?;
         if let Claim::Acquired(_) = claim {
             let begun = self.store.begin().await;
-            // The lease is there: it is given back as that of a claim whose answer is not known.
+            // The lease exists: the caller releases it, as after a claim without an answer.
             let begun = begun.map_err(|error| {
                 StoreError::new(StoreErrorKind::Ambiguous).because(format!("claimed, but not begun: {error}"))
             });
@@ -122,7 +124,7 @@ impl<D: Dialect> TransactionStore<D> {
         Ok(claim)
     }
 
-    /// Completes and commits, in a task of its own: dropped halfway nobody would know what it came to.
+    /// Completes and commits in a separate task: if the future were dropped, the result would be unknown.
     fn ending(&self, held: &ClaimHandle, completion: &Completion) -> Option<Shared<BoxFuture<'static, CommitResult>>> {
         let mut phase = self.phase();
         if let TransactionPhase::Ending(ending) = &*phase {
@@ -131,7 +133,7 @@ impl<D: Dialect> TransactionStore<D> {
         let TransactionPhase::Open(transaction) = std::mem::replace(&mut *phase, TransactionPhase::Closed) else {
             return None;
         };
-        // What was claimed inside says so already, but for a value.
+        // A claim inside the transaction already contains the completion, except for a value.
         let as_claimed = self.mode == ClaimMode::Inside
             && completion.value.is_none()
             && self.retain.get() == Some(&completion.retain);
@@ -145,7 +147,7 @@ impl<D: Dialect> TransactionStore<D> {
         Some(ending)
     }
 
-    /// A run that failed for good, or for the last time, is put down behind its rollback.
+    /// Records a permanent or final failure after the rollback.
     async fn remember(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         let Some(request) = self.request.get().filter(|request| request.owner == held.owner) else {
             return Ok(Settled::Lost { now: StateKind::Absent });
@@ -182,7 +184,7 @@ async fn end<D: Dialect>(
     };
     let failed = match completing.await {
         Ok(Settled::Done) => return commit(store, transaction, Last::Written).await,
-        // Nobody takes over what is not committed: so the transaction is not what it was.
+        // No other process takes over before the commit, so the transaction is not the original one.
         Ok(Settled::Lost { .. }) if mode == ClaimMode::Inside => {
             CommitResult::RolledBack("a statement of the handler's failed, and its transaction with it".into())
         }
@@ -193,7 +195,7 @@ async fn end<D: Dialect>(
     failed
 }
 
-/// Nothing is known of it, and nothing was committed.
+/// Returns the error for a task that was cancelled: nothing was committed.
 fn runtime_ended() -> StoreError {
     StoreError::new(StoreErrorKind::NotApplied).because("the runtime that ran this call has ended: try again")
 }
@@ -225,7 +227,7 @@ impl<D: Dialect> Store for TransactionStore<D> {
             match self.store.is_committed(held).await? {
                 Some(true) => return Ok(Settled::Done),
                 Some(false) => return Err(rollback_error("the connection was lost, and the commit with it")),
-                // The backend of the lost connection is still at it.
+                // The server process of the lost connection is still working.
                 None => tokio::time::sleep(LOOKUP_INTERVAL).await,
             }
         }
@@ -236,7 +238,7 @@ impl<D: Dialect> Store for TransactionStore<D> {
         match (self.mode, release.kind) {
             (ClaimMode::Leased, _) => self.store.release(held, release).await,
             (ClaimMode::Inside, ReleaseKind::MarkFailed | ReleaseKind::MarkDead) => self.remember(held, release).await,
-            // It left no trace.
+            // The rollback has removed the claim.
             (ClaimMode::Inside, _) => Ok(Settled::Done),
         }
     }

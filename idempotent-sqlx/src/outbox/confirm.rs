@@ -1,5 +1,5 @@
-//! What became of messages, written for many at once: who ends one while others' ends are being written waits, and is written
-//! with all who came meanwhile. Nobody waits for more to come.
+//! Recording the outcomes of messages. A caller that arrives while another one writes waits for the lock, and then
+//! writes the outcomes of all waiting callers together. No caller waits for more outcomes to arrive.
 use std::collections::{BTreeMap, HashSet};
 use std::mem::take;
 use std::sync::{Arc, PoisonError};
@@ -15,16 +15,17 @@ use super::record::OutboxStatus;
 use super::statements::{OF_CONSUMER, OF_MESSAGE};
 use super::{Outbox, OutboxError};
 
-/// The most of one statement.
+/// The maximum number of rows in one statement.
 const MAX_ROWS: usize = 400;
 
 impl<Db: OutboxDb> Outbox<Db> {
-    /// Writes what became of one, together with others.
+    /// Records the outcome of a delivery, together with those of concurrent callers.
     ///
     /// # Cancellation
-    /// It may be written or not. Those it was writing for write for themselves.
+    /// The outcome may or may not be recorded. Callers whose outcomes this future was recording then record these
+    /// themselves.
     pub(super) async fn end(&self, receipt: &LoggedDelivery, how: DeliveryResult) -> WriteResult {
-        // A message of another producer: a consumer does not conclude it, and no row of this outbox is its own.
+        // The message has another producer: the consumer does not conclude it, and the outbox has no row for it.
         let Some(nonce) = nonce_of(receipt) else { return Ok(()) };
         let confirmations = &self.0.confirmations;
         loop {
@@ -35,7 +36,7 @@ impl<Db: OutboxDb> Outbox<Db> {
                 biased;
                 told = &mut answer => match told {
                     Ok(told) => return told,
-                    // Whoever was writing it is gone.
+                    // The caller that was recording the outcome was dropped.
                     Err(_) => continue,
                 },
                 writing = confirmations.writing.lock() => writing,
@@ -46,7 +47,7 @@ impl<Db: OutboxDb> Outbox<Db> {
                 let part: Vec<_> = all.by_ref().take(MAX_ROWS).collect();
                 let told = self.write_confirmations(&part).await.map_err(Arc::new);
                 for end in part {
-                    // One that is gone does not mind.
+                    // The waiting caller may have been dropped.
                     let _ = end.told.send(told.clone());
                 }
             }
@@ -57,12 +58,13 @@ impl<Db: OutboxDb> Outbox<Db> {
         }
     }
 
-    /// Writes the stubs, then the consumers that are done, then removes the notes. A process that dies in between leaves notes that
-    /// the next deliveries remove. A message without its consumer's row is run again, and its duplicate writes the row.
+    /// Updates the records, then adds the rows of the consumers that are done, and then removes the log rows of the
+    /// runs. If the process dies in between, log rows remain and the next deliveries remove them. A message without
+    /// its consumer's row runs again, and its duplicate adds the row.
     async fn write_confirmations(&self, confirmations: &[PendingConfirmation]) -> Result<(), OutboxError> {
         let of = |of: &[DeliveryResult]| {
             let of_them = confirmations.iter().filter(|end| of.contains(&end.how));
-            // In the order of every process, and once each.
+            // Each row once, and in the same order in every process, which prevents deadlocks.
             of_them.map(|end| (end.receipt.id.as_bytes(), end.nonce)).collect::<BTreeMap<_, _>>()
         };
         let ids = |how: &[DeliveryResult]| of(how).into_keys().collect::<Vec<_>>();
@@ -83,7 +85,7 @@ impl<Db: OutboxDb> Outbox<Db> {
         }
         for end in confirmations {
             let id = end.receipt.id.as_bytes();
-            // A run that goes on elsewhere keeps its note.
+            // A run that continues in another process keeps its log row.
             if over.binary_search(&id).is_err() {
                 let run = Arg::from(&end.receipt.number.to_be_bytes()[..]);
                 self.execute(statements.forget_own(), vec![Arg::from(OF_MESSAGE), Arg::from(id), run]).await?;
@@ -92,11 +94,11 @@ impl<Db: OutboxDb> Outbox<Db> {
         Ok(())
     }
 
-    /// Writes which consumers have consumed a message: an expired or dead-lettered one has not been consumed.
+    /// Records which consumers have consumed a message. An expired or dead-lettered message has not been consumed.
     async fn note_consumers(&self, confirmations: &[PendingConfirmation]) -> Result<(), OutboxError> {
         let done = confirmations.iter().filter(|end| end.how == DeliveryResult::Done);
         let rows = done.filter_map(|end| Some((consumer_row(&end.receipt, &end.nonce)?, end.receipt.number)));
-        // In the order of every process, and once each.
+        // Each row once, and in the same order in every process, which prevents deadlocks.
         let rows: BTreeMap<_, _> = rows.collect();
         if rows.is_empty() {
             return Ok(());
@@ -121,7 +123,7 @@ impl<Db: OutboxDb> Outbox<Db> {
             let rows = self.fetch(statements.settle(confirmed, messages.len()), args(&messages), "b").await?;
             settled.extend(rows.into_iter().map(|mut row| row.bytes()));
         }
-        // Locked, settled before, or removed meanwhile.
+        // Rows that are locked, already settled, or removed in the meantime.
         for message in messages.iter().filter(|(id, _)| !settled.contains(*id)) {
             self.execute(statements.settle(confirmed, 1), args(&[*message])).await?;
         }

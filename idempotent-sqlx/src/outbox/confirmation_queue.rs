@@ -1,4 +1,4 @@
-//! Outcomes of messages that wait to be written.
+//! The outcomes of deliveries that wait to be written together.
 use std::sync::{Arc, Mutex};
 
 use idempotent_mq::{DeliveryResult, LoggedDelivery};

@@ -11,14 +11,16 @@ use super::confirmation_queue::ConfirmationQueue;
 use super::database::{Arg, Cells, OutboxDb};
 use super::statements::OutboxStatements;
 
-/// Messages that are written in the transaction of what they tell of, and sent by a [`Relay`] once that has committed.
+/// A transactional outbox: messages are written in a transaction of your database, and a [`Relay`](super::Relay)
+/// sends them after the commit.
 ///
-/// A payment and its message are one transaction or none: a process that dies between the commit and the sending loses
-/// nothing, and one whose transaction is rolled back has announced nothing. Each message has a stub (S3's word) that says what
-/// has become of it; it is sent again, under the same id, until it is confirmed. Consumers get it at least once: an annotated
-/// handler makes it take effect once.
+/// A payment and its message share one transaction. If the process dies between the commit and the send, the message
+/// is sent later; if the transaction is rolled back, nothing is sent. The outbox keeps an
+/// [`OutboxRecord`](super::OutboxRecord) for each message and resends the message, with the same id, until a consumer
+/// confirms it. Consumers receive each message at least once; an annotated handler makes the message take effect
+/// once.
 ///
-/// Times are the database's. Cheap to clone.
+/// All times are those of the database. Clones share the same tables and are cheap.
 ///
 /// ```no_run
 /// # async fn example(pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
@@ -42,14 +44,14 @@ pub(super) struct OutboxInner<Db: OutboxDb> {
     pub(super) pool: Pool<Db>,
     pub(super) statements: OutboxStatements,
     pub(super) table: String,
-    /// Instead of the database's.
+    /// Overrides the database's clock.
     pub(super) clock: Option<Arc<dyn Clock>>,
-    /// A message was written here, or its transaction has committed.
+    /// Notifies the relays of this process that a message was written, or that its transaction has committed.
     pub(super) written: Notify,
     pub(super) confirmations: ConfirmationQueue,
 }
 
-/// Of the same tables; derived, it would ask the database's type for it.
+/// Implemented without `derive`, which would require `Db: Clone`.
 impl<Db: OutboxDb> Clone for Outbox<Db> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
@@ -63,21 +65,22 @@ impl<Db: OutboxDb> fmt::Debug for Outbox<Db> {
 }
 
 impl<Db: OutboxDb> Outbox<Db> {
-    /// Tells the relays of this process that a transaction with messages has committed, so that they look at once.
+    /// Wakes the relays of this process, so that they look for messages at once. Call this method after the commit.
     pub fn wake(&self) {
         self.0.written.notify_waiters();
-        // For one that is just about to wait.
+        // `notify_waiters` misses a relay that is about to wait; the stored permit of `notify_one` reaches that
+        // relay.
         self.0.written.notify_one();
     }
 
-    /// The statements that are sent again and again, so that tests can have them explained, and break them.
+    /// Returns the statements that run repeatedly, so that tests can explain and change them.
     #[doc(hidden)]
     #[must_use]
     pub fn __statements(&self) -> Vec<(&'static str, String)> {
         self.0.statements.all()
     }
 
-    /// The time as it goes into a statement: none where that is the database's.
+    /// Returns the time as a statement's argument: null if the database's clock is used.
     pub(super) fn now(&self) -> Arg {
         let micros = |now: Timestamp| i64::try_from(now.0).unwrap_or(i64::MAX);
         Arg::Int(self.0.clock.as_ref().map(|clock| micros(clock.wall())))

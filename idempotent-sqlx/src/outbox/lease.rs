@@ -1,5 +1,5 @@
-//! Who sends a message: a lease in its row, so that it outlives the statement that took it. A lock of the database's would
-//! end with its transaction, while the message is still on its way.
+//! Leases on messages: a lease is stored in the row, so it outlives the statement that took it. A database lock would
+//! end with its transaction, while the message is still being sent.
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
@@ -14,42 +14,42 @@ use super::statements::OF_QUEUE;
 use super::{Outbox, OutboxError};
 pub(super) use crate::desk::micros;
 
-/// Of one round of one relay.
+/// The id of one round of one relay.
 pub(super) type LeaseOwner = [u8; 16];
 
-/// A message that this relay alone may send, as long as its lease lives.
+/// A message that only this relay may send until its lease expires.
 #[derive(Debug)]
 pub(super) struct LeasedMessage {
     pub(super) record: OutboxRecord,
-    /// `None`: the row was damaged.
+    /// The message; `None` if the row is damaged.
     pub(super) message: Option<OutboundMessage>,
     pub(super) id: String,
-    /// The database's time.
+    /// The time of the database.
     pub(super) now: Timestamp,
 }
 
-/// What became of a leased message, as it is written.
+/// The result of a send, as it is written to the row.
 #[derive(Debug)]
 pub(super) struct SendResult {
     pub(super) seq: i64,
     pub(super) accepted: bool,
-    /// 1 if the broker may have taken it.
+    /// 1 if the broker may have accepted the message.
     pub(super) sends: u32,
     pub(super) failures: u32,
     pub(super) status: OutboxStatus,
     pub(super) queue: Option<String>,
     pub(super) place: Option<QueueOffset>,
-    /// Until it is looked at next.
+    /// The delay before the next check.
     pub(super) rest: Duration,
     pub(super) error: Option<String>,
 }
 
-/// The most lines of one statement: SQLite takes no more than 500 in a row.
+/// The maximum number of rows in one statement: SQLite accepts at most 500.
 const MAX_ROWS: usize = 400;
 
 impl<Db: OutboxDb> Outbox<Db> {
-    /// Leases at most so many that are due, in the order they were written. Two relays never have the same; of one aggregate a
-    /// message is leased only behind those before it.
+    /// Leases at most `most` due messages, in the order in which they were written. Two relays never hold the same
+    /// message. A message of an aggregate is leased only together with, or after, the messages before it.
     pub(super) async fn lease(
         &self,
         owner: &LeaseOwner,
@@ -111,7 +111,8 @@ impl<Db: OutboxDb> Outbox<Db> {
         Ok(leased)
     }
 
-    /// What consumers have noted of these: of those only that were sent before.
+    /// Returns the information that consumers have recorded about these messages, as far as the messages were sent
+    /// before.
     pub(super) async fn seen(&self, leased: &[LeasedMessage]) -> Result<HashMap<i64, ConsumerProgress>, OutboxError> {
         let sent: Vec<_> = leased.iter().filter(|leased| leased.record.sends > 0).collect();
         if sent.is_empty() {
@@ -137,7 +138,7 @@ impl<Db: OutboxDb> Outbox<Db> {
         Ok(sent.iter().map(seen).collect())
     }
 
-    /// Writes what became of them, of those whose lease still lives, and ends the leases.
+    /// Writes the results of messages whose leases are still valid, and ends the leases.
     pub(super) async fn record(&self, owner: &LeaseOwner, results: &[SendResult]) -> Result<(), OutboxError> {
         for part in results.chunks(MAX_ROWS) {
             self.record_part(owner, part).await?;
@@ -169,8 +170,8 @@ impl<Db: OutboxDb> Outbox<Db> {
     }
 }
 
-/// Those that were leased, and whose predecessors in their aggregate were, too, or are sent. `planned`: each with the one
-/// before it, in order.
+/// Returns the leased messages whose predecessors in the aggregate were leased as well, or are sent. `planned`
+/// contains each message with its predecessor, in order.
 fn in_order(planned: &[(i64, Option<i64>)], got: &HashSet<i64>) -> HashSet<i64> {
     let mut fit = HashSet::new();
     for (seq, behind) in planned {

@@ -1,4 +1,4 @@
-//! The message log: what consumers have in hand, and how far they have come in each queue.
+//! The message log: the messages that consumers are processing, and how far the consumers have read each queue.
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::error::Error;
 
@@ -13,17 +13,19 @@ use super::record::OutboxStatus;
 use super::statements::{OF_CONSUMER, OF_MESSAGE, OF_QUEUE};
 use super::{Outbox, OutboxError};
 
-/// The most rows of one statement.
+/// The maximum number of rows in one statement.
 const MAX_ROWS: usize = 1_000;
-/// The longest id or queue that a row takes; a longer one is none of this outbox's.
+/// The maximum length of an id or queue in bytes; a longer one does not belong to this outbox.
 const LONGEST: usize = 255;
 
-/// Set as a consumer's log, the outbox sees which of its messages have arrived, and confirms those that are done. A message of
-/// another producer changes nothing, whatever its id: the outbox recognizes its own by a random value in the header
-/// [`OUTBOX_HEADER`](idempotent_mq::OUTBOX_HEADER), so a broker between them has to keep headers.
+/// An outbox that is the log of a consumer sees which of its messages have arrived, and confirms those that are
+/// processed. A message of another producer changes nothing, whatever its id. The outbox recognizes its own messages
+/// by a random value in the header [`OUTBOX_HEADER`](idempotent_mq::OUTBOX_HEADER), so the broker must preserve
+/// headers.
 ///
-/// A message that goes to several groups is confirmed by the first that is done: give the log to the one that counts. The outbox
-/// remembers for each group what it has consumed, so no group skips a message because of another one.
+/// A message that several groups receive is confirmed by the first group that has processed it: set the log on the
+/// group that matters. The outbox remembers which messages each group has consumed, so no group skips a message
+/// because of another group.
 #[async_trait]
 impl<Db: OutboxDb> MessageLog for Outbox<Db> {
     async fn received(&self, receipts: &[LoggedDelivery]) -> Result<Vec<SenderState>, LogError> {
@@ -102,13 +104,13 @@ impl<Db: OutboxDb> Outbox<Db> {
     }
 }
 
-/// The id of the row that says that a consumer has consumed a message.
+/// The id of the row that records that a consumer has consumed a message.
 pub(super) type ConsumerRow = [u8; 32];
 
 /// Returns the id of the row for the consumer that received this delivery, or `None` for a consumer that does not ask.
 ///
-/// The nonce belongs to one message, while an id can be used again after a purge. The queue or topic tells consumers apart that use one
-/// group name for two queues.
+/// The nonce belongs to one message, while an id can be used again after a purge. The queue or topic is part of the
+/// id, since two consumers may use the same group name for two queues.
 pub(super) fn consumer_row(receipt: &LoggedDelivery, nonce: &Nonce) -> Option<ConsumerRow> {
     let consumer = receipt.consumer.as_deref()?;
     let length = u64::try_from(consumer.len()).unwrap_or(u64::MAX).to_be_bytes();
@@ -129,8 +131,8 @@ impl From<&OutboxStatus> for SenderState {
 
 type LogRows = BTreeMap<(i64, String), (u128, Option<QueueOffset>)>;
 
-/// Returns a row for each message of this outbox, and for each queue: once each, since no statement may write a row twice, and in the same order in each
-/// process, so that none waits for one that waits for it.
+/// Returns one row for each message of this outbox and for each queue. No statement may write a row twice, and the
+/// same order in every process prevents deadlocks.
 fn rows(receipts: &[LoggedDelivery], states: &[SenderState]) -> LogRows {
     let mut rows = LogRows::new();
     for (receipt, state) in receipts.iter().zip(states) {

@@ -1,7 +1,7 @@
-//! Whether a message is sent (again). Pure: no I/O, no clock.
+//! The decision whether a message is sent, or sent again: a pure function without I/O or clock.
 //!
-//! S3's five conditions, corrected: its third one is written the wrong way round (a message is sent once its next time has
-//! *come*), offsets are compared within one queue only, and a row of the log that is older than any run blocks nothing.
+//! Five conditions must hold: the message is unconfirmed, it is due, no consumer is processing it, it is lost, and
+//! sends remain. Offsets are compared within one queue only, and a log row that is older than any run blocks nothing.
 use std::time::Duration;
 
 use idempotent_core::__private::backoff::delay;
@@ -10,7 +10,7 @@ use idempotent_core::Timestamp;
 use super::queue_offset::QueueOffset;
 use super::record::{OutboxRecord, OutboxStatus};
 
-/// When messages are sent again, and how often.
+/// The rules for resending messages: when, and how often.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[must_use]
 pub struct ResendPolicy {
@@ -39,13 +39,13 @@ impl Default for ResendPolicy {
 }
 
 impl ResendPolicy {
-    /// The defaults.
+    /// Creates a policy with the default values.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A message is sent so often at most, at least once; one that is due again after that is
-    /// [dead](OutboxStatus::Dead), and an alert goes out.
+    /// Sets the maximum number of sends of a message, at least 1. A message that is due again after that becomes
+    /// [dead](OutboxStatus::Dead), and the relay sends an alert.
     ///
     /// # Default
     /// 16
@@ -54,7 +54,8 @@ impl ResendPolicy {
         self
     }
 
-    /// How long after its first sending a message may be sent again: doubled with each sending, up to `most`.
+    /// Sets the delay before a message may be resent after its first send. The delay doubles with each send, up to
+    /// `most`.
     ///
     /// # Default
     /// 1 min, up to 1 h
@@ -63,7 +64,8 @@ impl ResendPolicy {
         self
     }
 
-    /// How long a message may wait in its queue before its consumer takes it: comes on top of the backoff.
+    /// Sets how long a message may wait in its queue before a consumer receives it. This time is added to the
+    /// backoff.
     ///
     /// # Default
     /// 1 min
@@ -72,8 +74,8 @@ impl ResendPolicy {
         self
     }
 
-    /// A row of the message log that is older than this was left by a consumer that is gone. Longer than any run: above the
-    /// policy's `max_run`.
+    /// Sets the age after which a row of the message log counts as left over from a consumer that has died. Choose a
+    /// value above the policy's `max_run`.
     ///
     /// # Default
     /// 15 min
@@ -82,7 +84,8 @@ impl ResendPolicy {
         self
     }
 
-    /// How soon a message is looked at again that is due and not lost: it waits in its queue, or is being consumed.
+    /// Sets the delay before a message is checked again that is due but not lost: the message waits in its queue, or
+    /// a consumer is processing it. At least 1 ms.
     ///
     /// # Default
     /// 1 min
@@ -91,8 +94,8 @@ impl ResendPolicy {
         self
     }
 
-    /// A message that was sent longer ago than this counts as lost also where no consumer has passed its place: as the last
-    /// one of a queue that was lost and gets no others.
+    /// Sets the time after which a sent message counts as lost even if no consumer has received a later message of
+    /// its queue. An example is the last message of a queue that was lost and receives no others.
     ///
     /// # Default
     /// 24 h
@@ -101,13 +104,13 @@ impl ResendPolicy {
         self
     }
 
-    /// From a sending, which was the `sends`th, to the time from which on it may be sent again.
+    /// Returns the delay before a message may be resent after `sends` sends.
     #[must_use]
     pub fn next(&self, sends: u32) -> Duration {
         delay(self.first, self.most, sends.saturating_sub(1), 0, 0).saturating_add(self.backlog)
     }
 
-    /// What is to be done with a message.
+    /// Returns the decision for a message.
     #[must_use]
     pub fn decide(&self, record: &OutboxRecord, seen: &ConsumerProgress, now: Timestamp) -> ResendDecision {
         if record.status != OutboxStatus::Unconfirmed {
@@ -125,24 +128,24 @@ impl ResendPolicy {
         if record.sends < self.max_sends { ResendDecision::Send } else { ResendDecision::GiveUp }
     }
 
-    /// Not with the broker any more, nor on its way, as far as can be told.
+    /// Returns whether the message has left the broker without being consumed, as far as the outbox can know.
     fn is_lost(&self, record: &OutboxRecord, seen: &ConsumerProgress, now: Timestamp) -> bool {
         let (Some(sent_at), Some(place)) = (record.sent_at, record.place) else {
-            // Never confirmed to be anywhere; or where places cannot be compared, so that time alone says it.
+            // The broker never confirmed the message; or offsets cannot be compared, and only the time decides.
             return true;
         };
-        // A row that was left behind: a consumer had it, and is gone.
+        // The log row of a consumer that had the message and has died.
         seen.logged_at.is_some() || seen.reached.is_some_and(|reached| place < reached) || (now - sent_at) >= self.quiet
     }
 }
 
-/// What consumers have noted about a message and its queue.
+/// The information that consumers have recorded about a message and its queue.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ConsumerProgress {
-    /// When its row in the message log was written, if there is one.
+    /// The time at which the message's row in the log was written, if the log has one.
     pub logged_at: Option<Timestamp>,
-    /// The last place that a consumer has seen in the queue the message was sent to. Of that queue only: places of others
-    /// say nothing.
+    /// The highest offset that a consumer has received from the queue to which the message was sent. Offsets of other
+    /// queues are not comparable.
     pub reached: Option<QueueOffset>,
 }
 
@@ -152,29 +155,29 @@ impl ConsumerProgress {
     }
 }
 
-/// What is to be done with a message.
+/// Returns the decision for a message.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum ResendDecision {
-    /// Send it.
+    /// The message is sent.
     Send,
-    /// It was sent as often as is allowed: no more, and somebody is to be told.
+    /// The maximum number of sends is reached. The message is given up with an alert.
     GiveUp,
-    /// Look at it later.
+    /// The message is checked again later.
     Wait(DeferReason),
-    /// It is settled: nothing, ever.
+    /// The message is settled and never sent again.
     Leave,
 }
 
-/// Why a message is not sent now.
+/// The reason for which a message is not sent now.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum DeferReason {
-    /// Its next time has not come.
+    /// The message is not due yet.
     NotDue,
-    /// A consumer has it.
+    /// A consumer is processing the message.
     BeingConsumed,
-    /// No consumer has come to its place in the queue.
+    /// No consumer has reached the message's offset in its queue.
     Queued,
 }
 

@@ -11,7 +11,7 @@ fn resends() -> ResendPolicy {
     ResendPolicy::new().max_sends(3).log_age(Duration::from_secs(60)).quiet(Duration::from_secs(3_600))
 }
 
-/// One that was sent twice to place 7 and is lost.
+/// Returns a message that was sent twice, to offset 7, and is lost.
 fn lost() -> (OutboxRecord, ConsumerProgress) {
     let record = OutboxRecord {
         seq: 1,
@@ -94,7 +94,7 @@ fn a_log_row_past_its_age_blocks_no_more_and_shows_that_a_consumer_had_it() {
         reached: Some(QueueOffset::of(7)),
     };
     assert_eq!(resends().decide(&record, &seen(59), NOW), ResendDecision::Wait(DeferReason::BeingConsumed));
-    // It was the last of its queue: nobody has passed it, and nobody will.
+    // The message was the last of its queue: no consumer has passed its offset, and none will.
     assert_eq!(resends().decide(&record, &seen(60), NOW), ResendDecision::Send);
     // Logged by a clock that is ahead: being consumed.
     let ahead = ConsumerProgress { logged_at: Some(Timestamp(NOW.0 + 5)), reached: None };

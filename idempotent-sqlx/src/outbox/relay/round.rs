@@ -1,4 +1,4 @@
-//! One round: lease, decide, send, write down.
+//! One round of a relay: lease, decide, send, and write the results.
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -17,23 +17,23 @@ use crate::outbox::queue_offset::{place_of, queue_of};
 use crate::outbox::record::OutboxStatus;
 use crate::outbox::resend_policy::ResendDecision;
 
-/// Between tries of a message that is not accepted.
+/// The delays between attempts for a message that the broker does not accept.
 const FIRST_TRY: Duration = Duration::from_secs(1);
 const LAST_TRY: Duration = Duration::from_secs(5 * 60);
-/// The longest wait for alerts.
+/// The maximum time to wait for alerts.
 const ALERT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Between tries to write down what was sent.
+/// The delay between attempts to write the results.
 const WRITE_RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// What one round has leased.
+/// The messages that one round has leased.
 pub(super) struct LeasedBatch {
     owner: LeaseOwner,
-    /// Its lease counts from here, or a little later.
+    /// The start of the lease, or a slightly earlier time.
     since: Instant,
     pub(super) leased: Vec<LeasedMessage>,
 }
 
-/// What was leased, parted by what is to be done with it.
+/// The leased messages, sorted by what the relay does with them.
 #[derive(Default)]
 struct SortedBatch {
     send: Vec<(LeasedMessage, OutboundMessage)>,
@@ -42,13 +42,13 @@ struct SortedBatch {
 }
 
 impl<Db: OutboxDb> Relay<Db> {
-    /// One round: leases what is due, sends what is to be sent, and writes down what became of it.
+    /// Runs one round: leases due messages, sends them, and writes the results.
     ///
     /// # Errors
-    /// The database's. What was sent and could not be written down is sent again, once its lease is over.
+    /// The database failed. Messages whose results could not be written are sent again once their leases expire.
     ///
     /// # Cancellation
-    /// What it was just sending is left to its lease.
+    /// Messages that were being sent stay leased until their leases expire.
     pub async fn round(&self) -> Result<RelayRound, OutboxError> {
         match self.take().await? {
             Some(batch) => self.work(batch).await,
@@ -56,14 +56,14 @@ impl<Db: OutboxDb> Relay<Db> {
         }
     }
 
-    /// Leases what is due, if anything is.
+    /// Leases due messages; `None` if there are none.
     pub(super) async fn take(&self) -> Result<Option<LeasedBatch>, OutboxError> {
         let (owner, since) = (nonce()?, self.clock.now());
         let leased = self.outbox.lease(&owner, self.batch, self.lease).await?;
         Ok((!leased.is_empty()).then_some(LeasedBatch { owner, since, leased }))
     }
 
-    /// Sends what is to be sent of it, and writes down what became of each.
+    /// Sends the messages of a batch, and writes the result of each.
     pub(super) async fn work(
         &self,
         LeasedBatch { owner, since, leased }: LeasedBatch,
@@ -115,8 +115,8 @@ impl<Db: OutboxDb> Relay<Db> {
         Ok(sorted)
     }
 
-    /// Alerts before the messages are marked: twice rather than never. All at once, so that the lease lasts however many
-    /// there are.
+    /// Sends the alerts before the messages are marked: an alert may be sent twice, but is never lost. All alerts are
+    /// sent concurrently, so that the lease suffices for any number of them.
     async fn alert(&self, alerts: &[Alert]) {
         let sent = join_all(alerts.iter().map(|alert| self.alerts.send(alert)));
         let Ok(sent) = tokio::time::timeout(ALERT_TIMEOUT, sent).await else {
@@ -149,7 +149,7 @@ impl<Db: OutboxDb> Relay<Db> {
     ) {
         let left = (self.lease * 2 / 3).saturating_sub(self.clock.now().saturating_duration_since(since));
         if send.is_empty() || left.is_zero() {
-            // Its lease may be over before it is written down.
+            // The lease may expire before the result is written.
             results.extend(send.iter().map(|(leased, _)| leased.put_off(FIRST_TRY)));
             return;
         }
@@ -165,11 +165,11 @@ impl<Db: OutboxDb> Relay<Db> {
                 (Ok(published), _) => {
                     round.sent += 1;
                     let rest = self.resends.next(leased.record.sends.saturating_add(1));
-                    // Until then the broker keeps it: it is not lost.
+                    // The broker keeps the message until its delivery time, so it is not lost before.
                     let kept = message.deliver_at.map_or(Duration::ZERO, |at| at - leased.now);
                     results.push(leased.accepted(published, rest.saturating_add(kept)));
                 }
-                // Not its own failure: it was kept back, and comes when the one before it does.
+                // An earlier message of the aggregate failed: this one was not sent, and waits for the earlier one.
                 (Err(error), Some(rest)) if error.kind() == PublishErrorKind::Unsent => {
                     results.push(leased.put_off(*rest))
                 }
@@ -187,13 +187,13 @@ impl<Db: OutboxDb> Relay<Db> {
         }
     }
 
-    /// Publishes within this time, but for what the publisher would deliver too early. Fewer answers than messages if it did not
-    /// answer in time.
+    /// Publishes the messages within this time, except for those that the publisher would deliver too early. Returns
+    /// fewer answers than messages if the publisher did not answer in time.
     async fn publish(&self, messages: &[OutboundMessage], within: Duration) -> Vec<Result<Published, PublishError>> {
         if self.publisher.delays() || messages.iter().all(|message| message.deliver_at.is_none()) {
             return tokio::time::timeout(within, self.publisher.publish(messages)).await.unwrap_or_default();
         }
-        // A refused message holds back what is behind it in its aggregate, as any refusal does.
+        // A refused message blocks the later messages of its aggregate, like any other refusal.
         let mut answers: Vec<_> = messages.iter().map(|_| None).collect();
         let mut open: Vec<usize> = Vec::new();
         for chain in chains(messages) {
@@ -220,7 +220,8 @@ impl<Db: OutboxDb> Relay<Db> {
         answers.into_iter().flatten().collect()
     }
 
-    /// Insists for a third of the lease: what is not written down is sent again.
+    /// Writes the results, with retries for a third of the lease. Messages whose results are not written are sent
+    /// again.
     async fn write_results(&self, owner: &LeaseOwner, results: &[SendResult]) -> Result<(), OutboxError> {
         let until = self.clock.now() + self.lease / 3;
         loop {
@@ -237,7 +238,7 @@ impl<Db: OutboxDb> Relay<Db> {
 }
 
 impl LeasedMessage {
-    /// Nothing has become of it.
+    /// Returns the result of a message that was not sent.
     fn put_off(&self, rest: Duration) -> SendResult {
         SendResult {
             seq: self.record.seq,
@@ -266,7 +267,7 @@ impl LeasedMessage {
 
     fn failed(&self, error: &PublishError, rest: Duration) -> SendResult {
         SendResult {
-            // What surely is in no queue for want of a broker was not sent: an outage uses nothing up.
+            // A message that certainly reached no queue does not count as sent, so an outage uses up no sends.
             sends: u32::from(error.kind() != PublishErrorKind::Unsent),
             failures: self.record.failures.saturating_add(1),
             error: Some(error.to_string()),

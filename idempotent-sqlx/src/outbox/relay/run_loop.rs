@@ -1,4 +1,4 @@
-//! Round upon round: the next messages are leased while those before them are sent and written down.
+//! The loop of a relay: a batch is leased while earlier ones are sent and recorded.
 use std::future::Future;
 use std::time::{Duration, Instant};
 
@@ -15,61 +15,64 @@ use crate::outbox::database::OutboxDb;
 
 const FIRST_REST: Duration = Duration::from_millis(100);
 const LONGEST_REST: Duration = Duration::from_secs(30);
-/// A look beside a round that found nothing is followed by a rest of so many times what it took.
+/// After a look during a round that found nothing, the relay rests for this many times the duration of the look.
 const REST_FACTOR: u32 = 20;
-/// Rounds under way: one is leased, one sent, one written down. A message whose predecessor in its aggregate is in one of them
-/// is not leased, by whoever.
+/// The maximum number of concurrent rounds: one is leased, one sent, one recorded. While a message is part of a
+/// round, no relay leases the later messages of its aggregate.
 const MAX_ROUNDS: usize = 3;
 
-/// What a part of a round came to.
+/// The result of a part of a round.
 enum RoundEvent {
     Taken(Result<Option<LeasedBatch>, OutboxError>),
     Worked(Result<RelayRound, OutboxError>),
 }
 
-/// When it looks for what is due.
+/// The time of the next look for due messages.
 #[derive(Clone, Copy)]
 enum LookState {
     Now,
-    /// It does. `again`: a round has ended meanwhile, and those behind its messages may have been passed over.
+    /// The relay is looking. `again`: a round has ended in the meantime, so the look may have skipped the messages
+    /// that waited for it.
     Looking {
         again: bool,
     },
     At(Instant),
 }
 
-/// How soon it looks again.
+/// The state from which the relay derives the time of the next look.
 #[derive(Debug, Default)]
 struct LookSchedule {
-    /// Rounds in a row that came to nothing, for want of a database or a broker.
+    /// The number of consecutive rounds that failed because the database or the broker was unavailable.
     failures: u32,
-    /// The last of them for want of a database.
+    /// The last failure was that of the database.
     is_unavailable: bool,
-    /// A message was written in this process; its transaction may be open.
+    /// The next delay after a message was written in this process: its transaction may be open.
     eager: Option<Duration>,
-    /// When the last look began, if a round was under way.
+    /// The start of the last look, if a round was running at that time.
     beside: Option<Instant>,
-    /// Such a look found nothing: what is left stands behind what is under way, perhaps, and to find that out costs more the
-    /// more there is. So until then no look beside a round; until a look does not find as many as it may.
+    /// A look during a round found nothing: the remaining messages may wait for those of the round, and each look
+    /// costs more the more messages remain. Until this time the relay looks only between rounds, unless a look finds
+    /// fewer messages than a batch has.
     alone: Option<Instant>,
 }
 
 impl<Db: OutboxDb> Relay<Db> {
-    /// Sends until `stop` ends; then it finishes the rounds it is in, within the [lease](Self::lease). It leases messages while
-    /// those before them are sent and written down; those behind one of their aggregate wait until that is done. A look beside
-    /// a sending that finds nothing is followed by a rest of twenty times what it took, a [poll](Self::poll) at most. A database
-    /// or a broker that is away is tried again and again, with longer and longer rests, up to 30 s. Of a database that is away the
-    /// log has one warning, and a line once it is back. After a round in which messages were refused and none was sent, the relay
-    /// rests for 100 ms, or for a [poll](Self::poll) if that is shorter.
+    /// Sends messages until `stop` completes, and then finishes the running rounds, within the [lease](Self::lease).
+    /// The relay leases messages while earlier ones are sent and recorded; later messages of an aggregate wait for
+    /// earlier ones. After a look during a round that finds nothing, the relay rests for twenty times the duration of
+    /// the look, at most one [poll](Self::poll). If the database or the broker is unavailable, the relay retries with
+    /// growing delays of up to 30 s. An outage of the database is logged once as a warning, and its end once. After a
+    /// round in which messages were refused and none was sent, the relay rests for 100 ms, or for a
+    /// [poll](Self::poll) if that is shorter.
     ///
     /// # Cancellation
-    /// Dropped, it leaves what it was just sending to its lease: others send it again then.
+    /// Messages that were being sent stay leased, and another relay sends them again once the leases expire.
     pub async fn run(&self, stop: impl Future<Output = ()>) -> RelayCounts {
         let mut stop = std::pin::pin!(stop);
         let mut steps: FuturesUnordered<BoxFuture<'_, RoundEvent>> = FuturesUnordered::new();
         let (mut schedule, mut look, mut stopped) = (LookSchedule::default(), LookState::Now, false);
         while !stopped || !steps.is_empty() {
-            // One at a time finds out whether the database and the broker are back.
+            // A single round checks whether the database and the broker are available again.
             let most = if schedule.failures == 0 { MAX_ROUNDS } else { 1 };
             let now = self.clock.now();
             if let (LookState::Now, Some(end)) = (look, schedule.alone.filter(|end| now < *end && !steps.is_empty())) {
@@ -107,7 +110,7 @@ impl<Db: OutboxDb> Relay<Db> {
         counts
     }
 
-    /// When it looks next, and what there is to send.
+    /// Returns the time of the next look, and the batch to send.
     fn after(
         &self,
         step: RoundEvent,
@@ -128,7 +131,7 @@ impl<Db: OutboxDb> Relay<Db> {
                 (if again { LookState::Now } else { self.idle(schedule) }, None)
             }
             RoundEvent::Taken(Ok(Some(batch))) => {
-                // There may be more; else what is written next says so, or the end of this round.
+                // More messages may be due. Otherwise the next write or the end of this round triggers a look.
                 let is_full = u32::try_from(batch.leased.len()).is_ok_and(|leased| leased >= self.batch);
                 schedule.alone = schedule.alone.filter(|_| is_full);
                 (
@@ -152,7 +155,7 @@ impl<Db: OutboxDb> Relay<Db> {
             Err(error) => return self.on_unavailable(error, schedule),
         };
         self.on_available(schedule);
-        // Each of them is tried again in its own time; but where the broker is away there is no use in trying all others, too.
+        // Each message is retried at its own time; while the broker is unavailable, trying the others is pointless.
         if round.sent == 0 && round.failed > round.refused {
             return self.failed(schedule);
         }
@@ -163,7 +166,7 @@ impl<Db: OutboxDb> Relay<Db> {
         LookState::Now
     }
 
-    /// Told once: an outage may be long.
+    /// Logs the first failure of an outage as a warning, and later ones at debug level.
     fn on_unavailable(&self, error: &OutboxError, schedule: &mut LookSchedule) -> LookState {
         let error = error as &(dyn std::error::Error + 'static);
         match schedule.is_unavailable {
