@@ -1,13 +1,14 @@
-//! The transactional inbox (level L3): effect and marker in one transaction of the store's database.
+//! The transactional inbox (level L3): effect and record are written in one transaction of the store's database.
 //!
-//! Three ways in, one machinery: `#[idempotent(…, transaction = tx)]`; [`Inbox`], where there is no attribute; and
-//! `claim_in` and `complete_in` of a store, for a transaction that is the caller's own.
+//! It has three entry points with one implementation: `#[idempotent(…, transaction = tx)]`; [`Inbox`], for code
+//! without the attribute; and `claim_in` and `complete_in` of a store, for a transaction of the caller.
 //!
-//! A dialect says how a transaction begins, how its key is claimed and completed in it, and whether a commit without an
-//! answer was one ([`Dialect`]); everything else is written once, in `run`.
+//! A [`Dialect`] begins a transaction, claims and completes its key, and looks up a commit that was not answered.
+//! `transactional_run` and `commit` contain the rest.
+mod commit;
 mod dialect;
-mod run;
-mod steps;
+mod step_transactions;
+mod transactional_run;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -19,15 +20,15 @@ use idempotent_core::{
 use sqlx::{Database, Transaction};
 
 pub(crate) use self::dialect::{Dialect, Last, consumed, in_place, rolled_back};
-pub(crate) use self::run::transactional_run;
-pub use self::steps::StepTransaction;
-pub(crate) use self::steps::step_transactions;
+pub use self::step_transactions::StepTransaction;
+pub(crate) use self::step_transactions::step_transactions;
+pub(crate) use self::transactional_run::transactional_run;
 
-/// Runs handlers in a transaction of the executor's store: effect and marker are committed together, so each key has its
-/// effect once, whatever is killed when.
+/// An inbox: runs handlers in a transaction of the executor's store. Effect and record are committed together, so
+/// each key takes effect once, even if the process is killed at any point.
 ///
-/// The store has to lie in the database of the effects: its connections are the handler's. A rollback is all that is
-/// needed for a retry. What the handler writes elsewhere is no part of it.
+/// The store must be in the database of the effects: the handler uses the store's connections. A rollback is all that
+/// a retry needs. Effects outside of the transaction are not covered.
 ///
 /// ```no_run
 /// use idempotent_core::{Call, Executor, Identity, Rejection, Scene};
@@ -56,7 +57,7 @@ pub struct Inbox<Db> {
     of: PhantomData<fn() -> Db>,
 }
 
-/// Of the same executor, and so of the same connections; derived, it would ask the database's type for it.
+/// Implemented without `derive`, which would require `Db: Clone`.
 impl<Db> Clone for Inbox<Db> {
     fn clone(&self) -> Self {
         Self { executor: self.executor.clone(), mode: self.mode, of: PhantomData }
@@ -70,26 +71,26 @@ impl<Db> fmt::Debug for Inbox<Db> {
 }
 
 impl<Db: Database> Inbox<Db> {
-    /// One that claims in the transaction: [`ClaimMode::Inside`].
+    /// Creates an inbox that claims in the transaction: [`ClaimMode::Inside`].
     pub fn new(executor: &Executor) -> Self {
         Self { executor: executor.clone(), mode: ClaimMode::Inside, of: PhantomData }
     }
 
-    /// One that claims by a lease before it: [`ClaimMode::Leased`].
+    /// Creates an inbox that claims with a lease before the transaction: [`ClaimMode::Leased`].
     pub fn leased(executor: &Executor) -> Self {
         Self { mode: ClaimMode::Leased, ..Self::new(executor) }
     }
 
-    /// Begins, claims, runs, completes and commits; an error of the handler's rolls back. Duplicates, rejections, outcomes
-    /// and observers are as with [`Executor::run`]. A commit that failed is a
-    /// [`Rejection::RolledBack`](idempotent_core::Rejection::RolledBack), and the call is worth a retry; one whose answer got
-    /// lost is looked up before it is judged.
+    /// Begins a transaction, claims the key, runs the handler, completes and commits; an error of the handler rolls
+    /// back. Duplicates, rejections, outcomes and observers are as with [`Executor::run`]. A failed commit is a
+    /// [`Rejection::RolledBack`](idempotent_core::Rejection::RolledBack), and the call can be retried. A commit whose
+    /// answer was lost is looked up first.
     ///
-    /// For a reply strategy or codec other than the default ones: [`Call::within`] and [`Executor::run`].
+    /// To use another reply strategy or codec, call [`Call::within`] and [`Executor::run`].
     ///
     /// # Cancellation
-    /// Dropped before its commit is under way, it is rolled back. From then on the commit goes on, and a duplicate learns
-    /// what it came to.
+    /// Before the commit has started, dropping the future rolls back. After that, the commit continues, and a
+    /// duplicate receives its result.
     pub async fn run<R>(&self, call: impl Into<Call>, handler: impl AsyncFnOnce(InboxTransaction<Db>) -> R) -> R
     where
         DefaultReply: RejectStrategy<R>,
@@ -101,8 +102,8 @@ impl<Db: Database> Inbox<Db> {
     }
 }
 
-/// The transaction of a run, in its handler's hands. It is given back as it is dropped, and ends with the run: it cannot be
-/// committed here. A handler that keeps it beyond its own end is rolled back.
+/// The transaction of a run, borrowed by its handler. Dropping it returns it to the run, which ends it: the handler
+/// cannot commit it. If the handler keeps it beyond its own end, the run rolls back.
 #[derive(Debug)]
 pub struct InboxTransaction<Db: Database>(BorrowedTransaction<Transaction<'static, Db>>);
 

@@ -1,4 +1,4 @@
-//! How a table of delayed work is set up.
+//! The builder of [`DelayTable`].
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -8,12 +8,13 @@ use idempotent_core::{Clock, StoreError, StoreErrorKind, SystemClock};
 use sqlx::Pool;
 use tokio::sync::broadcast;
 
-use super::desk::DelayDb;
-use super::sql::Texts;
-use super::{DelayTable, Inner, UNHEARD};
+use super::database::DelayDb;
+use super::handle::{DelayTable, DelayTableInner};
+use super::statements::DelayStatements;
+use super::wakeup::WAKEUP_CAPACITY;
 use crate::table::Table;
 
-/// Sets up a [`DelayTable`].
+/// A builder for [`DelayTable`].
 #[must_use]
 pub struct DelayTableBuilder<Db: DelayDb> {
     pool: Pool<Db>,
@@ -25,10 +26,18 @@ pub struct DelayTableBuilder<Db: DelayDb> {
     clock: Option<Arc<dyn Clock>>,
 }
 
-/// Work that is held for longer than this is kept alive meanwhile.
+/// The maximum visibility timeout. A consumer extends the timeout of a task that takes longer.
 const LONGEST_VISIBILITY: Duration = Duration::from_secs(7 * 86_400);
 const SHORTEST_POLL: Duration = Duration::from_millis(2);
 const LONGEST_POLL: Duration = Duration::from_secs(3_600);
+
+impl<Db: DelayDb> DelayTable<Db> {
+    /// Returns a builder for a table in the database of `pool`. The sources of the table use the connections of
+    /// `pool`.
+    pub fn builder(pool: Pool<Db>) -> DelayTableBuilder<Db> {
+        DelayTableBuilder::new(pool)
+    }
+}
 
 impl<Db: DelayDb> DelayTableBuilder<Db> {
     pub(super) fn new(pool: Pool<Db>) -> Self {
@@ -43,8 +52,8 @@ impl<Db: DelayDb> DelayTableBuilder<Db> {
         }
     }
 
-    /// The name of the table: letters a-z, digits and `_`, at most 52, no digit first. `NAME_migrations` stands beside it.
-    /// Each kind of work has a table of its own, and its own consumers.
+    /// Sets the name of the table: 1 to 52 characters of a-z, digits and `_`, not starting with a digit. The table
+    /// `NAME_migrations` belongs to it as well. Use one table, with its own consumers, for each kind of task.
     ///
     /// # Default
     /// `idempotent_delay`
@@ -53,7 +62,8 @@ impl<Db: DelayDb> DelayTableBuilder<Db> {
         self
     }
 
-    /// Whether a missing table is made. Without it a missing table is an error that says so.
+    /// Sets whether [`open`](Self::open) creates a missing table. Otherwise, a missing table is an error that names
+    /// this setting.
     ///
     /// # Default
     /// false
@@ -62,8 +72,9 @@ impl<Db: DelayDb> DelayTableBuilder<Db> {
         self
     }
 
-    /// How long a delivery is its consumer's, unless that [keeps it alive](idempotent_mq::Settle::keep_alive), which a
-    /// [`Consumer`](idempotent_mq::Consumer) does; then it comes again by itself. 1 ms to 7 days.
+    /// Sets the visibility timeout: the time after which an unsettled delivery is delivered again. A
+    /// [`Consumer`](idempotent_mq::Consumer) [extends](idempotent_mq::Settle::keep_alive) the timeout while its
+    /// handler runs. 1 ms to 7 days.
     ///
     /// # Default
     /// 30 s
@@ -72,18 +83,18 @@ impl<Db: DelayDb> DelayTableBuilder<Db> {
         self
     }
 
-    /// How many deliveries in a row may be lost, settled by nobody in time, before what was delivered is put among the dead
-    /// letters instead of coming again: it may be what kills its consumers. What a consumer retries does not count.
+    /// Sets how many consecutive deliveries of a task may be lost, that is, not settled in time, before the task
+    /// becomes a dead letter: it may be the cause that its consumers die. Retries by a consumer do not count.
     ///
     /// # Default
-    /// 16, which are 17 deliveries
+    /// 16, which allows 17 deliveries
     pub fn max_lost(mut self, deliveries: u32) -> Self {
         self.max_lost = deliveries;
         self
     }
 
-    /// How often a source looks for what other processes have scheduled to be due before what it waits for. What was due
-    /// later, or was scheduled in this process, is not late by it. 2 ms to 1 h.
+    /// Sets how often a source looks for tasks that other processes schedule to be due earlier than those it knows.
+    /// Tasks scheduled in the same process, or due later, are not delayed by this interval. 2 ms to 1 h.
     ///
     /// # Default
     /// 1 s
@@ -92,37 +103,38 @@ impl<Db: DelayDb> DelayTableBuilder<Db> {
         self
     }
 
-    /// A clock instead of the database's and of the timers between looks: for tests. Every process must have the same.
+    /// Sets a clock that overrides the database's and that of the timers, for tests. Every process must use the same
+    /// clock.
     ///
     /// # Default
-    /// The database's
+    /// The database's clock
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// The table.
+    /// Opens the table, and creates it if [`create`](Self::create) is set.
     ///
     /// # Errors
-    /// A setting or the name cannot be what it is, the database is not to be reached, or its table is missing, of another
-    /// version, or somebody else's.
+    /// A setting or the table name is invalid, the database is unreachable, or the table is missing, has another
+    /// version, or is not a delay table.
     ///
     /// # Cancellation
-    /// The table may be made or not.
+    /// The table may or may not have been created.
     pub async fn open(self) -> Result<DelayTable<Db>, StoreError> {
         self.check()?;
         let table = Table::new(&self.table)?.with_room_for_migrations()?;
         Db::migrate(&self.pool, table.name(), self.create).await?;
-        Ok(DelayTable(Arc::new(Inner {
+        Ok(DelayTable(Arc::new(DelayTableInner {
             pool: self.pool,
-            texts: Texts::new(Db::KIND, &table, self.visibility, self.max_lost),
+            statements: DelayStatements::new(Db::KIND, &table, self.visibility, self.max_lost),
             table: self.table,
             visibility: self.visibility,
             poll: self.poll,
             timers: self.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::new())),
             clock: self.clock,
-            bell: broadcast::Sender::new(UNHEARD),
-            asked: AtomicU64::new(0),
+            wakeups: broadcast::Sender::new(WAKEUP_CAPACITY),
+            queries: AtomicU64::new(0),
         })))
     }
 

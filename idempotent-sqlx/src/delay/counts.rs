@@ -1,39 +1,40 @@
-//! How much work there is.
+//! The numbers of tasks in a table.
 use std::time::Duration;
 
 use idempotent_mq::DelayError;
 
-use super::desk::DelayDb;
-use super::{DelayTable, delay_error};
+use super::DelayTable;
+use super::database::DelayDb;
+use super::error::delay_error;
 
-/// How much work a table has, as of [`DelayTable::counts`].
+/// The numbers of tasks in a table, returned by [`DelayTable::counts`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct DelayTableCounts {
-    /// Would be delivered now.
+    /// Tasks that are due.
     pub ready: u64,
-    /// Its time has not come.
+    /// Tasks that are not due yet.
     pub waiting: u64,
-    /// With a consumer, whose time to settle it is not over.
+    /// Tasks that a consumer holds, within their visibility timeout.
     pub in_flight: u64,
     /// Dead letters.
     pub dead: u64,
-    /// For how long the one has been ready that has been so for longest; `None` if none is. More than a moment means that
-    /// consumers do not keep up.
+    /// The age of the oldest due task; `None` if no task is due. More than a moment means that the consumers do not
+    /// keep up.
     pub oldest: Option<Duration>,
 }
 
 impl<Db: DelayDb> DelayTable<Db> {
-    /// Counts the table: it is read as a whole.
+    /// Counts the tasks. The statement reads the whole table.
     ///
     /// # Errors
-    /// By [`kind`](DelayError::kind).
+    /// The database failed; see [`kind`](DelayError::kind).
     ///
     /// # Cancellation
-    /// Nothing has happened.
+    /// No change is made.
     pub async fn counts(&self) -> Result<DelayTableCounts, DelayError> {
         let args = vec![self.now(); 5];
-        let rows = self.fetch(self.0.texts.counts(), args, "iiiiii").await;
+        let rows = self.fetch(self.0.statements.counts(), args, "iiiiii").await;
         let rows = rows.map_err(|error| delay_error("counting", error))?;
         let Some(mut row) = rows.into_iter().next() else { return Ok(DelayTableCounts::default()) };
         let mut count = || row.int().unsigned_abs();

@@ -1,44 +1,46 @@
-//! Scheduling, and calling off: by itself, or in the caller's transaction.
+//! Scheduling and cancelling tasks, alone or in the caller's transaction.
 use async_trait::async_trait;
 use idempotent_core::{StoreError, StoreErrorKind, Timestamp};
 use idempotent_mq::{Cancelled, Delay, DelayError, Scheduled};
 use sqlx::Database;
 
-use super::desk::DelayDb;
-use super::pace::Told;
-use super::work::{ScheduledTask, When, sized};
-use super::{DelayTable, delay_error};
+use super::DelayTable;
+use super::database::DelayDb;
+use super::error::delay_error;
+use super::scheduled_task::{DueTime, ScheduledTask, check_key};
+use super::wakeup::Wakeup;
 use crate::desk::{Arg, micros};
 use crate::packed::pack;
 
-/// What was there when it was written may be settled before it is looked at.
+/// The maximum number of attempts: the existing task may be settled before it is read.
 const TRIES: usize = 3;
 
 impl<Db: DelayDb> DelayTable<Db> {
-    /// Keeps work until its time, by one statement. Idempotent by its key: the first stands, until it was delivered and
-    /// settled, or called off.
+    /// Schedules a task with one statement. The call is idempotent by the task's key: the first task stays until it
+    /// is settled or cancelled.
     ///
     /// # Errors
-    /// By [`kind`](DelayError::kind).
+    /// The task is invalid, or the database failed; see [`kind`](DelayError::kind).
     ///
     /// # Cancellation
-    /// Nobody knows whether it is kept. To ask again is safe.
+    /// The task may or may not be scheduled. Calling the method again is safe.
     pub async fn put(&self, work: &ScheduledTask) -> Result<Scheduled, DelayError> {
         work.check()?;
-        let acquired = self.0.pool.acquire().await.map_err(|error| self.told(false, error));
+        let acquired = self.0.pool.acquire().await.map_err(|error| self.store_error(false, error));
         let mut connection = acquired.map_err(|error| delay_error("scheduling", error))?;
         let scheduled = self.bounded(self.write(&mut connection, work)).await;
-        self.tell(self.told_of(work.when, false));
+        self.notify(self.wakeup_for(work.when, false));
         scheduled.map_err(|error| delay_error("scheduling", error))
     }
 
-    /// The same in your transaction: it is kept if that commits.
+    /// Schedules a task in your transaction; the task exists once the transaction commits.
     ///
     /// # Errors
-    /// By [`kind`](DelayError::kind): roll back, and try again unless it is [`Refused`](idempotent_mq::DelayErrorKind::Refused).
+    /// The task is invalid, or the database failed; see [`kind`](DelayError::kind). Roll back, and retry unless the
+    /// kind is [`Refused`](idempotent_mq::DelayErrorKind::Refused).
     ///
     /// # Cancellation
-    /// It may be written or not: roll back.
+    /// The task may or may not be written: roll back.
     pub async fn put_in(
         &self,
         connection: &mut <Db as Database>::Connection,
@@ -46,18 +48,19 @@ impl<Db: DelayDb> DelayTable<Db> {
     ) -> Result<Scheduled, DelayError> {
         work.check()?;
         let scheduled = self.write(connection, work).await;
-        // Before its commit: sources look again and again for a while.
-        self.tell(self.told_of(work.when, true));
+        // The transaction has not committed yet: the sources look several times within a short period.
+        self.notify(self.wakeup_for(work.when, true));
         scheduled.map_err(|error| delay_error("scheduling", error))
     }
 
-    /// [`schedule`](Delay::schedule) in your transaction: `payload` is kept until `at`, by the database's clock, if that commits.
+    /// Schedules `payload` for `at`, by the database's clock, in your transaction, like
+    /// [`schedule`](Delay::schedule).
     ///
     /// # Errors
-    /// As [`put_in`](Self::put_in).
+    /// Same as [`put_in`](Self::put_in).
     ///
     /// # Cancellation
-    /// As [`put_in`](Self::put_in).
+    /// Same as [`put_in`](Self::put_in).
     pub async fn schedule_in(
         &self,
         connection: &mut <Db as Database>::Connection,
@@ -68,40 +71,40 @@ impl<Db: DelayDb> DelayTable<Db> {
         self.put_in(connection, &ScheduledTask::at(key, at, payload)).await
     }
 
-    /// [`cancel`](Delay::cancel) in your transaction: it is called off if that commits. Until it ends nobody gets it.
+    /// Cancels a task in your transaction, like [`cancel`](Delay::cancel). No consumer receives the task while the
+    /// transaction is open.
     ///
     /// # Errors
-    /// As [`put_in`](Self::put_in).
+    /// Same as [`put_in`](Self::put_in).
     ///
     /// # Cancellation
-    /// As [`put_in`](Self::put_in).
+    /// Same as [`put_in`](Self::put_in).
     pub async fn cancel_in(
         &self,
         connection: &mut <Db as Database>::Connection,
         key: &str,
     ) -> Result<Cancelled, DelayError> {
-        sized(key)?;
-        self.call_off(connection, key).await.map_err(|error| delay_error("cancelling", error))
+        check_key(key)?;
+        self.delete_scheduled(connection, key).await.map_err(|error| delay_error("cancelling", error))
     }
 
     async fn write(&self, connection: &mut Db::Connection, work: &ScheduledTask) -> Result<Scheduled, StoreError> {
-        let texts = &self.0.texts;
+        let statements = &self.0.statements;
         let (after, due) = match work.when {
-            When::At(time) => (false, vec![Arg::from(i64::try_from(time.0).unwrap_or(i64::MAX))]),
-            When::After(delay) => (true, vec![self.now(), self.later_by(delay)]),
+            DueTime::At(time) => (false, vec![Arg::from(i64::try_from(time.0).unwrap_or(i64::MAX))]),
+            DueTime::After(delay) => (true, vec![self.now(), self.later_by(delay)]),
         };
         let key = || Arg::from(work.key.as_bytes());
         let mut args = vec![key(), key(), Arg::Bytes(Some(pack(&work.headers))), Arg::from(&*work.body)];
         args.extend(due.iter().chain(&due).cloned());
         for _ in 0..TRIES {
-            let written = Db::execute(connection, texts.schedule(after).into(), args.clone()).await;
-            if written.map_err(|error| self.told(true, error))? > 0 {
+            let written = Db::execute(connection, statements.schedule(after).into(), args.clone()).await;
+            if written.map_err(|error| self.store_error(true, error))? > 0 {
                 return Ok(Scheduled::New);
             }
-            // Another one was there before. That is only known by looking: whatever else may have kept a row from being written
-            // must not pass for one.
-            let found = Db::fetch(connection, texts.scheduled().into(), vec![key()], "i").await;
-            if let Some(mut row) = found.map_err(|error| self.told(true, error))?.into_iter().next() {
+            // The key may exist already. Only this query proves it, since a row can be missing for another reason.
+            let found = Db::fetch(connection, statements.scheduled().into(), vec![key()], "i").await;
+            if let Some(mut row) = found.map_err(|error| self.store_error(true, error))?.into_iter().next() {
                 return Ok(Scheduled::Already { at: Timestamp(row.int().unsigned_abs()) });
             }
         }
@@ -110,11 +113,11 @@ impl<Db: DelayDb> DelayTable<Db> {
         Err(StoreError::new(StoreErrorKind::NotApplied).because(text))
     }
 
-    async fn call_off(&self, connection: &mut Db::Connection, key: &str) -> Result<Cancelled, StoreError> {
-        let (texts, args) = (&self.0.texts, || vec![Arg::from(key.as_bytes())]);
-        if texts.cancel_answers() {
-            let gone = Db::fetch(connection, texts.cancel(false).into(), args(), "i").await;
-            let held = gone.map_err(|error| self.told(true, error))?.into_iter().next().map(|mut row| row.int());
+    async fn delete_scheduled(&self, connection: &mut Db::Connection, key: &str) -> Result<Cancelled, StoreError> {
+        let (statements, args) = (&self.0.statements, || vec![Arg::from(key.as_bytes())]);
+        if statements.cancel_answers() {
+            let gone = Db::fetch(connection, statements.cancel(false).into(), args(), "i").await;
+            let held = gone.map_err(|error| self.store_error(true, error))?.into_iter().next().map(|mut row| row.int());
             return Ok(match held {
                 Some(0) => Cancelled::Done,
                 Some(_) => Cancelled::Delivering,
@@ -122,29 +125,29 @@ impl<Db: DelayDb> DelayTable<Db> {
             });
         }
         for (free, then) in [(true, Cancelled::Done), (false, Cancelled::Delivering)] {
-            let gone = Db::execute(connection, texts.cancel(free).into(), args()).await;
-            if gone.map_err(|error| self.told(true, error))? > 0 {
+            let gone = Db::execute(connection, statements.cancel(free).into(), args()).await;
+            if gone.map_err(|error| self.store_error(true, error))? > 0 {
                 return Ok(then);
             }
         }
         Ok(Cancelled::Unknown)
     }
 
-    /// A delay as it is added to the statement's time, so that it is not over too early.
+    /// Returns a delay as a statement's argument, extended by the resolution of the database's clock.
     pub(super) fn later_by(&self, delay: std::time::Duration) -> Arg {
-        let tick = if self.0.clock.is_none() { self.0.texts.tick() } else { std::time::Duration::ZERO };
+        let tick = if self.0.clock.is_none() { self.0.statements.tick() } else { std::time::Duration::ZERO };
         Arg::from(micros(delay.saturating_add(tick)))
     }
 
-    fn told_of(&self, when: When, open: bool) -> Told {
+    fn wakeup_for(&self, when: DueTime, open: bool) -> Wakeup {
         match when {
-            When::At(time) => Told::At { at: i64::try_from(time.0).unwrap_or(i64::MAX), open },
-            When::After(delay) => self.told_in(delay, open),
+            DueTime::At(time) => Wakeup::At { at: i64::try_from(time.0).unwrap_or(i64::MAX), open },
+            DueTime::After(delay) => self.wakeup_after(delay, open),
         }
     }
 }
 
-/// The key is the id of its deliveries.
+/// The key becomes the id of the deliveries.
 #[async_trait]
 impl<Db: DelayDb> Delay for DelayTable<Db> {
     async fn schedule(&self, key: &str, at: Timestamp, payload: &[u8]) -> Result<Scheduled, DelayError> {
@@ -152,10 +155,10 @@ impl<Db: DelayDb> Delay for DelayTable<Db> {
     }
 
     async fn cancel(&self, key: &str) -> Result<Cancelled, DelayError> {
-        sized(key)?;
-        let acquired = self.0.pool.acquire().await.map_err(|error| self.told(false, error));
+        check_key(key)?;
+        let acquired = self.0.pool.acquire().await.map_err(|error| self.store_error(false, error));
         let mut connection = acquired.map_err(|error| delay_error("cancelling", error))?;
-        let gone = self.bounded(self.call_off(&mut connection, key)).await;
+        let gone = self.bounded(self.delete_scheduled(&mut connection, key)).await;
         gone.map_err(|error| delay_error("cancelling", error))
     }
 }

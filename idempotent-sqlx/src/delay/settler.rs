@@ -1,4 +1,4 @@
-//! What becomes of a delivery.
+//! Settling deliveries.
 use std::fmt;
 use std::time::Duration;
 
@@ -7,20 +7,22 @@ use idempotent_core::{StoreError, Timestamp};
 use idempotent_mq::{DeadLetter, Delivery, Retry, Settle, Settlement, SourceError, SourceErrorKind};
 use tracing::warn;
 
-use super::desk::DelayDb;
-use super::take::{Holder, Taken};
-use super::{DelayTable, source_error};
+use super::DelayTable;
+use super::database::DelayDb;
+use super::error::source_error;
+use super::taken_task::{HolderToken, TakenTask};
 use crate::desk::Arg;
 
-/// A delivery that is held: what settling it takes. Dropped unsettled, it comes again when its time is over.
+/// The tag of a held delivery, which settles it. A delivery that is dropped without settling is delivered again after
+/// its visibility timeout.
 pub struct DelayTableTag {
     seq: i64,
-    holder: Holder,
+    holder: HolderToken,
 }
 
 impl DelayTableTag {
-    /// `None`: nobody holds it.
-    pub(super) fn of(taken: &Taken) -> Option<Self> {
+    /// Returns the tag of a task, or `None` if the task has no holder.
+    pub(super) fn of(taken: &TakenTask) -> Option<Self> {
         taken.holder.map(|holder| Self { seq: taken.seq, holder })
     }
 
@@ -29,7 +31,7 @@ impl DelayTableTag {
     }
 }
 
-/// Nothing of the work.
+/// Omits the content of the task.
 impl fmt::Debug for DelayTableTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DelayTableTag").field("seq", &self.seq).finish_non_exhaustive()
@@ -37,18 +39,20 @@ impl fmt::Debug for DelayTableTag {
 }
 
 #[derive(Debug)]
-pub(super) struct Settler<Db: DelayDb>(pub(super) DelayTable<Db>);
+pub(super) struct DelayTableSettler<Db: DelayDb>(pub(super) DelayTable<Db>);
 
-/// Rows of one statement.
+/// The maximum number of rows in one statement.
 const MOST: usize = 400;
 
 #[async_trait]
-impl<Db: DelayDb> Settle<DelayTableTag> for Settler<Db> {
+impl<Db: DelayDb> Settle<DelayTableTag> for DelayTableSettler<Db> {
     async fn settle(&self, _: &Delivery, tag: &DelayTableTag, settlement: &Settlement) -> Result<(), SourceError> {
         match settlement {
-            Settlement::Ack => ours("acknowledging", self.0.execute(self.0.0.texts.done(), tag.args().into()).await),
+            Settlement::Ack => {
+                settled("acknowledging", self.0.execute(self.0.0.statements.done(), tag.args().into()).await)
+            }
             Settlement::Retry(retry) => self.put_off(tag, retry).await,
-            Settlement::DeadLetter(letter) => self.bury(tag, letter).await,
+            Settlement::DeadLetter(letter) => self.dead_letter(tag, letter).await,
             Settlement::GiveBack => self.give_back(tag).await,
             other => {
                 let text = format!("`{}` is not known to this adapter", other.name());
@@ -62,19 +66,19 @@ impl<Db: DelayDb> Settle<DelayTableTag> for Settler<Db> {
             let mut args = vec![self.0.now()];
             args.extend(part.iter().map(|tag| Arg::from(tag.seq)));
             args.extend(part.iter().map(|tag| Arg::from(&tag.holder[..])));
-            // Those that are lost already are no error.
-            let kept = self.0.execute(self.0.0.texts.keep(part.len()), args).await;
+            // Deliveries that are already lost are no error.
+            let kept = self.0.execute(self.0.0.statements.keep(part.len()), args).await;
             kept.map_err(|error| source_error("keeping deliveries alive", error))?;
         }
         Ok(())
     }
 }
 
-impl<Db: DelayDb> Settler<Db> {
+impl<Db: DelayDb> DelayTableSettler<Db> {
     pub(super) async fn give_back(&self, tag: &DelayTableTag) -> Result<(), SourceError> {
         let args = [self.0.now()].into_iter().chain(tag.args()).collect();
-        let done = ours("giving a delivery back", self.0.execute(self.0.0.texts.give_back(), args).await);
-        self.0.tell(self.0.told_in(Duration::ZERO, false));
+        let done = settled("giving a delivery back", self.0.execute(self.0.0.statements.give_back(), args).await);
+        self.0.notify(self.0.wakeup_after(Duration::ZERO, false));
         done
     }
 
@@ -83,12 +87,12 @@ impl<Db: DelayDb> Settler<Db> {
             [self.0.now(), self.0.later_by(retry.after), Arg::from(i64::from(retry.attempt)), time(retry.first_at)];
         let reason = Arg::from(retry.reason.as_bytes());
         let args = marks.into_iter().chain([reason]).chain(tag.args()).collect();
-        let done = ours("putting a delivery off", self.0.execute(self.0.0.texts.put_off(), args).await);
-        self.0.tell(self.0.told_in(retry.after, false));
+        let done = settled("putting a delivery off", self.0.execute(self.0.0.statements.put_off(), args).await);
+        self.0.notify(self.0.wakeup_after(retry.after, false));
         done
     }
 
-    async fn bury(&self, tag: &DelayTableTag, letter: &DeadLetter) -> Result<(), SourceError> {
+    async fn dead_letter(&self, tag: &DelayTableTag, letter: &DeadLetter) -> Result<(), SourceError> {
         let DeadLetter { reason, id, attempts, first_at, last_at, deaths, .. } = letter;
         let marks = [
             time(*last_at),
@@ -99,18 +103,18 @@ impl<Db: DelayDb> Settler<Db> {
             Arg::from(reason.as_bytes()),
         ];
         let args = marks.into_iter().chain(tag.args()).collect();
-        ours("burying a delivery", self.0.execute(self.0.0.texts.bury(), args).await)
+        settled("burying a delivery", self.0.execute(self.0.0.statements.dead_letter(), args).await)
     }
 
-    /// Puts those aside that no handler could make anything of; says which are left.
-    pub(super) async fn bury_unreadable(&self, taken: Vec<Taken>) -> Vec<Taken> {
+    /// Dead-letters the tasks whose rows cannot be read, and returns the others.
+    pub(super) async fn dead_letter_unreadable(&self, taken: Vec<TakenTask>) -> Vec<TakenTask> {
         let (readable, unreadable): (Vec<_>, Vec<_>) = taken.into_iter().partition(|taken| taken.headers.is_some());
         for taken in unreadable {
             let Some(tag) = DelayTableTag::of(&taken) else { continue };
             let died = taken.first_at.unwrap_or(Timestamp(0));
             let mut letter = DeadLetter::because("its row cannot be read: was it written by another program?", died);
             letter.deaths = taken.deaths.saturating_add(1);
-            if let Err(error) = self.bury(&tag, &letter).await {
+            if let Err(error) = self.dead_letter(&tag, &letter).await {
                 warn!(target: "idempotent", table = self.0.0.table,
                     error = &error as &(dyn std::error::Error + 'static),
                     "work that cannot be read could not be put aside: it comes again");
@@ -124,7 +128,7 @@ fn time(time: Timestamp) -> Arg {
     Arg::from(i64::try_from(time.0).unwrap_or(i64::MAX))
 }
 
-fn ours(doing: &str, written: Result<u64, StoreError>) -> Result<(), SourceError> {
+fn settled(doing: &str, written: Result<u64, StoreError>) -> Result<(), SourceError> {
     match written {
         Ok(0) => Err(SourceError::new(
             SourceErrorKind::Gone,

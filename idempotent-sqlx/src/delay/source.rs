@@ -1,4 +1,4 @@
-//! The table as a source of the consumer runtime.
+//! The delay table as a source of the consumer runtime.
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,78 +11,90 @@ use idempotent_mq::{
 use tokio::task::JoinHandle;
 use tracing::warn;
 
-use super::desk::DelayDb;
-use super::pace::Pace;
-use super::settler::{DelayTableTag, Settler};
-use super::take::Taken;
-use super::{DelayTable, source_error};
+use super::DelayTable;
+use super::database::DelayDb;
+use super::error::source_error;
+use super::poll_scheduler::PollScheduler;
+use super::settler::{DelayTableSettler, DelayTableTag};
+use super::taken_task::TakenTask;
 
-/// What is due in a [`DelayTable`], for a [`Consumer`](idempotent_mq::Consumer) with annotated handlers.
+/// A source that delivers the due tasks of a [`DelayTable`] to a [`Consumer`](idempotent_mq::Consumer) with annotated
+/// handlers.
 ///
-/// Between two deliveries it sleeps: until the next is due, which its last look has told, or until one is scheduled in this
-/// process that is due before; and no longer than the [poll](super::DelayTableBuilder::poll), for what other processes schedule.
+/// Between two deliveries the source sleeps until the next known task is due, or until this process schedules an
+/// earlier one. The sleep lasts at most one [poll](super::DelayTableBuilder::poll), because other processes schedule
+/// tasks as well.
 ///
-/// Attempts are what a consumer leaves on a delivery; deliveries in a row that nobody settled in time count beside them. Work
-/// whose row cannot be read is a dead letter before anybody sees it.
+/// The consumer counts attempts on the delivery. Consecutive deliveries that were not settled in time are counted
+/// separately. A task whose row cannot be read becomes a dead letter before any handler sees it.
 pub struct DelayTableSource<Db: DelayDb> {
     table: DelayTable<Db>,
-    settler: Arc<Settler<Db>>,
-    pace: Pace<Db>,
-    /// Under way, also while nobody waits for it: what it brings is not lost when `receive` is dropped.
-    asking: Option<(usize, Asking)>,
+    settler: Arc<DelayTableSettler<Db>>,
+    scheduler: PollScheduler<Db>,
+    /// The running take, which continues even if `receive` is dropped, so that no task is lost.
+    pending: Option<(usize, PendingTake)>,
 }
 
-type Asking = JoinHandle<Result<(Vec<Taken>, usize), StoreError>>;
+type PendingTake = JoinHandle<Result<(Vec<TakenTask>, usize), StoreError>>;
 
 const SHORTEST_WINDOW: Duration = Duration::from_millis(10);
 const LONGEST_WINDOW: Duration = Duration::from_secs(3_600);
 
+impl<Db: DelayDb> DelayTable<Db> {
+    /// Returns a source of deliveries for a [`Consumer`](idempotent_mq::Consumer). Any number of sources, in any
+    /// number of processes, share the tasks.
+    #[must_use]
+    pub fn source(&self) -> DelayTableSource<Db> {
+        DelayTableSource::new(self)
+    }
+}
+
 impl<Db: DelayDb> DelayTableSource<Db> {
     pub(super) fn new(table: &DelayTable<Db>) -> Self {
-        let settler = Arc::new(Settler(table.clone()));
-        Self { table: table.clone(), settler, pace: Pace::new(table), asking: None }
+        let settler = Arc::new(DelayTableSettler(table.clone()));
+        Self { table: table.clone(), settler, scheduler: PollScheduler::new(table), pending: None }
     }
 
-    /// Puts what is due within the next `window`, 10 ms to 1 h, on a hierarchical timing wheel in this process, the first
-    /// 10,000 of it; the rest stays in the table, all of it does what the table promises. For a process that is the only one to
-    /// schedule, as over SQLite.
+    /// Puts the due times within the next `window` on a hierarchical timing wheel in this process: 10 ms to 1 h, and
+    /// at most 10,000 times. All tasks stay in the table, with all of its guarantees. Use the wheel if a single
+    /// process schedules tasks, as with SQLite.
     ///
-    /// What it adds: without it each time that comes costs a look for the next one, besides taking what is due. On the wheel a
-    /// window is one look, however many times lie in it; and what this process schedules goes there without one. What it costs:
-    /// what *another* process schedules for within the window is late by up to that, and so is what was delivered here and
-    /// comes again because nobody settled it. It goes by the timers of tokio, also where the table has another clock.
+    /// Without the wheel, each due time costs a look for the next one in addition to the take. With the wheel, one
+    /// look covers a whole window, and tasks of this process need no look. In return, tasks that *another* process
+    /// schedules within the window may be late by up to the window. The same applies to deliveries that were not
+    /// settled in time. The wheel uses the timers of tokio, even if the table has another clock.
     ///
     /// # Default
-    /// Not on a wheel
+    /// No wheel
     #[must_use]
     pub fn on_wheel(mut self, window: Duration) -> Self {
-        self.pace.on_wheel(window.clamp(SHORTEST_WINDOW, LONGEST_WINDOW));
+        self.scheduler.on_wheel(window.clamp(SHORTEST_WINDOW, LONGEST_WINDOW));
         self
     }
 
-    async fn next(&mut self, room: usize) -> Result<Vec<Taken>, SourceError> {
+    async fn next(&mut self, room: usize) -> Result<Vec<TakenTask>, SourceError> {
         loop {
-            let Some((room, asking)) = &mut self.asking else {
-                self.pace.due().await.map_err(|error| source_error("looking", error))?;
+            let Some((room, pending)) = &mut self.pending else {
+                self.scheduler.due().await.map_err(|error| source_error("looking", error))?;
                 let table = self.table.clone();
-                self.asking = Some((room, tokio::spawn(async move { table.take(room).await })));
+                self.pending = Some((room, tokio::spawn(async move { table.take(room).await })));
                 continue;
             };
-            let (asked, room) = (asking.await, *room);
-            self.asking = None;
+            let (finished, room) = (pending.await, *room);
+            self.pending = None;
             let stopped =
                 |_| SourceError::new(SourceErrorKind::Transient, "the runtime that was to take is shutting down");
-            let taken = match asked.map_err(stopped)? {
+            let taken = match finished.map_err(stopped)? {
                 Ok((taken, found)) => {
-                    self.pace.took(found, room);
+                    self.scheduler.after_take(found, room);
                     taken
                 }
                 Err(error) => {
-                    self.pace.took(0, room);
+                    self.scheduler.after_take(0, room);
                     return Err(source_error("taking", error));
                 }
             };
-            let readable = self.settler.bury_unreadable(taken).await;
+            let readable = self.settler.dead_letter_unreadable(taken).await;
             if !readable.is_empty() {
                 return Ok(readable);
             }
@@ -104,7 +116,7 @@ impl<Db: DelayDb> Source for DelayTableSource<Db> {
 
     async fn receive(&mut self, room: usize) -> Result<Received<DelayTableTag>, SourceError> {
         let taken = match self.next(room).await {
-            // A connection that was idle for long is often found broken by the first to use it.
+            // A connection that was idle for long is often found broken at its first use.
             Err(error) if error.kind() == SourceErrorKind::Transient => self.next(room).await?,
             taken => taken?,
         };
@@ -113,8 +125,8 @@ impl<Db: DelayDb> Source for DelayTableSource<Db> {
     }
 
     async fn close(&mut self) {
-        let Some((_, asking)) = self.asking.take() else { return };
-        if let Ok(Ok((taken, _))) = asking.await {
+        let Some((_, pending)) = self.pending.take() else { return };
+        if let Ok(Ok((taken, _))) = pending.await {
             for taken in taken {
                 let Some(tag) = DelayTableTag::of(&taken) else { continue };
                 if let Err(error) = self.settler.give_back(&tag).await {
@@ -127,13 +139,13 @@ impl<Db: DelayDb> Source for DelayTableSource<Db> {
     }
 }
 
-/// `None`: nobody holds it.
-pub(super) fn delivery(place: &Arc<str>, taken: Taken) -> Option<(Delivery, DelayTableTag)> {
+/// Returns the delivery of a task, or `None` if the task has no holder.
+pub(super) fn delivery(place: &Arc<str>, taken: TakenTask) -> Option<(Delivery, DelayTableTag)> {
     let tag = DelayTableTag::of(&taken)?;
     Some((read(place, taken), tag))
 }
 
-pub(super) fn read(place: &Arc<str>, taken: Taken) -> Delivery {
+pub(super) fn read(place: &Arc<str>, taken: TakenTask) -> Delivery {
     let position = Position::of(place.clone()).offset(taken.seq.to_string());
     let mut delivery = Delivery::new(position, taken.body).id(taken.id);
     delivery.headers = taken.headers.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a database has to do for the inbox.
+//! The interface of a database for the inbox.
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,20 +9,20 @@ use idempotent_core::{
 };
 use sqlx::{Database, Transaction};
 
-/// A store whose database has transactions for runs.
+/// A store whose database supports transactions for runs.
 #[async_trait]
 pub(crate) trait Dialect: Store + Clone {
     type Db: Database;
 
-    /// Whether nobody else can claim, or take over, while one of its transactions is open.
+    /// `true` if no other process can claim or take over while a transaction is open.
     const ONE_WRITER: bool;
 
-    /// Begins one. In a task of its own: sqlx gives a connection whose `BEGIN` was dropped back to the pool, inside of that
-    /// transaction.
+    /// Begins a transaction in a separate task: if a `BEGIN` is dropped, sqlx returns its connection to the pool
+    /// within the transaction.
     async fn begin(&self) -> Result<Transaction<'static, Self::Db>, StoreError>;
 
-    /// Claims the key, and marks it consumed at once: a commit makes both true, a rollback neither. Never waits for
-    /// another's transaction, and fails no statement of this one.
+    /// Claims the key and marks it consumed at once: a commit makes both visible, and a rollback neither. Never waits
+    /// for another transaction, and never fails a statement of this one.
     async fn claim_in(
         &self,
         connection: &mut <Self::Db as Database>::Connection,
@@ -30,7 +30,7 @@ pub(crate) trait Dialect: Store + Clone {
         retain: Duration,
     ) -> Result<Claim, StoreError>;
 
-    /// Completes what was claimed: a lease, or in this transaction.
+    /// Completes a claim, made with a lease or in this transaction.
     async fn complete_in(
         &self,
         connection: &mut <Self::Db as Database>::Connection,
@@ -38,11 +38,13 @@ pub(crate) trait Dialect: Store + Clone {
         completion: &Completion,
     ) -> Result<Settled, StoreError>;
 
-    /// Fails where a run's transaction is not the one any more that it was begun as: some databases end one when a statement
-    /// in it fails, and commit those behind it one by one. Asked where what follows would not find that out by itself.
+    /// Fails if the connection is no longer in the transaction that the run began. Some databases end a transaction
+    /// when a statement fails, and then commit the following statements one by one. Called only if the next statement
+    /// would not notice.
     async fn stands(&self, connection: &mut <Self::Db as Database>::Connection) -> Result<(), StoreError>;
 
-    /// Notes a step, if it is not there and the owner holds the key. Until the transaction's end nobody takes over.
+    /// Records a step, if it is not recorded yet and the owner holds the key. No other process takes over before the
+    /// transaction ends.
     async fn note_in(
         &self,
         connection: &mut <Self::Db as Database>::Connection,
@@ -50,36 +52,38 @@ pub(crate) trait Dialect: Store + Clone {
         step: &StepRecord,
     ) -> Result<Settled, StoreError>;
 
-    /// The steps of a run; `None` while an open transaction may yet add to them.
+    /// Returns the steps of a run, or `None` while an open transaction may add to them.
     async fn journaled(&self, held: &ClaimHandle) -> Result<Option<StoredSteps>, StoreError>;
 
-    /// What completes a claim of this transaction's, for the trip of its commit; `None` where that spares nothing.
+    /// Returns the statement that completes a claim of this transaction and can be sent together with the commit, or
+    /// `None` if that saves no round trip.
     fn with_the_commit(&self, held: &ClaimHandle, completion: &Completion) -> Option<String>;
 
-    /// Commits. Of kind `Ambiguous` if nobody knows; else it is surely rolled back. A transaction that is over must not pass for
-    /// committed.
+    /// Commits the transaction. The error is `Ambiguous` if the result is unknown; any other error means that the
+    /// transaction was rolled back. A transaction that has already ended must not count as committed.
     async fn commit(&self, transaction: Transaction<'static, Self::Db>, last: Last) -> Result<(), StoreError>;
 
-    /// Whether a commit that was not answered was one; `None` if it may still become one.
+    /// Returns whether an unanswered commit succeeded, or `None` if it may still succeed.
     async fn is_committed(&self, held: &ClaimHandle) -> Result<Option<bool>, StoreError>;
 
-    /// The answer to a duplicate, if that can be had for less than a transaction.
+    /// Returns the answer to a duplicate, if it costs less than a transaction.
     async fn look_first(&self, request: &ClaimRequest) -> Result<Option<Claim>, StoreError>;
 }
 
-/// What a commit goes with.
+/// The completion that a commit includes.
 #[derive(Debug)]
 pub(crate) enum Last {
-    /// The completion was written just before, and would not have been otherwise.
+    /// The completion was written just before.
     Written,
-    /// It is what was claimed.
+    /// The claim already contains the completion.
     AsClaimed,
-    /// This statement is to be sent along. It fails, or cannot but write.
+    /// The statement that completes is sent together with the commit. The statement either writes or fails.
     #[cfg_attr(not(any(feature = "mysql", feature = "postgres")), allow(dead_code, reason = "SQLite spares no trip"))]
     With(String),
 }
 
-/// What a claim in a transaction comes to: as by a lease, but that the record is consumed at once.
+/// Returns the answer to a claim in a transaction, and its write: as with a lease, except that the record is consumed
+/// at once.
 pub(crate) fn in_place(
     found: Option<&Record>,
     request: &ClaimRequest,
@@ -88,7 +92,7 @@ pub(crate) fn in_place(
 ) -> (Claim, Write) {
     let (answer, write) = protocol::claim(found, request, now);
     let granted = match (&answer, write) {
-        // Granted to this very token before: it is consumed all the same.
+        // This token was granted before: the record is consumed in any case.
         (Claim::Acquired(_), Write::Keep) => found.cloned(),
         (Claim::Acquired(_), Write::Put(record)) => Some(record),
         (_, write) => return (answer, write),
@@ -99,21 +103,21 @@ pub(crate) fn in_place(
     (answer, consumed.map_or(Write::Keep, Write::Put))
 }
 
-/// Whether this is the record of a run that was completed by this owner.
+/// Returns whether this owner completed the run of this record.
 pub(crate) fn consumed(record: &Record, held: &ClaimHandle) -> bool {
     matches!(record.state, State::Consumed { owner, .. } if held.is(owner, record.fencing))
 }
 
-/// The error of a transaction of which nothing is there, as `error` tells why.
+/// Returns the error for a transaction that was rolled back because of `error`.
 pub(crate) fn rolled_back(error: &StoreError) -> StoreError {
     match error.kind() {
-        StoreErrorKind::RolledBack => StoreError::new(StoreErrorKind::RolledBack).because(words(error)),
-        kind => StoreError::new(StoreErrorKind::RolledBack).because(format!("{kind}: {}", words(error))),
+        StoreErrorKind::RolledBack => StoreError::new(StoreErrorKind::RolledBack).because(text_of(error)),
+        kind => StoreError::new(StoreErrorKind::RolledBack).because(format!("{kind}: {}", text_of(error))),
     }
 }
 
-/// An error's words without those of its kind.
-pub(crate) fn words(error: &StoreError) -> String {
+/// Returns the text of an error without that of its kind.
+pub(crate) fn text_of(error: &StoreError) -> String {
     let text = error.to_string();
     let kind = format!("{}: ", error.kind());
     text.strip_prefix(&kind).map_or(text.clone(), str::to_owned)

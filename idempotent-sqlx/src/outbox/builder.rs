@@ -1,4 +1,4 @@
-//! How an outbox is set up.
+//! The builder of [`Outbox`].
 use std::fmt;
 use std::sync::Arc;
 
@@ -6,20 +6,28 @@ use idempotent_core::{Clock, StoreError};
 use sqlx::Pool;
 use tokio::sync::Notify;
 
-use super::desk::OutboxDb;
-use super::ends::Ends;
-use super::sql::{Edit, Texts};
-use super::{Inner, Outbox};
+use super::confirmation_queue::ConfirmationQueue;
+use super::database::OutboxDb;
+use super::handle::{Outbox, OutboxInner};
+use super::statements::{OutboxStatements, StatementEdit};
 use crate::table::Table;
 
-/// Sets up an [`Outbox`].
+/// A builder for [`Outbox`].
 #[must_use]
 pub struct OutboxBuilder<Db: OutboxDb> {
     pool: Pool<Db>,
     table: String,
     create: bool,
     clock: Option<Arc<dyn Clock>>,
-    edit: Option<Edit>,
+    edit: Option<StatementEdit>,
+}
+
+impl<Db: OutboxDb> Outbox<Db> {
+    /// Returns a builder for an outbox in the database of `pool`. The relays and consumers of the outbox use the
+    /// connections of `pool`.
+    pub fn builder(pool: Pool<Db>) -> OutboxBuilder<Db> {
+        OutboxBuilder::new(pool)
+    }
 }
 
 impl<Db: OutboxDb> OutboxBuilder<Db> {
@@ -27,8 +35,8 @@ impl<Db: OutboxDb> OutboxBuilder<Db> {
         Self { pool, table: "idempotent_outbox".into(), create: false, clock: None, edit: None }
     }
 
-    /// The name of the table of stubs: letters a-z, digits and `_`, at most 52, no digit first. `NAME_log`, `NAME_audit` and
-    /// `NAME_migrations` stand beside it.
+    /// Sets the name of the outbox table: 1 to 52 characters of a-z, digits and `_`, not starting with a digit. The
+    /// tables `NAME_log`, `NAME_audit` and `NAME_migrations` belong to the outbox as well.
     ///
     /// # Default
     /// `idempotent_outbox`
@@ -37,7 +45,8 @@ impl<Db: OutboxDb> OutboxBuilder<Db> {
         self
     }
 
-    /// Whether missing tables are made. Without it a missing table is an error that says so.
+    /// Sets whether [`open`](Self::open) creates missing tables. Otherwise, a missing table is an error that names
+    /// this setting.
     ///
     /// # Default
     /// false
@@ -46,40 +55,41 @@ impl<Db: OutboxDb> OutboxBuilder<Db> {
         self
     }
 
-    /// A clock instead of the database's: for tests. Every process must have the same.
+    /// Sets a clock that overrides the database's, for tests. Every process must use the same clock.
     ///
     /// # Default
-    /// The database's
+    /// The database's clock
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// Changes each statement, by its name, before it is sent: for tests of what notices that. `?` stands for a value.
+    /// Edits each statement before the outbox sends it; the first argument is the statement's name, and `?` is a
+    /// placeholder. For tests that check that a changed statement is noticed.
     #[doc(hidden)]
     pub fn __edit(mut self, edit: impl Fn(&'static str, String) -> String + Send + Sync + 'static) -> Self {
         self.edit = Some(Arc::new(edit));
         self
     }
 
-    /// The outbox.
+    /// Opens the outbox, and creates its tables if [`create`](Self::create) is set.
     ///
     /// # Errors
-    /// The name is none, the database is not to be reached, or its tables are missing, of another version, or somebody
-    /// else's.
+    /// The table name is invalid, the database is unreachable, or the tables are missing, have another version, or do
+    /// not belong to an outbox.
     ///
     /// # Cancellation
-    /// Tables may be made or not.
+    /// The tables may or may not have been created.
     pub async fn open(self) -> Result<Outbox<Db>, StoreError> {
         let table = Table::new(&self.table)?.with_room_for_migrations()?;
         Db::migrate(&self.pool, table.name(), self.create).await?;
-        Ok(Outbox(Arc::new(Inner {
+        Ok(Outbox(Arc::new(OutboxInner {
             pool: self.pool,
-            texts: Texts::new(Db::KIND, &table, self.edit),
+            statements: OutboxStatements::new(Db::KIND, &table, self.edit),
             table: self.table,
             clock: self.clock,
             written: Notify::new(),
-            ends: Ends::default(),
+            confirmations: ConfirmationQueue::default(),
         })))
     }
 }

@@ -1,52 +1,54 @@
-//! Writing messages, in the caller's transaction.
+//! Writing messages in the caller's transaction.
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 use idempotent_mq::{OUTBOX_HEADER, OutboundMessage};
 use sqlx::Database;
 
-use super::desk::{Arg, OutboxDb};
+use super::database::{Arg, OutboxDb};
+use super::digest::{digest, pack};
 use super::nonce::nonce;
-use super::packed::{digest, pack};
-use super::{Outbox, OutboxError, OutboxErrorKind, timed};
+use super::{Outbox, OutboxError, OutboxErrorKind, delivery_time};
 
-/// What [`Outbox::enqueue`] came to.
+/// The result of [`Outbox::enqueue`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Enqueued {
-    /// It is written, and will be sent once the transaction has committed.
+    /// The message was written. A relay sends it once the transaction has committed.
     New,
-    /// The same message was there, under the same id: that one stands, sent or not.
+    /// The outbox already contains the same message with the same id, sent or not. The existing one is unchanged.
     Already,
 }
 
-/// The most messages of one statement: databases limit how many values it may have.
-const MOST: usize = 1_000;
-/// The longest id, topic, key and aggregate, in bytes: what an index of each database takes.
+/// The maximum number of messages in one statement: databases limit the number of arguments.
+const MAX_ROWS: usize = 1_000;
+/// The maximum length of an id, topic, business key and aggregate, in bytes: the limit of an index in each database.
 const LONGEST: usize = 255;
-/// The most bytes of headers and body.
+/// The maximum size of headers and body together, in bytes.
 const LARGEST: usize = 64 << 20;
 
 impl<Db: OutboxDb> Outbox<Db> {
-    /// Writes a message in your transaction, by one statement: it is sent if that commits, and not if it is rolled back. The
-    /// id is chosen once, where the message comes about, and is the same however often it is sent.
+    /// Writes a message in your transaction with one statement. The message is sent if the transaction commits.
+    /// Choose the id once, when the message is created: it stays the same for every send.
     ///
-    /// Writing the same message again changes nothing. Messages of one [aggregate](OutboundMessage::aggregate) are sent in the order
-    /// they were written; of two transactions that write to one aggregate side by side nobody knows which comes first, unless
-    /// they exclude each other, as by locking the aggregate's row.
+    /// Writing the same message again changes nothing. Messages of one [aggregate](OutboundMessage::aggregate) are
+    /// sent in the order in which they were written. Two concurrent transactions that write to the same aggregate
+    /// have no defined order, unless they exclude each other, for example by locking the aggregate's row.
     ///
-    /// A message with [`deliver_at`](OutboundMessage::deliver_at) is sent right away too, and its broker keeps it until then. A relay whose
-    /// publisher [cannot delay](idempotent_mq::Publish::delays) refuses the message, and raises an alert once it has given it up.
-    /// That time is no part of the content: where the same message is written again with another time, the first time stands.
-    /// The message counts as lost, and is sent again, only some time [after](super::ResendPolicy::backoff) it was to be delivered.
+    /// A message with [`deliver_at`](OutboundMessage::deliver_at) is sent at once as well, and the broker keeps it
+    /// until then. A relay whose publisher [cannot delay](idempotent_mq::Publish::delays) refuses the message, and
+    /// raises an alert once the message is given up. The delivery time is not part of the content: if the same
+    /// message is written again with another time, the first time is kept. The message counts as lost, and is resent,
+    /// only some time [after](super::ResendPolicy::backoff) its delivery time.
     ///
-    /// The outbox sets the header [`OUTBOX_HEADER`] itself, in place of one that the message has.
+    /// The outbox sets the header [`OUTBOX_HEADER`], and replaces one that the message already has.
     ///
     /// # Errors
-    /// [`Conflict`](OutboxErrorKind::Conflict): there is another message of this id. [`Invalid`](OutboxErrorKind::Invalid): an
-    /// empty id or topic, or too long a part. [`Database`](OutboxErrorKind::Database): roll back, and try again.
+    /// [`Conflict`](OutboxErrorKind::Conflict): the outbox contains another message with this id.
+    /// [`Invalid`](OutboxErrorKind::Invalid): the id or topic is empty, or a part is too long.
+    /// [`Database`](OutboxErrorKind::Database): roll back and retry.
     ///
     /// # Cancellation
-    /// It may be written or not: roll back.
+    /// The message may or may not be written: roll back.
     pub async fn enqueue(
         &self,
         connection: &mut <Db as Database>::Connection,
@@ -56,13 +58,13 @@ impl<Db: OutboxDb> Outbox<Db> {
         Ok(if new > 0 { Enqueued::New } else { Enqueued::Already })
     }
 
-    /// Writes many, by one statement for each thousand; how many are new.
+    /// Writes several messages, with one statement per 1,000, and returns the number of new ones.
     ///
     /// # Errors
-    /// As [`enqueue`](Self::enqueue). Roll back then: some may be written.
+    /// Same as [`enqueue`](Self::enqueue). Roll back after an error: some messages may be written.
     ///
     /// # Cancellation
-    /// As [`enqueue`](Self::enqueue).
+    /// Same as [`enqueue`](Self::enqueue).
     pub async fn enqueue_all(
         &self,
         connection: &mut <Db as Database>::Connection,
@@ -81,10 +83,10 @@ impl<Db: OutboxDb> Outbox<Db> {
             }
         }
         let mut new = 0;
-        for part in different.chunks(MOST) {
+        for part in different.chunks(MAX_ROWS) {
             new += self.write(connection, part).await?;
         }
-        // Before its commit: relays look again and again for a while.
+        // The transaction has not committed yet: the relays look several times within a short period.
         self.0.written.notify_waiters();
         self.0.written.notify_one();
         Ok(new)
@@ -103,7 +105,7 @@ impl<Db: OutboxDb> Outbox<Db> {
                 Arg::from(message.topic.as_bytes()),
                 optional(&message.business_key),
                 optional(&message.aggregate),
-                Arg::Bytes(Some(pack(&timed::stored(message)))),
+                Arg::Bytes(Some(pack(&delivery_time::stored(message)))),
                 Arg::from(&*message.body),
                 Arg::from(&sum[..]),
                 Arg::from(&nonce()?[..]),
@@ -112,22 +114,22 @@ impl<Db: OutboxDb> Outbox<Db> {
                 self.now(),
             ]);
         }
-        let rows = Db::execute(connection, self.0.texts.enqueue(messages.len()).into(), args).await?;
+        let rows = Db::execute(connection, self.0.statements.enqueue(messages.len()).into(), args).await?;
         if rows != messages.len() as u64 {
             self.compare(connection, messages).await?;
         }
         Ok(rows)
     }
 
-    /// Some were there before. That is only known by looking: whatever else may have kept a row from being written must not
-    /// pass for a duplicate.
+    /// Compares the messages with those in the outbox, after fewer rows were written than expected. Only this check
+    /// proves a duplicate, since a row can be missing for another reason.
     async fn compare(
         &self,
         connection: &mut <Db as Database>::Connection,
         messages: &[(Cow<'_, OutboundMessage>, [u8; 32])],
     ) -> Result<(), OutboxError> {
         let args = messages.iter().map(|(message, _)| Arg::from(message.id.as_bytes())).collect();
-        let rows = Db::fetch(connection, self.0.texts.digests(messages.len()).into(), args, "bb").await?;
+        let rows = Db::fetch(connection, self.0.statements.digests(messages.len()).into(), args, "bb").await?;
         let known: HashMap<_, _> = rows.into_iter().map(|mut row| (row.bytes(), row.bytes())).collect();
         for (message, sum) in messages {
             match known.get(message.id.as_bytes()) {
@@ -153,7 +155,7 @@ fn conflict() -> OutboxError {
     )
 }
 
-/// Returns the message without the nonce of another one, whose headers a handler has copied.
+/// Returns the message without the nonce of another message, from which a handler may have copied the headers.
 fn without_nonce(message: &OutboundMessage) -> Cow<'_, OutboundMessage> {
     let mut message = Cow::Borrowed(message);
     if message.headers.first(OUTBOX_HEADER).is_some() {

@@ -1,7 +1,7 @@
-//! What can go wrong with an outbox.
+//! The error of an outbox.
 use std::fmt;
 
-/// An error of an outbox: a [`kind`](Self::kind) to decide on, a context and a cause to read.
+/// An error of an outbox, with a [`kind`](Self::kind), a context and a cause.
 #[derive(Debug)]
 pub struct OutboxError {
     kind: OutboxErrorKind,
@@ -9,17 +9,17 @@ pub struct OutboxError {
     cause: Option<sqlx::Error>,
 }
 
-/// What may be concluded from an [`OutboxError`].
+/// The kind of an [`OutboxError`].
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum OutboxErrorKind {
-    /// A message of this id is there, and it is another one. Nothing was written of this one.
+    /// The outbox contains another message with this id. The new message was not written.
     Conflict,
-    /// The message or a setting cannot be what it is. Nothing was written.
+    /// The message or a setting is invalid. Nothing was written.
     Invalid,
-    /// There is no such message, or it is not in a state that allows this.
+    /// No such message exists, or its status does not allow the operation.
     NotFound,
-    /// The database failed. In a transaction: roll back, and try again.
+    /// The database failed. Within a transaction: roll back and retry.
     Database,
 }
 
@@ -28,13 +28,13 @@ impl OutboxError {
         Self { kind, context: context.into(), cause: None }
     }
 
-    /// What to decide on.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> OutboxErrorKind {
         self.kind
     }
 
-    /// Whether the same call may go well later.
+    /// Returns whether the same call may succeed later.
     #[must_use]
     pub fn is_worth_a_retry(&self) -> bool {
         self.kind == OutboxErrorKind::Database
@@ -47,7 +47,7 @@ impl From<sqlx::Error> for OutboxError {
     }
 }
 
-/// By the code alone: a database's own text may quote what was written.
+/// Returns a text with the error code only: the database's own text may quote written values.
 fn context(cause: &sqlx::Error) -> String {
     let Some(error) = cause.as_database_error() else { return "the connection to the outbox's database failed".into() };
     match error.code().as_deref().unwrap_or_default() {

@@ -1,121 +1,127 @@
-//! Who sends a message: a lease in its row, so that it outlives the statement that took it. A lock of the database's would
-//! end with its transaction, while the message is still on its way.
+//! Leases on messages: a lease is stored in the row, so it outlives the statement that took it. A database lock would
+//! end with its transaction, while the message is still being sent.
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use idempotent_core::Timestamp;
 use idempotent_mq::OutboundMessage;
 
-use super::decide::ConsumerProgress;
-use super::desk::{Arg, OutboxDb};
-use super::place::QueueOffset;
-use super::sql::OF_QUEUE;
-use super::stub::{self, LEASED_SHAPE, OutboxRecord, OutboxStatus};
+use super::database::{Arg, OutboxDb};
+use super::queue_offset::QueueOffset;
+use super::record::{self, LEASED_SHAPE, OutboxRecord, OutboxStatus};
+use super::resend_policy::ConsumerProgress;
+use super::statements::OF_QUEUE;
 use super::{Outbox, OutboxError};
 pub(super) use crate::desk::micros;
 
-/// Of one round of one relay.
-pub(super) type Owner = [u8; 16];
+/// The id of one round of one relay.
+pub(super) type LeaseOwner = [u8; 16];
 
-/// A message that this relay alone may send, as long as its lease lives.
+/// A message that only this relay may send until its lease expires.
 #[derive(Debug)]
-pub(super) struct Leased {
-    pub(super) stub: OutboxRecord,
-    /// `None`: the row was damaged.
+pub(super) struct LeasedMessage {
+    pub(super) record: OutboxRecord,
+    /// The message; `None` if the row is damaged.
     pub(super) message: Option<OutboundMessage>,
     pub(super) id: String,
-    /// The database's time.
+    /// The time of the database.
     pub(super) now: Timestamp,
 }
 
-/// What became of a leased message, as it is written.
+/// The result of a send, as it is written to the row.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct SendResult {
     pub(super) seq: i64,
     pub(super) accepted: bool,
-    /// 1 if the broker may have taken it.
+    /// 1 if the broker may have accepted the message.
     pub(super) sends: u32,
     pub(super) failures: u32,
     pub(super) status: OutboxStatus,
     pub(super) queue: Option<String>,
     pub(super) place: Option<QueueOffset>,
-    /// Until it is looked at next.
+    /// The delay before the next check.
     pub(super) rest: Duration,
     pub(super) error: Option<String>,
 }
 
-/// The most lines of one statement: SQLite takes no more than 500 in a row.
-const MOST: usize = 400;
+/// The maximum number of rows in one statement: SQLite accepts at most 500.
+const MAX_ROWS: usize = 400;
 
 impl<Db: OutboxDb> Outbox<Db> {
-    /// Leases at most so many that are due, in the order they were written. Two relays never have the same; of one aggregate a
-    /// message is leased only behind those before it.
-    pub(super) async fn lease(&self, owner: &Owner, most: u32, lease: Duration) -> Result<Vec<Leased>, OutboxError> {
+    /// Leases at most `most` due messages, in the order in which they were written. Two relays never hold the same
+    /// message. A message of an aggregate is leased only together with, or after, the messages before it.
+    pub(super) async fn lease(
+        &self,
+        owner: &LeaseOwner,
+        most: u32,
+        lease: Duration,
+    ) -> Result<Vec<LeasedMessage>, OutboxError> {
         let now = || self.now();
         let args = vec![now(), now(), now(), Arg::from(i64::from(most))];
-        let rows = self.fetch(self.0.texts.plan(), args, "ii").await?;
+        let rows = self.fetch(self.0.statements.plan(), args, "ii").await?;
         let mut planned: Vec<_> = rows.into_iter().map(|mut row| (row.int(), row.int_or_null())).collect();
         if planned.is_empty() {
             return Ok(Vec::new());
         }
         planned.sort_unstable();
         let leased = self.take(owner, &planned, lease).await?;
-        let got = leased.iter().map(|leased| leased.stub.seq).collect();
+        let got = leased.iter().map(|leased| leased.record.seq).collect();
         let fit = in_order(&planned, &got);
-        let (kept, others): (Vec<_>, Vec<_>) = leased.into_iter().partition(|leased| fit.contains(&leased.stub.seq));
+        let (kept, others): (Vec<_>, Vec<_>) = leased.into_iter().partition(|leased| fit.contains(&leased.record.seq));
         if !others.is_empty() {
-            let mut args: Vec<_> = others.iter().map(|other| Arg::from(other.stub.seq)).collect();
+            let mut args: Vec<_> = others.iter().map(|other| Arg::from(other.record.seq)).collect();
             args.push(Arg::from(&owner[..]));
-            self.execute(self.0.texts.free(others.len()), args).await?;
+            self.execute(self.0.statements.free(others.len()), args).await?;
         }
         Ok(kept)
     }
 
     async fn take(
         &self,
-        owner: &Owner,
+        owner: &LeaseOwner,
         planned: &[(i64, Option<i64>)],
         lease: Duration,
-    ) -> Result<Vec<Leased>, OutboxError> {
-        let texts = &self.0.texts;
+    ) -> Result<Vec<LeasedMessage>, OutboxError> {
+        let statements = &self.0.statements;
         let seqs = || planned.iter().map(|(seq, _)| Arg::from(*seq));
         let mut args = vec![self.now(), Arg::from(micros(lease)), Arg::from(&owner[..])];
         args.extend(seqs());
         args.extend([self.now(), self.now()]);
-        let rows = if texts.take_answers() {
+        let rows = if statements.take_answers() {
             args.push(self.now());
-            self.fetch(texts.take(planned.len()), args, LEASED_SHAPE).await?
+            self.fetch(statements.take(planned.len()), args, LEASED_SHAPE).await?
         } else {
-            if self.execute(texts.take(planned.len()), args).await? == 0 {
+            if self.execute(statements.take(planned.len()), args).await? == 0 {
                 return Ok(Vec::new());
             }
             let mut args = vec![self.now()];
             args.extend(seqs());
             args.push(Arg::from(&owner[..]));
-            self.fetch(texts.taken(planned.len()), args, LEASED_SHAPE).await?
+            self.fetch(statements.taken(planned.len()), args, LEASED_SHAPE).await?
         };
         let mut leased: Vec<_> = rows
             .into_iter()
             .map(|mut row| {
-                let stub = OutboxRecord::read(&mut row);
-                let (id, message) = stub::content(&mut row);
-                Leased { stub, message, id, now: Timestamp(row.int().unsigned_abs()) }
+                let record = OutboxRecord::read(&mut row);
+                let (id, message) = record::content(&mut row);
+                LeasedMessage { record, message, id, now: Timestamp(row.int().unsigned_abs()) }
             })
             .collect();
-        leased.sort_unstable_by_key(|leased| leased.stub.seq);
+        leased.sort_unstable_by_key(|leased| leased.record.seq);
         Ok(leased)
     }
 
-    /// What consumers have noted of these: of those only that were sent before.
-    pub(super) async fn seen(&self, leased: &[Leased]) -> Result<HashMap<i64, ConsumerProgress>, OutboxError> {
-        let sent: Vec<_> = leased.iter().filter(|leased| leased.stub.sends > 0).collect();
+    /// Returns the information that consumers have recorded about these messages, as far as the messages were sent
+    /// before.
+    pub(super) async fn seen(&self, leased: &[LeasedMessage]) -> Result<HashMap<i64, ConsumerProgress>, OutboxError> {
+        let sent: Vec<_> = leased.iter().filter(|leased| leased.record.sends > 0).collect();
         if sent.is_empty() {
             return Ok(HashMap::new());
         }
-        let queues: HashSet<_> = sent.iter().filter_map(|leased| leased.stub.queue.as_deref()).collect();
+        let queues: HashSet<_> = sent.iter().filter_map(|leased| leased.record.queue.as_deref()).collect();
         let ids = sent.iter().map(|leased| leased.id.as_str());
         let args = ids.chain(queues.iter().copied()).map(|id| Arg::from(id.as_bytes())).collect();
-        let rows = self.fetch(self.0.texts.seen(sent.len(), queues.len()), args, "ibbi").await?;
+        let rows = self.fetch(self.0.statements.seen(sent.len(), queues.len()), args, "ibbi").await?;
         let (mut reached, mut logged) = (HashMap::new(), HashMap::new());
         for mut row in rows {
             let (kind, id) = (row.int(), row.text());
@@ -125,47 +131,47 @@ impl<Db: OutboxDb> Outbox<Db> {
                 _ => drop(logged.insert(id, at)),
             }
         }
-        let seen = |leased: &&Leased| {
-            let reached = leased.stub.queue.as_ref().and_then(|queue| reached.get(queue).copied().flatten());
-            (leased.stub.seq, ConsumerProgress { logged_at: logged.get(&leased.id).copied(), reached })
+        let seen = |leased: &&LeasedMessage| {
+            let reached = leased.record.queue.as_ref().and_then(|queue| reached.get(queue).copied().flatten());
+            (leased.record.seq, ConsumerProgress { logged_at: logged.get(&leased.id).copied(), reached })
         };
         Ok(sent.iter().map(seen).collect())
     }
 
-    /// Writes what became of them, of those whose lease still lives, and ends the leases.
-    pub(super) async fn record(&self, owner: &Owner, lines: &[Line]) -> Result<(), OutboxError> {
-        for part in lines.chunks(MOST) {
+    /// Writes the results of messages whose leases are still valid, and ends the leases.
+    pub(super) async fn record(&self, owner: &LeaseOwner, results: &[SendResult]) -> Result<(), OutboxError> {
+        for part in results.chunks(MAX_ROWS) {
             self.record_part(owner, part).await?;
         }
         Ok(())
     }
 
-    async fn record_part(&self, owner: &Owner, lines: &[Line]) -> Result<(), OutboxError> {
-        let rows = lines.iter().flat_map(|line| {
+    async fn record_part(&self, owner: &LeaseOwner, results: &[SendResult]) -> Result<(), OutboxError> {
+        let rows = results.iter().flat_map(|result| {
             [
-                Arg::from(line.seq),
-                Arg::from(i64::from(line.accepted)),
-                Arg::from(i64::from(line.sends)),
-                Arg::from(i64::from(line.failures)),
-                Arg::from(line.status.number()),
-                Arg::from(line.queue.as_ref().map(|queue| queue.as_bytes())),
-                Arg::from(line.place.map(QueueOffset::to_bytes).as_ref().map(|bytes| &bytes[..])),
-                Arg::from(micros(line.rest)),
-                Arg::from(line.error.as_ref().map(|error| error.as_bytes())),
+                Arg::from(result.seq),
+                Arg::from(i64::from(result.accepted)),
+                Arg::from(i64::from(result.sends)),
+                Arg::from(i64::from(result.failures)),
+                Arg::from(result.status.number()),
+                Arg::from(result.queue.as_ref().map(|queue| queue.as_bytes())),
+                Arg::from(result.place.map(QueueOffset::to_bytes).as_ref().map(|bytes| &bytes[..])),
+                Arg::from(micros(result.rest)),
+                Arg::from(result.error.as_ref().map(|error| error.as_bytes())),
             ]
         });
         let times = [self.now(), self.now(), self.now()];
-        let mut args: Vec<_> = match self.0.texts.rows_before_times() {
+        let mut args: Vec<_> = match self.0.statements.rows_before_times() {
             true => rows.chain(times).collect(),
             false => times.into_iter().chain(rows).collect(),
         };
         args.push(Arg::from(&owner[..]));
-        self.execute(self.0.texts.record(lines.len()), args).await.map(drop)
+        self.execute(self.0.statements.record(results.len()), args).await.map(drop)
     }
 }
 
-/// Those that were leased, and whose predecessors in their aggregate were, too, or are sent. `planned`: each with the one
-/// before it, in order.
+/// Returns the leased messages whose predecessors in the aggregate were leased as well, or are sent. `planned`
+/// contains each message with its predecessor, in order.
 fn in_order(planned: &[(i64, Option<i64>)], got: &HashSet<i64>) -> HashSet<i64> {
     let mut fit = HashSet::new();
     for (seq, behind) in planned {

@@ -1,7 +1,7 @@
 //! The nonce of a message: a secret between an outbox and the consumers of its messages.
 //!
-//! Anybody who may publish to a queue can choose a message's id. A message that the outbox has sent carries the nonce of its
-//! row, too, and only such a message changes the row.
+//! Any client that may publish to a queue can choose a message's id. A message sent by the outbox also carries the
+//! nonce of its row, and only such a message changes the row.
 use std::fmt::Write as _;
 
 use idempotent_core::{Entropy, OsEntropy};

@@ -1,6 +1,6 @@
-//! Sending what is in the outbox.
+//! The relay, which sends the messages of an outbox.
 mod round;
-mod running;
+mod run_loop;
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use std::time::Duration;
 use idempotent_core::{AlertLog, AlertSender, Clock, SystemClock};
 use idempotent_mq::Publish;
 
-use self::running::EAGER;
-use super::desk::OutboxDb;
+use super::database::OutboxDb;
 use super::{Outbox, ResendPolicy};
 
-/// Sends the messages of an [`Outbox`], first and again, until they are confirmed or given up.
+/// A relay: sends the messages of an [`Outbox`], and resends them until they are confirmed or given up.
 ///
-/// Run as many as you like, in one process or several: a message is leased by one of them at a time. Each looks for what is
-/// due, at once after a message was [written](Outbox::enqueue) in its process and else every [poll](Self::poll).
+/// Run any number of relays, in one process or several: only one relay leases a message at a time. A relay looks for
+/// due messages as soon as its process [writes](Outbox::enqueue) one, and otherwise at every [poll](Self::poll).
 ///
-/// At least once: one that dies between sending and noting it sends again, under the same id. Messages of one aggregate are
-/// sent for the first time in the order they were written; what is sent *again* comes out of turn by nature. One that is given up
-/// before it was ever sent holds those behind it back until somebody [resends](Outbox::resend) or [voids](Outbox::void) it.
+/// Messages are sent at least once: if a relay dies between the send and the update of the row, another relay sends
+/// the message again with the same id. The first sends of the messages of an aggregate are in the order of writing;
+/// resends are not. A message that is given up before it was ever sent blocks the later messages of its aggregate
+/// until an operator [resends](Outbox::resend) or [voids](Outbox::void) it.
 pub struct Relay<Db: OutboxDb> {
     outbox: Outbox<Db>,
     publisher: Arc<dyn Publish>,
@@ -31,50 +31,52 @@ pub struct Relay<Db: OutboxDb> {
     batch: u32,
     lease: Duration,
     poll: Duration,
-    sums: Sums,
+    totals: RelayTotals,
 }
 
-/// The longest lease and poll: a time of day can be told of their ends.
+/// The first delay after a message was written: its transaction may commit at any moment.
+const EAGER_DELAY: Duration = Duration::from_millis(2);
+/// The maximum lease and poll interval: their ends are representable times.
 const LONGEST: Duration = Duration::from_secs(24 * 3_600);
 
-/// What rounds have come to so far.
+/// The totals of all rounds.
 #[derive(Debug, Default)]
-struct Sums {
+struct RelayTotals {
     sent: AtomicU64,
     failed: AtomicU64,
     given_up: AtomicU64,
 }
 
-/// What a relay has done.
+/// The number of messages that a relay has processed.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct RelayCounts {
-    /// Sendings that the broker confirmed.
+    /// Sends that the broker confirmed.
     pub sent: u64,
-    /// Those it did not.
+    /// Sends that the broker did not confirm.
     pub failed: u64,
     /// Messages that were given up, each with an alert.
     pub given_up: u64,
 }
 
-/// What one [round](Relay::round) came to.
+/// The result of one [round](Relay::round).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct RelayRound {
     /// Messages that were due.
     pub looked_at: usize,
-    /// Confirmed by the broker.
+    /// Messages that the broker confirmed.
     pub sent: usize,
-    /// Not confirmed: they are sent again.
+    /// Messages that the broker did not confirm; the relay sends them again.
     pub failed: usize,
     /// Messages among `failed` that were refused, by the broker or by the publisher itself.
     pub refused: usize,
-    /// Given up.
+    /// Messages that were given up.
     pub given_up: usize,
 }
 
 impl<Db: OutboxDb> Relay<Db> {
-    /// A relay of this outbox to this broker.
+    /// Creates a relay that sends the messages of `outbox` with `publisher`.
     pub fn new(outbox: &Outbox<Db>, publisher: Arc<dyn Publish>) -> Self {
         Self {
             outbox: outbox.clone(),
@@ -85,11 +87,11 @@ impl<Db: OutboxDb> Relay<Db> {
             batch: 100,
             lease: Duration::from_secs(60),
             poll: Duration::from_secs(1),
-            sums: Sums::default(),
+            totals: RelayTotals::default(),
         }
     }
 
-    /// When messages are sent again, and how often.
+    /// Sets when messages are resent, and how often.
     ///
     /// # Default
     /// [`ResendPolicy::default`]
@@ -114,8 +116,8 @@ impl<Db: OutboxDb> Relay<Db> {
         self
     }
 
-    /// How many messages are leased and sent together at most: 1 to 1,000. [`run`](Self::run) has up to three times as many under
-    /// way, and in memory.
+    /// Sets the maximum number of messages that are leased and sent together: 1 to 1,000. [`run`](Self::run)
+    /// processes up to three batches at once, and keeps them in memory.
     ///
     /// # Default
     /// 100
@@ -125,8 +127,8 @@ impl<Db: OutboxDb> Relay<Db> {
         self
     }
 
-    /// How long a relay that died keeps others from sending what it had leased. Two thirds of it are the publisher's to answer
-    /// in: what it has not answered by then counts as unconfirmed. 10 ms to 24 h; other values become the nearest of these.
+    /// Sets how long other relays wait for the messages of a relay that died. The publisher has two thirds of this
+    /// time to answer; messages without an answer count as unconfirmed. 10 ms to 24 h; other values are clamped.
     ///
     /// # Default
     /// 60 s
@@ -136,18 +138,18 @@ impl<Db: OutboxDb> Relay<Db> {
         self
     }
 
-    /// How often it looks for what other processes have written, spread by a fifth up and down. 2 ms to 24 h; other values
-    /// become the nearest of these.
+    /// Sets how often the relay looks for messages that other processes have written, with a jitter of 20 %. 2 ms to
+    /// 24 h; other values are clamped.
     ///
     /// # Default
     /// 1 s
     #[must_use]
     pub fn poll(mut self, poll: Duration) -> Self {
-        self.poll = poll.clamp(EAGER, LONGEST);
+        self.poll = poll.clamp(EAGER_DELAY, LONGEST);
         self
     }
 
-    /// What it waits by between looks; not what is due, which is the outbox's time.
+    /// Sets the clock for the waits between looks. The outbox's clock still decides which messages are due.
     ///
     /// # Default
     /// [`SystemClock`]
@@ -157,11 +159,15 @@ impl<Db: OutboxDb> Relay<Db> {
         self
     }
 
-    /// What it has done so far.
+    /// Returns the totals so far.
     #[must_use]
     pub fn counts(&self) -> RelayCounts {
         let of = |sum: &AtomicU64| sum.load(Ordering::Relaxed);
-        RelayCounts { sent: of(&self.sums.sent), failed: of(&self.sums.failed), given_up: of(&self.sums.given_up) }
+        RelayCounts {
+            sent: of(&self.totals.sent),
+            failed: of(&self.totals.failed),
+            given_up: of(&self.totals.given_up),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! One round: lease, decide, send, write down.
+//! One round of a relay: lease, decide, send, and write the results.
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -10,45 +10,45 @@ use idempotent_mq::{OutboundMessage, PublishError, PublishErrorKind, Published, 
 
 use super::{Relay, RelayRound};
 use crate::outbox::OutboxError;
-use crate::outbox::decide::ResendDecision;
-use crate::outbox::desk::OutboxDb;
-use crate::outbox::lease::{Leased, Line, Owner};
+use crate::outbox::database::OutboxDb;
+use crate::outbox::lease::{LeaseOwner, LeasedMessage, SendResult};
 use crate::outbox::nonce::nonce;
-use crate::outbox::place::{place_of, queue_of};
-use crate::outbox::stub::OutboxStatus;
+use crate::outbox::queue_offset::{place_of, queue_of};
+use crate::outbox::record::OutboxStatus;
+use crate::outbox::resend_policy::ResendDecision;
 
-/// Between tries of a message that is not accepted.
+/// The delays between attempts for a message that the broker does not accept.
 const FIRST_TRY: Duration = Duration::from_secs(1);
 const LAST_TRY: Duration = Duration::from_secs(5 * 60);
-/// The longest wait for alerts.
-const TELLING: Duration = Duration::from_secs(10);
-/// Between tries to write down what was sent.
-const WRITE_AGAIN: Duration = Duration::from_millis(200);
+/// The maximum time to wait for alerts.
+const ALERT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The delay between attempts to write the results.
+const WRITE_RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// What one round has leased.
-pub(super) struct Batch {
-    owner: Owner,
-    /// Its lease counts from here, or a little later.
+/// The messages that one round has leased.
+pub(super) struct LeasedBatch {
+    owner: LeaseOwner,
+    /// The start of the lease, or a slightly earlier time.
     since: Instant,
-    pub(super) leased: Vec<Leased>,
+    pub(super) leased: Vec<LeasedMessage>,
 }
 
-/// What was leased, parted by what is to be done with it.
+/// The leased messages, sorted by what the relay does with them.
 #[derive(Default)]
-struct Parted {
-    send: Vec<(Leased, OutboundMessage)>,
-    lines: Vec<Line>,
-    given_up: Vec<(Alert, Line)>,
+struct SortedBatch {
+    send: Vec<(LeasedMessage, OutboundMessage)>,
+    results: Vec<SendResult>,
+    given_up: Vec<(Alert, SendResult)>,
 }
 
 impl<Db: OutboxDb> Relay<Db> {
-    /// One round: leases what is due, sends what is to be sent, and writes down what became of it.
+    /// Runs one round: leases due messages, sends them, and writes the results.
     ///
     /// # Errors
-    /// The database's. What was sent and could not be written down is sent again, once its lease is over.
+    /// The database failed. Messages whose results could not be written are sent again once their leases expire.
     ///
     /// # Cancellation
-    /// What it was just sending is left to its lease.
+    /// Messages that were being sent stay leased until their leases expire.
     pub async fn round(&self) -> Result<RelayRound, OutboxError> {
         match self.take().await? {
             Some(batch) => self.work(batch).await,
@@ -56,67 +56,70 @@ impl<Db: OutboxDb> Relay<Db> {
         }
     }
 
-    /// Leases what is due, if anything is.
-    pub(super) async fn take(&self) -> Result<Option<Batch>, OutboxError> {
+    /// Leases due messages; `None` if there are none.
+    pub(super) async fn take(&self) -> Result<Option<LeasedBatch>, OutboxError> {
         let (owner, since) = (nonce()?, self.clock.now());
         let leased = self.outbox.lease(&owner, self.batch, self.lease).await?;
-        Ok((!leased.is_empty()).then_some(Batch { owner, since, leased }))
+        Ok((!leased.is_empty()).then_some(LeasedBatch { owner, since, leased }))
     }
 
-    /// Sends what is to be sent of it, and writes down what became of each.
-    pub(super) async fn work(&self, Batch { owner, since, leased }: Batch) -> Result<RelayRound, OutboxError> {
+    /// Sends the messages of a batch, and writes the result of each.
+    pub(super) async fn work(
+        &self,
+        LeasedBatch { owner, since, leased }: LeasedBatch,
+    ) -> Result<RelayRound, OutboxError> {
         let mut round = RelayRound { looked_at: leased.len(), ..RelayRound::default() };
-        let parted = self.part(leased).await?;
-        let mut lines = parted.lines;
-        let (alerts, given_up): (Vec<_>, Vec<_>) = parted.given_up.into_iter().unzip();
+        let sorted = self.part(leased).await?;
+        let mut results = sorted.results;
+        let (alerts, given_up): (Vec<_>, Vec<_>) = sorted.given_up.into_iter().unzip();
         self.alert(&alerts).await;
         round.given_up = given_up.len();
-        lines.extend(given_up);
-        self.send(parted.send, since, &mut lines, &mut round).await;
-        self.write_down(&owner, &lines).await?;
-        self.sums.sent.fetch_add(round.sent as u64, Ordering::Relaxed);
-        self.sums.failed.fetch_add(round.failed as u64, Ordering::Relaxed);
-        self.sums.given_up.fetch_add(round.given_up as u64, Ordering::Relaxed);
+        results.extend(given_up);
+        self.send(sorted.send, since, &mut results, &mut round).await;
+        self.write_results(&owner, &results).await?;
+        self.totals.sent.fetch_add(round.sent as u64, Ordering::Relaxed);
+        self.totals.failed.fetch_add(round.failed as u64, Ordering::Relaxed);
+        self.totals.given_up.fetch_add(round.given_up as u64, Ordering::Relaxed);
         Ok(round)
     }
 
-    async fn part(&self, leased: Vec<Leased>) -> Result<Parted, OutboxError> {
+    async fn part(&self, leased: Vec<LeasedMessage>) -> Result<SortedBatch, OutboxError> {
         let seen = self.outbox.seen(&leased).await?;
-        let mut parted = Parted::default();
+        let mut sorted = SortedBatch::default();
         let mut held_back = HashMap::new();
         for mut leased in leased {
-            let seen = seen.get(&leased.stub.seq).copied().unwrap_or_default();
-            let (verdict, message) = (self.resends.decide(&leased.stub, &seen, leased.now), leased.message.take());
+            let seen = seen.get(&leased.record.seq).copied().unwrap_or_default();
+            let (verdict, message) = (self.resends.decide(&leased.record, &seen, leased.now), leased.message.take());
             let aggregate = message.as_ref().and_then(|message| message.aggregate.clone());
             if let Some(rest) = aggregate.as_ref().and_then(|aggregate| held_back.get(aggregate)) {
-                parted.lines.push(leased.put_off(*rest));
+                sorted.results.push(leased.put_off(*rest));
                 continue;
             }
             match (verdict, message) {
-                (ResendDecision::Send, Some(message)) => parted.send.push((leased, message)),
+                (ResendDecision::Send, Some(message)) => sorted.send.push((leased, message)),
                 (ResendDecision::Wait(_) | ResendDecision::Leave, Some(_)) => {
-                    parted.lines.push(leased.put_off(self.resends.look_again));
+                    sorted.results.push(leased.put_off(self.resends.look_again));
                 }
                 (_, message) => {
-                    let unsent = leased.stub.sent_at.is_none();
+                    let unsent = leased.record.sent_at.is_none();
                     let alert = self.given_up(&leased, message.as_ref(), self.clock.wall());
                     if let Some(aggregate) = aggregate.filter(|_| unsent) {
                         held_back.insert(aggregate, self.resends.look_again);
                     }
                     let error = message.is_none().then(|| "its headers are not as this version writes them".to_owned());
-                    let line = Line { status: OutboxStatus::Dead, error, ..leased.put_off(Duration::ZERO) };
-                    parted.given_up.push((alert, line));
+                    let result = SendResult { status: OutboxStatus::Dead, error, ..leased.put_off(Duration::ZERO) };
+                    sorted.given_up.push((alert, result));
                 }
             }
         }
-        Ok(parted)
+        Ok(sorted)
     }
 
-    /// Alerts before the messages are marked: twice rather than never. All at once, so that the lease lasts however many
-    /// there are.
+    /// Sends the alerts before the messages are marked: an alert may be sent twice, but is never lost. All alerts are
+    /// sent concurrently, so that the lease suffices for any number of them.
     async fn alert(&self, alerts: &[Alert]) {
         let sent = join_all(alerts.iter().map(|alert| self.alerts.send(alert)));
-        let Ok(sent) = tokio::time::timeout(TELLING, sent).await else {
+        let Ok(sent) = tokio::time::timeout(ALERT_TIMEOUT, sent).await else {
             tracing::warn!(target: "idempotent", outbox = self.outbox.0.table, "alerts were not sent within 10 s");
             return;
         };
@@ -125,26 +128,29 @@ impl<Db: OutboxDb> Relay<Db> {
         }
     }
 
-    fn given_up(&self, leased: &Leased, message: Option<&OutboundMessage>, now: Timestamp) -> Alert {
-        let stub = &leased.stub;
-        let holds_back = stub.sent_at.is_none() && message.is_some_and(|message| message.aggregate.is_some());
-        let alert = Alert::new(AlertKind::MessageGivenUp, self.outbox.0.table.clone(), now)
-            .given_up(GivenUp::new(stub.seq, stub.sends, holds_back));
+    fn given_up(&self, leased: &LeasedMessage, message: Option<&OutboundMessage>, now: Timestamp) -> Alert {
+        let record = &leased.record;
+        let holds_back = record.sent_at.is_none() && message.is_some_and(|message| message.aggregate.is_some());
+        let alert = Alert::new(AlertKind::MessageGivenUp, self.outbox.0.table.clone(), now).given_up(GivenUp::new(
+            record.seq,
+            record.sends,
+            holds_back,
+        ));
         let alert = message.iter().fold(alert, |alert, message| alert.source(message.topic.clone()));
-        stub.last_error.iter().fold(alert, |alert, error| alert.with_detail(error.clone()))
+        record.last_error.iter().fold(alert, |alert, error| alert.with_detail(error.clone()))
     }
 
     async fn send(
         &self,
-        send: Vec<(Leased, OutboundMessage)>,
+        send: Vec<(LeasedMessage, OutboundMessage)>,
         since: Instant,
-        lines: &mut Vec<Line>,
+        results: &mut Vec<SendResult>,
         round: &mut RelayRound,
     ) {
         let left = (self.lease * 2 / 3).saturating_sub(self.clock.now().saturating_duration_since(since));
         if send.is_empty() || left.is_zero() {
-            // Its lease may be over before it is written down.
-            lines.extend(send.iter().map(|(leased, _)| leased.put_off(FIRST_TRY)));
+            // The lease may expire before the result is written.
+            results.extend(send.iter().map(|(leased, _)| leased.put_off(FIRST_TRY)));
             return;
         }
         let (leased, messages): (Vec<_>, Vec<_>) = send.into_iter().unzip();
@@ -158,36 +164,36 @@ impl<Db: OutboxDb> Relay<Db> {
             match (answer, behind) {
                 (Ok(published), _) => {
                     round.sent += 1;
-                    let rest = self.resends.next(leased.stub.sends.saturating_add(1));
-                    // Until then the broker keeps it: it is not lost.
+                    let rest = self.resends.next(leased.record.sends.saturating_add(1));
+                    // The broker keeps the message until its delivery time, so it is not lost before.
                     let kept = message.deliver_at.map_or(Duration::ZERO, |at| at - leased.now);
-                    lines.push(leased.accepted(published, rest.saturating_add(kept)));
+                    results.push(leased.accepted(published, rest.saturating_add(kept)));
                 }
-                // Not its own failure: it was kept back, and comes when the one before it does.
+                // An earlier message of the aggregate failed: this one was not sent, and waits for the earlier one.
                 (Err(error), Some(rest)) if error.kind() == PublishErrorKind::Unsent => {
-                    lines.push(leased.put_off(*rest))
+                    results.push(leased.put_off(*rest))
                 }
                 (Err(error), _) => {
                     round.failed += 1;
                     round.refused += usize::from(error.kind() == PublishErrorKind::Refused);
                     let bits = OsEntropy.bits().unwrap_or_default();
-                    let rest = delay(FIRST_TRY, LAST_TRY, leased.stub.failures, 20, bits);
-                    if let Some(aggregate) = message.aggregate.as_ref().filter(|_| leased.stub.sent_at.is_none()) {
+                    let rest = delay(FIRST_TRY, LAST_TRY, leased.record.failures, 20, bits);
+                    if let Some(aggregate) = message.aggregate.as_ref().filter(|_| leased.record.sent_at.is_none()) {
                         held_back.entry(aggregate).or_insert(rest);
                     }
-                    lines.push(leased.failed(&error, rest));
+                    results.push(leased.failed(&error, rest));
                 }
             }
         }
     }
 
-    /// Publishes within this time, but for what the publisher would deliver too early. Fewer answers than messages if it did not
-    /// answer in time.
+    /// Publishes the messages within this time, except for those that the publisher would deliver too early. Returns
+    /// fewer answers than messages if the publisher did not answer in time.
     async fn publish(&self, messages: &[OutboundMessage], within: Duration) -> Vec<Result<Published, PublishError>> {
         if self.publisher.delays() || messages.iter().all(|message| message.deliver_at.is_none()) {
             return tokio::time::timeout(within, self.publisher.publish(messages)).await.unwrap_or_default();
         }
-        // A refused message holds back what is behind it in its aggregate, as any refusal does.
+        // A refused message blocks the later messages of its aggregate, like any other refusal.
         let mut answers: Vec<_> = messages.iter().map(|_| None).collect();
         let mut open: Vec<usize> = Vec::new();
         for chain in chains(messages) {
@@ -214,15 +220,16 @@ impl<Db: OutboxDb> Relay<Db> {
         answers.into_iter().flatten().collect()
     }
 
-    /// Insists for a third of the lease: what is not written down is sent again.
-    async fn write_down(&self, owner: &Owner, lines: &[Line]) -> Result<(), OutboxError> {
+    /// Writes the results, with retries for a third of the lease. Messages whose results are not written are sent
+    /// again.
+    async fn write_results(&self, owner: &LeaseOwner, results: &[SendResult]) -> Result<(), OutboxError> {
         let until = self.clock.now() + self.lease / 3;
         loop {
-            match self.outbox.record(owner, lines).await {
-                Err(error) if error.is_worth_a_retry() && self.clock.now() + WRITE_AGAIN < until => {
+            match self.outbox.record(owner, results).await {
+                Err(error) if error.is_worth_a_retry() && self.clock.now() + WRITE_RETRY_DELAY < until => {
                     tracing::warn!(target: "idempotent", outbox = self.outbox.0.table,
                         error = &error as &(dyn std::error::Error + 'static), "what was sent could not be written down");
-                    self.clock.sleep_until(self.clock.now() + WRITE_AGAIN).await;
+                    self.clock.sleep_until(self.clock.now() + WRITE_RETRY_DELAY).await;
                 }
                 written => return written,
             }
@@ -230,14 +237,14 @@ impl<Db: OutboxDb> Relay<Db> {
     }
 }
 
-impl Leased {
-    /// Nothing has become of it.
-    fn put_off(&self, rest: Duration) -> Line {
-        Line {
-            seq: self.stub.seq,
+impl LeasedMessage {
+    /// Returns the result of a message that was not sent.
+    fn put_off(&self, rest: Duration) -> SendResult {
+        SendResult {
+            seq: self.record.seq,
             accepted: false,
             sends: 0,
-            failures: self.stub.failures,
+            failures: self.record.failures,
             status: OutboxStatus::Unconfirmed,
             queue: None,
             place: None,
@@ -246,9 +253,9 @@ impl Leased {
         }
     }
 
-    fn accepted(&self, published: Published, rest: Duration) -> Line {
+    fn accepted(&self, published: Published, rest: Duration) -> SendResult {
         let position = published.position.as_ref();
-        Line {
+        SendResult {
             accepted: true,
             sends: 1,
             failures: 0,
@@ -258,11 +265,11 @@ impl Leased {
         }
     }
 
-    fn failed(&self, error: &PublishError, rest: Duration) -> Line {
-        Line {
-            // What surely is in no queue for want of a broker was not sent: an outage uses nothing up.
+    fn failed(&self, error: &PublishError, rest: Duration) -> SendResult {
+        SendResult {
+            // A message that certainly reached no queue does not count as sent, so an outage uses up no sends.
             sends: u32::from(error.kind() != PublishErrorKind::Unsent),
-            failures: self.stub.failures.saturating_add(1),
+            failures: self.record.failures.saturating_add(1),
             error: Some(error.to_string()),
             ..self.put_off(rest)
         }

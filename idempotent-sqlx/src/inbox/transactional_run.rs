@@ -1,4 +1,5 @@
-//! The store of one run in a transaction: its claim begins it, its completion commits it, its release rolls it back.
+//! The store of one run in a transaction: its claim begins the transaction, its completion commits, and its release
+//! rolls back.
 use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -13,74 +14,67 @@ use idempotent_core::{
 };
 use sqlx::Transaction;
 
-use super::dialect::{Dialect, Last, rolled_back, words};
+use super::commit::{CommitResult, LOOKUP_INTERVAL, commit, rollback_error};
+use super::dialect::{Dialect, Last, rolled_back, text_of};
 use crate::answer::TRIES;
 
-/// How long a commit without an answer is left alone between two looks.
-pub(super) const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
-
-/// For [`Transactional::transactional_run`](idempotent_core::Transactional::transactional_run).
+/// Implements [`Transactional::transactional_run`](idempotent_core::Transactional::transactional_run).
 pub(crate) fn transactional_run<D: Dialect>(store: &D, mode: ClaimMode) -> Box<dyn Any + Send> {
-    let phase = Mutex::new(Phase::Closed);
-    let own: Arc<dyn TransactionSource<Transaction<'static, D::Db>>> =
-        Arc::new(Run { store: store.clone(), mode, retain: OnceLock::new(), request: OnceLock::new(), phase });
+    let phase = Mutex::new(TransactionPhase::Closed);
+    let own: Arc<dyn TransactionSource<Transaction<'static, D::Db>>> = Arc::new(TransactionStore {
+        store: store.clone(),
+        mode,
+        retain: OnceLock::new(),
+        request: OnceLock::new(),
+        phase,
+    });
     Box::new(own)
 }
 
-struct Run<D: Dialect> {
+struct TransactionStore<D: Dialect> {
     store: D,
     mode: ClaimMode,
     retain: OnceLock<Duration>,
-    /// What it was claimed by, to put down a failure that is to be remembered.
+    /// The request of the claim, which is needed to record a failure.
     request: OnceLock<ClaimRequest>,
-    phase: Mutex<Phase<D>>,
+    phase: Mutex<TransactionPhase<D>>,
 }
 
-enum Phase<D: Dialect> {
-    /// Not begun, or over, or in its handler's hands.
+enum TransactionPhase<D: Dialect> {
+    /// The transaction has not begun, has ended, or is borrowed by its handler.
     Closed,
     Open(Transaction<'static, D::Db>),
-    /// Its commit is under way, in a task of its own: asked for again, that one is waited for.
-    Ending(Shared<BoxFuture<'static, End>>),
+    /// The commit runs in a separate task. Another call waits for the same task.
+    Ending(Shared<BoxFuture<'static, CommitResult>>),
 }
 
-/// What a commit came to.
-#[derive(Clone)]
-pub(super) enum End {
-    Told(Settled),
-    /// Surely nothing of it is there.
-    RolledBack(Arc<str>),
-    /// Nobody has said.
-    Unknown,
-}
-
-impl<D: Dialect> fmt::Debug for Run<D> {
+impl<D: Dialect> fmt::Debug for TransactionStore<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run").field("store", &self.store).field("mode", &self.mode).finish_non_exhaustive()
+        f.debug_struct("TransactionStore").field("store", &self.store).field("mode", &self.mode).finish_non_exhaustive()
     }
 }
 
-impl<D: Dialect> Run<D> {
-    fn phase(&self) -> MutexGuard<'_, Phase<D>> {
-        // Nothing under this lock panics halfway.
+impl<D: Dialect> TransactionStore<D> {
+    fn phase(&self) -> MutexGuard<'_, TransactionPhase<D>> {
+        // No code panics while it holds this lock.
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take(&self) -> Option<Transaction<'static, D::Db>> {
-        match std::mem::replace(&mut *self.phase(), Phase::Closed) {
-            Phase::Open(transaction) => Some(transaction),
+        match std::mem::replace(&mut *self.phase(), TransactionPhase::Closed) {
+            TransactionPhase::Open(transaction) => Some(transaction),
             _ => None,
         }
     }
 
     async fn roll_back(&self) {
         if let Some(transaction) = self.take() {
-            // Refused, the connection is gone, and the transaction with it.
+            // If the rollback fails, the connection is closed, and the transaction ends with it.
             let _ = transaction.rollback().await;
         }
     }
 
-    /// Begins and claims. What loses a race against another claim of the key is begun anew: nothing has run yet.
+    /// Begins a transaction and claims the key. A claim that loses a race starts again, since no handler has run yet.
     async fn claim_inside(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         if let Some(answer) = self.store.look_first(request).await? {
             return Ok(answer);
@@ -89,7 +83,8 @@ impl<D: Dialect> Run<D> {
         let mut last = None;
         for _ in 0..TRIES {
             let (store, request) = (self.store.clone(), request.clone());
-            // Dropped halfway, the task goes on, and what it has begun is rolled back as its result is dropped.
+            // If this future is dropped, the task continues, and the transaction is rolled back when the result is
+            // dropped.
             let claiming = tokio::spawn(async move {
                 let mut transaction = store.begin().await?;
                 match store.claim_in(&mut transaction, &request, retain).await {
@@ -100,10 +95,10 @@ impl<D: Dialect> Run<D> {
                     }
                 }
             });
-            match claiming.await.unwrap_or_else(|_| Err(gone())) {
+            match claiming.await.unwrap_or_else(|_| Err(runtime_ended())) {
                 Ok((claim, transaction)) => {
                     if let Some(transaction) = transaction {
-                        *self.phase() = Phase::Open(transaction);
+                        *self.phase() = TransactionPhase::Open(transaction);
                     }
                     return Ok(claim);
                 }
@@ -111,32 +106,34 @@ impl<D: Dialect> Run<D> {
                 Err(error) => return Err(error),
             }
         }
-        let because = last.as_ref().map(words).unwrap_or_default();
+        let because = last.as_ref().map(text_of).unwrap_or_default();
         Err(StoreError::new(StoreErrorKind::NotApplied).because(because))
     }
 
-    /// A lease first, then the transaction for its handler.
+    /// Claims with a lease, and then begins the transaction of the handler.
     async fn claim_leased(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         let claim = self.store.claim(request).await?;
         if let Claim::Acquired(_) = claim {
             let begun = self.store.begin().await;
-            // The lease is there: it is given back as that of a claim whose answer is not known.
+            // The lease exists: the caller releases it, as after a claim without an answer.
             let begun = begun.map_err(|error| {
                 StoreError::new(StoreErrorKind::Ambiguous).because(format!("claimed, but not begun: {error}"))
             });
-            *self.phase() = Phase::Open(begun?);
+            *self.phase() = TransactionPhase::Open(begun?);
         }
         Ok(claim)
     }
 
-    /// Completes and commits, in a task of its own: dropped halfway nobody would know what it came to.
-    fn ending(&self, held: &ClaimHandle, completion: &Completion) -> Option<Shared<BoxFuture<'static, End>>> {
+    /// Completes and commits in a separate task: if the future were dropped, the result would be unknown.
+    fn ending(&self, held: &ClaimHandle, completion: &Completion) -> Option<Shared<BoxFuture<'static, CommitResult>>> {
         let mut phase = self.phase();
-        if let Phase::Ending(ending) = &*phase {
+        if let TransactionPhase::Ending(ending) = &*phase {
             return Some(ending.clone());
         }
-        let Phase::Open(transaction) = std::mem::replace(&mut *phase, Phase::Closed) else { return None };
-        // What was claimed inside says so already, but for a value.
+        let TransactionPhase::Open(transaction) = std::mem::replace(&mut *phase, TransactionPhase::Closed) else {
+            return None;
+        };
+        // A claim inside the transaction already contains the completion, except for a value.
         let as_claimed = self.mode == ClaimMode::Inside
             && completion.value.is_none()
             && self.retain.get() == Some(&completion.retain);
@@ -145,12 +142,12 @@ impl<D: Dialect> Run<D> {
         } else {
             tokio::spawn(end(self.store.clone(), transaction, self.mode, held.clone(), completion.clone()))
         };
-        let ending = async { task.await.unwrap_or(End::Unknown) }.boxed().shared();
-        *phase = Phase::Ending(ending.clone());
+        let ending = async { task.await.unwrap_or(CommitResult::Unknown) }.boxed().shared();
+        *phase = TransactionPhase::Ending(ending.clone());
         Some(ending)
     }
 
-    /// A run that failed for good, or for the last time, is put down behind its rollback.
+    /// Records a permanent or final failure after the rollback.
     async fn remember(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
         let Some(request) = self.request.get().filter(|request| request.owner == held.owner) else {
             return Ok(Settled::Lost { now: StateKind::Absent });
@@ -173,7 +170,7 @@ async fn end<D: Dialect>(
     mode: ClaimMode,
     held: ClaimHandle,
     completion: Completion,
-) -> End {
+) -> CommitResult {
     if mode == ClaimMode::Inside
         && let Some(completing) = store.with_the_commit(&held, &completion)
     {
@@ -187,36 +184,24 @@ async fn end<D: Dialect>(
     };
     let failed = match completing.await {
         Ok(Settled::Done) => return commit(store, transaction, Last::Written).await,
-        // Nobody takes over what is not committed: so the transaction is not what it was.
+        // No other process takes over before the commit, so the transaction is not the original one.
         Ok(Settled::Lost { .. }) if mode == ClaimMode::Inside => {
-            End::RolledBack("a statement of the handler's failed, and its transaction with it".into())
+            CommitResult::RolledBack("a statement of the handler's failed, and its transaction with it".into())
         }
-        Ok(lost) => End::Told(lost),
-        Err(error) => End::RolledBack(words(&rolled_back(&error)).into()),
+        Ok(lost) => CommitResult::Known(lost),
+        Err(error) => CommitResult::RolledBack(text_of(&rolled_back(&error)).into()),
     };
     let _ = transaction.rollback().await;
     failed
 }
 
-pub(super) async fn commit<D: Dialect>(store: D, transaction: Transaction<'static, D::Db>, last: Last) -> End {
-    match store.commit(transaction, last).await {
-        Ok(()) => End::Told(Settled::Done),
-        Err(error) if error.kind() == StoreErrorKind::Ambiguous => End::Unknown,
-        Err(error) => End::RolledBack(words(&rolled_back(&error)).into()),
-    }
-}
-
-/// Nothing is known of it, and nothing was committed.
-fn gone() -> StoreError {
+/// Returns the error for a task that was cancelled: nothing was committed.
+fn runtime_ended() -> StoreError {
     StoreError::new(StoreErrorKind::NotApplied).because("the runtime that ran this call has ended: try again")
 }
 
-pub(super) fn nothing_of_it(because: &str) -> StoreError {
-    StoreError::new(StoreErrorKind::RolledBack).because(because)
-}
-
 #[async_trait]
-impl<D: Dialect> Store for Run<D> {
+impl<D: Dialect> Store for TransactionStore<D> {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         let _ = self.request.set(request.clone());
         match self.mode {
@@ -231,19 +216,19 @@ impl<D: Dialect> Store for Run<D> {
 
     async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         let Some(ending) = self.ending(held, completion) else {
-            return Err(nothing_of_it("the transaction was over before its run"));
+            return Err(rollback_error("the transaction was over before its run"));
         };
         match ending.await {
-            End::Told(settled) => return Ok(settled),
-            End::RolledBack(because) => return Err(nothing_of_it(&because)),
-            End::Unknown => {}
+            CommitResult::Known(settled) => return Ok(settled),
+            CommitResult::RolledBack(because) => return Err(rollback_error(&because)),
+            CommitResult::Unknown => {}
         }
         loop {
             match self.store.is_committed(held).await? {
                 Some(true) => return Ok(Settled::Done),
-                Some(false) => return Err(nothing_of_it("the connection was lost, and the commit with it")),
-                // The backend of the lost connection is still at it.
-                None => tokio::time::sleep(BETWEEN_LOOKS).await,
+                Some(false) => return Err(rollback_error("the connection was lost, and the commit with it")),
+                // The server process of the lost connection is still working.
+                None => tokio::time::sleep(LOOKUP_INTERVAL).await,
             }
         }
     }
@@ -253,7 +238,7 @@ impl<D: Dialect> Store for Run<D> {
         match (self.mode, release.kind) {
             (ClaimMode::Leased, _) => self.store.release(held, release).await,
             (ClaimMode::Inside, ReleaseKind::MarkFailed | ReleaseKind::MarkDead) => self.remember(held, release).await,
-            // It left no trace.
+            // The rollback has removed the claim.
             (ClaimMode::Inside, _) => Ok(Settled::Done),
         }
     }
@@ -267,7 +252,7 @@ impl<D: Dialect> Store for Run<D> {
     }
 }
 
-impl<D: Dialect> TransactionalRun for Run<D> {
+impl<D: Dialect> TransactionalRun for TransactionStore<D> {
     fn retains(&self, retain: Duration) {
         let _ = self.retain.set(retain);
     }
@@ -277,12 +262,12 @@ impl<D: Dialect> TransactionalRun for Run<D> {
     }
 }
 
-impl<D: Dialect> TransactionSource<Transaction<'static, D::Db>> for Run<D> {
+impl<D: Dialect> TransactionSource<Transaction<'static, D::Db>> for TransactionStore<D> {
     fn lend(&self) -> Option<Transaction<'static, D::Db>> {
         self.take()
     }
 
     fn take_back(&self, transaction: Transaction<'static, D::Db>) {
-        *self.phase() = Phase::Open(transaction);
+        *self.phase() = TransactionPhase::Open(transaction);
     }
 }

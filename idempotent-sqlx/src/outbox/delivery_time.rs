@@ -10,7 +10,7 @@ const HEADER: &str = "idempotent-deliver-at";
 /// Returns the headers as they are stored.
 pub(super) fn stored(message: &OutboundMessage) -> Cow<'_, Headers> {
     let mut headers = Cow::Borrowed(&message.headers);
-    // A handler may have copied it from another message.
+    // The handler may have copied the header from another message.
     if headers.first(HEADER).is_some() {
         headers.to_mut().remove(HEADER);
     }

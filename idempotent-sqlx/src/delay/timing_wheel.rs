@@ -1,18 +1,18 @@
-//! A timing wheel in front of the table.
+//! A timing wheel for the due times of a delay table.
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use tokio_util::time::DelayQueue;
 
-/// The times of what is due within a window, on a hierarchical timing wheel: one timer of the runtime's for all of them, and no
-/// question to the database between two that come. What they belong to is asked for when they come.
+/// The due times within a window, on a hierarchical timing wheel. One timer of the runtime serves all of them, and no
+/// query runs between two times. The tasks themselves are read when their time has come.
 #[derive(Debug, Default)]
-pub(super) struct Wheel {
+pub(super) struct TimingWheel {
     times: DelayQueue<()>,
 }
 
-impl Wheel {
+impl TimingWheel {
     pub(super) fn clear(&mut self) {
         self.times.clear();
     }
@@ -21,8 +21,9 @@ impl Wheel {
         self.times.insert_at((), at.into());
     }
 
-    /// Ends when at least one time has come, and forgets all that have; never while there is none.
-    pub(super) async fn turned(&mut self) {
+    /// Completes when at least one time has passed, and forgets all times that have passed. Never completes while the
+    /// wheel is empty.
+    pub(super) async fn expired(&mut self) {
         poll_fn(|context| if self.passed(context) { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
@@ -44,24 +45,24 @@ mod tests {
     #[tokio::test]
     async fn no_time_comes_early_or_twice_and_what_was_forgotten_does_not_come() {
         let start = Instant::now();
-        let mut wheel = Wheel::default();
+        let mut wheel = TimingWheel::default();
         for millis in [60, 30, 5, 30] {
             wheel.put(start + Duration::from_millis(millis));
         }
         let mut turns = 0;
         for due in [5, 30, 60].map(Duration::from_millis) {
-            // On a machine that stood still several come together.
+            // On a loaded machine, several times pass together.
             if wheel.times.is_empty() {
                 break;
             }
-            wheel.turned().await;
+            wheel.expired().await;
             turns += 1;
             assert!(start.elapsed() >= due, "{:?} is before {due:?}", start.elapsed());
         }
         assert!(turns > 0 && wheel.times.is_empty(), "one turn for each time, and one for two of the same");
         wheel.put(Instant::now());
         wheel.clear();
-        let none = tokio::time::timeout(Duration::from_millis(50), wheel.turned()).await;
+        let none = tokio::time::timeout(Duration::from_millis(50), wheel.expired()).await;
         assert!(none.is_err(), "there is none");
     }
 }

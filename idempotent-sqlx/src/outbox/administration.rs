@@ -1,4 +1,5 @@
-//! What people do with messages: list, look, send again, call off. Whatever they change is noted.
+//! Operations for administrators: list, inspect, resend, void and purge messages. Resending and voiding write an
+//! audit entry.
 use std::fmt;
 use std::time::Duration;
 
@@ -6,77 +7,78 @@ use idempotent_core::Timestamp;
 use idempotent_mq::OutboundMessage;
 use sqlx::Database;
 
-use super::desk::{Arg, OutboxDb};
+use super::database::{Arg, OutboxDb};
 use super::lease::micros;
-use super::sql::{OF_CONSUMER, OF_MESSAGE};
-use super::stub::{self, OutboxRecord, OutboxStatus};
+use super::record::{self, OutboxRecord, OutboxStatus};
+use super::statements::{OF_CONSUMER, OF_MESSAGE};
 use super::{Outbox, OutboxError, OutboxErrorKind};
 
-/// A message in a list.
+/// A message in the result of [`Outbox::list`].
 #[derive(Clone, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct OutboxEntry {
     /// The message's id.
     pub id: String,
-    /// Where it goes.
+    /// The topic of the message.
     pub topic: String,
-    /// What is known of it.
+    /// The outbox's data about the message.
     pub record: OutboxRecord,
 }
 
-/// Without its id, which may be anything.
+/// Omits the id, which may contain anything.
 impl fmt::Debug for OutboxEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OutboxEntry").field("topic", &self.topic).field("record", &self.record).finish_non_exhaustive()
     }
 }
 
-/// Something a person did with a message.
+/// An entry of the audit log: an operation on a message.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct AuditEntry {
-    /// Who.
+    /// The name of the operator.
     pub by: String,
     /// `resend` or `void`.
     pub action: String,
-    /// Why.
+    /// The reason that the operator gave.
     pub reason: String,
-    /// When, by the database.
+    /// The time of the operation, by the database's clock.
     pub at: Timestamp,
 }
 
 impl<Db: OutboxDb> Outbox<Db> {
-    /// Messages of this status in the order they were written, from behind this number on ([`OutboxRecord::seq`] of the last one of
-    /// the page before; 0 for the first page).
+    /// Returns up to `at_most` messages with this status, in the order in which they were written. Pass 0 as `behind`
+    /// for the first page, and the [`seq`](OutboxRecord::seq) of the last message of a page for the next one.
     ///
     /// # Errors
-    /// The database's.
+    /// The database failed.
     pub async fn list(&self, status: OutboxStatus, behind: i64, at_most: u32) -> Result<Vec<OutboxEntry>, OutboxError> {
         let args = vec![Arg::from(status.number()), Arg::from(behind), Arg::from(i64::from(at_most))];
-        let rows = self.fetch(self.0.texts.list(), args, "iiiibbiiibbb").await?;
+        let rows = self.fetch(self.0.statements.list(), args, "iiiibbiiibbb").await?;
         let entry = |mut row| OutboxEntry { record: OutboxRecord::read(&mut row), id: row.text(), topic: row.text() };
         Ok(rows.into_iter().map(entry).collect())
     }
 
-    /// What is known of a message, and the message; the latter is `None` if its row was damaged.
+    /// Returns the outbox's data about a message, and the message itself. The message is `None` if its row is
+    /// damaged.
     ///
     /// # Errors
-    /// The database's.
+    /// The database failed.
     pub async fn inspect(&self, id: &str) -> Result<Option<(OutboxRecord, Option<OutboundMessage>)>, OutboxError> {
-        let rows = self.fetch(self.0.texts.inspect(), vec![Arg::from(id.as_bytes())], "iiiibbiiibbbbbbbb").await?;
-        Ok(rows.into_iter().next().map(|mut row| (OutboxRecord::read(&mut row), stub::content(&mut row).1)))
+        let rows = self.fetch(self.0.statements.inspect(), vec![Arg::from(id.as_bytes())], "iiiibbiiibbbbbbbb").await?;
+        Ok(rows.into_iter().next().map(|mut row| (OutboxRecord::read(&mut row), record::content(&mut row).1)))
     }
 
-    /// Sends an unconfirmed or dead message now, wherever it lies, and counts its sendings anew. Call it in a transaction: that
-    /// it was done, by whom and why is noted in the same one. Also while a relay sends it or a consumer has it, which then gets it
-    /// once more, under the same id.
+    /// Makes an unconfirmed or dead message due now and resets its number of sends. The method writes an audit entry
+    /// with the operator and the reason in the same transaction. If a relay is sending the message or a consumer is
+    /// processing it, the consumer receives the message once more, with the same id.
     ///
     /// # Errors
-    /// [`NotFound`](OutboxErrorKind::NotFound): there is none of this id, or it is confirmed or void.
-    /// [`Invalid`](OutboxErrorKind::Invalid): nobody is named.
+    /// [`NotFound`](OutboxErrorKind::NotFound): no message has this id, or the message is confirmed or void.
+    /// [`Invalid`](OutboxErrorKind::Invalid): the operator or the reason is empty or too long.
     ///
     /// # Cancellation
-    /// It may be done or not: roll back.
+    /// The change may or may not be written: roll back.
     pub async fn resend(
         &self,
         connection: &mut <Db as Database>::Connection,
@@ -84,7 +86,7 @@ impl<Db: OutboxDb> Outbox<Db> {
         by: &str,
         reason: &str,
     ) -> Result<(), OutboxError> {
-        self.change(connection, self.0.texts.resend(), "resend", [id, by, reason]).await
+        self.change(connection, self.0.statements.resend(), "resend", [id, by, reason]).await
     }
 
     /// Voids an unconfirmed or dead message: no relay sends the message again, and later messages of its aggregate no longer wait
@@ -101,10 +103,10 @@ impl<Db: OutboxDb> Outbox<Db> {
     /// A message that such a copy consumes stays void, too. To undo an effect, send another message.
     ///
     /// # Errors
-    /// As [`resend`](Self::resend).
+    /// Same as [`resend`](Self::resend).
     ///
     /// # Cancellation
-    /// It may be done or not: roll back.
+    /// The change may or may not be written: roll back.
     pub async fn void(
         &self,
         connection: &mut <Db as Database>::Connection,
@@ -112,16 +114,16 @@ impl<Db: OutboxDb> Outbox<Db> {
         by: &str,
         reason: &str,
     ) -> Result<(), OutboxError> {
-        self.change(connection, self.0.texts.void(), "void", [id, by, reason]).await
+        self.change(connection, self.0.statements.void(), "void", [id, by, reason]).await
     }
 
-    /// What people did with a message, in order.
+    /// Returns the audit entries of a message, in order.
     ///
     /// # Errors
-    /// The database's.
+    /// The database failed.
     pub async fn audit(&self, id: &str) -> Result<Vec<AuditEntry>, OutboxError> {
-        let rows = self.fetch(self.0.texts.notes(), vec![Arg::from(id.as_bytes())], "bbbi").await?;
-        let audited = |mut row: super::desk::Cells| AuditEntry {
+        let rows = self.fetch(self.0.statements.notes(), vec![Arg::from(id.as_bytes())], "bbbi").await?;
+        let audited = |mut row: super::database::Cells| AuditEntry {
             by: row.text(),
             action: row.text(),
             reason: row.text(),
@@ -138,20 +140,20 @@ impl<Db: OutboxDb> Outbox<Db> {
     /// after which the broker may still deliver a message again.
     ///
     /// # Errors
-    /// The database's.
+    /// The database failed.
     ///
     /// # Cancellation
-    /// They may be removed or not.
+    /// The rows may or may not be removed.
     pub async fn purge(&self, age: Duration, at_most: u32) -> Result<u64, OutboxError> {
         let mut removed = 0;
         for status in [OutboxStatus::Confirmed, OutboxStatus::Void] {
             let rest = i64::from(at_most) - i64::try_from(removed).unwrap_or(i64::MAX);
             let args = vec![Arg::from(status.number()), self.now(), Arg::from(micros(age)), Arg::from(rest.max(0))];
-            removed += self.execute(self.0.texts.purge(), args).await?;
+            removed += self.execute(self.0.statements.purge(), args).await?;
         }
         for kind in [OF_MESSAGE, OF_CONSUMER] {
             let args = vec![Arg::from(kind), self.now(), Arg::from(micros(age))];
-            self.execute(self.0.texts.forget_old(), args).await?;
+            self.execute(self.0.statements.forget_old(), args).await?;
         }
         Ok(removed)
     }
@@ -179,7 +181,7 @@ impl<Db: OutboxDb> Outbox<Db> {
         }
         let mut args: Vec<_> = [id, by, action, reason].map(|part| Arg::from(part.as_bytes())).into();
         args.push(self.now());
-        Db::execute(connection, self.0.texts.note().into(), args).await?;
+        Db::execute(connection, self.0.statements.note().into(), args).await?;
         self.0.written.notify_one();
         Ok(())
     }

@@ -11,9 +11,9 @@ fn resends() -> ResendPolicy {
     ResendPolicy::new().max_sends(3).log_age(Duration::from_secs(60)).quiet(Duration::from_secs(3_600))
 }
 
-/// One that was sent twice to place 7 and is lost.
+/// Returns a message that was sent twice, to offset 7, and is lost.
 fn lost() -> (OutboxRecord, ConsumerProgress) {
-    let stub = OutboxRecord {
+    let record = OutboxRecord {
         seq: 1,
         status: OutboxStatus::Unconfirmed,
         sends: 2,
@@ -25,7 +25,7 @@ fn lost() -> (OutboxRecord, ConsumerProgress) {
         sent_at: Some(before(Duration::from_secs(600))),
         last_error: None,
     };
-    (stub, ConsumerProgress { logged_at: None, reached: Some(QueueOffset::of(8)) })
+    (record, ConsumerProgress { logged_at: None, reached: Some(QueueOffset::of(8)) })
 }
 
 #[test]
@@ -33,15 +33,15 @@ fn of_all_32_combinations_only_the_one_with_all_five_conditions_is_sent() {
     let mut sent = Vec::new();
     for row in 0..32u32 {
         let holds = |condition: u32| row >> condition & 1 == 1;
-        let (mut stub, mut seen) = lost();
+        let (mut record, mut seen) = lost();
         if !holds(0) {
-            stub.status = OutboxStatus::Confirmed;
+            record.status = OutboxStatus::Confirmed;
         }
         if !holds(1) {
-            stub.sends = 3;
+            record.sends = 3;
         }
         if !holds(2) {
-            stub.due_at = Some(Timestamp(NOW.0 + 1));
+            record.due_at = Some(Timestamp(NOW.0 + 1));
         }
         if !holds(3) {
             seen.reached = Some(QueueOffset::of(7));
@@ -49,7 +49,7 @@ fn of_all_32_combinations_only_the_one_with_all_five_conditions_is_sent() {
         if !holds(4) {
             seen.logged_at = Some(before(Duration::from_secs(1)));
         }
-        let verdict = resends().decide(&stub, &seen, NOW);
+        let verdict = resends().decide(&record, &seen, NOW);
         if verdict == ResendDecision::Send {
             sent.push(row);
         }
@@ -61,55 +61,55 @@ fn of_all_32_combinations_only_the_one_with_all_five_conditions_is_sent() {
 
 #[test]
 fn next_send_is_when_its_time_has_come_and_not_before() {
-    let (mut stub, seen) = lost();
-    assert_eq!(resends().decide(&stub, &seen, NOW), ResendDecision::Send, "due now");
-    stub.due_at = Some(Timestamp(NOW.0 + 1));
-    assert_eq!(resends().decide(&stub, &seen, NOW), ResendDecision::Wait(DeferReason::NotDue));
-    stub.due_at = None;
-    assert_ne!(resends().decide(&stub, &seen, NOW), ResendDecision::Send);
+    let (mut record, seen) = lost();
+    assert_eq!(resends().decide(&record, &seen, NOW), ResendDecision::Send, "due now");
+    record.due_at = Some(Timestamp(NOW.0 + 1));
+    assert_eq!(resends().decide(&record, &seen, NOW), ResendDecision::Wait(DeferReason::NotDue));
+    record.due_at = None;
+    assert_ne!(resends().decide(&record, &seen, NOW), ResendDecision::Send);
 }
 
 #[test]
 fn neither_void_nor_dead_nor_confirmed_is_ever_sent() {
     for status in [OutboxStatus::Confirmed, OutboxStatus::Void, OutboxStatus::Dead] {
-        let (stub, seen) = lost();
-        assert_eq!(resends().decide(&OutboxRecord { status, ..stub }, &seen, NOW), ResendDecision::Leave);
+        let (record, seen) = lost();
+        assert_eq!(resends().decide(&OutboxRecord { status, ..record }, &seen, NOW), ResendDecision::Leave);
     }
     assert_eq!(OutboxStatus::of(99), OutboxStatus::Void, "of a later version");
 }
 
 #[test]
 fn the_last_sending_is_allowed_and_the_one_behind_it_gives_up() {
-    let (stub, seen) = lost();
-    let verdicts = [2, 3, 4].map(|sends| resends().decide(&OutboxRecord { sends, ..stub.clone() }, &seen, NOW));
+    let (record, seen) = lost();
+    let verdicts = [2, 3, 4].map(|sends| resends().decide(&OutboxRecord { sends, ..record.clone() }, &seen, NOW));
     assert_eq!(verdicts, [ResendDecision::Send, ResendDecision::GiveUp, ResendDecision::GiveUp]);
     assert_eq!(ResendPolicy::new().max_sends(0), ResendPolicy::new().max_sends(1));
 }
 
 #[test]
 fn a_log_row_past_its_age_blocks_no_more_and_shows_that_a_consumer_had_it() {
-    let (stub, _) = lost();
+    let (record, _) = lost();
     let seen = |age: u64| ConsumerProgress {
         logged_at: Some(before(Duration::from_secs(age))),
         reached: Some(QueueOffset::of(7)),
     };
-    assert_eq!(resends().decide(&stub, &seen(59), NOW), ResendDecision::Wait(DeferReason::BeingConsumed));
-    // It was the last of its queue: nobody has passed it, and nobody will.
-    assert_eq!(resends().decide(&stub, &seen(60), NOW), ResendDecision::Send);
+    assert_eq!(resends().decide(&record, &seen(59), NOW), ResendDecision::Wait(DeferReason::BeingConsumed));
+    // The message was the last of its queue: no consumer has passed its offset, and none will.
+    assert_eq!(resends().decide(&record, &seen(60), NOW), ResendDecision::Send);
     // Logged by a clock that is ahead: being consumed.
     let ahead = ConsumerProgress { logged_at: Some(Timestamp(NOW.0 + 5)), reached: None };
-    assert_eq!(resends().decide(&stub, &ahead, NOW), ResendDecision::Wait(DeferReason::BeingConsumed));
+    assert_eq!(resends().decide(&record, &ahead, NOW), ResendDecision::Wait(DeferReason::BeingConsumed));
 }
 
 #[test]
 fn without_a_place_time_alone_decides_and_without_a_consumer_it_is_queued() {
-    let (stub, _) = lost();
+    let (record, _) = lost();
     let nobody = ConsumerProgress::default();
-    assert_eq!(resends().decide(&stub, &nobody, NOW), ResendDecision::Wait(DeferReason::Queued));
-    assert_eq!(resends().decide(&OutboxRecord { place: None, ..stub.clone() }, &nobody, NOW), ResendDecision::Send);
-    let old = OutboxRecord { sent_at: Some(before(Duration::from_secs(3_600))), ..stub.clone() };
+    assert_eq!(resends().decide(&record, &nobody, NOW), ResendDecision::Wait(DeferReason::Queued));
+    assert_eq!(resends().decide(&OutboxRecord { place: None, ..record.clone() }, &nobody, NOW), ResendDecision::Send);
+    let old = OutboxRecord { sent_at: Some(before(Duration::from_secs(3_600))), ..record.clone() };
     assert_eq!(resends().decide(&old, &nobody, NOW), ResendDecision::Send, "quiet for too long");
-    let never = OutboxRecord { sends: 0, sent_at: None, place: None, ..stub };
+    let never = OutboxRecord { sends: 0, sent_at: None, place: None, ..record };
     assert_eq!(resends().decide(&never, &nobody, NOW), ResendDecision::Send);
 }
 

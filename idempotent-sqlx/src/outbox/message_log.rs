@@ -1,4 +1,4 @@
-//! The message log: what consumers have in hand, and how far they have come in each queue.
+//! The message log: the messages that consumers are processing, and how far the consumers have read each queue.
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::error::Error;
 
@@ -6,31 +6,33 @@ use async_trait::async_trait;
 use idempotent_mq::{DeliveryResult, LogError, LogErrorKind, LoggedDelivery, MessageLog, SenderState};
 use sha2::{Digest, Sha256};
 
-use super::desk::{Arg, OutboxDb};
+use super::database::{Arg, OutboxDb};
 use super::nonce::{Nonce, nonce_of};
-use super::place::{QueueOffset, place_of, queue_of};
-use super::sql::{OF_CONSUMER, OF_MESSAGE, OF_QUEUE};
-use super::stub::OutboxStatus;
+use super::queue_offset::{QueueOffset, place_of, queue_of};
+use super::record::OutboxStatus;
+use super::statements::{OF_CONSUMER, OF_MESSAGE, OF_QUEUE};
 use super::{Outbox, OutboxError};
 
-/// The most rows of one statement.
-const MOST: usize = 1_000;
-/// The longest id or queue that a row takes; a longer one is none of this outbox's.
+/// The maximum number of rows in one statement.
+const MAX_ROWS: usize = 1_000;
+/// The maximum length of an id or queue in bytes; a longer one does not belong to this outbox.
 const LONGEST: usize = 255;
 
-/// Set as a consumer's log, the outbox sees which of its messages have arrived, and confirms those that are done. A message of
-/// another producer changes nothing, whatever its id: the outbox recognizes its own by a random value in the header
-/// [`OUTBOX_HEADER`](idempotent_mq::OUTBOX_HEADER), so a broker between them has to keep headers.
+/// An outbox that is the log of a consumer sees which of its messages have arrived, and confirms those that are
+/// processed. A message of another producer changes nothing, whatever its id. The outbox recognizes its own messages
+/// by a random value in the header [`OUTBOX_HEADER`](idempotent_mq::OUTBOX_HEADER), so the broker must preserve
+/// headers.
 ///
-/// A message that goes to several groups is confirmed by the first that is done: give the log to the one that counts. The outbox
-/// remembers for each group what it has consumed, so no group skips a message because of another one.
+/// A message that several groups receive is confirmed by the first group that has processed it: set the log on the
+/// group that matters. The outbox remembers which messages each group has consumed, so no group skips a message
+/// because of another group.
 #[async_trait]
 impl<Db: OutboxDb> MessageLog for Outbox<Db> {
     async fn received(&self, receipts: &[LoggedDelivery]) -> Result<Vec<SenderState>, LogError> {
         let states = self.states(receipts).await.map_err(failed)?;
         let rows = rows(receipts, &states);
         let rows: Vec<_> = rows.into_iter().collect();
-        for part in rows.chunks(MOST) {
+        for part in rows.chunks(MAX_ROWS) {
             let mut args = Vec::with_capacity(part.len() * 5);
             for ((kind, id), (run, place)) in part {
                 args.extend([
@@ -41,7 +43,7 @@ impl<Db: OutboxDb> MessageLog for Outbox<Db> {
                     self.now(),
                 ]);
             }
-            self.execute(self.0.texts.log(part.len()), args).await.map_err(failed)?;
+            self.execute(self.0.statements.log(part.len()), args).await.map_err(failed)?;
         }
         Ok(states)
     }
@@ -63,9 +65,9 @@ impl<Db: OutboxDb> Outbox<Db> {
             .collect();
         let asked: Vec<_> = asked.into_iter().filter(|id| id.len() <= LONGEST).collect();
         let mut known = HashMap::new();
-        for part in asked.chunks(MOST) {
+        for part in asked.chunks(MAX_ROWS) {
             let args = part.iter().map(|id| Arg::from(id.as_bytes())).collect();
-            for mut row in self.fetch(self.0.texts.known(part.len()), args, "bbi").await? {
+            for mut row in self.fetch(self.0.statements.known(part.len()), args, "bbi").await? {
                 known.insert(row.text(), (row.bytes(), OutboxStatus::of(row.int())));
             }
         }
@@ -88,9 +90,9 @@ impl<Db: OutboxDb> Outbox<Db> {
         let ids: BTreeSet<_> = asked.iter().flatten().collect();
         let ids: Vec<_> = ids.into_iter().collect();
         let mut consumed = BTreeSet::new();
-        for part in ids.chunks(MOST) {
+        for part in ids.chunks(MAX_ROWS) {
             let args = [Arg::from(OF_CONSUMER)].into_iter().chain(part.iter().map(|id| Arg::from(&id[..])));
-            let rows = self.fetch(self.0.texts.consumed(part.len()), args.collect(), "b").await?;
+            let rows = self.fetch(self.0.statements.consumed(part.len()), args.collect(), "b").await?;
             consumed.extend(rows.into_iter().map(|mut row| row.bytes()));
         }
         for (state, row) in states.iter_mut().zip(&asked) {
@@ -102,13 +104,13 @@ impl<Db: OutboxDb> Outbox<Db> {
     }
 }
 
-/// The id of the row that says that a consumer has consumed a message.
+/// The id of the row that records that a consumer has consumed a message.
 pub(super) type ConsumerRow = [u8; 32];
 
 /// Returns the id of the row for the consumer that received this delivery, or `None` for a consumer that does not ask.
 ///
-/// The nonce belongs to one message, while an id can be used again after a purge. The queue or topic tells consumers apart that use one
-/// group name for two queues.
+/// The nonce belongs to one message, while an id can be used again after a purge. The queue or topic is part of the
+/// id, since two consumers may use the same group name for two queues.
 pub(super) fn consumer_row(receipt: &LoggedDelivery, nonce: &Nonce) -> Option<ConsumerRow> {
     let consumer = receipt.consumer.as_deref()?;
     let length = u64::try_from(consumer.len()).unwrap_or(u64::MAX).to_be_bytes();
@@ -127,12 +129,12 @@ impl From<&OutboxStatus> for SenderState {
     }
 }
 
-type Rows = BTreeMap<(i64, String), (u128, Option<QueueOffset>)>;
+type LogRows = BTreeMap<(i64, String), (u128, Option<QueueOffset>)>;
 
-/// Returns a row for each message of this outbox, and for each queue: once each, since no statement may write a row twice, and in the same order in each
-/// process, so that none waits for one that waits for it.
-fn rows(receipts: &[LoggedDelivery], states: &[SenderState]) -> Rows {
-    let mut rows = Rows::new();
+/// Returns one row for each message of this outbox and for each queue. No statement may write a row twice, and the
+/// same order in every process prevents deadlocks.
+fn rows(receipts: &[LoggedDelivery], states: &[SenderState]) -> LogRows {
+    let mut rows = LogRows::new();
     for (receipt, state) in receipts.iter().zip(states) {
         let (queue, place) = (queue_of(&receipt.position), place_of(&receipt.position));
         if *state != SenderState::Foreign {

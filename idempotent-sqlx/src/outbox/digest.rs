@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 
 pub(super) use crate::packed::{pack, unpack};
 
-/// By which two messages of one id are told apart.
+/// Returns the digest of a message's content, by which the outbox recognizes another message with the same id.
 pub(super) fn digest(message: &OutboundMessage) -> [u8; 32] {
     let mut sum = Sha256::new();
     let optional = |text: &Option<String>| text.as_ref().map(|text| text.as_bytes().to_vec());
@@ -16,7 +16,7 @@ pub(super) fn digest(message: &OutboundMessage) -> [u8; 32] {
         Some(message.body.clone()),
     ];
     for part in parts {
-        // What is absent is not what is empty.
+        // An absent part differs from an empty one.
         sum.update(part.as_ref().map_or(u64::MAX, |part| part.len() as u64).to_be_bytes());
         sum.update(part.unwrap_or_default());
     }

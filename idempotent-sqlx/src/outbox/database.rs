@@ -1,4 +1,4 @@
-//! The databases that an outbox can lie in.
+//! The databases that an outbox supports.
 use std::future::Future;
 
 use idempotent_core::StoreError;

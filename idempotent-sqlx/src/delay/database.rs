@@ -1,4 +1,4 @@
-//! The databases that delayed work can lie in.
+//! The databases that a delay table supports.
 use std::future::Future;
 
 use idempotent_core::StoreError;
@@ -13,9 +13,9 @@ pub trait DelayDb: Desk {
     #[doc(hidden)]
     fn migrate(pool: &Pool<Self>, table: &str, create: bool) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// What an error means; `sent`: the statement may have been run.
+    /// Converts an error. `sent`: the statement may have been executed.
     #[doc(hidden)]
-    fn told(pool: &Pool<Self>, table: &str, sent: bool, error: sqlx::Error) -> StoreError;
+    fn store_error(pool: &Pool<Self>, table: &str, sent: bool, error: sqlx::Error) -> StoreError;
 }
 
 macro_rules! delay_db {
@@ -26,7 +26,7 @@ macro_rules! delay_db {
                 crate::$module::delay::migrate(pool, &Table::new(table)?, create).await
             }
 
-            fn told(pool: &Pool<Self>, table: &str, sent: bool, error: sqlx::Error) -> StoreError {
+            fn store_error(pool: &Pool<Self>, table: &str, sent: bool, error: sqlx::Error) -> StoreError {
                 crate::$module::delay::told(pool, table, sent, error)
             }
         }

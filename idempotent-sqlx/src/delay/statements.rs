@@ -1,29 +1,29 @@
-//! The statements, as each database takes them.
+//! The SQL statements of a delay table, for each database.
 use std::time::Duration;
 
 use crate::desk::{Kind, micros};
 use crate::table::Table;
 
-/// Makes statements for one table. `?` stands for a value, and is numbered for PostgreSQL at the end.
+/// Builds the statements of one table. `?` is a placeholder; for PostgreSQL, the placeholders are numbered last.
 #[derive(Debug)]
-pub(super) struct Texts {
+pub(super) struct DelayStatements {
     kind: Kind,
     table: String,
     visibility: i64,
     max_lost: u32,
 }
 
-/// What a delivery is made of, and its shape. A row that has died by being taken has no holder.
-const CONTENT: &str = "seq,scheduled_at,id,headers,body,taken,attempt,first_at,deaths,holder";
-pub(super) const TAKEN: &str = "iibbbiiiib";
-/// A dead letter is `CONTENT`, and this.
-const LETTER: &str = "dead_at,letter,reason";
-pub(super) const LETTERS: &str = "iibbbiiiibibb";
+/// The columns of a delivery, and their types. A row that becomes a dead letter by a take has no holder.
+const TAKEN_COLUMNS: &str = "seq,scheduled_at,id,headers,body,taken,attempt,first_at,deaths,holder";
+pub(super) const TAKEN_SHAPE: &str = "iibbbiiiib";
+/// The additional columns of a dead letter.
+const LETTER_COLUMNS: &str = "dead_at,letter,reason";
+pub(super) const LETTER_SHAPE: &str = "iibbbiiiibibb";
 
-/// Why a row died that nobody settled.
-const LOST: &str = "too many deliveries in a row were settled by nobody: does it kill its consumers?";
+/// The reason of a dead letter that was never settled.
+const LOST_REASON: &str = "too many deliveries in a row were settled by nobody: does it kill its consumers?";
 
-impl Texts {
+impl DelayStatements {
     pub(super) fn new(kind: Kind, table: &Table, visibility: Duration, max_lost: u32) -> Self {
         let table = match kind {
             #[cfg(feature = "mysql")]
@@ -33,18 +33,19 @@ impl Texts {
         Self { kind, table: table.quoted(), visibility: micros(visibility), max_lost }
     }
 
-    /// µs, the same in all of a statement, and never ahead of the time. A value comes first: the time where it is not the
-    /// database's.
+    /// Returns the current time in µs, constant within a statement and never ahead of the clock. The argument
+    /// overrides the database's clock.
     fn now(&self) -> &'static str {
         match self.kind {
-            // Not `clock_timestamp()`: what changes within a statement is compared with each row, and never by an index.
+            // A value that changes within a statement, such as `clock_timestamp()`, is compared with each row and
+            // never uses an index.
             Kind::Postgres => "coalesce(?,(extract(epoch FROM statement_timestamp())*1000000)::bigint)",
             Kind::MySql => "coalesce(?,TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6)))",
             Kind::Sqlite => "coalesce(?,CAST(round(unixepoch('now','subsec')*1000) AS INTEGER)*1000)",
         }
     }
 
-    /// How far behind the time [`now`](Self::now) may be: so much longer is a delay that is counted from there.
+    /// Returns the resolution of [`now`](Self::now), by which a delay from that time is extended.
     pub(super) fn tick(&self) -> Duration {
         match self.kind {
             Kind::Sqlite => Duration::from_millis(1),
@@ -61,7 +62,7 @@ impl Texts {
         parts.enumerate().fold(first, |numbered, (at, part)| format!("{numbered}${}{part}", at + 1))
     }
 
-    /// Bytes that stand in a statement.
+    /// Returns bytes as a literal.
     fn bytes(&self, text: &str) -> String {
         let digits: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
         match self.kind {
@@ -70,11 +71,11 @@ impl Texts {
         }
     }
 
-    /// Key, key, headers, body, then twice the time; or twice the time and the delay.
+    /// Inserts a task. Arguments: key, key, headers, body, then twice the due time, or twice the time and the delay.
     pub(super) fn schedule(&self, after: bool) -> String {
         let (table, now) = (&self.table, self.now());
         let due = if after { format!("{now}+?") } else { "?".to_owned() };
-        // Nothing else than a key that is there can be wrong with such a row; what was not written is looked up all the same.
+        // Only an existing key can violate a constraint; a row that was not written is looked up in any case.
         let (verb, end) = match self.kind {
             Kind::MySql => ("INSERT IGNORE", ""),
             _ => ("INSERT", " ON CONFLICT (live) DO NOTHING"),
@@ -84,18 +85,20 @@ impl Texts {
         ))
     }
 
-    /// For when the one of this key was scheduled: as it is committed, also where this transaction began to read before.
+    /// Selects the time of the committed task with this key, even if the transaction's snapshot is older. Arguments:
+    /// key.
     pub(super) fn scheduled(&self) -> String {
         let share = if self.kind == Kind::MySql { " LOCK IN SHARE MODE" } else { "" };
         self.finished(format!("SELECT scheduled_at FROM {} WHERE live=?{share}", self.table))
     }
 
-    /// Whether [`cancel`](Self::cancel) says who had it.
+    /// Returns whether [`cancel`](Self::cancel) returns the holder.
     pub(super) fn cancel_answers(&self) -> bool {
         self.kind != Kind::MySql
     }
 
-    /// Key. Where it does not answer: the one that nobody has, or any.
+    /// Deletes a task. If the database returns no holder, `free` restricts the statement to tasks without one.
+    /// Arguments: key.
     pub(super) fn cancel(&self, free: bool) -> String {
         let gone = format!("DELETE FROM {} WHERE live=?", self.table);
         self.finished(match (self.cancel_answers(), free) {
@@ -105,7 +108,8 @@ impl Texts {
         })
     }
 
-    /// The time, and the times that come next; the time alone where there are none. Time, time, how far ahead, how many.
+    /// Selects the time and the next due times; the time alone if there are none. Arguments: time, time, window,
+    /// limit.
     pub(super) fn ahead(&self) -> String {
         let (table, now) = (&self.table, self.now());
         self.finished(format!(
@@ -118,26 +122,27 @@ impl Texts {
         format!("SELECT seq FROM {} WHERE due_at<={} ORDER BY due_at,seq LIMIT ?", self.table, self.now())
     }
 
-    /// As a statement of its own, for who has it explained. Time, limit.
+    /// Returns [`due`](Self::due) as a separate statement. Arguments: time, limit.
     pub(super) fn __due(&self) -> String {
         self.finished(self.due())
     }
 
-    /// Gives a row a new holder for the visibility timeout, or buries it. Time, time, time, holder. A database may take these
-    /// one behind the other: what is looked at comes last.
+    /// Returns the assignments that give a row a new holder for the visibility timeout, or make it a dead letter.
+    /// MySQL evaluates assignments in order, so the columns that others read come last. Arguments: time, time, time,
+    /// holder.
     fn taking(&self) -> String {
         let (now, visibility) = (self.now(), self.visibility);
         let dies = format!("holder IS NOT NULL AND lost>={}", self.max_lost);
         let if_dies =
             |column: &str, then: &str, or: &str| format!("{column}=CASE WHEN {dies} THEN {then} ELSE {or} END");
         let holder = match self.kind {
-            // Here `lost` is another one by now, and `dead_at`, too.
+            // MySQL has already changed `lost` and `dead_at` at this point.
             Kind::MySql => "holder=CASE WHEN dead_at IS NULL THEN ? END".to_owned(),
             _ => if_dies("holder", "NULL", "?"),
         };
         [
             if_dies("dead_at", now, "NULL"),
-            if_dies("reason", &self.bytes(LOST), "reason"),
+            if_dies("reason", &self.bytes(LOST_REASON), "reason"),
             if_dies("letter", "NULL", "letter"),
             if_dies("attempt", "attempt+lost", "attempt"),
             if_dies("deaths", "deaths+1", "deaths"),
@@ -151,74 +156,77 @@ impl Texts {
         .join(",")
     }
 
-    /// Takes what is due, the longest due first, where one statement does it. Three times, holder, time, limit.
+    /// Takes due tasks, the longest due first, if one statement suffices. Arguments: three times, holder, time,
+    /// limit.
     pub(super) fn take(&self) -> String {
         let (table, set, due) = (&self.table, self.taking(), self.due());
         self.finished(match self.kind {
-            // In an array, so that it is run once.
+            // The array makes PostgreSQL run the subquery once.
             Kind::Postgres => format!(
-                "UPDATE {table} SET {set} WHERE seq=ANY(ARRAY({due} FOR UPDATE SKIP LOCKED)) RETURNING {CONTENT}"
+                "UPDATE {table} SET {set} WHERE seq=ANY(ARRAY({due} FOR UPDATE SKIP LOCKED)) RETURNING {TAKEN_COLUMNS}"
             ),
-            _ => format!("UPDATE {table} SET {set} WHERE seq IN ({due}) RETURNING {CONTENT}"),
+            _ => format!("UPDATE {table} SET {set} WHERE seq IN ({due}) RETURNING {TAKEN_COLUMNS}"),
         })
     }
 
-    /// Whether [`take`](Self::take) does it.
+    /// Returns whether [`take`](Self::take) is supported.
     pub(super) fn takes_at_once(&self) -> bool {
         self.kind != Kind::MySql
     }
 
-    /// Of these, those that are due and that nobody has locked, in a transaction. Numbers, time.
+    /// Locks those of these rows that are due and not locked, in a transaction. Arguments: numbers, time.
     pub(super) fn lock(&self, rows: usize) -> String {
-        // By the primary key: by another one it would lock what lies between, and new rows with it.
+        // Any other index would also lock the gaps between rows, and block inserts.
         let (table, now, seqs) = (&self.table, self.now(), places(rows));
         self.finished(format!(
             "SELECT seq FROM {table} FORCE INDEX (PRIMARY) WHERE seq IN ({seqs}) AND due_at<={now} FOR UPDATE SKIP LOCKED"
         ))
     }
 
-    /// Takes locked ones. Three times, holder, numbers.
+    /// Takes locked rows. Arguments: three times, holder, numbers.
     pub(super) fn take_locked(&self, rows: usize) -> String {
         let (table, set, seqs) = (&self.table, self.taking(), places(rows));
         self.finished(format!("UPDATE {table} SET {set} WHERE seq IN ({seqs})"))
     }
 
-    /// What was taken. Numbers.
+    /// Selects the rows that were taken. Arguments: numbers.
     pub(super) fn taken(&self, rows: usize) -> String {
-        self.finished(format!("SELECT {CONTENT} FROM {} WHERE seq IN ({})", self.table, places(rows)))
+        self.finished(format!("SELECT {TAKEN_COLUMNS} FROM {} WHERE seq IN ({})", self.table, places(rows)))
     }
 
     fn held(&self, set: &str) -> String {
         self.finished(format!("UPDATE {} SET {set},holder=NULL WHERE seq=? AND holder=?", self.table))
     }
 
-    /// Number, holder.
+    /// Removes a settled task. Arguments: number, holder.
     pub(super) fn done(&self) -> String {
         self.finished(format!("DELETE FROM {} WHERE seq=? AND holder=?", self.table))
     }
 
-    /// Time, delay, attempt, first delivery, reason; number, holder.
+    /// Schedules a retry. Arguments: time, delay, attempt, first delivery, reason, number, holder.
     pub(super) fn put_off(&self) -> String {
         self.held(&format!("due_at={}+?,attempt=?,first_at=?,reason=?,lost=0", self.now()))
     }
 
-    /// Time; number, holder.
+    /// Makes a task due now without a holder. Arguments: time, number, holder.
     pub(super) fn give_back(&self) -> String {
         self.held(&format!("due_at={}", self.now()))
     }
 
-    /// Time of death, attempts, first delivery, deaths, id of the letter, reason; number, holder.
-    pub(super) fn bury(&self) -> String {
+    /// Makes a task a dead letter. Arguments: time of death, attempts, first delivery, deaths, id of the letter,
+    /// reason, number, holder.
+    pub(super) fn dead_letter(&self) -> String {
         self.held("due_at=NULL,live=NULL,lost=0,dead_at=?,attempt=?,first_at=?,deaths=?,letter=?,reason=?")
     }
 
-    /// Time; numbers, holders.
+    /// Extends the visibility timeouts. Arguments: time, numbers, holders.
     pub(super) fn keep(&self, rows: usize) -> String {
         let (table, now, visibility, of) = (&self.table, self.now(), self.visibility, places(rows));
         self.finished(format!("UPDATE {table} SET due_at={now}+{visibility} WHERE seq IN ({of}) AND holder IN ({of})"))
     }
 
-    /// Ready, waiting, held, dead, the longest due of those that are ready, the time. Four times, and one.
+    /// Counts the ready, waiting, held and dead tasks, and selects the earliest due time and the time. Arguments:
+    /// five times.
     pub(super) fn counts(&self) -> String {
         let (table, now) = (&self.table, self.now());
         self.finished(format!(
@@ -233,15 +241,15 @@ impl Texts {
         self.finished(format!("SELECT count(*) FROM {} WHERE dead_at IS NOT NULL", self.table))
     }
 
-    /// The dead letter behind another one. Time of death, time of death, number.
+    /// Selects the dead letter after another one. Arguments: time of death, time of death, number.
     pub(super) fn letter(&self) -> String {
         self.finished(format!(
-            "SELECT {CONTENT},{LETTER} FROM {} WHERE dead_at>? OR (dead_at=? AND seq>?) ORDER BY dead_at,seq LIMIT 1",
+            "SELECT {TAKEN_COLUMNS},{LETTER_COLUMNS} FROM {} WHERE dead_at>? OR (dead_at=? AND seq>?) ORDER BY dead_at,seq LIMIT 1",
             self.table
         ))
     }
 
-    /// A first attempt that has died. Time; number.
+    /// Puts a dead letter back as a first attempt. Arguments: time, number.
     pub(super) fn revive(&self, with_key: bool) -> String {
         let (table, now, live) = (&self.table, self.now(), if with_key { "id" } else { "NULL" });
         self.finished(format!(
@@ -250,7 +258,7 @@ impl Texts {
         ))
     }
 
-    /// Limit.
+    /// Removes the oldest dead letters. Arguments: limit.
     pub(super) fn purge_dead(&self) -> String {
         let table = &self.table;
         let oldest = "WHERE dead_at IS NOT NULL ORDER BY dead_at,seq LIMIT ?";
@@ -261,7 +269,7 @@ impl Texts {
     }
 }
 
-/// So many values, with commas.
+/// Returns `count` placeholders, separated by commas.
 fn places(count: usize) -> String {
     vec!["?"; count].join(",")
 }

@@ -1,32 +1,32 @@
-//! The statements, as each database takes them.
+//! The SQL statements of an outbox, for each database.
 use std::fmt;
 use std::sync::Arc;
 
-use super::desk::Kind;
-use super::stub::{CONTENT, STUB};
+use super::database::Kind;
+use super::record::{CONTENT_COLUMNS, RECORD_COLUMNS};
 use crate::table::Table;
 
-/// Makes statements for one outbox. `?` stands for a value, and is numbered for PostgreSQL at the end.
-pub(super) struct Texts {
+/// Builds the statements of one outbox. `?` is a placeholder; for PostgreSQL, the placeholders are numbered last.
+pub(super) struct OutboxStatements {
     kind: Kind,
     table: String,
     log: String,
     audit: String,
-    edit: Option<Edit>,
+    edit: Option<StatementEdit>,
 }
 
-/// Changes a statement of this name, so that a test sees whether that is noticed.
-pub(super) type Edit = Arc<dyn Fn(&'static str, String) -> String + Send + Sync>;
+/// Edits the statement with this name, so that a test can check whether the change is noticed.
+pub(super) type StatementEdit = Arc<dyn Fn(&'static str, String) -> String + Send + Sync>;
 
-/// The kinds of rows of the message log: how far a queue was seen, a message that a consumer has in hand, and a message that a
-/// consumer has consumed.
+/// The kinds of rows of the message log: the highest offset of a queue, a message that a consumer is processing, and
+/// a message that a consumer has consumed.
 pub(super) const OF_QUEUE: i64 = 0;
 pub(super) const OF_MESSAGE: i64 = 1;
 /// The row of a message that a consumer has consumed. Its id is a digest.
 pub(super) const OF_CONSUMER: i64 = 2;
 
-impl Texts {
-    pub(super) fn new(kind: Kind, table: &Table, edit: Option<Edit>) -> Self {
+impl OutboxStatements {
+    pub(super) fn new(kind: Kind, table: &Table, edit: Option<StatementEdit>) -> Self {
         let table = match kind {
             #[cfg(feature = "mysql")]
             Kind::MySql => table.clone().in_backticks(),
@@ -35,10 +35,11 @@ impl Texts {
         Self { kind, table: table.quoted(), log: table.quoted_beside("log"), audit: table.quoted_beside("audit"), edit }
     }
 
-    /// µs, the same in all of a statement. A value comes first: the time where it is not the database's.
+    /// Returns the current time in µs, constant within a statement. The argument overrides the database's clock.
     fn now(&self) -> &'static str {
         match self.kind {
-            // Not `clock_timestamp()`: what changes within a statement is compared with each row, and never by an index.
+            // A value that changes within a statement, such as `clock_timestamp()`, is compared with each row and
+            // never uses an index.
             Kind::Postgres => "coalesce(?,(extract(epoch FROM statement_timestamp())*1000000)::bigint)",
             Kind::MySql => "coalesce(?,TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6)))",
             Kind::Sqlite => "coalesce(?,CAST(round(unixepoch('now','subsec')*1000) AS INTEGER)*1000)",
@@ -58,12 +59,13 @@ impl Texts {
         parts.enumerate().fold(first, |numbered, (at, part)| format!("{numbered}${}{part}", at + 1))
     }
 
-    /// Of each: id, topic, key, aggregate, headers, body, digest, nonce, time, aggregate, time.
+    /// Inserts messages. Arguments of each: id, topic, key, aggregate, headers, body, digest, nonce, time, aggregate,
+    /// time.
     pub(super) fn enqueue(&self, messages: usize) -> String {
         let (table, now) = (&self.table, self.now());
         let row = format!("(?,?,?,?,?,?,?,?,{now},?,{now})");
         let rows = vec![row; messages].join(",");
-        // Nothing else than an id that is there can be wrong with such a row; what was not written is looked up all the same.
+        // Only an existing id can violate a constraint; rows that were not written are compared in any case.
         let (verb, end) = match self.kind {
             Kind::MySql => ("INSERT IGNORE", ""),
             _ => ("INSERT", " ON CONFLICT (id) DO NOTHING"),
@@ -77,7 +79,7 @@ impl Texts {
         )
     }
 
-    /// As they are committed, also where this transaction began to read before.
+    /// Selects the committed digests, even if the transaction's snapshot is older. Arguments: ids.
     pub(super) fn digests(&self, messages: usize) -> String {
         let share = if self.kind == Kind::MySql { " LOCK IN SHARE MODE" } else { "" };
         self.finished(
@@ -86,11 +88,11 @@ impl Texts {
         )
     }
 
-    /// Those that are due and free, the longest due first, each with the one before it in its aggregate that is not sent. Time,
-    /// time, time, limit.
+    /// Selects due messages without a lease, the longest due first, each with its unsent predecessor in the
+    /// aggregate. Arguments: time, time, time, limit.
     ///
-    /// One that stands before another of its aggregate and is due later would not be among the first so many, and those behind it,
-    /// which cannot go without it, would be all of them, for ever: they wait for it.
+    /// A message waits for a predecessor in its aggregate that is due later. Otherwise, such successors could fill
+    /// every batch forever, while the predecessor never becomes part of one.
     pub(super) fn plan(&self) -> String {
         let (table, now) = (&self.table, self.now());
         self.finished("plan", format!(
@@ -101,34 +103,38 @@ impl Texts {
         ))
     }
 
-    /// Leases those of them that are still due and free. Time, lease, owner, numbers, time, time; and a time where it answers.
+    /// Leases the messages that are still due and without a lease. Arguments: time, lease, owner, numbers, time,
+    /// time, and another time if the statement returns rows.
     pub(super) fn take(&self, rows: usize) -> String {
         let (table, now, seqs) = (&self.table, self.now(), places(rows));
         let set = format!("lease_until={now}+?,lease_by=?");
         let free = format!("seq IN ({seqs}) AND due_at<={now} AND lease_until<={now}");
-        let returning = format!("RETURNING {STUB},{CONTENT},{now}");
+        let returning = format!("RETURNING {RECORD_COLUMNS},{CONTENT_COLUMNS},{now}");
         self.finished("take", match self.kind {
-            // In an array, so that it is run once.
+            // The array makes PostgreSQL run the subquery once.
             Kind::Postgres => format!(
                 "UPDATE {table} t SET {set} WHERE seq = ANY(ARRAY(SELECT seq FROM {table} WHERE {free} ORDER BY seq \
                  FOR UPDATE SKIP LOCKED)) {returning}"
             ),
             Kind::Sqlite => format!("UPDATE {table} AS t SET {set} WHERE {free} {}", returning.replace("t.", "")),
-            // By the primary key: by another one it would lock what lies between, and new rows with it.
+            // Any other index would also lock the gaps between rows, and block inserts.
             Kind::MySql => format!("UPDATE {table} FORCE INDEX (PRIMARY) SET {set} WHERE {free}"),
         })
     }
 
-    /// What was leased, where taking does not answer. Time, numbers, owner.
+    /// Selects the leased messages, if [`take`](Self::take) returns no rows. Arguments: time, numbers, owner.
     pub(super) fn taken(&self, rows: usize) -> String {
         let (table, now) = (&self.table, self.now());
         self.finished(
             "taken",
-            format!("SELECT {STUB},{CONTENT},{now} FROM {table} t WHERE t.seq IN ({}) AND t.lease_by=?", places(rows)),
+            format!(
+                "SELECT {RECORD_COLUMNS},{CONTENT_COLUMNS},{now} FROM {table} t WHERE t.seq IN ({}) AND t.lease_by=?",
+                places(rows)
+            ),
         )
     }
 
-    /// Gives leases back. Numbers, owner.
+    /// Ends leases. Arguments: numbers, owner.
     pub(super) fn free(&self, rows: usize) -> String {
         let table = &self.table;
         self.finished(
@@ -137,12 +143,12 @@ impl Texts {
         )
     }
 
-    /// Returns those of these that are in the outbox. Ids.
+    /// Selects the messages that the outbox contains. Arguments: ids.
     pub(super) fn known(&self, ids: usize) -> String {
         self.finished("known", format!("SELECT id,nonce,status FROM {} WHERE id IN ({})", self.table, places(ids)))
     }
 
-    /// What consumers have noted of these. Ids, queues.
+    /// Selects the log rows of messages and queues. Arguments: ids, queues.
     pub(super) fn seen(&self, ids: usize, queues: usize) -> String {
         let (log, of) = (&self.log, |kind, rows| format!("kind={kind} AND id IN ({})", places(rows)));
         let part = |of: String| format!("SELECT kind,id,place,logged_at FROM {log} WHERE {of}");
@@ -151,19 +157,20 @@ impl Texts {
         self.finished("seen", parts.into_iter().flatten().collect::<Vec<_>>().join(" UNION ALL "))
     }
 
-    /// Returns those of these rows of the message log that exist. Kind, ids.
+    /// Selects the rows of the message log that exist. Arguments: kind, ids.
     pub(super) fn consumed(&self, ids: usize) -> String {
         self.finished("consumed", format!("SELECT id FROM {} WHERE kind=? AND id IN ({})", self.log, places(ids)))
     }
 
-    /// Writes what became of leased ones. Of each: number, accepted (1, 0), sendings, failures, status, queue, place, µs to
-    /// the next look, error. Three times stand before or [behind](Self::rows_before_times) these; last the owner.
+    /// Writes the results of leased messages. Arguments of each: number, accepted (1, 0), sends, failures, status,
+    /// queue, offset, µs to the next check, error. Three times precede or [follow](Self::rows_before_times) these;
+    /// the owner is the last one.
     pub(super) fn record(&self, rows: usize) -> String {
         let (table, now) = (&self.table, self.now());
         let names = "SELECT ? AS seq,? AS accepted,? AS sends,? AS failures,? AS status,? AS queue,? AS place,? AS rest,? AS error";
         let more = " UNION ALL SELECT ?,?,?,?,?,?,?,?,?".repeat(rows.saturating_sub(1));
         let of = |column: &str| match self.kind {
-            // The one database that allows, and for a join of tables needs, a table's name here.
+            // MySQL alone allows the table's name here, and needs it for a join of tables.
             Kind::MySql => format!("t.{column}"),
             _ => column.to_owned(),
         };
@@ -178,7 +185,7 @@ impl Texts {
             if_accepted("sent_at", now, "t.sent_at"),
             if_accepted("last_error", "NULL", "coalesce(v.error,t.last_error)"),
             if_accepted("holds", "NULL", "t.holds"),
-            // A consumer may have confirmed it meanwhile, or a person called it off.
+            // A consumer may have confirmed the message in the meantime, or an operator may have voided it.
             format!("{}=CASE WHEN v.status=0 AND t.status=0 THEN {now}+v.rest END", of("due_at")),
             format!(
                 "{}=CASE WHEN v.status<>0 THEN coalesce(t.settled_at,{now}) ELSE t.settled_at END",
@@ -195,7 +202,7 @@ impl Texts {
                 Kind::MySql => {
                     format!("UPDATE {table} t JOIN ({names}{more}) v ON t.seq=v.seq SET {set} WHERE t.lease_by=?")
                 }
-                // One list: as many subqueries as rows would each be planned and begun.
+                // PostgreSQL would plan and start one subquery per row.
                 Kind::Postgres => {
                     let rows = vec!["(?,?,?,?,?,?,?,?,?)"; rows].join(",");
                     let names = "v(seq,accepted,sends,failures,status,queue,place,rest,error)";
@@ -210,8 +217,8 @@ impl Texts {
         )
     }
 
-    /// Notes messages and queues; a message that is noted keeps its run, and a queue its furthest place. Of each: kind, id, run,
-    /// place, time.
+    /// Adds log rows of messages and queues. An existing message keeps its run, and a queue its highest offset.
+    /// Arguments of each: kind, id, run, offset, time.
     pub(super) fn log(&self, rows: usize) -> String {
         let (log, now) = (&self.log, self.now());
         let rows = vec![format!("(?,?,?,?,{now})"); rows].join(",");
@@ -231,11 +238,11 @@ impl Texts {
         )
     }
 
-    /// Ends stubs by their consumer: confirmed also where they were given up before; what a person called off stays so. Says
-    /// which, where there are several. Status, time, ids, nonces.
+    /// Settles messages for their consumers. A dead message can still be confirmed; a void one stays void. Returns
+    /// the ids if there are several. Arguments: status, time, ids, nonces.
     ///
-    /// Several at a time lock none that somebody else has locked: a relay that writes down what it has just sent locks the same
-    /// ones, in another order.
+    /// A statement for several messages skips locked rows: a relay that writes its results locks the same rows in
+    /// another order.
     pub(super) fn settle(&self, confirmed: bool, ids: usize) -> String {
         let (table, now) = (&self.table, self.now());
         let (places, open) = (places(ids), if confirmed { "0,3" } else { "0" });
@@ -251,22 +258,23 @@ impl Texts {
         })
     }
 
-    /// Whether [`settle`](Self::settle) takes several at a time. This one has no way to leave out what is locked.
+    /// Returns whether [`settle`](Self::settle) accepts several messages. MySQL cannot skip locked rows in this
+    /// statement.
     pub(super) fn settles_many(&self) -> bool {
         self.kind != Kind::MySql
     }
 
-    /// Removes notes of anybody's run. Kind, ids.
+    /// Removes the log rows of all runs. Arguments: kind, ids.
     pub(super) fn forget(&self, ids: usize) -> String {
         self.finished("forget", format!("DELETE FROM {} WHERE kind=? AND id IN ({})", self.log, places(ids)))
     }
 
-    /// Removes a note of this run only. Kind, id, run.
+    /// Removes the log row of one run. Arguments: kind, id, run.
     pub(super) fn forget_own(&self) -> String {
         self.finished("forget_own", format!("DELETE FROM {} WHERE kind=? AND id=? AND run=?", self.log))
     }
 
-    /// Removes notes that consumers left behind, but those that tell the relay that a message was lost. Kind, time, age.
+    /// Removes old log rows, except those that show the relay that a message was lost. Arguments: kind, time, age.
     pub(super) fn forget_old(&self) -> String {
         let (table, log, now) = (&self.table, &self.log, self.now());
         self.finished(
@@ -278,21 +286,25 @@ impl Texts {
         )
     }
 
-    /// A page of those of one status, with their ids and topics. Status, number, limit.
+    /// Selects a page of the messages with one status, with ids and topics. Arguments: status, number, limit.
     pub(super) fn list(&self) -> String {
-        let columns = format!("{STUB},t.id,t.topic");
+        let columns = format!("{RECORD_COLUMNS},t.id,t.topic");
         self.finished(
             "list",
             format!("SELECT {columns} FROM {} t WHERE t.status=? AND t.seq>? ORDER BY t.seq LIMIT ?", self.table),
         )
     }
 
-    /// One, with its content. Id.
+    /// Selects one message with its content. Arguments: id.
     pub(super) fn inspect(&self) -> String {
-        self.finished("inspect", format!("SELECT {STUB},{CONTENT} FROM {} t WHERE t.id=?", self.table))
+        self.finished(
+            "inspect",
+            format!("SELECT {RECORD_COLUMNS},{CONTENT_COLUMNS} FROM {} t WHERE t.id=?", self.table),
+        )
     }
 
-    /// Due at once, wherever it lies, and whoever has leased it: what that one writes of it is of before. Time, id.
+    /// Makes a message due now, even if it is leased: the relay that holds the lease cannot write its result.
+    /// Arguments: time, id.
     pub(super) fn resend(&self) -> String {
         let (table, now) = (&self.table, self.now());
         self.finished(
@@ -304,7 +316,7 @@ impl Texts {
         )
     }
 
-    /// Never again. Time, id.
+    /// Voids a message. Arguments: time, id.
     pub(super) fn void(&self) -> String {
         let (table, now) = (&self.table, self.now());
         self.finished(
@@ -315,13 +327,13 @@ impl Texts {
         )
     }
 
-    /// Who did what. Id, who, what, why, time.
+    /// Adds an audit entry. Arguments: id, operator, action, reason, time.
     pub(super) fn note(&self) -> String {
         let (audit, now) = (&self.audit, self.now());
         self.finished("note", format!("INSERT INTO {audit} (id,done_by,action,reason,done_at) VALUES (?,?,?,?,{now})"))
     }
 
-    /// Id.
+    /// Selects the audit entries of a message. Arguments: id.
     pub(super) fn notes(&self) -> String {
         self.finished(
             "notes",
@@ -329,7 +341,7 @@ impl Texts {
         )
     }
 
-    /// Removes what is settled, the oldest first, by the index of status. Status, time, age, limit.
+    /// Removes settled messages, the oldest first, by the index of statuses. Arguments: status, time, age, limit.
     pub(super) fn purge(&self) -> String {
         let (table, now) = (&self.table, self.now());
         let old = format!("status=? AND settled_at<={now}-?");
@@ -344,56 +356,25 @@ impl Texts {
         )
     }
 
-    /// Each that is sent again and again, by its name, as it is for a few rows.
-    pub(super) fn all(&self) -> Vec<(&'static str, String)> {
-        let mut all = vec![
-            ("enqueue", self.enqueue(2)),
-            ("digests", self.digests(2)),
-            ("plan", self.plan()),
-            ("take", self.take(2)),
-            ("free", self.free(2)),
-            ("known", self.known(2)),
-            ("seen", self.seen(2, 2)),
-            ("consumed", self.consumed(2)),
-            ("record", self.record(2)),
-            ("log", self.log(2)),
-            ("settle", self.settle(true, 2)),
-            ("forget", self.forget(2)),
-            ("forget_own", self.forget_own()),
-            ("forget_old", self.forget_old()),
-            ("list", self.list()),
-            ("inspect", self.inspect()),
-            ("resend", self.resend()),
-            ("void", self.void()),
-            ("note", self.note()),
-            ("notes", self.notes()),
-            ("purge", self.purge()),
-        ];
-        if !self.take_answers() {
-            all.push(("taken", self.taken(2)));
-        }
-        all
-    }
-
-    /// Whether the values of [`record`](Self::record) stand before its times.
+    /// Returns whether the rows of [`record`](Self::record) precede its times.
     pub(super) fn rows_before_times(&self) -> bool {
         self.kind == Kind::MySql
     }
 
-    /// Whether [`take`](Self::take) says what it took.
+    /// Returns whether [`take`](Self::take) returns the rows.
     pub(super) fn take_answers(&self) -> bool {
         self.kind != Kind::MySql
     }
 }
 
-/// So many values, with commas.
+/// Returns `count` placeholders, separated by commas.
 fn places(count: usize) -> String {
     vec!["?"; count].join(",")
 }
 
-/// Nothing that an edit holds.
-impl fmt::Debug for Texts {
+/// Omits the edit.
+impl fmt::Debug for OutboxStatements {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Texts").field("kind", &self.kind).field("table", &self.table).finish_non_exhaustive()
+        f.debug_struct("OutboxStatements").field("kind", &self.kind).field("table", &self.table).finish_non_exhaustive()
     }
 }

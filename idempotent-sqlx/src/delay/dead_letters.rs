@@ -1,32 +1,33 @@
-//! Dead letters: listed, put back, removed.
+//! Listing, redriving and purging dead letters.
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, DeadLetters, DelayError, Delivery, SourceError, SourceErrorKind};
 
-use super::desk::DelayDb;
+use super::DelayTable;
+use super::database::DelayDb;
+use super::error::{delay_error, source_error};
 use super::source::read;
-use super::sql::LETTERS;
-use super::take::Taken;
-use super::{DelayTable, delay_error, source_error};
+use super::statements::LETTER_SHAPE;
+use super::taken_task::TakenTask;
 use crate::desk::{Arg, micros};
 
-/// The dead letters of a table, the oldest first, for [`Redrive`](idempotent_mq::Redrive) and for whoever looks at them: each is
-/// put back in one step, as a first attempt that has died. One whose key was scheduled anew meanwhile is put back beside that,
-/// and is not to be called off by its key.
+/// The dead letters of a table, the oldest first, for [`Redrive`](idempotent_mq::Redrive) and for inspection. Each
+/// one is put back with one statement, as a first attempt that has died once. If its key was scheduled again in the
+/// meantime, the dead letter is put back without a key, and cannot be cancelled.
 #[derive(Debug)]
 #[must_use]
 pub struct DelayTableDeadLetters<Db: DelayDb> {
     table: DelayTable<Db>,
-    /// When the one died that was brought last, and its number.
+    /// The time of death and the number of the letter that `next` returned last.
     behind: (i64, i64),
-    /// It has not been put back.
+    /// The letter that `next` returned was not put back yet.
     brought: bool,
 }
 
 impl<Db: DelayDb> DelayTableDeadLetters<Db> {
-    /// Those of this table.
+    /// Creates a reader of the dead letters of `table`.
     pub fn new(table: &DelayTable<Db>) -> Self {
         Self { table: table.clone(), behind: (i64::MIN, i64::MIN), brought: false }
     }
@@ -35,7 +36,7 @@ impl<Db: DelayDb> DelayTableDeadLetters<Db> {
 #[async_trait]
 impl<Db: DelayDb> DeadLetters for DelayTableDeadLetters<Db> {
     async fn count(&mut self) -> Result<u64, SourceError> {
-        let rows = self.table.fetch(self.table.0.texts.count_dead(), Vec::new(), "i").await;
+        let rows = self.table.fetch(self.table.0.statements.count_dead(), Vec::new(), "i").await;
         let rows = rows.map_err(|error| source_error("counting the dead letters", error))?;
         Ok(rows.into_iter().next().map_or(0, |mut row| row.int().unsigned_abs()))
     }
@@ -43,13 +44,13 @@ impl<Db: DelayDb> DeadLetters for DelayTableDeadLetters<Db> {
     async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
         let (died, seq) = self.behind;
         let args = vec![Arg::from(died), Arg::from(died), Arg::from(seq)];
-        let rows = self.table.fetch(self.table.0.texts.letter(), args, LETTERS).await;
+        let rows = self.table.fetch(self.table.0.statements.letter(), args, LETTER_SHAPE).await;
         let rows = rows.map_err(|error| source_error("reading the dead letters", error))?;
         let Some(mut row) = rows.into_iter().next() else {
             self.brought = false;
             return Ok(None);
         };
-        let taken = Taken::read(&mut row);
+        let taken = TakenTask::read(&mut row);
         let (died, id, reason) = (row.int(), row.text_or_null(), row.text_or_null());
         (self.behind, self.brought) = ((died, taken.seq), true);
         let died = Timestamp(died.unsigned_abs());
@@ -68,42 +69,42 @@ impl<Db: DelayDb> DeadLetters for DelayTableDeadLetters<Db> {
         }
         let args = || vec![self.table.now(), Arg::from(self.behind.1)];
         let back = match self.table.revive(true, args()).await {
-            // Another one of its key is there.
+            // Another task has the key.
             Ok(None) => self.table.revive(false, args()).await,
             back => back,
         };
         let back = back.map_err(|error| source_error("putting back", error))?;
         self.brought = false;
-        self.table.tell(self.table.told_in(std::time::Duration::ZERO, false));
+        self.table.notify(self.table.wakeup_after(std::time::Duration::ZERO, false));
         Ok(back.unwrap_or_default() > 0)
     }
 }
 
 impl<Db: DelayDb> DelayTable<Db> {
-    /// `None`: its key is another row's.
+    /// Returns `None` if another row has the key.
     async fn revive(&self, with_key: bool, args: Vec<Arg>) -> Result<Option<u64>, idempotent_core::StoreError> {
-        let text = self.0.texts.revive(with_key).into();
-        let asked = async {
-            let mut connection = self.0.pool.acquire().await.map_err(|error| self.told(false, error))?;
+        let text = self.0.statements.revive(with_key).into();
+        let query = async {
+            let mut connection = self.0.pool.acquire().await.map_err(|error| self.store_error(false, error))?;
             match Db::execute(&mut connection, text, args).await {
                 Ok(rows) => Ok(Some(rows)),
                 Err(error) if error.as_database_error().is_some_and(|error| error.is_unique_violation()) => Ok(None),
-                Err(error) => Err(self.told(true, error)),
+                Err(error) => Err(self.store_error(true, error)),
             }
         };
-        self.bounded(asked).await
+        self.bounded(query).await
     }
 
-    /// Removes dead letters for good, the oldest first, no more than `limit`. Says how many.
+    /// Removes up to `limit` dead letters, the oldest first, and returns their number.
     ///
     /// # Errors
-    /// By [`kind`](DelayError::kind).
+    /// The database failed; see [`kind`](DelayError::kind).
     ///
     /// # Cancellation
-    /// Some may be removed.
+    /// Some dead letters may be removed.
     pub async fn purge_dead(&self, limit: u64) -> Result<u64, DelayError> {
         let limit = i64::try_from(limit).unwrap_or(micros(std::time::Duration::MAX));
-        let purged = self.execute(self.0.texts.purge_dead(), vec![Arg::from(limit)]).await;
+        let purged = self.execute(self.0.statements.purge_dead(), vec![Arg::from(limit)]).await;
         purged.map_err(|error| delay_error("purging", error))
     }
 }

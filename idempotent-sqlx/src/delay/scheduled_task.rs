@@ -1,11 +1,11 @@
-//! What is scheduled.
+//! A task to schedule.
 use std::fmt;
 use std::time::Duration;
 
 use idempotent_core::Timestamp;
 use idempotent_mq::{DelayError, DelayErrorKind, Headers};
 
-/// Work for a [`DelayTable`](crate::DelayTable): what is to be done, and when.
+/// A task for a [`DelayTable`](crate::DelayTable): its key, its due time, and its content.
 ///
 /// ```
 /// use std::time::Duration;
@@ -20,52 +20,54 @@ use idempotent_mq::{DelayError, DelayErrorKind, Headers};
 #[must_use]
 pub struct ScheduledTask {
     pub(super) key: String,
-    pub(super) when: When,
+    pub(super) when: DueTime,
     pub(super) headers: Headers,
     pub(super) body: Vec<u8>,
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum When {
+pub(super) enum DueTime {
     At(Timestamp),
     After(Duration),
 }
 
-/// In bytes: what an index of each database takes.
+/// The maximum length of a key in bytes: the limit of an index in each database.
 const LONGEST: usize = 255;
-/// Of headers and body.
+/// The maximum size of headers and body together, in bytes.
 const LARGEST: usize = 64 << 20;
-/// In µs: the year 2255, as a delay queue on Redis has it.
+/// The maximum due time in µs: the year 2255, as in the delay queue on Redis.
 const LATEST: u64 = 9_000_000_000_000_000;
-/// A hundred years.
+/// The maximum delay: 100 years.
 const LONGEST_DELAY: Duration = Duration::from_secs(100 * 366 * 86_400);
 
 impl ScheduledTask {
-    /// Due at this time, by the database's clock; at once if that is past. By its key it is kept once, and called off; its
-    /// deliveries have the key for their id.
+    /// Creates a task that is due at `time`, by the database's clock; at once if that time is past. The key
+    /// identifies the task for scheduling and cancelling, and is the id of its deliveries.
     pub fn at(key: impl Into<String>, time: Timestamp, body: impl Into<Vec<u8>>) -> Self {
-        Self::new(key.into(), When::At(time), body.into())
+        Self::new(key.into(), DueTime::At(time), body.into())
     }
 
-    /// Due so long after it was written, whatever the clock of this machine says.
+    /// Creates a task that is due `delay` after it is written. The clock of this machine does not matter.
     pub fn after(key: impl Into<String>, delay: Duration, body: impl Into<Vec<u8>>) -> Self {
-        Self::new(key.into(), When::After(delay), body.into())
+        Self::new(key.into(), DueTime::After(delay), body.into())
     }
 
-    fn new(key: String, when: When, body: Vec<u8>) -> Self {
+    fn new(key: String, when: DueTime, body: Vec<u8>) -> Self {
         Self { key, when, headers: Headers::default(), body }
     }
 
-    /// Adds a header behind those there are.
+    /// Adds a header after the existing ones.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
         self.headers.push(name, value);
         self
     }
 
+    /// Checks the key, the size and the due time.
+    ///
     /// # Errors
-    /// `Refused`, with what it is about, the rule and the remedy.
+    /// The kind is `Refused`; the text names the part, the rule and the remedy.
     pub(super) fn check(&self) -> Result<(), DelayError> {
-        sized(&self.key)?;
+        check_key(&self.key)?;
         let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
         let bytes = headers.saturating_add(self.body.len());
         if bytes > LARGEST {
@@ -74,11 +76,11 @@ impl ScheduledTask {
             ));
         }
         match self.when {
-            When::At(time) if time.0 > LATEST => refuse(format!(
+            DueTime::At(time) if time.0 > LATEST => refuse(format!(
                 "the time is {} µs since 1970: it has to be before the year 2255; is it in the right unit?",
                 time.0
             )),
-            When::After(delay) if delay > LONGEST_DELAY => {
+            DueTime::After(delay) if delay > LONGEST_DELAY => {
                 refuse(format!("the delay is {delay:?}: it has to be at most 100 years; is it in the right unit?"))
             }
             _ => Ok(()),
@@ -86,7 +88,7 @@ impl ScheduledTask {
     }
 }
 
-pub(super) fn sized(key: &str) -> Result<(), DelayError> {
+pub(super) fn check_key(key: &str) -> Result<(), DelayError> {
     if (1..=LONGEST).contains(&key.len()) {
         return Ok(());
     }

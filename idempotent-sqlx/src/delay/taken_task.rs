@@ -1,38 +1,38 @@
-//! What is due, and to whom it belongs: a holder in its row, so that it outlives the statement that took it.
+//! Taking due tasks: the holder is stored in the row, so it outlives the statement that took the task.
 use idempotent_core::{Entropy, OsEntropy, StoreError, StoreErrorKind, Timestamp};
 use idempotent_mq::Headers;
 use tracing::warn;
 
 use super::DelayTable;
-use super::desk::DelayDb;
-use super::sql::TAKEN;
+use super::database::DelayDb;
+use super::statements::TAKEN_SHAPE;
 use crate::desk::{Arg, Cells, micros};
 use crate::packed::unpack;
 
-/// Of one taking.
-pub(super) type Holder = [u8; 16];
+/// The id of one take.
+pub(super) type HolderToken = [u8; 16];
 
-/// Rows of one taking, at most.
+/// The maximum number of rows in one take.
 const MOST: usize = 256;
 
-/// Work that is somebody's for the visibility timeout.
+/// A task that a holder has for the visibility timeout.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct TakenTask {
     pub(super) seq: i64,
     scheduled_at: i64,
     pub(super) id: String,
-    /// `None`: not written by this version.
+    /// The headers; `None` if another version wrote the row.
     pub(super) headers: Option<Headers>,
     pub(super) body: Vec<u8>,
     pub(super) taken: u32,
     pub(super) attempt: u32,
     pub(super) first_at: Option<Timestamp>,
     pub(super) deaths: u32,
-    /// `None`: it is dead.
-    pub(super) holder: Option<Holder>,
+    /// The holder; `None` if the task is dead.
+    pub(super) holder: Option<HolderToken>,
 }
 
-impl Taken {
+impl TakenTask {
     pub(super) fn read(row: &mut Cells) -> Self {
         let small = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
         Self {
@@ -50,20 +50,20 @@ impl Taken {
     }
 }
 
-/// The times that come next, as of the database's.
-pub(super) struct Ahead {
+/// The next due times, by the database's clock.
+pub(super) struct UpcomingTimes {
     pub(super) now: i64,
-    /// In order.
+    /// The due times, in order.
     pub(super) dues: Vec<i64>,
 }
 
 impl<Db: DelayDb> DelayTable<Db> {
-    /// Looks ahead, by the index of times.
-    pub(super) async fn ahead(&self, window: std::time::Duration, most: usize) -> Result<Ahead, StoreError> {
+    /// Returns the next due times within `window`, at most `most`.
+    pub(super) async fn ahead(&self, window: std::time::Duration, most: usize) -> Result<UpcomingTimes, StoreError> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let args = vec![self.now(), self.now(), Arg::from(micros(window)), Arg::from(most)];
-        let rows = self.fetch(self.0.texts.ahead(), args, "ii").await?;
-        let mut ahead = Ahead { now: 0, dues: Vec::with_capacity(rows.len()) };
+        let rows = self.fetch(self.0.statements.ahead(), args, "ii").await?;
+        let mut ahead = UpcomingTimes { now: 0, dues: Vec::with_capacity(rows.len()) };
         for mut row in rows {
             ahead.now = row.int();
             ahead.dues.extend(row.int_or_null());
@@ -72,22 +72,22 @@ impl<Db: DelayDb> DelayTable<Db> {
         Ok(ahead)
     }
 
-    /// Takes at most so many that are due, the longest due first. Two takers never have the same. How many rows there were
-    /// is told beside: some may have died.
-    pub(super) async fn take(&self, room: usize) -> Result<(Vec<Taken>, usize), StoreError> {
+    /// Takes at most `room` due tasks, the longest due first, and returns the number of rows as well, some of which
+    /// may have become dead letters. Two holders never have the same task.
+    pub(super) async fn take(&self, room: usize) -> Result<(Vec<TakenTask>, usize), StoreError> {
         let bits = OsEntropy.bits().map_err(|error| {
             StoreError::new(StoreErrorKind::NotApplied).because("there is no randomness to be had").with_source(error)
         })?;
         let (holder, room) = (bits.to_be_bytes(), room.clamp(1, MOST));
-        let rows = if self.0.texts.takes_at_once() {
+        let rows = if self.0.statements.takes_at_once() {
             let mut args = self.taking(&holder);
             args.extend([self.now(), limit(room)]);
-            self.fetch(self.0.texts.take(), args, TAKEN).await?
+            self.fetch(self.0.statements.take(), args, TAKEN_SHAPE).await?
         } else {
             self.bounded(self.take_in_steps(&holder, room)).await?
         };
         let found = rows.len();
-        let mut taken: Vec<_> = rows.into_iter().map(|mut row| Taken::read(&mut row)).collect();
+        let mut taken: Vec<_> = rows.into_iter().map(|mut row| TakenTask::read(&mut row)).collect();
         taken.retain(|taken| taken.holder.is_some());
         let dead = found - taken.len();
         if dead > 0 {
@@ -98,34 +98,34 @@ impl<Db: DelayDb> DelayTable<Db> {
         Ok((taken, found))
     }
 
-    fn taking(&self, holder: &Holder) -> Vec<Arg> {
+    fn taking(&self, holder: &HolderToken) -> Vec<Arg> {
         vec![self.now(), self.now(), self.now(), Arg::from(&holder[..])]
     }
 
-    /// Where an update neither tells what it wrote nor passes over what others have locked: what a transaction of the user's
-    /// has called off must not hold up the rest.
-    async fn take_in_steps(&self, holder: &Holder, room: usize) -> Result<Vec<Cells>, StoreError> {
-        let texts = &self.0.texts;
+    /// Takes due tasks in several steps, for a database whose updates neither return rows nor skip locked ones. A
+    /// task that an open transaction has cancelled must not block the others.
+    async fn take_in_steps(&self, holder: &HolderToken, room: usize) -> Result<Vec<Cells>, StoreError> {
+        let statements = &self.0.statements;
         let numbers = |rows: Vec<Cells>| rows.into_iter().map(|mut row| Arg::from(row.int())).collect::<Vec<_>>();
-        let planned = self.fetch(texts.__due(), vec![self.now(), limit(room)], "i").await?;
+        let planned = self.fetch(statements.__due(), vec![self.now(), limit(room)], "i").await?;
         if planned.is_empty() {
             return Ok(Vec::new());
         }
-        let told = |error| self.told(true, error);
-        let mut transaction = self.0.pool.begin().await.map_err(|error| self.told(false, error))?;
+        let store_error = |error| self.store_error(true, error);
+        let mut transaction = self.0.pool.begin().await.map_err(|error| self.store_error(false, error))?;
         let mut args = numbers(planned);
-        let text = texts.lock(args.len());
+        let text = statements.lock(args.len());
         args.push(self.now());
-        let locked = numbers(Db::fetch(&mut transaction, text.into(), args, "i").await.map_err(told)?);
+        let locked = numbers(Db::fetch(&mut transaction, text.into(), args, "i").await.map_err(store_error)?);
         if locked.is_empty() {
             return Ok(Vec::new());
         }
         let mut args = self.taking(holder);
         args.extend(locked.iter().cloned());
-        Db::execute(&mut transaction, texts.take_locked(locked.len()).into(), args).await.map_err(told)?;
-        let text = texts.taken(locked.len());
-        let rows = Db::fetch(&mut transaction, text.into(), locked, TAKEN).await.map_err(told)?;
-        transaction.commit().await.map_err(told)?;
+        Db::execute(&mut transaction, statements.take_locked(locked.len()).into(), args).await.map_err(store_error)?;
+        let text = statements.taken(locked.len());
+        let rows = Db::fetch(&mut transaction, text.into(), locked, TAKEN_SHAPE).await.map_err(store_error)?;
+        transaction.commit().await.map_err(store_error)?;
         Ok(rows)
     }
 }

@@ -1,4 +1,4 @@
-//! The transactions of steps: an effect and its note are committed together.
+//! The transactions of steps: an effect and the record of its step are committed together.
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -9,29 +9,29 @@ use idempotent_core::{
 };
 use sqlx::Transaction;
 
-use super::dialect::{Dialect, Last, rolled_back, words};
-use super::run::{BETWEEN_LOOKS, End, commit, nothing_of_it};
+use super::commit::{CommitResult, LOOKUP_INTERVAL, commit, rollback_error};
+use super::dialect::{Dialect, Last, rolled_back, text_of};
 
-/// The transaction of a [`step_in`](idempotent_core::step_in()), in its hands. It is given back as it is dropped, and ends with
-/// the step: it cannot be committed here.
+/// The transaction of a [`step_in`](idempotent_core::step_in()), borrowed by the step. Dropping it returns it, and it
+/// ends with the step: the step cannot commit it.
 pub type StepTransaction<Db> = BorrowedTransaction<Transaction<'static, Db>>;
 
-/// For [`Transactional::step_transactions`](idempotent_core::Transactional::step_transactions).
+/// Implements [`Transactional::step_transactions`](idempotent_core::Transactional::step_transactions).
 pub(crate) fn step_transactions<D: Dialect>(store: &D) -> Box<dyn Any + Send> {
-    let own: Arc<dyn StepTransactionSource<Transaction<'static, D::Db>>> = Arc::new(Steps(store.clone()));
+    let own: Arc<dyn StepTransactionSource<Transaction<'static, D::Db>>> = Arc::new(StepTransactions(store.clone()));
     Box::new(own)
 }
 
-struct Steps<D>(D);
+struct StepTransactions<D>(D);
 
-impl<D: fmt::Debug> fmt::Debug for Steps<D> {
+impl<D: fmt::Debug> fmt::Debug for StepTransactions<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Steps").field(&self.0).finish()
+        f.debug_tuple("StepTransactions").field(&self.0).finish()
     }
 }
 
 #[async_trait]
-impl<D: Dialect> StepTransactionSource<Transaction<'static, D::Db>> for Steps<D> {
+impl<D: Dialect> StepTransactionSource<Transaction<'static, D::Db>> for StepTransactions<D> {
     async fn begin(&self) -> Result<Transaction<'static, D::Db>, StoreError> {
         self.0.begin().await
     }
@@ -42,12 +42,12 @@ impl<D: Dialect> StepTransactionSource<Transaction<'static, D::Db>> for Steps<D>
         held: &ClaimHandle,
         step: &StepRecord,
     ) -> Result<Settled, StoreError> {
-        // In a task of its own: dropped halfway nobody would end it.
+        // In a separate task: if the future were dropped, the transaction would not end.
         let ending = tokio::spawn(end(self.0.clone(), transaction, held.clone(), step.clone()));
-        match ending.await.unwrap_or(End::Unknown) {
-            End::Told(settled) => return Ok(settled),
-            End::RolledBack(because) => return Err(nothing_of_it(&because)),
-            End::Unknown => {}
+        match ending.await.unwrap_or(CommitResult::Unknown) {
+            CommitResult::Known(settled) => return Ok(settled),
+            CommitResult::RolledBack(because) => return Err(rollback_error(&because)),
+            CommitResult::Unknown => {}
         }
         loop {
             match self.0.journaled(held).await {
@@ -55,13 +55,13 @@ impl<D: Dialect> StepTransactionSource<Transaction<'static, D::Db>> for Steps<D>
                     let noted = |known: &StepRecord| known.name == step.name && known.state >= StepState::Done;
                     return match steps.iter().any(noted) {
                         true => Ok(Settled::Done),
-                        false => Err(nothing_of_it("the connection was lost, and the commit with it")),
+                        false => Err(rollback_error("the connection was lost, and the commit with it")),
                     };
                 }
                 Ok(Some(StoredSteps::Lost { now })) => return Ok(Settled::Lost { now }),
                 Err(error) if !error.is_worth_a_retry() => return Err(error),
-                // The backend of the lost connection is still at it; or this one was lost as well.
-                Ok(None) | Err(_) => tokio::time::sleep(BETWEEN_LOOKS).await,
+                // The server process of the lost connection is still working, or this connection was lost as well.
+                Ok(None) | Err(_) => tokio::time::sleep(LOOKUP_INTERVAL).await,
             }
         }
     }
@@ -72,15 +72,15 @@ async fn end<D: Dialect>(
     mut transaction: Transaction<'static, D::Db>,
     held: ClaimHandle,
     step: StepRecord,
-) -> End {
+) -> CommitResult {
     let noting = async {
         store.stands(&mut transaction).await?;
         store.note_in(&mut transaction, &held, &step).await
     };
     let failed = match noting.await {
         Ok(Settled::Done) => return commit(store, transaction, Last::Written).await,
-        Ok(lost) => End::Told(lost),
-        Err(error) => End::RolledBack(words(&rolled_back(&error)).into()),
+        Ok(lost) => CommitResult::Known(lost),
+        Err(error) => CommitResult::RolledBack(text_of(&rolled_back(&error)).into()),
     };
     let _ = transaction.rollback().await;
     failed

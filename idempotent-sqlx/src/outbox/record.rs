@@ -1,24 +1,24 @@
-//! What is known of a message that was put into the outbox.
+//! The stored form of a message, and its status.
 use idempotent_core::Timestamp;
 use idempotent_mq::{OUTBOX_HEADER, OutboundMessage};
 
-use super::desk::Cells;
+use super::database::Cells;
+use super::delivery_time;
+use super::digest::unpack;
 use super::nonce;
-use super::packed::unpack;
-use super::place::QueueOffset;
-use super::timed;
+use super::queue_offset::QueueOffset;
 
-/// What has become of a message.
+/// The status of a message.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum OutboxStatus {
-    /// No consumer has said that it is done: it is sent, and sent again.
+    /// No consumer has confirmed the message. The relay sends it until one does.
     Unconfirmed,
-    /// A consumer has done what it asks for.
+    /// A consumer has processed the message.
     Confirmed,
-    /// A person has called it off.
+    /// An operator has voided the message.
     Void,
-    /// It was given up: sent as often as is allowed, or put aside by its consumer.
+    /// The message was given up: the maximum number of sends was reached, or its consumer dead-lettered it.
     Dead,
 }
 
@@ -32,7 +32,8 @@ impl OutboxStatus {
         }
     }
 
-    /// One that a later version adds is not known to be unconfirmed, and so never sent by this one.
+    /// Converts a stored number. A number of a later version becomes `Void`, so that this version never sends the
+    /// message.
     pub(crate) fn of(number: i64) -> Self {
         match number {
             0 => Self::Unconfirmed,
@@ -43,37 +44,37 @@ impl OutboxStatus {
     }
 }
 
-/// A message's stub: what the outbox keeps of it, without its content.
+/// The outbox's data about a message, without its content.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct OutboxRecord {
-    /// Its number in the order of writing.
+    /// The sequence number of the message, in the order of writing.
     pub seq: i64,
-    /// What has become of it.
+    /// The status of the message.
     pub status: OutboxStatus,
-    /// How often it was sent, as far as the broker may have taken it.
+    /// The number of sends that the broker may have accepted.
     pub sends: u32,
-    /// How often in a row it was not accepted.
+    /// The number of consecutive sends that the broker did not accept.
     pub failures: u32,
-    /// The queue it was last confirmed to lie in: topic, and partition where there is one.
+    /// The queue in which the broker last stored the message: topic, and partition if the broker has partitions.
     pub queue: Option<String>,
-    /// Its place there, where places can be compared.
+    /// The offset of the message in `queue`, if offsets are comparable.
     pub place: Option<QueueOffset>,
-    /// When it is looked at next; `None` once nothing is to be done any more.
+    /// The time of the next check; `None` once the message needs no further action.
     pub due_at: Option<Timestamp>,
-    /// When it was written.
+    /// The time at which the message was written.
     pub created_at: Timestamp,
-    /// When the broker last confirmed it.
+    /// The time at which the broker last confirmed the message.
     pub sent_at: Option<Timestamp>,
-    /// Why it was not accepted the last time.
+    /// The error of the last send that the broker did not accept.
     pub last_error: Option<String>,
 }
 
-/// The columns of [`OutboxRecord`], and those of its content behind them.
-pub(crate) const STUB: &str =
+/// The columns of [`OutboxRecord`], which precede those of the content.
+pub(crate) const RECORD_COLUMNS: &str =
     "t.seq,t.status,t.sends,t.failures,t.queue,t.place,t.due_at,t.created_at,t.sent_at,t.last_error";
-pub(crate) const CONTENT: &str = "t.id,t.topic,t.business_key,t.aggregate,t.headers,t.body,t.nonce";
-/// Both, and the database's time.
+pub(crate) const CONTENT_COLUMNS: &str = "t.id,t.topic,t.business_key,t.aggregate,t.headers,t.body,t.nonce";
+/// The types of `RECORD_COLUMNS`, `CONTENT_COLUMNS` and the database's time.
 pub(crate) const LEASED_SHAPE: &str = "iiiibbiiibbbbbbbbi";
 
 impl OutboxRecord {
@@ -104,7 +105,7 @@ pub(crate) fn content(cells: &mut Cells) -> (String, Option<OutboundMessage>) {
     message.aggregate = aggregate;
     let nonce = cells.bytes();
     let message = headers.and_then(|mut headers| {
-        message.deliver_at = timed::take(&mut headers)?;
+        message.deliver_at = delivery_time::take(&mut headers)?;
         message.headers = headers;
         Some(message.header(OUTBOX_HEADER, nonce::to_header(&nonce)))
     });

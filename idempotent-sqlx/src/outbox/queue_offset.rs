@@ -1,20 +1,20 @@
-//! Where a message lies, in a form that databases can compare.
+//! The position of a message in its queue, in a form that databases can compare.
 use idempotent_mq::Position;
 
-/// A place within one queue: greater is later. Two numbers, as a stream's entry has them; where a broker has one, the second
-/// is 0. As bytes it sorts the same way in each database.
+/// An offset within one queue; a greater one is later. An offset has two numbers, like an entry of a Redis stream;
+/// the second is 0 for brokers with a single number. The stored bytes sort in the same order in each database.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct QueueOffset(u64, u64);
 
 impl QueueOffset {
-    /// Of the number of an entry.
+    /// Creates an offset from the number of an entry.
     #[must_use]
     pub fn of(number: u64) -> Self {
         Self(number, 0)
     }
 
-    /// Read from a [position's](Position) offset: `17`, or `1700000000000-3` as Redis Streams write it. `None` for anything
-    /// else, which is then not comparable.
+    /// Parses the offset of a [position](Position): `17`, or `1700000000000-3` as in Redis Streams. Returns `None`
+    /// for any other text, which is not comparable.
     #[must_use]
     pub fn parse(offset: &str) -> Option<Self> {
         let number = |text: &str| {
@@ -41,7 +41,7 @@ fn shifted(number: u64, byte: &u8) -> u64 {
     number << 8 | u64::from(*byte)
 }
 
-/// The queue that a position lies in: topic and partition.
+/// Returns the name of the queue of a position: topic and partition.
 pub(crate) fn queue_of(position: &Position) -> String {
     match position.partition {
         Some(partition) => format!("{}#{partition}", position.source),
@@ -49,7 +49,7 @@ pub(crate) fn queue_of(position: &Position) -> String {
     }
 }
 
-/// Its place there, if that can be compared with others.
+/// Returns the offset of a position, if it is comparable with others.
 pub(crate) fn place_of(position: &Position) -> Option<QueueOffset> {
     QueueOffset::parse(position.offset.as_deref()?)
 }

@@ -1,0 +1,33 @@
+//! Commits, and their results.
+use std::sync::Arc;
+use std::time::Duration;
+
+use idempotent_core::{Settled, StoreError, StoreErrorKind};
+use sqlx::Transaction;
+
+use super::dialect::{Dialect, Last, rolled_back, text_of};
+
+/// The delay between two lookups of a commit that was not answered.
+pub(super) const LOOKUP_INTERVAL: Duration = Duration::from_millis(5);
+
+/// The result of a commit.
+#[derive(Clone)]
+pub(super) enum CommitResult {
+    Known(Settled),
+    /// The transaction was certainly rolled back.
+    RolledBack(Arc<str>),
+    /// The database has not answered.
+    Unknown,
+}
+
+pub(super) async fn commit<D: Dialect>(store: D, transaction: Transaction<'static, D::Db>, last: Last) -> CommitResult {
+    match store.commit(transaction, last).await {
+        Ok(()) => CommitResult::Known(Settled::Done),
+        Err(error) if error.kind() == StoreErrorKind::Ambiguous => CommitResult::Unknown,
+        Err(error) => CommitResult::RolledBack(text_of(&rolled_back(&error)).into()),
+    }
+}
+
+pub(super) fn rollback_error(because: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::RolledBack).because(because)
+}
