@@ -1,5 +1,6 @@
-//! A store of your own: two methods over a plain map make a whole one, a handler runs on it, and two lines at the end
-//! of this file hold the two methods and the store made of them against every law (`cargo test -p idempotent-examples --example custom_store`).
+//! Implements a store with two methods over a map, runs a handler on it, and verifies the store with the laws of the test kit.
+//!
+//! Run the laws with `cargo test -p idempotent-examples --example custom_store`.
 #![allow(clippy::print_stdout, reason = "an example")]
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,12 +25,6 @@ struct Inside {
     last: Version,
 }
 
-impl Shelf {
-    fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { inside: Arc::default(), clock }
-    }
-}
-
 #[async_trait]
 impl CasBackend for Shelf {
     async fn read(&self, key: &Key) -> Result<VersionedRecord, StoreError> {
@@ -50,14 +45,10 @@ impl CasBackend for Shelf {
             return Ok(false);
         }
         inside.last += 1;
-        match next {
-            Some(record) => {
-                let row = (inside.last, record.to_bytes());
-                inside.rows.insert(key.clone(), row);
-            }
-            None => {
-                inside.rows.remove(key);
-            }
+        let row = next.map(|record| (inside.last, record.to_bytes()));
+        match row {
+            Some(row) => drop(inside.rows.insert(key.clone(), row)),
+            None => drop(inside.rows.remove(key)),
         }
         Ok(true)
     }
@@ -82,7 +73,7 @@ enum Rejected {
 
 #[tokio::main]
 async fn main() {
-    let executor = Executor::new(Cas(Shelf::new(Arc::new(SystemClock::new()))));
+    let executor = Executor::new(Cas(Shelf { inside: Arc::default(), clock: Arc::new(SystemClock::new()) }));
     deliver(&executor, false, "nothing on the shelf").await;
     deliver(&executor, true, "the failure freed the key").await;
     deliver(&executor, true, "a duplicate gets the same parcel").await;
@@ -107,7 +98,7 @@ mod tests {
 
     fn shelf() -> (Shelf, VirtualClock) {
         let clock = VirtualClock::new();
-        (Shelf::new(Arc::new(clock.clone())), clock)
+        (Shelf { inside: Arc::default(), clock: Arc::new(clock.clone()) }, clock)
     }
 
     fn backend() -> CasSubject {

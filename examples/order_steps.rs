@@ -1,30 +1,18 @@
-//! An order in six steps over three systems, whose worker is killed in each of them once: stock is locked exactly once.
+//! Places an order in six steps over three systems, and kills the worker once in each step: stock is locked exactly once.
 //!
-//! Run it by `cargo run -p idempotent-examples --example order_steps`. It starts the stock service and the payment service, real HTTP servers,
-//! and for each step a worker process that dies in it, behind the effect and before anybody took note of that, which is
-//! the worst moment. The next worker takes the order over, replays the steps that were done, repeats the one it cannot
-//! know about under the same key, which the service recognises, and dies in the next one. Then an order is refused for
-//! good, and its stock is given back.
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "an example that asserts what it shows")]
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::{Arc, Mutex};
+//! Run the example with `cargo run -p idempotent-examples --example order_steps`. For each step it starts a worker process that dies
+//! after the effect and before the record of the step, which is the worst moment. The next worker replays the recorded
+//! steps, and repeats the step without a record under the same key, which the service recognises. Then an order is
+//! refused for good, and its stock is released.
+#![allow(clippy::print_stdout, reason = "an example that asserts what it shows")]
+use std::path::Path;
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::{Path as Route, State};
-use axum::http::{HeaderMap, StatusCode};
-use axum::routing::post;
+use anyhow::ensure;
 use idempotent::steps::step_key;
 use idempotent::{Disposition, Executor, Rejection, SqliteStore, idempotent, step};
 use sqlx::SqlitePool;
 use sqlx::sqlite::SqliteConnectOptions;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-
-const STEPS: [&str; 6] = ["check_stock", "lock_stock", "insert_order", "charge", "set_status", "close_order"];
 
 #[derive(Debug, thiserror::Error)]
 enum OrderError {
@@ -32,75 +20,66 @@ enum OrderError {
     Idempotent(#[from] Rejection),
     #[error("refused for good")]
     Refused,
-    #[error("no answer: {0}")]
-    Http(#[from] std::io::Error),
     #[error(transparent)]
-    Orders(#[from] sqlx::Error),
+    Database(#[from] sqlx::Error),
 }
 
-/// What a worker works with.
 struct Shop {
     executor: Executor,
-    services: SocketAddr,
+    /// Stock and payment, two services that recognise the key of a repeated request.
+    services: SqlitePool,
     orders: SqlitePool,
-    /// The step to die in.
     dies_in: String,
 }
 
 impl Shop {
-    /// The effect of a step has happened, and nobody knows of it yet.
+    /// Kills the process after the effect of a step, before its record.
     fn may_die(&self, step: &str) {
         if self.dies_in == step {
             std::process::abort();
         }
     }
 
-    /// A request that its service recognises when it comes again.
-    async fn ask(&self, what: &str, order: &str, key: &str) -> Result<(), OrderError> {
-        post_to(self.services, &format!("/{what}/{order}"), key).await
+    /// Sends the request of a step.
+    async fn ask(&self, step: &str, what: &str, order: &str, key: &str) -> Result<(), OrderError> {
+        ask(&self.services, what, order, key).await?;
+        self.may_die(step);
+        Ok(())
     }
 }
 
-// S2.16 of the article this project began with: check stock, lock stock, begin and insert, call another service, update,
-// commit. Run again from the start after a failure in the third step, it locks stock twice. Here each is a step, and what
-// was one transaction over a remote call is a status.
+/// Sends a request to a service. A table stands in for the remote side: it notes each request with its key.
+async fn ask(services: &SqlitePool, what: &str, order: &str, key: &str) -> Result<(), OrderError> {
+    if (what, order) == ("charge", "refused") {
+        return Err(OrderError::Refused);
+    }
+    let request = sqlx::query("INSERT INTO requests VALUES (?, ?)").bind(format!("{what}/{order}"));
+    request.bind(key.to_owned()).execute(services).await?;
+    Ok(())
+}
+
+// Without steps, a second run after a failure in the third step would lock stock twice.
 #[idempotent(key = order, with = shop.executor, scope = "order", lease = "1s",
              permanent = |error| matches!(error, OrderError::Refused))]
 async fn place_order(shop: &Shop, order: &str) -> Result<u64, OrderError> {
     let keys = (step_key("lock_stock")?, step_key("unlock_stock")?, step_key("charge")?);
-    step("check_stock", || async {
-        shop.ask("check", order, "").await?;
-        shop.may_die("check_stock");
-        Ok::<_, OrderError>(())
-    })
-    .await?;
+    step("check_stock", || shop.ask("check_stock", "check", order, "")).await?;
 
-    let (services, unlock, of) = (shop.services, keys.1, format!("/unlock/{order}"));
-    step("lock_stock", || async {
-        shop.ask("lock", order, &keys.0).await?;
-        shop.may_die("lock_stock");
-        Ok::<_, OrderError>(())
-    })
-    .compensate(move || async move { post_to(services, &of, &unlock).await })
-    .await?;
+    let (services, unlock, of) = (shop.services.clone(), keys.1, order.to_owned());
+    step("lock_stock", || shop.ask("lock_stock", "lock", order, &keys.0))
+        .compensate(move || async move { ask(&services, "unlock", &of, &unlock).await })
+        .await?;
 
-    // Its own primary key recognises a repetition.
+    // The primary key of the table recognises a repeated step.
     let number: u64 = step("insert_order", || async {
-        let insert = "INSERT INTO orders (id, status) VALUES (?1, 'new') ON CONFLICT DO NOTHING";
-        sqlx::query(insert).bind(order).execute(&shop.orders).await?;
+        let insert = "INSERT INTO orders VALUES (?1, 'new') ON CONFLICT (id) DO UPDATE SET id = id RETURNING rowid";
+        let number: i64 = sqlx::query_scalar(insert).bind(order).fetch_one(&shop.orders).await?;
         shop.may_die("insert_order");
-        let number: i64 =
-            sqlx::query_scalar("SELECT rowid FROM orders WHERE id = ?1").bind(order).fetch_one(&shop.orders).await?;
         Ok::<_, OrderError>(number.unsigned_abs())
     })
     .await?;
 
-    step("charge", || async {
-        shop.ask("charge", order, &keys.2).await?;
-        shop.may_die("charge");
-        Ok::<_, OrderError>(())
-    })
-    .await?;
+    step("charge", || shop.ask("charge", "charge", order, &keys.2)).await?;
 
     for (name, status) in [("set_status", "paid"), ("close_order", "closed")] {
         step(name, || async {
@@ -114,127 +93,56 @@ async fn place_order(shop: &Shop, order: &str) -> Result<u64, OrderError> {
     Ok(number)
 }
 
-#[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let args: Vec<_> = std::env::args().skip(1).collect();
-    if let [services, folder, order, dies_in] = &args[..] {
-        return work(services.parse()?, Path::new(folder), order, dies_in).await;
+/// Handles one delivery, and retries as long as the disposition says so.
+async fn work(folder: &Path, order: &str, dies_in: &str) -> anyhow::Result<()> {
+    let store = SqliteStore::open(folder.join("records.db").display().to_string()).await?;
+    let orders = database(folder, "orders", "orders (id TEXT PRIMARY KEY, status TEXT)").await?;
+    let services = database(folder, "services", "requests (what TEXT, key TEXT)").await?;
+    let shop = Shop { executor: Executor::new(store), services, orders, dies_in: dies_in.into() };
+    while let (_, Disposition::Retry { after }) = Disposition::of(place_order(&shop, order)).await {
+        tokio::time::sleep(after.min(Duration::from_millis(200))).await;
     }
-    let folder = tempfile::tempdir()?;
-    let services = Services::default();
-    let address = services.clone().serve().await?;
-
-    for dies_in in STEPS {
-        let ended = worker(address, folder.path(), "o-1", dies_in).await?;
-        println!("a worker died in {dies_in}: {}", !ended);
-        assert!(!ended, "it should have died");
-    }
-    assert!(worker(address, folder.path(), "o-1", "nothing").await?, "the order is done");
-    assert!(worker(address, folder.path(), "o-1", "nothing").await?, "and stays done");
-    assert!(worker(address, folder.path(), "refused", "nothing").await?, "this one is put aside");
-
-    let told = services.0.lock().unwrap().clone();
-    for (what, requests) in &told.requests {
-        println!("{what}: {requests} requests, {} effects", told.effects(what));
-    }
-    assert_eq!(
-        (told.requests["lock/o-1"], told.effects("lock/o-1")),
-        (2, 1),
-        "asked again by the one who could not know"
-    );
-    assert_eq!((told.requests["charge/o-1"], told.effects("charge/o-1")), (2, 1));
-    assert_eq!((told.effects("lock/refused"), told.effects("unlock/refused")), (1, 1), "taken back");
-    println!("stock of o-1 was locked {} time", told.effects("lock/o-1"));
     Ok(())
 }
 
-/// A process of its own; whether it came to an end.
-async fn worker(services: SocketAddr, folder: &Path, order: &str, dies_in: &str) -> std::io::Result<bool> {
-    let (program, folder) = (std::env::current_exe()?, PathBuf::from(folder));
-    let mut command = Command::new(program);
-    command.arg(services.to_string()).arg(folder).args([order, dies_in]).stderr(std::process::Stdio::null());
-    let status = tokio::task::spawn_blocking(move || command.status()).await.unwrap()?;
-    Ok(status.success())
+async fn database(folder: &Path, name: &'static str, table: &'static str) -> Result<SqlitePool, sqlx::Error> {
+    let options = SqliteConnectOptions::new().filename(folder.join(format!("{name}.db"))).create_if_missing(true);
+    let pool = SqlitePool::connect_with(options).await?;
+    sqlx::query(sqlx::AssertSqlSafe(format!("CREATE TABLE IF NOT EXISTS {table}"))).execute(&pool).await?;
+    Ok(pool)
 }
 
-/// Takes one delivery, and takes it again as long as it is told to.
-async fn work(
-    services: SocketAddr,
-    folder: &Path,
-    order: &str,
-    dies_in: &str,
-) -> Result<(), Box<dyn std::error::Error>> {
-    let store = SqliteStore::open(folder.join("records.db").display().to_string()).await?;
-    let options = SqliteConnectOptions::new().filename(folder.join("orders.db")).create_if_missing(true);
-    let orders = SqlitePool::connect_with(options).await?;
-    sqlx::query("CREATE TABLE IF NOT EXISTS orders (id TEXT PRIMARY KEY, status TEXT)").execute(&orders).await?;
-    let shop = Shop { executor: Executor::new(store), services, orders, dies_in: dies_in.into() };
-    loop {
-        match Disposition::of(place_order(&shop, order)).await {
-            (_, Disposition::Retry { after }) => tokio::time::sleep(after.min(Duration::from_millis(200))).await,
-            (answer, disposition) => {
-                println!("{order}: {disposition:?}, {answer:?}");
-                return Ok(());
-            }
-        }
-    }
+/// Runs a worker process. Returns whether the process ended well.
+async fn worker(folder: &Path, order: &str, dies_in: &str) -> std::io::Result<bool> {
+    let mut command = tokio::process::Command::new(std::env::current_exe()?);
+    command.arg(folder).args([order, dies_in]).stderr(std::process::Stdio::null());
+    Ok(command.status().await?.success())
 }
 
-/// The far side: stock and payment, which recognise a key that they have seen.
-#[derive(Clone, Default)]
-struct Services(Arc<Mutex<Told>>);
-
-#[derive(Clone, Default)]
-struct Told {
-    requests: BTreeMap<String, u32>,
-    keys: BTreeSet<(String, String)>,
-}
-
-impl Told {
-    fn effects(&self, what: &str) -> usize {
-        self.keys.iter().filter(|(of, _)| of == what).count()
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    if let [folder, order, dies_in] = &std::env::args().skip(1).collect::<Vec<_>>()[..] {
+        return work(Path::new(folder), order, dies_in).await;
     }
-}
-
-impl Services {
-    async fn serve(self) -> std::io::Result<SocketAddr> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let address = listener.local_addr()?;
-        let app = Router::new().route("/{what}/{order}", post(answer)).with_state(self);
-        tokio::spawn(async move { axum::serve(listener, app).await });
-        Ok(address)
+    let folder = tempfile::tempdir()?;
+    for dies_in in ["check_stock", "lock_stock", "insert_order", "charge", "set_status", "close_order"] {
+        let has_died = !worker(folder.path(), "o-1", dies_in).await?;
+        println!("a worker died in {dies_in}: {has_died}");
+        ensure!(has_died, "the worker survived {dies_in}");
     }
-}
-
-async fn answer(
-    State(services): State<Services>,
-    Route((what, order)): Route<(String, String)>,
-    headers: HeaderMap,
-) -> StatusCode {
-    let mut told = services.0.lock().unwrap();
-    if what == "charge" && order == "refused" {
-        return StatusCode::PAYMENT_REQUIRED;
+    for order in ["o-1", "o-1", "refused"] {
+        ensure!(worker(folder.path(), order, "nothing").await?, "the worker of {order} failed");
     }
-    let name = format!("{what}/{order}");
-    *told.requests.entry(name.clone()).or_default() += 1;
-    if let Some(key) = headers.get("idempotency-key").and_then(|key| key.to_str().ok()).filter(|key| !key.is_empty()) {
-        told.keys.insert((name, key.to_owned()));
+    let services = database(folder.path(), "services", "requests (what TEXT, key TEXT)").await?;
+    let counts = "SELECT what, COUNT(*), COUNT(DISTINCT NULLIF(key, '')) FROM requests GROUP BY what";
+    let counts: Vec<(String, u32, u32)> = sqlx::query_as(counts).fetch_all(&services).await?;
+    for (what, requests, effects) in &counts {
+        println!("{what}: {requests} requests, {effects} effects");
     }
-    StatusCode::OK
-}
-
-/// The smallest client there is.
-async fn post_to(address: SocketAddr, path: &str, key: &str) -> Result<(), OrderError> {
-    let mut stream = TcpStream::connect(address).await?;
-    let request = format!(
-        "POST {path} HTTP/1.1\r\nHost: {address}\r\nIdempotency-Key: {key}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    );
-    stream.write_all(request.as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
-    match answer.get(9..12) {
-        Some("200") => Ok(()),
-        Some("402") => Err(OrderError::Refused),
-        _ => Err(std::io::Error::other("the service failed").into()),
+    for expected in [("lock/o-1", 2, 1), ("charge/o-1", 2, 1), ("lock/refused", 1, 1), ("unlock/refused", 1, 1)] {
+        let is_counted = counts.iter().any(|(what, requests, effects)| (&**what, *requests, *effects) == expected);
+        ensure!(is_counted, "expected {expected:?}");
     }
+    println!("stock of o-1 was locked 1 time");
+    Ok(())
 }

@@ -1,14 +1,9 @@
-//! Messages in their order over three workers, without a broker that keeps it: points of one user, a parcel that comes
-//! after its payment, and entries of an account whose numbers have gaps.
+//! Handles messages in order over three workers, without a broker that keeps the order.
 //!
-//! ```text
-//! cargo run -p idempotent-examples --example ordering
-//! ```
-//!
-//! The messages lie in a queue that hands them out in the worst order. A worker that gets one whose turn has not come puts
-//! it back. One of ann's messages is broken and dies: what comes after it is held, told of, and let go after a while.
-//! Bob's do not wait for it.
-#![allow(clippy::print_stdout, reason = "it tells what it does")]
+//! The queue delivers in the worst order: points of a user, a parcel after its payment, and entries of an account whose
+//! numbers have gaps. A worker returns a message whose turn has not come. One of ann's messages is dead-lettered: the
+//! messages after it are held, and released after a while. Run it with `cargo run -p idempotent-examples --example ordering`.
+#![allow(clippy::print_stdout, reason = "an example prints its progress")]
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -32,7 +27,7 @@ enum Failure {
     BelowZero,
 }
 
-/// What has happened, in its order.
+/// The effects, in their order.
 type Done = Arc<Mutex<Vec<String>>>;
 
 fn note(done: &Done, what: String) {
@@ -40,7 +35,7 @@ fn note(done: &Done, what: String) {
     done.lock().unwrap_or_else(PoisonError::into_inner).push(what);
 }
 
-/// The first has no number before it.
+/// Credits points after the previous number; the first number has none.
 #[idempotent(
     key = (user, number),
     after = (number > 1).then(|| (user, number - 1)),
@@ -61,21 +56,21 @@ async fn pay(done: &Done, order: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Comes after a call of another handler.
+/// Sends a parcel after a call of another handler.
 #[idempotent(key = order, after = Identity::new(Scene::Mq, "payments", order), scope = "parcels")]
 async fn send(done: &Done, order: &str) -> Result<(), Failure> {
     note(done, format!("sent {order}"));
     Ok(())
 }
 
-/// A number of a stream: its producer has said which will come.
+/// Books an entry of a stream whose producer has registered the numbers.
 #[idempotent(key = (account, number), sequence = (account, number), scope = "entries")]
 async fn book(done: &Done, account: &str, number: u64) -> Result<(), Failure> {
     note(done, format!("{account} entry {number}"));
     Ok(())
 }
 
-/// What the sender of entries does before it sends them.
+/// Registers the numbers of entries, which their sender does before it sends them.
 async fn number(executor: &Executor, account: &str, numbers: &[u64]) -> Result<(), Rejection> {
     let stream = Identity::new(Scene::Mq, "entries", account);
     executor.register(&stream, numbers.iter().copied()).await?;
@@ -91,10 +86,10 @@ async fn handle(done: &Done, message: &Message) -> Result<(), Failure> {
     }
 }
 
-/// A queue that knows nothing of order.
+/// A queue that does not keep an order.
 type Queue = Arc<Mutex<VecDeque<Message>>>;
 
-/// Until the queue is empty. A message that is to be delivered again goes to its end.
+/// Handles messages until the queue is empty. A message to retry goes to the end of the queue.
 async fn work(executor: Executor, queue: Queue, done: Done) {
     loop {
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
@@ -105,7 +100,7 @@ async fn work(executor: Executor, queue: Queue, done: Done) {
                 tokio::time::sleep(after.min(Duration::from_millis(20))).await;
                 queue.lock().unwrap_or_else(PoisonError::into_inner).push_back(message);
             }
-            Disposition::DeadLetter { reason } => println!("  put aside: {message:?}: {reason}"),
+            Disposition::DeadLetter { reason } => println!("  dead-lettered: {message:?}: {reason}"),
             _ => {}
         }
     }
@@ -137,7 +132,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for worker in workers.collect::<Vec<_>>() {
         worker.await?;
     }
-    // A worker that finds the queue empty goes home; what another one put back just then is still there.
+    // A worker ends at an empty queue, also if another one returns a message right after.
     work(executor.clone(), queue, done.clone()).await;
 
     let done = done.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -55,6 +55,7 @@ pub mod check;
 mod line;
 mod read;
 mod record;
+pub(crate) mod store_calls;
 
 use std::io;
 

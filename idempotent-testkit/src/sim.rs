@@ -42,7 +42,6 @@
 //! back. In addition, the store refuses calls for a while, workers drain, a purge runs, and an operator forgets a
 //! record that was read some time before. Foreign clients use their claims in ways in which the executor would not.
 //! Keys look alike to the store: as text without case, and as name and number without a separator.
-pub(crate) mod ask;
 mod campaign;
 mod chance;
 mod coverage;

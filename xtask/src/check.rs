@@ -1,5 +1,6 @@
 //! All checks without a test run. The checks write nothing into the tree.
 mod crates;
+mod examples;
 mod imports;
 mod prose;
 mod sources;
@@ -33,6 +34,7 @@ pub(crate) fn all() -> Done {
     for (name, check) in sources::CHECKS {
         report.check(name, || check().map(Outcome::of));
     }
+    report.check("examples", || examples::examples().map(Outcome::of));
     report.check("import circles", || imports::circles().map(Outcome::of));
     report.check("prose", || prose::prose().map(Outcome::of));
     report.check("crates of the first build", || crates::first().map(Outcome::of));

@@ -18,13 +18,15 @@ pub(crate) fn everything_else() -> Result<Vec<String>, Box<dyn Error>> {
     Ok(["--workspace", "--exclude", PACKAGE, "--features"].map(str::to_owned).into_iter().chain([features]).collect())
 }
 
-/// Returns cargo's arguments for the workspace without the adapter, and with all other features of the examples. Tests
-/// enable features by their own dependencies, because some test a build without a feature.
+/// Returns cargo's arguments for the workspace without the adapter, and with all other features of the examples and
+/// applications. Tests enable features by their own dependencies, because some test a build without a feature.
 pub(crate) fn tested() -> Result<Vec<String>, Box<dyn Error>> {
-    let folder = root()?.join("examples");
-    let is_example =
-        |package: &&Value| package["manifest_path"].as_str().is_some_and(|path| Path::new(path).starts_with(&folder));
-    let features = packages()?.iter().filter(is_example).flat_map(features_of).collect::<Vec<_>>().join(",");
+    let (apps, examples) = (root()?.join("apps"), root()?.join("examples"));
+    let is_program = |package: &&Value| {
+        let manifest = package["manifest_path"].as_str().map(Path::new);
+        manifest.is_some_and(|manifest| manifest.starts_with(&apps) || manifest.starts_with(&examples))
+    };
+    let features = packages()?.iter().filter(is_program).flat_map(features_of).collect::<Vec<_>>().join(",");
     Ok(["--workspace", "--exclude", PACKAGE, "--features"].map(str::to_owned).into_iter().chain([features]).collect())
 }
 

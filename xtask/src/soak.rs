@@ -35,12 +35,12 @@ pub(crate) fn fire() -> Done {
     tests(&mut command)
 }
 
-/// Tests release builds of the demo and of `consume` from outside; `test` and `test extras` test the builds of the
+/// Tests release builds of `shop` and of `consume` from outside; `test` and `test extras` test the builds of the
 /// tests.
 pub(crate) fn released() -> Done {
-    let packages = ["--locked", "--package", "idempotent-consume", "--package", "idempotent-rest-axum"];
-    let features = ["--features", "idempotent-consume/servers,idempotent-rest-axum/redis"];
-    let mut build = cargo(&["build", "--release", "--examples"])?;
+    let packages = ["--locked", "--package", "idempotent-consume", "--package", "idempotent-shop"];
+    let features = ["--features", "idempotent-consume/servers,idempotent-shop/redis"];
+    let mut build = cargo(&["build", "--release", "--bins"])?;
     if !stream(build.args(packages).args(features), |_| {})?.success() {
         return Ok(false);
     }

@@ -10,8 +10,8 @@ use idempotent_core::{
     StoreCapabilities, StoreError, StoreErrorKind, Watch, Watching,
 };
 
+use super::store_calls::{Answer, Answers, Ask, Carries, ask, store_that_carries};
 use super::{Kind, Label, Line};
-use crate::sim::ask::{Answer, Answers, Ask, Carries, ask, store_that_carries};
 
 /// The destination of a [`Recording`].
 ///

@@ -10,12 +10,12 @@ use idempotent_core::{
     StoreErrorKind, Watch, Watching,
 };
 
-use super::ask::{Answers, Ask, Carries, all, all_ambiguous, ask, store_that_carries};
 use super::events::{Recorder, What};
 use super::plan::{CallFault, Loss};
 use super::process::lock;
 use super::tape::Tape;
 use crate::VirtualClock;
+use crate::history::store_calls::{Answers, Ask, Carries, all, all_ambiguous, ask, store_that_carries};
 
 /// The faults of one worker slot, over all its incarnations.
 #[derive(Debug)]

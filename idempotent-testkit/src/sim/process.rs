@@ -10,9 +10,9 @@ use idempotent_core::{
     StoreError, Timer, Timestamp, Watch, Watching,
 };
 
-use super::ask::{Answers, Ask, Carries, all_ambiguous, store_that_carries};
 use super::events::Recorder;
 use crate::VirtualClock;
+use crate::history::store_calls::{Answers, Ask, Carries, all_ambiguous, store_that_carries};
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A simulation runs in one thread, and does not continue after a panic of its own.
@@ -184,7 +184,7 @@ impl Carries for Wire {
         self.alive().await;
         let sent = self.send(&asks);
         let store = self.inner.clone();
-        let call = tokio::spawn(async move { super::ask::ask(&*store, &asks, together).await });
+        let call = tokio::spawn(async move { crate::history::store_calls::ask(&*store, &asks, together).await });
         let Ok(answers) = call.await else {
             // The runtime is shutting down.
             return pending().await;

@@ -8,10 +8,10 @@ use idempotent_core::{
 };
 use tokio::sync::Mutex;
 
-use super::ask::{Answer, Answers, Ask, Carries, ask, store_that_carries};
 use super::events::{Claimed, Recorder, What};
 use super::lookalike::Disguise;
 use crate::VirtualClock;
+use crate::history::store_calls::{Answer, Answers, Ask, Carries, ask, store_that_carries};
 
 #[derive(Clone, Debug)]
 pub(super) struct Tape {

@@ -1,4 +1,4 @@
-//! The page of `examples/rest_axum` in a real Chromium that clicks twice, reloads and goes back.
+//! The page of `apps/shop` in a real Chromium that clicks twice, reloads and goes back.
 //!
 //! `cargo xtask test extras` runs them; `cargo xtask setup --browser` installs what they need.
 

@@ -1,4 +1,4 @@
-//! The main job, `examples/consume`, as its users meet it: a process with files.
+//! The main job, `apps/consume`, as its users meet it: a process with files.
 
 mod crash;
 mod fleet;

@@ -1,29 +1,27 @@
-//! An example as `cargo test` has built it, beside the tests; or, where `IDEMPOTENT_EXAMPLES` names a folder, the one
-//! in there, such as a release build.
+//! Programs of `examples` and `apps`, in the build of the tests. `IDEMPOTENT_EXAMPLES` names the folder of the examples
+//! of another build, such as a release build; its applications are in the folder above.
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::SystemTime;
 
-/// Its program, which is no older than its sources.
+/// Returns the program of an example or an application, which is no older than its sources.
 pub(crate) fn binary(name: &str) -> PathBuf {
-    let folder = std::env::var_os("IDEMPOTENT_EXAMPLES").map_or_else(beside_the_tests, PathBuf::from);
+    let app = checkout().join("apps").join(name);
+    let examples = std::env::var_os("IDEMPOTENT_EXAMPLES").map_or_else(beside_the_tests, PathBuf::from);
+    let folder = if app.exists() { examples.parent().unwrap() } else { &*examples };
     let binary = folder.join(name).with_extension(std::env::consts::EXE_EXTENSION);
     let built = binary
         .metadata()
         .and_then(|about| about.modified())
         .unwrap_or_else(|error| panic!("{}: {error}: `cargo xtask test` builds the examples", binary.display()));
-    let examples = checkout().join("examples");
-    let sources = [examples.join(format!("{name}.rs")), examples.join(name)];
-    for source in sources.into_iter().filter(|source| source.exists()) {
-        let changed = newest(&source);
-        assert!(
-            changed <= built,
-            "{} is older than {}: `cargo xtask test` builds the examples first",
-            binary.display(),
-            source.display()
-        );
-    }
+    let source = if app.exists() { app } else { checkout().join("examples").join(format!("{name}.rs")) };
+    assert!(
+        newest(&source) <= built,
+        "{} is older than {}: `cargo xtask test` builds the examples first",
+        binary.display(),
+        source.display()
+    );
     binary
 }
 

@@ -1,11 +1,11 @@
-//! The time limit of an order [B35]: what `examples/order_timeout.rs` is made of, by a clock that the test moves, and the example
+//! The time limit of an order [B35]: what `apps/order_timeout` is made of, by a clock that the test moves, and the example
 //! itself as processes that are killed.
 #[path = "../../../idempotent-sqlx/tests/suite/delay/clock.rs"]
 mod clock;
 mod processes;
 mod rabbit;
 #[allow(dead_code, reason = "parts of it are for the example")]
-#[path = "../../../examples/order_timeout/shop.rs"]
+#[path = "../../../apps/order_timeout/shop.rs"]
 mod shop;
 
 use std::sync::Arc;

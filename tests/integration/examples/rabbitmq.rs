@@ -1,4 +1,4 @@
-//! RabbitMQ through the facade: the example `rabbitmq_orders` from outside, and an outbox.
+//! RabbitMQ through the facade: the example `orders` from outside, and an outbox.
 use idempotent_testkit::servers::RabbitServer;
 
 use crate::example::Running;
@@ -8,17 +8,17 @@ mod outbox;
 #[test]
 fn each_order_is_paid_once_and_sigterm_ends_what_runs() {
     let server = RabbitServer::start();
-    let mut running = Running::start("rabbitmq_orders", &["--url", &server.url(), "--queue", "orders"]);
+    let mut running = Running::start("orders", &["--broker", "rabbitmq", "--url", &server.url(), "--queue", "orders"]);
     let early = running.says(4);
     let place = |line: &str| early.iter().position(|seen| seen == line).unwrap_or_else(|| panic!("{line}: {early:?}"));
     place("order-1: paid 500 cents");
     place("order-2: paid 500 cents");
     // A retry's delay is anywhere between nothing and a second: other orders may be paid before or after it.
-    assert!(place("early: not there yet, comes again") < place("early: paid 500 cents"), "{early:?}");
+    assert!(place("early: does not exist yet, retry") < place("early: paid 500 cents"), "{early:?}");
     let put_aside = || server.queues("/", "messages_ready").get("orders.dead") == Some(&1);
     crate::wait::until("the odd one is a dead letter", put_aside);
     running.signal("-TERM");
     let rest = running.ends();
-    assert_eq!(rest[0], "stopping: what runs may end");
-    assert!(rest[1].contains("1 put aside in orders.dead"), "{rest:?}");
+    assert_eq!(rest[0], "stopping: running handlers may finish");
+    assert!(rest[1].contains("1 dead-lettered"), "{rest:?}");
 }

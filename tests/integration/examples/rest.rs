@@ -1,4 +1,4 @@
-//! `examples/rest_axum` as its clients meet it: a process, asked by programs that are not ours, `curl` and Python.
+//! `apps/shop` as its clients meet it: a process, asked by programs that are not ours, `curl` and Python.
 //!
 //! `cargo xtask soak released` runs them against a release build.
 

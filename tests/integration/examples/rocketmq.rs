@@ -1,4 +1,4 @@
-//! The examples `rocketmq_orders` and `consume`, from outside, on a private server; and an outbox.
+//! The example `orders` and the application `consume`, from outside, on a private server; and an outbox.
 use idempotent_testkit::servers::RocketServer;
 
 use crate::example::Running;
@@ -9,20 +9,20 @@ mod outbox;
 #[test]
 fn each_order_is_paid_once_and_sigterm_ends_what_runs() {
     let server = RocketServer::start();
-    let mut running = Running::start("rocketmq_orders", &["--name-server", &server.name_server()]);
+    let mut running = Running::start("orders", &["--broker", "rocketmq", "--url", &server.name_server()]);
     let early = running.says(4);
     let paid = ["order-1", "order-2", "early"].map(|order| format!("{order}: paid 500 cents"));
-    for line in paid.iter().map(String::as_str).chain(["early: not there yet, comes again"]) {
+    for line in paid.iter().map(String::as_str).chain(["early: does not exist yet, retry"]) {
         assert_eq!(early.iter().filter(|seen| *seen == line).count(), 1, "{early:?}");
     }
     // On a busy machine an order may take longer than the other's delay; each of them is once in its order.
     let place = |line: &str| early.iter().position(|seen| seen == line);
-    assert!(place("early: not there yet, comes again") < place(&paid[2]), "{early:?}");
+    assert!(place("early: does not exist yet, retry") < place(&paid[2]), "{early:?}");
     // Nobody consumes the dead letters: all there are stay.
-    let put_aside = || server.backlog("index12306-order-dead", "nobody") == 1;
+    let put_aside = || server.backlog("pay_results-dead", "nobody") == 1;
     crate::wait::until("the odd one is a dead letter", put_aside);
     running.signal("-TERM");
     let rest = running.ends();
-    assert_eq!(rest[0], "stopping: what runs may end");
-    assert!(rest[1].contains("1 put aside in index12306-order-dead"), "{rest:?}");
+    assert_eq!(rest[0], "stopping: running handlers may finish");
+    assert!(rest[1].contains("1 dead-lettered"), "{rest:?}");
 }

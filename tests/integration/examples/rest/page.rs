@@ -32,7 +32,7 @@ fn the_page_is_all_its_own_under_a_policy_without_exceptions() {
 fn the_code_shown_is_the_code_that_runs() {
     let service = Service::start();
     let shown = String::from_utf8(service.get("/code").body).unwrap();
-    let source = include_str!("../../../../examples/rest_axum/main.rs");
+    let source = include_str!("../../../../apps/shop/main.rs");
     assert!(source.contains(&shown));
     for part in ["async fn order(", "#[idempotent(", "fn router(", "IdempotencyLayer::by_token("] {
         assert!(shown.contains(part), "{part} is not in\n{shown}");

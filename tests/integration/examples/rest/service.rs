@@ -10,7 +10,7 @@ use crate::rest::client::{Answer, curl};
 /// The service, not started.
 pub(crate) fn command(arguments: &[&str]) -> Command {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    let mut command = Command::new(BINARY.get_or_init(|| example::binary("rest_axum")));
+    let mut command = Command::new(BINARY.get_or_init(|| example::binary("shop")));
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.env("RUST_BACKTRACE", "0");
     command

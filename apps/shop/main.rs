@@ -1,8 +1,8 @@
 //! A small order service that receives repeated requests: double clicks, retries, and proxies that retry.
 //!
 //! ```text
-//! cargo run --release -p idempotent-rest-axum --example rest_axum -- --listen 127.0.0.1:8080       # and open http://127.0.0.1:8080
-//! cargo run --release -p idempotent-rest-axum --features redis --example rest_axum -- --store redis://127.0.0.1:6379      # a shared store
+//! cargo run --release -p idempotent-shop -- --listen 127.0.0.1:8080       # and open http://127.0.0.1:8080
+//! cargo run --release -p idempotent-shop --features redis -- --store redis://127.0.0.1:6379      # a shared store
 //! curl -i -H 'Idempotency-Key: k1' -H 'Content-Type: application/json' \
 //!      -d '{"sku":"tea","qty":2}' http://127.0.0.1:8080/orders             # again: the same response, replayed
 //! curl 'http://127.0.0.1:8080/executions?sku=tea'                         # once, since the start of this process

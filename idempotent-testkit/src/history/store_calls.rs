@@ -7,7 +7,7 @@ use idempotent_core::{
     StoreErrorKind,
 };
 
-use crate::history::{Kind, Line, Token};
+use super::{Kind, Line, Token};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Ask {
@@ -240,16 +240,25 @@ macro_rules! store_that_carries {
         #[async_trait::async_trait]
         impl idempotent_core::Store for $name {
             async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-                $crate::sim::ask::one_claim(self, request).await
+                $crate::history::store_calls::one_claim(self, request).await
             }
             async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
-                $crate::sim::ask::one(self, $crate::sim::ask::Ask::Renew(held.clone(), lease)).await
+                $crate::history::store_calls::one(self, $crate::history::store_calls::Ask::Renew(held.clone(), lease))
+                    .await
             }
             async fn complete(&self, held: &ClaimHandle, done: &Completion) -> Result<Settled, StoreError> {
-                $crate::sim::ask::one(self, $crate::sim::ask::Ask::Complete(held.clone(), done.clone())).await
+                $crate::history::store_calls::one(
+                    self,
+                    $crate::history::store_calls::Ask::Complete(held.clone(), done.clone()),
+                )
+                .await
             }
             async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
-                $crate::sim::ask::one(self, $crate::sim::ask::Ask::Release(held.clone(), release.clone())).await
+                $crate::history::store_calls::one(
+                    self,
+                    $crate::history::store_calls::Ask::Release(held.clone(), release.clone()),
+                )
+                .await
             }
             async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
                 self.inner.peek(key).await
@@ -270,15 +279,17 @@ macro_rules! store_that_carries {
         #[async_trait::async_trait]
         impl idempotent_core::Batch for $name {
             async fn claim_all(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim, StoreError>> {
-                $crate::sim::ask::all_claims(self, requests).await
+                $crate::history::store_calls::all_claims(self, requests).await
             }
             async fn renew_all(&self, held: &[(ClaimHandle, Duration)]) -> Vec<Result<Settled, StoreError>> {
-                let asks = held.iter().cloned().map(|(held, lease)| $crate::sim::ask::Ask::Renew(held, lease));
-                $crate::sim::ask::all_settled(self, asks.collect()).await
+                let asks =
+                    held.iter().cloned().map(|(held, lease)| $crate::history::store_calls::Ask::Renew(held, lease));
+                $crate::history::store_calls::all_settled(self, asks.collect()).await
             }
             async fn complete_all(&self, done: &[(ClaimHandle, Completion)]) -> Vec<Result<Settled, StoreError>> {
-                let asks = done.iter().cloned().map(|(held, done)| $crate::sim::ask::Ask::Complete(held, done));
-                $crate::sim::ask::all_settled(self, asks.collect()).await
+                let asks =
+                    done.iter().cloned().map(|(held, done)| $crate::history::store_calls::Ask::Complete(held, done));
+                $crate::history::store_calls::all_settled(self, asks.collect()).await
             }
         }
     };

@@ -17,7 +17,7 @@ pub(crate) async fn open(url: &str) -> anyhow::Result<Arc<dyn Store>> {
     }
     idempotent::connect(url).await.map_err(|error| match error {
         ConnectError::FeatureOff { scheme, .. } => anyhow!(
-            "--store: this build has no client for {scheme}://; run `cargo run --release --features servers --example consume`"
+            "--store: this build has no client for {scheme}://; run `cargo run --release --features servers --bin consume`"
         ),
         error => error.into(),
     })

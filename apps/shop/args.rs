@@ -10,7 +10,7 @@ use idempotent::{OnInFlight, Policy};
 /// An order service that receives repeated requests.
 #[derive(Debug, Parser)]
 #[command(
-    name = "rest_axum",
+    name = "shop",
     after_help = "\
 Prints `listening on http://…` when it is ready. SIGTERM and Ctrl-C stop it: running requests have 30 s to complete.
 
@@ -22,7 +22,7 @@ pub(crate) struct Args {
     pub(crate) listen: String,
 
     /// Record store: `memory`, an SQLite file, or redis://HOST:PORT, redis+sentinel://HOST,HOST/PRIMARY,
-    /// redis+cluster://HOST,HOST [default: target/rest_axum/store.db]
+    /// redis+cluster://HOST,HOST [default: target/shop/store.db]
     #[arg(long, value_name = "memory|PATH|URL")]
     store: Option<String>,
 
@@ -59,7 +59,7 @@ impl Args {
     pub(crate) fn store(&self) -> anyhow::Result<String> {
         match self.store.as_deref() {
             None => {
-                let folder = home().join("target/rest_axum");
+                let folder = home().join("target/shop");
                 fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
                 Ok(format!("sqlite://{}", folder.join("store.db").display()))
             }

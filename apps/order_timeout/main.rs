@@ -1,11 +1,11 @@
 //! Orders that are cancelled unless they are paid in time, in one SQLite file, without a server or with RabbitMQ.
 //!
 //! ```text
-//! cargo run -p idempotent-examples --example order_timeout
-//! cargo run -p idempotent-examples --example order_timeout -- --limit 30m --database shop.db place order-17
-//! cargo run -p idempotent-examples --example order_timeout -- --database shop.db pay order-17
-//! cargo run -p idempotent-examples --example order_timeout -- --database shop.db work
-//! cargo run -p idempotent-examples --features rabbitmq --example order_timeout -- --with rabbitmq --url amqp://guest:guest@localhost/%2f
+//! cargo run -p idempotent-order-timeout
+//! cargo run -p idempotent-order-timeout -- --limit 30m --database shop.db place order-17
+//! cargo run -p idempotent-order-timeout -- --database shop.db pay order-17
+//! cargo run -p idempotent-order-timeout -- --database shop.db work
+//! cargo run -p idempotent-order-timeout --features rabbitmq -- --with rabbitmq --url amqp://guest:guest@localhost/%2f
 //! ```
 //!
 //! Without a command it places three orders: one is paid at once, one in the last moment, one never. `place` keeps running until it
@@ -17,12 +17,9 @@
 //! order still comes, and its handler finds the order paid.
 #![allow(clippy::print_stdout, reason = "it tells what it does")]
 #[cfg(feature = "rabbitmq")]
-#[path = "order_timeout/rabbit.rs"]
 mod rabbit;
-#[path = "order_timeout/shop.rs"]
 #[allow(dead_code, reason = "parts of it are for the tests")]
 mod shop;
-#[path = "order_timeout/table.rs"]
 mod table;
 
 use std::error::Error;

@@ -1,11 +1,10 @@
 //! A payment, and the points for it in another service: nothing is lost and nothing is had twice, whatever goes wrong.
 //!
-//! Run it by `cargo run -p idempotent-examples --example outbox_payment`; it needs no server. The order service writes payment and message in one
+//! Run it by `cargo run -p idempotent-outbox-payment`; it needs no server. The order service writes payment and message in one
 //! transaction; its relay sends the message until it is confirmed; the points service notes what it gets, books the points
 //! and its key in one transaction of its own database, confirms, and only then acknowledges. On the way the broker is down,
 //! a consumer dies between its effect and its acknowledgement, and the broker loses a message that it has accepted.
 #![allow(clippy::print_stdout, reason = "an example")]
-#[path = "outbox_payment/queue.rs"]
 mod queue;
 
 use std::error::Error;

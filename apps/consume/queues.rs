@@ -40,9 +40,9 @@ impl Queue {
             #[cfg(feature = "rocketmq")]
             "rocketmq" => Ok(Self::RocketMq(RocketMq::of(url)?)),
             #[cfg(not(feature = "rocketmq"))]
-            "rocketmq" => bail!(
-                "--source rocketmq:// needs the feature rocketmq: cargo run --features rocketmq --example consume"
-            ),
+            "rocketmq" => {
+                bail!("--source rocketmq:// needs the feature rocketmq: cargo run --features rocketmq --bin consume")
+            }
             other => bail!(
                 "--source: no broker for `{other}://`; known are rabbitmq://, amqp://, redis-streams:// and rocketmq://"
             ),
