@@ -1,4 +1,5 @@
 //! All checks without a test run. The checks write nothing into the tree.
+mod cases;
 mod crates;
 mod examples;
 mod imports;
@@ -36,6 +37,7 @@ pub(crate) fn all() -> Done {
     }
     report.check("examples", || examples::examples().map(Outcome::of));
     report.check("import circles", || imports::circles().map(Outcome::of));
+    report.check("published cases", || cases::cases().map(Outcome::of));
     report.check("prose", || prose::prose().map(Outcome::of));
     report.check("crates of the first build", || crates::first().map(Outcome::of));
     let lints = ["--", "-D", "warnings"];
