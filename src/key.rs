@@ -1,5 +1,5 @@
 //! Idempotency keys, fingerprints of payloads, and issued tokens.
 pub use idempotent_core::{
-    DisplayKey, Fingerprint, Fingerprinted, Fingerprinter, Identity, Key, KeyError, KeyExtractor, KeyPart, Parts,
-    Scene, Token, Tokens, key_hash,
+    DerivedKey, DisplayKey, Fingerprint, Fingerprinted, Fingerprinter, Identity, Key, KeyError, KeyExtractor, KeyPart,
+    KeyStrategy, Parts, Scene, Token, Tokens, key_hash,
 };

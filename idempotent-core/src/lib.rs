@@ -59,7 +59,7 @@ pub use executor::{
     AlreadyInstalled, BatchItem, Call, DeliveryContext, Drained, Executor, ExecutorBuilder, Handler, Served, Stopped,
 };
 pub use fingerprint::{Fingerprint, Fingerprinted, Fingerprinter};
-pub use key::{DisplayKey, Identity, Key, KeyExtractor, KeyPart, Parts, Scene, key_hash};
+pub use key::{DerivedKey, DisplayKey, Identity, Key, KeyExtractor, KeyPart, KeyStrategy, Parts, Scene, key_hash};
 pub use lease::Lease;
 pub use observe::{Event, ExecutorCounts, Observer, RunInfo, Tracing};
 pub use ordering::{BrokenOrder, MAX_WAITING_RANGES, OnBrokenOrder, OnLate, Predecessor, Registered, Stream};
@@ -96,7 +96,7 @@ pub mod __private {
     pub use crate::executor::renew_until_dropped;
     pub use crate::executor::{Begun, Site, executor, within};
     pub use crate::fingerprint::{argument, arguments, fingerprint, said};
-    pub use crate::key::scope_of;
+    pub use crate::key::{derive, scope_of};
     pub use crate::observe::trace;
     pub use crate::run::{run, run_batch};
     pub use crate::*;

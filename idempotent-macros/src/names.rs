@@ -12,7 +12,7 @@ use syn::{Error, Expr, ExprPath, ExprReturn, ExprTry, FnArg, Item, Macro, Pat, P
 use crate::batch::BatchParameter;
 use crate::expand::boxed;
 use crate::item::AnnotatedFunction;
-use crate::normalise::{AttributePlan, OrderPosition};
+use crate::normalise::{AttributePlan, KeySource, OrderPosition};
 use crate::suggest::did_you_mean;
 
 /// Checks every expression that is evaluated before the body.
@@ -51,6 +51,9 @@ pub(crate) fn check(plan: &AttributePlan, function: &AnnotatedFunction) -> Resul
         ("message", plan.message.as_ref()),
     ] {
         expr.iter().try_for_each(|expr| scope.check(name, expr)).map_err(explain(name))?;
+    }
+    if let KeySource::Strategy(by) = &plan.by {
+        scope.check("by", by).map_err(explain("by"))?;
     }
     plan.with.iter().try_for_each(|with| call_scope.check("with", with)).map_err(explain("with"))?;
     Ok(())

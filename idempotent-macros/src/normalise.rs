@@ -63,6 +63,8 @@ pub(crate) enum KeySource {
     Token(Option<u64>),
     /// The location of the word `param`.
     Param(Span),
+    /// The value of a `KeyStrategy`.
+    Strategy(Box<Expr>),
 }
 
 pub(crate) enum Scene {
@@ -100,7 +102,7 @@ impl AttributePlan {
         let by = by::of(&args)?;
         let scene = match &args.scene {
             Some(value) => scene::resolve(value)?,
-            None if matches!(by, KeySource::Key) => Scene::Mq,
+            None if matches!(by, KeySource::Key | KeySource::Strategy(_)) => Scene::Mq,
             None => Scene::Rest,
         };
         scene::acks_only_deliveries(&args, &scene)?;
@@ -163,7 +165,7 @@ fn endpoint(reply: &Type, by: &KeySource, tenant: bool, fingerprint: bool) -> Re
              name the caller, e.g. `tenant = user.id`, or write `tenant = ()` if all callers share their keys",
         ));
     }
-    if !fingerprint && matches!(by, KeySource::Key) {
+    if !fingerprint && matches!(by, KeySource::Key | KeySource::Strategy(_)) {
         return Err(Error::new_spanned(
             reply,
             "`fingerprint` is missing: the same key with another request would get the first answer; write \

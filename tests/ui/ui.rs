@@ -28,7 +28,7 @@ pass! {
     block in "pass/block.rs"
     http_imports in "pass/http_imports.rs"
     lints in "pass/lints.rs"
-    n20_hygiene in "pass/n20_hygiene.rs"
+    hygiene in "pass/hygiene.rs"
     prelude in "pass/prelude.rs"
     scenes in "pass/scenes.rs"
     transaction in "pass/transaction.rs"

@@ -8,8 +8,8 @@ use super::site::Site;
 use crate::ordering::OrderingRequest;
 use crate::transaction::{CallStore, describe_store};
 use crate::{
-    ClaimMode, DuplicateMessages, Fingerprint, Identity, KeyError, Policy, Predecessor, Stream, TransactionHandle,
-    TransactionSource,
+    ClaimMode, DerivedKey, DuplicateMessages, Fingerprint, Identity, KeyError, Policy, Predecessor, Stream,
+    TransactionHandle, TransactionSource,
 };
 
 /// A call to run idempotently: its identity, and the options of this call.
@@ -47,6 +47,15 @@ impl Call {
     /// Sets the fingerprint of the payload. The key is rejected if it was used with another payload.
     pub fn fingerprint(mut self, fingerprint: Result<Fingerprint, KeyError>) -> Self {
         self.fingerprint = fingerprint.map(Some);
+        self
+    }
+
+    /// Adds the settings of a derived key. The call keeps the settings that it has.
+    pub fn derived(mut self, derived: DerivedKey) -> Self {
+        if matches!(self.fingerprint, Ok(None)) {
+            self.fingerprint = derived.fingerprint;
+        }
+        self.policy = self.policy.or(derived.policy);
         self
     }
 

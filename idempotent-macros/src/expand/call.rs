@@ -1,7 +1,7 @@
 //! Generated code for the call and its executor.
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
-use syn::{Expr, ExprLit, Lit, LitStr, Result};
+use syn::{Expr, ExprLit, FnArg, Lit, LitStr, Pat, PatType, Result, Type};
 
 use super::at;
 use crate::item::AnnotatedFunction;
@@ -41,7 +41,9 @@ pub(super) fn call(plan: &AttributePlan, private: &TokenStream, function: &Annot
     };
     let scope = scope(plan, private);
     let argument_fingerprint = argument_fingerprint(plan, private, function)?;
+    let strategy = derived(plan, private, function);
     let key = match &plan.key {
+        Some(_) if strategy.is_some() => quote_spanned!(site=> &__idempotent_derived),
         Some(key) if argument_fingerprint.is_none() => borrowed(key),
         _ => quote_spanned!(site=> &#private::said(&__idempotent_said)),
     };
@@ -53,6 +55,7 @@ pub(super) fn call(plan: &AttributePlan, private: &TokenStream, function: &Annot
     let message = plan.message.iter();
     // The call itself reports arguments that have no fingerprint.
     let set_fingerprint = argument_fingerprint.iter().map(|_| quote_spanned!(site=> .fingerprint(__idempotent_said)));
+    let derived_settings = strategy.iter().map(|_| quote_spanned!(site=> .derived(__idempotent_derived)));
     let issued = issued(plan, private).into_iter();
     let policy = policy(&plan.policy_settings, private);
     // All tokens share one scope.
@@ -78,15 +81,42 @@ pub(super) fn call(plan: &AttributePlan, private: &TokenStream, function: &Annot
         #order
         #(.message(#message))*
         .policy(#policy)
+        #(#derived_settings)*
         #(#declared)*
     );
-    Ok(match argument_fingerprint {
-        Some(fingerprint) => quote_spanned!(site=> {
+    Ok(match (argument_fingerprint, strategy) {
+        (Some(fingerprint), _) => quote_spanned!(site=> {
             let __idempotent_said = #fingerprint;
             #call
         }),
-        None => call,
+        (None, Some(derived)) => quote_spanned!(site=> {
+            let __idempotent_scene = #scene;
+            let __idempotent_derived = #derived;
+            #call
+        }),
+        (None, None) => call,
     })
+}
+
+/// Generates the key that a strategy derives.
+fn derived(plan: &AttributePlan, private: &TokenStream, function: &AnnotatedFunction) -> Option<TokenStream> {
+    let (KeySource::Strategy(by), Some(key)) = (&plan.by, &plan.key) else { return None };
+    // A parameter that is a reference is the source itself.
+    let is_reference = |key: &Ident| {
+        function.sig.inputs.iter().any(|input| match input {
+            FnArg::Typed(PatType { pat, ty, .. }) => {
+                matches!((&**pat, &**ty), (Pat::Ident(pat), Type::Reference(_)) if pat.ident == *key)
+            }
+            FnArg::Receiver(_) => false,
+        })
+    };
+    let source = match key {
+        Expr::Path(path) if path.path.get_ident().is_some_and(is_reference) => quote_spanned!(at(key)=> &*#key),
+        key => borrowed(key),
+    };
+    let strategy = borrowed(by);
+    let place = Span::mixed_site().located_at(at(by));
+    Some(quote_spanned!(place=> #private::derive(#strategy, &__idempotent_scene, #source)))
 }
 
 /// Generates the fingerprint of the arguments, if it is the key of the call.
@@ -132,7 +162,7 @@ fn issued(plan: &AttributePlan, private: &TokenStream) -> Option<TokenStream> {
     match plan.by {
         KeySource::Token(Some(millis)) => Some(quote_spanned!(site=> #private::Duration::from_millis(#millis))),
         KeySource::Token(None) => Some(quote_spanned!(site=> #private::Tokens::TTL)),
-        KeySource::Key | KeySource::Param(_) => None,
+        KeySource::Key | KeySource::Param(_) | KeySource::Strategy(_) => None,
     }
 }
 

@@ -1,4 +1,5 @@
-//! The source of the key (`by`): a key, an issued token or the arguments. Each source allows different arguments.
+//! The source of the key (`by`): a key, an issued token, the arguments or a strategy. Each source allows different
+//! arguments.
 use proc_macro2::Span;
 use quote::ToTokens;
 use syn::{Error, Expr, Ident, Result};
@@ -19,11 +20,26 @@ pub(super) fn of(args: &AttributeArgs) -> Result<KeySource> {
         Some("key") => by_key(args),
         Some("token") => by_token(args, value),
         Some("param") => by_param(args, value),
+        None if !matches!(value, Expr::Lit(_) | Expr::Tuple(_)) => by_strategy(args, value),
+        Some(name) if !name.starts_with(char::is_lowercase) => by_strategy(args, value),
         given => {
             let meant = did_you_mean(given.unwrap_or_default(), KNOWN);
-            Err(Error::new_spanned(value, format!("`by` is {}{meant}", any_of(&KNOWN))))
+            let text = format!(
+                "`by` is {}, or the value of a `KeyStrategy`, e.g. `ByEvent` or `self.strategy`",
+                any_of(&KNOWN)
+            );
+            Err(Error::new_spanned(value, text + &meant))
         }
     }
+}
+
+fn by_strategy(args: &AttributeArgs, by: &Expr) -> Result<KeySource> {
+    if args.key.is_none() {
+        let text = "missing `key`: name the argument from which the strategy derives the key, e.g. `key = order`";
+        return Err(Error::new_spanned(by, text));
+    }
+    by_key(args)?;
+    Ok(KeySource::Strategy(Box::new(by.clone())))
 }
 
 /// Sets the policy settings that `by` implies. Both settings are explicit, because the executor's policy may differ.

@@ -33,7 +33,7 @@ pub(super) fn check(args: &AttributeArgs, by: &KeySource) -> Result<Option<Order
         return Err(Error::new_spanned(late, text));
     }
     let (name, expr) = position.argument();
-    if !matches!(by, KeySource::Key) {
+    if !matches!(by, KeySource::Key | KeySource::Strategy(_)) {
         let text = match position {
             OrderPosition::After(_) => {
                 "`after` names a call by its key, and calls of `by = token` and `by = param` have none that another call \

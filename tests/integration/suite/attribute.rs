@@ -10,6 +10,7 @@ mod other_attributes;
 mod policies;
 mod rarer;
 mod scenes;
+mod strategies;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
