@@ -1,32 +1,37 @@
-//! From a URL to a store: the one line that changes between a laptop and production.
+//! Opening a store by its URL.
 mod error;
+mod open;
 mod url;
 
+use std::fmt;
+use std::future::IntoFuture;
+use std::pin::Pin;
 use std::sync::Arc;
 
-use idempotent_core::{MemoryStore, Store};
+use idempotent_core::__private::url::masked;
+use idempotent_core::Store;
 
 pub use self::error::ConnectError;
-use self::url::{Scheme, Url};
 
-/// Opens the store that `url` names.
+/// Opens the store that `url` names. Settings go before `.await`: `connect(url).create(true).await`.
 ///
 /// | URL | store | feature |
 /// |---|---|---|
-/// | `memory:` | [`MemoryStore`], ends with the process | |
-/// | `sqlite:PATH`, `sqlite://PATH` | an SQLite file, made if it is missing | `sqlite` |
+/// | `memory:` | [`MemoryStore`](crate::MemoryStore), ends with the process | |
+/// | `sqlite:PATH`, `sqlite://PATH` | an SQLite file, created if it is missing | `sqlite` |
 /// | `sqlite::memory:` | SQLite without a file | `sqlite` |
 /// | `redis://[USER:PASSWORD@]HOST[:PORT][/DB]` | Redis or Valkey, one server | `redis` |
 /// | `redis+unix:///PATH[?db=N]` | the same, by its socket file | `redis` |
 /// | `redis+sentinel://HOST[:PORT],HOST…/PRIMARY[/DB]` | the primary that these sentinels name | `redis` |
 /// | `redis+cluster://HOST[:PORT],HOST…` | a cluster | `redis` |
-/// | `postgres://[USER:PASSWORD@]HOST[:PORT]/DATABASE` | PostgreSQL; the table has to be there: `PostgresStore::builder(…).create(true)` makes it | `postgres` |
-/// | `mysql://[USER:PASSWORD@]HOST[:PORT]/DATABASE`, `mariadb://…` | MariaDB or MySQL; the table has to be there: `MySqlStore::builder(…).create(true)` makes it | `mysql` |
+/// | `postgres://[USER:PASSWORD@]HOST[:PORT]/DATABASE` | PostgreSQL; [`create`](Connect::create) creates missing tables | `postgres` |
+/// | `mysql://[USER:PASSWORD@]HOST[:PORT]/DATABASE`, `mariadb://…` | MariaDB or MySQL; [`create`](Connect::create) creates missing tables | `mysql` |
 /// | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…` | the same by TLS | `redis-tls` |
-/// | `postgres://…?sslmode=verify-full&sslrootcert=FILE` | PostgreSQL by TLS; without an authority's file those that the system trusts | `postgres-tls` |
+/// | `postgres://…?sslmode=verify-full&sslrootcert=FILE` | PostgreSQL by TLS; without a file, the system's authorities are trusted | `postgres-tls` |
 /// | `mysql://…?ssl-mode=VERIFY_IDENTITY&ssl-ca=FILE` | MariaDB or MySQL by TLS | `mysql-tls` |
+/// | <code>tiered:DATABASE_URL&#124;CACHE_URL</code> | a [`TieredStore`](crate::TieredStore): a database, with Redis or `memory:` as its cache | those of both URLs |
 ///
-/// Characters such as `@` in a password are percent-encoded: `%40`.
+/// Characters such as `@` and `|` in a password are percent-encoded: `%40`, `%7C`.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -44,73 +49,64 @@ use self::url::{Scheme, Url};
 /// ```
 ///
 /// # Errors
-/// [`ConnectError`], with the remedy in its text: the URL is empty, has no scheme, one that is not known or not built
-/// in, or names a port there cannot be; or the store itself cannot be opened. No text shows a
-/// password.
+/// Returns a [`ConnectError`] with the remedy in its text. The URL is empty, has no scheme, has a scheme that is unknown
+/// or not built in, or contains an invalid port; or the store cannot be opened. No text contains a password.
 ///
 /// # Cancellation
-/// Dropping it leaves what is stored as it was; an SQLite file may have been made.
-pub async fn connect(url: &str) -> Result<Arc<dyn Store>, ConnectError> {
-    let url = Url::parse(url)?;
-    match url.scheme {
-        Scheme::Memory => match url.rest.trim_start_matches('/') {
-            "" => Ok(Arc::new(MemoryStore::new())),
-            _ => Err(url.invalid("nothing may follow `memory:`, it has no name and no settings")),
-        },
-        Scheme::Sqlite => sqlite(url.rest).await,
-        Scheme::Redis { name, tls } => redis(&url, name, tls).await,
-        Scheme::Postgres => postgres(&url).await,
-        Scheme::MySql => mysql(&url).await,
+/// Stored records do not change. A file or tables may have been created.
+pub fn connect(url: impl Into<String>) -> Connect {
+    Connect { url: url.into(), cache: None, create: None }
+}
+
+/// A request to open a store, made by [`connect`]. Awaiting the request opens the store.
+#[derive(Clone)]
+#[must_use = "await the request to open the store"]
+pub struct Connect {
+    url: String,
+    cache: Option<String>,
+    create: Option<bool>,
+}
+
+impl Connect {
+    /// Sets whether the database's missing tables, or a missing SQLite file, are created. Redis needs no creation.
+    ///
+    /// Where an administrator creates tables, `schema_steps` of the store's builder returns the SQL text.
+    ///
+    /// # Default
+    /// false for PostgreSQL, MariaDB and MySQL, where a missing table is an error that names this setting; true for SQLite
+    pub fn create(mut self, create: bool) -> Self {
+        self.create = Some(create);
+        self
+    }
+
+    /// Puts a cache in front of the database: the URL of Redis, or `memory:` for the memory of this process. The store is a
+    /// [`TieredStore`](crate::TieredStore) with its default settings.
+    ///
+    /// The database decides, so the loss of the cache costs speed only. The URL `tiered:DATABASE_URL|CACHE_URL` means the
+    /// same.
+    ///
+    /// # Default
+    /// No cache
+    pub fn cache(mut self, url: impl Into<String>) -> Self {
+        self.cache = Some(url.into());
+        self
     }
 }
 
-#[cfg(feature = "sqlite")]
-async fn sqlite(rest: &str) -> Result<Arc<dyn Store>, ConnectError> {
-    Ok(Arc::new(idempotent_sqlx::SqliteStore::open(format!("sqlite:{rest}")).await?))
-}
+impl IntoFuture for Connect {
+    type Output = Result<Arc<dyn Store>, ConnectError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
-#[cfg(not(feature = "sqlite"))]
-async fn sqlite(_: &str) -> Result<Arc<dyn Store>, ConnectError> {
-    Err(ConnectError::FeatureOff { scheme: "sqlite", feature: "sqlite" })
-}
-
-#[cfg(feature = "mysql")]
-async fn mysql(url: &Url<'_>) -> Result<Arc<dyn Store>, ConnectError> {
-    url.check_ports()?;
-    Ok(Arc::new(idempotent_sqlx::MySqlStore::open(url.text).await?))
-}
-
-#[cfg(not(feature = "mysql"))]
-async fn mysql(url: &Url<'_>) -> Result<Arc<dyn Store>, ConnectError> {
-    url.check_ports()?;
-    Err(ConnectError::FeatureOff { scheme: "mysql", feature: "mysql" })
-}
-
-#[cfg(feature = "postgres")]
-async fn postgres(url: &Url<'_>) -> Result<Arc<dyn Store>, ConnectError> {
-    url.check_ports()?;
-    Ok(Arc::new(idempotent_sqlx::PostgresStore::open(url.text).await?))
-}
-
-#[cfg(not(feature = "postgres"))]
-async fn postgres(url: &Url<'_>) -> Result<Arc<dyn Store>, ConnectError> {
-    url.check_ports()?;
-    Err(ConnectError::FeatureOff { scheme: "postgres", feature: "postgres" })
-}
-
-#[cfg(feature = "redis")]
-async fn redis(url: &Url<'_>, scheme: &'static str, tls: bool) -> Result<Arc<dyn Store>, ConnectError> {
-    if let Some(part) = idempotent_redis::__wrong_part(url.text) {
-        return Err(url.invalid(&part));
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { open::open(&self).await })
     }
-    if tls && !cfg!(feature = "redis-tls") {
-        return Err(ConnectError::FeatureOff { scheme, feature: "redis-tls" });
-    }
-    Ok(Arc::new(idempotent_redis::RedisStore::connect(url.text).await?))
 }
 
-#[cfg(not(feature = "redis"))]
-async fn redis(url: &Url<'_>, scheme: &'static str, tls: bool) -> Result<Arc<dyn Store>, ConnectError> {
-    url.check_ports()?;
-    Err(ConnectError::FeatureOff { scheme, feature: if tls { "redis-tls" } else { "redis" } })
+/// Prints the URLs without passwords.
+impl fmt::Debug for Connect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { url, cache, create } = self;
+        let tiers: Vec<_> = url.split('|').chain(cache.as_deref()).map(masked).collect();
+        f.debug_struct("Connect").field("urls", &tiers).field("create", create).finish()
+    }
 }

@@ -128,7 +128,7 @@ pub mod steps;
 pub mod store;
 pub mod transaction;
 
-pub use self::connect::{ConnectError, connect};
+pub use self::connect::{Connect, ConnectError, connect};
 #[doc(hidden)]
 pub use idempotent_core::__private;
 pub use idempotent_core::{

@@ -16,8 +16,7 @@ mod store;
 mod topology;
 
 pub use self::cache::CacheOptions;
-#[doc(hidden)]
-pub use self::connection::url::__wrong_part;
+pub use self::connection::url::InvalidUrl;
 #[cfg(feature = "delay-queue")]
 pub use self::delay_queue::{
     CommitAndReceive, DelayCounts, DelayDeadLetters, DelayDelivery, DelayMessage, DelayProducer, DelayQueue,

@@ -24,6 +24,7 @@ use crate::CacheOptions;
 use crate::batching::call::{ReplyBody, ScriptCall, ScriptReply};
 use crate::cache::{CacheGeneration, PayloadKnowledge};
 use crate::connection::notifications::NotificationHub;
+use crate::connection::url::{self as connection_url, InvalidUrl};
 use crate::durability::{Counters, Durability, RedisCounts};
 use crate::startup::StartupChecks;
 use crate::store::builder::RedisStoreBuilder;
@@ -130,6 +131,21 @@ impl RedisStore {
     /// Dropping the future leaves nothing on the servers, except perhaps the namespace's epoch key.
     pub async fn connect(url: impl Into<String>) -> Result<Self, StoreError> {
         Self::builder(url).connect().await
+    }
+
+    /// Checks a URL without connecting, for example when a program reads its configuration.
+    ///
+    /// ```
+    /// use idempotent_redis::RedisStore;
+    ///
+    /// assert!(RedisStore::check_url("redis://cache.internal:6379/0").is_ok());
+    /// assert!(RedisStore::check_url("redis://cache.internal:99999").is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// [`InvalidUrl`], with the invalid part and the remedy.
+    pub fn check_url(url: &str) -> Result<(), InvalidUrl> {
+        connection_url::check(url)
     }
 
     /// Returns a builder for further configuration.

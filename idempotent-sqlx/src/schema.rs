@@ -1,17 +1,20 @@
-//! Migrations and what their bookkeeping table says, the same for every dialect.
+//! Migrations, their SQL text, and checks of the migrations that a database has.
+use std::fmt;
+
 use idempotent_core::{StoreError, StoreErrorKind};
 use sha2::{Digest, Sha256};
 
 use crate::table::Table;
 
-/// One step of the schema; its version is its place in the list, from 1. `{table}` stands for the quoted name,
-/// `{steps}` for that of the table with the steps of runs, `{lines}` for that with the order tables of streams, `{log}` and `{audit}` for those beside an outbox, and `{name}`
-/// for the bare name.
+/// A migration of the schema. Its version is its position in the list, starting at 1.
+///
+/// In the text, `{table}` is the quoted name of the table, `{name}` is the name without quotes, and `{steps}`, `{lines}`,
+/// `{log}` and `{audit}` are the quoted names of related tables.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Migration {
     /// A description for errors.
     pub(crate) name: &'static str,
-    /// Statements. Once released never edited: a change is a new step.
+    /// The statements. The text of a released migration never changes: a change is a new migration.
     pub(crate) sql: &'static str,
 }
 
@@ -28,6 +31,71 @@ impl Migration {
         let text = text.replace("{log}", &table.quoted_beside("log")).replace("{audit}", &table.quoted_beside("audit"));
         text.replace("{name}", table.name())
     }
+}
+
+/// The SQL texts of a dialect that record the applied migrations.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BookkeepingSql {
+    /// The columns of the table of applied migrations, and the table's options.
+    pub(crate) columns: &'static str,
+    /// Columns and values of a row, with the placeholders `{version}` and `{checksum}` (in hexadecimal).
+    pub(crate) row: &'static str,
+}
+
+/// One migration of a table as SQL text, for administrators who create and change tables themselves.
+///
+/// [`Display`](fmt::Display) prints the migration as a script: a comment, and statements that end with semicolons. The last
+/// statement records the migration, so that a store recognises it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SchemaStep {
+    version: u32,
+    name: &'static str,
+    table: String,
+    statements: Vec<String>,
+}
+
+impl SchemaStep {
+    /// Returns the version of the schema after this migration. The first version is 1.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Returns the name of the migration, as error texts contain it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.name
+    }
+
+    /// Returns the SQL texts of the migration in order, without semicolons at their ends. A text may contain several
+    /// statements.
+    ///
+    /// Execute all texts of a migration in one transaction, except on MariaDB and MySQL, where each `CREATE TABLE` commits.
+    #[must_use]
+    pub fn statements(&self) -> &[String] {
+        &self.statements
+    }
+}
+
+impl fmt::Display for SchemaStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "-- {}, migration {}: {}", self.table, self.version, self.name)?;
+        self.statements.iter().try_for_each(|statement| writeln!(f, "{statement};"))
+    }
+}
+
+/// Returns the SQL text of all migrations of a table, ascending. The first one creates the table of applied migrations.
+pub(crate) fn steps(known: &[Migration], table: &Table, bookkeeping: &BookkeepingSql) -> Vec<SchemaStep> {
+    let migrations = table.quoted_migrations();
+    let step = |(migration, version): (&Migration, u32)| {
+        let create = format!("CREATE TABLE IF NOT EXISTS {migrations} {}", bookkeeping.columns);
+        let checksum: String = migration.checksum().iter().map(|byte| format!("{byte:02x}")).collect();
+        let row = bookkeeping.row.replace("{version}", &version.to_string()).replace("{checksum}", &checksum);
+        let statements = [migration.for_table(table), format!("INSERT INTO {migrations} {row}")];
+        let statements = (version == 1).then_some(create).into_iter().chain(statements).collect();
+        SchemaStep { version, name: migration.name, table: table.name().into(), statements }
+    };
+    known.iter().zip(1..).map(step).collect()
 }
 
 /// The state of the tables in the database.
@@ -101,20 +169,26 @@ pub(crate) fn applied(found: &Found, known: &[Migration], table: &Table) -> Resu
 pub(crate) fn is_due(found: &Found, known: &[Migration], table: &Table, create: bool) -> Result<bool, StoreError> {
     let applied = applied(found, known, table)?;
     match applied < known.len() {
-        true if !create => Err(needed(found, applied, known.len(), table)),
+        true if !create => Err(needed(found, applied, known, table)),
         due => Ok(due),
     }
 }
 
-/// Returns the error for missing migrations that may not be applied.
-pub(crate) fn needed(found: &Found, applied: usize, known: usize, table: &Table) -> StoreError {
+/// Returns the error for missing migrations that the store may not apply.
+pub(crate) fn needed(found: &Found, applied: usize, known: &[Migration], table: &Table) -> StoreError {
     let name = table.name();
+    let remedy =
+        "open it once with `create(true)`, or execute the SQL text that `schema_steps()` of the builder returns";
     schema(match found {
-        Found::Nothing => {
-            format!("table `{name}` is missing: open it once with `create(true)`")
-        }
+        Found::Nothing => format!("table `{name}` is missing: {remedy}"),
         _ => {
-            format!("table `{name}` has schema version {applied}, needed is {known}: open it once with `create(true)`")
+            let missing = known.iter().zip(1..).skip(applied);
+            let missing: Vec<_> =
+                missing.map(|(migration, version): (_, u32)| format!("{version} `{}`", migration.name)).collect();
+            let (needed, missing) = (known.len(), missing.join(", "));
+            format!(
+                "table `{name}` has schema version {applied}, needed is {needed}; missing migrations: {missing}: {remedy}"
+            )
         }
     })
 }

@@ -85,8 +85,7 @@ impl Table {
         self.in_quotes(&self.name)
     }
 
-    /// Returns the quoted name for a statement.
-    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    /// Returns the quoted name of the table of applied migrations.
     pub(crate) fn quoted_migrations(&self) -> String {
         self.in_quotes(&self.migrations())
     }

@@ -1,37 +1,37 @@
-//! What can be wrong with a store's URL, each with its remedy.
+//! Errors of store URLs, each with its remedy.
 use idempotent_core::StoreError;
 
-/// No store for this URL. The texts show URLs with passwords as `***`.
+/// An error of opening a store by its URL. The texts mask passwords as `***`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// Nothing was given.
+    /// The URL is empty.
     #[error("invalid store url: it is empty; there is {}", there_is())]
     Empty,
-    /// What stands before the first colon is no scheme, or there is no colon.
+    /// The text before the first colon is no scheme, or there is no colon.
     #[error("invalid store url `{url}`: {hint}")]
     NoScheme {
-        /// The URL, passwords masked.
+        /// The URL, with masked passwords.
         url: Box<str>,
-        /// What was probably meant.
+        /// A suggestion.
         hint: Box<str>,
     },
-    /// The scheme is well-formed, but nothing here.
+    /// The scheme is unknown.
     #[error("invalid store url `{url}`: the scheme `{scheme}` is not known{}; there is {}", meant.map_or_else(String::new, |meant| format!(", did you mean `{meant}`?")), there_is())]
     UnknownScheme {
-        /// The URL, passwords masked.
+        /// The URL, with masked passwords.
         url: Box<str>,
-        /// What stands before the colon.
+        /// The text before the colon.
         scheme: Box<str>,
-        /// A known scheme much like it.
+        /// A known scheme that resembles it.
         meant: Option<&'static str>,
     },
-    /// A part of the URL cannot be.
+    /// A part of the URL is invalid.
     #[error("invalid store url `{url}`: {part}")]
     Invalid {
-        /// The URL, passwords masked.
+        /// The URL, with masked passwords.
         url: Box<str>,
-        /// Which, and why.
+        /// The part, and the rule that it breaks.
         part: Box<str>,
     },
     /// The store exists, but this program was built without it.
@@ -50,7 +50,7 @@ pub enum ConnectError {
     Store(#[from] StoreError),
 }
 
-/// What this program can open, and what a feature would add.
+/// Returns the stores that this program can open, and those that a feature adds.
 fn there_is() -> String {
     let stores = [
         ("`sqlite:PATH`", "sqlite", cfg!(feature = "sqlite")),

@@ -1,4 +1,4 @@
-//! The parts of a store's URL.
+//! Parsing of store URLs.
 use idempotent_core::__private::url::{authority, is_scheme, masked};
 
 use super::ConnectError;
@@ -19,10 +19,11 @@ pub(super) enum Scheme {
     Redis { name: &'static str, tls: bool },
     Postgres,
     MySql,
+    Tiered,
 }
 
-/// Every scheme by all its names.
-const SCHEMES: [(&str, Scheme); 13] = [
+/// The names of all schemes.
+const SCHEMES: [(&str, Scheme); 14] = [
     ("memory", Scheme::Memory),
     ("sqlite", Scheme::Sqlite),
     ("redis", redis("redis", false)),
@@ -36,9 +37,10 @@ const SCHEMES: [(&str, Scheme); 13] = [
     ("postgresql", Scheme::Postgres),
     ("mysql", Scheme::MySql),
     ("mariadb", Scheme::MySql),
+    ("tiered", Scheme::Tiered),
 ];
 
-/// What people write for them.
+/// Frequent mistakes, and the scheme that is meant.
 const MEANT: [(&str, &str); 8] = [
     ("file", "sqlite"),
     ("mem", "memory"),
@@ -69,7 +71,32 @@ impl<'a> Url<'a> {
             text.split_once(':').filter(|(scheme, _)| is_scheme(scheme)).ok_or_else(|| no_scheme(text))?;
         match known(scheme) {
             Some(known) => Ok(Self { text, scheme: known, rest }),
-            None => Err(ConnectError::UnknownScheme { url: masked(text), scheme: scheme.into(), meant: meant(scheme) }),
+            None => Err(ConnectError::UnknownScheme {
+                url: without_passwords(text),
+                scheme: scheme.into(),
+                meant: meant(scheme),
+            }),
+        }
+    }
+
+    /// Splits `tiered:DATABASE_URL|CACHE_URL` into its two URLs. Returns `None` for other schemes.
+    pub(super) fn tiers(&self) -> Result<Option<(Self, Self)>, ConnectError> {
+        if self.scheme != Scheme::Tiered {
+            return Ok(None);
+        }
+        let form = "write a database, `|` and its cache: `tiered:postgres://HOST/DATABASE|redis://HOST`";
+        let (durable, cache) = self.rest.split_once('|').ok_or_else(|| self.invalid(form))?;
+        if cache.contains('|') {
+            return Err(self.invalid("there are more than two URLs; percent-encode `|` in a password as `%7C`"));
+        }
+        Ok(Some((Self::parse(durable)?, Self::parse(cache)?)))
+    }
+
+    /// Checks that nothing follows `memory:`.
+    pub(super) fn check_memory(&self) -> Result<(), ConnectError> {
+        match self.rest.trim_start_matches('/') {
+            "" => Ok(()),
+            _ => Err(self.invalid("nothing may follow `memory:`, it has no name and no settings")),
         }
     }
 
@@ -77,14 +104,19 @@ impl<'a> Url<'a> {
         invalid(self.text, part)
     }
 
-    /// Looks at `user:password@host:port,host:port/…`.
+    /// Checks the ports in `user:password@host:port,host:port/…`.
     pub(super) fn check_ports(&self) -> Result<(), ConnectError> {
         authority(self.rest.trim_start_matches('/')).map(drop).map_err(|part| self.invalid(part.as_str()))
     }
 }
 
 fn invalid(text: &str, part: &str) -> ConnectError {
-    ConnectError::Invalid { url: masked(text), part: part.into() }
+    ConnectError::Invalid { url: without_passwords(text), part: part.into() }
+}
+
+/// Masks the password of each tier.
+fn without_passwords(text: &str) -> Box<str> {
+    text.split('|').map(masked).collect::<Vec<_>>().join("|").into()
 }
 
 fn known(scheme: &str) -> Option<Scheme> {
@@ -98,10 +130,10 @@ fn no_scheme(text: &str) -> ConnectError {
         Some(_) => format!("a colon and a place are missing after `{first}`"),
         None => "it has no scheme; an SQLite file is `sqlite:PATH`, a store without a file `memory:`".into(),
     };
-    ConnectError::NoScheme { url: masked(text), hint: hint.into() }
+    ConnectError::NoScheme { url: without_passwords(text), hint: hint.into() }
 }
 
-/// A known scheme that is much like this one.
+/// Returns a known scheme that resembles this one.
 fn meant(scheme: &str) -> Option<&'static str> {
     let scheme = scheme.to_ascii_lowercase();
     if let Some((_, meant)) = MEANT.iter().find(|(other, _)| *other == scheme) {
@@ -111,7 +143,7 @@ fn meant(scheme: &str) -> Option<&'static str> {
     (near.0 <= 2 && near.0 * 2 < scheme.len()).then_some(near.1)
 }
 
-/// Letters to change, add or leave out between the two.
+/// Returns the number of letters to change, add or remove between the two.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {

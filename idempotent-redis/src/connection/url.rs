@@ -1,4 +1,5 @@
 //! Parsing of store URLs.
+use std::error::Error;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -55,11 +56,21 @@ impl RedisUrl {
     }
 }
 
-/// Returns the error for an invalid URL, without the URL itself.
-#[doc(hidden)]
-#[must_use]
-pub fn __wrong_part(url: &str) -> Option<String> {
-    parse(url).err()
+/// An invalid part of a URL, with the remedy. The text contains no password.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct InvalidUrl(String);
+
+impl fmt::Display for InvalidUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for InvalidUrl {}
+
+/// Checks a URL without connecting.
+pub(crate) fn check(url: &str) -> Result<(), InvalidUrl> {
+    parse(url).map(drop).map_err(InvalidUrl)
 }
 
 fn parse(text: &str) -> Result<RedisUrl, String> {

@@ -12,6 +12,7 @@ use super::database::DelayDb;
 use super::handle::{DelayTable, DelayTableInner};
 use super::statements::DelayStatements;
 use super::wakeup::WAKEUP_CAPACITY;
+use crate::schema::SchemaStep;
 use crate::table::Table;
 
 /// A builder for [`DelayTable`].
@@ -111,6 +112,15 @@ impl<Db: DelayDb> DelayTableBuilder<Db> {
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
         self
+    }
+
+    /// Returns the SQL text of all migrations of the table, without using a connection. Use it where an administrator
+    /// creates tables.
+    ///
+    /// # Errors
+    /// The table name is invalid.
+    pub fn schema_steps(&self) -> Result<Vec<SchemaStep>, StoreError> {
+        Db::schema_steps(Table::new(&self.table)?.with_room_for_migrations()?.name())
     }
 
     /// Opens the table, and creates it if [`create`](Self::create) is set.

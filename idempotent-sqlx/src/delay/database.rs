@@ -5,6 +5,7 @@ use idempotent_core::StoreError;
 use sqlx::Pool;
 
 use crate::desk::Desk;
+use crate::schema::SchemaStep;
 use crate::table::Table;
 
 /// A database that a [`DelayTable`](crate::DelayTable) can lie in: `sqlx::Postgres`, `sqlx::MySql`, `sqlx::Sqlite`, each with
@@ -12,6 +13,10 @@ use crate::table::Table;
 pub trait DelayDb: Desk {
     #[doc(hidden)]
     fn migrate(pool: &Pool<Self>, table: &str, create: bool) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Returns the SQL text of all migrations of the table.
+    #[doc(hidden)]
+    fn schema_steps(table: &str) -> Result<Vec<SchemaStep>, StoreError>;
 
     /// Converts an error. `sent`: the statement may have been executed.
     #[doc(hidden)]
@@ -24,6 +29,10 @@ macro_rules! delay_db {
         impl DelayDb for $db {
             async fn migrate(pool: &Pool<Self>, table: &str, create: bool) -> Result<(), StoreError> {
                 crate::$module::delay::migrate(pool, &Table::new(table)?, create).await
+            }
+
+            fn schema_steps(table: &str) -> Result<Vec<SchemaStep>, StoreError> {
+                Ok(crate::$module::delay::steps(&Table::new(table)?))
             }
 
             fn store_error(pool: &Pool<Self>, table: &str, sent: bool, error: sqlx::Error) -> StoreError {

@@ -7,7 +7,7 @@ use super::migrate;
 use super::open::{MIGRATION, shown};
 use super::server_version::ServerVersion;
 use crate::delay::COLUMNS;
-use crate::schema::Migration;
+use crate::schema::{self, Migration, SchemaStep};
 use crate::server::{ErrorContext, Phase};
 use crate::table::Table;
 
@@ -40,6 +40,11 @@ const MIGRATIONS: &[Migration] = &[Migration {
 
 /// The first MariaDB that passes over rows which others have locked; each MySQL that is new enough for us does.
 const SKIPS_LOCKED: (u32, u32) = (10, 6);
+
+/// Returns the SQL text of all migrations.
+pub(crate) fn steps(table: &Table) -> Vec<SchemaStep> {
+    schema::steps(MIGRATIONS, &table.clone().in_backticks(), &migrate::BOOKKEEPING)
+}
 
 /// Sees to the table.
 pub(crate) async fn migrate(pool: &MySqlPool, table: &Table, create: bool) -> Result<(), StoreError> {

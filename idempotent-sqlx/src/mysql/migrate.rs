@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, Row};
 
 use super::dialect::MySqlDialect;
 use crate::row::COLUMNS;
-use crate::schema::{self, Found, Migration};
+use crate::schema::{self, BookkeepingSql, Found, Migration};
 use crate::server::{ErrorContext, Phase};
 use crate::table::Table;
 
@@ -58,6 +58,13 @@ pub(super) const MIGRATIONS: &[Migration] = &[
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
     },
 ];
+
+/// The SQL texts that record applied migrations.
+pub(super) const BOOKKEEPING: BookkeepingSql = BookkeepingSql {
+    columns: "(version bigint NOT NULL PRIMARY KEY, checksum varbinary(32) NOT NULL, \
+              applied_at timestamp NOT NULL DEFAULT current_timestamp) ENGINE=InnoDB",
+    row: "(version, checksum) VALUES ({version}, x'{checksum}')",
+};
 
 /// The named lock of migrations, one for the whole server.
 const LOCK: &str = "idempotent migrations";
@@ -143,17 +150,10 @@ async fn apply(
     known: &[Migration],
     applied: usize,
 ) -> Result<(), sqlx::Error> {
-    let migrations = table.quoted_migrations();
-    let bookkeeping = format!(
-        "CREATE TABLE IF NOT EXISTS {migrations} (version bigint NOT NULL PRIMARY KEY, checksum varbinary(32) NOT NULL, \
-         applied_at timestamp NOT NULL DEFAULT current_timestamp) ENGINE=InnoDB"
-    );
-    sqlx::raw_sql(AssertSqlSafe(bookkeeping)).execute(&mut *connection).await?;
-    let note = format!("INSERT INTO {migrations} (version, checksum) VALUES (?, ?)");
-    for (index, migration) in known.iter().enumerate().skip(applied) {
-        sqlx::raw_sql(AssertSqlSafe(migration.for_table(table))).execute(&mut *connection).await?;
-        let note = sqlx::query(AssertSqlSafe(note.clone())).bind(index as i64 + 1);
-        note.bind(migration.checksum().to_vec()).execute(&mut *connection).await?;
+    for step in schema::steps(known, table, &BOOKKEEPING).iter().skip(applied) {
+        for statement in step.statements() {
+            sqlx::raw_sql(AssertSqlSafe(statement.clone())).execute(&mut *connection).await?;
+        }
     }
     Ok(())
 }

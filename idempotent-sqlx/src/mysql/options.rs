@@ -3,6 +3,8 @@ use idempotent_core::StoreError;
 use sqlx::MySqlPool;
 
 use super::MySqlStore;
+use super::migrate::{BOOKKEEPING, MIGRATIONS};
+use crate::schema::{self, SchemaStep};
 use crate::server::{Settings, server_builder};
 
 /// A builder for a [`MySqlStore`].
@@ -32,6 +34,26 @@ impl MySqlStoreBuilder {
     pub fn __as_on_mysql(mut self) -> Self {
         self.1 = true;
         self
+    }
+
+    /// Returns the SQL text of all migrations of the store's tables, without a connection to the database.
+    ///
+    /// Use it where an administrator creates tables. A program with other rights executes the text, and the store opens
+    /// without [`create`](Self::create). A later version of this crate may add migrations, and never changes old ones.
+    ///
+    /// ```
+    /// use idempotent_sqlx::MySqlStore;
+    ///
+    /// for step in MySqlStore::builder("mysql://db.example/app").table("payments").schema_steps()? {
+    ///     println!("{step}");
+    /// }
+    /// # Ok::<_, idempotent_core::StoreError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Schema`](idempotent_core::StoreErrorKind::Schema): the name of the table or of the schema is refused.
+    pub fn schema_steps(&self) -> Result<Vec<SchemaStep>, StoreError> {
+        Ok(schema::steps(MIGRATIONS, &self.0.table()?.in_backticks(), &BOOKKEEPING))
     }
 
     /// Connects to the database and opens the store. With [`create`](Self::create), this method also creates missing tables. If

@@ -6,7 +6,7 @@ use super::dialect::MySqlDialect;
 use super::migrate;
 use super::open::{MIGRATION, shown};
 use crate::outbox::COLUMNS;
-use crate::schema::Migration;
+use crate::schema::{self, Migration, SchemaStep};
 use crate::server::{ErrorContext, Phase};
 use crate::table::Table;
 
@@ -67,6 +67,11 @@ const MIGRATIONS: &[Migration] = &[
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
     },
 ];
+
+/// Returns the SQL text of all migrations.
+pub(crate) fn steps(table: &Table) -> Vec<SchemaStep> {
+    schema::steps(MIGRATIONS, &table.clone().in_backticks(), &migrate::BOOKKEEPING)
+}
 
 /// Sees to the tables.
 pub(crate) async fn migrate(pool: &MySqlPool, table: &Table, create: bool) -> Result<(), StoreError> {

@@ -10,6 +10,7 @@ use super::confirmation_queue::ConfirmationQueue;
 use super::database::OutboxDb;
 use super::handle::{Outbox, OutboxInner};
 use super::statements::{OutboxStatements, StatementEdit};
+use crate::schema::SchemaStep;
 use crate::table::Table;
 
 /// A builder for [`Outbox`].
@@ -70,6 +71,15 @@ impl<Db: OutboxDb> OutboxBuilder<Db> {
     pub fn __edit(mut self, edit: impl Fn(&'static str, String) -> String + Send + Sync + 'static) -> Self {
         self.edit = Some(Arc::new(edit));
         self
+    }
+
+    /// Returns the SQL text of all migrations of the tables of the outbox, without using a connection. Use it where an administrator
+    /// creates tables.
+    ///
+    /// # Errors
+    /// The table name is invalid.
+    pub fn schema_steps(&self) -> Result<Vec<SchemaStep>, StoreError> {
+        Db::schema_steps(Table::new(&self.table)?.with_room_for_migrations()?.name())
     }
 
     /// Opens the outbox, and creates its tables if [`create`](Self::create) is set.

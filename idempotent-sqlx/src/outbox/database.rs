@@ -6,6 +6,7 @@ use sqlx::Pool;
 
 use crate::desk::Desk;
 pub(super) use crate::desk::{Arg, Cells, Kind};
+use crate::schema::SchemaStep;
 use crate::table::Table;
 
 /// A database that an [`Outbox`](crate::Outbox) can lie in: `sqlx::Postgres`, `sqlx::MySql`, `sqlx::Sqlite`, each with its
@@ -13,6 +14,10 @@ use crate::table::Table;
 pub trait OutboxDb: Desk {
     #[doc(hidden)]
     fn migrate(pool: &Pool<Self>, table: &str, create: bool) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Returns the SQL text of all migrations of the table.
+    #[doc(hidden)]
+    fn schema_steps(table: &str) -> Result<Vec<SchemaStep>, StoreError>;
 }
 
 macro_rules! outbox_db {
@@ -21,6 +26,10 @@ macro_rules! outbox_db {
         impl OutboxDb for $db {
             async fn migrate(pool: &Pool<Self>, table: &str, create: bool) -> Result<(), StoreError> {
                 crate::$module::outbox::migrate(pool, &Table::new(table)?, create).await
+            }
+
+            fn schema_steps(table: &str) -> Result<Vec<SchemaStep>, StoreError> {
+                Ok(crate::$module::outbox::steps(&Table::new(table)?))
             }
         }
     )+};

@@ -7,7 +7,7 @@ use super::migrate::MIGRATION;
 use super::open::shown;
 use super::{migrate, pooler};
 use crate::delay::COLUMNS;
-use crate::schema::Migration;
+use crate::schema::{self, Migration, SchemaStep};
 use crate::server::{ErrorContext, Phase};
 use crate::table::Table;
 
@@ -36,6 +36,11 @@ const MIGRATIONS: &[Migration] = &[Migration {
 CREATE INDEX {name}_due ON {table} (due_at, seq) WHERE due_at IS NOT NULL;
 CREATE INDEX {name}_dead ON {table} (dead_at, seq) WHERE dead_at IS NOT NULL",
 }];
+
+/// Returns the SQL text of all migrations.
+pub(crate) fn steps(table: &Table) -> Vec<SchemaStep> {
+    schema::steps(MIGRATIONS, table, &migrate::BOOKKEEPING)
+}
 
 /// Sees to the table.
 pub(crate) async fn migrate(pool: &PgPool, table: &Table, create: bool) -> Result<(), StoreError> {

@@ -7,7 +7,7 @@ use sqlx::{AssertSqlSafe, Connection, Row};
 
 use super::dialect::PostgresDialect;
 use crate::row::COLUMNS;
-use crate::schema::{self, Found, Migration};
+use crate::schema::{self, BookkeepingSql, Found, Migration};
 use crate::server::{ErrorContext, Phase};
 use crate::table::Table;
 
@@ -60,6 +60,12 @@ pub(super) const MIGRATIONS: &[Migration] = &[
 ) WITH (fillfactor=80)",
     },
 ];
+
+/// The SQL texts that record applied migrations.
+pub(super) const BOOKKEEPING: BookkeepingSql = BookkeepingSql {
+    columns: "(version bigint PRIMARY KEY, checksum bytea NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())",
+    row: "(version, checksum) VALUES ({version}, decode('{checksum}', 'hex'))",
+};
 
 /// The advisory lock of migrations: "idempote" as a number.
 const LOCK: i64 = 0x6964_656d_706f_7465;
@@ -154,17 +160,10 @@ async fn apply(
     known: &[Migration],
     applied: usize,
 ) -> Result<(), sqlx::Error> {
-    let migrations = table.quoted_migrations();
-    let bookkeeping = format!(
-        "CREATE TABLE IF NOT EXISTS {migrations} \
-         (version bigint PRIMARY KEY, checksum bytea NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
-    );
-    sqlx::raw_sql(AssertSqlSafe(bookkeeping)).execute(&mut *connection).await?;
-    let note = format!("INSERT INTO {migrations} (version, checksum) VALUES ($1, $2)");
-    for (index, migration) in known.iter().enumerate().skip(applied) {
-        sqlx::raw_sql(AssertSqlSafe(migration.for_table(table))).execute(&mut *connection).await?;
-        let note = sqlx::query(AssertSqlSafe(note.clone())).bind(index as i64 + 1);
-        note.bind(migration.checksum().to_vec()).execute(&mut *connection).await?;
+    for step in schema::steps(known, table, &BOOKKEEPING).iter().skip(applied) {
+        for statement in step.statements() {
+            sqlx::raw_sql(AssertSqlSafe(statement.clone())).execute(&mut *connection).await?;
+        }
     }
     Ok(())
 }

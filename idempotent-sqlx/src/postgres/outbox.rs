@@ -7,7 +7,7 @@ use super::migrate::MIGRATION;
 use super::open::shown;
 use super::{migrate, pooler};
 use crate::outbox::COLUMNS;
-use crate::schema::Migration;
+use crate::schema::{self, Migration, SchemaStep};
 use crate::server::{ErrorContext, Phase};
 use crate::table::Table;
 
@@ -67,6 +67,11 @@ CREATE INDEX {name}_status ON {table} (status, seq)",
 CREATE INDEX {name}_audit_id ON {audit} (id, seq)",
     },
 ];
+
+/// Returns the SQL text of all migrations.
+pub(crate) fn steps(table: &Table) -> Vec<SchemaStep> {
+    schema::steps(MIGRATIONS, table, &migrate::BOOKKEEPING)
+}
 
 /// Sees to the tables.
 pub(crate) async fn migrate(pool: &PgPool, table: &Table, create: bool) -> Result<(), StoreError> {

@@ -7,7 +7,7 @@ use sqlx::SqlitePool;
 use super::error::ErrorContext;
 use super::migrate;
 use crate::delay::COLUMNS;
-use crate::schema::Migration;
+use crate::schema::{self, Migration, SchemaStep};
 use crate::table::Table;
 
 /// `due_at` is when a row may be taken next: what is held has the end of that, what is dead has none. `live` is its key as long as
@@ -35,6 +35,11 @@ const MIGRATIONS: &[Migration] = &[Migration {
 CREATE INDEX {name}_due ON {table} (due_at, seq) WHERE due_at IS NOT NULL;
 CREATE INDEX {name}_dead ON {table} (dead_at, seq) WHERE dead_at IS NOT NULL",
 }];
+
+/// Returns the SQL text of all migrations.
+pub(crate) fn steps(table: &Table) -> Vec<SchemaStep> {
+    schema::steps(MIGRATIONS, table, &migrate::BOOKKEEPING)
+}
 
 /// Sees to the table.
 pub(crate) async fn migrate(pool: &SqlitePool, table: &Table, create: bool) -> Result<(), StoreError> {

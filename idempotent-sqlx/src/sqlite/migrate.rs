@@ -6,7 +6,7 @@ use sqlx::{AssertSqlSafe, Connection, Row};
 
 use super::error::ErrorContext;
 use crate::row::COLUMNS;
-use crate::schema::{self, Found, Migration};
+use crate::schema::{self, BookkeepingSql, Found, Migration};
 use crate::table::Table;
 
 /// All steps there are. STRICT, so that a column holds what it says; without rowid, so that a look-up is one
@@ -56,6 +56,12 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     },
 ];
 
+/// The SQL texts that record applied migrations.
+pub(super) const BOOKKEEPING: BookkeepingSql = BookkeepingSql {
+    columns: "(version INTEGER PRIMARY KEY, checksum BLOB NOT NULL, applied_at INTEGER NOT NULL) STRICT",
+    row: "(version, checksum, applied_at) VALUES ({version}, x'{checksum}', unixepoch() * 1000000)",
+};
+
 /// Applies what is missing in one transaction: dropped or killed on the way, it leaves nothing behind. A second
 /// process waits at the transaction's begin, then finds nothing to do.
 pub(super) async fn migrate(
@@ -83,7 +89,7 @@ pub(super) async fn migrate_to(
     let applied = schema::applied(&found, known, table)?;
     if applied < known.len() {
         if !create {
-            return Err(schema::needed(&found, applied, known.len(), table));
+            return Err(schema::needed(&found, applied, known, table));
         }
         apply(&mut transaction, table, known, applied).await.map_err(|error| place.error(error))?;
     }
@@ -123,17 +129,10 @@ async fn apply(
     known: &[Migration],
     applied: usize,
 ) -> Result<(), sqlx::Error> {
-    let migrations = table.migrations();
-    let bookkeeping = format!(
-        "CREATE TABLE IF NOT EXISTS \"{migrations}\" \
-         (version INTEGER PRIMARY KEY, checksum BLOB NOT NULL, applied_at INTEGER NOT NULL) STRICT"
-    );
-    sqlx::raw_sql(AssertSqlSafe(bookkeeping)).execute(&mut *connection).await?;
-    let note = format!("INSERT INTO \"{migrations}\" VALUES (?1, ?2, unixepoch() * 1000000)");
-    for (index, migration) in known.iter().enumerate().skip(applied) {
-        sqlx::raw_sql(AssertSqlSafe(migration.for_table(table))).execute(&mut *connection).await?;
-        let note = sqlx::query(AssertSqlSafe(note.clone())).bind(index as i64 + 1);
-        note.bind(migration.checksum().to_vec()).execute(&mut *connection).await?;
+    for step in schema::steps(known, table, &BOOKKEEPING).iter().skip(applied) {
+        for statement in step.statements() {
+            sqlx::raw_sql(AssertSqlSafe(statement.clone())).execute(&mut *connection).await?;
+        }
     }
     Ok(())
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use idempotent_core::{Clock, StoreError, StoreErrorKind};
 
 use super::SqliteStore;
+use super::migrate::{BOOKKEEPING, MIGRATIONS};
+use crate::schema::{self, SchemaStep};
 use crate::table::Table;
 
 /// The point at which a write is complete.
@@ -119,6 +121,26 @@ impl SqliteStoreBuilder {
     pub fn synchronous(mut self, synchronous: Synchronous) -> Self {
         self.synchronous = synchronous;
         self
+    }
+
+    /// Returns the SQL text of all migrations of the store's tables, without a connection to the database.
+    ///
+    /// Use it where an administrator creates tables. A program with other rights executes the text, and the store opens
+    /// without [`create`](Self::create). A later version of this crate may add migrations, and never changes old ones.
+    ///
+    /// ```
+    /// use idempotent_sqlx::SqliteStore;
+    ///
+    /// for step in SqliteStore::builder("sqlite:app.db").table("payments").schema_steps()? {
+    ///     println!("{step}");
+    /// }
+    /// # Ok::<_, idempotent_core::StoreError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Schema`](idempotent_core::StoreErrorKind::Schema): the name of the table or of the schema is refused.
+    pub fn schema_steps(&self) -> Result<Vec<SchemaStep>, StoreError> {
+        Ok(schema::steps(MIGRATIONS, &Table::new(&self.table)?, &BOOKKEEPING))
     }
 
     /// Opens the store. With [`create`](Self::create), this method also creates a missing file and missing tables. If several

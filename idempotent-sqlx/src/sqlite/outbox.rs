@@ -7,7 +7,7 @@ use sqlx::SqlitePool;
 use super::error::ErrorContext;
 use super::migrate;
 use crate::outbox::COLUMNS;
-use crate::schema::Migration;
+use crate::schema::{self, Migration, SchemaStep};
 use crate::table::Table;
 
 /// What has an end (sent, settled) is in no index but those by number, id and status, however much of it there is.
@@ -66,6 +66,11 @@ CREATE INDEX {name}_status ON {table} (status, seq)",
 CREATE INDEX {name}_audit_id ON {audit} (id, seq)",
     },
 ];
+
+/// Returns the SQL text of all migrations.
+pub(crate) fn steps(table: &Table) -> Vec<SchemaStep> {
+    schema::steps(MIGRATIONS, table, &migrate::BOOKKEEPING)
+}
 
 /// Sees to the tables.
 pub(crate) async fn migrate(pool: &SqlitePool, table: &Table, create: bool) -> Result<(), StoreError> {

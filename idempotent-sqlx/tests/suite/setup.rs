@@ -1,7 +1,7 @@
 //! What is refused when a store is opened, and in what words.
 
 use idempotent_core::{Claim, Store, StoreError, StoreErrorKind};
-use idempotent_sqlx::SqliteStore;
+use idempotent_sqlx::{SchemaStep, SqliteStore};
 
 use crate::support::{Place, key, request};
 
@@ -51,6 +51,29 @@ async fn an_older_schema_says_needed_and_found() {
     refused(open, StoreErrorKind::Schema, &["schema version 0", "needed is 3", "`create(true)`"]);
     place.open().await;
     place.builder().create(false).open().await.unwrap();
+}
+
+/// The SQL text of these migrations, as an administrator would execute it.
+fn script(steps: &[SchemaStep]) -> String {
+    steps.iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test]
+async fn a_store_opens_on_tables_that_an_administrator_created() {
+    let place = Place::new();
+    let steps = place.builder().schema_steps().unwrap();
+    assert_eq!(steps.iter().map(SchemaStep::version).collect::<Vec<_>>(), [1, 2, 3]);
+    place.sql(&script(&steps[..1])).await;
+    let words =
+        ["has schema version 1, needed is 3", "2 `steps of runs`, 3 `order tables of streams`", "schema_steps()"];
+    refused(place.builder().create(false).open().await, StoreErrorKind::Schema, &words);
+    place.sql(&script(&steps[1..])).await;
+    // The setting `create` applies nothing twice.
+    for create in [false, true] {
+        let store = place.builder().create(create).open().await.unwrap();
+        assert!(matches!(store.claim(&request(&key(&format!("{create}")), 1)).await.unwrap(), Claim::Acquired(_)));
+        assert_eq!(place.count("SELECT count(*) FROM idempotent_record_migrations").await, 3);
+    }
 }
 
 #[tokio::test]

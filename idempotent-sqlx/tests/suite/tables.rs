@@ -6,6 +6,7 @@ pub(crate) mod sqlite;
 use std::fmt::Debug;
 
 use idempotent_core::{StoreError, StoreErrorKind};
+use idempotent_sqlx::SchemaStep;
 
 /// Checks that no table is made unasked; `open` is told whether to make it.
 pub(crate) async fn is_made_on_request_only<T: Debug>(open: impl AsyncFn(bool) -> Result<T, StoreError>) {
@@ -13,6 +14,25 @@ pub(crate) async fn is_made_on_request_only<T: Debug>(open: impl AsyncFn(bool) -
     assert_eq!(refused.kind(), StoreErrorKind::Schema, "{refused}");
     assert!(refused.to_string().contains("is missing"), "{refused}");
     for create in [true, false, true] {
+        open(create).await.unwrap();
+    }
+}
+
+/// Checks that tables of printed migrations are complete, and that `create` adds nothing to them.
+pub(crate) async fn open_on_printed_migrations<T: Debug>(
+    steps: &[SchemaStep],
+    execute: impl AsyncFn(String),
+    open: impl AsyncFn(bool) -> Result<T, StoreError>,
+) {
+    for step in steps {
+        let refused = open(false).await.unwrap_err();
+        assert_eq!(refused.kind(), StoreErrorKind::Schema, "{refused}");
+        let named =
+            step.version() == 1 || refused.to_string().contains(&format!("{} `{}`", step.version(), step.name()));
+        assert!(named && refused.to_string().contains("schema_steps()"), "{refused}");
+        execute(step.to_string()).await;
+    }
+    for create in [false, true] {
         open(create).await.unwrap();
     }
 }

@@ -1,11 +1,11 @@
 //! Store URLs: what is refused, by which words, and what opens.
-use idempotent::{ConnectError, connect};
+use idempotent::{ConnectError, Executor, Identity, Outcome, Rejection, Scene, connect, idempotent};
 use idempotent_core::__private::url::masked;
 
 /// Polled by hand: nothing that is refused has anything to wait for.
 fn refused(url: &str) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let error = runtime.block_on(connect(url)).unwrap_err();
+    let error = runtime.block_on(async { connect(url).await }).unwrap_err();
     let debug = format!("{error:?}");
     for secret in ["hunter2", "s3cret"] {
         assert!(!debug.contains(secret), "{debug}");
@@ -107,11 +107,33 @@ fn a_password_that_is_not_encoded_is_told_how() {
     says("redis+sentinel://a,b", &["the name of the primary is missing"]);
 }
 
-/// By each of these URLs once its table is there.
-async fn opens(urls: &[String], create: impl AsyncFnOnce()) {
+#[test]
+fn a_wrong_tier_is_named_with_the_form() {
+    says("tiered:redis://h", &["`tiered:postgres://HOST/DATABASE|redis://HOST`"]);
+    says("tiered:sqlite:x|redis://a|redis://u:hunter2@b", &["more than two URLs", "`%7C`", "***@b"]);
+    says("tiered:redis://u:s3cret@h|memory:", &["`redis://u:***@h`", "the durable tier is a database"]);
+    says("tiered:memory:|redis://h", &["the durable tier is a database"]);
+    says("tiered:sqlite:x|postgres://u:hunter2@h/d", &["`postgres://u:***@h/d`", "the cache is Redis"]);
+    says("tiered:sqlite:x|tiered:y|z", &["more than two URLs"]);
+    says("tiered:sqlit:x|memory:", &["did you mean `sqlite`?"]);
+    says("tiered:sqlite:x|memory:y", &["nothing may follow `memory:`"]);
+    says("tierd:sqlite:x|redis://u:hunter2@h", &["did you mean `tiered`?"]);
+}
+
+#[test]
+fn a_request_prints_no_password() {
+    let request = connect("tiered:postgres://u:hunter2@h/d|redis://:s3cret@c").cache("redis://:s3cret@x").create(true);
+    let shown = format!("{request:?}");
+    assert!(!shown.contains("hunter2") && !shown.contains("s3cret") && shown.contains("***@c"), "{shown}");
+}
+
+/// Opens the store by each URL once its tables exist: `connect` creates them on request only.
+async fn opens(urls: &[String]) {
     let error = connect(&urls[0]).await.unwrap_err().to_string();
     assert!(error.contains("is missing") && error.contains("`create(true)`"), "{error}");
-    create().await;
+    let error = connect(&urls[0]).create(false).await.unwrap_err().to_string();
+    assert!(error.contains("is missing") && error.contains("`schema_steps()`"), "{error}");
+    connect(&urls[0]).create(true).await.unwrap();
     for url in urls {
         let store = connect(url).await.unwrap();
         assert!(store.capabilities().batch.is_some());
@@ -123,7 +145,7 @@ async fn postgres_opens_where_its_table_is() {
     let server = idempotent_testkit::servers::PostgresServer::start();
     let url = server.url();
     let urls = [url.clone(), url.replace("postgres://", "postgresql://"), url.replace("postgres:", "POSTGRES:")];
-    opens(&urls, async || drop(idempotent::PostgresStore::builder(url).create(true).open().await.unwrap())).await;
+    opens(&urls).await;
 }
 
 #[tokio::test]
@@ -131,7 +153,7 @@ async fn mysql_opens_where_its_table_is() {
     let server = idempotent_testkit::servers::MariaDbServer::start();
     let url = server.url();
     let urls = [url.clone(), url.replace("mysql://", "mariadb://"), url.replace("mysql:", "MySQL:")];
-    opens(&urls, async || drop(idempotent::MySqlStore::builder(url).create(true).open().await.unwrap())).await;
+    opens(&urls).await;
 }
 
 #[tokio::test]
@@ -159,6 +181,46 @@ async fn memory_and_sqlite_open() {
         let store = connect(&url).await.unwrap();
         assert!(store.capabilities().browse.is_some());
     }
+}
+
+#[tokio::test]
+async fn an_sqlite_file_is_not_created_if_the_caller_forbids_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let url = format!("sqlite:{}", path.display());
+    let error = connect(&url).create(false).await.unwrap_err().to_string();
+    assert!(error.contains("is missing") && !path.exists(), "{error}");
+    connect(&url).await.unwrap();
+    connect(&url).create(false).await.unwrap();
+}
+
+#[tokio::test]
+async fn two_tiers_open_by_a_url_and_by_the_setting() {
+    let redis = idempotent_testkit::servers::RedisServer::start();
+    let folder = tempfile::tempdir().unwrap();
+    let database = format!("sqlite:{}", folder.path().join("store.db").display());
+    let key = Identity::new(Scene::Mq, "ship", "o-1").key("idempotent").unwrap();
+    for request in [
+        connect(format!("tiered:{database}|{}", redis.url())),
+        connect(&database).cache(redis.url()),
+        connect(format!("tiered:{database}|memory:")),
+        connect(&database).cache("memory:"),
+    ] {
+        let executor = Executor::new(request.await.unwrap());
+        executor.scope(ship("o-1")).await.unwrap();
+        assert_eq!(executor.store().peek(&key).await.unwrap().unwrap().fencing.get(), 1);
+        // The database knows the key without the cache.
+        redis.command(&["FLUSHALL"]);
+        let (_, outcome) = Outcome::capture(executor.scope(ship("o-1"))).await;
+        assert_eq!(outcome, Some(Outcome::Replayed));
+    }
+    let both = connect(format!("tiered:{database}|memory:")).cache("memory:").await.unwrap_err().to_string();
+    assert!(both.contains("leave `cache` out"), "{both}");
+}
+
+#[idempotent(key = order, scope = "ship")]
+async fn ship(order: &str) -> Result<u32, Rejection> {
+    Ok(1)
 }
 
 #[tokio::test]

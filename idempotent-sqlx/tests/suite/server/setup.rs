@@ -3,6 +3,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use idempotent_core::{Claim, Store, StoreError, StoreErrorKind};
+use idempotent_sqlx::SchemaStep;
 use idempotent_testkit::proxy::Proxy;
 
 use super::place::{self, Place, Store as ServerStore, server, sql};
@@ -49,6 +50,37 @@ async fn another_version_of_the_schema_is_told_with_both_numbers() {
     let open = place.builder().create(false).open().await;
     refused(open, StoreErrorKind::Schema, &["schema version 0", "needed is 3", "`create(true)`"]);
     place.open().await;
+    place.builder().create(false).open().await.unwrap();
+}
+
+/// The SQL text of these migrations, as an administrator would execute it.
+fn script(steps: &[SchemaStep]) -> String {
+    steps.iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test]
+async fn a_store_opens_on_tables_that_an_administrator_created() {
+    let place = Place::new();
+    sql(&script(&place.builder().schema_steps().unwrap()));
+    // The setting `create` applies nothing twice.
+    for create in [false, true] {
+        let store = place.builder().create(create).open().await.unwrap();
+        assert!(matches!(store.claim(&request(&key(&format!("{create}")), 1)).await.unwrap(), Claim::Acquired(_)));
+        assert_eq!(sql(&format!("SELECT count(*) FROM {}_migrations", place.table)), "3");
+    }
+}
+
+#[tokio::test]
+async fn missing_migrations_are_named_and_can_be_applied_by_an_administrator() {
+    let place = Place::new();
+    let steps = place.builder().schema_steps().unwrap();
+    let (first, rest) = steps.split_at(1);
+    assert_eq!(steps.iter().map(SchemaStep::version).collect::<Vec<_>>(), [1, 2, 3]);
+    sql(&script(first));
+    let words =
+        ["has schema version 1, needed is 3", "2 `steps of runs`, 3 `order tables of streams`", "schema_steps()"];
+    refused(place.builder().create(false).open().await, StoreErrorKind::Schema, &words);
+    sql(&script(rest));
     place.builder().create(false).open().await.unwrap();
 }
 

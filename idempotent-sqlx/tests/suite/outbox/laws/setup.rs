@@ -4,13 +4,22 @@ use idempotent_sqlx::Outbox;
 
 use super::own;
 use super::world::{World, message};
-use crate::tables::{is_made_on_request_only, refuses_bad_names};
+use crate::tables::{is_made_on_request_only, open_on_printed_migrations, refuses_bad_names};
 
 #[tokio::test]
 async fn no_table_is_made_unasked_and_what_is_missing_is_said() {
     let (pool, table, _kept) = own::place("outbox").await;
     let builder = || Outbox::builder(pool.clone()).table(&table);
     is_made_on_request_only(async |create| builder().create(create).open().await).await;
+}
+
+#[tokio::test]
+async fn tables_can_be_created_by_an_administrator() {
+    let (pool, table, _kept) = own::place("outbox").await;
+    let builder = || Outbox::builder(pool.clone()).table(&table);
+    let steps = builder().schema_steps().unwrap();
+    let execute = async |sql| drop(sqlx::raw_sql(sqlx::AssertSqlSafe::<String>(sql)).execute(&pool).await.unwrap());
+    open_on_printed_migrations(&steps, execute, async |create| builder().create(create).open().await).await;
 }
 
 #[tokio::test]
