@@ -7,14 +7,15 @@
 //! 4. [`steps`]: handlers that call several systems and continue where they stopped; updates with a version.
 //! 5. [`ordering`]: ordered messages with any number of consumers.
 //! 6. [`redis`]: the store that all instances share, and its limits.
-//! 7. [`http`]: the `Idempotency-Key` header in REST services: layer, attribute, clients, problems.
-//! 8. `outbox` (documented with the features `outbox` and `postgres`; works with all databases): messages that are written in the
+//! 7. [`tiers`]: a database with Redis as its cache.
+//! 8. [`http`]: the `Idempotency-Key` header in REST services: layer, attribute, clients, problems.
+//! 9. `outbox` (documented with the features `outbox` and `postgres`; works with all databases): messages that are written in the
 //!    transaction of the change that they announce.
-//! 9. `delay` (documented with the features `delay` and `sqlite`; works with all databases): work that is due later; five techniques
+//! 10. `delay` (documented with the features `delay` and `sqlite`; works with all databases): work that is due later; five techniques
 //!    and their lateness.
-//! 10. `alerts` (features `alert-email`, `outbox` and `sqlite`): alerts to operators by log, webhook and e-mail.
-//! 11. [`testing`]: duplicates, crashes and rejections in your own tests.
-//! 12. [`custom_store`]: stores for other systems.
+//! 11. `alerts` (features `alert-email`, `outbox` and `sqlite`): alerts to operators by log, webhook and e-mail.
+//! 12. [`testing`]: duplicates, crashes and rejections in your own tests.
+//! 13. [`custom_store`]: stores for other systems.
 
 #[cfg_attr(not(doctest), doc = include_str!("docs/getting_started.md"))]
 pub mod getting_started {}
@@ -35,6 +36,9 @@ pub mod ordering {}
 #[cfg(feature = "redis")]
 #[cfg_attr(not(doctest), doc = include_str!("docs/redis.md"))]
 pub mod redis {}
+
+#[cfg_attr(not(doctest), doc = include_str!("docs/tiers.md"))]
+pub mod tiers {}
 
 #[cfg(feature = "axum")]
 #[cfg_attr(not(doctest), doc = include_str!("docs/http.md"))]

@@ -39,7 +39,7 @@
 //! | store records in a file, without a server | [`SqliteStore`] |
 //! | store records on Redis or Valkey | [`RedisStore`]; [`RedisStore::check`] checks the servers |
 //! | share records between all instances | [`RedisStore`], [`docs::redis`] |
-//! | put a fast tier in front of a durable store | [`TieredStore`], [`RedisTier`](store::RedisTier), [`MemoryTier`](store::MemoryTier) |
+//! | put a fast tier in front of a durable store | [`TieredStore`], [`RedisTier`](store::RedisTier), [`MemoryTier`](store::MemoryTier); [`docs::tiers`] |
 //! | store records in memory, for tests | [`MemoryStore`] |
 //! | select the store by configuration | [`connect`] |
 //! | store records in another system | [`docs::custom_store`], [`CasBackend`](store::CasBackend), [`Store`] |

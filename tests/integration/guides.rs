@@ -26,6 +26,9 @@ pub mod ordering {}
 #[doc = include_str!("../../src/docs/redis.md")]
 pub mod redis {}
 
+#[doc = include_str!("../../src/docs/tiers.md")]
+pub mod tiers {}
+
 #[doc = include_str!("../../src/docs/http.md")]
 pub mod http {}
 

@@ -13,6 +13,8 @@ cargo xtask chaos redis [--seconds S] [--seed N] [--history FILE]
                         [--topology single|clock|sentinel|cluster | --store URL] [--calm]
 cargo xtask chaos rabbitmq|redis-streams|rocketmq [--seconds S] [--seed N] [--history FILE]
                         [--store redis|sqlite] [--calm]
+cargo xtask chaos mariadb [--seconds S] [--seed N] [--history FILE] [--calm]
+cargo xtask chaos tiered [--seconds S] [--seed N] [--history FILE] [--store postgres|mariadb] [--calm]
 cargo xtask chaos postgres [--seconds S] [--seed N] [--history FILE] [--calm]
 cargo xtask chaos delay [--seconds S] [--seed N] [--calm]
 cargo xtask chaos outbox [--seconds S] [--seed N] [--store postgres|sqlite] [--broker delay|rabbitmq] [--calm]
@@ -21,7 +23,9 @@ cargo xtask chaos ordering [--seconds S] [--seed N] [--store redis|sqlite] [--ca
 Worker processes run deliveries on a real server, while both are killed, stopped and cut off from each other for S
 seconds (60 unless you say otherwise); then everything has to come to an end. The history of it is judged, and written
 into FILE. With `redis` the deliveries come from the harness; with a broker's name from that broker, which is killed,
-stopped and cut off, too, as is its publisher, and what lies in its queues at the end is judged. With `postgres` effect and
+stopped and cut off, too, as is its publisher, and what lies in its queues at the end is judged. With `mariadb` the
+records are in MariaDB. With `tiered` they are in a database with Redis as its cache, which is flushed, stopped and killed
+as well. With `postgres` effect and
 record are one transaction; workers die at each crash point, connections are cut in the middle of a COMMIT, the server is
 killed; then each key has to have its rows exactly once. With `delay` producers and takers of a delay queue on Redis are
 killed, stopped and cut off, and so is Redis: no message is lost, early, or done twice, and the dead letters are those that fail. With `outbox` writers, relays and
@@ -33,7 +37,8 @@ chains of messages, by `after` and by `sequence`, of which some links always fai
                whose clock is set forward now and then, a cluster
   --store      a server of yours (or sqlite:PATH), which is not harmed: only workers are. Of a broker's consumers: where
                their records are, a Redis of its own (the default) or an SQLite file. Of `outbox`: where it lies,
-               PostgreSQL (the default) or an SQLite file, which cannot be killed
+               PostgreSQL (the default) or an SQLite file, which cannot be killed. Of `tiered`: the database of the
+               records, PostgreSQL (the default) or MariaDB
   --broker     of `outbox`: what its messages go through, the delay queue on Redis (the default) or RabbitMQ
   --enough     what has to have happened is that of a run of so many seconds, S unless you say otherwise: for a busy
                machine, on which less happens in a second
@@ -56,8 +61,24 @@ pub enum Topology {
     Sentinel,
     /// Three primaries, each with a replica.
     Cluster,
+    /// A database server, alone or with Redis as its cache tier.
+    Database {
+        /// The database server.
+        engine: Engine,
+        /// True if there is a cache tier.
+        cached: bool,
+    },
     /// Somebody else's store.
     Outside(String),
+}
+
+/// A database server.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Engine {
+    /// PostgreSQL.
+    Postgres,
+    /// MariaDB.
+    MariaDb,
 }
 
 /// What is put to the test.
@@ -158,6 +179,12 @@ impl Args {
                 places.outbox.broker = outbox_broker(value)?;
             }
             ("--broker", _) => return Err(format!("`--broker` says nothing of {subject}; leave it out")),
+            ("--store", Subject::Store { topology: Topology::Database { engine, cached: true }, .. }) => {
+                *engine = engine_named(value)?;
+            }
+            ("--store" | "--topology" | "--weakness", Subject::Store { topology: Topology::Database { .. }, .. }) => {
+                return Err(format!("`{name}` says nothing of {subject}; leave it out"));
+            }
             ("--topology", Subject::Store { topology: place, .. }) => *place = topology(value)?,
             ("--weakness", Subject::Store { weakness: place, .. }) => *place = Some(weakness(value)?),
             (_, Subject::Store { topology: place, .. }) => *place = Topology::Outside(value.to_owned()),
@@ -211,7 +238,7 @@ impl Args {
 fn subject(name: Option<&str>) -> Result<Subject, String> {
     let stores = |name, topology| Ok(Subject::Store { name, topology, weakness: None });
     let known = || {
-        ["redis", "sqlite", "postgres"]
+        ["redis", "sqlite", "mariadb", "tiered", "postgres"]
             .into_iter()
             .chain(Kind::ALL.iter().map(|kind| kind.name()))
             .chain(Play::ALL.iter().map(|play| play.name()))
@@ -221,6 +248,8 @@ fn subject(name: Option<&str>) -> Result<Subject, String> {
     match name {
         Some("redis") => stores("redis", Topology::Sentinel),
         Some("sqlite") => stores("sqlite", Topology::File),
+        Some("mariadb") => stores("mariadb", Topology::Database { engine: Engine::MariaDb, cached: false }),
+        Some("tiered") => stores("tiered", Topology::Database { engine: Engine::Postgres, cached: true }),
         Some("postgres") => Ok(Subject::Inbox { flaw: None }),
         Some(other) => match (Kind::named(other), Play::named(other)) {
             (Some(kind), _) => Ok(Subject::Broker { kind, store: Topology::Single { clock: false }, flaw: None }),
@@ -239,6 +268,14 @@ fn store(value: &str) -> Result<Topology, String> {
         "redis" => Ok(Topology::Single { clock: false }),
         "sqlite" => Ok(Topology::File),
         _ => Err(format!("`--store {value}`: known here: redis, sqlite")),
+    }
+}
+
+fn engine_named(value: &str) -> Result<Engine, String> {
+    match value {
+        "postgres" => Ok(Engine::Postgres),
+        "mariadb" => Ok(Engine::MariaDb),
+        _ => Err(format!("`--store {value}`: known here: postgres, mariadb")),
     }
 }
 
@@ -310,7 +347,7 @@ mod tests {
     fn a_mistake_is_told_with_what_would_be_right() {
         for (arguments, told) in [
             (&[][..], "needs one of: redis"),
-            (&["kafka"], "nothing is called `kafka`; known here: redis, sqlite, postgres, rabbitmq, redis-streams"),
+            (&["kafka"], "nothing is called `kafka`; known here: redis, sqlite, mariadb, tiered, postgres, rabbitmq"),
             (&["rabbitmq", "--store", "mysql"], "known here: redis, sqlite"),
             (&["rabbitmq", "--topology", "single"], "`--topology` says nothing of rabbitmq"),
             (&["rabbitmq", "--weakness", "early-takeover"], "known here: ack-before-run"),
@@ -325,6 +362,9 @@ mod tests {
             (&["outbox", "--broker", "kafka"], "known here: delay, rabbitmq"),
             (&["ordering", "--broker", "rabbitmq"], "`--broker` says nothing of ordering"),
             (&["redis", "--broker", "rabbitmq"], "`--broker` says nothing of redis"),
+            (&["tiered", "--store", "redis"], "known here: postgres, mariadb"),
+            (&["mariadb", "--store", "postgres"], "`--store` says nothing of mariadb"),
+            (&["tiered", "--weakness", "early-takeover"], "`--weakness` says nothing of tiered"),
             (&["redis", "--sede", "1"], "unknown argument `--sede`"),
             (&["redis", "--seed"], "`--seed` stands without a value"),
             (&["redis", "--seed", "x"], "not a whole number"),

@@ -34,6 +34,12 @@ pub(crate) enum Harm {
     Failover(Duration),
     /// The keys of a slot move to another node.
     Migrate,
+    /// The cache tier forgets everything.
+    FlushCache,
+    /// The cache tier does not answer.
+    StopCache(Duration),
+    /// The cache tier is killed, and started again.
+    CrashCache,
     /// All connections to the broker are cut.
     CutBroker,
     /// Nothing passes to the broker or from it, and connections stay; then they are cut.
@@ -62,6 +68,8 @@ pub(crate) struct Faults {
     pub(crate) crashes: bool,
     pub(crate) failovers: bool,
     pub(crate) migrations: bool,
+    /// There is a cache tier.
+    pub(crate) cache: bool,
     /// There is a broker.
     pub(crate) broker: bool,
 }
@@ -150,6 +158,11 @@ pub(crate) fn harms(seed: u64, workers: usize, long: Duration, faults: Faults) -
         let dice = Dice::new(seed, 8);
         plan.repeat(&dice, dice.ms(1_000, 3_000), (1_000, 3_000), |_| Harm::Migrate);
     }
+    if faults.cache {
+        plan.every(14, (1_000, 3_000), |_| Harm::FlushCache);
+        plan.every(15, (5_000, 9_000), |dice| Harm::StopCache(dice.ms(300, 2_000)));
+        plan.every(16, (6_000, 12_000), |_| Harm::CrashCache);
+    }
     if faults.broker {
         of_the_broker(&mut plan);
     }
@@ -226,6 +239,7 @@ mod tests {
         crashes: true,
         failovers: true,
         migrations: true,
+        cache: true,
         broker: true,
     };
 

@@ -1,5 +1,6 @@
 //! The store under test, and what its servers can be made to do.
 mod cluster;
+mod database;
 mod file;
 mod loss;
 mod sentinels;
@@ -15,6 +16,7 @@ use idempotent_redis::RedisStore;
 use idempotent_testkit::history::{Kind, Label, Line};
 use idempotent_testkit::servers::{RedisCluster, RedisSentinels, RedisServer};
 
+use self::database::Databases;
 use crate::args::Topology;
 use crate::plan::{Faults, Harm};
 use crate::time;
@@ -29,7 +31,10 @@ pub(crate) async fn connect(url: &str, weakness: Option<&'static Weakness>) -> a
         return Ok(Arc::new(SqliteStore::builder(url).busy_timeout(PATIENCE_WITH_A_LOCK).open().await?));
     }
     if !url.starts_with("redis") {
-        return idempotent::connect(url).await.with_context(|| format!("the store {url} cannot be opened"));
+        return idempotent::connect(url)
+            .create(true)
+            .await
+            .with_context(|| format!("the store {url} cannot be opened"));
     }
     let mut builder = RedisStore::builder(url);
     if let Some(weakness) = weakness {
@@ -76,6 +81,8 @@ pub(crate) enum Target {
     Sentinels(RedisSentinels),
     /// Three primaries, each with a replica.
     Cluster(RedisCluster),
+    /// A database server, alone or with a cache tier.
+    Database(Databases),
 }
 
 impl Target {
@@ -85,6 +92,7 @@ impl Target {
             Topology::Outside(url) => Self::Outside(url.clone()),
             Topology::File => Self::File(folder.join("store.db")),
             Topology::Cluster => Self::Cluster(cluster::start()),
+            Topology::Database { engine, cached } => Self::Database(Databases::start(*engine, *cached)),
             Topology::Sentinel => Self::Sentinels(sentinels::start()),
             Topology::Single { clock: false } => {
                 Self::Single { server: RedisServer::builder().aof().start(), clock: None }
@@ -103,6 +111,7 @@ impl Target {
             Self::Single { server, .. } => server.url(),
             Self::Sentinels(group) => group.url(),
             Self::Cluster(group) => group.url(),
+            Self::Database(databases) => databases.url(),
         }
     }
 
@@ -122,6 +131,7 @@ impl Target {
             Self::Single { clock, .. } => Faults { stops: true, crashes: true, clock: clock.is_some(), ..ours },
             // Whoever stops is replaced, and then goes on: what is written to both nobody can compare.
             Self::Sentinels(_) => Faults { failovers: true, ..ours },
+            Self::Database(databases) => databases.faults(),
             Self::Cluster(_) => Faults { failovers: true, migrations: true, ..ours },
         }
     }
@@ -129,7 +139,7 @@ impl Target {
     /// Whether nobody was replaced but by us: what that loses nobody has compared.
     pub(crate) fn is_as_we_left_it(&self, failovers: u64) -> bool {
         match self {
-            Self::Outside(_) | Self::File(_) | Self::Single { .. } => true,
+            Self::Outside(_) | Self::File(_) | Self::Single { .. } | Self::Database(_) => true,
             Self::Sentinels(group) => {
                 let expected = if failovers.is_multiple_of(2) { group.primary() } else { group.replica() };
                 group.current_primary().port() == expected.port()
@@ -141,7 +151,7 @@ impl Target {
     /// Those that run.
     fn servers(&self) -> Vec<&RedisServer> {
         match self {
-            Self::Outside(_) | Self::File(_) => Vec::new(),
+            Self::Outside(_) | Self::File(_) | Self::Database(_) => Vec::new(),
             Self::Single { server, .. } => vec![server],
             Self::Sentinels(group) => vec![group.primary(), group.replica()],
             Self::Cluster(group) => group.nodes().iter().collect(),
@@ -151,6 +161,7 @@ impl Target {
     /// Does it, and waits until it is done.
     pub(crate) fn suffer(&self, harm: Harm) -> anyhow::Result<Done> {
         match (self, harm) {
+            (Self::Database(databases), _) => return databases.suffer(harm),
             (_, Harm::Cut) => self.servers().into_iter().for_each(cut),
             (_, Harm::FlushScripts) => {
                 for server in self.servers() {

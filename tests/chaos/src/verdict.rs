@@ -22,6 +22,9 @@ pub(crate) struct Harms {
     pub(crate) crashes: u64,
     pub(crate) failovers: u64,
     pub(crate) migrations: u64,
+    pub(crate) cache_flushes: u64,
+    pub(crate) cache_stops: u64,
+    pub(crate) cache_crashes: u64,
     pub(crate) lost: u64,
     pub(crate) redelivered: u64,
     pub(crate) dead_letters: u64,
@@ -44,6 +47,9 @@ impl Harms {
             Harm::CrashStore => self.crashes += 1,
             Harm::Failover(_) => self.failovers += 1,
             Harm::Migrate => self.migrations += 1,
+            Harm::FlushCache => self.cache_flushes += 1,
+            Harm::StopCache(_) => self.cache_stops += 1,
+            Harm::CrashCache => self.cache_crashes += 1,
             Harm::CutBroker => self.broker_cuts += 1,
             Harm::SilenceBroker(_) => self.broker_silences += 1,
             Harm::StopBroker(_) => self.broker_stops += 1,
@@ -163,6 +169,10 @@ impl Verdict {
                 "chaos: the broker had {broker_cuts} cuts, {broker_silences} silences, {broker_stops} stops and {broker_crashes} crashes"
             );
         }
+        let Harms { cache_flushes, cache_stops, cache_crashes, .. } = self.harms;
+        if cache_flushes + cache_stops + cache_crashes > 0 {
+            eprintln!("chaos: the cache had {cache_flushes} flushes, {cache_stops} stops and {cache_crashes} crashes");
+        }
         let told: Vec<_> = self.told.iter().map(|(what, times)| format!("{times} {what}")).collect();
         if !told.is_empty() {
             eprintln!("chaos: {}", told.join(", "));
@@ -189,6 +199,8 @@ impl Verdict {
             "unknowns": counts.unknowns,
             "pauses": self.harms.pauses,
             "cuts": self.harms.cuts,
+            "crashes": self.harms.crashes,
+            "cache_flushes": self.harms.cache_flushes,
             "failovers": self.harms.failovers,
             "records_lost": self.harms.lost,
             "keys": counts.keys,
@@ -217,6 +229,9 @@ fn missing(seconds: u64, faults: Faults, harms: &Harms, report: &Report) -> Vec<
         ("fillings", harms.fills, u64::from(faults.full && seconds >= 20)),
         ("failovers", harms.failovers, u64::from(faults.failovers && seconds >= 20)),
         ("stops of the store", harms.stops, u64::from(faults.stops && seconds >= 30)),
+        ("flushes of the cache", harms.cache_flushes, if faults.cache { some } else { 0 }),
+        ("crashes of the cache", harms.cache_crashes, u64::from(faults.cache && seconds >= 20)),
+        ("crashes of the store", harms.crashes, u64::from(faults.crashes && seconds >= 20)),
         ("cuts of the broker", harms.broker_cuts, if faults.broker { some } else { 0 }),
         ("crashes of the broker", harms.broker_crashes, u64::from(faults.broker)),
         ("silences of the broker", harms.broker_silences, u64::from(faults.broker && seconds >= 30)),

@@ -1,6 +1,6 @@
 //! Programs of `examples` and `apps`, in the build of the tests. `IDEMPOTENT_EXAMPLES` names the folder of the examples
 //! of another build, such as a release build; its applications are in the folder above.
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::SystemTime;
@@ -41,9 +41,16 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(name: &str, args: &[&str]) -> Self {
-        let mut child = Command::new(binary(name)).args(args).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child =
+            Command::new(binary(name)).args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         Self { child, lines: Box::new(lines) }
+    }
+
+    /// Sends a line to the program.
+    pub(crate) fn enter(&mut self, line: &str) {
+        let stdin = self.child.stdin.as_mut().unwrap();
+        writeln!(stdin, "{line}").unwrap();
     }
 
     pub(crate) fn says(&mut self, lines: usize) -> Vec<String> {

@@ -13,4 +13,5 @@ mod redrive;
 mod rest;
 #[cfg(feature = "rocketmq")]
 mod rocketmq;
+mod tiers;
 mod wait;

@@ -208,7 +208,7 @@ async fn two_tiers_open_by_a_url_and_by_the_setting() {
     ] {
         let executor = Executor::new(request.await.unwrap());
         executor.scope(ship("o-1")).await.unwrap();
-        assert_eq!(executor.store().peek(&key).await.unwrap().unwrap().fencing.get(), 1);
+        assert_eq!(executor.store().peek(&key).await.unwrap().unwrap().fencing.0, 1);
         // The database knows the key without the cache.
         redis.command(&["FLUSHALL"]);
         let (_, outcome) = Outcome::capture(executor.scope(ship("o-1"))).await;

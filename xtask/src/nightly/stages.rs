@@ -137,12 +137,15 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
 }
 
 /// Each play on each of its servers.
-const CHAOS: [&str; 19] = [
+const CHAOS: [&str; 22] = [
     "sqlite",
     "redis --topology single",
     "redis --topology sentinel",
     "redis --topology cluster",
     "redis --topology clock",
+    "mariadb",
+    "tiered --store postgres",
+    "tiered --store mariadb",
     "postgres",
     "rabbitmq --store redis",
     "rabbitmq --store sqlite",

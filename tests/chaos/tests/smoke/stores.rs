@@ -23,6 +23,12 @@ fn cut_connections_flushed_scripts_stops_and_crashes_of_one_redis_break_no_invar
 }
 
 #[test]
+fn killed_workers_on_a_database_with_a_cache_that_is_flushed_break_no_invariant() {
+    let closing = holds(&["tiered", "--seconds", "6", "--seed", "3"]);
+    assert!(closing["cache_flushes"].as_u64() > Some(0), "{closing}");
+}
+
+#[test]
 fn a_run_without_faults_is_refused_as_vacuous() {
     let (output, closing) = run(&["sqlite", "--seconds", "1", "--calm"]);
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
@@ -44,6 +50,12 @@ mod extras {
     fn a_takeover_before_the_lease_is_over_is_found() {
         let found = violated(&["redis", "--topology", "single", "--seconds", "4", "--weakness", "early-takeover"]);
         assert!(found.contains("I1"), "{found:?}");
+    }
+
+    #[test]
+    fn killed_workers_on_mariadb_break_no_invariant_with_and_without_a_cache() {
+        holds(&["mariadb", "--seconds", "6", "--seed", "3"]);
+        holds(&["tiered", "--store", "mariadb", "--seconds", "6", "--seed", "3"]);
     }
 
     #[test]
