@@ -136,32 +136,35 @@ fn each_stream(tokens: &TokenStream, f: &mut impl FnMut(&[TokenTree])) {
     }
 }
 
-/// Returns whether the token is the brackets of `#[test]` or of `#[tokio::test(…)]`.
-fn is_test_brackets(token: &TokenTree) -> bool {
-    let TokenTree::Group(group) = token else { return false };
-    let named = |token: TokenTree| if let TokenTree::Ident(name) = token { Some(name) } else { None };
-    group.delimiter() == Delimiter::Bracket
-        && group.stream().into_iter().filter_map(named).last().is_some_and(|name| name == "test")
+/// Returns whether the tokens are an attribute with the name: `#[test]` and `#[tokio::test(…)]` are named `test`.
+fn is_attribute(tokens: &[TokenTree], name: &str) -> bool {
+    let [sign, TokenTree::Group(group)] = tokens else { return false };
+    let is_path = |token: &TokenTree| matches!(token, TokenTree::Ident(_)) || is_punct(Some(token), ':');
+    is_punct(Some(sign), '#')
+        && group.delimiter() == Delimiter::Bracket
+        && group.stream().into_iter().take_while(is_path).last().is_some_and(|last| last.to_string() == name)
 }
 
 fn has_test_attribute(tokens: &TokenStream) -> bool {
     let mut has = false;
     each_stream(tokens, &mut |list| {
-        has |= list.windows(2).any(|pair| is_punct(pair.first(), '#') && is_test_brackets(&pair[1]));
+        has |= list.windows(2).any(|pair| is_attribute(pair, "test"));
     });
     has
 }
 
-/// Returns the names of `#[test]` functions that are written in the tokens.
+/// Returns the names of `#[test]` functions that are written in the tokens. Ignored tests are left out.
 fn test_functions(tokens: &TokenStream) -> Vec<String> {
     let mut found = Vec::new();
     each_stream(tokens, &mut |list| {
-        let mut is_test = false;
+        let (mut is_test, mut is_ignored) = (false, false);
         for pair in list.windows(2) {
-            is_test |= is_punct(pair.first(), '#') && is_test_brackets(&pair[1]);
+            is_test |= is_attribute(pair, "test");
+            is_ignored |= is_attribute(pair, "ignore");
             if let [TokenTree::Ident(word), TokenTree::Ident(name)] = pair
                 && word == "fn"
-                && std::mem::take(&mut is_test)
+                // Both flags are reset for the next function.
+                && std::mem::take(&mut is_test) & !std::mem::take(&mut is_ignored)
             {
                 found.push(name.to_string());
             }
@@ -266,7 +269,9 @@ mod tests {
 
     #[test]
     fn a_test_in_the_input_of_a_macro_is_a_test() {
-        let text = "proptest! { #[test] fn shown(a in 0..9) { let f = 1; } fn helper() {} }";
-        has(&Tests::of([("src/a.rs", text)]), &["p::a::shown"], &["p::a::helper"]);
+        let text = "proptest! { #[test] fn shown(a in 0..9) { let f = 1; } fn helper() {} \
+            #[test] #[ignore = \"slow\"] fn off() {} #[cfg(test)] fn also_helper() {} }";
+        let missing = ["p::a::helper", "p::a::off", "p::a::also_helper"];
+        has(&Tests::of([("src/a.rs", text)]), &["p::a::shown"], &missing);
     }
 }
