@@ -78,7 +78,9 @@ fn findings(list: &str, cases: &[Case], tests: &Tests) -> Vec<String> {
             found.push(format!("{list}:{line}: the case names no test: add `package::path::to::test`"));
         }
         for test in listed.iter().filter(|test| !tests.contains(test)) {
-            found.push(format!("{list}:{line}: `{test}` is not a test: correct the path"));
+            let remedy =
+                tests.moved(test).map_or("correct the path".to_owned(), |path| format!("did you mean `{path}`?"));
+            found.push(format!("{list}:{line}: `{test}` is not a test: {remedy}"));
         }
     }
     found
@@ -102,6 +104,15 @@ mod tests {
         assert!(found[2].contains(":5: `p::suite::a::shown`, "), "two tests on one line: {found:?}");
         assert!(found[3].contains(":9: the sentence contains a path"), "{found:?}");
         assert_eq!(findings("list", &parse("# Cases\n"), &tests).len(), 1, "an empty list");
+    }
+
+    #[test]
+    fn a_test_that_moved_is_suggested() {
+        let tests =
+            Tests::of([("src/new.rs", "#[test] fn shown() {} mod a { #[test] fn twice() {} } #[test] fn twice() {}")]);
+        let found = findings("list", &parse("- One.\n  `p::old::shown`\n  `p::old::twice`\n"), &tests);
+        assert!(found[0].ends_with("is not a test: did you mean `p::new::shown`?"), "{found:?}");
+        assert!(found[1].ends_with("is not a test: correct the path"), "two tests have the name: {found:?}");
     }
 
     #[test]

@@ -20,6 +20,15 @@ impl Tests {
         self.0.contains(test)
     }
 
+    /// Returns the only test with the same function or file name, which may have moved.
+    pub(super) fn moved(&self, test: &str) -> Option<&str> {
+        fn name(path: &str) -> Option<&str> {
+            path.rsplit([':', '/']).next()
+        }
+        let mut same = self.0.iter().filter(|other| name(other) == name(test));
+        same.next().filter(|_| same.next().is_none()).map(String::as_str)
+    }
+
     /// Returns the tests of the tracked sources.
     pub(super) fn of_repository() -> Result<Self, Box<dyn Error>> {
         let packages = packages()?;
