@@ -140,7 +140,11 @@ async fn a_handler_that_outlives_its_lease_is_dropped() {
     let (outcome, answer) = worker.deliver("k", &Job::held()).await;
     assert_eq!(outcome, Outcome::LeaseLost);
     assert!(matches!(answer, Err(AppError::Idempotent(idempotent_core::Rejection::LeaseLost))), "{answer:?}");
-    assert_eq!(record(&store, "k").await.unwrap().state.kind(), StateKind::Consuming, "left to its lease");
+    // The record is left to its lease: the next run starts when the lease expires.
+    let (end, next) = (lease_end(&store, "k").await, Job::quick());
+    let (outcome, _) = Worker::new(store.clone(), Policy::new()).redeliver("k", &next).await;
+    assert_eq!((outcome, next.attempts()), (Outcome::Ran, vec![2]));
+    assert!(next.fencing()[0].0 >= end, "{} µs early", end - next.fencing()[0].0);
 
     let short = Policy::new().lease(secs(1)).max_run(secs(2));
     assert_eq!(Worker::new(store, short).outcome("long", &Job::held()).await, Outcome::LeaseLost, "after max_run");
@@ -189,15 +193,28 @@ async fn a_stale_completion_is_refused_and_nothing_is_lost() {
 async fn fencing_numbers_rise_over_release_expiry_and_deletion() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
-    let job = Job::ends(End::Err);
+    let mut numbers = Vec::new();
     for policy in [Policy::new(), Policy::new().max_retries(Policy::NO_LIMIT)] {
-        let worker = Worker::new(store.clone(), policy.lease(secs(1)));
-        for _ in 0..16 {
+        let policy = policy.lease(secs(1));
+        let (worker, job) = (Worker::new(store.clone(), policy), Job::ends(End::Err));
+        for _ in 0..8 {
             assert!(matches!(worker.outcome("k", &job).await, Outcome::Released { .. }));
         }
+        // After the kill, no command of the worker arrives, so its lease expires.
+        let killed = FaultStore::on_clock(store.clone(), Arc::new(SystemClock::new()));
+        let (dead, expired) = (Worker::new(killed.clone(), policy), Job::held());
+        let run = dead.begin("k", &expired).await;
+        killed.kill();
+        run.abort();
+        run.await.unwrap_err();
+        let end = lease_end(&store, "k").await;
+        let takeover = Job::ends(End::Err);
+        assert!(matches!(worker.redeliver("k", &takeover).await.0, Outcome::Released { .. }));
+        assert!(takeover.fencing()[0].0 >= end, "not before the lease's end");
+        numbers.extend([job, expired, takeover].iter().flat_map(|job| job.fencing()));
         server.command(&["DEL", key("k").as_str()]);
     }
-    let numbers = job.fencing();
+    assert_eq!(numbers.len(), 2 * (8 + 1 + 1));
     assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
     assert!(numbers.iter().all(|number| *number < FencingToken(1 << 53)));
 }

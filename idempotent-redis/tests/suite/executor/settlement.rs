@@ -1,11 +1,14 @@
 //! Ends of runs: failures, an unreachable store, changed payloads, attempts.
+use std::sync::{Arc, Mutex};
+
 use idempotent_core::{
     BatchItem, Call, DefaultReply, Disposition, Fingerprint, Handler, Json, OnStoreError, Outcome, Policy, Rejection,
-    StateKind,
+    StateKind, SystemClock,
 };
 use idempotent_redis::RedisStore;
 use idempotent_testkit::proxy::{Fault, Proxy};
 use idempotent_testkit::servers::RedisServer;
+use idempotent_testkit::{FaultStore, StoreCall, StoreOperation};
 
 use crate::support::runs::{AppError, End, Job, Worker, assert_in_flight, id, lease_end, raw, record, secs};
 use crate::support::{key, open, open_without_cache, until};
@@ -103,9 +106,13 @@ async fn unprotected_runs_must_be_enabled_and_are_counted() {
 #[tokio::test]
 async fn a_claim_with_a_lost_reply_is_retried_with_the_same_token() {
     let server = RedisServer::start();
+    let mut owners = Vec::new();
     for fault in [Fault::CutAfterApply, Fault::CutMidReply, Fault::CutBeforeSend] {
         let part = format!("{fault:?}");
-        let (proxy, worker) = far(&server, Policy::new()).await;
+        let proxy = Proxy::start(&server.address()).await;
+        let store = RedisStore::connect(proxy.url()).await.unwrap();
+        let logged = FaultStore::on_clock(store, Arc::new(SystemClock::new()));
+        let worker = Worker::new(logged.clone(), Policy::new());
         // The script is cached, so the cut-off call is the claim and not the rejection of an unknown script.
         worker.outcome("warm", &Job::quick()).await;
         proxy.fail_next_with(key(&part).as_str(), fault);
@@ -113,6 +120,12 @@ async fn a_claim_with_a_lost_reply_is_retried_with_the_same_token() {
         assert_eq!(worker.outcome(&part, &job).await, Outcome::Ran, "not in flight for a whole lease");
         assert_eq!((proxy.met(), worker.failed("claim")), (1, 1));
         assert_eq!(job.attempts(), [1], "counted at the claim, and once");
+        let is_claim = |call: &StoreCall| call.verb == StoreOperation::Claim && call.key == Some(key(&part).hash());
+        let claims: Vec<_> = logged.log().into_iter().filter(is_claim).map(|call| call.owner.unwrap()).collect();
+        let [first, retried] = claims[..] else { panic!("{claims:?}") };
+        assert_eq!(first, retried, "{fault:?}");
+        assert!(!owners.contains(&first), "each call has its own token");
+        owners.push(first);
     }
 }
 
@@ -151,25 +164,26 @@ async fn each_item_of_a_batch_is_settled_separately() {
     assert_eq!(other.outcome("b", &Job::quick()).await, Outcome::Ran);
     let held = Job::held();
     let run = other.begin("c", &held).await;
-    let runs = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    // The items of each call of the handler.
+    let calls = Arc::new(Mutex::new(Vec::new()));
     let deliver = async |parts: &[&'static str]| {
         let items: Vec<_> = parts.iter().map(|part| (Call::new(id(part)), *part)).collect();
-        let seen = runs.clone();
+        let seen = calls.clone();
         let handler =
             Handler::<DefaultReply, Json, _, _>::batch(move |items: Vec<BatchItem<&'static str>>| async move {
-                seen.lock().unwrap().extend(items.iter().map(|given| given.item));
+                seen.lock().unwrap().push(items.iter().map(|given| given.item).collect::<Vec<_>>());
                 items.iter().map(|_| Ok::<_, AppError>(1)).collect::<Vec<Result<u32, AppError>>>()
             });
         let answers = worker.executor.run_batch(items, handler).await;
         answers.into_iter().map(|answer| answer.outcome.name()).collect::<Vec<_>>()
     };
     assert_eq!(deliver(&["a", "b", "c", "d", "a"]).await, ["ran", "replayed", "in_flight", "ran", "replayed"]);
-    assert_eq!(*runs.lock().unwrap(), ["a", "d"], "each once");
+    assert_eq!(*calls.lock().unwrap(), [["a", "d"]], "each once");
     assert_eq!(deliver(&["d", "a"]).await, ["replayed"; 2], "not run twice afterwards");
-    assert_eq!(runs.lock().unwrap().len(), 2);
     held.end(End::Ok);
     assert_eq!(run.await.unwrap().0, Outcome::Ran);
-    assert_eq!(deliver(&["c", "a", "c"]).await, ["replayed"; 3], "the handler is not called for duplicates alone");
+    assert_eq!(deliver(&["c", "a", "c"]).await, ["replayed"; 3]);
+    assert_eq!(calls.lock().unwrap().len(), 1, "the handler is not called for duplicates alone");
 }
 
 #[tokio::test]
