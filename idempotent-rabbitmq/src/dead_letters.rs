@@ -1,4 +1,4 @@
-//! The dead letters of a queue, to be looked at and put back.
+//! Inspection and redrive of the dead letters of a queue.
 use std::fmt;
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use lapin::types::{FieldTable, ShortString};
 use lapin::{Channel, Connection};
 use tokio::time::timeout;
 
-use crate::address::Address;
-use crate::confirm::{Confirming, Unsent};
+use crate::broker_address::BrokerAddress;
+use crate::confirmed_publisher::{ConfirmedPublisher, PublishFailure};
 use crate::error::{failed, is_final};
-use crate::marks::{End, Marked, letter, properties_back};
+use crate::retry_headers::{ExpirySource, MessageState, letter, properties_back};
 use crate::session::GIVE_BACK;
 use crate::{Queue, SettingError};
 
-/// The dead letters of a queue, `QUEUE.dead`, for [`Redrive`](idempotent_mq::Redrive): one at a time, each published to the
-/// queue, confirmed and not returned, and only then taken away.
+/// The dead letters of a queue, in `QUEUE.dead`, for [`Redrive`](idempotent_mq::Redrive). Each dead letter is
+/// published to the queue, and removed only after the broker has confirmed and not returned the copy.
 ///
 /// ```no_run
 /// use idempotent_mq::Redrive;
@@ -33,54 +33,54 @@ use crate::{Queue, SettingError};
 /// # }
 /// ```
 pub struct RabbitDeadLetters {
-    address: Address,
+    address: BrokerAddress,
     queue: Queue,
-    /// Made when it is first needed, and given up when something fails.
-    open: Option<Open>,
+    /// The connection, opened on first use, and closed after an error.
+    open: Option<OpenQueue>,
 }
 
-struct Open {
-    /// What was taken by it and not put back is in its queue again once it is closed.
+struct OpenQueue {
+    /// Closing this channel returns all dead letters that were taken and not put back.
     channel: Channel,
-    publishing: Confirming,
+    publishing: ConfirmedPublisher,
     taken: Option<BasicGetMessage>,
 }
 
-/// A broker that has not confirmed by then says nothing any more, or takes nothing in.
+/// The time after which an unanswered publication counts as unconfirmed.
 const CONFIRM: Duration = Duration::from_secs(10);
-/// For telling it that a letter stays where it is. Otherwise it finds out by the connection's end.
+/// The time limit for returning the last dead letter. Otherwise, the broker returns it when the connection ends.
 const LEAVE: Duration = Duration::from_secs(1);
 
 impl RabbitDeadLetters {
-    /// Those of this queue, whoever declares it. The URL is that of
+    /// Creates a reader of the dead letters of this queue. The URL has the form of
     /// [`RabbitSource::builder`](crate::RabbitSource::builder).
     ///
     /// # Errors
-    /// A URL that cannot be read, a name that is too long.
+    /// The URL is invalid, or the name is too long.
     pub fn new(url: &str, queue: impl Into<String>) -> Result<Self, SettingError> {
         let queue = Queue::existing(queue);
         queue.check()?;
-        Ok(Self { address: Address::parse(url)?, queue, open: None })
+        Ok(Self { address: BrokerAddress::parse(url)?, queue, open: None })
     }
 
-    async fn open(&mut self) -> Result<&mut Open, SourceError> {
+    async fn open(&mut self) -> Result<&mut OpenQueue, SourceError> {
         if self.open.is_none() {
             let connect = async {
                 let connection: Connection = self.address.connect("idempotent: dead letters").await?;
                 let channel = connection.create_channel().await?;
-                Ok(Open { channel, publishing: Confirming::new(connection, 1), taken: None })
+                Ok(OpenQueue { channel, publishing: ConfirmedPublisher::new(connection, 1), taken: None })
             };
-            let opened = connect.await.map_err(|error| failed("no connection", error))?;
+            let opened = connect.await.map_err(|error| failed("cannot connect to the broker", error))?;
             return Ok(self.open.insert(opened));
         }
-        // Just looked.
+        // The previous statement ensures that the connection is open.
         self.open.as_mut().ok_or_else(nothing_taken)
     }
 
-    /// What was taken goes back with the connection.
+    /// Closes the connection, which returns the dead letters that were taken.
     fn give_up(&mut self, error: lapin::Error) -> SourceError {
         self.open = None;
-        failed("the dead letters cannot be read", error)
+        failed("cannot read the dead letters", error)
     }
 }
 
@@ -104,7 +104,7 @@ impl DeadLetters for RabbitDeadLetters {
         let Some(taken) = &open.taken else { return Ok(None) };
         let (properties, body, redelivered) = (taken.properties.clone(), taken.data.clone(), taken.redelivered);
         let left = letter(&properties, &self.queue.name);
-        let marked = Marked::read(properties, &self.queue, &End::default(), SystemClock::new().wall());
+        let marked = MessageState::read(properties, &self.queue, &ExpirySource::default(), SystemClock::new().wall());
         let mut delivery = marked.delivery(Position::of(self.queue.dead()), body);
         delivery.redelivered = redelivered;
         Ok(Some((delivery, left)))
@@ -118,32 +118,37 @@ impl DeadLetters for RabbitDeadLetters {
         let failed = match timeout(CONFIRM, publish).await {
             Ok(Ok(())) => match taken.acker.ack(BasicAckOptions::default()).await {
                 Ok(true) => return Ok(true),
-                Ok(false) => transient("the connection is gone: the letter is in its queue, and lies here still"),
-                Err(error) => transient("the letter is in its queue, and lies here still, perhaps").with_cause(error),
+                Ok(false) => transient("connection lost after the redrive: the message is in its queue and still in the dead-letter queue"),
+                Err(error) => transient("acknowledgement failed after the redrive: the message is in its queue and perhaps still in the dead-letter queue").with_cause(error),
             },
             Ok(Err(unsent)) => why(unsent),
-            Err(_) => transient("no confirm within 10 s: the letter lies here still, and perhaps in its queue"),
+            Err(_) => transient("no confirm within 10 s: the message is still in the dead-letter queue and perhaps in its queue"),
         };
-        // Or it goes back with the connection.
+        // If the negative acknowledgement fails, the dead letter returns when the connection closes.
         let _ = timeout(LEAVE, taken.acker.nack(GIVE_BACK)).await;
         self.open = None;
         Err(failed)
     }
 }
 
-fn why(unsent: Unsent) -> SourceError {
+fn why(unsent: PublishFailure) -> SourceError {
     match unsent {
-        Unsent::Unroutable => SourceError::new(
+        PublishFailure::Unroutable => SourceError::new(
             SourceErrorKind::Fatal,
-            "there is no such queue to put dead letters back into: declare it, or name another",
+            "the queue for redriven messages does not exist: declare it, or name another queue",
         ),
-        Unsent::Nacked => transient("the broker could not keep it: perhaps the queue is full"),
-        Unsent::Broken { error, .. } if is_final(&error) => {
-            SourceError::new(SourceErrorKind::Fatal, "the queue cannot be written; the cause says what is missing")
-                .with_cause(error)
-        }
-        Unsent::Broken { error, before } => {
-            let text = if before { "it was not sent" } else { "perhaps it was sent: it lies here still" };
+        PublishFailure::Nacked => transient("the broker rejected the message: the queue may be full; redrive it later"),
+        PublishFailure::Broken { error, .. } if is_final(&error) => SourceError::new(
+            SourceErrorKind::Fatal,
+            "cannot publish to the queue; the cause names the missing right or queue",
+        )
+        .with_cause(error),
+        PublishFailure::Broken { error, before } => {
+            let text = if before {
+                "the message was not sent"
+            } else {
+                "the message may have been sent, and is still in the dead-letter queue"
+            };
             transient(text).with_cause(error)
         }
     }
@@ -154,10 +159,10 @@ fn transient(text: &str) -> SourceError {
 }
 
 fn nothing_taken() -> SourceError {
-    SourceError::new(SourceErrorKind::Fatal, "`next` brought no letter that could be put back")
+    SourceError::new(SourceErrorKind::Fatal, "no dead letter to redrive: call `next` first")
 }
 
-/// Nothing of the URL's password.
+/// Prints no part of the URL.
 impl fmt::Debug for RabbitDeadLetters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (broker, queue) = (&self.address, &self.queue.name);

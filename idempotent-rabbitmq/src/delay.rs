@@ -1,4 +1,4 @@
-//! Work for later, kept by RabbitMQ.
+//! Delayed work in RabbitMQ.
 use async_trait::async_trait;
 use idempotent_core::Timestamp;
 use idempotent_mq::{Cancelled, Delay, DelayError, DelayErrorKind, Scheduled};
@@ -6,14 +6,14 @@ use idempotent_mq::{Cancelled, Delay, DelayError, DelayErrorKind, Scheduled};
 use crate::publisher::{PublishError, PublishErrorKind, RabbitPublisher};
 use crate::{RabbitMessage, Route};
 
-/// Work for later that is delivered to one route: a [`Delay`] over [`RabbitPublisher::publish_at`].
+/// Delayed work for one route: a [`Delay`] over [`RabbitPublisher::publish_at`].
 ///
 /// RabbitMQ keeps no list of delayed messages by key, which has two consequences:
 ///
-/// - [`schedule`](Delay::schedule) cannot see earlier work of the same key, and says [`Scheduled::Unchecked`]. The key becomes
-///   the message id, so a consumer that deduplicates by that id lets the first delivery take effect.
-/// - [`cancel`](Delay::cancel) changes nothing and says [`Cancelled::Unsupported`]. The handler checks whether the work is still
-///   wanted.
+/// - [`schedule`](Delay::schedule) cannot find earlier work of the same key, and returns [`Scheduled::Unchecked`]. The
+///   key becomes the message id, so a consumer that deduplicates by the id handles the first delivery only.
+/// - [`cancel`](Delay::cancel) changes nothing and returns [`Cancelled::Unsupported`]. The handler checks whether the
+///   work is still wanted.
 ///
 /// ```no_run
 /// use std::time::{Duration, SystemTime};

@@ -3,24 +3,26 @@ use std::collections::BTreeMap;
 
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
-/// A value of a queue's argument or a message's header.
+/// A value of a queue argument or of a message header.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum FieldValue {
-    /// As of `x-single-active-consumer`.
+    /// A boolean, as for `x-single-active-consumer`.
     Bool(bool),
-    /// As of `x-max-length`.
+    /// An integer, as for `x-max-length`.
     Number(i64),
-    /// As of `x-overflow`.
+    /// A text, as for `x-overflow`.
     Text(String),
-    /// Any bytes.
+    /// Bytes.
     Bytes(Vec<u8>),
 }
 
 pub(crate) type Fields = BTreeMap<String, FieldValue>;
 
+/// Converts arguments to a table of the client.
+///
 /// # Panics
-/// At a name longer than 255 bytes: checked where it is set.
+/// Panics if a name is longer than 255 bytes. The setters check this.
 pub(crate) fn table(arguments: &Fields) -> FieldTable {
     let entries = arguments.iter().map(|(name, value)| (ShortString::from(name.as_str()), value.into()));
     FieldTable::from(entries.collect::<BTreeMap<_, _>>())

@@ -1,9 +1,10 @@
-//! A table of AMQP's as headers of bytes.
+//! Conversion of AMQP header tables to headers of bytes.
 use idempotent_mq::Headers;
 use lapin::types::{AMQPValue, FieldTable};
 
-/// Text and bytes as they are, numbers in decimal, a timestamp in its seconds, a list as several values, a table as
-/// `name.inner`, nothing as nothing. Only for reading: copies and dead letters have the table itself.
+/// Converts a header table for handlers. Text and bytes stay unchanged, numbers become decimal text, a timestamp
+/// becomes seconds, a list becomes several values, a table becomes `name.inner`, and void disappears. Copies and dead
+/// letters use the table itself.
 pub(crate) fn headers(table: &FieldTable) -> Headers {
     let mut headers = Headers::default();
     for (name, value) in table {
@@ -40,7 +41,7 @@ fn push(headers: &mut Headers, name: &str, value: &AMQPValue) {
     }
 }
 
-/// A whole number, whatever its width.
+/// Returns a whole number of any width.
 pub(crate) fn number(value: &AMQPValue) -> Option<i64> {
     Some(match value {
         AMQPValue::ShortShortInt(value) => (*value).into(),

@@ -1,10 +1,10 @@
-//! A publisher that says what it knows.
+//! A publisher with confirms.
 mod attempt;
+mod batch;
 mod connection;
+mod delayed;
 mod error;
-mod later;
 mod outbox;
-mod together;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -17,19 +17,19 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::warn;
 
-use self::attempt::Knowledge;
+use self::attempt::PublishState;
 use self::connection::SharedConnection;
+use self::delayed::DeliveryTime;
 pub use self::error::{PublishError, PublishErrorKind};
-use self::later::Due;
-use crate::address::Address;
-use crate::outgoing::LONGEST;
+use crate::broker_address::BrokerAddress;
+use crate::message::LONGEST;
 use crate::{DelayTopology, RabbitMessage, Route, SettingError};
 
-/// Publishes messages and waits until the broker has confirmed them. Cheap to clone; clones share one connection, which
-/// is made when it is first needed, and made again when it breaks.
+/// A publisher that waits for the broker's confirms. Clones are cheap and share one connection. The connection is
+/// opened on first use, and again after it breaks.
 ///
-/// A message whose confirm stays out is sent again under the same id, so it may be in a queue several times: consumers
-/// tell its copies by that id.
+/// If a confirm does not arrive in time, the publisher sends the message again under the same id. The message may then
+/// be in a queue several times: consumers deduplicate the copies by their id.
 ///
 /// ```no_run
 /// use idempotent_rabbitmq::{RabbitMessage, PublishErrorKind, RabbitPublisher, Route};
@@ -38,31 +38,31 @@ use crate::{DelayTopology, RabbitMessage, Route, SettingError};
 /// let publisher = RabbitPublisher::builder("amqp://guest:guest@localhost/%2f").build()?;
 /// let paid = RabbitMessage::new("payment-17", r#"{"order":17}"#).content_type("application/json");
 /// match publisher.publish(&Route::exchange("payments", "paid"), &paid).await {
-///     Ok(()) => println!("in a queue"),
-///     Err(error) if error.kind() == PublishErrorKind::Unconfirmed => println!("nobody knows: send it again, same id"),
+///     Ok(()) => println!("published"),
+///     Err(error) if error.kind() == PublishErrorKind::Unconfirmed => println!("state unknown: publish it again, with the same id"),
 ///     Err(error) => println!("not in any queue: {error}"),
 /// }
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct RabbitPublisher(Arc<Inner>);
+pub struct RabbitPublisher(Arc<PublisherInner>);
 
-struct Inner {
+struct PublisherInner {
     connection: SharedConnection,
     places: Semaphore,
     confirm_within: Duration,
     give_up_after: Duration,
     delays: DelayTopology,
-    /// Exchanges that a message has got through: others may follow it on one channel.
+    /// Exchanges that have accepted a message. Further messages to them may share a channel.
     proven: Mutex<HashSet<String>>,
 }
 
-/// Sets up a [`RabbitPublisher`].
+/// A builder for a [`RabbitPublisher`].
 #[derive(Debug)]
 #[must_use]
 pub struct RabbitPublisherBuilder {
-    address: Result<Address, SettingError>,
+    address: Result<BrokerAddress, SettingError>,
     in_flight: usize,
     confirm_within: Duration,
     give_up_after: Duration,
@@ -71,14 +71,14 @@ pub struct RabbitPublisherBuilder {
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Channels of one connection, by the broker's default.
+/// The default limit of a broker for the channels of one connection.
 const MOST_IN_FLIGHT: usize = 2047;
 const MOST_PROVEN: usize = 1_000;
 const LONGEST_TRY: Duration = Duration::from_secs(24 * 3_600);
 
 impl RabbitPublisherBuilder {
-    /// How many channels are in use at most; [`publish`](RabbitPublisher::publish) waits for its turn. Each of its messages has one of
-    /// its own; those of an outbox share some, up to 128 on each.
+    /// Sets the maximum number of channels in use. [`publish`](RabbitPublisher::publish) waits for a free channel and
+    /// uses it alone. Messages of an outbox share channels, up to 128 messages on each.
     ///
     /// # Default
     /// 32
@@ -87,7 +87,7 @@ impl RabbitPublisherBuilder {
         self
     }
 
-    /// How long to wait for a confirm before the message is sent again, by another connection.
+    /// Sets how long to wait for a confirm before the message is sent again on another connection.
     ///
     /// # Default
     /// 5 s
@@ -96,7 +96,7 @@ impl RabbitPublisherBuilder {
         self
     }
 
-    /// Sets how long [`publish`](RabbitPublisher::publish) goes on trying: up to a day.
+    /// Sets how long [`publish`](RabbitPublisher::publish) retries, at most a day.
     ///
     /// # Default
     /// 30 s
@@ -105,7 +105,7 @@ impl RabbitPublisherBuilder {
         self
     }
 
-    /// Sets the means by which the broker delays messages.
+    /// Sets the method by which the broker delays messages.
     ///
     /// # Default
     /// [`DelayTopology::quorum`]
@@ -114,10 +114,10 @@ impl RabbitPublisherBuilder {
         self
     }
 
-    /// The publisher.
+    /// Builds the publisher.
     ///
     /// # Errors
-    /// A URL that cannot be read, or a limit of zero.
+    /// The URL is invalid, or a limit is zero or too large.
     pub fn build(self) -> Result<RabbitPublisher, SettingError> {
         let Self { address, in_flight, confirm_within, give_up_after, delays } = self;
         if in_flight == 0 || in_flight > MOST_IN_FLIGHT {
@@ -131,7 +131,7 @@ impl RabbitPublisherBuilder {
                 format!("give_up_after is {give_up_after:?}, it must not be above a day: publish again after that");
             return Err(SettingError::new(text));
         }
-        Ok(RabbitPublisher(Arc::new(Inner {
+        Ok(RabbitPublisher(Arc::new(PublisherInner {
             connection: SharedConnection::new(address?, in_flight),
             places: Semaphore::new(in_flight),
             confirm_within,
@@ -143,10 +143,11 @@ impl RabbitPublisherBuilder {
 }
 
 impl RabbitPublisher {
-    /// A publisher to this broker; the URL is that of [`RabbitSource::builder`](crate::RabbitSource::builder).
+    /// Returns a builder for a publisher to this broker. The URL has the form of
+    /// [`RabbitSource::builder`](crate::RabbitSource::builder).
     pub fn builder(url: &str) -> RabbitPublisherBuilder {
         RabbitPublisherBuilder {
-            address: Address::parse(url),
+            address: BrokerAddress::parse(url),
             in_flight: 32,
             confirm_within: Duration::from_secs(5),
             give_up_after: Duration::from_secs(30),
@@ -154,28 +155,28 @@ impl RabbitPublisher {
         }
     }
 
-    /// Publishes, and returns once the broker has confirmed that it keeps the message in at least one queue. Sends it
-    /// again, under the same id and after growing pauses, while the broker is away, does not confirm or refuses it for
-    /// now.
+    /// Publishes a message, and returns after the broker has confirmed that the message is in at least one queue.
+    /// While the broker is unreachable, does not confirm or refuses the message temporarily, the publisher sends it
+    /// again under the same id, with growing pauses.
     ///
     /// # Errors
-    /// By [`kind`](PublishError::kind), the message is in no queue, or nobody knows.
+    /// By its [`kind`](PublishError::kind), the message is in no queue, or its state is unknown.
     ///
     /// # Cancellation
-    /// Nobody knows whether it was published, unless it still waited for its turn.
+    /// The state of the message is unknown, unless the call still waited for a channel.
     pub async fn publish(&self, to: &Route, message: &RabbitMessage) -> Result<(), PublishError> {
-        // Its time begins with its turn.
+        // The time limit begins when the call has a channel.
         let _place = self.0.places.acquire().await;
-        self.publish_from(Knowledge::default(), to, message, None, Instant::now() + self.0.give_up_after).await
+        self.publish_from(PublishState::default(), to, message, None, Instant::now() + self.0.give_up_after).await
     }
 
-    /// Publishes a message of which something may be known from an earlier try. Needs a place.
+    /// Publishes a message with the results of earlier tries. The caller holds a place.
     async fn publish_from(
         &self,
-        mut known: Knowledge,
+        mut known: PublishState,
         to: &Route,
         message: &RabbitMessage,
-        due: Option<Due>,
+        due: Option<DeliveryTime>,
         end: Instant,
     ) -> Result<(), PublishError> {
         let properties = message.properties().filter(|_| to.exchange.len() <= LONGEST && to.key.len() <= LONGEST);
@@ -186,7 +187,7 @@ impl RabbitPublisher {
             tokio::time::sleep(FIRST_PAUSE).await;
         }
         for tries in 1.. {
-            // Less is left of its delay with each try.
+            // Each try uses the remaining delay.
             let path = due.as_ref().and_then(|due| due.path(&self.0.delays, to));
             let cause =
                 match known.learn(self.0.attempt_twice(to, path.as_ref(), &properties, message.body(), end).await) {
@@ -198,7 +199,7 @@ impl RabbitPublisher {
                     }
                     None => known.last(),
                 };
-            // Without randomness there is no jitter.
+            // Without random bytes, the pause has no jitter.
             let pause = delay(FIRST_PAUSE, LONGEST_PAUSE, tries - 1, 20, OsEntropy.bits().unwrap_or_default());
             if Instant::now() + pause >= end {
                 break;
@@ -210,7 +211,7 @@ impl RabbitPublisher {
     }
 }
 
-impl Inner {
+impl PublisherInner {
     fn proven(&self) -> MutexGuard<'_, HashSet<String>> {
         self.proven.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -218,7 +219,7 @@ impl Inner {
     fn prove(&self, exchange: &str) {
         let mut proven = self.proven();
         if !proven.contains(exchange) {
-            // Names that producers make up must not stay for ever.
+            // A limit, because producers may make up names.
             if proven.len() >= MOST_PROVEN {
                 proven.clear();
             }

@@ -1,4 +1,4 @@
-//! The queue that is consumed, and those beside it.
+//! The consumed queue and its auxiliary queues.
 use lapin::options::QueueDeclareOptions;
 use lapin::types::{FieldTable, ShortString};
 use lapin::{Channel, Queue as Declared};
@@ -6,72 +6,73 @@ use lapin::{Channel, Queue as Declared};
 use crate::SettingError;
 use crate::field::{FieldValue, Fields, table};
 
-/// The queue to be consumed, and how it comes to be there.
+/// The queue to consume, and how the source declares it.
 ///
 /// ```
 /// use idempotent_rabbitmq::Queue;
 ///
 /// let ours = Queue::quorum("orders").argument("x-max-length", 100_000);
-/// let theirs = Queue::existing("orders").beside(idempotent_rabbitmq::QueueKind::Quorum);
+/// let declared_elsewhere = Queue::existing("orders").auxiliary_kind(idempotent_rabbitmq::QueueKind::Quorum);
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Queue {
     pub(crate) name: String,
-    /// `None`: somebody else declares it.
-    pub(crate) own: Option<Own>,
-    /// Of the queues beside it.
-    pub(crate) beside: QueueKind,
+    /// The declaration, or `None` if other programs declare the queue.
+    pub(crate) own: Option<QueueDeclaration>,
+    /// The kind of the auxiliary queues.
+    pub(crate) auxiliary: QueueKind,
 }
 
-/// How a queue of ours is declared.
+/// The declaration of a queue.
 #[derive(Clone, Debug)]
-pub(crate) struct Own {
+pub(crate) struct QueueDeclaration {
     kind: QueueKind,
     durable: bool,
     arguments: Fields,
 }
 
-/// How a queue keeps its messages.
+/// The storage of a queue's messages.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum QueueKind {
-    /// On one node.
+    /// Messages are stored on one node.
     Classic,
-    /// Replicated by Raft. Counts deliveries, and hands over what was delayed at least once.
+    /// Messages are replicated by Raft. The queue counts deliveries, and hands delayed messages over at least once.
     Quorum,
 }
 
-/// How often a quorum queue gives one message to consumers that die of it, before it puts it among the dead letters by
-/// itself. Far above the limit of the consumer, whose dead letters say why; the broker's own default drops the message.
+/// The number of deliveries of one message after which a quorum queue dead-letters the message. The limit is far above
+/// the consumer's limit, whose dead letters contain the reason. The broker's default drops the message.
 const DELIVERY_LIMIT: i64 = 1000;
-/// How often a dead letter may be looked at before a quorum queue drops it. The broker's default, from 4.0 on, is 20.
-const LOOKED_AT: i64 = 1_000_000;
-/// Room for `.retry.` and the longest delay.
+/// The number of reads after which a quorum queue drops a dead letter. The broker's default since 4.0 is 20.
+const DEAD_LETTER_READS: i64 = 1_000_000;
+/// Leaves room for `.retry.` and the longest delay.
 const LONGEST_NAME: usize = 255 - 20;
 
 impl Queue {
-    /// A classic queue, declared where it is not there.
+    /// Returns a classic queue, which the source declares if it is missing.
     pub fn classic(name: impl Into<String>) -> Self {
         Self::own(name, QueueKind::Classic)
     }
 
-    /// A quorum queue, declared where it is not there.
+    /// Returns a quorum queue, which the source declares if it is missing.
     pub fn quorum(name: impl Into<String>) -> Self {
         Self::own(name, QueueKind::Quorum)
     }
 
-    /// A queue that somebody else declares. It is only checked that it is there.
+    /// Returns a queue that other programs declare. The source only checks that the queue exists.
     pub fn existing(name: impl Into<String>) -> Self {
-        Self { name: name.into(), own: None, beside: QueueKind::Classic }
+        Self { name: name.into(), own: None, auxiliary: QueueKind::Classic }
     }
 
     fn own(name: impl Into<String>, kind: QueueKind) -> Self {
-        let own = Own { kind, durable: true, arguments: Fields::new() };
-        Self { name: name.into(), own: Some(own), beside: kind }
+        let own = QueueDeclaration { kind, durable: true, arguments: Fields::new() };
+        Self { name: name.into(), own: Some(own), auxiliary: kind }
     }
 
-    /// A queue that is gone when its broker restarts. A quorum queue cannot be; nothing changes for an existing one.
+    /// Makes the queue transient: the queue is lost when its broker restarts. A quorum queue cannot be transient. Has
+    /// no effect on an [existing](Self::existing) queue.
     ///
     /// # Default
     /// Durable
@@ -82,11 +83,12 @@ impl Queue {
         self
     }
 
-    /// An argument of the queue's declaration. A queue that is there with other arguments is refused by the broker.
+    /// Sets an argument of the queue's declaration. The broker refuses a declaration whose arguments differ from those
+    /// of the existing queue.
     ///
     /// # Default
-    /// None for a classic queue. A quorum queue of ours has `x-queue-type`, an `x-delivery-limit` of 1000, and what that
-    /// gives up goes to the dead letters (`x-dead-letter-exchange`, `x-dead-letter-routing-key`)
+    /// None for a classic queue. A quorum queue has `x-queue-type`, an `x-delivery-limit` of 1000, and
+    /// `x-dead-letter-exchange` and `x-dead-letter-routing-key`, which dead-letter messages over the limit
     pub fn argument(mut self, name: impl Into<String>, value: impl Into<FieldValue>) -> Self {
         if let Some(own) = &mut self.own {
             own.arguments.insert(name.into(), value.into());
@@ -94,22 +96,23 @@ impl Queue {
         self
     }
 
-    /// The kind of the queues beside it, for delays and dead letters.
+    /// Sets the kind of the auxiliary queues for delays and dead letters.
     ///
     /// # Default
-    /// That of the queue; classic for an [`existing`](Self::existing) one
-    pub fn beside(mut self, kind: QueueKind) -> Self {
-        self.beside = kind;
+    /// The kind of the queue; classic for an [`existing`](Self::existing) queue
+    pub fn auxiliary_kind(mut self, kind: QueueKind) -> Self {
+        self.auxiliary = kind;
         self
     }
 
-    /// Lets the broker dead-letter what it would otherwise drop from this queue: messages whose time to live is over, and those
-    /// that a length limit pushes out. They arrive among the dead letters of the queue, with the broker's reason. Nothing changes
-    /// for an [`existing`](Self::existing) queue: set a policy with `dead-letter-exchange` (empty) and
-    /// `dead-letter-routing-key` (`QUEUE.dead`) for that one.
+    /// Lets the broker dead-letter messages that it would otherwise drop from this queue: messages whose time to live
+    /// has ended, and messages over the length limit. The dead letters contain the broker's reason.
+    ///
+    /// Has no effect on an [`existing`](Self::existing) queue. For such a queue, set a policy with
+    /// `dead-letter-exchange` (empty) and `dead-letter-routing-key` (`QUEUE.dead`).
     ///
     /// # Default
-    /// On for a quorum queue. Off for a classic queue, which others may declare without arguments
+    /// On for a quorum queue. Off for a classic queue, which other programs may declare without arguments
     pub fn dead_letter_dropped(mut self) -> Self {
         let dead = self.dead();
         if let Some(own) = &mut self.own {
@@ -121,12 +124,12 @@ impl Queue {
 
     pub(crate) fn check(&self) -> Result<(), SettingError> {
         if self.name.is_empty() || self.name.len() > LONGEST_NAME {
-            let text = format!("a queue's name has 1 to {LONGEST_NAME} bytes, since others are named after it");
+            let text = format!("a queue's name has 1 to {LONGEST_NAME} bytes, because auxiliary queues add a suffix");
             return Err(SettingError::new(text));
         }
         let Some(own) = &self.own else { return Ok(()) };
         if !own.durable && own.kind == QueueKind::Quorum {
-            return Err(SettingError::new("a quorum queue is durable: take a classic one, or leave out transient()"));
+            return Err(SettingError::new("a quorum queue is durable: use a classic queue, or leave out transient()"));
         }
         match own.arguments.keys().find(|name| name.len() > 255) {
             Some(_) => Err(SettingError::new("the name of a queue's argument has more than 255 bytes")),
@@ -134,12 +137,12 @@ impl Queue {
         }
     }
 
-    /// Whether deliveries say how often they were delivered.
+    /// Returns whether deliveries contain the number of earlier deliveries.
     pub(crate) fn counts(&self) -> bool {
         self.own.as_ref().is_some_and(|own| own.kind == QueueKind::Quorum)
     }
 
-    /// Declares it, or looks whether it is there.
+    /// Declares the queue, or checks that it exists.
     pub(crate) async fn declare(&self, channel: &Channel) -> lapin::Result<()> {
         let (options, arguments) = match &self.own {
             Some(own) => (durable(own.durable), own.arguments(&self.dead())),
@@ -148,32 +151,32 @@ impl Queue {
         declare(channel, &self.name, options, table(&arguments)).await.map(|_| ())
     }
 
-    /// Where dead letters go.
+    /// Returns the name of the queue for dead letters.
     pub(crate) fn dead(&self) -> String {
         format!("{}.dead", self.name)
     }
 
-    /// How all queues for delays begin.
+    /// Returns the common prefix of all queues for delays.
     pub(crate) fn retries(&self) -> String {
         format!("{}.retry.", self.name)
     }
 
-    /// Where a message waits this long, in ms.
+    /// Returns the name of the queue for a delay in ms.
     pub(crate) fn retry(&self, ms: u64) -> String {
         format!("{}{ms}", self.retries())
     }
 
     pub(crate) async fn declare_dead(&self, channel: &Channel) -> lapin::Result<()> {
         let mut arguments = Fields::new();
-        self.beside.write(&mut arguments);
-        if self.beside == QueueKind::Quorum {
-            // Whoever looks at a dead letter and leaves it there has it delivered once more.
-            arguments.insert("x-delivery-limit".to_owned(), LOOKED_AT.into());
+        self.auxiliary.write(&mut arguments);
+        if self.auxiliary == QueueKind::Quorum {
+            // A consumer that reads a dead letter and returns it causes one more delivery.
+            arguments.insert("x-delivery-limit".to_owned(), DEAD_LETTER_READS.into());
         }
         declare(channel, &self.dead(), durable(true), table(&arguments)).await.map(|_| ())
     }
 
-    /// A queue that hands each message to the queue it came from after so many ms.
+    /// Declares a queue that hands each message back to the consumed queue after this many ms.
     pub(crate) async fn declare_retry(&self, channel: &Channel, ms: u64) -> lapin::Result<()> {
         let delay = i64::try_from(ms).unwrap_or(i64::MAX);
         let mut arguments = Fields::from([
@@ -182,19 +185,19 @@ impl Queue {
             ("x-dead-letter-routing-key".to_owned(), self.name.as_str().into()),
             ("x-expires".to_owned(), delay.saturating_add(UNUSED_MS).into()),
         ]);
-        self.beside.write(&mut arguments);
-        self.beside.hand_over_at_least_once(&mut arguments);
+        self.auxiliary.write(&mut arguments);
+        self.auxiliary.hand_over_at_least_once(&mut arguments);
         declare(channel, &self.retry(ms), durable(true), table(&arguments)).await.map(|_| ())
     }
 }
 
-/// A queue for delays goes away, with all that is in it, this long after its last message is due: publishing does not
-/// count as use, so it is declared again before the time is up ([`REDECLARE`]).
+/// A queue for delays expires this long after its last message is due. Publishing does not count as use, so the queue
+/// is declared again before it expires ([`REDECLARE`]).
 const UNUSED_MS: i64 = 24 * 3600 * 1000;
 /// Far below [`UNUSED_MS`].
 pub(crate) const REDECLARE: std::time::Duration = std::time::Duration::from_secs(3600);
 
-impl Own {
+impl QueueDeclaration {
     fn arguments(&self, dead: &str) -> Fields {
         let mut arguments = Fields::new();
         self.kind.write(&mut arguments);
@@ -210,14 +213,14 @@ impl Own {
 
 impl QueueKind {
     pub(crate) fn write(self, arguments: &mut Fields) {
-        // A classic queue is declared without its kind, as everybody else does: where the vhost's default differs, the
-        // queue that is there would be refused.
+        // A classic queue is declared without its kind, as other programs do: if the vhost has another default, the
+        // broker would refuse the existing queue.
         if self == Self::Quorum {
             arguments.insert("x-queue-type".to_owned(), "quorum".into());
         }
     }
 
-    /// Lets a quorum queue keep a message until the next queue has confirmed it. By default the broker does not wait for that,
+    /// Lets a quorum queue keep a message until the next queue has confirmed it. By default the broker does not wait,
     /// and a crash loses the message. A classic queue has no such setting.
     pub(crate) fn hand_over_at_least_once(self, arguments: &mut Fields) {
         if self == Self::Quorum {

@@ -1,4 +1,4 @@
-//! One connection of a source: what is consumed by it, and what is left beside the queue.
+//! One connection of a source: the subscription, and the auxiliary queues declared on the connection.
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -13,45 +13,47 @@ use lapin::types::{DeliveryTag, FieldTable};
 use lapin::{Acker, BasicProperties, Channel, Connection, Consumer};
 use tokio::runtime::Handle;
 
-use crate::acks::Acks;
-use crate::confirm::{Confirming, Unsent};
+use crate::ack_batcher::AckBatcher;
+use crate::confirmed_publisher::{ConfirmedPublisher, PublishFailure};
 use crate::error::{failed, gone};
-use crate::marks::Marked;
 use crate::queue::REDECLARE;
+use crate::retry_headers::MessageState;
 use crate::settings::Settings;
 
-/// What settling a delivery takes. Dropped unsettled, it is given back.
+/// The data for the settlement of a delivery. A tag that is dropped without a settlement gives its delivery back.
 #[derive(Debug)]
 pub struct RabbitTag {
     pub(crate) acker: Acker,
-    /// The channel's number for this delivery.
+    /// The delivery tag of the channel.
     number: DeliveryTag,
-    /// It was acknowledged or given back: a second time would end the channel.
+    /// True after an acknowledgement or a return: a second one would close the channel.
     done: AtomicBool,
-    pub(crate) marked: Marked,
-    /// Tags are numbers of a channel: those of another one are other deliveries.
+    pub(crate) marked: MessageState,
+    /// The session of the delivery. Delivery tags of another channel are other deliveries.
     pub(crate) session: Arc<Session>,
-    /// The copy or the dead letter is confirmed; only the acknowledgement is missing.
+    /// True if the copy or the dead letter is confirmed, and only the acknowledgement is missing.
     pub(crate) copied: AtomicBool,
 }
 
-/// Before what was left unsettled is given back: it is there again at once, and may be left again at once.
+/// The wait before an unsettled delivery is given back. The broker redelivers it at once, and it may remain unsettled
+/// again.
 const LEFT: Duration = Duration::from_secs(5);
 
-/// Left unsettled, it comes again; otherwise the broker would count it as held for as long as the channel lives. Where the
-/// channel is gone, and where there is no runtime any more, it comes by itself.
+/// Gives an unsettled delivery back. Otherwise, the broker would count it as in flight while the channel is open. If
+/// the channel or the runtime has ended, the broker redelivers by itself.
 impl Drop for RabbitTag {
     fn drop(&mut self) {
-        // What was acknowledged together with others was not by its own acker.
+        // A delivery that was acknowledged in a batch has not used its own acker.
         if self.done.load(SeqCst) || !self.acker.usable() {
             return;
         }
         let Ok(runtime) = Handle::try_current() else { return };
-        // Not to keep the channel open: what it held comes again as soon as it is closed.
+        // A weak reference, so that the task does not keep the channel open: a closed channel returns its deliveries
+        // at once.
         let (acker, session, number) = (self.acker.clone(), Arc::downgrade(&self.session), self.number);
         runtime.spawn(async move {
             tokio::time::sleep(LEFT).await;
-            // Where that fails the channel is gone.
+            // An error means that the channel is closed.
             if acker.nack(GIVE_BACK).await.is_ok()
                 && let Some(session) = session.upgrade()
             {
@@ -61,57 +63,57 @@ impl Drop for RabbitTag {
     }
 }
 
-/// A connection, and what was declared by it.
+/// A connection, and the queues declared on it.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) settings: Arc<Settings>,
-    pub(crate) publishing: Confirming,
-    acks: Acks,
-    /// What is consumed by. Closed when the last delivery of it is settled, and not when the source goes.
+    pub(crate) publishing: ConfirmedPublisher,
+    acks: AckBatcher,
+    /// The channel of the subscription. It closes when its last delivery is settled, not when the source is dropped.
     channel: Channel,
-    declared: Mutex<HashMap<Beside, Instant>>,
+    declared: Mutex<HashMap<AuxiliaryQueue, Instant>>,
 }
 
-/// A queue beside the one that is consumed.
+/// An auxiliary queue of the consumed queue.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(crate) enum Beside {
+pub(crate) enum AuxiliaryQueue {
     Dead,
-    /// By its delay in ms.
+    /// The queue for retries with this delay in ms.
     Retry(u64),
 }
 
-/// The consuming end of a session.
+/// The consuming part of a session.
 #[derive(Debug)]
-pub(crate) struct Intake {
+pub(crate) struct Subscription {
     session: Arc<Session>,
     consumer: Consumer,
-    /// Its end came right behind a delivery.
+    /// True if the end of the subscription followed a delivery directly.
     ended: bool,
 }
 
-/// Copies and dead letters side by side.
+/// The maximum number of copies and dead letters in flight.
 const PUBLISHING: usize = 8;
 
 pub(crate) async fn connected(settings: &Settings) -> Result<Connection, SourceError> {
     let connection = settings.address.connect(&settings.name()).await;
-    connection.map_err(|error| failed("no connection", error))
+    connection.map_err(|error| failed("cannot connect to the broker", error))
 }
 
-/// A channel on which the queue was declared, or found.
+/// Opens a channel and declares the queue.
 pub(crate) async fn declared(settings: &Settings, connection: &Connection) -> Result<Channel, SourceError> {
     let declare = async {
         let channel = connection.create_channel().await?;
         settings.queue.declare(&channel).await?;
-        // What a quorum queue gives up by itself has to find a place, too.
+        // A quorum queue also dead-letters messages by itself.
         settings.queue.declare_dead(&channel).await?;
         Ok(channel)
     };
-    let text = "the queue or that of its dead letters cannot be declared; the cause says what differs or is missing";
+    let text = "cannot declare the queue or its dead-letter queue; the cause names the difference or the missing right";
     declare.await.map_err(|error: lapin::Error| failed(text, error))
 }
 
-impl Intake {
-    /// Connects, sees to the queue and subscribes.
+impl Subscription {
+    /// Connects, declares the queue and subscribes.
     pub(crate) async fn open(settings: &Arc<Settings>, prefetch: usize) -> Result<Self, SourceError> {
         let connection = connected(settings).await?;
         let channel = declared(settings, &connection).await?;
@@ -121,14 +123,20 @@ impl Intake {
             let (queue, tag) = (settings.queue.name.as_str().into(), settings.consumer_tag.as_str().into());
             channel.basic_consume(queue, tag, BasicConsumeOptions::default(), FieldTable::default()).await
         };
-        let consumer = subscribe.await.map_err(|error| failed("the queue cannot be consumed", error))?;
-        let publishing = Confirming::new(connection, PUBLISHING);
-        let session =
-            Session { settings: settings.clone(), publishing, acks: Acks::new(), channel, declared: Mutex::default() };
+        let consumer = subscribe.await.map_err(|error| failed("cannot consume the queue", error))?;
+        let publishing = ConfirmedPublisher::new(connection, PUBLISHING);
+        let session = Session {
+            settings: settings.clone(),
+            publishing,
+            acks: AckBatcher::new(),
+            channel,
+            declared: Mutex::default(),
+        };
         Ok(Self { session: Arc::new(session), consumer, ended: false })
     }
 
-    /// At least one delivery, at most `room`; `None` once the channel is gone, or the queue.
+    /// Waits for at least one delivery, and returns at most `room`. Returns `None` after the channel or the queue is
+    /// gone.
     pub(crate) async fn next(&mut self, room: usize, clock: &dyn Clock) -> Option<Vec<(Delivery, RabbitTag)>> {
         if self.ended {
             return None;
@@ -140,7 +148,7 @@ impl Intake {
         {
             match more {
                 Some(Ok(more)) => taken.push(self.read(more, clock.wall())),
-                // Told once: whoever asks again waits for ever.
+                // The end is reported once: a further call would wait forever.
                 _ => {
                     self.ended = true;
                     break;
@@ -152,7 +160,7 @@ impl Intake {
 
     fn read(&self, from: lapin::message::Delivery, now: Timestamp) -> (Delivery, RabbitTag) {
         let settings = &self.session.settings;
-        let marked = Marked::read(from.properties, &settings.queue, &settings.end, now);
+        let marked = MessageState::read(from.properties, &settings.queue, &settings.end, now);
         let mut delivery = marked.delivery(settings.position(), from.data);
         delivery.delivered = settings.queue.counts().then_some(marked.delivered);
         delivery.redelivered = from.redelivered;
@@ -161,9 +169,9 @@ impl Intake {
         (delivery, tag)
     }
 
-    /// Unsubscribes, and gives back what was sent and not handed over.
+    /// Cancels the subscription, and gives back deliveries that the consumer has not received.
     pub(crate) async fn close(&mut self) {
-        // Where it fails the channel is gone, and with it all that it held.
+        // An error means that the channel is closed, which returns its deliveries.
         let cancelled = self.session.channel.basic_cancel(self.consumer.tag(), BasicCancelOptions::default());
         if cancelled.await.is_err() {
             return;
@@ -176,7 +184,7 @@ impl Intake {
 }
 
 impl RabbitTag {
-    /// Acknowledges it, together with others.
+    /// Acknowledges a delivery, in a batch with others.
     pub(crate) async fn ack(&self) -> Result<(), SourceError> {
         if self.done.swap(true, SeqCst) {
             return self.told(Ok(true));
@@ -187,20 +195,21 @@ impl RabbitTag {
         }
     }
 
-    /// Gives it back.
+    /// Gives a delivery back.
     pub(crate) async fn give_back(&self) -> Result<(), SourceError> {
         if self.done.swap(true, SeqCst) {
             return self.told(Ok(true));
         }
         let answer = self.acker.nack(GIVE_BACK).await;
         if answer.is_ok() {
-            // Not before: an acknowledgement of all up to here must not overtake it.
+            // After the return, because an acknowledgement with the flag `multiple` must not overtake it.
             self.session.acks.given_back(self.number);
         }
         self.told(answer)
     }
 
-    /// `false` where it was told before, or the channel is gone: its numbers mean other deliveries on another one.
+    /// Marks the delivery as settled. Returns false if it was settled before, or if the channel is closed, because
+    /// another channel has other delivery tags.
     fn told(&self, answer: lapin::Result<bool>) -> Result<(), SourceError> {
         match answer {
             Ok(_) if !self.acker.poisoned() => Ok(()),
@@ -213,33 +222,38 @@ impl RabbitTag {
 pub(crate) const GIVE_BACK: BasicNackOptions = BasicNackOptions { multiple: false, requeue: true };
 
 impl Session {
-    /// Publishes to a queue beside ours, which is declared where that was not done lately.
-    pub(crate) async fn put(&self, beside: Beside, properties: BasicProperties, body: &[u8]) -> Result<(), Unsent> {
+    /// Publishes to an auxiliary queue, which is declared if that has not happened recently.
+    pub(crate) async fn put(
+        &self,
+        auxiliary: AuxiliaryQueue,
+        properties: BasicProperties,
+        body: &[u8],
+    ) -> Result<(), PublishFailure> {
         let queue = &self.settings.queue;
-        let name = match beside {
-            Beside::Dead => queue.dead(),
-            Beside::Retry(ms) => queue.retry(ms),
+        let name = match auxiliary {
+            AuxiliaryQueue::Dead => queue.dead(),
+            AuxiliaryQueue::Retry(ms) => queue.retry(ms),
         };
         let declare = async |channel: &Channel| {
-            if self.declared().get(&beside).is_some_and(|at| at.elapsed() < REDECLARE) {
+            if self.declared().get(&auxiliary).is_some_and(|at| at.elapsed() < REDECLARE) {
                 return Ok(());
             }
-            match beside {
-                Beside::Dead => queue.declare_dead(channel).await?,
-                Beside::Retry(ms) => queue.declare_retry(channel, ms).await?,
+            match auxiliary {
+                AuxiliaryQueue::Dead => queue.declare_dead(channel).await?,
+                AuxiliaryQueue::Retry(ms) => queue.declare_retry(channel, ms).await?,
             }
-            self.declared().insert(beside, Instant::now());
+            self.declared().insert(auxiliary, Instant::now());
             Ok(())
         };
         let sent = self.publishing.publish(("", &name), properties, body, declare).await;
         if sent.is_err() {
-            // It may have been deleted: the next try makes it again.
-            self.declared().remove(&beside);
+            // The queue may have been deleted: the next try declares it again.
+            self.declared().remove(&auxiliary);
         }
         sent
     }
 
-    fn declared(&self) -> MutexGuard<'_, HashMap<Beside, Instant>> {
+    fn declared(&self) -> MutexGuard<'_, HashMap<AuxiliaryQueue, Instant>> {
         self.declared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

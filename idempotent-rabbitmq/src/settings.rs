@@ -1,23 +1,23 @@
-//! What a source was told.
+//! Settings of a source.
 use std::sync::Arc;
 
 use crate::Queue;
-use crate::address::Address;
-use crate::marks::End;
+use crate::broker_address::BrokerAddress;
+use crate::retry_headers::ExpirySource;
 
 #[derive(Debug)]
 pub(crate) struct Settings {
-    pub(crate) address: Address,
+    pub(crate) address: BrokerAddress,
     pub(crate) queue: Queue,
-    /// The queue's name, for positions.
+    /// The name of the queue, for positions.
     pub(crate) place: Arc<str>,
-    /// Empty: the broker makes one.
+    /// The consumer tag. If it is empty, the broker creates one.
     pub(crate) consumer_tag: String,
-    pub(crate) end: End,
+    pub(crate) end: ExpirySource,
 }
 
 impl Settings {
-    /// The connection's, for whoever lists them at the broker.
+    /// Returns the name of the connection, which the broker lists.
     pub(crate) fn name(&self) -> String {
         format!("idempotent: {}", self.queue.name)
     }

@@ -7,51 +7,53 @@ use idempotent_mq::{DelaySupport, Received, Settle, Source, SourceCapabilities, 
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
-use crate::ladder::LONGEST;
-use crate::marks::End;
-use crate::session::{Intake, RabbitTag, connected, declared};
+use crate::delay_levels::LONGEST;
+use crate::retry_headers::ExpirySource;
+use crate::session::{RabbitTag, Subscription, connected, declared};
 use crate::settings::Settings;
-use crate::settle::Settler;
-use crate::{Queue, SettingError, address::Address};
+use crate::settler::Settler;
+use crate::{Queue, SettingError, broker_address::BrokerAddress};
 
-/// A queue of RabbitMQ, as a source of deliveries. The [crate's docs](crate) say what it declares and what it cannot do.
+/// A source of the deliveries of a RabbitMQ queue. The [crate documentation](crate) lists the declared queues and the
+/// limits.
 #[derive(Debug)]
 pub struct RabbitSource {
     settings: Arc<Settings>,
-    intake: Option<Intake>,
-    /// Under way, also while nobody waits for it: half of it dropped could leave a subscription that nobody reads.
-    opening: Option<JoinHandle<Result<Intake, SourceError>>>,
-    /// What the consumer may hold at most: the first room it told.
+    intake: Option<Subscription>,
+    /// The connection attempt. It continues while no caller waits, because an attempt that is dropped halfway could
+    /// leave a subscription without a reader.
+    opening: Option<JoinHandle<Result<Subscription, SourceError>>>,
+    /// The prefetch: the first room that the consumer asked for.
     prefetch: Option<usize>,
     clock: SystemClock,
 }
 
-/// Sets up a [`RabbitSource`].
+/// A builder for a [`RabbitSource`].
 #[derive(Debug)]
 #[must_use]
 pub struct RabbitSourceBuilder {
-    address: Result<Address, SettingError>,
+    address: Result<BrokerAddress, SettingError>,
     queue: Queue,
     consumer_tag: String,
-    end: End,
+    end: ExpirySource,
 }
 
 impl RabbitSource {
-    /// A source of this queue. The URL is `amqp://USER:PASSWORD@HOST:PORT/VHOST`, with `?heartbeat=SECONDS`; `amqps://`
-    /// with the feature `tls`.
+    /// Returns a builder for a source of this queue. The URL is `amqp://USER:PASSWORD@HOST:PORT/VHOST`, optionally
+    /// with `?heartbeat=SECONDS`. `amqps://` requires the feature `tls`.
     pub fn builder(url: &str, queue: Queue) -> RabbitSourceBuilder {
-        let address = Address::parse(url);
-        RabbitSourceBuilder { address, queue, consumer_tag: String::new(), end: End::default() }
+        let address = BrokerAddress::parse(url);
+        RabbitSourceBuilder { address, queue, consumer_tag: String::new(), end: ExpirySource::default() }
     }
 
-    /// Makes sure now that the queue and that of its dead letters are there, which is otherwise done when the consumer
-    /// begins: so that who publishes to it does not come too early.
+    /// Declares the queue and the queue of its dead letters now instead of at the consumer's start. Call this method
+    /// before a producer publishes to the queue.
     ///
     /// # Errors
-    /// As of [`receive`](Source::receive); it is tried once.
+    /// Same as [`receive`](Source::receive). The source tries once.
     ///
     /// # Cancellation
-    /// They may have been declared.
+    /// The queues may have been declared.
     pub async fn declare(&self) -> Result<(), SourceError> {
         let connection = connected(&self.settings).await?;
         declared(&self.settings, &connection).await.map(drop)
@@ -59,39 +61,39 @@ impl RabbitSource {
 }
 
 impl RabbitSourceBuilder {
-    /// How the subscription is named at the broker.
+    /// Sets the name of the subscription at the broker.
     ///
     /// # Default
-    /// One that the broker makes
+    /// A name that the broker creates
     pub fn consumer_tag(mut self, tag: impl Into<String>) -> Self {
         self.consumer_tag = tag.into();
         self
     }
 
-    /// The header that says when a message is of no use any more: a timestamp of AMQP's, or a number of ms since 1970.
-    /// A message that is older is acknowledged without being run.
+    /// Sets the header that contains the end of a message's validity: an AMQP timestamp, or a number of ms since 1970.
+    /// The consumer acknowledges an expired message without a run.
     ///
     /// # Default
-    /// None: only the property `expiration` counts
+    /// None: only the property `expiration` is used
     pub fn expires_at_header(mut self, name: impl Into<String>) -> Self {
         self.end.header = Some(name.into());
         self
     }
 
-    /// The property `expiration` counts from the property `timestamp`. Only where every producer sets that to the time it
-    /// publishes: with the time of what the message is about, messages would be dropped unread.
+    /// Counts the property `expiration` from the property `timestamp`. Use it only if every producer sets `timestamp`
+    /// to the time of publication. Otherwise, messages could be dropped unread.
     ///
     /// # Default
-    /// It counts from the first delivery, the latest time it can be
+    /// `expiration` counts from the first delivery, which is the latest possible end
     pub fn expires_by_timestamp(mut self) -> Self {
         self.end.by_timestamp = true;
         self
     }
 
-    /// The source. It connects when it is first asked for deliveries.
+    /// Builds the source. The source connects when the consumer first asks for deliveries.
     ///
     /// # Errors
-    /// A URL that cannot be read, a name that is too long, settings that do not fit each other.
+    /// The URL is invalid, a name is too long, or settings contradict each other.
     pub fn build(self) -> Result<RabbitSource, SettingError> {
         let Self { address, queue, consumer_tag, end } = self;
         queue.check()?;
@@ -115,7 +117,8 @@ impl Source for RabbitSource {
     type Tag = RabbitTag;
 
     fn capabilities(&self) -> SourceCapabilities {
-        // A retry is a copy, so nothing that the broker counts runs out by retries: it never gives up because of them.
+        // A retry is a copy, so retries do not increase the broker's delivery count, and the broker never gives a
+        // message up because of them.
         let capabilities = SourceCapabilities::new(DelaySupport::UpTo(LONGEST));
         if self.settings.queue.counts() { capabilities.counts() } else { capabilities }
     }
@@ -128,10 +131,10 @@ impl Source for RabbitSource {
         let prefetch = *self.prefetch.get_or_insert(room);
         let intake = match &mut self.intake {
             Some(intake) => intake,
-            // One try: the consumer waits between them, longer each time.
+            // One attempt: the consumer waits between attempts, longer each time.
             none => {
                 let settings = self.settings.clone();
-                let open = || tokio::spawn(async move { Intake::open(&settings, prefetch).await });
+                let open = || tokio::spawn(async move { Subscription::open(&settings, prefetch).await });
                 let opened = self.opening.get_or_insert_with(open).await;
                 self.opening = None;
                 let opened = opened.unwrap_or_else(|_| Err(stopped()))?;
@@ -160,5 +163,5 @@ impl Source for RabbitSource {
 }
 
 fn stopped() -> SourceError {
-    SourceError::new(SourceErrorKind::Transient, "the runtime that was to connect is shutting down")
+    SourceError::new(SourceErrorKind::Transient, "cannot connect: the tokio runtime is shutting down")
 }

@@ -6,16 +6,16 @@ use lapin::Channel;
 use lapin::options::{ExchangeBindOptions, QueueBindOptions};
 
 pub use self::exchange::Exchange;
-use crate::address::Address;
+use crate::broker_address::BrokerAddress;
 use crate::error::{failed, is_not_found};
 use crate::field::{FieldValue, Fields, table};
-use crate::outgoing::LONGEST;
+use crate::message::LONGEST;
 use crate::{Queue, SettingError};
 
-/// Exchanges, queues and the bindings between them, which a program declares when it starts.
+/// Exchanges, queues and bindings that a program declares at its start.
 ///
-/// To declare what is there already changes nothing. What is there with other settings is an error that names it; nothing is
-/// ever deleted or changed.
+/// Declaring existing objects changes nothing. An existing object with other settings is an error that names the
+/// object. Declarations never delete or change an object.
 ///
 /// ```no_run
 /// use idempotent_rabbitmq::{Exchange, Queue, Topology};
@@ -37,25 +37,25 @@ use crate::{Queue, SettingError};
 pub struct Topology {
     exchanges: Vec<Exchange>,
     queues: Vec<Queue>,
-    bindings: Vec<Binding>,
+    bindings: Vec<TopologyBinding>,
 }
 
 #[derive(Clone, Debug)]
-struct Binding {
+struct TopologyBinding {
     from: String,
-    to: Destination,
+    to: BindingTarget,
     key: String,
     headers: Fields,
 }
 
 #[derive(Clone, Debug)]
-enum Destination {
+enum BindingTarget {
     Queue(String),
     Exchange(String),
 }
 
 impl Topology {
-    /// Returns a topology without anything in it.
+    /// Creates an empty topology.
     pub fn new() -> Self {
         Self::default()
     }
@@ -66,7 +66,7 @@ impl Topology {
         self
     }
 
-    /// Adds a queue, and the queue of its dead letters. An [existing](Queue::existing) queue is only checked.
+    /// Adds a queue and the queue of its dead letters. An [existing](Queue::existing) queue is only checked.
     pub fn queue(mut self, queue: Queue) -> Self {
         self.queues.push(queue);
         self
@@ -74,15 +74,15 @@ impl Topology {
 
     /// Binds a queue to a direct, topic or fanout exchange. A fanout exchange ignores the key.
     pub fn bind(self, queue: impl Into<String>, exchange: impl Into<String>, key: impl Into<String>) -> Self {
-        self.binding(Destination::Queue(queue.into()), exchange, key, Fields::new())
+        self.binding(BindingTarget::Queue(queue.into()), exchange, key, Fields::new())
     }
 
-    /// Binds an exchange to another one, from which it gets messages with this key.
+    /// Binds an exchange to another exchange, from which it receives messages with this key.
     pub fn bind_exchange(self, to: impl Into<String>, from: impl Into<String>, key: impl Into<String>) -> Self {
-        self.binding(Destination::Exchange(to.into()), from, key, Fields::new())
+        self.binding(BindingTarget::Exchange(to.into()), from, key, Fields::new())
     }
 
-    /// Binds a queue to a headers exchange, for messages that have all of these headers. The broker does not look at headers
+    /// Binds a queue to a headers exchange, for messages that have all of these headers. The broker ignores headers
     /// that begin with `x-`.
     pub fn bind_all_headers<N: Into<String>, V: Into<FieldValue>>(
         self,
@@ -90,10 +90,10 @@ impl Topology {
         exchange: impl Into<String>,
         headers: impl IntoIterator<Item = (N, V)>,
     ) -> Self {
-        self.binding(Destination::Queue(queue.into()), exchange, "", matching("all", headers))
+        self.binding(BindingTarget::Queue(queue.into()), exchange, "", matching("all", headers))
     }
 
-    /// Binds a queue to a headers exchange, for messages that have any of these headers. The broker does not look at headers
+    /// Binds a queue to a headers exchange, for messages that have any of these headers. The broker ignores headers
     /// that begin with `x-`.
     pub fn bind_any_header<N: Into<String>, V: Into<FieldValue>>(
         self,
@@ -101,32 +101,33 @@ impl Topology {
         exchange: impl Into<String>,
         headers: impl IntoIterator<Item = (N, V)>,
     ) -> Self {
-        self.binding(Destination::Queue(queue.into()), exchange, "", matching("any", headers))
+        self.binding(BindingTarget::Queue(queue.into()), exchange, "", matching("any", headers))
     }
 
-    fn binding(mut self, to: Destination, from: impl Into<String>, key: impl Into<String>, headers: Fields) -> Self {
-        self.bindings.push(Binding { from: from.into(), to, key: key.into(), headers });
+    fn binding(mut self, to: BindingTarget, from: impl Into<String>, key: impl Into<String>, headers: Fields) -> Self {
+        self.bindings.push(TopologyBinding { from: from.into(), to, key: key.into(), headers });
         self
     }
 
-    /// Declares all of it: exchanges, then queues, then bindings. The URL is that of
-    /// [`RabbitSource::builder`](crate::RabbitSource::builder). It is tried once.
+    /// Declares all exchanges, then all queues, then all bindings, in one attempt. The URL has the form of
+    /// [`RabbitSource::builder`](crate::RabbitSource::builder).
     ///
     /// # Errors
-    /// [`Fatal`](SourceErrorKind::Fatal): a URL or name that cannot be, missing rights, something that is there with other settings,
-    /// or a binding of something that is not there. The error names the exchange, queue or binding.
-    /// [`Transient`](SourceErrorKind::Transient): the broker cannot be reached.
+    /// [`Fatal`](SourceErrorKind::Fatal): an invalid URL or name, missing rights, an existing object with other
+    /// settings, or a binding of a missing object. The error names the exchange, queue or binding.
+    /// [`Transient`](SourceErrorKind::Transient): the broker is unreachable.
     ///
     /// # Cancellation
-    /// Some of it may have been declared.
+    /// Some of the objects may have been declared.
     pub async fn declare(&self, url: &str) -> Result<(), SourceError> {
-        let address = Address::parse(url).and_then(|address| self.check().map(|()| address)).map_err(impossible)?;
+        let address =
+            BrokerAddress::parse(url).and_then(|address| self.check().map(|()| address)).map_err(impossible)?;
         let connect = async {
             let connection = address.connect("idempotent: topology").await?;
             let channel = connection.create_channel().await?;
             Ok((connection, channel))
         };
-        let (_connection, channel) = connect.await.map_err(|error| failed("no connection", error))?;
+        let (_connection, channel) = connect.await.map_err(|error| failed("cannot connect to the broker", error))?;
         for exchange in &self.exchanges {
             exchange.declare(&channel).await.map_err(|error| differs("exchange", &exchange.name, error))?;
         }
@@ -143,18 +144,18 @@ impl Topology {
     fn check(&self) -> Result<(), SettingError> {
         self.exchanges.iter().try_for_each(Exchange::check)?;
         self.queues.iter().try_for_each(Queue::check)?;
-        self.bindings.iter().try_for_each(Binding::check)
+        self.bindings.iter().try_for_each(TopologyBinding::check)
     }
 }
 
-impl Binding {
+impl TopologyBinding {
     async fn declare(&self, channel: &Channel) -> lapin::Result<()> {
         let (from, key, headers) = (self.from.as_str().into(), self.key.as_str().into(), table(&self.headers));
         match &self.to {
-            Destination::Queue(queue) => {
+            BindingTarget::Queue(queue) => {
                 channel.queue_bind(queue.as_str().into(), from, key, QueueBindOptions::default(), headers).await
             }
-            Destination::Exchange(to) => {
+            BindingTarget::Exchange(to) => {
                 channel.exchange_bind(to.as_str().into(), from, key, ExchangeBindOptions::default(), headers).await
             }
         }
@@ -162,7 +163,7 @@ impl Binding {
 
     fn to(&self) -> &str {
         match &self.to {
-            Destination::Queue(name) | Destination::Exchange(name) => name,
+            BindingTarget::Queue(name) | BindingTarget::Exchange(name) => name,
         }
     }
 
@@ -173,11 +174,11 @@ impl Binding {
         }
         if self.from.is_empty() || self.to().is_empty() {
             return Err(SettingError::new(
-                "a binding names no exchange or no queue: the default exchange needs no binding, each queue is bound to it by \
+                "a binding names no exchange or no queue: the default exchange needs no binding, because each queue is bound to it by \
                  its name",
             ));
         }
-        // Only the way of matching: such a binding takes all messages, or none.
+        // Only the way of matching: such a binding matches all messages or none.
         if self.headers.len() == 1 {
             return Err(SettingError::new("a binding by headers has no header: name at least one, or use bind()"));
         }
@@ -187,10 +188,10 @@ impl Binding {
     fn failed(&self, error: lapin::Error) -> SourceError {
         let (from, to) = (&self.from, self.to());
         let what = match is_not_found(&error) {
-            true => "one of them is not there: add it to the topology, or declare it before",
-            false => "the cause says what is wrong or missing",
+            true => "one of them does not exist: add it to the topology, or declare it first",
+            false => "see the cause",
         };
-        failed(&format!("`{to}` cannot be bound to the exchange `{from}`: {what}"), error)
+        failed(&format!("cannot bind `{to}` to the exchange `{from}`: {what}"), error)
     }
 }
 
@@ -200,8 +201,8 @@ fn matching<N: Into<String>, V: Into<FieldValue>>(how: &str, headers: impl IntoI
 }
 
 fn differs(what: &str, name: &str, error: lapin::Error) -> SourceError {
-    let remedy = "the cause says what differs or is missing; declare it as it is, or delete it first";
-    failed(&format!("the {what} `{name}` cannot be declared: {remedy}"), error)
+    let remedy = "the cause names the difference; declare it with its current settings, or delete it first";
+    failed(&format!("cannot declare the {what} `{name}`: {remedy}"), error)
 }
 
 fn impossible(error: SettingError) -> SourceError {

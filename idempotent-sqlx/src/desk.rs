@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Database, Row};
 
-/// How a database writes what the three write differently.
+/// The dialect of a database.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// `$1`, RETURNING, SKIP LOCKED.
@@ -88,14 +88,14 @@ impl Cells {
     }
 }
 
-/// As µs for a statement; a sum with the time of day must not be too large, either.
+/// Converts a duration to µs for a statement. The sum with the current time must not overflow either.
 pub(crate) fn micros(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX).min(i64::MAX >> 2)
 }
 
 pub trait Sealed {}
 
-/// A database that takes statements. Public only because it stands behind public traits, and not to be named.
+/// A database that executes statements. It is public only because public traits refer to it.
 pub trait Desk: Database + Sealed {
     #[doc(hidden)]
     const KIND: Kind;

@@ -18,7 +18,7 @@ fn put(packed: &mut Vec<u8>, bytes: &[u8]) {
     packed.extend_from_slice(bytes);
 }
 
-/// `None` if somebody else wrote it.
+/// Decodes headers. Returns `None` for bytes of another program.
 pub(crate) fn unpack(mut packed: &[u8]) -> Option<Headers> {
     let mut headers = Headers::default();
     while !packed.is_empty() {

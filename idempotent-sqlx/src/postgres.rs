@@ -41,7 +41,7 @@ use crate::server::{ServerStore, Settings, Target, server_inbox, server_order, s
 /// PgBouncer with `pool_mode=session` behaves like the server itself. With `pool_mode=transaction`, PgBouncer must keep prepared
 /// statements: use 1.21 or later with `max_prepared_statements=100` or more. [`open`](Self::open) detects the pooling mode over
 /// two connections and refuses an unsafe pooler; the error names the remedy. Notifications do not pass through a transaction
-/// pooler, so waiting runs poll every 50 ms. Never set `statement-cache-capacity=0`: `open` refuses this setting behind a
+/// pooler, so waiting runs poll every 50 ms. Never set `statement-cache-capacity=0`: `open` refuses this setting with a
 /// transaction pooler. Migrate over a direct connection.
 ///
 /// An open asks for two sessions for a moment. If a pooler has only one left, the open waits 5 s for the second and then skips the
@@ -51,9 +51,9 @@ use crate::server::{ServerStore, Settings, Target, server_inbox, server_order, s
 /// For a pool of your own, call `PgConnectOptions::extra_float_digits(None)`, or set
 /// `ignore_startup_parameters = extra_float_digits` in PgBouncer.
 ///
-/// With the feature `postgres-tls` connections use TLS where the server has it, and are encrypted then, but only
-/// `sslmode=verify-full` in the URL makes sure of who it is: by the authorities that the system trusts, and by
-/// `sslrootcert=FILE`. A client's certificate is `sslcert=FILE&sslkey=FILE`.
+/// With the feature `postgres-tls`, connections use TLS if the server supports it. Only `sslmode=verify-full` in the URL verifies the
+/// identity of the server, by the authorities that the system trusts and by `sslrootcert=FILE`. A client certificate is
+/// `sslcert=FILE&sslkey=FILE`.
 ///
 /// Capabilities: batch, watch, browse, purge, admin, inspect, steps, order, transact.
 ///
@@ -108,5 +108,5 @@ server_inbox!(
     PostgresStore,
     Postgres,
     pool: "PgPool",
-    "Meanwhile others are told at once that it is busy, and so is this claim where another's transaction holds it."
+    "Until then, other claims of the key return busy at once, as this claim does if another transaction holds the key."
 );

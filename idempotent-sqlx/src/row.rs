@@ -112,7 +112,7 @@ pub(crate) fn record(row: &impl Cells) -> Result<Record, StoreError> {
         None => return Err(corrupt(Column::State, "is missing")),
     };
     if !matches!(state, State::Consuming { .. } | State::Consumed { .. }) && bytes(row, Column::Owner)?.is_some() {
-        return Err(corrupt(Column::Owner, "is there although nobody holds the key"));
+        return Err(corrupt(Column::Owner, "is set although the key has no owner"));
     }
     let record = Record {
         fencing: FencingToken(fencing),

@@ -92,15 +92,14 @@ struct Inner {
     order: OrderStatements,
     place: Arc<ErrorContext>,
     writer: FairConnection,
-    /// None for a database in memory, which only its one connection sees.
+    /// Empty for a database in memory, which only its single connection can see.
     readers: Box<[FairConnection]>,
     next_reader: AtomicUsize,
     /// Claims, then all calls, that wait for a connection.
     looks: Queue,
     writes: Queue,
     next_job: AtomicU64,
-    /// How many claims that came alone were granted in a row.
-    /// New keys in a row, among those that came alone, or, below zero, consumed ones.
+    /// The number of consecutive new keys among claims that arrived alone; below zero, the number of consumed keys.
     lately: AtomicI32,
     clock: Option<Arc<dyn Clock>>,
     transactions: Transactions,

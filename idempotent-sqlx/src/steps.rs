@@ -37,8 +37,8 @@ pub(crate) struct StepsSql {
     pub(crate) note_in: Arc<str>,
     /// name, place, state, value: of no step where there is none. No row where the key is not held so.
     pub(crate) read: Arc<str>,
-    /// 1 after this id, 2 steps looked at, 3 keys at most: the last id looked at, if there may be more behind it; how many
-    /// keys have steps that belong to no record, and the last one of these
+    /// $1 after this id, $2 maximum number of steps, $3 maximum number of keys: the last id that was examined, if more
+    /// may follow; the number of keys with orphaned steps, and the last of these keys
     pub(crate) scan: Arc<str>,
     /// 1 after this id, 2 up to this one
     pub(crate) purge: Arc<str>,
@@ -85,7 +85,7 @@ impl StepsSql {
                  WHERE r.id=s.id AND r.first_seen=s.begun) IS NULL"
             )
         };
-        // Steps of the last key behind the limit are looked at by the next purge, at the latest.
+        // A later purge examines further steps of the last key.
         let scan = format!(
             "WITH step AS (SELECT id, begun FROM {steps} WHERE id>{p}1 ORDER BY id LIMIT {p}2), \
              gone AS (SELECT DISTINCT s.id FROM step AS s WHERE {} ORDER BY s.id LIMIT {p}3) \

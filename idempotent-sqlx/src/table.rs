@@ -35,7 +35,7 @@ impl Table {
         let most = Self::MAX - "_migrations".len();
         if self.name.len() > most {
             return Err(StoreError::new(StoreErrorKind::Schema).because(format!(
-                "table name {:?} has {} bytes: with `_migrations` behind it, it may have {most}",
+                "table name {:?} has {} bytes: with the suffix `_migrations`, the limit is {most}",
                 self.name,
                 self.name.len()
             )));

@@ -92,7 +92,7 @@ impl UniqueKeys {
         };
         let mysql = Texts {
             create: made(&ticked, "BINARY(16)").into(),
-            // Nothing else than a key that is there can be wrong with such a row.
+            // The only possible error of such a row is a duplicate key.
             note: format!("INSERT IGNORE INTO {ticked} (id,noted_at) VALUES (?,unix_timestamp())").into(),
             purge: format!("DELETE FROM {ticked} WHERE noted_at+?<unix_timestamp() LIMIT ?").into(),
         };
@@ -200,7 +200,7 @@ macro_rules! notes {
     )+};
 }
 
-// The place of its texts behind each.
+// The index of the texts follows each entry.
 notes! {
     "mysql" sqlx::MySqlConnection, 2;
     "postgres" sqlx::PgConnection, 0;

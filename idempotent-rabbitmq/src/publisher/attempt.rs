@@ -1,59 +1,59 @@
-//! One try, and what is known after some.
+//! One try to publish, and the results of several tries.
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use lapin::BasicProperties;
 use lapin::options::BasicPublishOptions;
 use tokio::time::{Instant, timeout};
 
-use super::{Inner, PublishError, PublishErrorKind};
+use super::{PublishError, PublishErrorKind, PublisherInner};
 use crate::Route;
-use crate::confirm::Unsent;
-use crate::delays::Path;
+use crate::confirmed_publisher::PublishFailure;
+use crate::delay_queues::DelayPath;
 use crate::error::is_final;
 
-pub(super) struct Attempt<'a> {
+pub(super) struct PublishAttempt<'a> {
     pub(super) to: &'a Route,
-    /// The way through the delays; `None` for a message that is due.
-    pub(super) path: Option<&'a Path>,
+    /// The path through the delay levels, or `None` for a message that is due.
+    pub(super) path: Option<&'a DelayPath>,
     pub(super) properties: BasicProperties,
     pub(super) body: &'a [u8],
 }
 
-/// How a try ended.
-pub(super) enum End {
+/// The result of a try.
+pub(super) enum AttemptResult {
     Confirmed,
-    Unsent(Unsent),
-    /// The broker cannot take a message this way.
+    PublishFailure(PublishFailure),
+    /// The broker cannot accept the message on this path.
     Impossible {
         text: &'static str,
         error: lapin::Error,
     },
-    /// There is no connection.
+    /// The publisher has no connection.
     Unconnected(lapin::Error),
-    /// No answer in time.
+    /// The broker did not answer in time.
     Silent {
         sent: bool,
     },
 }
 
-impl Inner {
-    pub(super) async fn attempt(&self, attempt: Attempt<'_>, end: Instant) -> End {
+impl PublisherInner {
+    pub(super) async fn attempt(&self, attempt: PublishAttempt<'_>, end: Instant) -> AttemptResult {
         let left = || end.saturating_duration_since(Instant::now());
         let connection = match timeout(left(), self.connection.get()).await {
             Ok(Ok(connection)) => connection,
-            Ok(Err(error)) => return End::Unconnected(error),
-            Err(_) => return End::Silent { sent: false },
+            Ok(Err(error)) => return AttemptResult::Unconnected(error),
+            Err(_) => return AttemptResult::Silent { sent: false },
         };
-        let Attempt { to, path, properties, body } = attempt;
+        let PublishAttempt { to, path, properties, body } = attempt;
         if let Some(path) = path {
             match timeout(left(), self.prepare(&connection, path)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(end)) => return end,
-                Err(_) => return End::Silent { sent: false },
+                Err(_) => return AttemptResult::Silent { sent: false },
             }
         }
-        let exchange = path.map_or_else(|| to.exchange.clone(), Path::entry);
-        let mandatory = path.is_none_or(Path::is_routed);
+        let exchange = path.map_or_else(|| to.exchange.clone(), DelayPath::entry);
+        let mandatory = path.is_none_or(DelayPath::is_routed);
         let options = BasicPublishOptions { mandatory, ..BasicPublishOptions::default() };
         let sent = AtomicBool::new(false);
         let prepare = async |_: &lapin::Channel| {
@@ -62,64 +62,76 @@ impl Inner {
         };
         let published = connection.publish_with(options, (&exchange, &to.key), properties, body, prepare);
         let end = match timeout(self.confirm_within.min(left()), published).await {
-            Ok(Ok(())) => return End::Confirmed,
-            Ok(Err(unsent)) => End::Unsent(unsent),
-            Err(_) => End::Silent { sent: sent.load(SeqCst) },
+            Ok(Ok(())) => return AttemptResult::Confirmed,
+            Ok(Err(unsent)) => AttemptResult::PublishFailure(unsent),
+            Err(_) => AttemptResult::Silent { sent: sent.load(SeqCst) },
         };
-        if matches!(end, End::Silent { .. }) {
+        if matches!(end, AttemptResult::Silent { .. }) {
             self.connection.discard(&connection).await;
         }
         end
     }
 }
 
-/// What is known of a message after some tries.
+/// The known state of a message after several tries.
 #[derive(Default)]
-pub(super) struct Knowledge {
-    /// A try that nobody answered may have arrived.
+pub(super) struct PublishState {
+    /// True if a try without an answer may have delivered the message.
     unsure: bool,
     last: Option<lapin::Error>,
     text: &'static str,
 }
 
-impl Knowledge {
-    /// The answer, if another try would not change it.
-    pub(super) fn learn(&mut self, end: End) -> Option<Result<(), PublishError>> {
+impl PublishState {
+    /// Adds the result of a try. Returns the answer if another try would not change it.
+    pub(super) fn learn(&mut self, end: AttemptResult) -> Option<Result<(), PublishError>> {
         let (text, error, sure) = match end {
-            End::Confirmed => return Some(Ok(())),
-            End::Unsent(Unsent::Unroutable) => {
-                return Some(Err(self.definite(PublishErrorKind::Unroutable, "no queue takes it", None)));
+            AttemptResult::Confirmed => return Some(Ok(())),
+            AttemptResult::PublishFailure(PublishFailure::Unroutable) => {
+                return Some(Err(self.definite(
+                    PublishErrorKind::Unroutable,
+                    "no queue is bound for the message",
+                    None,
+                )));
             }
-            End::Impossible { text, error } => {
+            AttemptResult::Impossible { text, error } => {
                 return Some(Err(self.definite(PublishErrorKind::Refused, text, Some(error))));
             }
-            End::Unconnected(error) if is_final(&error) => {
-                let refused = "the broker refuses the connection";
+            AttemptResult::Unconnected(error) if is_final(&error) => {
+                let refused = "the broker refused the connection";
                 let answer = self.definite(PublishErrorKind::Refused, refused, Some(error));
                 return Some(Err(answer.without_connection()));
             }
-            End::Unconnected(error) => ("the connection failed", Some(error), true),
-            End::Unsent(Unsent::Nacked) => ("the broker could not keep it", None, true),
-            End::Unsent(Unsent::Broken { error, .. }) if is_final(&error) => {
-                return Some(Err(self.definite(PublishErrorKind::Refused, "the broker refuses it", Some(error))));
+            AttemptResult::Unconnected(error) => ("the connection failed", Some(error), true),
+            AttemptResult::PublishFailure(PublishFailure::Nacked) => {
+                ("the broker could not store the message", None, true)
             }
-            End::Unsent(Unsent::Broken { error, before }) => ("the connection failed", Some(error), before),
-            End::Silent { sent } => ("no answer in time", None, !sent),
+            AttemptResult::PublishFailure(PublishFailure::Broken { error, .. }) if is_final(&error) => {
+                return Some(Err(self.definite(
+                    PublishErrorKind::Refused,
+                    "the broker refused the message",
+                    Some(error),
+                )));
+            }
+            AttemptResult::PublishFailure(PublishFailure::Broken { error, before }) => {
+                ("the connection failed", Some(error), before)
+            }
+            AttemptResult::Silent { sent } => ("no answer in time", None, !sent),
         };
         self.unsure |= !sure;
         (self.text, self.last) = (text, error);
         None
     }
 
-    /// Of a try that it shared with others: what refused one of them says nothing of the rest.
+    /// Creates the state after a batch that failed: the refusal of one message says nothing about the others.
     pub(super) fn shared(sent: bool, error: Option<lapin::Error>) -> Self {
-        Self { unsure: sent, last: error, text: "not all that were sent with it were confirmed" }
+        Self { unsure: sent, last: error, text: "not all messages of the batch were confirmed" }
     }
 
-    /// Of a try that was not accepted for now.
+    /// Creates the state after a try that the broker refused temporarily.
     pub(super) fn nacked() -> Self {
         let mut known = Self::default();
-        let _: Option<_> = known.learn(End::Unsent(Unsent::Nacked));
+        let _: Option<_> = known.learn(AttemptResult::PublishFailure(PublishFailure::Nacked));
         known
     }
 
@@ -133,11 +145,11 @@ impl Knowledge {
 
     pub(super) fn given_up(self) -> PublishError {
         let kind = if self.unsure { PublishErrorKind::Unconfirmed } else { PublishErrorKind::NotSent };
-        let text = if self.text.is_empty() { "no turn came in time" } else { self.text };
+        let text = if self.text.is_empty() { "no channel became free in time" } else { self.text };
         PublishError::new(kind, text, self.last)
     }
 
-    /// A word on this try says nothing of those before it.
+    /// Creates the error of a definite answer, which says nothing about earlier tries.
     fn definite(&self, kind: PublishErrorKind, text: &'static str, error: Option<lapin::Error>) -> PublishError {
         PublishError::new(if self.unsure { PublishErrorKind::Unconfirmed } else { kind }, text, error)
     }
@@ -155,28 +167,34 @@ mod tests {
 
     #[test]
     fn a_word_on_the_last_try_is_none_on_a_try_that_nobody_answered() {
-        let mut known = Knowledge::default();
-        assert!(known.learn(End::Unsent(Unsent::Nacked)).is_none());
-        assert_eq!(kind(known.learn(End::Unsent(Unsent::Unroutable))), Some(PublishErrorKind::Unroutable));
-        assert!(known.learn(End::Silent { sent: true }).is_none());
-        assert_eq!(kind(known.learn(End::Unsent(Unsent::Unroutable))), Some(PublishErrorKind::Unconfirmed));
+        let mut known = PublishState::default();
+        assert!(known.learn(AttemptResult::PublishFailure(PublishFailure::Nacked)).is_none());
+        assert_eq!(
+            kind(known.learn(AttemptResult::PublishFailure(PublishFailure::Unroutable))),
+            Some(PublishErrorKind::Unroutable)
+        );
+        assert!(known.learn(AttemptResult::Silent { sent: true }).is_none());
+        assert_eq!(
+            kind(known.learn(AttemptResult::PublishFailure(PublishFailure::Unroutable))),
+            Some(PublishErrorKind::Unconfirmed)
+        );
         assert_eq!(known.given_up().kind(), PublishErrorKind::Unconfirmed);
     }
 
     #[test]
     fn a_refused_connection_after_an_unanswered_try_leaves_the_message_unconfirmed() {
         let no_access = AMQPError::new(AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED), "no access".into());
-        let refused = || End::Unconnected(lapin::ErrorKind::ProtocolError(no_access.clone()).into());
-        assert_eq!(kind(Knowledge::default().learn(refused())), Some(PublishErrorKind::Refused));
-        let mut known = Knowledge::default();
-        assert!(known.learn(End::Silent { sent: true }).is_none());
+        let refused = || AttemptResult::Unconnected(lapin::ErrorKind::ProtocolError(no_access.clone()).into());
+        assert_eq!(kind(PublishState::default().learn(refused())), Some(PublishErrorKind::Refused));
+        let mut known = PublishState::default();
+        assert!(known.learn(AttemptResult::Silent { sent: true }).is_none());
         assert_eq!(kind(known.learn(refused())), Some(PublishErrorKind::Unconfirmed));
     }
 
     #[test]
     fn what_never_left_this_process_is_known_not_to_have_arrived() {
-        let mut known = Knowledge::default();
-        assert!(known.learn(End::Silent { sent: false }).is_none());
+        let mut known = PublishState::default();
+        assert!(known.learn(AttemptResult::Silent { sent: false }).is_none());
         assert_eq!(known.given_up().kind(), PublishErrorKind::NotSent);
     }
 }

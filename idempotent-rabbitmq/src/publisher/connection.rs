@@ -6,64 +6,64 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
-use crate::address::{Address, CONNECTING};
-use crate::confirm::Confirming;
-use crate::delays::Declared;
+use crate::broker_address::{BrokerAddress, CONNECTING};
+use crate::confirmed_publisher::ConfirmedPublisher;
+use crate::delay_queues::DeclaredPaths;
 
-/// A connection that opens on first use, and opens again after it breaks.
+/// A connection that opens on first use, and again after it breaks.
 pub(super) struct SharedConnection {
-    pub(super) address: Address,
-    /// By the open connection.
-    pub(super) declared: Declared,
+    pub(super) address: BrokerAddress,
+    /// The publisher on the open connection.
+    pub(super) declared: DeclaredPaths,
     in_flight: usize,
-    held: Mutex<Held>,
+    held: Mutex<ConnectionSlot>,
 }
 
 #[derive(Default)]
-struct Held {
-    open: Option<Arc<Confirming>>,
-    /// The handshake, which outlives the call that began it. Where a broker needs longer for a handshake than a call may take,
-    /// the next call waits for the same one.
-    opening: Option<Opening>,
+struct ConnectionSlot {
+    open: Option<Arc<ConfirmedPublisher>>,
+    /// The handshake, which continues after the call that began it. If the handshake takes longer than a call may
+    /// wait, the next call waits for the same handshake.
+    opening: Option<PendingConnection>,
 }
 
-struct Opening {
-    handshake: Handshake,
-    /// The end of the wait by the waiting call's timer: the runtime that began the handshake may be idle.
+struct PendingConnection {
+    handshake: HandshakeTask,
+    /// The time limit of the waiting call's timer, because the runtime that began the handshake may be idle.
     limit: Instant,
 }
 
 /// A task that is aborted when it is dropped.
-struct Handshake(JoinHandle<lapin::Result<lapin::Connection>>);
+struct HandshakeTask(JoinHandle<lapin::Result<lapin::Connection>>);
 
-impl Drop for Handshake {
+impl Drop for HandshakeTask {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
 impl SharedConnection {
-    pub(super) fn new(address: Address, in_flight: usize) -> Self {
-        Self { address, declared: Declared::default(), in_flight, held: Mutex::default() }
+    pub(super) fn new(address: BrokerAddress, in_flight: usize) -> Self {
+        Self { address, declared: DeclaredPaths::default(), in_flight, held: Mutex::default() }
     }
 
     /// Returns the open connection. Calls during a handshake wait for that handshake.
     ///
     /// # Cancellation
     /// The handshake goes on, and the next call waits for it.
-    pub(super) async fn get(&self) -> lapin::Result<Arc<Confirming>> {
+    pub(super) async fn get(&self) -> lapin::Result<Arc<ConfirmedPublisher>> {
         let mut held = self.held.lock().await;
         if let Some(alive) = held.open.as_ref().filter(|connection| connection.is_alive()) {
             return Ok(alive.clone());
         }
         let opened = loop {
             let earlier = held.opening.is_some();
-            let Opening { handshake, limit } = held.opening.get_or_insert_with(|| self.open());
+            let PendingConnection { handshake, limit } = held.opening.get_or_insert_with(|| self.open());
             let opened = timeout_at(*limit, &mut handshake.0).await;
             held.opening = None;
             match opened {
                 Ok(Ok(Ok(opened))) if opened.status().connected() => break opened,
-                // An earlier call's handshake failed, or stands still with that call's runtime: this call makes its own.
+                // The handshake of an earlier call failed, or its runtime stopped: this call begins another handshake.
                 _ if earlier => {}
                 Ok(Ok(Ok(_))) => return Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()),
                 Err(_) => return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
@@ -72,19 +72,19 @@ impl SharedConnection {
             }
         };
         debug!(target: "idempotent", broker = %self.address, "connected");
-        // It may be another broker.
+        // The broker may be another one.
         self.declared.forget();
-        Ok(held.open.insert(Arc::new(Confirming::new(opened, self.in_flight))).clone())
+        Ok(held.open.insert(Arc::new(ConfirmedPublisher::new(opened, self.in_flight))).clone())
     }
 
-    fn open(&self) -> Opening {
+    fn open(&self) -> PendingConnection {
         let address = self.address.clone();
         let handshake = tokio::spawn(async move { address.connect("idempotent: publisher").await });
-        Opening { handshake: Handshake(handshake), limit: Instant::now() + CONNECTING }
+        PendingConnection { handshake: HandshakeTask(handshake), limit: Instant::now() + CONNECTING }
     }
 
-    /// Forgets a connection that did not answer.
-    pub(super) async fn discard(&self, silent: &Arc<Confirming>) {
+    /// Discards a connection that did not answer.
+    pub(super) async fn discard(&self, silent: &Arc<ConfirmedPublisher>) {
         let mut held = self.held.lock().await;
         if held.open.as_ref().is_some_and(|connection| Arc::ptr_eq(connection, silent)) {
             held.open = None;

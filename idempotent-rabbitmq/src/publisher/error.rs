@@ -1,28 +1,29 @@
-//! Why a message is not known to be in a queue.
+//! Errors of publishing.
 use std::error::Error as StdError;
 use std::fmt;
 
-/// A message that is not known to be in a queue: a [`kind`](Self::kind) to decide on, and what happened.
+/// An error of a message that is not known to be in a queue: a [`kind`](Self::kind) for decisions, and the cause.
 #[derive(Debug)]
 pub struct PublishError {
     kind: PublishErrorKind,
     text: &'static str,
     cause: Option<lapin::Error>,
-    /// The broker refused the connection; the last try did not reach it.
+    /// True if the broker refused the connection, so the last try did not reach the broker.
     unconnected: bool,
 }
 
-/// What is known of the message.
+/// The known state of the message.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum PublishErrorKind {
-    /// In no queue: none is bound for it. It stays so until somebody declares or binds one.
+    /// The message is in no queue, because no queue is bound for it. This holds until a program declares or binds one.
     Unroutable,
-    /// In no queue: no such exchange, no access, or more than the protocol allows. Another try would fail the same way.
+    /// The message is in no queue: the exchange is missing, access is denied, or a limit of the protocol is exceeded.
+    /// A retry would fail in the same way.
     Refused,
-    /// In no queue: the broker was away, or could not keep it. Another try may go well.
+    /// The message is in no queue: the broker was unreachable, or could not store the message. A retry may succeed.
     NotSent,
-    /// Nobody knows. Send it again, under the same id.
+    /// The state is unknown. Publish the message again, under the same id.
     Unconfirmed,
 }
 
@@ -31,7 +32,7 @@ impl PublishError {
         Self { kind, text, cause, unconnected: false }
     }
 
-    /// Marks the error as one of a connection that the broker refused.
+    /// Marks the error as an error of a refused connection.
     pub(super) fn without_connection(self) -> Self {
         Self { unconnected: true, ..self }
     }
@@ -44,7 +45,7 @@ impl PublishError {
         Self::new(PublishErrorKind::Refused, text, None)
     }
 
-    /// What is known of the message.
+    /// Returns the known state of the message.
     #[must_use]
     pub fn kind(&self) -> PublishErrorKind {
         self.kind
@@ -54,10 +55,10 @@ impl PublishError {
 impl fmt::Display for PublishError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
-            PublishErrorKind::Unroutable => "not published, nothing is bound for it",
-            PublishErrorKind::Refused => "not published, and never will be as it is",
-            PublishErrorKind::NotSent => "not published, try again",
-            PublishErrorKind::Unconfirmed => "perhaps published, send it again under the same id",
+            PublishErrorKind::Unroutable => "not published, no queue is bound for it",
+            PublishErrorKind::Refused => "not published, and a retry would fail",
+            PublishErrorKind::NotSent => "not published, retry later",
+            PublishErrorKind::Unconfirmed => "state unknown, publish it again under the same id",
         };
         write!(f, "{kind}: {}", self.text)
     }

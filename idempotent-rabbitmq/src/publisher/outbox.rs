@@ -1,27 +1,28 @@
-//! The publisher as an outbox's relay uses it.
+//! Publishing for the relay of an outbox.
 use async_trait::async_trait;
-use idempotent_mq::{OutboundMessage, Publish, PublishError as Untold, Published};
+use idempotent_mq::{OutboundMessage, Publish, PublishError as MqPublishError, Published};
 
 use super::{PublishError, PublishErrorKind, RabbitPublisher};
 use crate::{FieldValue, RabbitMessage, Route};
 
-/// The topic is a queue, or `EXCHANGE/ROUTING KEY`: what stands before the first `/` is the exchange. A broker of RabbitMQ does
-/// not say where in its queue a message lies.
+/// The topic is a queue, or `EXCHANGE/ROUTING KEY`: the text before the first `/` is the exchange. RabbitMQ does not
+/// report the position of a message in its queue.
 ///
-/// Messages of different aggregates, and of none, go one behind the other by few channels, to exchanges that a message of this
-/// publisher has got through before. If not all of those on one channel are confirmed in time, each is sent again by itself: it may
-/// lie in its queue twice, under one id. What is larger than 256 KiB goes by itself.
+/// Messages to exchanges that this publisher has already used share a few channels. If not all messages of one channel
+/// are confirmed in time, the publisher sends each of them again on its own: a message may be in its queue twice,
+/// under one id. A message above 256 KiB has a channel of its own.
 ///
-/// Messages are given up [`give_up_after`](super::RabbitPublisherBuilder::give_up_after) they were handed over, all of them: let that be
-/// shorter than two thirds of a relay's lease, as it is by default. A
-/// [`business_key`](OutboundMessage::business_key) is sent as the correlation id; AMQP has one value for each header's name, so a
-/// message that has two is refused.
+/// All messages are given up [`give_up_after`](super::RabbitPublisherBuilder::give_up_after) after the call. This time
+/// must be shorter than two thirds of the relay's lease, as it is by default. A
+/// [`business_key`](OutboundMessage::business_key) is sent as the correlation id. AMQP has one value for each header
+/// name, so a message with two values is refused.
 ///
-/// A message with [`deliver_at`](OutboundMessage::deliver_at) goes by itself, as [`publish_at`](RabbitPublisher::publish_at) sends it: by the clock
-/// of this process. The broker confirms it as soon as it waits.
+/// A message with [`deliver_at`](OutboundMessage::deliver_at) has a channel of its own, like a message of
+/// [`publish_at`](RabbitPublisher::publish_at). The clock of this process determines its delay, and the broker
+/// confirms it as soon as it waits.
 #[async_trait]
 impl Publish for RabbitPublisher {
-    async fn publish(&self, messages: &[OutboundMessage]) -> Vec<Result<Published, Untold>> {
+    async fn publish(&self, messages: &[OutboundMessage]) -> Vec<Result<Published, MqPublishError>> {
         self.publish_together(messages).await
     }
 
@@ -41,9 +42,9 @@ pub(super) fn outgoing(message: &OutboundMessage) -> Result<RabbitMessage, Publi
     let mut outgoing = RabbitMessage::new(&message.id, message.body.clone());
     for (name, value) in message.headers.iter() {
         if message.headers.all(name).count() > 1 {
-            return Err(PublishError::refused("a header stands on it twice: AMQP has one value for each name"));
+            return Err(PublishError::refused("a header has two values: AMQP allows one value for each name"));
         }
-        // Text where it is some, which other clients read as such.
+        // Text if the value is valid UTF-8, because other clients read such a header as text.
         let text = String::from_utf8(value.to_vec()).map(FieldValue::Text);
         outgoing = outgoing.header(name, text.unwrap_or_else(|bytes| FieldValue::Bytes(bytes.into_bytes())));
     }
@@ -53,7 +54,7 @@ pub(super) fn outgoing(message: &OutboundMessage) -> Result<RabbitMessage, Publi
     })
 }
 
-pub(super) fn told(error: PublishError) -> Untold {
+pub(super) fn told(error: PublishError) -> MqPublishError {
     let kind = match error.kind() {
         // A wrong password must not use up the attempts of every message.
         PublishErrorKind::Refused if error.is_unconnected() => idempotent_mq::PublishErrorKind::Unsent,
@@ -61,7 +62,7 @@ pub(super) fn told(error: PublishError) -> Untold {
         PublishErrorKind::NotSent => idempotent_mq::PublishErrorKind::Unsent,
         PublishErrorKind::Unconfirmed => idempotent_mq::PublishErrorKind::Unconfirmed,
     };
-    Untold::new(kind, error.to_string()).with_cause(error)
+    MqPublishError::new(kind, error.to_string()).with_cause(error)
 }
 
 #[cfg(test)]

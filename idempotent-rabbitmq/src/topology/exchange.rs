@@ -4,7 +4,7 @@ use lapin::{Channel, ExchangeKind};
 
 use crate::SettingError;
 use crate::field::{FieldValue, Fields, table};
-use crate::outgoing::LONGEST;
+use crate::message::LONGEST;
 
 /// An exchange, as a [`Topology`](crate::Topology) declares it.
 ///

@@ -1,5 +1,6 @@
 //! Against a real RabbitMQ.
-mod acks;
+mod batch;
+mod batched_acks;
 mod dead_letters;
 mod delayed;
 mod dropped;
@@ -11,6 +12,5 @@ mod refusals;
 mod retries;
 mod runtime;
 mod silent;
-mod together;
 mod topology;
 mod world;

@@ -64,7 +64,7 @@ impl<Db: DelayDb> DeadLetters for DelayTableDeadLetters<Db> {
 
     async fn put_back(&mut self) -> Result<bool, SourceError> {
         if !self.brought {
-            let text = "`next` brought no letter that could be put back";
+            let text = "no dead letter to redrive: call `next` first";
             return Err(SourceError::new(SourceErrorKind::Fatal, text));
         }
         let args = || vec![self.table.now(), Arg::from(self.behind.1)];

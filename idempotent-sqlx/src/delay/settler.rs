@@ -117,7 +117,7 @@ impl<Db: DelayDb> DelayTableSettler<Db> {
             if let Err(error) = self.dead_letter(&tag, &letter).await {
                 warn!(target: "idempotent", table = self.0.0.table,
                     error = &error as &(dyn std::error::Error + 'static),
-                    "work that cannot be read could not be put aside: it comes again");
+                    "cannot dead-letter an unreadable task: it is delivered again");
             }
         }
         readable

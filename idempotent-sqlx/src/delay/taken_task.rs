@@ -92,7 +92,7 @@ impl<Db: DelayDb> DelayTable<Db> {
         let dead = found - taken.len();
         if dead > 0 {
             warn!(target: "idempotent", table = self.0.table, dead,
-                "delayed work that nobody settled time after time is put among the dead letters");
+                "a task whose deliveries were never settled is dead-lettered");
         }
         taken.sort_unstable_by_key(|taken| (taken.scheduled_at, taken.seq));
         Ok((taken, found))

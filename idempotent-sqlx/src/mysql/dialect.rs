@@ -156,8 +156,8 @@ impl Dialect for MySqlDialect {
         Ok(StatementResult::Done(written))
     }
 
-    /// The savepoint is gone where the transaction is: a statement that met a deadlock has rolled all of it back, and those
-    /// behind it are committed one by one.
+    /// A deadlock rolls back the transaction and its savepoint. Without the check of the savepoint, later statements
+    /// would be committed one by one.
     const BEGIN: Option<&'static str> = Some(inbox::BEGIN);
 
     fn stands(connection: &mut MySqlConnection) -> impl DriverFuture<()> {

@@ -1,7 +1,7 @@
-//! The inbox on MariaDB and MySQL: its statements.
+//! Statements of the inbox on MariaDB and MySQL.
 //!
-//! The row itself is the lock: the claim has inserted it, or written over it, and whoever else asks for it is told at once
-//! that it is not to be had. A statement that fails so is undone alone, and its transaction goes on.
+//! The row is the lock: the claim inserts or overwrites the row, and another claim of the key fails at once. The
+//! failure undoes only its own statement, and its transaction continues.
 use sqlx::mysql::{MySql, MySqlConnection};
 use sqlx::{AssertSqlSafe, Executor, Transaction};
 
@@ -10,11 +10,12 @@ use crate::inbox::Last;
 use crate::row::VERSION;
 use crate::server::{Statement, TransactionStatements, completed, guard_inside, plus};
 
-/// What a run begins with; and what says that it is still that transaction.
+/// The statements that begin a run, and the savepoint that identifies the transaction later.
 pub(super) const BEGIN: &str = "BEGIN; SAVEPOINT idempotent_run";
 const STANDS: &str = "RELEASE SAVEPOINT idempotent_run";
 
-/// By a maker whose statements do not wait. With a clock that was handed in, the time is the last parameter.
+/// Creates the statements by a builder whose statements do not wait. With a custom clock, the time is the last
+/// parameter.
 pub(super) fn statements(maker: &StatementBuilder) -> TransactionStatements {
     TransactionStatements {
         claim: Statement::marks(&maker.writing(&claim(maker))),
@@ -29,7 +30,7 @@ pub(super) fn free(maker: &StatementBuilder) -> Statement {
     Statement::marks(&format!("SELECT id FROM {} WHERE id=$1 FOR UPDATE NOWAIT", maker.table))
 }
 
-/// As the store's own claim, but that the record is consumed at once.
+/// Returns the store's claim with a record that is consumed at once.
 fn claim(maker: &StatementBuilder) -> String {
     let (table, columns, now) = (&maker.table, columns(), maker.now(7));
     let expires = plus(&now, "$3");
@@ -40,8 +41,8 @@ fn claim(maker: &StatementBuilder) -> String {
     )
 }
 
-/// By a lock, since it is to see what is committed, also in a transaction that sees nothing newer than itself. Shared, so
-/// that duplicates do not meet; MySQL does not say that as MariaDB does.
+/// Returns a locking read, which sees committed rows even in a transaction with an older snapshot. The lock is shared,
+/// so duplicates do not block each other; MySQL and MariaDB have different syntax.
 fn look(maker: &StatementBuilder) -> String {
     let (table, columns, now) = (&maker.table, columns(), maker.now(2));
     let lock = if maker.returning() { "LOCK IN SHARE MODE NOWAIT" } else { "FOR UPDATE NOWAIT" };
@@ -68,7 +69,7 @@ pub(super) fn valued(maker: &StatementBuilder, [id, owner, value]: [String; 3], 
 }
 
 pub(super) async fn commit(mut transaction: Transaction<'static, MySql>, last: Last) -> Result<(), sqlx::Error> {
-    // One trip; the ROLLBACK of the guard behind it finds nothing to do.
+    // One round trip; the guard's ROLLBACK then has no effect.
     let text = match last {
         Last::Written => return transaction.commit().await,
         Last::AsClaimed => format!("{STANDS}; COMMIT"),

@@ -1,7 +1,7 @@
-//! Brings the schema up to date, or says why not. Not sqlx's migrator: its bookkeeping is the user's.
+//! Migration of the schema. sqlx's migrator is not used, because its bookkeeping belongs to the application.
 //!
-//! A `CREATE TABLE` commits by itself here. So each step can be run again, the bookkeeping is made first, and what a
-//! process that was killed on the way left behind is gone on with.
+//! Each `CREATE TABLE` commits by itself on MySQL. Each migration can therefore be repeated, the table of applied
+//! migrations is created first, and the next process continues an interrupted migration.
 use idempotent_core::{StoreError, StoreErrorKind};
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 use sqlx::{AssertSqlSafe, Row};
@@ -95,11 +95,11 @@ pub(super) async fn migrate_to(
     if !schema::is_due(&found, known, table, create)? {
         return fits(connection, table, place, known, columns).await;
     }
-    // Given back with the connection at the latest, which is closed behind this.
+    // The lock is released when the connection closes, at the end of this function.
     let lock = sqlx::query("SELECT get_lock(?, 3600)").bind(LOCK);
     let had: Option<i64> = lock.fetch_one(&mut *connection).await.and_then(|row| row.try_get(0)).map_err(told)?;
     if had != Some(1) {
-        let why = format!("{}: the lock of migrations was not to be had; try again", place.database);
+        let why = format!("{}: the lock of migrations is taken; try again", place.database);
         return Err(StoreError::new(StoreErrorKind::NotApplied).because(why));
     }
     // Another process may have been here meanwhile.
@@ -120,7 +120,7 @@ async fn inspect(connection: &mut MySqlConnection, table: &Table) -> Result<Foun
     Ok(match (records, noted) {
         (false, None) => Found::Nothing,
         (true, None) => Found::Foreign,
-        // Made, noted, and dropped by hand since; or else, without a row, begun.
+        // The table was created, recorded and dropped since. Without a row, the migration has only begun.
         (false, Some(rows)) if !rows.is_empty() => Found::Dropped,
         (_, Some(rows)) => Found::Applied(rows),
     })
@@ -158,7 +158,7 @@ async fn apply(
     Ok(())
 }
 
-/// Whether the table has every column that the statements name.
+/// Checks that the table has every column that the statements name.
 async fn fits(
     connection: &mut MySqlConnection,
     table: &Table,

@@ -10,7 +10,8 @@ use crate::schema::{self, Migration, SchemaStep};
 use crate::server::{ErrorContext, Phase};
 use crate::table::Table;
 
-/// What has an end (sent, settled) is null in the indexes that are searched, and so outside of what is read of them.
+/// Finished records (sent or settled) have null in the columns of the indexes that the relay searches, and so do not
+/// slow it down.
 const MIGRATIONS: &[Migration] = &[
     Migration {
         name: "message stubs",

@@ -1,14 +1,14 @@
-//! The statements, made once for a store: the table's name and the clock are put in.
+//! The statements of a store, with the name of the table and the clock.
 //!
-//! They mirror [`protocol`](idempotent_core::protocol) only where one trip must do: the grant of an absent key, and
-//! what its owner does. Everything else is decided by the protocol itself on a row that was read, and written only if
-//! that row still stands. `tests/suite/mysql` holds both against it.
+//! The statements mirror [`protocol`](idempotent_core::protocol) only where one round trip requires it: in the grant
+//! of an absent key, and in the operations of its owner. The protocol decides all other cases on a row that was read.
+//! Such a decision is written only if the row has not changed. `tests/suite/mysql` compares both with the protocol.
 //!
-//! The clock is read when a statement begins, and no lock orders it. So nothing is removed but by the purge, a
-//! [minute](GRACE) after its time: fencing numbers rise although somebody's claim, deletion and claim may pass a
-//! statement that has begun.
+//! The clock is read when a statement begins, and no lock orders these reads. Only the purge removes rows, a
+//! [minute](GRACE) after their expiry. Fencing numbers therefore rise even if another claim, deletion and claim
+//! overtake a statement that has begun.
 //!
-//! Assignments are run one after the other, and see what those before them wrote.
+//! Assignments execute in order, and each sees the results of the earlier ones.
 use crate::order::{self, OrderSql};
 use crate::row::{COLUMNS, VERSION};
 use crate::server::{Statement, Statements, completed, ended, guard, plus, renewed, sound, vacated};
@@ -16,7 +16,7 @@ use crate::table::Table;
 
 /// The same in all of a statement, whatever the session's time zone.
 pub(super) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))";
-/// How long a record is kept past its time, in µs: longer than any statement of ours runs.
+/// The time for which an expired record is kept, in µs. No statement of this crate takes longer.
 const GRACE: i64 = 60_000_000;
 
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub(super) struct StatementBuilder {
     bound_clock: bool,
     /// A statement can tell the row that it inserted.
     returning: bool,
-    /// The pool is somebody else's: each statement says itself that it does not wait.
+    /// True if the pool belongs to the application: each statement then declares that it does not wait.
     no_wait: bool,
 }
 
@@ -36,7 +36,7 @@ impl StatementBuilder {
         Self { table, bound_clock, returning, no_wait: returning && !own }
     }
 
-    /// For statements on connections that wait, as they come to a handler.
+    /// Returns a builder for statements on connections that wait for locks, as handlers use them.
     pub(super) fn in_a_transaction(&self) -> Self {
         Self { no_wait: self.returning, ..self.clone() }
     }
@@ -75,7 +75,7 @@ impl StatementBuilder {
         OrderSql::new(table, &order::OrderDialect { mark: '$', now: &now, plus: &plus, add: ("INSERT IGNORE", "") })
     }
 
-    /// Behind `SET STATEMENT … FOR`, where that is needed.
+    /// Prefixes a statement with `SET STATEMENT … FOR`, if required.
     pub(super) fn writing(&self, statement: &str) -> String {
         let wait = if self.no_wait { "SET STATEMENT innodb_lock_wait_timeout=0 FOR " } else { "" };
         format!("{wait}{statement}")
@@ -119,7 +119,8 @@ impl StatementBuilder {
         ))
     }
 
-    /// A write by the owner of a live lease or one that nobody took over. $3 the grant's number, or NULL
+    /// Returns a write by the owner of a live lease, or of an expired lease without a takeover. $3 the number of the
+    /// grant, or NULL
     fn update(&self, clock: usize, set: &dyn Fn(&str) -> String) -> String {
         let (table, now) = (&self.table, self.now(clock));
         let (set, guard) = (set(&now), guard(&now, "$1", "$2", "$3"));
@@ -161,7 +162,8 @@ impl StatementBuilder {
         format!("SELECT {columns} FROM {table} WHERE id>$1 AND expires_at>{now} ORDER BY id LIMIT $2")
     }
 
-    /// A step of the walk along the ids: each id, and whether its record is past its time. $1 behind this one, $2 so many
+    /// Returns one page of the purge, ordered by id: each id, and whether its record has expired. $1 after this id, $2
+    /// maximum
     pub(super) fn scan(&self) -> Statement {
         let (table, old) = (&self.table, self.old(3));
         Statement::marks(&format!("SELECT id, {old} FROM {table} WHERE id>$1 ORDER BY id LIMIT $2"))

@@ -11,8 +11,8 @@ use crate::schema::{self, Migration, SchemaStep};
 use crate::server::{ErrorContext, Phase};
 use crate::table::Table;
 
-/// `due_at` is when a row may be taken next: what is held has the end of that, what is dead has none. `live` is its key as long as
-/// it is not dead: another one of this key cannot be beside it.
+/// `due_at` is the time from which a row may be taken: the end of its visibility timeout if the row is in flight, or
+/// null if the row is dead. `live` is the key of a row that is not dead, so that no second live row has the same key.
 const MIGRATIONS: &[Migration] = &[Migration {
     name: "delayed work",
     sql: "CREATE TABLE {table} (
@@ -57,7 +57,7 @@ pub(crate) async fn migrate(pool: &PgPool, table: &Table, create: bool) -> Resul
     Ok(())
 }
 
-/// What an error of a statement lets a caller conclude, or one before anything was sent.
+/// Converts an error. `sent`: the statement may have been executed.
 pub(crate) fn told(pool: &PgPool, table: &str, sent: bool, error: sqlx::Error) -> StoreError {
     place(pool, table).error::<PostgresDialect>(if sent { Phase::Executing } else { Phase::Connecting }, error)
 }

@@ -29,7 +29,7 @@ pub(crate) struct PostgresDialect {
     pub(super) tell: String,
     /// $1 the key's lock
     pub(super) free: Statement,
-    /// `None` if waiting runs poll instead.
+    /// The listener, or `None` if waiting runs poll.
     pub(super) listener: Option<SettlementListener>,
     /// Goes into each key's lock, so that two tables do not share them.
     pub(super) salt: u64,

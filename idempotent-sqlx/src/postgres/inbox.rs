@@ -1,8 +1,8 @@
-//! The inbox on PostgreSQL: its statements.
+//! Statements of the inbox on PostgreSQL.
 //!
-//! The claim holds the key's advisory lock to the end of the transaction, and so does the completion of a lease: whoever
-//! else claims the key meets a lock that is not to be had, and is told so at once. Without it a claim would find the row
-//! itself locked, and wait.
+//! The claim holds the advisory lock of the key until the end of the transaction, as does the completion of a lease.
+//! Another claim of the key fails at once because the lock is taken. Without the lock, the other claim would wait for
+//! the locked row.
 use sqlx::{AssertSqlSafe, Postgres, Transaction};
 
 use super::sql::{StatementBuilder, columns};
@@ -10,7 +10,7 @@ use crate::inbox::Last;
 use crate::row::VERSION;
 use crate::server::{Statement, Statements, TransactionStatements, completed, guard_inside, plus};
 
-/// With a clock that was handed in, the time is the last parameter.
+/// Creates the statements. With a custom clock, the time is the last parameter.
 pub(super) fn statements(maker: &StatementBuilder, texts: &Statements) -> TransactionStatements {
     TransactionStatements {
         claim: Statement::numbered(claim(maker)),
@@ -25,7 +25,7 @@ pub(super) fn free() -> Statement {
     Statement::numbered("SELECT pg_try_advisory_xact_lock($1)::int::bigint".to_owned())
 }
 
-/// As the store's own claim, but that the record is consumed at once.
+/// Returns the store's claim with a record that is consumed at once.
 fn claim(maker: &StatementBuilder) -> String {
     let (table, columns, now) = (&maker.table, columns(), maker.now(7));
     let expires = plus("n", "$3");
@@ -40,7 +40,7 @@ fn claim(maker: &StatementBuilder) -> String {
     )
 }
 
-/// Says whether the key's lock was to be had, and whether it was written.
+/// Returns whether the lock of the key was free, and whether the row was written.
 fn complete(maker: &StatementBuilder) -> String {
     let (table, tell, now) = (&maker.table, &maker.tell, maker.now(7));
     let (guard, set) = (guard_inside("t.n"), completed("t.n", "$4", "$5"));

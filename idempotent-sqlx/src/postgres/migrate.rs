@@ -40,7 +40,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     },
     Migration {
         name: "steps of runs",
-        // What is left of a store that was dropped by hand is no harm: its steps belong to no record.
+        // Steps of a store that was dropped before are harmless: they belong to no record.
         sql: "CREATE TABLE IF NOT EXISTS {steps} (
  id bytea NOT NULL,
  name bytea NOT NULL,
@@ -70,8 +70,8 @@ pub(super) const BOOKKEEPING: BookkeepingSql = BookkeepingSql {
 /// The advisory lock of migrations: "idempote" as a number.
 const LOCK: i64 = 0x6964_656d_706f_7465;
 
-/// Applies what is missing in one transaction: dropped or killed on the way, it leaves nothing behind. A second process
-/// waits for the lock, then finds nothing to do. Where nothing is missing nothing is locked or written.
+/// Applies missing migrations in one transaction, so an interrupted migration changes nothing. A second process waits
+/// for the lock and then finds nothing to do. If no migration is missing, nothing is locked or written.
 pub(super) async fn migrate(
     connection: &mut PgConnection,
     table: &Table,
@@ -118,7 +118,7 @@ async fn inspect(connection: &mut PgConnection, table: &Table) -> Result<Found, 
     Ok(match (records, noted) {
         (false, None) => Found::Nothing,
         (true, None) => Found::Foreign,
-        // Made, noted, and dropped by hand since.
+        // The table was created, recorded and dropped since.
         (false, Some(rows)) if !rows.is_empty() => Found::Dropped,
         (true, Some(rows)) if rows.is_empty() => Found::Foreign,
         (_, Some(rows)) => Found::Applied(rows),
@@ -136,8 +136,8 @@ async fn notes(connection: &mut PgConnection, table: &Table) -> Result<Option<Ve
     rows.iter().map(read).collect::<Result<_, _>>().map(Some)
 }
 
-/// The table's number, if it is there. Not by `to_regclass`: that remembers that there was none, also behind a lock that was
-/// waited for while another process made it.
+/// Returns the number of the table, if it exists. `to_regclass` caches a missing table, even while another process
+/// creates the table under a lock that this process waits for.
 async fn oid(connection: &mut PgConnection, table: &Table, name: &str) -> Result<Option<i64>, sqlx::Error> {
     let text = "SELECT c.oid::bigint FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
                 WHERE c.relname = $1 AND (n.nspname = $2 OR $2 IS NULL AND n.nspname = ANY(current_schemas(false)))";
@@ -145,7 +145,7 @@ async fn oid(connection: &mut PgConnection, table: &Table, name: &str) -> Result
     found.fetch_optional(connection).await?.map(|row| row.try_get(0)).transpose()
 }
 
-/// The schema that the table lies in.
+/// Returns the schema of the table.
 pub(super) async fn schema_of(connection: &mut PgConnection, table: &Table) -> Result<String, sqlx::Error> {
     let text = "SELECT n.nspname::text FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
                 WHERE c.relname = $1 AND (n.nspname = $2 OR $2 IS NULL AND n.nspname = ANY(current_schemas(false))) \
@@ -168,7 +168,7 @@ async fn apply(
     Ok(())
 }
 
-/// Whether the table has every column that the statements name.
+/// Checks that the table has every column that the statements name.
 async fn fits(
     connection: &mut PgConnection,
     table: &Table,

@@ -88,8 +88,8 @@ pub(super) fn shown(options: &PgConnectOptions) -> String {
     format!("`{}:{}/{database}`", options.get_host(), options.get_port())
 }
 
-/// By the schema's name, also where the store was given none: it is the same table, and what claims exclude each other by
-/// must be the same.
+/// Derives the salt of the advisory locks from the name of the schema, even if the schema was not set: both settings
+/// name the same table, and their claims must exclude each other.
 fn salt(schema: &str, table: &Table) -> u64 {
     let digest: [u8; 32] = Sha256::digest(format!("\"{schema}\".\"{}\"", table.name())).into();
     let [high, _] = halves(u128::from_be_bytes(std::array::from_fn(|at| digest[at])));

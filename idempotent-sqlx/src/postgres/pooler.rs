@@ -1,9 +1,9 @@
-//! Detection of a pooler that lends a server connection for one transaction, such as PgBouncer in transaction mode.
+//! Detection of a pooler that assigns a server connection for one transaction, such as PgBouncer in transaction mode.
 //!
-//! Behind such a pooler, the statements of one client reach several server connections. Named prepared statements fail
-//! there, or run another client's text, unless the pooler keeps them (PgBouncer 1.21 and later with
+//! With such a pooler, the statements of one client reach several server connections. Named prepared statements fail
+//! there, or execute the text of another client, unless the pooler keeps them (PgBouncer 1.21 and later with
 //! `max_prepared_statements`). Statements without a name are never safe: sqlx sends their text and their values in two
-//! round trips, between which the pooler may lend the server connection to another client.
+//! round trips, between which the pooler may assign the server connection to another client.
 use std::pin::pin;
 use std::time::Duration;
 
@@ -27,10 +27,11 @@ const ORDER: [usize; 8] = [0, 1, 1, 0, 0, 0, 1, 0];
 const REMEDY: &str = "set PgBouncer 1.21 or later to `max_prepared_statements=100`, or use its `pool_mode=session`, \
                       or connect to the server directly";
 
-/// Returns true if a pooler lends server connections for one transaction. `first` is a new connection with these options.
+/// Returns true if a pooler assigns server connections for one transaction. `first` is a new connection with these
+/// options.
 ///
 /// # Errors
-/// [`Schema`](StoreErrorKind::Schema): statements are not safe behind this pooler. Otherwise a connection failed.
+/// [`Schema`](StoreErrorKind::Schema): statements are not safe with this pooler. Other kinds: a connection failed.
 pub(super) async fn detect(
     first: &mut PgConnection,
     options: &PgConnectOptions,

@@ -1,47 +1,48 @@
-//! The statements, made once for a store: the table's name and the clock are put in.
+//! The statements of a store, with the name of the table and the clock.
 //!
-//! They mirror [`protocol`](idempotent_core::protocol) only where one trip must do: the grant of an absent key, and
-//! what its owner does. Everything else is decided by the protocol itself on a row that was read, and written only if
-//! that row still stands ([`Statements::put`]). `tests/suite/postgres` holds both against it.
+//! The statements mirror [`protocol`](idempotent_core::protocol) only where one round trip requires it: in the grant
+//! of an absent key, and in the operations of its owner. The protocol decides all other cases on a row that was read.
+//! Such a decision is written only if the row has not changed ([`Statements::put`]). `tests/suite/postgres` compares
+//! both with the protocol.
 //!
-//! A claim takes the advisory lock of its key, and never waits for it. Three reasons: nobody sits on a connection
-//! behind somebody's open transaction; a lock that is not to be had is no error, so it spoils no transaction; and the
-//! clock is read **behind** the lock, so that fencing numbers rise in the order of the grants, also over a deletion.
-//! A clock that was read when the statement began could be overtaken by another's claim and deletion.
+//! A claim takes the advisory lock of its key without waiting, for three reasons. No call holds a connection while it
+//! waits for the transaction of another program. A lock that is taken is no error, so it does not abort a transaction.
+//! The clock is read **after** the lock, so that fencing numbers rise in the order of the grants, even across a
+//! deletion. A clock that was read at the start of the statement could be overtaken by another claim and deletion.
 use crate::order::{self, OrderSql};
 use crate::row::{COLUMNS, VERSION};
 use crate::server::{Statement, Statements, completed, ended, guard, plus, renewed, sound, vacated};
 use crate::steps::{StepsDialect, StepsSql};
 use crate::table::Table;
 
-/// `now()` would stand still within a transaction.
+/// `now()` returns the same time throughout a transaction.
 pub(super) const NOW: &str = "(extract(epoch FROM clock_timestamp())*1000000)::bigint";
 
-/// All keys are of this length. The planner takes such a condition to be met by few, and looks each key up by the index. Else
-/// it would read the whole table while that is small, and go on to do so, by a plan that is kept with the statement, until
-/// the server's next ANALYZE, as large as the table may have grown by then.
+/// The length of all keys. The planner estimates that the condition selects few rows, and searches each key by the
+/// index. Without the condition, the planner reads a small table as a whole. The plan is kept with the statement until
+/// the server's next ANALYZE, even if the table grows in the meantime.
 const BY_KEY: &str = "length(i.key)=16";
 
-/// What waiters of a table have to do with each other: a channel to be told on, and a space of locks by which a waiter
-/// leaves word that it waits (`listener.rs`).
+/// The notification settings of the waiters of a table: a channel, and a space of advisory locks in which each waiter
+/// announces itself (`listener.rs`).
 #[derive(Clone, Debug)]
 pub(super) struct NotificationSettings {
     pub(super) channel: String,
     pub(super) space: i32,
 }
 
-/// What only PostgreSQL has a text for.
+/// Statements that only PostgreSQL has.
 #[derive(Clone, Debug)]
 pub(super) struct PostgresStatements {
-    /// Whether a run has the key, or somebody's open transaction does. $2 the key's lock
+    /// Returns whether a run or an open transaction holds the key. $2 the lock of the key
     pub(super) is_held: Statement,
-    /// A step of the walk along the ids; no index on the time, which each flip would have to keep. Records that somebody
-    /// has in hand are passed over. Its commit waits for no disk: what a crash brings back is past its time as before, and
-    /// goes with the next purge. $1 behind this one, $2 so many, $3 of them removed at most: the last id looked at, how many,
-    /// how many removed.
+    /// Deletes one page of expired records, ordered by id, without an index on the time, which each completion would
+    /// have to update. Skips locked records. The commit does not wait for the disk: the next purge deletes records
+    /// that reappear after a crash. $1 after this id, $2 page size, $3 maximum number of deletions: the last id that
+    /// was examined, the number examined, the number deleted.
     pub(super) purge: Statement,
-    /// As the claim for each of them, in one trip; a key without a row is to be asked for alone. Locks are tried for in
-    /// the order of the ids, and the clock is read behind all of them.
+    /// Claims several keys in one round trip; the caller claims a key without a result alone. Locks are tried in the
+    /// order of the ids, and the clock is read after all locks.
     ///
     /// Arrays: $1 ids, $2 owners, $3 leases, $4 fingerprints, $5 memories, $6 names, $7 displays, $8 locks
     pub(super) claim_all: Statement,
@@ -104,7 +105,7 @@ fn now(place: usize, bound_clock: bool) -> String {
 pub(super) struct StatementBuilder {
     /// Quoted.
     pub(super) table: String,
-    /// Behind RETURNING: tells who waits for the row `r`.
+    /// The clause after RETURNING that notifies the waiters for the row `r`.
     pub(super) tell: String,
     bound_clock: bool,
 }
@@ -119,10 +120,10 @@ impl StatementBuilder {
         now(place, self.bound_clock)
     }
 
-    /// One row: the grant of a key that was absent, or what stands there; then the time, and whether it is that grant. No row: the key's lock was not
-    /// to be had, or somebody was faster.
+    /// Returns one row: the grant of an absent key, or the existing record; then the time, and whether the row is the
+    /// grant. Without a row, the lock of the key was taken, or another claim was faster.
     ///
-    /// $3 lease, $4 fingerprint, $5 memory, $6 name, $7 display, $8 the key's lock
+    /// $3 lease, $4 fingerprint, $5 memory, $6 name, $7 display, $8 the lock of the key
     fn claim(&self) -> String {
         let (table, columns, now) = (&self.table, columns(), self.now(9));
         let (until, expires) = (plus("n", "$3"), plus("u", "$5"));
@@ -142,11 +143,11 @@ impl StatementBuilder {
         format!("SELECT {},{},0::bigint FROM {} WHERE id=$1", columns(), self.now(2), self.table)
     }
 
-    /// Writes a whole record over one that was read, if that still stands. Says whether the key's lock was to be had,
-    /// and whether it was written. The record's columns are $1 to $16, in their order.
+    /// Writes a whole record over a record that was read, if that record has not changed. Returns whether the lock of
+    /// the key was free, and whether the record was written. The columns of the record are $1 to $16, in their order.
     ///
-    /// What was read: $17 state, $18 owner, $19 fencing number, $20 attempt, $21 until, $22 expires, $23 updated;
-    /// $24 the key's lock
+    /// The columns that were read: $17 state, $18 owner, $19 fencing number, $20 attempt, $21 until, $22 expires, $23
+    /// updated; $24 the lock of the key
     fn put(&self) -> String {
         let set: Vec<_> = COLUMNS.iter().enumerate().skip(1).map(|(at, name)| format!("{name}=${}", at + 1)).collect();
         format!(
@@ -161,7 +162,7 @@ impl StatementBuilder {
         )
     }
 
-    /// Whether a run has the key, or somebody's open transaction does. $2 the key's lock
+    /// Returns whether a run or an open transaction holds the key. $2 the lock of the key
     fn is_held(&self) -> String {
         format!(
             "SELECT CASE WHEN EXISTS (SELECT FROM {} WHERE id=$1 AND state=1 AND expires_at>updated_at) THEN 1::bigint \
@@ -170,7 +171,8 @@ impl StatementBuilder {
         )
     }
 
-    /// A write by the owner of a live lease or one that nobody took over. $3 the grant's number, or NULL
+    /// Returns a write by the owner of a live lease, or of an expired lease without a takeover. $3 the number of the
+    /// grant, or NULL
     fn update(&self, set: &str, clock: usize) -> String {
         let (table, now, guard) = (&self.table, self.now(clock), guard("t.n", "$1", "$2", "$3"));
         format!("UPDATE {table} AS r SET {set} FROM (SELECT {now} AS n) AS t WHERE {guard}")
@@ -181,7 +183,7 @@ impl StatementBuilder {
         format!("{} RETURNING {}", self.update(set, clock), self.tell)
     }
 
-    /// Removes the row, if the clock has passed its number; else the protocol leaves a tombstone.
+    /// Removes the row if the clock has passed its number. Otherwise, the protocol leaves a tombstone.
     fn delete(&self) -> String {
         let (table, now, guard) = (&self.table, self.now(4), guard("t.n", "$1", "$2", "$3"));
         format!(
@@ -190,7 +192,7 @@ impl StatementBuilder {
         )
     }
 
-    /// $1 behind this one, $2 at most
+    /// Returns a page of records. $1 after this id, $2 maximum
     fn browse(&self) -> String {
         let (table, now, columns) = (&self.table, self.now(3), columns());
         format!(
@@ -198,10 +200,10 @@ impl StatementBuilder {
         )
     }
 
-    /// A step of the walk along the ids; no index on the time, which each flip would have to keep. Records that somebody
-    /// has in hand are passed over. Its commit waits for no disk: what a crash brings back is past its time as before, and
-    /// goes with the next purge. $1 behind this one, $2 so many, $3 of them removed at most: the last id looked at, how many,
-    /// how many removed.
+    /// Deletes one page of expired records, ordered by id, without an index on the time, which each completion would
+    /// have to update. Skips locked records. The commit does not wait for the disk: the next purge deletes records
+    /// that reappear after a crash. $1 after this id, $2 page size, $3 maximum number of deletions: the last id that
+    /// was examined, the number examined, the number deleted.
     fn purge(&self) -> String {
         let (table, now, sound) = (&self.table, self.now(4), sound());
         let old = format!("expires_at<=t.n AND fencing<t.n AND {sound}");
@@ -215,12 +217,12 @@ impl StatementBuilder {
         )
     }
 
-    /// As [`claim`](Self::claim) for each of them, in one trip; a key without a row is to be asked for alone. Locks are
-    /// tried for in the order of the ids, and the clock is read behind all of them.
+    /// Returns [`claim`](Self::claim) for several keys in one round trip; the caller claims a key without a result
+    /// alone. Locks are tried in the order of the ids, and the clock is read after all locks.
     ///
     /// Arrays: $1 ids, $2 owners, $3 leases, $4 fingerprints, $5 memories, $6 names, $7 displays, $8 locks
     ///
-    /// [`BY_KEY`] says why the lengths are asked for.
+    /// [`BY_KEY`] explains the condition on the lengths.
     fn claim_all(&self) -> String {
         let (table, columns, now) = (&self.table, columns(), self.now(9));
         let (until, expires) = (plus("k.n", "lk.lease"), plus("u", "memory"));
@@ -241,13 +243,14 @@ impl StatementBuilder {
         )
     }
 
-    /// As [`renew`](Self::renew). Arrays: $1 ids, $2 owners, $3 numbers, $4 leases. The ids that were written.
+    /// Returns [`renew`](Self::renew) for several keys. Arrays: $1 ids, $2 owners, $3 numbers, $4 leases. The result
+    /// has the ids that were written.
     fn renew_all(&self) -> String {
         self.update_all(&renewed("t.n", "i.span"), ("$4::bigint[]", "span"), 5)
     }
 
-    /// As [`complete`](Self::complete). Arrays: $1 ids, $2 owners, $3 numbers, $4 values, $5 retentions. The ids that
-    /// were written.
+    /// Returns [`complete`](Self::complete) for several keys. Arrays: $1 ids, $2 owners, $3 numbers, $4 values, $5
+    /// retentions. The result has the ids that were written.
     fn complete_all(&self) -> String {
         let arrays = ("$4::bytea[],$5::bigint[]", "result,span");
         format!("{},{}", self.update_all(&completed("t.n", "i.result", "i.span"), arrays, 6), self.tell)
@@ -263,9 +266,9 @@ impl StatementBuilder {
     }
 }
 
-/// Tells who waits for the row `r`. A waiter holds the key's lock in this space; so where it is to be had, nobody waits,
-/// and nothing is told: NOTIFY puts commits, and their waits for the disk, in a queue behind one lock of the server's.
-/// Held until the commit, it keeps a waiter from coming too late to be told and too early to see.
+/// Notifies the waiters for the row `r`. A waiter holds the lock of the key in this space. If the lock is free, there
+/// is no waiter, and no notification is sent: NOTIFY serialises commits, with their waits for the disk, by a lock of
+/// the server. The lock is held until the commit. A waiter therefore either receives the notification or sees the row.
 fn tell(NotificationSettings { channel, space }: &NotificationSettings) -> String {
     let byte = |at: usize, bits: usize| format!("(get_byte(r.id,{at})<<{bits})");
     // The key's last four bytes, as `listener::number` has them.

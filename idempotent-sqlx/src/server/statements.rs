@@ -16,9 +16,9 @@ pub(crate) struct Statements {
     /// Grants a key that is absent. $3 lease, $4 fingerprint, $5 memory, $6 name, $7 display, $8 the key's lock
     pub(crate) claim: Statement,
     pub(crate) look: Statement,
-    /// Writes a whole record over one that was read, if that still stands. The record's columns are $1 to $16, in their
-    /// order. What was read: $17 state, $18 owner, $19 fencing number, $20 attempt, $21 until, $22 expires, $23 updated;
-    /// $24 the key's lock
+    /// Writes a whole record over a record that was read, if that record has not changed. The columns of the record
+    /// are $1 to $16, in their order. The columns that were read: $17 state, $18 owner, $19 fencing number, $20
+    /// attempt, $21 until, $22 expires, $23 updated; $24 the lock of the key
     pub(crate) put: Statement,
     /// $3 the grant's number, or NULL; $4 lease
     pub(crate) renew: Statement,

@@ -1,5 +1,5 @@
-//! Several requests in one transaction. With the write lock in hand nobody can come between, so they are decided
-//! by the protocol itself, one after the other, and what they wrote is written at once.
+//! Several requests in one transaction. The transaction holds the write lock, so the protocol itself decides the
+//! requests in order, and all changes are written at the end.
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const CHUNK: usize = 64;
 /// Below it each number has a statement of its own.
 const FEW: usize = 8;
 
-/// What is known of a key in this batch. A record that cannot be read is an error for each of its requests.
+/// The state of a key in this batch. A record that cannot be read is an error for each of its requests.
 struct Slot {
     key: Key,
     found: Result<Option<Record>, (StoreErrorKind, String)>,
@@ -126,7 +126,7 @@ impl SqliteStore {
         Ok(())
     }
 
-    /// With `begin` the first look begins a transaction that will write.
+    /// Loads records. With `begin`, the first read begins a transaction that will write.
     async fn load(
         &self,
         turn: &mut ConnectionGuard<'_>,
@@ -153,7 +153,7 @@ impl SqliteStore {
     }
 }
 
-/// How many of so many go into one statement: few different numbers, so that each stays prepared.
+/// Returns the number of keys in one statement. Few different numbers occur, so that each statement stays prepared.
 fn chunk(count: usize) -> usize {
     match count {
         CHUNK.. => CHUNK,
@@ -184,7 +184,7 @@ impl Slot {
         }
     }
 
-    /// What is to be written.
+    /// Returns the record to write, if it has changed.
     fn dirty(&self) -> Option<(&Key, &Record)> {
         self.dirty.then_some(&self.key).zip(self.found.as_ref().ok()?.as_ref())
     }

@@ -135,11 +135,11 @@ impl ConnectionGuard<'_> {
         self.guard.connection.as_mut().ok_or_else(|| self.place.error(sqlx::Error::WorkerCrashed))
     }
 
-    /// To be called before a transaction is begun by a statement, and [`end`](Self::end) behind it: where it is
-    /// dropped in between it is rolled back.
+    /// Marks the beginning of a transaction that a statement begins. [`end`](Self::end) marks its end: a connection
+    /// that is dropped in between rolls back.
     ///
-    /// Not sqlx's own transaction: that one takes a trip for each of its ends, and loses count where SQLite itself
-    /// rolled back after an error of the disk.
+    /// sqlx's own transaction is not used: it needs a round trip for each end, and loses count if SQLite itself rolls
+    /// back after a disk error.
     pub(super) fn begin(&mut self) {
         self.guard.open = true;
     }
@@ -171,9 +171,9 @@ impl ConnectionGuard<'_> {
 }
 
 impl Drop for ConnectionGuard<'_> {
-    /// Ends the connection of a transaction that was dropped halfway, which rolls back at once: other processes do
-    /// not wait until this one asks something again. A database in memory would end with it, and nobody waits for
-    /// that one: there the next turn rolls back.
+    /// Closes the connection of a transaction that was dropped halfway, which rolls back at once: other processes do
+    /// not wait until this process sends another statement. A database in memory would end with its connection, and no
+    /// other process waits for it: there, the next call rolls back.
     fn drop(&mut self) {
         if self.guard.open && !self.place.in_memory {
             *self.guard = Slot::default();

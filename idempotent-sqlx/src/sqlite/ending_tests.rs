@@ -21,7 +21,7 @@ fn current() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// By a thread: it may hang for good.
+/// Claims on a thread of its own, because the claim may block forever.
 fn is_claimed(runtime: Runtime, store: SqliteStore, part: &'static str) -> bool {
     let (tell, told) = channel();
     std::thread::spawn(move || tell.send(runtime.block_on(store.claim(&request(part)))));
@@ -38,7 +38,7 @@ fn a_call_of_a_runtime_that_is_ending_hangs_neither_itself_nor_others() {
     let own = store.clone();
     first.spawn(async move {
         begin.send(()).unwrap();
-        // In the middle of a poll while the runtime is told to end.
+        // In the middle of a poll, while the runtime shuts down.
         gone.recv().unwrap();
         let held = held("a");
         let renewal = Box::pin(own.renew(&held, Duration::from_secs(1)));

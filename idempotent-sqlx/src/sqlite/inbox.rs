@@ -1,5 +1,5 @@
-//! The inbox on an SQLite file. There is one writer at a time: a transaction that has begun keeps everybody else off, so
-//! that whoever comes meanwhile waits for it, and finds what it has left.
+//! The inbox on an SQLite file. SQLite has one writer at a time: other writers wait for the transaction, and then find
+//! its result.
 use std::any::Any;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -21,8 +21,8 @@ use crate::answer;
 use crate::inbox::{Dialect, Last, consumed, in_place, rolled_back, step_transactions, transactional_run};
 use crate::row;
 
-/// What a run begins with; and what says that it is still that transaction: some errors roll all of it back, and `OR
-/// ROLLBACK` does.
+/// The statements that begin a run, and the savepoint that identifies the transaction later: some errors roll back the
+/// whole transaction, as `OR ROLLBACK` does.
 const BEGIN: &str = "BEGIN IMMEDIATE; SAVEPOINT idempotent_run";
 const STANDS: &str = "RELEASE idempotent_run";
 
@@ -30,7 +30,7 @@ const STANDS: &str = "RELEASE idempotent_run";
 /// own sleeping, where this one has a queue.
 #[derive(Debug)]
 pub(super) struct Transactions {
-    /// None for a database in memory, which only the store's own connection sees.
+    /// The options of the file, or `None` for a database in memory, which only the store's own connection can see.
     pub(super) options: Option<SqliteConnectOptions>,
     pub(super) patience: Duration,
     pub(super) pool: OnceLock<SqlitePool>,
@@ -52,17 +52,19 @@ impl Transactions {
 }
 
 impl SqliteStore {
-    /// Claims the key in a transaction of the caller's on this store's file, as its first statement, and marks it
-    /// consumed at once: if the transaction commits, both the effect and that are there, else neither. Neither lease nor
-    /// attempts are counted.
+    /// Claims the key as the first statement of the caller's transaction on this store's file, and marks the key
+    /// consumed. The commit stores the effect and the record together. There is no lease, and attempts are not
+    /// counted.
     ///
-    /// Begin it by `begin_with("BEGIN IMMEDIATE")`: one that reads before it writes may be refused as soon as it does.
+    /// Begin the transaction by `begin_with("BEGIN IMMEDIATE")`: SQLite may refuse the first write of a transaction
+    /// that has read before.
     ///
-    /// With [`Claim::Acquired`] go on; with any other answer the effect must not happen. Its lease means nothing here.
+    /// Continue after [`Claim::Acquired`]. After any other answer, the effect must not happen. The lease of the answer
+    /// has no meaning here.
     ///
     /// # Errors
-    /// [`RolledBack`](StoreErrorKind::RolledBack): roll back, and run the whole transaction again. Other kinds as with a
-    /// [`Store`](idempotent_core::Store)'s claim.
+    /// [`RolledBack`](StoreErrorKind::RolledBack): roll back, and run the whole transaction again. Other kinds: see
+    /// the claim of a [`Store`](idempotent_core::Store).
     ///
     /// # Cancellation
     /// Roll back.
@@ -75,12 +77,12 @@ impl SqliteStore {
         Dialect::claim_in(self, transaction, request, retain).await
     }
 
-    /// Completes a key in a transaction of the caller's: one that was claimed by a lease before it, or the value of one that
-    /// was claimed [in it](Self::claim_in). Commit behind [`Settled::Done`]; [`Settled::Lost`] says that somebody took
-    /// over: roll back.
+    /// Completes a key in the caller's transaction: a key that was claimed by a lease before, or the value of a key
+    /// that was claimed [in the transaction](Self::claim_in). Commit after [`Settled::Done`]. After [`Settled::Lost`],
+    /// another worker has taken over: roll back.
     ///
     /// # Errors
-    /// As [`claim_in`](Self::claim_in).
+    /// Same as [`claim_in`](Self::claim_in).
     ///
     /// # Cancellation
     /// Roll back.
@@ -229,7 +231,7 @@ impl Dialect for SqliteStore {
         transaction.commit().await.map_err(|error| self.0.place.error(error))
     }
 
-    /// Whether it was or not: its connection has ended, or has rolled back.
+    /// Returns whether the transaction was committed, after its connection has ended or has rolled back.
     async fn is_committed(&self, held: &ClaimHandle) -> Result<Option<bool>, StoreError> {
         // By a transaction of its own, which begins when the other one is over.
         let mut transaction = self.begin().await?;

@@ -35,7 +35,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     },
     Migration {
         name: "steps of runs",
-        // What is left of a store that was dropped by hand is no harm: its steps belong to no record.
+        // Steps of a store that was dropped before are harmless: they belong to no record.
         sql: "CREATE TABLE IF NOT EXISTS {steps} (
  id BLOB NOT NULL,
  name BLOB NOT NULL,
@@ -62,8 +62,8 @@ pub(super) const BOOKKEEPING: BookkeepingSql = BookkeepingSql {
     row: "(version, checksum, applied_at) VALUES ({version}, x'{checksum}', unixepoch() * 1000000)",
 };
 
-/// Applies what is missing in one transaction: dropped or killed on the way, it leaves nothing behind. A second
-/// process waits at the transaction's begin, then finds nothing to do.
+/// Applies missing migrations in one transaction, so an interrupted migration changes nothing. A second process waits
+/// at the start of its transaction, and then finds nothing to do.
 pub(super) async fn migrate(
     connection: &mut SqliteConnection,
     table: &Table,
@@ -116,7 +116,7 @@ async fn inspect(connection: &mut SqliteConnection, table: &Table) -> Result<Fou
     let read = |row: &sqlx::sqlite::SqliteRow| Ok::<_, sqlx::Error>((row.try_get(0)?, row.try_get(1)?));
     let rows = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     match (there(table.name()), rows.is_empty()) {
-        // Made, noted, and dropped by hand since.
+        // The table was created, recorded and dropped since.
         (false, false) => Ok(Found::Dropped),
         (true, true) => Ok(Found::Foreign),
         _ => Ok(Found::Applied(rows)),
@@ -137,7 +137,7 @@ async fn apply(
     Ok(())
 }
 
-/// Whether the table has every column that the statements name.
+/// Checks that the table has every column that the statements name.
 async fn layout(connection: &mut SqliteConnection, table: &Table, expected: &[&str]) -> Result<bool, sqlx::Error> {
     let columns = sqlx::query("SELECT name FROM pragma_table_info(?1)").bind(table.name().to_owned());
     let columns = columns.fetch_all(connection).await?;

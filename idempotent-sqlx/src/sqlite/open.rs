@@ -16,7 +16,7 @@ use super::statements::SqliteStatements;
 use super::{Inner, SqliteStore};
 use crate::table::Table;
 
-/// How often a journal that another process is just switching is asked for.
+/// The pause between checks of a journal that another process is switching.
 const SWITCH_PAUSE: Duration = Duration::from_millis(10);
 
 pub(super) async fn open(builder: SqliteStoreBuilder) -> Result<SqliteStore, StoreError> {
@@ -34,7 +34,7 @@ pub(super) async fn open(builder: SqliteStoreBuilder) -> Result<SqliteStore, Sto
         Arc::new(ErrorContext { file, in_memory, table: table.name().into(), busy_timeout: builder.busy_timeout });
     let (writing, reading) = connections(&builder, &target);
     let mut connection = writing.connect().await.map_err(|error| place.error(error))?;
-    // In memory nobody else could make the tables.
+    // No other process could create the tables of a database in memory.
     let (readers, create) = match &target {
         DatabaseTarget::Memory => (0, true),
         DatabaseTarget::File(_) => (builder.readers, builder.create),

@@ -71,8 +71,8 @@ impl SqliteStoreBuilder {
     }
 
     /// Sets how long a call waits for another process's lock before it fails with
-    /// [`NotApplied`](StoreErrorKind::NotApplied); at most a day, counted in whole milliseconds. A call that
-    /// queues behind others of its own process fails after twice this time, at least a second.
+    /// [`NotApplied`](StoreErrorKind::NotApplied); at most a day, in whole milliseconds. A call that waits for other
+    /// calls of its own process fails after twice this time, at least a second.
     ///
     /// # Default
     /// 5 s

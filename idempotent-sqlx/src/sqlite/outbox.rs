@@ -10,7 +10,8 @@ use crate::outbox::COLUMNS;
 use crate::schema::{self, Migration, SchemaStep};
 use crate::table::Table;
 
-/// What has an end (sent, settled) is in no index but those by number, id and status, however much of it there is.
+/// Finished records (sent or settled) are only in the indexes by number, id and status, so their number does not slow
+/// the relay down.
 const MIGRATIONS: &[Migration] = &[
     Migration {
         name: "message stubs",

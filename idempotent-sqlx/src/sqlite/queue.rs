@@ -1,5 +1,5 @@
-//! Calls that come while the connection is in use: whoever serves the queue takes all that wait in one
-//! transaction, so that they share one write of the log, and one `fsync`.
+//! A queue for calls that arrive while the connection is in use. The caller that serves the queue executes all waiting
+//! calls in one transaction, so that they share one write of the log and one `fsync`.
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -163,8 +163,8 @@ impl SqliteStore {
             return job.alone(self, turn).await;
         }
         let Err(error) = self.transact(turn, jobs).await else { return };
-        // One that does not fit, say, is not to spoil the others. Where something may have been done, or where all
-        // that comes of it is to wait for the lock once more, all are told the same.
+        // An invalid call must not fail the others. If statements may have been executed, or if the lock is taken, all
+        // calls get the same error.
         let surely_nothing = matches!(error.kind(), StoreErrorKind::NotApplied | StoreErrorKind::Denied);
         if !surely_nothing || error::is_lock(&error) {
             return queued_call::fail(jobs, &error);

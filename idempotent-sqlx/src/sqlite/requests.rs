@@ -157,8 +157,8 @@ impl Request for (ClaimHandle, Release) {
         &self.0.key
     }
 
-    /// A deleted record stays behind as a tombstone past its time, as with the statement: until the purge it
-    /// keeps the fencing number.
+    /// Decides the write. A deleted record stays as an expired tombstone, as with the statement: it keeps the fencing
+    /// number until the purge.
     fn decide(&self, found: Option<&Record>, now: Timestamp) -> (Settled, Write) {
         let (held, release) = self;
         match (protocol::release(found, held, release, now), found) {

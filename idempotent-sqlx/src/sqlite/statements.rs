@@ -14,10 +14,10 @@ use crate::row::{COLUMNS, FENCING_END, VERSION};
 use crate::steps::{StepsDialect, StepsSql};
 use crate::table::Table;
 
-/// Milliseconds is the finest that SQLite tells.
+/// SQLite's clock has a resolution of one millisecond.
 const NOW: &str = "(CAST(round(unixepoch('now','subsec')*1000) AS INTEGER)*1000)";
-/// How long a record past its time is kept: two ticks of `NOW`. In the tick of its own grant a deleted record
-/// would take the fencing number with it, and the next grant could draw the same.
+/// The time for which an expired record is kept: two ticks of `NOW`. A record that is deleted within the tick of its
+/// own grant would lose its fencing number, and the next grant could get the same number.
 const TICKS: i64 = 2_000;
 
 /// The texts. Each parameter's meaning is its place: `?1` is always the key's hash, `?2` the owner.
@@ -40,7 +40,8 @@ pub(super) struct SqliteStatements {
 }
 
 impl SqliteStatements {
-    /// With `bound_clock` each statement takes the time as its last parameter, a claim as its third.
+    /// Creates the statements. With `bound_clock`, each statement takes the time as its last parameter, and a claim as
+    /// its third.
     pub(super) fn new(table: &Table, bound_clock: bool) -> Self {
         let maker = StatementBuilder { table: table.quoted(), bound_clock };
         Self {
@@ -61,7 +62,7 @@ impl SqliteStatements {
         }
     }
 
-    /// Those about the steps of runs.
+    /// Creates the statements for the steps of runs.
     pub(super) fn steps_sql(table: &Table, bound_clock: bool) -> StepsSql {
         let maker = StatementBuilder { table: table.quoted(), bound_clock };
         let now = |place| maker.now(place);
@@ -69,7 +70,7 @@ impl SqliteStatements {
         StepsSql::new(table, &StepsDialect { mark: '?', sound: sound(), now: &now, lock: "", try_lock: None })
     }
 
-    /// Those about the order tables of streams.
+    /// Creates the statements for the order tables of streams.
     pub(super) fn order_sql(table: &Table, bound_clock: bool) -> OrderSql {
         let maker = StatementBuilder { table: table.quoted(), bound_clock };
         let now = |place| maker.now(place);
@@ -92,7 +93,7 @@ impl SqliteStatements {
     }
 }
 
-/// Whoever holds a key no more.
+/// The columns of a key without an owner.
 const NOBODY: &str = "owner=NULL, taken_over=NULL";
 
 /// Puts the statements together.
@@ -108,24 +109,26 @@ impl StatementBuilder {
         if self.bound_clock { format!("?{place}") } else { NOW.into() }
     }
 
-    /// Three statements in one trip to the connection's thread, ended by the first row:
-    /// 1. a look, which answers a duplicate without the write lock;
-    /// 2. the upsert, which grants, takes over or buries. It returns no row itself: a statement that is left
-    ///    after its first row commits while it is reset, and sqlx does not hear of an error there;
-    /// 3. a look at what stands there now. In WAL mode a reader waits for nobody, so an error of this trip is as
-    ///    good as surely the error of a statement before.
+    /// Returns three statements for one round trip to the connection's thread, which the first row ends:
     ///
-    /// The rows are short, since each value of a row costs as much as a statement's search; the first one is a
-    /// [`ClaimRow`]. What they cannot answer is looked at as a whole in another trip.
+    /// 1. a read, which answers a duplicate without the write lock;
+    /// 2. the upsert, which grants the key, takes it over or marks it dead. The upsert returns no row: a statement
+    /// that is abandoned after its first row commits while it is reset, and sqlx does not report an error of that
+    /// commit;
+    /// 3. a read of the resulting row. In WAL mode a reader never waits, so an error of this round trip is almost
+    /// certainly an error of an earlier statement.
     ///
-    /// Without `look_first` the first of them is left out, for a key that is expected to be new. That saves a tenth
-    /// of a fresh claim; a duplicate sent so takes the write lock, is up to three times as slow, and may have to wait
-    /// for another process.
+    /// The rows are short, because each value of a row costs as much as the search of the statement; the first row is
+    /// a [`ClaimRow`]. Another round trip reads the whole record if the row is not sufficient.
     ///
-    /// ?3 the time of a clock that was handed in: bound in any case. Each of the statements names the numbers from 1
-    /// on: sqlx counts one that is left out as a place of its own, and may then leave the last one empty.
+    /// Without `look_first`, the first statement is omitted, for a key that is expected to be new. This saves a tenth
+    /// of a fresh claim. A duplicate then takes the write lock, is up to three times as slow, and may have to wait for
+    /// another process.
     ///
-    /// ?4 lease, ?5 fingerprint, ?6 most attempts, ?7 park, ?8 memory, ?9 name, ?10 display
+    /// ?3 is the time of a custom clock and is always bound. Each statement names the numbers from 1 on: sqlx counts
+    /// an omitted number as a place of its own, and may then leave the last one empty.
+    ///
+    /// ?4 lease, ?5 fingerprint, ?6 maximum of attempts, ?7 park, ?8 memory, ?9 name, ?10 display
     fn claim(&self, look_first: bool) -> String {
         let (table, now) = (&self.table, format!("coalesce(?3,{NOW})"));
         let (sound, look) = (sound(), self.claim_look(&now));
@@ -185,7 +188,8 @@ impl StatementBuilder {
         format!("SELECT {}, {} FROM {} WHERE id=?1", columns(), self.now(2), self.table)
     }
 
-    /// A write by the owner of a live lease or one that nobody took over. ?3 the grant's number, or NULL
+    /// Returns a write by the owner of a live lease, or of an expired lease without a takeover. ?3 the number of the
+    /// grant, or NULL
     fn update(&self, set: &str, now: &str) -> String {
         self.write(&format!("{set}, updated_at={now}"), now)
     }
@@ -198,7 +202,8 @@ impl StatementBuilder {
         )
     }
 
-    /// ?4 lease. The memory behind the lease keeps its length.
+    /// Returns the renewal. ?4 lease. The time between the end of the lease and the expiry of the record stays the
+    /// same.
     fn renew(&self) -> String {
         let now = self.now(5);
         let later = format!("max(until_at,{})", plus(&now, "?4"));
@@ -253,13 +258,14 @@ impl StatementBuilder {
         )
     }
 
-    /// ?1 behind this one, ?2 at most
+    /// Returns a page of records. ?1 after this id, ?2 maximum
     fn browse(&self) -> String {
         let (table, now, columns) = (&self.table, self.now(3), columns());
         format!("SELECT {columns}, {now} FROM {table} WHERE id>?1 AND expires_at>{now} ORDER BY id LIMIT ?2")
     }
 
-    /// ?1 behind this one, ?2 at most: the last id looked at, how many, and how many of them are past their time
+    /// Returns one page of the purge, ordered by id: the last id that was examined, the number examined, and the
+    /// number of expired records. ?1 after this id, ?2 maximum
     fn scan(&self) -> String {
         let (table, old) = (&self.table, old(&self.now(3)));
         format!(
@@ -268,7 +274,7 @@ impl StatementBuilder {
         )
     }
 
-    /// ?1 behind this one, ?2 up to this one, ?3 at most
+    /// Deletes expired records. ?1 after this id, ?2 up to this id, ?3 maximum
     fn purge(&self) -> String {
         let (table, old) = (&self.table, old(&self.now(4)));
         format!("DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE id>?1 AND id<=?2 AND {old} LIMIT ?3)")
@@ -309,19 +315,19 @@ fn plus(time: &str, span: &str) -> String {
     format!("(min({time},{max}-{span})+{span})", max = i64::MAX)
 }
 
-/// What the purge removes: past its time for [`TICKS`], and a number that the clock has passed.
+/// Returns the condition of the purge: the record has expired [`TICKS`] ago, and the clock has passed its number.
 fn old(now: &str) -> String {
     let sound = sound();
     format!("expires_at<={now}-{TICKS} AND fencing<{now} AND {sound}")
 }
 
-/// What a claim may take: a record past its time, a vacant one that is due, a lease that ran out.
+/// Returns the condition of a claim: the record has expired, the key is vacant and due, or the lease has ended.
 fn claimable(now: &str) -> String {
     format!("(expires_at<={now} OR state=0 AND until_at<={now} OR state=1 AND owner<>?2 AND until_at<={now})")
 }
 
-/// What [`row::record`](crate::row::record) can read, but for texts that are not UTF-8. Only such a record is
-/// written or removed, whatever its state.
+/// Returns the condition of records that [`row::record`](crate::row::record) can read, except for texts that are not
+/// UTF-8. Only such records are written or removed, in any state.
 fn sound() -> String {
     format!(
         "v={VERSION} AND state BETWEEN 0 AND 4 AND fencing>=0 AND fencing<{FENCING_END} \

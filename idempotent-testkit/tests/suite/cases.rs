@@ -32,18 +32,18 @@ macro_rules! shown {
 }
 
 shown! {
-    n27_n28_n29_n30_n31_n34_n36_strange_keys_are_kept_apart: keys_that_look_alike_are_kept_apart;
-    n27_n29_n34_n36_strange_texts_come_back_as_they_were: hostile_texts_and_values_come_back_as_they_were;
-    n32_case_blanks_and_normal_forms_are_kept_apart:
+    strange_keys_are_kept_apart: keys_that_look_alike_are_kept_apart;
+    strange_texts_come_back_unchanged: hostile_texts_and_values_come_back_as_they_were;
+    case_blanks_and_normal_forms_are_kept_apart:
         keys_that_look_alike_are_kept_apart stored_keys_that_differ_only_by_case_are_kept_apart;
-    n33_what_stands_left_and_right_of_a_separator_is_kept_apart:
+    parts_around_a_separator_are_kept_apart:
         keys_that_differ_in_one_place_are_kept_apart keys_whose_name_and_hash_run_together_are_kept_apart;
-    n35_the_same_key_of_another_tenant_is_kept_apart: tenants_scenes_and_scopes_are_kept_apart;
-    n100_n101_n103_n104_n105_n106_damaged_records_are_refused_and_left:
+    equal_keys_of_two_tenants_are_kept_apart: tenants_scenes_and_scopes_are_kept_apart;
+    damaged_records_are_refused_and_left_unchanged:
         a_damaged_record_is_corrupt_to_every_step what_cannot_be_read_is_never_overwritten_or_deleted
         a_purge_leaves_what_it_cannot_read browsing_leaves_what_it_cannot_read;
-    n102_a_record_of_a_newer_version_is_refused_and_left: a_record_of_a_newer_version_is_refused_by_every_step;
-    n107_a_foreign_value_is_refused_and_left: a_foreign_value_is_refused_by_every_step;
+    a_record_of_a_newer_version_is_refused_and_left_unchanged: a_record_of_a_newer_version_is_refused_by_every_step;
+    a_foreign_value_is_refused_and_left_unchanged: a_foreign_value_is_refused_by_every_step;
 }
 
 /// They never reach a store.

@@ -5,14 +5,16 @@ use std::path::Path;
 use super::sources::texts;
 
 /// The crates whose sources keep the rules. A crate that keeps them is added here.
-const CHECKED: [&str; 10] = [
+const CHECKED: [&str; 12] = [
     "idempotent-alert/src",
     "idempotent-core/src",
     "idempotent-macros/src",
     "idempotent-mq/src",
     "idempotent-redis-streams/src",
     "idempotent-redis/src",
+    "idempotent-rabbitmq/src",
     "idempotent-rocketmq/src",
+    "idempotent-sqlx/src",
     "idempotent-testkit/src",
     "idempotent-tower/src",
     "xtask/src",

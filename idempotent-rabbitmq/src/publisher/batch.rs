@@ -1,55 +1,55 @@
-//! Many messages at once: by few channels, and only what gets into difficulties one by one.
+//! Publishing of many messages on few channels. A message that fails is published on its own.
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use futures_util::future::join_all;
-use idempotent_mq::{OutboundMessage, PublishError as Untold, Published, chains};
+use idempotent_mq::{OutboundMessage, PublishError as MqPublishError, Published, chains};
 use lapin::BasicProperties;
 use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::warn;
 
-use super::attempt::Knowledge;
+use super::attempt::PublishState;
 use super::outbox::{outgoing, route, told};
-use super::{Inner, PublishError, PublishErrorKind, RabbitPublisher};
+use super::{PublishError, PublishErrorKind, PublisherInner, RabbitPublisher};
 use crate::Route;
-use crate::confirm::{Parcel, Unsent};
-use crate::outgoing::LONGEST;
+use crate::confirmed_publisher::{BatchMessage, PublishFailure};
+use crate::message::LONGEST;
 
-/// Messages of one channel at a time: a confirm that stays out has as many sent again.
-const MOST: usize = 128;
-/// Bytes of one channel at a time, likewise: so many are confirmed in time by a slow line, too.
-const HEAVIEST: usize = 1 << 20;
-/// Bytes of one that may share a channel: more may be too much for the broker, which then closes it.
-const LARGEST: usize = 256 << 10;
+/// The maximum number of messages on one channel. A missing confirm causes the publisher to send all of them again.
+const MAX_MESSAGES: usize = 128;
+/// The maximum number of bytes on one channel, so that a slow line also confirms them in time.
+const MAX_BYTES: usize = 1 << 20;
+/// The maximum size of a message that shares a channel: the broker may refuse a larger one and close the channel.
+const MAX_SHARED_BYTES: usize = 256 << 10;
 
-/// What is left of messages that go one behind the other, as places among all; and what is known of the first.
-struct Chain {
+/// The indexes of messages that must be sent in order, and the known state of the first.
+struct MessageChain {
     left: VecDeque<usize>,
-    known: Knowledge,
+    known: PublishState,
 }
 
-/// A message as it goes over a channel.
-struct Ready<'a> {
+/// A message as it is sent on a channel.
+struct PreparedMessage<'a> {
     to: Route,
     id: &'a str,
     properties: BasicProperties,
     body: &'a [u8],
 }
 
-type Told = Result<Published, Untold>;
+type BatchAnswer = Result<Published, MqPublishError>;
 
 impl RabbitPublisher {
-    /// Waves of the first of each chain, as long as they get through; then each chain by itself.
+    /// Publishes the first message of each chain in waves as long as all succeed, and then each chain on its own.
     ///
-    /// One time for all of it, the waiting for places included: who publishes for an outbox gives up as a whole, and must
-    /// be told before what is not sent, or an outage would use resends up.
-    pub(super) async fn publish_together(&self, messages: &[OutboundMessage]) -> Vec<Told> {
+    /// One time limit applies to all messages, including the wait for channels: the relay gives up the whole call, and
+    /// must know before which messages were not sent. Otherwise, an outage would use up resends.
+    pub(super) async fn publish_together(&self, messages: &[OutboundMessage]) -> Vec<BatchAnswer> {
         let end = Instant::now() + self.0.give_up_after;
-        let ready: Vec<_> = messages.iter().map(Ready::of).collect();
-        let mut answers: Vec<Option<Told>> = Vec::new();
+        let ready: Vec<_> = messages.iter().map(PreparedMessage::of).collect();
+        let mut answers: Vec<Option<BatchAnswer>> = Vec::new();
         answers.resize_with(messages.len(), || None);
-        let begin = |chain: Vec<usize>| Chain { left: chain.into(), known: Knowledge::default() };
+        let begin = |chain: Vec<usize>| MessageChain { left: chain.into(), known: PublishState::default() };
         let mut going: Vec<_> = chains(messages).into_iter().map(begin).collect();
         let mut slow = Vec::new();
         let mut gets_through = true;
@@ -60,7 +60,7 @@ impl RabbitPublisher {
                 first.is_some_and(|ready| self.0.may_share(ready) && ids.insert(ready.id))
             });
             slow.extend(others);
-            // One alone gains nothing by it.
+            // A single message gains nothing from a wave.
             if wave.len() < 2 {
                 slow.extend(wave);
                 break;
@@ -78,19 +78,20 @@ impl RabbitPublisher {
             .into_iter()
             .flatten()
             .for_each(|(at, answer)| answers[at] = Some(answer));
-        // What has no answer stood behind one that was not accepted.
-        answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(Untold::kept_back()))).collect()
+        // A message without an answer follows one that was not accepted.
+        answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(MqPublishError::kept_back()))).collect()
     }
 
-    /// The first of each: those that go on, and those whose first is to be tried again.
+    /// Publishes the first message of each chain. Returns the chains that continue, and the chains whose first message
+    /// needs another try.
     async fn wave(
         &self,
-        wave: Vec<Chain>,
-        ready: &[Option<Ready<'_>>],
-        answers: &mut [Option<Told>],
+        wave: Vec<MessageChain>,
+        ready: &[Option<PreparedMessage<'_>>],
+        answers: &mut [Option<BatchAnswer>],
         end: Instant,
-    ) -> (Vec<Chain>, Vec<Chain>) {
-        let first = |chain: &Chain| chain.left.front().and_then(|at| ready[*at].as_ref());
+    ) -> (Vec<MessageChain>, Vec<MessageChain>) {
+        let first = |chain: &MessageChain| chain.left.front().and_then(|at| ready[*at].as_ref());
         let groups = groups(wave.iter().filter_map(first));
         let ends = join_all(groups.iter().map(|group| self.0.together(group, end))).await;
         let (mut going, mut again) = (Vec::new(), Vec::new());
@@ -108,20 +109,26 @@ impl RabbitPublisher {
                         going.push(chain);
                     }
                 }
-                Ok(Err(Unsent::Unroutable)) => {
-                    let error = PublishError::new(PublishErrorKind::Unroutable, "no queue takes it", None);
+                Ok(Err(PublishFailure::Unroutable)) => {
+                    let error =
+                        PublishError::new(PublishErrorKind::Unroutable, "no queue is bound for the message", None);
                     answers[at] = Some(Err(told(error)));
                 }
-                Ok(Err(_)) => again.push(Chain { known: Knowledge::nacked(), ..chain }),
-                Err((sent, error)) => again.push(Chain { known: Knowledge::shared(sent, error), ..chain }),
+                Ok(Err(_)) => again.push(MessageChain { known: PublishState::nacked(), ..chain }),
+                Err((sent, error)) => again.push(MessageChain { known: PublishState::shared(sent, error), ..chain }),
             }
         }
         (going, again)
     }
 
-    /// Until one is not accepted.
-    async fn one_by_one(&self, chain: Chain, messages: &[OutboundMessage], end: Instant) -> Vec<(usize, Told)> {
-        let Chain { left, mut known } = chain;
+    /// Publishes the messages of a chain until one is not accepted.
+    async fn one_by_one(
+        &self,
+        chain: MessageChain,
+        messages: &[OutboundMessage],
+        end: Instant,
+    ) -> Vec<(usize, BatchAnswer)> {
+        let MessageChain { left, mut known } = chain;
         let mut answers = Vec::with_capacity(left.len());
         for at in left {
             let message = &messages[at];
@@ -141,13 +148,13 @@ impl RabbitPublisher {
     }
 }
 
-/// In their order, and of no more than may go by one channel at a time.
-fn groups<'a>(all: impl Iterator<Item = &'a Ready<'a>>) -> Vec<Vec<&'a Ready<'a>>> {
-    let mut groups: Vec<Vec<&Ready<'_>>> = Vec::new();
+/// Groups messages in order, within the limits of one channel.
+fn groups<'a>(all: impl Iterator<Item = &'a PreparedMessage<'a>>) -> Vec<Vec<&'a PreparedMessage<'a>>> {
+    let mut groups: Vec<Vec<&PreparedMessage<'_>>> = Vec::new();
     let mut bytes = 0;
     for ready in all {
         bytes += ready.body.len();
-        match groups.last_mut().filter(|group| group.len() < MOST && bytes <= HEAVIEST) {
+        match groups.last_mut().filter(|group| group.len() < MAX_MESSAGES && bytes <= MAX_BYTES) {
             Some(group) => group.push(ready),
             None => {
                 bytes = ready.body.len();
@@ -158,8 +165,8 @@ fn groups<'a>(all: impl Iterator<Item = &'a Ready<'a>>) -> Vec<Vec<&'a Ready<'a>
     groups
 }
 
-impl<'a> Ready<'a> {
-    /// Returns `None` for a message that goes by itself: it is delayed, or cannot be sent.
+impl<'a> PreparedMessage<'a> {
+    /// Returns `None` for a message that is sent on its own: it is delayed, or cannot be sent.
     fn of(message: &'a OutboundMessage) -> Option<Self> {
         if message.deliver_at.is_some() {
             return None;
@@ -170,33 +177,34 @@ impl<'a> Ready<'a> {
         Some(Self { to, id: &message.id, properties, body: &message.body })
     }
 
-    fn parcel(&self) -> Parcel<'_> {
+    fn parcel(&self) -> BatchMessage<'_> {
         let Self { to, properties, body, .. } = self;
-        Parcel { exchange: &to.exchange, key: &to.key, properties: properties.clone(), body }
+        BatchMessage { exchange: &to.exchange, key: &to.key, properties: properties.clone(), body }
     }
 }
 
-impl Inner {
-    /// One that the broker refuses closes its channel, and leaves all in doubt that share it.
-    fn may_share(&self, ready: &Ready<'_>) -> bool {
-        ready.body.len() <= LARGEST && self.proven().contains(&ready.to.exchange)
+impl PublisherInner {
+    /// Returns whether the message may share a channel. A message that the broker refuses closes its channel and
+    /// leaves the state of all others unknown.
+    fn may_share(&self, ready: &PreparedMessage<'_>) -> bool {
+        ready.body.len() <= MAX_SHARED_BYTES && self.proven().contains(&ready.to.exchange)
     }
 
-    /// Nothing, where none was free in time.
+    /// Returns a place, or `None` if none became free in time.
     async fn place(&self, end: Instant) -> Option<SemaphorePermit<'_>> {
-        // Never closed.
+        // The semaphore is never closed.
         timeout_at(end, self.places.acquire()).await.ok()?.ok()
     }
 
-    /// One try of several by one channel.
+    /// Tries to publish several messages on one channel.
     ///
     /// # Errors
-    /// Not all were answered: whether any was sent, and why.
+    /// Not all messages were answered. The error says whether any message was sent, and why.
     async fn together(
         &self,
-        group: &[&Ready<'_>],
+        group: &[&PreparedMessage<'_>],
         end: Instant,
-    ) -> Result<Vec<Result<(), Unsent>>, (bool, Option<lapin::Error>)> {
+    ) -> Result<Vec<Result<(), PublishFailure>>, (bool, Option<lapin::Error>)> {
         let Some(_place) = self.place(end).await else { return Err((false, None)) };
         let left = || end.saturating_duration_since(Instant::now());
         let connection = match timeout(left(), self.connection.get()).await {
@@ -214,14 +222,14 @@ impl Inner {
                 None
             }
         };
-        // It may be that one of them is gone: which one is found out message by message.
+        // One of the exchanges may be missing. The messages that follow on their own show which one.
         let mut proven = self.proven();
         for ready in group {
             proven.remove(&ready.to.exchange);
         }
         let cause = error.as_ref().map(tracing::field::display);
         warn!(target: "idempotent", broker = %self.connection.address, messages = group.len(), cause,
-            "not all were confirmed: they are sent again, one by one");
+            "not all messages were confirmed: the publisher sends each of them again");
         Err((sent.load(SeqCst), error))
     }
 }

@@ -1,9 +1,9 @@
 //! The exchanges and queues through which a delayed message passes.
 //!
-//! A delay is a sum of levels: 100 ms, 200 ms, 400 ms and so on. Each level has one queue, whose messages all wait equally
-//! long. After it an exchange looks at a header of the message, which names the next level or the end. Routing key and
-//! other headers stay as the producer set them, so any exchange and any consumer can be the destination.
-mod levels;
+//! A delay is a sum of levels: 100 ms, 200 ms, 400 ms and so on. Each level has one queue, in which all messages wait
+//! for the same time. A headers exchange then reads the header that names the next level or the end. The routing key
+//! and the other headers stay as the producer set them, so any exchange and any consumer can be the destination.
+mod delay_sum;
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,31 +13,31 @@ use lapin::options::{ExchangeBindOptions, ExchangeDeclareOptions, QueueBindOptio
 use lapin::types::ShortString;
 use lapin::{Channel, ExchangeKind};
 
-pub(crate) use self::levels::LONGEST;
-use self::levels::levels;
+pub(crate) use self::delay_sum::LONGEST;
+use self::delay_sum::levels;
 use crate::Route;
 use crate::field::{FieldValue, Fields, table};
 use crate::queue::{QueueKind, REDECLARE};
 
-/// The means by which RabbitMQ delays messages for a [`RabbitPublisher`](crate::RabbitPublisher).
+/// The method by which RabbitMQ delays messages of a [`RabbitPublisher`](crate::RabbitPublisher).
 ///
-/// [`quorum`](Self::quorum) and [`classic`](Self::classic) use queues with a time to live and a dead-letter exchange, which
-/// every broker has. The publisher declares them when it first needs them.
+/// [`quorum`](Self::quorum) and [`classic`](Self::classic) use queues with a time to live and a dead-letter exchange,
+/// which every broker supports. The publisher declares the queues when it first needs them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[must_use]
-pub struct DelayTopology(Means);
+pub struct DelayTopology(DelayMethod);
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Means {
+enum DelayMethod {
     Queues(QueueKind),
     Plugin,
 }
 
-/// The exchange to which delayed messages go.
+/// The prefix of the exchanges for delayed messages.
 const PREFIX: &str = "idempotent.delay";
-/// The beginning of the names of all queues for delays.
+/// The prefix of the queues for delayed messages.
 pub(crate) const QUEUES: &str = "idempotent.delay.";
-/// The beginning of the names of all headers that steer a delayed message.
+/// The prefix of the headers that route a delayed message.
 pub(crate) const HEADER: &str = "idempotent-delay-";
 const TO: &str = "idempotent-delay-to";
 const FIRST: &str = "idempotent-delay-first";
@@ -45,76 +45,78 @@ const FIRST: &str = "idempotent-delay-first";
 const END: &str = "end";
 /// The header of the plugin, in ms.
 const PLUGIN_DELAY: &str = "x-delay";
-/// The type of exchange that the plugin brings.
+/// The exchange type of the plugin.
 const PLUGIN_TYPE: &str = "x-delayed-message";
-/// The longest delay that the plugin takes: 2^32 - 1 ms.
+/// The longest delay that the plugin accepts: 2^32 - 1 ms.
 const PLUGIN_LONGEST: Duration = Duration::from_millis(u32::MAX as u64);
 
 impl DelayTopology {
-    /// Delays by replicated queues. A level hands each message over at least once: neither a restart nor the loss of a
-    /// minority of nodes loses a message. Needs RabbitMQ 3.10 or later, with its stable feature flags enabled.
+    /// Delays messages by replicated queues. Each level hands a message over at least once: neither a restart nor the
+    /// loss of a minority of nodes loses a message. Requires RabbitMQ 3.10 or later, with its stable feature flags
+    /// enabled.
     ///
-    /// A message whose level ends while the next queue is not available yet, such as during a restart of the broker, may be
-    /// up to 3 minutes late. The broker then publishes the message again after its setting
+    /// If the next queue is unavailable when a level ends, such as during a restart of the broker, the message may be
+    /// up to 3 minutes late. The broker then publishes the message again after
     /// `dead_letter_worker_publisher_confirm_timeout`.
     pub fn quorum() -> Self {
-        Self(Means::Queues(QueueKind::Quorum))
+        Self(DelayMethod::Queues(QueueKind::Quorum))
     }
 
-    /// Delays by classic queues. Messages survive a restart of the broker, but a node that dies at the moment a message
-    /// leaves a level can lose the message.
+    /// Delays messages by classic queues. Messages survive a restart of the broker. A message can be lost if its node
+    /// fails at the moment when the message leaves a level.
     pub fn classic() -> Self {
-        Self(Means::Queues(QueueKind::Classic))
+        Self(DelayMethod::Queues(QueueKind::Classic))
     }
 
-    /// Delays by the plugin `rabbitmq_delayed_message_exchange`, on brokers that have it: up to 49 days, to the ms. The
-    /// plugin keeps each waiting message on one node only, and not in a queue: the message is lost with that node's disk,
-    /// and no count shows it.
+    /// Delays messages by the plugin `rabbitmq_delayed_message_exchange`, by up to 49 days, with a precision of 1 ms.
+    /// The plugin keeps each waiting message on one node, outside of queues: the message is lost with the disk of that
+    /// node, and no counter includes it.
     ///
-    /// A publisher to a broker without the plugin refuses delayed messages, with an error that says so.
+    /// A publisher to a broker without the plugin refuses delayed messages, with an error that names the plugin.
     pub fn plugin() -> Self {
-        Self(Means::Plugin)
+        Self(DelayMethod::Plugin)
     }
 
     pub(crate) fn is_plugin(&self) -> bool {
-        self.0 == Means::Plugin
+        self.0 == DelayMethod::Plugin
     }
 
     pub(crate) fn longest(&self) -> Duration {
         if self.is_plugin() { PLUGIN_LONGEST } else { LONGEST }
     }
 
-    /// Returns the way of a message with this delay, which is not above [`longest`](Self::longest).
-    pub(crate) fn path(&self, delay: Duration, to: &Route) -> Path {
+    /// Returns the path of a message with this delay, which must not exceed [`longest`](Self::longest).
+    pub(crate) fn path(&self, delay: Duration, to: &Route) -> DelayPath {
         let levels = if self.is_plugin() { Vec::new() } else { levels(delay) };
-        Path { means: self.0, levels, delay, to: to.clone() }
+        DelayPath { means: self.0, levels, delay, to: to.clone() }
     }
 }
 
-/// The way of one message: the levels, longest first, and the destination.
+/// The path of a delayed message: the levels, longest first, and the destination.
 #[derive(Debug)]
-pub(crate) struct Path {
-    means: Means,
+pub(crate) struct DelayPath {
+    means: DelayMethod,
     levels: Vec<u64>,
     delay: Duration,
     to: Route,
 }
 
-impl Path {
-    /// The exchange to publish to, with the destination's routing key.
+impl DelayPath {
+    /// Returns the exchange to publish to, with the routing key of the destination.
     pub(crate) fn entry(&self) -> String {
         self.base().to_owned()
     }
 
-    /// Whether the broker says that a message has reached a queue. The plugin's exchange keeps messages itself.
+    /// Returns whether the broker reports that the message has reached a queue. The plugin's exchange stores messages
+    /// itself.
     pub(crate) fn is_routed(&self) -> bool {
-        self.means != Means::Plugin
+        self.means != DelayMethod::Plugin
     }
 
-    /// Returns the headers that steer the message.
+    /// Returns the headers that route the message.
     pub(crate) fn headers(&self) -> Fields {
         let mut headers = Fields::from([(TO.to_owned(), self.destination().into())]);
-        if self.means == Means::Plugin {
+        if self.means == DelayMethod::Plugin {
             let ms = i64::try_from(self.delay.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
             headers.insert(PLUGIN_DELAY.to_owned(), ms.into());
         }
@@ -124,12 +126,12 @@ impl Path {
         headers
     }
 
-    /// Whether the destination is a queue, and not an exchange.
+    /// Returns whether the destination is a queue instead of an exchange.
     pub(crate) fn is_to_queue(&self) -> bool {
         self.to.exchange.is_empty()
     }
 
-    /// Each header, and the level that it names.
+    /// Returns each header, and the level that it names.
     fn hops(&self) -> Vec<(String, String)> {
         let names = std::iter::once(FIRST.to_owned()).chain(self.levels.iter().map(after));
         let next = self.levels.iter().map(ToString::to_string).chain([END.to_owned()]);
@@ -138,31 +140,32 @@ impl Path {
 
     fn base(&self) -> &'static str {
         match self.means {
-            Means::Queues(QueueKind::Quorum) => PREFIX,
-            Means::Queues(QueueKind::Classic) => "idempotent.delay.classic",
-            Means::Plugin => "idempotent.delay.plugin",
+            DelayMethod::Queues(QueueKind::Quorum) => PREFIX,
+            DelayMethod::Queues(QueueKind::Classic) => "idempotent.delay.classic",
+            DelayMethod::Plugin => "idempotent.delay.plugin",
         }
     }
 
-    /// The exchange that routes a message to its destination when its time has come.
+    /// Returns the exchange that routes a due message to its destination.
     fn exit(&self) -> String {
         if self.is_routed() { format!("{}.deliver", self.base()) } else { self.base().to_owned() }
     }
 
-    /// Two kinds of names, so that a queue is not taken for an exchange of the same name.
+    /// Returns the name of the destination. Queues and exchanges have different prefixes, so a queue and an exchange
+    /// of the same name differ.
     fn destination(&self) -> String {
         let Route { exchange, key } = &self.to;
         if exchange.is_empty() { format!("queue {key}") } else { format!("exchange {exchange}") }
     }
 
-    /// Declares the plugin's exchange. The broker closes the connection where the plugin is missing.
+    /// Declares the plugin's exchange. A broker without the plugin closes the connection.
     pub(crate) async fn declare_plugin(&self, channel: &Channel) -> lapin::Result<()> {
         let arguments = Fields::from([("x-delayed-type".to_owned(), FieldValue::from("headers"))]);
         exchange(channel, self.base(), ExchangeKind::Custom(PLUGIN_TYPE.to_owned()), &arguments).await
     }
 
-    /// Binds the destination, which must exist. Each message does this anew: the binding goes with the queue or exchange,
-    /// which may have been deleted and declared again.
+    /// Binds the destination, which must exist. Each message repeats the binding, because the destination may have
+    /// been deleted and declared again.
     pub(crate) async fn bind(&self, channel: &Channel) -> lapin::Result<()> {
         let (exit, matching) = (self.exit(), matching(TO, &self.destination()));
         let Route { exchange, key } = &self.to;
@@ -177,12 +180,13 @@ impl Path {
     }
 }
 
-/// What a publisher has declared by one connection.
+/// The objects that a publisher has declared on one connection.
 #[derive(Debug, Default)]
-pub(crate) struct Declared(Mutex<HashMap<(String, String), Instant>>);
+pub(crate) struct DeclaredPaths(Mutex<HashMap<(String, String), Instant>>);
 
-impl Declared {
-    /// Forgets all, so that it is declared again: something may have been deleted. `false` if nothing was known.
+impl DeclaredPaths {
+    /// Forgets all declarations, so that they are repeated: an object may have been deleted. Returns false if nothing
+    /// was declared.
     pub(crate) fn forget(&self) -> bool {
         let mut known = self.known();
         let was_known = !known.is_empty();
@@ -190,9 +194,9 @@ impl Declared {
         was_known
     }
 
-    /// Declares the exchanges and queues of a way, but for those that were declared lately.
-    pub(crate) async fn declare(&self, path: &Path, channel: &Channel) -> lapin::Result<()> {
-        let Means::Queues(kind) = path.means else { return Ok(()) };
+    /// Declares the exchanges and queues of a path, except those that were declared recently.
+    pub(crate) async fn declare(&self, path: &DelayPath, channel: &Channel) -> lapin::Result<()> {
+        let DelayMethod::Queues(kind) = path.means else { return Ok(()) };
         for (header, next) in path.hops() {
             let hop = (header, next);
             if self.known().get(&hop).is_some_and(|at| at.elapsed() < REDECLARE) {
@@ -204,7 +208,7 @@ impl Declared {
         Ok(())
     }
 
-    /// Whether the plugin's exchange was declared.
+    /// Returns whether the plugin's exchange was declared.
     pub(crate) fn has_plugin(&self) -> bool {
         self.known().contains_key(&plugin())
     }
@@ -222,8 +226,8 @@ fn plugin() -> (String, String) {
     (PLUGIN_TYPE.to_owned(), String::new())
 }
 
-impl Path {
-    /// Declares one hop: the exchange that a message comes from, and the queue or the last exchange that it goes to.
+impl DelayPath {
+    /// Declares one hop: the exchange that the message comes from, and the queue or the last exchange that follows.
     async fn declare_hop(
         &self,
         kind: QueueKind,
@@ -239,7 +243,7 @@ impl Path {
             exchange(channel, &self.exit(), ExchangeKind::Headers, &none).await?;
             return bind(channel, &self.exit(), &from, &matching).await;
         }
-        // Before its queue: what leaves the queue must find it.
+        // Before the queue, so that a message that leaves the queue finds the exchange.
         exchange(channel, &after_exchange(base, next), ExchangeKind::Headers, &none).await?;
         let queue = format!("{base}.{next}");
         let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
@@ -250,7 +254,8 @@ impl Path {
     }
 }
 
-/// The arguments of a queue in which messages wait, without a routing key: theirs stays.
+/// Returns the arguments of a queue for waiting messages. Without a dead-letter routing key, messages keep their own
+/// key.
 fn waiting(kind: QueueKind, ms: i64, then: String) -> Fields {
     let mut arguments =
         Fields::from([("x-message-ttl".to_owned(), ms.into()), ("x-dead-letter-exchange".to_owned(), then.into())]);

@@ -1,6 +1,6 @@
-//! What we leave on a message, beside what is its own: headers that begin with `x-idempotent-`.
-mod broker;
-mod lying;
+//! Headers in which the adapter stores the state of a message. Their names begin with `x-idempotent-`.
+mod broker_headers;
+mod dead_letter;
 
 use std::collections::BTreeMap;
 
@@ -12,34 +12,34 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 use crate::Queue;
 use crate::headers::{headers, number};
 
-pub(crate) use self::lying::{letter, properties_back};
+pub(crate) use self::dead_letter::{letter, properties_back};
 
 type Table = BTreeMap<ShortString, AMQPValue>;
 
-/// A message as its producer made it, and what was left on it since.
+/// A message of a producer, and the state that earlier deliveries stored in it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Marked {
+pub(crate) struct MessageState {
     properties: BasicProperties,
-    /// Without marks of ours or the broker's.
+    /// The headers of the producer, without those of this adapter and of the broker.
     pub(crate) headers: FieldTable,
     pub(crate) attempt: Option<u32>,
     pub(crate) first_at: Option<Timestamp>,
     pub(crate) deaths: u32,
-    /// Deliveries of this copy. Whoever makes a copy is alive, so what kills its process is counted here in full, and
-    /// what is put off often is not taken for that.
+    /// The number of deliveries of this copy. The process that makes a copy is alive, so crashes count in full, and
+    /// repeated deferrals do not count as crashes.
     pub(crate) delivered: u32,
     pub(crate) expires_at: Option<Timestamp>,
-    /// The property, in ms: the broker takes it off what waits for its delay.
+    /// The property `expiration` in ms. The broker removes it from messages that wait for a delay.
     expiration: Option<String>,
-    /// The property: the broker refuses a copy that names another user than ours.
+    /// The property `user_id`. The broker refuses a copy that names another user than the connection's.
     user: Option<String>,
 }
 
-/// By what a message's end is known, beside its `expiration`.
+/// The sources of a message's end of validity, besides its `expiration`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct End {
+pub(crate) struct ExpirySource {
     pub(crate) header: Option<String>,
-    /// `timestamp` is when the producer handed it over, so that `expiration` counts from there.
+    /// True if `timestamp` is the time of publication, from which `expiration` counts.
     pub(crate) by_timestamp: bool,
 }
 
@@ -55,25 +55,26 @@ const QUEUE: &str = "x-idempotent-queue";
 const EXPIRES_AT: &str = "x-idempotent-expires-at";
 const EXPIRATION: &str = "x-idempotent-expiration";
 const USER: &str = "x-idempotent-user-id";
-/// Before the name of a header that would do something to a copy.
+/// The prefix for headers that would change the routing of a copy.
 const KEPT: &str = "x-idempotent-kept-";
-/// To the queues that the first two name the broker routes a message, too: a copy must not take that way again. By the
-/// third it drops what would come into a queue for the second time on its own: a copy comes by a queue for delays.
+/// Headers that affect the routing. The broker also routes a message to the queues that `CC` and `BCC` name, which a
+/// copy must not repeat. By `x-death`, the broker drops a message that returns to a queue without a client, as copies
+/// do.
 const ACTED_ON: [&str; 3] = ["CC", "BCC", "x-death"];
 const LONGEST_REASON: usize = 1024;
 
-impl Marked {
-    /// `now` is when the delivery came.
-    pub(crate) fn read(properties: BasicProperties, queue: &Queue, end: &End, now: Timestamp) -> Self {
+impl MessageState {
+    /// Reads a message. `now` is the time of the delivery.
+    pub(crate) fn read(properties: BasicProperties, queue: &Queue, end: &ExpirySource, now: Timestamp) -> Self {
         let mut theirs: Table = properties.headers().as_ref().map(|table| table.inner().clone()).unwrap_or_default();
-        let redeliveries = broker::take_marks(&mut theirs, queue);
+        let redeliveries = broker_headers::take_headers(&mut theirs, queue);
         let ours = theirs.split_off(PREFIX);
-        let mut marks = Marks::default();
+        let mut marks = RetryHeaders::default();
         for (name, value) in ours {
             match name.as_str().strip_prefix(KEPT) {
                 Some(kept) => drop(theirs.insert(kept.into(), value)),
                 None if name.as_str().starts_with(PREFIX) => drop(marks.0.insert(name, value)),
-                // Behind the prefix in the alphabet.
+                // The name follows the prefix in alphabetical order.
                 None => drop(theirs.insert(name, value)),
             }
         }
@@ -99,7 +100,7 @@ impl Marked {
         self.properties.message_id().as_ref().map(ShortString::as_str)
     }
 
-    /// What is known by the message alone.
+    /// Creates the delivery, as far as the message determines it.
     pub(crate) fn delivery(&self, position: Position, body: Vec<u8>) -> Delivery {
         let mut delivery = Delivery::new(position, body);
         delivery.id = self.id().map(str::to_owned);
@@ -111,7 +112,7 @@ impl Marked {
         delivery
     }
 
-    /// The properties of a copy that comes again.
+    /// Returns the properties of a copy for a retry.
     pub(crate) fn for_retry(&self, retry: &Retry) -> BasicProperties {
         let mut marks = self.standing();
         marks.set(ATTEMPT, retry.attempt);
@@ -126,8 +127,8 @@ impl Marked {
         self.with(marks)
     }
 
-    /// The properties of a dead letter. It does not expire, and one that is taken out of its queue is not held to be
-    /// expired.
+    /// Returns the properties of a dead letter. A dead letter does not expire, and a redriven dead letter does not
+    /// count as expired.
     pub(crate) fn for_dead_letter(&self, letter: &DeadLetter, queue: &str) -> BasicProperties {
         let mut marks = self.standing();
         marks.set_text(REASON, &letter.reason);
@@ -142,8 +143,8 @@ impl Marked {
         self.with(marks)
     }
 
-    fn standing(&self) -> Marks {
-        let mut marks = Marks::default();
+    fn standing(&self) -> RetryHeaders {
+        let mut marks = RetryHeaders::default();
         for (name, value) in [(EXPIRATION, &self.expiration), (USER, &self.user)] {
             if let Some(value) = value {
                 marks.set_text(name, value);
@@ -152,8 +153,8 @@ impl Marked {
         marks
     }
 
-    /// All properties, but persistent, and without those that are marks now.
-    fn with(&self, marks: Marks) -> BasicProperties {
+    /// Returns all properties with persistence, except those that are stored in headers.
+    fn with(&self, marks: RetryHeaders) -> BasicProperties {
         let mut headers = marks.0;
         for (name, value) in self.headers.inner() {
             let name = if ACTED_ON.contains(&name.as_str()) { format!("{KEPT}{name}").into() } else { name.clone() };
@@ -165,7 +166,7 @@ impl Marked {
 
 pub(crate) const PERSISTENT: u8 = 2;
 
-/// Without headers, expiration and user: there is no way to take one off.
+/// Returns a copy without headers, expiration and user, because the client has no method to remove a property.
 fn copied(from: &BasicProperties) -> BasicProperties {
     let mut to = BasicProperties::default();
     macro_rules! copy {
@@ -186,15 +187,16 @@ fn copied(from: &BasicProperties) -> BasicProperties {
     to
 }
 
-/// `expiration` is counted from when the broker got the message, which nobody says. The first delivery is later than
-/// that, so this is the latest end there can be; a timestamp has no fractions, so a second goes to the message.
+/// Returns the end of a message by its `expiration`, which counts from the arrival at the broker. No property contains
+/// that time. The first delivery is later, so the result is the latest possible end. A timestamp has no fractions, so
+/// the message gains up to a second.
 fn expiry(properties: &BasicProperties, by_timestamp: bool, seen: Timestamp) -> Option<Timestamp> {
     let ms: u64 = properties.expiration().as_ref()?.as_str().parse().ok()?;
     let sent = properties.timestamp().filter(|_| by_timestamp).map(|s| s.saturating_add(1).saturating_mul(1_000_000));
     Some(Timestamp(sent.unwrap_or(seen.0).saturating_add(ms.saturating_mul(1_000))))
 }
 
-/// A header that says when a message's time is over: a timestamp of AMQP's in s, or a number of ms since 1970.
+/// Returns the end of validity from a header: an AMQP timestamp in seconds, or a number of ms since 1970.
 fn until(headers: &Table, name: &str) -> Option<Timestamp> {
     let value = headers.get(name)?;
     let number = u64::try_from(number(value)?).ok()?;
@@ -202,9 +204,9 @@ fn until(headers: &Table, name: &str) -> Option<Timestamp> {
 }
 
 #[derive(Default)]
-struct Marks(Table);
+struct RetryHeaders(Table);
 
-impl Marks {
+impl RetryHeaders {
     fn set(&mut self, name: &'static str, value: impl Into<u64>) {
         let value = i64::try_from(value.into()).unwrap_or(i64::MAX);
         self.0.insert(name.into(), AMQPValue::LongLongInt(value));

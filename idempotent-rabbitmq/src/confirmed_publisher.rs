@@ -1,9 +1,9 @@
-//! Publishing, and knowing what became of it.
+//! Publishing with confirms and returns.
 //!
-//! The client tells a message that was returned by the next confirm that comes in, and the broker confirms several messages
-//! of a channel at once and in any order: the one that was returned could be taken for the one that was not, and be lost. So
-//! a channel has one message under way; or several at a time, of which none is believed before all are answered, since a
-//! message is returned before it is confirmed. Which ones were returned is then told by their ids.
+//! The client assigns a returned message to the next confirm that arrives. The broker confirms several messages of a
+//! channel at once and in any order, so the client could report a return for the wrong message. A channel therefore
+//! has one message in flight, or one batch. The results of a batch are used after all its confirms have arrived: the
+//! broker returns a message before it confirms the message. Ids tell which messages of a batch were returned.
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,37 +14,37 @@ use lapin::types::ShortString;
 use lapin::{BasicProperties, Channel, Confirmation, Connection};
 use tokio::sync::Semaphore;
 
-/// A connection to publish by.
+/// A connection that publishes with confirms.
 #[derive(Debug)]
-pub(crate) struct Confirming {
+pub(crate) struct ConfirmedPublisher {
     connection: Connection,
     places: Semaphore,
-    /// Channels with nothing under way.
+    /// Channels without a message in flight.
     idle: Mutex<Vec<Channel>>,
 }
 
-/// One of several messages that share a channel; their ids differ.
+/// A message of a batch on one channel. All ids of a batch differ.
 #[derive(Debug)]
-pub(crate) struct Parcel<'a> {
+pub(crate) struct BatchMessage<'a> {
     pub(crate) exchange: &'a str,
     pub(crate) key: &'a str,
     pub(crate) properties: BasicProperties,
     pub(crate) body: &'a [u8],
 }
 
-/// Why a message is not known to be in a queue.
+/// The reason why a message is not known to be in a queue.
 #[derive(Debug)]
-pub(crate) enum Unsent {
-    /// No queue takes it; nothing was kept.
+pub(crate) enum PublishFailure {
+    /// No queue is bound for the message. The broker did not store it.
     Unroutable,
-    /// The broker could not keep it.
+    /// The broker could not store the message.
     Nacked,
-    /// Nobody knows, unless `is_final` of it, or it was `before` it was sent.
+    /// The state of the message is unknown, unless the error `is_final`, or occurred `before` the message was sent.
     Broken { error: lapin::Error, before: bool },
 }
 
-impl Confirming {
-    /// `most` messages side by side.
+impl ConfirmedPublisher {
+    /// Creates a publisher with at most `most` channels.
     pub(crate) fn new(connection: Connection, most: usize) -> Self {
         Self { connection, places: Semaphore::new(most), idle: Mutex::default() }
     }
@@ -53,25 +53,25 @@ impl Confirming {
         self.connection.status().connected()
     }
 
-    /// Publishes, and returns once it is in a queue. `prepare` makes sure that there is one.
+    /// Publishes a message, and returns after the message is in a queue. `prepare` declares that queue.
     ///
     /// # Cancellation
-    /// It may have been published. The channel is not used again, since its confirm is still to come.
+    /// The message may have been published. The channel is not used again, because its confirm is outstanding.
     pub(crate) async fn publish(
         &self,
         to: (&str, &str),
         properties: BasicProperties,
         body: &[u8],
         prepare: impl AsyncFnOnce(&Channel) -> lapin::Result<()>,
-    ) -> Result<(), Unsent> {
+    ) -> Result<(), PublishFailure> {
         let mandatory = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
         self.publish_with(mandatory, to, properties, body, prepare).await
     }
 
-    /// Publishes with these options: without `mandatory`, a confirm says nothing of a queue.
+    /// Publishes with these options. Without `mandatory`, a confirm does not mean that the message is in a queue.
     ///
     /// # Cancellation
-    /// As [`publish`](Self::publish).
+    /// Same as [`publish`](Self::publish).
     pub(crate) async fn publish_with(
         &self,
         options: BasicPublishOptions,
@@ -79,39 +79,39 @@ impl Confirming {
         properties: BasicProperties,
         body: &[u8],
         prepare: impl AsyncFnOnce(&Channel) -> lapin::Result<()>,
-    ) -> Result<(), Unsent> {
-        let before = |error| Unsent::Broken { error, before: true };
-        // Never closed.
+    ) -> Result<(), PublishFailure> {
+        let before = |error| PublishFailure::Broken { error, before: true };
+        // The semaphore is never closed.
         let _place = self.places.acquire().await;
         let channel = self.channel().await.map_err(before)?;
         prepare(&channel).await.map_err(before)?;
         let (exchange, key) = (ShortString::from(exchange), ShortString::from(key));
-        let after = |error| Unsent::Broken { error, before: false };
+        let after = |error| PublishFailure::Broken { error, before: false };
         let sent = channel.basic_publish(exchange, key, options, body, properties).await.map_err(after)?;
         let answer = match sent.await.map_err(after)? {
             Confirmation::Ack(None) => Ok(()),
-            Confirmation::Ack(Some(_)) => Err(Unsent::Unroutable),
-            // Never asked for that.
-            Confirmation::Nack(_) | Confirmation::NotRequested => Err(Unsent::Nacked),
+            Confirmation::Ack(Some(_)) => Err(PublishFailure::Unroutable),
+            // The channel requests confirms, so the client never reports this result.
+            Confirmation::Nack(_) | Confirmation::NotRequested => Err(PublishFailure::Nacked),
         };
         self.idle().push(channel);
         answer
     }
 
-    /// Publishes these one behind the other, and returns once all are answered: of each, whether it is in a queue. `sent` is
-    /// set before the first leaves.
+    /// Publishes these messages in order, and returns after the broker has answered all of them. Each result says
+    /// whether the message is in a queue. The function sets `sent` before the first message leaves.
     ///
     /// # Errors
-    /// Not all were answered, and nothing is known of any that left.
+    /// Not all messages were answered. The state of each message that left is unknown.
     ///
     /// # Cancellation
-    /// Any of them may have been published. The channel is not used again.
+    /// Any of the messages may have been published. The channel is not used again.
     pub(crate) async fn publish_all(
         &self,
-        parcels: &[Parcel<'_>],
+        parcels: &[BatchMessage<'_>],
         sent: &AtomicBool,
-    ) -> lapin::Result<Vec<Result<(), Unsent>>> {
-        // Never closed.
+    ) -> lapin::Result<Vec<Result<(), PublishFailure>>> {
+        // The semaphore is never closed.
         let _place = self.places.acquire().await;
         let channel = self.channel().await?;
         sent.store(true, SeqCst);
@@ -127,10 +127,10 @@ impl Confirming {
         let returned: HashSet<_> = answers.iter().filter_map(returned_id).collect();
         let told = answers.iter().zip(parcels).map(|(answer, parcel)| match answer {
             Confirmation::Ack(_) if id(&parcel.properties).is_some_and(|id| returned.contains(id)) => {
-                Err(Unsent::Unroutable)
+                Err(PublishFailure::Unroutable)
             }
             Confirmation::Ack(_) => Ok(()),
-            Confirmation::Nack(_) | Confirmation::NotRequested => Err(Unsent::Nacked),
+            Confirmation::Nack(_) | Confirmation::NotRequested => Err(PublishFailure::Nacked),
         });
         Ok(told.collect())
     }
@@ -138,15 +138,15 @@ impl Confirming {
     /// Runs declarations on a channel.
     ///
     /// # Errors
-    /// The broker refused one, which ends the channel, or the connection failed.
+    /// The broker refused a declaration, which closes the channel, or the connection failed.
     ///
     /// # Cancellation
-    /// Some may have been applied. The channel is not used again.
+    /// Some declarations may have been applied. The channel is not used again.
     pub(crate) async fn prepare(
         &self,
         declarations: impl AsyncFnOnce(&Channel) -> lapin::Result<()>,
     ) -> lapin::Result<()> {
-        // Never closed.
+        // The semaphore is never closed.
         let _place = self.places.acquire().await;
         let channel = self.channel().await?;
         declarations(&channel).await?;
@@ -169,7 +169,7 @@ impl Confirming {
     }
 }
 
-/// Of the message that came back with this confirm, which may be another's.
+/// Returns the id of the message that was returned with this confirm. It may be the id of another message.
 fn returned_id(answer: &Confirmation) -> Option<&str> {
     match answer {
         Confirmation::Ack(Some(returned)) | Confirmation::Nack(Some(returned)) => id(&returned.delivery.properties),

@@ -1,7 +1,7 @@
-//! Acknowledgements of one channel, joined: those of messages that follow each other go in one frame.
+//! Batched acknowledgements of one channel. Acknowledgements of consecutive deliveries share one frame.
 //!
-//! One task sends them. While it does, others gather, so that the busier a consumer is, the fewer frames it takes; none
-//! waits for others to come.
+//! One task sends the frames. Acknowledgements that arrive while the task sends are sent together next, so a busy
+//! consumer sends fewer frames. No acknowledgement waits for others.
 use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
@@ -10,65 +10,69 @@ use lapin::options::BasicAckOptions;
 use lapin::types::DeliveryTag;
 use tokio::sync::{mpsc, oneshot};
 
-/// Where acknowledgements of a channel are handed in. It goes on sending until this is dropped.
+/// Sends the acknowledgements of a channel in batches. The task ends when this value is dropped.
 #[derive(Debug)]
-pub(crate) struct Acks(mpsc::UnboundedSender<Told>);
+pub(crate) struct AckBatcher(mpsc::UnboundedSender<AckCommand>);
 
 #[derive(Debug)]
-enum Told {
-    Ack(Ack),
-    /// The broker was told that it is not ours: nothing to be sent, and nothing in the way of others any more.
+enum AckCommand {
+    PendingAck(PendingAck),
+    /// The delivery was given back to the broker: it needs no acknowledgement and no longer blocks others.
     GivenBack(DeliveryTag),
 }
 
 #[derive(Debug)]
-struct Ack {
+struct PendingAck {
     tag: DeliveryTag,
     acker: Acker,
     answer: oneshot::Sender<lapin::Result<bool>>,
 }
 
-/// Sent side by side with those that gather meanwhile; not a limit of what is under way.
-const TOGETHER: usize = 1024;
+/// The maximum number of acknowledgements in one round. It does not limit the deliveries in flight.
+const MAX_BATCH: usize = 1024;
 
-impl Acks {
+impl AckBatcher {
+    /// Starts the task.
+    ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// Panics outside of a tokio runtime.
     pub(crate) fn new() -> Self {
         let (acks, receiver) = mpsc::unbounded_channel();
         tokio::spawn(send(receiver));
         Self(acks)
     }
 
-    /// Acknowledges one delivery, once it was handed to the connection; `None` if the task that does it is gone.
+    /// Acknowledges one delivery. Returns after the connection has accepted the frame, or `None` if the task has
+    /// ended.
     ///
     /// # Cancellation
-    /// It is acknowledged all the same, if the connection lasts.
+    /// The acknowledgement is sent nevertheless, if the connection lasts.
     pub(crate) async fn ack(&self, tag: DeliveryTag, acker: Acker) -> Option<lapin::Result<bool>> {
         let (answer, answered) = oneshot::channel();
-        self.0.send(Told::Ack(Ack { tag, acker, answer })).ok()?;
+        self.0.send(AckCommand::PendingAck(PendingAck { tag, acker, answer })).ok()?;
         answered.await.ok()
     }
 
-    /// One was given back, and that was handed to the connection: what is sent from now on comes behind it.
+    /// Records that a delivery was given back by a frame that the connection has accepted. Later frames follow that
+    /// frame.
     pub(crate) fn given_back(&self, tag: DeliveryTag) {
-        // Nothing is acknowledged any more otherwise.
-        let _ = self.0.send(Told::GivenBack(tag));
+        // If the task has ended, no acknowledgement is sent any more.
+        let _ = self.0.send(AckCommand::GivenBack(tag));
     }
 }
 
-async fn send(mut acks: mpsc::UnboundedReceiver<Told>) {
-    let (mut settled, mut told, mut some) = (Settled::default(), Vec::new(), Vec::new());
-    while acks.recv_many(&mut told, TOGETHER).await > 0 {
+async fn send(mut acks: mpsc::UnboundedReceiver<AckCommand>) {
+    let (mut settled, mut told, mut some) = (SettledTags::default(), Vec::new(), Vec::new());
+    while acks.recv_many(&mut told, MAX_BATCH).await > 0 {
         for told in told.drain(..) {
             match told {
-                Told::Ack(ack) => some.push(ack),
-                Told::GivenBack(tag) => settled.given_back(tag),
+                AckCommand::PendingAck(ack) => some.push(ack),
+                AckCommand::GivenBack(tag) => settled.given_back(tag),
             }
         }
         some.sort_unstable_by_key(|ack| ack.tag);
         let joined = settled.join(some.iter().map(|ack| ack.tag));
-        // The last of those that go together speaks for them.
+        // The last delivery of a batch acknowledges the whole batch.
         let (together, alone) = some.split_at(joined);
         let multiple = async {
             match together.last() {
@@ -80,39 +84,39 @@ async fn send(mut acks: mpsc::UnboundedReceiver<Told>) {
         let (multiple, each) = futures_util::future::join(multiple, join_all(each)).await;
         let answers = std::iter::repeat_n(multiple, joined).chain(each);
         for (ack, answer) in some.drain(..).zip(answers) {
-            // Whoever asked may be gone.
+            // The caller may have been dropped.
             let _ = ack.answer.send(answer);
         }
     }
 }
 
-/// Which deliveries of a channel are acknowledged, or given back. Their tags are 1, 2, 3 and so on, in the order they came; where a
-/// broker left one out, or one is never acknowledged, nothing behind it is joined any more.
+/// The settled deliveries of a channel. Delivery tags are 1, 2, 3 and so on, in order of delivery. After a gap, or
+/// after a delivery that is never acknowledged, no acknowledgements are batched.
 #[derive(Debug, Default)]
-struct Settled {
-    /// All up to this one.
+struct SettledTags {
+    /// All deliveries up to this tag are settled.
     up_to: DeliveryTag,
     beyond: BTreeSet<DeliveryTag>,
-    /// One is left for good: nothing is remembered any more.
+    /// True if one delivery is never settled. Nothing is recorded any more.
     stuck: bool,
 }
 
-/// More than a channel has under way: the prefetch is 65,535 at most.
-const MOST: usize = 1 << 16;
+/// More than the deliveries in flight on a channel: the prefetch is at most 65,535.
+const MAX_SETTLED: usize = 1 << 16;
 
-impl Settled {
-    /// How many of these, from the first one on, may be acknowledged by one that says "all up to here". They are in order,
-    /// and none was there before.
+impl SettledTags {
+    /// Returns how many of these deliveries, from the first one, can share one acknowledgement with the flag
+    /// `multiple`. The tags are ascending, and none of them was passed before.
     ///
-    /// What runs, or is to come again and has no confirmed copy yet, is not acknowledged and holds up the rest: "all up to
-    /// here" would be its end.
+    /// A delivery that still runs, or whose copy is not confirmed yet, ends the batch: the flag would acknowledge it
+    /// too.
     fn join(&mut self, tags: impl Iterator<Item = DeliveryTag> + Clone) -> usize {
         if self.stuck {
             return 0;
         }
         self.beyond.extend(tags.clone());
         self.advance();
-        if self.beyond.len() > MOST {
+        if self.beyond.len() > MAX_SETTLED {
             self.beyond.clear();
             self.stuck = true;
             return 0;
@@ -120,7 +124,7 @@ impl Settled {
         tags.take_while(|tag| *tag <= self.up_to).count()
     }
 
-    /// It is the broker's again.
+    /// Records that a delivery was given back.
     fn given_back(&mut self, tag: DeliveryTag) {
         if !self.stuck {
             self.beyond.insert(tag);
@@ -140,18 +144,18 @@ impl Settled {
 mod tests {
     use super::*;
 
-    fn join(settled: &mut Settled, tags: &[DeliveryTag]) -> usize {
+    fn join(settled: &mut SettledTags, tags: &[DeliveryTag]) -> usize {
         settled.join(tags.iter().copied())
     }
 
     #[test]
     fn only_what_has_nothing_unsettled_before_it_is_joined() {
-        let mut settled = Settled::default();
+        let mut settled = SettledTags::default();
         assert_eq!(join(&mut settled, &[1, 2, 3]), 3);
-        // 4 still runs.
+        // Delivery 4 still runs.
         assert_eq!(join(&mut settled, &[5, 6]), 0);
         assert_eq!(join(&mut settled, &[4, 8]), 1);
-        // Those that went alone are passed over.
+        // Tags that were acknowledged alone are skipped.
         assert_eq!(join(&mut settled, &[7, 9, 11]), 2);
         assert_eq!((settled.up_to, settled.beyond.len()), (9, 1));
         settled.given_back(10);
@@ -167,11 +171,11 @@ mod tests {
         };
         let mut joined = 0;
         for _ in 0..200 {
-            let (mut settled, mut done) = (Settled::default(), BTreeSet::<DeliveryTag>::new());
-            // Every 97th is left for good.
+            let (mut settled, mut done) = (SettledTags::default(), BTreeSet::<DeliveryTag>::new());
+            // Every 97th delivery is never settled.
             let mut open: Vec<_> = (1..400).filter(|tag| tag % 97 != 0).collect();
             while !open.is_empty() {
-                // Any of the first ones, so that some are overtaken.
+                // One of the first tags, so that some tags are overtaken.
                 let mut some: Vec<_> = (0..1 + below(8))
                     .filter_map(|_| match open.len() {
                         0 => None,
@@ -191,10 +195,10 @@ mod tests {
 
     #[test]
     fn one_that_is_never_acknowledged_costs_frames_but_no_memory() {
-        let mut settled = Settled::default();
+        let mut settled = SettledTags::default();
         for tag in 2..200_000 {
             assert_eq!(join(&mut settled, &[tag]), 0);
-            assert!(settled.beyond.len() <= MOST);
+            assert!(settled.beyond.len() <= MAX_SETTLED);
         }
         assert_eq!(join(&mut settled, &[1]), 0, "nobody knows any more what is behind it");
     }

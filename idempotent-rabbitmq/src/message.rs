@@ -1,4 +1,4 @@
-//! A message to be published, and where to.
+//! Messages to publish and their routes.
 use std::fmt;
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use lapin::BasicProperties;
 use lapin::types::ShortString;
 
 use crate::field::{FieldValue, Fields, table};
-use crate::marks::PERSISTENT;
+use crate::retry_headers::PERSISTENT;
 
-/// A message to be published. Its id is fixed here, so it is the same however often it is sent.
+/// A message to publish. Its id is fixed, so all copies have the same id.
 ///
 /// ```
 /// use idempotent_rabbitmq::RabbitMessage;
 ///
 /// let order = RabbitMessage::new("order-17", "{}").content_type("application/json").header("tenant", "acme");
-/// // Neither ids nor bodies are shown.
+/// The debug output contains neither ids nor bodies.
 /// assert!(!format!("{order:?}").contains("order-17"));
 /// ```
 #[derive(Clone)]
@@ -30,7 +30,7 @@ pub struct RabbitMessage {
     transient: bool,
 }
 
-/// Where a message goes: an exchange, and a routing key.
+/// The route of a message: an exchange and a routing key.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[must_use]
 pub struct Route {
@@ -39,20 +39,20 @@ pub struct Route {
 }
 
 impl Route {
-    /// Into this queue.
+    /// Returns the route to a queue.
     pub fn queue(name: impl Into<String>) -> Self {
         Self::exchange("", name)
     }
 
-    /// To an exchange, with a routing key.
+    /// Returns the route to an exchange, with a routing key.
     pub fn exchange(name: impl Into<String>, key: impl Into<String>) -> Self {
         Self { exchange: name.into(), key: key.into() }
     }
 }
 
 impl RabbitMessage {
-    /// A message with this id, at most 255 bytes: one that is kept with what the message is about, such as the id of a
-    /// row in an outbox, also sees the copies of a publisher that was started again.
+    /// Creates a message with this id, at most 255 bytes. Store the id with the subject of the message, such as the
+    /// row of an outbox, so that a restarted publisher uses it again.
     pub fn new(id: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
         Self {
             id: id.into(),
@@ -65,10 +65,10 @@ impl RabbitMessage {
         }
     }
 
-    /// A message with an id of its own: 32 random hex digits.
+    /// Creates a message with a random id of 32 hexadecimal digits.
     ///
     /// # Errors
-    /// The operating system gave no randomness.
+    /// The operating system returned no random bytes.
     pub fn with_random_id(body: impl Into<Vec<u8>>) -> Result<Self, EntropyError> {
         Ok(Self::new(format!("{:032x}", OsEntropy.bits()?), body))
     }
@@ -85,22 +85,22 @@ impl RabbitMessage {
         self
     }
 
-    /// Sets what the message answers or belongs to.
+    /// Sets the id of the request or message that this message belongs to.
     pub fn correlation_id(mut self, id: impl Into<String>) -> Self {
         self.correlation = Some(id.into());
         self
     }
 
-    /// The broker drops it when it has waited for this long.
+    /// Sets the time after which the broker drops a waiting message.
     ///
     /// # Default
-    /// Never
+    /// No expiry
     pub fn expires_after(mut self, time: Duration) -> Self {
         self.expires_after = Some(time);
         self
     }
 
-    /// It need not outlive the broker.
+    /// Makes the message transient: it need not survive a restart of the broker.
     ///
     /// # Default
     /// Persistent
@@ -109,13 +109,13 @@ impl RabbitMessage {
         self
     }
 
-    /// The message's id.
+    /// Returns the id of the message.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Whether the broker would drop the message while it waits.
+    /// Returns whether the broker would drop the message while it waits.
     pub(crate) fn expires(&self) -> bool {
         self.expires_after.is_some()
     }
@@ -124,7 +124,7 @@ impl RabbitMessage {
         &self.body
     }
 
-    /// `None` if a name or id is longer than the protocol allows.
+    /// Returns the properties, or `None` if a name or id exceeds the limit of the protocol.
     pub(crate) fn properties(&self) -> Option<BasicProperties> {
         let short = |text: &str| ShortString::try_new(text).ok();
         if self.headers.keys().any(|name| name.len() > LONGEST) {
@@ -147,10 +147,10 @@ impl RabbitMessage {
     }
 }
 
-/// Of short strings in AMQP, in bytes.
+/// The maximum length of short strings in AMQP, in bytes.
 pub(crate) const LONGEST: usize = 255;
 
-/// Sizes only.
+/// Prints sizes only.
 impl fmt::Debug for RabbitMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RabbitMessage")

@@ -1,9 +1,9 @@
-//! The levels that a delay is the sum of.
+//! The levels whose sum is a delay.
 use std::time::Duration;
 
 /// The shortest level, and the step by which delays are rounded up.
 const UNIT_MS: u64 = 100;
-/// Levels in all: each is twice as long as the one before.
+/// The number of levels. Each level is twice as long as the one before it.
 const LEVELS: u32 = 32;
 /// The sum of all levels: 13 years.
 pub(crate) const LONGEST: Duration = Duration::from_millis(UNIT_MS * ((1 << LEVELS) - 1));

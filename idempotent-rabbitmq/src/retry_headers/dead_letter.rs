@@ -1,19 +1,21 @@
-//! A dead letter where it lies.
+//! State of a dead letter in its queue.
 use idempotent_core::Timestamp;
 use idempotent_mq::DeadLetter;
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, ShortString};
 
-use super::broker::{take_counts, text};
+use super::broker_headers::{take_counts, text};
 use super::{
-    ACTED_ON, ATTEMPT, ATTEMPTS, DEATHS, EXPIRES_AT, FIRST_AT, ID, KEPT, LAST_AT, Marks, PERSISTENT, REASON, Table,
-    USER, copied,
+    ACTED_ON, ATTEMPT, ATTEMPTS, DEATHS, EXPIRES_AT, FIRST_AT, ID, KEPT, LAST_AT, PERSISTENT, REASON, RetryHeaders,
+    Table, USER, copied,
 };
 
-/// Returns what the consumer or the broker left on a dead letter of this queue. `None` where neither dead-lettered it.
+/// Returns the state that the consumer or the broker stored in a dead letter of this queue, or `None` if neither
+/// dead-lettered the message.
 pub(crate) fn letter(properties: &BasicProperties, queue: &str) -> Option<DeadLetter> {
-    let marks = Marks(properties.headers().as_ref()?.inner().clone());
-    // Marks of an earlier death stay on a message that was put back. A consumer's dead letter has no list of the broker's.
+    let marks = RetryHeaders(properties.headers().as_ref()?.inner().clone());
+    // Headers of an earlier death stay on a redriven message. A consumer's dead letter has no list of the broker's
+    // deaths.
     if let Some(death) = broker_death(&marks.0, queue) {
         return Some(by_broker(&marks, &death));
     }
@@ -25,7 +27,7 @@ pub(crate) fn letter(properties: &BasicProperties, queue: &str) -> Option<DeadLe
     Some(letter)
 }
 
-/// What the broker notes of a death in this queue: its latest one.
+/// Returns the latest death in this queue from the broker's list.
 fn broker_death(headers: &Table, queue: &str) -> Option<Table> {
     let Some(AMQPValue::FieldArray(deaths)) = headers.get("x-death") else { return None };
     let of_queue = |death: &AMQPValue| match death {
@@ -38,13 +40,13 @@ fn broker_death(headers: &Table, queue: &str) -> Option<Table> {
     deaths.as_slice().iter().find_map(of_queue)
 }
 
-fn by_broker(marks: &Marks, death: &Table) -> DeadLetter {
+fn by_broker(marks: &RetryHeaders, death: &Table) -> DeadLetter {
     let reason = match text(death.get("reason")) {
-        Some(b"expired") => "expired: its time to live in the queue was over",
+        Some(b"expired") => "expired: the time to live in the queue ended",
         Some(b"maxlen") => "maxlen: the queue was full",
-        Some(b"delivery_limit") => "delivery_limit: it was delivered more often than the queue allows",
-        Some(b"rejected") => "rejected: a consumer rejected it",
-        _ => "dead-lettered by the broker for another reason",
+        Some(b"delivery_limit") => "delivery_limit: the queue's delivery limit was exceeded",
+        Some(b"rejected") => "rejected: a consumer rejected the message",
+        _ => "dead-lettered by the broker for an unknown reason",
     };
     let at = match death.get("time") {
         Some(AMQPValue::Timestamp(seconds)) => Timestamp(seconds.saturating_mul(1_000_000)),
@@ -57,16 +59,17 @@ fn by_broker(marks: &Marks, death: &Table) -> DeadLetter {
     letter
 }
 
-/// Its properties in the queue that it is put back into: as they lie there, but for what is of this queue, and with marks
-/// in place of what the broker would act on or refuse. Those are there already on a letter of ours.
+/// Returns the properties of a redriven dead letter: those of the dead letter, without those of this queue. Headers of
+/// the adapter replace properties that the broker would act on or refuse. A dead letter of the consumer has these
+/// headers already.
 ///
-/// The marks of a run are taken off a letter of the broker's, and the death is counted, as on a letter of ours: it is a first
-/// attempt that has died.
+/// For a dead letter of the broker, the function removes the headers of a run and counts the death, as a consumer's
+/// dead letter does: the first attempt has died.
 pub(crate) fn properties_back(from: &BasicProperties, queue: &str) -> BasicProperties {
     let mut headers: Table = from.headers().as_ref().map(|table| table.inner().clone()).unwrap_or_default();
     take_counts(&mut headers);
     if broker_death(&headers, queue).is_some() {
-        let deaths = Marks(headers.clone()).small(DEATHS).unwrap_or_default().saturating_add(1);
+        let deaths = RetryHeaders(headers.clone()).small(DEATHS).unwrap_or_default().saturating_add(1);
         for name in [ATTEMPT, EXPIRES_AT, REASON] {
             headers.remove(name);
         }

@@ -4,8 +4,8 @@ fn queue() -> Queue {
     Queue::quorum("q")
 }
 
-fn read(properties: BasicProperties) -> Marked {
-    Marked::read(properties, &queue(), &End::default(), Timestamp(5_000_000))
+fn read(properties: BasicProperties) -> MessageState {
+    MessageState::read(properties, &queue(), &ExpirySource::default(), Timestamp(5_000_000))
 }
 
 fn table(entries: &[(&str, AMQPValue)]) -> FieldTable {
@@ -69,8 +69,8 @@ fn marks_that_make_no_sense_are_no_marks() {
     let marked = read(BasicProperties::default().with_headers(odd).with_expiration("soon".into()));
     assert_eq!((marked.attempt, marked.first_at, marked.deaths, marked.expires_at), (None, None, 0, None));
     let far = BasicProperties::default().with_expiration(u64::MAX.to_string().into()).with_timestamp(u64::MAX);
-    let by_timestamp = End { header: None, by_timestamp: true };
-    assert_eq!(Marked::read(far, &queue(), &by_timestamp, Timestamp(0)).expires_at, Some(Timestamp(u64::MAX)));
+    let by_timestamp = ExpirySource { header: None, by_timestamp: true };
+    assert_eq!(MessageState::read(far, &queue(), &by_timestamp, Timestamp(0)).expires_at, Some(Timestamp(u64::MAX)));
 }
 
 #[test]
@@ -78,8 +78,8 @@ fn the_end_of_a_message_is_never_before_the_broker_would_have_dropped_it_unless_
     let sent = BasicProperties::default().with_timestamp(1).with_expiration("500".into());
     // Handed to the broker at 5 s at the latest. Its timestamp may be that of what happened, and not of the message.
     assert_eq!(read(sent.clone()).expires_at, Some(Timestamp(5_500_000)));
-    let by_timestamp = End { header: Some("end".to_owned()), by_timestamp: true };
-    let end = |message| Marked::read(message, &queue(), &by_timestamp, Timestamp(5_000_000)).expires_at;
+    let by_timestamp = ExpirySource { header: Some("end".to_owned()), by_timestamp: true };
+    let end = |message| MessageState::read(message, &queue(), &by_timestamp, Timestamp(5_000_000)).expires_at;
     assert_eq!(end(sent.clone()), Some(Timestamp(2_500_000)));
     for (value, at) in [(AMQPValue::Timestamp(7), 7_000_000), (AMQPValue::LongLongInt(7), 7_000), (text("8"), 8_000)] {
         assert_eq!(end(sent.clone().with_headers(table(&[("end", value)]))), Some(Timestamp(at)));

@@ -1,16 +1,16 @@
-//! The delays there are queues for: a fixed few, so that there are few queues.
+//! The delay levels of retries. A fixed number of levels limits the number of queues.
 use std::time::Duration;
 
-/// In ms; the longest is a day.
+/// The levels in ms. The longest is a day.
 const STEPS: [u64; 21] = [
     100, 200, 500, 1_000, 2_000, 3_000, 5_000, 10_000, 20_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_200_000,
     1_800_000, 3_600_000, 7_200_000, 14_400_000, 28_800_000, LONGEST_MS,
 ];
 const LONGEST_MS: u64 = 86_400_000;
-/// The consumer makes a longer delay of several.
+/// The longest delay of one level. The consumer splits longer delays.
 pub(crate) const LONGEST: Duration = Duration::from_millis(LONGEST_MS);
 
-/// The shortest step that is not shorter than this, in ms.
+/// Returns the shortest level that is not shorter than the delay, in ms.
 pub(crate) fn step(after: Duration) -> u64 {
     STEPS.into_iter().find(|step| Duration::from_millis(*step) >= after).unwrap_or(LONGEST_MS)
 }

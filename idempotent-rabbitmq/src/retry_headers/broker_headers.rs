@@ -1,13 +1,14 @@
-//! What the broker leaves on a message on its way through the queues for delays.
+//! Headers that the broker adds on the way through the queues for delays.
 use lapin::types::{AMQPValue, ShortString};
 
 use super::Table;
 use crate::Queue;
-use crate::delays::{HEADER, QUEUES};
+use crate::delay_queues::{HEADER, QUEUES};
 use crate::headers::number;
 
-/// Takes it off, and leaves what it says of other queues. How often a quorum queue has delivered this copy before.
-pub(super) fn take_marks(headers: &mut Table, queue: &Queue) -> u32 {
+/// Removes the broker's headers about queues of this adapter, and keeps those about other queues. Returns the earlier
+/// deliveries of this copy by a quorum queue.
+pub(super) fn take_headers(headers: &mut Table, queue: &Queue) -> u32 {
     let retries = queue.retries();
     let is_ours = |queue: &[u8]| queue.starts_with(retries.as_bytes()) || queue.starts_with(QUEUES.as_bytes());
     take_deaths(headers, is_ours);
@@ -23,15 +24,15 @@ pub(super) fn take_marks(headers: &mut Table, queue: &Queue) -> u32 {
     take_counts(headers)
 }
 
-/// How often a quorum queue has delivered this copy before.
+/// Returns the number of earlier deliveries of this copy by a quorum queue.
 pub(super) fn take_counts(headers: &mut Table) -> u32 {
-    // In all; the newer one, of 4.0 and later, also counts those that were given back.
+    // The total number. The newer header, since 4.0, also counts deliveries that were given back.
     let acquired = headers.remove("x-acquired-count").as_ref().and_then(number);
     let redeliveries = headers.remove("x-delivery-count").as_ref().and_then(number);
     acquired.max(redeliveries).and_then(|times| u32::try_from(times).ok()).unwrap_or_default()
 }
 
-/// The broker's list of deaths: a copy that waited in a queue for delays is not dead.
+/// Removes deaths in queues for delays from the broker's list, because a waiting copy is not dead.
 fn take_deaths(headers: &mut Table, is_ours: impl Fn(&[u8]) -> bool) {
     let key = "x-death";
     let Some(AMQPValue::FieldArray(deaths)) = headers.get(key) else { return };
@@ -47,7 +48,7 @@ fn take_deaths(headers: &mut Table, is_ours: impl Fn(&[u8]) -> bool) {
     }
 }
 
-/// The bytes of a text.
+/// Returns the bytes of a text value.
 pub(super) fn text(value: Option<&AMQPValue>) -> Option<&[u8]> {
     match value? {
         AMQPValue::LongString(text) => Some(text.as_bytes()),
