@@ -12,7 +12,7 @@
 //! 9. `outbox` (documented with the features `outbox` and `postgres`; works with all databases): messages that are written in the
 //!    transaction of the change that they announce.
 //! 10. `delay` (documented with the features `delay` and `sqlite`; works with all databases): work that is due later; five techniques
-//!    and their lateness.
+//!     and their lateness.
 //! 11. `alerts` (features `alert-email`, `outbox` and `sqlite`): alerts to operators by log, webhook and e-mail.
 //! 12. [`testing`]: duplicates, crashes and rejections in your own tests.
 //! 13. [`custom_store`]: stores for other systems.

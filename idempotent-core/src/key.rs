@@ -1,6 +1,5 @@
 //! Idempotency keys and the identities that they are derived from.
 mod part;
-mod strategy;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +11,6 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 pub use self::part::{KeyExtractor, KeyPart, Parts, key_hash};
-pub use self::strategy::{DerivedKey, KeyStrategy, derive};
 use crate::KeyError;
 
 /// The origin of a call. The scene selects the defaults and is a part of the identity.

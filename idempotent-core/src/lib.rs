@@ -23,6 +23,7 @@ mod error;
 mod executor;
 mod fingerprint;
 mod key;
+mod key_strategy;
 mod lease;
 mod observe;
 mod ordering;
@@ -96,7 +97,8 @@ pub mod __private {
     pub use crate::executor::renew_until_dropped;
     pub use crate::executor::{Begun, Site, executor, within};
     pub use crate::fingerprint::{argument, arguments, fingerprint, said};
-    pub use crate::key::{derive, scope_of};
+    pub use crate::key::scope_of;
+    pub use crate::key_strategy::derive;
     pub use crate::observe::trace;
     pub use crate::run::{run, run_batch};
     pub use crate::*;

@@ -54,7 +54,7 @@ impl From<Option<&[u8]>> for Arg {
 pub struct Cells(std::vec::IntoIter<Arg>);
 
 impl Cells {
-    /// The next one, which is a number; 0 where it is null.
+    /// Returns the next number, or 0 for null.
     pub(crate) fn int(&mut self) -> i64 {
         self.int_or_null().unwrap_or_default()
     }
@@ -66,7 +66,7 @@ impl Cells {
         }
     }
 
-    /// The next one, which is bytes; empty where it is null.
+    /// Returns the next bytes, or no bytes for null.
     pub(crate) fn bytes(&mut self) -> Vec<u8> {
         self.bytes_or_null().unwrap_or_default()
     }
@@ -78,7 +78,7 @@ impl Cells {
         }
     }
 
-    /// Text that was written as text.
+    /// Returns the next text that was written as text.
     pub(crate) fn text(&mut self) -> String {
         String::from_utf8_lossy(&self.bytes()).into_owned()
     }
@@ -107,7 +107,7 @@ pub trait Desk: Database + Sealed {
         args: Vec<Arg>,
     ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send;
 
-    /// `shape`: an `i` for each column that is a number, a `b` for each of bytes.
+    /// Executes a statement. `shape` has an `i` for each column of numbers, and a `b` for each column of bytes.
     #[doc(hidden)]
     fn fetch(
         connection: &mut Self::Connection,

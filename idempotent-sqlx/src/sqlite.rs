@@ -126,7 +126,7 @@ impl SqliteStore {
         SqliteStoreBuilder::new(place.into())
     }
 
-    /// A connection to read with: a free one if there is one.
+    /// Returns a connection for reads, if possible a free one.
     async fn reader(&self) -> Result<ConnectionGuard<'_>, StoreError> {
         let readers = &self.0.readers;
         let start = self.0.next_reader.fetch_add(1, Ordering::Relaxed);
@@ -188,7 +188,7 @@ impl Store for SqliteStore {
 
 #[async_trait]
 impl Renewal for SqliteStore {
-    /// A store with a writer of its own; a database in memory has only this one.
+    /// Returns a store with a writer of its own. A database in memory has only one writer.
     async fn renewal_store(&self) -> Result<Arc<dyn Store>, StoreError> {
         Ok(Arc::new(match &self.0.again {
             Some(again) => again.clone().open().await?,
@@ -239,7 +239,8 @@ impl Cells for SqliteRow {
     }
 }
 
-/// The time of the statement that read the row. None would come of an SQLite without `unixepoch(…, 'subsec')`.
+/// Returns the time of the statement that read the row. An SQLite version without `unixepoch(…, 'subsec')` returns
+/// null.
 fn now(row: &SqliteRow) -> Result<Timestamp, StoreError> {
     let now: Option<i64> = row.try_get(COLUMNS.len()).unwrap_or_default();
     now.and_then(|now| u64::try_from(now).ok()).map(Timestamp).ok_or_else(|| {

@@ -98,7 +98,7 @@ impl StepsSql {
     }
 }
 
-/// The code of a state in the table; a later one is higher.
+/// Returns the code of a state in the table. A later state has a higher code.
 pub(crate) fn code(state: StepState) -> i64 {
     match state {
         StepState::Intended => 0,
@@ -110,7 +110,7 @@ pub(crate) fn code(state: StepState) -> i64 {
 /// A step of a row; none where the join found none.
 pub(crate) type Row = (Option<Vec<u8>>, Option<i64>, Option<i64>, Option<Vec<u8>>);
 
-/// Read strictly, as a record is.
+/// Decodes a step strictly, like a record.
 pub(crate) fn step((name, place, state, value): Row) -> Result<Option<StepRecord>, StoreError> {
     let Some(name) = name else { return Ok(None) };
     let name = String::from_utf8(name).map_err(|_| corrupt("name", "is not UTF-8"))?;

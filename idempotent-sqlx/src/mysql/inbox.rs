@@ -25,7 +25,7 @@ pub(super) fn statements(maker: &StatementBuilder) -> TransactionStatements {
     }
 }
 
-/// $1 the key's hash
+/// Returns the statement that releases the lock. $1 the hash of the key
 pub(super) fn free(maker: &StatementBuilder) -> Statement {
     Statement::marks(&format!("SELECT id FROM {} WHERE id=$1 FOR UPDATE NOWAIT", maker.table))
 }
@@ -60,7 +60,7 @@ pub(super) async fn stands(connection: &mut MySqlConnection) -> Result<(), sqlx:
     connection.execute(STANDS).await.map(drop)
 }
 
-/// The row is there while its transaction is.
+/// Returns the statement that sets the value. The row exists while its transaction is open.
 pub(super) fn valued(maker: &StatementBuilder, [id, owner, value]: [String; 3], now: &str, expires: &str) -> String {
     let table = &maker.table;
     format!(

@@ -81,7 +81,7 @@ pub(super) async fn migrate(
     migrate_to(connection, table, place, create, known, &COLUMNS).await
 }
 
-/// The same for a table with other columns.
+/// Applies missing migrations to a table with other columns.
 pub(super) async fn migrate_to(
     connection: &mut MySqlConnection,
     table: &Table,
@@ -109,7 +109,8 @@ pub(super) async fn migrate_to(
     fits(connection, table, place, known, columns).await
 }
 
-/// The notes first: where another process migrates meanwhile, the table is there once it is noted.
+/// Reads the applied migrations before the table: if another process migrates, the table exists when its migration is
+/// recorded.
 async fn inspect(connection: &mut MySqlConnection, table: &Table) -> Result<Found, sqlx::Error> {
     let mut noted = notes(connection, table).await?;
     let records = is_there(connection, table, table.name()).await?;

@@ -31,7 +31,7 @@ pub(super) struct StatementBuilder {
 }
 
 impl StatementBuilder {
-    /// `own`: the pool's connections are set up by us.
+    /// Creates a builder. `own`: the store sets up the connections of the pool.
     pub(super) fn new(table: String, bound_clock: bool, returning: bool, own: bool) -> Self {
         Self { table, bound_clock, returning, no_wait: returning && !own }
     }
@@ -69,7 +69,7 @@ impl StatementBuilder {
         if self.bound_clock { format!("CAST(${place} AS SIGNED)") } else { NOW.into() }
     }
 
-    /// The statements about the order tables of streams.
+    /// Returns the statements for the order tables of streams.
     pub(super) fn order_sql(&self, table: &Table) -> OrderSql {
         let now = |place| self.now(place);
         OrderSql::new(table, &order::OrderDialect { mark: '$', now: &now, plus: &plus, add: ("INSERT IGNORE", "") })
@@ -103,7 +103,7 @@ impl StatementBuilder {
         Statement::marks(&self.writing(&insert))
     }
 
-    /// The clock is last.
+    /// Returns the read of several keys. The clock is the last parameter.
     pub(super) fn look_all(&self, count: usize) -> Statement {
         let (table, columns, now) = (&self.table, columns(), self.now(count + 1));
         Statement::marks(&format!("SELECT {columns},{now},0 FROM {table} WHERE id IN ({})", places(1, count)))
@@ -127,13 +127,15 @@ impl StatementBuilder {
         self.writing(&format!("UPDATE {table} AS r SET {set} WHERE {guard}"))
     }
 
-    /// $1 lease, then the clock; then of each key the hash, the owner, the number.
+    /// Returns the renewal of several keys. $1 lease, then the clock; then for each key the hash, the owner, the
+    /// number.
     pub(super) fn renew_all(&self, count: usize) -> Statement {
         let now = self.now(2);
         self.update_all(&renewed(&now, "$1"), &now, 3, 3, count)
     }
 
-    /// $1 retention, then the clock; then of each key the hash, the owner, the number, the value.
+    /// Returns the completion of several keys. $1 retention, then the clock; then for each key the hash, the owner,
+    /// the number, the value.
     pub(super) fn complete_all(&self, count: usize) -> Statement {
         let now = self.now(2);
         let first = if self.bound_clock { 3 } else { 2 };

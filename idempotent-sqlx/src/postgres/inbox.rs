@@ -20,7 +20,7 @@ pub(super) fn statements(maker: &StatementBuilder, texts: &Statements) -> Transa
     }
 }
 
-/// $1 the key's lock
+/// Returns the statement that releases the lock. $1 the lock of the key
 pub(super) fn free() -> Statement {
     Statement::numbered("SELECT pg_try_advisory_xact_lock($1)::int::bigint".to_owned())
 }

@@ -82,7 +82,7 @@ pub(super) async fn migrate(
     migrate_to(connection, table, place, create, known, &COLUMNS).await
 }
 
-/// The same for a table with other columns.
+/// Applies missing migrations to a table with other columns.
 pub(super) async fn migrate_to(
     connection: &mut PgConnection,
     table: &Table,
@@ -107,7 +107,8 @@ pub(super) async fn migrate_to(
     transaction.commit().await.map_err(told)
 }
 
-/// The notes first: where another process migrates meanwhile, the table is there once it is noted.
+/// Reads the applied migrations before the table: if another process migrates, the table exists when its migration is
+/// recorded.
 async fn inspect(connection: &mut PgConnection, table: &Table) -> Result<Found, sqlx::Error> {
     let mut noted = notes(connection, table).await?;
     let records = oid(connection, table, table.name()).await?.is_some();

@@ -74,7 +74,7 @@ pub(super) fn texts(maker: &StatementBuilder) -> (Statements, PostgresStatements
     (texts, more)
 }
 
-/// The statements about the steps of runs.
+/// Returns the statements for the steps of runs.
 pub(super) fn steps_sql(table: &Table, bound_clock: bool) -> StepsSql {
     let now = |place| now(place, bound_clock);
     StepsSql::new(
@@ -89,7 +89,7 @@ pub(super) fn steps_sql(table: &Table, bound_clock: bool) -> StepsSql {
     )
 }
 
-/// The statements about the order tables of streams.
+/// Returns the statements for the order tables of streams.
 pub(super) fn order_sql(table: &Table, bound_clock: bool) -> OrderSql {
     let now = |place| now(place, bound_clock);
     OrderSql::new(
@@ -111,7 +111,7 @@ pub(super) struct StatementBuilder {
 }
 
 impl StatementBuilder {
-    /// `table`: quoted.
+    /// Creates a builder. `table` is quoted.
     pub(super) fn new(table: String, notifications: &NotificationSettings, bound_clock: bool) -> Self {
         Self { table, tell: tell(notifications), bound_clock }
     }
@@ -178,7 +178,7 @@ impl StatementBuilder {
         format!("UPDATE {table} AS r SET {set} FROM (SELECT {now} AS n) AS t WHERE {guard}")
     }
 
-    /// One that ends the run.
+    /// Returns a write that ends the run.
     fn settle(&self, set: &str, clock: usize) -> String {
         format!("{} RETURNING {}", self.update(set, clock), self.tell)
     }

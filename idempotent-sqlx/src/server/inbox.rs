@@ -199,6 +199,7 @@ macro_rules! server_inbox {
                 /// this method first in the transaction. The effect and the mark commit or roll back together. The
                 /// transaction holds the key until its end.
                 #[doc = $meanwhile]
+                // prose-allow: continues the documentation above
                 /// The claim has no lease and counts no attempts. Usually it takes one round trip.
                 ///
                 /// Continue on [`Claim::Acquired`], and ignore the lease of the grant. With any other answer the effect must
@@ -211,6 +212,7 @@ macro_rules! server_inbox {
                 ///
                 #[doc = concat!("# async fn example(pool: sqlx::", $pool, ") -> Result<(), Box<dyn std::error::Error>> {")]
                 #[doc = concat!("let store = ", stringify!($store), "::on_pool(pool.clone()).open().await?;")]
+                // prose-allow: continues the example above
                 /// let key = Identity::new(Scene::Mq, "orders", "o-17").key("shop")?;
                 ///
                 /// let mut tx = pool.begin().await?;

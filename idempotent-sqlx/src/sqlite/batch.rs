@@ -47,7 +47,7 @@ impl Batch for SqliteStore {
 }
 
 impl SqliteStore {
-    /// In a task of its own: a transaction is never left halfway by a caller that is dropped.
+    /// Executes a batch in a task of its own, so that a dropped caller never leaves a transaction halfway.
     async fn batch<A: Request>(&self, asks: &[A]) -> Vec<Result<A::Answer, StoreError>> {
         if asks.is_empty() {
             return Vec::new();

@@ -63,7 +63,7 @@ async fn together<T: Send + 'static>(store: &SqliteStore, calls: Vec<BoxFuture<'
     join_all(waiting).await.into_iter().map(Result::unwrap).collect()
 }
 
-/// The call of a clone that lives as long as it.
+/// Calls a clone that lives as long as the call.
 fn call<T, F: Future<Output = T> + Send + 'static>(
     store: &SqliteStore,
     call: impl FnOnce(SqliteStore) -> F,

@@ -112,8 +112,8 @@ impl SqliteStore {
         put.execute(connection).await.map(drop).map_err(|error| self.of_a_transaction(error))
     }
 
-    /// The error of a statement within a transaction. A lock that is refused there may never be had: what was read before
-    /// it is old.
+    /// Converts the error of a statement within a transaction. A lock that is refused there may never become free,
+    /// because the transaction has read an old snapshot.
     fn of_a_transaction(&self, error: sqlx::Error) -> StoreError {
         let busy = is_busy(&error);
         let error = self.0.place.error(error);
@@ -219,7 +219,7 @@ impl Dialect for SqliteStore {
         self.steps(held, Duration::ZERO).await.map(Some)
     }
 
-    /// There are no trips.
+    /// Returns `None`, because SQLite needs no round trips.
     fn with_the_commit(&self, _: &ClaimHandle, _: &Completion) -> Option<String> {
         None
     }
@@ -240,7 +240,7 @@ impl Dialect for SqliteStore {
         Ok(Some(found.is_some_and(|record| consumed(&record, held))))
     }
 
-    /// A duplicate of a consumed key needs no lock.
+    /// Reads the record first: a duplicate of a consumed key needs no lock.
     async fn look_first(&self, request: &ClaimRequest) -> Result<Option<Claim>, StoreError> {
         let seen = self.inspect(&request.key).await?;
         Ok(seen.and_then(|seen| answer::kept(protocol::claim(Some(&seen.record), request, seen.now))))

@@ -74,7 +74,7 @@ pub(super) async fn migrate(
     migrate_to(connection, table, place, create, known, &COLUMNS).await
 }
 
-/// The same for a table with other columns.
+/// Applies missing migrations to a table with other columns.
 pub(super) async fn migrate_to(
     connection: &mut SqliteConnection,
     table: &Table,

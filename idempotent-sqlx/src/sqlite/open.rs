@@ -69,7 +69,7 @@ pub(super) async fn open(builder: SqliteStoreBuilder) -> Result<SqliteStore, Sto
     })))
 }
 
-/// The options of the connection that writes and of those that only read.
+/// Returns the options of the writing connection, and those of the reading connections.
 fn connections(builder: &SqliteStoreBuilder, target: &DatabaseTarget) -> (SqliteConnectOptions, SqliteConnectOptions) {
     let synchronous = match builder.synchronous {
         Synchronous::Full => SqliteSynchronous::Full,

@@ -166,7 +166,7 @@ impl SqliteStoreBuilder {
         }
     }
 
-    /// The file that is meant.
+    /// Returns the database that the URL names.
     pub(super) fn target(&self) -> Result<DatabaseTarget, StoreError> {
         let place = self.place.as_str();
         let path = match place.strip_prefix("sqlite:") {
@@ -222,7 +222,7 @@ pub(super) fn check(path: &Path, create: bool) -> Result<PathBuf, StoreError> {
     std::path::absolute(path).map_err(|error| denied(format!("`{shown}` is no path: {error}")))
 }
 
-/// A URL that was mistyped is a path, and may hold a password.
+/// Masks a path for error texts: a mistyped URL is a path, and may contain a password.
 fn shown(path: &Path) -> Box<str> {
     let text = path.to_string_lossy();
     if text.contains("//") || text.contains(':') { idempotent_core::__private::url::masked(&text) } else { text.into() }

@@ -16,9 +16,8 @@ const STEP: i64 = 100;
 
 #[async_trait]
 impl Purge for SqliteStore {
-    /// Each call starts at the smallest id. A record is kept for 2 ms past its time. Steps of
-    /// as many records that are gone, and as many streams that nothing was heard of for as long as they are kept, go too, and
-    /// are not counted.
+    /// Deletes records from the smallest id on, 2 ms after their expiry at the earliest. Also deletes steps of as many
+    /// removed records, and as many expired streams, without counting them.
     async fn purge(&self, at_most: usize) -> Result<usize, StoreError> {
         let (mut after, mut removed): (Vec<u8>, usize) = (Vec::new(), 0);
         while removed < at_most {

@@ -77,13 +77,14 @@ impl SqliteStatements {
         OrderSql::new(table, &order::OrderDialect { mark: '?', now: &now, plus: &plus, add: ("INSERT OR IGNORE", "") })
     }
 
-    /// See [`StatementBuilder::look_all`]; with `begin` a transaction is begun that will write.
+    /// Returns [`StatementBuilder::look_all`]. With `begin`, the statement begins a transaction that will write.
     pub(super) fn look_all(&self, count: usize, begin: bool) -> Arc<str> {
         let look = self.maker.look_all(count);
         if begin { format!("BEGIN IMMEDIATE; {look}").into() } else { look.into() }
     }
 
-    /// See [`StatementBuilder::put_all`]; with `commit` the transaction is ended. An error before it leaves it open.
+    /// Returns [`StatementBuilder::put_all`]. With `commit`, the statement ends the transaction. An error before the
+    /// commit leaves the transaction open.
     pub(super) fn put_all(&self, count: usize, commit: bool) -> Arc<str> {
         match (count, commit) {
             (0, _) => "COMMIT".into(),
@@ -113,10 +114,10 @@ impl StatementBuilder {
     ///
     /// 1. a read, which answers a duplicate without the write lock;
     /// 2. the upsert, which grants the key, takes it over or marks it dead. The upsert returns no row: a statement
-    /// that is abandoned after its first row commits while it is reset, and sqlx does not report an error of that
-    /// commit;
+    ///    that is abandoned after its first row commits while it is reset, and sqlx does not report an error of that
+    ///    commit;
     /// 3. a read of the resulting row. In WAL mode a reader never waits, so an error of this round trip is almost
-    /// certainly an error of an earlier statement.
+    ///    certainly an error of an earlier statement.
     ///
     /// The rows are short, because each value of a row costs as much as the search of the statement; the first row is
     /// a [`ClaimRow`]. Another round trip reads the whole record if the row is not sufficient.
@@ -142,7 +143,8 @@ impl StatementBuilder {
         if look_first { format!("{look}; {write}; {result}") } else { format!("{write}; {result}") }
     }
 
-    /// The first of them, for a key that is expected to be a duplicate; also by itself. No row if it may be claimed.
+    /// Returns the first statement, for a key that is expected to be a duplicate; also used alone. The result has no
+    /// row if the key may be claimed.
     fn claim_look(&self, now: &str) -> String {
         let (table, sound, free) = (&self.table, sound(), claimable(now));
         let (consumed, other) = (ClaimRow::CONSUMED, ClaimRow::OTHER);
@@ -213,21 +215,22 @@ impl StatementBuilder {
         self.write(&set, &now)
     }
 
-    /// ?4 value, ?5 retention
+    /// Returns the completion. ?4 value, ?5 retention
     fn complete(&self) -> String {
         let now = self.now(6);
         let expires = plus(&now, "?5");
         self.update(&format!("state=2, value=?4, expires_at={expires}, taken_over=NULL, display=NULL"), &now)
     }
 
-    /// ?4 error. An expired tombstone keeps the fencing number until the purge.
+    /// Returns the deletion. ?4 error. An expired tombstone keeps the fencing number until the purge.
     fn delete(&self) -> String {
         let now = self.now(5);
         let set = format!("state=0, {NOBODY}, until_at={now}, expires_at={now}, error=?4, display=NULL");
         self.update(&set, &now)
     }
 
-    /// ?4 delay, ?5 memory, ?6 error, ?7 attempts taken off. With nothing left to remember it is deleted.
+    /// Returns the release. ?4 delay, ?5 memory, ?6 error, ?7 attempts to subtract. A record without remaining data is
+    /// deleted.
     fn vacate(&self) -> String {
         let now = self.now(8);
         let due = plus(&now, "?4");
@@ -240,14 +243,14 @@ impl StatementBuilder {
         self.update(&set, &now)
     }
 
-    /// Failed or dead. ?4 state, ?5 memory, ?6 error
+    /// Returns the write of a failed or dead record. ?4 state, ?5 memory, ?6 error
     fn end(&self) -> String {
         let now = self.now(7);
         let expires = plus(&now, "?5");
         self.update(&format!("state=?4, {NOBODY}, expires_at={expires}, error=?6"), &now)
     }
 
-    /// ?2 fencing number, ?3 by force, ?4 memory
+    /// Returns the removal by an operator. ?2 fencing number, ?3 force, ?4 memory
     fn forget(&self) -> String {
         let (table, now, sound) = (&self.table, self.now(5), sound());
         let expires = plus(&now, "?4");
@@ -280,11 +283,11 @@ impl StatementBuilder {
         format!("DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE id>?1 AND id<=?2 AND {old} LIMIT ?3)")
     }
 
-    /// The records of `count` keys and the time; a row without id says that time if none of them is there. The
-    /// time is bound first.
+    /// Returns the records of `count` keys and the time; a row without id contains the time if no record exists. The
+    /// time is the first parameter.
     ///
-    /// Places without numbers here and in [`put_all`](Self::put_all): SQLite finds a numbered one by a search
-    /// through all of them, which took longer than the writing.
+    /// Parameters have no numbers here and in [`put_all`](Self::put_all): SQLite searches all parameters for a
+    /// numbered one, which took longer than the write.
     fn look_all(&self, count: usize) -> String {
         let now = if self.bound_clock { "?" } else { NOW };
         let places = vec!["?"; count].join(",");
@@ -310,7 +313,8 @@ fn columns() -> String {
     COLUMNS.join(",")
 }
 
-/// The sum of a time and a span, both not negative; saturates where SQLite would go over to a float.
+/// Returns the sum of a time and a duration, neither negative. The sum saturates where SQLite would convert it to a
+/// float.
 fn plus(time: &str, span: &str) -> String {
     format!("(min({time},{max}-{span})+{span})", max = i64::MAX)
 }

@@ -112,7 +112,7 @@ async fn a_connection_that_was_lost_is_opened_again() {
     assert!(matches!(store.claim(&request("a")).await, Ok(Claim::Acquired(_))));
 }
 
-/// The text of a migration that was released: another one would be refused by every database there is.
+/// Checks the text of released migrations: every existing database would refuse another text.
 #[test]
 fn a_released_migration_is_never_edited() {
     let sums: Vec<_> = MIGRATIONS.iter().map(|step| step.checksum()[..4].to_vec()).collect();

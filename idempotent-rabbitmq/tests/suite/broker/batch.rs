@@ -21,7 +21,7 @@ fn kinds(told: &[Result<Published, PublishError>]) -> Vec<Option<PublishErrorKin
     told.iter().map(|told| told.as_ref().err().map(PublishError::kind)).collect()
 }
 
-/// The client tells returned messages by the wrong confirms, as `publisher` says of 20 of 680.
+/// The client assigns returned messages to the wrong confirms; `publisher` counts 20 of 680.
 #[tokio::test]
 async fn of_many_on_one_channel_those_that_nobody_takes_are_told_and_no_others() {
     let world = World::new("together").await;
@@ -117,7 +117,7 @@ async fn what_was_not_confirmed_together_is_sent_again_one_by_one_under_its_id()
     }
 }
 
-/// A relay that is not told in time takes all of them for sent, perhaps, and an outage would use their resends up.
+/// A relay whose call is dropped counts all messages as perhaps sent, so an outage would use up their resends.
 #[tokio::test]
 async fn while_the_broker_is_away_all_of_many_are_told_unsent_in_the_time_of_one() {
     let publisher =

@@ -1,4 +1,4 @@
-//! Dead letters are what came, beside marks.
+//! Dead letters contain the message and headers of the adapter.
 use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, Settlement};
 use idempotent_rabbitmq::Queue;

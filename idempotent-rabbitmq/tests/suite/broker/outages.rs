@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use crate::broker::world::{Log, Process, SERVER, World, again, done, executor, ms, named, until, within};
 
-/// How `basic.ack` begins: a method of class 60, number 80, on the consuming channel.
+/// The beginning of `basic.ack`: a method of class 60, number 80, on the consuming channel.
 const ACK: [u8; 4] = [0, 60, 0, 80];
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use lapin::types::{AMQPValue, FieldTable};
 
 use crate::broker::world::{LIMIT, Log, Process, SERVER, World, done, executor, ms, until, within};
 
-/// How `basic.publish` begins: a method of class 60, number 40.
+/// The beginning of `basic.publish`: a method of class 60, number 40.
 const PUBLISH: [u8; 4] = [0, 60, 0, 40];
 
 fn publisher(url: &str) -> RabbitPublisher {
@@ -60,7 +60,7 @@ async fn a_call_that_gives_up_leaves_its_handshake_to_the_next_call() {
     assert_eq!(proxy.passed().connections, 1);
 }
 
-/// With all of them on one channel, the client takes some 20 of these 680 returned messages for kept ones.
+/// If all messages share one channel, the client reports about 20 of these 680 returned messages as stored.
 #[tokio::test]
 async fn a_message_nobody_takes_is_an_error_and_its_neighbours_are_not() {
     let world = World::new("neighbours").await;

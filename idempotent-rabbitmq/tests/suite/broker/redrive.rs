@@ -35,7 +35,7 @@ async fn all(world: &World, queue: &str) -> Vec<BasicGetMessage> {
     all
 }
 
-/// Nobody holds any of them.
+/// No consumer holds any of the dead letters.
 async fn lie(world: &World, queue: &str, letters: u32) {
     until("they lie there", async || (world.count(queue).await == letters).then_some(())).await;
 }
@@ -98,7 +98,7 @@ async fn what_is_put_back_on_a_quorum_queue_is_byte_for_byte_what_came() {
     byte_for_byte("back-quorum", Queue::quorum("back-quorum")).await;
 }
 
-/// What lies there is as it was; and is put back once that can be.
+/// A dead letter stays unchanged, and is redriven when that becomes possible.
 async fn untouched(world: &World, dead: &str, expected: &[&str]) {
     lie(world, dead, expected.len().try_into().unwrap()).await;
     let letters = all(world, dead).await;
@@ -158,7 +158,7 @@ async fn a_letter_whose_confirm_is_lost_lies_in_its_place() {
     let redriven = redrive().await;
     assert_eq!((redriven.put_back, redriven.failed.unwrap().kind()), (0, SourceErrorKind::Transient));
     untouched(&world, "back-cut.dead", &["m-0", "m-1", "m-2"]).await;
-    // It arrived, and nobody heard of it: it is in both, once each.
+    // The message arrived without a confirm: it is in both queues, once each.
     proxy.fail_next_with([0, 60, 0, 40], Fault::CutAfterApply);
     let redriven = redrive().await;
     assert_eq!((redriven.put_back, redriven.failed.unwrap().kind()), (0, SourceErrorKind::Transient));

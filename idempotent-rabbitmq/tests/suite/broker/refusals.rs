@@ -1,4 +1,4 @@
-//! What the broker refuses is told by its kind, and without a password.
+//! Refusals of the broker have a kind, and contain no password.
 use std::error::Error;
 use std::sync::Arc;
 
@@ -84,7 +84,7 @@ async fn the_end_of_a_subscription_is_told_even_if_it_comes_right_behind_a_deliv
         let mut source = world.opened(Queue::classic("deleted-early")).await;
         world.send_id("a").await;
         world.delete("deleted-early").await;
-        // Behind this is read what came in meanwhile, as a rule the delivery and the end.
+        // The consumer then reads everything that has arrived, usually the delivery and the end.
         world.count("deleted-early.dead").await;
         let first = within("a delivery", source.0.receive(10)).await.unwrap();
         if matches!(first, Received::Deliveries(_)) {
@@ -106,7 +106,10 @@ async fn a_queue_for_delays_with_other_settings_ends_the_consumer_and_its_messag
     let error = process.ended().await.unwrap_err();
     let cause = error.source().unwrap().to_string();
     assert_eq!(error.kind(), SourceErrorKind::Fatal);
-    assert!(error.to_string().contains("what differs") && cause.contains("no-delays.retry.100"), "{error}: {cause}");
+    assert!(
+        error.to_string().contains("names the difference") && cause.contains("no-delays.retry.100"),
+        "{error}: {cause}"
+    );
     let counts = counters.counts();
     assert_eq!((log.runs(), counts.given_back, counts.unsettled, counts.acked), (1, 1, 0, 0));
     until("it is in its queue", async || (world.count("no-delays").await == 1).then_some(())).await;

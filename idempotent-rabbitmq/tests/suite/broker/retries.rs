@@ -115,7 +115,7 @@ async fn a_quorum_queue_counts_the_deliveries_of_each_copy_and_a_classic_one_say
 #[tokio::test]
 async fn a_quorum_queue_keeps_what_was_delayed_until_its_target_has_it() {
     let world = World::new("handover").await;
-    // How often it tries: every three minutes, if it is not told otherwise.
+    // The interval of the broker's tries: three minutes by default.
     let often = "application:set_env(rabbit, dead_letter_worker_publisher_confirm_timeout, 500), \"done\".";
     tokio::task::spawn_blocking(move || SERVER.eval(often)).await.unwrap();
     let queue = || Queue::existing("handover").auxiliary_kind(QueueKind::Quorum);
@@ -133,8 +133,8 @@ async fn a_quorum_queue_keeps_what_was_delayed_until_its_target_has_it() {
     assert_eq!(source.next().await.0.id.as_deref(), Some("a"));
 }
 
-/// The broker drops a message that would come into a queue for the second time with nobody's refusal in between: a way
-/// that has no end. The header by which it sees that comes with the message, and is as old as it likes.
+/// The broker drops a message that returns to a queue without a client in between, because such a cycle has no end. The broker
+/// detects the cycle by a header of the message, which may be old.
 #[tokio::test]
 async fn a_message_that_the_broker_had_dead_lettered_from_this_queue_comes_again_after_its_delay() {
     let world = World::new("died-before").await;

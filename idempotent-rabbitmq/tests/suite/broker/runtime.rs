@@ -16,7 +16,7 @@ fn mark(headers: &FieldTable, name: &str) -> Option<AMQPValue> {
     headers.inner().get(name).cloned()
 }
 
-async fn b24(name: &str, queue: Queue) {
+async fn drain_returns_messages(name: &str, queue: Queue) {
     let world = World::new(name).await;
     let executor = executor(&Arc::new(MemoryStore::new()), Policy::new().max_retries(2));
     let log = Arc::new(Log::default());
@@ -41,12 +41,12 @@ async fn b24(name: &str, queue: Queue) {
 
 #[tokio::test]
 async fn a_message_that_always_fails_is_dead_lettered_after_its_attempts_by_a_classic_queue() {
-    b24("attempts-classic", Queue::classic("attempts-classic")).await;
+    drain_returns_messages("attempts-classic", Queue::classic("attempts-classic")).await;
 }
 
 #[tokio::test]
 async fn a_message_that_always_fails_is_dead_lettered_after_its_attempts_by_a_quorum_queue() {
-    b24("attempts-quorum", Queue::quorum("attempts-quorum")).await;
+    drain_returns_messages("attempts-quorum", Queue::quorum("attempts-quorum")).await;
 }
 
 #[tokio::test]

@@ -24,14 +24,14 @@ use tokio::task::JoinHandle;
 pub static SERVER: LazyLock<RabbitServer> = LazyLock::new(RabbitServer::start);
 /// Held for reading by tests that share the broker, for writing by those that harm it.
 static BROKER: RwLock<()> = RwLock::const_new(());
-/// For what should take a moment, on a machine that is busy.
+/// The limit for short waits on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
 pub const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// A queue of this test's own, and a plain client beside the source.
+/// A queue of this test, and a plain client in addition to the source.
 pub struct World {
     pub queue: String,
     pub admin: Channel,
@@ -90,7 +90,7 @@ impl World {
         }
     }
 
-    /// Until somebody has subscribed to the queue.
+    /// Waits until a consumer has subscribed to the queue.
     pub async fn subscribed(&self) {
         until("a subscription", async || (self.consumers(&self.queue).await? > 0).then_some(())).await;
     }
@@ -125,7 +125,7 @@ impl World {
         self.admin.queue_delete(queue.into(), QueueDeleteOptions::default()).await.unwrap();
     }
 
-    /// How many messages wait in a queue that is there.
+    /// Returns the number of messages in an existing queue.
     pub async fn count(&self, queue: &str) -> u32 {
         let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
         self.admin.queue_declare(queue.into(), options, FieldTable::default()).await.unwrap().message_count()
@@ -144,7 +144,7 @@ impl World {
         ids
     }
 
-    /// With SIGKILL, and not before it has written down which queues there are.
+    /// Kills the broker with SIGKILL after it has stored the list of queues.
     pub async fn kill_broker(&self) {
         let kill = || {
             SERVER.sync();
@@ -188,7 +188,7 @@ pub async fn within<F: Future>(what: &str, future: F) -> F::Output {
     tokio::time::timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("not within a minute: {what}"))
 }
 
-/// A source that is asked by hand.
+/// A source that the test polls itself.
 pub struct Held(pub RabbitSource, pub String);
 
 impl Held {
@@ -239,7 +239,7 @@ impl Process {
         self.counters.counts()
     }
 
-    /// As SIGKILL, but that its connection is closed at once.
+    /// Like SIGKILL, except that the connection closes at once.
     pub fn kill(self) {
         self.task.abort();
     }
@@ -250,7 +250,7 @@ impl Process {
         within("the drain", self.task).await.unwrap().unwrap()
     }
 
-    /// By itself.
+    /// The process ended by itself.
     pub async fn ended(self) -> Result<ConsumerCounts, SourceError> {
         within("the end", self.task).await.unwrap()
     }
@@ -260,7 +260,7 @@ impl Process {
     }
 }
 
-/// What a handler did.
+/// The actions of a handler.
 #[derive(Default)]
 pub struct Log {
     runs: AtomicU32,
@@ -271,7 +271,7 @@ pub struct Log {
 pub struct Seen {
     pub at: Instant,
     pub id: Option<String>,
-    /// By the claim, and by the mark on the message.
+    /// The numbers of the claim and of the header of the message.
     pub attempts: (Option<u32>, Option<u32>),
 }
 

@@ -1,4 +1,4 @@
-//! What stands between a source and the broker, so that the connections of one test can be cut.
+//! A forwarder between a source and the broker, which cuts the connections of one test.
 use std::sync::{Arc, Mutex};
 
 use tokio::net::{TcpListener, TcpStream};

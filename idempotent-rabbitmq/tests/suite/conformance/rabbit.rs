@@ -1,4 +1,4 @@
-//! One queue of a broker that all tests of this binary share, seen from beside.
+//! One queue of a broker that all tests of this binary share, with a client that inspects the queue.
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -26,7 +26,7 @@ pub(crate) struct Rabbit {
     admin: Channel,
     _connection: Connection,
     between: Forwarder,
-    /// Who looks at dead letters has them meanwhile.
+    /// A reader of dead letters holds them in the meantime.
     looking: Mutex<()>,
 }
 
@@ -56,7 +56,7 @@ impl Rabbit {
         assert!(matches!(sent.await.unwrap().await.unwrap(), Confirmation::Ack(None)), "not routed");
     }
 
-    /// What has been put aside, and lies there again afterwards.
+    /// The dead letters, which are in the queue again afterwards.
     async fn dead(&self) -> Vec<BasicGetMessage> {
         let (queue, mut dead) = (ShortString::from(format!("{}.dead", self.name)), Vec::new());
         let _turn = self.looking.lock().await;
@@ -115,7 +115,7 @@ impl Broker for Rabbit {
         assert!(redriven.failed.is_none(), "{redriven:?}");
     }
 
-    /// By what the broker itself counts: a channel only sees what is ready.
+    /// The broker's own count, because a channel only sees ready messages.
     async fn is_empty(&self) -> bool {
         let messages = blocking(|| SERVER.queues("/", "messages")).await;
         let retries = format!("{}.retry.", self.name);

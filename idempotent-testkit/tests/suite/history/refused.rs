@@ -76,7 +76,7 @@ fn consumed_undone() {
 }
 
 #[test]
-fn i4b_granted_though_consumed() {
+fn a_grant_of_a_consumed_key_is_refused() {
     only("I4b", &Judge::new(), done([gets(5_000, 2)]));
     // Granted during the completion: either of the two must not have been.
     let late = [gets(0, 1), works(1, 1), says(11_000, 11_009, "complete_ok", 1, 1), gets(11_004, 2)];

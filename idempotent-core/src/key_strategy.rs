@@ -1,5 +1,5 @@
 //! Custom strategies for the key of a call.
-use super::{KeyPart, Parts, Scene};
+use crate::key::{KeyPart, Parts, Scene};
 use crate::{Fingerprint, KeyError, Policy};
 
 /// A strategy that derives the key and the settings of a call from a source: an argument of the handler, or a tuple of
