@@ -16,7 +16,6 @@
 //! | verify my backend with two methods | [`cas_conformance!`], then [`conformance!`] |
 //! | verify my broker adapter | `broker_conformance!`; feature `broker` |
 //! | simulate thousands of fleets with crashes, lost replies and pauses | [`sim`] |
-//! | start a private server | `servers`, and `proxy` for faults between client and server; feature `servers` |
 //! | check the calls of real processes to a store | [`history`], recorded by [`history::Recording`] |
 //! | verify that my check detects a faulty store | [`mutants`] |
 mod blocked;
@@ -31,10 +30,6 @@ mod fault;
 pub mod history;
 mod mock;
 pub mod mutants;
-#[cfg(feature = "servers")]
-pub mod proxy;
-#[cfg(feature = "servers")]
-pub mod servers;
 pub mod sim;
 
 pub use self::blocked::blocked_handler_keeps_its_key;

@@ -120,7 +120,7 @@ async fn opens(urls: &[String], create: impl AsyncFnOnce()) {
 
 #[tokio::test]
 async fn postgres_opens_where_its_table_is() {
-    let server = idempotent_testkit::servers::PostgresServer::start();
+    let server = idempotent_harness::servers::PostgresServer::start();
     let url = server.url();
     let urls = [url.clone(), url.replace("postgres://", "postgresql://"), url.replace("postgres:", "POSTGRES:")];
     opens(&urls, async || drop(idempotent::PostgresStore::builder(url).create(true).open().await.unwrap())).await;
@@ -128,7 +128,7 @@ async fn postgres_opens_where_its_table_is() {
 
 #[tokio::test]
 async fn mysql_opens_where_its_table_is() {
-    let server = idempotent_testkit::servers::MariaDbServer::start();
+    let server = idempotent_harness::servers::MariaDbServer::start();
     let url = server.url();
     let urls = [url.clone(), url.replace("mysql://", "mariadb://"), url.replace("mysql:", "MySQL:")];
     opens(&urls, async || drop(idempotent::MySqlStore::builder(url).create(true).open().await.unwrap())).await;
@@ -136,7 +136,7 @@ async fn mysql_opens_where_its_table_is() {
 
 #[tokio::test]
 async fn redis_opens() {
-    let server = idempotent_testkit::servers::RedisServer::builder().password("hunter2").start();
+    let server = idempotent_harness::servers::RedisServer::builder().password("hunter2").start();
     let store = connect(&server.url()).await.unwrap();
     assert!(store.capabilities().batch.is_some());
     assert!(!format!("{store:?}").contains("hunter2"));

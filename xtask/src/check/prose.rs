@@ -5,7 +5,7 @@ use std::path::Path;
 use super::sources::texts;
 
 /// The crates whose sources keep the rules. A crate that keeps them is added here.
-const CHECKED: [&str; 10] = [
+const CHECKED: [&str; 11] = [
     "idempotent-alert/src",
     "idempotent-core/src",
     "idempotent-macros/src",
@@ -15,6 +15,7 @@ const CHECKED: [&str; 10] = [
     "idempotent-rocketmq/src",
     "idempotent-testkit/src",
     "idempotent-tower/src",
+    "tests/harness/src",
     "xtask/src",
 ];
 

@@ -105,7 +105,7 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
         // Tests of the store itself need server features of Redis 7.
         let store = if environment == Environment::Redis6 { "conformance::" } else { "" };
         for (what, package, filter) in [
-            ("Redis servers", "idempotent-testkit", "servers::single::"),
+            ("Redis servers", "idempotent-harness", "servers::single::"),
             ("Redis store", "idempotent-redis", store),
             ("Redis Streams", "idempotent-redis-streams", ""),
         ] {

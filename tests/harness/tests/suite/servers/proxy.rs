@@ -2,8 +2,8 @@ use std::io::{Error, ErrorKind};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use idempotent_testkit::proxy::{Fault, Proxy};
-use idempotent_testkit::servers::{Connection, RedisServer, Value};
+use idempotent_harness::proxy::{Fault, Proxy};
+use idempotent_harness::servers::{Connection, RedisServer, Value};
 
 async fn world() -> (RedisServer, Proxy) {
     let server = RedisServer::start();

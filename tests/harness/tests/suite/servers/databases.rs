@@ -3,7 +3,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use idempotent_testkit::servers::{MariaDbServer, PostgresServer};
+use idempotent_harness::servers::{MariaDbServer, PostgresServer};
 
 use crate::servers::eventually;
 

@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::servers::RedisServer;
 
 fn ping(server: &RedisServer, ca: &Path, with_certificate: bool) -> Output {
     let files = server.certificates();

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
-use idempotent_testkit::servers::RabbitServer;
+use idempotent_harness::servers::RabbitServer;
 
 use crate::servers::eventually;
 

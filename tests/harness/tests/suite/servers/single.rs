@@ -2,7 +2,7 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use idempotent_testkit::servers::{RedisServer, SERVER, Value};
+use idempotent_harness::servers::{RedisServer, SERVER, Value};
 
 use crate::servers::{eventually, exists};
 

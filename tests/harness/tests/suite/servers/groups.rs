@@ -1,4 +1,4 @@
-use idempotent_testkit::servers::{RedisCluster, RedisReplicas, RedisSentinels, RedisServer, Value};
+use idempotent_harness::servers::{RedisCluster, RedisReplicas, RedisSentinels, RedisServer, Value};
 
 use crate::servers::exists;
 
