@@ -5,7 +5,7 @@ use std::path::Path;
 use super::sources::texts;
 
 /// The crates whose sources keep the rules. A crate that keeps them is added here.
-const CHECKED: [&str; 11] = [
+const CHECKED: [&str; 12] = [
     "idempotent-alert/src",
     "idempotent-core/src",
     "idempotent-macros/src",
@@ -16,6 +16,7 @@ const CHECKED: [&str; 11] = [
     "idempotent-testkit/src",
     "idempotent-tower/src",
     "tests/harness/src",
+    "tests/simulator/src",
     "xtask/src",
 ];
 

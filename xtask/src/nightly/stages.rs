@@ -96,7 +96,7 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
         xtask("simulator, 10,000 worlds", &format!("sim --seeds 10000 --first {seed}")),
         tests("mutants of scripts", "idempotent-redis", "mutants::", Environment::Plain),
         tests("mutants of statements", "idempotent-sqlx", "outbox::mutants::", Environment::Plain),
-        tests("mutants of laws", "idempotent-testkit", "mutants::", Environment::Plain),
+        tests("mutants of laws", "idempotent-simulator", "mutants::", Environment::Plain),
         xtask("mutants of the source, three files", &format!("mutants --seed {seed}")),
         fuzz(),
     ];

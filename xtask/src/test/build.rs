@@ -55,7 +55,7 @@ const LONGEST: [&str; 9] = [
     "idempotent-rabbitmq",
     "idempotent-tests",
     "idempotent-redis",
-    "idempotent-testkit",
+    "idempotent-simulator",
     "idempotent-chaos",
     "idempotent-harness",
     "idempotent-redis-streams",

@@ -29,7 +29,7 @@ struct Serverless {
     without: &'static [&'static str],
 }
 
-const SERVERLESS: [Serverless; 12] = [
+const SERVERLESS: [Serverless; 13] = [
     Serverless { package: "idempotent-alert", not: "", without: &[] },
     Serverless { package: "idempotent-core", not: "", without: &[] },
     Serverless { package: "idempotent-fuzz-bodies", not: "", without: &[] },
@@ -37,6 +37,7 @@ const SERVERLESS: [Serverless; 12] = [
     Serverless { package: "idempotent-macros", not: "", without: &[] },
     Serverless { package: "idempotent-model", not: "", without: &[] },
     Serverless { package: "idempotent-mq", not: "", without: &[] },
+    Serverless { package: "idempotent-simulator", not: "", without: &[] },
     Serverless { package: "idempotent-sqlx", not: "", without: &["postgres", "mysql"] },
     Serverless { package: "idempotent-testkit", not: "", without: &[] },
     Serverless {
