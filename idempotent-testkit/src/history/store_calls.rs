@@ -1,4 +1,6 @@
-//! Requests and answers of a store as data, so that a wire, a network and a tape treat all operations alike.
+//! Requests and answers of a store as data, so that a recording and a simulated network treat all operations
+//! alike.
+#![allow(missing_docs, reason = "hidden: for the simulator of this project")]
 use std::future::Future;
 use std::time::Duration;
 

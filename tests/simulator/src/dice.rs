@@ -1,4 +1,5 @@
 //! Random numbers from a seed.
+use super::plan::Terms;
 
 /// Creates another sequence, which is the same for the same seed and name.
 pub(crate) fn fork(seed: u64, name: u64) -> Dice {

@@ -265,7 +265,8 @@ impl Mutant {
             Some(LostPart::Connection) if self.has(Bug::RefusalIsAmbiguous) => error(StoreErrorKind::Ambiguous),
             Some(LostPart::Connection) => error(StoreErrorKind::NotApplied),
             Some(LostPart::Request) => error(StoreErrorKind::Ambiguous),
-            Some(LostPart::Reply) => {
+            // The reply.
+            Some(_) => {
                 let done = call.await;
                 let kind = if self.has(Bug::LostReplyIsNotApplied) {
                     StoreErrorKind::NotApplied
