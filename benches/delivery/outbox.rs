@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use idempotent::mq::OutboundMessage;
 use idempotent::outbox::{Outbox, Relay};
 use idempotent::rabbitmq::RabbitPublisher;
-use idempotent_testkit::servers::{PostgresServer, RabbitServer};
+use idempotent_harness::servers::{PostgresServer, RabbitServer};
 use sqlx::postgres::{PgPool, PgPoolOptions};
 
 use crate::report::{Goal, Report};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use idempotent::Timestamp;
 use idempotent::delay_queue::{DelayMessage, DelayQueue, SettleResult};
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::servers::RedisServer;
 use tokio::time::sleep;
 
 use crate::report::{Goal, Report};

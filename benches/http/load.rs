@@ -16,7 +16,7 @@ mod services;
 mod slices;
 mod wrk;
 
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::servers::RedisServer;
 
 use crate::report::{Goal, Report};
 use crate::services::{Services, Way};

@@ -12,7 +12,7 @@ use axum_idempotent::{IdempotentLayer, IdempotentOptions};
 use idempotent::IdempotencyLayer;
 use idempotent::http::{Caller, Principal};
 use idempotent::{Executor, MemoryStore, RedisStore};
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::servers::RedisServer;
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 use ruts::store::moka::MokaStore;

@@ -1,7 +1,7 @@
 //! Alternating slices of all ways.
 use std::time::Duration;
 
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::servers::RedisServer;
 
 use crate::cpu;
 use crate::report::{Pair, Report};

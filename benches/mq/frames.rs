@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use idempotent_testkit::servers::{RabbitServer, RedisServer};
+use idempotent_harness::servers::{RabbitServer, RedisServer};
 
 use crate::report::Report;
 use crate::ways::{Place, Way, numbers};

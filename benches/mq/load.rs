@@ -18,7 +18,7 @@ mod rounds;
 mod slices;
 mod ways;
 
-use idempotent_testkit::servers::{RabbitServer, RedisServer};
+use idempotent_harness::servers::{RabbitServer, RedisServer};
 
 use crate::queue::PREFETCH;
 use crate::report::{Goal, Report};

@@ -1,5 +1,5 @@
 //! Alternating slices of all ways.
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::servers::RedisServer;
 
 use crate::report::{Pair, Report};
 use crate::rounds::median;

@@ -14,7 +14,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
-use idempotent_testkit::servers::{RabbitServer, RedisServer};
+use idempotent_harness::servers::{RabbitServer, RedisServer};
 
 use crate::queue::Queue;
 

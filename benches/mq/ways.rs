@@ -8,7 +8,7 @@ use futures_util::stream::FuturesUnordered;
 use idempotent::mq::{Consumer, ConsumerCounters, HandlerResult, KeyFrom, Message, MessageHandler, Messages};
 use idempotent::rabbitmq::{Queue as Ours, RabbitSource};
 use idempotent::{Executor, MemoryStore, RedisStore};
-use idempotent_testkit::servers::{RabbitServer, RedisServer};
+use idempotent_harness::servers::{RabbitServer, RedisServer};
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::FieldTable;
 use lapin::{Connection, ConnectionProperties};

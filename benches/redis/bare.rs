@@ -1,5 +1,5 @@
 //! The commands with redis-rs: one connection that all tasks share, without a timer for each answer.
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::servers::RedisServer;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Value, cmd};
 

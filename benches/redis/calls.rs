@@ -1,8 +1,8 @@
 //! The number of commands for each message, counted by the server.
 use std::sync::Arc;
 
+use idempotent_harness::servers::RedisServer;
 use idempotent_redis::CacheOptions;
-use idempotent_testkit::servers::RedisServer;
 
 use crate::report::{Goal, Report};
 use crate::rounds::drive;

@@ -1,6 +1,6 @@
 //! Duplicates of messages.
+use idempotent_harness::servers::RedisServer;
 use idempotent_redis::CacheOptions;
-use idempotent_testkit::servers::RedisServer;
 
 use crate::report::{Goal, Report};
 use crate::slices::{Mode, Rounds, Taken, tasks};

@@ -1,5 +1,5 @@
 //! New messages: claimed, run and completed.
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::servers::RedisServer;
 
 use crate::report::{Goal, Pair, Report};
 use crate::slices::{Mode, Rounds, Taken, tasks};

@@ -26,7 +26,7 @@ mod slices;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::servers::RedisServer;
 
 use crate::report::Report;
 

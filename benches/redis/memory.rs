@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use idempotent::{Executor, Scene};
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::servers::RedisServer;
 
 use crate::report::{Goal, Report};
 use crate::rounds::drive;
@@ -39,7 +39,7 @@ pub async fn all(report: &Report, server: &RedisServer) {
         server.command(&["FLUSHALL", "SYNC"]);
         let before = used(server);
         drive(64, 0, records, &run).await;
-        assert_eq!(server.command(&["DBSIZE"]), idempotent_testkit::servers::Value::Integer(records as i64));
+        assert_eq!(server.command(&["DBSIZE"]), idempotent_harness::servers::Value::Integer(records as i64));
         let each = (used(server) - before) / records as f64;
         report.value(("redis", case, None), "B", each, Goal::AtMost(goal));
     }

@@ -1,8 +1,8 @@
 //! Runs over the store, as in an application.
 use idempotent::reply::DefaultReply;
 use idempotent::{Call, Executor, Fingerprint, Handler, Json, Rejection};
+use idempotent_harness::servers::RedisServer;
 use idempotent_redis::{CacheOptions, RedisStore};
-use idempotent_testkit::servers::RedisServer;
 
 use crate::keys;
 

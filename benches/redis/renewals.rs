@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use idempotent::reply::DefaultReply;
 use idempotent::{Call, Executor, Handler, Json, Rejection};
+use idempotent_harness::servers::{RedisServer, Value};
 use idempotent_testkit::VirtualClock;
-use idempotent_testkit::servers::{RedisServer, Value};
 use tokio::sync::Notify;
 
 use crate::calls::{calls, forget};

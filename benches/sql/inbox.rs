@@ -1,7 +1,7 @@
 //! The effect and the marker in one transaction, compared with an inserted marker, and with the effect alone.
 
 use idempotent::{Call, Executor, Inbox, PostgresStore, Rejection};
-use idempotent_testkit::servers::PostgresServer;
+use idempotent_harness::servers::PostgresServer;
 use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions, Postgres};
 use sqlx::query;
 

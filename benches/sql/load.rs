@@ -33,14 +33,14 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         if wanted(&report, "postgres") || partitions::wanted(&report) {
-            let server = idempotent_testkit::servers::PostgresServer::start_durable();
+            let server = idempotent_harness::servers::PostgresServer::start_durable();
             let side = postgres::side(&server).await;
             all(&report, &side).await;
             inbox::all(&report, &server).await;
             partitions::all(&report, &server, &side).await;
         }
         if wanted(&report, "mariadb") {
-            let server = idempotent_testkit::servers::MariaDbServer::start_durable();
+            let server = idempotent_harness::servers::MariaDbServer::start_durable();
             all(&report, &mariadb::side(&server).await).await;
         }
         if wanted(&report, "sqlite") {

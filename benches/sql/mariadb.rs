@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use idempotent::MySqlStore;
-use idempotent_testkit::servers::MariaDbServer;
+use idempotent_harness::servers::MariaDbServer;
 use sqlx::mysql::{MySqlPool, MySqlPoolOptions};
 use sqlx::{Row, query};
 

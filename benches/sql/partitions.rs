@@ -2,7 +2,7 @@
 //! the reasons. The bench uses the store's own layout, partitioned by the fencing token.
 use std::time::Instant;
 
-use idempotent_testkit::servers::PostgresServer;
+use idempotent_harness::servers::PostgresServer;
 use sqlx::postgres::{PgPool, PgPoolOptions};
 use sqlx::{AssertSqlSafe, query};
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use idempotent::PostgresStore;
-use idempotent_testkit::servers::PostgresServer;
+use idempotent_harness::servers::PostgresServer;
 use sqlx::postgres::{PgPool, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Row, query};
 

@@ -152,8 +152,10 @@ impl VirtualClock {
     }
 
     /// Advances like [`advance`](Self::advance), but fires all timers of one instant before any task runs, so that the
-    /// woken tasks run concurrently. Each timer takes one of `timers`, until they are used up.
-    pub(crate) async fn advance_by_timers(&self, by: Duration, timers: &mut u64) {
+    /// woken tasks run concurrently. Each timer takes one of `timers`, until they are used up. For the
+    /// simulator of this project.
+    #[doc(hidden)]
+    pub async fn advance_by_timers(&self, by: Duration, timers: &mut u64) {
         self.settle().await;
         let target = self.elapsed().saturating_add(by);
         while *timers > 0 && self.fire_next(target) {
@@ -171,7 +173,8 @@ impl VirtualClock {
     }
 
     /// Returns the error of this handle's wall clock in µs.
-    pub(crate) fn wall_offset(&self) -> i64 {
+    #[must_use]
+    pub fn wall_offset(&self) -> i64 {
         self.wall_offset.load(Ordering::SeqCst)
     }
 

@@ -1,7 +1,7 @@
 //! Histories: the calls and events of workers, a broker and a fault injector as JSON lines, and a checker for them.
 //!
-//! A history is written by the test of a fleet: by [`sim`](crate::sim), or by real processes under faults, each into a
-//! separate file, merged afterwards ([`Recording`] writes it). [`check`] decides whether the invariants held.
+//! A history is written by the test of a fleet: real processes under faults, each into a separate file, merged
+//! afterwards ([`Recording`] writes it). [`check`] decides whether the invariants held.
 //!
 //! # Lines
 //! Each line is one JSON object, for one call of the store or one other event.

@@ -15,10 +15,7 @@
 //! | damage a record, lose a reply | [`DamageInjector`], [`LossInjector`] |
 //! | verify my backend with two methods | [`cas_conformance!`], then [`conformance!`] |
 //! | verify my broker adapter | `broker_conformance!`; feature `broker` |
-//! | simulate thousands of fleets with crashes, lost replies and pauses | [`sim`] |
-//! | start a private server | `servers`, and `proxy` for faults between client and server; feature `servers` |
 //! | check the calls of real processes to a store | [`history`], recorded by [`history::Recording`] |
-//! | verify that my check detects a faulty store | [`mutants`] |
 mod blocked;
 #[cfg(feature = "broker")]
 pub mod broker;
@@ -30,12 +27,6 @@ mod entropy;
 mod fault;
 pub mod history;
 mod mock;
-pub mod mutants;
-#[cfg(feature = "servers")]
-pub mod proxy;
-#[cfg(feature = "servers")]
-pub mod servers;
-pub mod sim;
 
 pub use self::blocked::blocked_handler_keeps_its_key;
 pub use self::clock::{InFlightCalls, InFlightGuard, VirtualClock};
@@ -45,3 +36,12 @@ pub use self::deliver::{DeliveredAtOnce, DeliveredTwice, TestDelivery, run_at_on
 pub use self::entropy::SeededEntropy;
 pub use self::fault::{FOREVER, FaultRates, FaultStore, StoreAnswer, StoreCall, StoreOperation};
 pub use self::mock::{EndedDelivery, MockExecutor};
+
+/// Items for the simulator of this project. They may change in any release.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::__store_that_carries as store_that_carries;
+    pub use crate::history::store_calls::{
+        Answer, Answers, Ask, Carries, all, all_ambiguous, all_claims, all_settled, ask, one, one_claim,
+    };
+}

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use crate::tools::cargo;
 
 const SIMULATOR: [&str; 8] =
-    ["run", "--release", "--quiet", "--locked", "--package", "idempotent-testkit", "--bin", "idempotent-sim"];
+    ["run", "--release", "--quiet", "--locked", "--package", "idempotent-simulator", "--bin", "idempotent-sim"];
 
 /// The exit code for a run that did not start.
 const VACUOUS: u8 = 2;

@@ -1,8 +1,8 @@
 //! Dead letters.
 use idempotent_core::Timestamp;
+use idempotent_harness::proxy::{Fault, Proxy};
 use idempotent_mq::{DeadLetter, HandlerResult, Message, Messages, Redrive, Settlement, Source, SourceErrorKind};
 use idempotent_redis_streams::StreamsDeadLetters;
-use idempotent_testkit::proxy::{Fault, Proxy};
 
 use crate::world::{World, one, settle, until};
 

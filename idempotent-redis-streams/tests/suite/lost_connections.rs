@@ -2,9 +2,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
+use idempotent_harness::proxy::{Fault, Proxy};
+use idempotent_harness::servers::RedisServer;
 use idempotent_mq::{HandlerResult, KeyFrom, Message, MessageHandler, Messages};
-use idempotent_testkit::proxy::{Fault, Proxy};
-use idempotent_testkit::servers::RedisServer;
 
 use crate::world::{World, until};
 

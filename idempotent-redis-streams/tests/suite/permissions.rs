@@ -40,7 +40,7 @@ async fn the_documented_rule_is_sufficient() {
         let searches = world.calls("xautoclaim");
         nothing_until(&mut source, || world.calls("xautoclaim") > searches + 2).await;
         // No command was denied in the process.
-        assert_eq!(world.server.command(&["ACL", "LOG"]), idempotent_testkit::servers::Value::Array(Vec::new()));
+        assert_eq!(world.server.command(&["ACL", "LOG"]), idempotent_harness::servers::Value::Array(Vec::new()));
     }
 }
 

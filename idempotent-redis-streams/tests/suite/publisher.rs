@@ -1,10 +1,10 @@
 //! The publisher: the reported result of each message matches the stream.
 use std::time::Duration;
 
+use idempotent_harness::proxy::{Fault, Proxy};
+use idempotent_harness::servers::{RedisServer, Value};
 use idempotent_mq::{OutboundMessage, Publish, PublishError, PublishErrorKind, Published};
 use idempotent_redis_streams::{StartPosition, StreamsPublisher, StreamsSource};
-use idempotent_testkit::proxy::{Fault, Proxy};
-use idempotent_testkit::servers::{RedisServer, Value};
 
 use crate::world::{World, receive};
 

@@ -1,7 +1,7 @@
 //! Errors when a source connects or reads.
+use idempotent_harness::servers::RedisServer;
 use idempotent_mq::{Source, SourceErrorKind};
 use idempotent_redis_streams::{StartPosition, StreamsSource};
-use idempotent_testkit::servers::RedisServer;
 
 use crate::world::{World, ms, one};
 

@@ -3,12 +3,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idempotent_core::{Executor, MemoryStore, Timestamp};
+use idempotent_harness::servers::{RedisServer, Value};
 use idempotent_mq::{
     Consumer, ConsumerCounters, ConsumerCounts, Delivery, MessageHandler, Received, Retry, Settle, Settlement, Source,
     SourceError,
 };
 use idempotent_redis_streams::{StartPosition, StreamsSource, StreamsSourceBuilder, StreamsTag};
-use idempotent_testkit::servers::{RedisServer, Value};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 

@@ -1,5 +1,5 @@
 //! Reopening of a connection.
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::servers::RedisServer;
 
 use super::*;
 

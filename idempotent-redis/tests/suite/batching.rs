@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use idempotent_core::{Claim, Settled, Store};
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::servers::RedisServer;
 use tokio::task::JoinSet;
 
 use crate::support::{ask, calls, done, granted, hold, open_without_cache, until};

@@ -7,9 +7,9 @@ use std::time::Duration;
 use idempotent_core::{
     Admin, Batch, Claim, ClaimHandle, ClaimRequest, Completion, Consumed, Fingerprint, Settled, Store, StoreErrorKind,
 };
+use idempotent_harness::servers::RedisServer;
 use idempotent_redis::{CacheOptions, RedisStore};
 use idempotent_testkit::VirtualClock;
-use idempotent_testkit::servers::RedisServer;
 
 use crate::support::{HOUR, ask, ask_number, calls, consume, done, granted, hold, key, open, until};
 

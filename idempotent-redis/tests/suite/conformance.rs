@@ -8,8 +8,8 @@ pub(crate) mod virtual_clock;
 use std::sync::Arc;
 use std::time::Duration;
 
+use idempotent_harness::servers::{RedisCluster, RedisSentinels, RedisServer};
 use idempotent_redis::{RedisStore, RedisStoreBuilder};
-use idempotent_testkit::servers::{RedisCluster, RedisSentinels, RedisServer};
 use idempotent_testkit::{Subject, conformance};
 
 use self::damaged_values::Values;

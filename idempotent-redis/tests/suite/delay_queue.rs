@@ -14,7 +14,7 @@ pub(crate) mod world;
 
 use std::sync::Arc;
 
-use idempotent_testkit::servers::{RedisCluster, RedisServer};
+use idempotent_harness::servers::{RedisCluster, RedisServer};
 
 use self::cases::{CASES, each_case, play};
 use self::world::Place;

@@ -1,7 +1,7 @@
 //! Listings of a server that several namespaces share.
 use idempotent_core::{Claim, ClaimRequest, Key, Store};
+use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
-use idempotent_testkit::servers::RedisServer;
 
 use crate::support::ask_number;
 

@@ -10,10 +10,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
 use idempotent_testkit::Subject;
 use idempotent_testkit::conformance::{Law, Need, laws};
-use idempotent_testkit::servers::RedisServer;
 
 use crate::conformance::damaged_values::Values;
 use crate::conformance::virtual_clock;

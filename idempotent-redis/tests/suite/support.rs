@@ -10,8 +10,8 @@ use idempotent_core::{
     Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Grant, Identity, Key, OnExpiry, OwnerToken, Release,
     ReleaseKind, Scene, Store,
 };
+use idempotent_harness::servers::RedisServer;
 use idempotent_redis::{CacheOptions, RedisStore};
-use idempotent_testkit::servers::RedisServer;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 

@@ -4,9 +4,9 @@ use crate::support;
 use std::time::Duration;
 
 use idempotent_core::{Admin, CacheTier, CachedOutcome, Claim, FencingToken, Settled, Store, TieredStore, Timestamp};
+use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
 use idempotent_sqlx::SqliteStore;
-use idempotent_testkit::servers::RedisServer;
 
 use crate::support::{HOUR, ask, consume, granted, hold, key, open};
 

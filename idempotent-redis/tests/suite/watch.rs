@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use idempotent_core::{Claim, ClaimHandle, OnInFlight, Outcome, Policy, ReleaseKind, Settled, Store, Watching};
+use idempotent_harness::proxy::Proxy;
+use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
-use idempotent_testkit::proxy::Proxy;
-use idempotent_testkit::servers::RedisServer;
 
 use crate::support::runs::{End, Job, Worker, raw, secs};
 use crate::support::{HOUR, ask, calls, done, hold, key, open, open_without_cache, put_down, until};

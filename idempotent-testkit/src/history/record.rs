@@ -10,7 +10,7 @@ use idempotent_core::{
     StoreCapabilities, StoreError, StoreErrorKind, Watch, Watching,
 };
 
-use super::store_calls::{Answer, Answers, Ask, Carries, ask, store_that_carries};
+use super::store_calls::{Answer, Answers, Ask, Carries, ask};
 use super::{Kind, Label, Line};
 
 /// The destination of a [`Recording`].
@@ -93,7 +93,7 @@ impl Carries for Recording {
         answers
     }
 }
-store_that_carries!(Recording);
+crate::__store_that_carries!(Recording);
 
 impl Watch for Recording {
     fn watch(&self, key: &Key) -> Watching {

@@ -1,4 +1,6 @@
-//! Requests and answers of a store as data, so that a wire, a network and a tape treat all operations alike.
+//! Requests and answers of a store as data, so that a recording and a simulated network treat all operations
+//! alike.
+#![allow(missing_docs, reason = "hidden: for the simulator of this project")]
 use std::future::Future;
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use idempotent_core::{
 use super::{Kind, Line, Token};
 
 #[derive(Clone, Debug)]
-pub(crate) enum Ask {
+pub enum Ask {
     Claim(ClaimRequest),
     Renew(ClaimHandle, Duration),
     Complete(ClaimHandle, Completion),
@@ -18,27 +20,27 @@ pub(crate) enum Ask {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Answer {
+pub enum Answer {
     Claim(Claim),
     Settled(Settled),
 }
 
-pub(crate) type Answers = Vec<Result<Answer, StoreError>>;
+pub type Answers = Vec<Result<Answer, StoreError>>;
 
 /// A carrier of requests. With `together`, the requests are one call of the store's batch.
-pub(crate) trait Carries: Clone + Send + Sync + 'static {
+pub trait Carries: Clone + Send + Sync + 'static {
     fn carry(&self, asks: Vec<Ask>, together: bool) -> impl Future<Output = Answers> + Send;
 }
 
 impl Ask {
-    pub(crate) fn key(&self) -> &Key {
+    pub fn key(&self) -> &Key {
         match self {
             Self::Claim(request) => &request.key,
             Self::Renew(held, _) | Self::Complete(held, _) | Self::Release(held, _) => &held.key,
         }
     }
 
-    pub(crate) fn verb(&self) -> &'static str {
+    pub fn verb(&self) -> &'static str {
         match self {
             Self::Claim(_) => "claim",
             Self::Renew(..) => "renew",
@@ -48,7 +50,7 @@ impl Ask {
     }
 
     /// Returns the same request with another key.
-    pub(crate) fn at(mut self, key: &Key) -> Self {
+    pub fn at(mut self, key: &Key) -> Self {
         match &mut self {
             Self::Claim(request) => request.key = key.clone(),
             Self::Renew(held, _) | Self::Complete(held, _) | Self::Release(held, _) => held.key = key.clone(),
@@ -66,7 +68,7 @@ impl Ask {
     }
 
     /// Returns the history's line for this call, or `None` if the call certainly had no effect and no result.
-    pub(crate) fn line(&self, line: Line, answer: &Result<Answer, StoreError>) -> Option<Line> {
+    pub fn line(&self, line: Line, answer: &Result<Answer, StoreError>) -> Option<Line> {
         let unknown = matches!(answer, Err(error) if error.kind() == StoreErrorKind::Ambiguous);
         let (line, answer) = (Line { key: Some(self.key().as_str().to_owned()), ..line }, answer.as_ref().ok());
         match self {
@@ -154,7 +156,7 @@ fn digest(value: Option<&[u8]>) -> String {
 }
 
 /// Sends one request, or a batch of one operation, in order.
-pub(crate) async fn ask(store: &dyn Store, asks: &[Ask], together: bool) -> Answers {
+pub async fn ask(store: &dyn Store, asks: &[Ask], together: bool) -> Answers {
     let Some(batch) = store.capabilities().batch.filter(|_| together) else {
         let mut answers = Vec::new();
         for ask in asks {
@@ -192,11 +194,11 @@ pub(crate) async fn ask(store: &dyn Store, asks: &[Ask], together: bool) -> Answ
 }
 
 /// Returns an ambiguous error for each request.
-pub(crate) fn all_ambiguous(asks: &[Ask], why: &str) -> Answers {
+pub fn all_ambiguous(asks: &[Ask], why: &str) -> Answers {
     all(asks, StoreErrorKind::Ambiguous, why)
 }
 
-pub(crate) fn all(asks: &[Ask], kind: StoreErrorKind, why: &str) -> Answers {
+pub fn all(asks: &[Ask], kind: StoreErrorKind, why: &str) -> Answers {
     asks.iter().map(|_| Err(StoreError::new(kind).because(why.to_owned()))).collect()
 }
 
@@ -216,49 +218,42 @@ fn done(answer: Option<Result<Answer, StoreError>>) -> Result<Settled, StoreErro
     }
 }
 
-pub(crate) async fn one_claim(via: &impl Carries, request: &ClaimRequest) -> Result<Claim, StoreError> {
+pub async fn one_claim(via: &impl Carries, request: &ClaimRequest) -> Result<Claim, StoreError> {
     claimed(via.carry(vec![Ask::Claim(request.clone())], false).await.pop())
 }
 
-pub(crate) async fn one(via: &impl Carries, ask: Ask) -> Result<Settled, StoreError> {
+pub async fn one(via: &impl Carries, ask: Ask) -> Result<Settled, StoreError> {
     done(via.carry(vec![ask], false).await.pop())
 }
 
-pub(crate) async fn all_claims(via: &impl Carries, requests: &[ClaimRequest]) -> Vec<Result<Claim, StoreError>> {
+pub async fn all_claims(via: &impl Carries, requests: &[ClaimRequest]) -> Vec<Result<Claim, StoreError>> {
     let asks = requests.iter().cloned().map(Ask::Claim).collect();
     via.carry(asks, true).await.into_iter().map(|answer| claimed(Some(answer))).collect()
 }
 
-pub(crate) async fn all_settled(via: &impl Carries, asks: Vec<Ask>) -> Vec<Result<Settled, StoreError>> {
+pub async fn all_settled(via: &impl Carries, asks: Vec<Ask>) -> Vec<Result<Settled, StoreError>> {
     via.carry(asks, true).await.into_iter().map(|answer| done(Some(answer))).collect()
 }
 
 /// Implements a store that forwards all requests. `peek` uses `inner`, and `watch` has its own method. Purge, browse
 /// and admin are missing, because operators call them elsewhere.
-macro_rules! store_that_carries {
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __store_that_carries {
     ($name:ty) => {
         #[async_trait::async_trait]
         impl idempotent_core::Store for $name {
             async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-                $crate::history::store_calls::one_claim(self, request).await
+                $crate::__private::one_claim(self, request).await
             }
             async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
-                $crate::history::store_calls::one(self, $crate::history::store_calls::Ask::Renew(held.clone(), lease))
-                    .await
+                $crate::__private::one(self, $crate::__private::Ask::Renew(held.clone(), lease)).await
             }
             async fn complete(&self, held: &ClaimHandle, done: &Completion) -> Result<Settled, StoreError> {
-                $crate::history::store_calls::one(
-                    self,
-                    $crate::history::store_calls::Ask::Complete(held.clone(), done.clone()),
-                )
-                .await
+                $crate::__private::one(self, $crate::__private::Ask::Complete(held.clone(), done.clone())).await
             }
             async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
-                $crate::history::store_calls::one(
-                    self,
-                    $crate::history::store_calls::Ask::Release(held.clone(), release.clone()),
-                )
-                .await
+                $crate::__private::one(self, $crate::__private::Ask::Release(held.clone(), release.clone())).await
             }
             async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
                 self.inner.peek(key).await
@@ -279,19 +274,16 @@ macro_rules! store_that_carries {
         #[async_trait::async_trait]
         impl idempotent_core::Batch for $name {
             async fn claim_all(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim, StoreError>> {
-                $crate::history::store_calls::all_claims(self, requests).await
+                $crate::__private::all_claims(self, requests).await
             }
             async fn renew_all(&self, held: &[(ClaimHandle, Duration)]) -> Vec<Result<Settled, StoreError>> {
-                let asks =
-                    held.iter().cloned().map(|(held, lease)| $crate::history::store_calls::Ask::Renew(held, lease));
-                $crate::history::store_calls::all_settled(self, asks.collect()).await
+                let asks = held.iter().cloned().map(|(held, lease)| $crate::__private::Ask::Renew(held, lease));
+                $crate::__private::all_settled(self, asks.collect()).await
             }
             async fn complete_all(&self, done: &[(ClaimHandle, Completion)]) -> Vec<Result<Settled, StoreError>> {
-                let asks =
-                    done.iter().cloned().map(|(held, done)| $crate::history::store_calls::Ask::Complete(held, done));
-                $crate::history::store_calls::all_settled(self, asks.collect()).await
+                let asks = done.iter().cloned().map(|(held, done)| $crate::__private::Ask::Complete(held, done));
+                $crate::__private::all_settled(self, asks.collect()).await
             }
         }
     };
 }
-pub(crate) use store_that_carries;

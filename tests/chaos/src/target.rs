@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use idempotent::{SqliteStore, Store};
+use idempotent_harness::servers::{RedisCluster, RedisSentinels, RedisServer};
 use idempotent_redis::RedisStore;
 use idempotent_testkit::history::{Kind, Label, Line};
-use idempotent_testkit::servers::{RedisCluster, RedisSentinels, RedisServer};
 
 use self::database::Databases;
 use crate::args::Topology;

@@ -14,7 +14,7 @@ use idempotent::delay::{DelayTable, ScheduledTask};
 use idempotent::delay_queue::{DelayMessage, DelayQueue, DelaySource};
 use idempotent::mq::{OutboundMessage, Publish, Received, Retry, Settlement, Source};
 use idempotent::rabbitmq::{Queue, RabbitPublisher, RabbitSource};
-use idempotent_testkit::servers::{PostgresServer, RabbitServer, RedisServer};
+use idempotent_harness::servers::{PostgresServer, RabbitServer, RedisServer};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
 
 /// So many, due from three seconds on, when all are scheduled, 20 ms apart but for a little.

@@ -1,5 +1,5 @@
 //! RabbitMQ through the facade: the example `orders` from outside, and an outbox.
-use idempotent_testkit::servers::RabbitServer;
+use idempotent_harness::servers::RabbitServer;
 
 use crate::example::Running;
 

@@ -2,7 +2,7 @@
 use crate::example::Running;
 use crate::wait::until;
 
-use idempotent_testkit::servers::{RedisServer, Value};
+use idempotent_harness::servers::{RedisServer, Value};
 
 fn send(server: &RedisServer, body: &str) {
     assert!(!server.command(&["XADD", "orders", "*", "body", body]).is_error());

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use idempotent::Timestamp;
 use idempotent::mq::{DeadLetter, DeadLetters, Received, Settlement, Source};
 use idempotent::rabbitmq::{Queue, RabbitDeadLetters, RabbitMessage, RabbitPublisher, RabbitSource, Route};
-use idempotent_testkit::servers::{RabbitServer, RedisServer};
+use idempotent_harness::servers::{RabbitServer, RedisServer};
 
 fn redrive(url: &str, more: &[&str]) -> Command {
     let mut command = Command::new(example::binary("redrive"));
@@ -143,7 +143,7 @@ fn the_letters_of_a_stream_are_moved_back_field_by_field() {
             .items()
             .iter()
             .map(|field| match field {
-                idempotent_testkit::servers::Value::Bytes(bytes) => &bytes[..],
+                idempotent_harness::servers::Value::Bytes(bytes) => &bytes[..],
                 other => panic!("{other:?}"),
             })
             .collect();

@@ -1,5 +1,5 @@
 //! The example `orders` and the application `consume`, from outside, on a private server; and an outbox.
-use idempotent_testkit::servers::RocketServer;
+use idempotent_harness::servers::RocketServer;
 
 use crate::example::Running;
 

@@ -1,5 +1,5 @@
 //! The example `tiers`, from outside, on private servers.
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::servers::RedisServer;
 
 use crate::example::Running;
 

@@ -142,7 +142,7 @@ async fn opens(urls: &[String]) {
 
 #[tokio::test]
 async fn postgres_opens_where_its_table_is() {
-    let server = idempotent_testkit::servers::PostgresServer::start();
+    let server = idempotent_harness::servers::PostgresServer::start();
     let url = server.url();
     let urls = [url.clone(), url.replace("postgres://", "postgresql://"), url.replace("postgres:", "POSTGRES:")];
     opens(&urls).await;
@@ -150,7 +150,7 @@ async fn postgres_opens_where_its_table_is() {
 
 #[tokio::test]
 async fn mysql_opens_where_its_table_is() {
-    let server = idempotent_testkit::servers::MariaDbServer::start();
+    let server = idempotent_harness::servers::MariaDbServer::start();
     let url = server.url();
     let urls = [url.clone(), url.replace("mysql://", "mariadb://"), url.replace("mysql:", "MySQL:")];
     opens(&urls).await;
@@ -158,7 +158,7 @@ async fn mysql_opens_where_its_table_is() {
 
 #[tokio::test]
 async fn redis_opens() {
-    let server = idempotent_testkit::servers::RedisServer::builder().password("hunter2").start();
+    let server = idempotent_harness::servers::RedisServer::builder().password("hunter2").start();
     let store = connect(&server.url()).await.unwrap();
     assert!(store.capabilities().batch.is_some());
     assert!(!format!("{store:?}").contains("hunter2"));
@@ -196,7 +196,7 @@ async fn an_sqlite_file_is_not_created_if_the_caller_forbids_it() {
 
 #[tokio::test]
 async fn two_tiers_open_by_a_url_and_by_the_setting() {
-    let redis = idempotent_testkit::servers::RedisServer::start();
+    let redis = idempotent_harness::servers::RedisServer::start();
     let folder = tempfile::tempdir().unwrap();
     let database = format!("sqlite:{}", folder.path().join("store.db").display());
     let key = Identity::new(Scene::Mq, "ship", "o-1").key("idempotent").unwrap();

@@ -8,9 +8,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use idempotent::{MemoryStore, Store};
+use idempotent_simulator::{self as sim, Plan, Simulated};
 use idempotent_sqlx::{SqliteStore, Synchronous};
 use idempotent_testkit::VirtualClock;
-use idempotent_testkit::sim::{self, Plan, Simulated};
 
 fn memory(clock: &VirtualClock) -> Arc<dyn Store> {
     Arc::new(MemoryStore::builder().clock(Arc::new(clock.clone())).build())

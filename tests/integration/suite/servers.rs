@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, LazyLock};
 
 use idempotent::{MySqlStore, PostgresStore};
+use idempotent_harness::servers::{MariaDbServer, PostgresServer};
 use idempotent_testkit::VirtualClock;
-use idempotent_testkit::servers::{MariaDbServer, PostgresServer};
 
 use crate::common::{World, runtime};
 

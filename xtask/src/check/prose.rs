@@ -17,6 +17,8 @@ const CHECKED: [&str; 12] = [
     "idempotent-sqlx/src",
     "idempotent-testkit/src",
     "idempotent-tower/src",
+    "tests/harness/src",
+    "tests/simulator/src",
     "xtask/src",
 ];
 

@@ -96,7 +96,7 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
         xtask("simulator, 10,000 worlds", &format!("sim --seeds 10000 --first {seed}")),
         tests("mutants of scripts", "idempotent-redis", "mutants::", Environment::Plain),
         tests("mutants of statements", "idempotent-sqlx", "outbox::mutants::", Environment::Plain),
-        tests("mutants of laws", "idempotent-testkit", "mutants::", Environment::Plain),
+        tests("mutants of laws", "idempotent-simulator", "mutants::", Environment::Plain),
         xtask("mutants of the source, three files", &format!("mutants --seed {seed}")),
         fuzz(),
     ];
@@ -105,7 +105,7 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
         // Tests of the store itself need server features of Redis 7.
         let store = if environment == Environment::Redis6 { "conformance::" } else { "" };
         for (what, package, filter) in [
-            ("Redis servers", "idempotent-testkit", "servers::single::"),
+            ("Redis servers", "idempotent-harness", "servers::single::"),
             ("Redis store", "idempotent-redis", store),
             ("Redis Streams", "idempotent-redis-streams", ""),
         ] {

@@ -50,13 +50,14 @@ pub(super) fn of(packages: &[&str]) -> Result<Built, Box<dyn Error>> {
 }
 
 /// The packages whose tests take longest, the longest first: a long binary that starts last has a core for itself.
-const LONGEST: [&str; 8] = [
+const LONGEST: [&str; 9] = [
     "idempotent-sqlx",
     "idempotent-rabbitmq",
     "idempotent-tests",
     "idempotent-redis",
-    "idempotent-testkit",
+    "idempotent-simulator",
     "idempotent-chaos",
+    "idempotent-harness",
     "idempotent-redis-streams",
     "idempotent-tower",
 ];

@@ -1,9 +1,9 @@
 //! Many messages at once, as an outbox's relay sends them.
 use std::time::Duration;
 
+use idempotent_harness::proxy::{Fault, Proxy};
 use idempotent_mq::{OutboundMessage, Publish, PublishError, PublishErrorKind, Published};
 use idempotent_rabbitmq::{RabbitPublisher, RabbitPublisherBuilder};
-use idempotent_testkit::proxy::{Fault, Proxy};
 
 use crate::broker::world::{SERVER, World, ms, within};
 

@@ -3,9 +3,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use idempotent_core::{MemoryStore, Policy};
+use idempotent_harness::proxy::{Fault, Proxy};
 use idempotent_mq::{HandlerResult, KeyFrom, Messages, Settlement};
 use idempotent_rabbitmq::{Queue, RabbitMessage, RabbitPublisher, RabbitSource, Route};
-use idempotent_testkit::proxy::{Fault, Proxy};
 use tokio::sync::Notify;
 
 use crate::broker::world::{Log, Process, SERVER, World, again, done, executor, ms, named, until, within};

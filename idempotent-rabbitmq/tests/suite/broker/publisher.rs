@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use idempotent_core::{MemoryStore, Policy};
+use idempotent_harness::proxy::{Fault, Proxy};
 use idempotent_rabbitmq::{
     FieldValue, PublishErrorKind, RabbitMessage, RabbitPublisher, RabbitPublisherBuilder, Route,
 };
-use idempotent_testkit::proxy::{Fault, Proxy};
 use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, FieldTable};
 

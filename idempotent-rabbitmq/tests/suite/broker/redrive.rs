@@ -1,8 +1,8 @@
 //! Dead letters, put back.
 use idempotent_core::Timestamp;
+use idempotent_harness::proxy::{Fault, Proxy};
 use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Settlement, SourceErrorKind};
 use idempotent_rabbitmq::{Queue, RabbitDeadLetters};
-use idempotent_testkit::proxy::{Fault, Proxy};
 use lapin::message::BasicGetMessage;
 use lapin::types::{AMQPValue, FieldTable};
 

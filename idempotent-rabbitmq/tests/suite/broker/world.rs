@@ -6,12 +6,12 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use idempotent_core::{Executor, Lease, MemoryStore, Policy, Scene};
+use idempotent_harness::servers::RabbitServer;
 use idempotent_mq::{
     Consumer, ConsumerBuilder, ConsumerCounters, ConsumerCounts, Delivery, HandlerResult, KeyFrom, Message,
     MessageHandler, Messages, Received, Settlement, Source, SourceError,
 };
 use idempotent_rabbitmq::{Queue, RabbitSource, RabbitTag};
-use idempotent_testkit::servers::RabbitServer;
 use lapin::message::BasicGetMessage;
 use lapin::options::{
     BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions, QueueDeleteOptions,

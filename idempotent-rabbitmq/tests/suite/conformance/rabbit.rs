@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use async_trait::async_trait;
 use idempotent_core::Timestamp;
+use idempotent_harness::servers::RabbitServer;
 use idempotent_mq::{DeadLetter, Headers, Redrive};
 use idempotent_rabbitmq::{Queue, RabbitDeadLetters, RabbitSource};
 use idempotent_testkit::broker::{Broker, Limits, Message};
-use idempotent_testkit::servers::RabbitServer;
 use lapin::message::BasicGetMessage;
 use lapin::options::{BasicGetOptions, BasicNackOptions, BasicPublishOptions, ConfirmSelectOptions};
 use lapin::types::{AMQPValue, FieldTable, ShortString};

@@ -3,11 +3,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::Timestamp;
+use idempotent_harness::proxy::Proxy;
+use idempotent_harness::servers::{RedisServer, Value};
 use idempotent_mq::{DeadLetter, Redrive};
 use idempotent_redis_streams::{StartPosition, StreamsDeadLetters, StreamsSource, TrimPolicy};
 use idempotent_testkit::broker::{Broker, Limits, Message};
-use idempotent_testkit::proxy::Proxy;
-use idempotent_testkit::servers::{RedisServer, Value};
 
 /// Long enough that an entry without keep-alive is not taken over on a busy machine.
 const MIN_IDLE: Duration = Duration::from_secs(3);

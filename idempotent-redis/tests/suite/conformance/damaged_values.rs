@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use idempotent_core::Key;
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::servers::RedisServer;
 use idempotent_testkit::{Damage, DamageInjector};
 
 /// Another client of the servers.

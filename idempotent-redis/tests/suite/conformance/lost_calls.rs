@@ -8,9 +8,9 @@ use idempotent_core::{
     Claim, ClaimHandle, ClaimRequest, Completion, Identity, Key, OwnerToken, Record, Release, ReleaseKind, Scene,
     Settled, Store, StoreCapabilities, StoreError,
 };
+use idempotent_harness::proxy::{Fault, Proxy};
+use idempotent_harness::servers::RedisServer;
 use idempotent_redis::{RedisStore, RedisStoreBuilder};
-use idempotent_testkit::proxy::{Fault, Proxy};
-use idempotent_testkit::servers::RedisServer;
 use idempotent_testkit::{LossInjector, LostPart, StoreOperation};
 
 /// The real store, and the point at which its next call is lost.

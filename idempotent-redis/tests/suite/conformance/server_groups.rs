@@ -2,9 +2,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use idempotent_core::Key;
+use idempotent_harness::servers::{RedisCluster, RedisSentinels, RedisServer};
 use idempotent_redis::RedisStore;
 use idempotent_testkit::Subject;
-use idempotent_testkit::servers::{RedisCluster, RedisSentinels, RedisServer};
 
 use crate::conformance::damaged_values::{Behind, Values};
 

@@ -12,8 +12,8 @@ use idempotent_core::{
     Key, OrderStore, Purge, Record, RecordPage, Release, Settled, StepRecord, StepStore, Store, StoreCapabilities,
     StoreError, StoredOrderTable, StoredSteps, Watch, Watching,
 };
+use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
-use idempotent_testkit::servers::RedisServer;
 use idempotent_testkit::{Subject, VirtualClock};
 
 const TIMED: &str = include_str!("virtual_clock.lua");

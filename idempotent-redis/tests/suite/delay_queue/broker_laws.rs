@@ -3,12 +3,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::Timestamp;
+use idempotent_harness::proxy::Proxy;
+use idempotent_harness::servers::{RedisCluster, RedisServer};
 use idempotent_mq::{DeadLetter, DeadLetters, Redrive};
 use idempotent_redis::{DelayDeadLetters, DelayMessage, DelayQueue, DelaySource};
 use idempotent_testkit::broker::{Broker, Limits, Message};
 use idempotent_testkit::broker_conformance;
-use idempotent_testkit::proxy::Proxy;
-use idempotent_testkit::servers::{RedisCluster, RedisServer};
 
 use crate::delay_queue::world::{Place, TOPIC};
 

@@ -3,12 +3,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idempotent_core::{Executor, MemoryStore};
+use idempotent_harness::servers::{RedisCluster, RedisServer};
 use idempotent_mq::{
     Consumer, ConsumerCounters, ConsumerCounts, Delay, HandlerResult, KeyFrom, MessageHandler, Messages,
     OutboundMessage, Publish, PublishErrorKind, Schedule, Scheduled, SourceError,
 };
 use idempotent_redis::{DelayMessage, DelayProducer, DelayQueue, DelaySource};
-use idempotent_testkit::servers::{RedisCluster, RedisServer};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 

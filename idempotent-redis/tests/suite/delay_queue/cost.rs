@@ -2,8 +2,8 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use idempotent_harness::servers::RedisServer;
 use idempotent_redis::{DelayMessage, DelayQueue};
-use idempotent_testkit::servers::RedisServer;
 
 use crate::delay_queue::world::MINUTE;
 

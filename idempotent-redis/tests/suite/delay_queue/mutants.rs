@@ -1,7 +1,7 @@
 //! Mutants of the delay queue's scripts: without a guard, a case fails.
 use std::sync::Arc;
 
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::servers::RedisServer;
 
 use crate::delay_queue::cases::{CASES, play};
 use crate::delay_queue::world::Place;

@@ -3,13 +3,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use idempotent_harness::proxy::{Fault, Proxy};
+use idempotent_harness::servers::{RedisSentinels, RedisServer};
 use idempotent_mq::{DeadLetter, DelayErrorKind, Received, Redrive, Settlement, Source};
 use idempotent_redis::{
     DelayDeadLetters, DelayMessage, DelayQueue, DelayQueueBuilder, DelaySource, RetryDelay, RollbackResult,
     SettleResult,
 };
-use idempotent_testkit::proxy::{Fault, Proxy};
-use idempotent_testkit::servers::{RedisSentinels, RedisServer};
 
 use crate::delay_queue::world::{MINUTE, Place, World, bodies, due, letters, ms, new, time};
 use crate::support::until;

@@ -3,9 +3,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::Timestamp;
+use idempotent_harness::servers::{RedisCluster, RedisServer, Value};
 use idempotent_mq::{DeadLetter, DeadLetters, Delivery};
 use idempotent_redis::{DelayDeadLetters, DelayDelivery, DelayQueue, DelayQueueBuilder, DelayReceiver, SendReceipt};
-use idempotent_testkit::servers::{RedisCluster, RedisServer, Value};
 
 use crate::support::calls;
 

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use idempotent_core::{Claim, ClaimHandle, FencingToken, OwnerToken, ReleaseKind, Settled, Store};
+use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
-use idempotent_testkit::servers::RedisServer;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 

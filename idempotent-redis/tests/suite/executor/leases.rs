@@ -4,9 +4,9 @@ use std::sync::Arc;
 use idempotent_core::{
     ClaimHandle, Disposition, FencingToken, OnLeaseLost, Outcome, Policy, Settled, State, StateKind, Store, SystemClock,
 };
+use idempotent_harness::proxy::{Fault, Proxy};
+use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
-use idempotent_testkit::proxy::{Fault, Proxy};
-use idempotent_testkit::servers::RedisServer;
 use idempotent_testkit::{FOREVER, FaultStore, StoreOperation};
 
 use crate::support::runs::{

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use idempotent_core::{Call, OnBrokenOrder, OnInFlight, Outcome, Policy, Store};
+use idempotent_harness::servers::{RedisCluster, RedisServer};
 use idempotent_redis::RedisStore;
-use idempotent_testkit::servers::{RedisCluster, RedisServer};
 
 use crate::support::runs::{End, Job, Worker, id, ms, record, secs};
 

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use idempotent_core::{Outcome, Policy, StateKind, Store};
-use idempotent_testkit::servers::{Connection, RedisServer};
+use idempotent_harness::servers::{Connection, RedisServer};
 
 use crate::support::runs::{End, Job, Worker, lease_end, ms, record, secs, time_of, ttl, until_time};
 use crate::support::{HOUR, done, hold, key, open, open_without_cache, until};

@@ -5,10 +5,9 @@ use idempotent_core::{
     BatchItem, Call, DefaultReply, Disposition, Fingerprint, Handler, Json, OnStoreError, Outcome, Policy, Rejection,
     StateKind, SystemClock,
 };
+use idempotent_harness::proxy::{Fault, Proxy};
+use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
-use idempotent_testkit::proxy::{Fault, Proxy};
-use idempotent_testkit::servers::RedisServer;
-use idempotent_testkit::{FaultStore, StoreCall, StoreOperation};
 
 use crate::support::runs::{AppError, End, Job, Worker, assert_in_flight, id, lease_end, raw, record, secs};
 use crate::support::{key, open, open_without_cache, until};

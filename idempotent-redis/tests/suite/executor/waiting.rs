@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use idempotent_core::{Call, DefaultReply, Disposition, Handler, Json, OnInFlight, Outcome, Policy, StateKind};
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::servers::RedisServer;
 
 use crate::support::runs::{AppError, End, Job, Worker, assert_in_flight, id, lease_end, raw, record, secs};
 use crate::support::{calls, open, open_without_cache, until};

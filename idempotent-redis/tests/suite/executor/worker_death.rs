@@ -3,8 +3,8 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use idempotent_core::{Call, DefaultReply, Executor, Handler, Json, Lease, Outcome, Policy, Rejection, StateKind};
+use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
-use idempotent_testkit::servers::RedisServer;
 
 use crate::support::runs::{AppError, Job, Worker, assert_in_flight, id, lease_end, record, secs};
 use crate::support::{open_without_cache, until};

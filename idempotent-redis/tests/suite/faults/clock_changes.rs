@@ -5,7 +5,7 @@ use idempotent_core::{
     Admin, Claim, ClaimHandle, Completion, FencingToken, InFlight, OnLeaseLost, Outcome, OwnerToken, Policy, Record,
     Release, ReleaseKind, Settled, State, StateKind, Store, Timestamp, protocol,
 };
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::servers::RedisServer;
 
 use crate::support::runs::{End, Job, Worker, assert_in_flight, record, secs, ttl};
 use crate::support::{HOUR, ask, ask_number, consume, done, hold, key, open_without_cache, put_down};

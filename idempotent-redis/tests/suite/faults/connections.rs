@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use idempotent_core::Store;
+use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
-use idempotent_testkit::servers::RedisServer;
 use tokio::net::TcpStream;
 
 use crate::support::ask_number;

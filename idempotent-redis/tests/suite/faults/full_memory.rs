@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use idempotent_core::{Disposition, Outcome, Policy, State, StateKind, Store, StoreErrorKind};
+use idempotent_harness::servers::RedisServer;
 use idempotent_redis::{RedisStore, RedisStoreBuilder};
-use idempotent_testkit::servers::RedisServer;
 use tokio::task::JoinSet;
 
 use crate::support::runs::{End, Job, Worker, lease_end, record, secs};

@@ -1,9 +1,9 @@
 //! A reply that is lost after the server applied the call, at each step of a run. The run ends as without the loss, and
 //! is counted once.
 use idempotent_core::{ClaimHandle, Outcome, OwnerToken, Policy, State, StateKind, Store};
+use idempotent_harness::proxy::{Fault, Proxy};
+use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
-use idempotent_testkit::proxy::{Fault, Proxy};
-use idempotent_testkit::servers::RedisServer;
 
 use crate::support::runs::{End, Job, Worker, lease_end, record, secs};
 use crate::support::{key, open, open_without_cache, until};

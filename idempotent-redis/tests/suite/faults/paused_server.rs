@@ -1,6 +1,6 @@
 //! A server that pauses for longer than a lease, while the worker continues.
 use idempotent_core::{OnLeaseLost, Outcome, Policy, StateKind};
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::servers::RedisServer;
 
 use crate::support::runs::{End, Job, Worker, record, secs};
 use crate::support::{open_without_cache, until};

@@ -1,7 +1,7 @@
 //! Temporary refusals by a server, outside and inside of scripts.
 use idempotent_core::{Claim, Store, StoreErrorKind};
+use idempotent_harness::servers::{RedisReplicas, RedisServer};
 use idempotent_redis::RedisStore;
-use idempotent_testkit::servers::{RedisReplicas, RedisServer};
 use tokio::net::TcpStream;
 
 use crate::support::ask_number;

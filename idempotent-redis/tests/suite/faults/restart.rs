@@ -1,6 +1,6 @@
 //! A server that is killed and restarted with its append-only file.
 use idempotent_core::{Claim, ReleaseKind, Settled, Store};
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::servers::RedisServer;
 
 use crate::support::runs::{raw, record};
 use crate::support::{ask, consume, done, hold, key, open_without_cache, put_down, until};

@@ -2,9 +2,9 @@
 use std::time::Duration;
 
 use idempotent_core::{Outcome, Policy, Settled, Store, StoreErrorKind};
+use idempotent_harness::proxy::{Fault, Proxy};
+use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
-use idempotent_testkit::proxy::{Fault, Proxy};
-use idempotent_testkit::servers::RedisServer;
 use tokio::task::JoinSet;
 
 use crate::support::runs::{Job, Worker, ms, secs};

@@ -1,7 +1,7 @@
 //! Order tables: their expiry, and other values in their place.
 use idempotent_core::{Key, OrderStore, Policy, StoreErrorKind};
+use idempotent_harness::servers::Value;
 use idempotent_redis::RedisStore;
-use idempotent_testkit::servers::Value;
 
 use super::planted_records::{HOUR, World, key};
 

@@ -6,8 +6,8 @@ use idempotent_core::{
     Admin, Claim, ClaimHandle, ClaimRequest, FencingToken, Fingerprint, Key, OnExpiry, OwnerToken, Purge, Release,
     ReleaseKind, Settled, StateKind, Store, StoreErrorKind,
 };
+use idempotent_harness::servers::{RedisServer, Value};
 use idempotent_redis::RedisStore;
-use idempotent_testkit::servers::{RedisServer, Value};
 
 use crate::support::ask_for;
 pub(crate) use crate::support::{HOUR, done};

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use idempotent_core::{Admin, Settled};
 use idempotent_core::{Claim, ClaimHandle, FencingToken, Purge, ReleaseKind, Store, StoreErrorKind, Watch};
+use idempotent_harness::servers::Value;
 use idempotent_redis::RedisStore;
-use idempotent_testkit::servers::Value;
 
 use super::planted_records::{ATTEMPT, HELD, HOUR, Shape, VERDICTS, World, ask, done, down, held, key};
 

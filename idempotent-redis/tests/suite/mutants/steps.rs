@@ -4,8 +4,8 @@ use std::sync::Arc;
 use idempotent_core::{
     ClaimHandle, FencingToken, Key, Settled, StateKind, StepRecord, StepState, StepStore, StoreErrorKind, StoredSteps,
 };
+use idempotent_harness::servers::Value;
 use idempotent_redis::RedisStore;
-use idempotent_testkit::servers::Value;
 
 use super::planted_records::{HELD, HOUR, Shape, World, held, key};
 

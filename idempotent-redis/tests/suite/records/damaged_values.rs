@@ -4,8 +4,8 @@ use idempotent_core::{
     Batch, ClaimHandle, FencingToken, Outcome, OwnerToken, Policy, Rejection, ReleaseKind, Store, StoreError,
     StoreErrorKind,
 };
+use idempotent_harness::servers::{RedisServer, Value};
 use idempotent_redis::RedisStore;
-use idempotent_testkit::servers::{RedisServer, Value};
 
 use crate::support::runs::{AppError, Job, Worker, raw, secs, time_of};
 use crate::support::{HOUR, ask, done, key, open_without_cache, put_down};

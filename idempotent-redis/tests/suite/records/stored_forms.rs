@@ -5,8 +5,8 @@ use idempotent_core::{
     Admin, ClaimHandle, ClaimRequest, Completion, FencingToken, Fingerprint, OwnerToken, Record, Release, ReleaseKind,
     Settled, State, StateKind, Store, Timestamp,
 };
+use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
-use idempotent_testkit::servers::RedisServer;
 
 use crate::support::runs::{raw, record, secs};
 use crate::support::{HOUR, ask, done, granted, hold, key, open_without_cache, put_down};

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use idempotent_core::Store;
 use idempotent_core::StoreErrorKind::{Denied, NotApplied, Schema};
+use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
-use idempotent_testkit::servers::RedisServer;
 
 use crate::startup::requests::{SECRET, claim, cycle, key, quick, said};
 

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use idempotent_core::StoreErrorKind::Denied;
 use idempotent_core::{Release, ReleaseKind, Settled, Store, StoreError};
+use idempotent_harness::servers::{RedisServer, Value};
 use idempotent_redis::{RedisStore, Severity};
-use idempotent_testkit::servers::{RedisServer, Value};
 
 use crate::startup::requests::{claim, completion, cycle, key, quick, said};
 

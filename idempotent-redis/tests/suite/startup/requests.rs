@@ -4,8 +4,8 @@ use std::time::Duration;
 use idempotent_core::{
     Claim, ClaimHandle, ClaimRequest, Completion, Identity, Key, Scene, Settled, Store, StoreError, StoreErrorKind,
 };
+use idempotent_harness::servers::RedisServer;
 use idempotent_redis::{RedisStore, RedisStoreBuilder};
-use idempotent_testkit::servers::RedisServer;
 
 use crate::support::ask_for;
 

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use idempotent_core::StoreErrorKind::{Ambiguous, Corrupt, Foreign, NotApplied};
 use idempotent_core::{Claim, Settled, Store, StoreError};
+use idempotent_harness::servers::{RedisReplicas, RedisServer, Value};
 use idempotent_redis::{RedisStore, RedisStoreBuilder};
-use idempotent_testkit::servers::{RedisReplicas, RedisServer, Value};
 
 use crate::startup::requests::{claim, completion, cycle, key, open, quick, request, said};
 

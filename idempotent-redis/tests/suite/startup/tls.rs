@@ -1,7 +1,7 @@
 //! TLS, and errors for a mix of TLS and plain connections.
 use idempotent_core::StoreErrorKind::{NotApplied, Schema};
+use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
-use idempotent_testkit::servers::RedisServer;
 
 use crate::startup::requests::{cycle, quick, said};
 

@@ -6,7 +6,7 @@ use idempotent_core::{
     Call, DefaultReply, Event, Executor, FencingToken, Handler, Identity, Json, Lease, Observer, Outcome, Policy,
     Record, Rejection, RunInfo, Scene, State, Store,
 };
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::servers::RedisServer;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -215,7 +215,7 @@ pub(crate) async fn until_time(server: &RedisServer, micros: u64) {
 /// Returns the raw value of a key.
 pub(crate) fn raw(server: &RedisServer, part: &str) -> Vec<u8> {
     match server.command(&["GET", key(part).as_str()]) {
-        idempotent_testkit::servers::Value::Bytes(bytes) => bytes,
+        idempotent_harness::servers::Value::Bytes(bytes) => bytes,
         other => panic!("{other:?}"),
     }
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use idempotent_core::{Claim, Settled, State, StateKind, Store, StoreErrorKind};
-use idempotent_testkit::servers::{RedisCluster, RedisServer};
+use idempotent_harness::servers::{RedisCluster, RedisServer};
 
 use crate::topology::{ask, blocking, claim, done, granted, held, key, state, until, without_cache};
 

@@ -2,8 +2,8 @@
 use std::time::Duration;
 
 use idempotent_core::{Claim, Settled, StateKind, Store, StoreErrorKind};
+use idempotent_harness::servers::{RedisReplicas, RedisServer};
 use idempotent_redis::{Durability, RedisCounts, RedisStore};
-use idempotent_testkit::servers::{RedisReplicas, RedisServer};
 
 use crate::topology::{ask, done, granted, held, key, state};
 

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idempotent_core::{Call, DefaultReply, Discard, Executor, Handler, Identity, Key, Rejection, Scene, StateKind};
+use idempotent_harness::servers::RedisSentinels;
 use idempotent_redis::{Durability, RedisStore};
-use idempotent_testkit::servers::RedisSentinels;
 
 use crate::topology::{blocking, state, until};
 

@@ -2,8 +2,8 @@
 use std::time::Duration;
 
 use idempotent_core::{ClaimRequest, Store, StoreErrorKind};
+use idempotent_harness::servers::{RedisCluster, RedisReplicas, RedisServer};
 use idempotent_redis::RedisStore;
-use idempotent_testkit::servers::{RedisCluster, RedisReplicas, RedisServer};
 
 use crate::support::fake_server::Fake;
 use crate::topology::{ask, granted, key, without_cache};

@@ -2,8 +2,8 @@
 use std::time::Duration;
 
 use idempotent_core::{Claim, ClaimHandle, ClaimRequest, Completion, Settled, StateKind, Store, StoreErrorKind};
+use idempotent_harness::servers::{RedisReplicas, RedisServer};
 use idempotent_redis::{Durability, RedisStore};
-use idempotent_testkit::servers::{RedisReplicas, RedisServer};
 
 use crate::support::HOUR;
 use crate::support::ask_number;

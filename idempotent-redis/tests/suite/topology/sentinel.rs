@@ -2,8 +2,8 @@
 use std::sync::Arc;
 
 use idempotent_core::{StateKind, StoreErrorKind};
+use idempotent_harness::servers::{RedisReplicas, RedisSentinels, RedisServer};
 use idempotent_redis::RedisStore;
-use idempotent_testkit::servers::{RedisReplicas, RedisSentinels, RedisServer};
 
 use crate::support::fake_server::Fake;
 use crate::topology::{ask, blocking, claim, granted, key, state, without_cache};

@@ -19,11 +19,11 @@ async fn a_delivery_is_held_during_an_outage_and_settled_afterwards() {
     if held.len() < 2 {
         held.push(consumer.next().await);
     }
-    world.blocking(idempotent_testkit::servers::RocketServer::kill).await;
+    world.blocking(idempotent_harness::servers::RocketServer::kill).await;
     let retry = Settlement::Retry(Retry::after(Duration::from_secs(1), Timestamp(17)));
     let failed = consumer.settle(&held[1], &retry).await.unwrap_err();
     assert_eq!(failed.kind(), SourceErrorKind::Transient, "the copy is not stored: {failed}");
-    world.blocking(idempotent_testkit::servers::RocketServer::restart).await;
+    world.blocking(idempotent_harness::servers::RocketServer::restart).await;
     consumer.insist(&held[1], &retry).await;
     consumer.insist(&held[0], &Settlement::Ack).await;
     let again = consumer.next().await;

@@ -3,12 +3,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use idempotent_core::Timestamp;
+use idempotent_harness::proxy::Proxy;
+use idempotent_harness::servers::RocketServer;
 use idempotent_mq::{
     Cancelled, Delay, DelayErrorKind, OutboundMessage, Publish, PublishErrorKind as OutboxKind, Scheduled, Settlement,
 };
 use idempotent_rocketmq::{PublishErrorKind, RocketDelay, RocketMessage, RocketPublisher};
-use idempotent_testkit::proxy::Proxy;
-use idempotent_testkit::servers::RocketServer;
 
 use crate::broker::world::{ManualConsumer, World, within};
 

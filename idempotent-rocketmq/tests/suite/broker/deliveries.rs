@@ -1,7 +1,7 @@
 //! Mapping of messages to deliveries, and selection by tags.
+use idempotent_harness::proxy::Proxy;
 use idempotent_mq::{Settlement, Source, SourceErrorKind};
 use idempotent_rocketmq::{PublishErrorKind, RocketMessage, RocketPublisher};
-use idempotent_testkit::proxy::Proxy;
 
 use crate::broker::world::{ManualConsumer, World};
 

@@ -1,11 +1,11 @@
 //! The publisher of an outbox: order, queues, positions, and refused messages.
 use std::collections::{BTreeMap, BTreeSet};
 
+use idempotent_harness::servers::RocketServer;
 use idempotent_mq::{
     OutboundMessage, Position, Publish, PublishError, PublishErrorKind as Kind, Published, Settlement,
 };
 use idempotent_rocketmq::{RocketPublisher, RocketSource};
-use idempotent_testkit::servers::RocketServer;
 
 use crate::broker::world::{ManualConsumer, World, within};
 

@@ -3,10 +3,10 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use idempotent_harness::proxy::{Fault, Proxy};
+use idempotent_harness::servers::RocketServer;
 use idempotent_mq::{OutboundMessage, PublishErrorKind as Kind};
 use idempotent_rocketmq::{RocketPublisher, RocketSource};
-use idempotent_testkit::proxy::{Fault, Proxy};
-use idempotent_testkit::servers::RocketServer;
 
 use crate::broker::outbox::{kinds, publish};
 use crate::broker::world::{World, until, within};

@@ -4,9 +4,9 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use idempotent_core::{Executor, MemoryStore, Policy, Scene};
+use idempotent_harness::servers::RocketServer;
 use idempotent_mq::{Delivery, Received, Settlement, Source, SourceError, SourceErrorKind};
 use idempotent_rocketmq::{RocketMessage, RocketPublisher, RocketSource, RocketSourceBuilder, RocketTag};
-use idempotent_testkit::servers::RocketServer;
 
 use crate::plain_client::PlainClient;
 

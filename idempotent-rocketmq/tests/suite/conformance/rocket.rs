@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::Timestamp;
+use idempotent_harness::servers::RocketServer;
 use idempotent_mq::{DeadLetter, Headers};
 use idempotent_rocketmq::{RocketMessage, RocketPublisher, RocketSource};
 use idempotent_testkit::broker::{Broker, Limits, Message};
-use idempotent_testkit::servers::RocketServer;
 use rocketmq_model::common::message::message_ext::MessageExt;
 
 use crate::plain_client::PlainClient;

@@ -2,8 +2,8 @@
 use std::time::Duration;
 
 use idempotent_core::{Claim, InFlight, Purge, ReleaseKind, Settled, Store, StoreErrorKind};
+use idempotent_harness::servers::MariaDbServer;
 use idempotent_sqlx::MySqlStore;
-use idempotent_testkit::servers::MariaDbServer;
 use idempotent_testkit::{Subject, conformance};
 use sqlx::mysql::{MySqlConnection, MySqlPoolOptions};
 use sqlx::{AssertSqlSafe, Executor};

@@ -3,7 +3,7 @@
 mod shared;
 
 use idempotent_core::StoreErrorKind;
-use idempotent_testkit::servers::MariaDbServer;
+use idempotent_harness::servers::MariaDbServer;
 use sqlx::mysql::MySqlConnection;
 use sqlx::{AssertSqlSafe, Row};
 

@@ -3,8 +3,8 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use idempotent_core::StoreErrorKind::Denied;
+use idempotent_harness::servers::MariaDbServer;
 use idempotent_sqlx::MySqlStore;
-use idempotent_testkit::servers::MariaDbServer;
 
 use crate::mysql::by_tls::url;
 use crate::mysql::setup::refused;

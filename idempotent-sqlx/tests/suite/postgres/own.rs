@@ -2,8 +2,8 @@
 use std::time::Duration;
 
 use idempotent_core::{Claim, InFlight, Store, StoreErrorKind};
+use idempotent_harness::servers::PostgresServer;
 use idempotent_sqlx::PostgresStore;
-use idempotent_testkit::servers::PostgresServer;
 use sqlx::AssertSqlSafe;
 
 use crate::postgres::place::{Place, sql};

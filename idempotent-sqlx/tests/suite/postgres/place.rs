@@ -3,7 +3,7 @@
 mod shared;
 
 use idempotent_core::StoreErrorKind;
-use idempotent_testkit::servers::PostgresServer;
+use idempotent_harness::servers::PostgresServer;
 use sha2::{Digest, Sha256};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Row};

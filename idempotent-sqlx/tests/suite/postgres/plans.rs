@@ -6,8 +6,8 @@ use std::time::Duration;
 use idempotent_core::{
     Claim, ClaimRequest, FencingToken, Key, ReleaseKind, Settled, StepRecord, StepState, Store, StoredSteps,
 };
+use idempotent_harness::servers::PostgresServer;
 use idempotent_sqlx::PostgresStore;
-use idempotent_testkit::servers::PostgresServer;
 
 use crate::support::{done, held, key, release, request};
 

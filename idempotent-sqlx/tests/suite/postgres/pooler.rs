@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
 use idempotent_core::{Claim, Store, StoreErrorKind};
+use idempotent_harness::servers::PgBouncer;
 use idempotent_sqlx::{DelayTable, Outbox, PostgresStore};
-use idempotent_testkit::servers::PgBouncer;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{Connection, Executor, PgPool};
 

@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use idempotent_core::{Call, Claim, Executor, Identity, Scene, Settled, Store};
+use idempotent_harness::servers::PostgresServer;
 use idempotent_sqlx::{Inbox, PostgresStore};
-use idempotent_testkit::servers::PostgresServer;
 use sqlx::Postgres;
 
 use crate::postgres::by_tls::url;

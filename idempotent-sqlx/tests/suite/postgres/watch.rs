@@ -2,8 +2,8 @@
 use std::time::Duration;
 
 use idempotent_core::{Claim, Key, ReleaseKind, Settled, Store, Watching};
+use idempotent_harness::servers::PostgresServer;
 use idempotent_sqlx::PostgresStore;
-use idempotent_testkit::servers::PostgresServer;
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgListener;
 use tokio::task::JoinHandle;

@@ -3,8 +3,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use idempotent_core::{Claim, Store, StoreError, StoreErrorKind};
+use idempotent_harness::proxy::Proxy;
 use idempotent_sqlx::SchemaStep;
-use idempotent_testkit::proxy::Proxy;
 
 use super::place::{self, Place, Store as ServerStore, server, sql};
 use crate::support::{key, request};

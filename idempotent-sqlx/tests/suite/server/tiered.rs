@@ -7,9 +7,9 @@ use idempotent_core::{
     CacheTier, Call, Clock, DefaultReply, Executor, Handler, Identity, Json, Key, Outcome, Policy, Rejection, Scene,
     StateKind, Store, TieredStore,
 };
+use idempotent_harness::proxy::{Fault, Proxy};
+use idempotent_harness::servers::{RedisServer, Value};
 use idempotent_redis::RedisStore;
-use idempotent_testkit::proxy::{Fault, Proxy};
-use idempotent_testkit::servers::{RedisServer, Value};
 use idempotent_testkit::{Subject, VirtualClock};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;

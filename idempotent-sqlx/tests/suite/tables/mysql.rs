@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, Row};
 pub(crate) use self::server::{BEGIN, Lines, other_transaction, place};
 
 pub(crate) type Db = sqlx::MySql;
-pub(crate) type Server = idempotent_testkit::servers::MariaDbServer;
+pub(crate) type Server = idempotent_harness::servers::MariaDbServer;
 
 pub(crate) const ANALYZE: &str = "ANALYZE TABLE";
 pub(crate) const HEX: &str = "unhex('DIGITS')";

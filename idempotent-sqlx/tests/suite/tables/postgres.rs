@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, Row};
 pub(crate) use self::server::{BEGIN, Lines, other_transaction, place};
 
 pub(crate) type Db = sqlx::Postgres;
-pub(crate) type Server = idempotent_testkit::servers::PostgresServer;
+pub(crate) type Server = idempotent_harness::servers::PostgresServer;
 
 pub(crate) const ANALYZE: &str = "ANALYZE";
 pub(crate) const HEX: &str = "decode('DIGITS','hex')";

@@ -2,7 +2,7 @@
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use idempotent_testkit::proxy::Proxy;
+use idempotent_harness::proxy::Proxy;
 use sqlx::pool::PoolOptions;
 use sqlx::{Pool, Transaction};
 

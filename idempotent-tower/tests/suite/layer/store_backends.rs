@@ -1,8 +1,8 @@
 //! The basic behaviour on each kind of store.
 use idempotent_core::{Executor, MemoryStore, Store, SystemClock, Tokens};
+use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
 use idempotent_sqlx::SqliteStore;
-use idempotent_testkit::servers::RedisServer;
 use idempotent_tower::IdempotencyLayer;
 
 use crate::layer::support::{Shop, ask, by_user, order_by};

@@ -2,8 +2,8 @@
 use std::time::Duration;
 
 use idempotent_core::Executor;
-use idempotent_testkit::proxy::{Fault, Proxy};
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::proxy::{Fault, Proxy};
+use idempotent_harness::servers::RedisServer;
 use idempotent_tower::IdempotencyLayer;
 
 use crate::sockets::support::shop::principal;

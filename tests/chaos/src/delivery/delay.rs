@@ -24,8 +24,8 @@ use std::time::Duration;
 use anyhow::Context;
 use idempotent::delay_queue::{DelayDeadLetters, DelayQueue, DelayQueueBuilder};
 use idempotent::mq::DeadLetters;
-use idempotent_testkit::proxy::Proxy;
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::proxy::Proxy;
+use idempotent_harness::servers::RedisServer;
 use tokio::time::Instant;
 
 pub(super) use self::producer::produce;

@@ -25,8 +25,8 @@ use anyhow::Context;
 use idempotent::delay_queue::{DelayDeadLetters, DelayQueue, DelayQueueBuilder};
 use idempotent::mq::DeadLetters;
 use idempotent::{Executor, Policy, RedisStore, Scene, SqliteStore};
-use idempotent_testkit::proxy::Proxy;
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::proxy::Proxy;
+use idempotent_harness::servers::RedisServer;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use idempotent::delay_queue::DelayQueue;
-use idempotent_testkit::proxy::Proxy;
+use idempotent_harness::proxy::Proxy;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 

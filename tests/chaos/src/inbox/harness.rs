@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use idempotent::PostgresStore;
+use idempotent_harness::proxy::Proxy;
+use idempotent_harness::servers::PostgresServer;
 use idempotent_testkit::history::{History, Kind, Line};
-use idempotent_testkit::proxy::Proxy;
-use idempotent_testkit::servers::PostgresServer;
 use rustix::process::Signal;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};

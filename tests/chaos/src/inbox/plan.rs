@@ -1,7 +1,7 @@
 //! From a seed to what goes wrong when.
 use std::time::Duration;
 
-use idempotent_testkit::proxy::Fault;
+use idempotent_harness::proxy::Fault;
 
 use crate::dice::Dice;
 use crate::plan::Schedule;

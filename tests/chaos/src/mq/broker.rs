@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use async_trait::async_trait;
-use idempotent_testkit::proxy::Proxy;
+use idempotent_harness::proxy::Proxy;
 use serde::{Deserialize, Serialize};
 
 use super::copy::Copy;

@@ -6,8 +6,8 @@ use anyhow::{Context, bail};
 use async_trait::async_trait;
 use idempotent::mq::{Delivery, Received, Settlement, Source};
 use idempotent::rocketmq::{PublishErrorKind, RocketMessage, RocketPublisher, RocketSource};
-use idempotent_testkit::proxy::Proxy;
-use idempotent_testkit::servers::RocketServer;
+use idempotent_harness::proxy::Proxy;
+use idempotent_harness::servers::RocketServer;
 use tokio::time::timeout;
 
 use super::broker::{Broker, Letter, QUEUE};

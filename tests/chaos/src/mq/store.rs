@@ -2,7 +2,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use idempotent_testkit::proxy::{Fault, Proxy};
+use idempotent_harness::proxy::{Fault, Proxy};
 
 use crate::args::Topology;
 use crate::plan::Harm;

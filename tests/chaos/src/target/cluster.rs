@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use idempotent_testkit::servers::{RedisCluster, RedisServer, Value};
+use idempotent_harness::servers::{RedisCluster, RedisServer, Value};
 
 use super::Done;
 use super::loss::{folder, lost};

@@ -1,7 +1,7 @@
 //! A database server as the store, alone or with a Redis as its cache tier.
 use std::time::Duration;
 
-use idempotent_testkit::servers::{MariaDbServer, PostgresServer, RedisServer};
+use idempotent_harness::servers::{MariaDbServer, PostgresServer, RedisServer};
 
 use super::{Done, cut};
 use crate::args::Engine;

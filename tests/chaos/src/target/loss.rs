@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use idempotent_testkit::servers::{Connection, RedisServer, Value};
+use idempotent_harness::servers::{Connection, RedisServer, Value};
 
 /// Values by key.
 type Image = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -90,7 +90,7 @@ fn differences(one: &Image, other: &Image) -> Vec<String> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 pub(super) mod tests {
-    use idempotent_testkit::servers::RedisReplicas;
+    use idempotent_harness::servers::RedisReplicas;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use idempotent_testkit::servers::{RedisSentinels, RedisServer};
+use idempotent_harness::servers::{RedisSentinels, RedisServer};
 
 use super::Done;
 use super::loss::{folder, lost};

@@ -3,7 +3,7 @@ use std::collections::HashSet;
 use std::fmt::Write;
 use std::time::Instant;
 
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::servers::RedisServer;
 
 use crate::consume::queues::RABBIT;
 use crate::consume::support::Job;

@@ -2,7 +2,7 @@
 use std::process::Command;
 use std::sync::LazyLock;
 
-use idempotent_testkit::servers::{RabbitServer, RedisServer};
+use idempotent_harness::servers::{RabbitServer, RedisServer};
 
 use crate::consume::support::{Ended, Job};
 use crate::wait::until;
@@ -114,7 +114,7 @@ fn what_is_no_delivery_is_put_aside_by_the_broker_byte_for_byte() {
     }
     let aside = REDIS.command(&["XRANGE", "odd:dead", "-", "+"]);
     let bodies: Vec<_> = aside.items().iter().map(|entry| entry.items()[1].items()[3].clone()).collect();
-    assert!(bodies.contains(&idempotent_testkit::servers::Value::Bytes(b"what?\xff\r".to_vec())), "{bodies:?}");
+    assert!(bodies.contains(&idempotent_harness::servers::Value::Bytes(b"what?\xff\r".to_vec())), "{bodies:?}");
 }
 
 fn dead(place: &Place) -> &'static str {

@@ -1,5 +1,5 @@
 //! The job on a fleet's store.
-use idempotent_testkit::servers::{RedisCluster, RedisSentinels, RedisServer, Value};
+use idempotent_harness::servers::{RedisCluster, RedisSentinels, RedisServer, Value};
 
 use crate::consume::shared;
 use crate::consume::support::Job;

@@ -1,5 +1,5 @@
 //! `--source`, `--publish` and `--idle`: what is refused, and that it says why.
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::servers::RedisServer;
 
 use crate::consume::queues::RABBIT;
 use crate::consume::support::Job;

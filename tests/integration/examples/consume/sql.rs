@@ -1,7 +1,7 @@
 //! The job on PostgreSQL and MariaDB.
 use std::sync::LazyLock;
 
-use idempotent_testkit::servers::{MariaDbServer, PostgresServer};
+use idempotent_harness::servers::{MariaDbServer, PostgresServer};
 
 use crate::consume::shared;
 

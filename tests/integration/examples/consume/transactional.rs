@@ -1,6 +1,6 @@
 //! `--level transactional`: one effect for each key, whoever is killed when.
 use idempotent::PostgresStore;
-use idempotent_testkit::servers::{MariaDbServer, PostgresServer};
+use idempotent_harness::servers::{MariaDbServer, PostgresServer};
 use sqlx::{Connection, MySqlConnection, PgConnection};
 
 use crate::consume::support::{Job, Running};

@@ -2,7 +2,7 @@
 use std::time::{Duration, Instant};
 
 use idempotent::outbox::Outbox;
-use idempotent_testkit::servers::RabbitServer;
+use idempotent_harness::servers::RabbitServer;
 
 use super::shop::Shop;
 use crate::example::{self, Running};

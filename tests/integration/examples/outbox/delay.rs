@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use idempotent::delay_queue::{DelayProducer, DelayQueue, DelaySource};
 use idempotent::{Executor, MemoryStore};
-use idempotent_testkit::proxy::{Fault, Proxy};
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::proxy::{Fault, Proxy};
+use idempotent_harness::servers::RedisServer;
 
 use crate::outbox::world::{World, once, round};
 

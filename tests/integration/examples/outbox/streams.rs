@@ -1,8 +1,8 @@
 //! On a stream, whose entries' places can be compared [S3.2, S3.10, S3.13].
 use idempotent::redis_streams::{StartPosition, StreamsPublisher, StreamsSource};
 use idempotent::{Executor, MemoryStore};
-use idempotent_testkit::proxy::{Fault, Proxy};
-use idempotent_testkit::servers::{RedisServer, Value};
+use idempotent_harness::proxy::{Fault, Proxy};
+use idempotent_harness::servers::{RedisServer, Value};
 
 use crate::outbox::world::{World, once, round};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 use idempotent::outbox::{OutboxStatus, Relay};
 use idempotent::rabbitmq::{Queue, RabbitPublisher, RabbitSource};
 use idempotent::{Executor, MemoryStore};
-use idempotent_testkit::servers::RabbitServer;
+use idempotent_harness::servers::RabbitServer;
 
 use crate::outbox::world::{World, once, round};
 

@@ -1,5 +1,5 @@
 //! Two processes and one store.
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::servers::RedisServer;
 
 use crate::rest::client::ask;
 use crate::rest::service::Service;

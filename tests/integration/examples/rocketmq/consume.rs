@@ -1,5 +1,5 @@
 //! `consume --source rocketmq://…`
-use idempotent_testkit::servers::RocketServer;
+use idempotent_harness::servers::RocketServer;
 
 use crate::consume::support::Job;
 

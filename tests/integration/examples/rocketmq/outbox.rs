@@ -5,7 +5,7 @@ use idempotent::mq::{Consumer, OutboundMessage};
 use idempotent::outbox::{OutboxStatus, Relay};
 use idempotent::rocketmq::{RocketPublisher, RocketSource};
 use idempotent::{Executor, MemoryStore};
-use idempotent_testkit::servers::RocketServer;
+use idempotent_harness::servers::RocketServer;
 
 use crate::outbox::world::{World, consume_until, once, round};
 

@@ -11,7 +11,7 @@ use idempotent::{
 };
 use idempotent_testkit::{FOREVER, FaultStore, SeededEntropy, StoreOperation, VirtualClock};
 
-use idempotent_testkit::sim::{ProcessClock, Wire};
+use idempotent_simulator::{ProcessClock, Wire};
 
 const LEASE: Duration = Duration::from_secs(30);
 

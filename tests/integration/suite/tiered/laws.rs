@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use idempotent::store::MemoryTier;
 use idempotent::{MemoryStore, SqliteStore, Store, TieredStore};
-use idempotent_testkit::{FaultStore, Subject, VirtualClock, conformance, sim};
+use idempotent_simulator as sim;
+use idempotent_testkit::{FaultStore, Subject, VirtualClock, conformance};
 
 use crate::damage::Rows;
 use crate::tiered::weak::{Mood, Weak};

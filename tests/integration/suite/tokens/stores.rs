@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use idempotent::reply::DefaultReply;
 use idempotent::{Json, OnConsumed, RedisStore, SqliteStore};
-use idempotent_testkit::servers::RedisServer;
+use idempotent_harness::servers::RedisServer;
 
 use super::*;
 

@@ -2,8 +2,8 @@
 use std::time::Duration;
 
 use idempotent_core::{Claim, InFlight, Outcome, Store, StoreErrorKind};
+use idempotent_harness::servers::MariaDbServer;
 use idempotent_sqlx::Inbox;
-use idempotent_testkit::servers::MariaDbServer;
 use sqlx::mysql::{MySqlPool, MySqlPoolOptions};
 use sqlx::{AssertSqlSafe, Executor as _, MySql};
 

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use idempotent_core::{Outcome, Rejection, Store};
-use idempotent_testkit::proxy::Fault;
+use idempotent_harness::proxy::Fault;
 
 use super::commits::{proxied, run};
 use super::place::server;

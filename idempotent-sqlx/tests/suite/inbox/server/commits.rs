@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{Outcome, Rejection};
-use idempotent_testkit::proxy::{Fault, Proxy};
+use idempotent_harness::proxy::{Fault, Proxy};
 
 use super::own::end_connection;
 use super::place::{Place, server};

@@ -2,7 +2,7 @@
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use idempotent_core::{BorrowedTransaction, Outcome, Rejection, StepError, StoreErrorKind, step_in};
-use idempotent_testkit::proxy::Fault;
+use idempotent_harness::proxy::Fault;
 
 use super::commits::proxied;
 use super::own::end_connection;

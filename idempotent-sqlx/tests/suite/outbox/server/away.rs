@@ -1,5 +1,5 @@
 //! A relay whose database is away, and is back again [B29].
-use idempotent_testkit::proxy::{Fault, Proxy};
+use idempotent_harness::proxy::{Fault, Proxy};
 
 use super::laws::outage::{Outage, pool};
 use super::own::Server;

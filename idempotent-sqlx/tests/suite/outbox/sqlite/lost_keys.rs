@@ -3,10 +3,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use idempotent_core::Executor;
+use idempotent_harness::servers::{RedisServer, Value};
 use idempotent_mq::{Consumer, ConsumerCounters, HandlerResult, KeyFrom, Message, Messages};
 use idempotent_redis::RedisStore;
 use idempotent_sqlx::OutboxStatus;
-use idempotent_testkit::servers::{RedisServer, Value};
 
 use super::laws::world::{World, message};
 use crate::outbox::line::Line;

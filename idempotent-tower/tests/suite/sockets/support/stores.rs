@@ -7,9 +7,9 @@ use idempotent_core::{
     Claim, ClaimHandle, ClaimRequest, Completion, Executor, Key, MemoryStore, Record, Release, Settled, Store,
     StoreCapabilities, StoreError,
 };
+use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
 use idempotent_sqlx::SqliteStore;
-use idempotent_testkit::servers::RedisServer;
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
 

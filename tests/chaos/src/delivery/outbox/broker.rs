@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::Context;
 use idempotent::delay_queue::{DelayDeadLetters, DelayProducer, DelayQueue, DelayQueueBuilder};
 use idempotent::mq::{DeadLetters, Publish};
-use idempotent_testkit::proxy::Proxy;
-use idempotent_testkit::servers::{RabbitServer, RedisServer};
+use idempotent_harness::proxy::Proxy;
+use idempotent_harness::servers::{RabbitServer, RedisServer};
 use tokio::time::sleep;
 
 use super::rabbit;

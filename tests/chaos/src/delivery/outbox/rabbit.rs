@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use idempotent::rabbitmq::{RabbitMessage, RabbitPublisher, RabbitSource, Route};
-use idempotent_testkit::servers::RabbitServer;
+use idempotent_harness::servers::RabbitServer;
 use lapin::options::{BasicGetOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Channel, Connection, ConnectionProperties, ExchangeKind};

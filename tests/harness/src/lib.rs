@@ -1,0 +1,9 @@
+//! Private servers for tests and benchmarks, and a proxy for faults between client and server.
+//!
+//! | task | use |
+//! |---|---|
+//! | start Redis, PostgreSQL, MariaDB, RabbitMQ or RocketMQ | [`servers`] |
+//! | stop, pause or kill a server, or set its clock | the methods of its type in [`servers`] |
+//! | lose, delay or cut what a client and a server exchange | [`proxy`] |
+pub mod proxy;
+pub mod servers;

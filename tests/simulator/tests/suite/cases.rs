@@ -1,0 +1,71 @@
+//! The cases of the list of bad inputs that a store can show, by the laws that show them.
+use std::sync::Arc;
+
+use idempotent_core::{Identity, KeyError, MemoryStore, Scene};
+use idempotent_simulator::mutants::{Bug, Mutant};
+use idempotent_testkit::conformance::laws;
+use idempotent_testkit::{Subject, VirtualClock};
+
+fn memory() -> Subject {
+    let clock = VirtualClock::new();
+    Subject::new(MemoryStore::builder().clock(Arc::new(clock.clone())).build()).on_clock(clock)
+}
+
+/// The memory store keeps these laws, as far as it can be asked, and the store without a bug keeps all of them.
+fn kept(names: &[&str]) {
+    for name in names {
+        let law = laws::all().find(|law| law.name() == *name).unwrap_or_else(|| panic!("no law is called {name}"));
+        if law.needs().is_empty() {
+            law.hold(memory);
+        }
+        law.hold(|| Mutant::subject(None));
+    }
+}
+
+macro_rules! shown {
+    ($($case:ident: $($law:ident)+;)+) => {$(
+        #[test]
+        fn $case() {
+            kept(&[$(stringify!($law)),+]);
+        }
+    )+};
+}
+
+shown! {
+    strange_keys_are_kept_apart: keys_that_look_alike_are_kept_apart;
+    strange_texts_come_back_unchanged: hostile_texts_and_values_come_back_as_they_were;
+    case_blanks_and_normal_forms_are_kept_apart:
+        keys_that_look_alike_are_kept_apart stored_keys_that_differ_only_by_case_are_kept_apart;
+    parts_around_a_separator_are_kept_apart:
+        keys_that_differ_in_one_place_are_kept_apart keys_whose_name_and_hash_run_together_are_kept_apart;
+    equal_keys_of_two_tenants_are_kept_apart: tenants_scenes_and_scopes_are_kept_apart;
+    damaged_records_are_refused_and_left_unchanged:
+        a_damaged_record_is_corrupt_to_every_step what_cannot_be_read_is_never_overwritten_or_deleted
+        a_purge_leaves_what_it_cannot_read browsing_leaves_what_it_cannot_read;
+    a_record_of_a_newer_version_is_refused_and_left_unchanged: a_record_of_a_newer_version_is_refused_by_every_step;
+    a_foreign_value_is_refused_and_left_unchanged: a_foreign_value_is_refused_by_every_step;
+}
+
+/// They never reach a store.
+#[test]
+fn keys_that_are_none_are_refused_before_any_store() {
+    let key = |part: &str| Identity::new(Scene::Mq, "law", part).key("laws");
+    assert!(matches!(key(""), Err(KeyError::Empty { .. })));
+    for bytes in [1_025, 1 << 20] {
+        assert!(matches!(key(&"a".repeat(bytes)), Err(KeyError::TooLong { .. })), "{bytes} bytes");
+    }
+    key(&"a".repeat(1_024)).unwrap();
+}
+
+/// The laws above are worth something: a store that joins, cuts off or folds keys breaks them.
+#[test]
+fn a_store_that_takes_two_keys_for_one_is_caught() {
+    for (bug, name) in [
+        (Bug::CaseFolded, "stored_keys_that_differ_only_by_case_are_kept_apart"),
+        (Bug::KeyJoined, "keys_whose_name_and_hash_run_together_are_kept_apart"),
+        (Bug::KeyCutOff, "tenants_scenes_and_scopes_are_kept_apart"),
+    ] {
+        let law = laws::all().find(|law| law.name() == name).unwrap();
+        assert!(std::panic::catch_unwind(|| law.hold(|| Mutant::subject(Some(bug)))).is_err(), "{bug:?}");
+    }
+}
