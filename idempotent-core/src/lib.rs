@@ -60,7 +60,8 @@ pub use executor::{
     AlreadyInstalled, BatchItem, Call, DeliveryContext, Drained, Executor, ExecutorBuilder, Handler, Served, Stopped,
 };
 pub use fingerprint::{Fingerprint, Fingerprinted, Fingerprinter};
-pub use key::{DerivedKey, DisplayKey, Identity, Key, KeyExtractor, KeyPart, KeyStrategy, Parts, Scene, key_hash};
+pub use key::{DisplayKey, Identity, Key, KeyExtractor, KeyPart, Parts, Scene, key_hash};
+pub use key_strategy::{DerivedKey, KeyStrategy};
 pub use lease::Lease;
 pub use observe::{Event, ExecutorCounts, Observer, RunInfo, Tracing};
 pub use ordering::{BrokenOrder, MAX_WAITING_RANGES, OnBrokenOrder, OnLate, Predecessor, Registered, Stream};

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::sources::texts;
 
 /// The crates whose sources keep the rules. A crate that keeps them is added here.
-const CHECKED: [&str; 12] = [
+const CHECKED: [&str; 14] = [
     "idempotent-alert/src",
     "idempotent-core/src",
     "idempotent-macros/src",

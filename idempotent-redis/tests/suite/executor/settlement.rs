@@ -8,6 +8,7 @@ use idempotent_core::{
 use idempotent_harness::proxy::{Fault, Proxy};
 use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
+use idempotent_testkit::{FaultStore, StoreCall, StoreOperation};
 
 use crate::support::runs::{AppError, End, Job, Worker, assert_in_flight, id, lease_end, raw, record, secs};
 use crate::support::{key, open, open_without_cache, until};
