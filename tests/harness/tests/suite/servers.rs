@@ -1,4 +1,4 @@
-//! The private servers and the proxy do what their docs say. They need what `cargo xtask setup` installs.
+//! Tests of the private servers and of the proxy. `cargo xtask setup` installs the servers.
 mod databases;
 mod groups;
 mod proxy;
@@ -8,13 +8,13 @@ mod tls;
 
 use std::path::Path;
 
-/// Whether there is such a process, other than one that is only not yet waited for.
+/// Returns whether the process exists and is not a zombie.
 fn exists(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     Path::new(&format!("/proc/{pid}")).exists() && !stat.contains(") Z ")
 }
 
-/// Until it is so, for a minute.
+/// Waits until the condition holds, and panics after a minute.
 fn eventually(what: &str, mut so: impl FnMut() -> bool) {
     let start = std::time::Instant::now();
     while !so() {

@@ -1,4 +1,4 @@
-//! The kit must fail a backend that is wrong: each bug breaks the laws that are about it.
+//! Tests of the laws of backends with mutants: each bug breaks the laws about it.
 mod backend;
 
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ fn mutant(bug: impl Into<Option<Bug>>) -> CasSubject {
 }
 cas_conformance!(a_backend_without_a_bug_keeps_every_law, mutant(None));
 
-/// What the law says about the mutant, if it is broken.
+/// Returns the panic of the law if the mutant breaks it.
 fn broken(bug: Bug, threads: Threads, law: impl AsyncFnOnce(&CasSubject)) -> Option<String> {
     let panic = catch_unwind(AssertUnwindSafe(|| hold_cas(threads, || mutant(bug), law))).err()?;
     Some(panic.downcast_ref::<String>().cloned().unwrap_or_default())
@@ -149,7 +149,7 @@ fn what_guards_a_subject_is_dropped_at_the_end_of_a_broken_law_too() {
     assert!(watched.upgrade().is_none());
 }
 
-/// Rows are the bugs of `caught!`; this is the other way round.
+/// Checks that each law is broken by a mutant, in addition to `caught!`, which checks that each mutant breaks a law.
 #[test]
 fn each_law_is_broken_by_a_mutant_and_each_mutant_breaks_a_law() {
     let names = |laws: &mut dyn Iterator<Item = &'static CasLaw>| laws.map(CasLaw::name).collect::<BTreeSet<_>>();

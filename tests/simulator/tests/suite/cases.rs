@@ -1,4 +1,4 @@
-//! The cases of the list of bad inputs that a store can show, by the laws that show them.
+//! Bad inputs that a store can detect, with the laws that check them.
 use std::sync::Arc;
 
 use idempotent_core::{Identity, KeyError, MemoryStore, Scene};
@@ -11,7 +11,7 @@ fn memory() -> Subject {
     Subject::new(MemoryStore::builder().clock(Arc::new(clock.clone())).build()).on_clock(clock)
 }
 
-/// The memory store keeps these laws, as far as it can be asked, and the store without a bug keeps all of them.
+/// Checks these laws on the mutant without a bug, and those without needs also on the memory store.
 fn kept(names: &[&str]) {
     for name in names {
         let law = laws::all().find(|law| law.name() == *name).unwrap_or_else(|| panic!("no law is called {name}"));
@@ -46,7 +46,7 @@ shown! {
     a_foreign_value_is_refused_and_left_unchanged: a_foreign_value_is_refused_by_every_step;
 }
 
-/// They never reach a store.
+/// Invalid keys never reach a store.
 #[test]
 fn keys_that_are_none_are_refused_before_any_store() {
     let key = |part: &str| Identity::new(Scene::Mq, "law", part).key("laws");
@@ -57,7 +57,7 @@ fn keys_that_are_none_are_refused_before_any_store() {
     key(&"a".repeat(1_024)).unwrap();
 }
 
-/// The laws above are worth something: a store that joins, cuts off or folds keys breaks them.
+/// A store that joins, cuts off or folds keys breaks the laws above.
 #[test]
 fn a_store_that_takes_two_keys_for_one_is_caught() {
     for (bug, name) in [

@@ -1,4 +1,4 @@
-//! The kit must fail a store that is wrong: each bug breaks the laws that are about it.
+//! Tests of the laws of stores with mutants: each bug breaks the laws about it.
 mod expected;
 mod matrix;
 
@@ -21,7 +21,7 @@ fn a_difference_from_the_protocol_is_told_as_a_short_story() {
     for word in ["seed 0, script ", "store: ", "protocol: ", "   1. claim key ", "renew ", " steps are enough"] {
         assert!(said.contains(word), "{word:?} is missing in:\n{said}");
     }
-    // A claim for long, and a renewal for less.
+    // The two steps are a claim and a renewal with a shorter lease.
     assert!(said.contains("\n2 of its ") && !said.contains("   3. "), "it is not as short as it can be:\n{said}");
 }
 

@@ -1,4 +1,4 @@
-//! The simulator's checks notice a store that is wrong, and what they once found stays found.
+//! Tests of the simulator: its checks detect faulty stores, and plans that once found a bug still pass.
 mod bugs;
 mod flawed;
 mod regressions;
@@ -6,7 +6,7 @@ mod shrinking;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Each in turn by one of as many threads as the machine has processors; what they say, in order.
+/// Calls `ask` for each item on as many threads as the machine has processors, and returns the results in order.
 fn each<T: Sync, S: Send>(all: &[T], ask: impl Fn(&T) -> S + Sync) -> Vec<S> {
     let next = AtomicUsize::new(0);
     let work = || {

@@ -1,4 +1,4 @@
-//! `cargo xtask sim`, without xtask.
+//! Tests of the program of `cargo xtask sim`.
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,7 +10,7 @@ struct Said {
 }
 
 impl Said {
-    /// The object that everything ends with.
+    /// Returns the JSON object on the last line.
     fn closing(&self) -> serde_json::Value {
         let last = self.out.lines().last().unwrap_or_else(|| panic!("nothing on stdout: {}", self.err));
         serde_json::from_str(last).unwrap()
@@ -23,7 +23,7 @@ fn sim(arguments: &[&str]) -> Said {
     Said { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
 }
 
-/// A file of this test, in the folder that cargo keeps for them.
+/// Returns the path of a file in the temporary folder of cargo.
 fn file(name: &str) -> String {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name).to_str().unwrap().to_owned()
 }

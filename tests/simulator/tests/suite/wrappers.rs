@@ -1,4 +1,4 @@
-//! A wrapper forwards each capability of the store underneath, or drops it on purpose; and what passes through is the same.
+//! Tests of wrappers: each forwards or deliberately drops every capability of the inner store, and changes no answer.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ fn a_store_made_of_a_backend_has_none() {
     assert_eq!(capabilities(&Cas(Nothing)), Vec::<&str>::new());
 }
 
-/// Has nothing, and takes nothing.
+/// An empty backend that rejects every swap.
 #[derive(Debug)]
 struct Nothing;
 
@@ -86,11 +86,11 @@ impl CasBackend for Nothing {
     }
 }
 
-/// There is no time in it that a client could be wrong about: spans only, counted by the store.
+/// A claim contains durations, which the store counts, and no times of the client.
 #[test]
 fn a_claim_carries_spans_and_no_times() {
     fn spans(request: ClaimRequest) -> [Duration; 2] {
-        // A field that is added has to be looked at here.
+        // A new field must be checked here.
         let ClaimRequest { key, owner, lease, fingerprint, max_attempts, on_expiry, memory, display } = request;
         let _: (Key, OwnerToken, Option<Fingerprint>, u32) = (key, owner, fingerprint, max_attempts);
         let _: (OnExpiry, Option<Arc<str>>) = (on_expiry, display);

@@ -1,4 +1,4 @@
-//! A database's server of a test's own.
+//! Tests of the private PostgreSQL and MariaDB servers.
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use idempotent_harness::servers::{MariaDbServer, PostgresServer};
 
 use crate::servers::eventually;
 
-/// What it says first to a client, after this greeting.
+/// Returns whether the server sends a byte after this greeting.
 fn answers(address: &str, greeting: &[u8]) -> bool {
     let Ok(mut stream) = TcpStream::connect(address) else { return false };
     stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
@@ -15,14 +15,14 @@ fn answers(address: &str, greeting: &[u8]) -> bool {
     stream.write_all(greeting).and_then(|()| stream.read_exact(&mut first)).is_ok()
 }
 
-/// Of processes that work in its folder: nothing of it may outlive it.
+/// Counts the processes whose working directory is in the folder. None may outlive the server.
 fn processes(folder: &str) -> usize {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     let place = |entry: std::fs::DirEntry| std::fs::read_link(entry.path().join("cwd")).ok();
     all.filter_map(place).filter(|place| place.starts_with(folder)).count()
 }
 
-/// `$sql` runs statements, `$folder` asks for the data's folder, `$row` is how a row is written.
+/// Creates a test of one server. `$sql` runs statements, `$folder` queries the data folder, `$row` is a printed row.
 macro_rules! is_private {
     ($name:ident, $server:ident, $sql:ident, $system:literal, $folder:literal, $row:literal, $greeting:expr) => {
         #[test]
@@ -60,7 +60,7 @@ macro_rules! is_private {
     };
 }
 
-// Asked for TLS, as a first word.
+// The greeting is a request for TLS.
 is_private!(
     a_postgresql_is_private_keeps_what_was_committed_and_leaves_nothing_behind,
     PostgresServer,
@@ -71,7 +71,7 @@ is_private!(
     &[0, 0, 0, 8, 4, 210, 22, 47]
 );
 
-// It speaks first.
+// The server sends the first byte.
 is_private!(
     a_mariadb_is_private_keeps_what_was_committed_and_leaves_nothing_behind,
     MariaDbServer,
@@ -82,7 +82,8 @@ is_private!(
     &[]
 );
 
-/// One that starts removes the temporary tables of all others in that folder, and another's statement fails.
+/// A server that starts removes the temporary tables of all other servers in the same folder, whose statements then
+/// fail.
 #[test]
 fn temporary_tables_of_a_mariadb_lie_in_its_own_folder() {
     let server = MariaDbServer::start();

@@ -6,7 +6,7 @@ fn pids<'a>(servers: impl IntoIterator<Item = &'a RedisServer>) -> Vec<u32> {
     servers.into_iter().map(RedisServer::pid).collect()
 }
 
-/// Replicas that acknowledged the write in time; at most one is waited for.
+/// Returns the number of replicas that acknowledged the write in time. Waits for one at most.
 fn written(primary: &RedisServer, write: &[&str], millis: u32) -> Option<i64> {
     let mut connection = primary.connect();
     // A sentinel that turns a primary into a replica ends its clients' connections.
@@ -46,7 +46,7 @@ fn sentinels_promote_the_replica_of_a_killed_primary_and_take_it_back() {
     assert_eq!(new.command(&["GET", "a"]).text(), "b");
     assert_eq!(new.command(&["SET", "a", "c"]).text(), "OK");
     old.restart();
-    // On a busy machine the sentinels may change their mind once more; then the other one is the replica.
+    // On a busy machine, the sentinels may fail over once more. Then the other server is the replica.
     crate::servers::eventually("one of the two is the replica of the other", || {
         let primary = group.current_primary();
         let replica = if primary.port() == old.port() { new } else { old };

@@ -15,7 +15,7 @@ fn client(proxy: &Proxy) -> Connection {
     Connection::to(&proxy.address()).unwrap()
 }
 
-/// The client's system may notice the reset when it sends, or when it reads.
+/// Returns whether the error is a reset, which the client may notice when it sends or when it reads.
 fn is_reset(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }
@@ -103,7 +103,7 @@ async fn a_half_open_connection_swallows_the_request_and_stays() {
     }
     proxy.until_met(1).await;
     assert_eq!(client(&proxy).ask(&["GET", "key"]).unwrap(), Value::Nil);
-    // Had anything been on its way to the client, it would be read before the reset.
+    // The client would read a pending reply before the reset.
     proxy.cut_all();
     reset(one.answer());
     assert_eq!(server.command(&["GET", "key"]), Value::Nil);
@@ -192,7 +192,7 @@ async fn messages_of_a_subscription_answer_no_request() {
     server.command(&["PUBLISH", "a", "hello"]);
     assert_eq!(one.answer().unwrap().items()[2].text(), "hello");
     assert_eq!(proxy.met(), 0);
-    // Its reply is an array: half of it is no value.
+    // The reply is an array, and half of an array is no value.
     assert_eq!(one.ask(&["PING"]).unwrap_err().kind(), ErrorKind::UnexpectedEof);
 }
 

@@ -1,4 +1,4 @@
-//! A RabbitMQ of a test's own.
+//! Tests of the private RabbitMQ server.
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use idempotent_harness::servers::RabbitServer;
 
 use crate::servers::eventually;
 
-/// Whether it greets back, as a client would see.
+/// Returns whether the server answers the greeting of a client.
 fn speaks(server: &RabbitServer) -> bool {
     let Ok(mut stream) = TcpStream::connect(server.address()) else { return false };
     stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
@@ -17,7 +17,7 @@ fn speaks(server: &RabbitServer) -> bool {
     stream.write_all(b"AMQP\x00\x00\x09\x01").and_then(|()| stream.read_exact(&mut first)).is_ok() && first[0] == 1
 }
 
-/// Of processes whose environment names this server's port mapper: nothing of it may outlive it.
+/// Returns the processes whose environment names this server's port mapper. None may outlive the server.
 fn processes(mapper: &str) -> Vec<String> {
     let name = format!("ERL_EPMD_PORT={mapper}");
     let all = std::fs::read_dir("/proc").unwrap().flatten();
@@ -64,9 +64,9 @@ fn a_rabbitmq_is_private_answers_its_tools_and_leaves_nothing_behind() {
     assert!(vhosts(&server).contains("of this test"), "what is durable outlives a kill");
 
     drop(server);
-    // The Erlang machine has helpers, which end a moment after it, when their pipe from it is closed.
+    // The helpers of the Erlang machine end a moment later, when their pipe is closed.
     eventually("nothing of it is left", || processes(&mapper).is_empty());
-    // Nobody else's node was touched, nor is there a port mapper at the usual place because of this.
+    // The server started no port mapper on the default port.
     let names = Command::new("epmd").args(["-port", &mapper, "-names"]).output().unwrap();
     assert!(!names.status.success(), "{names:?}");
 }

@@ -46,7 +46,7 @@ fn a_paused_server_is_dropped_as_well() {
     assert!(!exists(pid));
 }
 
-/// The child of the next test: it starts a server, says which, and waits for its end. Does nothing when run as a test.
+/// Starts a server, prints its process, and waits, as the child of the next test. Does nothing when run as a test.
 #[test]
 #[allow(clippy::print_stdout, reason = "how it tells its parent")]
 fn child_with_a_paused_server() {
@@ -85,8 +85,8 @@ fn a_paused_server_answers_when_it_goes_on() {
     server.pause();
     std::thread::scope(|scope| {
         let answer = scope.spawn(|| server.command(&["SET", "a", "b"]));
-        // Nothing can be there before, and there is no event for what does not come: that it is not finished when the
-        // server goes on is all there is to see.
+        // No event shows that an answer is missing. The test only verifies that the call has not ended when the server
+        // resumes.
         assert!(server.is_running() && !answer.is_finished());
         server.resume();
         assert_eq!(answer.join().unwrap().text(), "OK");
@@ -135,12 +135,12 @@ fn a_password_is_asked_for_and_is_in_the_url() {
 #[test]
 fn a_shifted_clock_is_the_servers_time_and_expiry_and_can_be_shifted_back() {
     let server = RedisServer::builder().faketime().start();
-    // Beyond the shifts on the way: a server that looks for what has expired meanwhile would be right to remove it.
+    // The TTL is longer than each shift: a server that looks for expired keys must not remove this one.
     server.command(&["SET", "a", "b", "EX", "7200"]);
     for seconds in [0.0, 3600.0, -3600.5, 60.0] {
         server.shift_clock(seconds);
         let (before, told) = (now(), time(&server));
-        // Told between two readings of our own.
+        // The server's time is between two readings of the test's clock.
         assert!((before - 0.01..=now() + 0.01).contains(&(told - seconds)), "{told} is not {before} + {seconds}");
     }
     assert_eq!(server.command(&["GET", "a"]).text(), "b");
@@ -184,7 +184,8 @@ fn panic_of<T>(run: impl FnOnce() -> T + std::panic::UnwindSafe) -> String {
     *std::panic::catch_unwind(run).map(|_| ()).unwrap_err().downcast::<String>().unwrap()
 }
 
-/// `cargo xtask test extras` names a program and says what it ought to be; here the program itself says what it is.
+/// Compares the version of the server with the one that `cargo xtask test extras` expects, or with the output of
+/// the program.
 #[test]
 fn the_server_is_of_the_flavour_and_version_that_was_asked_for() {
     let version = RedisServer::start().version();

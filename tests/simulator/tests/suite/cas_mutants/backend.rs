@@ -1,4 +1,4 @@
-//! A map that compares and swaps, with one bug at most.
+//! A backend over a map, with one bug at most.
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;
@@ -25,61 +25,61 @@ macro_rules! bugs {
 }
 
 bugs! {
-    /// Each row counts for itself: behind a deletion it begins anew.
+    /// Each row has its own counter, which restarts after a deletion.
     VersionRestarts,
-    /// One where something is.
+    /// The version of every record is 1.
     VersionIsExists,
-    /// A digest of the record: what was there before is there again.
+    /// The version is a digest of the record, so an old version returns with an old record.
     VersionIsContent,
-    /// The counter begins with zero.
+    /// The counter starts at zero.
     ZeroForARecord,
-    /// One version for all keys.
+    /// All keys share one version.
     VersionOfTheWholeStore,
-    /// Writes whatever was seen.
+    /// A swap ignores the seen version.
     SwapIgnoresVersion,
     /// `UPDATE … WHERE version = seen OR seen = 0`.
     ZeroIsAnyVersion,
-    /// `INSERT` where nothing is, whatever was seen.
+    /// A swap inserts an absent record, whatever the seen version.
     AbsentIsAnyVersion,
     /// `DELETE` without `WHERE version = seen`.
     DeletionIgnoresVersion,
-    /// Says no, and has written.
+    /// A swap writes although it returns false.
     RefusedSwapWrites,
-    /// Says no, and has counted.
+    /// A swap changes the version although it returns false.
     RefusedSwapCounts,
-    /// Keeps the row without its record.
+    /// A deletion keeps the record.
     NoneIsKept,
-    /// Reads, lets others in, writes.
+    /// A swap reads and writes in two steps.
     SwapInTwoSteps,
-    /// Reads the record, lets others in, reads the version.
+    /// A read takes the record and the version in two steps.
     ReadInTwoSteps,
-    /// Hides what is past its time, and compares with it.
+    /// A read hides expired records, but a swap compares with their versions.
     HidesExpired,
     /// Removes records an hour early.
     RemovesEarly,
     /// A TTL removes rows at the end of their records.
     RemovesAtTheEnd,
-    /// A purge removes what the store's own purge would.
+    /// A purge removes records as soon as they are purgeable, without the margin of [`protocol::removable`].
     PurgesWithoutMargin,
-    /// Rows are found by the key's readable part.
+    /// Rows are addressed by the readable part of the key.
     KeyByName,
-    /// Keeps an empty value as none.
+    /// An empty value is stored as none.
     EmptyIsNone,
-    /// Keeps times in ms.
+    /// Times are stored in ms.
     TimesInMillis,
-    /// Its own time is in ms.
+    /// The time of the backend is in ms.
     NowInMillis,
-    /// Looks at its clock once, when it is opened.
+    /// The backend reads its clock once, when it is opened.
     ClockReadOnce,
     /// Two servers answer in turn, and their clocks differ.
     TwoClocks,
-    /// Reading counts as a write.
+    /// A read changes the version.
     ReadingCounts,
-    /// Has written, and says no.
+    /// A swap writes, and returns false.
     DoneAndDenied,
-    /// Says yes, and has written nothing: a lost commit.
+    /// A swap returns true without a write, as after a lost commit.
     SaidAndNotDone,
-    /// Writes twice to a key, and refuses from then on.
+    /// A key is written twice at most.
     RefusesTheThird,
     /// Times end in the year 9999.
     NoTimeWithoutEnd,

@@ -1,7 +1,7 @@
-//! Which laws are about which bug.
+//! The laws about each bug.
 use idempotent_simulator::mutants::Bug;
 
-/// The laws that have to catch it; it may break more. Sorted as in [`Bug`].
+/// Returns the laws that must detect the bug, sorted as in [`Bug`]. The bug may break further laws.
 pub(crate) fn laws_about(bug: Bug) -> &'static [&'static str] {
     match bug {
         Bug::NonAtomicClaim => {

@@ -1,4 +1,4 @@
-//! Every mutant against every law.
+//! A matrix of mutants and laws.
 #![allow(clippy::print_stdout, reason = "the matrix, for `--nocapture`")]
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,24 +12,24 @@ use idempotent_testkit::conformance::{Law, laws};
 
 use crate::mutants::expected::laws_about;
 
-/// Enough for a race: every second round takes turns at every point where a store waits.
+/// The rounds of a law about races. Every second round switches tasks wherever a store waits.
 const ROUNDS: u32 = 4;
 
-/// Threads that break a law now.
+/// The number of threads that break a law now.
 static BROKEN: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What the law says about the mutant, if it is broken. Says it to the caller only: thousands of laws are broken here.
+/// Returns the panic of the law if the mutant breaks it, and prints nothing: thousands of laws are broken here.
 pub(crate) fn broken(law: &Law, bug: Option<Bug>) -> Option<String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let loud = take_hook();
         set_hook(Box::new(move |panic| {
             let worker = thread::current().name().is_some_and(|name| name.starts_with("tokio-"));
-            // Workers have no flag of their own: theirs are quiet while any law is broken on purpose.
+            // Threads of runtimes have no flag. Their panics are not printed while any law is broken on purpose.
             let quiet = QUIET.get() || worker && BROKEN.load(Ordering::SeqCst) > 0;
             if !quiet {
                 loud(panic);
@@ -48,7 +48,7 @@ pub(crate) fn law(name: &str) -> &'static Law {
     laws::all().find(|law| law.name() == name).unwrap_or_else(|| panic!("no law is called {name}"))
 }
 
-/// The laws that each mutant breaks; two at a time.
+/// Returns the laws that each mutant breaks. Two threads check the mutants.
 fn matrix() -> BTreeMap<String, BTreeSet<&'static str>> {
     let (next, matrix) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
     let work = || {
@@ -64,7 +64,7 @@ fn matrix() -> BTreeMap<String, BTreeSet<&'static str>> {
     matrix.into_inner().unwrap()
 }
 
-/// The mutants that B40 names.
+/// The mutants of case B40.
 const NAMED: [Bug; 8] = [
     Bug::NonAtomicClaim,
     Bug::UnconditionalDelete,

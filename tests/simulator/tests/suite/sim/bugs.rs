@@ -1,4 +1,4 @@
-//! Every bug of the kit's mutants: found by the history, found by the order of application, or out of sight for a
+//! Tests with every bug of the mutants: found by the history, found by the order of application, or invisible for a
 //! stated reason.
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -15,7 +15,7 @@ fn mutant(bug: Option<Bug>, clock: &VirtualClock) -> Arc<dyn Store> {
     Arc::new(Mutant::new(bug, Arc::new(clock.clone())))
 }
 
-/// Found by the judge of histories, by this invariant among others.
+/// The bugs that the judge of histories finds, with one of the violated invariants.
 const TOLD: &[(Bug, &str)] = &[
     (Bug::NonAtomicClaim, "I1"),
     (Bug::TakeoverWithoutCompare, "I1"),
@@ -62,7 +62,7 @@ const TOLD: &[(Bug, &str)] = &[
     (Bug::ForgetHeld, "I2"),
 ];
 
-/// Found by what only a simulator knows: the order of application, policies, counts.
+/// The bugs that only the simulator finds, by the order of application, policies and counts.
 const APPLIED: &[(Bug, &str)] = &[
     (Bug::AtomicPerConnection, "I13 as applied"),
     (Bug::RepeatedReleaseIsDone, "I2 as applied"),
@@ -75,7 +75,7 @@ const APPLIED: &[(Bug, &str)] = &[
     (Bug::NoFingerprintDiffers, "I12 as applied"),
 ];
 
-/// Nothing that is wrong ever comes of it in a world, for this reason.
+/// The bugs that have no wrong effect in a simulation, with the reason.
 const UNSEEN: &[(Bug, &str)] = &[
     (Bug::RefundLeavesTrace, "a trace that says nothing hurts nobody"),
     (Bug::RefundHidesTakeover, "what a run took over is told to its handler, not to a history"),
@@ -124,7 +124,7 @@ const UNSEEN: &[(Bug, &str)] = &[
     (Bug::PurgeTakesLines, "no call of a world stands in a stream"),
 ];
 
-/// Which of these no seed shows.
+/// Returns the bugs that no seed shows.
 fn unfound(bugs: &[(Bug, &str)]) -> Vec<String> {
     let said = each(bugs, |(bug, name)| {
         let found = (0..SEEDS).any(|seed| sim::run(seed, |clock| mutant(Some(*bug), clock)).violates(name));
@@ -133,7 +133,7 @@ fn unfound(bugs: &[(Bug, &str)]) -> Vec<String> {
     said.into_iter().flatten().collect()
 }
 
-/// Enough for the rarest.
+/// The number of seeds that shows the rarest bug.
 const SEEDS: u64 = 400;
 
 #[test]

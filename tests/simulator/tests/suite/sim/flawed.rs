@@ -1,4 +1,4 @@
-//! Stores that are wrong in ways the kit's mutants are not.
+//! Stores with flaws that no mutant has.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use super::each;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Flaw {
-    /// Whoever asks is told that it is released.
+    /// Every release succeeds, even for a caller that is not the owner.
     ReleaseAlwaysDone,
-    /// A completion is answered and deletes the record.
+    /// A completion is confirmed, but its record expires at once.
     ConsumedNotKept,
-    /// What duplicates get is not what was kept.
+    /// A duplicate gets no result.
     ResultLost,
-    /// No renewal is granted.
+    /// Every renewal is rejected.
     RenewRefused,
-    /// No owner completes anything.
+    /// Every completion is rejected.
     CompleteRefused,
 }
 

@@ -1,4 +1,4 @@
-//! Plans that once found something. Kept as plans: a seed means another world as soon as the simulator changes.
+//! Plans that once found a bug. A plan keeps its meaning when the generator changes, and a seed does not.
 use std::sync::Arc;
 
 use idempotent_core::MemoryStore;
@@ -11,7 +11,7 @@ struct Case {
     plan: Plan,
 }
 
-/// One JSON object a line; add what `cargo xtask sim` prints at its end.
+/// One plan as JSON on each line, as the last line of a violation in `cargo xtask sim`.
 const CASES: &str = include_str!("plans.jsonl");
 
 #[test]

@@ -1,4 +1,4 @@
-//! What fails is made small, and fails still.
+//! Tests of the shrinker: a small plan still fails.
 use std::sync::Arc;
 
 use idempotent_simulator::mutants::{Bug, Mutant};
@@ -13,7 +13,7 @@ fn a_failing_plan_is_made_small_and_fails_by_the_same_invariant() {
     let whole = (0..100).map(Plan::of).find(|plan| world(plan).violates("I4b")).unwrap();
     let small = sim::shrink(&whole, |plan| world(plan).violates("I4b"));
     assert!(world(&small).violates("I4b"));
-    // Two messages and a purge, by a worker or two, are all it takes.
+    // Two messages, a purge and one or two workers show the bug.
     assert!(small.pieces() <= 8, "{} of {} pieces: {small:#?}", small.pieces(), whole.pieces());
     assert!(sim::shrink(&small, |plan| world(plan).violates("I4b")) == small, "nothing is left to take out");
 }
