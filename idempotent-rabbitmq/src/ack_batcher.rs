@@ -1,7 +1,7 @@
-//! Batched acknowledgements of one channel. Acknowledgements of consecutive deliveries share one frame.
+//! Joint acknowledgements: consecutive deliveries of a channel are acknowledged with one frame.
 //!
-//! One task sends the frames. Acknowledgements that arrive while the task sends are sent together next, so a busy
-//! consumer sends fewer frames. No acknowledgement waits for others.
+//! One task sends the acknowledgements. Requests that arrive while the task is sending form the next batch, so a busy consumer sends
+//! fewer frames. No request waits for further requests.
 use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
@@ -10,14 +10,14 @@ use lapin::options::BasicAckOptions;
 use lapin::types::DeliveryTag;
 use tokio::sync::{mpsc, oneshot};
 
-/// Sends the acknowledgements of a channel in batches. The task ends when this value is dropped.
+/// The sender of acknowledgements of one channel. Its task ends with the drop.
 #[derive(Debug)]
-pub(crate) struct AckBatcher(mpsc::UnboundedSender<AckCommand>);
+pub(crate) struct AckBatcher(mpsc::UnboundedSender<AckRequest>);
 
 #[derive(Debug)]
-enum AckCommand {
-    PendingAck(PendingAck),
-    /// The delivery was given back to the broker: it needs no acknowledgement and no longer blocks others.
+enum AckRequest {
+    Ack(PendingAck),
+    /// The delivery was given back. Nothing is sent, and a joint acknowledgement may cover the delivery.
     GivenBack(DeliveryTag),
 }
 
@@ -28,95 +28,93 @@ struct PendingAck {
     answer: oneshot::Sender<lapin::Result<bool>>,
 }
 
-/// The maximum number of acknowledgements in one round. It does not limit the deliveries in flight.
-const MAX_BATCH: usize = 1024;
+/// Maximum number of requests that are sent at a time. Further requests wait in the channel.
+const MAX_REQUESTS: usize = 1024;
 
 impl AckBatcher {
     /// Starts the task.
     ///
     /// # Panics
-    /// Panics outside of a tokio runtime.
+    /// There is no tokio runtime.
     pub(crate) fn new() -> Self {
-        let (acks, receiver) = mpsc::unbounded_channel();
-        tokio::spawn(send(receiver));
-        Self(acks)
+        let (requests, receiver) = mpsc::unbounded_channel();
+        tokio::spawn(send_acks(receiver));
+        Self(requests)
     }
 
-    /// Acknowledges one delivery. Returns after the connection has accepted the frame, or `None` if the task has
-    /// ended.
+    /// Acknowledges a delivery. Returns when the connection has accepted the frame, or `None` if the task has ended.
     ///
     /// # Cancellation
-    /// The acknowledgement is sent nevertheless, if the connection lasts.
+    /// The delivery is acknowledged, unless the connection fails.
     pub(crate) async fn ack(&self, tag: DeliveryTag, acker: Acker) -> Option<lapin::Result<bool>> {
         let (answer, answered) = oneshot::channel();
-        self.0.send(AckCommand::PendingAck(PendingAck { tag, acker, answer })).ok()?;
+        self.0.send(AckRequest::Ack(PendingAck { tag, acker, answer })).ok()?;
         answered.await.ok()
     }
 
-    /// Records that a delivery was given back by a frame that the connection has accepted. Later frames follow that
-    /// frame.
-    pub(crate) fn given_back(&self, tag: DeliveryTag) {
-        // If the task has ended, no acknowledgement is sent any more.
-        let _ = self.0.send(AckCommand::GivenBack(tag));
+    /// Records that a delivery was given back. The connection has accepted that frame, so later frames follow it.
+    pub(crate) fn note_given_back(&self, tag: DeliveryTag) {
+        // If the task has ended, nothing more is acknowledged.
+        let _ = self.0.send(AckRequest::GivenBack(tag));
     }
 }
 
-async fn send(mut acks: mpsc::UnboundedReceiver<AckCommand>) {
-    let (mut settled, mut told, mut some) = (SettledTags::default(), Vec::new(), Vec::new());
-    while acks.recv_many(&mut told, MAX_BATCH).await > 0 {
-        for told in told.drain(..) {
-            match told {
-                AckCommand::PendingAck(ack) => some.push(ack),
-                AckCommand::GivenBack(tag) => settled.given_back(tag),
+async fn send_acks(mut requests: mpsc::UnboundedReceiver<AckRequest>) {
+    let (mut settled, mut received, mut acks) = (SettledTags::default(), Vec::new(), Vec::new());
+    while requests.recv_many(&mut received, MAX_REQUESTS).await > 0 {
+        for request in received.drain(..) {
+            match request {
+                AckRequest::Ack(ack) => acks.push(ack),
+                AckRequest::GivenBack(tag) => settled.note_given_back(tag),
             }
         }
-        some.sort_unstable_by_key(|ack| ack.tag);
-        let joined = settled.join(some.iter().map(|ack| ack.tag));
-        // The last delivery of a batch acknowledges the whole batch.
-        let (together, alone) = some.split_at(joined);
+        acks.sort_unstable_by_key(|ack| ack.tag);
+        let joined = settled.join(acks.iter().map(|ack| ack.tag));
+        // The acknowledgement of the last joined delivery covers the others.
+        let (together, separate) = acks.split_at(joined);
         let multiple = async {
             match together.last() {
                 Some(last) => last.acker.ack(BasicAckOptions { multiple: joined > 1 }).await,
                 None => Ok(true),
             }
         };
-        let each = alone.iter().map(|ack| ack.acker.ack(BasicAckOptions::default()));
+        let each = separate.iter().map(|ack| ack.acker.ack(BasicAckOptions::default()));
         let (multiple, each) = futures_util::future::join(multiple, join_all(each)).await;
         let answers = std::iter::repeat_n(multiple, joined).chain(each);
-        for (ack, answer) in some.drain(..).zip(answers) {
-            // The caller may have been dropped.
+        for (ack, answer) in acks.drain(..).zip(answers) {
+            // The caller may have been cancelled.
             let _ = ack.answer.send(answer);
         }
     }
 }
 
-/// The settled deliveries of a channel. Delivery tags are 1, 2, 3 and so on, in order of delivery. After a gap, or
-/// after a delivery that is never acknowledged, no acknowledgements are batched.
+/// The settled deliveries of a channel. Their tags are 1, 2, 3 and so on in the order of delivery. If the broker skips a tag, or a
+/// delivery is never settled, later acknowledgements are not joined.
 #[derive(Debug, Default)]
 struct SettledTags {
-    /// All deliveries up to this tag are settled.
+    /// The last tag up to which all deliveries are settled.
     up_to: DeliveryTag,
+    /// Settled tags after `up_to`.
     beyond: BTreeSet<DeliveryTag>,
-    /// True if one delivery is never settled. Nothing is recorded any more.
+    /// True if too many tags follow an unsettled delivery. Tags are then no longer recorded.
     stuck: bool,
 }
 
-/// More than the deliveries in flight on a channel: the prefetch is at most 65,535.
-const MAX_SETTLED: usize = 1 << 16;
+/// Maximum number of tags after `up_to`, more than the maximum prefetch of 65,535.
+const MAX_BEYOND: usize = 1 << 16;
 
 impl SettledTags {
-    /// Returns how many of these deliveries, from the first one, can share one acknowledgement with the flag
-    /// `multiple`. The tags are ascending, and none of them was passed before.
+    /// Returns how many of these tags, from the first one, a joint acknowledgement may cover. The tags are new and in order.
     ///
-    /// A delivery that still runs, or whose copy is not confirmed yet, ends the batch: the flag would acknowledge it
-    /// too.
+    /// A joint acknowledgement covers all earlier deliveries, so it must not be later than an unsettled one: a delivery whose handler
+    /// runs, or whose copy is not confirmed.
     fn join(&mut self, tags: impl Iterator<Item = DeliveryTag> + Clone) -> usize {
         if self.stuck {
             return 0;
         }
         self.beyond.extend(tags.clone());
         self.advance();
-        if self.beyond.len() > MAX_SETTLED {
+        if self.beyond.len() > MAX_BEYOND {
             self.beyond.clear();
             self.stuck = true;
             return 0;
@@ -124,8 +122,8 @@ impl SettledTags {
         tags.take_while(|tag| *tag <= self.up_to).count()
     }
 
-    /// Records that a delivery was given back.
-    fn given_back(&mut self, tag: DeliveryTag) {
+    /// Records a delivery that was given back.
+    fn note_given_back(&mut self, tag: DeliveryTag) {
         if !self.stuck {
             self.beyond.insert(tag);
             self.advance();
@@ -149,21 +147,21 @@ mod tests {
     }
 
     #[test]
-    fn only_what_has_nothing_unsettled_before_it_is_joined() {
+    fn only_acknowledgements_without_earlier_unsettled_deliveries_are_joined() {
         let mut settled = SettledTags::default();
         assert_eq!(join(&mut settled, &[1, 2, 3]), 3);
-        // Delivery 4 still runs.
+        // 4 is unsettled.
         assert_eq!(join(&mut settled, &[5, 6]), 0);
         assert_eq!(join(&mut settled, &[4, 8]), 1);
-        // Tags that were acknowledged alone are skipped.
+        // 5 and 6 were acknowledged separately.
         assert_eq!(join(&mut settled, &[7, 9, 11]), 2);
         assert_eq!((settled.up_to, settled.beyond.len()), (9, 1));
-        settled.given_back(10);
+        settled.note_given_back(10);
         assert_eq!((settled.up_to, join(&mut settled, &[12])), (11, 1));
     }
 
     #[test]
-    fn whatever_the_order_all_up_to_here_are_done() {
+    fn a_joint_acknowledgement_covers_only_settled_deliveries_in_any_order() {
         let mut state = 17u64;
         let mut below = |limit: usize| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -175,7 +173,7 @@ mod tests {
             // Every 97th delivery is never settled.
             let mut open: Vec<_> = (1..400).filter(|tag| tag % 97 != 0).collect();
             while !open.is_empty() {
-                // One of the first tags, so that some tags are overtaken.
+                // Random choices among the first 16, so the order changes.
                 let mut some: Vec<_> = (0..1 + below(8))
                     .filter_map(|_| match open.len() {
                         0 => None,
@@ -194,12 +192,12 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_never_acknowledged_costs_frames_but_no_memory() {
+    fn a_delivery_that_is_never_settled_costs_frames_but_no_memory() {
         let mut settled = SettledTags::default();
         for tag in 2..200_000 {
             assert_eq!(join(&mut settled, &[tag]), 0);
-            assert!(settled.beyond.len() <= MAX_SETTLED);
+            assert!(settled.beyond.len() <= MAX_BEYOND);
         }
-        assert_eq!(join(&mut settled, &[1]), 0, "nobody knows any more what is behind it");
+        assert_eq!(join(&mut settled, &[1]), 0, "the tags after the first one are no longer recorded");
     }
 }

@@ -1,4 +1,4 @@
-//! Inspection and redrive of the dead letters of a queue.
+//! Listing and redriving the dead letters of a queue.
 use std::fmt;
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use lapin::types::{FieldTable, ShortString};
 use lapin::{Channel, Connection};
 use tokio::time::timeout;
 
-use crate::broker_address::BrokerAddress;
-use crate::confirmed_publisher::{ConfirmedPublisher, PublishFailure};
-use crate::error::{failed, is_final};
-use crate::retry_headers::{ExpirySource, MessageState, letter, properties_back};
-use crate::session::GIVE_BACK;
+use crate::broker_url::BrokerUrl;
+use crate::error::{failure, is_final, transient};
+use crate::publish_connection::{PublishConnection, PublishFailure};
+use crate::retry_headers::{ExpirySettings, RetryHeaders, decode_letter, redriven_properties};
+use crate::session::REQUEUE;
 use crate::{Queue, SettingError};
 
-/// The dead letters of a queue, in `QUEUE.dead`, for [`Redrive`](idempotent_mq::Redrive). Each dead letter is
-/// published to the queue, and removed only after the broker has confirmed and not returned the copy.
+/// The dead letters of a queue in `QUEUE.dead`, for [`Redrive`](idempotent_mq::Redrive). Each letter is published to the queue, and
+/// acknowledged after the broker has confirmed that the queue has stored the message.
 ///
 /// ```no_run
 /// use idempotent_mq::Redrive;
@@ -33,139 +33,147 @@ use crate::{Queue, SettingError};
 /// # }
 /// ```
 pub struct RabbitDeadLetters {
-    address: BrokerAddress,
+    url: BrokerUrl,
     queue: Queue,
-    /// The connection, opened on first use, and closed after an error.
-    open: Option<OpenQueue>,
+    /// The connection, which opens on first use and is dropped after an error.
+    open: Option<OpenConnection>,
 }
 
-struct OpenQueue {
-    /// Closing this channel returns all dead letters that were taken and not put back.
+struct OpenConnection {
+    /// The channel that reads letters. When the channel closes, the letters that were not put back return to their queue.
     channel: Channel,
-    publishing: ConfirmedPublisher,
+    publishing: PublishConnection,
+    /// The letter of the last `next`.
     taken: Option<BasicGetMessage>,
 }
 
-/// The time after which an unanswered publication counts as unconfirmed.
-const CONFIRM: Duration = Duration::from_secs(10);
-/// The time limit for returning the last dead letter. Otherwise, the broker returns it when the connection ends.
-const LEAVE: Duration = Duration::from_secs(1);
+/// Maximum time for a confirm.
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum time for returning a letter to its queue. After this time, the closed connection returns the letter.
+const RETURN_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl RabbitDeadLetters {
-    /// Creates a reader of the dead letters of this queue. The URL has the form of
+    /// Creates a handle to the dead letters of this queue, which must exist. The URL has the same form as for
     /// [`RabbitSource::builder`](crate::RabbitSource::builder).
     ///
     /// # Errors
-    /// The URL is invalid, or the name is too long.
+    /// The URL or the name is invalid.
     pub fn new(url: &str, queue: impl Into<String>) -> Result<Self, SettingError> {
         let queue = Queue::existing(queue);
         queue.check()?;
-        Ok(Self { address: BrokerAddress::parse(url)?, queue, open: None })
+        Ok(Self { url: BrokerUrl::parse(url)?, queue, open: None })
     }
 
-    async fn open(&mut self) -> Result<&mut OpenQueue, SourceError> {
+    async fn open(&mut self) -> Result<&mut OpenConnection, SourceError> {
         if self.open.is_none() {
             let connect = async {
-                let connection: Connection = self.address.connect("idempotent: dead letters").await?;
+                let connection: Connection = self.url.connect("idempotent: dead letters").await?;
                 let channel = connection.create_channel().await?;
-                Ok(OpenQueue { channel, publishing: ConfirmedPublisher::new(connection, 1), taken: None })
+                Ok(OpenConnection { channel, publishing: PublishConnection::new(connection, 1), taken: None })
             };
-            let opened = connect.await.map_err(|error| failed("cannot connect to the broker", error))?;
+            let opened =
+                connect.await.map_err(|error| failure("connecting to the broker failed; see the cause", error))?;
             return Ok(self.open.insert(opened));
         }
-        // The previous statement ensures that the connection is open.
+        // The branch above returns if there is no connection.
         self.open.as_mut().ok_or_else(nothing_taken)
     }
 
-    /// Closes the connection, which returns the dead letters that were taken.
-    fn give_up(&mut self, error: lapin::Error) -> SourceError {
+    /// Drops the connection, which returns a taken letter to its queue.
+    fn close(&mut self, error: lapin::Error) -> SourceError {
         self.open = None;
-        failed("cannot read the dead letters", error)
+        failure("reading the dead letters failed; see the cause", error)
     }
 }
 
 #[async_trait]
 impl DeadLetters for RabbitDeadLetters {
     async fn count(&mut self) -> Result<u64, SourceError> {
-        let dead = ShortString::from(self.queue.dead());
+        let dead = ShortString::from(self.queue.dead_name());
         let channel = self.open().await?.channel.clone();
         let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-        let there = channel.queue_declare(dead, options, FieldTable::default()).await;
-        there.map(|queue| queue.message_count().into()).map_err(|error| self.give_up(error))
+        let declared = channel.queue_declare(dead, options, FieldTable::default()).await;
+        declared.map(|queue| queue.message_count().into()).map_err(|error| self.close(error))
     }
 
     async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
-        let dead = ShortString::from(self.queue.dead());
+        let dead = ShortString::from(self.queue.dead_name());
         let open = self.open().await?;
         open.taken = match open.channel.basic_get(dead, BasicGetOptions::default()).await {
             Ok(taken) => taken,
-            Err(error) => return Err(self.give_up(error)),
+            Err(error) => return Err(self.close(error)),
         };
         let Some(taken) = &open.taken else { return Ok(None) };
         let (properties, body, redelivered) = (taken.properties.clone(), taken.data.clone(), taken.redelivered);
-        let left = letter(&properties, &self.queue.name);
-        let marked = MessageState::read(properties, &self.queue, &ExpirySource::default(), SystemClock::new().wall());
-        let mut delivery = marked.delivery(Position::of(self.queue.dead()), body);
+        let letter = decode_letter(&properties, &self.queue.name);
+        let now = SystemClock::new().wall();
+        let headers = RetryHeaders::decode(properties, &self.queue, &ExpirySettings::default(), now);
+        let mut delivery = headers.delivery(Position::of(self.queue.dead_name()), body);
         delivery.redelivered = redelivered;
-        Ok(Some((delivery, left)))
+        Ok(Some((delivery, letter)))
     }
 
     async fn put_back(&mut self) -> Result<bool, SourceError> {
         let open = self.open.as_mut().ok_or_else(nothing_taken)?;
         let taken = open.taken.take().ok_or_else(nothing_taken)?;
-        let properties = properties_back(&taken.properties, &self.queue.name);
+        let properties = redriven_properties(&taken.properties, &self.queue.name);
         let publish = open.publishing.publish(("", &self.queue.name), properties, &taken.data, async |_| Ok(()));
-        let failed = match timeout(CONFIRM, publish).await {
+        let failed = match timeout(CONFIRM_TIMEOUT, publish).await {
             Ok(Ok(())) => match taken.acker.ack(BasicAckOptions::default()).await {
                 Ok(true) => return Ok(true),
-                Ok(false) => transient("connection lost after the redrive: the message is in its queue and still in the dead-letter queue"),
-                Err(error) => transient("acknowledgement failed after the redrive: the message is in its queue and perhaps still in the dead-letter queue").with_cause(error),
+                Ok(false) => transient(
+                    "putting a letter back: the connection closed before the acknowledgement; the letter is in both queues",
+                ),
+                Err(error) => transient(
+                    "putting a letter back: acknowledging failed; the letter is in the queue, and possibly still a dead \
+                     letter",
+                )
+                .with_cause(error),
             },
-            Ok(Err(unsent)) => why(unsent),
-            Err(_) => transient("no confirm within 10 s: the message is still in the dead-letter queue and perhaps in its queue"),
+            Ok(Err(failure)) => not_put_back(failure),
+            Err(_) => transient(
+                "putting a letter back: no confirm within 10 s; the letter is still a dead letter, and possibly in the \
+                 queue",
+            ),
         };
-        // If the negative acknowledgement fails, the dead letter returns when the connection closes.
-        let _ = timeout(LEAVE, taken.acker.nack(GIVE_BACK)).await;
+        // If this fails, the closed connection returns the letter.
+        let _ = timeout(RETURN_TIMEOUT, taken.acker.nack(REQUEUE)).await;
         self.open = None;
         Err(failed)
     }
 }
 
-fn why(unsent: PublishFailure) -> SourceError {
-    match unsent {
+fn not_put_back(failure: PublishFailure) -> SourceError {
+    match failure {
         PublishFailure::Unroutable => SourceError::new(
             SourceErrorKind::Fatal,
-            "the queue for redriven messages does not exist: declare it, or name another queue",
+            "putting a letter back: the queue does not exist; declare it, or use another queue",
         ),
-        PublishFailure::Nacked => transient("the broker rejected the message: the queue may be full; redrive it later"),
-        PublishFailure::Broken { error, .. } if is_final(&error) => SourceError::new(
-            SourceErrorKind::Fatal,
-            "cannot publish to the queue; the cause names the missing right or queue",
+        PublishFailure::Nacked => transient(
+            "putting a letter back: the broker rejected it for now; check whether the queue is full, and retry",
+        ),
+        PublishFailure::Broken { error, .. } if is_final(&error) => {
+            let text = "putting a letter back: the queue cannot be written; the cause shows what is missing";
+            SourceError::new(SourceErrorKind::Fatal, text).with_cause(error)
+        }
+        PublishFailure::Broken { error, unsent: true } => {
+            transient("putting a letter back: the connection failed before sending; retry").with_cause(error)
+        }
+        PublishFailure::Broken { error, .. } => transient(
+            "putting a letter back: the connection failed; the letter is still a dead letter, and possibly in the queue",
         )
         .with_cause(error),
-        PublishFailure::Broken { error, before } => {
-            let text = if before {
-                "the message was not sent"
-            } else {
-                "the message may have been sent, and is still in the dead-letter queue"
-            };
-            transient(text).with_cause(error)
-        }
     }
 }
 
-fn transient(text: &str) -> SourceError {
-    SourceError::new(SourceErrorKind::Transient, text)
-}
-
 fn nothing_taken() -> SourceError {
-    SourceError::new(SourceErrorKind::Fatal, "no dead letter to redrive: call `next` first")
+    SourceError::new(SourceErrorKind::Fatal, "no dead letter to put back; call `next` first")
 }
 
-/// Prints no part of the URL.
+/// Shows nothing of the URL's password.
 impl fmt::Debug for RabbitDeadLetters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (broker, queue) = (&self.address, &self.queue.name);
+        let (broker, queue) = (&self.url, &self.queue.name);
         f.debug_struct("RabbitDeadLetters").field("broker", broker).field("queue", queue).finish_non_exhaustive()
     }
 }

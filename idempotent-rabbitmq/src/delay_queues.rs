@@ -1,9 +1,10 @@
 //! The exchanges and queues through which a delayed message passes.
 //!
-//! A delay is a sum of levels: 100 ms, 200 ms, 400 ms and so on. Each level has one queue, in which all messages wait
-//! for the same time. A headers exchange then reads the header that names the next level or the end. The routing key
-//! and the other headers stay as the producer set them, so any exchange and any consumer can be the destination.
-mod delay_sum;
+//! A delay is a sum of levels: 100 ms, 200 ms, 400 ms and so on. Each level has a queue, in which all messages wait for the same time.
+//! Then an exchange routes each message by a header, which names the next level or the end. The routing key and the other headers are
+//! unchanged, so the destination can be any queue or exchange, with any consumer.
+mod doubling_levels;
+pub(crate) mod names;
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,16 +14,18 @@ use lapin::options::{ExchangeBindOptions, ExchangeDeclareOptions, QueueBindOptio
 use lapin::types::ShortString;
 use lapin::{Channel, ExchangeKind};
 
-pub(crate) use self::delay_sum::LONGEST;
-use self::delay_sum::levels;
+use self::doubling_levels::{MAX_DELAY, split_delay};
+use self::names::{
+    BASE, DESTINATION, END, FIRST_LEVEL, HEADER_PREFIX, PLUGIN_DELAY, PLUGIN_TYPE, exchange_after, header_after,
+};
 use crate::Route;
-use crate::field::{FieldValue, Fields, table};
-use crate::queue::{QueueKind, REDECLARE};
+use crate::field_value::{FieldValue, Fields, field_table};
+use crate::queue::{QueueKind, REDECLARE_INTERVAL};
 
-/// The method by which RabbitMQ delays messages of a [`RabbitPublisher`](crate::RabbitPublisher).
+/// The means by which RabbitMQ delays messages for a [`RabbitPublisher`](crate::RabbitPublisher).
 ///
-/// [`quorum`](Self::quorum) and [`classic`](Self::classic) use queues with a time to live and a dead-letter exchange,
-/// which every broker supports. The publisher declares the queues when it first needs them.
+/// [`quorum`](Self::quorum) and [`classic`](Self::classic) use queues with a time to live and a dead-letter exchange, which every
+/// broker supports. The publisher declares these queues at their first use.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[must_use]
 pub struct DelayTopology(DelayMethod);
@@ -33,46 +36,30 @@ enum DelayMethod {
     Plugin,
 }
 
-/// The prefix of the exchanges for delayed messages.
-const PREFIX: &str = "idempotent.delay";
-/// The prefix of the queues for delayed messages.
-pub(crate) const QUEUES: &str = "idempotent.delay.";
-/// The prefix of the headers that route a delayed message.
-pub(crate) const HEADER: &str = "idempotent-delay-";
-const TO: &str = "idempotent-delay-to";
-const FIRST: &str = "idempotent-delay-first";
-/// The value of the header of the last level.
-const END: &str = "end";
-/// The header of the plugin, in ms.
-const PLUGIN_DELAY: &str = "x-delay";
-/// The exchange type of the plugin.
-const PLUGIN_TYPE: &str = "x-delayed-message";
-/// The longest delay that the plugin accepts: 2^32 - 1 ms.
-const PLUGIN_LONGEST: Duration = Duration::from_millis(u32::MAX as u64);
+/// The maximum delay of the plugin: 2^32 - 1 ms.
+const MAX_PLUGIN_DELAY: Duration = Duration::from_millis(u32::MAX as u64);
 
 impl DelayTopology {
-    /// Delays messages by replicated queues. Each level hands a message over at least once: neither a restart nor the
-    /// loss of a minority of nodes loses a message. Requires RabbitMQ 3.10 or later, with its stable feature flags
-    /// enabled.
+    /// Delays messages in quorum queues. A level passes each message on at least once: neither a restart nor the loss of a minority of
+    /// nodes loses a message. This needs RabbitMQ 3.10 or later, with its stable feature flags enabled.
     ///
-    /// If the next queue is unavailable when a level ends, such as during a restart of the broker, the message may be
-    /// up to 3 minutes late. The broker then publishes the message again after
-    /// `dead_letter_worker_publisher_confirm_timeout`.
+    /// A message may be up to 3 minutes late if its level ends while the next queue is unavailable, for example during a restart of the
+    /// broker. The broker then publishes the message again after its setting `dead_letter_worker_publisher_confirm_timeout`.
     pub fn quorum() -> Self {
         Self(DelayMethod::Queues(QueueKind::Quorum))
     }
 
-    /// Delays messages by classic queues. Messages survive a restart of the broker. A message can be lost if its node
-    /// fails at the moment when the message leaves a level.
+    /// Delays messages in classic queues. Messages survive a restart of the broker. A crash of the node at the moment when a message
+    /// leaves a level can lose the message.
     pub fn classic() -> Self {
         Self(DelayMethod::Queues(QueueKind::Classic))
     }
 
-    /// Delays messages by the plugin `rabbitmq_delayed_message_exchange`, by up to 49 days, with a precision of 1 ms.
-    /// The plugin keeps each waiting message on one node, outside of queues: the message is lost with the disk of that
-    /// node, and no counter includes it.
+    /// Delays messages by the plugin `rabbitmq_delayed_message_exchange`, up to 49 days and with a resolution of 1 ms. The plugin stores
+    /// each waiting message on one node, outside of queues: the message is lost with the node's disk, and no queue length includes the
+    /// message.
     ///
-    /// A publisher to a broker without the plugin refuses delayed messages, with an error that names the plugin.
+    /// If the broker does not have the plugin, the publisher refuses delayed messages.
     pub fn plugin() -> Self {
         Self(DelayMethod::Plugin)
     }
@@ -81,21 +68,21 @@ impl DelayTopology {
         self.0 == DelayMethod::Plugin
     }
 
-    pub(crate) fn longest(&self) -> Duration {
-        if self.is_plugin() { PLUGIN_LONGEST } else { LONGEST }
+    pub(crate) fn max_delay(&self) -> Duration {
+        if self.is_plugin() { MAX_PLUGIN_DELAY } else { MAX_DELAY }
     }
 
-    /// Returns the path of a message with this delay, which must not exceed [`longest`](Self::longest).
+    /// Returns the path of a message with this delay, which is at most [`max_delay`](Self::max_delay).
     pub(crate) fn path(&self, delay: Duration, to: &Route) -> DelayPath {
-        let levels = if self.is_plugin() { Vec::new() } else { levels(delay) };
-        DelayPath { means: self.0, levels, delay, to: to.clone() }
+        let levels = if self.is_plugin() { Vec::new() } else { split_delay(delay) };
+        DelayPath { method: self.0, levels, delay, to: to.clone() }
     }
 }
 
-/// The path of a delayed message: the levels, longest first, and the destination.
+/// The path of one message: its levels, longest first, and its destination.
 #[derive(Debug)]
 pub(crate) struct DelayPath {
-    means: DelayMethod,
+    method: DelayMethod,
     levels: Vec<u64>,
     delay: Duration,
     to: Route,
@@ -107,52 +94,51 @@ impl DelayPath {
         self.base().to_owned()
     }
 
-    /// Returns whether the broker reports that the message has reached a queue. The plugin's exchange stores messages
-    /// itself.
+    /// Returns whether the entry routes messages to queues, so that the broker can return a message. The plugin's exchange stores
+    /// messages itself.
     pub(crate) fn is_routed(&self) -> bool {
-        self.means != DelayMethod::Plugin
+        self.method != DelayMethod::Plugin
     }
 
     /// Returns the headers that route the message.
     pub(crate) fn headers(&self) -> Fields {
-        let mut headers = Fields::from([(TO.to_owned(), self.destination().into())]);
-        if self.means == DelayMethod::Plugin {
+        let mut headers = Fields::from([(DESTINATION.to_owned(), self.destination().into())]);
+        if self.method == DelayMethod::Plugin {
             let ms = i64::try_from(self.delay.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
             headers.insert(PLUGIN_DELAY.to_owned(), ms.into());
         }
-        for (name, next) in self.hops() {
+        for (name, next) in self.steps() {
             headers.insert(name, next.into());
         }
         headers
     }
 
-    /// Returns whether the destination is a queue instead of an exchange.
+    /// Returns whether the destination is a queue, and not an exchange.
     pub(crate) fn is_to_queue(&self) -> bool {
         self.to.exchange.is_empty()
     }
 
-    /// Returns each header, and the level that it names.
-    fn hops(&self) -> Vec<(String, String)> {
-        let names = std::iter::once(FIRST.to_owned()).chain(self.levels.iter().map(after));
+    /// Returns the header of each step, and the level that the header names.
+    fn steps(&self) -> Vec<(String, String)> {
+        let names = std::iter::once(FIRST_LEVEL.to_owned()).chain(self.levels.iter().copied().map(header_after));
         let next = self.levels.iter().map(ToString::to_string).chain([END.to_owned()]);
         if self.levels.is_empty() { Vec::new() } else { names.zip(next).collect() }
     }
 
     fn base(&self) -> &'static str {
-        match self.means {
-            DelayMethod::Queues(QueueKind::Quorum) => PREFIX,
+        match self.method {
+            DelayMethod::Queues(QueueKind::Quorum) => BASE,
             DelayMethod::Queues(QueueKind::Classic) => "idempotent.delay.classic",
             DelayMethod::Plugin => "idempotent.delay.plugin",
         }
     }
 
-    /// Returns the exchange that routes a due message to its destination.
+    /// Returns the exchange that routes a message to its destination after the delay.
     fn exit(&self) -> String {
         if self.is_routed() { format!("{}.deliver", self.base()) } else { self.base().to_owned() }
     }
 
-    /// Returns the name of the destination. Queues and exchanges have different prefixes, so a queue and an exchange
-    /// of the same name differ.
+    /// Returns the name of the destination. The name includes the type, since a queue and an exchange may have the same name.
     fn destination(&self) -> String {
         let Route { exchange, key } = &self.to;
         if exchange.is_empty() { format!("queue {key}") } else { format!("exchange {exchange}") }
@@ -161,33 +147,58 @@ impl DelayPath {
     /// Declares the plugin's exchange. A broker without the plugin closes the connection.
     pub(crate) async fn declare_plugin(&self, channel: &Channel) -> lapin::Result<()> {
         let arguments = Fields::from([("x-delayed-type".to_owned(), FieldValue::from("headers"))]);
-        exchange(channel, self.base(), ExchangeKind::Custom(PLUGIN_TYPE.to_owned()), &arguments).await
+        declare_exchange(channel, self.base(), ExchangeKind::Custom(PLUGIN_TYPE.to_owned()), &arguments).await
     }
 
-    /// Binds the destination, which must exist. Each message repeats the binding, because the destination may have
-    /// been deleted and declared again.
+    /// Binds the destination, which must exist. This happens for each message, because a queue or exchange that was deleted and declared
+    /// again has lost its binding.
     pub(crate) async fn bind(&self, channel: &Channel) -> lapin::Result<()> {
-        let (exit, matching) = (self.exit(), matching(TO, &self.destination()));
+        let (exit, matching) = (self.exit(), matching(DESTINATION, &self.destination()));
         let Route { exchange, key } = &self.to;
         if exchange.is_empty() {
             let options = QueueBindOptions::default();
             channel
-                .queue_bind(key.as_str().into(), exit.into(), ShortString::default(), options, table(&matching))
+                .queue_bind(key.as_str().into(), exit.into(), ShortString::default(), options, field_table(&matching))
                 .await
         } else {
-            bind(channel, exchange, &exit, &matching).await
+            bind_exchange(channel, exchange, &exit, &matching).await
         }
+    }
+
+    /// Declares one step: the exchange of the step, and the queue or the last exchange to which it leads.
+    async fn declare_step(
+        &self,
+        kind: QueueKind,
+        (header, next): &(String, String),
+        channel: &Channel,
+    ) -> lapin::Result<()> {
+        let (base, none) = (self.base(), Fields::new());
+        let level = header.strip_prefix(HEADER_PREFIX).and_then(|rest| rest.strip_prefix("after-"));
+        let from = level.map_or_else(|| base.to_owned(), |ms| exchange_after(base, ms));
+        declare_exchange(channel, &from, ExchangeKind::Headers, &none).await?;
+        let matching = matching(header, next);
+        if next == END {
+            declare_exchange(channel, &self.exit(), ExchangeKind::Headers, &none).await?;
+            return bind_exchange(channel, &self.exit(), &from, &matching).await;
+        }
+        // The exchange is declared before its queue, because the first message that leaves the queue needs the exchange.
+        declare_exchange(channel, &exchange_after(base, next), ExchangeKind::Headers, &none).await?;
+        let queue = format!("{base}.{next}");
+        let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+        let arguments = level_arguments(kind, next.parse().unwrap_or(i64::MAX), exchange_after(base, next));
+        channel.queue_declare(queue.as_str().into(), options, field_table(&arguments)).await?;
+        let options = QueueBindOptions::default();
+        channel.queue_bind(queue.into(), from.into(), ShortString::default(), options, field_table(&matching)).await
     }
 }
 
-/// The objects that a publisher has declared on one connection.
+/// The steps that a publisher has declared over one connection, with the times of their declarations.
 #[derive(Debug, Default)]
-pub(crate) struct DeclaredPaths(Mutex<HashMap<(String, String), Instant>>);
+pub(crate) struct DeclaredSteps(Mutex<HashMap<(String, String), Instant>>);
 
-impl DeclaredPaths {
-    /// Forgets all declarations, so that they are repeated: an object may have been deleted. Returns false if nothing
-    /// was declared.
-    pub(crate) fn forget(&self) -> bool {
+impl DeclaredSteps {
+    /// Removes all steps, so that they are declared again. Returns false if there were none.
+    pub(crate) fn clear(&self) -> bool {
         let mut known = self.known();
         let was_known = !known.is_empty();
         known.clear();
@@ -196,25 +207,25 @@ impl DeclaredPaths {
 
     /// Declares the exchanges and queues of a path, except those that were declared recently.
     pub(crate) async fn declare(&self, path: &DelayPath, channel: &Channel) -> lapin::Result<()> {
-        let DelayMethod::Queues(kind) = path.means else { return Ok(()) };
-        for (header, next) in path.hops() {
-            let hop = (header, next);
-            if self.known().get(&hop).is_some_and(|at| at.elapsed() < REDECLARE) {
+        let DelayMethod::Queues(kind) = path.method else { return Ok(()) };
+        for (header, next) in path.steps() {
+            let step = (header, next);
+            if self.known().get(&step).is_some_and(|at| at.elapsed() < REDECLARE_INTERVAL) {
                 continue;
             }
-            path.declare_hop(kind, &hop, channel).await?;
-            self.known().insert(hop, Instant::now());
+            path.declare_step(kind, &step, channel).await?;
+            self.known().insert(step, Instant::now());
         }
         Ok(())
     }
 
     /// Returns whether the plugin's exchange was declared.
     pub(crate) fn has_plugin(&self) -> bool {
-        self.known().contains_key(&plugin())
+        self.known().contains_key(&plugin_step())
     }
 
     pub(crate) fn note_plugin(&self) {
-        self.known().insert(plugin(), Instant::now());
+        self.known().insert(plugin_step(), Instant::now());
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<(String, String), Instant>> {
@@ -222,66 +233,29 @@ impl DeclaredPaths {
     }
 }
 
-fn plugin() -> (String, String) {
+fn plugin_step() -> (String, String) {
     (PLUGIN_TYPE.to_owned(), String::new())
 }
 
-impl DelayPath {
-    /// Declares one hop: the exchange that the message comes from, and the queue or the last exchange that follows.
-    async fn declare_hop(
-        &self,
-        kind: QueueKind,
-        (header, next): &(String, String),
-        channel: &Channel,
-    ) -> lapin::Result<()> {
-        let (base, none) = (self.base(), Fields::new());
-        let level = header.strip_prefix(HEADER).and_then(|rest| rest.strip_prefix("after-"));
-        let from = level.map_or_else(|| base.to_owned(), |ms| after_exchange(base, ms));
-        exchange(channel, &from, ExchangeKind::Headers, &none).await?;
-        let matching = matching(header, next);
-        if next == END {
-            exchange(channel, &self.exit(), ExchangeKind::Headers, &none).await?;
-            return bind(channel, &self.exit(), &from, &matching).await;
-        }
-        // Before the queue, so that a message that leaves the queue finds the exchange.
-        exchange(channel, &after_exchange(base, next), ExchangeKind::Headers, &none).await?;
-        let queue = format!("{base}.{next}");
-        let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
-        let arguments = waiting(kind, next.parse().unwrap_or(i64::MAX), after_exchange(base, next));
-        channel.queue_declare(queue.as_str().into(), options, table(&arguments)).await?;
-        let options = QueueBindOptions::default();
-        channel.queue_bind(queue.into(), from.into(), ShortString::default(), options, table(&matching)).await
-    }
-}
-
-/// Returns the arguments of a queue for waiting messages. Without a dead-letter routing key, messages keep their own
-/// key.
-fn waiting(kind: QueueKind, ms: i64, then: String) -> Fields {
+/// Returns the arguments of the queue of a level. Without `x-dead-letter-routing-key`, messages keep their routing key.
+fn level_arguments(kind: QueueKind, ms: i64, next: String) -> Fields {
     let mut arguments =
-        Fields::from([("x-message-ttl".to_owned(), ms.into()), ("x-dead-letter-exchange".to_owned(), then.into())]);
-    kind.write(&mut arguments);
-    kind.hand_over_at_least_once(&mut arguments);
+        Fields::from([("x-message-ttl".to_owned(), ms.into()), ("x-dead-letter-exchange".to_owned(), next.into())]);
+    kind.set_type(&mut arguments);
+    kind.set_at_least_once(&mut arguments);
     arguments
-}
-
-fn after(level: &u64) -> String {
-    format!("{HEADER}after-{level}")
-}
-
-fn after_exchange(base: &str, level: &str) -> String {
-    format!("{base}.after.{level}")
 }
 
 fn matching(header: &str, value: &str) -> Fields {
     Fields::from([("x-match".to_owned(), "all".into()), (header.to_owned(), value.into())])
 }
 
-async fn exchange(channel: &Channel, name: &str, kind: ExchangeKind, arguments: &Fields) -> lapin::Result<()> {
+async fn declare_exchange(channel: &Channel, name: &str, kind: ExchangeKind, arguments: &Fields) -> lapin::Result<()> {
     let options = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
-    channel.exchange_declare(name.into(), kind, options, table(arguments)).await
+    channel.exchange_declare(name.into(), kind, options, field_table(arguments)).await
 }
 
-async fn bind(channel: &Channel, to: &str, from: &str, matching: &Fields) -> lapin::Result<()> {
+async fn bind_exchange(channel: &Channel, to: &str, from: &str, matching: &Fields) -> lapin::Result<()> {
     let options = ExchangeBindOptions::default();
-    channel.exchange_bind(to.into(), from.into(), ShortString::default(), options, table(matching)).await
+    channel.exchange_bind(to.into(), from.into(), ShortString::default(), options, field_table(matching)).await
 }

@@ -1,8 +1,8 @@
 //! RabbitMQ for the consumer runtime [`idempotent_mq`].
 //!
-//! [`RabbitSource`] is a [`Source`](idempotent_mq::Source) that consumes a queue. [`RabbitPublisher`] implements
-//! [`Publish`](idempotent_mq::Publish) and reports the known state of each message. [`RabbitDelay`] implements
-//! [`Delay`](idempotent_mq::Delay).
+//! [`RabbitSource`] is a [`Source`](idempotent_mq::Source) that consumes a queue.
+//! [`RabbitPublisher`] implements [`Publish`](idempotent_mq::Publish) and reports the known state of each message.
+//! [`RabbitDelay`] implements [`Delay`](idempotent_mq::Delay) by queues of the broker.
 //!
 //! ```no_run
 //! use idempotent_core::{Executor, MemoryStore};
@@ -27,7 +27,7 @@
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     let url = "amqp://guest:guest@localhost/%2f";
 //!     let source = RabbitSource::builder(url, Queue::quorum("orders")).build()?;
-//!     source.declare().await?; // otherwise the consumer's start declares the queue, too late for earlier messages
+//!     source.declare().await?; // publishing below needs the queue, which the consumer declares later
 //!     // In production, use a durable store that all consumers of the queue share.
 //!     let executor = Executor::new(MemoryStore::new());
 //!     let handling = Messages::json().keyed(KeyFrom::body("order.number", |order: &Order| order.number)).run(charge);
@@ -47,19 +47,22 @@
 #![doc = include_str!("docs/broker.md")]
 #![doc = include_str!("docs/limits.md")]
 mod ack_batcher;
-mod broker_address;
-mod confirmed_publisher;
+mod broker_url;
 mod dead_letters;
 mod delay;
 mod delay_levels;
 mod delay_queues;
 mod error;
-mod field;
+mod field_value;
 mod headers;
+mod intake;
 mod message;
+mod properties;
+mod publish_connection;
 mod publisher;
 mod queue;
 mod retry_headers;
+mod route;
 mod session;
 mod settings;
 mod settler;
@@ -70,10 +73,11 @@ pub use self::dead_letters::RabbitDeadLetters;
 pub use self::delay::RabbitDelay;
 pub use self::delay_queues::DelayTopology;
 pub use self::error::SettingError;
-pub use self::field::FieldValue;
-pub use self::message::{RabbitMessage, Route};
+pub use self::field_value::FieldValue;
+pub use self::message::RabbitMessage;
 pub use self::publisher::{PublishError, PublishErrorKind, RabbitPublisher, RabbitPublisherBuilder};
 pub use self::queue::{Queue, QueueKind};
-pub use self::session::RabbitTag;
+pub use self::route::Route;
+pub use self::settler::RabbitTag;
 pub use self::source::{RabbitSource, RabbitSourceBuilder};
 pub use self::topology::{Exchange, Topology};

@@ -1,4 +1,4 @@
-//! Messages to publish and their routes.
+//! Messages of a publisher.
 use std::fmt;
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use idempotent_core::{Entropy, EntropyError, OsEntropy};
 use lapin::BasicProperties;
 use lapin::types::ShortString;
 
-use crate::field::{FieldValue, Fields, table};
-use crate::retry_headers::PERSISTENT;
+use crate::field_value::{FieldValue, Fields, field_table};
+use crate::properties::{MAX_SHORT_STRING, PERSISTENT, TRANSIENT};
 
-/// A message to publish. Its id is fixed, so all copies have the same id.
+/// A message for a publisher. The id is fixed at creation, so all copies that a publisher sends have the same id.
 ///
 /// ```
 /// use idempotent_rabbitmq::RabbitMessage;
 ///
 /// let order = RabbitMessage::new("order-17", "{}").content_type("application/json").header("tenant", "acme");
-/// The debug output contains neither ids nor bodies.
+/// // `Debug` shows neither the id nor the body.
 /// assert!(!format!("{order:?}").contains("order-17"));
 /// ```
 #[derive(Clone)]
@@ -25,50 +25,30 @@ pub struct RabbitMessage {
     body: Vec<u8>,
     headers: Fields,
     content_type: Option<String>,
-    correlation: Option<String>,
+    correlation_id: Option<String>,
     expires_after: Option<Duration>,
     transient: bool,
 }
 
-/// The route of a message: an exchange and a routing key.
-#[derive(Clone, Debug, Eq, PartialEq)]
-#[must_use]
-pub struct Route {
-    pub(crate) exchange: String,
-    pub(crate) key: String,
-}
-
-impl Route {
-    /// Returns the route to a queue.
-    pub fn queue(name: impl Into<String>) -> Self {
-        Self::exchange("", name)
-    }
-
-    /// Returns the route to an exchange, with a routing key.
-    pub fn exchange(name: impl Into<String>, key: impl Into<String>) -> Self {
-        Self { exchange: name.into(), key: key.into() }
-    }
-}
-
 impl RabbitMessage {
-    /// Creates a message with this id, at most 255 bytes. Store the id with the subject of the message, such as the
-    /// row of an outbox, so that a restarted publisher uses it again.
+    /// Creates a message with an id of at most 255 bytes. If the id is stored with the data, such as the id of a row in an outbox,
+    /// consumers also detect copies that were sent before and after a restart of the publisher.
     pub fn new(id: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
         Self {
             id: id.into(),
             body: body.into(),
             headers: Fields::new(),
             content_type: None,
-            correlation: None,
+            correlation_id: None,
             expires_after: None,
             transient: false,
         }
     }
 
-    /// Creates a message with a random id of 32 hexadecimal digits.
+    /// Creates a message with a random id of 32 hex digits.
     ///
     /// # Errors
-    /// The operating system returned no random bytes.
+    /// The operating system provides no randomness.
     pub fn with_random_id(body: impl Into<Vec<u8>>) -> Result<Self, EntropyError> {
         Ok(Self::new(format!("{:032x}", OsEntropy.bits()?), body))
     }
@@ -85,37 +65,37 @@ impl RabbitMessage {
         self
     }
 
-    /// Sets the id of the request or message that this message belongs to.
+    /// Sets the id of the request or process to which the message belongs.
     pub fn correlation_id(mut self, id: impl Into<String>) -> Self {
-        self.correlation = Some(id.into());
+        self.correlation_id = Some(id.into());
         self
     }
 
-    /// Sets the time after which the broker drops a waiting message.
+    /// Sets the time in a queue after which the broker drops the message.
     ///
     /// # Default
-    /// No expiry
+    /// The message does not expire.
     pub fn expires_after(mut self, time: Duration) -> Self {
         self.expires_after = Some(time);
         self
     }
 
-    /// Makes the message transient: it need not survive a restart of the broker.
+    /// Lets the broker lose the message when it restarts.
     ///
     /// # Default
-    /// Persistent
+    /// The message is persistent.
     pub fn transient(mut self) -> Self {
         self.transient = true;
         self
     }
 
-    /// Returns the id of the message.
+    /// Returns the message's id.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Returns whether the broker would drop the message while it waits.
+    /// Returns whether the message has an expiry time.
     pub(crate) fn expires(&self) -> bool {
         self.expires_after.is_some()
     }
@@ -124,20 +104,20 @@ impl RabbitMessage {
         &self.body
     }
 
-    /// Returns the properties, or `None` if a name or id exceeds the limit of the protocol.
+    /// Returns the AMQP properties, or `None` if a name or id is longer than the protocol allows.
     pub(crate) fn properties(&self) -> Option<BasicProperties> {
         let short = |text: &str| ShortString::try_new(text).ok();
-        if self.headers.keys().any(|name| name.len() > LONGEST) {
+        if self.headers.keys().any(|name| name.len() > MAX_SHORT_STRING) {
             return None;
         }
         let mut properties = BasicProperties::default()
             .with_message_id(short(&self.id)?)
-            .with_headers(table(&self.headers))
-            .with_delivery_mode(if self.transient { 1 } else { PERSISTENT });
+            .with_headers(field_table(&self.headers))
+            .with_delivery_mode(if self.transient { TRANSIENT } else { PERSISTENT });
         if let Some(media_type) = &self.content_type {
             properties = properties.with_content_type(short(media_type)?);
         }
-        if let Some(id) = &self.correlation {
+        if let Some(id) = &self.correlation_id {
             properties = properties.with_correlation_id(short(id)?);
         }
         if let Some(time) = self.expires_after {
@@ -147,10 +127,7 @@ impl RabbitMessage {
     }
 }
 
-/// The maximum length of short strings in AMQP, in bytes.
-pub(crate) const LONGEST: usize = 255;
-
-/// Prints sizes only.
+/// Shows sizes only.
 impl fmt::Debug for RabbitMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RabbitMessage")

@@ -1,35 +1,38 @@
-//! A publisher with confirms.
+//! The publisher, which reports the known state of each message.
 mod attempt;
 mod batch;
 mod connection;
 mod delayed;
+mod due_time;
 mod error;
 mod outbox;
+mod outcome;
+mod state;
 
-use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::__private::backoff::delay;
 use idempotent_core::{Entropy, OsEntropy};
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::warn;
 
-use self::attempt::PublishState;
+use self::attempt::PreparedMessage;
 use self::connection::SharedConnection;
-use self::delayed::DeliveryTime;
+use self::due_time::DueTime;
 pub use self::error::{PublishError, PublishErrorKind};
-use crate::broker_address::BrokerAddress;
-use crate::message::LONGEST;
+use self::outcome::KnownState;
+use self::state::PublisherState;
+use crate::broker_url::BrokerUrl;
+use crate::properties::MAX_SHORT_STRING;
 use crate::{DelayTopology, RabbitMessage, Route, SettingError};
 
-/// A publisher that waits for the broker's confirms. Clones are cheap and share one connection. The connection is
-/// opened on first use, and again after it breaks.
+/// A publisher that waits until the broker has confirmed each message. Clones share one connection, which opens at the first message
+/// and again after a failure.
 ///
-/// If a confirm does not arrive in time, the publisher sends the message again under the same id. The message may then
-/// be in a queue several times: consumers deduplicate the copies by their id.
+/// The publisher sends a message again under the same id if the broker does not confirm in time. A queue may then contain the message
+/// several times, and consumers detect the copies by their id.
 ///
 /// ```no_run
 /// use idempotent_rabbitmq::{RabbitMessage, PublishErrorKind, RabbitPublisher, Route};
@@ -38,31 +41,21 @@ use crate::{DelayTopology, RabbitMessage, Route, SettingError};
 /// let publisher = RabbitPublisher::builder("amqp://guest:guest@localhost/%2f").build()?;
 /// let paid = RabbitMessage::new("payment-17", r#"{"order":17}"#).content_type("application/json");
 /// match publisher.publish(&Route::exchange("payments", "paid"), &paid).await {
-///     Ok(()) => println!("published"),
-///     Err(error) if error.kind() == PublishErrorKind::Unconfirmed => println!("state unknown: publish it again, with the same id"),
+///     Ok(()) => println!("in a queue"),
+///     Err(error) if error.kind() == PublishErrorKind::Unconfirmed => println!("publish again with the same id"),
 ///     Err(error) => println!("not in any queue: {error}"),
 /// }
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct RabbitPublisher(Arc<PublisherInner>);
-
-struct PublisherInner {
-    connection: SharedConnection,
-    places: Semaphore,
-    confirm_within: Duration,
-    give_up_after: Duration,
-    delays: DelayTopology,
-    /// Exchanges that have accepted a message. Further messages to them may share a channel.
-    proven: Mutex<HashSet<String>>,
-}
+pub struct RabbitPublisher(Arc<PublisherState>);
 
 /// A builder for a [`RabbitPublisher`].
 #[derive(Debug)]
 #[must_use]
 pub struct RabbitPublisherBuilder {
-    address: Result<BrokerAddress, SettingError>,
+    url: Result<BrokerUrl, SettingError>,
     in_flight: usize,
     confirm_within: Duration,
     give_up_after: Duration,
@@ -70,15 +63,15 @@ pub struct RabbitPublisherBuilder {
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// The default limit of a broker for the channels of one connection.
-const MOST_IN_FLIGHT: usize = 2047;
-const MOST_PROVEN: usize = 1_000;
-const LONGEST_TRY: Duration = Duration::from_secs(24 * 3_600);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
+/// The broker's default limit of channels on a connection.
+const MAX_IN_FLIGHT: usize = 2047;
+/// Maximum time of all attempts. With this limit, the end of each attempt is a representable time.
+const MAX_TIME: Duration = Duration::from_secs(24 * 3_600);
 
 impl RabbitPublisherBuilder {
-    /// Sets the maximum number of channels in use. [`publish`](RabbitPublisher::publish) waits for a free channel and
-    /// uses it alone. Messages of an outbox share channels, up to 128 messages on each.
+    /// Sets the maximum number of channels in use. [`publish`](RabbitPublisher::publish) uses one channel for each message, and waits for
+    /// a free one. Messages of an outbox share channels, up to 128 on each.
     ///
     /// # Default
     /// 32
@@ -87,7 +80,7 @@ impl RabbitPublisherBuilder {
         self
     }
 
-    /// Sets how long to wait for a confirm before the message is sent again on another connection.
+    /// Sets the time to wait for a confirm before the message is sent again over a new connection.
     ///
     /// # Default
     /// 5 s
@@ -96,16 +89,17 @@ impl RabbitPublisherBuilder {
         self
     }
 
-    /// Sets how long [`publish`](RabbitPublisher::publish) retries, at most a day.
+    /// Sets the total time of all attempts of a [`publish`](RabbitPublisher::publish), and of all messages in one call of
+    /// [`Publish`](idempotent_mq::Publish).
     ///
     /// # Default
-    /// 30 s
+    /// 30 s. The maximum is a day.
     pub fn give_up_after(mut self, time: Duration) -> Self {
         self.give_up_after = time;
         self
     }
 
-    /// Sets the method by which the broker delays messages.
+    /// Sets the means by which the broker delays messages.
     ///
     /// # Default
     /// [`DelayTopology::quorum`]
@@ -114,40 +108,41 @@ impl RabbitPublisherBuilder {
         self
     }
 
-    /// Builds the publisher.
+    /// Builds the publisher, which connects at the first message.
     ///
     /// # Errors
-    /// The URL is invalid, or a limit is zero or too large.
+    /// The URL or a limit is invalid.
     pub fn build(self) -> Result<RabbitPublisher, SettingError> {
-        let Self { address, in_flight, confirm_within, give_up_after, delays } = self;
-        if in_flight == 0 || in_flight > MOST_IN_FLIGHT {
-            return Err(SettingError::new(format!("in_flight is {in_flight}, it must be 1 to {MOST_IN_FLIGHT}")));
-        }
-        if confirm_within.is_zero() || give_up_after < confirm_within {
-            return Err(SettingError::new("give_up_after must not be below confirm_within, nor that be zero"));
-        }
-        if give_up_after > LONGEST_TRY {
-            let text =
-                format!("give_up_after is {give_up_after:?}, it must not be above a day: publish again after that");
+        let Self { url, in_flight, confirm_within, give_up_after, delays } = self;
+        if in_flight == 0 || in_flight > MAX_IN_FLIGHT {
+            let text = format!("in_flight: {in_flight} is out of range; choose 1 to {MAX_IN_FLIGHT}");
             return Err(SettingError::new(text));
         }
-        Ok(RabbitPublisher(Arc::new(PublisherInner {
-            connection: SharedConnection::new(address?, in_flight),
-            places: Semaphore::new(in_flight),
-            confirm_within,
-            give_up_after,
-            delays,
-            proven: Mutex::default(),
-        })))
+        if confirm_within.is_zero() {
+            return Err(SettingError::new("confirm_within: zero leaves no time for a confirm; choose a longer time"));
+        }
+        if give_up_after < confirm_within {
+            return Err(SettingError::new("give_up_after: shorter than confirm_within; choose a longer time"));
+        }
+        if give_up_after > MAX_TIME {
+            let text = format!(
+                "give_up_after: {give_up_after:?} is more than the maximum of a day; choose a shorter time, and publish \
+                 again after an error"
+            );
+            return Err(SettingError::new(text));
+        }
+        let connection = SharedConnection::new(url?, in_flight);
+        let state = PublisherState::new(connection, in_flight, confirm_within, give_up_after, delays);
+        Ok(RabbitPublisher(Arc::new(state)))
     }
 }
 
 impl RabbitPublisher {
-    /// Returns a builder for a publisher to this broker. The URL has the form of
+    /// Returns a builder for a publisher to this broker. The URL has the same form as for
     /// [`RabbitSource::builder`](crate::RabbitSource::builder).
     pub fn builder(url: &str) -> RabbitPublisherBuilder {
         RabbitPublisherBuilder {
-            address: BrokerAddress::parse(url),
+            url: BrokerUrl::parse(url),
             in_flight: 32,
             confirm_within: Duration::from_secs(5),
             give_up_after: Duration::from_secs(30),
@@ -155,81 +150,64 @@ impl RabbitPublisher {
         }
     }
 
-    /// Publishes a message, and returns after the broker has confirmed that the message is in at least one queue.
-    /// While the broker is unreachable, does not confirm or refuses the message temporarily, the publisher sends it
-    /// again under the same id, with growing pauses.
+    /// Publishes a message and returns when the broker has confirmed that at least one queue has stored the message. While the broker
+    /// is unreachable, does not confirm, or rejects the message for now, the publisher sends the message again under the same id, with
+    /// growing pauses.
     ///
     /// # Errors
-    /// By its [`kind`](PublishError::kind), the message is in no queue, or its state is unknown.
+    /// The [`kind`](PublishError::kind) shows whether the message may be in a queue.
     ///
     /// # Cancellation
-    /// The state of the message is unknown, unless the call still waited for a channel.
+    /// The message may be published, unless the call was waiting for a free channel.
     pub async fn publish(&self, to: &Route, message: &RabbitMessage) -> Result<(), PublishError> {
-        // The time limit begins when the call has a channel.
-        let _place = self.0.places.acquire().await;
-        self.publish_from(PublishState::default(), to, message, None, Instant::now() + self.0.give_up_after).await
+        // The time of all attempts starts with the permit.
+        let _permit = self.0.permits.acquire().await;
+        self.publish_until(KnownState::default(), to, message, None, Instant::now() + self.0.give_up_after).await
     }
 
-    /// Publishes a message with the results of earlier tries. The caller holds a place.
-    async fn publish_from(
+    /// Publishes a message, with attempts until `end`. `known` is the state after earlier attempts. The caller holds a permit.
+    async fn publish_until(
         &self,
-        mut known: PublishState,
+        mut known: KnownState,
         to: &Route,
         message: &RabbitMessage,
-        due: Option<DeliveryTime>,
+        due: Option<DueTime>,
         end: Instant,
     ) -> Result<(), PublishError> {
-        let properties = message.properties().filter(|_| to.exchange.len() <= LONGEST && to.key.len() <= LONGEST);
-        let Some(properties) = properties else {
-            return Err(PublishError::refused("an id, a header's name or the route is longer than 255 bytes"));
+        let fits = to.exchange.len() <= MAX_SHORT_STRING && to.key.len() <= MAX_SHORT_STRING;
+        let Some(properties) = message.properties().filter(|_| fits) else {
+            return Err(PublishError::refused(
+                "message: an id, a header name or the route is longer than 255 bytes; shorten it",
+            ));
         };
-        if known.is_some() {
+        if known.has_attempts() {
             tokio::time::sleep(FIRST_PAUSE).await;
         }
         for tries in 1.. {
-            // Each try uses the remaining delay.
+            // The remaining delay is shorter with each attempt.
             let path = due.as_ref().and_then(|due| due.path(&self.0.delays, to));
-            let cause =
-                match known.learn(self.0.attempt_twice(to, path.as_ref(), &properties, message.body(), end).await) {
-                    Some(answer) => {
-                        if answer.is_ok() && path.is_none() {
-                            self.0.prove(&to.exchange);
-                        }
-                        return answer;
-                    }
-                    None => known.last(),
-                };
-            // Without random bytes, the pause has no jitter.
-            let pause = delay(FIRST_PAUSE, LONGEST_PAUSE, tries - 1, 20, OsEntropy.bits().unwrap_or_default());
+            let prepared = PreparedMessage { to, path: path.as_ref(), properties: &properties, body: message.body() };
+            if let Some(result) = known.add(self.0.attempt(&prepared, end).await) {
+                if result.is_ok() && path.is_none() {
+                    self.0.prove(&to.exchange);
+                }
+                return result;
+            }
+            // Without randomness, the pause has no jitter.
+            let pause = delay(FIRST_PAUSE, MAX_PAUSE, tries - 1, 20, OsEntropy.bits().unwrap_or_default());
             if Instant::now() + pause >= end {
                 break;
             }
-            warn!(target: "idempotent", broker = %self.0.connection.address, tries, ?pause, cause, "publishing failed");
+            let cause = known.last_text();
+            warn!(target: "idempotent", broker = %self.0.connection.url, tries, ?pause, cause, "publishing failed; retrying");
             tokio::time::sleep(pause).await;
         }
-        Err(known.given_up())
-    }
-}
-
-impl PublisherInner {
-    fn proven(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.proven.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn prove(&self, exchange: &str) {
-        let mut proven = self.proven();
-        if !proven.contains(exchange) {
-            // A limit, because producers may make up names.
-            if proven.len() >= MOST_PROVEN {
-                proven.clear();
-            }
-            proven.insert(exchange.to_owned());
-        }
+        Err(known.into_error())
     }
 }
 
 impl fmt::Debug for RabbitPublisher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RabbitPublisher").field("broker", &self.0.connection.address).finish_non_exhaustive()
+        f.debug_struct("RabbitPublisher").field("broker", &self.0.connection.url).finish_non_exhaustive()
     }
 }

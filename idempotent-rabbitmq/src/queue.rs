@@ -1,182 +1,186 @@
-//! The consumed queue and its auxiliary queues.
+//! The consumed queue, its retry queues and its dead letter queue.
 use lapin::options::QueueDeclareOptions;
 use lapin::types::{FieldTable, ShortString};
 use lapin::{Channel, Queue as Declared};
 
 use crate::SettingError;
-use crate::field::{FieldValue, Fields, table};
+use crate::field_value::{FieldValue, Fields, field_table};
+use crate::properties::MAX_SHORT_STRING;
 
-/// The queue to consume, and how the source declares it.
+/// A queue to consume, with the settings of its declaration.
 ///
 /// ```
 /// use idempotent_rabbitmq::Queue;
 ///
-/// let ours = Queue::quorum("orders").argument("x-max-length", 100_000);
-/// let declared_elsewhere = Queue::existing("orders").auxiliary_kind(idempotent_rabbitmq::QueueKind::Quorum);
+/// let declared = Queue::quorum("orders").argument("x-max-length", 100_000);
+/// let existing = Queue::existing("orders").auxiliary_kind(idempotent_rabbitmq::QueueKind::Quorum);
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Queue {
     pub(crate) name: String,
-    /// The declaration, or `None` if other programs declare the queue.
-    pub(crate) own: Option<QueueDeclaration>,
-    /// The kind of the auxiliary queues.
-    pub(crate) auxiliary: QueueKind,
+    /// The settings of the declaration, or `None` for a queue that other programs declare.
+    declaration: Option<QueueDeclaration>,
+    /// The kind of the retry queues and the dead letter queue.
+    auxiliary_kind: QueueKind,
 }
 
-/// The declaration of a queue.
+/// The settings with which a queue is declared.
 #[derive(Clone, Debug)]
-pub(crate) struct QueueDeclaration {
+struct QueueDeclaration {
     kind: QueueKind,
     durable: bool,
     arguments: Fields,
 }
 
-/// The storage of a queue's messages.
+/// The kind of a queue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum QueueKind {
-    /// Messages are stored on one node.
+    /// A queue on one node.
     Classic,
-    /// Messages are replicated by Raft. The queue counts deliveries, and hands delayed messages over at least once.
+    /// A queue that is replicated by Raft. The queue counts deliveries, and passes delayed messages on at least once.
     Quorum,
 }
 
-/// The number of deliveries of one message after which a quorum queue dead-letters the message. The limit is far above
-/// the consumer's limit, whose dead letters contain the reason. The broker's default drops the message.
+/// Number of deliveries after which a quorum queue dead-letters a message by itself. The limit is far above that of the consumer, whose
+/// dead letters contain the reason. By default the broker drops such a message.
 const DELIVERY_LIMIT: i64 = 1000;
-/// The number of reads after which a quorum queue drops a dead letter. The broker's default since 4.0 is 20.
-const DEAD_LETTER_READS: i64 = 1_000_000;
-/// Leaves room for `.retry.` and the longest delay.
-const LONGEST_NAME: usize = 255 - 20;
+/// Number of deliveries after which a quorum queue drops a dead letter. Each listing of a letter is a delivery. The default of RabbitMQ
+/// 4.0 and later is 20.
+const DEAD_LETTER_DELIVERY_LIMIT: i64 = 1_000_000;
+/// Maximum length of a name. The names of retry queues add `.retry.` and the longest delay.
+const MAX_NAME: usize = MAX_SHORT_STRING - 20;
 
 impl Queue {
-    /// Returns a classic queue, which the source declares if it is missing.
+    /// Creates a classic queue, which is declared if missing.
     pub fn classic(name: impl Into<String>) -> Self {
-        Self::own(name, QueueKind::Classic)
+        Self::with_kind(name, QueueKind::Classic)
     }
 
-    /// Returns a quorum queue, which the source declares if it is missing.
+    /// Creates a quorum queue, which is declared if missing.
     pub fn quorum(name: impl Into<String>) -> Self {
-        Self::own(name, QueueKind::Quorum)
+        Self::with_kind(name, QueueKind::Quorum)
     }
 
-    /// Returns a queue that other programs declare. The source only checks that the queue exists.
+    /// Creates a queue that other programs declare. The source only checks that the queue exists.
     pub fn existing(name: impl Into<String>) -> Self {
-        Self { name: name.into(), own: None, auxiliary: QueueKind::Classic }
+        Self { name: name.into(), declaration: None, auxiliary_kind: QueueKind::Classic }
     }
 
-    fn own(name: impl Into<String>, kind: QueueKind) -> Self {
-        let own = QueueDeclaration { kind, durable: true, arguments: Fields::new() };
-        Self { name: name.into(), own: Some(own), auxiliary: kind }
+    fn with_kind(name: impl Into<String>, kind: QueueKind) -> Self {
+        let declaration = QueueDeclaration { kind, durable: true, arguments: Fields::new() };
+        Self { name: name.into(), declaration: Some(declaration), auxiliary_kind: kind }
     }
 
-    /// Makes the queue transient: the queue is lost when its broker restarts. A quorum queue cannot be transient. Has
-    /// no effect on an [existing](Self::existing) queue.
+    /// Lets the broker delete the queue when the broker restarts. Not possible for a quorum queue, and without effect on an
+    /// [`existing`](Self::existing) queue.
     ///
     /// # Default
     /// Durable
     pub fn transient(mut self) -> Self {
-        if let Some(own) = &mut self.own {
-            own.durable = false;
+        if let Some(declaration) = &mut self.declaration {
+            declaration.durable = false;
         }
         self
     }
 
-    /// Sets an argument of the queue's declaration. The broker refuses a declaration whose arguments differ from those
-    /// of the existing queue.
+    /// Sets an argument of the queue's declaration. If the queue exists with other arguments, the source fails at its start.
     ///
     /// # Default
-    /// None for a classic queue. A quorum queue has `x-queue-type`, an `x-delivery-limit` of 1000, and
-    /// `x-dead-letter-exchange` and `x-dead-letter-routing-key`, which dead-letter messages over the limit
+    /// None for a classic queue. A quorum queue has `x-queue-type`, an `x-delivery-limit` of 1000, and the dead letter queue as the
+    /// target of dead-lettering (`x-dead-letter-exchange`, `x-dead-letter-routing-key`)
     pub fn argument(mut self, name: impl Into<String>, value: impl Into<FieldValue>) -> Self {
-        if let Some(own) = &mut self.own {
-            own.arguments.insert(name.into(), value.into());
+        if let Some(declaration) = &mut self.declaration {
+            declaration.arguments.insert(name.into(), value.into());
         }
         self
     }
 
-    /// Sets the kind of the auxiliary queues for delays and dead letters.
+    /// Sets the kind of the retry queues and the dead letter queue.
     ///
     /// # Default
-    /// The kind of the queue; classic for an [`existing`](Self::existing) queue
+    /// The kind of the queue, or classic for an [`existing`](Self::existing) queue
     pub fn auxiliary_kind(mut self, kind: QueueKind) -> Self {
-        self.auxiliary = kind;
+        self.auxiliary_kind = kind;
         self
     }
 
-    /// Lets the broker dead-letter messages that it would otherwise drop from this queue: messages whose time to live
-    /// has ended, and messages over the length limit. The dead letters contain the broker's reason.
-    ///
-    /// Has no effect on an [`existing`](Self::existing) queue. For such a queue, set a policy with
-    /// `dead-letter-exchange` (empty) and `dead-letter-routing-key` (`QUEUE.dead`).
+    /// Lets the broker dead-letter messages that it would otherwise drop from this queue: expired messages, and messages that exceed a
+    /// length limit. The dead letters contain the broker's reason. There is no effect on an [`existing`](Self::existing) queue, which
+    /// needs a policy with an empty `dead-letter-exchange` and the `dead-letter-routing-key` `QUEUE.dead`.
     ///
     /// # Default
     /// On for a quorum queue. Off for a classic queue, which other programs may declare without arguments
     pub fn dead_letter_dropped(mut self) -> Self {
-        let dead = self.dead();
-        if let Some(own) = &mut self.own {
-            own.arguments.insert("x-dead-letter-exchange".to_owned(), "".into());
-            own.arguments.insert("x-dead-letter-routing-key".to_owned(), dead.into());
+        let dead = self.dead_name();
+        if let Some(declaration) = &mut self.declaration {
+            declaration.arguments.insert("x-dead-letter-exchange".to_owned(), "".into());
+            declaration.arguments.insert("x-dead-letter-routing-key".to_owned(), dead.into());
         }
         self
     }
 
     pub(crate) fn check(&self) -> Result<(), SettingError> {
-        if self.name.is_empty() || self.name.len() > LONGEST_NAME {
-            let text = format!("a queue's name has 1 to {LONGEST_NAME} bytes, because auxiliary queues add a suffix");
+        if self.name.is_empty() || self.name.len() > MAX_NAME {
+            let text = format!(
+                "queue: the name is empty or too long; use 1 to {MAX_NAME} bytes, since the names of other queues contain it"
+            );
             return Err(SettingError::new(text));
         }
-        let Some(own) = &self.own else { return Ok(()) };
-        if !own.durable && own.kind == QueueKind::Quorum {
-            return Err(SettingError::new("a quorum queue is durable: use a classic queue, or leave out transient()"));
+        let Some(declaration) = &self.declaration else { return Ok(()) };
+        if !declaration.durable && declaration.kind == QueueKind::Quorum {
+            return Err(SettingError::new(
+                "transient: not possible for a quorum queue; remove transient(), or use a classic queue",
+            ));
         }
-        match own.arguments.keys().find(|name| name.len() > 255) {
-            Some(_) => Err(SettingError::new("the name of a queue's argument has more than 255 bytes")),
-            None => Ok(()),
+        if declaration.arguments.keys().any(|name| name.len() > MAX_SHORT_STRING) {
+            let text = format!("queue: the name of an argument is too long; use at most {MAX_SHORT_STRING} bytes");
+            return Err(SettingError::new(text));
         }
+        Ok(())
     }
 
-    /// Returns whether deliveries contain the number of earlier deliveries.
-    pub(crate) fn counts(&self) -> bool {
-        self.own.as_ref().is_some_and(|own| own.kind == QueueKind::Quorum)
+    /// Returns whether the broker counts the deliveries of each message.
+    pub(crate) fn counts_deliveries(&self) -> bool {
+        self.declaration.as_ref().is_some_and(|declaration| declaration.kind == QueueKind::Quorum)
     }
 
-    /// Declares the queue, or checks that it exists.
+    /// Declares the queue, or checks that an existing one is present.
     pub(crate) async fn declare(&self, channel: &Channel) -> lapin::Result<()> {
-        let (options, arguments) = match &self.own {
-            Some(own) => (durable(own.durable), own.arguments(&self.dead())),
-            None => (QueueDeclareOptions { passive: true, ..durable(true) }, Fields::new()),
+        let (options, arguments) = match &self.declaration {
+            Some(declaration) => (options(declaration.durable), declaration.arguments(&self.dead_name())),
+            None => (QueueDeclareOptions { passive: true, ..options(true) }, Fields::new()),
         };
-        declare(channel, &self.name, options, table(&arguments)).await.map(|_| ())
+        declare(channel, &self.name, options, field_table(&arguments)).await.map(|_| ())
     }
 
-    /// Returns the name of the queue for dead letters.
-    pub(crate) fn dead(&self) -> String {
+    /// Returns the name of the dead letter queue.
+    pub(crate) fn dead_name(&self) -> String {
         format!("{}.dead", self.name)
     }
 
-    /// Returns the common prefix of all queues for delays.
-    pub(crate) fn retries(&self) -> String {
+    /// Returns the prefix of the names of all retry queues.
+    pub(crate) fn retry_prefix(&self) -> String {
         format!("{}.retry.", self.name)
     }
 
-    /// Returns the name of the queue for a delay in ms.
-    pub(crate) fn retry(&self, ms: u64) -> String {
-        format!("{}{ms}", self.retries())
+    /// Returns the name of the retry queue with this delay in ms.
+    pub(crate) fn retry_name(&self, ms: u64) -> String {
+        format!("{}{ms}", self.retry_prefix())
     }
 
     pub(crate) async fn declare_dead(&self, channel: &Channel) -> lapin::Result<()> {
         let mut arguments = Fields::new();
-        self.auxiliary.write(&mut arguments);
-        if self.auxiliary == QueueKind::Quorum {
-            // A consumer that reads a dead letter and returns it causes one more delivery.
-            arguments.insert("x-delivery-limit".to_owned(), DEAD_LETTER_READS.into());
+        self.auxiliary_kind.set_type(&mut arguments);
+        if self.auxiliary_kind == QueueKind::Quorum {
+            // Each listing of a dead letter is a delivery.
+            arguments.insert("x-delivery-limit".to_owned(), DEAD_LETTER_DELIVERY_LIMIT.into());
         }
-        declare(channel, &self.dead(), durable(true), table(&arguments)).await.map(|_| ())
+        declare(channel, &self.dead_name(), options(true), field_table(&arguments)).await.map(|_| ())
     }
 
-    /// Declares a queue that hands each message back to the consumed queue after this many ms.
+    /// Declares the retry queue that returns each message to the consumed queue after this delay in ms.
     pub(crate) async fn declare_retry(&self, channel: &Channel, ms: u64) -> lapin::Result<()> {
         let delay = i64::try_from(ms).unwrap_or(i64::MAX);
         let mut arguments = Fields::from([
@@ -185,22 +189,22 @@ impl Queue {
             ("x-dead-letter-routing-key".to_owned(), self.name.as_str().into()),
             ("x-expires".to_owned(), delay.saturating_add(UNUSED_MS).into()),
         ]);
-        self.auxiliary.write(&mut arguments);
-        self.auxiliary.hand_over_at_least_once(&mut arguments);
-        declare(channel, &self.retry(ms), durable(true), table(&arguments)).await.map(|_| ())
+        self.auxiliary_kind.set_type(&mut arguments);
+        self.auxiliary_kind.set_at_least_once(&mut arguments);
+        declare(channel, &self.retry_name(ms), options(true), field_table(&arguments)).await.map(|_| ())
     }
 }
 
-/// A queue for delays expires this long after its last message is due. Publishing does not count as use, so the queue
-/// is declared again before it expires ([`REDECLARE`]).
+/// Time after which the broker deletes an unused retry queue with its messages, in addition to the delay. Publishing does not count as
+/// use, so a queue is declared again earlier, after [`REDECLARE_INTERVAL`].
 const UNUSED_MS: i64 = 24 * 3600 * 1000;
-/// Far below [`UNUSED_MS`].
-pub(crate) const REDECLARE: std::time::Duration = std::time::Duration::from_secs(3600);
+/// Time after which a queue is declared again, far below [`UNUSED_MS`].
+pub(crate) const REDECLARE_INTERVAL: std::time::Duration = std::time::Duration::from_secs(3600);
 
 impl QueueDeclaration {
     fn arguments(&self, dead: &str) -> Fields {
         let mut arguments = Fields::new();
-        self.kind.write(&mut arguments);
+        self.kind.set_type(&mut arguments);
         if self.kind == QueueKind::Quorum {
             arguments.insert("x-delivery-limit".to_owned(), DELIVERY_LIMIT.into());
             arguments.insert("x-dead-letter-exchange".to_owned(), "".into());
@@ -212,17 +216,17 @@ impl QueueDeclaration {
 }
 
 impl QueueKind {
-    pub(crate) fn write(self, arguments: &mut Fields) {
-        // A classic queue is declared without its kind, as other programs do: if the vhost has another default, the
-        // broker would refuse the existing queue.
+    pub(crate) fn set_type(self, arguments: &mut Fields) {
+        // A classic queue is declared without a type, as by most programs. A vhost may have another default type, and the broker
+        // would then refuse a declaration of an existing queue as classic.
         if self == Self::Quorum {
             arguments.insert("x-queue-type".to_owned(), "quorum".into());
         }
     }
 
-    /// Lets a quorum queue keep a message until the next queue has confirmed it. By default the broker does not wait,
-    /// and a crash loses the message. A classic queue has no such setting.
-    pub(crate) fn hand_over_at_least_once(self, arguments: &mut Fields) {
+    /// Lets a quorum queue keep a message until the next queue has confirmed the message. By default the broker does not wait, so a crash
+    /// can lose the message. A classic queue has no such setting.
+    pub(crate) fn set_at_least_once(self, arguments: &mut Fields) {
         if self == Self::Quorum {
             arguments.insert("x-dead-letter-strategy".to_owned(), "at-least-once".into());
             arguments.insert("x-overflow".to_owned(), "reject-publish".into());
@@ -230,7 +234,7 @@ impl QueueKind {
     }
 }
 
-fn durable(durable: bool) -> QueueDeclareOptions {
+fn options(durable: bool) -> QueueDeclareOptions {
     QueueDeclareOptions { durable, ..QueueDeclareOptions::default() }
 }
 

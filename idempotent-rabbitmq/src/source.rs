@@ -1,4 +1,4 @@
-//! The source.
+//! The source, which consumes a queue.
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -7,23 +7,26 @@ use idempotent_mq::{DelaySupport, Received, Settle, Source, SourceCapabilities, 
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
-use crate::delay_levels::LONGEST;
-use crate::retry_headers::ExpirySource;
-use crate::session::{RabbitTag, Subscription, connected, declared};
-use crate::settings::Settings;
-use crate::settler::Settler;
-use crate::{Queue, SettingError, broker_address::BrokerAddress};
+use crate::broker_url::BrokerUrl;
+use crate::delay_levels::MAX_DELAY;
+use crate::intake::SessionIntake;
+use crate::properties::MAX_SHORT_STRING;
+use crate::retry_headers::ExpirySettings;
+use crate::session::{connect, declare_queues};
+use crate::settings::SourceSettings;
+use crate::settler::{RabbitSettler, RabbitTag};
+use crate::{Queue, SettingError};
 
-/// A source of the deliveries of a RabbitMQ queue. The [crate documentation](crate) lists the declared queues and the
-/// limits.
+/// A source that consumes a queue of RabbitMQ. The [crate documentation](crate) has an example, and lists the queues and limits of
+/// a source.
 #[derive(Debug)]
 pub struct RabbitSource {
-    settings: Arc<Settings>,
-    intake: Option<Subscription>,
-    /// The connection attempt. It continues while no caller waits, because an attempt that is dropped halfway could
-    /// leave a subscription without a reader.
-    opening: Option<JoinHandle<Result<Subscription, SourceError>>>,
-    /// The prefetch: the first room that the consumer asked for.
+    settings: Arc<SourceSettings>,
+    intake: Option<SessionIntake>,
+    /// The task that opens a session. The task outlives a cancelled `receive`, which could otherwise leave a subscription without a
+    /// reader.
+    opening: Option<JoinHandle<Result<SessionIntake, SourceError>>>,
+    /// Maximum number of deliveries that the consumer holds: the room of the first `receive`.
     prefetch: Option<usize>,
     clock: SystemClock,
 }
@@ -32,76 +35,81 @@ pub struct RabbitSource {
 #[derive(Debug)]
 #[must_use]
 pub struct RabbitSourceBuilder {
-    address: Result<BrokerAddress, SettingError>,
+    url: Result<BrokerUrl, SettingError>,
     queue: Queue,
     consumer_tag: String,
-    end: ExpirySource,
+    expiry: ExpirySettings,
 }
 
 impl RabbitSource {
-    /// Returns a builder for a source of this queue. The URL is `amqp://USER:PASSWORD@HOST:PORT/VHOST`, optionally
-    /// with `?heartbeat=SECONDS`. `amqps://` requires the feature `tls`.
+    /// Returns a builder for a source that consumes this queue. The URL has the form `amqp://USER:PASSWORD@HOST:PORT/VHOST`, and
+    /// may end with `?heartbeat=SECONDS`. URLs that begin with `amqps://` need the feature `tls`.
     pub fn builder(url: &str, queue: Queue) -> RabbitSourceBuilder {
-        let address = BrokerAddress::parse(url);
-        RabbitSourceBuilder { address, queue, consumer_tag: String::new(), end: ExpirySource::default() }
+        RabbitSourceBuilder {
+            url: BrokerUrl::parse(url),
+            queue,
+            consumer_tag: String::new(),
+            expiry: ExpirySettings::default(),
+        }
     }
 
-    /// Declares the queue and the queue of its dead letters now instead of at the consumer's start. Call this method
-    /// before a producer publishes to the queue.
+    /// Declares the queue and its dead letter queue. A consumer does the same at its start, which may be too late for a publisher
+    /// that needs the queue.
     ///
     /// # Errors
-    /// Same as [`receive`](Source::receive). The source tries once.
+    /// The errors of [`receive`](Source::receive). There is a single attempt.
     ///
     /// # Cancellation
-    /// The queues may have been declared.
+    /// Some of the queues may be declared.
     pub async fn declare(&self) -> Result<(), SourceError> {
-        let connection = connected(&self.settings).await?;
-        declared(&self.settings, &connection).await.map(drop)
+        let connection = connect(&self.settings).await?;
+        declare_queues(&self.settings, &connection).await.map(drop)
     }
 }
 
 impl RabbitSourceBuilder {
-    /// Sets the name of the subscription at the broker.
+    /// Sets the name of the subscription, which the broker's tools show.
     ///
     /// # Default
-    /// A name that the broker creates
+    /// A name that the broker generates
     pub fn consumer_tag(mut self, tag: impl Into<String>) -> Self {
         self.consumer_tag = tag.into();
         self
     }
 
-    /// Sets the header that contains the end of a message's validity: an AMQP timestamp, or a number of ms since 1970.
-    /// The consumer acknowledges an expired message without a run.
+    /// Sets the header with a message's expiry time, an AMQP timestamp or a number of ms since 1970. Expired messages are
+    /// acknowledged without a run.
     ///
     /// # Default
     /// None: only the property `expiration` is used
     pub fn expires_at_header(mut self, name: impl Into<String>) -> Self {
-        self.end.header = Some(name.into());
+        self.expiry.header = Some(name.into());
         self
     }
 
-    /// Counts the property `expiration` from the property `timestamp`. Use it only if every producer sets `timestamp`
-    /// to the time of publication. Otherwise, messages could be dropped unread.
+    /// Counts the property `expiration` from the property `timestamp`. Use this only if all producers set `timestamp` to the time of
+    /// publishing: with the time of an earlier event, messages would expire too early and be dropped without a run.
     ///
     /// # Default
-    /// `expiration` counts from the first delivery, which is the latest possible end
+    /// `expiration` counts from the first delivery, which is not earlier than the arrival at the broker
     pub fn expires_by_timestamp(mut self) -> Self {
-        self.end.by_timestamp = true;
+        self.expiry.by_timestamp = true;
         self
     }
 
-    /// Builds the source. The source connects when the consumer first asks for deliveries.
+    /// Builds the source, which connects at the first [`receive`](Source::receive).
     ///
     /// # Errors
-    /// The URL is invalid, a name is too long, or settings contradict each other.
+    /// The URL or a name is invalid, or settings contradict each other.
     pub fn build(self) -> Result<RabbitSource, SettingError> {
-        let Self { address, queue, consumer_tag, end } = self;
+        let Self { url, queue, consumer_tag, expiry } = self;
         queue.check()?;
-        if consumer_tag.len() > 255 {
-            return Err(SettingError::new("the consumer tag has more than 255 bytes"));
+        if consumer_tag.len() > MAX_SHORT_STRING {
+            let text = format!("consumer_tag: too long; use at most {MAX_SHORT_STRING} bytes");
+            return Err(SettingError::new(text));
         }
-        let place = queue.name.as_str().into();
-        let settings = Settings { address: address?, queue, place, consumer_tag, end };
+        let queue_name = queue.name.as_str().into();
+        let settings = SourceSettings { url: url?, queue, queue_name, consumer_tag, expiry };
         Ok(RabbitSource {
             settings: Arc::new(settings),
             intake: None,
@@ -117,28 +125,27 @@ impl Source for RabbitSource {
     type Tag = RabbitTag;
 
     fn capabilities(&self) -> SourceCapabilities {
-        // A retry is a copy, so retries do not increase the broker's delivery count, and the broker never gives a
-        // message up because of them.
-        let capabilities = SourceCapabilities::new(DelaySupport::UpTo(LONGEST));
-        if self.settings.queue.counts() { capabilities.counts() } else { capabilities }
+        // Retries are copies, so retries never reach a delivery limit of the broker.
+        let capabilities = SourceCapabilities::new(DelaySupport::UpTo(MAX_DELAY));
+        if self.settings.queue.counts_deliveries() { capabilities.counts() } else { capabilities }
     }
 
     fn settler(&self) -> Arc<dyn Settle<RabbitTag>> {
-        Arc::new(Settler)
+        Arc::new(RabbitSettler)
     }
 
     async fn receive(&mut self, room: usize) -> Result<Received<RabbitTag>, SourceError> {
         let prefetch = *self.prefetch.get_or_insert(room);
         let intake = match &mut self.intake {
             Some(intake) => intake,
-            // One attempt: the consumer waits between attempts, longer each time.
+            // After an error the consumer calls again, with growing pauses.
             none => {
                 let settings = self.settings.clone();
-                let open = || tokio::spawn(async move { Subscription::open(&settings, prefetch).await });
+                let open = || tokio::spawn(async move { SessionIntake::open(&settings, prefetch).await });
                 let opened = self.opening.get_or_insert_with(open).await;
                 self.opening = None;
-                let opened = opened.unwrap_or_else(|_| Err(stopped()))?;
-                info!(target: "idempotent", broker = %self.settings.address, queue = self.settings.queue.name, "connected");
+                let opened = opened.unwrap_or_else(|_| Err(runtime_stopped()))?;
+                info!(target: "idempotent", broker = %self.settings.url, queue = self.settings.queue.name, "consuming started");
                 none.insert(opened)
             }
         };
@@ -146,7 +153,7 @@ impl Source for RabbitSource {
             return Ok(Received::Deliveries(deliveries));
         }
         self.intake = None;
-        warn!(target: "idempotent", broker = %self.settings.address, queue = self.settings.queue.name, "channel lost");
+        warn!(target: "idempotent", broker = %self.settings.url, queue = self.settings.queue.name, "channel closed; reconnecting");
         Ok(Received::Revoked(vec![self.settings.position()]))
     }
 
@@ -162,6 +169,6 @@ impl Source for RabbitSource {
     }
 }
 
-fn stopped() -> SourceError {
-    SourceError::new(SourceErrorKind::Transient, "cannot connect: the tokio runtime is shutting down")
+fn runtime_stopped() -> SourceError {
+    SourceError::new(SourceErrorKind::Transient, "connecting: the task was stopped, since its runtime is shutting down")
 }

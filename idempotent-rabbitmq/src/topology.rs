@@ -1,4 +1,4 @@
-//! Exchanges, queues and bindings, declared from code.
+//! Declaration of exchanges, queues and bindings.
 mod exchange;
 
 use idempotent_mq::{SourceError, SourceErrorKind};
@@ -6,16 +6,16 @@ use lapin::Channel;
 use lapin::options::{ExchangeBindOptions, QueueBindOptions};
 
 pub use self::exchange::Exchange;
-use crate::broker_address::BrokerAddress;
-use crate::error::{failed, is_not_found};
-use crate::field::{FieldValue, Fields, table};
-use crate::message::LONGEST;
+use crate::broker_url::BrokerUrl;
+use crate::error::{failure, is_not_found};
+use crate::field_value::{FieldValue, Fields, field_table};
+use crate::properties::MAX_SHORT_STRING;
 use crate::{Queue, SettingError};
 
-/// Exchanges, queues and bindings that a program declares at its start.
+/// A set of exchanges, queues and bindings, which a program declares at its start.
 ///
-/// Declaring existing objects changes nothing. An existing object with other settings is an error that names the
-/// object. Declarations never delete or change an object.
+/// A declaration never changes or deletes anything. Existing exchanges, queues and bindings with equal settings are accepted. An
+/// exchange or queue with other settings is an error.
 ///
 /// ```no_run
 /// use idempotent_rabbitmq::{Exchange, Queue, Topology};
@@ -37,19 +37,19 @@ use crate::{Queue, SettingError};
 pub struct Topology {
     exchanges: Vec<Exchange>,
     queues: Vec<Queue>,
-    bindings: Vec<TopologyBinding>,
+    bindings: Vec<Binding>,
 }
 
 #[derive(Clone, Debug)]
-struct TopologyBinding {
+struct Binding {
     from: String,
-    to: BindingTarget,
+    to: Destination,
     key: String,
     headers: Fields,
 }
 
 #[derive(Clone, Debug)]
-enum BindingTarget {
+enum Destination {
     Queue(String),
     Exchange(String),
 }
@@ -66,7 +66,7 @@ impl Topology {
         self
     }
 
-    /// Adds a queue and the queue of its dead letters. An [existing](Queue::existing) queue is only checked.
+    /// Adds a queue and its dead letter queue. An [existing](Queue::existing) queue is only checked.
     pub fn queue(mut self, queue: Queue) -> Self {
         self.queues.push(queue);
         self
@@ -74,69 +74,69 @@ impl Topology {
 
     /// Binds a queue to a direct, topic or fanout exchange. A fanout exchange ignores the key.
     pub fn bind(self, queue: impl Into<String>, exchange: impl Into<String>, key: impl Into<String>) -> Self {
-        self.binding(BindingTarget::Queue(queue.into()), exchange, key, Fields::new())
+        self.binding(Destination::Queue(queue.into()), exchange, key, Fields::new())
     }
 
-    /// Binds an exchange to another exchange, from which it receives messages with this key.
+    /// Binds the exchange `to` to the exchange `from`, for messages with this key.
     pub fn bind_exchange(self, to: impl Into<String>, from: impl Into<String>, key: impl Into<String>) -> Self {
-        self.binding(BindingTarget::Exchange(to.into()), from, key, Fields::new())
+        self.binding(Destination::Exchange(to.into()), from, key, Fields::new())
     }
 
-    /// Binds a queue to a headers exchange, for messages that have all of these headers. The broker ignores headers
-    /// that begin with `x-`.
+    /// Binds a queue to a headers exchange, for messages that have all of these headers. The broker ignores
+    /// headers that begin with `x-`.
     pub fn bind_all_headers<N: Into<String>, V: Into<FieldValue>>(
         self,
         queue: impl Into<String>,
         exchange: impl Into<String>,
         headers: impl IntoIterator<Item = (N, V)>,
     ) -> Self {
-        self.binding(BindingTarget::Queue(queue.into()), exchange, "", matching("all", headers))
+        self.binding(Destination::Queue(queue.into()), exchange, "", matching("all", headers))
     }
 
-    /// Binds a queue to a headers exchange, for messages that have any of these headers. The broker ignores headers
-    /// that begin with `x-`.
+    /// Binds a queue to a headers exchange, for messages that have any of these headers. The broker ignores
+    /// headers that begin with `x-`.
     pub fn bind_any_header<N: Into<String>, V: Into<FieldValue>>(
         self,
         queue: impl Into<String>,
         exchange: impl Into<String>,
         headers: impl IntoIterator<Item = (N, V)>,
     ) -> Self {
-        self.binding(BindingTarget::Queue(queue.into()), exchange, "", matching("any", headers))
+        self.binding(Destination::Queue(queue.into()), exchange, "", matching("any", headers))
     }
 
-    fn binding(mut self, to: BindingTarget, from: impl Into<String>, key: impl Into<String>, headers: Fields) -> Self {
-        self.bindings.push(TopologyBinding { from: from.into(), to, key: key.into(), headers });
+    fn binding(mut self, to: Destination, from: impl Into<String>, key: impl Into<String>, headers: Fields) -> Self {
+        self.bindings.push(Binding { from: from.into(), to, key: key.into(), headers });
         self
     }
 
-    /// Declares all exchanges, then all queues, then all bindings, in one attempt. The URL has the form of
+    /// Declares the exchanges, then the queues, then the bindings, in a single attempt. The URL has the same form as for
     /// [`RabbitSource::builder`](crate::RabbitSource::builder).
     ///
     /// # Errors
-    /// [`Fatal`](SourceErrorKind::Fatal): an invalid URL or name, missing rights, an existing object with other
-    /// settings, or a binding of a missing object. The error names the exchange, queue or binding.
+    /// [`Fatal`](SourceErrorKind::Fatal): the URL or a name is invalid, a permission is missing, an exchange or queue has other settings,
+    /// or a binding names a missing exchange or queue. The error names the exchange, queue or binding.
     /// [`Transient`](SourceErrorKind::Transient): the broker is unreachable.
     ///
     /// # Cancellation
-    /// Some of the objects may have been declared.
+    /// Some of the topology may be declared.
     pub async fn declare(&self, url: &str) -> Result<(), SourceError> {
-        let address =
-            BrokerAddress::parse(url).and_then(|address| self.check().map(|()| address)).map_err(impossible)?;
+        let url = BrokerUrl::parse(url).and_then(|url| self.check().map(|()| url)).map_err(invalid)?;
         let connect = async {
-            let connection = address.connect("idempotent: topology").await?;
+            let connection = url.connect("idempotent: topology").await?;
             let channel = connection.create_channel().await?;
             Ok((connection, channel))
         };
-        let (_connection, channel) = connect.await.map_err(|error| failed("cannot connect to the broker", error))?;
+        let (_connection, channel) =
+            connect.await.map_err(|error| failure("connecting to the broker failed; see the cause", error))?;
         for exchange in &self.exchanges {
-            exchange.declare(&channel).await.map_err(|error| differs("exchange", &exchange.name, error))?;
+            exchange.declare(&channel).await.map_err(|error| not_declared("exchange", &exchange.name, error))?;
         }
         for queue in &self.queues {
-            queue.declare(&channel).await.map_err(|error| differs("queue", &queue.name, error))?;
-            queue.declare_dead(&channel).await.map_err(|error| differs("queue", &queue.dead(), error))?;
+            queue.declare(&channel).await.map_err(|error| not_declared("queue", &queue.name, error))?;
+            queue.declare_dead(&channel).await.map_err(|error| not_declared("queue", &queue.dead_name(), error))?;
         }
         for binding in &self.bindings {
-            binding.declare(&channel).await.map_err(|error| binding.failed(error))?;
+            binding.declare(&channel).await.map_err(|error| binding.not_bound(error))?;
         }
         Ok(())
     }
@@ -144,18 +144,18 @@ impl Topology {
     fn check(&self) -> Result<(), SettingError> {
         self.exchanges.iter().try_for_each(Exchange::check)?;
         self.queues.iter().try_for_each(Queue::check)?;
-        self.bindings.iter().try_for_each(TopologyBinding::check)
+        self.bindings.iter().try_for_each(Binding::check)
     }
 }
 
-impl TopologyBinding {
+impl Binding {
     async fn declare(&self, channel: &Channel) -> lapin::Result<()> {
-        let (from, key, headers) = (self.from.as_str().into(), self.key.as_str().into(), table(&self.headers));
+        let (from, key, headers) = (self.from.as_str().into(), self.key.as_str().into(), field_table(&self.headers));
         match &self.to {
-            BindingTarget::Queue(queue) => {
+            Destination::Queue(queue) => {
                 channel.queue_bind(queue.as_str().into(), from, key, QueueBindOptions::default(), headers).await
             }
-            BindingTarget::Exchange(to) => {
+            Destination::Exchange(to) => {
                 channel.exchange_bind(to.as_str().into(), from, key, ExchangeBindOptions::default(), headers).await
             }
         }
@@ -163,48 +163,51 @@ impl TopologyBinding {
 
     fn to(&self) -> &str {
         match &self.to {
-            BindingTarget::Queue(name) | BindingTarget::Exchange(name) => name,
+            Destination::Queue(name) | Destination::Exchange(name) => name,
         }
     }
 
     fn check(&self) -> Result<(), SettingError> {
         let names = [&self.from, &self.key].into_iter().chain(self.headers.keys());
-        if names.chain([&self.to().to_owned()]).any(|name| name.len() > LONGEST) {
-            return Err(SettingError::new(format!("a name, key or header of a binding has more than {LONGEST} bytes")));
+        if names.chain([&self.to().to_owned()]).any(|name| name.len() > MAX_SHORT_STRING) {
+            let text = format!("binding: a name, key or header is too long; use at most {MAX_SHORT_STRING} bytes");
+            return Err(SettingError::new(text));
         }
         if self.from.is_empty() || self.to().is_empty() {
             return Err(SettingError::new(
-                "a binding names no exchange or no queue: the default exchange needs no binding, because each queue is bound to it by \
-                 its name",
+                "binding: the name of the exchange or the queue is empty; name both, or remove the binding, since the default \
+                 exchange needs none",
             ));
         }
-        // Only the way of matching: such a binding matches all messages or none.
+        // A binding with `x-match` alone matches all messages or none.
         if self.headers.len() == 1 {
-            return Err(SettingError::new("a binding by headers has no header: name at least one, or use bind()"));
+            return Err(SettingError::new(
+                "binding: the list of headers is empty; name at least one header, or use bind()",
+            ));
         }
         Ok(())
     }
 
-    fn failed(&self, error: lapin::Error) -> SourceError {
+    fn not_bound(&self, error: lapin::Error) -> SourceError {
         let (from, to) = (&self.from, self.to());
-        let what = match is_not_found(&error) {
-            true => "one of them does not exist: add it to the topology, or declare it first",
-            false => "see the cause",
+        let detail = match is_not_found(&error) {
+            true => "one of them does not exist; add it to the topology, or declare it first",
+            false => "the broker refuses the binding; see the cause",
         };
-        failed(&format!("cannot bind `{to}` to the exchange `{from}`: {what}"), error)
+        failure(&format!("binding `{to}` to the exchange `{from}`: {detail}"), error)
     }
 }
 
-fn matching<N: Into<String>, V: Into<FieldValue>>(how: &str, headers: impl IntoIterator<Item = (N, V)>) -> Fields {
+fn matching<N: Into<String>, V: Into<FieldValue>>(mode: &str, headers: impl IntoIterator<Item = (N, V)>) -> Fields {
     let headers = headers.into_iter().map(|(name, value)| (name.into(), value.into()));
-    headers.chain([("x-match".to_owned(), how.into())]).collect()
+    headers.chain([("x-match".to_owned(), mode.into())]).collect()
 }
 
-fn differs(what: &str, name: &str, error: lapin::Error) -> SourceError {
-    let remedy = "the cause names the difference; declare it with its current settings, or delete it first";
-    failed(&format!("cannot declare the {what} `{name}`: {remedy}"), error)
+fn not_declared(what: &str, name: &str, error: lapin::Error) -> SourceError {
+    let detail = "the cause shows what differs or is missing; use its existing settings, or delete it first";
+    failure(&format!("declaring the {what} `{name}`: {detail}"), error)
 }
 
-fn impossible(error: SettingError) -> SourceError {
+fn invalid(error: SettingError) -> SourceError {
     SourceError::new(SourceErrorKind::Fatal, error.to_string())
 }

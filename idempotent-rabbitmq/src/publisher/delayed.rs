@@ -1,213 +1,158 @@
-//! Publishing of delayed messages.
+//! Publishing messages that the broker delivers later, through delay queues.
 use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{Clock, SystemClock, Timestamp};
-use idempotent_mq::OutboundMessage;
-use lapin::BasicProperties;
-use lapin::types::{AMQPValue, FieldTable, ShortString};
 use tokio::time::Instant;
 
-use super::attempt::{AttemptResult, PublishAttempt, PublishState};
-use super::outbox::route;
-use super::{PublishError, PublisherInner, RabbitPublisher};
-use crate::confirmed_publisher::{ConfirmedPublisher, PublishFailure};
+use super::RabbitPublisher;
+use super::due_time::DueTime;
+use super::error::PublishError;
+use super::outcome::{AttemptOutcome, KnownState};
+use super::state::PublisherState;
 use crate::delay_queues::DelayPath;
 use crate::error::{is_final, is_not_found};
-use crate::field::table;
-use crate::{DelayTopology, RabbitMessage, Route};
-
-/// The earliest time of delivery.
-#[derive(Debug)]
-pub(super) struct DeliveryTime(Instant);
-
-impl DeliveryTime {
-    fn after(delay: Duration, delays: &DelayTopology) -> Result<Self, PublishError> {
-        let longest = delays.longest();
-        match Instant::now().checked_add(delay).filter(|_| delay <= longest) {
-            Some(due) => Ok(Self(due)),
-            None if delays.is_plugin() => Err(PublishError::refused(
-                "the delay exceeds 49 days, the limit of the plugin: use a shorter delay, or build the publisher with \
-                 DelayTopology::quorum(), which takes up to 13 years",
-            )),
-            None => Err(PublishError::refused("a delay is longer than 13 years: publish the message later")),
-        }
-    }
-
-    /// Returns the path for the rest of the delay, or `None` if the message is due.
-    pub(super) fn path(&self, delays: &DelayTopology, to: &Route) -> Option<DelayPath> {
-        let left = self.0.saturating_duration_since(Instant::now());
-        (!left.is_zero()).then(|| delays.path(left, to))
-    }
-}
+use crate::publish_connection::{PublishConnection, PublishFailure};
+use crate::{RabbitMessage, Route};
 
 impl RabbitPublisher {
-    /// Publishes a message that the broker delivers to its route after this delay. The message is never early, and at
-    /// most 100 ms later than an immediate message on an idle broker. Returns after the broker has confirmed the
-    /// message. The message waits in queues of the [`DelayTopology`] and survives a restart of the broker.
+    /// Publishes a message that the broker delivers to its route after this delay. Returns when the broker has stored the message,
+    /// which waits in queues of the [`DelayTopology`](crate::DelayTopology) and survives a restart of the broker. A delay of zero is an
+    /// immediate [`publish`](Self::publish).
     ///
-    /// The queue or exchange of the route must exist, and is bound to the topology. An exchange routes the due message
-    /// by the bindings that it has then. A delayed message cannot be cancelled: let the handler check whether the work
-    /// is still wanted.
+    /// The message is never early. On an idle broker it is at most 100 ms late.
     ///
-    /// A delay of zero is an immediate [`publish`](Self::publish).
+    /// The queue or exchange of the route must exist, and the publisher binds it to the topology. An exchange routes the message by
+    /// the bindings at the time of delivery. A delayed message cannot be cancelled. Its handler must check whether the work is still
+    /// wanted.
     ///
     /// # Errors
-    /// Same as [`publish`](Self::publish). [`Refused`](super::PublishErrorKind::Refused): a delay above 13 years (49
-    /// days for the plugin), a message that [expires](RabbitMessage::expires_after), a missing exchange, or a broker
-    /// that cannot declare the topology. [`Unroutable`](super::PublishErrorKind::Unroutable): a missing queue.
+    /// The errors of [`publish`](Self::publish). The following are [`Refused`](super::PublishErrorKind::Refused): a delay of more than
+    /// 13 years (49 days with the plugin), a message that [expires](RabbitMessage::expires_after), a missing exchange, and a broker
+    /// that cannot declare the topology. A missing queue is [`Unroutable`](super::PublishErrorKind::Unroutable).
     ///
     /// # Cancellation
-    /// Same as [`publish`](Self::publish).
+    /// See [`publish`](Self::publish).
     pub async fn publish_after(
         &self,
         to: &Route,
         message: &RabbitMessage,
         delay: Duration,
     ) -> Result<(), PublishError> {
-        let due = DeliveryTime::after(delay, &self.0.delays)?;
-        // The time limit begins when the call has a channel.
-        let _place = self.0.places.acquire().await;
-        self.publish_due(PublishState::default(), to, message, due, Instant::now() + self.0.give_up_after).await
+        let due = DueTime::after(delay, &self.0.delays)?;
+        // The time of all attempts starts with the permit.
+        let _permit = self.0.permits.acquire().await;
+        self.publish_due(KnownState::default(), to, message, due, Instant::now() + self.0.give_up_after).await
     }
 
-    /// Publishes a message that the broker delivers to its route at this time by the clock of this process, or
-    /// immediately if the time has passed. See [`publish_after`](Self::publish_after).
+    /// Publishes a message that the broker delivers at this time by the clock of this process, or immediately if the time has passed.
+    /// The remaining delay follows the rules of [`publish_after`](Self::publish_after).
     ///
     /// # Errors
-    /// Same as [`publish_after`](Self::publish_after).
+    /// The errors of [`publish_after`](Self::publish_after).
     ///
     /// # Cancellation
-    /// Same as [`publish_after`](Self::publish_after).
+    /// See [`publish`](Self::publish).
     pub async fn publish_at(&self, to: &Route, message: &RabbitMessage, at: Timestamp) -> Result<(), PublishError> {
-        self.publish_after(to, message, at - SystemClock::new().wall()).await
+        self.publish_after(to, message, remaining(at)).await
     }
 
-    /// Publishes a message of an outbox. The caller holds a place.
-    pub(super) async fn publish_outbound(
+    /// Publishes a message at this time, with attempts until `end`. The caller holds a permit.
+    pub(super) async fn publish_at_until(
         &self,
-        known: PublishState,
-        message: &OutboundMessage,
-        outgoing: &RabbitMessage,
+        known: KnownState,
+        to: &Route,
+        message: &RabbitMessage,
+        at: Timestamp,
         end: Instant,
     ) -> Result<(), PublishError> {
-        let to = route(&message.topic);
-        let Some(at) = message.deliver_at else { return self.publish_from(known, &to, outgoing, None, end).await };
-        let due = DeliveryTime::after(at - SystemClock::new().wall(), &self.0.delays)?;
-        self.publish_due(known, &to, outgoing, due, end).await
+        let due = DueTime::after(remaining(at), &self.0.delays)?;
+        self.publish_due(known, to, message, due, end).await
     }
 
     async fn publish_due(
         &self,
-        known: PublishState,
+        known: KnownState,
         to: &Route,
         message: &RabbitMessage,
-        due: DeliveryTime,
+        due: DueTime,
         end: Instant,
     ) -> Result<(), PublishError> {
         if message.expires() {
             return Err(PublishError::refused(
-                "a delayed message expires: the broker would deliver the message when it expires; leave out \
+                "expires_after: not possible for a delayed message, which the broker would deliver at its expiry; remove \
                  expires_after()",
             ));
         }
-        self.publish_from(known, to, message, Some(due), end).await
+        self.publish_until(known, to, message, Some(due), end).await
     }
 }
 
-impl PublisherInner {
-    /// Tries once, and a second time if an object that an earlier message declared is missing.
-    pub(super) async fn attempt_twice(
-        &self,
-        to: &Route,
-        path: Option<&DelayPath>,
-        properties: &BasicProperties,
-        body: &[u8],
-        end: Instant,
-    ) -> AttemptResult {
-        let attempt = || {
-            let properties = properties.clone();
-            let properties = path.map_or_else(|| properties.clone(), |path| steered(&properties, path));
-            self.attempt(PublishAttempt { to, path, properties, body }, end)
-        };
-        let told = attempt().await;
-        let is_missing = match &told {
-            AttemptResult::PublishFailure(PublishFailure::Unroutable) => true,
-            AttemptResult::PublishFailure(PublishFailure::Broken { error, .. }) => is_not_found(error),
-            _ => false,
-        };
-        if is_missing && path.is_some() && self.connection.declared.forget() { attempt().await } else { told }
-    }
-
-    /// Declares all objects on the path of the message, and binds the destination.
+impl PublisherState {
+    /// Declares the exchanges and queues of a path, and binds its destination.
     pub(super) async fn prepare(
         &self,
-        connection: &Arc<ConfirmedPublisher>,
+        connection: &Arc<PublishConnection>,
         path: &DelayPath,
-    ) -> Result<(), AttemptResult> {
+    ) -> Result<(), AttemptOutcome> {
         if self.delays.is_plugin() {
-            self.find_plugin(path).await?;
+            self.declare_plugin(path).await?;
         }
         let declare = async |channel: &lapin::Channel| self.connection.declared.declare(path, channel).await;
         connection.prepare(declare).await.map_err(|error| {
-            refused("cannot declare the exchanges and queues for delays; the cause names the difference", error)
+            let text = "declaring the exchanges and queues for delays failed; the cause shows what differs";
+            declaration_failed(text, error)
         })?;
         let bind = async |channel: &lapin::Channel| path.bind(channel).await;
         connection.prepare(bind).await.map_err(|error| match is_not_found(&error) && path.is_to_queue() {
-            true => AttemptResult::PublishFailure(PublishFailure::Unroutable),
-            false => refused(
-                "cannot bind the destination to the exchange for delays; the cause names the missing object or right",
+            true => AttemptOutcome::Failed(PublishFailure::Unroutable),
+            false => declaration_failed(
+                "binding the destination to the exchange for delays failed; the cause shows what is missing",
                 error,
             ),
         })
     }
 
-    /// Declares the plugin's exchange on a connection of its own: a broker without the plugin closes the connection,
-    /// with all messages in flight.
-    async fn find_plugin(&self, path: &DelayPath) -> Result<(), AttemptResult> {
+    /// Declares the plugin's exchange over a separate connection. A broker without the plugin closes that connection, which must not
+    /// affect other messages.
+    async fn declare_plugin(&self, path: &DelayPath) -> Result<(), AttemptOutcome> {
         if self.connection.declared.has_plugin() {
             return Ok(());
         }
         let declare = async {
-            let connection = self.connection.address.connect("idempotent: delays").await?;
+            let connection = self.connection.url.connect("idempotent: delays").await?;
             path.declare_plugin(&connection.create_channel().await?).await
         };
         declare.await.map_err(|error| match is_unknown_type(&error) {
-            true => AttemptResult::Impossible {
-                text: "the broker lacks the plugin rabbitmq_delayed_message_exchange: enable it there, or build the \
-                       publisher with DelayTopology::quorum(), which needs no plugin",
+            true => AttemptOutcome::Refused {
+                text: "delay: the broker has no plugin rabbitmq_delayed_message_exchange; enable the plugin, or use \
+                       DelayTopology::quorum(), which needs no plugin",
                 error,
             },
-            false => refused("cannot declare the exchange for delays; the cause names the difference", error),
+            false => {
+                let text = "declaring the exchange for delays failed; the cause shows what differs";
+                declaration_failed(text, error)
+            }
         })?;
         self.connection.declared.note_plugin();
         Ok(())
     }
 }
 
-fn refused(text: &'static str, error: lapin::Error) -> AttemptResult {
-    if is_final(&error) {
-        AttemptResult::Impossible { text, error }
-    } else {
-        AttemptResult::PublishFailure(PublishFailure::Broken { error, before: true })
+fn declaration_failed(text: &'static str, error: lapin::Error) -> AttemptOutcome {
+    match is_final(&error) {
+        true => AttemptOutcome::Refused { text, error },
+        false => AttemptOutcome::Failed(PublishFailure::Broken { error, unsent: true }),
     }
 }
 
-/// Returns whether the error is `COMMAND_INVALID`, as for an exchange of an unknown type.
+/// Returns whether the type of an exchange is unknown, which the broker reports as `COMMAND_INVALID`.
 fn is_unknown_type(error: &lapin::Error) -> bool {
-    matches!(error.kind(), lapin::ErrorKind::ProtocolError(told) if told.get_id() == 503)
+    const COMMAND_INVALID: u16 = 503;
+    matches!(error.kind(), lapin::ErrorKind::ProtocolError(refused) if refused.get_id() == COMMAND_INVALID)
 }
 
-/// Returns the properties of the message with the headers of its path. The broker drops a message that returns to a
-/// queue in its `x-death`, and a producer may have copied that header from another message.
-fn steered(properties: &BasicProperties, path: &DelayPath) -> BasicProperties {
-    let mut headers = properties.headers().as_ref().map(|headers| headers.inner().clone()).unwrap_or_default();
-    headers.remove("x-death");
-    headers.extend(
-        table(&path.headers())
-            .inner()
-            .iter()
-            .map(|(name, value): (&ShortString, &AMQPValue)| (name.clone(), value.clone())),
-    );
-    properties.clone().with_headers(FieldTable::from(headers))
+/// Returns the time until `at`, or zero for a past time.
+fn remaining(at: Timestamp) -> Duration {
+    at - SystemClock::new().wall()
 }

@@ -1,29 +1,29 @@
-//! Errors of publishing.
+//! The error of a publisher.
 use std::error::Error as StdError;
 use std::fmt;
 
-/// An error of a message that is not known to be in a queue: a [`kind`](Self::kind) for decisions, and the cause.
+/// An error for a message that is not confirmed. The [`kind`](Self::kind) shows whether the message may be in a queue.
 #[derive(Debug)]
 pub struct PublishError {
     kind: PublishErrorKind,
     text: &'static str,
     cause: Option<lapin::Error>,
-    /// True if the broker refused the connection, so the last try did not reach the broker.
+    /// True if the broker refused the connection, so the last attempt sent nothing.
     unconnected: bool,
 }
 
-/// The known state of the message.
+/// The known state of an unconfirmed message.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum PublishErrorKind {
-    /// The message is in no queue, because no queue is bound for it. This holds until a program declares or binds one.
+    /// The message is in no queue, since none is bound for it. A retry fails the same way until a queue is declared or bound.
     Unroutable,
-    /// The message is in no queue: the exchange is missing, access is denied, or a limit of the protocol is exceeded.
-    /// A retry would fail in the same way.
+    /// The message is in no queue, and every retry fails the same way: the exchange is missing, access is denied, or the message
+    /// exceeds a limit of the protocol.
     Refused,
-    /// The message is in no queue: the broker was unreachable, or could not store the message. A retry may succeed.
+    /// The message is in no queue: the broker was unreachable, or rejected the message for now. A retry may succeed.
     NotSent,
-    /// The state is unknown. Publish the message again, under the same id.
+    /// The message may be in a queue. Publish the message again with the same id.
     Unconfirmed,
 }
 
@@ -32,7 +32,7 @@ impl PublishError {
         Self { kind, text, cause, unconnected: false }
     }
 
-    /// Marks the error as an error of a refused connection.
+    /// Marks the error as the refusal of a connection.
     pub(super) fn without_connection(self) -> Self {
         Self { unconnected: true, ..self }
     }
@@ -55,10 +55,10 @@ impl PublishError {
 impl fmt::Display for PublishError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
-            PublishErrorKind::Unroutable => "not published, no queue is bound for it",
-            PublishErrorKind::Refused => "not published, and a retry would fail",
-            PublishErrorKind::NotSent => "not published, retry later",
-            PublishErrorKind::Unconfirmed => "state unknown, publish it again under the same id",
+            PublishErrorKind::Unroutable => "message unroutable",
+            PublishErrorKind::Refused => "message rejected permanently",
+            PublishErrorKind::NotSent => "message not sent; retry",
+            PublishErrorKind::Unconfirmed => "message unconfirmed; publish again with the same id",
         };
         write!(f, "{kind}: {}", self.text)
     }

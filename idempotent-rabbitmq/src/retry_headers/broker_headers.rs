@@ -1,43 +1,43 @@
-//! Headers that the broker adds on the way through the queues for delays.
+//! The headers that the broker adds to a message in retry queues and delay queues.
 use lapin::types::{AMQPValue, ShortString};
 
-use super::Table;
+use super::own_headers::HeaderTable;
 use crate::Queue;
-use crate::delay_queues::{HEADER, QUEUES};
-use crate::headers::number;
+use crate::delay_queues::names::{HEADER_PREFIX, QUEUE_PREFIX};
+use crate::headers::integer;
 
-/// Removes the broker's headers about queues of this adapter, and keeps those about other queues. Returns the earlier
-/// deliveries of this copy by a quorum queue.
-pub(super) fn take_headers(headers: &mut Table, queue: &Queue) -> u32 {
-    let retries = queue.retries();
-    let is_ours = |queue: &[u8]| queue.starts_with(retries.as_bytes()) || queue.starts_with(QUEUES.as_bytes());
-    take_deaths(headers, is_ours);
-    headers.retain(|name, _| !name.as_str().starts_with(HEADER));
+/// Removes the broker's headers about retry queues and delay queues, and keeps those about other queues. Returns how often a quorum
+/// queue has delivered this copy before.
+pub(super) fn remove_delay_headers(headers: &mut HeaderTable, queue: &Queue) -> u32 {
+    let retries = queue.retry_prefix();
+    let is_own = |queue: &[u8]| queue.starts_with(retries.as_bytes()) || queue.starts_with(QUEUE_PREFIX.as_bytes());
+    remove_deaths(headers, is_own);
+    headers.retain(|name, _| !name.as_str().starts_with(HEADER_PREFIX));
     for which in ["first", "last"] {
         let named = |what: &str| format!("x-{which}-death-{what}");
-        if text(headers.get(named("queue").as_str())).is_some_and(is_ours) {
+        if text(headers.get(named("queue").as_str())).is_some_and(is_own) {
             for what in ["queue", "reason", "exchange"] {
                 headers.remove(named(what).as_str());
             }
         }
     }
-    take_counts(headers)
+    take_redeliveries(headers)
 }
 
-/// Returns the number of earlier deliveries of this copy by a quorum queue.
-pub(super) fn take_counts(headers: &mut Table) -> u32 {
-    // The total number. The newer header, since 4.0, also counts deliveries that were given back.
-    let acquired = headers.remove("x-acquired-count").as_ref().and_then(number);
-    let redeliveries = headers.remove("x-delivery-count").as_ref().and_then(number);
+/// Removes the counts of a quorum queue. Returns how often the queue has delivered this copy before.
+pub(super) fn take_redeliveries(headers: &mut HeaderTable) -> u32 {
+    // The count of RabbitMQ 4.0 and later includes deliveries that were given back.
+    let acquired = headers.remove("x-acquired-count").as_ref().and_then(integer);
+    let redeliveries = headers.remove("x-delivery-count").as_ref().and_then(integer);
     acquired.max(redeliveries).and_then(|times| u32::try_from(times).ok()).unwrap_or_default()
 }
 
-/// Removes deaths in queues for delays from the broker's list, because a waiting copy is not dead.
-fn take_deaths(headers: &mut Table, is_ours: impl Fn(&[u8]) -> bool) {
+/// Removes the entries of own queues from the broker's list of deaths. A copy that waited in such a queue is not dead.
+fn remove_deaths(headers: &mut HeaderTable, is_own: impl Fn(&[u8]) -> bool) {
     let key = "x-death";
     let Some(AMQPValue::FieldArray(deaths)) = headers.get(key) else { return };
     let is_other = |death: &&AMQPValue| match death {
-        AMQPValue::FieldTable(death) => !text(death.inner().get("queue")).is_some_and(&is_ours),
+        AMQPValue::FieldTable(death) => !text(death.inner().get("queue")).is_some_and(&is_own),
         _ => true,
     };
     let others: Vec<_> = deaths.as_slice().iter().filter(is_other).cloned().collect();
@@ -48,7 +48,7 @@ fn take_deaths(headers: &mut Table, is_ours: impl Fn(&[u8]) -> bool) {
     }
 }
 
-/// Returns the bytes of a text value.
+/// Returns the bytes of a text.
 pub(super) fn text(value: Option<&AMQPValue>) -> Option<&[u8]> {
     match value? {
         AMQPValue::LongString(text) => Some(text.as_bytes()),

@@ -9,13 +9,15 @@ use syn::{Attribute, Item, ItemUse, UseTree, Visibility};
 use super::sources::texts;
 
 /// The crates without circles of more than two files. The others follow.
-const CHECKED: [&str; 7] = [
+const CHECKED: [&str; 9] = [
     "idempotent-alert/src",
     "idempotent-core/src",
     "idempotent-macros/src",
     "idempotent-mq/src",
     "idempotent-redis-streams/src",
     "idempotent-redis/src",
+    "idempotent-rabbitmq/src",
+    "idempotent-rocketmq/src",
     "idempotent-tower/src",
 ];
 

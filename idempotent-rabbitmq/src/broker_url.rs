@@ -1,4 +1,4 @@
-//! The address of the broker, printed without its password.
+//! The URL of a broker. Its password is never shown.
 use std::fmt;
 use std::time::Duration;
 
@@ -7,53 +7,51 @@ use lapin::{Connection, ConnectionProperties};
 
 use crate::SettingError;
 
-/// A parsed URL of a broker.
+/// The parsed URL of a broker.
 #[derive(Clone)]
-pub(crate) struct BrokerAddress(AMQPUri);
+pub(crate) struct BrokerUrl(AMQPUri);
 
-/// The client notices a silent broker within two heartbeats. The client's default is the broker's proposal, one
-/// minute.
+/// Interval of heartbeats. A broker that stops responding is detected within two intervals. By default the client accepts the
+/// broker's interval, a minute.
 const HEARTBEAT_S: u16 = 10;
-/// The time from the first packet to the open connection.
-pub(crate) const CONNECTING: Duration = Duration::from_secs(10);
+/// Maximum time from the first packet to an open connection.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl BrokerAddress {
+impl BrokerUrl {
     /// Parses a URL.
     ///
     /// # Errors
-    /// Returns the reason without any part of the URL, which may contain a password.
+    /// The URL is invalid. The error does not contain the URL, which has a password.
     pub(crate) fn parse(url: &str) -> Result<Self, SettingError> {
         let mut uri: AMQPUri = url.parse().map_err(|_| {
-            SettingError::new(
-                "the URL cannot be read; it is `amqp://USER:PASSWORD@HOST:PORT/VHOST`, with a vhost of / as %2f",
-            )
+            SettingError::new("URL: invalid; use `amqp://USER:PASSWORD@HOST:PORT/VHOST`, with %2f for a vhost of /")
         })?;
         if uri.scheme == AMQPScheme::AMQPS && !cfg!(feature = "tls") {
-            return Err(SettingError::new("amqps:// needs the feature `tls` of idempotent-rabbitmq"));
+            return Err(SettingError::new("URL: amqps:// needs TLS; enable the feature `tls` of idempotent-rabbitmq"));
         }
         uri.query.heartbeat.get_or_insert(HEARTBEAT_S);
         Ok(Self(uri))
     }
 
-    /// Tries once to connect.
+    /// Connects, in one attempt.
     pub(crate) async fn connect(&self, name: &str) -> Result<Connection, lapin::Error> {
-        // Without the client's own recovery, which would restore objects that this crate cannot track.
+        // The client's own recovery is off: this crate could not know which channels and queues the client has restored.
         let properties = ConnectionProperties::default().with_connection_name(name.into());
-        match tokio::time::timeout(CONNECTING, Connection::connect_uri(self.0.clone(), properties)).await {
+        match tokio::time::timeout(CONNECT_TIMEOUT, Connection::connect_uri(self.0.clone(), properties)).await {
             Ok(connected) => connected,
             Err(_) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
         }
     }
 }
 
-impl fmt::Display for BrokerAddress {
+impl fmt::Display for BrokerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let AMQPUri { scheme, authority, vhost, .. } = &self.0;
         write!(f, "{scheme}://{}:{}/{vhost}", authority.host, authority.port)
     }
 }
 
-impl fmt::Debug for BrokerAddress {
+impl fmt::Debug for BrokerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -65,18 +63,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_is_shown_neither_by_an_address_nor_by_the_error_about_a_bad_one() {
-        let good = BrokerAddress::parse("amqp://orders:s3cret@broker:5673/shop").unwrap();
+    fn a_password_is_shown_neither_by_a_url_nor_by_the_error_for_an_invalid_one() {
+        let good = BrokerUrl::parse("amqp://orders:s3cret@broker:5673/shop").unwrap();
         assert_eq!(format!("{good:?} {good}"), "amqp://broker:5673/shop amqp://broker:5673/shop");
         for bad in ["amqp://orders:s3cret@bro ker", "s3cret", "http://a:s3cret@b", "amqp://a:s3cret@b?heartbeat=x"] {
-            let text = BrokerAddress::parse(bad).unwrap_err().to_string();
+            let text = BrokerUrl::parse(bad).unwrap_err().to_string();
             assert!(!text.contains("s3cret"), "{text}");
         }
     }
 
     #[test]
-    fn a_heartbeat_in_the_url_stands() {
-        let beat = |url| BrokerAddress::parse(url).unwrap().0.query.heartbeat;
-        assert_eq!((beat("amqp://h"), beat("amqp://h?heartbeat=3")), (Some(10), Some(3)));
+    fn a_heartbeat_in_the_url_overrides_the_default() {
+        let heartbeat = |url| BrokerUrl::parse(url).unwrap().0.query.heartbeat;
+        assert_eq!((heartbeat("amqp://h"), heartbeat("amqp://h?heartbeat=3")), (Some(10), Some(3)));
     }
 }

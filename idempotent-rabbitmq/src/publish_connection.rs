@@ -1,9 +1,10 @@
-//! Publishing with confirms and returns.
+//! Publishing with confirms.
 //!
-//! The client assigns a returned message to the next confirm that arrives. The broker confirms several messages of a
-//! channel at once and in any order, so the client could report a return for the wrong message. A channel therefore
-//! has one message in flight, or one batch. The results of a batch are used after all its confirms have arrived: the
-//! broker returns a message before it confirms the message. Ids tell which messages of a batch were returned.
+//! The client assigns a returned message to the next confirm on its channel, while the broker confirms messages together and in any
+//! order. With several unconfirmed messages on a channel, the client could therefore report a returned message as stored.
+//!
+//! A channel has one unconfirmed message at a time, or a batch. The results of a batch are used only after all its messages are
+//! confirmed: the broker returns a message before it confirms the message, so by then the ids of all returned messages are known.
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,16 +15,17 @@ use lapin::types::ShortString;
 use lapin::{BasicProperties, Channel, Confirmation, Connection};
 use tokio::sync::Semaphore;
 
-/// A connection that publishes with confirms.
+/// A connection with channels for publishing.
 #[derive(Debug)]
-pub(crate) struct ConfirmedPublisher {
+pub(crate) struct PublishConnection {
     connection: Connection,
-    places: Semaphore,
-    /// Channels without a message in flight.
+    /// One permit for each channel in use.
+    permits: Semaphore,
+    /// Open channels without unconfirmed messages.
     idle: Mutex<Vec<Channel>>,
 }
 
-/// A message of a batch on one channel. All ids of a batch differ.
+/// A message of a batch on one channel. The ids of a batch differ.
 #[derive(Debug)]
 pub(crate) struct BatchMessage<'a> {
     pub(crate) exchange: &'a str,
@@ -32,31 +34,33 @@ pub(crate) struct BatchMessage<'a> {
     pub(crate) body: &'a [u8],
 }
 
-/// The reason why a message is not known to be in a queue.
+/// The reason why a message is not confirmed.
 #[derive(Debug)]
 pub(crate) enum PublishFailure {
-    /// No queue is bound for the message. The broker did not store it.
+    /// No queue is bound for the message, which the broker has returned.
     Unroutable,
-    /// The broker could not store the message.
+    /// The broker rejected the message for now, for example because the queue is full.
     Nacked,
-    /// The state of the message is unknown, unless the error `is_final`, or occurred `before` the message was sent.
-    Broken { error: lapin::Error, before: bool },
+    /// The channel or connection failed. The message may be stored, unless `is_final` holds for the error or the message is
+    /// `unsent`.
+    Broken { error: lapin::Error, unsent: bool },
 }
 
-impl ConfirmedPublisher {
-    /// Creates a publisher with at most `most` channels.
-    pub(crate) fn new(connection: Connection, most: usize) -> Self {
-        Self { connection, places: Semaphore::new(most), idle: Mutex::default() }
+impl PublishConnection {
+    /// Creates a connection that uses at most this number of channels at a time.
+    pub(crate) fn new(connection: Connection, max_channels: usize) -> Self {
+        Self { connection, permits: Semaphore::new(max_channels), idle: Mutex::default() }
     }
 
     pub(crate) fn is_alive(&self) -> bool {
         self.connection.status().connected()
     }
 
-    /// Publishes a message, and returns after the message is in a queue. `prepare` declares that queue.
+    /// Publishes a message and returns when the message is in a queue. `prepare` runs on the same channel before that, for example
+    /// to declare the queue.
     ///
     /// # Cancellation
-    /// The message may have been published. The channel is not used again, because its confirm is outstanding.
+    /// The message may be published. The channel is closed, since its confirm is outstanding.
     pub(crate) async fn publish(
         &self,
         to: (&str, &str),
@@ -68,10 +72,10 @@ impl ConfirmedPublisher {
         self.publish_with(mandatory, to, properties, body, prepare).await
     }
 
-    /// Publishes with these options. Without `mandatory`, a confirm does not mean that the message is in a queue.
+    /// Publishes a message with these options. Without `mandatory`, the broker also confirms a message that is in no queue.
     ///
     /// # Cancellation
-    /// Same as [`publish`](Self::publish).
+    /// See [`publish`](Self::publish).
     pub(crate) async fn publish_with(
         &self,
         options: BasicPublishOptions,
@@ -80,74 +84,74 @@ impl ConfirmedPublisher {
         body: &[u8],
         prepare: impl AsyncFnOnce(&Channel) -> lapin::Result<()>,
     ) -> Result<(), PublishFailure> {
-        let before = |error| PublishFailure::Broken { error, before: true };
+        let before = |error| PublishFailure::Broken { error, unsent: true };
         // The semaphore is never closed.
-        let _place = self.places.acquire().await;
+        let _permit = self.permits.acquire().await;
         let channel = self.channel().await.map_err(before)?;
         prepare(&channel).await.map_err(before)?;
         let (exchange, key) = (ShortString::from(exchange), ShortString::from(key));
-        let after = |error| PublishFailure::Broken { error, before: false };
+        let after = |error| PublishFailure::Broken { error, unsent: false };
         let sent = channel.basic_publish(exchange, key, options, body, properties).await.map_err(after)?;
-        let answer = match sent.await.map_err(after)? {
+        let result = match sent.await.map_err(after)? {
             Confirmation::Ack(None) => Ok(()),
             Confirmation::Ack(Some(_)) => Err(PublishFailure::Unroutable),
-            // The channel requests confirms, so the client never reports this result.
+            // All channels are in confirm mode, so `NotRequested` does not occur.
             Confirmation::Nack(_) | Confirmation::NotRequested => Err(PublishFailure::Nacked),
         };
         self.idle().push(channel);
-        answer
+        result
     }
 
-    /// Publishes these messages in order, and returns after the broker has answered all of them. Each result says
-    /// whether the message is in a queue. The function sets `sent` before the first message leaves.
+    /// Publishes messages in order on one channel, and returns when all are confirmed. Each result shows whether the message is in a
+    /// queue. `sent` is set before the first message is sent.
     ///
     /// # Errors
-    /// Not all messages were answered. The state of each message that left is unknown.
+    /// Not all messages were confirmed. The state of all sent messages is unknown.
     ///
     /// # Cancellation
-    /// Any of the messages may have been published. The channel is not used again.
-    pub(crate) async fn publish_all(
+    /// Any of the messages may be published. The channel is closed.
+    pub(crate) async fn publish_batch(
         &self,
-        parcels: &[BatchMessage<'_>],
+        messages: &[BatchMessage<'_>],
         sent: &AtomicBool,
     ) -> lapin::Result<Vec<Result<(), PublishFailure>>> {
         // The semaphore is never closed.
-        let _place = self.places.acquire().await;
+        let _permit = self.permits.acquire().await;
         let channel = self.channel().await?;
         sent.store(true, SeqCst);
-        let mut confirms = Vec::with_capacity(parcels.len());
-        for parcel in parcels {
+        let mut confirms = Vec::with_capacity(messages.len());
+        for message in messages {
             let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
-            let (exchange, key) = (ShortString::from(parcel.exchange), ShortString::from(parcel.key));
-            let properties = parcel.properties.clone();
-            confirms.push(channel.basic_publish(exchange, key, options, parcel.body, properties).await?);
+            let (exchange, key) = (ShortString::from(message.exchange), ShortString::from(message.key));
+            let properties = message.properties.clone();
+            confirms.push(channel.basic_publish(exchange, key, options, message.body, properties).await?);
         }
-        let answers = try_join_all(confirms).await?;
+        let confirmed = try_join_all(confirms).await?;
         self.idle().push(channel);
-        let returned: HashSet<_> = answers.iter().filter_map(returned_id).collect();
-        let told = answers.iter().zip(parcels).map(|(answer, parcel)| match answer {
-            Confirmation::Ack(_) if id(&parcel.properties).is_some_and(|id| returned.contains(id)) => {
+        let returned: HashSet<_> = confirmed.iter().filter_map(returned_id).collect();
+        let results = confirmed.iter().zip(messages).map(|(confirmation, message)| match confirmation {
+            Confirmation::Ack(_) if id(&message.properties).is_some_and(|id| returned.contains(id)) => {
                 Err(PublishFailure::Unroutable)
             }
             Confirmation::Ack(_) => Ok(()),
             Confirmation::Nack(_) | Confirmation::NotRequested => Err(PublishFailure::Nacked),
         });
-        Ok(told.collect())
+        Ok(results.collect())
     }
 
     /// Runs declarations on a channel.
     ///
     /// # Errors
-    /// The broker refused a declaration, which closes the channel, or the connection failed.
+    /// The broker rejected a declaration, which closes the channel, or the connection failed.
     ///
     /// # Cancellation
-    /// Some declarations may have been applied. The channel is not used again.
+    /// Some declarations may be applied. The channel is closed.
     pub(crate) async fn prepare(
         &self,
         declarations: impl AsyncFnOnce(&Channel) -> lapin::Result<()>,
     ) -> lapin::Result<()> {
         // The semaphore is never closed.
-        let _place = self.places.acquire().await;
+        let _permit = self.permits.acquire().await;
         let channel = self.channel().await?;
         declarations(&channel).await?;
         self.idle().push(channel);
@@ -169,9 +173,9 @@ impl ConfirmedPublisher {
     }
 }
 
-/// Returns the id of the message that was returned with this confirm. It may be the id of another message.
-fn returned_id(answer: &Confirmation) -> Option<&str> {
-    match answer {
+/// Returns the id of the returned message in this confirm, which may belong to another message.
+fn returned_id(confirmation: &Confirmation) -> Option<&str> {
+    match confirmation {
         Confirmation::Ack(Some(returned)) | Confirmation::Nack(Some(returned)) => id(&returned.delivery.properties),
         _ => None,
     }

@@ -3,28 +3,28 @@ use std::collections::BTreeMap;
 
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
-/// A value of a queue argument or of a message header.
+/// A value of an argument or header.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum FieldValue {
-    /// A boolean, as for `x-single-active-consumer`.
+    /// A value such as that of `x-single-active-consumer`.
     Bool(bool),
-    /// An integer, as for `x-max-length`.
+    /// A value such as that of `x-max-length`.
     Number(i64),
-    /// A text, as for `x-overflow`.
+    /// A value such as that of `x-overflow`.
     Text(String),
-    /// Bytes.
+    /// Arbitrary bytes.
     Bytes(Vec<u8>),
 }
 
 pub(crate) type Fields = BTreeMap<String, FieldValue>;
 
-/// Converts arguments to a table of the client.
+/// Encodes fields as a table of AMQP.
 ///
 /// # Panics
-/// Panics if a name is longer than 255 bytes. The setters check this.
-pub(crate) fn table(arguments: &Fields) -> FieldTable {
-    let entries = arguments.iter().map(|(name, value)| (ShortString::from(name.as_str()), value.into()));
+/// A name is longer than 255 bytes, which the settings exclude.
+pub(crate) fn field_table(fields: &Fields) -> FieldTable {
+    let entries = fields.iter().map(|(name, value)| (ShortString::from(name.as_str()), value.into()));
     FieldTable::from(entries.collect::<BTreeMap<_, _>>())
 }
 
