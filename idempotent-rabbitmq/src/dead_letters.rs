@@ -1,4 +1,4 @@
-//! The dead letters of a queue, to be looked at and put back.
+//! Listing and redriving the dead letters of a queue.
 use std::fmt;
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use lapin::types::{FieldTable, ShortString};
 use lapin::{Channel, Connection};
 use tokio::time::timeout;
 
-use crate::address::Address;
-use crate::confirm::{Confirming, Unsent};
-use crate::error::{failed, is_final};
-use crate::marks::{End, Marked, letter, properties_back};
-use crate::session::GIVE_BACK;
+use crate::broker_url::BrokerUrl;
+use crate::error::{failure, is_final, transient};
+use crate::publish_connection::{PublishConnection, PublishFailure};
+use crate::retry_headers::{ExpirySettings, RetryHeaders, decode_letter, redriven_properties};
+use crate::session::REQUEUE;
 use crate::{Queue, SettingError};
 
-/// The dead letters of a queue, `QUEUE.dead`, for [`Redrive`](idempotent_mq::Redrive): one at a time, each published to the
-/// queue, confirmed and not returned, and only then taken away.
+/// The dead letters of a queue in `QUEUE.dead`, for [`Redrive`](idempotent_mq::Redrive). Each letter is published to the queue, and
+/// acknowledged after the broker has confirmed that the queue has stored the message.
 ///
 /// ```no_run
 /// use idempotent_mq::Redrive;
@@ -33,134 +33,147 @@ use crate::{Queue, SettingError};
 /// # }
 /// ```
 pub struct RabbitDeadLetters {
-    address: Address,
+    url: BrokerUrl,
     queue: Queue,
-    /// Made when it is first needed, and given up when something fails.
-    open: Option<Open>,
+    /// The connection, which opens on first use and is dropped after an error.
+    open: Option<OpenConnection>,
 }
 
-struct Open {
-    /// What was taken by it and not put back is in its queue again once it is closed.
+struct OpenConnection {
+    /// The channel that reads letters. When the channel closes, the letters that were not put back return to their queue.
     channel: Channel,
-    publishing: Confirming,
+    publishing: PublishConnection,
+    /// The letter of the last `next`.
     taken: Option<BasicGetMessage>,
 }
 
-/// A broker that has not confirmed by then says nothing any more, or takes nothing in.
-const CONFIRM: Duration = Duration::from_secs(10);
-/// For telling it that a letter stays where it is. Otherwise it finds out by the connection's end.
-const LEAVE: Duration = Duration::from_secs(1);
+/// Maximum time for a confirm.
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum time for returning a letter to its queue. After this time, the closed connection returns the letter.
+const RETURN_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl RabbitDeadLetters {
-    /// Those of this queue, whoever declares it. The URL is that of
+    /// Creates a handle to the dead letters of this queue, which must exist. The URL has the same form as for
     /// [`RabbitSource::builder`](crate::RabbitSource::builder).
     ///
     /// # Errors
-    /// A URL that cannot be read, a name that is too long.
+    /// The URL or the name is invalid.
     pub fn new(url: &str, queue: impl Into<String>) -> Result<Self, SettingError> {
         let queue = Queue::existing(queue);
         queue.check()?;
-        Ok(Self { address: Address::parse(url)?, queue, open: None })
+        Ok(Self { url: BrokerUrl::parse(url)?, queue, open: None })
     }
 
-    async fn open(&mut self) -> Result<&mut Open, SourceError> {
+    async fn open(&mut self) -> Result<&mut OpenConnection, SourceError> {
         if self.open.is_none() {
             let connect = async {
-                let connection: Connection = self.address.connect("idempotent: dead letters").await?;
+                let connection: Connection = self.url.connect("idempotent: dead letters").await?;
                 let channel = connection.create_channel().await?;
-                Ok(Open { channel, publishing: Confirming::new(connection, 1), taken: None })
+                Ok(OpenConnection { channel, publishing: PublishConnection::new(connection, 1), taken: None })
             };
-            let opened = connect.await.map_err(|error| failed("no connection", error))?;
+            let opened =
+                connect.await.map_err(|error| failure("connecting to the broker failed; see the cause", error))?;
             return Ok(self.open.insert(opened));
         }
-        // Just looked.
+        // The branch above returns if there is no connection.
         self.open.as_mut().ok_or_else(nothing_taken)
     }
 
-    /// What was taken goes back with the connection.
-    fn give_up(&mut self, error: lapin::Error) -> SourceError {
+    /// Drops the connection, which returns a taken letter to its queue.
+    fn close(&mut self, error: lapin::Error) -> SourceError {
         self.open = None;
-        failed("the dead letters cannot be read", error)
+        failure("reading the dead letters failed; see the cause", error)
     }
 }
 
 #[async_trait]
 impl DeadLetters for RabbitDeadLetters {
     async fn count(&mut self) -> Result<u64, SourceError> {
-        let dead = ShortString::from(self.queue.dead());
+        let dead = ShortString::from(self.queue.dead_name());
         let channel = self.open().await?.channel.clone();
         let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-        let there = channel.queue_declare(dead, options, FieldTable::default()).await;
-        there.map(|queue| queue.message_count().into()).map_err(|error| self.give_up(error))
+        let declared = channel.queue_declare(dead, options, FieldTable::default()).await;
+        declared.map(|queue| queue.message_count().into()).map_err(|error| self.close(error))
     }
 
     async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
-        let dead = ShortString::from(self.queue.dead());
+        let dead = ShortString::from(self.queue.dead_name());
         let open = self.open().await?;
         open.taken = match open.channel.basic_get(dead, BasicGetOptions::default()).await {
             Ok(taken) => taken,
-            Err(error) => return Err(self.give_up(error)),
+            Err(error) => return Err(self.close(error)),
         };
         let Some(taken) = &open.taken else { return Ok(None) };
         let (properties, body, redelivered) = (taken.properties.clone(), taken.data.clone(), taken.redelivered);
-        let left = letter(&properties, &self.queue.name);
-        let marked = Marked::read(properties, &self.queue, &End::default(), SystemClock::new().wall());
-        let mut delivery = marked.delivery(Position::of(self.queue.dead()), body);
+        let letter = decode_letter(&properties, &self.queue.name);
+        let now = SystemClock::new().wall();
+        let headers = RetryHeaders::decode(properties, &self.queue, &ExpirySettings::default(), now);
+        let mut delivery = headers.delivery(Position::of(self.queue.dead_name()), body);
         delivery.redelivered = redelivered;
-        Ok(Some((delivery, left)))
+        Ok(Some((delivery, letter)))
     }
 
     async fn put_back(&mut self) -> Result<bool, SourceError> {
         let open = self.open.as_mut().ok_or_else(nothing_taken)?;
         let taken = open.taken.take().ok_or_else(nothing_taken)?;
-        let properties = properties_back(&taken.properties, &self.queue.name);
+        let properties = redriven_properties(&taken.properties, &self.queue.name);
         let publish = open.publishing.publish(("", &self.queue.name), properties, &taken.data, async |_| Ok(()));
-        let failed = match timeout(CONFIRM, publish).await {
+        let failed = match timeout(CONFIRM_TIMEOUT, publish).await {
             Ok(Ok(())) => match taken.acker.ack(BasicAckOptions::default()).await {
                 Ok(true) => return Ok(true),
-                Ok(false) => transient("the connection is gone: the letter is in its queue, and lies here still"),
-                Err(error) => transient("the letter is in its queue, and lies here still, perhaps").with_cause(error),
+                Ok(false) => transient(
+                    "putting a letter back: the connection closed before the acknowledgement; the letter is in both queues",
+                ),
+                Err(error) => transient(
+                    "putting a letter back: acknowledging failed; the letter is in the queue, and possibly still a dead \
+                     letter",
+                )
+                .with_cause(error),
             },
-            Ok(Err(unsent)) => why(unsent),
-            Err(_) => transient("no confirm within 10 s: the letter lies here still, and perhaps in its queue"),
+            Ok(Err(failure)) => not_put_back(failure),
+            Err(_) => transient(
+                "putting a letter back: no confirm within 10 s; the letter is still a dead letter, and possibly in the \
+                 queue",
+            ),
         };
-        // Or it goes back with the connection.
-        let _ = timeout(LEAVE, taken.acker.nack(GIVE_BACK)).await;
+        // If this fails, the closed connection returns the letter.
+        let _ = timeout(RETURN_TIMEOUT, taken.acker.nack(REQUEUE)).await;
         self.open = None;
         Err(failed)
     }
 }
 
-fn why(unsent: Unsent) -> SourceError {
-    match unsent {
-        Unsent::Unroutable => SourceError::new(
+fn not_put_back(failure: PublishFailure) -> SourceError {
+    match failure {
+        PublishFailure::Unroutable => SourceError::new(
             SourceErrorKind::Fatal,
-            "there is no such queue to put dead letters back into: declare it, or name another",
+            "putting a letter back: the queue does not exist; declare it, or use another queue",
         ),
-        Unsent::Nacked => transient("the broker could not keep it: perhaps the queue is full"),
-        Unsent::Broken { error, .. } if is_final(&error) => {
-            SourceError::new(SourceErrorKind::Fatal, "the queue cannot be written; the cause says what is missing")
-                .with_cause(error)
+        PublishFailure::Nacked => transient(
+            "putting a letter back: the broker rejected it for now; check whether the queue is full, and retry",
+        ),
+        PublishFailure::Broken { error, .. } if is_final(&error) => {
+            let text = "putting a letter back: the queue cannot be written; the cause shows what is missing";
+            SourceError::new(SourceErrorKind::Fatal, text).with_cause(error)
         }
-        Unsent::Broken { error, before } => {
-            let text = if before { "it was not sent" } else { "perhaps it was sent: it lies here still" };
-            transient(text).with_cause(error)
+        PublishFailure::Broken { error, unsent: true } => {
+            transient("putting a letter back: the connection failed before sending; retry").with_cause(error)
         }
+        PublishFailure::Broken { error, .. } => transient(
+            "putting a letter back: the connection failed; the letter is still a dead letter, and possibly in the queue",
+        )
+        .with_cause(error),
     }
 }
 
-fn transient(text: &str) -> SourceError {
-    SourceError::new(SourceErrorKind::Transient, text)
-}
-
 fn nothing_taken() -> SourceError {
-    SourceError::new(SourceErrorKind::Fatal, "`next` brought no letter that could be put back")
+    SourceError::new(SourceErrorKind::Fatal, "no dead letter to put back; call `next` first")
 }
 
-/// Nothing of the URL's password.
+/// Shows nothing of the URL's password.
 impl fmt::Debug for RabbitDeadLetters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (broker, queue) = (&self.address, &self.queue.name);
+        let (broker, queue) = (&self.url, &self.queue.name);
         f.debug_struct("RabbitDeadLetters").field("broker", broker).field("queue", queue).finish_non_exhaustive()
     }
 }

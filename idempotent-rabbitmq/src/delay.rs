@@ -1,4 +1,4 @@
-//! Work for later, kept by RabbitMQ.
+//! Delayed work on RabbitMQ.
 use async_trait::async_trait;
 use idempotent_core::Timestamp;
 use idempotent_mq::{Cancelled, Delay, DelayError, DelayErrorKind, Scheduled};
@@ -6,13 +6,13 @@ use idempotent_mq::{Cancelled, Delay, DelayError, DelayErrorKind, Scheduled};
 use crate::publisher::{PublishError, PublishErrorKind, RabbitPublisher};
 use crate::{RabbitMessage, Route};
 
-/// Work for later that is delivered to one route: a [`Delay`] over [`RabbitPublisher::publish_at`].
+/// Delayed work that is delivered to one route: a [`Delay`] that uses [`RabbitPublisher::publish_at`].
 ///
-/// RabbitMQ keeps no list of delayed messages by key, which has two consequences:
+/// RabbitMQ has no index of delayed messages by key. This has two consequences:
 ///
-/// - [`schedule`](Delay::schedule) cannot see earlier work of the same key, and says [`Scheduled::Unchecked`]. The key becomes
-///   the message id, so a consumer that deduplicates by that id lets the first delivery take effect.
-/// - [`cancel`](Delay::cancel) changes nothing and says [`Cancelled::Unsupported`]. The handler checks whether the work is still
+/// - [`schedule`](Delay::schedule) does not detect earlier work of the same key, and returns [`Scheduled::Unchecked`]. The key becomes
+///   the message id, so a consumer that deduplicates by the id lets the first delivery take effect.
+/// - [`cancel`](Delay::cancel) changes nothing and returns [`Cancelled::Unsupported`]. The handler checks whether the work is still
 ///   wanted.
 ///
 /// ```no_run
@@ -37,7 +37,7 @@ pub struct RabbitDelay {
 }
 
 impl RabbitDelay {
-    /// Returns a delay that delivers to this queue, or to this exchange with this routing key.
+    /// Creates a delay that delivers to this route.
     pub fn new(publisher: RabbitPublisher, to: Route) -> Self {
         Self { publisher, to }
     }
@@ -45,18 +45,19 @@ impl RabbitDelay {
 
 #[async_trait]
 impl Delay for RabbitDelay {
-    /// Publishes the payload under the key as message id, which has at most 255 bytes.
+    /// Publishes the payload with the key as message id. The key has at most 255 bytes.
     async fn schedule(&self, key: &str, at: Timestamp, payload: &[u8]) -> Result<Scheduled, DelayError> {
         let published = self.publisher.publish_at(&self.to, &RabbitMessage::new(key, payload), at).await;
-        published.map(|()| Scheduled::Unchecked).map_err(unscheduled)
+        published.map(|()| Scheduled::Unchecked).map_err(not_scheduled)
     }
 
+    /// Changes nothing and returns [`Cancelled::Unsupported`].
     async fn cancel(&self, _: &str) -> Result<Cancelled, DelayError> {
         Ok(Cancelled::Unsupported)
     }
 }
 
-fn unscheduled(error: PublishError) -> DelayError {
+fn not_scheduled(error: PublishError) -> DelayError {
     let kind = match error.kind() {
         PublishErrorKind::Unroutable | PublishErrorKind::Refused => DelayErrorKind::Refused,
         PublishErrorKind::NotSent => DelayErrorKind::NotApplied,

@@ -1,8 +1,8 @@
-//! What the client's errors mean.
+//! Classification of the client's errors, and the errors of a source.
 use idempotent_mq::{SourceError, SourceErrorKind};
 use lapin::ErrorKind;
 
-/// A setting that cannot be. Says what to do about it; shows no URL.
+/// An invalid setting. The text names the setting, the rule and the remedy, and contains no URL.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("RabbitMQ: {0}")]
 pub struct SettingError(Box<str>);
@@ -13,18 +13,19 @@ impl SettingError {
     }
 }
 
-/// Whether another try would fail the same way: no access, no such queue, other settings than those of what is there.
+/// Returns whether each further attempt fails in the same way: access is denied, a queue or exchange is missing, or its settings
+/// differ.
 pub(crate) fn is_final(error: &lapin::Error) -> bool {
     let ErrorKind::ProtocolError(refused) = error.kind() else { return false };
     match refused.get_id() {
-        // A durable queue whose node is down is said not to be found.
+        // The broker also reports a durable queue as not found while its node is down.
         NOT_FOUND => !refused.get_message().as_str().contains("home node"),
         ACCESS_REFUSED | PRECONDITION_FAILED | NOT_ALLOWED => true,
         _ => false,
     }
 }
 
-/// Whether a queue or exchange is not there.
+/// Returns whether a queue or exchange is missing.
 pub(crate) fn is_not_found(error: &lapin::Error) -> bool {
     is_final(error) && matches!(error.kind(), ErrorKind::ProtocolError(refused) if refused.get_id() == NOT_FOUND)
 }
@@ -34,12 +35,16 @@ const NOT_FOUND: u16 = 404;
 const PRECONDITION_FAILED: u16 = 406;
 const NOT_ALLOWED: u16 = 530;
 
-/// An error of something that is done again by another connection.
-pub(crate) fn failed(what: &str, error: lapin::Error) -> SourceError {
+/// Creates a source error for an operation that is retried with another connection.
+pub(crate) fn failure(text: &str, error: lapin::Error) -> SourceError {
     let kind = if is_final(&error) { SourceErrorKind::Fatal } else { SourceErrorKind::Transient };
-    SourceError::new(kind, what).with_cause(error)
+    SourceError::new(kind, text).with_cause(error)
 }
 
-pub(crate) fn gone() -> SourceError {
-    SourceError::new(SourceErrorKind::Gone, "its channel was closed: the broker delivers it again")
+pub(crate) fn transient(text: &str) -> SourceError {
+    SourceError::new(SourceErrorKind::Transient, text)
+}
+
+pub(crate) fn channel_closed() -> SourceError {
+    SourceError::new(SourceErrorKind::Gone, "settling: the channel was closed, and the broker redelivers the message")
 }

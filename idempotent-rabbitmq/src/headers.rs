@@ -1,10 +1,12 @@
-//! A table of AMQP's as headers of bytes.
+//! Mapping between AMQP tables and headers.
 use idempotent_mq::Headers;
 use lapin::types::{AMQPValue, FieldTable};
 
-/// Text and bytes as they are, numbers in decimal, a timestamp in its seconds, a list as several values, a table as
-/// `name.inner`, nothing as nothing. Only for reading: copies and dead letters have the table itself.
-pub(crate) fn headers(table: &FieldTable) -> Headers {
+/// Decodes a table for a handler. Text and bytes are unchanged. Numbers are decimal, and timestamps are in seconds. A list becomes
+/// several values, an inner table becomes headers with names such as `name.inner`, and void values are left out.
+///
+/// The mapping cannot be reversed. Copies and dead letters contain the table itself.
+pub(crate) fn decode_headers(table: &FieldTable) -> Headers {
     let mut headers = Headers::default();
     for (name, value) in table {
         push(&mut headers, name.as_str(), value);
@@ -40,8 +42,8 @@ fn push(headers: &mut Headers, name: &str, value: &AMQPValue) {
     }
 }
 
-/// A whole number, whatever its width.
-pub(crate) fn number(value: &AMQPValue) -> Option<i64> {
+/// Returns the value of an integer of any width, of a timestamp, or of a decimal text.
+pub(crate) fn integer(value: &AMQPValue) -> Option<i64> {
     Some(match value {
         AMQPValue::ShortShortInt(value) => (*value).into(),
         AMQPValue::ShortShortUInt(value) => (*value).into(),
@@ -62,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_read_as_text_or_bytes_and_lists_as_several_values() {
+    fn values_are_decoded_as_text_or_bytes_and_lists_as_several_values() {
         let mut inner = FieldTable::default();
         inner.insert("a".into(), AMQPValue::ShortInt(-3));
         let list = vec![AMQPValue::LongString("x".into()), AMQPValue::LongUInt(7)];
@@ -71,7 +73,7 @@ mod tests {
         table.insert("list".into(), AMQPValue::FieldArray(list.into()));
         table.insert("table".into(), AMQPValue::FieldTable(inner));
         table.insert("void".into(), AMQPValue::Void);
-        let headers = headers(&table);
+        let headers = decode_headers(&table);
         assert_eq!(headers.first("bytes"), Some(&[0, 255][..]));
         assert_eq!(headers.all("list").collect::<Vec<_>>(), [b"x", b"7"]);
         assert_eq!((headers.first("table.a"), headers.first("void")), (Some(&b"-3"[..]), None));

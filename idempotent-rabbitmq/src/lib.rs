@@ -1,5 +1,8 @@
-//! RabbitMQ for [`idempotent`](https://docs.rs/idempotent-rs): a queue as a source for the consumer runtime
-//! ([`RabbitSource`]), and a publisher that says what it knows ([`RabbitPublisher`]).
+//! RabbitMQ for the consumer runtime [`idempotent_mq`].
+//!
+//! [`RabbitSource`] is a [`Source`](idempotent_mq::Source) that consumes a queue.
+//! [`RabbitPublisher`] implements [`Publish`](idempotent_mq::Publish) and reports the known state of each message.
+//! [`RabbitDelay`] implements [`Delay`](idempotent_mq::Delay) by queues of the broker.
 //!
 //! ```no_run
 //! use idempotent_core::{Executor, MemoryStore};
@@ -12,7 +15,7 @@
 //!     cents: u64,
 //! }
 //!
-//! // Any error will do: its message comes again, and is put aside after 17 runs.
+//! // An error leads to a retry. After 17 runs the message is dead-lettered.
 //! async fn charge(message: Message<Order>) -> Result<(), &'static str> {
 //!     match message.body.cents {
 //!         0 => Err("nothing to charge"),
@@ -24,15 +27,15 @@
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     let url = "amqp://guest:guest@localhost/%2f";
 //!     let source = RabbitSource::builder(url, Queue::quorum("orders")).build()?;
-//!     source.declare().await?; // otherwise when it is first consumed: too late for what is published before
-//!     // In earnest a store that outlives the process, and that all consumers of the queue share.
+//!     source.declare().await?; // publishing below needs the queue, which the consumer declares later
+//!     // In production, use a durable store that all consumers of the queue share.
 //!     let executor = Executor::new(MemoryStore::new());
 //!     let handling = Messages::json().keyed(KeyFrom::body("order.number", |order: &Order| order.number)).run(charge);
 //!     let consumer = Consumer::builder(source, "billing", &executor).build(handling)?;
-//!     let stop = tokio::time::sleep(std::time::Duration::from_secs(5)); // on SIGTERM, in earnest
+//!     let stop = tokio::time::sleep(std::time::Duration::from_secs(5)); // in production: SIGTERM
 //!     let consuming = tokio::spawn(consumer.run(stop));
 //!
-//!     // Twice the same order, under two ids: the second is acknowledged without being run.
+//!     // The same order under two ids: the second message is acknowledged without a run.
 //!     let publisher = RabbitPublisher::builder(url).build()?;
 //!     for id in ["m-1", "m-2"] {
 //!         publisher.publish(&Route::queue("orders"), &RabbitMessage::new(id, r#"{"number":17,"cents":500}"#)).await?;
@@ -43,34 +46,38 @@
 //! ```
 #![doc = include_str!("docs/broker.md")]
 #![doc = include_str!("docs/limits.md")]
-mod acks;
-mod address;
-mod confirm;
+mod ack_batcher;
+mod broker_url;
 mod dead_letters;
 mod delay;
-mod delays;
+mod delay_levels;
+mod delay_queues;
 mod error;
-mod field;
+mod field_value;
 mod headers;
-mod ladder;
-mod marks;
-mod outgoing;
+mod intake;
+mod message;
+mod properties;
+mod publish_connection;
 mod publisher;
 mod queue;
+mod retry_headers;
+mod route;
 mod session;
 mod settings;
-mod settle;
+mod settler;
 mod source;
 mod topology;
 
 pub use self::dead_letters::RabbitDeadLetters;
 pub use self::delay::RabbitDelay;
-pub use self::delays::DelayTopology;
+pub use self::delay_queues::DelayTopology;
 pub use self::error::SettingError;
-pub use self::field::FieldValue;
-pub use self::outgoing::{RabbitMessage, Route};
+pub use self::field_value::FieldValue;
+pub use self::message::RabbitMessage;
 pub use self::publisher::{PublishError, PublishErrorKind, RabbitPublisher, RabbitPublisherBuilder};
 pub use self::queue::{Queue, QueueKind};
-pub use self::session::RabbitTag;
+pub use self::route::Route;
+pub use self::settler::RabbitTag;
 pub use self::source::{RabbitSource, RabbitSourceBuilder};
 pub use self::topology::{Exchange, Topology};

@@ -1,35 +1,38 @@
-//! A publisher that says what it knows.
+//! The publisher, which reports the known state of each message.
 mod attempt;
+mod batch;
 mod connection;
+mod delayed;
+mod due_time;
 mod error;
-mod later;
 mod outbox;
-mod together;
+mod outcome;
+mod state;
 
-use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::__private::backoff::delay;
 use idempotent_core::{Entropy, OsEntropy};
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::warn;
 
-use self::attempt::Knowledge;
+use self::attempt::PreparedMessage;
 use self::connection::SharedConnection;
+use self::due_time::DueTime;
 pub use self::error::{PublishError, PublishErrorKind};
-use self::later::Due;
-use crate::address::Address;
-use crate::outgoing::LONGEST;
+use self::outcome::KnownState;
+use self::state::PublisherState;
+use crate::broker_url::BrokerUrl;
+use crate::properties::MAX_SHORT_STRING;
 use crate::{DelayTopology, RabbitMessage, Route, SettingError};
 
-/// Publishes messages and waits until the broker has confirmed them. Cheap to clone; clones share one connection, which
-/// is made when it is first needed, and made again when it breaks.
+/// A publisher that waits until the broker has confirmed each message. Clones share one connection, which opens at the first message
+/// and again after a failure.
 ///
-/// A message whose confirm stays out is sent again under the same id, so it may be in a queue several times: consumers
-/// tell its copies by that id.
+/// The publisher sends a message again under the same id if the broker does not confirm in time. A queue may then contain the message
+/// several times, and consumers detect the copies by their id.
 ///
 /// ```no_run
 /// use idempotent_rabbitmq::{RabbitMessage, PublishErrorKind, RabbitPublisher, Route};
@@ -39,30 +42,20 @@ use crate::{DelayTopology, RabbitMessage, Route, SettingError};
 /// let paid = RabbitMessage::new("payment-17", r#"{"order":17}"#).content_type("application/json");
 /// match publisher.publish(&Route::exchange("payments", "paid"), &paid).await {
 ///     Ok(()) => println!("in a queue"),
-///     Err(error) if error.kind() == PublishErrorKind::Unconfirmed => println!("nobody knows: send it again, same id"),
+///     Err(error) if error.kind() == PublishErrorKind::Unconfirmed => println!("publish again with the same id"),
 ///     Err(error) => println!("not in any queue: {error}"),
 /// }
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct RabbitPublisher(Arc<Inner>);
+pub struct RabbitPublisher(Arc<PublisherState>);
 
-struct Inner {
-    connection: SharedConnection,
-    places: Semaphore,
-    confirm_within: Duration,
-    give_up_after: Duration,
-    delays: DelayTopology,
-    /// Exchanges that a message has got through: others may follow it on one channel.
-    proven: Mutex<HashSet<String>>,
-}
-
-/// Sets up a [`RabbitPublisher`].
+/// A builder for a [`RabbitPublisher`].
 #[derive(Debug)]
 #[must_use]
 pub struct RabbitPublisherBuilder {
-    address: Result<Address, SettingError>,
+    url: Result<BrokerUrl, SettingError>,
     in_flight: usize,
     confirm_within: Duration,
     give_up_after: Duration,
@@ -70,15 +63,15 @@ pub struct RabbitPublisherBuilder {
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Channels of one connection, by the broker's default.
-const MOST_IN_FLIGHT: usize = 2047;
-const MOST_PROVEN: usize = 1_000;
-const LONGEST_TRY: Duration = Duration::from_secs(24 * 3_600);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
+/// The broker's default limit of channels on a connection.
+const MAX_IN_FLIGHT: usize = 2047;
+/// Maximum time of all attempts. With this limit, the end of each attempt is a representable time.
+const MAX_TIME: Duration = Duration::from_secs(24 * 3_600);
 
 impl RabbitPublisherBuilder {
-    /// How many channels are in use at most; [`publish`](RabbitPublisher::publish) waits for its turn. Each of its messages has one of
-    /// its own; those of an outbox share some, up to 128 on each.
+    /// Sets the maximum number of channels in use. [`publish`](RabbitPublisher::publish) uses one channel for each message, and waits for
+    /// a free one. Messages of an outbox share channels, up to 128 on each.
     ///
     /// # Default
     /// 32
@@ -87,7 +80,7 @@ impl RabbitPublisherBuilder {
         self
     }
 
-    /// How long to wait for a confirm before the message is sent again, by another connection.
+    /// Sets the time to wait for a confirm before the message is sent again over a new connection.
     ///
     /// # Default
     /// 5 s
@@ -96,10 +89,11 @@ impl RabbitPublisherBuilder {
         self
     }
 
-    /// Sets how long [`publish`](RabbitPublisher::publish) goes on trying: up to a day.
+    /// Sets the total time of all attempts of a [`publish`](RabbitPublisher::publish), and of all messages in one call of
+    /// [`Publish`](idempotent_mq::Publish).
     ///
     /// # Default
-    /// 30 s
+    /// 30 s. The maximum is a day.
     pub fn give_up_after(mut self, time: Duration) -> Self {
         self.give_up_after = time;
         self
@@ -114,39 +108,41 @@ impl RabbitPublisherBuilder {
         self
     }
 
-    /// The publisher.
+    /// Builds the publisher, which connects at the first message.
     ///
     /// # Errors
-    /// A URL that cannot be read, or a limit of zero.
+    /// The URL or a limit is invalid.
     pub fn build(self) -> Result<RabbitPublisher, SettingError> {
-        let Self { address, in_flight, confirm_within, give_up_after, delays } = self;
-        if in_flight == 0 || in_flight > MOST_IN_FLIGHT {
-            return Err(SettingError::new(format!("in_flight is {in_flight}, it must be 1 to {MOST_IN_FLIGHT}")));
-        }
-        if confirm_within.is_zero() || give_up_after < confirm_within {
-            return Err(SettingError::new("give_up_after must not be below confirm_within, nor that be zero"));
-        }
-        if give_up_after > LONGEST_TRY {
-            let text =
-                format!("give_up_after is {give_up_after:?}, it must not be above a day: publish again after that");
+        let Self { url, in_flight, confirm_within, give_up_after, delays } = self;
+        if in_flight == 0 || in_flight > MAX_IN_FLIGHT {
+            let text = format!("in_flight: {in_flight} is out of range; choose 1 to {MAX_IN_FLIGHT}");
             return Err(SettingError::new(text));
         }
-        Ok(RabbitPublisher(Arc::new(Inner {
-            connection: SharedConnection::new(address?, in_flight),
-            places: Semaphore::new(in_flight),
-            confirm_within,
-            give_up_after,
-            delays,
-            proven: Mutex::default(),
-        })))
+        if confirm_within.is_zero() {
+            return Err(SettingError::new("confirm_within: zero leaves no time for a confirm; choose a longer time"));
+        }
+        if give_up_after < confirm_within {
+            return Err(SettingError::new("give_up_after: shorter than confirm_within; choose a longer time"));
+        }
+        if give_up_after > MAX_TIME {
+            let text = format!(
+                "give_up_after: {give_up_after:?} is more than the maximum of a day; choose a shorter time, and publish \
+                 again after an error"
+            );
+            return Err(SettingError::new(text));
+        }
+        let connection = SharedConnection::new(url?, in_flight);
+        let state = PublisherState::new(connection, in_flight, confirm_within, give_up_after, delays);
+        Ok(RabbitPublisher(Arc::new(state)))
     }
 }
 
 impl RabbitPublisher {
-    /// A publisher to this broker; the URL is that of [`RabbitSource::builder`](crate::RabbitSource::builder).
+    /// Returns a builder for a publisher to this broker. The URL has the same form as for
+    /// [`RabbitSource::builder`](crate::RabbitSource::builder).
     pub fn builder(url: &str) -> RabbitPublisherBuilder {
         RabbitPublisherBuilder {
-            address: Address::parse(url),
+            url: BrokerUrl::parse(url),
             in_flight: 32,
             confirm_within: Duration::from_secs(5),
             give_up_after: Duration::from_secs(30),
@@ -154,81 +150,64 @@ impl RabbitPublisher {
         }
     }
 
-    /// Publishes, and returns once the broker has confirmed that it keeps the message in at least one queue. Sends it
-    /// again, under the same id and after growing pauses, while the broker is away, does not confirm or refuses it for
-    /// now.
+    /// Publishes a message and returns when the broker has confirmed that at least one queue has stored the message. While the broker
+    /// is unreachable, does not confirm, or rejects the message for now, the publisher sends the message again under the same id, with
+    /// growing pauses.
     ///
     /// # Errors
-    /// By [`kind`](PublishError::kind), the message is in no queue, or nobody knows.
+    /// The [`kind`](PublishError::kind) shows whether the message may be in a queue.
     ///
     /// # Cancellation
-    /// Nobody knows whether it was published, unless it still waited for its turn.
+    /// The message may be published, unless the call was waiting for a free channel.
     pub async fn publish(&self, to: &Route, message: &RabbitMessage) -> Result<(), PublishError> {
-        // Its time begins with its turn.
-        let _place = self.0.places.acquire().await;
-        self.publish_from(Knowledge::default(), to, message, None, Instant::now() + self.0.give_up_after).await
+        // The time of all attempts starts with the permit.
+        let _permit = self.0.permits.acquire().await;
+        self.publish_until(KnownState::default(), to, message, None, Instant::now() + self.0.give_up_after).await
     }
 
-    /// Publishes a message of which something may be known from an earlier try. Needs a place.
-    async fn publish_from(
+    /// Publishes a message, with attempts until `end`. `known` is the state after earlier attempts. The caller holds a permit.
+    async fn publish_until(
         &self,
-        mut known: Knowledge,
+        mut known: KnownState,
         to: &Route,
         message: &RabbitMessage,
-        due: Option<Due>,
+        due: Option<DueTime>,
         end: Instant,
     ) -> Result<(), PublishError> {
-        let properties = message.properties().filter(|_| to.exchange.len() <= LONGEST && to.key.len() <= LONGEST);
-        let Some(properties) = properties else {
-            return Err(PublishError::refused("an id, a header's name or the route is longer than 255 bytes"));
+        let fits = to.exchange.len() <= MAX_SHORT_STRING && to.key.len() <= MAX_SHORT_STRING;
+        let Some(properties) = message.properties().filter(|_| fits) else {
+            return Err(PublishError::refused(
+                "message: an id, a header name or the route is longer than 255 bytes; shorten it",
+            ));
         };
-        if known.is_some() {
+        if known.has_attempts() {
             tokio::time::sleep(FIRST_PAUSE).await;
         }
         for tries in 1.. {
-            // Less is left of its delay with each try.
+            // The remaining delay is shorter with each attempt.
             let path = due.as_ref().and_then(|due| due.path(&self.0.delays, to));
-            let cause =
-                match known.learn(self.0.attempt_twice(to, path.as_ref(), &properties, message.body(), end).await) {
-                    Some(answer) => {
-                        if answer.is_ok() && path.is_none() {
-                            self.0.prove(&to.exchange);
-                        }
-                        return answer;
-                    }
-                    None => known.last(),
-                };
-            // Without randomness there is no jitter.
-            let pause = delay(FIRST_PAUSE, LONGEST_PAUSE, tries - 1, 20, OsEntropy.bits().unwrap_or_default());
+            let prepared = PreparedMessage { to, path: path.as_ref(), properties: &properties, body: message.body() };
+            if let Some(result) = known.add(self.0.attempt(&prepared, end).await) {
+                if result.is_ok() && path.is_none() {
+                    self.0.prove(&to.exchange);
+                }
+                return result;
+            }
+            // Without randomness, the pause has no jitter.
+            let pause = delay(FIRST_PAUSE, MAX_PAUSE, tries - 1, 20, OsEntropy.bits().unwrap_or_default());
             if Instant::now() + pause >= end {
                 break;
             }
-            warn!(target: "idempotent", broker = %self.0.connection.address, tries, ?pause, cause, "publishing failed");
+            let cause = known.last_text();
+            warn!(target: "idempotent", broker = %self.0.connection.url, tries, ?pause, cause, "publishing failed; retrying");
             tokio::time::sleep(pause).await;
         }
-        Err(known.given_up())
-    }
-}
-
-impl Inner {
-    fn proven(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.proven.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn prove(&self, exchange: &str) {
-        let mut proven = self.proven();
-        if !proven.contains(exchange) {
-            // Names that producers make up must not stay for ever.
-            if proven.len() >= MOST_PROVEN {
-                proven.clear();
-            }
-            proven.insert(exchange.to_owned());
-        }
+        Err(known.into_error())
     }
 }
 
 impl fmt::Debug for RabbitPublisher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RabbitPublisher").field("broker", &self.0.connection.address).finish_non_exhaustive()
+        f.debug_struct("RabbitPublisher").field("broker", &self.0.connection.url).finish_non_exhaustive()
     }
 }

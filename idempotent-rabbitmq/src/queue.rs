@@ -1,179 +1,186 @@
-//! The queue that is consumed, and those beside it.
+//! The consumed queue, its retry queues and its dead letter queue.
 use lapin::options::QueueDeclareOptions;
 use lapin::types::{FieldTable, ShortString};
 use lapin::{Channel, Queue as Declared};
 
 use crate::SettingError;
-use crate::field::{FieldValue, Fields, table};
+use crate::field_value::{FieldValue, Fields, field_table};
+use crate::properties::MAX_SHORT_STRING;
 
-/// The queue to be consumed, and how it comes to be there.
+/// A queue to consume, with the settings of its declaration.
 ///
 /// ```
 /// use idempotent_rabbitmq::Queue;
 ///
-/// let ours = Queue::quorum("orders").argument("x-max-length", 100_000);
-/// let theirs = Queue::existing("orders").beside(idempotent_rabbitmq::QueueKind::Quorum);
+/// let declared = Queue::quorum("orders").argument("x-max-length", 100_000);
+/// let existing = Queue::existing("orders").auxiliary_kind(idempotent_rabbitmq::QueueKind::Quorum);
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Queue {
     pub(crate) name: String,
-    /// `None`: somebody else declares it.
-    pub(crate) own: Option<Own>,
-    /// Of the queues beside it.
-    pub(crate) beside: QueueKind,
+    /// The settings of the declaration, or `None` for a queue that other programs declare.
+    declaration: Option<QueueDeclaration>,
+    /// The kind of the retry queues and the dead letter queue.
+    auxiliary_kind: QueueKind,
 }
 
-/// How a queue of ours is declared.
+/// The settings with which a queue is declared.
 #[derive(Clone, Debug)]
-pub(crate) struct Own {
+struct QueueDeclaration {
     kind: QueueKind,
     durable: bool,
     arguments: Fields,
 }
 
-/// How a queue keeps its messages.
+/// The kind of a queue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum QueueKind {
-    /// On one node.
+    /// A queue on one node.
     Classic,
-    /// Replicated by Raft. Counts deliveries, and hands over what was delayed at least once.
+    /// A queue that is replicated by Raft. The queue counts deliveries, and passes delayed messages on at least once.
     Quorum,
 }
 
-/// How often a quorum queue gives one message to consumers that die of it, before it puts it among the dead letters by
-/// itself. Far above the limit of the consumer, whose dead letters say why; the broker's own default drops the message.
+/// Number of deliveries after which a quorum queue dead-letters a message by itself. The limit is far above that of the consumer, whose
+/// dead letters contain the reason. By default the broker drops such a message.
 const DELIVERY_LIMIT: i64 = 1000;
-/// How often a dead letter may be looked at before a quorum queue drops it. The broker's default, from 4.0 on, is 20.
-const LOOKED_AT: i64 = 1_000_000;
-/// Room for `.retry.` and the longest delay.
-const LONGEST_NAME: usize = 255 - 20;
+/// Number of deliveries after which a quorum queue drops a dead letter. Each listing of a letter is a delivery. The default of RabbitMQ
+/// 4.0 and later is 20.
+const DEAD_LETTER_DELIVERY_LIMIT: i64 = 1_000_000;
+/// Maximum length of a name. The names of retry queues add `.retry.` and the longest delay.
+const MAX_NAME: usize = MAX_SHORT_STRING - 20;
 
 impl Queue {
-    /// A classic queue, declared where it is not there.
+    /// Creates a classic queue, which is declared if missing.
     pub fn classic(name: impl Into<String>) -> Self {
-        Self::own(name, QueueKind::Classic)
+        Self::with_kind(name, QueueKind::Classic)
     }
 
-    /// A quorum queue, declared where it is not there.
+    /// Creates a quorum queue, which is declared if missing.
     pub fn quorum(name: impl Into<String>) -> Self {
-        Self::own(name, QueueKind::Quorum)
+        Self::with_kind(name, QueueKind::Quorum)
     }
 
-    /// A queue that somebody else declares. It is only checked that it is there.
+    /// Creates a queue that other programs declare. The source only checks that the queue exists.
     pub fn existing(name: impl Into<String>) -> Self {
-        Self { name: name.into(), own: None, beside: QueueKind::Classic }
+        Self { name: name.into(), declaration: None, auxiliary_kind: QueueKind::Classic }
     }
 
-    fn own(name: impl Into<String>, kind: QueueKind) -> Self {
-        let own = Own { kind, durable: true, arguments: Fields::new() };
-        Self { name: name.into(), own: Some(own), beside: kind }
+    fn with_kind(name: impl Into<String>, kind: QueueKind) -> Self {
+        let declaration = QueueDeclaration { kind, durable: true, arguments: Fields::new() };
+        Self { name: name.into(), declaration: Some(declaration), auxiliary_kind: kind }
     }
 
-    /// A queue that is gone when its broker restarts. A quorum queue cannot be; nothing changes for an existing one.
+    /// Lets the broker delete the queue when the broker restarts. Not possible for a quorum queue, and without effect on an
+    /// [`existing`](Self::existing) queue.
     ///
     /// # Default
     /// Durable
     pub fn transient(mut self) -> Self {
-        if let Some(own) = &mut self.own {
-            own.durable = false;
+        if let Some(declaration) = &mut self.declaration {
+            declaration.durable = false;
         }
         self
     }
 
-    /// An argument of the queue's declaration. A queue that is there with other arguments is refused by the broker.
+    /// Sets an argument of the queue's declaration. If the queue exists with other arguments, the source fails at its start.
     ///
     /// # Default
-    /// None for a classic queue. A quorum queue of ours has `x-queue-type`, an `x-delivery-limit` of 1000, and what that
-    /// gives up goes to the dead letters (`x-dead-letter-exchange`, `x-dead-letter-routing-key`)
+    /// None for a classic queue. A quorum queue has `x-queue-type`, an `x-delivery-limit` of 1000, and the dead letter queue as the
+    /// target of dead-lettering (`x-dead-letter-exchange`, `x-dead-letter-routing-key`)
     pub fn argument(mut self, name: impl Into<String>, value: impl Into<FieldValue>) -> Self {
-        if let Some(own) = &mut self.own {
-            own.arguments.insert(name.into(), value.into());
+        if let Some(declaration) = &mut self.declaration {
+            declaration.arguments.insert(name.into(), value.into());
         }
         self
     }
 
-    /// The kind of the queues beside it, for delays and dead letters.
+    /// Sets the kind of the retry queues and the dead letter queue.
     ///
     /// # Default
-    /// That of the queue; classic for an [`existing`](Self::existing) one
-    pub fn beside(mut self, kind: QueueKind) -> Self {
-        self.beside = kind;
+    /// The kind of the queue, or classic for an [`existing`](Self::existing) queue
+    pub fn auxiliary_kind(mut self, kind: QueueKind) -> Self {
+        self.auxiliary_kind = kind;
         self
     }
 
-    /// Lets the broker dead-letter what it would otherwise drop from this queue: messages whose time to live is over, and those
-    /// that a length limit pushes out. They arrive among the dead letters of the queue, with the broker's reason. Nothing changes
-    /// for an [`existing`](Self::existing) queue: set a policy with `dead-letter-exchange` (empty) and
-    /// `dead-letter-routing-key` (`QUEUE.dead`) for that one.
+    /// Lets the broker dead-letter messages that it would otherwise drop from this queue: expired messages, and messages that exceed a
+    /// length limit. The dead letters contain the broker's reason. There is no effect on an [`existing`](Self::existing) queue, which
+    /// needs a policy with an empty `dead-letter-exchange` and the `dead-letter-routing-key` `QUEUE.dead`.
     ///
     /// # Default
-    /// On for a quorum queue. Off for a classic queue, which others may declare without arguments
+    /// On for a quorum queue. Off for a classic queue, which other programs may declare without arguments
     pub fn dead_letter_dropped(mut self) -> Self {
-        let dead = self.dead();
-        if let Some(own) = &mut self.own {
-            own.arguments.insert("x-dead-letter-exchange".to_owned(), "".into());
-            own.arguments.insert("x-dead-letter-routing-key".to_owned(), dead.into());
+        let dead = self.dead_name();
+        if let Some(declaration) = &mut self.declaration {
+            declaration.arguments.insert("x-dead-letter-exchange".to_owned(), "".into());
+            declaration.arguments.insert("x-dead-letter-routing-key".to_owned(), dead.into());
         }
         self
     }
 
     pub(crate) fn check(&self) -> Result<(), SettingError> {
-        if self.name.is_empty() || self.name.len() > LONGEST_NAME {
-            let text = format!("a queue's name has 1 to {LONGEST_NAME} bytes, since others are named after it");
+        if self.name.is_empty() || self.name.len() > MAX_NAME {
+            let text = format!(
+                "queue: the name is empty or too long; use 1 to {MAX_NAME} bytes, since the names of other queues contain it"
+            );
             return Err(SettingError::new(text));
         }
-        let Some(own) = &self.own else { return Ok(()) };
-        if !own.durable && own.kind == QueueKind::Quorum {
-            return Err(SettingError::new("a quorum queue is durable: take a classic one, or leave out transient()"));
+        let Some(declaration) = &self.declaration else { return Ok(()) };
+        if !declaration.durable && declaration.kind == QueueKind::Quorum {
+            return Err(SettingError::new(
+                "transient: not possible for a quorum queue; remove transient(), or use a classic queue",
+            ));
         }
-        match own.arguments.keys().find(|name| name.len() > 255) {
-            Some(_) => Err(SettingError::new("the name of a queue's argument has more than 255 bytes")),
-            None => Ok(()),
+        if declaration.arguments.keys().any(|name| name.len() > MAX_SHORT_STRING) {
+            let text = format!("queue: the name of an argument is too long; use at most {MAX_SHORT_STRING} bytes");
+            return Err(SettingError::new(text));
         }
+        Ok(())
     }
 
-    /// Whether deliveries say how often they were delivered.
-    pub(crate) fn counts(&self) -> bool {
-        self.own.as_ref().is_some_and(|own| own.kind == QueueKind::Quorum)
+    /// Returns whether the broker counts the deliveries of each message.
+    pub(crate) fn counts_deliveries(&self) -> bool {
+        self.declaration.as_ref().is_some_and(|declaration| declaration.kind == QueueKind::Quorum)
     }
 
-    /// Declares it, or looks whether it is there.
+    /// Declares the queue, or checks that an existing one is present.
     pub(crate) async fn declare(&self, channel: &Channel) -> lapin::Result<()> {
-        let (options, arguments) = match &self.own {
-            Some(own) => (durable(own.durable), own.arguments(&self.dead())),
-            None => (QueueDeclareOptions { passive: true, ..durable(true) }, Fields::new()),
+        let (options, arguments) = match &self.declaration {
+            Some(declaration) => (options(declaration.durable), declaration.arguments(&self.dead_name())),
+            None => (QueueDeclareOptions { passive: true, ..options(true) }, Fields::new()),
         };
-        declare(channel, &self.name, options, table(&arguments)).await.map(|_| ())
+        declare(channel, &self.name, options, field_table(&arguments)).await.map(|_| ())
     }
 
-    /// Where dead letters go.
-    pub(crate) fn dead(&self) -> String {
+    /// Returns the name of the dead letter queue.
+    pub(crate) fn dead_name(&self) -> String {
         format!("{}.dead", self.name)
     }
 
-    /// How all queues for delays begin.
-    pub(crate) fn retries(&self) -> String {
+    /// Returns the prefix of the names of all retry queues.
+    pub(crate) fn retry_prefix(&self) -> String {
         format!("{}.retry.", self.name)
     }
 
-    /// Where a message waits this long, in ms.
-    pub(crate) fn retry(&self, ms: u64) -> String {
-        format!("{}{ms}", self.retries())
+    /// Returns the name of the retry queue with this delay in ms.
+    pub(crate) fn retry_name(&self, ms: u64) -> String {
+        format!("{}{ms}", self.retry_prefix())
     }
 
     pub(crate) async fn declare_dead(&self, channel: &Channel) -> lapin::Result<()> {
         let mut arguments = Fields::new();
-        self.beside.write(&mut arguments);
-        if self.beside == QueueKind::Quorum {
-            // Whoever looks at a dead letter and leaves it there has it delivered once more.
-            arguments.insert("x-delivery-limit".to_owned(), LOOKED_AT.into());
+        self.auxiliary_kind.set_type(&mut arguments);
+        if self.auxiliary_kind == QueueKind::Quorum {
+            // Each listing of a dead letter is a delivery.
+            arguments.insert("x-delivery-limit".to_owned(), DEAD_LETTER_DELIVERY_LIMIT.into());
         }
-        declare(channel, &self.dead(), durable(true), table(&arguments)).await.map(|_| ())
+        declare(channel, &self.dead_name(), options(true), field_table(&arguments)).await.map(|_| ())
     }
 
-    /// A queue that hands each message to the queue it came from after so many ms.
+    /// Declares the retry queue that returns each message to the consumed queue after this delay in ms.
     pub(crate) async fn declare_retry(&self, channel: &Channel, ms: u64) -> lapin::Result<()> {
         let delay = i64::try_from(ms).unwrap_or(i64::MAX);
         let mut arguments = Fields::from([
@@ -182,22 +189,22 @@ impl Queue {
             ("x-dead-letter-routing-key".to_owned(), self.name.as_str().into()),
             ("x-expires".to_owned(), delay.saturating_add(UNUSED_MS).into()),
         ]);
-        self.beside.write(&mut arguments);
-        self.beside.hand_over_at_least_once(&mut arguments);
-        declare(channel, &self.retry(ms), durable(true), table(&arguments)).await.map(|_| ())
+        self.auxiliary_kind.set_type(&mut arguments);
+        self.auxiliary_kind.set_at_least_once(&mut arguments);
+        declare(channel, &self.retry_name(ms), options(true), field_table(&arguments)).await.map(|_| ())
     }
 }
 
-/// A queue for delays goes away, with all that is in it, this long after its last message is due: publishing does not
-/// count as use, so it is declared again before the time is up ([`REDECLARE`]).
+/// Time after which the broker deletes an unused retry queue with its messages, in addition to the delay. Publishing does not count as
+/// use, so a queue is declared again earlier, after [`REDECLARE_INTERVAL`].
 const UNUSED_MS: i64 = 24 * 3600 * 1000;
-/// Far below [`UNUSED_MS`].
-pub(crate) const REDECLARE: std::time::Duration = std::time::Duration::from_secs(3600);
+/// Time after which a queue is declared again, far below [`UNUSED_MS`].
+pub(crate) const REDECLARE_INTERVAL: std::time::Duration = std::time::Duration::from_secs(3600);
 
-impl Own {
+impl QueueDeclaration {
     fn arguments(&self, dead: &str) -> Fields {
         let mut arguments = Fields::new();
-        self.kind.write(&mut arguments);
+        self.kind.set_type(&mut arguments);
         if self.kind == QueueKind::Quorum {
             arguments.insert("x-delivery-limit".to_owned(), DELIVERY_LIMIT.into());
             arguments.insert("x-dead-letter-exchange".to_owned(), "".into());
@@ -209,17 +216,17 @@ impl Own {
 }
 
 impl QueueKind {
-    pub(crate) fn write(self, arguments: &mut Fields) {
-        // A classic queue is declared without its kind, as everybody else does: where the vhost's default differs, the
-        // queue that is there would be refused.
+    pub(crate) fn set_type(self, arguments: &mut Fields) {
+        // A classic queue is declared without a type, as by most programs. A vhost may have another default type, and the broker
+        // would then refuse a declaration of an existing queue as classic.
         if self == Self::Quorum {
             arguments.insert("x-queue-type".to_owned(), "quorum".into());
         }
     }
 
-    /// Lets a quorum queue keep a message until the next queue has confirmed it. By default the broker does not wait for that,
-    /// and a crash loses the message. A classic queue has no such setting.
-    pub(crate) fn hand_over_at_least_once(self, arguments: &mut Fields) {
+    /// Lets a quorum queue keep a message until the next queue has confirmed the message. By default the broker does not wait, so a crash
+    /// can lose the message. A classic queue has no such setting.
+    pub(crate) fn set_at_least_once(self, arguments: &mut Fields) {
         if self == Self::Quorum {
             arguments.insert("x-dead-letter-strategy".to_owned(), "at-least-once".into());
             arguments.insert("x-overflow".to_owned(), "reject-publish".into());
@@ -227,7 +234,7 @@ impl QueueKind {
     }
 }
 
-fn durable(durable: bool) -> QueueDeclareOptions {
+fn options(durable: bool) -> QueueDeclareOptions {
     QueueDeclareOptions { durable, ..QueueDeclareOptions::default() }
 }
 

@@ -1,24 +1,31 @@
-//! What a source was told.
+//! The settings of a source.
 use std::sync::Arc;
 
+use idempotent_mq::Position;
+
 use crate::Queue;
-use crate::address::Address;
-use crate::marks::End;
+use crate::broker_url::BrokerUrl;
+use crate::retry_headers::ExpirySettings;
 
 #[derive(Debug)]
-pub(crate) struct Settings {
-    pub(crate) address: Address,
+pub(crate) struct SourceSettings {
+    pub(crate) url: BrokerUrl,
     pub(crate) queue: Queue,
-    /// The queue's name, for positions.
-    pub(crate) place: Arc<str>,
-    /// Empty: the broker makes one.
+    /// The queue's name, which all positions share.
+    pub(crate) queue_name: Arc<str>,
+    /// The name of the subscription. If empty, the broker generates one.
     pub(crate) consumer_tag: String,
-    pub(crate) end: End,
+    pub(crate) expiry: ExpirySettings,
 }
 
-impl Settings {
-    /// The connection's, for whoever lists them at the broker.
-    pub(crate) fn name(&self) -> String {
+impl SourceSettings {
+    /// Returns the name of the connection, which the broker's tools show.
+    pub(crate) fn connection_name(&self) -> String {
         format!("idempotent: {}", self.queue.name)
+    }
+
+    /// Returns the position of all deliveries. RabbitMQ has no offsets.
+    pub(crate) fn position(&self) -> Position {
+        Position::of(self.queue_name.clone())
     }
 }

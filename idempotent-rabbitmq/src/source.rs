@@ -1,4 +1,4 @@
-//! The source.
+//! The source, which consumes a queue.
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -7,99 +7,109 @@ use idempotent_mq::{DelaySupport, Received, Settle, Source, SourceCapabilities, 
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
-use crate::ladder::LONGEST;
-use crate::marks::End;
-use crate::session::{Intake, RabbitTag, connected, declared};
-use crate::settings::Settings;
-use crate::settle::Settler;
-use crate::{Queue, SettingError, address::Address};
+use crate::broker_url::BrokerUrl;
+use crate::delay_levels::MAX_DELAY;
+use crate::intake::SessionIntake;
+use crate::properties::MAX_SHORT_STRING;
+use crate::retry_headers::ExpirySettings;
+use crate::session::{connect, declare_queues};
+use crate::settings::SourceSettings;
+use crate::settler::{RabbitSettler, RabbitTag};
+use crate::{Queue, SettingError};
 
-/// A queue of RabbitMQ, as a source of deliveries. The [crate's docs](crate) say what it declares and what it cannot do.
+/// A source that consumes a queue of RabbitMQ. The [crate documentation](crate) has an example, and lists the queues and limits of
+/// a source.
 #[derive(Debug)]
 pub struct RabbitSource {
-    settings: Arc<Settings>,
-    intake: Option<Intake>,
-    /// Under way, also while nobody waits for it: half of it dropped could leave a subscription that nobody reads.
-    opening: Option<JoinHandle<Result<Intake, SourceError>>>,
-    /// What the consumer may hold at most: the first room it told.
+    settings: Arc<SourceSettings>,
+    intake: Option<SessionIntake>,
+    /// The task that opens a session. The task outlives a cancelled `receive`, which could otherwise leave a subscription without a
+    /// reader.
+    opening: Option<JoinHandle<Result<SessionIntake, SourceError>>>,
+    /// Maximum number of deliveries that the consumer holds: the room of the first `receive`.
     prefetch: Option<usize>,
     clock: SystemClock,
 }
 
-/// Sets up a [`RabbitSource`].
+/// A builder for a [`RabbitSource`].
 #[derive(Debug)]
 #[must_use]
 pub struct RabbitSourceBuilder {
-    address: Result<Address, SettingError>,
+    url: Result<BrokerUrl, SettingError>,
     queue: Queue,
     consumer_tag: String,
-    end: End,
+    expiry: ExpirySettings,
 }
 
 impl RabbitSource {
-    /// A source of this queue. The URL is `amqp://USER:PASSWORD@HOST:PORT/VHOST`, with `?heartbeat=SECONDS`; `amqps://`
-    /// with the feature `tls`.
+    /// Returns a builder for a source that consumes this queue. The URL has the form `amqp://USER:PASSWORD@HOST:PORT/VHOST`, and
+    /// may end with `?heartbeat=SECONDS`. URLs that begin with `amqps://` need the feature `tls`.
     pub fn builder(url: &str, queue: Queue) -> RabbitSourceBuilder {
-        let address = Address::parse(url);
-        RabbitSourceBuilder { address, queue, consumer_tag: String::new(), end: End::default() }
+        RabbitSourceBuilder {
+            url: BrokerUrl::parse(url),
+            queue,
+            consumer_tag: String::new(),
+            expiry: ExpirySettings::default(),
+        }
     }
 
-    /// Makes sure now that the queue and that of its dead letters are there, which is otherwise done when the consumer
-    /// begins: so that who publishes to it does not come too early.
+    /// Declares the queue and its dead letter queue. A consumer does the same at its start, which may be too late for a publisher
+    /// that needs the queue.
     ///
     /// # Errors
-    /// As of [`receive`](Source::receive); it is tried once.
+    /// The errors of [`receive`](Source::receive). There is a single attempt.
     ///
     /// # Cancellation
-    /// They may have been declared.
+    /// Some of the queues may be declared.
     pub async fn declare(&self) -> Result<(), SourceError> {
-        let connection = connected(&self.settings).await?;
-        declared(&self.settings, &connection).await.map(drop)
+        let connection = connect(&self.settings).await?;
+        declare_queues(&self.settings, &connection).await.map(drop)
     }
 }
 
 impl RabbitSourceBuilder {
-    /// How the subscription is named at the broker.
+    /// Sets the name of the subscription, which the broker's tools show.
     ///
     /// # Default
-    /// One that the broker makes
+    /// A name that the broker generates
     pub fn consumer_tag(mut self, tag: impl Into<String>) -> Self {
         self.consumer_tag = tag.into();
         self
     }
 
-    /// The header that says when a message is of no use any more: a timestamp of AMQP's, or a number of ms since 1970.
-    /// A message that is older is acknowledged without being run.
+    /// Sets the header with a message's expiry time, an AMQP timestamp or a number of ms since 1970. Expired messages are
+    /// acknowledged without a run.
     ///
     /// # Default
-    /// None: only the property `expiration` counts
+    /// None: only the property `expiration` is used
     pub fn expires_at_header(mut self, name: impl Into<String>) -> Self {
-        self.end.header = Some(name.into());
+        self.expiry.header = Some(name.into());
         self
     }
 
-    /// The property `expiration` counts from the property `timestamp`. Only where every producer sets that to the time it
-    /// publishes: with the time of what the message is about, messages would be dropped unread.
+    /// Counts the property `expiration` from the property `timestamp`. Use this only if all producers set `timestamp` to the time of
+    /// publishing: with the time of an earlier event, messages would expire too early and be dropped without a run.
     ///
     /// # Default
-    /// It counts from the first delivery, the latest time it can be
+    /// `expiration` counts from the first delivery, which is not earlier than the arrival at the broker
     pub fn expires_by_timestamp(mut self) -> Self {
-        self.end.by_timestamp = true;
+        self.expiry.by_timestamp = true;
         self
     }
 
-    /// The source. It connects when it is first asked for deliveries.
+    /// Builds the source, which connects at the first [`receive`](Source::receive).
     ///
     /// # Errors
-    /// A URL that cannot be read, a name that is too long, settings that do not fit each other.
+    /// The URL or a name is invalid, or settings contradict each other.
     pub fn build(self) -> Result<RabbitSource, SettingError> {
-        let Self { address, queue, consumer_tag, end } = self;
+        let Self { url, queue, consumer_tag, expiry } = self;
         queue.check()?;
-        if consumer_tag.len() > 255 {
-            return Err(SettingError::new("the consumer tag has more than 255 bytes"));
+        if consumer_tag.len() > MAX_SHORT_STRING {
+            let text = format!("consumer_tag: too long; use at most {MAX_SHORT_STRING} bytes");
+            return Err(SettingError::new(text));
         }
-        let place = queue.name.as_str().into();
-        let settings = Settings { address: address?, queue, place, consumer_tag, end };
+        let queue_name = queue.name.as_str().into();
+        let settings = SourceSettings { url: url?, queue, queue_name, consumer_tag, expiry };
         Ok(RabbitSource {
             settings: Arc::new(settings),
             intake: None,
@@ -115,27 +125,27 @@ impl Source for RabbitSource {
     type Tag = RabbitTag;
 
     fn capabilities(&self) -> SourceCapabilities {
-        // A retry is a copy, so nothing that the broker counts runs out by retries: it never gives up because of them.
-        let capabilities = SourceCapabilities::new(DelaySupport::UpTo(LONGEST));
-        if self.settings.queue.counts() { capabilities.counts() } else { capabilities }
+        // Retries are copies, so retries never reach a delivery limit of the broker.
+        let capabilities = SourceCapabilities::new(DelaySupport::UpTo(MAX_DELAY));
+        if self.settings.queue.counts_deliveries() { capabilities.counts() } else { capabilities }
     }
 
     fn settler(&self) -> Arc<dyn Settle<RabbitTag>> {
-        Arc::new(Settler)
+        Arc::new(RabbitSettler)
     }
 
     async fn receive(&mut self, room: usize) -> Result<Received<RabbitTag>, SourceError> {
         let prefetch = *self.prefetch.get_or_insert(room);
         let intake = match &mut self.intake {
             Some(intake) => intake,
-            // One try: the consumer waits between them, longer each time.
+            // After an error the consumer calls again, with growing pauses.
             none => {
                 let settings = self.settings.clone();
-                let open = || tokio::spawn(async move { Intake::open(&settings, prefetch).await });
+                let open = || tokio::spawn(async move { SessionIntake::open(&settings, prefetch).await });
                 let opened = self.opening.get_or_insert_with(open).await;
                 self.opening = None;
-                let opened = opened.unwrap_or_else(|_| Err(stopped()))?;
-                info!(target: "idempotent", broker = %self.settings.address, queue = self.settings.queue.name, "connected");
+                let opened = opened.unwrap_or_else(|_| Err(runtime_stopped()))?;
+                info!(target: "idempotent", broker = %self.settings.url, queue = self.settings.queue.name, "consuming started");
                 none.insert(opened)
             }
         };
@@ -143,7 +153,7 @@ impl Source for RabbitSource {
             return Ok(Received::Deliveries(deliveries));
         }
         self.intake = None;
-        warn!(target: "idempotent", broker = %self.settings.address, queue = self.settings.queue.name, "channel lost");
+        warn!(target: "idempotent", broker = %self.settings.url, queue = self.settings.queue.name, "channel closed; reconnecting");
         Ok(Received::Revoked(vec![self.settings.position()]))
     }
 
@@ -159,6 +169,6 @@ impl Source for RabbitSource {
     }
 }
 
-fn stopped() -> SourceError {
-    SourceError::new(SourceErrorKind::Transient, "the runtime that was to connect is shutting down")
+fn runtime_stopped() -> SourceError {
+    SourceError::new(SourceErrorKind::Transient, "connecting: the task was stopped, since its runtime is shutting down")
 }

@@ -1,4 +1,4 @@
-//! Exchanges, queues and bindings, declared from code.
+//! Declaration of exchanges, queues and bindings.
 mod exchange;
 
 use idempotent_mq::{SourceError, SourceErrorKind};
@@ -6,16 +6,16 @@ use lapin::Channel;
 use lapin::options::{ExchangeBindOptions, QueueBindOptions};
 
 pub use self::exchange::Exchange;
-use crate::address::Address;
-use crate::error::{failed, is_not_found};
-use crate::field::{FieldValue, Fields, table};
-use crate::outgoing::LONGEST;
+use crate::broker_url::BrokerUrl;
+use crate::error::{failure, is_not_found};
+use crate::field_value::{FieldValue, Fields, field_table};
+use crate::properties::MAX_SHORT_STRING;
 use crate::{Queue, SettingError};
 
-/// Exchanges, queues and the bindings between them, which a program declares when it starts.
+/// A set of exchanges, queues and bindings, which a program declares at its start.
 ///
-/// To declare what is there already changes nothing. What is there with other settings is an error that names it; nothing is
-/// ever deleted or changed.
+/// A declaration never changes or deletes anything. Existing exchanges, queues and bindings with equal settings are accepted. An
+/// exchange or queue with other settings is an error.
 ///
 /// ```no_run
 /// use idempotent_rabbitmq::{Exchange, Queue, Topology};
@@ -55,7 +55,7 @@ enum Destination {
 }
 
 impl Topology {
-    /// Returns a topology without anything in it.
+    /// Creates an empty topology.
     pub fn new() -> Self {
         Self::default()
     }
@@ -66,7 +66,7 @@ impl Topology {
         self
     }
 
-    /// Adds a queue, and the queue of its dead letters. An [existing](Queue::existing) queue is only checked.
+    /// Adds a queue and its dead letter queue. An [existing](Queue::existing) queue is only checked.
     pub fn queue(mut self, queue: Queue) -> Self {
         self.queues.push(queue);
         self
@@ -77,13 +77,13 @@ impl Topology {
         self.binding(Destination::Queue(queue.into()), exchange, key, Fields::new())
     }
 
-    /// Binds an exchange to another one, from which it gets messages with this key.
+    /// Binds the exchange `to` to the exchange `from`, for messages with this key.
     pub fn bind_exchange(self, to: impl Into<String>, from: impl Into<String>, key: impl Into<String>) -> Self {
         self.binding(Destination::Exchange(to.into()), from, key, Fields::new())
     }
 
-    /// Binds a queue to a headers exchange, for messages that have all of these headers. The broker does not look at headers
-    /// that begin with `x-`.
+    /// Binds a queue to a headers exchange, for messages that have all of these headers. The broker ignores
+    /// headers that begin with `x-`.
     pub fn bind_all_headers<N: Into<String>, V: Into<FieldValue>>(
         self,
         queue: impl Into<String>,
@@ -93,8 +93,8 @@ impl Topology {
         self.binding(Destination::Queue(queue.into()), exchange, "", matching("all", headers))
     }
 
-    /// Binds a queue to a headers exchange, for messages that have any of these headers. The broker does not look at headers
-    /// that begin with `x-`.
+    /// Binds a queue to a headers exchange, for messages that have any of these headers. The broker ignores
+    /// headers that begin with `x-`.
     pub fn bind_any_header<N: Into<String>, V: Into<FieldValue>>(
         self,
         queue: impl Into<String>,
@@ -109,33 +109,34 @@ impl Topology {
         self
     }
 
-    /// Declares all of it: exchanges, then queues, then bindings. The URL is that of
-    /// [`RabbitSource::builder`](crate::RabbitSource::builder). It is tried once.
+    /// Declares the exchanges, then the queues, then the bindings, in a single attempt. The URL has the same form as for
+    /// [`RabbitSource::builder`](crate::RabbitSource::builder).
     ///
     /// # Errors
-    /// [`Fatal`](SourceErrorKind::Fatal): a URL or name that cannot be, missing rights, something that is there with other settings,
-    /// or a binding of something that is not there. The error names the exchange, queue or binding.
-    /// [`Transient`](SourceErrorKind::Transient): the broker cannot be reached.
+    /// [`Fatal`](SourceErrorKind::Fatal): the URL or a name is invalid, a permission is missing, an exchange or queue has other settings,
+    /// or a binding names a missing exchange or queue. The error names the exchange, queue or binding.
+    /// [`Transient`](SourceErrorKind::Transient): the broker is unreachable.
     ///
     /// # Cancellation
-    /// Some of it may have been declared.
+    /// Some of the topology may be declared.
     pub async fn declare(&self, url: &str) -> Result<(), SourceError> {
-        let address = Address::parse(url).and_then(|address| self.check().map(|()| address)).map_err(impossible)?;
+        let url = BrokerUrl::parse(url).and_then(|url| self.check().map(|()| url)).map_err(invalid)?;
         let connect = async {
-            let connection = address.connect("idempotent: topology").await?;
+            let connection = url.connect("idempotent: topology").await?;
             let channel = connection.create_channel().await?;
             Ok((connection, channel))
         };
-        let (_connection, channel) = connect.await.map_err(|error| failed("no connection", error))?;
+        let (_connection, channel) =
+            connect.await.map_err(|error| failure("connecting to the broker failed; see the cause", error))?;
         for exchange in &self.exchanges {
-            exchange.declare(&channel).await.map_err(|error| differs("exchange", &exchange.name, error))?;
+            exchange.declare(&channel).await.map_err(|error| not_declared("exchange", &exchange.name, error))?;
         }
         for queue in &self.queues {
-            queue.declare(&channel).await.map_err(|error| differs("queue", &queue.name, error))?;
-            queue.declare_dead(&channel).await.map_err(|error| differs("queue", &queue.dead(), error))?;
+            queue.declare(&channel).await.map_err(|error| not_declared("queue", &queue.name, error))?;
+            queue.declare_dead(&channel).await.map_err(|error| not_declared("queue", &queue.dead_name(), error))?;
         }
         for binding in &self.bindings {
-            binding.declare(&channel).await.map_err(|error| binding.failed(error))?;
+            binding.declare(&channel).await.map_err(|error| binding.not_bound(error))?;
         }
         Ok(())
     }
@@ -149,7 +150,7 @@ impl Topology {
 
 impl Binding {
     async fn declare(&self, channel: &Channel) -> lapin::Result<()> {
-        let (from, key, headers) = (self.from.as_str().into(), self.key.as_str().into(), table(&self.headers));
+        let (from, key, headers) = (self.from.as_str().into(), self.key.as_str().into(), field_table(&self.headers));
         match &self.to {
             Destination::Queue(queue) => {
                 channel.queue_bind(queue.as_str().into(), from, key, QueueBindOptions::default(), headers).await
@@ -168,42 +169,45 @@ impl Binding {
 
     fn check(&self) -> Result<(), SettingError> {
         let names = [&self.from, &self.key].into_iter().chain(self.headers.keys());
-        if names.chain([&self.to().to_owned()]).any(|name| name.len() > LONGEST) {
-            return Err(SettingError::new(format!("a name, key or header of a binding has more than {LONGEST} bytes")));
+        if names.chain([&self.to().to_owned()]).any(|name| name.len() > MAX_SHORT_STRING) {
+            let text = format!("binding: a name, key or header is too long; use at most {MAX_SHORT_STRING} bytes");
+            return Err(SettingError::new(text));
         }
         if self.from.is_empty() || self.to().is_empty() {
             return Err(SettingError::new(
-                "a binding names no exchange or no queue: the default exchange needs no binding, each queue is bound to it by \
-                 its name",
+                "binding: the name of the exchange or the queue is empty; name both, or remove the binding, since the default \
+                 exchange needs none",
             ));
         }
-        // Only the way of matching: such a binding takes all messages, or none.
+        // A binding with `x-match` alone matches all messages or none.
         if self.headers.len() == 1 {
-            return Err(SettingError::new("a binding by headers has no header: name at least one, or use bind()"));
+            return Err(SettingError::new(
+                "binding: the list of headers is empty; name at least one header, or use bind()",
+            ));
         }
         Ok(())
     }
 
-    fn failed(&self, error: lapin::Error) -> SourceError {
+    fn not_bound(&self, error: lapin::Error) -> SourceError {
         let (from, to) = (&self.from, self.to());
-        let what = match is_not_found(&error) {
-            true => "one of them is not there: add it to the topology, or declare it before",
-            false => "the cause says what is wrong or missing",
+        let detail = match is_not_found(&error) {
+            true => "one of them does not exist; add it to the topology, or declare it first",
+            false => "the broker refuses the binding; see the cause",
         };
-        failed(&format!("`{to}` cannot be bound to the exchange `{from}`: {what}"), error)
+        failure(&format!("binding `{to}` to the exchange `{from}`: {detail}"), error)
     }
 }
 
-fn matching<N: Into<String>, V: Into<FieldValue>>(how: &str, headers: impl IntoIterator<Item = (N, V)>) -> Fields {
+fn matching<N: Into<String>, V: Into<FieldValue>>(mode: &str, headers: impl IntoIterator<Item = (N, V)>) -> Fields {
     let headers = headers.into_iter().map(|(name, value)| (name.into(), value.into()));
-    headers.chain([("x-match".to_owned(), how.into())]).collect()
+    headers.chain([("x-match".to_owned(), mode.into())]).collect()
 }
 
-fn differs(what: &str, name: &str, error: lapin::Error) -> SourceError {
-    let remedy = "the cause says what differs or is missing; declare it as it is, or delete it first";
-    failed(&format!("the {what} `{name}` cannot be declared: {remedy}"), error)
+fn not_declared(what: &str, name: &str, error: lapin::Error) -> SourceError {
+    let detail = "the cause shows what differs or is missing; use its existing settings, or delete it first";
+    failure(&format!("declaring the {what} `{name}`: {detail}"), error)
 }
 
-fn impossible(error: SettingError) -> SourceError {
+fn invalid(error: SettingError) -> SourceError {
     SourceError::new(SourceErrorKind::Fatal, error.to_string())
 }

@@ -6,88 +6,88 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
-use crate::address::{Address, CONNECTING};
-use crate::confirm::Confirming;
-use crate::delays::Declared;
+use crate::broker_url::{BrokerUrl, CONNECT_TIMEOUT};
+use crate::delay_queues::DeclaredSteps;
+use crate::publish_connection::PublishConnection;
 
-/// A connection that opens on first use, and opens again after it breaks.
+/// A connection that opens on first use, and opens again after a failure.
 pub(super) struct SharedConnection {
-    pub(super) address: Address,
-    /// By the open connection.
-    pub(super) declared: Declared,
+    pub(super) url: BrokerUrl,
+    /// The declarations over the open connection.
+    pub(super) declared: DeclaredSteps,
     in_flight: usize,
-    held: Mutex<Held>,
+    state: Mutex<ConnectionState>,
 }
 
 #[derive(Default)]
-struct Held {
-    open: Option<Arc<Confirming>>,
-    /// The handshake, which outlives the call that began it. Where a broker needs longer for a handshake than a call may take,
-    /// the next call waits for the same one.
-    opening: Option<Opening>,
+struct ConnectionState {
+    open: Option<Arc<PublishConnection>>,
+    /// The handshake, which outlives the call that started it. If a handshake takes longer than a call, the next call waits for the
+    /// same handshake.
+    opening: Option<PendingHandshake>,
 }
 
-struct Opening {
-    handshake: Handshake,
-    /// The end of the wait by the waiting call's timer: the runtime that began the handshake may be idle.
-    limit: Instant,
+struct PendingHandshake {
+    task: HandshakeTask,
+    /// The end of the handshake by the timer of the waiting call, since the runtime that started the handshake may be idle.
+    end: Instant,
 }
 
-/// A task that is aborted when it is dropped.
-struct Handshake(JoinHandle<lapin::Result<lapin::Connection>>);
+/// A task that is aborted on drop.
+struct HandshakeTask(JoinHandle<lapin::Result<lapin::Connection>>);
 
-impl Drop for Handshake {
+impl Drop for HandshakeTask {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
 impl SharedConnection {
-    pub(super) fn new(address: Address, in_flight: usize) -> Self {
-        Self { address, declared: Declared::default(), in_flight, held: Mutex::default() }
+    pub(super) fn new(url: BrokerUrl, in_flight: usize) -> Self {
+        Self { url, declared: DeclaredSteps::default(), in_flight, state: Mutex::default() }
     }
 
     /// Returns the open connection. Calls during a handshake wait for that handshake.
     ///
     /// # Cancellation
-    /// The handshake goes on, and the next call waits for it.
-    pub(super) async fn get(&self) -> lapin::Result<Arc<Confirming>> {
-        let mut held = self.held.lock().await;
-        if let Some(alive) = held.open.as_ref().filter(|connection| connection.is_alive()) {
+    /// The handshake continues, and the next call waits for it.
+    pub(super) async fn get(&self) -> lapin::Result<Arc<PublishConnection>> {
+        let mut state = self.state.lock().await;
+        if let Some(alive) = state.open.as_ref().filter(|connection| connection.is_alive()) {
             return Ok(alive.clone());
         }
         let opened = loop {
-            let earlier = held.opening.is_some();
-            let Opening { handshake, limit } = held.opening.get_or_insert_with(|| self.open());
-            let opened = timeout_at(*limit, &mut handshake.0).await;
-            held.opening = None;
+            let is_earlier = state.opening.is_some();
+            let PendingHandshake { task, end } = state.opening.get_or_insert_with(|| self.start_handshake());
+            let opened = timeout_at(*end, &mut task.0).await;
+            state.opening = None;
             match opened {
                 Ok(Ok(Ok(opened))) if opened.status().connected() => break opened,
-                // An earlier call's handshake failed, or stands still with that call's runtime: this call makes its own.
-                _ if earlier => {}
+                // The handshake of an earlier call failed, or its runtime has stopped. This call starts a handshake of its own.
+                _ if is_earlier => {}
                 Ok(Ok(Ok(_))) => return Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()),
                 Err(_) => return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
                 Ok(Ok(Err(error))) => return Err(error),
                 Ok(Err(error)) => return Err(std::io::Error::other(error).into()),
             }
         };
-        debug!(target: "idempotent", broker = %self.address, "connected");
-        // It may be another broker.
-        self.declared.forget();
-        Ok(held.open.insert(Arc::new(Confirming::new(opened, self.in_flight))).clone())
+        debug!(target: "idempotent", broker = %self.url, "publisher connected");
+        // The URL may now lead to another broker.
+        self.declared.clear();
+        Ok(state.open.insert(Arc::new(PublishConnection::new(opened, self.in_flight))).clone())
     }
 
-    fn open(&self) -> Opening {
-        let address = self.address.clone();
-        let handshake = tokio::spawn(async move { address.connect("idempotent: publisher").await });
-        Opening { handshake: Handshake(handshake), limit: Instant::now() + CONNECTING }
+    fn start_handshake(&self) -> PendingHandshake {
+        let url = self.url.clone();
+        let task = tokio::spawn(async move { url.connect("idempotent: publisher").await });
+        PendingHandshake { task: HandshakeTask(task), end: Instant::now() + CONNECT_TIMEOUT }
     }
 
-    /// Forgets a connection that did not answer.
-    pub(super) async fn discard(&self, silent: &Arc<Confirming>) {
-        let mut held = self.held.lock().await;
-        if held.open.as_ref().is_some_and(|connection| Arc::ptr_eq(connection, silent)) {
-            held.open = None;
+    /// Drops a connection on which the broker did not respond.
+    pub(super) async fn discard(&self, unresponsive: &Arc<PublishConnection>) {
+        let mut state = self.state.lock().await;
+        if state.open.as_ref().is_some_and(|connection| Arc::ptr_eq(connection, unresponsive)) {
+            state.open = None;
         }
     }
 }

@@ -1,28 +1,29 @@
-//! Why a message is not known to be in a queue.
+//! The error of a publisher.
 use std::error::Error as StdError;
 use std::fmt;
 
-/// A message that is not known to be in a queue: a [`kind`](Self::kind) to decide on, and what happened.
+/// An error for a message that is not confirmed. The [`kind`](Self::kind) shows whether the message may be in a queue.
 #[derive(Debug)]
 pub struct PublishError {
     kind: PublishErrorKind,
     text: &'static str,
     cause: Option<lapin::Error>,
-    /// The broker refused the connection; the last try did not reach it.
+    /// True if the broker refused the connection, so the last attempt sent nothing.
     unconnected: bool,
 }
 
-/// What is known of the message.
+/// The known state of an unconfirmed message.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum PublishErrorKind {
-    /// In no queue: none is bound for it. It stays so until somebody declares or binds one.
+    /// The message is in no queue, since none is bound for it. A retry fails the same way until a queue is declared or bound.
     Unroutable,
-    /// In no queue: no such exchange, no access, or more than the protocol allows. Another try would fail the same way.
+    /// The message is in no queue, and every retry fails the same way: the exchange is missing, access is denied, or the message
+    /// exceeds a limit of the protocol.
     Refused,
-    /// In no queue: the broker was away, or could not keep it. Another try may go well.
+    /// The message is in no queue: the broker was unreachable, or rejected the message for now. A retry may succeed.
     NotSent,
-    /// Nobody knows. Send it again, under the same id.
+    /// The message may be in a queue. Publish the message again with the same id.
     Unconfirmed,
 }
 
@@ -31,7 +32,7 @@ impl PublishError {
         Self { kind, text, cause, unconnected: false }
     }
 
-    /// Marks the error as one of a connection that the broker refused.
+    /// Marks the error as the refusal of a connection.
     pub(super) fn without_connection(self) -> Self {
         Self { unconnected: true, ..self }
     }
@@ -44,7 +45,7 @@ impl PublishError {
         Self::new(PublishErrorKind::Refused, text, None)
     }
 
-    /// What is known of the message.
+    /// Returns the known state of the message.
     #[must_use]
     pub fn kind(&self) -> PublishErrorKind {
         self.kind
@@ -54,10 +55,10 @@ impl PublishError {
 impl fmt::Display for PublishError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
-            PublishErrorKind::Unroutable => "not published, nothing is bound for it",
-            PublishErrorKind::Refused => "not published, and never will be as it is",
-            PublishErrorKind::NotSent => "not published, try again",
-            PublishErrorKind::Unconfirmed => "perhaps published, send it again under the same id",
+            PublishErrorKind::Unroutable => "message unroutable",
+            PublishErrorKind::Refused => "message rejected permanently",
+            PublishErrorKind::NotSent => "message not sent; retry",
+            PublishErrorKind::Unconfirmed => "message unconfirmed; publish again with the same id",
         };
         write!(f, "{kind}: {}", self.text)
     }

@@ -1,32 +1,52 @@
-//! The publisher as an outbox's relay uses it.
+//! The publisher as the broker of an outbox.
 use async_trait::async_trait;
-use idempotent_mq::{OutboundMessage, Publish, PublishError as Untold, Published};
+use idempotent_mq::{OutboundMessage, Publish, PublishError as OutboxError, Published};
+use tokio::time::Instant;
 
-use super::{PublishError, PublishErrorKind, RabbitPublisher};
+use super::RabbitPublisher;
+use super::error::{PublishError, PublishErrorKind};
+use super::outcome::KnownState;
 use crate::{FieldValue, RabbitMessage, Route};
 
-/// The topic is a queue, or `EXCHANGE/ROUTING KEY`: what stands before the first `/` is the exchange. A broker of RabbitMQ does
-/// not say where in its queue a message lies.
+/// **Topic.** The topic is a queue, or `EXCHANGE/ROUTING KEY`. The first `/` ends the exchange. RabbitMQ does not report positions.
 ///
-/// Messages of different aggregates, and of none, go one behind the other by few channels, to exchanges that a message of this
-/// publisher has got through before. If not all of those on one channel are confirmed in time, each is sent again by itself: it may
-/// lie in its queue twice, under one id. What is larger than 256 KiB goes by itself.
+/// **Batches.** Messages of different aggregates, or without an aggregate, share a few channels if this publisher has sent a message to
+/// their exchange before. If not all messages on a channel are confirmed in time, each one is sent again separately, so a queue may
+/// contain a message twice with the same id. Messages of more than 256 KiB are sent separately.
 ///
-/// Messages are given up [`give_up_after`](super::RabbitPublisherBuilder::give_up_after) they were handed over, all of them: let that be
-/// shorter than two thirds of a relay's lease, as it is by default. A
-/// [`business_key`](OutboundMessage::business_key) is sent as the correlation id; AMQP has one value for each header's name, so a
-/// message that has two is refused.
+/// **Results.** All messages of a call share the time of [`give_up_after`](super::RabbitPublisherBuilder::give_up_after). Keep that time
+/// below two thirds of the relay's lease, as it is by default.
 ///
-/// A message with [`deliver_at`](OutboundMessage::deliver_at) goes by itself, as [`publish_at`](RabbitPublisher::publish_at) sends it: by the clock
-/// of this process. The broker confirms it as soon as it waits.
+/// **Headers.** A [`business_key`](OutboundMessage::business_key) becomes the correlation id. AMQP has one value for each header name, so
+/// a message with a repeated header is refused.
+///
+/// **Delays.** A message with [`deliver_at`](OutboundMessage::deliver_at) is sent separately, with the rules of
+/// [`publish_at`](RabbitPublisher::publish_at). The broker confirms the message when it has stored the message in a delay queue.
 #[async_trait]
 impl Publish for RabbitPublisher {
-    async fn publish(&self, messages: &[OutboundMessage]) -> Vec<Result<Published, Untold>> {
-        self.publish_together(messages).await
+    async fn publish(&self, messages: &[OutboundMessage]) -> Vec<Result<Published, OutboxError>> {
+        self.publish_batch(messages).await
     }
 
     fn delays(&self) -> bool {
         true
+    }
+}
+
+impl RabbitPublisher {
+    /// Publishes a message of an outbox, with attempts until `end`. The caller holds a permit.
+    pub(super) async fn publish_outbound(
+        &self,
+        known: KnownState,
+        message: &OutboundMessage,
+        converted: &RabbitMessage,
+        end: Instant,
+    ) -> Result<(), PublishError> {
+        let to = route(&message.topic);
+        match message.deliver_at {
+            Some(at) => self.publish_at_until(known, &to, converted, at, end).await,
+            None => self.publish_until(known, &to, converted, None, end).await,
+        }
     }
 }
 
@@ -37,23 +57,25 @@ pub(super) fn route(topic: &str) -> Route {
     }
 }
 
-pub(super) fn outgoing(message: &OutboundMessage) -> Result<RabbitMessage, PublishError> {
-    let mut outgoing = RabbitMessage::new(&message.id, message.body.clone());
+pub(super) fn convert(message: &OutboundMessage) -> Result<RabbitMessage, PublishError> {
+    let mut converted = RabbitMessage::new(&message.id, message.body.clone());
     for (name, value) in message.headers.iter() {
         if message.headers.all(name).count() > 1 {
-            return Err(PublishError::refused("a header stands on it twice: AMQP has one value for each name"));
+            return Err(PublishError::refused(
+                "headers: a name is repeated, and AMQP has one value for each name; join the values",
+            ));
         }
-        // Text where it is some, which other clients read as such.
+        // Other clients read a text value as text.
         let text = String::from_utf8(value.to_vec()).map(FieldValue::Text);
-        outgoing = outgoing.header(name, text.unwrap_or_else(|bytes| FieldValue::Bytes(bytes.into_bytes())));
+        converted = converted.header(name, text.unwrap_or_else(|bytes| FieldValue::Bytes(bytes.into_bytes())));
     }
     Ok(match &message.business_key {
-        Some(key) => outgoing.correlation_id(key),
-        None => outgoing,
+        Some(key) => converted.correlation_id(key),
+        None => converted,
     })
 }
 
-pub(super) fn told(error: PublishError) -> Untold {
+pub(super) fn outbox_error(error: PublishError) -> OutboxError {
     let kind = match error.kind() {
         // A wrong password must not use up the attempts of every message.
         PublishErrorKind::Refused if error.is_unconnected() => idempotent_mq::PublishErrorKind::Unsent,
@@ -61,7 +83,7 @@ pub(super) fn told(error: PublishError) -> Untold {
         PublishErrorKind::NotSent => idempotent_mq::PublishErrorKind::Unsent,
         PublishErrorKind::Unconfirmed => idempotent_mq::PublishErrorKind::Unconfirmed,
     };
-    Untold::new(kind, error.to_string()).with_cause(error)
+    OutboxError::new(kind, error.to_string()).with_cause(error)
 }
 
 #[cfg(test)]
@@ -73,14 +95,14 @@ mod tests {
     fn a_topic_is_a_queue_or_an_exchange_and_a_key() {
         assert_eq!(route("orders"), Route::queue("orders"));
         assert_eq!(route("payments/paid.eu/de"), Route::exchange("payments", "paid.eu/de"));
-        assert_eq!(route("/a/b"), Route::exchange("", "a/b"), "a queue whose name has one");
+        assert_eq!(route("/a/b"), Route::exchange("", "a/b"), "a queue with `/` in its name");
     }
 
     #[test]
-    fn a_header_that_stands_there_twice_is_refused_and_none_is_dropped() {
-        let twice = OutboundMessage::new("q", "m", "").header("a", "1").header("a", "2");
-        assert_eq!(outgoing(&twice).unwrap_err().kind(), PublishErrorKind::Refused);
+    fn a_repeated_header_is_refused_and_other_headers_are_kept() {
+        let repeated = OutboundMessage::new("q", "m", "").header("a", "1").header("a", "2");
+        assert_eq!(convert(&repeated).unwrap_err().kind(), PublishErrorKind::Refused);
         let odd = OutboundMessage::new("q", "m", "").header("text", "x").header("bytes", [0xff]);
-        assert_eq!(outgoing(&odd).unwrap().id(), "m");
+        assert_eq!(convert(&odd).unwrap().id(), "m");
     }
 }

@@ -3,10 +3,10 @@ use lapin::options::ExchangeDeclareOptions;
 use lapin::{Channel, ExchangeKind};
 
 use crate::SettingError;
-use crate::field::{FieldValue, Fields, table};
-use crate::outgoing::LONGEST;
+use crate::field_value::{FieldValue, Fields, field_table};
+use crate::properties::MAX_SHORT_STRING;
 
-/// An exchange, as a [`Topology`](crate::Topology) declares it.
+/// An exchange of a [`Topology`](crate::Topology).
 ///
 /// ```
 /// use idempotent_rabbitmq::Exchange;
@@ -23,31 +23,31 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Returns an exchange that routes a message to the queues bound by exactly its routing key.
+    /// Creates an exchange that routes a message to the queues that are bound with its exact routing key.
     pub fn direct(name: impl Into<String>) -> Self {
-        Self::of(name, ExchangeKind::Direct)
+        Self::with_kind(name, ExchangeKind::Direct)
     }
 
-    /// Returns an exchange that routes by patterns of the routing key: `*` is one word, `#` any number of words.
+    /// Creates an exchange that routes by patterns of the routing key. `*` matches one word, and `#` any number of words.
     pub fn topic(name: impl Into<String>) -> Self {
-        Self::of(name, ExchangeKind::Topic)
+        Self::with_kind(name, ExchangeKind::Topic)
     }
 
-    /// Returns an exchange that routes each message to all queues bound to it.
+    /// Creates an exchange that routes each message to all queues that are bound to the exchange.
     pub fn fanout(name: impl Into<String>) -> Self {
-        Self::of(name, ExchangeKind::Fanout)
+        Self::with_kind(name, ExchangeKind::Fanout)
     }
 
-    /// Returns an exchange that routes by the headers of a message.
+    /// Creates an exchange that routes by the headers of a message.
     pub fn headers(name: impl Into<String>) -> Self {
-        Self::of(name, ExchangeKind::Headers)
+        Self::with_kind(name, ExchangeKind::Headers)
     }
 
-    fn of(name: impl Into<String>, kind: ExchangeKind) -> Self {
+    fn with_kind(name: impl Into<String>, kind: ExchangeKind) -> Self {
         Self { name: name.into(), kind, durable: true, arguments: Fields::new() }
     }
 
-    /// Lets the exchange go when its broker restarts.
+    /// Lets the broker delete the exchange when the broker restarts.
     ///
     /// # Default
     /// Durable
@@ -63,17 +63,21 @@ impl Exchange {
     }
 
     pub(super) fn check(&self) -> Result<(), SettingError> {
-        if self.name.is_empty() || self.name.len() > LONGEST {
-            return Err(SettingError::new(format!("an exchange's name has 1 to {LONGEST} bytes")));
+        if self.name.is_empty() || self.name.len() > MAX_SHORT_STRING {
+            let text = format!("exchange: the name is empty or too long; use 1 to {MAX_SHORT_STRING} bytes");
+            return Err(SettingError::new(text));
         }
-        match self.arguments.keys().any(|name| name.len() > LONGEST) {
-            true => Err(SettingError::new(format!("the name of an exchange's argument has more than {LONGEST} bytes"))),
-            false => Ok(()),
+        if self.arguments.keys().any(|name| name.len() > MAX_SHORT_STRING) {
+            let text = format!("exchange: the name of an argument is too long; use at most {MAX_SHORT_STRING} bytes");
+            return Err(SettingError::new(text));
         }
+        Ok(())
     }
 
     pub(super) async fn declare(&self, channel: &Channel) -> lapin::Result<()> {
         let options = ExchangeDeclareOptions { durable: self.durable, ..ExchangeDeclareOptions::default() };
-        channel.exchange_declare(self.name.as_str().into(), self.kind.clone(), options, table(&self.arguments)).await
+        channel
+            .exchange_declare(self.name.as_str().into(), self.kind.clone(), options, field_table(&self.arguments))
+            .await
     }
 }

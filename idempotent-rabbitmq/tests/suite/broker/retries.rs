@@ -118,7 +118,7 @@ async fn a_quorum_queue_keeps_what_was_delayed_until_its_target_has_it() {
     // How often it tries: every three minutes, if it is not told otherwise.
     let often = "application:set_env(rabbit, dead_letter_worker_publisher_confirm_timeout, 500), \"done\".";
     tokio::task::spawn_blocking(move || SERVER.eval(often)).await.unwrap();
-    let queue = || Queue::existing("handover").beside(QueueKind::Quorum);
+    let queue = || Queue::existing("handover").auxiliary_kind(QueueKind::Quorum);
     world.declare("handover").await;
     let mut source = world.opened(queue()).await;
     world.send_id("a").await;

@@ -3,26 +3,28 @@ use std::collections::BTreeMap;
 
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
-/// A value of a queue's argument or a message's header.
+/// A value of an argument or header.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum FieldValue {
-    /// As of `x-single-active-consumer`.
+    /// A value such as that of `x-single-active-consumer`.
     Bool(bool),
-    /// As of `x-max-length`.
+    /// A value such as that of `x-max-length`.
     Number(i64),
-    /// As of `x-overflow`.
+    /// A value such as that of `x-overflow`.
     Text(String),
-    /// Any bytes.
+    /// Arbitrary bytes.
     Bytes(Vec<u8>),
 }
 
 pub(crate) type Fields = BTreeMap<String, FieldValue>;
 
+/// Encodes fields as a table of AMQP.
+///
 /// # Panics
-/// At a name longer than 255 bytes: checked where it is set.
-pub(crate) fn table(arguments: &Fields) -> FieldTable {
-    let entries = arguments.iter().map(|(name, value)| (ShortString::from(name.as_str()), value.into()));
+/// A name is longer than 255 bytes, which the settings exclude.
+pub(crate) fn field_table(fields: &Fields) -> FieldTable {
+    let entries = fields.iter().map(|(name, value)| (ShortString::from(name.as_str()), value.into()));
     FieldTable::from(entries.collect::<BTreeMap<_, _>>())
 }
 

@@ -4,12 +4,12 @@ fn queue() -> Queue {
     Queue::quorum("q")
 }
 
-fn read(properties: BasicProperties) -> Marked {
-    Marked::read(properties, &queue(), &End::default(), Timestamp(5_000_000))
+fn decode(properties: BasicProperties) -> RetryHeaders {
+    RetryHeaders::decode(properties, &queue(), &ExpirySettings::default(), Timestamp(5_000_000))
 }
 
 fn table(entries: &[(&str, AMQPValue)]) -> FieldTable {
-    FieldTable::from(entries.iter().map(|(name, value)| ((*name).into(), value.clone())).collect::<Table>())
+    FieldTable::from(entries.iter().map(|(name, value)| ((*name).into(), value.clone())).collect::<HeaderTable>())
 }
 
 fn text(text: &str) -> AMQPValue {
@@ -23,7 +23,7 @@ fn retry(attempt: u32) -> Retry {
 }
 
 #[test]
-fn a_copy_reads_back_as_the_message_it_was_made_of() {
+fn a_decoded_copy_equals_the_message_it_was_made_of() {
     let headers =
         table(&[("CC", AMQPValue::FieldArray(vec![text("other")].into())), ("a", text("b")), ("z", text("y"))]);
     let properties = BasicProperties::default()
@@ -32,10 +32,10 @@ fn a_copy_reads_back_as_the_message_it_was_made_of() {
         .with_type("t".into())
         .with_expiration("60000".into())
         .with_user_id("somebody".into());
-    let once = read(properties).for_retry(&retry(2));
-    assert!(once.expiration().is_none() && once.user_id().is_none(), "the broker would act on them");
-    assert!(!once.headers().as_ref().unwrap().contains_key("CC"), "the copy would go to the other queue, too");
-    let twice = read(read(once).for_retry(&retry(3)));
+    let once = decode(properties).encode_retry(&retry(2));
+    assert!(once.expiration().is_none() && once.user_id().is_none(), "the broker would act on these properties");
+    assert!(!once.headers().as_ref().unwrap().contains_key("CC"), "the copy would also go to the other queue");
+    let twice = decode(decode(once).encode_retry(&retry(3)));
     assert_eq!(twice.headers, headers);
     let id = twice.properties.message_id().as_ref().map(|id| id.as_str());
     assert_eq!((id, twice.properties.kind().as_ref().unwrap().as_str()), (Some("m"), "t"));
@@ -45,11 +45,11 @@ fn a_copy_reads_back_as_the_message_it_was_made_of() {
 }
 
 #[test]
-fn what_the_broker_says_of_a_queue_for_delays_is_taken_off_and_of_others_left() {
+fn the_brokers_headers_about_retry_queues_are_removed_and_about_other_queues_kept() {
     let death = |queue: &str| AMQPValue::FieldTable(table(&[("queue", text(queue))]));
     let both = AMQPValue::FieldArray(vec![death("q.retry.100"), death("elsewhere")].into());
     let of_others = table(&[("x-death", both), ("x-first-death-queue", text("elsewhere"))]);
-    let left = read(BasicProperties::default().with_headers(of_others)).headers;
+    let left = decode(BasicProperties::default().with_headers(of_others)).headers;
     let one = AMQPValue::FieldArray(vec![death("elsewhere")].into());
     assert_eq!(left, table(&[("x-death", one), ("x-first-death-queue", text("elsewhere"))]));
     let ours = table(&[
@@ -59,37 +59,37 @@ fn what_the_broker_says_of_a_queue_for_delays_is_taken_off_and_of_others_left() 
         ("x-first-death-exchange", text("")),
         ("x-delivery-count", AMQPValue::LongLongInt(4)),
     ]);
-    let marked = read(BasicProperties::default().with_headers(ours));
-    assert_eq!((marked.headers, marked.delivered), (FieldTable::default(), 5));
+    let decoded = decode(BasicProperties::default().with_headers(ours));
+    assert_eq!((decoded.headers, decoded.delivered), (FieldTable::default(), 5));
 }
 
 #[test]
-fn marks_that_make_no_sense_are_no_marks() {
+fn malformed_own_headers_are_ignored() {
     let odd = table(&[(ATTEMPT, text("many")), (FIRST_AT, AMQPValue::LongLongInt(-1)), (DEATHS, AMQPValue::Void)]);
-    let marked = read(BasicProperties::default().with_headers(odd).with_expiration("soon".into()));
-    assert_eq!((marked.attempt, marked.first_at, marked.deaths, marked.expires_at), (None, None, 0, None));
+    let decoded = decode(BasicProperties::default().with_headers(odd).with_expiration("soon".into()));
+    assert_eq!((decoded.attempt, decoded.first_at, decoded.deaths, decoded.expires_at), (None, None, 0, None));
     let far = BasicProperties::default().with_expiration(u64::MAX.to_string().into()).with_timestamp(u64::MAX);
-    let by_timestamp = End { header: None, by_timestamp: true };
-    assert_eq!(Marked::read(far, &queue(), &by_timestamp, Timestamp(0)).expires_at, Some(Timestamp(u64::MAX)));
+    let by_timestamp = ExpirySettings { header: None, by_timestamp: true };
+    assert_eq!(RetryHeaders::decode(far, &queue(), &by_timestamp, Timestamp(0)).expires_at, Some(Timestamp(u64::MAX)));
 }
 
 #[test]
-fn the_end_of_a_message_is_never_before_the_broker_would_have_dropped_it_unless_its_producer_says_so() {
+fn a_message_never_expires_earlier_than_at_the_broker_unless_its_producer_says_so() {
     let sent = BasicProperties::default().with_timestamp(1).with_expiration("500".into());
-    // Handed to the broker at 5 s at the latest. Its timestamp may be that of what happened, and not of the message.
-    assert_eq!(read(sent.clone()).expires_at, Some(Timestamp(5_500_000)));
-    let by_timestamp = End { header: Some("end".to_owned()), by_timestamp: true };
-    let end = |message| Marked::read(message, &queue(), &by_timestamp, Timestamp(5_000_000)).expires_at;
-    assert_eq!(end(sent.clone()), Some(Timestamp(2_500_000)));
+    // The message arrived at the broker at 5 s at the latest. Its timestamp may be the time of an earlier event.
+    assert_eq!(decode(sent.clone()).expires_at, Some(Timestamp(5_500_000)));
+    let by_timestamp = ExpirySettings { header: Some("end".to_owned()), by_timestamp: true };
+    let expires_at = |message| RetryHeaders::decode(message, &queue(), &by_timestamp, Timestamp(5_000_000)).expires_at;
+    assert_eq!(expires_at(sent.clone()), Some(Timestamp(2_500_000)));
     for (value, at) in [(AMQPValue::Timestamp(7), 7_000_000), (AMQPValue::LongLongInt(7), 7_000), (text("8"), 8_000)] {
-        assert_eq!(end(sent.clone().with_headers(table(&[("end", value)]))), Some(Timestamp(at)));
+        assert_eq!(expires_at(sent.clone().with_headers(table(&[("end", value)]))), Some(Timestamp(at)));
     }
 }
 
 #[test]
-fn a_dead_letter_does_not_expire_not_even_when_it_is_taken_back() {
+fn a_dead_letter_does_not_expire_even_after_a_redrive() {
     let properties = BasicProperties::default().with_expiration("1".into()).with_timestamp(1);
-    let letter = read(properties).for_dead_letter(&DeadLetter::because("é".repeat(2000), Timestamp(9)), "q");
-    let back = read(letter);
+    let letter = decode(properties).encode_dead_letter(&DeadLetter::because("é".repeat(2000), Timestamp(9)), "q");
+    let back = decode(letter);
     assert_eq!((back.expires_at, back.deaths, back.expiration.as_deref()), (None, 1, Some("1")));
 }

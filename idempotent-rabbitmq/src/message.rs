@@ -1,4 +1,4 @@
-//! A message to be published, and where to.
+//! Messages of a publisher.
 use std::fmt;
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use idempotent_core::{Entropy, EntropyError, OsEntropy};
 use lapin::BasicProperties;
 use lapin::types::ShortString;
 
-use crate::field::{FieldValue, Fields, table};
-use crate::marks::PERSISTENT;
+use crate::field_value::{FieldValue, Fields, field_table};
+use crate::properties::{MAX_SHORT_STRING, PERSISTENT, TRANSIENT};
 
-/// A message to be published. Its id is fixed here, so it is the same however often it is sent.
+/// A message for a publisher. The id is fixed at creation, so all copies that a publisher sends have the same id.
 ///
 /// ```
 /// use idempotent_rabbitmq::RabbitMessage;
 ///
 /// let order = RabbitMessage::new("order-17", "{}").content_type("application/json").header("tenant", "acme");
-/// // Neither ids nor bodies are shown.
+/// // `Debug` shows neither the id nor the body.
 /// assert!(!format!("{order:?}").contains("order-17"));
 /// ```
 #[derive(Clone)]
@@ -25,50 +25,30 @@ pub struct RabbitMessage {
     body: Vec<u8>,
     headers: Fields,
     content_type: Option<String>,
-    correlation: Option<String>,
+    correlation_id: Option<String>,
     expires_after: Option<Duration>,
     transient: bool,
 }
 
-/// Where a message goes: an exchange, and a routing key.
-#[derive(Clone, Debug, Eq, PartialEq)]
-#[must_use]
-pub struct Route {
-    pub(crate) exchange: String,
-    pub(crate) key: String,
-}
-
-impl Route {
-    /// Into this queue.
-    pub fn queue(name: impl Into<String>) -> Self {
-        Self::exchange("", name)
-    }
-
-    /// To an exchange, with a routing key.
-    pub fn exchange(name: impl Into<String>, key: impl Into<String>) -> Self {
-        Self { exchange: name.into(), key: key.into() }
-    }
-}
-
 impl RabbitMessage {
-    /// A message with this id, at most 255 bytes: one that is kept with what the message is about, such as the id of a
-    /// row in an outbox, also sees the copies of a publisher that was started again.
+    /// Creates a message with an id of at most 255 bytes. If the id is stored with the data, such as the id of a row in an outbox,
+    /// consumers also detect copies that were sent before and after a restart of the publisher.
     pub fn new(id: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
         Self {
             id: id.into(),
             body: body.into(),
             headers: Fields::new(),
             content_type: None,
-            correlation: None,
+            correlation_id: None,
             expires_after: None,
             transient: false,
         }
     }
 
-    /// A message with an id of its own: 32 random hex digits.
+    /// Creates a message with a random id of 32 hex digits.
     ///
     /// # Errors
-    /// The operating system gave no randomness.
+    /// The operating system provides no randomness.
     pub fn with_random_id(body: impl Into<Vec<u8>>) -> Result<Self, EntropyError> {
         Ok(Self::new(format!("{:032x}", OsEntropy.bits()?), body))
     }
@@ -85,37 +65,37 @@ impl RabbitMessage {
         self
     }
 
-    /// Sets what the message answers or belongs to.
+    /// Sets the id of the request or process to which the message belongs.
     pub fn correlation_id(mut self, id: impl Into<String>) -> Self {
-        self.correlation = Some(id.into());
+        self.correlation_id = Some(id.into());
         self
     }
 
-    /// The broker drops it when it has waited for this long.
+    /// Sets the time in a queue after which the broker drops the message.
     ///
     /// # Default
-    /// Never
+    /// The message does not expire.
     pub fn expires_after(mut self, time: Duration) -> Self {
         self.expires_after = Some(time);
         self
     }
 
-    /// It need not outlive the broker.
+    /// Lets the broker lose the message when it restarts.
     ///
     /// # Default
-    /// Persistent
+    /// The message is persistent.
     pub fn transient(mut self) -> Self {
         self.transient = true;
         self
     }
 
-    /// The message's id.
+    /// Returns the message's id.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Whether the broker would drop the message while it waits.
+    /// Returns whether the message has an expiry time.
     pub(crate) fn expires(&self) -> bool {
         self.expires_after.is_some()
     }
@@ -124,20 +104,20 @@ impl RabbitMessage {
         &self.body
     }
 
-    /// `None` if a name or id is longer than the protocol allows.
+    /// Returns the AMQP properties, or `None` if a name or id is longer than the protocol allows.
     pub(crate) fn properties(&self) -> Option<BasicProperties> {
         let short = |text: &str| ShortString::try_new(text).ok();
-        if self.headers.keys().any(|name| name.len() > LONGEST) {
+        if self.headers.keys().any(|name| name.len() > MAX_SHORT_STRING) {
             return None;
         }
         let mut properties = BasicProperties::default()
             .with_message_id(short(&self.id)?)
-            .with_headers(table(&self.headers))
-            .with_delivery_mode(if self.transient { 1 } else { PERSISTENT });
+            .with_headers(field_table(&self.headers))
+            .with_delivery_mode(if self.transient { TRANSIENT } else { PERSISTENT });
         if let Some(media_type) = &self.content_type {
             properties = properties.with_content_type(short(media_type)?);
         }
-        if let Some(id) = &self.correlation {
+        if let Some(id) = &self.correlation_id {
             properties = properties.with_correlation_id(short(id)?);
         }
         if let Some(time) = self.expires_after {
@@ -147,10 +127,7 @@ impl RabbitMessage {
     }
 }
 
-/// Of short strings in AMQP, in bytes.
-pub(crate) const LONGEST: usize = 255;
-
-/// Sizes only.
+/// Shows sizes only.
 impl fmt::Debug for RabbitMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RabbitMessage")

@@ -1,0 +1,226 @@
+//! Publishing many messages over few channels. Messages that fail in a batch are sent again separately.
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use futures_util::future::join_all;
+use idempotent_mq::{OutboundMessage, PublishError as OutboxError, Published, chains};
+use lapin::BasicProperties;
+use tokio::time::{Instant, timeout};
+use tracing::warn;
+
+use super::RabbitPublisher;
+use super::error::{PublishError, PublishErrorKind};
+use super::outbox::{convert, outbox_error, route};
+use super::outcome::{KnownState, UNROUTABLE};
+use super::state::PublisherState;
+use crate::Route;
+use crate::properties::MAX_SHORT_STRING;
+use crate::publish_connection::{BatchMessage, PublishFailure};
+
+/// Maximum number of messages in a batch. If a confirm is missing, the whole batch is sent again.
+const MAX_BATCH: usize = 128;
+/// Maximum size of a batch in bytes, which is confirmed in time over a slow connection.
+const MAX_BATCH_BYTES: usize = 1 << 20;
+/// Maximum size of a message in a batch. The broker may reject a larger message, which closes the channel.
+const MAX_SHARED_BYTES: usize = 256 << 10;
+
+/// The remaining messages of an aggregate, which are sent in order.
+struct MessageChain {
+    /// Indices of the messages.
+    left: VecDeque<usize>,
+    /// The known state of the first message.
+    known: KnownState,
+}
+
+/// A message that can be sent in a batch.
+struct SharedMessage<'a> {
+    to: Route,
+    id: &'a str,
+    properties: BasicProperties,
+    body: &'a [u8],
+}
+
+type OutboxResult = Result<Published, OutboxError>;
+/// The results of a batch. An error contains whether any message was sent, and the cause.
+type BatchResult = Result<Vec<Result<(), PublishFailure>>, (bool, Option<lapin::Error>)>;
+
+impl RabbitPublisher {
+    /// Publishes the first message of each chain in batches, as long as all batches succeed, and then each chain separately.
+    ///
+    /// The time limit includes waiting for permits. A relay gives up on the whole call, so the call must report the unsent messages
+    /// before that. Otherwise an outage would use up the resends of these messages.
+    pub(super) async fn publish_batch(&self, messages: &[OutboundMessage]) -> Vec<OutboxResult> {
+        let end = Instant::now() + self.0.give_up_after;
+        let shared: Vec<_> = messages.iter().map(SharedMessage::of).collect();
+        let mut results: Vec<Option<OutboxResult>> = Vec::new();
+        results.resize_with(messages.len(), || None);
+        let new_chain = |chain: Vec<usize>| MessageChain { left: chain.into(), known: KnownState::default() };
+        let mut chains: Vec<_> = chains(messages).into_iter().map(new_chain).collect();
+        let mut separate = Vec::new();
+        let mut all_confirmed = true;
+        while all_confirmed {
+            let mut ids = HashSet::new();
+            let (wave, others): (Vec<_>, _) = chains.into_iter().partition(|chain| {
+                let first = chain.left.front().and_then(|at| shared[*at].as_ref());
+                first.is_some_and(|message| self.0.may_share(message) && ids.insert(message.id))
+            });
+            separate.extend(others);
+            // A batch of one message has no advantage.
+            if wave.len() < 2 {
+                separate.extend(wave);
+                break;
+            }
+            let failed;
+            (chains, failed) = self.publish_wave(wave, &shared, &mut results, end).await;
+            all_confirmed = failed.is_empty();
+            separate.extend(failed);
+            if !all_confirmed {
+                separate.append(&mut chains);
+            }
+        }
+        join_all(separate.into_iter().map(|chain| self.publish_chain(chain, messages, end)))
+            .await
+            .into_iter()
+            .flatten()
+            .for_each(|(at, result)| results[at] = Some(result));
+        // A message without a result follows a failed message of its chain.
+        results.into_iter().map(|result| result.unwrap_or_else(|| Err(OutboxError::kept_back()))).collect()
+    }
+
+    /// Publishes the first message of each chain in batches. Returns the chains that have further messages, and the chains whose first
+    /// message is sent again.
+    async fn publish_wave(
+        &self,
+        wave: Vec<MessageChain>,
+        shared: &[Option<SharedMessage<'_>>],
+        results: &mut [Option<OutboxResult>],
+        end: Instant,
+    ) -> (Vec<MessageChain>, Vec<MessageChain>) {
+        let first = |chain: &MessageChain| chain.left.front().and_then(|at| shared[*at].as_ref());
+        let batches = split_batches(wave.iter().filter_map(first));
+        let sent = join_all(batches.iter().map(|batch| self.0.attempt_batch(batch, end))).await;
+        let (mut going, mut again) = (Vec::new(), Vec::new());
+        let outcomes = sent.into_iter().zip(&batches).flat_map(|(sent, batch)| match sent {
+            Ok(each) => each.into_iter().map(Ok).collect::<Vec<_>>(),
+            Err((sent, error)) => batch.iter().map(|_| Err((sent, error.clone()))).collect(),
+        });
+        for (mut chain, outcome) in wave.into_iter().zip(outcomes) {
+            let Some(at) = chain.left.front().copied() else { continue };
+            match outcome {
+                Ok(Ok(())) => {
+                    results[at] = Some(Ok(Published::somewhere()));
+                    chain.left.pop_front();
+                    if !chain.left.is_empty() {
+                        going.push(chain);
+                    }
+                }
+                Ok(Err(PublishFailure::Unroutable)) => {
+                    let error = PublishError::new(PublishErrorKind::Unroutable, UNROUTABLE, None);
+                    results[at] = Some(Err(outbox_error(error)));
+                }
+                Ok(Err(_)) => again.push(MessageChain { known: KnownState::nacked(), ..chain }),
+                Err((sent, error)) => again.push(MessageChain { known: KnownState::after_batch(sent, error), ..chain }),
+            }
+        }
+        (going, again)
+    }
+
+    /// Publishes the messages of a chain in order, until one fails.
+    async fn publish_chain(
+        &self,
+        chain: MessageChain,
+        messages: &[OutboundMessage],
+        end: Instant,
+    ) -> Vec<(usize, OutboxResult)> {
+        let MessageChain { left, mut known } = chain;
+        let mut results = Vec::with_capacity(left.len());
+        for at in left {
+            let message = &messages[at];
+            let known = std::mem::take(&mut known);
+            let sent = match (convert(message), self.0.permit(end).await) {
+                (Ok(converted), Some(_permit)) => self.publish_outbound(known, message, &converted, end).await,
+                (Ok(_), None) => Err(known.into_error()),
+                (Err(error), _) => Err(error),
+            };
+            let failed = sent.is_err();
+            results.push((at, sent.map(|()| Published::somewhere()).map_err(outbox_error)));
+            if failed {
+                break;
+            }
+        }
+        results
+    }
+}
+
+/// Splits messages, in order, into batches within the limits.
+fn split_batches<'a>(all: impl Iterator<Item = &'a SharedMessage<'a>>) -> Vec<Vec<&'a SharedMessage<'a>>> {
+    let mut batches: Vec<Vec<&SharedMessage<'_>>> = Vec::new();
+    let mut bytes = 0;
+    for message in all {
+        bytes += message.body.len();
+        match batches.last_mut().filter(|batch| batch.len() < MAX_BATCH && bytes <= MAX_BATCH_BYTES) {
+            Some(batch) => batch.push(message),
+            None => {
+                bytes = message.body.len();
+                batches.push(vec![message]);
+            }
+        }
+    }
+    batches
+}
+
+impl<'a> SharedMessage<'a> {
+    /// Returns `None` for a message that is sent separately: a delayed or invalid one.
+    fn of(message: &'a OutboundMessage) -> Option<Self> {
+        if message.deliver_at.is_some() {
+            return None;
+        }
+        let to = route(&message.topic);
+        let fits = to.exchange.len() <= MAX_SHORT_STRING && to.key.len() <= MAX_SHORT_STRING;
+        let properties = convert(message).ok()?.properties().filter(|_| fits)?;
+        Some(Self { to, id: &message.id, properties, body: &message.body })
+    }
+
+    fn batch_message(&self) -> BatchMessage<'_> {
+        let Self { to, properties, body, .. } = self;
+        BatchMessage { exchange: &to.exchange, key: &to.key, properties: properties.clone(), body }
+    }
+}
+
+impl PublisherState {
+    /// Returns whether a message may be in a batch. A message that the broker refuses closes the channel, and leaves the state of all
+    /// messages on the channel unknown.
+    fn may_share(&self, message: &SharedMessage<'_>) -> bool {
+        message.body.len() <= MAX_SHARED_BYTES && self.is_proven(&message.to.exchange)
+    }
+
+    /// Tries to publish a batch over one channel.
+    ///
+    /// # Errors
+    /// Not all messages were confirmed.
+    async fn attempt_batch(&self, batch: &[&SharedMessage<'_>], end: Instant) -> BatchResult {
+        let Some(_permit) = self.permit(end).await else { return Err((false, None)) };
+        let left = || end.saturating_duration_since(Instant::now());
+        let connection = match timeout(left(), self.connection.get()).await {
+            Ok(connected) => connected.map_err(|error| (false, Some(error)))?,
+            Err(_) => return Err((false, None)),
+        };
+        let messages: Vec<_> = batch.iter().map(|message| message.batch_message()).collect();
+        let sent = AtomicBool::new(false);
+        let published = timeout(self.confirm_within.min(left()), connection.publish_batch(&messages, &sent)).await;
+        let error = match published {
+            Ok(Ok(each)) => return Ok(each),
+            Ok(Err(error)) => Some(error),
+            Err(_) => {
+                self.connection.discard(&connection).await;
+                None
+            }
+        };
+        // One of the exchanges may be missing. Sending each message separately shows which one.
+        batch.iter().for_each(|message| self.unprove(&message.to.exchange));
+        let cause = error.as_ref().map(tracing::field::display);
+        warn!(target: "idempotent", broker = %self.connection.url, messages = batch.len(), cause,
+            "batch not confirmed; sending each message separately");
+        Err((sent.load(SeqCst), error))
+    }
+}

@@ -1,0 +1,158 @@
+//! Publishing messages that the broker delivers later, through delay queues.
+use std::sync::Arc;
+use std::time::Duration;
+
+use idempotent_core::{Clock, SystemClock, Timestamp};
+use tokio::time::Instant;
+
+use super::RabbitPublisher;
+use super::due_time::DueTime;
+use super::error::PublishError;
+use super::outcome::{AttemptOutcome, KnownState};
+use super::state::PublisherState;
+use crate::delay_queues::DelayPath;
+use crate::error::{is_final, is_not_found};
+use crate::publish_connection::{PublishConnection, PublishFailure};
+use crate::{RabbitMessage, Route};
+
+impl RabbitPublisher {
+    /// Publishes a message that the broker delivers to its route after this delay. Returns when the broker has stored the message,
+    /// which waits in queues of the [`DelayTopology`](crate::DelayTopology) and survives a restart of the broker. A delay of zero is an
+    /// immediate [`publish`](Self::publish).
+    ///
+    /// The message is never early. On an idle broker it is at most 100 ms late.
+    ///
+    /// The queue or exchange of the route must exist, and the publisher binds it to the topology. An exchange routes the message by
+    /// the bindings at the time of delivery. A delayed message cannot be cancelled. Its handler must check whether the work is still
+    /// wanted.
+    ///
+    /// # Errors
+    /// The errors of [`publish`](Self::publish). The following are [`Refused`](super::PublishErrorKind::Refused): a delay of more than
+    /// 13 years (49 days with the plugin), a message that [expires](RabbitMessage::expires_after), a missing exchange, and a broker
+    /// that cannot declare the topology. A missing queue is [`Unroutable`](super::PublishErrorKind::Unroutable).
+    ///
+    /// # Cancellation
+    /// See [`publish`](Self::publish).
+    pub async fn publish_after(
+        &self,
+        to: &Route,
+        message: &RabbitMessage,
+        delay: Duration,
+    ) -> Result<(), PublishError> {
+        let due = DueTime::after(delay, &self.0.delays)?;
+        // The time of all attempts starts with the permit.
+        let _permit = self.0.permits.acquire().await;
+        self.publish_due(KnownState::default(), to, message, due, Instant::now() + self.0.give_up_after).await
+    }
+
+    /// Publishes a message that the broker delivers at this time by the clock of this process, or immediately if the time has passed.
+    /// The remaining delay follows the rules of [`publish_after`](Self::publish_after).
+    ///
+    /// # Errors
+    /// The errors of [`publish_after`](Self::publish_after).
+    ///
+    /// # Cancellation
+    /// See [`publish`](Self::publish).
+    pub async fn publish_at(&self, to: &Route, message: &RabbitMessage, at: Timestamp) -> Result<(), PublishError> {
+        self.publish_after(to, message, remaining(at)).await
+    }
+
+    /// Publishes a message at this time, with attempts until `end`. The caller holds a permit.
+    pub(super) async fn publish_at_until(
+        &self,
+        known: KnownState,
+        to: &Route,
+        message: &RabbitMessage,
+        at: Timestamp,
+        end: Instant,
+    ) -> Result<(), PublishError> {
+        let due = DueTime::after(remaining(at), &self.0.delays)?;
+        self.publish_due(known, to, message, due, end).await
+    }
+
+    async fn publish_due(
+        &self,
+        known: KnownState,
+        to: &Route,
+        message: &RabbitMessage,
+        due: DueTime,
+        end: Instant,
+    ) -> Result<(), PublishError> {
+        if message.expires() {
+            return Err(PublishError::refused(
+                "expires_after: not possible for a delayed message, which the broker would deliver at its expiry; remove \
+                 expires_after()",
+            ));
+        }
+        self.publish_until(known, to, message, Some(due), end).await
+    }
+}
+
+impl PublisherState {
+    /// Declares the exchanges and queues of a path, and binds its destination.
+    pub(super) async fn prepare(
+        &self,
+        connection: &Arc<PublishConnection>,
+        path: &DelayPath,
+    ) -> Result<(), AttemptOutcome> {
+        if self.delays.is_plugin() {
+            self.declare_plugin(path).await?;
+        }
+        let declare = async |channel: &lapin::Channel| self.connection.declared.declare(path, channel).await;
+        connection.prepare(declare).await.map_err(|error| {
+            let text = "declaring the exchanges and queues for delays failed; the cause shows what differs";
+            declaration_failed(text, error)
+        })?;
+        let bind = async |channel: &lapin::Channel| path.bind(channel).await;
+        connection.prepare(bind).await.map_err(|error| match is_not_found(&error) && path.is_to_queue() {
+            true => AttemptOutcome::Failed(PublishFailure::Unroutable),
+            false => declaration_failed(
+                "binding the destination to the exchange for delays failed; the cause shows what is missing",
+                error,
+            ),
+        })
+    }
+
+    /// Declares the plugin's exchange over a separate connection. A broker without the plugin closes that connection, which must not
+    /// affect other messages.
+    async fn declare_plugin(&self, path: &DelayPath) -> Result<(), AttemptOutcome> {
+        if self.connection.declared.has_plugin() {
+            return Ok(());
+        }
+        let declare = async {
+            let connection = self.connection.url.connect("idempotent: delays").await?;
+            path.declare_plugin(&connection.create_channel().await?).await
+        };
+        declare.await.map_err(|error| match is_unknown_type(&error) {
+            true => AttemptOutcome::Refused {
+                text: "delay: the broker has no plugin rabbitmq_delayed_message_exchange; enable the plugin, or use \
+                       DelayTopology::quorum(), which needs no plugin",
+                error,
+            },
+            false => {
+                let text = "declaring the exchange for delays failed; the cause shows what differs";
+                declaration_failed(text, error)
+            }
+        })?;
+        self.connection.declared.note_plugin();
+        Ok(())
+    }
+}
+
+fn declaration_failed(text: &'static str, error: lapin::Error) -> AttemptOutcome {
+    match is_final(&error) {
+        true => AttemptOutcome::Refused { text, error },
+        false => AttemptOutcome::Failed(PublishFailure::Broken { error, unsent: true }),
+    }
+}
+
+/// Returns whether the type of an exchange is unknown, which the broker reports as `COMMAND_INVALID`.
+fn is_unknown_type(error: &lapin::Error) -> bool {
+    const COMMAND_INVALID: u16 = 503;
+    matches!(error.kind(), lapin::ErrorKind::ProtocolError(refused) if refused.get_id() == COMMAND_INVALID)
+}
+
+/// Returns the time until `at`, or zero for a past time.
+fn remaining(at: Timestamp) -> Duration {
+    at - SystemClock::new().wall()
+}

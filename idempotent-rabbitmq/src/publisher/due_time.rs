@@ -1,0 +1,35 @@
+//! The time at which a delayed message is due.
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::error::PublishError;
+use crate::delay_queues::{DelayPath, DelayTopology};
+use crate::route::Route;
+
+/// The time before which a message must not be delivered.
+#[derive(Debug)]
+pub(super) struct DueTime(Instant);
+
+impl DueTime {
+    /// Returns the time after this delay.
+    ///
+    /// # Errors
+    /// The topology does not support the delay.
+    pub(super) fn after(delay: Duration, delays: &DelayTopology) -> Result<Self, PublishError> {
+        match Instant::now().checked_add(delay).filter(|_| delay <= delays.max_delay()) {
+            Some(due) => Ok(Self(due)),
+            None if delays.is_plugin() => Err(PublishError::refused(
+                "delay: longer than 49 days, the maximum of the plugin; use a shorter delay, or \
+                 DelayTopology::quorum() with a maximum of 13 years",
+            )),
+            None => Err(PublishError::refused("delay: longer than the maximum of 13 years; publish the message later")),
+        }
+    }
+
+    /// Returns the path for the remaining delay, or `None` if the message is due.
+    pub(super) fn path(&self, delays: &DelayTopology, to: &Route) -> Option<DelayPath> {
+        let left = self.0.saturating_duration_since(Instant::now());
+        (!left.is_zero()).then(|| delays.path(left, to))
+    }
+}

@@ -1,0 +1,143 @@
+//! The outcome of an attempt, and the known state of a message after several attempts.
+use super::error::{PublishError, PublishErrorKind};
+use crate::error::is_final;
+use crate::publish_connection::PublishFailure;
+
+/// The outcome of an attempt.
+pub(super) enum AttemptOutcome {
+    Confirmed,
+    Failed(PublishFailure),
+    /// The broker can never accept the message in this way.
+    Refused {
+        text: &'static str,
+        error: lapin::Error,
+    },
+    /// There is no connection.
+    Unconnected(lapin::Error),
+    /// The broker did not respond in time.
+    TimedOut {
+        sent: bool,
+    },
+}
+
+/// The known state of a message after some attempts.
+#[derive(Default)]
+pub(super) struct KnownState {
+    /// True if an attempt without a response may have stored the message.
+    may_be_stored: bool,
+    last_error: Option<lapin::Error>,
+    text: &'static str,
+}
+
+const CONNECTION_FAILED: &str = "the connection failed; see the cause";
+
+impl KnownState {
+    /// Adds an attempt. Returns the result of the message if further attempts would not change this result.
+    pub(super) fn add(&mut self, outcome: AttemptOutcome) -> Option<Result<(), PublishError>> {
+        let (text, error, may_be_stored) = match outcome {
+            AttemptOutcome::Confirmed => return Some(Ok(())),
+            AttemptOutcome::Failed(PublishFailure::Unroutable) => {
+                return Some(Err(self.final_error(PublishErrorKind::Unroutable, UNROUTABLE, None)));
+            }
+            AttemptOutcome::Refused { text, error } => {
+                return Some(Err(self.final_error(PublishErrorKind::Refused, text, Some(error))));
+            }
+            AttemptOutcome::Unconnected(error) if is_final(&error) => {
+                let text = "the broker refuses the connection; check the password, the vhost and the permissions";
+                let error = self.final_error(PublishErrorKind::Refused, text, Some(error));
+                return Some(Err(error.without_connection()));
+            }
+            AttemptOutcome::Unconnected(error) => (CONNECTION_FAILED, Some(error), false),
+            AttemptOutcome::Failed(PublishFailure::Nacked) => {
+                ("the broker rejected the message for now, for example because the queue is full", None, false)
+            }
+            AttemptOutcome::Failed(PublishFailure::Broken { error, .. }) if is_final(&error) => {
+                let text = "the broker refuses the message; the cause shows what is missing";
+                return Some(Err(self.final_error(PublishErrorKind::Refused, text, Some(error))));
+            }
+            AttemptOutcome::Failed(PublishFailure::Broken { error, unsent }) => {
+                (CONNECTION_FAILED, Some(error), !unsent)
+            }
+            AttemptOutcome::TimedOut { sent } => ("the broker did not respond in time", None, sent),
+        };
+        self.may_be_stored |= may_be_stored;
+        (self.text, self.last_error) = (text, error);
+        None
+    }
+
+    /// Creates the state after a failed batch. The cause may be another message of the batch.
+    pub(super) fn after_batch(sent: bool, error: Option<lapin::Error>) -> Self {
+        Self { may_be_stored: sent, last_error: error, text: "not all messages of the batch were confirmed" }
+    }
+
+    /// Creates the state after an attempt that the broker rejected for now.
+    pub(super) fn nacked() -> Self {
+        let mut known = Self::default();
+        let _: Option<_> = known.add(AttemptOutcome::Failed(PublishFailure::Nacked));
+        known
+    }
+
+    /// Returns whether there was an attempt.
+    pub(super) fn has_attempts(&self) -> bool {
+        !self.text.is_empty()
+    }
+
+    /// Returns the error text of the last attempt.
+    pub(super) fn last_text(&self) -> &'static str {
+        self.text
+    }
+
+    /// Returns the error for a message without further attempts.
+    pub(super) fn into_error(self) -> PublishError {
+        let kind = if self.may_be_stored { PublishErrorKind::Unconfirmed } else { PublishErrorKind::NotSent };
+        let text = if self.text.is_empty() { "no channel was free in time; raise in_flight" } else { self.text };
+        PublishError::new(kind, text, self.last_error)
+    }
+
+    /// Returns the error of a final outcome. The outcome shows nothing about earlier attempts without a response.
+    fn final_error(&self, kind: PublishErrorKind, text: &'static str, error: Option<lapin::Error>) -> PublishError {
+        PublishError::new(if self.may_be_stored { PublishErrorKind::Unconfirmed } else { kind }, text, error)
+    }
+}
+
+/// The error text of a message that the broker has returned.
+pub(super) const UNROUTABLE: &str = "no queue is bound for the message; declare the queue, or bind one";
+
+#[cfg(test)]
+mod tests {
+    use lapin::protocol::{AMQPError, AMQPErrorKind, AMQPSoftError};
+
+    use super::*;
+
+    fn kind(result: Option<Result<(), PublishError>>) -> Option<PublishErrorKind> {
+        result.and_then(Result::err).map(|error| error.kind())
+    }
+
+    #[test]
+    fn a_final_outcome_shows_nothing_about_an_earlier_attempt_without_a_response() {
+        let unroutable = || AttemptOutcome::Failed(PublishFailure::Unroutable);
+        let mut known = KnownState::default();
+        assert!(known.add(AttemptOutcome::Failed(PublishFailure::Nacked)).is_none());
+        assert_eq!(kind(known.add(unroutable())), Some(PublishErrorKind::Unroutable));
+        assert!(known.add(AttemptOutcome::TimedOut { sent: true }).is_none());
+        assert_eq!(kind(known.add(unroutable())), Some(PublishErrorKind::Unconfirmed));
+        assert_eq!(known.into_error().kind(), PublishErrorKind::Unconfirmed);
+    }
+
+    #[test]
+    fn a_refused_connection_after_an_unanswered_attempt_leaves_the_message_unconfirmed() {
+        let no_access = AMQPError::new(AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED), "no access".into());
+        let refused = || AttemptOutcome::Unconnected(lapin::ErrorKind::ProtocolError(no_access.clone()).into());
+        assert_eq!(kind(KnownState::default().add(refused())), Some(PublishErrorKind::Refused));
+        let mut known = KnownState::default();
+        assert!(known.add(AttemptOutcome::TimedOut { sent: true }).is_none());
+        assert_eq!(kind(known.add(refused())), Some(PublishErrorKind::Unconfirmed));
+    }
+
+    #[test]
+    fn a_message_that_was_never_sent_is_known_not_to_be_stored() {
+        let mut known = KnownState::default();
+        assert!(known.add(AttemptOutcome::TimedOut { sent: false }).is_none());
+        assert_eq!(known.into_error().kind(), PublishErrorKind::NotSent);
+    }
+}

@@ -1,0 +1,166 @@
+//! The headers that this crate adds to copies and dead letters. Their names begin with `x-idempotent-`.
+mod broker_headers;
+mod dead_letter;
+mod own_headers;
+
+use idempotent_core::Timestamp;
+use idempotent_mq::{DeadLetter, Delivery, Position, Retry};
+use lapin::BasicProperties;
+use lapin::types::{AMQPValue, FieldTable, ShortString};
+
+pub(crate) use self::dead_letter::{decode_letter, redriven_properties};
+use self::own_headers::{
+    ACTED_ON, ATTEMPT, ATTEMPTS, DEATHS, EXPIRATION, EXPIRES_AT, FIRST_AT, HeaderTable, ID, KEPT, LAST_AT, OwnHeaders,
+    PREFIX, QUEUE, REASON, USER,
+};
+use crate::Queue;
+use crate::headers::{decode_headers, integer};
+use crate::properties::{PERSISTENT, copy_properties};
+
+/// The decoded headers and properties of a message: those of its producer, and the values that this crate added to a copy.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RetryHeaders {
+    properties: BasicProperties,
+    /// The producer's headers, without headers of this crate or of the broker.
+    pub(crate) headers: FieldTable,
+    pub(crate) attempt: Option<u32>,
+    pub(crate) first_at: Option<Timestamp>,
+    pub(crate) deaths: u32,
+    /// Number of deliveries of this copy. Each retry creates a new copy, so the number counts deliveries without a settlement,
+    /// such as those that ended in a crash.
+    pub(crate) delivered: u32,
+    pub(crate) expires_at: Option<Timestamp>,
+    /// The property in ms. The broker removes the property when a copy leaves its retry queue.
+    expiration: Option<String>,
+    /// The property. The broker rejects a copy with the name of a user other than the connection's.
+    user: Option<String>,
+}
+
+/// The settings that determine when a message expires, besides the property `expiration`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ExpirySettings {
+    pub(crate) header: Option<String>,
+    /// True if `expiration` counts from the property `timestamp`.
+    pub(crate) by_timestamp: bool,
+}
+
+impl RetryHeaders {
+    /// Decodes the properties of a message that was received at `now`. Malformed values are ignored.
+    pub(crate) fn decode(properties: BasicProperties, queue: &Queue, expiry: &ExpirySettings, now: Timestamp) -> Self {
+        let mut headers: HeaderTable =
+            properties.headers().as_ref().map(|table| table.inner().clone()).unwrap_or_default();
+        let redeliveries = broker_headers::remove_delay_headers(&mut headers, queue);
+        let mut own = OwnHeaders::default();
+        for (name, value) in headers.split_off(PREFIX) {
+            match name.as_str().strip_prefix(KEPT) {
+                Some(kept) => drop(headers.insert(kept.into(), value)),
+                None if name.as_str().starts_with(PREFIX) => drop(own.0.insert(name, value)),
+                // A name that is greater than the prefix.
+                None => drop(headers.insert(name, value)),
+            }
+        }
+        let text = |property: &Option<ShortString>| property.as_ref().map(ToString::to_string);
+        let expiration = text(properties.expiration()).or_else(|| own.text(EXPIRATION));
+        let first_at = own.number(FIRST_AT).map(Timestamp);
+        let expires_at = own.number(EXPIRES_AT).map(Timestamp);
+        let expires_at = expires_at.or_else(|| expiry_in_header(&headers, expiry.header.as_deref()?));
+        Self {
+            attempt: own.small_number(ATTEMPT),
+            deaths: own.small_number(DEATHS).unwrap_or_default(),
+            delivered: redeliveries.saturating_add(1),
+            expires_at: expires_at.or_else(|| latest_expiry(&properties, expiry.by_timestamp, first_at.unwrap_or(now))),
+            user: text(properties.user_id()).or_else(|| own.text(USER)),
+            headers: headers.into(),
+            properties,
+            first_at,
+            expiration,
+        }
+    }
+
+    pub(crate) fn id(&self) -> Option<&str> {
+        self.properties.message_id().as_ref().map(ShortString::as_str)
+    }
+
+    /// Returns a delivery with the values that the message itself contains.
+    pub(crate) fn delivery(&self, position: Position, body: Vec<u8>) -> Delivery {
+        let mut delivery = Delivery::new(position, body);
+        delivery.id = self.id().map(str::to_owned);
+        delivery.headers = decode_headers(&self.headers);
+        delivery.attempt = Some(self.attempt.unwrap_or(1));
+        delivery.expires_at = self.expires_at;
+        delivery.first_at = self.first_at;
+        delivery.deaths = self.deaths;
+        delivery
+    }
+
+    /// Returns the properties of a copy for a retry.
+    pub(crate) fn encode_retry(&self, retry: &Retry) -> BasicProperties {
+        let mut own = self.common_headers();
+        own.set_number(ATTEMPT, retry.attempt);
+        own.set_number(FIRST_AT, retry.first_at.0);
+        own.set_text(REASON, &retry.reason);
+        if self.deaths > 0 {
+            own.set_number(DEATHS, self.deaths);
+        }
+        if let Some(expires_at) = self.expires_at {
+            own.set_number(EXPIRES_AT, expires_at.0);
+        }
+        self.copy_with(own)
+    }
+
+    /// Returns the properties of a dead letter. The attempt and the expiry time are left out: a dead letter does not expire, and
+    /// starts with its first attempt after a redrive.
+    pub(crate) fn encode_dead_letter(&self, letter: &DeadLetter, queue: &str) -> BasicProperties {
+        let mut own = self.common_headers();
+        own.set_text(REASON, &letter.reason);
+        own.set_text(QUEUE, queue);
+        own.set_number(ATTEMPTS, letter.attempts);
+        own.set_number(FIRST_AT, letter.first_at.0);
+        own.set_number(LAST_AT, letter.last_at.0);
+        own.set_number(DEATHS, letter.deaths);
+        if let Some(id) = &letter.id {
+            own.set_text(ID, id);
+        }
+        self.copy_with(own)
+    }
+
+    /// Returns the headers that replace properties on copies and dead letters.
+    fn common_headers(&self) -> OwnHeaders {
+        let mut own = OwnHeaders::default();
+        for (name, value) in [(EXPIRATION, &self.expiration), (USER, &self.user)] {
+            if let Some(value) = value {
+                own.set_text(name, value);
+            }
+        }
+        own
+    }
+
+    /// Returns the properties of a persistent copy with the producer's headers and these headers.
+    fn copy_with(&self, own: OwnHeaders) -> BasicProperties {
+        let mut headers = own.0;
+        for (name, value) in self.headers.inner() {
+            let name = if ACTED_ON.contains(&name.as_str()) { format!("{KEPT}{name}").into() } else { name.clone() };
+            headers.insert(name, value.clone());
+        }
+        copy_properties(&self.properties).with_headers(headers.into()).with_delivery_mode(PERSISTENT)
+    }
+}
+
+/// Returns the latest time at which the property `expiration` may end. The property counts from the arrival at the broker, which is
+/// unknown and not later than `seen`. A timestamp has whole seconds and is rounded up.
+fn latest_expiry(properties: &BasicProperties, by_timestamp: bool, seen: Timestamp) -> Option<Timestamp> {
+    let ms: u64 = properties.expiration().as_ref()?.as_str().parse().ok()?;
+    let sent = properties.timestamp().filter(|_| by_timestamp).map(|s| s.saturating_add(1).saturating_mul(1_000_000));
+    Some(Timestamp(sent.unwrap_or(seen.0).saturating_add(ms.saturating_mul(1_000))))
+}
+
+/// Returns the expiry time in a header: an AMQP timestamp in s, or a number of ms since 1970.
+fn expiry_in_header(headers: &HeaderTable, name: &str) -> Option<Timestamp> {
+    let value = headers.get(name)?;
+    let number = u64::try_from(integer(value)?).ok()?;
+    Some(Timestamp(number.saturating_mul(if matches!(value, AMQPValue::Timestamp(_)) { 1_000_000 } else { 1_000 })))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -1,0 +1,57 @@
+//! The headers that the broker adds to a message in retry queues and delay queues.
+use lapin::types::{AMQPValue, ShortString};
+
+use super::own_headers::HeaderTable;
+use crate::Queue;
+use crate::delay_queues::names::{HEADER_PREFIX, QUEUE_PREFIX};
+use crate::headers::integer;
+
+/// Removes the broker's headers about retry queues and delay queues, and keeps those about other queues. Returns how often a quorum
+/// queue has delivered this copy before.
+pub(super) fn remove_delay_headers(headers: &mut HeaderTable, queue: &Queue) -> u32 {
+    let retries = queue.retry_prefix();
+    let is_own = |queue: &[u8]| queue.starts_with(retries.as_bytes()) || queue.starts_with(QUEUE_PREFIX.as_bytes());
+    remove_deaths(headers, is_own);
+    headers.retain(|name, _| !name.as_str().starts_with(HEADER_PREFIX));
+    for which in ["first", "last"] {
+        let named = |what: &str| format!("x-{which}-death-{what}");
+        if text(headers.get(named("queue").as_str())).is_some_and(is_own) {
+            for what in ["queue", "reason", "exchange"] {
+                headers.remove(named(what).as_str());
+            }
+        }
+    }
+    take_redeliveries(headers)
+}
+
+/// Removes the counts of a quorum queue. Returns how often the queue has delivered this copy before.
+pub(super) fn take_redeliveries(headers: &mut HeaderTable) -> u32 {
+    // The count of RabbitMQ 4.0 and later includes deliveries that were given back.
+    let acquired = headers.remove("x-acquired-count").as_ref().and_then(integer);
+    let redeliveries = headers.remove("x-delivery-count").as_ref().and_then(integer);
+    acquired.max(redeliveries).and_then(|times| u32::try_from(times).ok()).unwrap_or_default()
+}
+
+/// Removes the entries of own queues from the broker's list of deaths. A copy that waited in such a queue is not dead.
+fn remove_deaths(headers: &mut HeaderTable, is_own: impl Fn(&[u8]) -> bool) {
+    let key = "x-death";
+    let Some(AMQPValue::FieldArray(deaths)) = headers.get(key) else { return };
+    let is_other = |death: &&AMQPValue| match death {
+        AMQPValue::FieldTable(death) => !text(death.inner().get("queue")).is_some_and(&is_own),
+        _ => true,
+    };
+    let others: Vec<_> = deaths.as_slice().iter().filter(is_other).cloned().collect();
+    if others.is_empty() {
+        headers.remove(key);
+    } else {
+        headers.insert(ShortString::from(key), AMQPValue::FieldArray(others.into()));
+    }
+}
+
+/// Returns the bytes of a text.
+pub(super) fn text(value: Option<&AMQPValue>) -> Option<&[u8]> {
+    match value? {
+        AMQPValue::LongString(text) => Some(text.as_bytes()),
+        _ => None,
+    }
+}

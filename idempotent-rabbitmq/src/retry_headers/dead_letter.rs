@@ -1,0 +1,89 @@
+//! Decoding of the messages in a dead letter queue, and their properties for a redrive.
+use idempotent_core::Timestamp;
+use idempotent_mq::DeadLetter;
+use lapin::BasicProperties;
+use lapin::types::{AMQPValue, ShortString};
+
+use super::broker_headers::{take_redeliveries, text};
+use super::own_headers::{
+    ACTED_ON, ATTEMPT, ATTEMPTS, DEATHS, EXPIRES_AT, FIRST_AT, HeaderTable, ID, KEPT, LAST_AT, OwnHeaders, REASON, USER,
+};
+use crate::properties::{PERSISTENT, copy_properties};
+
+/// Returns the dead letter that the consumer or the broker recorded for this queue, or `None` if the headers contain neither.
+pub(crate) fn decode_letter(properties: &BasicProperties, queue: &str) -> Option<DeadLetter> {
+    let own = OwnHeaders(properties.headers().as_ref()?.inner().clone());
+    // A redriven message keeps headers of its earlier death, and a dead letter of the consumer has no list of the broker's. So
+    // the broker's list is newer if it exists.
+    if let Some(death) = broker_death(&own.0, queue) {
+        return Some(decode_broker_letter(&own, &death));
+    }
+    let mut letter = DeadLetter::because(own.text(REASON)?, Timestamp(own.number(LAST_AT)?));
+    letter.id = own.text(ID);
+    letter.attempts = own.small_number(ATTEMPTS)?;
+    letter.first_at = Timestamp(own.number(FIRST_AT)?);
+    letter.deaths = own.small_number(DEATHS)?;
+    Some(letter)
+}
+
+/// Returns the broker's entry for the latest death in this queue.
+fn broker_death(headers: &HeaderTable, queue: &str) -> Option<HeaderTable> {
+    let Some(AMQPValue::FieldArray(deaths)) = headers.get("x-death") else { return None };
+    let of_queue = |death: &AMQPValue| match death {
+        AMQPValue::FieldTable(death) => {
+            let death = death.inner();
+            (text(death.get("queue")) == Some(queue.as_bytes())).then(|| death.clone())
+        }
+        _ => None,
+    };
+    deaths.as_slice().iter().find_map(of_queue)
+}
+
+fn decode_broker_letter(own: &OwnHeaders, death: &HeaderTable) -> DeadLetter {
+    let reason = match text(death.get("reason")) {
+        Some(b"expired") => "expired: the time to live in the queue is over",
+        Some(b"maxlen") => "maxlen: the queue was full",
+        Some(b"delivery_limit") => "delivery_limit: the message was delivered more often than the queue allows",
+        Some(b"rejected") => "rejected: a consumer rejected the message",
+        _ => "dead-lettered by the broker for another reason",
+    };
+    let at = match death.get("time") {
+        Some(AMQPValue::Timestamp(seconds)) => Timestamp(seconds.saturating_mul(1_000_000)),
+        _ => Timestamp::default(),
+    };
+    let mut letter = DeadLetter::because(reason, at);
+    letter.attempts = own.small_number(ATTEMPT).unwrap_or(1);
+    letter.first_at = own.number(FIRST_AT).map_or(at, Timestamp);
+    letter.deaths = own.small_number(DEATHS).unwrap_or_default().saturating_add(1);
+    letter
+}
+
+/// Returns the properties of a redriven message. The properties are unchanged, except that the delivery counts of the dead letter
+/// queue are removed, and that headers of this crate replace values that the broker would act on or reject.
+///
+/// A dead letter of the broker loses the headers of its last run, and its death is counted. Redriven messages of the broker and of
+/// the consumer thereby start with their first attempt.
+pub(crate) fn redriven_properties(from: &BasicProperties, queue: &str) -> BasicProperties {
+    let mut headers: HeaderTable = from.headers().as_ref().map(|table| table.inner().clone()).unwrap_or_default();
+    take_redeliveries(&mut headers);
+    if broker_death(&headers, queue).is_some() {
+        let deaths = OwnHeaders(headers.clone()).small_number(DEATHS).unwrap_or_default().saturating_add(1);
+        for name in [ATTEMPT, EXPIRES_AT, REASON] {
+            headers.remove(name);
+        }
+        headers.insert(DEATHS.into(), AMQPValue::LongLongInt(deaths.into()));
+    }
+    for name in ACTED_ON {
+        if let Some(value) = headers.remove(name) {
+            headers.insert(format!("{KEPT}{name}").into(), value);
+        }
+    }
+    if let Some(user) = from.user_id() {
+        headers.insert(ShortString::from(USER), AMQPValue::LongString(user.as_str().into()));
+    }
+    let redriven = copy_properties(from).with_headers(headers.into()).with_delivery_mode(PERSISTENT);
+    match from.expiration() {
+        Some(time) => redriven.with_expiration(time.clone()),
+        None => redriven,
+    }
+}
