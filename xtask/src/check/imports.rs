@@ -9,11 +9,12 @@ use syn::{Attribute, Item, ItemUse, UseTree, Visibility};
 use super::sources::texts;
 
 /// The crates without circles of more than two files. The others follow.
-const CHECKED: [&str; 7] = [
+const CHECKED: [&str; 8] = [
     "idempotent-alert/src",
     "idempotent-core/src",
     "idempotent-macros/src",
     "idempotent-mq/src",
+    "idempotent-rabbitmq/src",
     "idempotent-redis-streams/src",
     "idempotent-redis/src",
     "idempotent-tower/src",

@@ -5,11 +5,12 @@ use std::path::Path;
 use super::sources::texts;
 
 /// The crates whose sources keep the rules. A crate that keeps them is added here.
-const CHECKED: [&str; 10] = [
+const CHECKED: [&str; 11] = [
     "idempotent-alert/src",
     "idempotent-core/src",
     "idempotent-macros/src",
     "idempotent-mq/src",
+    "idempotent-rabbitmq/src",
     "idempotent-redis-streams/src",
     "idempotent-redis/src",
     "idempotent-rocketmq/src",
