@@ -1,16 +1,16 @@
-//! Against a real RabbitMQ.
-mod acks;
+//! Tests of the source and the publisher on a real RabbitMQ.
+mod acknowledgements;
+mod broker_dead_letters;
 mod dead_letters;
 mod delayed;
-mod dropped;
 mod exchanges;
 mod outages;
+mod outbox;
 mod publisher;
 mod redrive;
 mod refusals;
 mod retries;
 mod runtime;
-mod silent;
-mod together;
 mod topology;
+mod unresponsive;
 mod world;

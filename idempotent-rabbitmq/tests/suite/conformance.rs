@@ -1,4 +1,4 @@
-//! The laws of adapters, on a real RabbitMQ.
+//! The laws for adapters, on a real RabbitMQ.
 mod forwarder;
 mod rabbit;
 
@@ -7,7 +7,7 @@ use idempotent_testkit::broker_conformance;
 
 use self::rabbit::Rabbit;
 
-// RabbitMQ needs no keeping alive.
+// RabbitMQ has no limit on the time of a delivery that `keep_alive` would extend.
 broker_conformance!(
     a_classic_queue_keeps_the_laws,
     Rabbit::new(Queue::classic),

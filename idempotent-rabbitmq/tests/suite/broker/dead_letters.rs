@@ -1,4 +1,4 @@
-//! Dead letters are what came, beside marks.
+//! Dead letters equal the received messages, except for headers of this crate.
 use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, Settlement};
 use idempotent_rabbitmq::Queue;
@@ -31,7 +31,7 @@ pub fn every_type() -> FieldTable {
         ("table", AMQPValue::FieldTable(inner)),
         ("void", AMQPValue::Void),
         ("", AMQPValue::Boolean(false)),
-        ("zz behind our prefix", AMQPValue::Boolean(false)),
+        ("zz after the own prefix", AMQPValue::Boolean(false)),
     ] {
         headers.insert(name.into(), value);
     }
@@ -66,7 +66,7 @@ async fn a_dead_letter_has_body_headers_and_properties_byte_for_byte_after_any_n
     let dead = world.dead().await;
     assert!(dead.data == body);
     let mut headers = dead.properties.headers().clone().unwrap().inner().clone();
-    let marks: Vec<_> = headers.extract_if(.., |name, _| name.as_str().starts_with("x-idempotent-")).collect();
+    let own: Vec<_> = headers.extract_if(.., |name, _| name.as_str().starts_with("x-idempotent-")).collect();
     assert_eq!(FieldTable::from(headers.clone()), every_type());
     let without = |from: &BasicProperties| from.clone().with_headers(FieldTable::default()).with_delivery_mode(2);
     assert_eq!(without(&dead.properties), without(&properties));
@@ -81,15 +81,15 @@ async fn a_dead_letter_has_body_headers_and_properties_byte_for_byte_after_any_n
         ("x-idempotent-queue", text("letters")),
         ("x-idempotent-reason", text("no such customer")),
     ];
-    assert_eq!(marks, expected.map(|(name, value)| (name.into(), value)));
-    // Taken back as it is, it is a first attempt that has died once.
+    assert_eq!(own, expected.map(|(name, value)| (name.into(), value)));
+    // Published to its queue again, the message starts with its first attempt and has one death.
     world.send(&dead.data, dead.properties.clone()).await;
     let back = source.next().await;
     assert_eq!((back.0.attempt, back.0.deaths, back.0.headers.clone()), (Some(1), 1, delivery.0.headers.clone()));
 }
 
 #[tokio::test]
-async fn a_message_that_expires_outlives_that_as_a_dead_letter() {
+async fn a_dead_letter_does_not_expire() {
     let world = World::new("expiring").await;
     let mut source = world.opened(Queue::classic("expiring")).await;
     world.send(b"b", named("m").with_expiration("200".into())).await;

@@ -32,7 +32,7 @@ async fn a_delayed_message_passes_several_levels_and_is_never_early() {
     let to = Route::queue("delayed");
     for (kind, delays) in both() {
         let publisher = publisher(delays);
-        // 3 levels; 1; 4, rounded up.
+        // Three levels; one level; four levels after rounding up.
         for asked in [700, 200, 1_401] {
             let sent = Instant::now();
             let message = RabbitMessage::new("m", "body").header("tenant", "acme").content_type("a/b");
@@ -47,10 +47,7 @@ async fn a_delayed_message_passes_several_levels_and_is_never_early() {
         }
         within("a confirm", publisher.publish_after(&to, &RabbitMessage::new("m", ""), Duration::ZERO)).await.unwrap();
         let got = until("the message", async || world.take("delayed").await).await;
-        assert!(
-            got.properties.headers().clone().unwrap().inner().is_empty(),
-            "an immediate message takes no way round"
-        );
+        assert!(got.properties.headers().clone().unwrap().inner().is_empty(), "an immediate message passes no levels");
     }
 }
 
@@ -82,7 +79,7 @@ async fn a_delayed_message_to_an_exchange_keeps_its_routing_key() {
 }
 
 #[tokio::test]
-async fn a_handler_sees_nothing_of_the_way_a_delayed_message_took() {
+async fn a_handler_sees_no_headers_of_the_delay() {
     let world = World::new("delayed.seen").await;
     let mut source = world.opened(Queue::quorum("delayed.seen")).await;
     let message = RabbitMessage::new("m", "b").header("tenant", "acme");
@@ -108,27 +105,27 @@ async fn a_delayed_message_survives_a_restart_of_the_broker() {
         until("the first message", async || world.take(&queue).await).await;
         let sent = Instant::now();
         within("a confirm", publisher.publish_after(&to, &RabbitMessage::new("second", ""), delay)).await.unwrap();
-        assert_eq!(world.count(&queue).await, 0, "it waits");
+        assert_eq!(world.count(&queue).await, 0, "the message waits");
         if kind == "quorum" {
             SERVER.kill();
         }
         tokio::task::spawn_blocking(|| SERVER.restart()).await.unwrap();
         world.reconnect().await;
         let is_second = |got: &BasicGetMessage| got.properties.message_id().as_ref().unwrap().as_str() == "second";
-        // A restart can bring back what was taken, here the first message.
+        // A restart can restore taken messages, here the first one.
         until("the second message", async || world.take(&queue).await.filter(is_second)).await;
         assert!(sent.elapsed() >= delay, "{kind}: after {:?}", sent.elapsed());
     }
 }
 
 #[tokio::test]
-async fn a_delay_of_years_waits_in_its_longest_level_and_harms_no_other() {
+async fn a_delay_of_years_waits_in_its_longest_level_and_blocks_no_shorter_delay() {
     let world = World::new("delayed.years").await;
     world.declare("delayed.years").await;
     let to = Route::queue("delayed.years");
     for (kind, delays) in both() {
         let publisher = publisher(delays);
-        // Up to the longest.
+        // The last delay uses the longest level.
         for days in [3, 400, 13 * 365] {
             within("a confirm", publisher.publish_after(&to, &RabbitMessage::new("far", ""), DAY * days))
                 .await
@@ -144,9 +141,9 @@ async fn a_delay_of_years_waits_in_its_longest_level_and_harms_no_other() {
         within("a confirm", publisher.publish_after(&to, &RabbitMessage::new("near", ""), ms(100))).await.unwrap();
         let got = until("the near message", async || world.take("delayed.years").await).await;
         assert_eq!(got.properties.message_id().as_ref().unwrap().as_str(), "near");
-        let told = publisher.publish_after(&to, &RabbitMessage::new("m", ""), DAY * 14 * 366).await.unwrap_err();
-        assert_eq!(told.kind(), PublishErrorKind::Refused);
-        assert!(told.to_string().contains("13 years"), "{told}");
+        let refused = publisher.publish_after(&to, &RabbitMessage::new("m", ""), DAY * 14 * 366).await.unwrap_err();
+        assert_eq!(refused.kind(), PublishErrorKind::Refused);
+        assert!(refused.to_string().contains("13 years"), "{refused}");
         for level in levels {
             assert_eq!(world.count(&level).await, 1, "it still waits in {level}");
             world.admin.queue_purge(level.into(), QueuePurgeOptions::default()).await.unwrap();
@@ -165,8 +162,8 @@ async fn a_delayed_message_without_a_destination_or_with_an_expiry_is_refused_at
     assert_eq!(none.unwrap_err().kind(), PublishErrorKind::Refused);
     world.declare("delayed.nowhere").await;
     let expires = RabbitMessage::new("m", "").expires_after(ms(100));
-    let told = publisher.publish_after(&Route::queue("delayed.nowhere"), &expires, DAY).await.unwrap_err();
-    assert!(told.kind() == PublishErrorKind::Refused && told.to_string().contains("expires_after"), "{told}");
+    let refused = publisher.publish_after(&Route::queue("delayed.nowhere"), &expires, DAY).await.unwrap_err();
+    assert!(refused.kind() == PublishErrorKind::Refused && refused.to_string().contains("expires_after"), "{refused}");
     assert_eq!(world.count("delayed.nowhere").await, 0);
 }
 
@@ -186,7 +183,7 @@ async fn a_deleted_exchange_of_the_delays_is_declared_again() {
 }
 
 #[tokio::test]
-async fn work_is_scheduled_unchecked_and_cancelling_says_that_it_is_not_supported() {
+async fn work_is_scheduled_unchecked_and_cancelling_is_unsupported() {
     let world = World::new("delayed.work").await;
     world.declare("delayed.work").await;
     let publisher = publisher(DelayTopology::quorum());
@@ -198,17 +195,17 @@ async fn work_is_scheduled_unchecked_and_cancelling_says_that_it_is_not_supporte
     assert_eq!(limits.cancel("order-17").await.unwrap(), Cancelled::Unsupported);
     for _ in 0..2 {
         let got = until("the work", async || world.take("delayed.work").await).await;
-        assert!(now() >= at, "not before its time");
+        assert!(now() >= at, "the work is early");
         assert_eq!((got.properties.message_id().as_ref().unwrap().as_str(), &got.data[..]), ("order-17", &b"17"[..]));
     }
     limits.schedule("late", Timestamp(17), b"").await.unwrap();
-    assert!(world.take("delayed.work").await.is_some(), "what is due is there once it is confirmed");
+    assert!(world.take("delayed.work").await.is_some(), "work that is due is in the queue after its confirm");
     let nowhere = RabbitDelay::new(publisher, Route::queue("delayed.work.missing"));
     assert_eq!(nowhere.schedule("k", at, b"").await.unwrap_err().kind(), DelayErrorKind::Refused);
 }
 
 #[tokio::test]
-async fn messages_of_an_outbox_with_a_time_are_delayed_and_their_neighbours_are_not() {
+async fn messages_of_an_outbox_with_a_time_are_delayed_and_others_are_not() {
     let world = World::new("delayed.outbox").await;
     world.declare("delayed.outbox").await;
     let publisher: Box<dyn Publish> = Box::new(publisher(DelayTopology::quorum()));
@@ -217,8 +214,8 @@ async fn messages_of_an_outbox_with_a_time_are_delayed_and_their_neighbours_are_
     let message = |id: &str| OutboundMessage::new("delayed.outbox", id, "").aggregate("a");
     let messages =
         [message("1"), message("late").deliver_at(at), message("2"), message("past").deliver_at(Timestamp(1))];
-    let told = within("answers", publisher.publish(&messages)).await;
-    assert!(told.iter().all(Result::is_ok), "{told:?}");
+    let results = within("answers", publisher.publish(&messages)).await;
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
     let mut ids = Vec::new();
     while ids.len() < 4 {
         let got = until("a message", async || world.take("delayed.outbox").await).await;
@@ -229,17 +226,17 @@ async fn messages_of_an_outbox_with_a_time_are_delayed_and_their_neighbours_are_
 }
 
 #[tokio::test]
-async fn a_broker_without_the_plugin_says_so_and_what_is_on_its_way_goes_on() {
+async fn a_broker_without_the_plugin_is_an_error_and_other_messages_are_unaffected() {
     let world = World::new("delayed.plugin").await;
     world.declare("delayed.plugin").await;
     let (publisher, to) = (publisher(DelayTopology::plugin()), Route::queue("delayed.plugin"));
     publisher.publish(&to, &RabbitMessage::new("now", "")).await.unwrap();
-    let told =
+    let refused =
         within("an answer", publisher.publish_after(&to, &RabbitMessage::new("m", ""), ms(100))).await.unwrap_err();
-    assert_eq!(told.kind(), PublishErrorKind::Refused);
-    assert!(told.to_string().contains("rabbitmq_delayed_message_exchange"), "{told}");
-    let told = publisher.publish_after(&to, &RabbitMessage::new("m", ""), DAY * 50).await.unwrap_err();
-    assert!(told.to_string().contains("49 days"), "{told}");
+    assert_eq!(refused.kind(), PublishErrorKind::Refused);
+    assert!(refused.to_string().contains("rabbitmq_delayed_message_exchange"), "{refused}");
+    let refused = publisher.publish_after(&to, &RabbitMessage::new("m", ""), DAY * 50).await.unwrap_err();
+    assert!(refused.to_string().contains("49 days"), "{refused}");
     publisher.publish(&to, &RabbitMessage::new("now", "")).await.unwrap();
     assert_eq!(world.count("delayed.plugin").await, 2);
 }

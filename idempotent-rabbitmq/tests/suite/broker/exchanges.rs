@@ -1,4 +1,4 @@
-//! Messages go where their exchange binds them.
+//! Routing by each kind of exchange.
 use idempotent_rabbitmq::{PublishErrorKind, RabbitMessage, RabbitPublisher, Route};
 use lapin::ExchangeKind;
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions};
@@ -9,12 +9,12 @@ use crate::broker::world::{SERVER, World, within};
 type Bound = [(&'static str, &'static str)];
 type Sent = [(&'static str, &'static [&'static str])];
 
-/// Each kind: queues with what they are bound by, and keys with the queues they lead to.
+/// Each kind of exchange, with the keys of its bound queues, and the queues that a message with a key reaches.
 const EXCHANGES: [(ExchangeKind, &Bound, &Sent); 3] = [
     (ExchangeKind::Direct, &[("a", "paid"), ("b", "sent")], &[("paid", &["a"]), ("sent", &["b"]), ("paid.late", &[])]),
     (ExchangeKind::Fanout, &[("a", ""), ("b", "sent")], &[("paid", &["a", "b"]), ("", &["a", "b"])]),
     (
-        // One word, and any number of words.
+        // `*` matches one word, and `#` any number of words.
         ExchangeKind::Topic,
         &[("a", "order.*.paid"), ("b", "order.#")],
         &[("order.17.paid", &["a", "b"]), ("order", &["b"]), ("order.17.18.paid", &["b"]), ("orders.17.paid", &[])],
@@ -22,7 +22,7 @@ const EXCHANGES: [(ExchangeKind, &Bound, &Sent); 3] = [
 ];
 
 #[tokio::test]
-async fn a_message_is_in_each_queue_its_exchange_binds_to_its_key_and_one_for_none_is_an_error() {
+async fn a_message_reaches_each_queue_bound_with_its_key_and_is_an_error_without_one() {
     let world = World::new("exchanges").await;
     let publisher = RabbitPublisher::builder(&SERVER.url()).build().unwrap();
     let (durable, none) = (ExchangeDeclareOptions { durable: true, ..Default::default() }, FieldTable::default);
@@ -38,9 +38,9 @@ async fn a_message_is_in_each_queue_its_exchange_binds_to_its_key_and_one_for_no
         }
         for (key, queues) in sent {
             let message = RabbitMessage::new(format!("m {key}"), "{}");
-            let told = within("an answer", publisher.publish(&Route::exchange(&exchange, *key), &message)).await;
+            let result = within("an answer", publisher.publish(&Route::exchange(&exchange, *key), &message)).await;
             let unroutable = queues.is_empty().then_some(PublishErrorKind::Unroutable);
-            assert_eq!(told.err().map(|error| error.kind()), unroutable, "{kind:?} {key}");
+            assert_eq!(result.err().map(|error| error.kind()), unroutable, "{kind:?} {key}");
             for (queue, _) in bound {
                 let got = world.take(&of(queue)).await;
                 assert_eq!(got.is_some(), queues.contains(queue), "{kind:?} {key} in {queue}");

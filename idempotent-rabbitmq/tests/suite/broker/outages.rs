@@ -1,4 +1,4 @@
-//! Connections that break, and a broker that dies.
+//! Failed connections and a crashed broker.
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
@@ -10,11 +10,11 @@ use tokio::sync::Notify;
 
 use crate::broker::world::{Log, Process, SERVER, World, again, done, executor, ms, named, until, within};
 
-/// How `basic.ack` begins: a method of class 60, number 80, on the consuming channel.
+/// The first bytes of `basic.ack` on the channel of the subscription: class 60, method 80.
 const ACK: [u8; 4] = [0, 60, 0, 80];
 
 #[tokio::test]
-async fn a_message_whose_acknowledgement_is_lost_is_acknowledged_when_it_comes_again_and_not_run_again() {
+async fn a_message_with_a_lost_acknowledgement_is_acknowledged_at_redelivery_without_a_second_run() {
     let world = World::new("lost-ack").await;
     let proxy = Proxy::start(&SERVER.address()).await;
     let url = format!("amqp://guest:guest@{}/%2f", proxy.address());
@@ -35,7 +35,7 @@ async fn a_message_whose_acknowledgement_is_lost_is_acknowledged_when_it_comes_a
 }
 
 #[tokio::test]
-async fn a_run_goes_on_while_its_connection_is_closed_and_its_message_is_acknowledged_by_the_next() {
+async fn a_run_continues_after_its_connection_closes_and_the_next_connection_acknowledges_its_message() {
     let mut world = World::alone("closed").await;
     world.declare("closed").await;
     let (log, open) = (Arc::new(Log::default()), Arc::new(Notify::new()));
@@ -62,7 +62,7 @@ async fn a_run_goes_on_while_its_connection_is_closed_and_its_message_is_acknowl
 }
 
 #[tokio::test]
-async fn messages_held_and_delayed_outlive_a_broker_that_is_killed_and_run_once() {
+async fn held_and_delayed_messages_survive_a_killed_broker_and_run_once() {
     let mut world = World::alone("killed").await;
     world.declare("killed").await;
     let (log, open) = (Arc::new(Log::default()), Arc::new(Notify::new()));
@@ -101,7 +101,7 @@ async fn messages_held_and_delayed_outlive_a_broker_that_is_killed_and_run_once(
 }
 
 #[tokio::test]
-async fn a_message_of_a_worker_that_died_is_put_off_until_its_lease_ends_and_then_run_again() {
+async fn a_message_of_a_crashed_worker_is_deferred_until_its_lease_ends_and_then_run_again() {
     let world = World::new("died").await;
     world.declare("died").await;
     let store = Arc::new(MemoryStore::new());
@@ -117,7 +117,7 @@ async fn a_message_of_a_worker_that_died_is_put_off_until_its_lease_ends_and_the
     process.until("it is done", |counts| counts.acked == 1).await;
     let seen = second.seen();
     assert!(seen[0].at - begun >= ms(2_000), "within the lease of the first");
-    // The claim counts the run that died; no retry was left on the message.
+    // The claim counts the crashed run. The message has no attempt of a retry.
     assert_eq!((seen.len(), seen[0].attempts), (1, (Some(2), Some(1))));
     let counts = process.stop().await;
     assert!(counts.deferred >= 1 && counts.retried == 0, "{counts:?}");
@@ -138,7 +138,7 @@ async fn each_of_many_messages_has_one_effect_however_often_connections_are_clos
             let (effects, tried) = (effects.clone(), tried.clone());
             async move {
                 tokio::task::yield_now().await;
-                // Every third fails the first time.
+                // Every third message fails at its first run.
                 if id.len() % 3 == 0 && tried.lock().unwrap().insert(id.clone()) {
                     return again(1).await;
                 }
@@ -172,11 +172,11 @@ async fn each_of_many_messages_has_one_effect_however_often_connections_are_clos
 }
 
 #[tokio::test]
-async fn a_delivery_that_is_dropped_unsettled_comes_again_while_its_consumer_goes_on() {
+async fn a_delivery_that_is_dropped_unsettled_is_redelivered_while_its_consumer_continues() {
     let world = World::new("dropped").await;
     let mut source = world.opened(Queue::classic("dropped")).await;
     world.send_id("m").await;
-    // As when settling it has failed for so long that the consumer gives up.
+    // A consumer drops a delivery if settling fails for too long.
     drop(source.next().await);
     let again = source.next().await;
     assert_eq!(again.0.id.as_deref(), Some("m"));

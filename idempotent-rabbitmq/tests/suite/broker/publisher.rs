@@ -1,4 +1,4 @@
-//! What a publisher says of a message is true.
+//! The results of a publisher.
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,7 +15,7 @@ use lapin::types::{AMQPValue, FieldTable};
 
 use crate::broker::world::{LIMIT, Log, Process, SERVER, World, done, executor, ms, until, within};
 
-/// How `basic.publish` begins: a method of class 60, number 40.
+/// The first bytes of `basic.publish`: class 60, method 40.
 const PUBLISH: [u8; 4] = [0, 60, 0, 40];
 
 fn publisher(url: &str) -> RabbitPublisher {
@@ -29,7 +29,7 @@ async fn proxied() -> (Proxy, RabbitPublisher) {
 }
 
 #[tokio::test]
-async fn a_published_message_is_persistent_and_as_it_was_told() {
+async fn a_published_message_is_persistent_and_unchanged() {
     let world = World::new("published").await;
     world.declare("published").await;
     let message = RabbitMessage::new("m", [0, 255]).header("n", 17).header("bytes", vec![0]).content_type("a/b");
@@ -60,9 +60,9 @@ async fn a_call_that_gives_up_leaves_its_handshake_to_the_next_call() {
     assert_eq!(proxy.passed().connections, 1);
 }
 
-/// With all of them on one channel, the client takes some 20 of these 680 returned messages for kept ones.
+/// On a single channel, the client would report about 20 of these 680 returned messages as stored.
 #[tokio::test]
-async fn a_message_nobody_takes_is_an_error_and_its_neighbours_are_not() {
+async fn an_unroutable_message_is_an_error_and_concurrent_messages_are_not() {
     let world = World::new("neighbours").await;
     world.declare("neighbours").await;
     let publisher = RabbitPublisher::builder(&SERVER.url()).in_flight(100).build().unwrap();
@@ -87,7 +87,7 @@ async fn a_message_nobody_takes_is_an_error_and_its_neighbours_are_not() {
 }
 
 #[tokio::test]
-async fn a_message_that_did_not_get_through_is_sent_again_under_its_id() {
+async fn a_message_that_did_not_arrive_is_sent_again_with_its_id() {
     let world = World::new("cut").await;
     world.declare("cut").await;
     let to = Route::queue("cut");
@@ -102,7 +102,7 @@ async fn a_message_that_did_not_get_through_is_sent_again_under_its_id() {
 }
 
 #[tokio::test]
-async fn a_message_whose_confirm_stays_out_is_sent_again_under_its_id_and_has_one_effect() {
+async fn a_message_without_a_confirm_is_sent_again_with_its_id_and_has_one_effect() {
     let world = World::alone("silent").await;
     world.declare("silent").await;
     let (proxy, publisher) = proxied().await;
@@ -115,7 +115,7 @@ async fn a_message_whose_confirm_stays_out_is_sent_again_under_its_id_and_has_on
     let error = hasty.publish(&to, &RabbitMessage::new("unknown", "{}")).await.unwrap_err();
     assert_eq!(error.kind(), PublishErrorKind::Unconfirmed, "{error}");
     let sent = tokio::spawn(async move { publisher.publish(&to, &RabbitMessage::new("twice", "{}")).await });
-    // It has given up on the first connection, and comes by a second.
+    // The publisher has dropped the first connection and opens a second one.
     until("a second connection", async || (proxy.passed().connections == 2).then_some(())).await;
     SERVER.resume();
     within("a confirm", sent).await.unwrap().unwrap();
@@ -129,7 +129,7 @@ async fn a_message_whose_confirm_stays_out_is_sent_again_under_its_id_and_has_on
 }
 
 #[tokio::test]
-async fn a_message_the_broker_has_no_room_for_is_sent_again_until_it_has() {
+async fn a_message_to_a_full_queue_is_sent_again_until_the_queue_has_room() {
     let world = World::new("full").await;
     let mut limits = FieldTable::default();
     limits.insert("x-max-length".into(), AMQPValue::LongInt(1));
@@ -141,7 +141,7 @@ async fn a_message_the_broker_has_no_room_for_is_sent_again_until_it_has() {
     let full = async {
         loop {
             match short.publish(&to, &RabbitMessage::new("filler", "{}")).await {
-                // The machine is busy: half a second may be too short for an answer.
+                // On a busy machine, half a second may be too short for a response.
                 Err(error) if error.kind() != PublishErrorKind::Unconfirmed => return error,
                 _ => {}
             }
@@ -160,7 +160,7 @@ async fn a_message_the_broker_has_no_room_for_is_sent_again_until_it_has() {
 }
 
 #[tokio::test]
-async fn what_is_known_of_a_message_is_told_and_no_more() {
+async fn the_kind_of_an_error_shows_the_known_state_of_the_message() {
     let world = World::new("known").await;
     world.declare("known").await;
     let publish = async |url: &str, to: Route| {
@@ -181,10 +181,10 @@ async fn what_is_known_of_a_message_is_told_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_publisher_outlives_its_broker() {
+async fn a_publisher_survives_a_crash_of_its_broker() {
     let mut world = World::alone("outlived").await;
     world.declare("outlived").await;
-    // Longer than a broker takes to come back on a machine that is busy.
+    // Longer than a restart of the broker on a busy machine.
     let patient =
         RabbitPublisher::builder(&SERVER.url()).confirm_within(ms(2_000)).give_up_after(5 * LIMIT).build().unwrap();
     patient.publish(&Route::queue("outlived"), &RabbitMessage::new("before", "{}")).await.unwrap();
@@ -195,7 +195,7 @@ async fn a_publisher_outlives_its_broker() {
         async move {
             loop {
                 let sent = patient.publish(&Route::queue("outlived"), &RabbitMessage::new("meanwhile", "{}")).await;
-                // It may take connections before its queues are back.
+                // The broker may accept connections before its queues are restored.
                 match sent {
                     Err(error) if error.kind() == PublishErrorKind::Unroutable => {
                         refused.fetch_add(1, Ordering::SeqCst);
@@ -209,25 +209,28 @@ async fn a_publisher_outlives_its_broker() {
     let began = Instant::now();
     tokio::task::spawn_blocking(|| SERVER.restart()).await.unwrap();
     let away = began.elapsed();
-    // The queue comes back.
+    // The queue is restored.
     let sent = tokio::time::timeout(5 * LIMIT, meanwhile).await.map(Result::unwrap);
-    let told = || {
+    let details = || {
         let queues = SERVER.queues("/", "messages");
-        format!("away for {away:?}, then no queue {refused:?} times; it has\n{queues:?}\nand says\n{}", SERVER.log())
+        format!(
+            "down for {away:?}, then no queue {refused:?} times; the queues are\n{queues:?}\nand the log is\n{}",
+            SERVER.log()
+        )
     };
-    assert!(matches!(sent, Ok(Ok(()))), "{sent:?}: {}", told());
+    assert!(matches!(sent, Ok(Ok(()))), "{sent:?}: {}", details());
     world.reconnect().await;
     let ids = world.ids().await;
-    assert!(ids.contains_key("before") && ids.contains_key("meanwhile"), "{ids:?}: {}", told());
+    assert!(ids.contains_key("before") && ids.contains_key("meanwhile"), "{ids:?}: {}", details());
 }
 
 #[test]
-fn limits_that_cannot_be_are_refused_with_their_numbers() {
+fn invalid_limits_are_refused_with_their_numbers() {
     let refused = |set: fn(RabbitPublisherBuilder) -> RabbitPublisherBuilder| {
         set(RabbitPublisher::builder("amqp://guest:guest@127.0.0.1/%2f")).build().unwrap_err().to_string()
     };
-    assert!(refused(|builder| builder.in_flight(0)).contains("in_flight is 0, it must be 1 to 2047"));
-    assert!(refused(|builder| builder.confirm_within(Duration::ZERO)).contains("give_up_after must not be below"));
-    // Beyond a day the end of a try would be no time that a clock can tell.
-    assert!(refused(|builder| builder.give_up_after(Duration::MAX)).contains("must not be above a day"));
+    assert!(refused(|builder| builder.in_flight(0)).contains("in_flight: 0 is out of range; choose 1 to 2047"));
+    assert!(refused(|builder| builder.confirm_within(Duration::ZERO)).contains("confirm_within: zero"));
+    // The end of a longer attempt may not be a representable time.
+    assert!(refused(|builder| builder.give_up_after(Duration::MAX)).contains("more than the maximum of a day"));
 }

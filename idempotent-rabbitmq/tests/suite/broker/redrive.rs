@@ -1,4 +1,4 @@
-//! Dead letters, put back.
+//! Redriving dead letters.
 use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, DeadLetters, Redrive, Settlement, SourceErrorKind};
 use idempotent_rabbitmq::{Queue, RabbitDeadLetters};
@@ -7,14 +7,14 @@ use lapin::message::BasicGetMessage;
 use lapin::types::{AMQPValue, FieldTable};
 
 use crate::broker::dead_letters::every_type;
-use crate::broker::world::{Held, SERVER, World, named, until};
+use crate::broker::world::{ManualSource, SERVER, World, named, until};
 
 fn letters_of(queue: &str) -> RabbitDeadLetters {
     RabbitDeadLetters::new(&SERVER.url(), queue).unwrap()
 }
 
-/// Puts aside what is sent: one of each body.
-async fn bury(world: &World, source: &mut Held, bodies: &[&[u8]]) {
+/// Sends a message with each body, and dead-letters the messages.
+async fn dead_letter(world: &World, source: &mut ManualSource, bodies: &[&[u8]]) {
     for (number, body) in bodies.iter().enumerate() {
         let properties = named(&format!("m-{number}")).with_headers(every_type()).with_reply_to("r".into());
         world.send(body, properties.with_correlation_id("c".into()).with_type("t".into())).await;
@@ -35,9 +35,9 @@ async fn all(world: &World, queue: &str) -> Vec<BasicGetMessage> {
     all
 }
 
-/// Nobody holds any of them.
-async fn lie(world: &World, queue: &str, letters: u32) {
-    until("they lie there", async || (world.count(queue).await == letters).then_some(())).await;
+/// Waits until this number of letters is ready in the queue.
+async fn are_ready(world: &World, queue: &str, letters: u32) {
+    until("the letters", async || (world.count(queue).await == letters).then_some(())).await;
 }
 
 async fn byte_for_byte(name: &str, queue: Queue) {
@@ -46,10 +46,10 @@ async fn byte_for_byte(name: &str, queue: Queue) {
     let mut source = world.opened(queue.clone()).await;
     let long: Vec<u8> = (0..=255).cycle().take(1 << 20).collect();
     let bodies = [&b"\xff{not json\0"[..], b"", &long];
-    bury(&world, &mut source, &bodies).await;
+    dead_letter(&world, &mut source, &bodies).await;
     drop(source);
 
-    // To look at them changes nothing.
+    // Listing the letters changes nothing.
     let mut letters = letters_of(name);
     assert_eq!(letters.count().await.unwrap(), 3);
     let mut seen = Vec::new();
@@ -59,48 +59,52 @@ async fn byte_for_byte(name: &str, queue: Queue) {
     }
     assert_eq!(seen, [("m-0".to_owned(), 11), ("m-1".to_owned(), 0), ("m-2".to_owned(), 1 << 20)]);
     drop(letters);
-    lie(&world, &dead, 3).await;
+    are_ready(&world, &dead, 3).await;
 
     let redriven = Redrive::new().limit(2).run(&mut letters_of(name)).await;
     assert_eq!((redriven.put_back, redriven.failed.is_none()), (2, true), "{redriven:?}");
-    lie(&world, &dead, 1).await;
+    are_ready(&world, &dead, 1).await;
     let redriven = Redrive::new().run(&mut letters_of(name)).await;
     assert_eq!((redriven.put_back, redriven.failed.is_none()), (1, true), "{redriven:?}");
     assert_eq!(world.count(&dead).await, 0);
 
     let back = all(&world, name).await;
     assert_eq!(back.iter().map(id).collect::<Vec<_>>(), ["m-0", "m-1", "m-2"]);
-    for (came, sent) in back.iter().zip(bodies) {
-        assert!(came.data == sent);
-        let mut headers = came.properties.headers().clone().unwrap().inner().clone();
+    for (received, sent) in back.iter().zip(bodies) {
+        assert!(received.data == sent);
+        let mut headers = received.properties.headers().clone().unwrap().inner().clone();
         headers.retain(|name, _| !name.as_str().starts_with("x-idempotent-"));
-        // Of the queue that it came out of just now.
+        // The count of the queue from which the message was just taken.
         assert!(matches!(headers.remove("x-delivery-count"), None | Some(AMQPValue::LongLongInt(0))));
         assert_eq!(FieldTable::from(headers), every_type());
-        let properties = came.properties.clone().with_headers(FieldTable::default());
-        let sent = named(id(came)).with_headers(FieldTable::default()).with_reply_to("r".into());
+        let properties = received.properties.clone().with_headers(FieldTable::default());
+        let sent = named(id(received)).with_headers(FieldTable::default()).with_reply_to("r".into());
         assert_eq!(properties, sent.with_correlation_id("c".into()).with_type("t".into()).with_delivery_mode(2));
-        world.send(&came.data, came.properties.clone()).await;
+        world.send(&received.data, received.properties.clone()).await;
     }
-    let mut source = Held(world.source_of(queue), world.queue.clone());
+    let mut source = ManualSource(world.source_of(queue), world.queue.clone());
     let first = source.next().await;
     assert_eq!((first.0.attempt, first.0.deaths, first.0.first_at), (Some(1), 1, Some(Timestamp(9))));
-    assert!(first.0.delivered.is_none_or(|times| times == 1), "the other queue's count: {:?}", first.0.delivered);
+    assert!(
+        first.0.delivered.is_none_or(|times| times == 1),
+        "the count of the dead letter queue: {:?}",
+        first.0.delivered
+    );
 }
 
 #[tokio::test]
-async fn what_is_put_back_on_a_classic_queue_is_byte_for_byte_what_came() {
+async fn a_redriven_message_of_a_classic_queue_is_unchanged_byte_for_byte() {
     byte_for_byte("back-classic", Queue::classic("back-classic")).await;
 }
 
 #[tokio::test]
-async fn what_is_put_back_on_a_quorum_queue_is_byte_for_byte_what_came() {
+async fn a_redriven_message_of_a_quorum_queue_is_unchanged_byte_for_byte() {
     byte_for_byte("back-quorum", Queue::quorum("back-quorum")).await;
 }
 
-/// What lies there is as it was; and is put back once that can be.
-async fn untouched(world: &World, dead: &str, expected: &[&str]) {
-    lie(world, dead, expected.len().try_into().unwrap()).await;
+/// Checks that the dead letters are unchanged, and sends them to their queue again.
+async fn are_unchanged(world: &World, dead: &str, expected: &[&str]) {
+    are_ready(world, dead, expected.len().try_into().unwrap()).await;
     let letters = all(world, dead).await;
     assert_eq!(letters.iter().map(id).collect::<Vec<_>>(), expected);
     for letter in letters {
@@ -112,57 +116,57 @@ async fn untouched(world: &World, dead: &str, expected: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_letter_whose_queue_is_gone_lies_in_its_place() {
+async fn a_letter_without_its_queue_stays_in_the_dead_letter_queue() {
     let world = World::new("back-gone").await;
     let mut source = world.opened(Queue::classic("back-gone")).await;
-    bury(&world, &mut source, &[b"\xff\0", b"\xff\0"]).await;
+    dead_letter(&world, &mut source, &[b"\xff\0", b"\xff\0"]).await;
     drop(source);
     world.delete("back-gone").await;
     let redriven = Redrive::new().run(&mut letters_of("back-gone")).await;
     let failed = redriven.failed.unwrap();
     assert_eq!((redriven.put_back, failed.kind()), (0, SourceErrorKind::Fatal));
     assert!(failed.to_string().contains("declare it"), "{failed}");
-    untouched(&world, "back-gone.dead", &["m-0", "m-1"]).await;
+    are_unchanged(&world, "back-gone.dead", &["m-0", "m-1"]).await;
     world.declare("back-gone").await;
     assert_eq!(Redrive::new().run(&mut letters_of("back-gone")).await.put_back, 2);
     assert_eq!((world.count("back-gone").await, world.count("back-gone.dead").await), (2, 0));
-    // There never were any.
+    // The dead letter queue never existed.
     let failed = letters_of("back-never").count().await.unwrap_err();
     assert_eq!(failed.kind(), SourceErrorKind::Fatal, "{failed}");
 }
 
 #[tokio::test]
-async fn a_letter_that_the_broker_refuses_lies_in_its_place() {
+async fn a_letter_that_the_broker_rejects_stays_in_the_dead_letter_queue() {
     let world = World::new("back-full").await;
     let full = || Queue::classic("back-full").argument("x-max-length", 1).argument("x-overflow", "reject-publish");
     let mut source = world.opened(full()).await;
-    bury(&world, &mut source, &[b"\xff\0", b"\xff\0", b"\xff\0"]).await;
+    dead_letter(&world, &mut source, &[b"\xff\0", b"\xff\0", b"\xff\0"]).await;
     drop(source);
     let redriven = Redrive::new().run(&mut letters_of("back-full")).await;
     assert_eq!((redriven.put_back, redriven.failed.unwrap().kind()), (1, SourceErrorKind::Transient));
-    untouched(&world, "back-full.dead", &["m-1", "m-2"]).await;
+    are_unchanged(&world, "back-full.dead", &["m-1", "m-2"]).await;
     assert_eq!(id(&world.take("back-full").await.unwrap()), "m-0");
 }
 
 #[tokio::test]
-async fn a_letter_whose_confirm_is_lost_lies_in_its_place() {
+async fn a_letter_with_a_lost_confirm_stays_in_the_dead_letter_queue() {
     let world = World::new("back-cut").await;
     let mut source = world.opened(Queue::classic("back-cut")).await;
-    bury(&world, &mut source, &[b"\xff\0", b"\xff\0", b"\xff\0"]).await;
+    dead_letter(&world, &mut source, &[b"\xff\0", b"\xff\0", b"\xff\0"]).await;
     drop(source);
     let proxy = Proxy::start(&SERVER.address()).await;
     let url = format!("amqp://guest:guest@{}/%2f", proxy.address());
     let redrive = async || Redrive::new().run(&mut RabbitDeadLetters::new(&url, "back-cut").unwrap()).await;
-    // How `basic.publish` begins: a method of class 60, number 40.
+    // The first bytes of `basic.publish`: class 60, method 40.
     proxy.fail_next_with([0, 60, 0, 40], Fault::CutBeforeSend);
     let redriven = redrive().await;
     assert_eq!((redriven.put_back, redriven.failed.unwrap().kind()), (0, SourceErrorKind::Transient));
-    untouched(&world, "back-cut.dead", &["m-0", "m-1", "m-2"]).await;
-    // It arrived, and nobody heard of it: it is in both, once each.
+    are_unchanged(&world, "back-cut.dead", &["m-0", "m-1", "m-2"]).await;
+    // The message arrived and the confirm was lost, so the message is in both queues.
     proxy.fail_next_with([0, 60, 0, 40], Fault::CutAfterApply);
     let redriven = redrive().await;
     assert_eq!((redriven.put_back, redriven.failed.unwrap().kind()), (0, SourceErrorKind::Transient));
-    untouched(&world, "back-cut.dead", &["m-0", "m-1", "m-2"]).await;
+    are_unchanged(&world, "back-cut.dead", &["m-0", "m-1", "m-2"]).await;
     assert_eq!(redrive().await.put_back, 3);
     let back = all(&world, "back-cut").await;
     assert_eq!(back.iter().map(id).collect::<Vec<_>>(), ["m-0", "m-0", "m-1", "m-2"]);
@@ -170,7 +174,7 @@ async fn a_letter_whose_confirm_is_lost_lies_in_its_place() {
 }
 
 #[tokio::test]
-async fn what_somebody_else_put_aside_is_put_back_and_goes_to_no_other_queue() {
+async fn a_letter_of_another_program_is_put_back_and_reaches_no_other_queue() {
     let world = World::new("back-foreign").await;
     world.declare("back-foreign.other").await;
     let mut source = world.opened(Queue::classic("back-foreign")).await;
@@ -191,10 +195,10 @@ async fn what_somebody_else_put_aside_is_put_back_and_goes_to_no_other_queue() {
 }
 
 #[tokio::test]
-async fn what_was_put_back_and_dies_again_has_died_twice() {
+async fn a_redriven_message_that_is_dead_lettered_again_has_two_deaths() {
     let world = World::new("back-again").await;
     let mut source = world.opened(Queue::classic("back-again")).await;
-    bury(&world, &mut source, &[b"\xff\0"]).await;
+    dead_letter(&world, &mut source, &[b"\xff\0"]).await;
     assert_eq!(Redrive::new().run(&mut letters_of("back-again")).await.put_back, 1);
     let back = source.next().await;
     let mut letter = DeadLetter::because("again", Timestamp(17));

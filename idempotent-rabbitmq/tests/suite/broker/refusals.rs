@@ -1,4 +1,4 @@
-//! What the broker refuses is told by its kind, and without a password.
+//! Errors of a source have the right kind and contain no password.
 use std::error::Error;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ async fn refused(url: &str, queue: Queue) -> (SourceErrorKind, String) {
 }
 
 #[tokio::test]
-async fn a_queue_that_is_missing_or_different_and_a_wrong_password_are_fatal_and_a_port_nobody_listens_on_is_not() {
+async fn a_missing_or_different_queue_and_a_wrong_password_are_fatal_and_an_unreachable_port_is_not() {
     let world = World::new("refusals").await;
     let (kind, text) = refused(&SERVER.url(), Queue::existing("refusals.missing")).await;
     assert!(kind == SourceErrorKind::Fatal && text.contains("refusals.missing"), "{text}");
@@ -32,7 +32,7 @@ async fn a_queue_that_is_missing_or_different_and_a_wrong_password_are_fatal_and
 }
 
 #[tokio::test]
-async fn a_delivery_of_a_closed_channel_is_gone_and_its_number_means_nothing_on_the_next() {
+async fn a_delivery_of_a_closed_channel_does_not_settle_the_same_number_on_the_next() {
     let world = World::new("stale").await;
     let mut old = world.opened(Queue::classic("stale")).await;
     world.send_id("a").await;
@@ -46,7 +46,7 @@ async fn a_delivery_of_a_closed_channel_is_gone_and_its_number_means_nothing_on_
     let _ = old.settle(&stale, Settlement::Ack).await;
     new.settle(&fresh, Settlement::GiveBack).await.unwrap();
     let again = new.next().await;
-    assert_eq!(again.0.id.as_deref(), Some("b"), "the other channel's number 1 was acknowledged");
+    assert_eq!(again.0.id.as_deref(), Some("b"), "delivery 1 of the other channel was acknowledged");
 }
 
 #[tokio::test]
@@ -61,7 +61,7 @@ async fn a_dead_letter_queue_with_other_settings_refuses_the_source_at_its_start
 }
 
 #[tokio::test]
-async fn a_dead_letter_whose_queue_was_deleted_is_not_acknowledged_but_tried_again() {
+async fn a_dead_letter_with_a_deleted_queue_is_not_acknowledged_and_succeeds_at_the_second_attempt() {
     let world = World::new("undead").await;
     let mut source = world.opened(Queue::classic("undead")).await;
     for id in ["a", "b"] {
@@ -78,13 +78,13 @@ async fn a_dead_letter_whose_queue_was_deleted_is_not_acknowledged_but_tried_aga
 }
 
 #[tokio::test]
-async fn the_end_of_a_subscription_is_told_even_if_it_comes_right_behind_a_delivery() {
+async fn the_end_of_a_subscription_is_reported_even_right_after_a_delivery() {
     let world = World::new("deleted-early").await;
     for _ in 0..20 {
         let mut source = world.opened(Queue::classic("deleted-early")).await;
         world.send_id("a").await;
         world.delete("deleted-early").await;
-        // Behind this is read what came in meanwhile, as a rule the delivery and the end.
+        // After this reply, the client has usually read the delivery and the end of the subscription.
         world.count("deleted-early.dead").await;
         let first = within("a delivery", source.0.receive(10)).await.unwrap();
         if matches!(first, Received::Deliveries(_)) {
@@ -94,7 +94,7 @@ async fn the_end_of_a_subscription_is_told_even_if_it_comes_right_behind_a_deliv
 }
 
 #[tokio::test]
-async fn a_queue_for_delays_with_other_settings_ends_the_consumer_and_its_message_is_in_the_queue_again() {
+async fn a_retry_queue_with_other_settings_ends_the_consumer_and_its_message_is_given_back() {
     let world = World::new("no-delays").await;
     world.declare("no-delays").await;
     world.declare("no-delays.retry.100").await;
@@ -118,7 +118,7 @@ async fn a_receive_that_is_dropped_while_it_connects_leaves_no_second_subscripti
     world.declare("half-open").await;
     for number in 0..40 {
         let mut source = world.source();
-        // At another point of its way each time.
+        // The call is dropped at a different step each time.
         drop(tokio::time::timeout(ms(number * 4), source.receive(10)).await);
         let id = format!("m-{number}");
         world.send_id(&id).await;
@@ -126,9 +126,13 @@ async fn a_receive_that_is_dropped_while_it_connects_leaves_no_second_subscripti
             panic!("nothing is revoked")
         };
         let (delivery, tag) = &came[0];
-        assert_eq!((delivery.id.as_deref(), delivery.redelivered), (Some(&*id), false), "it went elsewhere first");
+        assert_eq!(
+            (delivery.id.as_deref(), delivery.redelivered),
+            (Some(&*id), false),
+            "the message was delivered to another subscription first"
+        );
         source.settler().settle(delivery, tag, &Settlement::Ack).await.unwrap();
         source.close().await;
-        until("nobody is left", async || (world.consumers(&world.queue).await? == 0).then_some(())).await;
+        until("no subscription", async || (world.consumers(&world.queue).await? == 0).then_some(())).await;
     }
 }

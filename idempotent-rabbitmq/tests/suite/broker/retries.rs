@@ -1,4 +1,4 @@
-//! A retry is a copy that waits in a queue of its delay.
+//! Retries by copies in retry queues.
 use std::time::Instant;
 
 use idempotent_core::Timestamp;
@@ -6,19 +6,19 @@ use idempotent_mq::{Retry, Settlement, Source, SourceErrorKind};
 use idempotent_rabbitmq::{Queue, QueueKind};
 use lapin::types::{AMQPValue, FieldTable};
 
-use crate::broker::world::{Held, SERVER, World, ms, named, until};
+use crate::broker::world::{ManualSource, SERVER, World, ms, named, until};
 
 #[tokio::test]
-async fn a_retried_message_does_not_come_back_before_its_delay_is_over_and_then_does() {
+async fn a_retried_message_is_redelivered_after_its_delay_and_not_before() {
     let world = World::new("delays").await;
     let mut source = world.opened(Queue::classic("delays")).await;
     for asked in [200, 500, 1_000] {
         world.send(b"\x00body", named("m")).await;
         let first = source.next().await;
-        let told = Instant::now();
+        let start = Instant::now();
         source.settle(&first, Settlement::Retry(Retry::after(ms(asked), Timestamp(17)))).await.unwrap();
         let second = source.next().await;
-        assert!(told.elapsed() >= ms(asked), "after {:?} of {asked} ms", told.elapsed());
+        assert!(start.elapsed() >= ms(asked), "after {:?} of {asked} ms", start.elapsed());
         assert_eq!((first.0.attempt, second.0.attempt), (Some(1), Some(2)));
         assert_eq!(
             (second.0.first_at, &second.0.body[..], second.0.id.as_deref()),
@@ -27,7 +27,7 @@ async fn a_retried_message_does_not_come_back_before_its_delay_is_over_and_then_
         assert!(second.0.headers.is_empty(), "{:?}", second.0.headers);
         source.settle(&second, Settlement::Ack).await.unwrap();
     }
-    // Whatever is left unacknowledged comes again.
+    // An unacknowledged message would be redelivered here first.
     source.0.close().await;
     drop(source);
     let mut source = world.opened(Queue::classic("delays")).await;
@@ -36,7 +36,7 @@ async fn a_retried_message_does_not_come_back_before_its_delay_is_over_and_then_
 }
 
 #[tokio::test]
-async fn a_copy_is_as_the_message_was_and_goes_to_no_other_queue() {
+async fn a_copy_equals_the_message_and_reaches_no_other_queue() {
     let world = World::new("copies").await;
     world.declare("copies.other").await;
     let mut source = world.opened(Queue::classic("copies")).await;
@@ -44,7 +44,7 @@ async fn a_copy_is_as_the_message_was_and_goes_to_no_other_queue() {
     let mut headers = FieldTable::default();
     headers.insert("CC".into(), other);
     headers.insert("tenant".into(), AMQPValue::LongString("acme".into()));
-    // Shorter than the delay, and a user of its own: a copy with these would come early, or be refused.
+    // With these properties, a copy could expire during its delay, or be rejected.
     let properties = named("m").with_headers(headers).with_expiration("60000".into()).with_user_id("guest".into());
     world.send(b"b", properties).await;
     assert_eq!(world.count("copies.other").await, 1, "the broker routes by CC");
@@ -63,7 +63,7 @@ async fn a_copy_is_as_the_message_was_and_goes_to_no_other_queue() {
 }
 
 #[tokio::test]
-async fn a_retry_whose_queue_was_deleted_is_not_acknowledged_but_tried_again() {
+async fn a_retry_with_a_deleted_queue_is_not_acknowledged_and_succeeds_at_the_second_attempt() {
     let world = World::new("deleted").await;
     let mut source = world.opened(Queue::classic("deleted")).await;
     world.send_id("a").await;
@@ -72,7 +72,7 @@ async fn a_retry_whose_queue_was_deleted_is_not_acknowledged_but_tried_again() {
     source.settle(&first, retry.clone()).await.unwrap();
     let second = source.next().await;
     world.delete("deleted.retry.100").await;
-    // Confirmed and returned: positive for the client, and lost if that were believed.
+    // The broker returns the copy and then confirms it. The confirm alone would look like success.
     let refused = source.settle(&second, retry.clone()).await.unwrap_err();
     assert_eq!(refused.kind(), SourceErrorKind::Transient, "{refused}");
     source.settle(&second, retry).await.unwrap();
@@ -81,20 +81,20 @@ async fn a_retry_whose_queue_was_deleted_is_not_acknowledged_but_tried_again() {
 }
 
 #[tokio::test]
-async fn a_delivery_given_back_is_another_consumers_at_once() {
+async fn a_delivery_that_is_given_back_is_redelivered_to_another_consumer_at_once() {
     let world = World::new("given-back").await;
     let mut first = world.opened(Queue::classic("given-back")).await;
     world.send_id("a").await;
     let delivery = first.next().await;
     first.0.close().await;
-    let mut second = Held(world.source(), world.queue.clone());
+    let mut second = ManualSource(world.source(), world.queue.clone());
     first.settle(&delivery, Settlement::GiveBack).await.unwrap();
     let again = second.next().await;
     assert!(again.0.redelivered && again.0.attempt == Some(1));
 }
 
 #[tokio::test]
-async fn a_quorum_queue_counts_the_deliveries_of_each_copy_and_a_classic_one_says_nothing() {
+async fn a_quorum_queue_counts_the_deliveries_of_each_copy_and_a_classic_queue_counts_none() {
     let world = World::new("quorum").await;
     let mut source = world.opened(Queue::quorum("quorum")).await;
     assert!(source.0.capabilities().counts && !world.source().capabilities().counts);
@@ -113,11 +113,11 @@ async fn a_quorum_queue_counts_the_deliveries_of_each_copy_and_a_classic_one_say
 }
 
 #[tokio::test]
-async fn a_quorum_queue_keeps_what_was_delayed_until_its_target_has_it() {
+async fn a_quorum_retry_queue_keeps_a_copy_until_the_consumed_queue_exists() {
     let world = World::new("handover").await;
-    // How often it tries: every three minutes, if it is not told otherwise.
-    let often = "application:set_env(rabbit, dead_letter_worker_publisher_confirm_timeout, 500), \"done\".";
-    tokio::task::spawn_blocking(move || SERVER.eval(often)).await.unwrap();
+    // The interval of its attempts is three minutes by default.
+    let setting = "application:set_env(rabbit, dead_letter_worker_publisher_confirm_timeout, 500), \"done\".";
+    tokio::task::spawn_blocking(move || SERVER.eval(setting)).await.unwrap();
     let queue = || Queue::existing("handover").auxiliary_kind(QueueKind::Quorum);
     world.declare("handover").await;
     let mut source = world.opened(queue()).await;
@@ -126,17 +126,17 @@ async fn a_quorum_queue_keeps_what_was_delayed_until_its_target_has_it() {
     source.settle(&first, Settlement::Retry(Retry::after(ms(1_000), Timestamp(17)))).await.unwrap();
     world.delete("handover").await;
     drop(source);
-    // Due, with nowhere to go.
+    // The copy is due and its queue is missing.
     until("it is due", async || (world.count("handover.retry.1000").await == 0).then_some(())).await;
     world.declare("handover").await;
-    let mut source = Held(world.source_of(queue()), world.queue.clone());
+    let mut source = ManualSource(world.source_of(queue()), world.queue.clone());
     assert_eq!(source.next().await.0.id.as_deref(), Some("a"));
 }
 
-/// The broker drops a message that would come into a queue for the second time with nobody's refusal in between: a way
-/// that has no end. The header by which it sees that comes with the message, and is as old as it likes.
+/// The broker drops a message that returns to a queue of its `x-death` header without a rejection by a consumer, to prevent cycles. A
+/// producer may have set this header, or an earlier death of the message.
 #[tokio::test]
-async fn a_message_that_the_broker_had_dead_lettered_from_this_queue_comes_again_after_its_delay() {
+async fn a_message_with_an_earlier_death_in_this_queue_is_redelivered_after_its_delay() {
     let world = World::new("died-before").await;
     let mut death = FieldTable::default();
     for (name, value) in [("queue", "died-before"), ("reason", "expired"), ("exchange", "")] {

@@ -1,4 +1,4 @@
-//! The consumer runtime over a queue.
+//! The consumer runtime on a queue.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
@@ -12,11 +12,11 @@ use tokio::sync::Notify;
 
 use crate::broker::world::{Log, Process, World, again, done, executor, ms, named, until};
 
-fn mark(headers: &FieldTable, name: &str) -> Option<AMQPValue> {
+fn header(headers: &FieldTable, name: &str) -> Option<AMQPValue> {
     headers.inner().get(name).cloned()
 }
 
-async fn b24(name: &str, queue: Queue) {
+async fn is_dead_lettered_after_its_attempts(name: &str, queue: Queue) {
     let world = World::new(name).await;
     let executor = executor(&Arc::new(MemoryStore::new()), Policy::new().max_retries(2));
     let log = Arc::new(Log::default());
@@ -29,9 +29,9 @@ async fn b24(name: &str, queue: Queue) {
     let times: Vec<_> = log.seen().into_iter().map(|seen| seen.at).collect();
     assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= ms(100)));
     let headers = dead.properties.headers().clone().unwrap();
-    assert_eq!(mark(&headers, "x-idempotent-attempts"), Some(AMQPValue::LongLongInt(3)));
+    assert_eq!(header(&headers, "x-idempotent-attempts"), Some(AMQPValue::LongLongInt(3)));
     assert_eq!(&dead.data[..], b"{}");
-    // A duplicate that comes late does not run.
+    // A late duplicate does not run.
     world.send_id("m").await;
     world.dead().await;
     assert_eq!(log.runs(), 3);
@@ -41,16 +41,16 @@ async fn b24(name: &str, queue: Queue) {
 
 #[tokio::test]
 async fn a_message_that_always_fails_is_dead_lettered_after_its_attempts_by_a_classic_queue() {
-    b24("attempts-classic", Queue::classic("attempts-classic")).await;
+    is_dead_lettered_after_its_attempts("attempts-classic", Queue::classic("attempts-classic")).await;
 }
 
 #[tokio::test]
 async fn a_message_that_always_fails_is_dead_lettered_after_its_attempts_by_a_quorum_queue() {
-    b24("attempts-quorum", Queue::quorum("attempts-quorum")).await;
+    is_dead_lettered_after_its_attempts("attempts-quorum", Queue::quorum("attempts-quorum")).await;
 }
 
 #[tokio::test]
-async fn a_duplicate_in_flight_is_put_off_without_an_attempt_and_acknowledged_once_the_first_is_done() {
+async fn a_duplicate_in_flight_is_deferred_without_an_attempt_and_acknowledged_after_the_first() {
     let world = World::new("in-flight").await;
     world.declare("in-flight").await;
     let store = Arc::new(MemoryStore::new());
@@ -72,8 +72,8 @@ async fn a_duplicate_in_flight_is_put_off_without_an_attempt_and_acknowledged_on
     until("it runs", async || (log.runs() == 1).then_some(())).await;
     world.send_id("m").await;
     let deferred = || processes.iter().map(|process| process.counts().deferred).sum::<u64>();
-    // More often than there are attempts.
-    until("it is put off", async || (deferred() >= 4).then_some(())).await;
+    // More deferrals than attempts.
+    until("deferrals", async || (deferred() >= 4).then_some(())).await;
     open.notify_one();
     let acked = || processes.iter().map(|process| process.counts().acked).sum::<u64>();
     until("both are done", async || (acked() == 2).then_some(())).await;
@@ -87,7 +87,7 @@ async fn a_duplicate_in_flight_is_put_off_without_an_attempt_and_acknowledged_on
 }
 
 #[tokio::test]
-async fn a_consumer_told_to_stop_ends_what_it_can_and_the_rest_is_the_next_ones() {
+async fn a_stopped_consumer_ends_its_runs_and_leaves_the_rest_to_the_next_consumer() {
     let world = World::new("drain").await;
     world.declare("drain").await;
     let store = Arc::new(MemoryStore::new());
@@ -118,7 +118,7 @@ async fn a_consumer_told_to_stop_ends_what_it_can_and_the_rest_is_the_next_ones(
     open.notify_one();
     let counts = stopping.await.unwrap();
     assert_eq!((counts.acked, counts.given_back, counts.unsettled), (1, 2, 0));
-    // Three are left, the one that was dropped midway under its lease.
+    // Three messages are left. One of them was interrupted and has a lease.
     until("three wait", async || (world.count("drain").await == 3).then_some(())).await;
     let second = Arc::new(Log::default());
     let executor_2 = executor(&store, Policy::new());
@@ -131,7 +131,7 @@ async fn a_consumer_told_to_stop_ends_what_it_can_and_the_rest_is_the_next_ones(
 }
 
 #[tokio::test]
-async fn a_body_that_cannot_be_read_is_dead_lettered_at_once_and_one_past_its_time_is_dropped() {
+async fn an_undecodable_body_is_dead_lettered_at_once_and_an_expired_message_is_dropped() {
     let world = World::new("poison").await;
     world.declare("poison").await;
     let ran = Arc::new(AtomicBool::new(false));

@@ -1,4 +1,4 @@
-//! Exchanges, queues and bindings from code.
+//! Declaration of exchanges, queues and bindings.
 use std::error::Error;
 
 use idempotent_mq::{SourceError, SourceErrorKind};
@@ -52,7 +52,7 @@ async fn a_declared_topology_routes_by_each_kind_of_exchange_and_may_be_declared
         ("topology.fanout", "any", named("m"), &["topology.b"]),
         ("topology.headers", "", of("invoice", 17), &["topology.a", "topology.b"]),
         ("topology.headers", "", of("letter", 17), &["topology.b"]),
-        // By the alternate exchange.
+        // Routed by the alternate exchange.
         ("topology.headers", "", of("invoice", 18), &["topology.b"]),
         ("topology.headers", "", of("letter", 18), &["topology.b"]),
     ] {
@@ -70,7 +70,7 @@ async fn a_declared_topology_routes_by_each_kind_of_exchange_and_may_be_declared
 }
 
 #[tokio::test]
-async fn what_is_there_with_other_settings_or_not_there_is_an_error_that_names_it() {
+async fn an_existing_item_with_other_settings_and_a_missing_item_are_errors_with_their_names() {
     let _world = World::new("topology.other").await;
     declare(&Topology::new().exchange(Exchange::topic("topology.other"))).await.unwrap();
     declare(&Topology::new().queue(Queue::classic("topology.other"))).await.unwrap();
@@ -91,14 +91,14 @@ async fn what_is_there_with_other_settings_or_not_there_is_an_error_that_names_i
 }
 
 #[tokio::test]
-async fn a_topology_that_cannot_be_is_refused_before_the_broker_is_asked() {
+async fn an_invalid_topology_is_refused_before_connecting() {
     let new = Topology::new;
     for (topology, words) in [
-        (new().exchange(Exchange::fanout("")), "exchange's name has 1 to 255 bytes"),
-        (new().queue(Queue::classic("")), "queue's name has 1 to"),
-        (new().bind("q", "", "k"), "default exchange needs no binding"),
-        (new().bind("q", "e", "k".repeat(256)), "more than 255 bytes"),
-        (new().bind_all_headers("q", "e", [("", ""); 0]), "has no header"),
+        (new().exchange(Exchange::fanout("")), "exchange: the name is empty or too long; use 1 to 255 bytes"),
+        (new().queue(Queue::classic("")), "queue: the name is empty or too long; use 1 to"),
+        (new().bind("q", "", "k"), "the default exchange needs none"),
+        (new().bind("q", "e", "k".repeat(256)), "use at most 255 bytes"),
+        (new().bind_all_headers("q", "e", [("", ""); 0]), "the list of headers is empty"),
     ] {
         let error = topology.declare("amqp://guest:s3cret@127.0.0.1:1/%2f").await.unwrap_err();
         assert!(error.kind() == SourceErrorKind::Fatal && error.to_string().contains(words), "{error}");

@@ -1,4 +1,4 @@
-//! One broker for all tests of this binary; each has queues of its own.
+//! The broker of all tests of this binary. Each test has its own queues.
 use std::collections::BTreeMap;
 use std::future::{Future, pending};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -22,16 +22,16 @@ use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, oneshot};
 use tokio::task::JoinHandle;
 
 pub static SERVER: LazyLock<RabbitServer> = LazyLock::new(RabbitServer::start);
-/// Held for reading by tests that share the broker, for writing by those that harm it.
+/// A lock for reading by tests that share the broker, and for writing by tests that stop the broker.
 static BROKER: RwLock<()> = RwLock::const_new(());
-/// For what should take a moment, on a machine that is busy.
+/// Maximum time of a short operation on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
 pub const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// A queue of this test's own, and a plain client beside the source.
+/// The queue of one test, and a plain client in addition to the source.
 pub struct World {
     pub queue: String,
     pub admin: Channel,
@@ -50,7 +50,7 @@ impl World {
         Self::with(queue, Turn::Shared { _turn }).await
     }
 
-    /// No other test uses the broker meanwhile.
+    /// Waits until no other test uses the broker, and excludes other tests until the drop.
     pub async fn alone(queue: &str) -> Self {
         let _turn = BROKER.write().await;
         Self::with(queue, Turn::Alone { _turn }).await
@@ -61,7 +61,7 @@ impl World {
         Self { queue: queue.to_owned(), admin, _connection: connection, _turn }
     }
 
-    /// After an outage.
+    /// Connects the plain client again after an outage.
     pub async fn reconnect(&mut self) {
         (self._connection, self.admin) = client().await;
     }
@@ -74,15 +74,15 @@ impl World {
         RabbitSource::builder(&SERVER.url(), queue).build().unwrap()
     }
 
-    /// The queue, and a source of it that has connected.
-    pub async fn opened(&self, queue: Queue) -> Held {
-        let mut held = Held(self.source_of(queue), self.queue.clone());
+    /// Returns a source that has subscribed to its queue.
+    pub async fn opened(&self, queue: Queue) -> ManualSource {
+        let mut held = ManualSource(self.source_of(queue), self.queue.clone());
         self.connect(&mut held).await;
         held
     }
 
-    /// Until it has subscribed. Nothing is there yet.
-    pub async fn connect(&self, held: &mut Held) {
+    /// Waits until the source has subscribed. The queue is empty.
+    pub async fn connect(&self, held: &mut ManualSource) {
         let queue = held.1.clone();
         tokio::select! {
             early = held.0.receive(10) => panic!("{:?}", early.map(drop)),
@@ -90,13 +90,13 @@ impl World {
         }
     }
 
-    /// Until somebody has subscribed to the queue.
+    /// Waits for a subscription to the queue.
     pub async fn subscribed(&self) {
         until("a subscription", async || (self.consumers(&self.queue).await? > 0).then_some(())).await;
     }
 
     pub async fn consumers(&self, queue: &str) -> Option<u32> {
-        // A queue that is not there costs the channel.
+        // The check of a missing queue closes the channel.
         let channel = self._connection.create_channel().await.unwrap();
         let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
         Some(channel.queue_declare(queue.into(), options, FieldTable::default()).await.ok()?.consumer_count())
@@ -109,7 +109,7 @@ impl World {
     pub async fn send_to(&self, exchange: &str, key: &str, body: &[u8], properties: BasicProperties) {
         let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
         let sent = self.admin.basic_publish(exchange.into(), key.into(), options, body, properties).await.unwrap();
-        assert!(matches!(sent.await.unwrap(), Confirmation::Ack(None)), "{key} is not there");
+        assert!(matches!(sent.await.unwrap(), Confirmation::Ack(None)), "no queue is bound for {key}");
     }
 
     pub async fn send_id(&self, id: &str) {
@@ -125,7 +125,7 @@ impl World {
         self.admin.queue_delete(queue.into(), QueueDeleteOptions::default()).await.unwrap();
     }
 
-    /// How many messages wait in a queue that is there.
+    /// Returns the number of ready messages in an existing queue.
     pub async fn count(&self, queue: &str) -> u32 {
         let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
         self.admin.queue_declare(queue.into(), options, FieldTable::default()).await.unwrap().message_count()
@@ -135,7 +135,7 @@ impl World {
         self.admin.basic_get(queue.into(), BasicGetOptions { no_ack: true }).await.unwrap()
     }
 
-    /// Takes all that lie in its queue: how often each id does.
+    /// Takes all messages out of the queue. Returns how often each id was in the queue.
     pub async fn ids(&self) -> BTreeMap<String, u32> {
         let mut ids = BTreeMap::new();
         while let Some(message) = self.take(&self.queue).await {
@@ -144,7 +144,7 @@ impl World {
         ids
     }
 
-    /// With SIGKILL, and not before it has written down which queues there are.
+    /// Kills the broker with SIGKILL after it has stored the metadata of its queues.
     pub async fn kill_broker(&self) {
         let kill = || {
             SERVER.sync();
@@ -160,7 +160,7 @@ impl World {
 }
 
 async fn client() -> (Connection, Channel) {
-    // Its start blocks.
+    // Starting the server blocks the thread.
     let url = tokio::task::spawn_blocking(|| SERVER.url()).await.unwrap();
     let connection = Connection::connect(&url, ConnectionProperties::default()).await.unwrap();
     let channel = connection.create_channel().await.unwrap();
@@ -172,7 +172,7 @@ pub fn named(id: &str) -> BasicProperties {
     BasicProperties::default().with_message_id(id.into())
 }
 
-/// Asks again and again, for a minute at most.
+/// Polls until there is a value, for a minute at most.
 pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let end = Instant::now() + LIMIT;
     loop {
@@ -188,10 +188,10 @@ pub async fn within<F: Future>(what: &str, future: F) -> F::Output {
     tokio::time::timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("not within a minute: {what}"))
 }
 
-/// A source that is asked by hand.
-pub struct Held(pub RabbitSource, pub String);
+/// A source without a consumer, and the name of its queue.
+pub struct ManualSource(pub RabbitSource, pub String);
 
-impl Held {
+impl ManualSource {
     pub async fn next(&mut self) -> (Delivery, RabbitTag) {
         match within("a delivery", self.0.receive(1)).await.unwrap() {
             Received::Deliveries(mut one) => one.remove(0),
@@ -204,7 +204,7 @@ impl Held {
     }
 }
 
-/// A consumer that runs.
+/// A running consumer.
 pub struct Process {
     pub counters: ConsumerCounters,
     stop: Option<oneshot::Sender<()>>,
@@ -239,18 +239,18 @@ impl Process {
         self.counters.counts()
     }
 
-    /// As SIGKILL, but that its connection is closed at once.
+    /// Stops the consumer like SIGKILL, except that its connection closes at once.
     pub fn kill(self) {
         self.task.abort();
     }
 
-    /// SIGTERM, to the end.
+    /// Stops the consumer like SIGTERM, and waits for its end.
     pub async fn stop(mut self) -> ConsumerCounts {
         let _ = self.stop.take().unwrap().send(());
         within("the drain", self.task).await.unwrap().unwrap()
     }
 
-    /// By itself.
+    /// Waits until the consumer ends without being stopped.
     pub async fn ended(self) -> Result<ConsumerCounts, SourceError> {
         within("the end", self.task).await.unwrap()
     }
@@ -260,7 +260,7 @@ impl Process {
     }
 }
 
-/// What a handler did.
+/// The runs of a handler.
 #[derive(Default)]
 pub struct Log {
     runs: AtomicU32,
@@ -271,7 +271,7 @@ pub struct Log {
 pub struct Seen {
     pub at: Instant,
     pub id: Option<String>,
-    /// By the claim, and by the mark on the message.
+    /// The attempts of the claim and of the message.
     pub attempts: (Option<u32>, Option<u32>),
 }
 
@@ -291,7 +291,7 @@ impl Log {
         self.seen.lock().unwrap().clone()
     }
 
-    /// A handler of raw bodies, keyed by the message's id, that ends by the number of its run.
+    /// Returns a handler of raw bodies, keyed by the message id. Its result depends on the number of the run.
     pub fn by_id<F: Future<Output = HandlerResult> + Send + 'static>(
         self: &Arc<Self>,
         then: impl Fn(u32) -> F + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! What stands between a source and the broker, so that the connections of one test can be cut.
+//! A forwarder between a source and the broker, which can cut the connections of one test.
 use std::sync::{Arc, Mutex};
 
 use tokio::net::{TcpListener, TcpStream};
@@ -6,37 +6,37 @@ use tokio::task::{AbortHandle, JoinHandle};
 
 pub(crate) struct Forwarder {
     port: u16,
-    lines: Arc<Mutex<Vec<AbortHandle>>>,
+    connections: Arc<Mutex<Vec<AbortHandle>>>,
     listening: JoinHandle<()>,
 }
 
 impl Forwarder {
-    /// On a free port, before the server at this address.
+    /// Starts a forwarder to this server on a free port.
     pub(crate) async fn start(server: String) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let lines = Arc::<Mutex<Vec<AbortHandle>>>::default();
-        let made = lines.clone();
+        let connections = Arc::<Mutex<Vec<AbortHandle>>>::default();
+        let opened = connections.clone();
         let listening = tokio::spawn(async move {
             while let Ok((mut client, _)) = listener.accept().await {
                 let server = server.clone();
-                let line = tokio::spawn(async move {
+                let connection = tokio::spawn(async move {
                     let Ok(mut server) = TcpStream::connect(server).await else { return };
                     let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
                 });
-                made.lock().unwrap().push(line.abort_handle());
+                opened.lock().unwrap().push(connection.abort_handle());
             }
         });
-        Self { port, lines, listening }
+        Self { port, connections, listening }
     }
 
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Ends all connections there are. New ones are welcome.
+    /// Closes all open connections. New connections are accepted.
     pub(crate) fn cut(&self) {
-        self.lines.lock().unwrap().drain(..).for_each(|line| line.abort());
+        self.connections.lock().unwrap().drain(..).for_each(|connection| connection.abort());
     }
 }
 

@@ -1,4 +1,4 @@
-//! One queue of a broker that all tests of this binary share, seen from beside.
+//! A queue on the broker that all tests of this binary share, with a plain client to inspect the queue.
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -25,28 +25,28 @@ pub(crate) struct Rabbit {
     queue: Queue,
     admin: Channel,
     _connection: Connection,
-    between: Forwarder,
-    /// Who looks at dead letters has them meanwhile.
-    looking: Mutex<()>,
+    forwarder: Forwarder,
+    /// Held while dead letters are listed. A listing takes the letters out of the queue for a moment.
+    listing: Mutex<()>,
 }
 
 impl Rabbit {
-    /// A queue of its own.
+    /// Creates a new queue.
     pub(crate) async fn new(queue: impl FnOnce(String) -> Queue) -> Self {
-        // Its start blocks.
+        // Starting the server blocks the thread.
         let (url, address) = blocking(|| (SERVER.url(), SERVER.address())).await;
         let name = format!("laws-{}", QUEUES.fetch_add(1, SeqCst));
         let connection = Connection::connect(&url, ConnectionProperties::default()).await.unwrap();
         let admin = connection.create_channel().await.unwrap();
         admin.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
-        let (between, looking) = (Forwarder::start(address).await, Mutex::default());
-        let rabbit = Self { queue: queue(name.clone()), name, admin, _connection: connection, between, looking };
+        let (forwarder, listing) = (Forwarder::start(address).await, Mutex::default());
+        let rabbit = Self { queue: queue(name.clone()), name, admin, _connection: connection, forwarder, listing };
         rabbit.new_source().declare().await.unwrap();
         rabbit
     }
 
     fn new_source(&self) -> RabbitSource {
-        let url = format!("amqp://guest:guest@127.0.0.1:{}/%2f", self.between.port());
+        let url = format!("amqp://guest:guest@127.0.0.1:{}/%2f", self.forwarder.port());
         RabbitSource::builder(&url, self.queue.clone()).build().unwrap()
     }
 
@@ -56,10 +56,10 @@ impl Rabbit {
         assert!(matches!(sent.await.unwrap().await.unwrap(), Confirmation::Ack(None)), "not routed");
     }
 
-    /// What has been put aside, and lies there again afterwards.
+    /// Returns all dead letters, and gives them back to their queue.
     async fn dead(&self) -> Vec<BasicGetMessage> {
         let (queue, mut dead) = (ShortString::from(format!("{}.dead", self.name)), Vec::new());
-        let _turn = self.looking.lock().await;
+        let _turn = self.listing.lock().await;
         while let Some(one) = self.admin.basic_get(queue.clone(), BasicGetOptions::default()).await.unwrap() {
             dead.push(one);
         }
@@ -92,7 +92,7 @@ impl Broker for Rabbit {
         self.send(&message.body, properties.with_headers(table(&message.headers)).with_delivery_mode(2)).await;
     }
 
-    /// No id, and headers of types that are no text.
+    /// Publishes a message without an id, and with headers that are not text.
     async fn publish_unreadable(&self) {
         let inner: FieldTable = BTreeMap::from([("void".into(), AMQPValue::Void)]).into();
         let headers = BTreeMap::from([
@@ -109,13 +109,13 @@ impl Broker for Rabbit {
     }
 
     async fn put_back(&self) {
-        let url = format!("amqp://guest:guest@127.0.0.1:{}/%2f", self.between.port());
+        let url = format!("amqp://guest:guest@127.0.0.1:{}/%2f", self.forwarder.port());
         let mut letters = RabbitDeadLetters::new(&url, &self.name).unwrap();
         let redriven = Redrive::new().run(&mut letters).await;
         assert!(redriven.failed.is_none(), "{redriven:?}");
     }
 
-    /// By what the broker itself counts: a channel only sees what is ready.
+    /// Compares the broker's own counts, which include unacknowledged messages.
     async fn is_empty(&self) -> bool {
         let messages = blocking(|| SERVER.queues("/", "messages")).await;
         let retries = format!("{}.retry.", self.name);
@@ -124,11 +124,11 @@ impl Broker for Rabbit {
     }
 
     async fn cut(&self) {
-        self.between.cut();
+        self.forwarder.cut();
     }
 }
 
-/// Several values of one name are a list.
+/// Encodes headers. Several values of one name become a list.
 fn table(headers: &Headers) -> FieldTable {
     let mut by_name = BTreeMap::<&str, Vec<AMQPValue>>::new();
     for (name, value) in headers.iter() {
@@ -154,8 +154,8 @@ fn letter(body: &[u8], properties: &BasicProperties) -> (Message, DeadLetter) {
             Some("first-at") => letter.first_at = Timestamp(number(value)),
             Some("last-at") => letter.last_at = Timestamp(number(value)),
             Some("queue") => {}
-            Some(other) => panic!("a mark that nobody knows: {other}"),
-            // Put on by a quorum queue when it hands a message over.
+            Some(other) => panic!("unknown header: {other}"),
+            // Set by a quorum queue at each delivery.
             None if name.as_str() == "x-delivery-count" => {}
             None => values(value).into_iter().for_each(|value| message.headers.push(name.as_str(), value)),
         }
@@ -178,6 +178,6 @@ fn text(value: &AMQPValue) -> String {
 fn number(value: &AMQPValue) -> u64 {
     match value {
         AMQPValue::LongLongInt(number) => u64::try_from(*number).unwrap(),
-        other => panic!("no number: {other:?}"),
+        other => panic!("not a number: {other:?}"),
     }
 }

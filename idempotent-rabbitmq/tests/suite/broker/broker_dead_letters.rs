@@ -1,15 +1,15 @@
-//! Dead letters that the broker makes itself.
+//! Messages that the broker dead-letters itself.
 use idempotent_mq::{DeadLetters, Redrive, Settlement, Source};
 use idempotent_rabbitmq::{Queue, RabbitDeadLetters};
 use lapin::options::{BasicGetOptions, BasicNackOptions};
 
-use crate::broker::world::{Held, SERVER, World, named, until};
+use crate::broker::world::{ManualSource, SERVER, World, named, until};
 
 fn letters_of(queue: &str) -> RabbitDeadLetters {
     RabbitDeadLetters::new(&SERVER.url(), queue).unwrap()
 }
 
-/// The one dead letter has this reason and is put back as a first attempt that has died once.
+/// Checks that the only dead letter has this reason and these deaths, and starts with its first attempt after a redrive.
 async fn is_redriven(world: &World, queue: Queue, reason: &str, deaths: u32) {
     let dead = format!("{}.dead", world.queue);
     until("the dead letter", async || (world.count(&dead).await == 1).then_some(())).await;
@@ -21,9 +21,9 @@ async fn is_redriven(world: &World, queue: Queue, reason: &str, deaths: u32) {
     assert_eq!((letter.deaths, letter.attempts, letter.id), (deaths, 1, None));
     assert!(letter.last_at.0 > 1_600_000_000_000_000, "{:?}", letter.last_at);
     drop(letters);
-    until("it lies there", async || (world.count(&dead).await == 1).then_some(())).await;
+    until("the dead letter again", async || (world.count(&dead).await == 1).then_some(())).await;
     assert_eq!(Redrive::new().run(&mut letters_of(&world.queue)).await.put_back, 1);
-    let mut source = Held(world.source_of(queue), world.queue.clone());
+    let mut source = ManualSource(world.source_of(queue), world.queue.clone());
     let back = source.next().await;
     assert_eq!((back.0.attempt, back.0.deaths, back.0.expires_at), (Some(1), deaths, None));
     source.settle(&back, Settlement::Ack).await.unwrap();
@@ -32,7 +32,7 @@ async fn is_redriven(world: &World, queue: Queue, reason: &str, deaths: u32) {
 }
 
 #[tokio::test]
-async fn a_message_whose_time_is_over_in_the_queue_is_a_dead_letter_of_the_brokers_that_can_be_put_back() {
+async fn an_expired_message_is_a_dead_letter_that_can_be_put_back() {
     for (name, queue) in [
         ("dropped.expired.classic", Queue::classic("dropped.expired.classic").dead_letter_dropped()),
         ("dropped.expired.quorum", Queue::quorum("dropped.expired.quorum")),
@@ -45,7 +45,7 @@ async fn a_message_whose_time_is_over_in_the_queue_is_a_dead_letter_of_the_broke
 }
 
 #[tokio::test]
-async fn a_message_that_a_full_queue_pushes_out_is_a_dead_letter_each_time() {
+async fn a_message_over_a_length_limit_is_a_dead_letter_each_time() {
     let queue = || Queue::classic("dropped.full").argument("x-max-length", 1).dead_letter_dropped();
     let world = World::new("dropped.full").await;
     world.source_of(queue()).declare().await.unwrap();
@@ -53,7 +53,7 @@ async fn a_message_that_a_full_queue_pushes_out_is_a_dead_letter_each_time() {
     world.send(b"newer", named("n")).await;
     let dead = "dropped.full.dead";
     until("the dead letter", async || (world.count(dead).await == 1).then_some(())).await;
-    // Put back, it pushes out the newer one; which is taken away here, so that it dies again by the next.
+    // The redriven message pushes out the newer one, which is removed here. The next message then pushes out the redriven one.
     assert_eq!(Redrive::new().run(&mut letters_of("dropped.full")).await.put_back, 1);
     until("the newer one", async || world.take(dead).await).await;
     world.send(b"newest", named("n")).await;

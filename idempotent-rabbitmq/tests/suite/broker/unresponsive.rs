@@ -6,8 +6,8 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::broker::world::{ms, within};
 
-/// Returns a URL, and the number of each connection as it comes.
-fn silent() -> (String, UnboundedReceiver<usize>) {
+/// Returns a URL, and a channel with the number of each new connection.
+fn unresponsive_broker() -> (String, UnboundedReceiver<usize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("amqp://guest:guest@{}/%2f", listener.local_addr().unwrap());
     let (accepted, connections) = mpsc::unbounded_channel();
@@ -25,7 +25,7 @@ fn silent() -> (String, UnboundedReceiver<usize>) {
 
 #[tokio::test]
 async fn calls_that_give_up_during_a_handshake_share_the_handshake() {
-    let (url, mut connections) = silent();
+    let (url, mut connections) = unresponsive_broker();
     let publisher = RabbitPublisher::builder(&url).confirm_within(ms(50)).give_up_after(ms(50)).build().unwrap();
     let publish =
         async || publisher.publish(&Route::queue("orders"), &RabbitMessage::new("m", "{}")).await.unwrap_err();
@@ -38,8 +38,8 @@ async fn calls_that_give_up_during_a_handshake_share_the_handshake() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_is_not_answered_within_its_limit_is_begun_again() {
-    let (url, mut connections) = silent();
+async fn an_unanswered_handshake_is_started_again_after_its_limit() {
+    let (url, mut connections) = unresponsive_broker();
     // The limit of a handshake is 10 s.
     let publisher = RabbitPublisher::builder(&url).give_up_after(ms(120_000)).build().unwrap();
     let (to, message) = (Route::queue("orders"), RabbitMessage::new("m", "{}"));

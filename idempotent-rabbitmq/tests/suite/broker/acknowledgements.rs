@@ -1,4 +1,4 @@
-//! Acknowledgements that go together.
+//! Joint acknowledgements.
 use std::collections::BTreeSet;
 
 use futures_util::future::try_join_all;
@@ -9,7 +9,7 @@ use idempotent_rabbitmq::RabbitTag;
 use crate::broker::world::{World, ms, named, until, within};
 
 #[tokio::test]
-async fn an_acknowledgement_covers_nothing_that_is_held_given_back_or_to_come_again() {
+async fn a_joint_acknowledgement_covers_no_held_returned_or_retried_delivery() {
     let world = World::new("joined").await;
     world.declare("joined").await;
     const ALL: usize = 40;
@@ -25,23 +25,23 @@ async fn an_acknowledgement_covers_nothing_that_is_held_given_back_or_to_come_ag
         }
     }
     let settler = source.settler();
-    // Of ten: one is held, one given back, one comes again; the others are done, all of them at once, last ones first.
-    let how = |at: usize| match at % 10 {
+    // Of ten deliveries, one is held, one given back, and one retried. The others are acknowledged at once, in reverse order.
+    let settlement = |at: usize| match at % 10 {
         3 => None,
         5 => Some(Settlement::GiveBack),
         7 => Some(Settlement::Retry(Retry::after(ms(100), Timestamp(1)))),
         _ => Some(Settlement::Ack),
     };
     let settling = held.iter().enumerate().rev().filter_map(|(at, (delivery, tag))| {
-        let (settler, how) = (&settler, how(at)?);
-        Some(async move { settler.settle(delivery, tag, &how).await })
+        let (settler, settlement) = (&settler, settlement(at)?);
+        Some(async move { settler.settle(delivery, tag, &settlement).await })
     });
     within("all are settled", try_join_all(settling)).await.unwrap();
-    // A second time changes nothing, and does not end the channel.
+    // A second settlement has no effect and does not close the channel.
     for at in [0, 5, 7] {
         settler.settle(&held[at].0, &held[at].1, &Settlement::Ack).await.unwrap();
     }
-    // Nor does it when they go, one by one or together.
+    // Dropping the tags does not close the channel either.
     held.retain(|(delivery, _)| delivery.id.as_deref() == Some("4"));
     world.send(b"{}", named("last")).await;
     until("the channel lives", async || match source.receive(ALL).await.unwrap() {
