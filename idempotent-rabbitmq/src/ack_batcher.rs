@@ -1,7 +1,7 @@
 //! Joint acknowledgements: consecutive deliveries of a channel are acknowledged with one frame.
 //!
-//! One task sends the acknowledgements. Requests that arrive while the task is sending form the next batch, so a busy consumer sends
-//! fewer frames. No request waits for further requests.
+//! One task sends the acknowledgements. Requests that arrive while the task is sending form the next batch, so a busy
+//! consumer sends fewer frames. No request waits for further requests.
 use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
@@ -88,8 +88,8 @@ async fn send_acks(mut requests: mpsc::UnboundedReceiver<AckRequest>) {
     }
 }
 
-/// The settled deliveries of a channel. Their tags are 1, 2, 3 and so on in the order of delivery. If the broker skips a tag, or a
-/// delivery is never settled, later acknowledgements are not joined.
+/// The settled deliveries of a channel. Their tags are 1, 2, 3 and so on in the order of delivery. If the broker skips
+/// a tag, or a delivery is never settled, later acknowledgements are not joined.
 #[derive(Debug, Default)]
 struct SettledTags {
     /// The last tag up to which all deliveries are settled.
@@ -104,10 +104,11 @@ struct SettledTags {
 const MAX_BEYOND: usize = 1 << 16;
 
 impl SettledTags {
-    /// Returns how many of these tags, from the first one, a joint acknowledgement may cover. The tags are new and in order.
+    /// Returns how many of these tags, from the first one, a joint acknowledgement may cover. The tags are new and in
+    /// order.
     ///
-    /// A joint acknowledgement covers all earlier deliveries, so it must not be later than an unsettled one: a delivery whose handler
-    /// runs, or whose copy is not confirmed.
+    /// A joint acknowledgement covers all earlier deliveries, so it must not be later than an unsettled one: a delivery
+    /// whose handler runs, or whose copy is not confirmed.
     fn join(&mut self, tags: impl Iterator<Item = DeliveryTag> + Clone) -> usize {
         if self.stuck {
             return 0;

@@ -11,8 +11,8 @@ use crate::SettingError;
 #[derive(Clone)]
 pub(crate) struct BrokerUrl(AMQPUri);
 
-/// Interval of heartbeats. A broker that stops responding is detected within two intervals. By default the client accepts the
-/// broker's interval, a minute.
+/// Interval of heartbeats. A broker that stops responding is detected within two intervals. By default the client
+/// accepts the broker's interval, a minute.
 const HEARTBEAT_S: u16 = 10;
 /// Maximum time from the first packet to an open connection.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -35,7 +35,8 @@ impl BrokerUrl {
 
     /// Connects, in one attempt.
     pub(crate) async fn connect(&self, name: &str) -> Result<Connection, lapin::Error> {
-        // The client's own recovery is off: this crate could not know which channels and queues the client has restored.
+        // The client's own recovery is off: this crate could not know which channels and queues the client has
+        // restored.
         let properties = ConnectionProperties::default().with_connection_name(name.into());
         match tokio::time::timeout(CONNECT_TIMEOUT, Connection::connect_uri(self.0.clone(), properties)).await {
             Ok(connected) => connected,

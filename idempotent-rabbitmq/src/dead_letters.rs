@@ -18,8 +18,8 @@ use crate::retry_headers::{ExpirySettings, RetryHeaders, decode_letter, redriven
 use crate::session::REQUEUE;
 use crate::{Queue, SettingError};
 
-/// The dead letters of a queue in `QUEUE.dead`, for [`Redrive`](idempotent_mq::Redrive). Each letter is published to the queue, and
-/// acknowledged after the broker has confirmed that the queue has stored the message.
+/// The dead letters of a queue in `QUEUE.dead`, for [`Redrive`](idempotent_mq::Redrive). Each letter is published to
+/// the queue, and acknowledged after the broker has confirmed that the queue has stored the message.
 ///
 /// ```no_run
 /// use idempotent_mq::Redrive;
@@ -40,7 +40,8 @@ pub struct RabbitDeadLetters {
 }
 
 struct OpenConnection {
-    /// The channel that reads letters. When the channel closes, the letters that were not put back return to their queue.
+    /// The channel that reads letters. When the channel closes, the letters that were not put back return to their
+    /// queue.
     channel: Channel,
     publishing: PublishConnection,
     /// The letter of the last `next`.

@@ -10,10 +10,10 @@ use crate::{RabbitMessage, Route};
 ///
 /// RabbitMQ has no index of delayed messages by key. This has two consequences:
 ///
-/// - [`schedule`](Delay::schedule) does not detect earlier work of the same key, and returns [`Scheduled::Unchecked`]. The key becomes
-///   the message id, so a consumer that deduplicates by the id lets the first delivery take effect.
-/// - [`cancel`](Delay::cancel) changes nothing and returns [`Cancelled::Unsupported`]. The handler checks whether the work is still
-///   wanted.
+/// - [`schedule`](Delay::schedule) does not detect earlier work of the same key, and returns [`Scheduled::Unchecked`].
+///   The key becomes the message id, so a consumer that deduplicates by the id lets the first delivery take effect.
+/// - [`cancel`](Delay::cancel) changes nothing and returns [`Cancelled::Unsupported`]. The handler checks whether the
+///   work is still wanted.
 ///
 /// ```no_run
 /// use std::time::{Duration, SystemTime};

@@ -1,8 +1,8 @@
 //! The exchanges and queues through which a delayed message passes.
 //!
-//! A delay is a sum of levels: 100 ms, 200 ms, 400 ms and so on. Each level has a queue, in which all messages wait for the same time.
-//! Then an exchange routes each message by a header, which names the next level or the end. The routing key and the other headers are
-//! unchanged, so the destination can be any queue or exchange, with any consumer.
+//! A delay is a sum of levels: 100 ms, 200 ms, 400 ms and so on. Each level has a queue, in which all messages wait for
+//! the same time. Then an exchange routes each message by a header, which names the next level or the end. The routing
+//! key and the other headers are unchanged, so the destination can be any queue or exchange, with any consumer.
 mod doubling_levels;
 pub(crate) mod names;
 
@@ -24,8 +24,8 @@ use crate::queue::{QueueKind, REDECLARE_INTERVAL};
 
 /// The means by which RabbitMQ delays messages for a [`RabbitPublisher`](crate::RabbitPublisher).
 ///
-/// [`quorum`](Self::quorum) and [`classic`](Self::classic) use queues with a time to live and a dead-letter exchange, which every
-/// broker supports. The publisher declares these queues at their first use.
+/// [`quorum`](Self::quorum) and [`classic`](Self::classic) use queues with a time to live and a dead-letter exchange,
+/// which every broker supports. The publisher declares these queues at their first use.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[must_use]
 pub struct DelayTopology(DelayMethod);
@@ -40,24 +40,26 @@ enum DelayMethod {
 const MAX_PLUGIN_DELAY: Duration = Duration::from_millis(u32::MAX as u64);
 
 impl DelayTopology {
-    /// Delays messages in quorum queues. A level passes each message on at least once: neither a restart nor the loss of a minority of
-    /// nodes loses a message. This needs RabbitMQ 3.10 or later, with its stable feature flags enabled.
+    /// Delays messages in quorum queues. A level passes each message on at least once: neither a restart nor the loss
+    /// of a minority of nodes loses a message. This needs RabbitMQ 3.10 or later, with its stable feature flags
+    /// enabled.
     ///
-    /// A message may be up to 3 minutes late if its level ends while the next queue is unavailable, for example during a restart of the
-    /// broker. The broker then publishes the message again after its setting `dead_letter_worker_publisher_confirm_timeout`.
+    /// A message may be up to 3 minutes late if its level ends while the next queue is unavailable, for example during
+    /// a restart of the broker. The broker then publishes the message again after its setting
+    /// `dead_letter_worker_publisher_confirm_timeout`.
     pub fn quorum() -> Self {
         Self(DelayMethod::Queues(QueueKind::Quorum))
     }
 
-    /// Delays messages in classic queues. Messages survive a restart of the broker. A crash of the node at the moment when a message
-    /// leaves a level can lose the message.
+    /// Delays messages in classic queues. Messages survive a restart of the broker. A crash of the node at the moment
+    /// when a message leaves a level can lose the message.
     pub fn classic() -> Self {
         Self(DelayMethod::Queues(QueueKind::Classic))
     }
 
-    /// Delays messages by the plugin `rabbitmq_delayed_message_exchange`, up to 49 days and with a resolution of 1 ms. The plugin stores
-    /// each waiting message on one node, outside of queues: the message is lost with the node's disk, and no queue length includes the
-    /// message.
+    /// Delays messages by the plugin `rabbitmq_delayed_message_exchange`, up to 49 days and with a resolution of 1 ms.
+    /// The plugin stores each waiting message on one node, outside of queues: the message is lost with the node's disk,
+    /// and no queue length includes the message.
     ///
     /// If the broker does not have the plugin, the publisher refuses delayed messages.
     pub fn plugin() -> Self {
@@ -94,8 +96,8 @@ impl DelayPath {
         self.base().to_owned()
     }
 
-    /// Returns whether the entry routes messages to queues, so that the broker can return a message. The plugin's exchange stores
-    /// messages itself.
+    /// Returns whether the entry routes messages to queues, so that the broker can return a message. The plugin's
+    /// exchange stores messages itself.
     pub(crate) fn is_routed(&self) -> bool {
         self.method != DelayMethod::Plugin
     }
@@ -138,7 +140,8 @@ impl DelayPath {
         if self.is_routed() { format!("{}.deliver", self.base()) } else { self.base().to_owned() }
     }
 
-    /// Returns the name of the destination. The name includes the type, since a queue and an exchange may have the same name.
+    /// Returns the name of the destination. The name includes the type, since a queue and an exchange may have the same
+    /// name.
     fn destination(&self) -> String {
         let Route { exchange, key } = &self.to;
         if exchange.is_empty() { format!("queue {key}") } else { format!("exchange {exchange}") }
@@ -150,8 +153,8 @@ impl DelayPath {
         declare_exchange(channel, self.base(), ExchangeKind::Custom(PLUGIN_TYPE.to_owned()), &arguments).await
     }
 
-    /// Binds the destination, which must exist. This happens for each message, because a queue or exchange that was deleted and declared
-    /// again has lost its binding.
+    /// Binds the destination, which must exist. This happens for each message, because a queue or exchange that was
+    /// deleted and declared again has lost its binding.
     pub(crate) async fn bind(&self, channel: &Channel) -> lapin::Result<()> {
         let (exit, matching) = (self.exit(), matching(DESTINATION, &self.destination()));
         let Route { exchange, key } = &self.to;
@@ -181,7 +184,8 @@ impl DelayPath {
             declare_exchange(channel, &self.exit(), ExchangeKind::Headers, &none).await?;
             return bind_exchange(channel, &self.exit(), &from, &matching).await;
         }
-        // The exchange is declared before its queue, because the first message that leaves the queue needs the exchange.
+        // The exchange is declared before its queue, because the first message that leaves the queue needs the
+        // exchange.
         declare_exchange(channel, &exchange_after(base, next), ExchangeKind::Headers, &none).await?;
         let queue = format!("{base}.{next}");
         let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };

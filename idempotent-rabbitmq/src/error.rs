@@ -13,8 +13,8 @@ impl SettingError {
     }
 }
 
-/// Returns whether each further attempt fails in the same way: access is denied, a queue or exchange is missing, or its settings
-/// differ.
+/// Returns whether each further attempt fails in the same way: access is denied, a queue or exchange is missing, or its
+/// settings differ.
 pub(crate) fn is_final(error: &lapin::Error) -> bool {
     let ErrorKind::ProtocolError(refused) = error.kind() else { return false };
     match refused.get_id() {

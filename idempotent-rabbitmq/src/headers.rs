@@ -2,8 +2,9 @@
 use idempotent_mq::Headers;
 use lapin::types::{AMQPValue, FieldTable};
 
-/// Decodes a table for a handler. Text and bytes are unchanged. Numbers are decimal, and timestamps are in seconds. A list becomes
-/// several values, an inner table becomes headers with names such as `name.inner`, and void values are left out.
+/// Decodes a table for a handler. Text and bytes are unchanged. Numbers are decimal, and timestamps are in seconds. A
+/// list becomes several values, an inner table becomes headers with names such as `name.inner`, and void values are
+/// left out.
 ///
 /// The mapping cannot be reversed. Copies and dead letters contain the table itself.
 pub(crate) fn decode_headers(table: &FieldTable) -> Headers {

@@ -1,10 +1,12 @@
 //! Publishing with confirms.
 //!
-//! The client assigns a returned message to the next confirm on its channel, while the broker confirms messages together and in any
-//! order. With several unconfirmed messages on a channel, the client could therefore report a returned message as stored.
+//! The client assigns a returned message to the next confirm on its channel, while the broker confirms messages
+//! together and in any order. With several unconfirmed messages on a channel, the client could therefore report a
+//! returned message as stored.
 //!
-//! A channel has one unconfirmed message at a time, or a batch. The results of a batch are used only after all its messages are
-//! confirmed: the broker returns a message before it confirms the message, so by then the ids of all returned messages are known.
+//! A channel has one unconfirmed message at a time, or a batch. The results of a batch are used only after all its
+//! messages are confirmed: the broker returns a message before it confirms the message, so by then the ids of all
+//! returned messages are known.
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -41,8 +43,8 @@ pub(crate) enum PublishFailure {
     Unroutable,
     /// The broker rejected the message for now, for example because the queue is full.
     Nacked,
-    /// The channel or connection failed. The message may be stored, unless `is_final` holds for the error or the message is
-    /// `unsent`.
+    /// The channel or connection failed. The message may be stored, unless `is_final` holds for the error or the
+    /// message is `unsent`.
     Broken { error: lapin::Error, unsent: bool },
 }
 
@@ -56,8 +58,8 @@ impl PublishConnection {
         self.connection.status().connected()
     }
 
-    /// Publishes a message and returns when the message is in a queue. `prepare` runs on the same channel before that, for example
-    /// to declare the queue.
+    /// Publishes a message and returns when the message is in a queue. `prepare` runs on the same channel before that,
+    /// for example to declare the queue.
     ///
     /// # Cancellation
     /// The message may be published. The channel is closed, since its confirm is outstanding.
@@ -72,7 +74,8 @@ impl PublishConnection {
         self.publish_with(mandatory, to, properties, body, prepare).await
     }
 
-    /// Publishes a message with these options. Without `mandatory`, the broker also confirms a message that is in no queue.
+    /// Publishes a message with these options. Without `mandatory`, the broker also confirms a message that is in no
+    /// queue.
     ///
     /// # Cancellation
     /// See [`publish`](Self::publish).
@@ -102,8 +105,8 @@ impl PublishConnection {
         result
     }
 
-    /// Publishes messages in order on one channel, and returns when all are confirmed. Each result shows whether the message is in a
-    /// queue. `sent` is set before the first message is sent.
+    /// Publishes messages in order on one channel, and returns when all are confirmed. Each result shows whether the
+    /// message is in a queue. `sent` is set before the first message is sent.
     ///
     /// # Errors
     /// Not all messages were confirmed. The state of all sent messages is unknown.

@@ -28,11 +28,11 @@ use crate::broker_url::BrokerUrl;
 use crate::properties::MAX_SHORT_STRING;
 use crate::{DelayTopology, RabbitMessage, Route, SettingError};
 
-/// A publisher that waits until the broker has confirmed each message. Clones share one connection, which opens at the first message
-/// and again after a failure.
+/// A publisher that waits until the broker has confirmed each message. Clones share one connection, which opens at the
+/// first message and again after a failure.
 ///
-/// The publisher sends a message again under the same id if the broker does not confirm in time. A queue may then contain the message
-/// several times, and consumers detect the copies by their id.
+/// The publisher sends a message again under the same id if the broker does not confirm in time. A queue may then
+/// contain the message several times, and consumers detect the copies by their id.
 ///
 /// ```no_run
 /// use idempotent_rabbitmq::{RabbitMessage, PublishErrorKind, RabbitPublisher, Route};
@@ -70,8 +70,8 @@ const MAX_IN_FLIGHT: usize = 2047;
 const MAX_TIME: Duration = Duration::from_secs(24 * 3_600);
 
 impl RabbitPublisherBuilder {
-    /// Sets the maximum number of channels in use. [`publish`](RabbitPublisher::publish) uses one channel for each message, and waits for
-    /// a free one. Messages of an outbox share channels, up to 128 on each.
+    /// Sets the maximum number of channels in use. [`publish`](RabbitPublisher::publish) uses one channel for each
+    /// message, and waits for a free one. Messages of an outbox share channels, up to 128 on each.
     ///
     /// # Default
     /// 32
@@ -89,8 +89,8 @@ impl RabbitPublisherBuilder {
         self
     }
 
-    /// Sets the total time of all attempts of a [`publish`](RabbitPublisher::publish), and of all messages in one call of
-    /// [`Publish`](idempotent_mq::Publish).
+    /// Sets the total time of all attempts of a [`publish`](RabbitPublisher::publish), and of all messages in one call
+    /// of [`Publish`](idempotent_mq::Publish).
     ///
     /// # Default
     /// 30 s. The maximum is a day.
@@ -150,9 +150,9 @@ impl RabbitPublisher {
         }
     }
 
-    /// Publishes a message and returns when the broker has confirmed that at least one queue has stored the message. While the broker
-    /// is unreachable, does not confirm, or rejects the message for now, the publisher sends the message again under the same id, with
-    /// growing pauses.
+    /// Publishes a message and returns when the broker has confirmed that at least one queue has stored the message.
+    /// While the broker is unreachable, does not confirm, or rejects the message for now, the publisher sends the
+    /// message again under the same id, with growing pauses.
     ///
     /// # Errors
     /// The [`kind`](PublishError::kind) shows whether the message may be in a queue.
@@ -165,7 +165,8 @@ impl RabbitPublisher {
         self.publish_until(KnownState::default(), to, message, None, Instant::now() + self.0.give_up_after).await
     }
 
-    /// Publishes a message, with attempts until `end`. `known` is the state after earlier attempts. The caller holds a permit.
+    /// Publishes a message, with attempts until `end`. `known` is the state after earlier attempts. The caller holds a
+    /// permit.
     async fn publish_until(
         &self,
         mut known: KnownState,

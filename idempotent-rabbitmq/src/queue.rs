@@ -43,11 +43,11 @@ pub enum QueueKind {
     Quorum,
 }
 
-/// Number of deliveries after which a quorum queue dead-letters a message by itself. The limit is far above that of the consumer, whose
-/// dead letters contain the reason. By default the broker drops such a message.
+/// Number of deliveries after which a quorum queue dead-letters a message by itself. The limit is far above that of the
+/// consumer, whose dead letters contain the reason. By default the broker drops such a message.
 const DELIVERY_LIMIT: i64 = 1000;
-/// Number of deliveries after which a quorum queue drops a dead letter. Each listing of a letter is a delivery. The default of RabbitMQ
-/// 4.0 and later is 20.
+/// Number of deliveries after which a quorum queue drops a dead letter. Each listing of a letter is a delivery. The
+/// default of RabbitMQ 4.0 and later is 20.
 const DEAD_LETTER_DELIVERY_LIMIT: i64 = 1_000_000;
 /// Maximum length of a name. The names of retry queues add `.retry.` and the longest delay.
 const MAX_NAME: usize = MAX_SHORT_STRING - 20;
@@ -73,8 +73,8 @@ impl Queue {
         Self { name: name.into(), declaration: Some(declaration), auxiliary_kind: kind }
     }
 
-    /// Lets the broker delete the queue when the broker restarts. Not possible for a quorum queue, and without effect on an
-    /// [`existing`](Self::existing) queue.
+    /// Lets the broker delete the queue when the broker restarts. Not possible for a quorum queue, and without effect
+    /// on an [`existing`](Self::existing) queue.
     ///
     /// # Default
     /// Durable
@@ -85,11 +85,12 @@ impl Queue {
         self
     }
 
-    /// Sets an argument of the queue's declaration. If the queue exists with other arguments, the source fails at its start.
+    /// Sets an argument of the queue's declaration. If the queue exists with other arguments, the source fails at its
+    /// start.
     ///
     /// # Default
-    /// None for a classic queue. A quorum queue has `x-queue-type`, an `x-delivery-limit` of 1000, and the dead letter queue as the
-    /// target of dead-lettering (`x-dead-letter-exchange`, `x-dead-letter-routing-key`)
+    /// None for a classic queue. A quorum queue has `x-queue-type`, an `x-delivery-limit` of 1000, and the dead letter
+    /// queue as the target of dead-lettering (`x-dead-letter-exchange`, `x-dead-letter-routing-key`)
     pub fn argument(mut self, name: impl Into<String>, value: impl Into<FieldValue>) -> Self {
         if let Some(declaration) = &mut self.declaration {
             declaration.arguments.insert(name.into(), value.into());
@@ -106,9 +107,10 @@ impl Queue {
         self
     }
 
-    /// Lets the broker dead-letter messages that it would otherwise drop from this queue: expired messages, and messages that exceed a
-    /// length limit. The dead letters contain the broker's reason. There is no effect on an [`existing`](Self::existing) queue, which
-    /// needs a policy with an empty `dead-letter-exchange` and the `dead-letter-routing-key` `QUEUE.dead`.
+    /// Lets the broker dead-letter messages that it would otherwise drop from this queue: expired messages, and
+    /// messages that exceed a length limit. The dead letters contain the broker's reason. There is no effect on an
+    /// [`existing`](Self::existing) queue, which needs a policy with an empty `dead-letter-exchange` and the
+    /// `dead-letter-routing-key` `QUEUE.dead`.
     ///
     /// # Default
     /// On for a quorum queue. Off for a classic queue, which other programs may declare without arguments
@@ -124,7 +126,7 @@ impl Queue {
     pub(crate) fn check(&self) -> Result<(), SettingError> {
         if self.name.is_empty() || self.name.len() > MAX_NAME {
             let text = format!(
-                "queue: the name is empty or too long; use 1 to {MAX_NAME} bytes, since the names of other queues contain it"
+                "queue: the name is empty or too long; use 1 to {MAX_NAME} bytes, since other names contain it"
             );
             return Err(SettingError::new(text));
         }
@@ -195,8 +197,8 @@ impl Queue {
     }
 }
 
-/// Time after which the broker deletes an unused retry queue with its messages, in addition to the delay. Publishing does not count as
-/// use, so a queue is declared again earlier, after [`REDECLARE_INTERVAL`].
+/// Time after which the broker deletes an unused retry queue with its messages, in addition to the delay. Publishing
+/// does not count as use, so a queue is declared again earlier, after [`REDECLARE_INTERVAL`].
 const UNUSED_MS: i64 = 24 * 3600 * 1000;
 /// Time after which a queue is declared again, far below [`UNUSED_MS`].
 pub(crate) const REDECLARE_INTERVAL: std::time::Duration = std::time::Duration::from_secs(3600);
@@ -217,15 +219,15 @@ impl QueueDeclaration {
 
 impl QueueKind {
     pub(crate) fn set_type(self, arguments: &mut Fields) {
-        // A classic queue is declared without a type, as by most programs. A vhost may have another default type, and the broker
-        // would then refuse a declaration of an existing queue as classic.
+        // A classic queue is declared without a type, as by most programs. A vhost may have another default type, and
+        // the broker would then refuse a declaration of an existing queue as classic.
         if self == Self::Quorum {
             arguments.insert("x-queue-type".to_owned(), "quorum".into());
         }
     }
 
-    /// Lets a quorum queue keep a message until the next queue has confirmed the message. By default the broker does not wait, so a crash
-    /// can lose the message. A classic queue has no such setting.
+    /// Lets a quorum queue keep a message until the next queue has confirmed the message. By default the broker does
+    /// not wait, so a crash can lose the message. A classic queue has no such setting.
     pub(crate) fn set_at_least_once(self, arguments: &mut Fields) {
         if self == Self::Quorum {
             arguments.insert("x-dead-letter-strategy".to_owned(), "at-least-once".into());

@@ -17,7 +17,8 @@ use crate::Queue;
 use crate::headers::{decode_headers, integer};
 use crate::properties::{PERSISTENT, copy_properties};
 
-/// The decoded headers and properties of a message: those of its producer, and the values that this crate added to a copy.
+/// The decoded headers and properties of a message: those of its producer, and the values that this crate added to a
+/// copy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RetryHeaders {
     properties: BasicProperties,
@@ -26,8 +27,8 @@ pub(crate) struct RetryHeaders {
     pub(crate) attempt: Option<u32>,
     pub(crate) first_at: Option<Timestamp>,
     pub(crate) deaths: u32,
-    /// Number of deliveries of this copy. Each retry creates a new copy, so the number counts deliveries without a settlement,
-    /// such as those that ended in a crash.
+    /// Number of deliveries of this copy. Each retry creates a new copy, so the number counts deliveries without a
+    /// settlement, such as those that ended in a crash.
     pub(crate) delivered: u32,
     pub(crate) expires_at: Option<Timestamp>,
     /// The property in ms. The broker removes the property when a copy leaves its retry queue.
@@ -108,8 +109,8 @@ impl RetryHeaders {
         self.copy_with(own)
     }
 
-    /// Returns the properties of a dead letter. The attempt and the expiry time are left out: a dead letter does not expire, and
-    /// starts with its first attempt after a redrive.
+    /// Returns the properties of a dead letter. The attempt and the expiry time are left out: a dead letter does not
+    /// expire, and starts with its first attempt after a redrive.
     pub(crate) fn encode_dead_letter(&self, letter: &DeadLetter, queue: &str) -> BasicProperties {
         let mut own = self.common_headers();
         own.set_text(REASON, &letter.reason);
@@ -146,8 +147,8 @@ impl RetryHeaders {
     }
 }
 
-/// Returns the latest time at which the property `expiration` may end. The property counts from the arrival at the broker, which is
-/// unknown and not later than `seen`. A timestamp has whole seconds and is rounded up.
+/// Returns the latest time at which the property `expiration` may end. The property counts from the arrival at the
+/// broker, which is unknown and not later than `seen`. A timestamp has whole seconds and is rounded up.
 fn latest_expiry(properties: &BasicProperties, by_timestamp: bool, seen: Timestamp) -> Option<Timestamp> {
     let ms: u64 = properties.expiration().as_ref()?.as_str().parse().ok()?;
     let sent = properties.timestamp().filter(|_| by_timestamp).map(|s| s.saturating_add(1).saturating_mul(1_000_000));

@@ -19,8 +19,8 @@ pub(crate) struct ConsumerSession {
     pub(crate) settings: Arc<SourceSettings>,
     pub(crate) publishing: PublishConnection,
     pub(crate) acks: AckBatcher,
-    /// The channel of the subscription. The tags of its deliveries share this session, so the channel stays open until the last
-    /// delivery is settled.
+    /// The channel of the subscription. The tags of its deliveries share this session, so the channel stays open until
+    /// the last delivery is settled.
     pub(crate) channel: Channel,
     declared: Mutex<HashMap<AuxiliaryQueue, Instant>>,
 }

@@ -33,8 +33,8 @@ pub struct RabbitTag {
 #[derive(Debug)]
 pub(crate) struct RabbitSettler;
 
-/// Time until an unsettled delivery is given back. The broker redelivers such a message immediately, so this limits the rate of a
-/// message that is never settled.
+/// Time until an unsettled delivery is given back. The broker redelivers such a message immediately, so this limits the
+/// rate of a message that is never settled.
 const REQUEUE_DELAY: Duration = Duration::from_secs(5);
 
 #[async_trait]
@@ -128,8 +128,8 @@ impl RabbitTag {
         self.check_answer(answer)
     }
 
-    /// Checks that the channel is open, since the broker redelivers all messages of a closed channel. The client returns false for
-    /// a repeated answer, which is no error.
+    /// Checks that the channel is open, since the broker redelivers all messages of a closed channel. The client
+    /// returns false for a repeated answer, which is no error.
     fn check_answer(&self, answer: lapin::Result<bool>) -> Result<(), SourceError> {
         match answer {
             Ok(_) if !self.acker.poisoned() => Ok(()),
@@ -139,16 +139,18 @@ impl RabbitTag {
     }
 }
 
-/// Gives an unsettled delivery back. Otherwise the broker would count the delivery as held while the channel is open. Without an
-/// open channel or a runtime, the broker redelivers the message by itself.
+/// Gives an unsettled delivery back. Otherwise the broker would count the delivery as held while the channel is open.
+/// Without an open channel or a runtime, the broker redelivers the message by itself.
 impl Drop for RabbitTag {
     fn drop(&mut self) {
-        // A joint acknowledgement uses the acker of another delivery, so the own acker does not show whether this one is settled.
+        // A joint acknowledgement uses the acker of another delivery, so the own acker does not show whether this one
+        // is settled.
         if self.answered.load(SeqCst) || !self.acker.usable() {
             return;
         }
         let Ok(runtime) = Handle::try_current() else { return };
-        // A strong reference would keep the channel open. When the channel closes, the broker redelivers the message immediately.
+        // A strong reference would keep the channel open. When the channel closes, the broker redelivers the message
+        // immediately.
         let (acker, session, number) = (self.acker.clone(), Arc::downgrade(&self.session), self.number);
         runtime.spawn(async move {
             tokio::time::sleep(REQUEUE_DELAY).await;

@@ -17,14 +17,14 @@ use crate::settings::SourceSettings;
 use crate::settler::{RabbitSettler, RabbitTag};
 use crate::{Queue, SettingError};
 
-/// A source that consumes a queue of RabbitMQ. The [crate documentation](crate) has an example, and lists the queues and limits of
-/// a source.
+/// A source that consumes a queue of RabbitMQ. The [crate documentation](crate) has an example, and lists the queues
+/// and limits of a source.
 #[derive(Debug)]
 pub struct RabbitSource {
     settings: Arc<SourceSettings>,
     intake: Option<SessionIntake>,
-    /// The task that opens a session. The task outlives a cancelled `receive`, which could otherwise leave a subscription without a
-    /// reader.
+    /// The task that opens a session. The task outlives a cancelled `receive`, which could otherwise leave a
+    /// subscription without a reader.
     opening: Option<JoinHandle<Result<SessionIntake, SourceError>>>,
     /// Maximum number of deliveries that the consumer holds: the room of the first `receive`.
     prefetch: Option<usize>,
@@ -42,8 +42,9 @@ pub struct RabbitSourceBuilder {
 }
 
 impl RabbitSource {
-    /// Returns a builder for a source that consumes this queue. The URL has the form `amqp://USER:PASSWORD@HOST:PORT/VHOST`, and
-    /// may end with `?heartbeat=SECONDS`. URLs that begin with `amqps://` need the feature `tls`.
+    /// Returns a builder for a source that consumes this queue. The URL has the form
+    /// `amqp://USER:PASSWORD@HOST:PORT/VHOST`, and may end with `?heartbeat=SECONDS`. URLs that begin with `amqps://`
+    /// need the feature `tls`.
     pub fn builder(url: &str, queue: Queue) -> RabbitSourceBuilder {
         RabbitSourceBuilder {
             url: BrokerUrl::parse(url),
@@ -53,8 +54,8 @@ impl RabbitSource {
         }
     }
 
-    /// Declares the queue and its dead letter queue. A consumer does the same at its start, which may be too late for a publisher
-    /// that needs the queue.
+    /// Declares the queue and its dead letter queue. A consumer does the same at its start, which may be too late for a
+    /// publisher that needs the queue.
     ///
     /// # Errors
     /// The errors of [`receive`](Source::receive). There is a single attempt.
@@ -77,8 +78,8 @@ impl RabbitSourceBuilder {
         self
     }
 
-    /// Sets the header with a message's expiry time, an AMQP timestamp or a number of ms since 1970. Expired messages are
-    /// acknowledged without a run.
+    /// Sets the header with a message's expiry time, an AMQP timestamp or a number of ms since 1970. Expired messages
+    /// are acknowledged without a run.
     ///
     /// # Default
     /// None: only the property `expiration` is used
@@ -87,8 +88,9 @@ impl RabbitSourceBuilder {
         self
     }
 
-    /// Counts the property `expiration` from the property `timestamp`. Use this only if all producers set `timestamp` to the time of
-    /// publishing: with the time of an earlier event, messages would expire too early and be dropped without a run.
+    /// Counts the property `expiration` from the property `timestamp`. Use this only if all producers set `timestamp`
+    /// to the time of publishing: with the time of an earlier event, messages would expire too early and be dropped
+    /// without a run.
     ///
     /// # Default
     /// `expiration` counts from the first delivery, which is not earlier than the arrival at the broker

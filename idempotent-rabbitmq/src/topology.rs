@@ -14,8 +14,8 @@ use crate::{Queue, SettingError};
 
 /// A set of exchanges, queues and bindings, which a program declares at its start.
 ///
-/// A declaration never changes or deletes anything. Existing exchanges, queues and bindings with equal settings are accepted. An
-/// exchange or queue with other settings is an error.
+/// A declaration never changes or deletes anything. Existing exchanges, queues and bindings with equal settings are
+/// accepted. An exchange or queue with other settings is an error.
 ///
 /// ```no_run
 /// use idempotent_rabbitmq::{Exchange, Queue, Topology};
@@ -109,13 +109,13 @@ impl Topology {
         self
     }
 
-    /// Declares the exchanges, then the queues, then the bindings, in a single attempt. The URL has the same form as for
-    /// [`RabbitSource::builder`](crate::RabbitSource::builder).
+    /// Declares the exchanges, then the queues, then the bindings, in a single attempt. The URL has the same form as
+    /// for [`RabbitSource::builder`](crate::RabbitSource::builder).
     ///
     /// # Errors
-    /// [`Fatal`](SourceErrorKind::Fatal): the URL or a name is invalid, a permission is missing, an exchange or queue has other settings,
-    /// or a binding names a missing exchange or queue. The error names the exchange, queue or binding.
-    /// [`Transient`](SourceErrorKind::Transient): the broker is unreachable.
+    /// [`Fatal`](SourceErrorKind::Fatal): the URL or a name is invalid, a permission is missing, an exchange or queue
+    /// has other settings, or a binding names a missing exchange or queue. The error names the exchange, queue or
+    /// binding. [`Transient`](SourceErrorKind::Transient): the broker is unreachable.
     ///
     /// # Cancellation
     /// Some of the topology may be declared.
@@ -175,8 +175,8 @@ impl Binding {
         }
         if self.from.is_empty() || self.to().is_empty() {
             return Err(SettingError::new(
-                "binding: the name of the exchange or the queue is empty; name both, or remove the binding, since the default \
-                 exchange needs none",
+                "binding: the name of the exchange or the queue is empty; name both, or remove the binding, since the \
+                 default exchange needs none",
             ));
         }
         // A binding with `x-match` alone matches all messages or none.

@@ -8,8 +8,8 @@ const LEVELS: u32 = 32;
 /// The sum of all levels: 13 years.
 pub(super) const MAX_DELAY: Duration = Duration::from_millis(UNIT_MS * ((1 << LEVELS) - 1));
 
-/// Splits a delay into levels in ms, longest first. The sum of the levels is the delay, rounded up to the next 100 ms. A delay above
-/// [`MAX_DELAY`] has the levels of [`MAX_DELAY`].
+/// Splits a delay into levels in ms, longest first. The sum of the levels is the delay, rounded up to the next 100 ms.
+/// A delay above [`MAX_DELAY`] has the levels of [`MAX_DELAY`].
 pub(super) fn split_delay(delay: Duration) -> Vec<u64> {
     let units = delay.min(MAX_DELAY).as_nanos().div_ceil(u128::from(UNIT_MS) * 1_000_000);
     (0..LEVELS).rev().filter(|level| units & (1 << level) != 0).map(|level| UNIT_MS << level).collect()

@@ -1,6 +1,7 @@
 //! The names of the exchanges, queues and headers that delay messages.
 
-/// The exchange to which delayed messages are published. The names of the other exchanges and queues begin with this name.
+/// The exchange to which delayed messages are published. The names of the other exchanges and queues begin with this
+/// name.
 pub(super) const BASE: &str = "idempotent.delay";
 /// The prefix of the names of all delay queues.
 pub(crate) const QUEUE_PREFIX: &str = "idempotent.delay.";

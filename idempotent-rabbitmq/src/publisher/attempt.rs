@@ -24,8 +24,8 @@ pub(super) struct PreparedMessage<'a> {
 }
 
 impl PublisherState {
-    /// Tries to publish a message. If a delayed message fails because an exchange or queue of its path was deleted, there is a second
-    /// attempt, which declares the path again.
+    /// Tries to publish a message. If a delayed message fails because an exchange or queue of its path was deleted,
+    /// there is a second attempt, which declares the path again.
     pub(super) async fn attempt(&self, message: &PreparedMessage<'_>, end: Instant) -> AttemptOutcome {
         let outcome = self.attempt_once(message, end).await;
         let is_missing = match &outcome {
@@ -76,8 +76,8 @@ impl PublisherState {
     }
 }
 
-/// Adds the headers of the path. `x-death` is removed: a producer may have copied this header from another message, and the broker
-/// drops a message that returns to a queue in the header.
+/// Adds the headers of the path. `x-death` is removed: a producer may have copied this header from another message, and
+/// the broker drops a message that returns to a queue in the header.
 fn with_path_headers(properties: &BasicProperties, path: &DelayPath) -> BasicProperties {
     let mut headers = properties.headers().as_ref().map(|headers| headers.inner().clone()).unwrap_or_default();
     headers.remove("x-death");

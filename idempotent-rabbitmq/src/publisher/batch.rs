@@ -45,10 +45,11 @@ type OutboxResult = Result<Published, OutboxError>;
 type BatchResult = Result<Vec<Result<(), PublishFailure>>, (bool, Option<lapin::Error>)>;
 
 impl RabbitPublisher {
-    /// Publishes the first message of each chain in batches, as long as all batches succeed, and then each chain separately.
+    /// Publishes the first message of each chain in batches, as long as all batches succeed, and then each chain
+    /// separately.
     ///
-    /// The time limit includes waiting for permits. A relay gives up on the whole call, so the call must report the unsent messages
-    /// before that. Otherwise an outage would use up the resends of these messages.
+    /// The time limit includes waiting for permits. A relay gives up on the whole call, so the call must report the
+    /// unsent messages before that. Otherwise an outage would use up the resends of these messages.
     pub(super) async fn publish_batch(&self, messages: &[OutboundMessage]) -> Vec<OutboxResult> {
         let end = Instant::now() + self.0.give_up_after;
         let shared: Vec<_> = messages.iter().map(SharedMessage::of).collect();
@@ -87,8 +88,8 @@ impl RabbitPublisher {
         results.into_iter().map(|result| result.unwrap_or_else(|| Err(OutboxError::kept_back()))).collect()
     }
 
-    /// Publishes the first message of each chain in batches. Returns the chains that have further messages, and the chains whose first
-    /// message is sent again.
+    /// Publishes the first message of each chain in batches. Returns the chains that have further messages, and the
+    /// chains whose first message is sent again.
     async fn publish_wave(
         &self,
         wave: Vec<MessageChain>,
@@ -188,8 +189,8 @@ impl<'a> SharedMessage<'a> {
 }
 
 impl PublisherState {
-    /// Returns whether a message may be in a batch. A message that the broker refuses closes the channel, and leaves the state of all
-    /// messages on the channel unknown.
+    /// Returns whether a message may be in a batch. A message that the broker refuses closes the channel, and leaves
+    /// the state of all messages on the channel unknown.
     fn may_share(&self, message: &SharedMessage<'_>) -> bool {
         message.body.len() <= MAX_SHARED_BYTES && self.is_proven(&message.to.exchange)
     }

@@ -22,14 +22,15 @@ pub(super) struct SharedConnection {
 #[derive(Default)]
 struct ConnectionState {
     open: Option<Arc<PublishConnection>>,
-    /// The handshake, which outlives the call that started it. If a handshake takes longer than a call, the next call waits for the
-    /// same handshake.
+    /// The handshake, which outlives the call that started it. If a handshake takes longer than a call, the next call
+    /// waits for the same handshake.
     opening: Option<PendingHandshake>,
 }
 
 struct PendingHandshake {
     task: HandshakeTask,
-    /// The end of the handshake by the timer of the waiting call, since the runtime that started the handshake may be idle.
+    /// The end of the handshake by the timer of the waiting call, since the runtime that started the handshake may be
+    /// idle.
     end: Instant,
 }
 
@@ -63,7 +64,8 @@ impl SharedConnection {
             state.opening = None;
             match opened {
                 Ok(Ok(Ok(opened))) if opened.status().connected() => break opened,
-                // The handshake of an earlier call failed, or its runtime has stopped. This call starts a handshake of its own.
+                // The handshake of an earlier call failed, or its runtime has stopped. This call starts a handshake of
+                // its own.
                 _ if is_earlier => {}
                 Ok(Ok(Ok(_))) => return Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()),
                 Err(_) => return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),

@@ -16,20 +16,21 @@ use crate::publish_connection::{PublishConnection, PublishFailure};
 use crate::{RabbitMessage, Route};
 
 impl RabbitPublisher {
-    /// Publishes a message that the broker delivers to its route after this delay. Returns when the broker has stored the message,
-    /// which waits in queues of the [`DelayTopology`](crate::DelayTopology) and survives a restart of the broker. A delay of zero is an
-    /// immediate [`publish`](Self::publish).
+    /// Publishes a message that the broker delivers to its route after this delay. Returns when the broker has stored
+    /// the message, which waits in queues of the [`DelayTopology`](crate::DelayTopology) and survives a restart of the
+    /// broker. A delay of zero is an immediate [`publish`](Self::publish).
     ///
     /// The message is never early. On an idle broker it is at most 100 ms late.
     ///
-    /// The queue or exchange of the route must exist, and the publisher binds it to the topology. An exchange routes the message by
-    /// the bindings at the time of delivery. A delayed message cannot be cancelled. Its handler must check whether the work is still
-    /// wanted.
+    /// The queue or exchange of the route must exist, and the publisher binds it to the topology. An exchange routes
+    /// the message by the bindings at the time of delivery. A delayed message cannot be cancelled. Its handler must
+    /// check whether the work is still wanted.
     ///
     /// # Errors
-    /// The errors of [`publish`](Self::publish). The following are [`Refused`](super::PublishErrorKind::Refused): a delay of more than
-    /// 13 years (49 days with the plugin), a message that [expires](RabbitMessage::expires_after), a missing exchange, and a broker
-    /// that cannot declare the topology. A missing queue is [`Unroutable`](super::PublishErrorKind::Unroutable).
+    /// The errors of [`publish`](Self::publish). The following are [`Refused`](super::PublishErrorKind::Refused): a
+    /// delay of more than 13 years (49 days with the plugin), a message that [expires](RabbitMessage::expires_after), a
+    /// missing exchange, and a broker that cannot declare the topology. A missing queue is
+    /// [`Unroutable`](super::PublishErrorKind::Unroutable).
     ///
     /// # Cancellation
     /// See [`publish`](Self::publish).
@@ -45,8 +46,8 @@ impl RabbitPublisher {
         self.publish_due(KnownState::default(), to, message, due, Instant::now() + self.0.give_up_after).await
     }
 
-    /// Publishes a message that the broker delivers at this time by the clock of this process, or immediately if the time has passed.
-    /// The remaining delay follows the rules of [`publish_after`](Self::publish_after).
+    /// Publishes a message that the broker delivers at this time by the clock of this process, or immediately if the
+    /// time has passed. The remaining delay follows the rules of [`publish_after`](Self::publish_after).
     ///
     /// # Errors
     /// The errors of [`publish_after`](Self::publish_after).
@@ -113,8 +114,8 @@ impl PublisherState {
         })
     }
 
-    /// Declares the plugin's exchange over a separate connection. A broker without the plugin closes that connection, which must not
-    /// affect other messages.
+    /// Declares the plugin's exchange over a separate connection. A broker without the plugin closes that connection,
+    /// which must not affect other messages.
     async fn declare_plugin(&self, path: &DelayPath) -> Result<(), AttemptOutcome> {
         if self.connection.declared.has_plugin() {
             return Ok(());

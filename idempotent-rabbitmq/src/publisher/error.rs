@@ -16,10 +16,11 @@ pub struct PublishError {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum PublishErrorKind {
-    /// The message is in no queue, since none is bound for it. A retry fails the same way until a queue is declared or bound.
+    /// The message is in no queue, since none is bound for it. A retry fails the same way until a queue is declared or
+    /// bound.
     Unroutable,
-    /// The message is in no queue, and every retry fails the same way: the exchange is missing, access is denied, or the message
-    /// exceeds a limit of the protocol.
+    /// The message is in no queue, and every retry fails the same way: the exchange is missing, access is denied, or
+    /// the message exceeds a limit of the protocol.
     Refused,
     /// The message is in no queue: the broker was unreachable, or rejected the message for now. A retry may succeed.
     NotSent,

@@ -8,20 +8,24 @@ use super::error::{PublishError, PublishErrorKind};
 use super::outcome::KnownState;
 use crate::{FieldValue, RabbitMessage, Route};
 
-/// **Topic.** The topic is a queue, or `EXCHANGE/ROUTING KEY`. The first `/` ends the exchange. RabbitMQ does not report positions.
+/// **Topic.** The topic is a queue, or `EXCHANGE/ROUTING KEY`. The first `/` ends the exchange. RabbitMQ does not
+/// report positions.
 ///
-/// **Batches.** Messages of different aggregates, or without an aggregate, share a few channels if this publisher has sent a message to
-/// their exchange before. If not all messages on a channel are confirmed in time, each one is sent again separately, so a queue may
-/// contain a message twice with the same id. Messages of more than 256 KiB are sent separately.
+/// **Batches.** Messages of different aggregates, or without an aggregate, share a few channels if this publisher has
+/// sent a message to their exchange before. If not all messages on a channel are confirmed in time, each one is sent
+/// again separately, so a queue may contain a message twice with the same id. Messages of more than 256 KiB are sent
+/// separately.
 ///
-/// **Results.** All messages of a call share the time of [`give_up_after`](super::RabbitPublisherBuilder::give_up_after). Keep that time
-/// below two thirds of the relay's lease, as it is by default.
+/// **Results.** All messages of a call share the time of
+/// [`give_up_after`](super::RabbitPublisherBuilder::give_up_after). Keep that time below two thirds of the relay's
+/// lease, as it is by default.
 ///
-/// **Headers.** A [`business_key`](OutboundMessage::business_key) becomes the correlation id. AMQP has one value for each header name, so
-/// a message with a repeated header is refused.
+/// **Headers.** A [`business_key`](OutboundMessage::business_key) becomes the correlation id. AMQP has one value for
+/// each header name, so a message with a repeated header is refused.
 ///
 /// **Delays.** A message with [`deliver_at`](OutboundMessage::deliver_at) is sent separately, with the rules of
-/// [`publish_at`](RabbitPublisher::publish_at). The broker confirms the message when it has stored the message in a delay queue.
+/// [`publish_at`](RabbitPublisher::publish_at). The broker confirms the message when it has stored the message in a
+/// delay queue.
 #[async_trait]
 impl Publish for RabbitPublisher {
     async fn publish(&self, messages: &[OutboundMessage]) -> Vec<Result<Published, OutboxError>> {

@@ -6,8 +6,8 @@ use crate::Queue;
 use crate::delay_queues::names::{HEADER_PREFIX, QUEUE_PREFIX};
 use crate::headers::integer;
 
-/// Removes the broker's headers about retry queues and delay queues, and keeps those about other queues. Returns how often a quorum
-/// queue has delivered this copy before.
+/// Removes the broker's headers about retry queues and delay queues, and keeps those about other queues. Returns how
+/// often a quorum queue has delivered this copy before.
 pub(super) fn remove_delay_headers(headers: &mut HeaderTable, queue: &Queue) -> u32 {
     let retries = queue.retry_prefix();
     let is_own = |queue: &[u8]| queue.starts_with(retries.as_bytes()) || queue.starts_with(QUEUE_PREFIX.as_bytes());

@@ -10,11 +10,12 @@ use super::own_headers::{
 };
 use crate::properties::{PERSISTENT, copy_properties};
 
-/// Returns the dead letter that the consumer or the broker recorded for this queue, or `None` if the headers contain neither.
+/// Returns the dead letter that the consumer or the broker recorded for this queue, or `None` if the headers contain
+/// neither.
 pub(crate) fn decode_letter(properties: &BasicProperties, queue: &str) -> Option<DeadLetter> {
     let own = OwnHeaders(properties.headers().as_ref()?.inner().clone());
-    // A redriven message keeps headers of its earlier death, and a dead letter of the consumer has no list of the broker's. So
-    // the broker's list is newer if it exists.
+    // A redriven message keeps headers of its earlier death, and a dead letter of the consumer has no list of the
+    // broker's. So the broker's list is newer if it exists.
     if let Some(death) = broker_death(&own.0, queue) {
         return Some(decode_broker_letter(&own, &death));
     }
@@ -58,11 +59,11 @@ fn decode_broker_letter(own: &OwnHeaders, death: &HeaderTable) -> DeadLetter {
     letter
 }
 
-/// Returns the properties of a redriven message. The properties are unchanged, except that the delivery counts of the dead letter
-/// queue are removed, and that headers of this crate replace values that the broker would act on or reject.
+/// Returns the properties of a redriven message. The properties are unchanged, except that the delivery counts of the
+/// dead letter queue are removed, and that headers of this crate replace values that the broker would act on or reject.
 ///
-/// A dead letter of the broker loses the headers of its last run, and its death is counted. Redriven messages of the broker and of
-/// the consumer thereby start with their first attempt.
+/// A dead letter of the broker loses the headers of its last run, and its death is counted. Redriven messages of the
+/// broker and of the consumer thereby start with their first attempt.
 pub(crate) fn redriven_properties(from: &BasicProperties, queue: &str) -> BasicProperties {
     let mut headers: HeaderTable = from.headers().as_ref().map(|table| table.inner().clone()).unwrap_or_default();
     take_redeliveries(&mut headers);

@@ -22,8 +22,8 @@ pub(super) const EXPIRATION: &str = "x-idempotent-expiration";
 pub(super) const USER: &str = "x-idempotent-user-id";
 /// The prefix of a header that the broker would act on.
 pub(super) const KEPT: &str = "x-idempotent-kept-";
-/// The headers that the broker acts on. `CC` and `BCC` name further queues, to which a copy must not go again. If `x-death`
-/// contains a cycle of queues, the broker drops the message, and a copy passes a retry queue.
+/// The headers that the broker acts on. `CC` and `BCC` name further queues, to which a copy must not go again. If
+/// `x-death` contains a cycle of queues, the broker drops the message, and a copy passes a retry queue.
 pub(super) const ACTED_ON: [&str; 3] = ["CC", "BCC", "x-death"];
 /// Maximum length of a text in bytes.
 const MAX_TEXT: usize = 1024;

@@ -28,7 +28,8 @@ impl Exchange {
         Self::with_kind(name, ExchangeKind::Direct)
     }
 
-    /// Creates an exchange that routes by patterns of the routing key. `*` matches one word, and `#` any number of words.
+    /// Creates an exchange that routes by patterns of the routing key. `*` matches one word, and `#` any number of
+    /// words.
     pub fn topic(name: impl Into<String>) -> Self {
         Self::with_kind(name, ExchangeKind::Topic)
     }

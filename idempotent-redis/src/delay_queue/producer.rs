@@ -42,7 +42,7 @@ impl DelayProducer {
         let queue = if outbound.topic == self.queue.topic() {
             &self.queue
         } else {
-            other_topic = self.queue.beside(&outbound.topic).map_err(unpublished)?;
+            other_topic = self.queue.for_topic(&outbound.topic).map_err(unpublished)?;
             &other_topic
         };
         let body = outbound.body.clone();

@@ -129,7 +129,7 @@ impl DelayQueue {
     ///
     /// # Errors
     /// `Refused` if the name is invalid.
-    pub fn beside(&self, topic: &str) -> Result<Self, DelayError> {
+    pub fn for_topic(&self, topic: &str) -> Result<Self, DelayError> {
         Self::new(self.0.servers.clone(), topic, self.0.settings)
     }
 

@@ -25,7 +25,8 @@ async fn a_joint_acknowledgement_covers_no_held_returned_or_retried_delivery() {
         }
     }
     let settler = source.settler();
-    // Of ten deliveries, one is held, one given back, and one retried. The others are acknowledged at once, in reverse order.
+    // Of ten deliveries, one is held, one given back, and one retried. The others are acknowledged at once, in reverse
+    // order.
     let settlement = |at: usize| match at % 10 {
         3 => None,
         5 => Some(Settlement::GiveBack),

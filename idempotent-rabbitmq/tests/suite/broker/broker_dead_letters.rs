@@ -9,7 +9,8 @@ fn letters_of(queue: &str) -> RabbitDeadLetters {
     RabbitDeadLetters::new(&SERVER.url(), queue).unwrap()
 }
 
-/// Checks that the only dead letter has this reason and these deaths, and starts with its first attempt after a redrive.
+/// Checks that the only dead letter has this reason and these deaths, and starts with its first attempt after a
+/// redrive.
 async fn is_redriven(world: &World, queue: Queue, reason: &str, deaths: u32) {
     let dead = format!("{}.dead", world.queue);
     until("the dead letter", async || (world.count(&dead).await == 1).then_some(())).await;
@@ -53,7 +54,8 @@ async fn a_message_over_a_length_limit_is_a_dead_letter_each_time() {
     world.send(b"newer", named("n")).await;
     let dead = "dropped.full.dead";
     until("the dead letter", async || (world.count(dead).await == 1).then_some(())).await;
-    // The redriven message pushes out the newer one, which is removed here. The next message then pushes out the redriven one.
+    // The redriven message pushes out the newer one, which is removed here. The next message then pushes out the
+    // redriven one.
     assert_eq!(Redrive::new().run(&mut letters_of("dropped.full")).await.put_back, 1);
     until("the newer one", async || world.take(dead).await).await;
     world.send(b"newest", named("n")).await;

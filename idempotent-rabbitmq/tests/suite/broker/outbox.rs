@@ -117,7 +117,8 @@ async fn an_unconfirmed_batch_is_sent_again_one_by_one_with_the_same_ids() {
     }
 }
 
-/// A relay without a result in time would count all messages as possibly sent, and an outage would use up their resends.
+/// A relay without a result in time would count all messages as possibly sent, and an outage would use up their
+/// resends.
 #[tokio::test]
 async fn all_messages_of_a_call_are_unsent_in_the_time_of_one_while_the_broker_is_unreachable() {
     let publisher =

@@ -133,8 +133,8 @@ async fn a_quorum_retry_queue_keeps_a_copy_until_the_consumed_queue_exists() {
     assert_eq!(source.next().await.0.id.as_deref(), Some("a"));
 }
 
-/// The broker drops a message that returns to a queue of its `x-death` header without a rejection by a consumer, to prevent cycles. A
-/// producer may have set this header, or an earlier death of the message.
+/// The broker drops a message that returns to a queue of its `x-death` header without a rejection by a consumer, to
+/// prevent cycles. A producer may have set this header, or an earlier death of the message.
 #[tokio::test]
 async fn a_message_with_an_earlier_death_in_this_queue_is_redelivered_after_its_delay() {
     let world = World::new("died-before").await;

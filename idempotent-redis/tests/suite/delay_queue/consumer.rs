@@ -208,7 +208,7 @@ async fn a_producer_sends_to_the_messages_topic_and_keeps_the_order_of_an_aggreg
     // The same ids: existing messages stay unchanged.
     messages.remove(10);
     assert!(producer.publish(&messages).await.iter().all(Result::is_ok));
-    let bills = queue.beside("bills{x}").unwrap();
+    let bills = queue.for_topic("bills{x}").unwrap();
     let mut taken = Vec::new();
     let mut receiver = bills.receiver();
     while taken.len() < 30 {

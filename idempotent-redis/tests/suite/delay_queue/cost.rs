@@ -70,7 +70,7 @@ async fn the_cost_of_a_message_does_not_depend_on_the_queue_length() {
     let (sent_later, took_later) = send_and_take(&server, &queue).await;
     let before = memory();
     // As many as fill a hash table of 2^14 to the same degree as 100,000 fill one of 2^17.
-    fill(&queue.beside("named").unwrap(), 0, 12_500, true).await;
+    fill(&queue.for_topic("named").unwrap(), 0, 12_500, true).await;
     let named = (memory() - before) / 12_500;
     println!("10,000 wait: {sent:.1} µs to send, {took:.1} µs to take; 100,000: {sent_later:.1} and {took_later:.1}");
     println!("{each} bytes for each of 100,000 messages with a body of {BODY}, {named} with an id of 16 bytes");

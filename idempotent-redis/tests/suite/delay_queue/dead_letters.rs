@@ -153,8 +153,8 @@ pub(crate) async fn purging_a_topic_removes_everything_but_its_number_sequence(w
     let last = new(queue.send(&DelayMessage::after(ms(0), "held")).await.unwrap());
     let held = only(receiver.receive_now(1).await.unwrap());
     new(queue.send(&DelayMessage::priority(20, "ready").id("r")).await.unwrap());
-    let beside = queue.beside("bills").unwrap();
-    assert_eq!((beside.topic(), queue.topic()), ("bills", "orders"));
+    let bills = queue.for_topic("bills").unwrap();
+    assert_eq!((bills.topic(), queue.topic()), ("bills", "orders"));
     assert_eq!(queue.purge().await.unwrap(), 3);
     assert_eq!(queue.counts().await.unwrap(), idempotent_redis::DelayCounts::default());
     assert_eq!(queue.commit(&held).await.unwrap(), SettleResult::Lost);

@@ -129,7 +129,7 @@ async fn topics(url: &str, flaw: Option<DeliveryFlaw>) -> anyhow::Result<[DelayQ
     loop {
         match builder(url, flaw).connect().await {
             Ok(work) => {
-                let bare = work.beside(Topic::Bare.name())?;
+                let bare = work.for_topic(Topic::Bare.name())?;
                 return Ok([work, bare]);
             }
             Err(error) => eprintln!("no queue: {error}"),
@@ -142,7 +142,7 @@ async fn topics(url: &str, flaw: Option<DeliveryFlaw>) -> anyhow::Result<[DelayQ
 async fn left(queue: &DelayQueue) -> Option<u64> {
     let mut left = 0;
     for topic in Topic::ALL {
-        left += unsettled(&queue.beside(topic.name()).ok()?).await?;
+        left += unsettled(&queue.for_topic(topic.name()).ok()?).await?;
     }
     Some(left)
 }
@@ -151,7 +151,7 @@ async fn left(queue: &DelayQueue) -> Option<u64> {
 async fn letters(queue: &DelayQueue) -> anyhow::Result<Vec<judge::Letter>> {
     let mut all = Vec::new();
     for topic in Topic::ALL {
-        let mut letters = DelayDeadLetters::new(&queue.beside(topic.name())?);
+        let mut letters = DelayDeadLetters::new(&queue.for_topic(topic.name())?);
         while let Some((delivery, letter)) = letters.next().await? {
             let attempts = letter.context("a dead letter says nothing of itself")?.attempts;
             let id = delivery.id.context("a dead letter without an id")?;
@@ -165,7 +165,7 @@ async fn letters(queue: &DelayQueue) -> anyhow::Result<Vec<judge::Letter>> {
 async fn leftovers(server: &RedisServer, queue: &DelayQueue) -> anyhow::Result<Vec<String>> {
     let mut found = Vec::new();
     for topic in Topic::ALL {
-        let counts = queue.beside(topic.name())?.counts().await?;
+        let counts = queue.for_topic(topic.name())?.counts().await?;
         let size = |command: &str, part: &str| -> u64 {
             let key = |slot| format!("idempotent:delay:{{{}:{slot}}}:{part}", topic.name());
             (0..SLOTS)
