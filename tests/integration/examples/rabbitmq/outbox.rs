@@ -34,7 +34,7 @@ async fn what_nobody_takes_stays_unconfirmed_and_goes_out_once_somebody_does() {
     world.until_sent(&relay, "usual").await;
     let early = world.stub("early").await;
     assert_eq!((early.status, early.sent_at), (OutboxStatus::Unconfirmed, None), "{early:?}");
-    assert!(early.failures > 0 && early.last_error.as_ref().unwrap().contains("nothing is bound"), "{early:?}");
+    assert!(early.failures > 0 && early.last_error.as_ref().unwrap().contains("no queue is bound"), "{early:?}");
     declare(&server, "nowhere").await;
     world.until_sent(&relay, "early").await;
     let executor = Executor::new(MemoryStore::new());
