@@ -11,34 +11,33 @@ use std::collections::{BTreeMap, BTreeSet};
 use idempotent_core::Disposition;
 
 use self::records::{
-    i01_one_holder, i02_no_foreign_release, i03_no_completion_by_a_superseded_owner, i04_consumed_is_never_undone,
-    i04b_no_grant_within_retention, i05_the_first_result_stands, i06_fencing_rises,
+    consumed_is_never_undone, fencing_rises, no_completion_by_a_superseded_owner, no_foreign_release,
+    no_grant_within_retention, one_holder, the_first_result_stands,
 };
 use self::runs::{
-    i07_no_late_effect_on_a_fenced_resource, i08_settled_only_when_known, i09_consumed_means_done,
-    i10_every_run_has_a_cause, i11_effects_have_grants, i12_another_payload_is_no_duplicate, i13_everything_ends,
-    i14_an_owner_in_its_lease_is_heard,
+    an_owner_in_its_lease_is_heard, another_payload_is_no_duplicate, consumed_means_done, effects_have_grants,
+    every_run_has_a_cause, everything_ends, no_late_effect_on_a_fenced_resource, settled_only_when_known,
 };
 use super::events::{Told, What};
 
 pub(super) type Check = fn(&Told) -> Result<(), String>;
 
 pub(super) const ALL: &[(&str, Check)] = &[
-    ("I1", i01_one_holder),
-    ("I2", i02_no_foreign_release),
-    ("I3", i03_no_completion_by_a_superseded_owner),
-    ("I4", i04_consumed_is_never_undone),
-    ("I4b", i04b_no_grant_within_retention),
-    ("I5", i05_the_first_result_stands),
-    ("I6", i06_fencing_rises),
-    ("I7", i07_no_late_effect_on_a_fenced_resource),
-    ("I8", i08_settled_only_when_known),
-    ("I9", i09_consumed_means_done),
-    ("I10", i10_every_run_has_a_cause),
-    ("I11", i11_effects_have_grants),
-    ("I12", i12_another_payload_is_no_duplicate),
-    ("I13", i13_everything_ends),
-    ("I14", i14_an_owner_in_its_lease_is_heard),
+    ("I1", one_holder),
+    ("I2", no_foreign_release),
+    ("I3", no_completion_by_a_superseded_owner),
+    ("I4", consumed_is_never_undone),
+    ("I4b", no_grant_within_retention),
+    ("I5", the_first_result_stands),
+    ("I6", fencing_rises),
+    ("I7", no_late_effect_on_a_fenced_resource),
+    ("I8", settled_only_when_known),
+    ("I9", consumed_means_done),
+    ("I10", every_run_has_a_cause),
+    ("I11", effects_have_grants),
+    ("I12", another_payload_is_no_duplicate),
+    ("I13", everything_ends),
+    ("I14", an_owner_in_its_lease_is_heard),
     ("one outcome", one_outcome),
     ("no spinning", no_spinning),
 ];

@@ -9,7 +9,7 @@ use crate::ledger::walk;
 
 /// Checks the answers of the store, and the view of the executor: while a lease reports that it is not lost, no other
 /// owner has the key.
-pub(super) fn i01_one_holder(history: &Told) -> Result<(), String> {
+pub(super) fn one_holder(history: &Told) -> Result<(), String> {
     walk(history, |_, before, event| match &event.what {
         What::Claim(claimed) if matches!(claimed.answer, Claim::Acquired(_)) => match before.live_holder(event.at) {
             Some(other) if other.owner != claimed.owner => Err(format!("granted beside {other:?}")),
@@ -27,7 +27,7 @@ pub(super) fn i01_one_holder(history: &Told) -> Result<(), String> {
     .map(drop)
 }
 
-pub(super) fn i02_no_foreign_release(history: &Told) -> Result<(), String> {
+pub(super) fn no_foreign_release(history: &Told) -> Result<(), String> {
     walk(history, |_, before, event| match &event.what {
         // A release of a consumed record is a case of I4.
         What::Release { owner, answer: Settled::Done, .. } if before.consumed(event.at).is_none() => {
@@ -40,7 +40,7 @@ pub(super) fn i02_no_foreign_release(history: &Told) -> Result<(), String> {
     .map(drop)
 }
 
-pub(super) fn i03_no_completion_by_a_superseded_owner(history: &Told) -> Result<(), String> {
+pub(super) fn no_completion_by_a_superseded_owner(history: &Told) -> Result<(), String> {
     walk(history, |_, before, event| match &event.what {
         What::Complete { owner, answer: Settled::Done, .. } => {
             let its_own = before.last().is_some_and(|grant| grant.owner == *owner);
@@ -58,7 +58,7 @@ pub(super) fn i03_no_completion_by_a_superseded_owner(history: &Told) -> Result<
 }
 
 /// Checks that within the retention, a consumed key is reported as consumed and does not change.
-pub(super) fn i04_consumed_is_never_undone(history: &Told) -> Result<(), String> {
+pub(super) fn consumed_is_never_undone(history: &Told) -> Result<(), String> {
     let mut completing = BTreeSet::new();
     walk(history, |_, before, event| {
         let consumed = before.consumed(event.at).is_some();
@@ -89,7 +89,7 @@ pub(super) fn i04_consumed_is_never_undone(history: &Told) -> Result<(), String>
     .map(drop)
 }
 
-pub(super) fn i04b_no_grant_within_retention(history: &Told) -> Result<(), String> {
+pub(super) fn no_grant_within_retention(history: &Told) -> Result<(), String> {
     walk(history, |_, before, event| match &event.what {
         What::Claim(claimed) if matches!(claimed.answer, Claim::Acquired(_)) => {
             ensure(before.consumed(event.at).is_none(), || "granted though consumed".to_owned())
@@ -100,7 +100,7 @@ pub(super) fn i04b_no_grant_within_retention(history: &Told) -> Result<(), Strin
 }
 
 /// Checks that duplicates get the first result, both from the store and from their executor.
-pub(super) fn i05_the_first_result_stands(history: &Told) -> Result<(), String> {
+pub(super) fn the_first_result_stands(history: &Told) -> Result<(), String> {
     walk(history, |_, before, event| match &event.what {
         What::Claim(claimed) => match (&claimed.answer, before.consumed(event.at)) {
             (Claim::Consumed(told), Some(value)) => {
@@ -121,7 +121,7 @@ pub(super) fn i05_the_first_result_stands(history: &Told) -> Result<(), String> 
 }
 
 /// Checks that fencing tokens rise, and that a repeated claim is granted once.
-pub(super) fn i06_fencing_rises(history: &Told) -> Result<(), String> {
+pub(super) fn fencing_rises(history: &Told) -> Result<(), String> {
     walk(history, |_, before, event| {
         let What::Claim(claimed) = &event.what else { return Ok(()) };
         let (Claim::Acquired(grant), Some(last)) = (&claimed.answer, before.last()) else { return Ok(()) };

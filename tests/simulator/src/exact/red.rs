@@ -146,7 +146,7 @@ fn in_flight_of(rest: u64) -> What {
 }
 
 #[test]
-fn i01_check_goes_red() {
+fn two_holders_at_a_time_are_found() {
     only("I1", &told([(0, gets(1)), (5, gets(2))]));
     // Renewed at 5, the lease lasts until 15.
     only("I1", &told([(0, gets(1)), (5, renews(1, DONE)), (14, gets(2))]));
@@ -155,13 +155,13 @@ fn i01_check_goes_red() {
 }
 
 #[test]
-fn i02_check_goes_red() {
+fn a_release_by_another_owner_is_found() {
     only("I2", &told([(0, gets(1)), (1, releases(2, ReleaseKind::Delete, DONE))]));
     only("I2", &told([(0, gets(1)), (11, gets(2)), (12, releases(1, ReleaseKind::Vacate, DONE))]));
 }
 
 #[test]
-fn i03_check_goes_red() {
+fn a_completion_by_a_superseded_owner_is_found() {
     only("I3", &told([(0, gets(1)), (11, gets(2)), (12, effect(2, true)), (13, completes(1, DONE))]));
     let released = [(1, effect(1, true)), (2, releases(1, ReleaseKind::Delete, DONE)), (3, completes(1, DONE))];
     only("I3", &told([(0, gets(1))].into_iter().chain(released)));
@@ -173,7 +173,7 @@ fn done(then: impl IntoIterator<Item = (u64, What)>) -> Told {
 }
 
 #[test]
-fn i04_check_goes_red() {
+fn an_undone_completion_is_found() {
     only("I4", &done([(3, releases(1, ReleaseKind::Delete, DONE))]));
     only("I4", &done([(3, asks(2, None, Claim::Delayed { rest: LEASE }))]));
     // By the executor: the release was rejected, but should not have been requested.
@@ -181,18 +181,18 @@ fn i04_check_goes_red() {
 }
 
 #[test]
-fn i04b_check_goes_red() {
+fn a_grant_within_the_retention_is_found() {
     only("I4b", &done([(3, gets(2))]));
 }
 
 #[test]
-fn i05_check_goes_red() {
+fn a_second_result_is_found() {
     only("I5", &done([(3, asks(2, None, consumed(1, "1 second")))]));
     only("I5", &done([(3, delivered(1, Outcome::Ran, Disposition::Ack, Some("1 second")))]));
 }
 
 #[test]
-fn i06_check_goes_red() {
+fn a_falling_fencing_number_is_found() {
     only("I6", &told([(0, gets(2)), (11, gets(1))]));
     let again = [(0, gets(5)), (1, releases(5, ReleaseKind::Delete, DONE)), (2, asks(6, None, granted(5)))];
     only("I6", &told(again));
@@ -200,14 +200,14 @@ fn i06_check_goes_red() {
 }
 
 #[test]
-fn i07_check_goes_red() {
+fn a_late_effect_on_a_fenced_resource_is_found() {
     only("I7", &told([(0, gets(1)), (11, gets(2)), (12, effect(2, true)), (13, effect(1, false))]));
     let refused = What::Effect { key: KEY, fencing: Some(FencingToken(1)), accepted: false, believes: true };
     only("I7", &told([(0, gets(1)), (1, refused)]));
 }
 
 #[test]
-fn i08_check_goes_red() {
+fn a_settlement_before_the_outcome_is_known_is_found() {
     only("I8", &told([(0, gets(1)), (1, effect(1, true)), (2, ended(Some(1), Outcome::Ran))]));
     only("I8", &done([(3, ended(None, Outcome::Replayed))]));
     only("I8", &done([(3, delivered(1, Outcome::LeaseLost, Disposition::Ack, None))]));
@@ -216,12 +216,12 @@ fn i08_check_goes_red() {
 }
 
 #[test]
-fn i09_check_goes_red() {
+fn a_completion_without_an_effect_is_found() {
     only("I9", &told([(0, gets(1)), (1, completes(1, DONE))]));
 }
 
 #[test]
-fn i10_check_goes_red() {
+fn a_run_without_a_cause_is_found() {
     only("I10", &told([(0, gets(1)), (1, releases(1, ReleaseKind::MarkDead, DONE)), (2, gets(2))]));
     let released =
         [(0, gets(1)), (1, effect(1, true)), (2, handler(1, How::Well)), (3, releases(1, ReleaseKind::Delete, DONE))];
@@ -230,7 +230,7 @@ fn i10_check_goes_red() {
 }
 
 #[test]
-fn i11_check_goes_red() {
+fn an_effect_without_a_grant_is_found() {
     only("I11", &told([(0, gets(1)), (1, effect(2, false))]));
     only("I11", &told([(0, gets(1)), (1, effect(1, true)), (2, effect(1, true))]));
     let bare = What::Effect { key: KEY, fencing: None, accepted: true, believes: false };
@@ -238,7 +238,7 @@ fn i11_check_goes_red() {
 }
 
 #[test]
-fn i12_check_goes_red() {
+fn another_payload_that_counts_as_a_duplicate_is_found() {
     let mine = || (0, asks(1, Some(1), granted(1)));
     only("I12", &told([mine(), (1, asks(2, Some(2), in_flight(9)))]));
     let replay = asks(2, Some(2), consumed(1, "1 first"));
@@ -248,7 +248,7 @@ fn i12_check_goes_red() {
 }
 
 #[test]
-fn i13_check_goes_red() {
+fn a_delivery_that_never_ends_is_found() {
     only("I13", &told([(0, gets(1)), (10, asks(2, None, in_flight(5)))]));
     only("I13", &told([(0, gets(1)), (1, asks(2, None, in_flight(8)))]));
     let mut history = told([]);
@@ -257,7 +257,7 @@ fn i13_check_goes_red() {
 }
 
 #[test]
-fn i14_check_goes_red() {
+fn an_owner_that_is_rejected_within_its_lease_is_found() {
     only("I14", &told([(0, gets(1)), (5, renews(1, LOST))]));
     only("I14", &told([(0, gets(1)), (1, effect(1, true)), (5, completes(1, LOST))]));
     only("I14", &told([(0, gets(1)), (5, asks(1, None, in_flight(5)))]));
@@ -268,7 +268,7 @@ fn i14_check_goes_red() {
 }
 
 #[test]
-fn one_outcome_check_goes_red() {
+fn two_outcomes_of_a_run_are_found() {
     for counts in [(2, 1, 1), (1, 1, 2), (1, 2, 2)] {
         let mut history = told([]);
         history.counts.insert(1, counts);

@@ -8,7 +8,7 @@ use crate::events::{How, Told, What};
 use crate::ledger::{Phase, later, walk};
 
 /// Checks that the resource accepts no late effect, and rejects no current one.
-pub(super) fn i07_no_late_effect_on_a_fenced_resource(history: &Told) -> Result<(), String> {
+pub(super) fn no_late_effect_on_a_fenced_resource(history: &Told) -> Result<(), String> {
     let mut highest = BTreeMap::new();
     walk(history, |_, before, event| {
         let What::Effect { key, fencing: Some(fencing), accepted, .. } = &event.what else { return Ok(()) };
@@ -29,7 +29,7 @@ pub(super) fn i07_no_late_effect_on_a_fenced_resource(history: &Told) -> Result<
 
 /// Checks that outcomes agree with the answers of the store, and that a delivery is settled only by such an outcome. A
 /// run without protection is an exception that its policy allows: it is acknowledged without a record.
-pub(super) fn i08_settled_only_when_known(history: &Told) -> Result<(), String> {
+pub(super) fn settled_only_when_known(history: &Told) -> Result<(), String> {
     let mut replayed: BTreeMap<u128, u64> = BTreeMap::new();
     walk(history, |_, before, event| match &event.what {
         What::Ended { key: Some(key), fencing, outcome } => {
@@ -69,7 +69,7 @@ pub(super) fn i08_settled_only_when_known(history: &Told) -> Result<(), String> 
 
 /// Checks owners, not grants: a copy of a claim that arrives after the record is deleted creates a grant without a run.
 /// A late copy of the completion may then find its owner there again.
-pub(super) fn i09_consumed_means_done(history: &Told) -> Result<(), String> {
+pub(super) fn consumed_means_done(history: &Told) -> Result<(), String> {
     let mut effects = BTreeSet::new();
     walk(history, |_, before, event| match &event.what {
         What::Effect { key, fencing: Some(fencing), accepted: true, .. } => {
@@ -91,7 +91,7 @@ pub(super) fn i09_consumed_means_done(history: &Told) -> Result<(), String> {
 /// Checks that a grant follows the end of the previous one: its lease expired, its owner released it, or its record
 /// expired. A grant while another owner is live is a case of I1, and one of a consumed key is a case of I4b. An owner
 /// releases only a run that has not started or has failed.
-pub(super) fn i10_every_run_has_a_cause(history: &Told) -> Result<(), String> {
+pub(super) fn every_run_has_a_cause(history: &Told) -> Result<(), String> {
     let ends: BTreeMap<_, _> = history
         .events
         .iter()
@@ -140,7 +140,7 @@ pub(super) fn i10_every_run_has_a_cause(history: &Told) -> Result<(), String> {
 }
 
 /// Checks that each grant has at most one effect. Runs without protection have none.
-pub(super) fn i11_effects_have_grants(history: &Told) -> Result<(), String> {
+pub(super) fn effects_have_grants(history: &Told) -> Result<(), String> {
     let mut effects = BTreeSet::new();
     walk(history, |_, before, event| {
         let What::Effect { key, fencing, .. } = &event.what else { return Ok(()) };
@@ -156,7 +156,7 @@ pub(super) fn i11_effects_have_grants(history: &Told) -> Result<(), String> {
 
 /// Checks that neither the store nor the executor reports another payload as a duplicate, and that the same payload is
 /// never reported as another one.
-pub(super) fn i12_another_payload_is_no_duplicate(history: &Told) -> Result<(), String> {
+pub(super) fn another_payload_is_no_duplicate(history: &Told) -> Result<(), String> {
     walk(history, |_, before, event| match &event.what {
         What::Claim(claimed) => {
             let stands = match before.phase {
@@ -185,7 +185,7 @@ pub(super) fn i12_another_payload_is_no_duplicate(history: &Told) -> Result<(), 
 
 /// Checks that every delivery is settled in time, that every delivered key has an end, and that no delivery waits for
 /// an expired lease.
-pub(super) fn i13_everything_ends(history: &Told) -> Result<(), String> {
+pub(super) fn everything_ends(history: &Told) -> Result<(), String> {
     ensure(history.unsettled.is_empty(), || format!("never settled: {}", history.unsettled.join(", ")))?;
     let keys = walk(history, |_, before, event| {
         let What::Claim(claimed) = &event.what else { return Ok(()) };
@@ -216,7 +216,7 @@ pub(super) fn i13_everything_ends(history: &Told) -> Result<(), String> {
 }
 
 /// Checks that an owner, late or not, is never rejected while its record is retained, unless another owner took over.
-pub(super) fn i14_an_owner_in_its_lease_is_heard(history: &Told) -> Result<(), String> {
+pub(super) fn an_owner_in_its_lease_is_heard(history: &Told) -> Result<(), String> {
     walk(history, |_, before, event| {
         if let What::Ended {
             outcome: Outcome::LeaseLost | Outcome::Unrecorded | Outcome::StoreDown(_), fencing, ..
