@@ -31,8 +31,10 @@ pub struct RabbitMessage {
 }
 
 impl RabbitMessage {
-    /// Creates a message with an id of at most 255 bytes. If the id is stored with the data, such as the id of a row in
-    /// an outbox, consumers also detect copies that were sent before and after a restart of the publisher.
+    /// Creates a message with an id of at most 255 bytes.
+    ///
+    /// An id that is stored with the data, such as the id of a row in an outbox, is the same after a restart of the
+    /// publisher. Consumers then also detect copies from before the restart.
     pub fn new(id: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
         Self {
             id: id.into(),

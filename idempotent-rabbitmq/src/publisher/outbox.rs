@@ -12,8 +12,8 @@ use crate::{FieldValue, RabbitMessage, Route};
 /// report positions.
 ///
 /// **Batches.** Messages of different aggregates, or without an aggregate, share a few channels if this publisher has
-/// sent a message to their exchange before. If not all messages on a channel are confirmed in time, each one is sent
-/// again separately, so a queue may contain a message twice with the same id. Messages of more than 256 KiB are sent
+/// sent a message to their exchange before. If a batch is not confirmed in time, each of its messages is sent again
+/// separately. A queue may then contain a message twice with the same id. Messages of more than 256 KiB are sent
 /// separately.
 ///
 /// **Results.** All messages of a call share the time of

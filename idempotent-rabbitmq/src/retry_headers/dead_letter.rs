@@ -59,8 +59,8 @@ fn decode_broker_letter(own: &OwnHeaders, death: &HeaderTable) -> DeadLetter {
     letter
 }
 
-/// Returns the properties of a redriven message. The properties are unchanged, except that the delivery counts of the
-/// dead letter queue are removed, and that headers of this crate replace values that the broker would act on or reject.
+/// Returns the properties of a redriven message. The delivery counts of the dead letter queue are removed. Headers of
+/// this crate replace values that the broker would act on or reject. All other values are unchanged.
 ///
 /// A dead letter of the broker loses the headers of its last run, and its death is counted. Redriven messages of the
 /// broker and of the consumer thereby start with their first attempt.
