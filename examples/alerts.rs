@@ -19,7 +19,7 @@ type Failure = Box<dyn Error + Send + Sync>;
 struct Receiver(Arc<Mutex<BTreeMap<String, u64>>>);
 
 impl Receiver {
-    /// Stands in for a POST by an HTTP client. A real receiver checks the signature.
+    /// Replaces a POST by an HTTP client. A real receiver checks the signature.
     async fn receive(self, request: WebhookRequest) -> Result<(), serde_json::Error> {
         let alert: serde_json::Value = serde_json::from_str(&request.body)?;
         println!("webhook: {}", request.body);

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use idempotent::store::{Cas, CasBackend, Record, SystemClock, Version, VersionedRecord};
 use idempotent::{Clock, Executor, Key, Outcome, Rejection, StoreError, idempotent};
 
-/// Stands for anything that can compare and swap one value: etcd, DynamoDB, a table with a version column.
+/// A stand-in for any system that can compare and swap one value: etcd, DynamoDB, a table with a version column.
 #[derive(Clone, Debug)]
 struct Shelf {
     inside: Arc<Mutex<Inside>>,
@@ -20,8 +20,8 @@ struct Shelf {
 #[derive(Debug, Default)]
 struct Inside {
     rows: HashMap<Key, (Version, Vec<u8>)>,
-    /// The last version given out. It goes up with every write of any key and is never given out again: a key that
-    /// was deleted and written anew must not look like the old one.
+    /// The last version. Each write of any key increments it, so a key that was deleted and written again has a new
+    /// version.
     last: Version,
 }
 

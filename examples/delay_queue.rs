@@ -5,7 +5,7 @@
 //! cargo run -p idempotent-examples --features redis --example delay_queue -- redis://127.0.0.1:6379
 //! ```
 //!
-//! The call to order 17 fails twice and then gets through, the one to order 18 never does: it is put aside.
+//! The call to order 17 fails twice and then succeeds. The call to order 18 always fails and is dead-lettered.
 #![allow(clippy::print_stdout, reason = "an example")]
 use std::error::Error;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Cancels orders that are not paid in time: the time limits are rows beside the orders, in one SQLite file.
+//! Cancels orders that are not paid in time: the time limits are rows in the SQLite file of the orders.
 //!
 //! ```text
 //! cargo run -p idempotent-examples --example delay_table

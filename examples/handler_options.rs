@@ -103,7 +103,7 @@ async fn main() -> anyhow::Result<()> {
     twice("a request handler", async || post(1).await, Some(17)).await;
     assert!(post(2).await.is_some() && runs() == 1, "another tenant's key is another key");
 
-    // An executor for the whole process serves whoever has no scope, in spawned tasks too. For `main` only.
+    // An executor for the whole process serves calls without a scope, in spawned tasks too. For `main` only.
     assert!(executor.install().is_ok());
     let gate = Arc::new(Gate::default());
     tokio::select! {

@@ -48,7 +48,7 @@ impl Shop {
     }
 }
 
-/// Sends a request to a service. A table stands in for the remote side: it notes each request with its key.
+/// Sends a request to a service. A table represents the remote side: it stores each request with its key.
 async fn ask(services: &SqlitePool, what: &str, order: &str, key: &str) -> Result<(), OrderError> {
     if (what, order) == ("charge", "refused") {
         return Err(OrderError::Refused);

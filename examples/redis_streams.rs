@@ -4,8 +4,8 @@
 //! cargo run -p idempotent-examples --features redis --example redis_streams -- redis://127.0.0.1:6379
 //! redis-cli XADD orders '*' body '{"number": 1, "cents": 500}'    # charged
 //! redis-cli XADD orders '*' body '{"number": 1, "cents": 500}'    # sent twice: acknowledged, not charged
-//! redis-cli XADD orders '*' body '{"number": 2, "cents": 0}'      # fails, comes again, and again …
-//! redis-cli XADD orders '*' body 'what?'                          # put aside at once
+//! redis-cli XADD orders '*' body '{"number": 2, "cents": 0}'      # fails and is retried
+//! redis-cli XADD orders '*' body 'what?'                          # dead-lettered at once
 //! redis-cli XRANGE orders:dead - +
 //! redis-cli XADD orders '*' body '{"number": 3, "cents": 500, "takes_ms": 5000}'
 //! ```
@@ -24,7 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 struct Order {
     number: u64,
     cents: u64,
-    /// How long the bank takes.
+    /// The response time of the bank.
     #[serde(default)]
     takes_ms: u64,
 }
@@ -55,11 +55,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let stop = async move {
         tokio::select! { _ = terminate.recv() => {} _ = tokio::signal::ctrl_c() => {} }
-        println!("stopping: what runs may end");
+        println!("stopping: running handlers may end");
     };
     let counts = consumer.run(stop).await?;
     println!(
-        "{} acknowledged, {} retried, {} put aside in orders:dead, {} given back",
+        "{} acknowledged, {} retried, {} dead-lettered in orders:dead, {} given back",
         counts.acked, counts.retried, counts.dead_lettered, counts.given_back
     );
     Ok(())

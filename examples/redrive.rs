@@ -1,4 +1,4 @@
-//! Puts dead letters back into their queue, on RabbitMQ or Redis Streams.
+//! Redrives dead letters of RabbitMQ or Redis Streams into their queue.
 //!
 //! ```text
 //! cargo run -p idempotent-examples --features rabbitmq,redis --example redrive -- --url amqp://guest:guest@localhost/%2f --queue orders --dry-run
@@ -6,9 +6,9 @@
 //! cargo run -p idempotent-examples --features rabbitmq,redis --example redrive -- --url redis://127.0.0.1 --queue orders --store redis://127.0.0.1
 //! ```
 //!
-//! Bodies and headers go back as they came. A letter is taken away once its queue is known to have it: what cannot be put
-//! back lies where it lay, and a redrive that is killed loses nothing. `--store` is that of the queue's consumers: without
-//! it a message whose key is dead there is put aside again at once.
+//! Bodies and headers stay unchanged. A dead letter is removed after its queue has confirmed the message, so a killed
+//! redrive loses nothing. `--store` names the store of the queue's consumers: without this option, a message with a
+//! dead key is dead-lettered again at once.
 #![allow(clippy::print_stdout, reason = "it tells what it does")]
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -22,19 +22,19 @@ use idempotent::{Store, connect};
 #[derive(Debug, Parser)]
 #[command(about = "Puts dead letters back into their queue, on RabbitMQ or Redis Streams")]
 struct Args {
-    /// Where the broker is: amqp://… or redis://…
+    /// The broker: amqp://… or redis://…
     #[arg(long)]
     url: String,
-    /// The queue, or the stream, that they were put aside from
+    /// The queue or stream from which the messages were dead-lettered
     #[arg(long)]
     queue: String,
-    /// No more than so many
+    /// The maximum number of messages
     #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
     limit: u64,
-    /// Only shows them
+    /// Only list the dead letters
     #[arg(long)]
     dry_run: bool,
-    /// Where the consumers of the queue keep their keys: these may be claimed again then
+    /// The store of the consumers: the keys of redriven messages may be claimed again
     #[arg(long)]
     store: Option<String>,
 }

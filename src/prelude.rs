@@ -1,7 +1,8 @@
 //! Common names for a glob import.
 //!
-//! No name in here is also a name of axum or tokio, so `use axum::{extract::*, *}` fits beside this import. Whatever has such a name
-//! stays outside: [`Json`](crate::Json), [`State`](crate::store::State). A consumer's names are in `idempotent::mq`.
+//! No name in this module is a name of axum or tokio, so `use axum::{extract::*, *}` works together with this import.
+//! Names that exist there are left out: [`Json`](crate::Json), [`State`](crate::store::State). The names of consumers
+//! are in `idempotent::mq`.
 //!
 //! ```
 //! use idempotent::prelude::*;

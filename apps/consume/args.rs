@@ -45,21 +45,22 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", value_parser = idle)]
     pub(crate) idle: Option<Duration>,
 
-    /// The field with the key, dotted where it lies deeper (payload.repository.id)
+    /// The field with the key, with dots for nested fields (payload.repository.id)
     #[arg(long, value_name = "FIELD", default_value = "delivery_id")]
     pub(crate) key: Field,
 
-    /// Where keys are remembered: `memory`, an SQLite file, or redis://HOST:PORT, redis+sentinel://HOST,HOST/PRIMARY,
-    /// redis+cluster://HOST,HOST, postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE [default: target/consume/store.db]
+    /// The store of the keys: `memory`, an SQLite file, or redis://HOST:PORT, redis+sentinel://HOST,HOST/PRIMARY,
+    /// redis+cluster://HOST,HOST, postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE [default:
+    /// target/consume/store.db]
     #[arg(long, value_name = "memory|PATH|URL")]
     pub(crate) store: Option<String>,
 
-    /// What holds when a worker is killed; transactional needs a store in an SQLite file, PostgreSQL or MariaDB
+    /// The guarantee if a worker is killed; transactional needs a store in an SQLite file, PostgreSQL or MariaDB
     #[arg(long, value_name = "marker|transactional", value_enum, default_value_t, hide_possible_values = true)]
     pub(crate) level: Level,
 
-    /// The SQLite file that effects go to, one row each; emptied first if the store is memory [default: beside the
-    /// store, or in target/consume]
+    /// The SQLite file for effects, one row each; emptied first if the store is memory [default: next to the store, or
+    /// in target/consume]
     #[arg(long, value_name = "PATH")]
     pub(crate) effects: Option<PathBuf>,
 
@@ -75,7 +76,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=3_600_000))]
     pub(crate) slow_ms: u64,
 
-    /// One line of JSON on standard output, all else on standard error
+    /// One line of JSON on standard output, and other output on standard error
     #[arg(long)]
     pub(crate) json: bool,
 

@@ -55,7 +55,7 @@ impl Broker {
         Self { queue, changed, room, dead, tally, screen }
     }
 
-    /// Puts a delivery in as soon as there is room; `false` if nobody wants it any more.
+    /// Adds a delivery as soon as there is room. Returns false if the job has ended.
     pub(crate) async fn publish(&self, number: u64, key: String, line: Vec<u8>) -> bool {
         let pages = u32::try_from(line.len().div_ceil(PAGE).clamp(1, PAGES)).unwrap_or(u32::MAX);
         // Closed together with the broker.
@@ -105,7 +105,8 @@ impl Broker {
         self.back(None);
     }
 
-    /// Nobody can do anything for the delivery: its line goes to the dead letters, and only then it is done.
+    /// Dead-letters a delivery that no handler can process: its line is written first, and then the delivery is
+    /// settled.
     pub(crate) fn bury(&self, delivery: Delivery) -> io::Result<()> {
         self.dead.write(&delivery.line)?;
         self.ack(delivery);

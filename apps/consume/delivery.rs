@@ -14,7 +14,7 @@ pub(crate) struct Delivery {
     /// Counted from 1, blank lines too.
     pub(crate) number: u64,
     pub(crate) key: String,
-    /// As it was read, its end included.
+    /// The line as it was read, including its end.
     pub(crate) line: Vec<u8>,
     /// Its share of the memory that unsettled deliveries may take, given back when it is dropped.
     pub(crate) _room: OwnedSemaphorePermit,
@@ -74,10 +74,10 @@ impl Field {
     }
 }
 
-/// Why a line has no key.
+/// The reason why a line has no key.
 #[derive(Debug)]
 pub(crate) enum Reason {
-    /// It is an object without the field.
+    /// The line is an object without the field.
     Missing(String),
     Unusable(String),
 }

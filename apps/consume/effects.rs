@@ -19,7 +19,7 @@ use crate::places::Places;
 pub(crate) enum Effects {
     /// A file of their own.
     Apart(SqlitePool),
-    /// Beside the records: written in a run's transaction, and only counted here.
+    /// In the file of the records: written in the transaction of a run, and only counted here.
     InFile(SqlitePool),
     #[cfg(feature = "servers")]
     InPostgres(PgPool),
@@ -27,7 +27,7 @@ pub(crate) enum Effects {
     InMySql(MySqlPool),
 }
 
-/// How long another process's lock is waited for.
+/// The time to wait for the lock of another process.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS effects(key TEXT, worker TEXT, at_ms BIGINT)";
@@ -133,7 +133,7 @@ impl Effects {
         })
     }
 
-    /// Leaves one file behind, not three.
+    /// Closes the database, so that one file remains instead of three.
     pub(crate) async fn close(&self) {
         match self {
             Self::Apart(pool) | Self::InFile(pool) => pool.close().await,

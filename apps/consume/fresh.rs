@@ -7,9 +7,9 @@ use idempotent::Executor;
 
 use crate::held::records;
 
-/// As many at once, which the store joins.
+/// The number of concurrent calls, which the store batches.
 const TOGETHER: usize = 256;
-/// For how long the store still knows that a key was forgotten.
+/// The time for which the store remembers that a key was forgotten.
 const MEMORY: Duration = Duration::from_secs(60);
 
 /// Makes every key of this example claimable again, also those that are in flight.

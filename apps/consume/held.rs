@@ -1,7 +1,7 @@
-//! Keys that a worker of an earlier run took to its grave.
+//! Keys that a dead worker of an earlier run holds.
 //!
-//! A worker that lives renews its leases every third of their length; one that has not for half of it is dead, or
-//! as good as. Nobody may take its keys before the leases end: it could be merely slow.
+//! A live worker renews its leases after each third of their length. A worker that has not renewed for half of the
+//! length is probably dead. The job still waits for the end of the leases, because that worker may only be slow.
 use std::time::{Duration, SystemTime};
 
 use idempotent::store::{Record, RecordEntry, State};
@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::SCOPE;
 use crate::screen::Screen;
 
-/// What was found before this process claimed anything: nothing of it is ours.
+/// The keys that were in flight before this process claimed any key.
 pub(crate) struct Held(Vec<RecordEntry>);
 
 impl Held {
@@ -26,7 +26,7 @@ impl Held {
         Self(held)
     }
 
-    /// Says how many there are, as soon as it is certain that nobody renews them.
+    /// Prints the number of keys as soon as it is certain that no worker renews them.
     pub(crate) async fn announce(self, executor: Executor, screen: Screen) {
         let now = now();
         // The same clock judges both where the store is a file.
@@ -70,7 +70,7 @@ pub(crate) async fn records(executor: &Executor) -> Result<Vec<RecordEntry>, Sto
     }
 }
 
-/// How long the lease was when it was last renewed; `None` if nobody holds the key.
+/// Returns the length of the lease at its last renewal, or `None` if the key is not held.
 fn lease(record: &Record) -> Option<Duration> {
     match record.state {
         State::Consuming { until, .. } => Some(until - record.updated_at),

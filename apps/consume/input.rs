@@ -38,7 +38,7 @@ impl Source {
         }
     }
 
-    /// Where its dead letters go.
+    /// Returns the path of the dead letters.
     pub(crate) fn dead_letters(&self) -> PathBuf {
         let mut name = match self {
             Self::Stdin => Path::new("stdin").as_os_str().to_owned(),
@@ -55,7 +55,7 @@ pub(crate) struct Input {
     reader: Box<dyn BufRead + Send>,
     /// In bytes, where it is known.
     pub(crate) size: Option<u64>,
-    /// Somebody types.
+    /// True if the input is a terminal.
     pub(crate) is_terminal: bool,
 }
 
@@ -135,7 +135,7 @@ impl Input {
 /// A longer line goes to the dead letters unread: memory is bounded.
 pub(crate) const LONGEST: usize = 16 << 20;
 
-/// How the reading went.
+/// The result of reading.
 #[derive(Clone, Default)]
 pub(crate) struct Reading(Arc<Mutex<Option<anyhow::Error>>>);
 

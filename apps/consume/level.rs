@@ -11,10 +11,10 @@ use sqlx::{MySql, Postgres};
 use crate::places::Places;
 use crate::{Job, SCOPE};
 
-/// What a crash between an effect and its record may cost.
+/// The guarantee for a crash between an effect and its record.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
 pub(crate) enum Level {
-    /// L1: the effect is made by itself; a worker that dies behind it leaves it to be made again
+    /// L1: the effect is committed separately; if a worker dies after the effect, the handler runs again
     #[default]
     Marker,
     /// L3: effect and record are one transaction of the store's database, so there is one effect for each key
@@ -70,7 +70,7 @@ pub(crate) fn is_mysql(url: &str) -> bool {
 }
 
 impl Level {
-    /// What of it there cannot be.
+    /// Rejects combinations that are not possible.
     pub(crate) fn check(self, places: &Places) -> anyhow::Result<()> {
         let has_transactions = places.is_file() || is_postgres(&places.store) || is_mysql(&places.store);
         if self == Self::Transactional && !has_transactions {
@@ -82,7 +82,7 @@ impl Level {
         Ok(())
     }
 
-    /// As the summary says it.
+    /// Returns the name for the summary.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Marker => "L1",

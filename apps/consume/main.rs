@@ -11,13 +11,14 @@
 //!     --publish examples/data/webhooks.jsonl --idle 5s                          # over a real broker
 //! ```
 //!
-//! What to look at is in this file: the annotated handler, and the worker that settles each delivery by what the
-//! handler's run came to. The folder `consume/` holds what a real service gets from elsewhere: a broker
-//! (`broker.rs`, `input.rs`, `delivery.rs`, `dead.rs`), a database (`effects.rs`; in the run's own transaction: `level.rs`), a command line (`args.rs`,
-//! `places.rs`, `store.rs`, `fresh.rs`) and something to look at (`tally.rs`, `malformed.rs`, `summary.rs`, `screen.rs`, `held.rs`).
-//! With `--source` the broker is a real one and the consumer runtime settles: the same handler, by `queues.rs` and a
-//! file for each broker in `queues/`. Try also `kill -9` in the middle of `--fresh --slow-ms 200`, and run it again. What
-//! it makes of a line, and its exit codes, are in `data/README.md`.
+//! This file has the essential parts: the annotated handler, and the worker that settles each delivery by the outcome
+//! of its run. The other files replace parts of a real service: a broker (`broker.rs`, `input.rs`, `delivery.rs`,
+//! `dead.rs`), a database (`effects.rs`; in the transaction of the run: `level.rs`), a command line (`args.rs`,
+//! `places.rs`, `store.rs`, `fresh.rs`) and output (`tally.rs`, `malformed.rs`, `summary.rs`, `screen.rs`, `held.rs`).
+//!
+//! With `--source`, the broker is a real one, and the consumer runtime settles: the same handler, in `queues.rs` and a
+//! file for each broker in `queues/`. Try `kill -9` during `--fresh --slow-ms 200`, and run it again. `data/README.md`
+//! describes the input lines and the exit codes.
 mod args;
 mod broker;
 mod dead;
@@ -88,7 +89,7 @@ async fn handle(job: &Job, worker: &str, key: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Takes deliveries until all are settled, and settles each by what its run came to.
+/// Receives deliveries until all are settled, and settles each by the outcome of its run.
 async fn work(job: Arc<Job>, broker: Arc<Broker>, worker: String) -> anyhow::Result<()> {
     while let Some(delivery) = broker.next().await {
         let (answer, outcome) = Outcome::capture(handle(&job, &worker, &delivery.key)).await;
@@ -115,7 +116,7 @@ async fn work(job: Arc<Job>, broker: Arc<Broker>, worker: String) -> anyhow::Res
     Ok(())
 }
 
-/// What a worker needs.
+/// The shared state of the workers.
 struct Job {
     executor: Executor,
     effects: Effects,
@@ -162,7 +163,7 @@ impl Job {
     }
 }
 
-/// For how long a store may be down.
+/// The time for which the store may be unreachable.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Short delays, so that a rehearsal does not take long. A lease of 5 s is what a killed worker costs; a worker
@@ -224,15 +225,15 @@ async fn run(args: &Args, screen: &Screen) -> anyhow::Result<Summary> {
     Ok(Summary { over, counted, places, level: args.level, effects, malformed })
 }
 
-/// Where deliveries come from.
+/// The source of the deliveries.
 enum From {
     File(Input),
-    /// With what it is to be filled with.
+    /// A queue, and the input that is published to it first.
     Queue(Queue, Option<Input>),
 }
 
 impl From {
-    /// What is wrong with it is told before anything is removed.
+    /// Opens the source. Errors are reported before anything is removed.
     async fn open(args: &Args) -> anyhow::Result<Self> {
         let Some(url) = &args.source else {
             if args.publish.is_some() || args.idle.is_some() {
@@ -282,7 +283,7 @@ async fn take(job: &Arc<Job>, input: Input, args: &Args, process: &str) -> anyho
     Ok(Over { ended, deliveries, elapsed: began.elapsed(), from, dead_letters })
 }
 
-/// How long running handlers may go on once the job is told to stop.
+/// The time that running handlers have after a stop signal.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Ends when the last worker has; one that cannot go on ends them all.

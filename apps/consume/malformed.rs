@@ -5,7 +5,7 @@ use crate::delivery::{Field, Reason, fields_of};
 use crate::screen::Screen;
 use crate::tally::Counted;
 
-/// What malformed lines have in common.
+/// Statistics of malformed lines.
 #[derive(Debug, Default)]
 pub(crate) struct Malformed(Mutex<Seen>);
 
@@ -13,7 +13,7 @@ pub(crate) struct Malformed(Mutex<Seen>);
 struct Seen {
     /// Objects without the field.
     missing: u64,
-    /// Of the first of these.
+    /// The fields of the first malformed lines.
     fields: Vec<String>,
 }
 
@@ -22,7 +22,7 @@ const NAMES: usize = 20;
 const LENGTH: usize = 40;
 
 impl Malformed {
-    /// `what` is malformed.
+    /// Prints a malformed line of the input or queue `what`.
     pub(crate) fn tell(&self, what: &str, reason: &Reason, line: &[u8], screen: &Screen) {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(reason, Reason::Missing(_)) {
@@ -34,7 +34,7 @@ impl Malformed {
         screen.say(&format!("{what} is malformed: {reason}"));
     }
 
-    /// What is left to say at the end.
+    /// Returns the summary of lines that were not printed.
     pub(crate) fn rest(&self, field: &Field, counted: &Counted) -> Option<String> {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // One line with another mistake, and the name of the field may be right.

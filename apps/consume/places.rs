@@ -17,7 +17,7 @@ pub(crate) struct Places {
     file: Option<PathBuf>,
     /// The file of effects; none where they lie in the store's database.
     effects: Option<PathBuf>,
-    /// Where nothing was said: a folder that may be made.
+    /// The default folder, which the job may create.
     ours: PathBuf,
 }
 
@@ -32,14 +32,14 @@ pub(crate) fn webhooks() -> PathBuf {
     shown(&home().join("examples/data/webhooks.jsonl")).into()
 }
 
-/// Short where it lies below the current folder.
+/// Returns the path, relative to the current folder if it is below that folder.
 pub(crate) fn shown(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
     path.strip_prefix(&here).unwrap_or(path).display().to_string()
 }
 
-/// Long enough not to be a drive's letter, and of a scheme's characters.
-/// Also one whose colon was forgotten: it is told so.
+/// Returns whether the text is a URL: its scheme has only valid characters, and is longer than a drive letter. A URL
+/// without its colon also counts, so that the error names the mistake.
 fn is_url(store: &str) -> bool {
     [":", "//"].iter().filter_map(|end| store.split_once(end)).any(|(scheme, _)| {
         scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
@@ -50,7 +50,7 @@ fn is_server(url: &str) -> bool {
     url.contains("://") && !url.starts_with("sqlite:")
 }
 
-/// Without user and password.
+/// Returns the URL without user and password.
 fn shown_url(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     format!("{scheme}://{}", rest.rsplit_once('@').map_or(rest, |(_, place)| place))
@@ -117,12 +117,12 @@ impl Places {
         self.file.is_none() && (self.store == "memory:" || self.store.starts_with("sqlite:"))
     }
 
-    /// Whether a fresh start means to forget keys one by one: the store is a server's, and others use it, too.
+    /// Returns whether a fresh start removes single keys, because other programs share the store.
     pub(crate) fn is_shared(&self) -> bool {
         self.file.is_none() && !self.forgets()
     }
 
-    /// What the summary says of the store.
+    /// Returns the name of the store for the summary.
     pub(crate) fn store_shown(&self) -> String {
         match &self.file {
             Some(file) => file.display().to_string(),
@@ -145,7 +145,7 @@ impl Places {
         self.file.is_some()
     }
 
-    /// What the summary says of the effects.
+    /// Returns the name of the effects for the summary.
     pub(crate) fn effects_shown(&self) -> String {
         self.effects.as_ref().map_or_else(|| "in the store's database".to_owned(), |path| path.display().to_string())
     }
@@ -173,7 +173,7 @@ fn check(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// A database, with what SQLite keeps beside it.
+/// Removes a database, including the auxiliary files of SQLite.
 fn remove(path: &Path) -> anyhow::Result<()> {
     for suffix in ["", "-wal", "-shm", "-journal"] {
         let mut file = path.as_os_str().to_owned();

@@ -72,7 +72,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Consumes until it is told to stop, or nothing more comes.
+    /// Consumes until a stop signal or until no message arrives.
     pub(crate) async fn consume(&self, job: &Arc<Job>, args: &Args, process: &str) -> anyhow::Result<Over> {
         let listening = listen::Listening { job, args, process, from: self.to_string() };
         match self {
@@ -84,7 +84,7 @@ impl Queue {
     }
 }
 
-/// Without user and password.
+/// Prints the URL without user and password.
 impl std::fmt::Display for Queue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

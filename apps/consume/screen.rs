@@ -12,7 +12,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// Returns to the start of the line and clears it.
 const CLEAR: &str = "\r\x1b[K";
 
-/// Where everything is said that is not the result. Cheap to clone.
+/// The output for everything except the result. Clones are cheap.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Screen(Arc<OnceLock<Mutex<Status>>>);
 
@@ -82,7 +82,7 @@ impl Status {
     }
 }
 
-/// Somebody wants it to end.
+/// A signal to stop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Signal {
     Interrupt,
@@ -105,7 +105,7 @@ pub(crate) fn stopping(screen: &Screen) {
     tokio::spawn(async { std::process::exit(interrupted().await.code().into()) });
 }
 
-/// Ends at Ctrl-C, or when told to terminate.
+/// Waits for Ctrl-C or SIGTERM.
 pub(crate) async fn interrupted() -> Signal {
     let interrupt = async {
         if tokio::signal::ctrl_c().await.is_err() {

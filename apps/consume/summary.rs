@@ -11,7 +11,7 @@ use crate::places::Places;
 use crate::screen::{Screen, Signal};
 use crate::tally::Counted;
 
-/// How the job ended.
+/// The result of the job.
 #[derive(Debug)]
 pub(crate) enum Ended {
     /// Everything is settled.
@@ -20,16 +20,17 @@ pub(crate) enum Ended {
     Failed(anyhow::Error),
 }
 
-/// What a source's deliveries came to.
+/// The counts of a source's deliveries.
 #[derive(Debug)]
 pub(crate) struct Over {
     pub(crate) ended: Ended,
-    /// Settled: each once, whether consumed or put aside. What was put off, or failed, comes again and counts then.
+    /// Settled deliveries: each once, whether consumed or dead-lettered. Deferred and failed deliveries arrive again
+    /// and count then.
     pub(crate) deliveries: u64,
     pub(crate) elapsed: Duration,
-    /// Where they came from.
+    /// The source of the deliveries.
     pub(crate) from: String,
-    /// Where those are that were put aside.
+    /// The place of the dead letters.
     pub(crate) dead_letters: String,
 }
 
@@ -42,7 +43,7 @@ pub(crate) struct Summary {
     pub(crate) level: Level,
     /// Rows of the effects, and keys with more than one.
     pub(crate) effects: Option<(i64, i64)>,
-    /// What is left to say of malformed lines.
+    /// The summary of malformed lines.
     pub(crate) malformed: Option<String>,
 }
 

@@ -109,7 +109,8 @@ impl Tally {
         add(&self.0.malformed);
     }
 
-    /// How long the store has not answered a single claim, and whether this is the first to hear of it.
+    /// Returns the time since the last claim that the store answered, and whether this call is the first to report the
+    /// outage.
     pub(crate) fn store_down(&self) -> (Duration, bool) {
         match &mut *lock(&self.0.store_down) {
             Some(down) => (down.since.elapsed(), !std::mem::replace(&mut down.said, true)),
@@ -117,7 +118,7 @@ impl Tally {
         }
     }
 
-    /// How long the store has not answered a single claim; `None` if it has.
+    /// Returns the time since the last claim that the store answered, or `None` if it is reachable.
     #[cfg(feature = "servers")]
     pub(crate) fn store_down_for(&self) -> Option<Duration> {
         lock(&self.0.store_down).map(|down| down.since.elapsed())
@@ -140,7 +141,7 @@ impl Tally {
     }
 }
 
-/// For the progress bar.
+/// Prints the counts for the progress bar.
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let now = self.read();

@@ -8,13 +8,13 @@
 //! cargo run -p idempotent-order-timeout --features rabbitmq -- --with rabbitmq --url amqp://guest:guest@localhost/%2f
 //! ```
 //!
-//! Without a command it places three orders: one is paid at once, one in the last moment, one never. `place` keeps running until it
-//! is stopped, and `work` until nothing is left. Kill one of them before an order's time is over: the next one cancels it,
-//! when it starts if it was due meanwhile.
+//! Without a command, the program places three orders: one is paid at once, one in the last moment, one never. `place`
+//! runs until it is stopped, and `work` until nothing is left. Kill one of them before the time limit of an order: the
+//! next process cancels the order, at its start if the limit has passed.
 //!
-//! `--with table` (the default) keeps the time limits in a table beside the orders, so that a payment deletes its limit. `--with
-//! rabbitmq` writes each time limit into an outbox beside the orders, and RabbitMQ keeps it until its time. There the limit of a paid
-//! order still comes, and its handler finds the order paid.
+//! `--with table` (the default) keeps the time limits in a table of the same database, so that a payment deletes its
+//! limit. `--with rabbitmq` writes each time limit to an outbox of the same database, and RabbitMQ keeps it until it
+//! is due. There, the limit of a paid order is delivered too, and its handler finds the order paid.
 #![allow(clippy::print_stdout, reason = "it tells what it does")]
 #[cfg(feature = "rabbitmq")]
 mod rabbit;
@@ -58,10 +58,10 @@ struct Args {
     /// The SQLite file, which is made if it is not there; without it one that is gone at the end
     #[arg(long)]
     database: Option<String>,
-    /// How long an order may be unpaid: 30 minutes in a shop
+    /// The time in which an order must be paid: 30 minutes in a shop
     #[arg(long, default_value = "2s", value_parser = humantime::parse_duration)]
     limit: Duration,
-    /// What keeps the time limits
+    /// The keeper of the time limits
     #[arg(long, default_value = "table")]
     with: With,
     /// The broker, for `--with rabbitmq`
@@ -73,9 +73,9 @@ struct Args {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum With {
-    /// A table beside the orders
+    /// A table in the database of the orders
     Table,
-    /// An outbox beside the orders, and RabbitMQ
+    /// An outbox in the database of the orders, and RabbitMQ
     Rabbitmq,
 }
 
@@ -96,7 +96,7 @@ async fn main() -> Result<(), Failure> {
     let of_this_run = folder.path().join("shop.db").display().to_string();
     let file = args.database.take().unwrap_or(of_this_run);
     let shop = Arc::new(Shop::open(&file, |limits| limits).await?);
-    // Beside the orders: what has run is remembered by whoever comes next.
+    // The records are in the database of the orders, so the next process knows the finished runs.
     let executor = Executor::new(SqliteStore::open(&file).await?);
     match args.with {
         With::Table => run(args, &shop, &executor, Table(shop.clone())).await,

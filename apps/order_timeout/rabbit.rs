@@ -1,4 +1,4 @@
-//! Time limits in an outbox beside the orders, which RabbitMQ delivers when their time is over.
+//! Time limits in an outbox, which RabbitMQ delivers when they are due.
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 

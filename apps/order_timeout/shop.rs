@@ -42,7 +42,7 @@ impl Shop {
         Ok(Self { limits: set(limits).open().await?, orders })
     }
 
-    /// The order and its time limit are one commit: there is no order that nobody would cancel.
+    /// Places an order. The order and its time limit are one commit, so no order lacks a limit.
     pub(crate) async fn place(&self, order: &str, limit: Duration) -> Result<(), Failed> {
         let mut tx = self.orders.begin_with("BEGIN IMMEDIATE").await?;
         Self::insert(&mut tx, order).await?;
@@ -58,12 +58,12 @@ impl Shop {
         Ok(())
     }
 
-    /// Whether it was paid by this: once, and only while it is not cancelled. The time limit goes with the payment.
+    /// Pays an order unless it is cancelled. Returns whether this call paid it. The payment deletes the time limit.
     pub(crate) async fn pay(&self, order: &str) -> Result<bool, Failed> {
         self.change(order, "paid", true).await
     }
 
-    /// From unpaid to `status`, if it still is: of a payment and a cancellation one finds it so, whichever comes first.
+    /// Changes the status of an unpaid order. Of a payment and a cancellation, the first one succeeds.
     async fn change(&self, order: &str, status: &str, calls_off: bool) -> Result<bool, Failed> {
         let mut tx = self.orders.begin_with("BEGIN IMMEDIATE").await?;
         let update = sqlx::query("UPDATE orders SET status = ? WHERE id = ? AND status = 'unpaid'");
@@ -71,7 +71,7 @@ impl Shop {
         if changed.rows_affected() == 0 {
             return Ok(false);
         }
-        // What a test counts: money that was taken, a customer who was told.
+        // The effects that tests count: a payment, and a notification of the customer.
         let effect = sqlx::query("INSERT INTO effects (id, what) VALUES (?, ?)");
         effect.bind(order.to_owned()).bind(status.to_owned()).execute(&mut *tx).await?;
         if calls_off {
@@ -82,7 +82,7 @@ impl Shop {
         Ok(true)
     }
 
-    /// How many orders are neither paid nor cancelled.
+    /// Returns the number of orders that are neither paid nor cancelled.
     pub(crate) async fn unpaid(&self) -> Result<i64, Failed> {
         let unpaid = sqlx::query_scalar("SELECT COUNT(*) FROM orders WHERE status = 'unpaid'");
         Ok(unpaid.fetch_one(&self.orders).await?)
@@ -93,7 +93,7 @@ impl Shop {
         Ok(status.bind(order.to_owned()).fetch_one(&self.orders).await?)
     }
 
-    /// What has happened to it, each as often as it did.
+    /// Returns all effects of an order, repeated ones included.
     pub(crate) async fn effects(&self, order: &str) -> Result<Vec<String>, Failed> {
         let effects = sqlx::query_scalar("SELECT what FROM effects WHERE id = ? ORDER BY what");
         Ok(effects.bind(order.to_owned()).fetch_all(&self.orders).await?)

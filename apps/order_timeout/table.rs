@@ -1,4 +1,4 @@
-//! Time limits in a table beside the orders.
+//! Time limits in a table of the orders' database.
 use std::sync::Arc;
 use std::time::Duration;
 

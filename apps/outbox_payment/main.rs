@@ -24,14 +24,14 @@ use self::queue::Queue;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// What the message says.
+/// The content of the message.
 #[derive(serde::Deserialize, serde::Serialize)]
 struct Paid {
     order: u64,
     cents: u64,
 }
 
-/// The order service: its database, in which the outbox lies, too.
+/// The order service. Its database contains the outbox.
 struct Orders {
     pool: SqlitePool,
     outbox: Outbox<Sqlite>,
@@ -63,7 +63,7 @@ impl Orders {
         Ok(())
     }
 
-    /// What has become of an order's message.
+    /// Returns the status of an order's message.
     async fn status(&self, order: u64) -> Result<Option<(OutboxStatus, u32)>, Failure> {
         let found = self.outbox.inspect(&id(order)).await?;
         Ok(found.map(|(stub, _)| (stub.status, stub.sends)))
@@ -82,7 +82,7 @@ enum PointsError {
     Database(#[from] sqlx::Error),
 }
 
-/// The points and the key are one transaction: whoever dies in here has done nothing.
+/// Adds the points in the transaction of the key, so a crash undoes both.
 #[idempotent(scene = mq, scope = "points", key = payment, transaction = tx)]
 async fn add_points(payment: &str, paid: &Paid, tx: &mut Transaction<'_, Sqlite>) -> Result<(), PointsError> {
     let points = i64::try_from(paid.cents / 100).unwrap_or_default();

@@ -26,7 +26,7 @@ struct State {
     /// The place of the last message.
     last: u64,
     waiting: VecDeque<(u64, OutboundMessage)>,
-    /// With a consumer, and not acknowledged.
+    /// Deliveries in flight: received and not acknowledged.
     held: BTreeMap<u64, OutboundMessage>,
     delivered: u64,
 }
@@ -41,7 +41,7 @@ impl Queue {
         self.state().loses_next = true;
     }
 
-    /// Whether acknowledgements do not get through.
+    /// Sets whether acknowledgements are lost.
     pub(crate) fn is_deaf(&self, deaf: bool) {
         self.state().is_deaf = deaf;
     }
@@ -57,7 +57,7 @@ impl Queue {
         count
     }
 
-    /// What is in the queue, or with a consumer.
+    /// Returns the number of messages in the queue and in flight.
     pub(crate) fn kept(&self) -> usize {
         let state = self.state();
         state.waiting.len() + state.held.len()

@@ -30,15 +30,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     lease: Option<Duration>,
 
-    /// How long after completion an equal request to /param is a duplicate
+    /// The time after completion in which an equal request to /param is a duplicate
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
     pub(crate) param_window: Duration,
 
-    /// How long responses are retained
+    /// The retention of responses
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = humantime::parse_duration)]
     ttl: Duration,
 
-    /// How long a duplicate of a running request waits for its response [default: 409 at once]
+    /// The time that a duplicate of a running request waits for its response [default: 409 at once]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     wait: Option<Duration>,
 }

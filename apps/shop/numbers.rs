@@ -14,7 +14,7 @@ pub(crate) struct KeyCounters(Arc<Mutex<RecentKeys>>);
 /// Two generations of counters. The older one is dropped when the younger one is full.
 #[derive(Debug, Default)]
 struct RecentKeys {
-    /// By the 128-bit hash of the key, as in the store.
+    /// Counts by the 128-bit hash of the key, as in the store.
     young: HashMap<u128, KeyCounts>,
     old: HashMap<u128, KeyCounts>,
 }

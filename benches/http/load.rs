@@ -1,4 +1,4 @@
-//! The cost of REST behind the layer: `cargo xtask bench http`.
+//! The cost of the idempotency layer for REST: `cargo xtask bench http`.
 //!
 //! One route, served in several ways and driven by `wrk` with the same requests. Each figure has a floor of the same
 //! run, measured alternately, so that a busy machine slows down both. Ratios are medians of the ratios within a round.

@@ -30,9 +30,9 @@ use crate::route::{Runs, place, place_with_two_commands};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Way {
     Bare,
-    /// Behind the layer, with a memory store.
+    /// The layer with a memory store.
     Memory,
-    /// Behind the layer, with Redis.
+    /// The layer with Redis.
     Redis,
     TwoCommands,
     AxumIdempotent,

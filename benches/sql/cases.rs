@@ -31,7 +31,7 @@ pub struct Side {
 pub struct Goals {
     pub fresh: f64,
     pub duplicate: f64,
-    /// By [concurrency](CONCURRENCIES).
+    /// The results by [concurrency](CONCURRENCIES).
     pub batch: [Goal; 2],
 }
 

@@ -10,7 +10,7 @@ use crate::cases::Side;
 use crate::report::{Goal, Pair, Report};
 use crate::rounds::median;
 
-/// Without a goal, because the store has no partitions.
+/// There is no goal, because the store has no partitions.
 const DROPPED: &str = "a partition dropped by hand, to a purge";
 /// A claim of a new key begins with this read, and a duplicate consists of it.
 const LOOKED: &str = "a look into 3 partitions, to one table";

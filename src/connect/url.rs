@@ -8,7 +8,7 @@ use super::ConnectError;
 pub(super) struct Url<'a> {
     pub(super) text: &'a str,
     pub(super) scheme: Scheme,
-    /// What follows the scheme's colon.
+    /// The text after the colon of the scheme.
     pub(super) rest: &'a str,
 }
 

@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// A broker that is away is looked for at longer and longer intervals, 36 s at most: until then it is not merely quiet.
 const LONGEST_PAUSE: Duration = Duration::from_secs(40);
 
-/// Why it is to stop.
+/// The reason to stop.
 enum Stop {
     Signal(Signal),
     Quiet,
@@ -99,7 +99,7 @@ fn named(delivery: &Delivery) -> String {
     delivery.id.as_ref().map_or_else(|| "a message without an id".to_owned(), |id| format!("message {id}"))
 }
 
-/// Runs a delivery. How it is settled is the runtime's to say; what cannot go on, and what is given up, is told.
+/// Runs a delivery. The runtime settles it. Fatal errors and dead letters are reported.
 async fn handle(
     job: &Job,
     worker: &str,
@@ -110,7 +110,7 @@ async fn handle(
     let Err(error) = answer else { return Ok(()) };
     if matches!(outcome, Some(Outcome::StoreDown(_))) {
         let text = anyhow!("{error}");
-        // Whoever listens goes last.
+        // The listener ends last.
         let _ = failing.send(error);
         return Err(text);
     }
@@ -124,10 +124,10 @@ async fn handle(
 struct Watch<'a> {
     job: &'a Job,
     counters: ConsumerCounters,
-    /// What the store said.
+    /// The errors of the store.
     failures: mpsc::UnboundedReceiver<anyhow::Error>,
     idle: Option<Duration>,
-    /// When something last happened.
+    /// The time of the last event.
     last: Instant,
 }
 

@@ -13,7 +13,7 @@ use crate::input::{Input, LONGEST};
 pub(crate) struct Outgoing {
     /// Counted from 1, blank lines too.
     pub(crate) number: u64,
-    /// Of number and content: the same however often the file is published.
+    /// The id, derived from number and content: the same whenever the file is published.
     pub(crate) id: String,
     pub(crate) body: Vec<u8>,
 }
@@ -23,7 +23,7 @@ pub(crate) type Lines = mpsc::Receiver<anyhow::Result<Outgoing>>;
 /// Lines read ahead.
 const AHEAD: usize = 64;
 
-/// Reads on a thread of its own. Malformed lines are messages, too: whoever consumes them puts them aside.
+/// Reads on a separate thread. Malformed lines are messages too: the consumer dead-letters them.
 pub(crate) fn read(mut input: Input) -> Lines {
     let (lines, receiver) = mpsc::channel(AHEAD);
     thread::spawn(move || {
@@ -37,7 +37,7 @@ pub(crate) fn read(mut input: Input) -> Lines {
                 line => line.map(|line| outgoing(number, line.unwrap_or_default())),
             };
             let broken = line.is_err();
-            // Nobody wants it any more, or there will be no more.
+            // The receiver has ended, or the input is broken.
             if lines.blocking_send(line).is_err() || broken {
                 return;
             }

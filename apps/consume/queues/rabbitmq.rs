@@ -12,7 +12,7 @@ use super::url::{SourceUrl, shown};
 
 #[derive(Debug)]
 pub(crate) struct RabbitMq {
-    /// With a password.
+    /// The URL with its password.
     url: String,
     shown: String,
     queue: rabbitmq::Queue,
@@ -37,7 +37,7 @@ impl RabbitMq {
         let scheme = if source.scheme() == "amqps" { "amqps" } else { "amqp" };
         let mut url = source.into_url(scheme, "queue, kind and heartbeat")?;
         if matches!(url.path(), "" | "/") {
-            // Taken at its word it is a virtual host without a name, which nobody has.
+            // Without a path, the URL would name a vhost with an empty name, which does not exist.
             url.set_path("/%2f");
         }
         let shown = shown(&url);
@@ -58,7 +58,7 @@ impl RabbitMq {
         Ok(source)
     }
 
-    /// How many were sent, all of them confirmed.
+    /// Publishes the lines. Returns the number of confirmed messages.
     pub(crate) async fn publish(&self, lines: Lines) -> anyhow::Result<u64> {
         let publisher = RabbitPublisher::builder(&self.url).in_flight(IN_FLIGHT);
         let publisher = publisher.confirm_within(CONFIRM).give_up_after(CONFIRM * 3).build()?;

@@ -14,20 +14,20 @@ use super::url::{SourceUrl, shown};
 
 #[derive(Debug)]
 pub(crate) struct RedisStreams {
-    /// With a password.
+    /// The URL with its password.
     url: String,
     shown: String,
     stream: String,
     group: String,
 }
 
-/// Of a message, beside its body: the same for a line that is published twice.
+/// The field for the id of a message: the same for a line that is published twice.
 const ID: &str = "id";
 /// A worker that is killed costs as much as its leases do.
 const MIN_IDLE: Duration = Duration::from_secs(5);
 /// Entries of one trip.
 const TOGETHER: usize = 64;
-/// For how long a server that is away is waited for, and between two tries.
+/// The time for which an unreachable server is retried.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -48,7 +48,7 @@ impl RedisStreams {
         })
     }
 
-    /// How many were sent, all of them answered with an entry's id.
+    /// Publishes the lines. Returns the number of stored entries.
     pub(crate) async fn publish(&self, mut lines: Lines) -> anyhow::Result<u64> {
         let mut publishing = Publishing { client: Client::open(self.url.as_str())?, connection: None };
         let (mut some, mut sent) = (Vec::new(), 0);

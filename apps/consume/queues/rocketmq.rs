@@ -20,9 +20,9 @@ pub(crate) struct RocketMq {
 
 /// Messages under way at once.
 const IN_FLIGHT: usize = 16;
-/// Of a topic that is made here.
+/// The number of queues of a created topic.
 const QUEUES: u32 = 4;
-/// For how long a broker that is away is waited for.
+/// The time for which an unreachable broker is retried.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl RocketMq {
@@ -42,7 +42,7 @@ impl RocketMq {
         Ok(source)
     }
 
-    /// How many were sent, all of them stored.
+    /// Publishes the lines. Returns the number of stored messages.
     pub(crate) async fn publish(&self, lines: Lines) -> anyhow::Result<u64> {
         let publisher = RocketPublisher::builder(&self.name_server).give_up_after(PATIENCE).build()?;
         let publisher = &publisher;

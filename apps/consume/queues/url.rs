@@ -30,7 +30,7 @@ impl SourceUrl {
         self.url.scheme()
     }
 
-    /// What `name=` says; the last one counts.
+    /// Removes a parameter from the query and returns its last value.
     pub(crate) fn take(&mut self, name: &str) -> Option<String> {
         let mut found = None;
         self.query.retain(|(key, value)| {
@@ -50,7 +50,7 @@ impl SourceUrl {
         }
     }
 
-    /// The URL for the client. What its query still asks for nobody knows.
+    /// Returns the URL for the client. Parameters that remain in the query are unknown.
     pub(crate) fn into_url(mut self, scheme: &str, known: &str) -> anyhow::Result<Url> {
         if let Some((name, _)) = self.query.first() {
             bail!("--source {}: `{name}` is not known; known are {known}", self.shown());
@@ -65,7 +65,7 @@ impl SourceUrl {
     }
 }
 
-/// Without user and password.
+/// Returns the URL without user and password.
 pub(crate) fn shown(url: &Url) -> String {
     let mut url = url.clone();
     // There is a host, so there may be both.

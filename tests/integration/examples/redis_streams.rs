@@ -29,12 +29,12 @@ fn each_order_is_charged_once_and_sigterm_ends_what_runs() {
     send(&server, r#"{"number": 3, "cents": 700, "takes_ms": 1500}"#);
     assert_eq!(running.says(1), ["order 3: asking the bank"]);
     running.signal("-TERM");
-    assert_eq!(running.says(1), ["stopping: what runs may end"]);
+    assert_eq!(running.says(1), ["stopping: running handlers may end"]);
     // Not its any more: what was under way may bring it, and it is given back.
     send(&server, r#"{"number": 4, "cents": 100}"#);
     let rest = running.ends();
     assert_eq!((rest.len(), &*rest[0]), (2, "order 3: charged 700 cents"));
-    assert!(rest[1].starts_with("3 acknowledged, 0 retried, 1 put aside in orders:dead, "), "{rest:?}");
+    assert!(rest[1].starts_with("3 acknowledged, 0 retried, 1 dead-lettered in orders:dead, "), "{rest:?}");
 
     // The next one knows what was charged.
     send(&server, r#"{"number": 3, "cents": 700}"#);
@@ -48,6 +48,6 @@ fn each_order_is_charged_once_and_sigterm_ends_what_runs() {
             && pending(&server) == Some(0)
     });
     next.signal("-INT");
-    let counts = "2 acknowledged, 0 retried, 0 put aside in orders:dead, 0 given back";
-    assert_eq!(next.ends(), ["stopping: what runs may end", counts]);
+    let counts = "2 acknowledged, 0 retried, 0 dead-lettered in orders:dead, 0 given back";
+    assert_eq!(next.ends(), ["stopping: running handlers may end", counts]);
 }
