@@ -62,7 +62,7 @@ fn lease(job: &Job) -> Option<u64> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let path = job.path("store.db");
-        let store = idempotent::connect(&format!("sqlite:{}", path.display())).await.ok()?;
+        let store = idempotent::connect(format!("sqlite:{}", path.display())).await.ok()?;
         let page = store.capabilities().browse?.browse(None, 10).await.ok()?;
         page.entries.iter().find_map(|entry| match entry.record.state {
             idempotent::store::State::Consuming { until, .. } => Some(until.0),
