@@ -159,7 +159,7 @@ async fn mysql_opens_where_its_table_is() {
 #[tokio::test]
 async fn redis_opens() {
     let server = idempotent_harness::servers::RedisServer::builder().password("hunter2").start();
-    let store = connect(&server.url()).await.unwrap();
+    let store = connect(server.url()).await.unwrap();
     assert!(store.capabilities().batch.is_some());
     assert!(!format!("{store:?}").contains("hunter2"));
     let wrong = server.url().replace("hunter2", "s3cret");
