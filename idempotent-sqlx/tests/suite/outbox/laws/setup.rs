@@ -18,7 +18,9 @@ async fn tables_can_be_created_by_an_administrator() {
     let (pool, table, _kept) = own::place("outbox").await;
     let builder = || Outbox::builder(pool.clone()).table(&table);
     let steps = builder().schema_steps().unwrap();
-    let execute = async |sql| drop(sqlx::raw_sql(sqlx::AssertSqlSafe::<String>(sql)).execute(&pool).await.unwrap());
+    let execute = async |sql| {
+        sqlx::raw_sql(sqlx::AssertSqlSafe::<String>(sql)).execute(&pool).await.unwrap();
+    };
     open_on_printed_migrations(&steps, execute, async |create| builder().create(create).open().await).await;
 }
 
