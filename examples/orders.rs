@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use idempotent::mq::{Consumer, Message, Messages, Schedule, Source};
-use idempotent::rabbitmq::{Queue, RabbitMessage, RabbitPublisher, RabbitSource, Route};
+use idempotent::mq::{Consumer, Message, Messages, OutboundMessage, Schedule, Source};
+use idempotent::rabbitmq::{Queue, RabbitPublisher, RabbitSource};
 #[cfg(feature = "rocketmq")]
-use idempotent::rocketmq::{RocketMessage, RocketPublisher, RocketSource};
+use idempotent::rocketmq::{RocketPublisher, RocketSource};
 use idempotent::{Executor, Rejection, connect, idempotent};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -132,7 +132,7 @@ fn callbacks() -> impl Iterator<Item = (String, &'static str, String)> {
 async fn send_to_rabbitmq(args: &Args) -> anyhow::Result<()> {
     let publisher = RabbitPublisher::builder(&args.url).build()?;
     for (id, _, body) in callbacks() {
-        publisher.publish(&Route::queue(&args.queue), &RabbitMessage::new(id, body)).await?;
+        publisher.publish(&OutboundMessage::new(&args.queue, id, body)).await?;
     }
     Ok(())
 }
@@ -141,7 +141,8 @@ async fn send_to_rabbitmq(args: &Args) -> anyhow::Result<()> {
 async fn send_to_rocketmq(args: &Args) -> anyhow::Result<()> {
     let publisher = RocketPublisher::builder(&args.url).build()?;
     for (id, order, body) in callbacks() {
-        publisher.publish(&args.queue, &RocketMessage::new(id, body).key(order).tag("paid")).await?;
+        let topic = format!("{}:paid", args.queue);
+        publisher.publish(&OutboundMessage::new(topic, id, body).business_key(order)).await?;
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use idempotent_core::Timestamp;
 
 use crate::error::failure;
+use crate::{PublishError, PublishErrorKind};
 
 /// A queue of work that is due at a time and can be cancelled, such as the expiry of an unpaid order.
 ///
@@ -88,6 +89,18 @@ pub enum DelayErrorKind {
     Ambiguous,
     /// Nothing was changed, and a retry is useless: the key or the payload is invalid, or there is no access.
     Refused,
+}
+
+/// Converts the error of a publisher that delivers delayed messages.
+impl From<PublishError> for DelayError {
+    fn from(error: PublishError) -> Self {
+        let kind = match error.kind() {
+            PublishErrorKind::Unsent => DelayErrorKind::NotApplied,
+            PublishErrorKind::Unconfirmed => DelayErrorKind::Ambiguous,
+            PublishErrorKind::Refused => DelayErrorKind::Refused,
+        };
+        Self::new(kind, error.to_string()).with_cause(error)
+    }
 }
 
 impl DelayErrorKind {

@@ -1,12 +1,11 @@
 //! The trait that the sending half of an adapter implements.
-use std::fmt;
-
 use std::collections::HashMap;
+use std::fmt;
 use std::future::Future;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use idempotent_core::Timestamp;
+use idempotent_core::{Entropy, EntropyError, OsEntropy, Timestamp};
 
 use crate::error::failure;
 use crate::{Headers, Position};
@@ -132,6 +131,17 @@ impl OutboundMessage {
         }
     }
 
+    /// Creates a message with a topic, a random id of 32 hexadecimal digits, and a body.
+    ///
+    /// An id that is stored with the data, such as the id of a row, is the same after a restart of the publisher. Consumers then
+    /// also detect copies from before the restart, which they cannot with a random id.
+    ///
+    /// # Errors
+    /// The operating system provides no randomness.
+    pub fn with_random_id(topic: impl Into<String>, body: impl Into<Vec<u8>>) -> Result<Self, EntropyError> {
+        Ok(Self::new(topic, format!("{:032x}", OsEntropy.bits()?), body))
+    }
+
     /// Sets [`deliver_at`](Self::deliver_at). Messages of one aggregate with such times arrive in the order of those times, not of
     /// their creation.
     #[must_use]
@@ -228,7 +238,8 @@ pub enum PublishErrorKind {
     Unsent,
     /// The message may or may not be published: send it again with the same id.
     Unconfirmed,
-    /// The message is in no queue, and a retry is useless: no such topic, no bound queue, or too large.
+    /// The message is in no queue, and a retry is useless: the topic is missing, no queue is bound, access is denied, or the
+    /// broker cannot transmit the message.
     Refused,
 }
 
@@ -237,7 +248,7 @@ impl PublishErrorKind {
         match self {
             Self::Unsent => "not sent",
             Self::Unconfirmed => "sent, but not confirmed",
-            Self::Refused => "refused by the broker",
+            Self::Refused => "refused",
         }
     }
 }

@@ -1,12 +1,11 @@
 //! Delayed work on RabbitMQ.
 use async_trait::async_trait;
 use idempotent_core::Timestamp;
-use idempotent_mq::{Cancelled, Delay, DelayError, DelayErrorKind, Scheduled};
+use idempotent_mq::{Cancelled, Delay, DelayError, OutboundMessage, Scheduled};
 
-use crate::publisher::{PublishError, PublishErrorKind, RabbitPublisher};
-use crate::{RabbitMessage, Route};
+use crate::{RabbitPublisher, Route};
 
-/// Delayed work that is delivered to one route: a [`Delay`] that uses [`RabbitPublisher::publish_at`].
+/// Delayed work that is delivered to one route: a [`Delay`] that uses [`RabbitPublisher::publish`].
 ///
 /// RabbitMQ has no index of delayed messages by key. This has two consequences:
 ///
@@ -47,21 +46,12 @@ impl RabbitDelay {
 impl Delay for RabbitDelay {
     /// Publishes the payload with the key as message id. The key has at most 255 bytes.
     async fn schedule(&self, key: &str, at: Timestamp, payload: &[u8]) -> Result<Scheduled, DelayError> {
-        let published = self.publisher.publish_at(&self.to, &RabbitMessage::new(key, payload), at).await;
-        published.map(|()| Scheduled::Unchecked).map_err(not_scheduled)
+        let message = OutboundMessage::new(&self.to, key, payload).deliver_at(at);
+        Ok(self.publisher.publish(&message).await.map(|_| Scheduled::Unchecked)?)
     }
 
     /// Changes nothing and returns [`Cancelled::Unsupported`].
     async fn cancel(&self, _: &str) -> Result<Cancelled, DelayError> {
         Ok(Cancelled::Unsupported)
     }
-}
-
-fn not_scheduled(error: PublishError) -> DelayError {
-    let kind = match error.kind() {
-        PublishErrorKind::Unroutable | PublishErrorKind::Refused => DelayErrorKind::Refused,
-        PublishErrorKind::NotSent => DelayErrorKind::NotApplied,
-        PublishErrorKind::Unconfirmed => DelayErrorKind::Ambiguous,
-    };
-    DelayError::new(kind, error.to_string()).with_cause(error)
 }

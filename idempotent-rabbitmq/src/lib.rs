@@ -6,8 +6,8 @@
 //!
 //! ```no_run
 //! use idempotent_core::{Executor, MemoryStore};
-//! use idempotent_mq::{Consumer, KeyFrom, Message, Messages};
-//! use idempotent_rabbitmq::{RabbitMessage, RabbitPublisher, Queue, RabbitSource, Route};
+//! use idempotent_mq::{Consumer, KeyFrom, Message, Messages, OutboundMessage};
+//! use idempotent_rabbitmq::{Queue, RabbitPublisher, RabbitSource};
 //!
 //! #[derive(serde::Deserialize)]
 //! struct Order {
@@ -38,7 +38,7 @@
 //!     // The same order under two ids: the second message is acknowledged without a run.
 //!     let publisher = RabbitPublisher::builder(url).build()?;
 //!     for id in ["m-1", "m-2"] {
-//!         publisher.publish(&Route::queue("orders"), &RabbitMessage::new(id, r#"{"number":17,"cents":500}"#)).await?;
+//!         publisher.publish(&OutboundMessage::new("orders", id, r#"{"number":17,"cents":500}"#)).await?;
 //!     }
 //!     println!("{:?}", consuming.await??);
 //!     Ok(())
@@ -74,8 +74,8 @@ pub use self::delay::RabbitDelay;
 pub use self::delay_queues::DelayTopology;
 pub use self::error::SettingError;
 pub use self::field_value::FieldValue;
-pub use self::message::RabbitMessage;
-pub use self::publisher::{PublishError, PublishErrorKind, RabbitPublisher, RabbitPublisherBuilder};
+pub use self::message::RabbitProperties;
+pub use self::publisher::{RabbitPublisher, RabbitPublisherBuilder};
 pub use self::queue::{Queue, QueueKind};
 pub use self::route::Route;
 pub use self::settler::RabbitTag;

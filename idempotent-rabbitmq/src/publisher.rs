@@ -4,7 +4,6 @@ mod batch;
 mod connection;
 mod delayed;
 mod due_time;
-mod error;
 mod outbox;
 mod outcome;
 mod state;
@@ -15,18 +14,19 @@ use std::time::Duration;
 
 use idempotent_core::__private::backoff::delay;
 use idempotent_core::{Entropy, OsEntropy};
+use idempotent_mq::{OutboundMessage, PublishError, Published};
 use tokio::time::Instant;
 use tracing::warn;
 
 use self::attempt::PreparedMessage;
 use self::connection::SharedConnection;
+use self::delayed::check_expiry;
 use self::due_time::DueTime;
-pub use self::error::{PublishError, PublishErrorKind};
 use self::outcome::KnownState;
 use self::state::PublisherState;
 use crate::broker_url::BrokerUrl;
-use crate::properties::MAX_SHORT_STRING;
-use crate::{DelayTopology, RabbitMessage, Route, SettingError};
+use crate::message::EncodedMessage;
+use crate::{DelayTopology, RabbitProperties, SettingError};
 
 /// A publisher that waits until the broker has confirmed each message. Clones share one connection, which opens at the
 /// first message and again after a failure.
@@ -35,13 +35,14 @@ use crate::{DelayTopology, RabbitMessage, Route, SettingError};
 /// contain the message several times, and consumers detect the copies by their id.
 ///
 /// ```no_run
-/// use idempotent_rabbitmq::{RabbitMessage, PublishErrorKind, RabbitPublisher, Route};
+/// use idempotent_mq::{OutboundMessage, PublishErrorKind};
+/// use idempotent_rabbitmq::{RabbitPublisher, Route};
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let publisher = RabbitPublisher::builder("amqp://guest:guest@localhost/%2f").build()?;
-/// let paid = RabbitMessage::new("payment-17", r#"{"order":17}"#).content_type("application/json");
-/// match publisher.publish(&Route::exchange("payments", "paid"), &paid).await {
-///     Ok(()) => println!("in a queue"),
+/// let paid = OutboundMessage::new(Route::exchange("payments", "paid"), "payment-17", r#"{"order":17}"#);
+/// match publisher.publish(&paid).await {
+///     Ok(_) => println!("in a queue"),
 ///     Err(error) if error.kind() == PublishErrorKind::Unconfirmed => println!("publish again with the same id"),
 ///     Err(error) => println!("not in any queue: {error}"),
 /// }
@@ -154,15 +155,55 @@ impl RabbitPublisher {
     /// While the broker is unreachable, does not confirm, or rejects the message for now, the publisher sends the
     /// message again under the same id, with growing pauses.
     ///
+    /// The topic is a queue, or `EXCHANGE/ROUTING KEY`, and a [`Route`](crate::Route) converts to it. A message with
+    /// [`deliver_at`](OutboundMessage::deliver_at) is delivered at this time by the clock of this process, or
+    /// immediately if the time has passed, with the rules of [`publish_after`](Self::publish_after). For AMQP's own
+    /// properties, see [`publish_with`](Self::publish_with).
+    ///
     /// # Errors
-    /// The [`kind`](PublishError::kind) shows whether the message may be in a queue.
+    /// The [`kind`](PublishError::kind) shows whether the message may be in a queue. A message that no queue is bound
+    /// for is [`Refused`](idempotent_mq::PublishErrorKind::Refused).
     ///
     /// # Cancellation
     /// The message may be published, unless the call was waiting for a free channel.
-    pub async fn publish(&self, to: &Route, message: &RabbitMessage) -> Result<(), PublishError> {
+    pub async fn publish(&self, message: &OutboundMessage) -> Result<Published, PublishError> {
+        self.publish_with(message, &RabbitProperties::default()).await
+    }
+
+    /// Publishes a message like [`publish`](Self::publish), with properties that only AMQP has.
+    ///
+    /// # Errors
+    /// The errors of [`publish`](Self::publish).
+    ///
+    /// # Cancellation
+    /// See [`publish`](Self::publish).
+    pub async fn publish_with(
+        &self,
+        message: &OutboundMessage,
+        properties: &RabbitProperties,
+    ) -> Result<Published, PublishError> {
+        self.publish_encoded(EncodedMessage::new(message, properties)?, self.due_time(message)?).await
+    }
+
+    async fn publish_encoded(
+        &self,
+        message: EncodedMessage<'_>,
+        due: Option<DueTime>,
+    ) -> Result<Published, PublishError> {
         // The time of all attempts starts with the permit.
         let _permit = self.0.permits.acquire().await;
-        self.publish_until(KnownState::default(), to, message, None, Instant::now() + self.0.give_up_after).await
+        self.publish_until(KnownState::default(), &message, due, Instant::now() + self.0.give_up_after).await
+    }
+
+    /// Publishes a message of an outbox, with attempts until `end`. The caller holds a permit.
+    async fn publish_outbound(
+        &self,
+        known: KnownState,
+        message: &OutboundMessage,
+        end: Instant,
+    ) -> Result<Published, PublishError> {
+        let encoded = EncodedMessage::new(message, &RabbitProperties::default())?;
+        self.publish_until(known, &encoded, self.due_time(message)?, end).await
     }
 
     /// Publishes a message, with attempts until `end`. `known` is the state after earlier attempts. The caller holds a
@@ -170,29 +211,23 @@ impl RabbitPublisher {
     async fn publish_until(
         &self,
         mut known: KnownState,
-        to: &Route,
-        message: &RabbitMessage,
+        message: &EncodedMessage<'_>,
         due: Option<DueTime>,
         end: Instant,
-    ) -> Result<(), PublishError> {
-        let fits = to.exchange.len() <= MAX_SHORT_STRING && to.key.len() <= MAX_SHORT_STRING;
-        let Some(properties) = message.properties().filter(|_| fits) else {
-            return Err(PublishError::refused(
-                "message: an id, a header name or the route is longer than 255 bytes; shorten it",
-            ));
-        };
+    ) -> Result<Published, PublishError> {
+        check_expiry(message, due.as_ref())?;
         if known.has_attempts() {
             tokio::time::sleep(FIRST_PAUSE).await;
         }
         for tries in 1.. {
             // The remaining delay is shorter with each attempt.
-            let path = due.as_ref().and_then(|due| due.path(&self.0.delays, to));
-            let prepared = PreparedMessage { to, path: path.as_ref(), properties: &properties, body: message.body() };
+            let path = due.as_ref().and_then(|due| due.path(&self.0.delays, &message.to));
+            let prepared = PreparedMessage { path: path.as_ref(), message };
             if let Some(result) = known.add(self.0.attempt(&prepared, end).await) {
                 if result.is_ok() && path.is_none() {
-                    self.0.prove(&to.exchange);
+                    self.0.prove(&message.to.exchange);
                 }
-                return result;
+                return result.map(|()| Published::somewhere());
             }
             // Without randomness, the pause has no jitter.
             let pause = delay(FIRST_PAUSE, MAX_PAUSE, tries - 1, 20, OsEntropy.bits().unwrap_or_default());

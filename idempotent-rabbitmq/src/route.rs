@@ -19,3 +19,16 @@ impl Route {
         Self { exchange: name.into(), key: key.into() }
     }
 }
+
+/// Returns the topic of an [`OutboundMessage`](idempotent_mq::OutboundMessage): the queue, or `EXCHANGE/ROUTING KEY`.
+impl From<Route> for String {
+    fn from(Route { exchange, key }: Route) -> Self {
+        if exchange.is_empty() && !key.contains('/') { key } else { format!("{exchange}/{key}") }
+    }
+}
+
+impl From<&Route> for String {
+    fn from(route: &Route) -> Self {
+        route.clone().into()
+    }
+}

@@ -1,12 +1,11 @@
 //! Delayed work that RocketMQ keeps.
 use async_trait::async_trait;
 use idempotent_core::Timestamp;
-use idempotent_mq::{Cancelled, Delay, DelayError, DelayErrorKind, Scheduled};
+use idempotent_mq::{Cancelled, Delay, DelayError, OutboundMessage, Scheduled};
 
-use crate::RocketMessage;
-use crate::publisher::{PublishError, PublishErrorKind, RocketPublisher};
+use crate::RocketPublisher;
 
-/// Delayed work that is delivered to one topic: a [`Delay`] that uses [`RocketPublisher::publish_at`].
+/// Delayed work that is delivered to one topic: a [`Delay`] that uses [`RocketPublisher::publish`].
 ///
 /// RocketMQ has a fixed set of delays, its levels, and no index of delayed messages by key. This has three consequences:
 ///
@@ -38,23 +37,12 @@ use crate::publisher::{PublishError, PublishErrorKind, RocketPublisher};
 pub struct RocketDelay {
     publisher: RocketPublisher,
     topic: String,
-    tag: Option<String>,
 }
 
 impl RocketDelay {
-    /// Creates a delay that delivers to this topic.
+    /// Creates a delay that delivers to this topic, `TOPIC` or `TOPIC:TAG`.
     pub fn new(publisher: RocketPublisher, topic: impl Into<String>) -> Self {
-        Self { publisher, topic: topic.into(), tag: None }
-    }
-
-    /// Sets the tag of all messages.
-    ///
-    /// # Default
-    /// None
-    #[must_use]
-    pub fn tag(mut self, tag: impl Into<String>) -> Self {
-        self.tag = Some(tag.into());
-        self
+        Self { publisher, topic: topic.into() }
     }
 }
 
@@ -62,25 +50,12 @@ impl RocketDelay {
 impl Delay for RocketDelay {
     /// Publishes the payload with the key as message id. The key must not be empty, or contain the characters U+0001 and U+0002.
     async fn schedule(&self, key: &str, at: Timestamp, payload: &[u8]) -> Result<Scheduled, DelayError> {
-        let mut message = RocketMessage::new(key, payload);
-        if let Some(tag) = &self.tag {
-            message = message.tag(tag);
-        }
-        let published = self.publisher.publish_at(&self.topic, &message, at).await;
-        published.map(|()| Scheduled::Unchecked).map_err(not_scheduled)
+        let message = OutboundMessage::new(&self.topic, key, payload).deliver_at(at);
+        Ok(self.publisher.publish(&message).await.map(|_| Scheduled::Unchecked)?)
     }
 
     /// Changes nothing and returns [`Cancelled::Unsupported`].
     async fn cancel(&self, _: &str) -> Result<Cancelled, DelayError> {
         Ok(Cancelled::Unsupported)
     }
-}
-
-fn not_scheduled(error: PublishError) -> DelayError {
-    let kind = match error.kind() {
-        PublishErrorKind::Refused => DelayErrorKind::Refused,
-        PublishErrorKind::NotSent => DelayErrorKind::NotApplied,
-        PublishErrorKind::Unconfirmed => DelayErrorKind::Ambiguous,
-    };
-    DelayError::new(kind, error.to_string()).with_cause(error)
 }

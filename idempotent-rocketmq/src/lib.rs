@@ -6,8 +6,8 @@
 //!
 //! ```no_run
 //! use idempotent_core::{Executor, MemoryStore};
-//! use idempotent_mq::{Consumer, KeyFrom, Message, Messages};
-//! use idempotent_rocketmq::{RocketMessage, RocketPublisher, RocketSource};
+//! use idempotent_mq::{Consumer, KeyFrom, Message, Messages, OutboundMessage};
+//! use idempotent_rocketmq::{RocketPublisher, RocketSource};
 //!
 //! #[derive(serde::Deserialize)]
 //! struct Order {
@@ -37,7 +37,7 @@
 //!     // The same order under two ids: the second message is acknowledged without a run.
 //!     let publisher = RocketPublisher::builder("localhost:9876").build()?;
 //!     for id in ["m-1", "m-2"] {
-//!         publisher.publish("orders", &RocketMessage::new(id, r#"{"number":17,"cents":500}"#)).await?;
+//!         publisher.publish(&OutboundMessage::new("orders", id, r#"{"number":17,"cents":500}"#)).await?;
 //!     }
 //!     println!("{:?}", consuming.await??);
 //!     Ok(())
@@ -71,7 +71,6 @@ mod topics;
 
 pub use self::delay::RocketDelay;
 pub use self::error::SettingError;
-pub use self::message::RocketMessage;
-pub use self::publisher::{PublishError, PublishErrorKind, RocketPublisher, RocketPublisherBuilder};
+pub use self::publisher::{RocketPublisher, RocketPublisherBuilder};
 pub use self::settler::RocketTag;
 pub use self::source::{RocketSource, RocketSourceBuilder};

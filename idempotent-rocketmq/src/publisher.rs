@@ -1,7 +1,6 @@
 //! The publisher, which reports the known state of each message.
 mod attempt;
 mod delayed;
-mod error;
 mod outbox;
 
 use std::collections::HashMap;
@@ -12,20 +11,20 @@ use std::time::Duration;
 
 use idempotent_core::__private::backoff::delay;
 use idempotent_core::{Entropy, OsEntropy};
+use idempotent_mq::{OutboundMessage, PublishError, PublishErrorKind, Published};
 use rocketmq_client_rust::ClientError;
 use tokio::sync::{Mutex, oneshot};
 use tokio::time::Instant;
 use tracing::warn;
 
 use self::delayed::DueTime;
-pub use self::error::{PublishError, PublishErrorKind};
+use crate::SettingError;
 use crate::client::spawn_client;
 use crate::delay_levels::DelayLevels;
+use crate::message::encode;
 use crate::producer::MessageProducer;
 use crate::queue_choice::QueueChoice;
-use crate::queue_position::QueuePosition;
 use crate::settings::{check_name, check_servers};
-use crate::{RocketMessage, SettingError};
 
 /// A publisher that waits until the broker has stored each message. Clones share one client, which starts when it is first
 /// needed.
@@ -34,12 +33,13 @@ use crate::{RocketMessage, SettingError};
 /// several times, and consumers detect the copies by their id.
 ///
 /// ```no_run
-/// use idempotent_rocketmq::{RocketMessage, PublishErrorKind, RocketPublisher};
+/// use idempotent_mq::{OutboundMessage, PublishErrorKind};
+/// use idempotent_rocketmq::RocketPublisher;
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let publisher = RocketPublisher::builder("localhost:9876").build()?;
-/// match publisher.publish("payments", &RocketMessage::new("payment-17", r#"{"order":17}"#).tag("paid")).await {
-///     Ok(()) => println!("stored"),
+/// match publisher.publish(&OutboundMessage::new("payments:paid", "payment-17", r#"{"order":17}"#)).await {
+///     Ok(published) => println!("stored at {:?}", published.position),
 ///     Err(error) if error.kind() == PublishErrorKind::Unconfirmed => println!("publish again with the same id"),
 ///     Err(error) => println!("not in the topic: {error}"),
 /// }
@@ -171,32 +171,34 @@ impl RocketPublisher {
     /// replicated, if the broker is set so. While the broker is unreachable, does not respond, or has not stored the message in
     /// this way, the publisher sends the message again under the same id, with growing pauses.
     ///
+    /// The topic is a topic of RocketMQ, or `TOPIC:TAG`. A message with an [`aggregate`](OutboundMessage::aggregate) is stored in the
+    /// queue of the aggregate, and every other message in any queue. The result contains the position, unless the message is delayed.
+    ///
+    /// A message with [`deliver_at`](OutboundMessage::deliver_at) is delivered at this time by the clock of this process, or
+    /// immediately if the time has passed, with the rules of [`publish_after`](Self::publish_after).
+    ///
     /// # Errors
     /// The [`kind`](PublishError::kind) shows whether the message may be stored.
     ///
     /// # Cancellation
     /// The message may be published.
-    pub async fn publish(&self, topic: &str, message: &RocketMessage) -> Result<(), PublishError> {
+    pub async fn publish(&self, message: &OutboundMessage) -> Result<Published, PublishError> {
         let end = Instant::now() + self.0.give_up_after;
-        self.publish_until(end, topic, message, None, None).await.map(drop)
+        self.publish_until(end, message, self.due_time(message)?).await
     }
 
-    /// Publishes a message to the queue of the aggregate, or to any queue, with attempts until `end`. Returns the position of the
-    /// message, unless the message is delayed.
+    /// Publishes a message with attempts until `end`.
     async fn publish_until(
         &self,
         end: Instant,
-        topic: &str,
-        message: &RocketMessage,
-        aggregate: Option<&str>,
+        message: &OutboundMessage,
         due: Option<DueTime>,
-    ) -> Result<Option<QueuePosition>, PublishError> {
-        let refused = |error: SettingError| PublishError::new(PublishErrorKind::Refused, error.to_string(), None);
-        let mut prepared = message.prepare(topic).map_err(refused)?;
+    ) -> Result<Published, PublishError> {
+        let mut prepared = encode(message)?;
         let mut may_be_stored = false;
         for tries in 1.. {
-            let choice = match aggregate {
-                Some(aggregate) => QueueChoice::Hashed(aggregate.to_owned()),
+            let choice = match &message.aggregate {
+                Some(aggregate) => QueueChoice::Hashed(aggregate.clone()),
                 None => QueueChoice::Numbered(self.0.next_queue.fetch_add(1, Relaxed)),
             };
             if let Some(due) = &due {
@@ -204,8 +206,10 @@ impl RocketPublisher {
             }
             let failed = match self.0.attempt(prepared.clone(), choice, end).await {
                 // The broker reports the position in its queue for the delay.
-                Ok(_) if prepared.level > 0 => return Ok(None),
-                Ok(position) => return Ok(position),
+                Ok(Some(position)) if prepared.level == 0 => {
+                    return Ok(Published::at(position.position(&prepared.topic)));
+                }
+                Ok(_) => return Ok(Published::somewhere()),
                 Err(failed) => failed,
             };
             may_be_stored |= failed.may_be_stored;
@@ -215,10 +219,10 @@ impl RocketPublisher {
                 return Err(failed.into_error(may_be_stored));
             }
             let cause = &*failed.text;
-            warn!(target: "idempotent", topic, tries, ?pause, cause, "publishing failed; retrying");
+            warn!(target: "idempotent", topic = prepared.topic, tries, ?pause, cause, "publishing failed; retrying");
             tokio::time::sleep(pause).await;
         }
-        Err(PublishError::new(PublishErrorKind::Unconfirmed, "too many attempts", None))
+        Err(PublishError::new(PublishErrorKind::Unconfirmed, "too many attempts"))
     }
 }
 

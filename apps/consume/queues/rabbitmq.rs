@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use idempotent::rabbitmq::{self, RabbitMessage, RabbitPublisher, RabbitSource, Route};
+use idempotent::mq::OutboundMessage;
+use idempotent::rabbitmq::{self, RabbitProperties, RabbitPublisher, RabbitSource};
 
 use super::outgoing::Lines;
 use super::told;
@@ -62,13 +63,13 @@ impl RabbitMq {
     pub(crate) async fn publish(&self, lines: Lines) -> anyhow::Result<u64> {
         let publisher = RabbitPublisher::builder(&self.url).in_flight(IN_FLIGHT);
         let publisher = publisher.confirm_within(CONFIRM).give_up_after(CONFIRM * 3).build()?;
-        let (publisher, to) = (&publisher, &Route::queue(&self.name));
+        let (publisher, json) = (&publisher, &RabbitProperties::default().content_type("application/json"));
         let lines = stream::unfold(lines, async |mut lines| Some((lines.recv().await?, lines)));
         let sending = lines.map(|line| async move {
             let line = line?;
-            let message = RabbitMessage::new(line.id, line.body).content_type("application/json");
-            let sent = publisher.publish(to, &message).await;
-            sent.map_err(|error| anyhow!("line {} for {self}: {}", line.number, told(&error)))
+            let message = OutboundMessage::new(&self.name, line.id, line.body);
+            let sent = publisher.publish_with(&message, json).await;
+            sent.map(drop).map_err(|error| anyhow!("line {} for {self}: {}", line.number, told(&error)))
         });
         sending.buffer_unordered(IN_FLIGHT).try_fold(0, async |sent, ()| Ok(sent + 1)).await
     }

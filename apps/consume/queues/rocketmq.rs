@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use idempotent::rocketmq::{RocketMessage, RocketPublisher, RocketSource};
+use idempotent::mq::OutboundMessage;
+use idempotent::rocketmq::{RocketPublisher, RocketSource};
 
 use super::outgoing::Lines;
 use super::told;
@@ -49,8 +50,8 @@ impl RocketMq {
         let lines = stream::unfold(lines, async |mut lines| Some((lines.recv().await?, lines)));
         let sending = lines.map(|line| async move {
             let line = line?;
-            let sent = publisher.publish(&self.topic, &RocketMessage::new(line.id, line.body)).await;
-            sent.map_err(|error| anyhow!("line {} for {self}: {}", line.number, told(&error)))
+            let sent = publisher.publish(&OutboundMessage::new(&self.topic, line.id, line.body)).await;
+            sent.map(drop).map_err(|error| anyhow!("line {} for {self}: {}", line.number, told(&error)))
         });
         sending.buffer_unordered(IN_FLIGHT).try_fold(0, async |sent, ()| Ok(sent + 1)).await
     }

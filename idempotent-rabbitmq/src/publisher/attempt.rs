@@ -11,16 +11,14 @@ use super::state::PublisherState;
 use crate::delay_queues::DelayPath;
 use crate::error::is_not_found;
 use crate::field_value::field_table;
+use crate::message::EncodedMessage;
 use crate::publish_connection::PublishFailure;
-use crate::route::Route;
 
 /// A message that is ready to be sent.
 pub(super) struct PreparedMessage<'a> {
-    pub(super) to: &'a Route,
     /// The path of a delayed message, or `None` for a message that is due.
     pub(super) path: Option<&'a DelayPath>,
-    pub(super) properties: &'a BasicProperties,
-    pub(super) body: &'a [u8],
+    pub(super) message: &'a EncodedMessage<'a>,
 }
 
 impl PublisherState {
@@ -47,7 +45,7 @@ impl PublisherState {
             Ok(Err(error)) => return AttemptOutcome::Unconnected(error),
             Err(_) => return AttemptOutcome::TimedOut { sent: false },
         };
-        let PreparedMessage { to, path, properties, body } = *message;
+        let PreparedMessage { path, message: EncodedMessage { to, properties, body, .. } } = *message;
         if let Some(path) = path {
             match timeout(left(), self.prepare(&connection, path)).await {
                 Ok(Ok(())) => {}

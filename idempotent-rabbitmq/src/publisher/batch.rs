@@ -3,18 +3,14 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use futures_util::future::join_all;
-use idempotent_mq::{OutboundMessage, PublishError as OutboxError, Published, chains};
-use lapin::BasicProperties;
+use idempotent_mq::{OutboundMessage, PublishError, PublishErrorKind, Published, chains};
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
 use super::RabbitPublisher;
-use super::error::{PublishError, PublishErrorKind};
-use super::outbox::{convert, outbox_error, route};
 use super::outcome::{KnownState, UNROUTABLE};
 use super::state::PublisherState;
-use crate::Route;
-use crate::properties::MAX_SHORT_STRING;
+use crate::message::{EncodedMessage, RabbitProperties};
 use crate::publish_connection::{BatchMessage, PublishFailure};
 
 /// Maximum number of messages in a batch. If a confirm is missing, the whole batch is sent again.
@@ -32,15 +28,7 @@ struct MessageChain {
     known: KnownState,
 }
 
-/// A message that can be sent in a batch.
-struct SharedMessage<'a> {
-    to: Route,
-    id: &'a str,
-    properties: BasicProperties,
-    body: &'a [u8],
-}
-
-type OutboxResult = Result<Published, OutboxError>;
+type PublishResult = Result<Published, PublishError>;
 /// The results of a batch. An error contains whether any message was sent, and the cause.
 type BatchResult = Result<Vec<Result<(), PublishFailure>>, (bool, Option<lapin::Error>)>;
 
@@ -50,10 +38,10 @@ impl RabbitPublisher {
     ///
     /// The time limit includes waiting for permits. A relay gives up on the whole call, so the call must report the
     /// unsent messages before that. Otherwise an outage would use up the resends of these messages.
-    pub(super) async fn publish_batch(&self, messages: &[OutboundMessage]) -> Vec<OutboxResult> {
+    pub(super) async fn publish_batch(&self, messages: &[OutboundMessage]) -> Vec<PublishResult> {
         let end = Instant::now() + self.0.give_up_after;
-        let shared: Vec<_> = messages.iter().map(SharedMessage::of).collect();
-        let mut results: Vec<Option<OutboxResult>> = Vec::new();
+        let shared: Vec<_> = messages.iter().map(shareable).collect();
+        let mut results: Vec<Option<PublishResult>> = Vec::new();
         results.resize_with(messages.len(), || None);
         let new_chain = |chain: Vec<usize>| MessageChain { left: chain.into(), known: KnownState::default() };
         let mut chains: Vec<_> = chains(messages).into_iter().map(new_chain).collect();
@@ -85,7 +73,7 @@ impl RabbitPublisher {
             .flatten()
             .for_each(|(at, result)| results[at] = Some(result));
         // A message without a result follows a failed message of its chain.
-        results.into_iter().map(|result| result.unwrap_or_else(|| Err(OutboxError::kept_back()))).collect()
+        results.into_iter().map(|result| result.unwrap_or_else(|| Err(PublishError::kept_back()))).collect()
     }
 
     /// Publishes the first message of each chain in batches. Returns the chains that have further messages, and the
@@ -93,8 +81,8 @@ impl RabbitPublisher {
     async fn publish_wave(
         &self,
         wave: Vec<MessageChain>,
-        shared: &[Option<SharedMessage<'_>>],
-        results: &mut [Option<OutboxResult>],
+        shared: &[Option<EncodedMessage<'_>>],
+        results: &mut [Option<PublishResult>],
         end: Instant,
     ) -> (Vec<MessageChain>, Vec<MessageChain>) {
         let first = |chain: &MessageChain| chain.left.front().and_then(|at| shared[*at].as_ref());
@@ -116,8 +104,7 @@ impl RabbitPublisher {
                     }
                 }
                 Ok(Err(PublishFailure::Unroutable)) => {
-                    let error = PublishError::new(PublishErrorKind::Unroutable, UNROUTABLE, None);
-                    results[at] = Some(Err(outbox_error(error)));
+                    results[at] = Some(Err(PublishError::new(PublishErrorKind::Refused, UNROUTABLE)));
                 }
                 Ok(Err(_)) => again.push(MessageChain { known: KnownState::nacked(), ..chain }),
                 Err((sent, error)) => again.push(MessageChain { known: KnownState::after_batch(sent, error), ..chain }),
@@ -132,19 +119,17 @@ impl RabbitPublisher {
         chain: MessageChain,
         messages: &[OutboundMessage],
         end: Instant,
-    ) -> Vec<(usize, OutboxResult)> {
+    ) -> Vec<(usize, PublishResult)> {
         let MessageChain { left, mut known } = chain;
         let mut results = Vec::with_capacity(left.len());
         for at in left {
-            let message = &messages[at];
-            let known = std::mem::take(&mut known);
-            let sent = match (convert(message), self.0.permit(end).await) {
-                (Ok(converted), Some(_permit)) => self.publish_outbound(known, message, &converted, end).await,
-                (Ok(_), None) => Err(known.into_error()),
-                (Err(error), _) => Err(error),
+            let (message, known) = (&messages[at], std::mem::take(&mut known));
+            let result = match self.0.permit(end).await {
+                Some(_permit) => self.publish_outbound(known, message, end).await,
+                None => Err(known.into_error()),
             };
-            let failed = sent.is_err();
-            results.push((at, sent.map(|()| Published::somewhere()).map_err(outbox_error)));
+            let failed = result.is_err();
+            results.push((at, result));
             if failed {
                 break;
             }
@@ -154,8 +139,8 @@ impl RabbitPublisher {
 }
 
 /// Splits messages, in order, into batches within the limits.
-fn split_batches<'a>(all: impl Iterator<Item = &'a SharedMessage<'a>>) -> Vec<Vec<&'a SharedMessage<'a>>> {
-    let mut batches: Vec<Vec<&SharedMessage<'_>>> = Vec::new();
+fn split_batches<'a>(all: impl Iterator<Item = &'a EncodedMessage<'a>>) -> Vec<Vec<&'a EncodedMessage<'a>>> {
+    let mut batches: Vec<Vec<&EncodedMessage<'_>>> = Vec::new();
     let mut bytes = 0;
     for message in all {
         bytes += message.body.len();
@@ -170,28 +155,20 @@ fn split_batches<'a>(all: impl Iterator<Item = &'a SharedMessage<'a>>) -> Vec<Ve
     batches
 }
 
-impl<'a> SharedMessage<'a> {
-    /// Returns `None` for a message that is sent separately: a delayed or invalid one.
-    fn of(message: &'a OutboundMessage) -> Option<Self> {
-        if message.deliver_at.is_some() {
-            return None;
-        }
-        let to = route(&message.topic);
-        let fits = to.exchange.len() <= MAX_SHORT_STRING && to.key.len() <= MAX_SHORT_STRING;
-        let properties = convert(message).ok()?.properties().filter(|_| fits)?;
-        Some(Self { to, id: &message.id, properties, body: &message.body })
-    }
+/// Encodes a message that can be sent in a batch. Returns `None` for a message that is sent separately: a delayed or
+/// invalid one.
+fn shareable(message: &OutboundMessage) -> Option<EncodedMessage<'_>> {
+    EncodedMessage::new(message, &RabbitProperties::default()).ok().filter(|_| message.deliver_at.is_none())
+}
 
-    fn batch_message(&self) -> BatchMessage<'_> {
-        let Self { to, properties, body, .. } = self;
-        BatchMessage { exchange: &to.exchange, key: &to.key, properties: properties.clone(), body }
-    }
+fn batch_message<'a>(EncodedMessage { to, properties, body, .. }: &'a EncodedMessage<'_>) -> BatchMessage<'a> {
+    BatchMessage { exchange: &to.exchange, key: &to.key, properties: properties.clone(), body }
 }
 
 impl PublisherState {
     /// Returns whether a message may be in a batch. A message that the broker refuses closes the channel, and leaves
     /// the state of all messages on the channel unknown.
-    fn may_share(&self, message: &SharedMessage<'_>) -> bool {
+    fn may_share(&self, message: &EncodedMessage<'_>) -> bool {
         message.body.len() <= MAX_SHARED_BYTES && self.is_proven(&message.to.exchange)
     }
 
@@ -199,14 +176,14 @@ impl PublisherState {
     ///
     /// # Errors
     /// Not all messages were confirmed.
-    async fn attempt_batch(&self, batch: &[&SharedMessage<'_>], end: Instant) -> BatchResult {
+    async fn attempt_batch(&self, batch: &[&EncodedMessage<'_>], end: Instant) -> BatchResult {
         let Some(_permit) = self.permit(end).await else { return Err((false, None)) };
         let left = || end.saturating_duration_since(Instant::now());
         let connection = match timeout(left(), self.connection.get()).await {
             Ok(connected) => connected.map_err(|error| (false, Some(error)))?,
             Err(_) => return Err((false, None)),
         };
-        let messages: Vec<_> = batch.iter().map(|message| message.batch_message()).collect();
+        let messages: Vec<_> = batch.iter().map(|message| batch_message(message)).collect();
         let sent = AtomicBool::new(false);
         let published = timeout(self.confirm_within.min(left()), connection.publish_batch(&messages, &sent)).await;
         let error = match published {

@@ -3,22 +3,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{Clock, SystemClock, Timestamp};
-use tokio::time::Instant;
+use idempotent_mq::{OutboundMessage, PublishError, Published};
 
 use super::RabbitPublisher;
 use super::due_time::DueTime;
-use super::error::PublishError;
-use super::outcome::{AttemptOutcome, KnownState};
+use super::outcome::AttemptOutcome;
 use super::state::PublisherState;
 use crate::delay_queues::DelayPath;
 use crate::error::{is_final, is_not_found};
+use crate::message::{EncodedMessage, RabbitProperties, refused};
 use crate::publish_connection::{PublishConnection, PublishFailure};
-use crate::{RabbitMessage, Route};
 
 impl RabbitPublisher {
-    /// Publishes a message that the broker delivers to its route after this delay. Returns when the broker has stored
-    /// the message, which waits in queues of the [`DelayTopology`](crate::DelayTopology) and survives a restart of the
-    /// broker. A delay of zero is an immediate [`publish`](Self::publish).
+    /// Publishes a message that the broker delivers to its route after this delay, in place of the message's
+    /// [`deliver_at`](OutboundMessage::deliver_at). Returns when the broker has stored the message, which waits in
+    /// queues of the [`DelayTopology`](crate::DelayTopology) and survives a restart of the broker. A delay of zero is an
+    /// immediate [`publish`](Self::publish).
     ///
     /// The message is never early. On an idle broker it is at most 100 ms late.
     ///
@@ -27,66 +27,33 @@ impl RabbitPublisher {
     /// check whether the work is still wanted.
     ///
     /// # Errors
-    /// The errors of [`publish`](Self::publish). The following are [`Refused`](super::PublishErrorKind::Refused): a
-    /// delay of more than 13 years (49 days with the plugin), a message that [expires](RabbitMessage::expires_after), a
-    /// missing exchange, and a broker that cannot declare the topology. A missing queue is
-    /// [`Unroutable`](super::PublishErrorKind::Unroutable).
+    /// The errors of [`publish`](Self::publish). The following are [`Refused`](idempotent_mq::PublishErrorKind::Refused):
+    /// a delay of more than 13 years (49 days with the plugin), a message that
+    /// [expires](RabbitProperties::expires_after), a missing queue or exchange, and a broker that cannot declare the
+    /// topology.
     ///
     /// # Cancellation
     /// See [`publish`](Self::publish).
-    pub async fn publish_after(
-        &self,
-        to: &Route,
-        message: &RabbitMessage,
-        delay: Duration,
-    ) -> Result<(), PublishError> {
-        let due = DueTime::after(delay, &self.0.delays)?;
-        // The time of all attempts starts with the permit.
-        let _permit = self.0.permits.acquire().await;
-        self.publish_due(KnownState::default(), to, message, due, Instant::now() + self.0.give_up_after).await
+    pub async fn publish_after(&self, message: &OutboundMessage, delay: Duration) -> Result<Published, PublishError> {
+        let due = Some(DueTime::after(delay, &self.0.delays)?);
+        self.publish_encoded(EncodedMessage::new(message, &RabbitProperties::default())?, due).await
     }
 
-    /// Publishes a message that the broker delivers at this time by the clock of this process, or immediately if the
-    /// time has passed. The remaining delay follows the rules of [`publish_after`](Self::publish_after).
-    ///
-    /// # Errors
-    /// The errors of [`publish_after`](Self::publish_after).
-    ///
-    /// # Cancellation
-    /// See [`publish`](Self::publish).
-    pub async fn publish_at(&self, to: &Route, message: &RabbitMessage, at: Timestamp) -> Result<(), PublishError> {
-        self.publish_after(to, message, remaining(at)).await
+    /// Returns the due time of a message, or `None` for immediate delivery.
+    pub(super) fn due_time(&self, message: &OutboundMessage) -> Result<Option<DueTime>, PublishError> {
+        message.deliver_at.map(|at| DueTime::after(remaining(at), &self.0.delays)).transpose()
     }
+}
 
-    /// Publishes a message at this time, with attempts until `end`. The caller holds a permit.
-    pub(super) async fn publish_at_until(
-        &self,
-        known: KnownState,
-        to: &Route,
-        message: &RabbitMessage,
-        at: Timestamp,
-        end: Instant,
-    ) -> Result<(), PublishError> {
-        let due = DueTime::after(remaining(at), &self.0.delays)?;
-        self.publish_due(known, to, message, due, end).await
+/// Checks that a delayed message does not expire.
+pub(super) fn check_expiry(message: &EncodedMessage<'_>, due: Option<&DueTime>) -> Result<(), PublishError> {
+    if due.is_some() && message.expires() {
+        return Err(refused(
+            "expires_after: not possible for a delayed message, which the broker would deliver at its expiry; remove \
+             expires_after()",
+        ));
     }
-
-    async fn publish_due(
-        &self,
-        known: KnownState,
-        to: &Route,
-        message: &RabbitMessage,
-        due: DueTime,
-        end: Instant,
-    ) -> Result<(), PublishError> {
-        if message.expires() {
-            return Err(PublishError::refused(
-                "expires_after: not possible for a delayed message, which the broker would deliver at its expiry; remove \
-                 expires_after()",
-            ));
-        }
-        self.publish_until(known, to, message, Some(due), end).await
-    }
+    Ok(())
 }
 
 impl PublisherState {

@@ -1,10 +1,11 @@
 //! The time at which a delayed message is due.
 use std::time::Duration;
 
+use idempotent_mq::PublishError;
 use tokio::time::Instant;
 
-use super::error::PublishError;
 use crate::delay_queues::{DelayPath, DelayTopology};
+use crate::message::refused;
 use crate::route::Route;
 
 /// The time before which a message must not be delivered.
@@ -19,11 +20,11 @@ impl DueTime {
     pub(super) fn after(delay: Duration, delays: &DelayTopology) -> Result<Self, PublishError> {
         match Instant::now().checked_add(delay).filter(|_| delay <= delays.max_delay()) {
             Some(due) => Ok(Self(due)),
-            None if delays.is_plugin() => Err(PublishError::refused(
+            None if delays.is_plugin() => Err(refused(
                 "delay: longer than 49 days, the maximum of the plugin; use a shorter delay, or \
                  DelayTopology::quorum() with a maximum of 13 years",
             )),
-            None => Err(PublishError::refused("delay: longer than the maximum of 13 years; publish the message later")),
+            None => Err(refused("delay: longer than the maximum of 13 years; publish the message later")),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The outcome of an attempt, and the known state of a message after several attempts.
-use super::error::{PublishError, PublishErrorKind};
+use idempotent_mq::{PublishError, PublishErrorKind};
+
 use crate::error::is_final;
 use crate::publish_connection::PublishFailure;
 
@@ -37,15 +38,15 @@ impl KnownState {
         let (text, error, may_be_stored) = match outcome {
             AttemptOutcome::Confirmed => return Some(Ok(())),
             AttemptOutcome::Failed(PublishFailure::Unroutable) => {
-                return Some(Err(self.final_error(PublishErrorKind::Unroutable, UNROUTABLE, None)));
+                return Some(Err(self.final_error(PublishErrorKind::Refused, UNROUTABLE, None)));
             }
             AttemptOutcome::Refused { text, error } => {
                 return Some(Err(self.final_error(PublishErrorKind::Refused, text, Some(error))));
             }
             AttemptOutcome::Unconnected(error) if is_final(&error) => {
                 let text = "the broker refuses the connection; check the password, the vhost and the permissions";
-                let error = self.final_error(PublishErrorKind::Refused, text, Some(error));
-                return Some(Err(error.without_connection()));
+                // A wrong password must not use up the attempts of an outbox message.
+                return Some(Err(self.final_error(PublishErrorKind::Unsent, text, Some(error))));
             }
             AttemptOutcome::Unconnected(error) => (CONNECTION_FAILED, Some(error), false),
             AttemptOutcome::Failed(PublishFailure::Nacked) => {
@@ -89,19 +90,27 @@ impl KnownState {
 
     /// Returns the error for a message without further attempts.
     pub(super) fn into_error(self) -> PublishError {
-        let kind = if self.may_be_stored { PublishErrorKind::Unconfirmed } else { PublishErrorKind::NotSent };
+        let kind = if self.may_be_stored { PublishErrorKind::Unconfirmed } else { PublishErrorKind::Unsent };
         let text = if self.text.is_empty() { "no channel was free in time; raise in_flight" } else { self.text };
-        PublishError::new(kind, text, self.last_error)
+        publish_error(kind, text, self.last_error)
     }
 
     /// Returns the error of a final outcome. The outcome shows nothing about earlier attempts without a response.
     fn final_error(&self, kind: PublishErrorKind, text: &'static str, error: Option<lapin::Error>) -> PublishError {
-        PublishError::new(if self.may_be_stored { PublishErrorKind::Unconfirmed } else { kind }, text, error)
+        publish_error(if self.may_be_stored { PublishErrorKind::Unconfirmed } else { kind }, text, error)
     }
 }
 
 /// The error text of a message that the broker has returned.
-pub(super) const UNROUTABLE: &str = "no queue is bound for the message; declare the queue, or bind one";
+pub(super) const UNROUTABLE: &str = "unroutable: no queue is bound for the message; declare the queue, or bind one";
+
+fn publish_error(kind: PublishErrorKind, text: &str, cause: Option<lapin::Error>) -> PublishError {
+    let error = PublishError::new(kind, text);
+    match cause {
+        Some(cause) => error.with_cause(cause),
+        None => error,
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -118,7 +127,7 @@ mod tests {
         let unroutable = || AttemptOutcome::Failed(PublishFailure::Unroutable);
         let mut known = KnownState::default();
         assert!(known.add(AttemptOutcome::Failed(PublishFailure::Nacked)).is_none());
-        assert_eq!(kind(known.add(unroutable())), Some(PublishErrorKind::Unroutable));
+        assert_eq!(kind(known.add(unroutable())), Some(PublishErrorKind::Refused));
         assert!(known.add(AttemptOutcome::TimedOut { sent: true }).is_none());
         assert_eq!(kind(known.add(unroutable())), Some(PublishErrorKind::Unconfirmed));
         assert_eq!(known.into_error().kind(), PublishErrorKind::Unconfirmed);
@@ -128,7 +137,7 @@ mod tests {
     fn a_refused_connection_after_an_unanswered_attempt_leaves_the_message_unconfirmed() {
         let no_access = AMQPError::new(AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED), "no access".into());
         let refused = || AttemptOutcome::Unconnected(lapin::ErrorKind::ProtocolError(no_access.clone()).into());
-        assert_eq!(kind(KnownState::default().add(refused())), Some(PublishErrorKind::Refused));
+        assert_eq!(kind(KnownState::default().add(refused())), Some(PublishErrorKind::Unsent));
         let mut known = KnownState::default();
         assert!(known.add(AttemptOutcome::TimedOut { sent: true }).is_none());
         assert_eq!(kind(known.add(refused())), Some(PublishErrorKind::Unconfirmed));
@@ -138,6 +147,6 @@ mod tests {
     fn a_message_that_was_never_sent_is_known_not_to_be_stored() {
         let mut known = KnownState::default();
         assert!(known.add(AttemptOutcome::TimedOut { sent: false }).is_none());
-        assert_eq!(known.into_error().kind(), PublishErrorKind::NotSent);
+        assert_eq!(known.into_error().kind(), PublishErrorKind::Unsent);
     }
 }

@@ -2,10 +2,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use idempotent_mq::{PublishError, PublishErrorKind};
 use rocketmq_client_rust::ClientError;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{PublishError, PublishErrorKind, PublisherState};
+use super::PublisherState;
 use crate::error::{is_final, is_not_stored, is_unknown_topic, rejection};
 use crate::producer::{MessageProducer, PreparedMessage, SEND_TIMEOUT_MS, SendFailure};
 use crate::queue_choice::QueueChoice;
@@ -130,8 +131,12 @@ impl FailedAttempt {
         let kind = match (may_be_stored, self.is_final) {
             (true, _) => PublishErrorKind::Unconfirmed,
             (false, true) => PublishErrorKind::Refused,
-            (false, false) => PublishErrorKind::NotSent,
+            (false, false) => PublishErrorKind::Unsent,
         };
-        PublishError::new(kind, self.text, self.cause.map(Into::into))
+        let error = PublishError::new(kind, self.text);
+        match self.cause {
+            Some(cause) => error.with_cause(cause),
+            None => error,
+        }
     }
 }

@@ -2,10 +2,10 @@
 use std::time::Duration;
 
 use idempotent_core::{Clock, SystemClock, Timestamp};
+use idempotent_mq::{OutboundMessage, PublishError, PublishErrorKind, Published};
 use tokio::time::Instant;
 
-use super::{PublishError, PublishErrorKind, PublisherState, RocketPublisher};
-use crate::RocketMessage;
+use super::{PublisherState, RocketPublisher};
 use crate::delay_levels::{DelayLevel, DelayLevels};
 
 /// The resolution of the broker's clock, in which it compares a message's age with its delay, and the rounding of the two times.
@@ -42,8 +42,9 @@ impl DueTime {
 }
 
 impl RocketPublisher {
-    /// Publishes a message that the broker delivers after this delay. Returns when the broker has stored the message, which
-    /// survives a restart of the broker. A delay of zero is an immediate [`publish`](Self::publish).
+    /// Publishes a message that the broker delivers after this delay, in place of the message's
+    /// [`deliver_at`](OutboundMessage::deliver_at). Returns when the broker has stored the message, which survives a restart of the
+    /// broker. A delay of zero is an immediate [`publish`](Self::publish).
     ///
     /// A broker has few delays, its [delay levels](super::RocketPublisherBuilder::delay_levels). The publisher selects the shortest
     /// sufficient level, so the message is never early by the broker's clock. The level may exceed the delay by
@@ -57,27 +58,9 @@ impl RocketPublisher {
     ///
     /// # Cancellation
     /// The message may be published.
-    pub async fn publish_after(
-        &self,
-        topic: &str,
-        message: &RocketMessage,
-        delay: Duration,
-    ) -> Result<(), PublishError> {
+    pub async fn publish_after(&self, message: &OutboundMessage, delay: Duration) -> Result<Published, PublishError> {
         let due = self.0.due_after(delay)?;
-        let end = Instant::now() + self.0.give_up_after;
-        self.publish_until(end, topic, message, None, Some(due)).await.map(drop)
-    }
-
-    /// Publishes a message that the broker delivers at this time by the clock of this process, or immediately if the time has
-    /// passed. The remaining delay follows the rules of [`publish_after`](Self::publish_after).
-    ///
-    /// # Errors
-    /// The errors of [`publish_after`](Self::publish_after).
-    ///
-    /// # Cancellation
-    /// The message may be published.
-    pub async fn publish_at(&self, topic: &str, message: &RocketMessage, at: Timestamp) -> Result<(), PublishError> {
-        self.publish_after(topic, message, remaining(at)).await
+        self.publish_until(Instant::now() + self.0.give_up_after, message, Some(due)).await
     }
 
     /// Returns whether each delay up to the longest level is accepted.
@@ -85,9 +68,9 @@ impl RocketPublisher {
         self.0.max_lateness >= self.0.delay_levels.largest_gap()
     }
 
-    /// Checks the time of a message of an outbox.
-    pub(super) fn due_at(&self, at: Timestamp) -> Result<DueTime, PublishError> {
-        self.0.due_after(remaining(at))
+    /// Returns the due time of a message, or `None` for immediate delivery.
+    pub(super) fn due_time(&self, message: &OutboundMessage) -> Result<Option<DueTime>, PublishError> {
+        message.deliver_at.map(|at| self.0.due_after(remaining(at))).transpose()
     }
 }
 
@@ -110,7 +93,7 @@ impl PublisherState {
                      DelayTable until then"
                 ),
             };
-            PublishError::new(PublishErrorKind::Refused, text, None)
+            PublishError::new(PublishErrorKind::Refused, text)
         })
     }
 }

@@ -1,10 +1,9 @@
 //! Publishing for the relay of an outbox.
 use async_trait::async_trait;
-use idempotent_mq::{OutboundMessage, Publish, PublishError as OutboxError, Published, publish_each};
+use idempotent_mq::{OutboundMessage, Publish, PublishError, Published, publish_each};
 use tokio::time::Instant;
 
-use super::{PublishError, PublishErrorKind, RocketPublisher};
-use crate::RocketMessage;
+use super::RocketPublisher;
 
 /// The topic of a message is a topic of RocketMQ, or `TOPIC:TAG`.
 ///
@@ -12,7 +11,7 @@ use crate::RocketMessage;
 /// |---|---|
 /// | `id` | `UNIQ_KEY`, by which [sources](crate::RocketSource) detect copies |
 /// | `business_key` | `KEYS` |
-/// | headers | the same as for [`RocketMessage::header`]: a property for text, packed otherwise |
+/// | headers | a text with a unique name becomes a property that every client can read. All other headers are packed into one property, which sources of this crate decode |
 /// | `aggregate` | selects the queue, and keeps the order in the queue |
 ///
 /// Messages of one **aggregate** are sent one after the other to one queue. The queue is the one that RocketMQ's clients select by the
@@ -45,18 +44,13 @@ use crate::RocketMessage;
 /// By default brokers create topics. A message to a misspelt topic then creates a topic without a consumer.
 #[async_trait]
 impl Publish for RocketPublisher {
-    async fn publish(&self, messages: &[OutboundMessage]) -> Vec<Result<Published, OutboxError>> {
+    async fn publish(&self, messages: &[OutboundMessage]) -> Vec<Result<Published, PublishError>> {
         let end = Instant::now() + self.0.give_up_after;
         publish_each(messages, async |message| {
-            let due = match message.deliver_at {
-                Some(_) if !self.delays() => return Err(OutboxError::cannot_delay()),
-                Some(at) => Some(self.due_at(at).map_err(outbox_error)?),
-                None => None,
-            };
-            let (topic, converted) = convert(message);
-            let sent = self.publish_until(end, topic, &converted, message.aggregate.as_deref(), due).await;
-            let position = sent.map_err(outbox_error)?;
-            Ok(position.map_or_else(Published::somewhere, |position| Published::at(position.position(topic))))
+            if message.deliver_at.is_some() && !self.delays() {
+                return Err(PublishError::cannot_delay());
+            }
+            self.publish_until(end, message, self.due_time(message)?).await
         })
         .await
     }
@@ -64,27 +58,4 @@ impl Publish for RocketPublisher {
     fn delays(&self) -> bool {
         self.accepts_all_delays()
     }
-}
-
-fn convert(message: &OutboundMessage) -> (&str, RocketMessage) {
-    let mut converted = RocketMessage::new(&message.id, message.body.clone());
-    for (name, value) in message.headers.iter() {
-        converted = converted.header(name, value);
-    }
-    if let Some(key) = &message.business_key {
-        converted = converted.key(key);
-    }
-    match message.topic.split_once(':') {
-        Some((topic, tag)) => (topic, converted.tag(tag)),
-        None => (&message.topic, converted),
-    }
-}
-
-fn outbox_error(error: PublishError) -> OutboxError {
-    let kind = match error.kind() {
-        PublishErrorKind::Refused => idempotent_mq::PublishErrorKind::Refused,
-        PublishErrorKind::NotSent => idempotent_mq::PublishErrorKind::Unsent,
-        PublishErrorKind::Unconfirmed => idempotent_mq::PublishErrorKind::Unconfirmed,
-    };
-    OutboxError::new(kind, error.to_string()).with_cause(error)
 }

@@ -5,8 +5,8 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use idempotent::Timestamp;
-use idempotent::mq::{DeadLetter, DeadLetters, Received, Settlement, Source};
-use idempotent::rabbitmq::{Queue, RabbitDeadLetters, RabbitMessage, RabbitPublisher, RabbitSource, Route};
+use idempotent::mq::{DeadLetter, DeadLetters, OutboundMessage, Received, Settlement, Source};
+use idempotent::rabbitmq::{Queue, RabbitDeadLetters, RabbitPublisher, RabbitSource};
 use idempotent_harness::servers::{RabbitServer, RedisServer};
 
 fn redrive(url: &str, more: &[&str]) -> Command {
@@ -60,12 +60,12 @@ async fn a_redrive_that_is_killed_loses_nothing_and_the_next_one_puts_the_rest_b
     let body = |number: usize| [&[0xff, 0, b'{'][..], &number.to_be_bytes(), &[7; 4_000]].concat();
     let mut first = source();
     for number in 0..LETTERS {
-        let message = RabbitMessage::new(format!("m-{number}"), body(number)).header("trace", vec![0xfe, 0, 10]);
+        let queue = if number > 0 { "orders.dead" } else { "orders" };
+        let message = OutboundMessage::new(queue, format!("m-{number}"), body(number)).header("trace", [0xfe, 0, 10]);
+        publisher.publish(&message).await.unwrap();
         if number > 0 {
-            publisher.publish(&Route::queue("orders.dead"), &message).await.unwrap();
             continue;
         }
-        publisher.publish(&Route::queue("orders"), &message).await.unwrap();
         let (delivery, tag) = next(&mut first).await;
         let mut letter = DeadLetter::because("no stock", Timestamp(1_700_000_000_000_000));
         letter.attempts = 17;
@@ -108,7 +108,7 @@ async fn a_redrive_that_is_killed_loses_nothing_and_the_next_one_puts_the_rest_b
     assert_eq!((came.len(), came.values().filter(|times| **times > 1).count() <= 1), (LETTERS, true));
 
     // Nothing to put them back into.
-    publisher.publish(&Route::queue("orders.dead"), &RabbitMessage::new("m", "x")).await.unwrap();
+    publisher.publish(&OutboundMessage::new("orders.dead", "m", "x")).await.unwrap();
     drop(again);
     server.ctl(&["delete_queue", "orders"]);
     let failed = redrive(&url, &[]).output().unwrap();

@@ -2,8 +2,10 @@
 use std::time::{Duration, Instant};
 
 use idempotent_core::Timestamp;
-use idempotent_mq::{Cancelled, Delay, DelayErrorKind, OutboundMessage, Publish, Scheduled, Settlement, Source};
-use idempotent_rabbitmq::{DelayTopology, PublishErrorKind, Queue, RabbitDelay, RabbitMessage, RabbitPublisher, Route};
+use idempotent_mq::{
+    Cancelled, Delay, DelayErrorKind, OutboundMessage, Publish, PublishErrorKind, Scheduled, Settlement, Source,
+};
+use idempotent_rabbitmq::{DelayTopology, Queue, RabbitDelay, RabbitPublisher, Route};
 use lapin::ExchangeKind;
 use lapin::message::BasicGetMessage;
 use lapin::options::{ExchangeDeclareOptions, ExchangeDeleteOptions, QueueBindOptions, QueuePurgeOptions};
@@ -35,8 +37,8 @@ async fn a_delayed_message_passes_several_levels_and_is_never_early() {
         // Three levels; one level; four levels after rounding up.
         for asked in [700, 200, 1_401] {
             let sent = Instant::now();
-            let message = RabbitMessage::new("m", "body").header("tenant", "acme").content_type("a/b");
-            within("a confirm", publisher.publish_after(&to, &message, ms(asked))).await.unwrap();
+            let message = OutboundMessage::new(&to, "m", "body").header("tenant", "acme");
+            within("a confirm", publisher.publish_after(&message, ms(asked))).await.unwrap();
             let got = until("the message", async || world.take("delayed").await).await;
             assert!(sent.elapsed() >= ms(asked), "{kind}: after {:?} of {asked} ms", sent.elapsed());
             assert_eq!((&got.data[..], got.routing_key.as_str()), (&b"body"[..], "delayed"));
@@ -45,7 +47,9 @@ async fn a_delayed_message_passes_several_levels_and_is_never_early() {
             let headers = got.properties.headers().clone().unwrap();
             assert_eq!(headers.inner().get("tenant"), Some(&AMQPValue::LongString("acme".into())));
         }
-        within("a confirm", publisher.publish_after(&to, &RabbitMessage::new("m", ""), Duration::ZERO)).await.unwrap();
+        within("a confirm", publisher.publish_after(&OutboundMessage::new(&to, "m", ""), Duration::ZERO))
+            .await
+            .unwrap();
         let got = until("the message", async || world.take("delayed").await).await;
         assert!(got.properties.headers().clone().unwrap().inner().is_empty(), "an immediate message passes no levels");
     }
@@ -71,7 +75,7 @@ async fn a_delayed_message_to_an_exchange_keeps_its_routing_key() {
     }
     for (_, delays) in both() {
         let (publisher, to) = (publisher(delays), Route::exchange("delayed.events", "order.17.paid"));
-        within("a confirm", publisher.publish_after(&to, &RabbitMessage::new("m", ""), ms(300))).await.unwrap();
+        within("a confirm", publisher.publish_after(&OutboundMessage::new(&to, "m", ""), ms(300))).await.unwrap();
         let got = until("the message", async || world.take("delayed.paid").await).await;
         assert_eq!(got.routing_key.as_str(), "order.17.paid");
         assert_eq!(world.count("delayed.sent").await, 0);
@@ -82,9 +86,9 @@ async fn a_delayed_message_to_an_exchange_keeps_its_routing_key() {
 async fn a_handler_sees_no_headers_of_the_delay() {
     let world = World::new("delayed.seen").await;
     let mut source = world.opened(Queue::quorum("delayed.seen")).await;
-    let message = RabbitMessage::new("m", "b").header("tenant", "acme");
+    let message = OutboundMessage::new("delayed.seen", "m", "b").header("tenant", "acme");
     let published = publisher(DelayTopology::quorum());
-    published.publish_after(&Route::queue("delayed.seen"), &message, ms(300)).await.unwrap();
+    published.publish_after(&message, ms(300)).await.unwrap();
     let got = source.next().await;
     assert_eq!(got.0.headers, [("tenant", "acme")].into_iter().collect());
     assert_eq!((got.0.attempt, got.0.delivered), (Some(1), Some(1)));
@@ -101,10 +105,10 @@ async fn a_delayed_message_survives_a_restart_of_the_broker() {
         let (publisher, to) = (publisher(delays), Route::queue(&queue));
         // The levels exist before the restart.
         let delay = ms(6_300);
-        within("a confirm", publisher.publish_after(&to, &RabbitMessage::new("first", ""), delay)).await.unwrap();
+        within("a confirm", publisher.publish_after(&OutboundMessage::new(&to, "first", ""), delay)).await.unwrap();
         until("the first message", async || world.take(&queue).await).await;
         let sent = Instant::now();
-        within("a confirm", publisher.publish_after(&to, &RabbitMessage::new("second", ""), delay)).await.unwrap();
+        within("a confirm", publisher.publish_after(&OutboundMessage::new(&to, "second", ""), delay)).await.unwrap();
         assert_eq!(world.count(&queue).await, 0, "the message waits");
         if kind == "quorum" {
             SERVER.kill();
@@ -127,7 +131,7 @@ async fn a_delay_of_years_waits_in_its_longest_level_and_blocks_no_shorter_delay
         let publisher = publisher(delays);
         // The last delay uses the longest level.
         for days in [3, 400, 13 * 365] {
-            within("a confirm", publisher.publish_after(&to, &RabbitMessage::new("far", ""), DAY * days))
+            within("a confirm", publisher.publish_after(&OutboundMessage::new(&to, "far", ""), DAY * days))
                 .await
                 .unwrap();
         }
@@ -138,10 +142,10 @@ async fn a_delay_of_years_waits_in_its_longest_level_and_blocks_no_shorter_delay
             until("the message in its level", async || (world.count(&queue).await == 1).then_some(())).await;
             levels.push(queue);
         }
-        within("a confirm", publisher.publish_after(&to, &RabbitMessage::new("near", ""), ms(100))).await.unwrap();
+        within("a confirm", publisher.publish_after(&OutboundMessage::new(&to, "near", ""), ms(100))).await.unwrap();
         let got = until("the near message", async || world.take("delayed.years").await).await;
         assert_eq!(got.properties.message_id().as_ref().unwrap().as_str(), "near");
-        let refused = publisher.publish_after(&to, &RabbitMessage::new("m", ""), DAY * 14 * 366).await.unwrap_err();
+        let refused = publisher.publish_after(&OutboundMessage::new(&to, "m", ""), DAY * 14 * 366).await.unwrap_err();
         assert_eq!(refused.kind(), PublishErrorKind::Refused);
         assert!(refused.to_string().contains("13 years"), "{refused}");
         for level in levels {
@@ -155,14 +159,15 @@ async fn a_delay_of_years_waits_in_its_longest_level_and_blocks_no_shorter_delay
 async fn a_delayed_message_without_a_destination_or_with_an_expiry_is_refused_at_once() {
     let world = World::new("delayed.nowhere").await;
     let publisher = publisher(DelayTopology::classic());
-    let none = publisher.publish_after(&Route::queue("delayed.nowhere"), &RabbitMessage::new("m", ""), DAY).await;
-    assert_eq!(none.unwrap_err().kind(), PublishErrorKind::Unroutable);
+    let none = publisher.publish_after(&OutboundMessage::new("delayed.nowhere", "m", ""), DAY).await;
+    assert_eq!(none.unwrap_err().kind(), PublishErrorKind::Refused);
     let none =
-        publisher.publish_after(&Route::exchange("delayed.nowhere", "k"), &RabbitMessage::new("m", ""), DAY).await;
+        publisher.publish_after(&OutboundMessage::new(Route::exchange("delayed.nowhere", "k"), "m", ""), DAY).await;
     assert_eq!(none.unwrap_err().kind(), PublishErrorKind::Refused);
     world.declare("delayed.nowhere").await;
-    let expires = RabbitMessage::new("m", "").expires_after(ms(100));
-    let refused = publisher.publish_after(&Route::queue("delayed.nowhere"), &expires, DAY).await.unwrap_err();
+    let message = OutboundMessage::new("delayed.nowhere", "m", "").deliver_at(now() + DAY);
+    let expires = RabbitProperties::default().expires_after(ms(100));
+    let refused = publisher.publish_with(&message, &expires).await.unwrap_err();
     assert!(refused.kind() == PublishErrorKind::Refused && refused.to_string().contains("expires_after"), "{refused}");
     assert_eq!(world.count("delayed.nowhere").await, 0);
 }
@@ -173,10 +178,10 @@ async fn a_deleted_exchange_of_the_delays_is_declared_again() {
     world.declare("delayed.deleted").await;
     let (publisher, to) = (publisher(DelayTopology::classic()), Route::queue("delayed.deleted"));
     for exchange in ["idempotent.delay.classic", "idempotent.delay.classic.deliver"] {
-        publisher.publish_after(&to, &RabbitMessage::new("before", ""), ms(100)).await.unwrap();
+        publisher.publish_after(&OutboundMessage::new(&to, "before", ""), ms(100)).await.unwrap();
         until("the message", async || world.take("delayed.deleted").await).await;
         world.admin.exchange_delete(exchange.into(), ExchangeDeleteOptions::default()).await.unwrap();
-        within("a confirm", publisher.publish_after(&to, &RabbitMessage::new("after", ""), ms(100))).await.unwrap();
+        within("a confirm", publisher.publish_after(&OutboundMessage::new(&to, "after", ""), ms(100))).await.unwrap();
         let got = until("the message", async || world.take("delayed.deleted").await).await;
         assert_eq!(got.properties.message_id().as_ref().unwrap().as_str(), "after");
     }
@@ -230,13 +235,13 @@ async fn a_broker_without_the_plugin_is_an_error_and_other_messages_are_unaffect
     let world = World::new("delayed.plugin").await;
     world.declare("delayed.plugin").await;
     let (publisher, to) = (publisher(DelayTopology::plugin()), Route::queue("delayed.plugin"));
-    publisher.publish(&to, &RabbitMessage::new("now", "")).await.unwrap();
+    publisher.publish(&OutboundMessage::new(&to, "now", "")).await.unwrap();
     let refused =
-        within("an answer", publisher.publish_after(&to, &RabbitMessage::new("m", ""), ms(100))).await.unwrap_err();
+        within("an answer", publisher.publish_after(&OutboundMessage::new(&to, "m", ""), ms(100))).await.unwrap_err();
     assert_eq!(refused.kind(), PublishErrorKind::Refused);
     assert!(refused.to_string().contains("rabbitmq_delayed_message_exchange"), "{refused}");
-    let refused = publisher.publish_after(&to, &RabbitMessage::new("m", ""), DAY * 50).await.unwrap_err();
+    let refused = publisher.publish_after(&OutboundMessage::new(&to, "m", ""), DAY * 50).await.unwrap_err();
     assert!(refused.to_string().contains("49 days"), "{refused}");
-    publisher.publish(&to, &RabbitMessage::new("now", "")).await.unwrap();
+    publisher.publish(&OutboundMessage::new(&to, "now", "")).await.unwrap();
     assert_eq!(world.count("delayed.plugin").await, 2);
 }

@@ -1,5 +1,6 @@
 //! Routing by each kind of exchange.
-use idempotent_rabbitmq::{PublishErrorKind, RabbitMessage, RabbitPublisher, Route};
+use idempotent_mq::{OutboundMessage, PublishErrorKind};
+use idempotent_rabbitmq::{RabbitPublisher, Route};
 use lapin::ExchangeKind;
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions};
 use lapin::types::FieldTable;
@@ -37,9 +38,9 @@ async fn a_message_reaches_each_queue_bound_with_its_key_and_is_an_error_without
             world.admin.queue_bind(of(queue).into(), named(), (*key).into(), bind, none()).await.unwrap();
         }
         for (key, queues) in sent {
-            let message = RabbitMessage::new(format!("m {key}"), "{}");
-            let result = within("an answer", publisher.publish(&Route::exchange(&exchange, *key), &message)).await;
-            let unroutable = queues.is_empty().then_some(PublishErrorKind::Unroutable);
+            let message = OutboundMessage::new(Route::exchange(&exchange, *key), format!("m {key}"), "{}");
+            let result = within("an answer", publisher.publish(&message)).await;
+            let unroutable = queues.is_empty().then_some(PublishErrorKind::Refused);
             assert_eq!(result.err().map(|error| error.kind()), unroutable, "{kind:?} {key}");
             for (queue, _) in bound {
                 let got = world.take(&of(queue)).await;

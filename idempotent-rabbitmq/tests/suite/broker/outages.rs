@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use idempotent_core::{MemoryStore, Policy};
 use idempotent_harness::proxy::{Fault, Proxy};
-use idempotent_mq::{HandlerResult, KeyFrom, Messages, Settlement};
-use idempotent_rabbitmq::{Queue, RabbitMessage, RabbitPublisher, RabbitSource, Route};
+use idempotent_mq::{HandlerResult, KeyFrom, Messages, OutboundMessage, Settlement};
+use idempotent_rabbitmq::{Queue, RabbitPublisher, RabbitSource};
 use tokio::sync::Notify;
 
 use crate::broker::world::{Log, Process, SERVER, World, again, done, executor, ms, named, until, within};
@@ -152,7 +152,7 @@ async fn each_of_many_messages_has_one_effect_however_often_connections_are_clos
     let sending = tokio::spawn(async move {
         for n in 0..MESSAGES * 2 {
             let id = "m".repeat(1 + n / 2);
-            publisher.publish(&Route::queue("storm"), &RabbitMessage::new(id, "{}")).await.unwrap();
+            publisher.publish(&OutboundMessage::new("storm", id, "{}")).await.unwrap();
         }
     });
     for cuts in 1..=3 {

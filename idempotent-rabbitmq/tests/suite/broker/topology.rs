@@ -1,10 +1,8 @@
 //! Declaration of exchanges, queues and bindings.
 use std::error::Error;
 
-use idempotent_mq::{SourceError, SourceErrorKind};
-use idempotent_rabbitmq::{
-    Exchange, FieldValue, PublishErrorKind, Queue, RabbitMessage, RabbitPublisher, Route, Topology,
-};
+use idempotent_mq::{OutboundMessage, PublishErrorKind, SourceError, SourceErrorKind};
+use idempotent_rabbitmq::{Exchange, FieldValue, Queue, RabbitPublisher, Route, Topology};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
 
@@ -65,8 +63,8 @@ async fn a_declared_topology_routes_by_each_kind_of_exchange_and_may_be_declared
         }
     }
     let publisher = RabbitPublisher::builder(&SERVER.url()).build().unwrap();
-    let nowhere = publisher.publish(&Route::exchange("topology.topic", "order"), &RabbitMessage::new("m", "")).await;
-    assert_eq!(nowhere.unwrap_err().kind(), PublishErrorKind::Unroutable);
+    let nowhere = publisher.publish(&OutboundMessage::new(Route::exchange("topology.topic", "order"), "m", "")).await;
+    assert_eq!(nowhere.unwrap_err().kind(), PublishErrorKind::Refused);
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! A broker that accepts connections and never answers.
 use std::net::TcpListener;
 
-use idempotent_rabbitmq::{PublishErrorKind, RabbitMessage, RabbitPublisher, Route};
+use idempotent_mq::{OutboundMessage, PublishErrorKind};
+use idempotent_rabbitmq::{RabbitPublisher, Route};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::broker::world::{ms, within};
@@ -27,12 +28,11 @@ fn unresponsive_broker() -> (String, UnboundedReceiver<usize>) {
 async fn calls_that_give_up_during_a_handshake_share_the_handshake() {
     let (url, mut connections) = unresponsive_broker();
     let publisher = RabbitPublisher::builder(&url).confirm_within(ms(50)).give_up_after(ms(50)).build().unwrap();
-    let publish =
-        async || publisher.publish(&Route::queue("orders"), &RabbitMessage::new("m", "{}")).await.unwrap_err();
-    assert_eq!(publish().await.kind(), PublishErrorKind::NotSent);
+    let publish = async || publisher.publish(&OutboundMessage::new("orders", "m", "{}")).await.unwrap_err();
+    assert_eq!(publish().await.kind(), PublishErrorKind::Unsent);
     assert_eq!(within("a connection", connections.recv()).await, Some(1));
     for _ in 0..3 {
-        assert_eq!(publish().await.kind(), PublishErrorKind::NotSent);
+        assert_eq!(publish().await.kind(), PublishErrorKind::Unsent);
     }
     assert!(connections.try_recv().is_err(), "a second handshake began during the first");
 }
@@ -42,13 +42,13 @@ async fn an_unanswered_handshake_is_started_again_after_its_limit() {
     let (url, mut connections) = unresponsive_broker();
     // The limit of a handshake is 10 s.
     let publisher = RabbitPublisher::builder(&url).give_up_after(ms(120_000)).build().unwrap();
-    let (to, message) = (Route::queue("orders"), RabbitMessage::new("m", "{}"));
+    let message = OutboundMessage::new("orders", "m", "{}");
     let second = async {
         connections.recv().await;
         connections.recv().await
     };
     tokio::select! {
-        published = publisher.publish(&to, &message) => panic!("ended before the second handshake: {published:?}"),
+        published = publisher.publish(&message) => panic!("ended before the second handshake: {published:?}"),
         number = second => assert_eq!(number, Some(2)),
     }
 }

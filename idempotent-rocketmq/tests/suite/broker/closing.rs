@@ -1,6 +1,5 @@
 //! The end of a source, and its effect on the other members of the group.
-use idempotent_mq::{Settlement, Source};
-use idempotent_rocketmq::RocketMessage;
+use idempotent_mq::{OutboundMessage, Settlement, Source};
 
 use crate::broker::world::{World, within};
 
@@ -9,7 +8,7 @@ async fn messages_that_a_closed_source_has_not_delivered_go_to_another_member_of
     let world = World::new("ends-1").await;
     let mut first = world.consumer();
     for id in ["0", "1", "2", "3"] {
-        world.publish(RocketMessage::new(id, "b")).await;
+        world.publish(world.message(id, "b")).await;
     }
     let held = first.take(4).await;
     let (held, others) = held.split_first().unwrap();
@@ -36,7 +35,7 @@ async fn messages_that_a_closed_source_has_not_delivered_go_to_another_member_of
 async fn the_last_acknowledgement_after_the_close_returns_when_the_broker_knows_it() {
     let world = World::new("ends-2").await;
     let mut consumer = world.consumer();
-    world.publish(RocketMessage::new("m", "b")).await;
+    world.publish(world.message("m", "b")).await;
     let held = consumer.next().await;
     consumer.0.close().await;
     assert_eq!(world.left().await, 1);
@@ -49,7 +48,7 @@ async fn close_waits_for_the_end_of_a_source_without_deliveries_and_returns_at_o
     let world = World::new("ends-3").await;
     let mut consumer = world.consumer();
     consumer.0.close().await;
-    world.publish(RocketMessage::new("m", "b")).await;
+    world.publish(world.message("m", "b")).await;
     let held = consumer.next().await;
     consumer.settle(&held, &Settlement::Ack).await.unwrap();
     within("the end of the source", consumer.0.close()).await;

@@ -2,8 +2,8 @@
 use std::time::Duration;
 
 use idempotent_core::Timestamp;
-use idempotent_mq::{Retry, Settlement, Source, SourceErrorKind};
-use idempotent_rocketmq::{RocketMessage, RocketSource};
+use idempotent_mq::{OutboundMessage, Retry, Settlement, Source, SourceErrorKind};
+use idempotent_rocketmq::RocketSource;
 
 use crate::broker::world::{World, until};
 
@@ -12,7 +12,7 @@ async fn a_delivery_is_held_during_an_outage_and_settled_afterwards() {
     let world = World::alone("outages-1").await;
     let mut consumer = world.consumer();
     for id in ["acked", "retried"] {
-        world.publish(RocketMessage::new(id, "b")).await;
+        world.publish(world.message(id, "b")).await;
     }
     // The first call sets the prefetch.
     let mut held = consumer.take(2).await;
@@ -39,7 +39,7 @@ async fn a_missing_topic_is_a_transient_error_until_it_is_declared() {
     let unknown = source.receive(1).await.unwrap_err();
     assert_eq!(unknown.kind(), SourceErrorKind::Transient, "brokers register at any time: {unknown}");
     source.declare(1).await.unwrap();
-    world.publisher.publish("later", &RocketMessage::new("m", "b")).await.unwrap();
+    world.publisher.publish(&OutboundMessage::new("later", "m", "b")).await.unwrap();
     let mut consumer = crate::broker::world::ManualConsumer(source);
     let held = consumer.next().await;
     assert_eq!(held.0.id.as_deref(), Some("m"));
@@ -51,7 +51,7 @@ async fn a_missing_topic_is_a_transient_error_until_it_is_declared() {
 async fn a_run_longer_than_the_clients_default_timeout_is_not_redelivered() {
     let world = World::new("outages-3").await;
     let mut consumer = world.consumer();
-    world.publish(RocketMessage::new("m", "b")).await;
+    world.publish(world.message("m", "b")).await;
     let held = consumer.next().await;
     let long = tokio::time::sleep(Duration::from_secs(33));
     tokio::select! {
@@ -66,7 +66,7 @@ async fn a_run_longer_than_the_clients_default_timeout_is_not_redelivered() {
 async fn a_member_of_the_group_takes_over_the_queues_of_a_dropped_member() {
     let world = World::new("outages-4").await;
     let mut consumers = [world.consumer(), world.consumer()];
-    world.publish(RocketMessage::new("first", "b")).await;
+    world.publish(world.message("first", "b")).await;
     // One of the two owns the only queue.
     let [one, two] = &mut consumers;
     let (held, owner) = tokio::select! {

@@ -6,9 +6,10 @@ use idempotent_core::Timestamp;
 use idempotent_harness::proxy::Proxy;
 use idempotent_harness::servers::RocketServer;
 use idempotent_mq::{
-    Cancelled, Delay, DelayErrorKind, OutboundMessage, Publish, PublishErrorKind as OutboxKind, Scheduled, Settlement,
+    Cancelled, Delay, DelayErrorKind, OutboundMessage, Publish, PublishErrorKind, PublishErrorKind as OutboxKind,
+    Scheduled, Settlement,
 };
-use idempotent_rocketmq::{PublishErrorKind, RocketDelay, RocketMessage, RocketPublisher};
+use idempotent_rocketmq::{RocketDelay, RocketPublisher};
 
 use crate::broker::world::{ManualConsumer, World, within};
 
@@ -30,7 +31,7 @@ fn lenient(world: &World) -> RocketPublisher {
 /// Returns a consumer that is connected, so that it receives a message as soon as the broker delivers it.
 async fn connected(world: &World) -> ManualConsumer {
     let mut consumer = world.consumer();
-    world.publish(RocketMessage::new("first", "b")).await;
+    world.publish(world.message("first", "b")).await;
     let held = consumer.next().await;
     consumer.settle(&held, &Settlement::Ack).await.unwrap();
     consumer
@@ -42,9 +43,10 @@ async fn a_delayed_message_is_delivered_unchanged_and_never_early() {
     let mut consumer = connected(&world).await;
     // A level; and a delay that is rounded up to a level.
     for delay in [ms(1_000), ms(600)] {
-        let message = RocketMessage::new("m", "body").key("order-17").tag("paid").header("tenant", "acme");
+        let topic = format!("{}:paid", world.topic);
+        let message = OutboundMessage::new(topic, "m", "body").business_key("order-17").header("tenant", "acme");
         let sent = Instant::now();
-        within("a confirmation", world.publisher.publish_after(&world.topic, &message, delay)).await.unwrap();
+        within("a confirmation", world.publisher.publish_after(&message, delay)).await.unwrap();
         let held = consumer.next().await;
         assert!(sent.elapsed() >= delay, "delivered {:?} after a delay of {delay:?}", sent.elapsed());
         assert_eq!((held.0.id.as_deref(), held.0.business_key.as_deref()), (Some("m"), Some("order-17")));
@@ -58,10 +60,10 @@ async fn a_delayed_message_is_delivered_unchanged_and_never_early() {
 #[tokio::test]
 async fn a_delay_without_a_suitable_level_is_refused_and_stores_nothing() {
     let world = World::new("delayed-2").await;
-    let message = RocketMessage::new("m", "b");
+    let message = world.message("m", "b");
     // The next level, 30 s, is 12 s longer; and all levels are shorter.
     for (delay, words) in [(ms(18_000), "raise max_lateness"), (2 * HOUR + ms(1), "DelayTable")] {
-        let error = world.publisher.publish_after(&world.topic, &message, delay).await.unwrap_err();
+        let error = world.publisher.publish_after(&message, delay).await.unwrap_err();
         assert_eq!(error.kind(), PublishErrorKind::Refused, "{error}");
         let text = error.to_string();
         assert!(text.contains(words) && text.contains("1s 5s 10s 30s 1m"), "{text}");
@@ -70,7 +72,7 @@ async fn a_delay_without_a_suitable_level_is_refused_and_stores_nothing() {
     let stored = move |server: &RocketServer| server.published(&topic) + server.delayed(4) + server.delayed(18);
     assert_eq!(world.blocking(stored).await, 0);
     let publisher = lenient(&world);
-    within("a confirmation", publisher.publish_after(&world.topic, &RocketMessage::new("n", "b"), ms(18_000)))
+    within("a confirmation", publisher.publish_after(&OutboundMessage::new(&world.topic, "n", "b"), ms(18_000)))
         .await
         .unwrap();
 }
@@ -83,7 +85,7 @@ async fn a_publisher_uses_the_configured_levels_of_its_broker() {
     let publisher = builder.delay_levels("1s 3s").max_lateness(Duration::ZERO).build().unwrap();
     let (mut consumer, delay) = (connected(&world).await, ms(3_000));
     let sent = Instant::now();
-    publisher.publish_after(&world.topic, &RocketMessage::new("m", "b"), delay).await.unwrap();
+    publisher.publish_after(&OutboundMessage::new(&world.topic, "m", "b"), delay).await.unwrap();
     let held = consumer.next().await;
     assert!(sent.elapsed() >= delay, "{:?}", sent.elapsed());
     consumer.settle(&held, &Settlement::Ack).await.unwrap();
@@ -95,7 +97,7 @@ async fn a_publisher_uses_the_configured_levels_of_its_broker() {
 async fn a_delayed_message_survives_a_restart_of_the_broker() {
     let world = World::alone("delayed-4").await;
     let (delay, sent) = (ms(10_000), Instant::now());
-    world.publisher.publish_after(&world.topic, &RocketMessage::new("m", "b"), delay).await.unwrap();
+    world.publisher.publish_after(&OutboundMessage::new(&world.topic, "m", "b"), delay).await.unwrap();
     world.blocking(RocketServer::restart).await;
     let mut consumer = world.consumer();
     let held = consumer.next().await;
@@ -136,7 +138,7 @@ async fn an_outbox_delays_only_by_a_publisher_that_accepts_all_delays() {
 #[tokio::test]
 async fn scheduled_work_is_delivered_under_its_key_although_it_is_scheduled_twice_or_cancelled() {
     let world = World::new("delayed-6").await;
-    let delay = RocketDelay::new(world.publisher.clone(), &world.topic).tag("limit");
+    let delay = RocketDelay::new(world.publisher.clone(), format!("{}:limit", world.topic));
     let mut consumer = connected(&world).await;
     let at = now() + ms(1_000);
     for _ in 0..2 {
@@ -163,7 +165,7 @@ async fn work_that_cannot_be_scheduled_is_an_error_by_what_is_known() {
     assert!(no_level.to_string().contains("1s 5s 10s 30s"), "{no_level}");
     let no_key = delay.schedule("", now() + ms(1_000), b"17").await.unwrap_err();
     assert_eq!(no_key.kind(), DelayErrorKind::Refused);
-    assert!(no_key.to_string().contains("id, key or tag: empty"), "{no_key}");
+    assert!(no_key.to_string().contains("id, business key or tag: empty"), "{no_key}");
     let unreachable = Proxy::start("127.0.0.1:1").await;
     unreachable.refuse();
     let publisher = RocketPublisher::builder(unreachable.address()).give_up_after(ms(1_000)).build().unwrap();

@@ -1,7 +1,7 @@
 //! Mapping of messages to deliveries, and selection by tags.
 use idempotent_harness::proxy::Proxy;
-use idempotent_mq::{Settlement, Source, SourceErrorKind};
-use idempotent_rocketmq::{PublishErrorKind, RocketMessage, RocketPublisher};
+use idempotent_mq::{OutboundMessage, PublishErrorKind, Settlement, Source, SourceErrorKind};
+use idempotent_rocketmq::RocketPublisher;
 
 use crate::broker::world::{ManualConsumer, World};
 
@@ -29,7 +29,8 @@ async fn a_message_of_another_client_has_its_uniq_key_as_id_and_its_keys_as_busi
 async fn only_messages_with_a_selected_tag_and_all_copies_are_delivered() {
     let world = World::new("reading-2").await;
     for (id, tag) in [("1", "sent"), ("2", "paid"), ("3", "lost"), ("4", "refunded")] {
-        world.publish(RocketMessage::new(id, "b").tag(tag)).await;
+        let topic = format!("{}:{tag}", world.topic);
+        world.publish(OutboundMessage::new(topic, id, "b")).await;
     }
     let mut consumer = ManualConsumer(world.builder().tags("paid || refunded").build().unwrap());
     let paid = consumer.next().await;
@@ -52,7 +53,7 @@ async fn a_prefetch_that_needs_too_many_threads_is_refused_and_works_with_larger
     let refused = consumer.0.receive(1_000).await.unwrap_err();
     assert_eq!(refused.kind(), SourceErrorKind::Fatal);
     assert!(refused.to_string().contains("set a larger batch"), "{refused}");
-    world.publish(RocketMessage::new("m", "b")).await;
+    world.publish(world.message("m", "b")).await;
     let mut consumer = ManualConsumer(world.builder().batch(10).build().unwrap());
     let held = consumer.take(1_000).await.remove(0);
     consumer.settle(&held, &Settlement::Ack).await.unwrap();
@@ -64,6 +65,6 @@ async fn a_message_is_not_sent_without_a_name_server() {
     nothing.refuse();
     let second = std::time::Duration::from_secs(1);
     let publisher = RocketPublisher::builder(nothing.address()).give_up_after(second).build().unwrap();
-    let error = publisher.publish("orders", &RocketMessage::new("m", "b")).await.unwrap_err();
-    assert_eq!(error.kind(), PublishErrorKind::NotSent, "{error}");
+    let error = publisher.publish(&OutboundMessage::new("orders", "m", "b")).await.unwrap_err();
+    assert_eq!(error.kind(), PublishErrorKind::Unsent, "{error}");
 }

@@ -4,8 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idempotent_core::Executor;
-use idempotent_mq::{Consumer, ConsumerCounters, ConsumerCounts, KeyFrom, MessageHandler, Messages, SourceError};
-use idempotent_rocketmq::{RocketMessage, RocketSource};
+use idempotent_mq::{
+    Consumer, ConsumerCounters, ConsumerCounts, KeyFrom, MessageHandler, Messages, OutboundMessage, SourceError,
+};
+use idempotent_rocketmq::RocketSource;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
@@ -60,7 +62,7 @@ async fn a_duplicate_of_a_running_message_is_deferred_without_an_attempt_and_the
     });
     let process = Process::start(world.source(), &executor(), handling);
     for id in ["a", "b"] {
-        world.publish(RocketMessage::new(id, "b").key("order-17")).await;
+        world.publish(world.message(id, "b").business_key("order-17")).await;
     }
     // More deferrals than the policy allows attempts.
     process.until("the duplicate is deferred", |counts| counts.deferred >= 4).await;
@@ -83,7 +85,7 @@ async fn only_the_failed_message_of_a_batch_is_redelivered() {
         async move { if fails { Err("not yet") } else { Ok(()) } }
     });
     for id in ["a", "b", "c", "d"] {
-        world.publish(RocketMessage::new(id, "b")).await;
+        world.publish(world.message(id, "b")).await;
     }
     let process = Process::start(world.builder().batch(8).build().unwrap(), &executor(), handling);
     process.until("all are done", |counts| counts.acked == 4).await;
@@ -102,9 +104,9 @@ async fn a_message_on_two_topics_with_one_business_key_runs_once_and_both_copies
     other.declare(1).await.unwrap();
     let processes =
         [Process::start(world.source(), &executor, once(&runs)), Process::start(other, &executor, once(&runs))];
-    let order = RocketMessage::new("m", "b").key("order-17");
-    world.publish(order.clone()).await;
-    world.publisher.publish("orders-too", &order).await.unwrap();
+    let order = |topic: &str| OutboundMessage::new(topic, "m", "b").business_key("order-17");
+    world.publish(order(&world.topic)).await;
+    world.publish(order("orders-too")).await;
     for process in processes {
         process.until("it is done", |counts| counts.acked == 1).await;
         process.stop().await;
@@ -124,9 +126,9 @@ async fn a_malformed_body_is_dead_lettered_at_once_and_an_expired_message_does_n
     });
     let source = world.builder().expires_at_header("end").build().unwrap();
     let process = Process::start(source, &executor(), handling);
-    world.publish(RocketMessage::new("odd", "what?")).await;
-    world.publish(RocketMessage::new("old", "5").header("end", "1700000000000")).await;
-    world.publish(RocketMessage::new("good", "2").header("end", "99000000000000")).await;
+    world.publish(world.message("odd", "what?")).await;
+    world.publish(world.message("old", "5").header("end", "1700000000000")).await;
+    world.publish(world.message("good", "2").header("end", "99000000000000")).await;
     let dead = until("a dead letter", async || client.take().pop()).await;
     assert_eq!(dead.body().unwrap()[..], *b"what?");
     process.until("all are settled", |counts| counts.ended() == 3).await;

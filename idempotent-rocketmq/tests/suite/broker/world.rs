@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use idempotent_core::{Executor, MemoryStore, Policy, Scene};
 use idempotent_harness::servers::RocketServer;
-use idempotent_mq::{Delivery, Received, Settlement, Source, SourceError, SourceErrorKind};
-use idempotent_rocketmq::{RocketMessage, RocketPublisher, RocketSource, RocketSourceBuilder, RocketTag};
+use idempotent_mq::{Delivery, OutboundMessage, Received, Settlement, Source, SourceError, SourceErrorKind};
+use idempotent_rocketmq::{RocketPublisher, RocketSource, RocketSourceBuilder, RocketTag};
 
 use crate::plain_client::PlainClient;
 
@@ -51,8 +51,13 @@ impl World {
         ManualConsumer(self.source())
     }
 
-    pub(crate) async fn publish(&self, outgoing: RocketMessage) {
-        self.publisher.publish(&self.topic, &outgoing).await.unwrap();
+    /// Returns a message to the topic.
+    pub(crate) fn message(&self, id: &str, body: &str) -> OutboundMessage {
+        OutboundMessage::new(&self.topic, id, body)
+    }
+
+    pub(crate) async fn publish(&self, message: OutboundMessage) {
+        self.publisher.publish(&message).await.unwrap();
     }
 
     /// Starts a plain client that collects the dead letters.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::Timestamp;
 use idempotent_harness::servers::RocketServer;
-use idempotent_mq::{DeadLetter, Headers};
-use idempotent_rocketmq::{RocketMessage, RocketPublisher, RocketSource};
+use idempotent_mq::{DeadLetter, Headers, OutboundMessage};
+use idempotent_rocketmq::{RocketPublisher, RocketSource};
 use idempotent_testkit::broker::{Broker, Limits, Message};
 use rocketmq_model::common::message::message_ext::MessageExt;
 
@@ -67,11 +67,11 @@ impl Broker for Rocket {
     }
 
     async fn publish(&self, message: Message) {
-        let mut outgoing = RocketMessage::new(message.id, message.body);
+        let mut outgoing = OutboundMessage::new(&self.topic, message.id, message.body);
         for (name, value) in message.headers.iter() {
             outgoing = outgoing.header(name, value);
         }
-        self.publisher.publish(&self.topic, &outgoing).await.unwrap();
+        self.publisher.publish(&outgoing).await.unwrap();
     }
 
     async fn dead_letters(&self) -> Vec<(Message, DeadLetter)> {

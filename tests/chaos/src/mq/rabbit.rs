@@ -4,8 +4,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use async_trait::async_trait;
 use idempotent::Timestamp;
-use idempotent::mq::{Delivery, Received, Retry, Settlement, Source};
-use idempotent::rabbitmq::{PublishErrorKind, Queue, RabbitMessage, RabbitPublisher, RabbitSource, Route};
+use idempotent::mq::{Delivery, OutboundMessage, PublishErrorKind, Received, Retry, Settlement, Source};
+use idempotent::rabbitmq::{Queue, RabbitProperties, RabbitPublisher, RabbitSource};
 use idempotent_harness::proxy::Proxy;
 use idempotent_harness::servers::RabbitServer;
 use lapin::options::BasicGetOptions;
@@ -45,8 +45,10 @@ pub(crate) fn source(url: &str) -> anyhow::Result<RabbitSource> {
 
 /// A dead letter as it must not be.
 pub(super) async fn bury_bare(url: &str, delivery: &Delivery) -> anyhow::Result<()> {
-    let letter = RabbitMessage::new(delivery.id.clone().unwrap_or_default(), delivery.body.clone());
-    Ok(RabbitPublisher::builder(url).build()?.publish(&Route::queue(format!("{QUEUE}.dead")), &letter).await?)
+    let id = delivery.id.clone().unwrap_or_default();
+    let letter = OutboundMessage::new(format!("{QUEUE}.dead"), id, delivery.body.clone());
+    RabbitPublisher::builder(url).build()?.publish(&letter).await?;
+    Ok(())
 }
 
 impl Rabbit {
@@ -67,7 +69,7 @@ pub(crate) async fn declare(url: &str) -> anyhow::Result<()> {
     source.declare().await?;
     let (publisher, settler) = (RabbitPublisher::builder(url).build()?, source.settler());
     for _ in DELAYS_MS {
-        publisher.publish(&Route::queue(QUEUE), &RabbitMessage::with_random_id("")?).await?;
+        publisher.publish(&OutboundMessage::with_random_id(QUEUE, "")?).await?;
     }
     let mut delays = DELAYS_MS.into_iter();
     // Each once to be put off, and once more when it is back.
@@ -102,13 +104,12 @@ impl Broker for Rabbit {
     }
 
     async fn publish(&self, copy: &Copy) -> anyhow::Result<bool> {
-        let outgoing = RabbitMessage::new(&copy.id, copy.body.clone())
-            .header("copy", copy.name.as_str())
-            .header("trace", copy.trace.clone())
-            .content_type(MEDIA_TYPE)
-            .correlation_id(&copy.id);
-        match self.publisher.publish(&Route::queue(QUEUE), &outgoing).await {
-            Ok(()) => Ok(true),
+        let outgoing = OutboundMessage::new(QUEUE, &copy.id, copy.body.clone())
+            .business_key(&copy.id)
+            .header("copy", copy.name.as_str());
+        let properties = RabbitProperties::default().content_type(MEDIA_TYPE).header("trace", copy.trace.clone());
+        match self.publisher.publish_with(&outgoing, &properties).await {
+            Ok(_) => Ok(true),
             Err(error) if error.kind() == PublishErrorKind::Refused => Err(error.into()),
             Err(_) => Ok(false),
         }

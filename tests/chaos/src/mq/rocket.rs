@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use async_trait::async_trait;
-use idempotent::mq::{Delivery, Received, Settlement, Source};
-use idempotent::rocketmq::{PublishErrorKind, RocketMessage, RocketPublisher, RocketSource};
+use idempotent::mq::{Delivery, OutboundMessage, PublishErrorKind, Received, Settlement, Source};
+use idempotent::rocketmq::{RocketPublisher, RocketSource};
 use idempotent_harness::proxy::Proxy;
 use idempotent_harness::servers::RocketServer;
 use tokio::time::timeout;
@@ -45,8 +45,9 @@ pub(super) fn source(name_server: &str) -> anyhow::Result<RocketSource> {
 
 /// A dead letter as it must not be.
 pub(super) async fn bury_bare(name_server: &str, delivery: &Delivery) -> anyhow::Result<()> {
-    let letter = RocketMessage::new(delivery.id.clone().unwrap_or_default(), delivery.body.clone());
-    Ok(RocketPublisher::builder(name_server).build()?.publish(DEAD, &letter).await?)
+    let letter = OutboundMessage::new(DEAD, delivery.id.clone().unwrap_or_default(), delivery.body.clone());
+    RocketPublisher::builder(name_server).build()?.publish(&letter).await?;
+    Ok(())
 }
 
 impl Rocket {
@@ -68,12 +69,12 @@ impl Broker for Rocket {
     }
 
     async fn publish(&self, copy: &Copy) -> anyhow::Result<bool> {
-        let outgoing = RocketMessage::new(&copy.id, copy.body.clone())
-            .key(&copy.id)
+        let outgoing = OutboundMessage::new(QUEUE, &copy.id, copy.body.clone())
+            .business_key(&copy.id)
             .header("copy", copy.name.as_str())
             .header("trace", copy.trace.clone());
-        match self.publisher.publish(QUEUE, &outgoing).await {
-            Ok(()) => Ok(true),
+        match self.publisher.publish(&outgoing).await {
+            Ok(_) => Ok(true),
             Err(error) if error.kind() == PublishErrorKind::Refused => Err(error.into()),
             Err(_) => Ok(false),
         }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use idempotent::rabbitmq::{RabbitMessage, RabbitPublisher, RabbitSource, Route};
+use idempotent::mq::OutboundMessage;
+use idempotent::rabbitmq::{RabbitPublisher, RabbitSource, Route};
 use idempotent_harness::servers::RabbitServer;
 use lapin::options::{BasicGetOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
@@ -46,7 +47,7 @@ pub(super) async fn declare(server: &Arc<RabbitServer>) -> anyhow::Result<()> {
         channel.queue_bind(queue.into(), EXCHANGE.into(), "".into(), options, arguments).await?;
     }
     // It has taken and given something: it stands.
-    RabbitPublisher::builder(&url).build()?.publish(&Route::queue(TAPE), &RabbitMessage::with_random_id("")?).await?;
+    RabbitPublisher::builder(&url).build()?.publish(&OutboundMessage::with_random_id(TAPE, "")?).await?;
     take(&channel, TAPE).await?;
     let server = server.clone();
     Ok(tokio::task::spawn_blocking(move || server.sync()).await?)
