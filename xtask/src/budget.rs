@@ -1,5 +1,7 @@
 //! The processor time of each part of CI, and its limits. The wall-clock time is not limited, because a busy machine
 //! increases it.
+mod speed;
+
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
@@ -8,10 +10,11 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
+use self::speed::SpeedSampler;
 use crate::tools::{Done, target};
 
-/// The parts and their limits in seconds of processor time, without earlier build results, with a margin for a busy
-/// machine.
+/// The parts and their limits in seconds of processor time at the nominal [speed], without earlier build results, with a
+/// margin.
 const LIMITS: [(&str, u64); 3] = [("check", 900), ("test", 1_600), ("extras", 2_000)];
 
 /// The ticks of `/proc/self/stat` in a second, on every Linux.
@@ -22,11 +25,12 @@ const TICKS: u64 = 100;
 pub(crate) struct Measured {
     start: Instant,
     before: u64,
+    speed: SpeedSampler,
 }
 
 impl Measured {
     pub(crate) fn begin() -> Self {
-        Self { start: Instant::now(), before: processor() }
+        Self { start: Instant::now(), before: processor(), speed: SpeedSampler::start() }
     }
 
     /// Prints the times of the part, and writes them to the file for [`check`].
@@ -35,9 +39,14 @@ impl Measured {
     /// The file cannot be written.
     pub(crate) fn end(&self, part: &str) -> Result<(), Box<dyn Error>> {
         let (wall, cpu) = (self.start.elapsed().as_secs(), processor() - self.before);
-        println!("xtask {part}: took {wall} s, and {cpu} s of processor time");
+        let slowness = self.speed.end();
+        let nominal = (cpu as f64 / slowness).round() as u64;
+        println!(
+            "xtask {part}: took {wall} s, and {cpu} s of processor time: {nominal} s at the nominal speed, of which this \
+             machine needed {slowness:.2} times the processor time"
+        );
         let mut all = read()?;
-        all.insert(part.to_owned(), json!({ "wall": wall, "cpu": cpu }));
+        all.insert(part.to_owned(), json!({ "wall": wall, "cpu": cpu, "nominal": nominal }));
         let path = path()?;
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
@@ -51,10 +60,10 @@ pub(crate) fn check() -> Done {
     let measured = read()?;
     let mut within = true;
     for (part, limit) in LIMITS {
-        match measured.get(part).and_then(|part| part["cpu"].as_u64()).filter(|cpu| *cpu > 0) {
+        match measured.get(part).and_then(|part| part["nominal"].as_u64()).filter(|cpu| *cpu > 0) {
             Some(cpu) => {
                 let word = if cpu <= limit { "ok     " } else { "FAILED " };
-                println!("{word}  {part}: {cpu} s of processor time, at most {limit} s");
+                println!("{word}  {part}: {cpu} s of processor time at the nominal speed, at most {limit} s");
                 within &= cpu <= limit;
             }
             None => println!("skipped  {part}: not measured here"),

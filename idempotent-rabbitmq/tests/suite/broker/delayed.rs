@@ -5,7 +5,7 @@ use idempotent_core::Timestamp;
 use idempotent_mq::{
     Cancelled, Delay, DelayErrorKind, OutboundMessage, Publish, PublishErrorKind, Scheduled, Settlement, Source,
 };
-use idempotent_rabbitmq::{DelayTopology, Queue, RabbitDelay, RabbitPublisher, Route};
+use idempotent_rabbitmq::{DelayTopology, Queue, RabbitDelay, RabbitProperties, RabbitPublisher, Route};
 use lapin::ExchangeKind;
 use lapin::message::BasicGetMessage;
 use lapin::options::{ExchangeDeclareOptions, ExchangeDeleteOptions, QueueBindOptions, QueuePurgeOptions};

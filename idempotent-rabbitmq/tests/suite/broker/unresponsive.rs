@@ -2,7 +2,7 @@
 use std::net::TcpListener;
 
 use idempotent_mq::{OutboundMessage, PublishErrorKind};
-use idempotent_rabbitmq::{RabbitPublisher, Route};
+use idempotent_rabbitmq::RabbitPublisher;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::broker::world::{ms, within};
