@@ -37,13 +37,13 @@ impl Measured {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(crate) fn end(&self, part: &str) -> Result<(), Box<dyn Error>> {
+    pub(crate) fn end(self, part: &str) -> Result<(), Box<dyn Error>> {
         let (wall, cpu) = (self.start.elapsed().as_secs(), processor() - self.before);
         let slowness = self.speed.end();
         let nominal = (cpu as f64 / slowness).round() as u64;
         println!(
-            "xtask {part}: took {wall} s, and {cpu} s of processor time: {nominal} s at the nominal speed, of which this \
-             machine needed {slowness:.2} times the processor time"
+            "xtask {part}: took {wall} s, and {cpu} s of processor time: {nominal} s at the nominal speed ({slowness:.2} \
+             times as much on this machine)"
         );
         let mut all = read()?;
         all.insert(part.to_owned(), json!({ "wall": wall, "cpu": cpu, "nominal": nominal }));
