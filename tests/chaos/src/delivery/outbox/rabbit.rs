@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use idempotent::mq::OutboundMessage;
-use idempotent::rabbitmq::{RabbitPublisher, RabbitSource, Route};
+use idempotent::rabbitmq::{RabbitPublisher, RabbitSource};
 use idempotent_harness::servers::RabbitServer;
 use lapin::options::{BasicGetOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
