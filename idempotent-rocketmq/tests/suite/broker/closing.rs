@@ -1,5 +1,5 @@
 //! The end of a source, and its effect on the other members of the group.
-use idempotent_mq::{OutboundMessage, Settlement, Source};
+use idempotent_mq::{Settlement, Source};
 
 use crate::broker::world::{World, within};
 
