@@ -1,6 +1,6 @@
 //! The time limit of an order [B35]: what `apps/order_timeout` is made of, by a clock that the test moves, and the example
 //! itself as processes that are killed.
-#[path = "../../../idempotent-sqlx/tests/suite/delay/clock.rs"]
+#[path = "../../../stores/sqlx/tests/suite/delay/clock.rs"]
 mod clock;
 mod processes;
 mod rabbit;

@@ -10,15 +10,15 @@ use super::sources::texts;
 
 /// The crates without circles of more than two files. The others follow.
 const CHECKED: [&str; 9] = [
-    "idempotent-alert/src",
+    "operate/alert/src",
     "idempotent-core/src",
     "idempotent-macros/src",
     "idempotent-mq/src",
-    "idempotent-redis-streams/src",
+    "brokers/redis-streams/src",
     "idempotent-redis/src",
-    "idempotent-rabbitmq/src",
-    "idempotent-rocketmq/src",
-    "idempotent-tower/src",
+    "brokers/rabbitmq/src",
+    "brokers/rocketmq/src",
+    "web/tower/src",
 ];
 
 /// The largest circle that passes: a builder and the type that it builds.

@@ -6,17 +6,17 @@ use super::sources::texts;
 
 /// The crates whose sources keep the rules. A crate that keeps them is added here.
 const CHECKED: [&str; 14] = [
-    "idempotent-alert/src",
+    "operate/alert/src",
     "idempotent-core/src",
     "idempotent-macros/src",
     "idempotent-mq/src",
-    "idempotent-redis-streams/src",
+    "brokers/redis-streams/src",
     "idempotent-redis/src",
-    "idempotent-rabbitmq/src",
-    "idempotent-rocketmq/src",
-    "idempotent-sqlx/src",
+    "brokers/rabbitmq/src",
+    "brokers/rocketmq/src",
+    "stores/sqlx/src",
     "idempotent-testkit/src",
-    "idempotent-tower/src",
+    "web/tower/src",
     "tests/harness/src",
     "tests/simulator/src",
     "xtask/src",

@@ -76,7 +76,7 @@ pub(super) const AREAS: [Area; 4] = [
     Area {
         name: "tower",
         package: "idempotent-tower",
-        folder: "idempotent-tower/src",
+        folder: "web/tower/src",
         left_out: &["lib.rs"],
         test_sets: &[
             TestSet { package: "idempotent-tower", arguments: &["--lib"] },
@@ -86,7 +86,7 @@ pub(super) const AREAS: [Area; 4] = [
     Area {
         name: "outbox",
         package: "idempotent-sqlx",
-        folder: "idempotent-sqlx/src/outbox",
+        folder: "stores/sqlx/src/outbox",
         left_out: &[],
         test_sets: &[
             TestSet { package: "idempotent-sqlx", arguments: &["--lib", "--features", "outbox,sqlite"] },
