@@ -1,7 +1,9 @@
-//! The SQLite store: one writer connection, a few that read.
+//! The SQLite store, with one writing connection and a few for reads.
 mod batch;
 mod browse;
+mod call;
 mod claim_row;
+mod columns;
 mod connection;
 #[cfg(feature = "delay")]
 pub(crate) mod delay;
@@ -20,36 +22,33 @@ pub(crate) mod outbox;
 mod purge;
 mod queue;
 mod queued_call;
+mod record_access;
 mod requests;
 mod statements;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod transactions;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::protocol::live;
 use idempotent_core::{
-    Admin, Claim, ClaimHandle, ClaimRequest, Clock, Completion, FencingToken, Inspect, InspectedRecord, Key, Record,
-    Release, Renewal, Settled, Store, StoreCapabilities, StoreError, StoreErrorKind, Timestamp,
+    Admin, Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Inspect, InspectedRecord, Key, Record, Release,
+    Renewal, Settled, Store, StoreCapabilities, StoreError,
 };
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Row, ValueRef};
 
-use self::connection::{ConnectionGuard, FairConnection, Query, query};
-use self::error::ErrorContext;
 #[cfg(feature = "outbox")]
 pub(crate) use self::error::{STALE, is_stale};
-use self::inbox::Transactions;
 pub use self::options::{SqliteStoreBuilder, Synchronous};
-use self::order::OrderStatements;
 use self::queue::Queue;
+use self::record_access::RecordAccess;
 use self::requests::Forget;
-use self::statements::SqliteStatements;
-use crate::row::{self, COLUMNS, Cells, signed};
+use self::statements::OrderStatements;
+use self::transactions::Transactions;
 use crate::steps::StepsSql;
 
 /// A store of records in a table of an SQLite file, durable and shared by the processes of one machine. Clones share the
@@ -87,23 +86,16 @@ pub struct SqliteStore(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    sql: SqliteStatements,
+    access: RecordAccess,
     steps: StepsSql,
     order: OrderStatements,
-    place: Arc<ErrorContext>,
-    writer: FairConnection,
-    /// Empty for a database in memory, which only its single connection can see.
-    readers: Box<[FairConnection]>,
-    next_reader: AtomicUsize,
-    /// Claims, then all calls, that wait for a connection.
+    /// Claims that wait for a reader.
     looks: Queue,
+    /// Calls that wait for the writer.
     writes: Queue,
     next_job: AtomicU64,
-    /// The number of consecutive new keys among claims that arrived alone; below zero, the number of consumed keys.
-    lately: AtomicI32,
-    clock: Option<Arc<dyn Clock>>,
     transactions: Transactions,
-    /// Opens the store for renewals; none for a database in memory.
+    /// The builder for the store for renewals, or `None` for a database in memory.
     again: Option<SqliteStoreBuilder>,
 }
 
@@ -124,29 +116,6 @@ impl SqliteStore {
     #[must_use]
     pub fn builder(place: impl Into<String>) -> SqliteStoreBuilder {
         SqliteStoreBuilder::new(place.into())
-    }
-
-    /// Returns a connection for reads, if possible a free one.
-    async fn reader(&self) -> Result<ConnectionGuard<'_>, StoreError> {
-        let readers = &self.0.readers;
-        let start = self.0.next_reader.fetch_add(1, Ordering::Relaxed);
-        let nth = |index: usize| readers.get(start.wrapping_add(index) % readers.len().max(1));
-        let free = (0..readers.len()).filter_map(nth).find(|lane| !lane.is_taken());
-        free.or_else(|| nth(0)).unwrap_or(&self.0.writer).turn().await
-    }
-
-    /// Binds the time where a clock was handed in. To be called with the turn in hand: a time read before
-    /// waiting could be overtaken.
-    fn timed(&self, query: Query) -> Query {
-        match &self.0.clock {
-            Some(clock) => query.bind(signed(clock.wall())),
-            None => query,
-        }
-    }
-
-    async fn look(&self, turn: &mut ConnectionGuard<'_>, key: &Key) -> Result<Option<(Record, Timestamp)>, StoreError> {
-        let look = self.timed(query(&self.0.sql.look).bind(id(key)));
-        turn.first(look).await?.map(|row| Ok((row::record(&row)?, now(&row)?))).transpose()
     }
 }
 
@@ -213,38 +182,11 @@ impl Admin for SqliteStore {
 #[async_trait]
 impl Inspect for SqliteStore {
     async fn inspect(&self, key: &Key) -> Result<Option<InspectedRecord>, StoreError> {
-        let mut turn = self.reader().await?;
-        let found = self.look(&mut turn, key).await?;
+        let access = &self.0.access;
+        let mut turn = access.reader().await?;
+        let found = access.look(&mut turn, key).await?;
         Ok(found
             .filter(|(record, now)| live(Some(record), *now).is_some())
             .map(|(record, now)| InspectedRecord { record, now }))
     }
-}
-
-fn id(key: &Key) -> Box<[u8]> {
-    Box::new(key.hash().to_be_bytes())
-}
-
-fn owner(token: u128) -> Box<[u8]> {
-    Box::new(token.to_be_bytes())
-}
-
-impl Cells for SqliteRow {
-    fn int(&self, at: usize) -> Result<Option<i64>, sqlx::Error> {
-        self.try_get(at)
-    }
-
-    fn bytes(&self, at: usize) -> Result<Option<&[u8]>, sqlx::Error> {
-        if self.try_get_raw(at)?.is_null() { Ok(None) } else { self.try_get(at).map(Some) }
-    }
-}
-
-/// Returns the time of the statement that read the row. An SQLite version without `unixepoch(…, 'subsec')` returns
-/// null.
-fn now(row: &SqliteRow) -> Result<Timestamp, StoreError> {
-    let now: Option<i64> = row.try_get(COLUMNS.len()).unwrap_or_default();
-    now.and_then(|now| u64::try_from(now).ok()).map(Timestamp).ok_or_else(|| {
-        StoreError::new(StoreErrorKind::Schema)
-            .because("SQLite does not tell the time in milliseconds: version 3.42 or newer is needed")
-    })
 }

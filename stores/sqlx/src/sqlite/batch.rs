@@ -11,10 +11,11 @@ use idempotent_core::{
 
 use tokio::sync::oneshot;
 
+use super::SqliteStore;
+use super::columns::{id, now, owner};
 use super::connection::{ConnectionGuard, Query, query};
 use super::queued_call::{self, QueuedCall, QueuedRequest};
 use super::requests::Request;
-use super::{SqliteStore, id, now, owner};
 use crate::answer;
 use crate::row::{self, Parts, VERSION, signed};
 
@@ -55,7 +56,7 @@ impl SqliteStore {
         let (store, (caller, answers)) = (self.clone(), oneshot::channel());
         let mut asked: Vec<_> = asks.iter().cloned().map(QueuedRequest::new).collect();
         tokio::spawn(async move {
-            let turn = store.0.writer.turn().await;
+            let turn = store.0.access.writer.turn().await;
             if caller.is_closed() {
                 return;
             }
@@ -102,7 +103,7 @@ impl SqliteStore {
         let mut dirty: Vec<(&Key, &Record)> = slots.values().filter_map(Slot::dirty).collect();
         loop {
             let chunk = dirty.split_off(dirty.len() - chunk(dirty.len()));
-            let put = query(&self.0.sql.put_all(chunk.len(), dirty.is_empty()));
+            let put = query(&self.0.access.sql.put_all(chunk.len(), dirty.is_empty()));
             let put = chunk.into_iter().fold(put, |query, (key, record)| put_record(query, key, record));
             turn.run(put).await?;
             if dirty.is_empty() {
@@ -139,7 +140,7 @@ impl SqliteStore {
         let mut at = None;
         while !left.is_empty() {
             let chunk = left.split_off(left.len() - chunk(left.len()));
-            let look = self.timed(query(&self.0.sql.look_all(chunk.len(), std::mem::take(&mut begin))));
+            let look = self.0.access.timed(query(&self.0.access.sql.look_all(chunk.len(), std::mem::take(&mut begin))));
             let look = chunk.iter().fold(look, |look, hash| look.bind(Box::<[u8]>::from(hash.to_be_bytes())));
             for row in turn.all(look).await? {
                 // One time for all: that of the first look.

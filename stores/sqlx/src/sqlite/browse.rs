@@ -15,8 +15,8 @@ impl Browse for SqliteStore {
         let limit = limit.clamp(1, MOST);
         // Nothing is before the empty blob.
         let after: Box<[u8]> = after.map_or_else(Box::default, |id| Box::new(id.to_be_bytes()));
-        let mut turn = self.reader().await?;
-        let browse = self.timed(query(&self.0.sql.browse).bind(after).bind(limit as i64));
+        let mut turn = self.0.access.reader().await?;
+        let browse = self.0.access.timed(query(&self.0.access.sql.browse).bind(after).bind(limit as i64));
         let rows = turn.all(browse).await?;
         drop(turn);
         let entry = |row| Ok(RecordEntry { key: row::key(row)?, record: row::record(row)? });

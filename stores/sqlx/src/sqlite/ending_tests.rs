@@ -33,7 +33,7 @@ fn a_call_of_a_runtime_that_is_ending_hangs_neither_itself_nor_others() {
     let first = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let second = current();
     let (_folder, store) = second.block_on(open());
-    let turn = second.block_on(store.0.writer.turn()).unwrap();
+    let turn = second.block_on(store.0.access.writer.turn()).unwrap();
     let ((begin, begun), (go, gone), (end, ended)) = (channel(), channel(), channel());
     let own = store.clone();
     first.spawn(async move {
@@ -57,7 +57,7 @@ fn a_call_of_a_runtime_that_is_ending_hangs_neither_itself_nor_others() {
 fn a_poll_outside_of_a_runtime_does_not_end_the_store() {
     let runtime = current();
     let (_folder, store) = runtime.block_on(open());
-    let turn = runtime.block_on(store.0.writer.turn()).unwrap();
+    let turn = runtime.block_on(store.0.access.writer.turn()).unwrap();
     let (tell, told) = channel();
     let own = store.clone();
     std::thread::spawn(move || {

@@ -1,11 +1,14 @@
-//! Calls that wait for the connection and then go together. The tests hold the connection until they all wait.
+//! Tests of calls that wait for the connection and share a transaction. The tests hold the connection until all calls
+//! wait.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
-use idempotent_core::{Batch, InFlight, OwnerToken, Purge, ReleaseKind, StateKind, Timer};
+use idempotent_core::{
+    Batch, Clock, InFlight, OwnerToken, Purge, ReleaseKind, StateKind, StoreErrorKind, Timer, Timestamp,
+};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions};
 
@@ -50,7 +53,7 @@ async fn sql(folder: &tempfile::TempDir, text: &str) {
 
 /// Starts the calls one after the other; all of them wait for the writer when it is let go.
 async fn together<T: Send + 'static>(store: &SqliteStore, calls: Vec<BoxFuture<'static, T>>) -> Vec<T> {
-    let turn = store.0.writer.turn().await.unwrap();
+    let turn = store.0.access.writer.turn().await.unwrap();
     let mut waiting = Vec::new();
     for call in calls {
         let before = store.0.writes.len();
@@ -135,7 +138,7 @@ async fn a_duplicate_is_answered_while_the_writer_is_busy() {
         store.claim(&request(part)).await.unwrap();
     }
     store.complete(&held("done"), &done(b"x")).await.unwrap();
-    let turn = store.0.writer.turn().await.unwrap();
+    let turn = store.0.access.writer.turn().await.unwrap();
     let other = |part| ClaimRequest { owner: OwnerToken(2), ..request(part) };
     assert!(matches!(store.claim(&other("done")).await, Ok(Claim::Consumed(consumed)) if consumed.value.is_some()));
     assert!(matches!(store.claim(&other("running")).await, Ok(Claim::InFlight(_))));
@@ -167,7 +170,7 @@ async fn one_call_that_does_not_fit_does_not_spoil_the_others() {
     for part in ["a", "b", "c"] {
         store.claim(&request(part)).await.unwrap();
     }
-    store.0.writer.turn().await.unwrap().first(sqlx::query("PRAGMA max_page_count=5")).await.unwrap();
+    store.0.access.writer.turn().await.unwrap().first(sqlx::query("PRAGMA max_page_count=5")).await.unwrap();
     let parts = [("a", 1), ("b", 1 << 20), ("c", 1)];
     let answers = together(&store, parts.map(|(part, size)| completion(&store, part, vec![7; size])).into()).await;
     let [Ok(Settled::Done), Err(error), Ok(Settled::Done)] = &answers[..] else { panic!("{answers:?}") };
@@ -238,7 +241,7 @@ async fn a_lock_of_another_process_is_waited_for_once_by_a_whole_group() {
 #[tokio::test]
 async fn a_caller_that_goes_away_takes_nobody_elses_answer_with_it() {
     let (_folder, store) = open().await;
-    let turn = store.0.writer.turn().await.unwrap();
+    let turn = store.0.access.writer.turn().await.unwrap();
     let mut calls: Vec<_> = claims(&store, &["first", "second", "third"]).into_iter().map(tokio::spawn).collect();
     while store.0.writes.len() < 3 {
         tokio::task::yield_now().await;
@@ -331,7 +334,7 @@ async fn a_purge_rests_behind_a_step_as_long_as_that_took() {
         let store = store.clone();
         async move { store.purge(10).await.unwrap() }
     });
-    while !store.0.writer.is_taken() {
+    while !store.0.access.writer.is_taken() {
         tokio::task::yield_now().await;
     }
     // Its step has begun, and lasts as long as the other one has the lock.
@@ -348,7 +351,7 @@ fn a_runtime_that_ends_leaves_no_call_of_another_one_unanswered() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (first, second) = (runtime(), runtime());
     let (_folder, store) = second.block_on(open());
-    let turn = second.block_on(store.0.writer.turn()).unwrap();
+    let turn = second.block_on(store.0.access.writer.turn()).unwrap();
     let (held, release) = (held("a"), release(ReleaseKind::Delete));
     // Its renewal begins the service, in its runtime.
     first.block_on(async {

@@ -1,7 +1,6 @@
 //! The inbox on an SQLite file. SQLite has one writer at a time: other writers wait for the transaction, and then find
 //! its result.
 use std::any::Any;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,13 +9,14 @@ use idempotent_core::{
     Claim, ClaimHandle, ClaimMode, ClaimRequest, Completion, Inspect, Key, Record, Settled, State, StepRecord,
     StepStore, StoreError, StoreErrorKind, StoredSteps, Timestamp, Transactional,
 };
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePool, SqlitePoolOptions};
+use sqlx::sqlite::SqliteConnection;
 use sqlx::{Sqlite, Transaction};
 
+use super::SqliteStore;
 use super::batch::put_record;
+use super::columns::{id, now};
 use super::connection::query;
 use super::error::is_busy;
-use super::{SqliteStore, id, now};
 use crate::answer;
 use crate::inbox::{Dialect, Last, consumed, in_place, rolled_back, step_transactions, transactional_run};
 use crate::row;
@@ -25,31 +25,6 @@ use crate::row;
 /// whole transaction, as `OR ROLLBACK` does.
 const BEGIN: &str = "BEGIN IMMEDIATE; SAVEPOINT idempotent_run";
 const STANDS: &str = "RELEASE idempotent_run";
-
-/// A connection for transactions, made when the first one begins. One: a second could but wait for its lock, by SQLite's
-/// own sleeping, where this one has a queue.
-#[derive(Debug)]
-pub(super) struct Transactions {
-    /// The options of the file, or `None` for a database in memory, which only the store's own connection can see.
-    pub(super) options: Option<SqliteConnectOptions>,
-    pub(super) patience: Duration,
-    pub(super) pool: OnceLock<SqlitePool>,
-}
-
-impl Transactions {
-    fn pool(&self) -> Option<&SqlitePool> {
-        let options = self.options.as_ref()?;
-        Some(self.pool.get_or_init(|| {
-            let one = SqlitePoolOptions::new().max_connections(1).acquire_timeout(self.patience);
-            // SQLite may have rolled back by itself what sqlx takes for open still.
-            let one = one.before_acquire(|connection, _| {
-                let sound = !sqlx::Connection::is_in_transaction(connection);
-                Box::pin(async move { Ok(sound) })
-            });
-            one.test_before_acquire(false).connect_lazy_with(options.clone())
-        }))
-    }
-}
 
 impl SqliteStore {
     /// Claims the key as the first statement of the caller's transaction on this store's file, and marks the key
@@ -101,14 +76,14 @@ impl SqliteStore {
         key: &Key,
     ) -> Result<(Option<Record>, Timestamp), StoreError> {
         // Of one key: the time comes with it, whether it is there or not.
-        let look = self.timed(query(&self.0.sql.look_all(1, false))).bind(id(key));
+        let look = self.0.access.timed(query(&self.0.access.sql.look_all(1, false))).bind(id(key));
         let row = look.fetch_one(connection).await.map_err(|error| self.of_a_transaction(error))?;
         let found = if row::id(&row)?.is_some() { Some(row::record(&row)?) } else { None };
         Ok((found, now(&row)?))
     }
 
     async fn put_in(&self, connection: &mut SqliteConnection, key: &Key, record: &Record) -> Result<(), StoreError> {
-        let put = put_record(query(&self.0.sql.put_all(1, false)), key, record);
+        let put = put_record(query(&self.0.access.sql.put_all(1, false)), key, record);
         put.execute(connection).await.map(drop).map_err(|error| self.of_a_transaction(error))
     }
 
@@ -116,7 +91,7 @@ impl SqliteStore {
     /// because the transaction has read an old snapshot.
     fn of_a_transaction(&self, error: sqlx::Error) -> StoreError {
         let busy = is_busy(&error);
-        let error = self.0.place.error(error);
+        let error = self.0.access.place.error(error);
         match busy || error.kind() == StoreErrorKind::Ambiguous {
             true => rolled_back(&error),
             false => error,
@@ -138,10 +113,10 @@ impl Dialect for SqliteStore {
         let begun = tokio::spawn(async move { pool.begin_with(BEGIN).await }).await;
         match begun.unwrap_or(Err(sqlx::Error::WorkerCrashed)) {
             Ok(transaction) => Ok(transaction),
-            Err(sqlx::Error::PoolTimedOut) => Err(self.0.place.no_turn(self.0.transactions.patience)),
+            Err(sqlx::Error::PoolTimedOut) => Err(self.0.access.place.no_turn(self.0.transactions.patience)),
             // Nothing was begun.
             Err(error) => {
-                let error = self.0.place.error(error);
+                let error = self.0.access.place.error(error);
                 match error.kind() {
                     StoreErrorKind::Ambiguous => {
                         Err(StoreError::new(StoreErrorKind::NotApplied).because(error.to_string()))
@@ -192,7 +167,7 @@ impl Dialect for SqliteStore {
         let Err(error) = sqlx::query(STANDS).execute(&mut *connection).await else { return Ok(()) };
         // For its guard to end: a ROLLBACK of nothing would cost the connection.
         let _ = sqlx::query("BEGIN").execute(connection).await;
-        Err(rolled_back(&self.0.place.error(error)))
+        Err(rolled_back(&self.0.access.place.error(error)))
     }
 
     async fn note_in(
@@ -228,7 +203,7 @@ impl Dialect for SqliteStore {
         if !matches!(last, Last::Written) {
             self.stands(&mut transaction).await?;
         }
-        transaction.commit().await.map_err(|error| self.0.place.error(error))
+        transaction.commit().await.map_err(|error| self.0.access.place.error(error))
     }
 
     /// Returns whether the transaction was committed, after its connection has ended or has rolled back.

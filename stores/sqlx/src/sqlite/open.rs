@@ -8,18 +8,36 @@ use sqlx::{ConnectOptions, Row};
 
 use super::connection::FairConnection;
 use super::error::{self, ErrorContext};
-use super::inbox::Transactions;
 use super::migrate::{self, MIGRATIONS};
 use super::options::{self, DatabaseTarget, SqliteStoreBuilder, Synchronous};
 use super::queue::Queue;
+use super::record_access::RecordAccess;
 use super::statements::SqliteStatements;
+use super::transactions::Transactions;
 use super::{Inner, SqliteStore};
 use crate::table::Table;
 
 /// The pause between checks of a journal that another process is switching.
 const SWITCH_PAUSE: Duration = Duration::from_millis(10);
 
-pub(super) async fn open(builder: SqliteStoreBuilder) -> Result<SqliteStore, StoreError> {
+impl SqliteStoreBuilder {
+    /// Opens the store. With [`create`](Self::create), this method also creates a missing file and missing tables. If several
+    /// processes open the store at the same time, one migrates and the others wait.
+    ///
+    /// # Errors
+    /// [`Schema`](StoreErrorKind::Schema): the table's name is refused, the table is missing or of another
+    /// version. [`Denied`](StoreErrorKind::Denied): the file cannot be opened or written.
+    /// [`Foreign`](StoreErrorKind::Foreign): the file is not a database, or another program created the table.
+    /// [`NotApplied`](StoreErrorKind::NotApplied): another process holds the lock.
+    ///
+    /// # Cancellation
+    /// Dropping it leaves the file as it was or wholly migrated.
+    pub async fn open(self) -> Result<SqliteStore, StoreError> {
+        open(self).await
+    }
+}
+
+async fn open(builder: SqliteStoreBuilder) -> Result<SqliteStore, StoreError> {
     let table = Table::new(&builder.table)?;
     let target = match builder.target()? {
         DatabaseTarget::File(path) => DatabaseTarget::File(options::check(&path, builder.create)?),
@@ -51,19 +69,15 @@ pub(super) async fn open(builder: SqliteStoreBuilder) -> Result<SqliteStore, Sto
     let sql = SqliteStatements::new(&table, builder.clock.is_some());
     let steps = SqliteStatements::steps_sql(&table, builder.clock.is_some());
     let order = SqliteStatements::order_sql(&table, builder.clock.is_some()).into();
+    let clock = builder.clock.clone();
+    let access = RecordAccess { sql, place, writer, readers, next_reader: 0.into(), lately: 0.into(), clock };
     Ok(SqliteStore(Arc::new(Inner {
-        sql,
+        access,
         steps,
         order,
-        place,
-        writer,
-        readers,
-        next_reader: 0.into(),
         looks: Queue::default(),
         writes: Queue::default(),
         next_job: 0.into(),
-        lately: 0.into(),
-        clock: builder.clock.clone(),
         transactions,
         again: builder.again(&target),
     })))

@@ -1,11 +1,10 @@
-//! How a store is set up, and what is refused before SQLite is asked.
+//! The settings of a store, and the checks before SQLite opens the file.
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{Clock, StoreError, StoreErrorKind};
 
-use super::SqliteStore;
 use super::migrate::{BOOKKEEPING, MIGRATIONS};
 use crate::schema::{self, SchemaStep};
 use crate::table::Table;
@@ -23,7 +22,7 @@ pub enum Synchronous {
     Normal,
 }
 
-/// A builder for a [`SqliteStore`].
+/// A builder for a [`SqliteStore`](super::SqliteStore).
 #[derive(Clone, Debug)]
 pub struct SqliteStoreBuilder {
     place: String,
@@ -143,22 +142,7 @@ impl SqliteStoreBuilder {
         Ok(schema::steps(MIGRATIONS, &Table::new(&self.table)?, &BOOKKEEPING))
     }
 
-    /// Opens the store. With [`create`](Self::create), this method also creates a missing file and missing tables. If several
-    /// processes open the store at the same time, one migrates and the others wait.
-    ///
-    /// # Errors
-    /// [`Schema`](StoreErrorKind::Schema): the table's name is refused, the table is missing or of another
-    /// version. [`Denied`](StoreErrorKind::Denied): the file cannot be opened or written.
-    /// [`Foreign`](StoreErrorKind::Foreign): the file is not a database, or another program created the table.
-    /// [`NotApplied`](StoreErrorKind::NotApplied): another process holds the lock.
-    ///
-    /// # Cancellation
-    /// Dropping it leaves the file as it was or wholly migrated.
-    pub async fn open(self) -> Result<SqliteStore, StoreError> {
-        super::open::open(self).await
-    }
-
-    /// Returns what opens the same file once more, wherever this process has gone meanwhile.
+    /// Returns a builder that opens the same file again, even after this process has changed its working directory.
     pub(super) fn again(self, target: &DatabaseTarget) -> Option<Self> {
         match target {
             DatabaseTarget::Memory => None,

@@ -1,41 +1,24 @@
 //! The order tables of streams. Each operation is one statement.
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{Key, OrderStore, StoreError, StoredOrderTable, Timestamp};
 use sqlx::Row;
 
+use super::SqliteStore;
+use super::columns::id;
 use super::connection::query;
-use super::{SqliteStore, id};
-use crate::order::{OrderSql, STEP};
+use crate::order::STEP;
 use crate::row::micros;
-
-/// The statements about them.
-#[derive(Debug)]
-pub(super) struct OrderStatements {
-    read: Arc<str>,
-    add: Arc<str>,
-    compare_and_swap: Arc<str>,
-    scan: Arc<str>,
-    purge: Arc<str>,
-}
-
-impl From<OrderSql> for OrderStatements {
-    fn from(OrderSql { read, add, compare_and_swap, scan, purge }: OrderSql) -> Self {
-        let [read, add, compare_and_swap, scan, purge] = [read, add, compare_and_swap, scan, purge].map(Arc::from);
-        Self { read, add, compare_and_swap, scan, purge }
-    }
-}
 
 #[async_trait]
 impl OrderStore for SqliteStore {
     async fn load(&self, stream: &Key) -> Result<StoredOrderTable, StoreError> {
-        let mut turn = self.reader().await?;
-        let read = self.timed(query(&self.0.order.read).bind(id(stream)));
-        let row = turn.first(read).await?.ok_or_else(|| self.0.place.error(sqlx::Error::RowNotFound))?;
+        let mut turn = self.0.access.reader().await?;
+        let read = self.0.access.timed(query(&self.0.order.read).bind(id(stream)));
+        let row = turn.first(read).await?.ok_or_else(|| self.0.access.place.error(sqlx::Error::RowNotFound))?;
         let told = || Ok((row.try_get::<Option<Vec<u8>>, _>(0)?, row.try_get::<i64, _>(1)?));
-        let (table, now) = told().map_err(|error| self.0.place.error(error))?;
+        let (table, now) = told().map_err(|error| self.0.access.place.error(error))?;
         Ok(StoredOrderTable { table: table.map(Into::into), now: Timestamp(now.unsigned_abs()) })
     }
 
@@ -52,8 +35,8 @@ impl OrderStore for SqliteStore {
             Some(seen) => put(&statements.compare_and_swap).bind(seen.to_vec()),
             None => put(&statements.add),
         };
-        let mut turn = self.0.writer.turn().await?;
-        Ok(turn.execute(self.timed(put)).await? > 0)
+        let mut turn = self.0.access.writer.turn().await?;
+        Ok(turn.execute(self.0.access.timed(put)).await? > 0)
     }
 }
 
@@ -63,17 +46,17 @@ impl SqliteStore {
         let statements = &self.0.order;
         let (mut after, mut gone): (Vec<u8>, u64) = (Vec::new(), 0);
         while gone < at_most as u64 {
-            let mut turn = self.reader().await?;
-            let rows = turn.all(self.timed(query(&statements.scan).bind(after.clone()).bind(STEP))).await?;
+            let mut turn = self.0.access.reader().await?;
+            let rows = turn.all(self.0.access.timed(query(&statements.scan).bind(after.clone()).bind(STEP))).await?;
             drop(turn);
             let read = |row: &sqlx::sqlite::SqliteRow| Ok((row.try_get::<Vec<u8>, _>(0)?, row.try_get::<i64, _>(1)?));
             let seen: Result<Vec<_>, sqlx::Error> = rows.iter().map(read).collect();
-            let seen = seen.map_err(|error| self.0.place.error(error))?;
+            let seen = seen.map_err(|error| self.0.access.place.error(error))?;
             let Some((last, _)) = seen.last() else { return Ok(()) };
             if seen.iter().any(|(_, over)| *over >= 0) {
-                let mut turn = self.0.writer.turn().await?;
+                let mut turn = self.0.access.writer.turn().await?;
                 let purge = query(&statements.purge).bind(after).bind(last.clone());
-                gone += turn.execute(self.timed(purge)).await?;
+                gone += turn.execute(self.0.access.timed(purge)).await?;
             }
             if (seen.len() as i64) < STEP {
                 return Ok(());

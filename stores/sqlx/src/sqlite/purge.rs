@@ -24,10 +24,10 @@ impl Purge for SqliteStore {
             let Some((last, seen, old)) = self.scan(&after).await? else { break };
             if old > 0 {
                 let room = i64::try_from(at_most - removed).unwrap_or(i64::MAX);
-                let mut turn = self.0.writer.turn().await?;
+                let mut turn = self.0.access.writer.turn().await?;
                 let start = Instant::now();
-                let purge = query(&self.0.sql.purge).bind(after).bind(last.clone()).bind(room);
-                let gone = turn.execute(self.timed(purge)).await?;
+                let purge = query(&self.0.access.sql.purge).bind(after).bind(last.clone()).bind(room);
+                let gone = turn.execute(self.0.access.timed(purge)).await?;
                 drop(turn);
                 removed = removed.saturating_add(usize::try_from(gone).unwrap_or(usize::MAX));
                 // Others wait for the lock, too.
@@ -47,11 +47,11 @@ impl Purge for SqliteStore {
 impl SqliteStore {
     /// Scans the next records after `after`. Returns the last id, the number of records, and the number of expired ones.
     async fn scan(&self, after: &[u8]) -> Result<Option<(Vec<u8>, i64, i64)>, StoreError> {
-        let mut turn = self.reader().await?;
-        let scan = self.timed(query(&self.0.sql.scan).bind(after.to_vec()).bind(STEP));
+        let mut turn = self.0.access.reader().await?;
+        let scan = self.0.access.timed(query(&self.0.access.sql.scan).bind(after.to_vec()).bind(STEP));
         let Some(row) = turn.first(scan).await? else { return Ok(None) };
         let read = || Ok((row.try_get::<Option<Vec<u8>>, _>(0)?, row.try_get(1)?, row.try_get(2)?));
-        let (last, seen, old) = read().map_err(|error| self.0.place.error(error))?;
+        let (last, seen, old) = read().map_err(|error| self.0.access.place.error(error))?;
         Ok(last.map(|last| (last, seen, old)))
     }
 }

@@ -4,8 +4,8 @@ use idempotent_core::protocol::Write;
 use idempotent_core::{Key, Record, StoreError, StoreErrorKind, Timestamp};
 use tokio::sync::oneshot;
 
-use super::SqliteStore;
 use super::connection::ConnectionGuard;
+use super::record_access::RecordAccess;
 use super::requests::Request;
 use crate::answer;
 
@@ -20,7 +20,7 @@ pub(super) trait QueuedCall: Send + Sync {
     fn look(&mut self, found: Option<&Record>, now: Timestamp);
     fn fail(&mut self, error: StoreError);
     /// Sends it in a statement of its own.
-    async fn alone(&mut self, store: &SqliteStore, turn: &mut ConnectionGuard<'_>);
+    async fn alone(&mut self, access: &RecordAccess, turn: &mut ConnectionGuard<'_>);
     /// Hands the answer to the caller, if there is one by now.
     fn tell(&mut self);
     /// Returns true if the caller no longer waits.
@@ -71,8 +71,8 @@ impl<A: Request> QueuedCall for QueuedRequest<A> {
         self.told = Some(Err(error));
     }
 
-    async fn alone(&mut self, store: &SqliteStore, turn: &mut ConnectionGuard<'_>) {
-        self.told = Some(self.ask.alone(store, turn).await);
+    async fn alone(&mut self, access: &RecordAccess, turn: &mut ConnectionGuard<'_>) {
+        self.told = Some(self.ask.alone(access, turn).await);
     }
 
     fn tell(&mut self) {

@@ -10,8 +10,10 @@ use idempotent_core::{
 };
 
 use super::claim_row::ClaimRow;
+use super::columns::{id, owner};
 use super::connection::{ConnectionGuard, Query, query};
-use super::{SqliteStore, error, id, owner};
+use super::error;
+use super::record_access::RecordAccess;
 use crate::answer;
 use crate::row::{self, micros, signed};
 
@@ -33,7 +35,7 @@ pub(super) trait Request: Clone + Send + Sync + 'static {
     /// Sends it in a statement of its own.
     fn alone(
         &self,
-        store: &SqliteStore,
+        access: &RecordAccess,
         turn: &mut ConnectionGuard<'_>,
     ) -> impl Future<Output = Result<Self::Answer, StoreError>> + Send;
 }
@@ -50,10 +52,10 @@ impl Request for ClaimRequest {
         protocol::claim(found, self, now)
     }
 
-    async fn alone(&self, store: &SqliteStore, turn: &mut ConnectionGuard<'_>) -> Result<Claim, StoreError> {
+    async fn alone(&self, access: &RecordAccess, turn: &mut ConnectionGuard<'_>) -> Result<Claim, StoreError> {
         // The next key is taken to be like the last ones: a new one is spared the look, a duplicate the write lock and
         // most of what a claim carries.
-        let lately = store.0.lately.load(Ordering::Relaxed);
+        let lately = access.lately.load(Ordering::Relaxed);
         let mut look_first = lately < MANY;
         let answered = |answer| {
             let lately = match answer {
@@ -61,21 +63,21 @@ impl Request for ClaimRequest {
                 Claim::Consumed(_) => lately.min(0).saturating_sub(1),
                 _ => 0,
             };
-            store.0.lately.store(lately, Ordering::Relaxed);
+            access.lately.store(lately, Ordering::Relaxed);
             Ok(answer)
         };
-        let clock = || store.0.clock.as_ref().map(|clock| signed(clock.wall()));
+        let clock = || access.clock.as_ref().map(|clock| signed(clock.wall()));
         if lately <= -MANY {
-            let known = query(&store.0.sql.claim_known).bind(id(&self.key)).bind(owner(self.owner.0)).bind(clock());
+            let known = query(&access.sql.claim_known).bind(id(&self.key)).bind(owner(self.owner.0)).bind(clock());
             if let Some(row) = turn.first(known).await?
                 && let ClaimRow::Answered(answer) =
-                    ClaimRow::read(&row, self).map_err(|error| store.0.place.error(error))?
+                    ClaimRow::read(&row, self).map_err(|error| access.place.error(error))?
             {
                 return answered(answer);
             }
         }
         for _ in 0..answer::TRIES {
-            let sql = if look_first { &store.0.sql.claim } else { &store.0.sql.claim_new };
+            let sql = if look_first { &access.sql.claim } else { &access.sql.claim_new };
             let claim = query(sql)
                 .bind(id(&self.key))
                 .bind(owner(self.owner.0))
@@ -90,7 +92,7 @@ impl Request for ClaimRequest {
             let row = match turn.first(claim).await {
                 // Another process has the lock, and a duplicate needs none.
                 Err(error) if !look_first && error::is_lock(&error) => {
-                    let found = store.look(turn, &self.key).await?;
+                    let found = access.look(turn, &self.key).await?;
                     let kept = found.and_then(|(record, now)| answer::claim(&record, false, self, now));
                     return kept.map_or(Err(error), answered);
                 }
@@ -98,11 +100,11 @@ impl Request for ClaimRequest {
             };
             look_first = true;
             let Some(row) = row else { continue };
-            let wrote = match ClaimRow::read(&row, self).map_err(|error| store.0.place.error(error))? {
+            let wrote = match ClaimRow::read(&row, self).map_err(|error| access.place.error(error))? {
                 ClaimRow::Answered(answer) => return answered(answer),
                 ClaimRow::Look { wrote } => wrote,
             };
-            let Some((record, now)) = store.look(turn, &self.key).await? else { continue };
+            let Some((record, now)) = access.look(turn, &self.key).await? else { continue };
             if let Some(answer) = answer::claim(&record, wrote, self, now) {
                 return answered(answer);
             }
@@ -123,9 +125,9 @@ impl Request for (ClaimHandle, Duration) {
         protocol::renew(found, &self.0, self.1, now)
     }
 
-    async fn alone(&self, store: &SqliteStore, turn: &mut ConnectionGuard<'_>) -> Result<Settled, StoreError> {
+    async fn alone(&self, access: &RecordAccess, turn: &mut ConnectionGuard<'_>) -> Result<Settled, StoreError> {
         let (held, lease) = self;
-        store.settle(turn, self, || held_query(&store.0.sql.renew, held).bind(micros(*lease))).await
+        access.settle(turn, self, || held_query(&access.sql.renew, held).bind(micros(*lease))).await
     }
 }
 
@@ -140,13 +142,13 @@ impl Request for (ClaimHandle, Completion) {
         protocol::complete(found, &self.0, &self.1, now)
     }
 
-    async fn alone(&self, store: &SqliteStore, turn: &mut ConnectionGuard<'_>) -> Result<Settled, StoreError> {
+    async fn alone(&self, access: &RecordAccess, turn: &mut ConnectionGuard<'_>) -> Result<Settled, StoreError> {
         let (held, completion) = self;
         let write = || {
-            let query = held_query(&store.0.sql.complete, held).bind(completion.value.clone());
+            let query = held_query(&access.sql.complete, held).bind(completion.value.clone());
             query.bind(micros(completion.retain))
         };
-        store.settle(turn, self, write).await
+        access.settle(turn, self, write).await
     }
 }
 
@@ -172,9 +174,9 @@ impl Request for (ClaimHandle, Release) {
         }
     }
 
-    async fn alone(&self, store: &SqliteStore, turn: &mut ConnectionGuard<'_>) -> Result<Settled, StoreError> {
+    async fn alone(&self, access: &RecordAccess, turn: &mut ConnectionGuard<'_>) -> Result<Settled, StoreError> {
         let (held, release) = self;
-        let sql = &store.0.sql;
+        let sql = &access.sql;
         let (delay, memory) = (micros(release.delay), micros(release.memory));
         let error = || release.error.clone();
         let end = |state| held_query(&sql.end, held).bind(row::code(state)).bind(memory).bind(error());
@@ -186,7 +188,7 @@ impl Request for (ClaimHandle, Release) {
             ReleaseKind::MarkFailed => end(StateKind::Failed),
             ReleaseKind::MarkDead => end(StateKind::Dead),
         };
-        store.settle(turn, self, write).await
+        access.settle(turn, self, write).await
     }
 }
 
@@ -210,18 +212,18 @@ impl Request for Forget {
         protocol::forget(found, self.expected, self.force, self.memory, now)
     }
 
-    async fn alone(&self, store: &SqliteStore, turn: &mut ConnectionGuard<'_>) -> Result<Settled, StoreError> {
+    async fn alone(&self, access: &RecordAccess, turn: &mut ConnectionGuard<'_>) -> Result<Settled, StoreError> {
         let write = || {
             // A number that no column holds is no grant's.
             let fencing = i64::try_from(self.expected.0).unwrap_or(-1);
-            let query = query(&store.0.sql.forget).bind(id(&self.key)).bind(fencing);
+            let query = query(&access.sql.forget).bind(id(&self.key)).bind(fencing);
             query.bind(self.force).bind(micros(self.memory))
         };
-        store.settle(turn, self, write).await
+        access.settle(turn, self, write).await
     }
 }
 
-impl SqliteStore {
+impl RecordAccess {
     /// Sends a guarded write. Where it wrote nothing, the protocol says what that means.
     async fn settle<A: Request<Answer = Settled>>(
         &self,

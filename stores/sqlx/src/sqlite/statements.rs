@@ -39,6 +39,23 @@ pub(super) struct SqliteStatements {
     maker: StatementBuilder,
 }
 
+/// The statements on order tables.
+#[derive(Debug)]
+pub(super) struct OrderStatements {
+    pub(super) read: Arc<str>,
+    pub(super) add: Arc<str>,
+    pub(super) compare_and_swap: Arc<str>,
+    pub(super) scan: Arc<str>,
+    pub(super) purge: Arc<str>,
+}
+
+impl From<OrderSql> for OrderStatements {
+    fn from(OrderSql { read, add, compare_and_swap, scan, purge }: OrderSql) -> Self {
+        let [read, add, compare_and_swap, scan, purge] = [read, add, compare_and_swap, scan, purge].map(Arc::from);
+        Self { read, add, compare_and_swap, scan, purge }
+    }
+}
+
 impl SqliteStatements {
     /// Creates the statements. With `bound_clock`, each statement takes the time as its last parameter, and a claim as
     /// its third.

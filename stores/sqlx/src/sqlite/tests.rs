@@ -1,11 +1,11 @@
-//! What needs the inside of the store: a quota, a broken migration, a lost connection, the classes of errors.
+//! Tests that need private items of the store: a quota, a broken migration, a lost connection, the kinds of errors.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 use std::sync::Arc;
 
 use idempotent_core::{
     Claim, ClaimHandle, ClaimRequest, Completion, Identity, Key, OnExpiry, OwnerToken, Scene, StateKind, StoreErrorKind,
 };
-use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteRow};
 use sqlx::{ConnectOptions, Row};
 
 use super::migrate::{MIGRATIONS, migrate};
@@ -40,7 +40,7 @@ pub(super) async fn open() -> (tempfile::TempDir, SqliteStore) {
 async fn a_full_disk_is_not_applied_and_nothing_is_lost() {
     let (_folder, store) = open().await;
     assert!(matches!(store.claim(&request("a")).await, Ok(Claim::Acquired(_))));
-    store.0.writer.turn().await.unwrap().first(sqlx::query("PRAGMA max_page_count=5")).await.unwrap();
+    store.0.access.writer.turn().await.unwrap().first(sqlx::query("PRAGMA max_page_count=5")).await.unwrap();
     let held = ClaimHandle::unanswered(key("a"), OwnerToken(1));
     let big = Completion { value: Some(Arc::from(vec![7; 1 << 20])), retain: Duration::from_secs(60) };
     let error = store.complete(&held, &big).await.unwrap_err();
@@ -68,10 +68,10 @@ async fn a_migration_that_breaks_leaves_what_was_there_and_can_be_repeated() {
     let (_folder, store) = open().await;
     let table = Table::default();
     let broken = Migration { name: "later", sql: "ALTER TABLE {table} ADD COLUMN later INTEGER; SELECT nonsense" };
-    let mut turn = store.0.writer.turn().await.unwrap();
+    let mut turn = store.0.access.writer.turn().await.unwrap();
     let connection = turn.connection().unwrap();
     let steps = [MIGRATIONS[0], MIGRATIONS[1], MIGRATIONS[2], broken];
-    let error = migrate(connection, &table, &store.0.place, true, &steps).await.unwrap_err();
+    let error = migrate(connection, &table, &store.0.access.place, true, &steps).await.unwrap_err();
     assert!(error.to_string().contains("layout"), "{error}");
     let columns = "SELECT count(*) FROM pragma_table_info('idempotent_record')";
     let versions = "SELECT max(version) FROM idempotent_record_migrations";
@@ -80,15 +80,15 @@ async fn a_migration_that_breaks_leaves_what_was_there_and_can_be_repeated() {
     assert_eq!(number(sqlx::query(versions).fetch_one(&mut *connection).await.unwrap()), 3);
 
     let steps = [MIGRATIONS[0], MIGRATIONS[1], MIGRATIONS[2], Migration { name: "later", sql: ADDED }];
-    let error = migrate(connection, &table, &store.0.place, false, &steps).await.unwrap_err();
+    let error = migrate(connection, &table, &store.0.access.place, false, &steps).await.unwrap_err();
     assert!(error.to_string().contains("schema version 3, needed is 4"), "{error}");
     for _ in 0..2 {
-        migrate(connection, &table, &store.0.place, true, &steps).await.unwrap();
+        migrate(connection, &table, &store.0.access.place, true, &steps).await.unwrap();
         assert_eq!(number(sqlx::query(columns).fetch_one(&mut *connection).await.unwrap()), 17);
         assert_eq!(number(sqlx::query(versions).fetch_one(&mut *connection).await.unwrap()), 4);
     }
     // The version before refuses what the one after made.
-    let error = migrate(connection, &table, &store.0.place, true, MIGRATIONS).await.unwrap_err();
+    let error = migrate(connection, &table, &store.0.access.place, true, MIGRATIONS).await.unwrap_err();
     assert!(error.to_string().contains("schema version 4, supported is 3"), "{error}");
     drop(turn);
     assert!(matches!(store.claim(&request("a")).await, Ok(Claim::Acquired(_))), "no transaction was left open");
@@ -98,12 +98,12 @@ async fn a_migration_that_breaks_leaves_what_was_there_and_can_be_repeated() {
 async fn a_connection_that_was_lost_is_opened_again() {
     let (_folder, store) = open().await;
     store.claim(&request("a")).await.unwrap();
-    let mut turn = store.0.writer.turn().await.unwrap();
+    let mut turn = store.0.access.writer.turn().await.unwrap();
     let lost: Result<(), _> = turn.check(Err(sqlx::Error::WorkerCrashed));
     assert_eq!(lost.unwrap_err().kind(), StoreErrorKind::Ambiguous);
     drop(turn);
     assert!(matches!(store.claim(&request("a")).await, Ok(Claim::Acquired(_))));
-    let mut turn = store.0.writer.turn().await.unwrap();
+    let mut turn = store.0.access.writer.turn().await.unwrap();
     turn.begin();
     let lost: Result<(), _> = turn.check(Err(sqlx::Error::WorkerCrashed));
     let lost = turn.end(lost).await;
@@ -126,15 +126,15 @@ async fn an_error_is_of_the_class_that_says_what_was_done() {
     let mut reading = SqliteConnectOptions::new().filename(&file).read_only(true).connect().await.unwrap();
     let write = "UPDATE idempotent_record SET v = v";
     let error = sqlx::query(write).execute(&mut reading).await.unwrap_err();
-    let error = store.0.place.error(error);
+    let error = store.0.access.place.error(error);
     assert_eq!(error.kind(), StoreErrorKind::Denied);
     assert!(error.to_string().contains("is read-only"), "{error}");
     let error = SqliteConnectOptions::new().filename(folder.path()).connect().await.unwrap_err();
-    let error = store.0.place.error(error);
+    let error = store.0.access.place.error(error);
     assert_eq!(error.kind(), StoreErrorKind::Denied);
     assert!(error.to_string().contains("cannot be opened"), "{error}");
     // A file whose pages are no longer what they were.
-    let mut turn = store.0.writer.turn().await.unwrap();
+    let mut turn = store.0.access.writer.turn().await.unwrap();
     turn.first(sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)")).await.unwrap();
     drop(turn);
     drop((store, reading));
