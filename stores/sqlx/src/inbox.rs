@@ -3,10 +3,10 @@
 //! It has three entry points with one implementation: `#[idempotent(…, transaction = tx)]`; [`Inbox`], for code
 //! without the attribute; and `claim_in` and `complete_in` of a store, for a transaction of the caller.
 //!
-//! A [`Dialect`] begins a transaction, claims and completes its key, and looks up a commit that was not answered.
+//! An [`InboxDatabase`] begins a transaction, claims and completes its key, and looks up a commit that was not answered.
 //! `transactional_run` and `commit` contain the rest.
 mod commit;
-mod dialect;
+mod database;
 mod step_transactions;
 mod transactional_run;
 
@@ -19,7 +19,7 @@ use idempotent_core::{
 };
 use sqlx::{Database, Transaction};
 
-pub(crate) use self::dialect::{Dialect, Last, consumed, in_place, rolled_back};
+pub(crate) use self::database::{FinalWrite, InboxDatabase, consumed, in_place, rolled_back};
 pub use self::step_transactions::StepTransaction;
 pub(crate) use self::step_transactions::step_transactions;
 pub(crate) use self::transactional_run::transactional_run;

@@ -14,11 +14,6 @@
 mod answer;
 #[cfg(all(feature = "delay", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 mod delay;
-#[cfg(all(
-    any(feature = "delay", feature = "outbox"),
-    any(feature = "mysql", feature = "postgres", feature = "sqlite")
-))]
-mod desk;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod inbox;
 #[cfg(feature = "mysql")]
@@ -42,6 +37,11 @@ mod row;
 mod schema;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod server;
+#[cfg(all(
+    any(feature = "delay", feature = "outbox"),
+    any(feature = "mysql", feature = "postgres", feature = "sqlite")
+))]
+mod sql_database;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]

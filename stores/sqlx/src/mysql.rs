@@ -21,7 +21,9 @@ use sqlx::MySql;
 
 use self::dialect::MySqlDialect;
 pub use self::options::MySqlStoreBuilder;
-use crate::server::{ServerStore, Settings, Target, server_inbox, server_order, server_steps, server_store};
+use crate::server::{
+    ServerSettings, ServerStore, ServerTarget, server_inbox, server_order, server_steps, server_store,
+};
 
 /// A store of records in a table of a MariaDB or MySQL database, durable and shared by many processes. Clones share the
 /// connections. The store supports MariaDB 10.5 and newer (its tests run on 10.11) and MySQL 8. MySQL has no
@@ -88,13 +90,13 @@ impl MySqlStore {
 
     /// Returns a builder to set the table, connections, timeouts or a clock.
     pub fn builder(url: impl Into<String>) -> MySqlStoreBuilder {
-        MySqlStoreBuilder::new(Settings::new(Target::Url(url.into())))
+        MySqlStoreBuilder::new(ServerSettings::new(ServerTarget::Url(url.into())))
     }
 
     /// Returns a builder for a store on an existing pool. The store does not change settings of the pool's connections, such as
     /// the isolation level. Keep the `acquire_timeout` of the pool short.
     pub fn on_pool(pool: sqlx::MySqlPool) -> MySqlStoreBuilder {
-        MySqlStoreBuilder::new(Settings::new(Target::Pool(pool)))
+        MySqlStoreBuilder::new(ServerSettings::new(ServerTarget::Pool(pool)))
     }
 }
 

@@ -24,7 +24,9 @@ use sqlx::Postgres;
 use self::dialect::PostgresDialect;
 pub use self::options::PostgresStoreBuilder;
 use self::session::Session;
-use crate::server::{ServerStore, Settings, Target, server_inbox, server_order, server_steps, server_store};
+use crate::server::{
+    ServerSettings, ServerStore, ServerTarget, server_inbox, server_order, server_steps, server_store,
+};
 
 /// A store of records in a table of a PostgreSQL database, durable and shared by many processes. Clones share the connections.
 /// The store needs PostgreSQL 12 or newer; its tests run on version 15.
@@ -91,13 +93,13 @@ impl PostgresStore {
 
     /// Returns a builder to set the table, connections, timeouts or a clock.
     pub fn builder(url: impl Into<String>) -> PostgresStoreBuilder {
-        PostgresStoreBuilder(Settings::new(Target::Url(url.into())), Session::NEW)
+        PostgresStoreBuilder(ServerSettings::new(ServerTarget::Url(url.into())), Session::NEW)
     }
 
     /// Returns a builder for a store on an existing pool. The store does not change settings of the pool's connections. Keep the
     /// `acquire_timeout` of the pool short.
     pub fn on_pool(pool: sqlx::PgPool) -> PostgresStoreBuilder {
-        PostgresStoreBuilder(Settings::new(Target::Pool(pool)), Session::NEW)
+        PostgresStoreBuilder(ServerSettings::new(ServerTarget::Pool(pool)), Session::NEW)
     }
 }
 

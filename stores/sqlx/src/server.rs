@@ -42,7 +42,7 @@ pub(crate) use self::pool::Prepare;
 pub(crate) use self::recent_keys::RecentKeys;
 pub(crate) use self::refusal::{Contention, Refusal};
 pub(crate) use self::runner::{StatementResult, StatementRunner, settled};
-pub(crate) use self::settings::{Settings, Target, server_builder};
+pub(crate) use self::settings::{ServerSettings, ServerTarget, server_builder};
 pub(crate) use self::statement::{BoundStatement, Statement};
 pub(crate) use self::statements::{
     OrderStatements, Statements, StepStatements, TransactionStatements, completed, ended, guard, guard_inside, plus,

@@ -137,7 +137,7 @@ impl<Db: DelayDb> DelayTableBuilder<Db> {
         Db::migrate(&self.pool, table.name(), self.create).await?;
         Ok(DelayTable(Arc::new(DelayTableInner {
             pool: self.pool,
-            statements: DelayStatements::new(Db::KIND, &table, self.visibility, self.max_lost),
+            statements: DelayStatements::new(Db::DIALECT, &table, self.visibility, self.max_lost),
             table: self.table,
             visibility: self.visibility,
             poll: self.poll,

@@ -4,13 +4,13 @@ use std::future::Future;
 use idempotent_core::StoreError;
 use sqlx::Pool;
 
-use crate::desk::Desk;
 use crate::schema::SchemaStep;
+use crate::sql_database::SqlDatabase;
 use crate::table::Table;
 
 /// A database that a [`DelayTable`](crate::DelayTable) can lie in: `sqlx::Postgres`, `sqlx::MySql`, `sqlx::Sqlite`, each with
 /// its feature. Not to be implemented elsewhere.
-pub trait DelayDb: Desk {
+pub trait DelayDb: SqlDatabase {
     #[doc(hidden)]
     fn migrate(pool: &Pool<Self>, table: &str, create: bool) -> impl Future<Output = Result<(), StoreError>> + Send;
 

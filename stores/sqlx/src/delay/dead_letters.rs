@@ -11,7 +11,7 @@ use super::error::{delay_error, source_error};
 use super::source::read;
 use super::statements::LETTER_SHAPE;
 use super::taken_task::TakenTask;
-use crate::desk::{Arg, micros};
+use crate::sql_database::{SqlValue, micros};
 
 /// The dead letters of a table, the oldest first, for [`Redrive`](idempotent_mq::Redrive) and for inspection. Each
 /// one is put back with one statement, as a first attempt that has died once. If its key was scheduled again in the
@@ -43,7 +43,7 @@ impl<Db: DelayDb> DeadLetters for DelayTableDeadLetters<Db> {
 
     async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
         let (died, seq) = self.behind;
-        let args = vec![Arg::from(died), Arg::from(died), Arg::from(seq)];
+        let args = vec![SqlValue::from(died), SqlValue::from(died), SqlValue::from(seq)];
         let rows = self.table.fetch(self.table.0.statements.letter(), args, LETTER_SHAPE).await;
         let rows = rows.map_err(|error| source_error("reading the dead letters", error))?;
         let Some(mut row) = rows.into_iter().next() else {
@@ -67,7 +67,7 @@ impl<Db: DelayDb> DeadLetters for DelayTableDeadLetters<Db> {
             let text = "no dead letter to redrive: call `next` first";
             return Err(SourceError::new(SourceErrorKind::Fatal, text));
         }
-        let args = || vec![self.table.now(), Arg::from(self.behind.1)];
+        let args = || vec![self.table.now(), SqlValue::from(self.behind.1)];
         let back = match self.table.revive(true, args()).await {
             // Another task has the key.
             Ok(None) => self.table.revive(false, args()).await,
@@ -82,7 +82,7 @@ impl<Db: DelayDb> DeadLetters for DelayTableDeadLetters<Db> {
 
 impl<Db: DelayDb> DelayTable<Db> {
     /// Returns `None` if another row has the key.
-    async fn revive(&self, with_key: bool, args: Vec<Arg>) -> Result<Option<u64>, idempotent_core::StoreError> {
+    async fn revive(&self, with_key: bool, args: Vec<SqlValue>) -> Result<Option<u64>, idempotent_core::StoreError> {
         let text = self.0.statements.revive(with_key).into();
         let query = async {
             let mut connection = self.0.pool.acquire().await.map_err(|error| self.store_error(false, error))?;
@@ -104,7 +104,7 @@ impl<Db: DelayDb> DelayTable<Db> {
     /// Some dead letters may be removed.
     pub async fn purge_dead(&self, limit: u64) -> Result<u64, DelayError> {
         let limit = i64::try_from(limit).unwrap_or(micros(std::time::Duration::MAX));
-        let purged = self.execute(self.0.statements.purge_dead(), vec![Arg::from(limit)]).await;
+        let purged = self.execute(self.0.statements.purge_dead(), vec![SqlValue::from(limit)]).await;
         purged.map_err(|error| delay_error("purging", error))
     }
 }

@@ -11,7 +11,7 @@ use tokio::sync::broadcast;
 use super::database::DelayDb;
 use super::statements::DelayStatements;
 use super::wakeup::Wakeup;
-use crate::desk::{Arg, Cells};
+use crate::sql_database::{RowValues, SqlValue};
 
 /// A table of delayed tasks in your database, such as the cancellation of an order that is not paid in time.
 ///
@@ -108,12 +108,12 @@ impl<Db: DelayDb> DelayTable<Db> {
     }
 
     /// Returns the time as a statement's argument: null if the database's clock is used.
-    pub(super) fn now(&self) -> Arg {
+    pub(super) fn now(&self) -> SqlValue {
         let micros = |now: Timestamp| i64::try_from(now.0).unwrap_or(i64::MAX);
-        Arg::Int(self.0.clock.as_ref().map(|clock| micros(clock.wall())))
+        SqlValue::Int(self.0.clock.as_ref().map(|clock| micros(clock.wall())))
     }
 
-    pub(super) async fn execute(&self, sql: impl Into<Arc<str>>, args: Vec<Arg>) -> Result<u64, StoreError> {
+    pub(super) async fn execute(&self, sql: impl Into<Arc<str>>, args: Vec<SqlValue>) -> Result<u64, StoreError> {
         let query = async {
             let mut connection = self.0.pool.acquire().await.map_err(|error| self.store_error(false, error))?;
             Db::execute(&mut connection, sql.into(), args).await.map_err(|error| self.store_error(true, error))
@@ -124,9 +124,9 @@ impl<Db: DelayDb> DelayTable<Db> {
     pub(super) async fn fetch(
         &self,
         sql: impl Into<Arc<str>>,
-        args: Vec<Arg>,
+        args: Vec<SqlValue>,
         shape: &'static str,
-    ) -> Result<Vec<Cells>, StoreError> {
+    ) -> Result<Vec<RowValues>, StoreError> {
         let query = async {
             let mut connection = self.0.pool.acquire().await.map_err(|error| self.store_error(false, error))?;
             Db::fetch(&mut connection, sql.into(), args, shape).await.map_err(|error| self.store_error(true, error))

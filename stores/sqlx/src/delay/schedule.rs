@@ -9,8 +9,8 @@ use super::database::DelayDb;
 use super::error::delay_error;
 use super::scheduled_task::{DueTime, ScheduledTask, check_key};
 use super::wakeup::Wakeup;
-use crate::desk::{Arg, micros};
 use crate::packed::pack;
+use crate::sql_database::{SqlValue, micros};
 
 /// The maximum number of attempts: the existing task may be settled before it is read.
 const TRIES: usize = 3;
@@ -91,11 +91,11 @@ impl<Db: DelayDb> DelayTable<Db> {
     async fn write(&self, connection: &mut Db::Connection, work: &ScheduledTask) -> Result<Scheduled, StoreError> {
         let statements = &self.0.statements;
         let (after, due) = match work.when {
-            DueTime::At(time) => (false, vec![Arg::from(i64::try_from(time.0).unwrap_or(i64::MAX))]),
+            DueTime::At(time) => (false, vec![SqlValue::from(i64::try_from(time.0).unwrap_or(i64::MAX))]),
             DueTime::After(delay) => (true, vec![self.now(), self.later_by(delay)]),
         };
-        let key = || Arg::from(work.key.as_bytes());
-        let mut args = vec![key(), key(), Arg::Bytes(Some(pack(&work.headers))), Arg::from(&*work.body)];
+        let key = || SqlValue::from(work.key.as_bytes());
+        let mut args = vec![key(), key(), SqlValue::Bytes(Some(pack(&work.headers))), SqlValue::from(&*work.body)];
         args.extend(due.iter().chain(&due).cloned());
         for _ in 0..TRIES {
             let written = Db::execute(connection, statements.schedule(after).into(), args.clone()).await;
@@ -114,7 +114,7 @@ impl<Db: DelayDb> DelayTable<Db> {
     }
 
     async fn delete_scheduled(&self, connection: &mut Db::Connection, key: &str) -> Result<Cancelled, StoreError> {
-        let (statements, args) = (&self.0.statements, || vec![Arg::from(key.as_bytes())]);
+        let (statements, args) = (&self.0.statements, || vec![SqlValue::from(key.as_bytes())]);
         if statements.cancel_answers() {
             let gone = Db::fetch(connection, statements.cancel(false).into(), args(), "i").await;
             let held = gone.map_err(|error| self.store_error(true, error))?.into_iter().next().map(|mut row| row.int());
@@ -134,9 +134,9 @@ impl<Db: DelayDb> DelayTable<Db> {
     }
 
     /// Returns a delay as a statement's argument, extended by the resolution of the database's clock.
-    pub(super) fn later_by(&self, delay: std::time::Duration) -> Arg {
+    pub(super) fn later_by(&self, delay: std::time::Duration) -> SqlValue {
         let tick = if self.0.clock.is_none() { self.0.statements.tick() } else { std::time::Duration::ZERO };
-        Arg::from(micros(delay.saturating_add(tick)))
+        SqlValue::from(micros(delay.saturating_add(tick)))
     }
 
     fn wakeup_for(&self, when: DueTime, open: bool) -> Wakeup {

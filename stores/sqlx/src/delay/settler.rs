@@ -11,7 +11,7 @@ use super::DelayTable;
 use super::database::DelayDb;
 use super::error::source_error;
 use super::taken_task::{HolderToken, TakenTask};
-use crate::desk::Arg;
+use crate::sql_database::SqlValue;
 
 /// The tag of a held delivery, which settles it. A delivery that is dropped without settling is delivered again after
 /// its visibility timeout.
@@ -26,8 +26,8 @@ impl DelayTableTag {
         taken.holder.map(|holder| Self { seq: taken.seq, holder })
     }
 
-    fn args(&self) -> [Arg; 2] {
-        [Arg::from(self.seq), Arg::from(&self.holder[..])]
+    fn args(&self) -> [SqlValue; 2] {
+        [SqlValue::from(self.seq), SqlValue::from(&self.holder[..])]
     }
 }
 
@@ -64,8 +64,8 @@ impl<Db: DelayDb> Settle<DelayTableTag> for DelayTableSettler<Db> {
     async fn keep_alive(&self, held: &[&DelayTableTag]) -> Result<(), SourceError> {
         for part in held.chunks(MOST) {
             let mut args = vec![self.0.now()];
-            args.extend(part.iter().map(|tag| Arg::from(tag.seq)));
-            args.extend(part.iter().map(|tag| Arg::from(&tag.holder[..])));
+            args.extend(part.iter().map(|tag| SqlValue::from(tag.seq)));
+            args.extend(part.iter().map(|tag| SqlValue::from(&tag.holder[..])));
             // Deliveries that are already lost are no error.
             let kept = self.0.execute(self.0.0.statements.keep(part.len()), args).await;
             kept.map_err(|error| source_error("keeping deliveries alive", error))?;
@@ -83,9 +83,13 @@ impl<Db: DelayDb> DelayTableSettler<Db> {
     }
 
     async fn put_off(&self, tag: &DelayTableTag, retry: &Retry) -> Result<(), SourceError> {
-        let marks =
-            [self.0.now(), self.0.later_by(retry.after), Arg::from(i64::from(retry.attempt)), time(retry.first_at)];
-        let reason = Arg::from(retry.reason.as_bytes());
+        let marks = [
+            self.0.now(),
+            self.0.later_by(retry.after),
+            SqlValue::from(i64::from(retry.attempt)),
+            time(retry.first_at),
+        ];
+        let reason = SqlValue::from(retry.reason.as_bytes());
         let args = marks.into_iter().chain([reason]).chain(tag.args()).collect();
         let done = settled("putting a delivery off", self.0.execute(self.0.0.statements.put_off(), args).await);
         self.0.notify(self.0.wakeup_after(retry.after, false));
@@ -96,11 +100,11 @@ impl<Db: DelayDb> DelayTableSettler<Db> {
         let DeadLetter { reason, id, attempts, first_at, last_at, deaths, .. } = letter;
         let marks = [
             time(*last_at),
-            Arg::from(i64::from(*attempts)),
+            SqlValue::from(i64::from(*attempts)),
             time(*first_at),
-            Arg::from(i64::from(*deaths)),
-            Arg::from(id.as_ref().map(|id| id.as_bytes())),
-            Arg::from(reason.as_bytes()),
+            SqlValue::from(i64::from(*deaths)),
+            SqlValue::from(id.as_ref().map(|id| id.as_bytes())),
+            SqlValue::from(reason.as_bytes()),
         ];
         let args = marks.into_iter().chain(tag.args()).collect();
         settled("burying a delivery", self.0.execute(self.0.0.statements.dead_letter(), args).await)
@@ -124,8 +128,8 @@ impl<Db: DelayDb> DelayTableSettler<Db> {
     }
 }
 
-fn time(time: Timestamp) -> Arg {
-    Arg::from(i64::try_from(time.0).unwrap_or(i64::MAX))
+fn time(time: Timestamp) -> SqlValue {
+    SqlValue::from(i64::try_from(time.0).unwrap_or(i64::MAX))
 }
 
 fn settled(doing: &str, written: Result<u64, StoreError>) -> Result<(), SourceError> {

@@ -1,13 +1,13 @@
 //! The SQL statements of a delay table, for each database.
 use std::time::Duration;
 
-use crate::desk::{Kind, micros};
+use crate::sql_database::{SqlDialect, micros};
 use crate::table::Table;
 
 /// Builds the statements of one table. `?` is a placeholder; for PostgreSQL, the placeholders are numbered last.
 #[derive(Debug)]
 pub(super) struct DelayStatements {
-    kind: Kind,
+    kind: SqlDialect,
     table: String,
     visibility: i64,
     max_lost: u32,
@@ -24,10 +24,10 @@ pub(super) const LETTER_SHAPE: &str = "iibbbiiiibibb";
 const LOST_REASON: &str = "too many deliveries in a row were settled by nobody: does it kill its consumers?";
 
 impl DelayStatements {
-    pub(super) fn new(kind: Kind, table: &Table, visibility: Duration, max_lost: u32) -> Self {
+    pub(super) fn new(kind: SqlDialect, table: &Table, visibility: Duration, max_lost: u32) -> Self {
         let table = match kind {
             #[cfg(feature = "mysql")]
-            Kind::MySql => table.clone().in_backticks(),
+            SqlDialect::MySql => table.clone().in_backticks(),
             _ => table.clone(),
         };
         Self { kind, table: table.quoted(), visibility: micros(visibility), max_lost }
@@ -39,22 +39,22 @@ impl DelayStatements {
         match self.kind {
             // A value that changes within a statement, such as `clock_timestamp()`, is compared with each row and
             // never uses an index.
-            Kind::Postgres => "coalesce(?,(extract(epoch FROM statement_timestamp())*1000000)::bigint)",
-            Kind::MySql => "coalesce(?,TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6)))",
-            Kind::Sqlite => "coalesce(?,CAST(round(unixepoch('now','subsec')*1000) AS INTEGER)*1000)",
+            SqlDialect::Postgres => "coalesce(?,(extract(epoch FROM statement_timestamp())*1000000)::bigint)",
+            SqlDialect::MySql => "coalesce(?,TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6)))",
+            SqlDialect::Sqlite => "coalesce(?,CAST(round(unixepoch('now','subsec')*1000) AS INTEGER)*1000)",
         }
     }
 
     /// Returns the resolution of [`now`](Self::now), by which a delay from that time is extended.
     pub(super) fn tick(&self) -> Duration {
         match self.kind {
-            Kind::Sqlite => Duration::from_millis(1),
+            SqlDialect::Sqlite => Duration::from_millis(1),
             _ => Duration::ZERO,
         }
     }
 
     fn finished(&self, text: String) -> String {
-        if self.kind != Kind::Postgres {
+        if self.kind != SqlDialect::Postgres {
             return text;
         }
         let mut parts = text.split('?');
@@ -66,7 +66,7 @@ impl DelayStatements {
     fn bytes(&self, text: &str) -> String {
         let digits: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
         match self.kind {
-            Kind::Postgres => format!("decode('{digits}','hex')"),
+            SqlDialect::Postgres => format!("decode('{digits}','hex')"),
             _ => format!("x'{digits}'"),
         }
     }
@@ -77,7 +77,7 @@ impl DelayStatements {
         let due = if after { format!("{now}+?") } else { "?".to_owned() };
         // Only an existing key can violate a constraint; a row that was not written is looked up in any case.
         let (verb, end) = match self.kind {
-            Kind::MySql => ("INSERT IGNORE", ""),
+            SqlDialect::MySql => ("INSERT IGNORE", ""),
             _ => ("INSERT", " ON CONFLICT (live) DO NOTHING"),
         };
         self.finished(format!(
@@ -88,13 +88,13 @@ impl DelayStatements {
     /// Selects the time of the committed task with this key, even if the transaction's snapshot is older. Arguments:
     /// key.
     pub(super) fn scheduled(&self) -> String {
-        let share = if self.kind == Kind::MySql { " LOCK IN SHARE MODE" } else { "" };
+        let share = if self.kind == SqlDialect::MySql { " LOCK IN SHARE MODE" } else { "" };
         self.finished(format!("SELECT scheduled_at FROM {} WHERE live=?{share}", self.table))
     }
 
     /// Returns whether [`cancel`](Self::cancel) returns the holder.
     pub(super) fn cancel_answers(&self) -> bool {
-        self.kind != Kind::MySql
+        self.kind != SqlDialect::MySql
     }
 
     /// Deletes a task. If the database returns no holder, `free` restricts the statement to tasks without one.
@@ -137,7 +137,7 @@ impl DelayStatements {
             |column: &str, then: &str, or: &str| format!("{column}=CASE WHEN {dies} THEN {then} ELSE {or} END");
         let holder = match self.kind {
             // MySQL has already changed `lost` and `dead_at` at this point.
-            Kind::MySql => "holder=CASE WHEN dead_at IS NULL THEN ? END".to_owned(),
+            SqlDialect::MySql => "holder=CASE WHEN dead_at IS NULL THEN ? END".to_owned(),
             _ => if_dies("holder", "NULL", "?"),
         };
         [
@@ -162,7 +162,7 @@ impl DelayStatements {
         let (table, set, due) = (&self.table, self.taking(), self.due());
         self.finished(match self.kind {
             // The array makes PostgreSQL run the subquery once.
-            Kind::Postgres => format!(
+            SqlDialect::Postgres => format!(
                 "UPDATE {table} SET {set} WHERE seq=ANY(ARRAY({due} FOR UPDATE SKIP LOCKED)) RETURNING {TAKEN_COLUMNS}"
             ),
             _ => format!("UPDATE {table} SET {set} WHERE seq IN ({due}) RETURNING {TAKEN_COLUMNS}"),
@@ -171,7 +171,7 @@ impl DelayStatements {
 
     /// Returns whether [`take`](Self::take) is supported.
     pub(super) fn takes_at_once(&self) -> bool {
-        self.kind != Kind::MySql
+        self.kind != SqlDialect::MySql
     }
 
     /// Locks those of these rows that are due and not locked, in a transaction. Arguments: numbers, time.
@@ -263,7 +263,7 @@ impl DelayStatements {
         let table = &self.table;
         let oldest = "WHERE dead_at IS NOT NULL ORDER BY dead_at,seq LIMIT ?";
         self.finished(match self.kind {
-            Kind::MySql => format!("DELETE FROM {table} {oldest}"),
+            SqlDialect::MySql => format!("DELETE FROM {table} {oldest}"),
             _ => format!("DELETE FROM {table} WHERE seq IN (SELECT seq FROM {table} {oldest})"),
         })
     }

@@ -6,8 +6,8 @@ use tracing::warn;
 use super::DelayTable;
 use super::database::DelayDb;
 use super::statements::TAKEN_SHAPE;
-use crate::desk::{Arg, Cells, micros};
 use crate::packed::unpack;
+use crate::sql_database::{RowValues, SqlValue, micros};
 
 /// The id of one take.
 pub(super) type HolderToken = [u8; 16];
@@ -33,7 +33,7 @@ pub(super) struct TakenTask {
 }
 
 impl TakenTask {
-    pub(super) fn read(row: &mut Cells) -> Self {
+    pub(super) fn read(row: &mut RowValues) -> Self {
         let small = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
         Self {
             seq: row.int(),
@@ -61,7 +61,7 @@ impl<Db: DelayDb> DelayTable<Db> {
     /// Returns the next due times within `window`, at most `most`.
     pub(super) async fn ahead(&self, window: std::time::Duration, most: usize) -> Result<UpcomingTimes, StoreError> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
-        let args = vec![self.now(), self.now(), Arg::from(micros(window)), Arg::from(most)];
+        let args = vec![self.now(), self.now(), SqlValue::from(micros(window)), SqlValue::from(most)];
         let rows = self.fetch(self.0.statements.ahead(), args, "ii").await?;
         let mut ahead = UpcomingTimes { now: 0, dues: Vec::with_capacity(rows.len()) };
         for mut row in rows {
@@ -98,15 +98,16 @@ impl<Db: DelayDb> DelayTable<Db> {
         Ok((taken, found))
     }
 
-    fn taking(&self, holder: &HolderToken) -> Vec<Arg> {
-        vec![self.now(), self.now(), self.now(), Arg::from(&holder[..])]
+    fn taking(&self, holder: &HolderToken) -> Vec<SqlValue> {
+        vec![self.now(), self.now(), self.now(), SqlValue::from(&holder[..])]
     }
 
     /// Takes due tasks in several steps, for a database whose updates neither return rows nor skip locked ones. A
     /// task that an open transaction has cancelled must not block the others.
-    async fn take_in_steps(&self, holder: &HolderToken, room: usize) -> Result<Vec<Cells>, StoreError> {
+    async fn take_in_steps(&self, holder: &HolderToken, room: usize) -> Result<Vec<RowValues>, StoreError> {
         let statements = &self.0.statements;
-        let numbers = |rows: Vec<Cells>| rows.into_iter().map(|mut row| Arg::from(row.int())).collect::<Vec<_>>();
+        let numbers =
+            |rows: Vec<RowValues>| rows.into_iter().map(|mut row| SqlValue::from(row.int())).collect::<Vec<_>>();
         let planned = self.fetch(statements.__due(), vec![self.now(), limit(room)], "i").await?;
         if planned.is_empty() {
             return Ok(Vec::new());
@@ -130,6 +131,6 @@ impl<Db: DelayDb> DelayTable<Db> {
     }
 }
 
-fn limit(room: usize) -> Arg {
-    Arg::from(i64::try_from(room).unwrap_or(i64::MAX))
+fn limit(room: usize) -> SqlValue {
+    SqlValue::from(i64::try_from(room).unwrap_or(i64::MAX))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use idempotent_core::{Settled, StoreError, StoreErrorKind};
 use sqlx::Transaction;
 
-use super::dialect::{Dialect, Last, rolled_back, text_of};
+use super::database::{FinalWrite, InboxDatabase, rolled_back, text_of};
 
 /// The delay between two lookups of a commit that was not answered.
 pub(super) const LOOKUP_INTERVAL: Duration = Duration::from_millis(5);
@@ -20,7 +20,11 @@ pub(super) enum CommitResult {
     Unknown,
 }
 
-pub(super) async fn commit<D: Dialect>(store: D, transaction: Transaction<'static, D::Db>, last: Last) -> CommitResult {
+pub(super) async fn commit<D: InboxDatabase>(
+    store: D,
+    transaction: Transaction<'static, D::Db>,
+    last: FinalWrite,
+) -> CommitResult {
     match store.commit(transaction, last).await {
         Ok(()) => CommitResult::Known(Settled::Done),
         Err(error) if error.kind() == StoreErrorKind::Ambiguous => CommitResult::Unknown,

@@ -10,14 +10,14 @@ use idempotent_core::{
 use sqlx::Transaction;
 
 use super::commit::{CommitResult, LOOKUP_INTERVAL, commit, rollback_error};
-use super::dialect::{Dialect, Last, rolled_back, text_of};
+use super::database::{FinalWrite, InboxDatabase, rolled_back, text_of};
 
 /// The transaction of a [`step_in`](idempotent_core::step_in()), borrowed by the step. Dropping it returns it, and it
 /// ends with the step: the step cannot commit it.
 pub type StepTransaction<Db> = BorrowedTransaction<Transaction<'static, Db>>;
 
 /// Implements [`Transactional::step_transactions`](idempotent_core::Transactional::step_transactions).
-pub(crate) fn step_transactions<D: Dialect>(store: &D) -> Box<dyn Any + Send> {
+pub(crate) fn step_transactions<D: InboxDatabase>(store: &D) -> Box<dyn Any + Send> {
     let own: Arc<dyn StepTransactionSource<Transaction<'static, D::Db>>> = Arc::new(StepTransactions(store.clone()));
     Box::new(own)
 }
@@ -31,7 +31,7 @@ impl<D: fmt::Debug> fmt::Debug for StepTransactions<D> {
 }
 
 #[async_trait]
-impl<D: Dialect> StepTransactionSource<Transaction<'static, D::Db>> for StepTransactions<D> {
+impl<D: InboxDatabase> StepTransactionSource<Transaction<'static, D::Db>> for StepTransactions<D> {
     async fn begin(&self) -> Result<Transaction<'static, D::Db>, StoreError> {
         self.0.begin().await
     }
@@ -67,7 +67,7 @@ impl<D: Dialect> StepTransactionSource<Transaction<'static, D::Db>> for StepTran
     }
 }
 
-async fn end<D: Dialect>(
+async fn end<D: InboxDatabase>(
     store: D,
     mut transaction: Transaction<'static, D::Db>,
     held: ClaimHandle,
@@ -78,7 +78,7 @@ async fn end<D: Dialect>(
         store.note_in(&mut transaction, &held, &step).await
     };
     let failed = match noting.await {
-        Ok(Settled::Done) => return commit(store, transaction, Last::Written).await,
+        Ok(Settled::Done) => return commit(store, transaction, FinalWrite::Written).await,
         Ok(lost) => CommitResult::Known(lost),
         Err(error) => CommitResult::RolledBack(text_of(&rolled_back(&error)).into()),
     };

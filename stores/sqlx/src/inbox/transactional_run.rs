@@ -15,11 +15,11 @@ use idempotent_core::{
 use sqlx::Transaction;
 
 use super::commit::{CommitResult, LOOKUP_INTERVAL, commit, rollback_error};
-use super::dialect::{Dialect, Last, rolled_back, text_of};
+use super::database::{FinalWrite, InboxDatabase, rolled_back, text_of};
 use crate::answer::TRIES;
 
 /// Implements [`Transactional::transactional_run`](idempotent_core::Transactional::transactional_run).
-pub(crate) fn transactional_run<D: Dialect>(store: &D, mode: ClaimMode) -> Box<dyn Any + Send> {
+pub(crate) fn transactional_run<D: InboxDatabase>(store: &D, mode: ClaimMode) -> Box<dyn Any + Send> {
     let phase = Mutex::new(TransactionPhase::Closed);
     let own: Arc<dyn TransactionSource<Transaction<'static, D::Db>>> = Arc::new(TransactionStore {
         store: store.clone(),
@@ -31,7 +31,7 @@ pub(crate) fn transactional_run<D: Dialect>(store: &D, mode: ClaimMode) -> Box<d
     Box::new(own)
 }
 
-struct TransactionStore<D: Dialect> {
+struct TransactionStore<D: InboxDatabase> {
     store: D,
     mode: ClaimMode,
     retain: OnceLock<Duration>,
@@ -40,7 +40,7 @@ struct TransactionStore<D: Dialect> {
     phase: Mutex<TransactionPhase<D>>,
 }
 
-enum TransactionPhase<D: Dialect> {
+enum TransactionPhase<D: InboxDatabase> {
     /// The transaction has not begun, has ended, or is borrowed by its handler.
     Closed,
     Open(Transaction<'static, D::Db>),
@@ -48,13 +48,13 @@ enum TransactionPhase<D: Dialect> {
     Ending(Shared<BoxFuture<'static, CommitResult>>),
 }
 
-impl<D: Dialect> fmt::Debug for TransactionStore<D> {
+impl<D: InboxDatabase> fmt::Debug for TransactionStore<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TransactionStore").field("store", &self.store).field("mode", &self.mode).finish_non_exhaustive()
     }
 }
 
-impl<D: Dialect> TransactionStore<D> {
+impl<D: InboxDatabase> TransactionStore<D> {
     fn phase(&self) -> MutexGuard<'_, TransactionPhase<D>> {
         // No code panics while it holds this lock.
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
@@ -138,7 +138,7 @@ impl<D: Dialect> TransactionStore<D> {
             && completion.value.is_none()
             && self.retain.get() == Some(&completion.retain);
         let task = if as_claimed {
-            tokio::spawn(commit(self.store.clone(), transaction, Last::AsClaimed))
+            tokio::spawn(commit(self.store.clone(), transaction, FinalWrite::AsClaimed))
         } else {
             tokio::spawn(end(self.store.clone(), transaction, self.mode, held.clone(), completion.clone()))
         };
@@ -164,7 +164,7 @@ impl<D: Dialect> TransactionStore<D> {
     }
 }
 
-async fn end<D: Dialect>(
+async fn end<D: InboxDatabase>(
     store: D,
     mut transaction: Transaction<'static, D::Db>,
     mode: ClaimMode,
@@ -174,7 +174,7 @@ async fn end<D: Dialect>(
     if mode == ClaimMode::Inside
         && let Some(completing) = store.with_the_commit(&held, &completion)
     {
-        return commit(store, transaction, Last::With(completing)).await;
+        return commit(store, transaction, FinalWrite::With(completing)).await;
     }
     let completing = async {
         if mode == ClaimMode::Leased {
@@ -183,7 +183,7 @@ async fn end<D: Dialect>(
         store.complete_in(&mut transaction, &held, &completion).await
     };
     let failed = match completing.await {
-        Ok(Settled::Done) => return commit(store, transaction, Last::Written).await,
+        Ok(Settled::Done) => return commit(store, transaction, FinalWrite::Written).await,
         // No other process takes over before the commit, so the transaction is not the original one.
         Ok(Settled::Lost { .. }) if mode == ClaimMode::Inside => {
             CommitResult::RolledBack("a statement of the handler's failed, and its transaction with it".into())
@@ -201,7 +201,7 @@ fn runtime_ended() -> StoreError {
 }
 
 #[async_trait]
-impl<D: Dialect> Store for TransactionStore<D> {
+impl<D: InboxDatabase> Store for TransactionStore<D> {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         let _ = self.request.set(request.clone());
         match self.mode {
@@ -252,7 +252,7 @@ impl<D: Dialect> Store for TransactionStore<D> {
     }
 }
 
-impl<D: Dialect> TransactionalRun for TransactionStore<D> {
+impl<D: InboxDatabase> TransactionalRun for TransactionStore<D> {
     fn retains(&self, retain: Duration) {
         let _ = self.retain.set(retain);
     }
@@ -262,7 +262,7 @@ impl<D: Dialect> TransactionalRun for TransactionStore<D> {
     }
 }
 
-impl<D: Dialect> TransactionSource<Transaction<'static, D::Db>> for TransactionStore<D> {
+impl<D: InboxDatabase> TransactionSource<Transaction<'static, D::Db>> for TransactionStore<D> {
     fn lend(&self) -> Option<Transaction<'static, D::Db>> {
         self.take()
     }

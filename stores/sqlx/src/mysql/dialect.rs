@@ -9,11 +9,12 @@ use sqlx::{MySqlPool, Row, Transaction, ValueRef};
 use super::server_version::ServerVersion;
 use super::sql::{NOW, StatementBuilder};
 use super::{error, inbox};
-use crate::inbox::Last;
+use crate::inbox::FinalWrite;
 use crate::row::Cells;
 use crate::server::{
     BatchKind, BoundStatement, Contention, Dialect, Driver, DriverFuture, FoundRecord, PurgeStep, Query, Refusal,
-    ServerStore, Settings, Statement, StatementResult, StatementTarget, Value, WriteResult, hex, in_packets, settled,
+    ServerSettings, ServerStore, Statement, StatementResult, StatementTarget, Value, WriteResult, hex, in_packets,
+    settled,
 };
 
 /// Records looked at in one step of a purge, and so the most that are removed in one transaction.
@@ -28,7 +29,7 @@ pub(crate) struct MySqlDialect {
     /// $1 the key's hash: fails if another transaction holds the key.
     pub(super) free: Statement,
     /// The settings of the builder, and whether it selected the statements for MySQL.
-    pub(super) opened_with: (Settings<MySqlPool>, bool),
+    pub(super) opened_with: (ServerSettings<MySqlPool>, bool),
 }
 
 impl Driver for MySqlDialect {
@@ -164,7 +165,7 @@ impl Dialect for MySqlDialect {
         inbox::stands(connection)
     }
 
-    fn commit(transaction: Transaction<'static, MySql>, last: Last) -> impl DriverFuture<()> {
+    fn commit(transaction: Transaction<'static, MySql>, last: FinalWrite) -> impl DriverFuture<()> {
         inbox::commit(transaction, last)
     }
 

@@ -6,7 +6,7 @@ use sqlx::mysql::{MySql, MySqlConnection};
 use sqlx::{AssertSqlSafe, Executor, Transaction};
 
 use super::sql::{StatementBuilder, columns};
-use crate::inbox::Last;
+use crate::inbox::FinalWrite;
 use crate::row::VERSION;
 use crate::server::{Statement, TransactionStatements, completed, guard_inside, plus};
 
@@ -68,12 +68,12 @@ pub(super) fn valued(maker: &StatementBuilder, [id, owner, value]: [String; 3], 
     )
 }
 
-pub(super) async fn commit(mut transaction: Transaction<'static, MySql>, last: Last) -> Result<(), sqlx::Error> {
+pub(super) async fn commit(mut transaction: Transaction<'static, MySql>, last: FinalWrite) -> Result<(), sqlx::Error> {
     // One round trip; the guard's ROLLBACK then has no effect.
     let text = match last {
-        Last::Written => return transaction.commit().await,
-        Last::AsClaimed => format!("{STANDS}; COMMIT"),
-        Last::With(statement) => format!("{STANDS}; {statement}; COMMIT"),
+        FinalWrite::Written => return transaction.commit().await,
+        FinalWrite::AsClaimed => format!("{STANDS}; COMMIT"),
+        FinalWrite::With(statement) => format!("{STANDS}; {statement}; COMMIT"),
     };
     sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut *transaction).await.map(drop)
 }

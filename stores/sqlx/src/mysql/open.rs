@@ -14,26 +14,26 @@ use super::server_version::{ISOLATION, ServerVersion};
 use super::url::parse;
 use super::{inbox, sql};
 use crate::server::{
-    ErrorContext, OrderStatements, Phase, Pool, Prepare, RecentKeys, ServerStore, Settings, Statement, StatementRunner,
-    Target, connect,
+    ErrorContext, OrderStatements, Phase, Pool, Prepare, RecentKeys, ServerSettings, ServerStore, ServerTarget,
+    Statement, StatementRunner, connect,
 };
 
 /// One that waits for another's migration.
 pub(super) const MIGRATION: Duration = Duration::from_secs(60);
 
 pub(super) async fn open(
-    settings: Settings<MySqlPool>,
+    settings: ServerSettings<MySqlPool>,
     as_on_mysql: bool,
 ) -> Result<Arc<ServerStore<MySqlDialect>>, StoreError> {
     let table = settings.table()?.in_backticks();
     let options = match &settings.target {
         // The texts of statements are always the same: logging them says nothing and costs.
-        Target::Url(url) => parse(url)?.disable_statement_logging(),
-        Target::Pool(pool) => (*pool.connect_options()).clone(),
+        ServerTarget::Url(url) => parse(url)?.disable_statement_logging(),
+        ServerTarget::Pool(pool) => (*pool.connect_options()).clone(),
     };
     let connections = match &settings.target {
-        Target::Url(_) => settings.connections,
-        Target::Pool(pool) => pool.options().get_max_connections(),
+        ServerTarget::Url(_) => settings.connections,
+        ServerTarget::Pool(pool) => pool.options().get_max_connections(),
     };
     let place = ErrorContext { database: shown(&options), table: table.name().into(), connections };
     // Not one of the pool's: where this future is dropped, its connection goes, and with it the lock of migrations.
@@ -49,7 +49,7 @@ pub(super) async fn open(
     // Whether it was said or not, it ends here.
     let _ = timeout(settings.patience, connection.close()).await;
     let (pool, transactions, own) = match &settings.target {
-        Target::Url(_) => {
+        ServerTarget::Url(_) => {
             let session = server.session();
             let prepare: Prepare<MySql> = Box::new(move |connection| set(connection, session.clone()).boxed());
             let pool = Pool::own(options.clone(), settings.connections, Some(prepare));
@@ -58,7 +58,7 @@ pub(super) async fn open(
                 settings.pool_options().after_connect(|connection, _| set(connection, ISOLATION.to_owned()).boxed());
             (pool, transactions.connect_lazy_with(options.clone()), true)
         }
-        Target::Pool(pool) => (Pool::Shared(pool.clone()), pool.clone(), false),
+        ServerTarget::Pool(pool) => (Pool::Shared(pool.clone()), pool.clone(), false),
     };
     let maker = sql::StatementBuilder::new(table.quoted(), settings.clock.is_some(), server.returning, own);
     let texts = maker.texts();

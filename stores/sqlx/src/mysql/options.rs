@@ -5,17 +5,17 @@ use sqlx::MySqlPool;
 use super::MySqlStore;
 use super::migrate::{BOOKKEEPING, MIGRATIONS};
 use crate::schema::{self, SchemaStep};
-use crate::server::{Settings, server_builder};
+use crate::server::{ServerSettings, server_builder};
 
 /// A builder for a [`MySqlStore`].
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct MySqlStoreBuilder(pub(super) Settings<MySqlPool>, pub(super) bool);
+pub struct MySqlStoreBuilder(pub(super) ServerSettings<MySqlPool>, pub(super) bool);
 
 server_builder!(MySqlStoreBuilder);
 
 impl MySqlStoreBuilder {
-    pub(super) fn new(settings: Settings<MySqlPool>) -> Self {
+    pub(super) fn new(settings: ServerSettings<MySqlPool>) -> Self {
         Self(settings, false)
     }
 

@@ -7,7 +7,7 @@ use idempotent_core::Timestamp;
 use idempotent_mq::OutboundMessage;
 use sqlx::Database;
 
-use super::database::{Arg, OutboxDb};
+use super::database::{OutboxDb, SqlValue};
 use super::lease::micros;
 use super::record::{self, OutboxRecord, OutboxStatus};
 use super::statements::{OF_CONSUMER, OF_MESSAGE};
@@ -53,7 +53,7 @@ impl<Db: OutboxDb> Outbox<Db> {
     /// # Errors
     /// The database failed.
     pub async fn list(&self, status: OutboxStatus, behind: i64, at_most: u32) -> Result<Vec<OutboxEntry>, OutboxError> {
-        let args = vec![Arg::from(status.number()), Arg::from(behind), Arg::from(i64::from(at_most))];
+        let args = vec![SqlValue::from(status.number()), SqlValue::from(behind), SqlValue::from(i64::from(at_most))];
         let rows = self.fetch(self.0.statements.list(), args, "iiiibbiiibbb").await?;
         let entry = |mut row| OutboxEntry { record: OutboxRecord::read(&mut row), id: row.text(), topic: row.text() };
         Ok(rows.into_iter().map(entry).collect())
@@ -65,7 +65,8 @@ impl<Db: OutboxDb> Outbox<Db> {
     /// # Errors
     /// The database failed.
     pub async fn inspect(&self, id: &str) -> Result<Option<(OutboxRecord, Option<OutboundMessage>)>, OutboxError> {
-        let rows = self.fetch(self.0.statements.inspect(), vec![Arg::from(id.as_bytes())], "iiiibbiiibbbbbbbb").await?;
+        let rows =
+            self.fetch(self.0.statements.inspect(), vec![SqlValue::from(id.as_bytes())], "iiiibbiiibbbbbbbb").await?;
         Ok(rows.into_iter().next().map(|mut row| (OutboxRecord::read(&mut row), record::content(&mut row).1)))
     }
 
@@ -122,8 +123,8 @@ impl<Db: OutboxDb> Outbox<Db> {
     /// # Errors
     /// The database failed.
     pub async fn audit(&self, id: &str) -> Result<Vec<AuditEntry>, OutboxError> {
-        let rows = self.fetch(self.0.statements.notes(), vec![Arg::from(id.as_bytes())], "bbbi").await?;
-        let audited = |mut row: super::database::Cells| AuditEntry {
+        let rows = self.fetch(self.0.statements.notes(), vec![SqlValue::from(id.as_bytes())], "bbbi").await?;
+        let audited = |mut row: super::database::RowValues| AuditEntry {
             by: row.text(),
             action: row.text(),
             reason: row.text(),
@@ -148,11 +149,16 @@ impl<Db: OutboxDb> Outbox<Db> {
         let mut removed = 0;
         for status in [OutboxStatus::Confirmed, OutboxStatus::Void] {
             let rest = i64::from(at_most) - i64::try_from(removed).unwrap_or(i64::MAX);
-            let args = vec![Arg::from(status.number()), self.now(), Arg::from(micros(age)), Arg::from(rest.max(0))];
+            let args = vec![
+                SqlValue::from(status.number()),
+                self.now(),
+                SqlValue::from(micros(age)),
+                SqlValue::from(rest.max(0)),
+            ];
             removed += self.execute(self.0.statements.purge(), args).await?;
         }
         for kind in [OF_MESSAGE, OF_CONSUMER] {
-            let args = vec![Arg::from(kind), self.now(), Arg::from(micros(age))];
+            let args = vec![SqlValue::from(kind), self.now(), SqlValue::from(micros(age))];
             self.execute(self.0.statements.forget_old(), args).await?;
         }
         Ok(removed)
@@ -172,14 +178,14 @@ impl<Db: OutboxDb> Outbox<Db> {
         if reason.is_empty() || reason.len() > 4_096 {
             return invalid("say why this is done: a reason of 1 to 4,096 bytes");
         }
-        let changed = Db::execute(connection, sql.into(), vec![self.now(), Arg::from(id.as_bytes())]).await?;
+        let changed = Db::execute(connection, sql.into(), vec![self.now(), SqlValue::from(id.as_bytes())]).await?;
         if changed == 0 {
             return Err(OutboxError::new(
                 OutboxErrorKind::NotFound,
                 "there is no message of this id that is unconfirmed or dead: look at it by `inspect`",
             ));
         }
-        let mut args: Vec<_> = [id, by, action, reason].map(|part| Arg::from(part.as_bytes())).into();
+        let mut args: Vec<_> = [id, by, action, reason].map(|part| SqlValue::from(part.as_bytes())).into();
         args.push(self.now());
         Db::execute(connection, self.0.statements.note().into(), args).await?;
         self.0.written.notify_one();

@@ -95,7 +95,7 @@ impl<Db: OutboxDb> OutboxBuilder<Db> {
         Db::migrate(&self.pool, table.name(), self.create).await?;
         Ok(Outbox(Arc::new(OutboxInner {
             pool: self.pool,
-            statements: OutboxStatements::new(Db::KIND, &table, self.edit),
+            statements: OutboxStatements::new(Db::DIALECT, &table, self.edit),
             table: self.table,
             clock: self.clock,
             written: Notify::new(),

@@ -8,7 +8,7 @@ use idempotent_mq::{DeliveryResult, LoggedDelivery};
 use tokio::sync::oneshot;
 
 use super::confirmation_queue::{PendingConfirmation, WriteResult};
-use super::database::{Arg, OutboxDb};
+use super::database::{OutboxDb, SqlValue};
 use super::message_log::consumer_row;
 use super::nonce::{Nonce, nonce_of};
 use super::record::OutboxStatus;
@@ -80,15 +80,17 @@ impl<Db: OutboxDb> Outbox<Db> {
             DeliveryResult::Failed,
         ]);
         if !over.is_empty() {
-            let args = [Arg::from(OF_MESSAGE)].into_iter().chain(over.iter().map(|id| Arg::from(*id))).collect();
+            let args =
+                [SqlValue::from(OF_MESSAGE)].into_iter().chain(over.iter().map(|id| SqlValue::from(*id))).collect();
             self.execute(statements.forget(over.len()), args).await?;
         }
         for end in confirmations {
             let id = end.receipt.id.as_bytes();
             // A run that continues in another process keeps its log row.
             if over.binary_search(&id).is_err() {
-                let run = Arg::from(&end.receipt.number.to_be_bytes()[..]);
-                self.execute(statements.forget_own(), vec![Arg::from(OF_MESSAGE), Arg::from(id), run]).await?;
+                let run = SqlValue::from(&end.receipt.number.to_be_bytes()[..]);
+                self.execute(statements.forget_own(), vec![SqlValue::from(OF_MESSAGE), SqlValue::from(id), run])
+                    .await?;
             }
         }
         Ok(())
@@ -104,8 +106,8 @@ impl<Db: OutboxDb> Outbox<Db> {
             return Ok(());
         }
         let args = rows.iter().flat_map(|(id, run)| {
-            let run = Arg::from(&run.to_be_bytes()[..]);
-            [Arg::from(OF_CONSUMER), Arg::from(&id[..]), run, Arg::Bytes(None), self.now()]
+            let run = SqlValue::from(&run.to_be_bytes()[..]);
+            [SqlValue::from(OF_CONSUMER), SqlValue::from(&id[..]), run, SqlValue::Bytes(None), self.now()]
         });
         self.execute(self.0.statements.log(rows.len()), args.collect()).await.map(drop)
     }
@@ -114,9 +116,9 @@ impl<Db: OutboxDb> Outbox<Db> {
         let (statements, confirmed) = (&self.0.statements, status == OutboxStatus::Confirmed);
         let messages: Vec<_> = messages.into_iter().collect();
         let args = |messages: &[(&[u8], Nonce)]| {
-            let head = [Arg::from(status.number()), self.now()].into_iter();
-            let ids = messages.iter().map(|(id, _)| Arg::from(*id));
-            head.chain(ids).chain(messages.iter().map(|(_, nonce)| Arg::from(&nonce[..]))).collect()
+            let head = [SqlValue::from(status.number()), self.now()].into_iter();
+            let ids = messages.iter().map(|(id, _)| SqlValue::from(*id));
+            head.chain(ids).chain(messages.iter().map(|(_, nonce)| SqlValue::from(&nonce[..]))).collect()
         };
         let mut settled = HashSet::new();
         if messages.len() > 1 && statements.settles_many() {

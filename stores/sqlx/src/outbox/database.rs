@@ -4,14 +4,14 @@ use std::future::Future;
 use idempotent_core::StoreError;
 use sqlx::Pool;
 
-use crate::desk::Desk;
-pub(super) use crate::desk::{Arg, Cells, Kind};
 use crate::schema::SchemaStep;
+use crate::sql_database::SqlDatabase;
+pub(super) use crate::sql_database::{RowValues, SqlDialect, SqlValue};
 use crate::table::Table;
 
 /// A database that an [`Outbox`](crate::Outbox) can lie in: `sqlx::Postgres`, `sqlx::MySql`, `sqlx::Sqlite`, each with its
 /// feature. Not to be implemented elsewhere.
-pub trait OutboxDb: Desk {
+pub trait OutboxDb: SqlDatabase {
     #[doc(hidden)]
     fn migrate(pool: &Pool<Self>, table: &str, create: bool) -> impl Future<Output = Result<(), StoreError>> + Send;
 

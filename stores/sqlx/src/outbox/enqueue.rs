@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use idempotent_mq::{OUTBOX_HEADER, OutboundMessage};
 use sqlx::Database;
 
-use super::database::{Arg, OutboxDb};
+use super::database::{OutboxDb, SqlValue};
 use super::digest::{digest, pack};
 use super::nonce::nonce;
 use super::{Outbox, OutboxError, OutboxErrorKind, delivery_time};
@@ -99,16 +99,16 @@ impl<Db: OutboxDb> Outbox<Db> {
     ) -> Result<u64, OutboxError> {
         let mut args = Vec::with_capacity(messages.len() * 11);
         for (message, sum) in messages {
-            let optional = |text: &Option<String>| Arg::from(text.as_ref().map(|text| text.as_bytes()));
+            let optional = |text: &Option<String>| SqlValue::from(text.as_ref().map(|text| text.as_bytes()));
             args.extend([
-                Arg::from(message.id.as_bytes()),
-                Arg::from(message.topic.as_bytes()),
+                SqlValue::from(message.id.as_bytes()),
+                SqlValue::from(message.topic.as_bytes()),
                 optional(&message.business_key),
                 optional(&message.aggregate),
-                Arg::Bytes(Some(pack(&delivery_time::stored(message)))),
-                Arg::from(&*message.body),
-                Arg::from(&sum[..]),
-                Arg::from(&nonce()?[..]),
+                SqlValue::Bytes(Some(pack(&delivery_time::stored(message)))),
+                SqlValue::from(&*message.body),
+                SqlValue::from(&sum[..]),
+                SqlValue::from(&nonce()?[..]),
                 self.now(),
                 optional(&message.aggregate),
                 self.now(),
@@ -128,7 +128,7 @@ impl<Db: OutboxDb> Outbox<Db> {
         connection: &mut <Db as Database>::Connection,
         messages: &[(Cow<'_, OutboundMessage>, [u8; 32])],
     ) -> Result<(), OutboxError> {
-        let args = messages.iter().map(|(message, _)| Arg::from(message.id.as_bytes())).collect();
+        let args = messages.iter().map(|(message, _)| SqlValue::from(message.id.as_bytes())).collect();
         let rows = Db::fetch(connection, self.0.statements.digests(messages.len()).into(), args, "bb").await?;
         let known: HashMap<_, _> = rows.into_iter().map(|mut row| (row.bytes(), row.bytes())).collect();
         for (message, sum) in messages {

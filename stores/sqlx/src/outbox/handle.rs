@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::OutboxError;
 use super::confirmation_queue::ConfirmationQueue;
-use super::database::{Arg, Cells, OutboxDb};
+use super::database::{OutboxDb, RowValues, SqlValue};
 use super::statements::OutboxStatements;
 
 /// A transactional outbox: messages are written in a transaction of your database, and a [`Relay`](super::Relay)
@@ -81,12 +81,12 @@ impl<Db: OutboxDb> Outbox<Db> {
     }
 
     /// Returns the time as a statement's argument: null if the database's clock is used.
-    pub(super) fn now(&self) -> Arg {
+    pub(super) fn now(&self) -> SqlValue {
         let micros = |now: Timestamp| i64::try_from(now.0).unwrap_or(i64::MAX);
-        Arg::Int(self.0.clock.as_ref().map(|clock| micros(clock.wall())))
+        SqlValue::Int(self.0.clock.as_ref().map(|clock| micros(clock.wall())))
     }
 
-    pub(super) async fn execute(&self, sql: impl Into<Arc<str>>, args: Vec<Arg>) -> Result<u64, OutboxError> {
+    pub(super) async fn execute(&self, sql: impl Into<Arc<str>>, args: Vec<SqlValue>) -> Result<u64, OutboxError> {
         let mut connection = self.0.pool.acquire().await?;
         Ok(Db::execute(&mut connection, sql.into(), args).await?)
     }
@@ -94,9 +94,9 @@ impl<Db: OutboxDb> Outbox<Db> {
     pub(super) async fn fetch(
         &self,
         sql: impl Into<Arc<str>>,
-        args: Vec<Arg>,
+        args: Vec<SqlValue>,
         shape: &'static str,
-    ) -> Result<Vec<Cells>, OutboxError> {
+    ) -> Result<Vec<RowValues>, OutboxError> {
         let mut connection = self.0.pool.acquire().await?;
         Ok(Db::fetch(&mut connection, sql.into(), args, shape).await?)
     }

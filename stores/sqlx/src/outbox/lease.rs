@@ -6,13 +6,13 @@ use std::time::Duration;
 use idempotent_core::Timestamp;
 use idempotent_mq::OutboundMessage;
 
-use super::database::{Arg, OutboxDb};
+use super::database::{OutboxDb, SqlValue};
 use super::queue_offset::QueueOffset;
 use super::record::{self, LEASED_SHAPE, OutboxRecord, OutboxStatus};
 use super::resend_policy::ConsumerProgress;
 use super::statements::OF_QUEUE;
 use super::{Outbox, OutboxError};
-pub(super) use crate::desk::micros;
+pub(super) use crate::sql_database::micros;
 
 /// The id of one round of one relay.
 pub(super) type LeaseOwner = [u8; 16];
@@ -57,7 +57,7 @@ impl<Db: OutboxDb> Outbox<Db> {
         lease: Duration,
     ) -> Result<Vec<LeasedMessage>, OutboxError> {
         let now = || self.now();
-        let args = vec![now(), now(), now(), Arg::from(i64::from(most))];
+        let args = vec![now(), now(), now(), SqlValue::from(i64::from(most))];
         let rows = self.fetch(self.0.statements.plan(), args, "ii").await?;
         let mut planned: Vec<_> = rows.into_iter().map(|mut row| (row.int(), row.int_or_null())).collect();
         if planned.is_empty() {
@@ -69,8 +69,8 @@ impl<Db: OutboxDb> Outbox<Db> {
         let fit = in_order(&planned, &got);
         let (kept, others): (Vec<_>, Vec<_>) = leased.into_iter().partition(|leased| fit.contains(&leased.record.seq));
         if !others.is_empty() {
-            let mut args: Vec<_> = others.iter().map(|other| Arg::from(other.record.seq)).collect();
-            args.push(Arg::from(&owner[..]));
+            let mut args: Vec<_> = others.iter().map(|other| SqlValue::from(other.record.seq)).collect();
+            args.push(SqlValue::from(&owner[..]));
             self.execute(self.0.statements.free(others.len()), args).await?;
         }
         Ok(kept)
@@ -83,8 +83,8 @@ impl<Db: OutboxDb> Outbox<Db> {
         lease: Duration,
     ) -> Result<Vec<LeasedMessage>, OutboxError> {
         let statements = &self.0.statements;
-        let seqs = || planned.iter().map(|(seq, _)| Arg::from(*seq));
-        let mut args = vec![self.now(), Arg::from(micros(lease)), Arg::from(&owner[..])];
+        let seqs = || planned.iter().map(|(seq, _)| SqlValue::from(*seq));
+        let mut args = vec![self.now(), SqlValue::from(micros(lease)), SqlValue::from(&owner[..])];
         args.extend(seqs());
         args.extend([self.now(), self.now()]);
         let rows = if statements.take_answers() {
@@ -96,7 +96,7 @@ impl<Db: OutboxDb> Outbox<Db> {
             }
             let mut args = vec![self.now()];
             args.extend(seqs());
-            args.push(Arg::from(&owner[..]));
+            args.push(SqlValue::from(&owner[..]));
             self.fetch(statements.taken(planned.len()), args, LEASED_SHAPE).await?
         };
         let mut leased: Vec<_> = rows
@@ -120,7 +120,7 @@ impl<Db: OutboxDb> Outbox<Db> {
         }
         let queues: HashSet<_> = sent.iter().filter_map(|leased| leased.record.queue.as_deref()).collect();
         let ids = sent.iter().map(|leased| leased.id.as_str());
-        let args = ids.chain(queues.iter().copied()).map(|id| Arg::from(id.as_bytes())).collect();
+        let args = ids.chain(queues.iter().copied()).map(|id| SqlValue::from(id.as_bytes())).collect();
         let rows = self.fetch(self.0.statements.seen(sent.len(), queues.len()), args, "ibbi").await?;
         let (mut reached, mut logged) = (HashMap::new(), HashMap::new());
         for mut row in rows {
@@ -149,15 +149,15 @@ impl<Db: OutboxDb> Outbox<Db> {
     async fn record_part(&self, owner: &LeaseOwner, results: &[SendResult]) -> Result<(), OutboxError> {
         let rows = results.iter().flat_map(|result| {
             [
-                Arg::from(result.seq),
-                Arg::from(i64::from(result.accepted)),
-                Arg::from(i64::from(result.sends)),
-                Arg::from(i64::from(result.failures)),
-                Arg::from(result.status.number()),
-                Arg::from(result.queue.as_ref().map(|queue| queue.as_bytes())),
-                Arg::from(result.place.map(QueueOffset::to_bytes).as_ref().map(|bytes| &bytes[..])),
-                Arg::from(micros(result.rest)),
-                Arg::from(result.error.as_ref().map(|error| error.as_bytes())),
+                SqlValue::from(result.seq),
+                SqlValue::from(i64::from(result.accepted)),
+                SqlValue::from(i64::from(result.sends)),
+                SqlValue::from(i64::from(result.failures)),
+                SqlValue::from(result.status.number()),
+                SqlValue::from(result.queue.as_ref().map(|queue| queue.as_bytes())),
+                SqlValue::from(result.place.map(QueueOffset::to_bytes).as_ref().map(|bytes| &bytes[..])),
+                SqlValue::from(micros(result.rest)),
+                SqlValue::from(result.error.as_ref().map(|error| error.as_bytes())),
             ]
         });
         let times = [self.now(), self.now(), self.now()];
@@ -165,7 +165,7 @@ impl<Db: OutboxDb> Outbox<Db> {
             true => rows.chain(times).collect(),
             false => times.into_iter().chain(rows).collect(),
         };
-        args.push(Arg::from(&owner[..]));
+        args.push(SqlValue::from(&owner[..]));
         self.execute(self.0.statements.record(results.len()), args).await.map(drop)
     }
 }

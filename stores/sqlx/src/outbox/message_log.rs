@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use idempotent_mq::{DeliveryResult, LogError, LogErrorKind, LoggedDelivery, MessageLog, SenderState};
 use sha2::{Digest, Sha256};
 
-use super::database::{Arg, OutboxDb};
+use super::database::{OutboxDb, SqlValue};
 use super::nonce::{Nonce, nonce_of};
 use super::queue_offset::{QueueOffset, place_of, queue_of};
 use super::record::OutboxStatus;
@@ -36,10 +36,10 @@ impl<Db: OutboxDb> MessageLog for Outbox<Db> {
             let mut args = Vec::with_capacity(part.len() * 5);
             for ((kind, id), (run, place)) in part {
                 args.extend([
-                    Arg::from(*kind),
-                    Arg::from(id.as_bytes()),
-                    Arg::from(&run.to_be_bytes()[..]),
-                    Arg::from(place.map(QueueOffset::to_bytes).as_ref().map(|bytes| &bytes[..])),
+                    SqlValue::from(*kind),
+                    SqlValue::from(id.as_bytes()),
+                    SqlValue::from(&run.to_be_bytes()[..]),
+                    SqlValue::from(place.map(QueueOffset::to_bytes).as_ref().map(|bytes| &bytes[..])),
                     self.now(),
                 ]);
             }
@@ -66,7 +66,7 @@ impl<Db: OutboxDb> Outbox<Db> {
         let asked: Vec<_> = asked.into_iter().filter(|id| id.len() <= LONGEST).collect();
         let mut known = HashMap::new();
         for part in asked.chunks(MAX_ROWS) {
-            let args = part.iter().map(|id| Arg::from(id.as_bytes())).collect();
+            let args = part.iter().map(|id| SqlValue::from(id.as_bytes())).collect();
             for mut row in self.fetch(self.0.statements.known(part.len()), args, "bbi").await? {
                 known.insert(row.text(), (row.bytes(), OutboxStatus::of(row.int())));
             }
@@ -91,7 +91,7 @@ impl<Db: OutboxDb> Outbox<Db> {
         let ids: Vec<_> = ids.into_iter().collect();
         let mut consumed = BTreeSet::new();
         for part in ids.chunks(MAX_ROWS) {
-            let args = [Arg::from(OF_CONSUMER)].into_iter().chain(part.iter().map(|id| Arg::from(&id[..])));
+            let args = [SqlValue::from(OF_CONSUMER)].into_iter().chain(part.iter().map(|id| SqlValue::from(&id[..])));
             let rows = self.fetch(self.0.statements.consumed(part.len()), args.collect(), "b").await?;
             consumed.extend(rows.into_iter().map(|mut row| row.bytes()));
         }

@@ -2,7 +2,7 @@
 use idempotent_core::Timestamp;
 use idempotent_mq::{OUTBOX_HEADER, OutboundMessage};
 
-use super::database::Cells;
+use super::database::RowValues;
 use super::delivery_time;
 use super::digest::unpack;
 use super::nonce;
@@ -78,7 +78,7 @@ pub(crate) const CONTENT_COLUMNS: &str = "t.id,t.topic,t.business_key,t.aggregat
 pub(crate) const LEASED_SHAPE: &str = "iiiibbiiibbbbbbbbi";
 
 impl OutboxRecord {
-    pub(crate) fn read(cells: &mut Cells) -> Self {
+    pub(crate) fn read(cells: &mut RowValues) -> Self {
         let time = |number: Option<i64>| number.map(|number| Timestamp(number.unsigned_abs()));
         Self {
             seq: cells.int(),
@@ -96,7 +96,7 @@ impl OutboxRecord {
 }
 
 /// Returns a message's id, and the message as it is sent; `None` if the outbox did not write its headers.
-pub(crate) fn content(cells: &mut Cells) -> (String, Option<OutboundMessage>) {
+pub(crate) fn content(cells: &mut RowValues) -> (String, Option<OutboundMessage>) {
     let (id, topic) = (cells.text(), cells.text());
     let (business_key, aggregate) = (cells.text_or_null(), cells.text_or_null());
     let headers = unpack(&cells.bytes());

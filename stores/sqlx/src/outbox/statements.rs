@@ -2,13 +2,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::database::Kind;
+use super::database::SqlDialect;
 use super::record::{CONTENT_COLUMNS, RECORD_COLUMNS};
 use crate::table::Table;
 
 /// Builds the statements of one outbox. `?` is a placeholder; for PostgreSQL, the placeholders are numbered last.
 pub(super) struct OutboxStatements {
-    kind: Kind,
+    kind: SqlDialect,
     table: String,
     log: String,
     audit: String,
@@ -26,10 +26,10 @@ pub(super) const OF_MESSAGE: i64 = 1;
 pub(super) const OF_CONSUMER: i64 = 2;
 
 impl OutboxStatements {
-    pub(super) fn new(kind: Kind, table: &Table, edit: Option<StatementEdit>) -> Self {
+    pub(super) fn new(kind: SqlDialect, table: &Table, edit: Option<StatementEdit>) -> Self {
         let table = match kind {
             #[cfg(feature = "mysql")]
-            Kind::MySql => table.clone().in_backticks(),
+            SqlDialect::MySql => table.clone().in_backticks(),
             _ => table.clone(),
         };
         Self { kind, table: table.quoted(), log: table.quoted_beside("log"), audit: table.quoted_beside("audit"), edit }
@@ -40,9 +40,9 @@ impl OutboxStatements {
         match self.kind {
             // A value that changes within a statement, such as `clock_timestamp()`, is compared with each row and
             // never uses an index.
-            Kind::Postgres => "coalesce(?,(extract(epoch FROM statement_timestamp())*1000000)::bigint)",
-            Kind::MySql => "coalesce(?,TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6)))",
-            Kind::Sqlite => "coalesce(?,CAST(round(unixepoch('now','subsec')*1000) AS INTEGER)*1000)",
+            SqlDialect::Postgres => "coalesce(?,(extract(epoch FROM statement_timestamp())*1000000)::bigint)",
+            SqlDialect::MySql => "coalesce(?,TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6)))",
+            SqlDialect::Sqlite => "coalesce(?,CAST(round(unixepoch('now','subsec')*1000) AS INTEGER)*1000)",
         }
     }
 
@@ -51,7 +51,7 @@ impl OutboxStatements {
             Some(edit) => edit(name, text),
             None => text,
         };
-        if self.kind != Kind::Postgres {
+        if self.kind != SqlDialect::Postgres {
             return text;
         }
         let mut parts = text.split('?');
@@ -67,7 +67,7 @@ impl OutboxStatements {
         let rows = vec![row; messages].join(",");
         // Only an existing id can violate a constraint; rows that were not written are compared in any case.
         let (verb, end) = match self.kind {
-            Kind::MySql => ("INSERT IGNORE", ""),
+            SqlDialect::MySql => ("INSERT IGNORE", ""),
             _ => ("INSERT", " ON CONFLICT (id) DO NOTHING"),
         };
         self.finished(
@@ -81,7 +81,7 @@ impl OutboxStatements {
 
     /// Selects the committed digests, even if the transaction's snapshot is older. Arguments: ids.
     pub(super) fn digests(&self, messages: usize) -> String {
-        let share = if self.kind == Kind::MySql { " LOCK IN SHARE MODE" } else { "" };
+        let share = if self.kind == SqlDialect::MySql { " LOCK IN SHARE MODE" } else { "" };
         self.finished(
             "digests",
             format!("SELECT id,digest FROM {} WHERE id IN ({}){share}", self.table, places(messages)),
@@ -112,13 +112,13 @@ impl OutboxStatements {
         let returning = format!("RETURNING {RECORD_COLUMNS},{CONTENT_COLUMNS},{now}");
         self.finished("take", match self.kind {
             // The array makes PostgreSQL run the subquery once.
-            Kind::Postgres => format!(
+            SqlDialect::Postgres => format!(
                 "UPDATE {table} t SET {set} WHERE seq = ANY(ARRAY(SELECT seq FROM {table} WHERE {free} ORDER BY seq \
                  FOR UPDATE SKIP LOCKED)) {returning}"
             ),
-            Kind::Sqlite => format!("UPDATE {table} AS t SET {set} WHERE {free} {}", returning.replace("t.", "")),
+            SqlDialect::Sqlite => format!("UPDATE {table} AS t SET {set} WHERE {free} {}", returning.replace("t.", "")),
             // Any other index would also lock the gaps between rows, and block inserts.
-            Kind::MySql => format!("UPDATE {table} FORCE INDEX (PRIMARY) SET {set} WHERE {free}"),
+            SqlDialect::MySql => format!("UPDATE {table} FORCE INDEX (PRIMARY) SET {set} WHERE {free}"),
         })
     }
 
@@ -171,7 +171,7 @@ impl OutboxStatements {
         let more = " UNION ALL SELECT ?,?,?,?,?,?,?,?,?".repeat(rows.saturating_sub(1));
         let of = |column: &str| match self.kind {
             // MySQL alone allows the table's name here, and needs it for a join of tables.
-            Kind::MySql => format!("t.{column}"),
+            SqlDialect::MySql => format!("t.{column}"),
             _ => column.to_owned(),
         };
         let if_accepted = |column: &str, then: &str, or: &str| {
@@ -199,18 +199,18 @@ impl OutboxStatements {
         self.finished(
             "record",
             match self.kind {
-                Kind::MySql => {
+                SqlDialect::MySql => {
                     format!("UPDATE {table} t JOIN ({names}{more}) v ON t.seq=v.seq SET {set} WHERE t.lease_by=?")
                 }
                 // PostgreSQL would plan and start one subquery per row.
-                Kind::Postgres => {
+                SqlDialect::Postgres => {
                     let rows = vec!["(?,?,?,?,?,?,?,?,?)"; rows].join(",");
                     let names = "v(seq,accepted,sends,failures,status,queue,place,rest,error)";
                     format!(
                         "UPDATE {table} AS t SET {set} FROM (VALUES {rows}) {names} WHERE t.seq=v.seq AND t.lease_by=?"
                     )
                 }
-                Kind::Sqlite => {
+                SqlDialect::Sqlite => {
                     format!("UPDATE {table} AS t SET {set} FROM ({names}{more}) v WHERE t.seq=v.seq AND t.lease_by=?")
                 }
             },
@@ -223,17 +223,17 @@ impl OutboxStatements {
         let (log, now) = (&self.log, self.now());
         let rows = vec![format!("(?,?,?,?,{now})"); rows].join(",");
         let (clause, new) = match self.kind {
-            Kind::MySql => ("ON DUPLICATE KEY UPDATE", ["VALUES(place)", "VALUES(logged_at)"]),
+            SqlDialect::MySql => ("ON DUPLICATE KEY UPDATE", ["VALUES(place)", "VALUES(logged_at)"]),
             _ => ("ON CONFLICT (kind,id) DO UPDATE SET", ["excluded.place", "excluded.logged_at"]),
         };
         let [place, at] = new;
-        let old = if self.kind == Kind::MySql { "" } else { "l." };
+        let old = if self.kind == SqlDialect::MySql { "" } else { "l." };
         self.finished(
             "log",
             format!(
                 "INSERT INTO {log}{} (kind,id,run,place,logged_at) VALUES {rows} {clause} \
              place=CASE WHEN {old}place>{place} THEN {old}place ELSE coalesce({place},{old}place) END,logged_at={at}",
-                if self.kind == Kind::MySql { "" } else { " AS l" }
+                if self.kind == SqlDialect::MySql { "" } else { " AS l" }
             ),
         )
     }
@@ -249,19 +249,19 @@ impl OutboxStatements {
         let of = format!("id IN ({places}) AND nonce IN ({places}) AND status IN ({open})");
         let set = format!("status=?,settled_at={now},due_at=NULL,holds=NULL");
         self.finished("settle", match (self.kind, ids) {
-            (Kind::MySql, _) | (_, 1) => format!("UPDATE {table} SET {set} WHERE {of}"),
-            (Kind::Postgres, _) => format!(
+            (SqlDialect::MySql, _) | (_, 1) => format!("UPDATE {table} SET {set} WHERE {of}"),
+            (SqlDialect::Postgres, _) => format!(
                 "UPDATE {table} SET {set} WHERE seq = ANY(ARRAY(SELECT seq FROM {table} WHERE {of} FOR UPDATE SKIP LOCKED)) \
                  RETURNING id"
             ),
-            (Kind::Sqlite, _) => format!("UPDATE {table} SET {set} WHERE {of} RETURNING id"),
+            (SqlDialect::Sqlite, _) => format!("UPDATE {table} SET {set} WHERE {of} RETURNING id"),
         })
     }
 
     /// Returns whether [`settle`](Self::settle) accepts several messages. MySQL cannot skip locked rows in this
     /// statement.
     pub(super) fn settles_many(&self) -> bool {
-        self.kind != Kind::MySql
+        self.kind != SqlDialect::MySql
     }
 
     /// Removes the log rows of all runs. Arguments: kind, ids.
@@ -348,7 +348,7 @@ impl OutboxStatements {
         self.finished(
             "purge",
             match self.kind {
-                Kind::MySql => format!("DELETE FROM {table} WHERE {old} ORDER BY seq LIMIT ?"),
+                SqlDialect::MySql => format!("DELETE FROM {table} WHERE {old} ORDER BY seq LIMIT ?"),
                 _ => format!(
                     "DELETE FROM {table} WHERE seq IN (SELECT seq FROM {table} WHERE {old} ORDER BY seq LIMIT ?)"
                 ),
@@ -358,12 +358,12 @@ impl OutboxStatements {
 
     /// Returns whether the rows of [`record`](Self::record) precede its times.
     pub(super) fn rows_before_times(&self) -> bool {
-        self.kind == Kind::MySql
+        self.kind == SqlDialect::MySql
     }
 
     /// Returns whether [`take`](Self::take) returns the rows.
     pub(super) fn take_answers(&self) -> bool {
-        self.kind != Kind::MySql
+        self.kind != SqlDialect::MySql
     }
 }
 

@@ -10,11 +10,12 @@ use super::error;
 use super::inbox;
 use super::listener::SettlementListener;
 use super::sql::{NOW, PostgresStatements};
-use crate::inbox::Last;
+use crate::inbox::FinalWrite;
 use crate::row::Cells;
 use crate::server::{
     BatchKind, BoundStatement, Contention, Dialect, Driver, DriverFuture, FoundRecord, PurgeStep, Query, Refusal,
-    ServerStore, Settings, Statement, StatementResult, StatementTarget, Value, WriteResult, hex, in_packets, settled,
+    ServerSettings, ServerStore, Statement, StatementResult, StatementTarget, Value, WriteResult, hex, in_packets,
+    settled,
 };
 
 /// Records looked at in one statement of a purge, and so the most that are removed in one transaction: a claim of a key that
@@ -34,7 +35,7 @@ pub(crate) struct PostgresDialect {
     /// Goes into each key's lock, so that two tables do not share them.
     pub(super) salt: u64,
     /// The store was opened with these.
-    pub(super) settings: Settings<PgPool>,
+    pub(super) settings: ServerSettings<PgPool>,
 }
 
 /// A statement for many takes an array for each of its parameters.
@@ -162,7 +163,7 @@ impl Dialect for PostgresDialect {
         Ok(())
     }
 
-    fn commit(transaction: Transaction<'static, Postgres>, last: Last) -> impl DriverFuture<()> {
+    fn commit(transaction: Transaction<'static, Postgres>, last: FinalWrite) -> impl DriverFuture<()> {
         inbox::commit(transaction, last)
     }
 

@@ -6,7 +6,7 @@
 use sqlx::{AssertSqlSafe, Postgres, Transaction};
 
 use super::sql::{StatementBuilder, columns};
-use crate::inbox::Last;
+use crate::inbox::FinalWrite;
 use crate::row::VERSION;
 use crate::server::{Statement, Statements, TransactionStatements, completed, guard_inside, plus};
 
@@ -59,14 +59,17 @@ pub(super) fn valued(table: &str, tell: &str, [id, owner, value]: [String; 3], n
     )
 }
 
-pub(super) async fn commit(mut transaction: Transaction<'static, Postgres>, last: Last) -> Result<(), sqlx::Error> {
+pub(super) async fn commit(
+    mut transaction: Transaction<'static, Postgres>,
+    last: FinalWrite,
+) -> Result<(), sqlx::Error> {
     // A transaction in which a statement has failed is rolled back by COMMIT, without an error: so there has to be a
     // statement before it, which fails then. CHAIN leaves an empty one for the guard to end, as it goes back to the pool;
     // without it the server would warn of a ROLLBACK too many.
     let text = match last {
-        Last::Written => return transaction.commit().await,
-        Last::AsClaimed => "SELECT 1; COMMIT AND CHAIN".to_owned(),
-        Last::With(statement) => format!("{statement}; COMMIT AND CHAIN"),
+        FinalWrite::Written => return transaction.commit().await,
+        FinalWrite::AsClaimed => "SELECT 1; COMMIT AND CHAIN".to_owned(),
+        FinalWrite::With(statement) => format!("{statement}; COMMIT AND CHAIN"),
     };
     sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut *transaction).await.map(drop)
 }

@@ -15,25 +15,25 @@ use super::sql::{NotificationSettings, StatementBuilder};
 use super::url::parse;
 use super::{inbox, pooler, sql};
 use crate::server::{
-    ErrorContext, OrderStatements, Phase, Pool, RecentKeys, ServerStore, Settings, Statement, StatementRunner,
-    StepStatements, Target, connect,
+    ErrorContext, OrderStatements, Phase, Pool, RecentKeys, ServerSettings, ServerStore, ServerTarget, Statement,
+    StatementRunner, StepStatements, connect,
 };
 use crate::table::Table;
 
 pub(super) async fn open(
-    builder: Settings<PgPool>,
+    builder: ServerSettings<PgPool>,
     session: Session,
 ) -> Result<Arc<ServerStore<PostgresDialect>>, StoreError> {
     let table = builder.table()?;
     let (pool, transactions, connections, options) = match &builder.target {
-        Target::Url(url) => {
+        ServerTarget::Url(url) => {
             // The texts of statements are always the same: logging them says nothing and costs.
             // PgBouncer knows no such parameter, and the tables hold no floating-point numbers.
             let options = parse(url)?.disable_statement_logging().extra_float_digits(None);
             let transactions = builder.pool_options().connect_lazy_with(options.clone());
             (Pool::own(options.clone(), builder.connections, None), transactions, builder.connections, options)
         }
-        Target::Pool(pool) => {
+        ServerTarget::Pool(pool) => {
             let options = (*pool.connect_options()).clone();
             (Pool::Shared(pool.clone()), pool.clone(), pool.options().get_max_connections(), options)
         }

@@ -6,12 +6,12 @@ use super::PostgresStore;
 use super::migrate::{BOOKKEEPING, MIGRATIONS};
 use super::session::Session;
 use crate::schema::{self, SchemaStep};
-use crate::server::{Settings, server_builder};
+use crate::server::{ServerSettings, server_builder};
 
 /// A builder for a [`PostgresStore`].
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct PostgresStoreBuilder(pub(super) Settings<PgPool>, pub(super) Session);
+pub struct PostgresStoreBuilder(pub(super) ServerSettings<PgPool>, pub(super) Session);
 
 server_builder!(PostgresStoreBuilder);
 

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::driver::{Connection, Driver};
 use super::error::{ErrorContext, Phase};
-use super::settings::{Settings, Target};
+use super::settings::{ServerSettings, ServerTarget};
 
 pub(crate) async fn connect<D: Driver>(
     options: &<Connection<D> as sqlx::Connection>::Options,
@@ -20,15 +20,15 @@ pub(crate) async fn connect<D: Driver>(
     connection.map_err(|error| place.error::<D>(Phase::Connecting, error))
 }
 
-impl<DB: Database> Settings<sqlx::Pool<DB>> {
+impl<DB: Database> ServerSettings<sqlx::Pool<DB>> {
     /// Returns the settings of a second store for renewals, which has one connection of its own.
     pub(crate) fn again(&self) -> Self {
         let target = match &self.target {
-            Target::Pool(pool) => {
+            ServerTarget::Pool(pool) => {
                 let one = pool.options().clone().max_connections(1).min_connections(0);
-                Target::Pool(one.connect_lazy_with((*pool.connect_options()).clone()))
+                ServerTarget::Pool(one.connect_lazy_with((*pool.connect_options()).clone()))
             }
-            url @ Target::Url(_) => url.clone(),
+            url @ ServerTarget::Url(_) => url.clone(),
         };
         Self {
             target,
@@ -42,7 +42,7 @@ impl<DB: Database> Settings<sqlx::Pool<DB>> {
     }
 }
 
-impl<P> Settings<P> {
+impl<P> ServerSettings<P> {
     pub(crate) fn pool_options<DB: Database>(&self) -> PoolOptions<DB> {
         PoolOptions::new()
             .max_connections(self.connections)

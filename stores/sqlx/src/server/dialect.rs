@@ -9,7 +9,7 @@ use super::statement::BoundStatement;
 use super::store::{FoundRecord, ServerStore};
 use super::target::StatementTarget;
 use super::value::Value;
-use crate::inbox::Last;
+use crate::inbox::FinalWrite;
 
 /// A database's statements and operations.
 pub(crate) trait Dialect: Driver {
@@ -37,7 +37,7 @@ pub(crate) trait Dialect: Driver {
     /// Fails if the run's transaction is no longer the one that was begun.
     fn stands(connection: &mut Connection<Self>) -> impl DriverFuture<()>;
     /// Commits the transaction of a run.
-    fn commit(transaction: Transaction<'static, Self::Db>, last: Last) -> impl DriverFuture<()>;
+    fn commit(transaction: Transaction<'static, Self::Db>, last: FinalWrite) -> impl DriverFuture<()>;
     /// The SQL expression of the clock.
     const NOW: &'static str;
     /// Returns an SQL literal for the bytes, for a statement without parameters.

@@ -19,7 +19,7 @@ use super::store::{FoundRecord, ServerStore};
 use super::target::StatementTarget;
 use super::value::{id, owner};
 use crate::answer::{self, TRIES};
-use crate::inbox::{Last, consumed, in_place};
+use crate::inbox::{FinalWrite, consumed, in_place};
 use crate::row::micros;
 
 /// The number of attempts of a claim that meets a grant which its statement cannot see.
@@ -158,7 +158,11 @@ impl<D: Dialect> ServerStore<D> {
         self.with_timeout(D::stands(connection)).await
     }
 
-    pub(crate) async fn commit(&self, transaction: Transaction<'static, D::Db>, last: Last) -> Result<(), StoreError> {
+    pub(crate) async fn commit(
+        &self,
+        transaction: Transaction<'static, D::Db>,
+        last: FinalWrite,
+    ) -> Result<(), StoreError> {
         self.with_timeout(D::commit(transaction, last)).await
     }
 
@@ -192,7 +196,7 @@ macro_rules! server_inbox {
                 Claim, ClaimMode, ClaimRequest, Completion, ClaimHandle, StoredSteps, Settled, StepRecord, StoreError, Transactional,
             };
             use ::sqlx::{Database, Transaction};
-            use $crate::inbox::{Dialect, Last, transactional_run, step_transactions};
+            use $crate::inbox::{InboxDatabase, FinalWrite, transactional_run, step_transactions};
 
             impl $store {
                 /// Claims the key in the caller's transaction on this store's database, and marks the key consumed. Call
@@ -264,7 +268,7 @@ macro_rules! server_inbox {
             }
 
             #[async_trait]
-            impl Dialect for $store {
+            impl InboxDatabase for $store {
                 type Db = $db;
                 const ONE_WRITER: bool = false;
 
@@ -311,7 +315,7 @@ macro_rules! server_inbox {
                     self.0.with_the_commit(held, completion)
                 }
 
-                async fn commit(&self, transaction: Transaction<'static, $db>, last: Last) -> Result<(), StoreError> {
+                async fn commit(&self, transaction: Transaction<'static, $db>, last: FinalWrite) -> Result<(), StoreError> {
                     self.0.commit(transaction, last).await
                 }
 

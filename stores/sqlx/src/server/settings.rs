@@ -9,8 +9,8 @@ use crate::table::Table;
 
 /// The settings of a builder. `P` is the type of its pools.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings<P> {
-    pub(crate) target: Target<P>,
+pub(crate) struct ServerSettings<P> {
+    pub(crate) target: ServerTarget<P>,
     pub(crate) table: String,
     pub(crate) schema: Option<String>,
     pub(crate) connections: u32,
@@ -21,13 +21,13 @@ pub(crate) struct Settings<P> {
 
 /// The database that contains the records.
 #[derive(Clone)]
-pub(crate) enum Target<P> {
+pub(crate) enum ServerTarget<P> {
     Url(String),
     Pool(P),
 }
 
 // A URL may contain a password.
-impl<P> fmt::Debug for Target<P> {
+impl<P> fmt::Debug for ServerTarget<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Url(url) => f.write_str(&idempotent_core::__private::url::masked(url)),
@@ -36,8 +36,8 @@ impl<P> fmt::Debug for Target<P> {
     }
 }
 
-impl<P> Settings<P> {
-    pub(crate) fn new(target: Target<P>) -> Self {
+impl<P> ServerSettings<P> {
+    pub(crate) fn new(target: ServerTarget<P>) -> Self {
         Self {
             target,
             table: Table::DEFAULT.into(),

@@ -26,7 +26,7 @@ const CHUNK: usize = 64;
 const FEW: usize = 8;
 
 /// The state of a key in this batch. A record that cannot be read is an error for each of its requests.
-struct Slot {
+struct BatchEntry {
     key: Key,
     found: Result<Option<Record>, (StoreErrorKind, String)>,
     dirty: bool,
@@ -100,7 +100,7 @@ impl SqliteStore {
                 slot.step(&mut **job, now);
             }
         }
-        let mut dirty: Vec<(&Key, &Record)> = slots.values().filter_map(Slot::dirty).collect();
+        let mut dirty: Vec<(&Key, &Record)> = slots.values().filter_map(BatchEntry::dirty).collect();
         loop {
             let chunk = dirty.split_off(dirty.len() - chunk(dirty.len()));
             let put = query(&self.0.access.sql.put_all(chunk.len(), dirty.is_empty()));
@@ -120,7 +120,7 @@ impl SqliteStore {
     ) -> Result<(), StoreError> {
         let (slots, now) = self.load(turn, jobs, false).await?;
         for job in jobs {
-            if let Some(Slot { found: Ok(found), .. }) = slots.get(&job.key().hash()) {
+            if let Some(BatchEntry { found: Ok(found), .. }) = slots.get(&job.key().hash()) {
                 job.look(found.as_ref(), now);
             }
         }
@@ -133,9 +133,9 @@ impl SqliteStore {
         turn: &mut ConnectionGuard<'_>,
         jobs: &[&mut dyn QueuedCall],
         mut begin: bool,
-    ) -> Result<(HashMap<u128, Slot>, Timestamp), StoreError> {
-        let slot = |job: &&mut dyn QueuedCall| (job.key().hash(), Slot::new(job.key().clone()));
-        let mut slots: HashMap<u128, Slot> = jobs.iter().map(slot).collect();
+    ) -> Result<(HashMap<u128, BatchEntry>, Timestamp), StoreError> {
+        let slot = |job: &&mut dyn QueuedCall| (job.key().hash(), BatchEntry::new(job.key().clone()));
+        let mut slots: HashMap<u128, BatchEntry> = jobs.iter().map(slot).collect();
         let mut left: Vec<u128> = slots.keys().copied().collect();
         let mut at = None;
         while !left.is_empty() {
@@ -163,7 +163,7 @@ fn chunk(count: usize) -> usize {
     }
 }
 
-impl Slot {
+impl BatchEntry {
     fn new(key: Key) -> Self {
         Self { key, found: Ok(None), dirty: false }
     }

@@ -27,12 +27,12 @@ pub(super) struct FairConnection {
     options: SqliteConnectOptions,
     place: Arc<ErrorContext>,
     patience: Duration,
-    connection: Mutex<Slot>,
+    connection: Mutex<ConnectionState>,
 }
 
 /// An open or closed connection.
 #[derive(Debug, Default)]
-struct Slot {
+struct ConnectionState {
     connection: Option<SqliteConnection>,
     /// True if a transaction was left open.
     open: bool,
@@ -46,7 +46,7 @@ impl FairConnection {
     ) -> Self {
         // The timeout covers two waits for the lock of another process: of the current caller and of this one.
         let patience = place.busy_timeout.saturating_mul(2).max(Duration::from_secs(1));
-        let connection = Mutex::new(Slot { connection, open: false });
+        let connection = Mutex::new(ConnectionState { connection, open: false });
         Self { options, place, patience, connection }
     }
 
@@ -68,7 +68,7 @@ impl FairConnection {
         }
     }
 
-    async fn ready<'a>(&'a self, guard: MutexGuard<'a, Slot>) -> Result<ConnectionGuard<'a>, StoreError> {
+    async fn ready<'a>(&'a self, guard: MutexGuard<'a, ConnectionState>) -> Result<ConnectionGuard<'a>, StoreError> {
         let mut turn = ConnectionGuard { guard, place: &self.place };
         if turn.guard.open {
             turn.roll_back().await;
@@ -98,7 +98,7 @@ impl FairConnection {
 
 /// The right to use a [`FairConnection`]'s connection.
 pub(super) struct ConnectionGuard<'a> {
-    guard: MutexGuard<'a, Slot>,
+    guard: MutexGuard<'a, ConnectionState>,
     place: &'a ErrorContext,
 }
 
@@ -176,7 +176,7 @@ impl Drop for ConnectionGuard<'_> {
     /// other process waits for it: there, the next call rolls back.
     fn drop(&mut self) {
         if self.guard.open && !self.place.in_memory {
-            *self.guard = Slot::default();
+            *self.guard = ConnectionState::default();
         }
     }
 }

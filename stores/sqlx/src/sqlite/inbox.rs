@@ -18,7 +18,7 @@ use super::columns::{id, now};
 use super::connection::query;
 use super::error::is_busy;
 use crate::answer;
-use crate::inbox::{Dialect, Last, consumed, in_place, rolled_back, step_transactions, transactional_run};
+use crate::inbox::{FinalWrite, InboxDatabase, consumed, in_place, rolled_back, step_transactions, transactional_run};
 use crate::row;
 
 /// The statements that begin a run, and the savepoint that identifies the transaction later: some errors roll back the
@@ -49,7 +49,7 @@ impl SqliteStore {
         request: &ClaimRequest,
         retain: Duration,
     ) -> Result<Claim, StoreError> {
-        Dialect::claim_in(self, transaction, request, retain).await
+        InboxDatabase::claim_in(self, transaction, request, retain).await
     }
 
     /// Completes a key in the caller's transaction: a key that was claimed by a lease before, or the value of a key
@@ -67,7 +67,7 @@ impl SqliteStore {
         held: &ClaimHandle,
         completion: &Completion,
     ) -> Result<Settled, StoreError> {
-        Dialect::complete_in(self, transaction, held, completion).await
+        InboxDatabase::complete_in(self, transaction, held, completion).await
     }
 
     async fn look_in(
@@ -100,7 +100,7 @@ impl SqliteStore {
 }
 
 #[async_trait]
-impl Dialect for SqliteStore {
+impl InboxDatabase for SqliteStore {
     type Db = Sqlite;
     const ONE_WRITER: bool = true;
 
@@ -199,8 +199,8 @@ impl Dialect for SqliteStore {
         None
     }
 
-    async fn commit(&self, mut transaction: Transaction<'static, Sqlite>, last: Last) -> Result<(), StoreError> {
-        if !matches!(last, Last::Written) {
+    async fn commit(&self, mut transaction: Transaction<'static, Sqlite>, last: FinalWrite) -> Result<(), StoreError> {
+        if !matches!(last, FinalWrite::Written) {
             self.stands(&mut transaction).await?;
         }
         transaction.commit().await.map_err(|error| self.0.access.place.error(error))

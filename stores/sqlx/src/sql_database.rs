@@ -1,4 +1,4 @@
-//! What an outbox and a table of delayed work need of a database: a statement with values, and rows of numbers and bytes.
+//! The interface of a database for the outbox and the delay table: statements with values, and rows of numbers and bytes.
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,43 +7,43 @@ use sqlx::{AssertSqlSafe, Database, Row};
 
 /// The dialect of a database.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Kind {
-    /// `$1`, RETURNING, SKIP LOCKED.
+pub enum SqlDialect {
+    /// PostgreSQL: parameters such as `$1`, RETURNING, and SKIP LOCKED.
     Postgres,
-    /// No UPDATE … RETURNING.
+    /// MySQL and MariaDB: no `UPDATE … RETURNING`.
     MySql,
-    /// One writer at a time.
+    /// SQLite: one writer at a time.
     Sqlite,
 }
 
 /// A value of a statement.
 #[derive(Clone, Debug)]
-pub enum Arg {
+pub enum SqlValue {
     /// A number.
     Int(Option<i64>),
     /// Bytes.
     Bytes(Option<Vec<u8>>),
 }
 
-impl From<i64> for Arg {
+impl From<i64> for SqlValue {
     fn from(number: i64) -> Self {
         Self::Int(Some(number))
     }
 }
 
-impl From<Option<i64>> for Arg {
+impl From<Option<i64>> for SqlValue {
     fn from(number: Option<i64>) -> Self {
         Self::Int(number)
     }
 }
 
-impl From<&[u8]> for Arg {
+impl From<&[u8]> for SqlValue {
     fn from(bytes: &[u8]) -> Self {
         Self::Bytes(Some(bytes.to_vec()))
     }
 }
 
-impl From<Option<&[u8]>> for Arg {
+impl From<Option<&[u8]>> for SqlValue {
     fn from(bytes: Option<&[u8]>) -> Self {
         Self::Bytes(bytes.map(<[u8]>::to_vec))
     }
@@ -51,9 +51,9 @@ impl From<Option<&[u8]>> for Arg {
 
 /// A row, read from left to right.
 #[derive(Debug)]
-pub struct Cells(std::vec::IntoIter<Arg>);
+pub struct RowValues(std::vec::IntoIter<SqlValue>);
 
-impl Cells {
+impl RowValues {
     /// Returns the next number, or 0 for null.
     pub(crate) fn int(&mut self) -> i64 {
         self.int_or_null().unwrap_or_default()
@@ -61,7 +61,7 @@ impl Cells {
 
     pub(crate) fn int_or_null(&mut self) -> Option<i64> {
         match self.0.next() {
-            Some(Arg::Int(number)) => number,
+            Some(SqlValue::Int(number)) => number,
             _ => None,
         }
     }
@@ -73,7 +73,7 @@ impl Cells {
 
     pub(crate) fn bytes_or_null(&mut self) -> Option<Vec<u8>> {
         match self.0.next() {
-            Some(Arg::Bytes(bytes)) => bytes,
+            Some(SqlValue::Bytes(bytes)) => bytes,
             _ => None,
         }
     }
@@ -96,15 +96,15 @@ pub(crate) fn micros(time: Duration) -> i64 {
 pub trait Sealed {}
 
 /// A database that executes statements. It is public only because public traits refer to it.
-pub trait Desk: Database + Sealed {
+pub trait SqlDatabase: Database + Sealed {
     #[doc(hidden)]
-    const KIND: Kind;
+    const DIALECT: SqlDialect;
 
     #[doc(hidden)]
     fn execute(
         connection: &mut Self::Connection,
         sql: Arc<str>,
-        args: Vec<Arg>,
+        args: Vec<SqlValue>,
     ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send;
 
     /// Executes a statement. `shape` has an `i` for each column of numbers, and a `b` for each column of bytes.
@@ -112,30 +112,30 @@ pub trait Desk: Database + Sealed {
     fn fetch(
         connection: &mut Self::Connection,
         sql: Arc<str>,
-        args: Vec<Arg>,
+        args: Vec<SqlValue>,
         shape: &'static str,
-    ) -> impl Future<Output = Result<Vec<Cells>, sqlx::Error>> + Send;
+    ) -> impl Future<Output = Result<Vec<RowValues>, sqlx::Error>> + Send;
 }
 
-macro_rules! desks {
+macro_rules! sql_databases {
     ($($feature:literal $db:ty, $kind:ident;)+) => {$(
         #[cfg(feature = $feature)]
         impl Sealed for $db {}
 
         #[cfg(feature = $feature)]
-        impl Desk for $db {
-            const KIND: Kind = Kind::$kind;
+        impl SqlDatabase for $db {
+            const DIALECT: SqlDialect = SqlDialect::$kind;
 
             async fn execute(
                 connection: &mut Self::Connection,
                 sql: Arc<str>,
-                args: Vec<Arg>,
+                args: Vec<SqlValue>,
             ) -> Result<u64, sqlx::Error> {
                 let mut query = sqlx::query::<Self>(AssertSqlSafe(sql));
                 for arg in args {
                     query = match arg {
-                        Arg::Int(number) => query.bind(number),
-                        Arg::Bytes(bytes) => query.bind(bytes),
+                        SqlValue::Int(number) => query.bind(number),
+                        SqlValue::Bytes(bytes) => query.bind(bytes),
                     };
                 }
                 Ok(query.execute(connection).await?.rows_affected())
@@ -144,25 +144,25 @@ macro_rules! desks {
             async fn fetch(
                 connection: &mut Self::Connection,
                 sql: Arc<str>,
-                args: Vec<Arg>,
+                args: Vec<SqlValue>,
                 shape: &'static str,
-            ) -> Result<Vec<Cells>, sqlx::Error> {
+            ) -> Result<Vec<RowValues>, sqlx::Error> {
                 let mut query = sqlx::query::<Self>(AssertSqlSafe(sql));
                 for arg in args {
                     query = match arg {
-                        Arg::Int(number) => query.bind(number),
-                        Arg::Bytes(bytes) => query.bind(bytes),
+                        SqlValue::Int(number) => query.bind(number),
+                        SqlValue::Bytes(bytes) => query.bind(bytes),
                     };
                 }
                 let rows = query.fetch_all(connection).await?;
                 rows.iter()
                     .map(|row| {
                         let cell = |(at, kind): (usize, char)| match kind {
-                            'i' => row.try_get(at).map(Arg::Int),
-                            _ => row.try_get(at).map(Arg::Bytes),
+                            'i' => row.try_get(at).map(SqlValue::Int),
+                            _ => row.try_get(at).map(SqlValue::Bytes),
                         };
                         let cells = shape.chars().enumerate().map(cell).collect::<Result<Vec<_>, _>>()?;
-                        Ok(Cells(cells.into_iter()))
+                        Ok(RowValues(cells.into_iter()))
                     })
                     .collect()
             }
@@ -170,7 +170,7 @@ macro_rules! desks {
     )+};
 }
 
-desks! {
+sql_databases! {
     "mysql" sqlx::MySql, MySql;
     "postgres" sqlx::Postgres, Postgres;
     "sqlite" sqlx::Sqlite, Sqlite;

@@ -11,7 +11,7 @@ use sqlx::{Database, Transaction};
 
 /// A store whose database supports transactions for runs.
 #[async_trait]
-pub(crate) trait Dialect: Store + Clone {
+pub(crate) trait InboxDatabase: Store + Clone {
     type Db: Database;
 
     /// `true` if no other process can claim or take over while a transaction is open.
@@ -61,7 +61,7 @@ pub(crate) trait Dialect: Store + Clone {
 
     /// Commits the transaction. The error is `Ambiguous` if the result is unknown; any other error means that the
     /// transaction was rolled back. A transaction that has already ended must not count as committed.
-    async fn commit(&self, transaction: Transaction<'static, Self::Db>, last: Last) -> Result<(), StoreError>;
+    async fn commit(&self, transaction: Transaction<'static, Self::Db>, last: FinalWrite) -> Result<(), StoreError>;
 
     /// Returns whether an unanswered commit succeeded, or `None` if it may still succeed.
     async fn is_committed(&self, held: &ClaimHandle) -> Result<Option<bool>, StoreError>;
@@ -72,7 +72,7 @@ pub(crate) trait Dialect: Store + Clone {
 
 /// The completion that a commit includes.
 #[derive(Debug)]
-pub(crate) enum Last {
+pub(crate) enum FinalWrite {
     /// The completion was written just before.
     Written,
     /// The claim already contains the completion.
