@@ -108,19 +108,15 @@ fn parse_time(text: &str) -> Result<Duration, String> {
 /// humantime 2.4 detects most overflows but panics for `"18446744073709551615s 1000ms"`. It parses each part alone
 /// safely. The attribute contains a copy of this function.
 fn overflows(text: &str) -> bool {
-    let (mut rest, mut sum) = (text, Duration::ZERO);
-    while let Some(unit) = rest.find(char::is_alphabetic) {
+    let (mut rest, mut sum) = (text, Some(Duration::ZERO));
+    while let (Some(unit), Some(before)) = (rest.find(char::is_alphabetic), sum) {
         let ends = |char: char| char.is_ascii_digit() || char.is_whitespace();
-        let end = rest[unit..].find(ends).map_or(rest.len(), |next| unit + next);
-        let (part, tail) = rest.split_at(end);
+        let (part, tail) = rest.split_at(rest[unit..].find(ends).map_or(rest.len(), |next| unit + next));
         // The caller reports text that is not a duration.
         let Ok(time) = humantime::parse_duration(part) else { return false };
-        match sum.checked_add(time) {
-            Some(more) => (rest, sum) = (tail, more),
-            None => return true,
-        }
+        (rest, sum) = (tail, before.checked_add(time));
     }
-    false
+    sum.is_none()
 }
 
 fn parse_size(text: &str) -> Result<u64, String> {

@@ -85,19 +85,15 @@ fn explain(text: &str, error: &DurationError) -> String {
 ///
 /// This is a copy of the core's function for policies, because this crate shares no code with the core.
 fn overflows(text: &str) -> bool {
-    let (mut rest, mut sum) = (text, Duration::ZERO);
-    while let Some(unit) = rest.find(char::is_alphabetic) {
+    let (mut rest, mut sum) = (text, Some(Duration::ZERO));
+    while let (Some(unit), Some(before)) = (rest.find(char::is_alphabetic), sum) {
         let ends = |char: char| char.is_ascii_digit() || char.is_whitespace();
-        let end = rest[unit..].find(ends).map_or(rest.len(), |next| unit + next);
-        let (part, tail) = rest.split_at(end);
+        let (part, tail) = rest.split_at(rest[unit..].find(ends).map_or(rest.len(), |next| unit + next));
         // The caller reports text that is not a duration.
         let Ok(time) = humantime::parse_duration(part) else { return false };
-        match sum.checked_add(time) {
-            Some(more) => (rest, sum) = (tail, more),
-            None => return true,
-        }
+        (rest, sum) = (tail, before.checked_add(time));
     }
-    false
+    sum.is_none()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! All checks without a test run. The checks write nothing into the tree.
 mod cases;
 mod crates;
+mod equal_lines;
 mod examples;
 mod imports;
 mod prose;
@@ -36,6 +37,7 @@ pub(crate) fn all() -> Done {
         report.check(name, || check().map(Outcome::of));
     }
     report.check("examples", || examples::examples().map(Outcome::of));
+    report.check("equal lines", || equal_lines::equal_lines().map(Outcome::of));
     report.check("import circles", || imports::circles().map(Outcome::of));
     report.check("published cases", || cases::cases().map(Outcome::of));
     report.check("prose", || prose::prose().map(Outcome::of));

@@ -26,7 +26,7 @@ While you work
     -- FILTER       only tests with this in their name
     --timings       prints the slowest binaries and tests, and has cargo report on the build
     --list          prints what is left to `test extras`
-  check             formatting, lints, docs, features, file sizes, import circles, language, crates of the first
+  check             formatting, lints, docs, features, file sizes, equal lines, import circles, language, crates of the first
                     build, licenses
     budget          holds the processor time of `check`, `test` and `test extras` against their limits
   fix               repairs what a machine can repair of that
