@@ -102,7 +102,7 @@ fn refused(bytes: &[u8], error: &StoreError) -> &'static str {
             let rest = text.strip_prefix("the record is corrupt and was left unchanged: field `").unwrap();
             let (field, what) = rest.split_once("` ").unwrap();
             assert!(FIELDS.contains(&field), "{text}");
-            let state = bytes.get(4).map(|state| format!("is {state}, known are 0 to 4"));
+            let state = bytes.get(4).map(|state| format!("is {state}, allowed are 0 to 4"));
             assert!(REASONS.contains(&what) || (field == "state" && Some(what) == state.as_deref()), "{text}");
             "corrupt"
         }

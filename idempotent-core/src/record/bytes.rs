@@ -136,7 +136,7 @@ impl<'a> RecordReader<'a> {
             2 => State::Consumed { owner: self.owner()?, value: self.blob("value")?.map(Arc::from) },
             3 => State::Failed { error: self.text("error")? },
             4 => State::Dead { error: self.text("error")? },
-            other => return Err(corrupt("state", &format!("is {other}, known are 0 to 4"))),
+            other => return Err(corrupt("state", &format!("is {other}, allowed are 0 to 4"))),
         };
         Ok(Record { fencing, attempt, fingerprint, state, expires_at, first_seen, updated_at, display })
     }

@@ -230,7 +230,7 @@ pub(crate) fn check_visibility(time: Duration) -> Result<(), DelayError> {
         return Ok(());
     }
     refuse(format!(
-        "visibility is {time:?}; it has to be 1 ms to 7 days; extend longer deliveries while they are processed"
+        "visibility is {time:?}: out of range; choose 1 ms to 7 days, and extend longer deliveries while they are processed"
     ))
 }
 

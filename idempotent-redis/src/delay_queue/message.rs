@@ -191,17 +191,14 @@ fn check_range(what: &str, range: Duration) -> Result<u64, DelayError> {
 
 fn check_delay(what: &str, delay: Duration) -> Result<u64, DelayError> {
     if delay > LONGEST_DELAY {
-        return refuse(format!("{what} is {delay:?}; it must be at most 100 years; is it in the right unit?"));
+        return refuse(format!("{what} is {delay:?}, the limit is 100 years: check the unit"));
     }
     Ok(u64::try_from(delay.as_micros()).unwrap_or(LATEST))
 }
 
 fn check_time(what: &str, time: Timestamp) -> Result<u64, DelayError> {
     if time.0 > LATEST {
-        return refuse(format!(
-            "{what} is {} µs since 1970; it must be before the year 2255; is it in the right unit?",
-            time.0
-        ));
+        return refuse(format!("{what} is {} µs since 1970, the limit is the year 2255: check the unit", time.0));
     }
     Ok(time.0)
 }

@@ -108,7 +108,7 @@ pub(crate) fn record(row: &impl Cells) -> Result<Record, StoreError> {
         Some(2) => State::Consumed { owner: owner(row)?, value: bytes(row, Column::Value)?.map(Arc::from) },
         Some(3) => State::Failed { error: error(row)? },
         Some(4) => State::Dead { error: error(row)? },
-        Some(other) => return Err(corrupt(Column::State, &format!("is {other}, known are 0 to 4"))),
+        Some(other) => return Err(corrupt(Column::State, &format!("is {other}, allowed are 0 to 4"))),
         None => return Err(corrupt(Column::State, "is missing")),
     };
     if !matches!(state, State::Consuming { .. } | State::Consumed { .. }) && bytes(row, Column::Owner)?.is_some() {

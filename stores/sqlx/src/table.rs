@@ -126,6 +126,6 @@ fn checked(what_of: &str, name: &str) -> Result<(), StoreError> {
     match name.bytes().enumerate().find(|at| !fits(*at)) {
         None if name.is_empty() => refuse("is empty".into()),
         None => Ok(()),
-        Some((index, _)) => refuse(format!("has something else at byte {index}")),
+        Some((index, _)) => refuse(format!("has an invalid character at byte {index}")),
     }
 }

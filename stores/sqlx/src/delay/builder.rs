@@ -152,12 +152,12 @@ impl<Db: DelayDb> DelayTableBuilder<Db> {
         let refuse = |text: String| Err(StoreError::new(StoreErrorKind::Schema).because(text));
         if !(Duration::from_millis(1)..=LONGEST_VISIBILITY).contains(&self.visibility) {
             return refuse(format!(
-                "visibility is {:?}: it has to be 1 ms to 7 days; what takes longer is kept alive while it runs",
+                "visibility is {:?}: out of range; choose 1 ms to 7 days. The consumer extends the timeout of longer runs",
                 self.visibility
             ));
         }
         if !(SHORTEST_POLL..=LONGEST_POLL).contains(&self.poll) {
-            return refuse(format!("poll is {:?}: it has to be 2 ms to 1 h", self.poll));
+            return refuse(format!("poll is {:?}: out of range; choose 2 ms to 1 h", self.poll));
         }
         Ok(())
     }

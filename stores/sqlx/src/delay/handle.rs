@@ -137,7 +137,7 @@ impl<Db: DelayDb> DelayTable<Db> {
     pub(super) async fn bounded<T>(&self, query: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         self.0.queries.fetch_add(1, Ordering::Relaxed);
         let silent = || {
-            let text = format!("the database of `{}` has not answered within {STATEMENT_TIMEOUT:?}", self.0.table);
+            let text = format!("the database of `{}` did not respond within {STATEMENT_TIMEOUT:?}", self.0.table);
             StoreError::new(StoreErrorKind::Ambiguous).because(text)
         };
         tokio::time::timeout(STATEMENT_TIMEOUT, query).await.unwrap_or_else(|_| Err(silent()))

@@ -108,8 +108,7 @@ impl<Db: DelayDb> DelayTable<Db> {
                 return Ok(Scheduled::Already { at: Timestamp(row.int().unsigned_abs()) });
             }
         }
-        let text =
-            "it was not written, and none of its key is there either: try again, in a new transaction if this is one";
+        let text = "the task was not written, and no task of this key exists: retry, in a new transaction if this call was in one";
         Err(StoreError::new(StoreErrorKind::NotApplied).because(text))
     }
 

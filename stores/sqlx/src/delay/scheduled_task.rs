@@ -72,16 +72,15 @@ impl ScheduledTask {
         let bytes = headers.saturating_add(self.body.len());
         if bytes > LARGEST {
             return refuse(format!(
-                "work of {bytes} bytes is larger than {LARGEST}: keep the payload elsewhere, and schedule where it is"
+                "the task has {bytes} bytes, the limit is {LARGEST}: store the payload elsewhere, and schedule a reference to it"
             ));
         }
         match self.when {
-            DueTime::At(time) if time.0 > LATEST => refuse(format!(
-                "the time is {} µs since 1970: it has to be before the year 2255; is it in the right unit?",
-                time.0
-            )),
+            DueTime::At(time) if time.0 > LATEST => {
+                refuse(format!("the time is {} µs since 1970, the limit is the year 2255: check the unit", time.0))
+            }
             DueTime::After(delay) if delay > LONGEST_DELAY => {
-                refuse(format!("the delay is {delay:?}: it has to be at most 100 years; is it in the right unit?"))
+                refuse(format!("the delay is {delay:?}, the limit is 100 years: check the unit"))
             }
             _ => Ok(()),
         }
@@ -92,7 +91,7 @@ pub(super) fn check_key(key: &str) -> Result<(), DelayError> {
     if (1..=LONGEST).contains(&key.len()) {
         return Ok(());
     }
-    refuse(format!("the key has {} bytes: it has to have 1 to {LONGEST}; hash a longer one", key.len()))
+    refuse(format!("the key has {} bytes, allowed are 1 to {LONGEST}: hash a longer key", key.len()))
 }
 
 fn refuse<T>(text: String) -> Result<T, DelayError> {

@@ -55,7 +55,7 @@ impl<Db: DelayDb> Settle<DelayTableTag> for DelayTableSettler<Db> {
             Settlement::DeadLetter(letter) => self.dead_letter(tag, letter).await,
             Settlement::GiveBack => self.give_back(tag).await,
             other => {
-                let text = format!("`{}` is not known to this adapter", other.name());
+                let text = format!("`{}` is not supported by this adapter", other.name());
                 Err(SourceError::new(SourceErrorKind::Fatal, text))
             }
         }
@@ -121,7 +121,7 @@ impl<Db: DelayDb> DelayTableSettler<Db> {
             if let Err(error) = self.dead_letter(&tag, &letter).await {
                 warn!(target: "idempotent", table = self.0.0.table,
                     error = &error as &(dyn std::error::Error + 'static),
-                    "cannot dead-letter an unreadable task: it is delivered again");
+                    "dead-lettering an unreadable task failed; the source delivers it again");
             }
         }
         readable
@@ -136,7 +136,7 @@ fn settled(doing: &str, written: Result<u64, StoreError>) -> Result<(), SourceEr
     match written {
         Ok(0) => Err(SourceError::new(
             SourceErrorKind::Gone,
-            format!("{doing}: its time to be settled was over and it has come again, it was called off, or is settled"),
+            format!("{doing}: the delivery has expired, was cancelled, or is already settled"),
         )),
         Ok(_) => Ok(()),
         Err(error) => Err(source_error(doing, error)),

@@ -83,7 +83,7 @@ impl<Db: DelayDb> DelayTableSource<Db> {
             let (finished, room) = (pending.await, *room);
             self.pending = None;
             let stopped =
-                |_| SourceError::new(SourceErrorKind::Transient, "the runtime that was to take is shutting down");
+                |_| SourceError::new(SourceErrorKind::Transient, "receiving tasks: the runtime is shutting down");
             let taken = match finished.map_err(stopped)? {
                 Ok((taken, found)) => {
                     self.scheduler.after_take(found, room);
@@ -132,7 +132,7 @@ impl<Db: DelayDb> Source for DelayTableSource<Db> {
                 if let Err(error) = self.settler.give_back(&tag).await {
                     warn!(target: "idempotent", table = self.table.0.table,
                         error = &error as &(dyn std::error::Error + 'static),
-                        "work that was taken could not be given back: it comes again when its time to be settled is over");
+                        "returning received tasks failed; the source delivers them again after the visibility timeout");
                 }
             }
         }

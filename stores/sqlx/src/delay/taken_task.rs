@@ -76,7 +76,7 @@ impl<Db: DelayDb> DelayTable<Db> {
     /// may have become dead letters. Two holders never have the same task.
     pub(super) async fn take(&self, room: usize) -> Result<(Vec<TakenTask>, usize), StoreError> {
         let bits = OsEntropy.bits().map_err(|error| {
-            StoreError::new(StoreErrorKind::NotApplied).because("there is no randomness to be had").with_source(error)
+            StoreError::new(StoreErrorKind::NotApplied).because("no randomness available").with_source(error)
         })?;
         let (holder, room) = (bits.to_be_bytes(), room.clamp(1, MOST));
         let rows = if self.0.statements.takes_at_once() {
@@ -92,7 +92,7 @@ impl<Db: DelayDb> DelayTable<Db> {
         let dead = found - taken.len();
         if dead > 0 {
             warn!(target: "idempotent", table = self.0.table, dead,
-                "a task whose deliveries were never settled is dead-lettered");
+                "task dead-lettered after too many unsettled deliveries");
         }
         taken.sort_unstable_by_key(|taken| (taken.scheduled_at, taken.seq));
         Ok((taken, found))

@@ -55,7 +55,7 @@ impl<D: InboxDatabase> StepTransactionSource<Transaction<'static, D::Db>> for St
                     let noted = |known: &StepRecord| known.name == step.name && known.state >= StepState::Done;
                     return match steps.iter().any(noted) {
                         true => Ok(Settled::Done),
-                        false => Err(rollback_error("the connection was lost, and the commit with it")),
+                        false => Err(rollback_error("the connection failed before the commit")),
                     };
                 }
                 Ok(Some(StoredSteps::Lost { now })) => return Ok(Settled::Lost { now }),

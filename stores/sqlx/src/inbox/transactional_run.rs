@@ -117,7 +117,8 @@ impl<D: InboxDatabase> TransactionStore<D> {
             let begun = self.store.begin().await;
             // The lease exists: the caller releases it, as after a claim without an answer.
             let begun = begun.map_err(|error| {
-                StoreError::new(StoreErrorKind::Ambiguous).because(format!("claimed, but not begun: {error}"))
+                StoreError::new(StoreErrorKind::Ambiguous)
+                    .because(format!("the key was claimed, but its transaction did not begin: {error}"))
             });
             *self.phase() = TransactionPhase::Open(begun?);
         }
@@ -186,7 +187,7 @@ async fn end<D: InboxDatabase>(
         Ok(Settled::Done) => return commit(store, transaction, FinalWrite::Written).await,
         // No other process takes over before the commit, so the transaction is not the original one.
         Ok(Settled::Lost { .. }) if mode == ClaimMode::Inside => {
-            CommitResult::RolledBack("a statement of the handler's failed, and its transaction with it".into())
+            CommitResult::RolledBack("a statement of the handler failed, which ended its transaction".into())
         }
         Ok(lost) => CommitResult::Known(lost),
         Err(error) => CommitResult::RolledBack(text_of(&rolled_back(&error)).into()),
@@ -197,7 +198,7 @@ async fn end<D: InboxDatabase>(
 
 /// Returns the error for a task that was cancelled: nothing was committed.
 fn runtime_ended() -> StoreError {
-    StoreError::new(StoreErrorKind::NotApplied).because("the runtime that ran this call has ended: try again")
+    StoreError::new(StoreErrorKind::NotApplied).because("the runtime that executed the call has ended: retry")
 }
 
 #[async_trait]
@@ -216,7 +217,7 @@ impl<D: InboxDatabase> Store for TransactionStore<D> {
 
     async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         let Some(ending) = self.ending(held, completion) else {
-            return Err(rollback_error("the transaction was over before its run"));
+            return Err(rollback_error("the transaction ended before its run"));
         };
         match ending.await {
             CommitResult::Known(settled) => return Ok(settled),
@@ -226,7 +227,7 @@ impl<D: InboxDatabase> Store for TransactionStore<D> {
         loop {
             match self.store.is_committed(held).await? {
                 Some(true) => return Ok(Settled::Done),
-                Some(false) => return Err(rollback_error("the connection was lost, and the commit with it")),
+                Some(false) => return Err(rollback_error("the connection failed before the commit")),
                 // The server process of the lost connection is still working.
                 None => tokio::time::sleep(LOOKUP_INTERVAL).await,
             }

@@ -42,7 +42,7 @@ impl ServerVersion {
             return Ok(self);
         }
         Err(StoreError::new(StoreErrorKind::Schema).because(format!(
-            "the server is {name} {}.{}, and this store needs {}.{} or newer: use such a server, or another store",
+            "the server is {name} {}.{}, the minimum is {}.{}: upgrade the server, or use another store",
             found.0, found.1, least.0, least.1
         )))
     }
@@ -72,7 +72,7 @@ mod tests {
         }
         for (old, words) in [("10.4.34-MariaDB", "MariaDB 10.4"), ("5.7.44-log", "MySQL 5.7"), ("what", "MySQL 0.0")] {
             let told = check(old).unwrap_err().to_string();
-            assert!(told.contains(words) && told.contains("or newer"), "{told}");
+            assert!(told.contains(words) && told.contains("the minimum is"), "{told}");
         }
     }
 }

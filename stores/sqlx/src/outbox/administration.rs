@@ -173,16 +173,16 @@ impl<Db: OutboxDb> Outbox<Db> {
     ) -> Result<(), OutboxError> {
         let invalid = |what: &str| Err(OutboxError::new(OutboxErrorKind::Invalid, what));
         if by.is_empty() || by.len() > 255 {
-            return invalid("say who does this: a name of 1 to 255 bytes");
+            return invalid("the operator is empty or too long: pass a name of 1 to 255 bytes");
         }
         if reason.is_empty() || reason.len() > 4_096 {
-            return invalid("say why this is done: a reason of 1 to 4,096 bytes");
+            return invalid("the reason is empty or too long: pass a text of 1 to 4,096 bytes");
         }
         let changed = Db::execute(connection, sql.into(), vec![self.now(), SqlValue::from(id.as_bytes())]).await?;
         if changed == 0 {
             return Err(OutboxError::new(
                 OutboxErrorKind::NotFound,
-                "there is no message of this id that is unconfirmed or dead: look at it by `inspect`",
+                "no unconfirmed or dead message has this id: check its status with `inspect`",
             ));
         }
         let mut args: Vec<_> = [id, by, action, reason].map(|part| SqlValue::from(part.as_bytes())).into();

@@ -138,7 +138,7 @@ impl<Db: OutboxDb> Outbox<Db> {
                 None => {
                     return Err(OutboxError::new(
                         OutboxErrorKind::Database,
-                        "a message was not written, and is not there either: roll back, and try again",
+                        "the message was not written, and no message has this id: roll back, and retry",
                     ));
                 }
             }
@@ -175,11 +175,13 @@ fn check(message: &OutboundMessage) -> Result<(), OutboxError> {
     for (what, part) in parts {
         match part.map(String::len) {
             Some(0) => {
-                return invalid(format!("a message's {what} is empty: give it one, or leave out what is optional"));
+                return invalid(format!(
+                    "the message's {what} is empty: set a value, or omit the field if it is optional"
+                ));
             }
             Some(bytes) if bytes > LONGEST => {
                 return invalid(format!(
-                    "a message's {what} has {bytes} bytes, it may have {LONGEST}: hash what is longer"
+                    "the message's {what} has {bytes} bytes, the limit is {LONGEST}: hash a longer value"
                 ));
             }
             _ => {}
@@ -189,7 +191,7 @@ fn check(message: &OutboundMessage) -> Result<(), OutboxError> {
     let bytes = headers.saturating_add(message.body.len());
     if bytes > LARGEST {
         return invalid(format!(
-            "a message of {bytes} bytes is larger than {LARGEST}: keep the payload elsewhere, and send where it is"
+            "the message has {bytes} bytes, the limit is {LARGEST}: store the payload elsewhere, and send a reference to it"
         ));
     }
     Ok(())

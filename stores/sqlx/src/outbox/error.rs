@@ -49,13 +49,15 @@ impl From<sqlx::Error> for OutboxError {
 
 /// Returns a text with the error code only: the database's own text may quote written values.
 fn context(cause: &sqlx::Error) -> String {
-    let Some(error) = cause.as_database_error() else { return "the connection to the outbox's database failed".into() };
+    let Some(error) = cause.as_database_error() else {
+        return "the connection of the outbox to the database failed".into();
+    };
     match error.code().as_deref().unwrap_or_default() {
         "42P01" | "42S02" => MISSING.into(),
         _ if error.message().starts_with("no such table") => MISSING.into(),
         #[cfg(feature = "sqlite")]
         _ if crate::sqlite::is_stale(cause) => crate::sqlite::STALE.into(),
-        code => format!("the outbox's database refused it (code {code})"),
+        code => format!("the database refused the statement of the outbox (code {code})"),
     }
 }
 
@@ -85,7 +87,7 @@ mod tests {
         assert!(OutboxError::from(stale).to_string().contains("BEGIN IMMEDIATE"));
         let wrong = sqlx::query("SELECT secret FROM orders").execute(&pool).await.unwrap_err();
         let text = OutboxError::from(wrong).to_string();
-        assert_eq!(text, "the outbox's database refused it (code 1)");
+        assert_eq!(text, "the database refused the statement of the outbox (code 1)");
     }
 }
 

@@ -149,5 +149,5 @@ fn rows(receipts: &[LoggedDelivery], states: &[SenderState]) -> LogRows {
 }
 
 fn failed(error: impl Error + Send + Sync + 'static) -> LogError {
-    LogError::new(LogErrorKind::Transient, "the outbox's database did not take a note").with_cause(error)
+    LogError::new(LogErrorKind::Transient, "recording the delivery in the outbox failed").with_cause(error)
 }

@@ -103,7 +103,7 @@ fn client_error<D: Driver>(when: Phase, error: &sqlx::Error) -> (StoreErrorKind,
     };
     match when {
         Phase::Connecting => {
-            (StoreErrorKind::NotApplied, format!("{text}: is {} there, and the host's name right?", D::NAME))
+            (StoreErrorKind::NotApplied, format!("{text}: check that {} is running, and the host name", D::NAME))
         }
         Phase::Executing => (StoreErrorKind::Ambiguous, text),
     }

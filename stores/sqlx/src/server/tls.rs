@@ -31,7 +31,7 @@ impl TlsSettings {
         let (authority, client) = (named(self.authority), named(&CLIENT));
         if !self.built && (self.required || authority.is_some() || client.is_some()) {
             return Some(format!(
-                "asks for TLS, but this program is built without TLS: enable the feature `{feature}`"
+                "requires TLS, but this program was built without TLS: enable the feature `{feature}`"
             ));
         }
         if let Some((name, _)) = authority.filter(|_| !self.verified) {
@@ -55,7 +55,7 @@ fn unreadable((name, file): &(&str, &str)) -> Option<String> {
         return None;
     }
     let error = File::open(file).err()?;
-    Some(format!("names `{name}`, a file that cannot be read ({error}): give its whole path"))
+    Some(format!("names `{name}`, a file that cannot be read ({error}): use an absolute path"))
 }
 
 #[cfg(test)]

@@ -29,6 +29,6 @@ pub(super) fn now(row: &SqliteRow) -> Result<Timestamp, StoreError> {
     let now: Option<i64> = row.try_get(COLUMNS.len()).unwrap_or_default();
     now.and_then(|now| u64::try_from(now).ok()).map(Timestamp).ok_or_else(|| {
         StoreError::new(StoreErrorKind::Schema)
-            .because("SQLite does not tell the time in milliseconds: version 3.42 or newer is needed")
+            .because("SQLite returned no time in milliseconds: use SQLite 3.42 or later")
     })
 }

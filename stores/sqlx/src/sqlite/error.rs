@@ -141,7 +141,7 @@ fn text(extended: u32, error: &sqlx::Error) -> String {
         code::TOOBIG => "value exceeds SQLite's limit of 1 GB: store a smaller result",
         code::IOERR => "reading or writing `{file}` failed: check the disk; WAL does not work on network file systems",
         code::CORRUPT => "`{file}` is damaged: run `PRAGMA integrity_check`, restore a backup",
-        code::NOTADB => "`{file}` is not an SQLite database: give another path; the file is left as it is",
+        code::NOTADB => "`{file}` is not an SQLite database; the file is unchanged: use another path",
         code::ERROR if is_missing_table(error) => {
             "table `{table}` is missing in `{file}`, or in the database of the transaction that was given, if it is another \
              one: open it once with `create(true)`"

@@ -106,7 +106,7 @@ impl InboxDatabase for SqliteStore {
 
     async fn begin(&self) -> Result<Transaction<'static, Sqlite>, StoreError> {
         let in_memory = || {
-            let why = "a database in memory has one connection, which is the store's: give it a file";
+            let why = "a database in memory has only the connection of the store: use a file";
             StoreError::new(StoreErrorKind::Denied).because(why)
         };
         let pool = self.0.transactions.pool().ok_or_else(in_memory)?.clone();
@@ -182,7 +182,7 @@ impl InboxDatabase for SqliteStore {
         }
         let (found, now) = self.look_in(connection, &held.key).await?;
         match protocol::begun(found.as_ref(), held, now) {
-            Ok(_) => Err(StoreError::new(StoreErrorKind::RolledBack).because("the step has been noted before")),
+            Ok(_) => Err(StoreError::new(StoreErrorKind::RolledBack).because("the step is recorded already")),
             Err(now) => Ok(Settled::Lost { now }),
         }
     }

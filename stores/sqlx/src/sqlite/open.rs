@@ -114,7 +114,7 @@ async fn use_wal(connection: &mut SqliteConnection, place: &ErrorContext) -> Res
     match mode.try_get::<&str, _>(0) {
         Ok("wal") => Ok(()),
         other => Err(StoreError::new(StoreErrorKind::Denied).because(format!(
-            "`{}` stays in journal mode {:?}, and this store needs `wal`: use a local file system",
+            "`{}` has journal mode {:?} instead of `wal`: use a local file system",
             place.file,
             other.unwrap_or("unknown")
         ))),

@@ -177,7 +177,7 @@ impl SqliteStoreBuilder {
             },
         };
         match path {
-            "" => Err(refused("the path of the database is empty: give `sqlite:PATH`, or `sqlite::memory:`".into())),
+            "" => Err(refused("the path of the database is empty: use `sqlite:PATH` or `sqlite::memory:`".into())),
             ":memory:" => Ok(DatabaseTarget::Memory),
             path => Ok(DatabaseTarget::File(PathBuf::from(path))),
         }
@@ -189,21 +189,23 @@ pub(super) fn check(path: &Path, create: bool) -> Result<PathBuf, StoreError> {
     let shown = shown(path);
     let denied = |text: String| StoreError::new(StoreErrorKind::Denied).because(text);
     if path.to_string_lossy().contains('\0') {
-        return Err(refused("the path of the database has a NUL byte: give a path without".into()));
+        return Err(refused("the path of the database contains a NUL byte: use another path".into()));
     }
     match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => {
-            return Err(denied(format!("`{shown}` is a directory, and a database is one file: name a file in it")));
+            return Err(denied(format!("`{shown}` is a directory: name a file in the directory")));
         }
         Ok(_) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => missing(path, create)?,
         Err(error) => {
-            let text = format!("`{shown}` cannot be looked at ({error}): this process must be able to reach the file");
+            let text = format!(
+                "`{shown}` cannot be accessed ({error}): check the permissions of the file and its directories"
+            );
             return Err(denied(text).with_source(error));
         }
     }
     // Absolute, since SQLite takes what begins with `file:` for a URI of its own.
-    std::path::absolute(path).map_err(|error| denied(format!("`{shown}` is no path: {error}")))
+    std::path::absolute(path).map_err(|error| denied(format!("`{shown}` is not a valid path: {error}")))
 }
 
 /// Masks a path for error texts: a mistyped URL is a path, and may contain a password.
@@ -219,7 +221,7 @@ fn missing(path: &Path, create: bool) -> Result<(), StoreError> {
     }
     match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         Some(parent) if !parent.is_dir() => Err(StoreError::new(StoreErrorKind::Denied).because(format!(
-            "`{shown}` cannot be made, `{}` is not an existing directory: make it first",
+            "`{shown}` cannot be created, because `{}` is not a directory: create the directory",
             self::shown(parent)
         ))),
         _ => Ok(()),

@@ -110,5 +110,5 @@ pub(super) fn again(kind: StoreErrorKind, text: &str) -> StoreError {
 
 /// Returns the error of a call whose runtime ended before the answer.
 pub(super) fn gone(kind: StoreErrorKind) -> StoreError {
-    StoreError::new(kind).because("the runtime that ran this call has ended: try again")
+    StoreError::new(kind).because("the runtime that executed the call has ended: retry")
 }

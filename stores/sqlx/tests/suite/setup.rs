@@ -167,12 +167,16 @@ async fn a_place_that_is_not_a_path_is_refused_without_its_password() {
 async fn a_path_that_cannot_be_a_database_is_named_with_rule_and_remedy() {
     let place = Place::new();
     let folder = place.folder.path().to_str().unwrap().to_owned();
-    refused(SqliteStore::open(&folder).await, StoreErrorKind::Denied, &[&folder, "is a directory", "name a file"]);
+    refused(
+        SqliteStore::open(&folder).await,
+        StoreErrorKind::Denied,
+        &[&folder, "is a directory", "name a file in the directory"],
+    );
     let missing = format!("{folder}/no/such/records.db");
     refused(
         SqliteStore::open(&missing).await,
         StoreErrorKind::Denied,
-        &[&missing, "not an existing directory", "make it"],
+        &[&missing, "is not a directory", "create the directory"],
     );
     let text = format!("{folder}/text");
     std::fs::write(&text, "not a database, but long enough to be looked at ".repeat(100)).unwrap();
@@ -181,7 +185,7 @@ async fn a_path_that_cannot_be_a_database_is_named_with_rule_and_remedy() {
         StoreErrorKind::Foreign,
         &[&text, "not an SQLite database", "another path"],
     );
-    assert!(std::fs::read_to_string(&text).unwrap().starts_with("not a database"), "left as it is");
+    assert!(std::fs::read_to_string(&text).unwrap().starts_with("not a database"), "the file is unchanged");
     let below = format!("{text}/records.db");
     refused(SqliteStore::open(&below).await, StoreErrorKind::Denied, &[&below]);
 }

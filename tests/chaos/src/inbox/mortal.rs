@@ -97,9 +97,9 @@ impl<S: Store + ?Sized> Store for Mortal<S> {
     }
 }
 
-/// As it looks to one who does not look it up.
+/// Returns whether the error leaves the commit unknown to a caller that does not look it up.
 fn is_unsure(error: &StoreError) -> bool {
-    error.kind() == StoreErrorKind::Ambiguous || error.to_string().contains("the commit with it")
+    error.kind() == StoreErrorKind::Ambiguous || error.to_string().contains("failed before the commit")
 }
 
 /// The same, with transactions.

@@ -22,7 +22,7 @@ fn an_input_that_cannot_be_read_is_named_with_the_reason() {
 
 #[test]
 fn a_store_that_cannot_be_opened_is_named_with_the_reason() {
-    refused(&["--store", "no/such/store.db"], &["no/such/store.db", "not an existing directory"]);
+    refused(&["--store", "no/such/store.db"], &["no/such/store.db", "is not a directory"]);
     refused(&["--store", "."], &["is a directory"]);
     refused(&["--store", "notes.txt"], &["notes.txt", "not an SQLite database"]);
     refused(&["--store", ""], &["--store is empty"]);

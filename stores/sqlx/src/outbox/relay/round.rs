@@ -106,7 +106,7 @@ impl<Db: OutboxDb> Relay<Db> {
                     if let Some(aggregate) = aggregate.filter(|_| unsent) {
                         held_back.insert(aggregate, self.resends.look_again);
                     }
-                    let error = message.is_none().then(|| "its headers are not as this version writes them".to_owned());
+                    let error = message.is_none().then(|| "its headers have an unknown format".to_owned());
                     let result = SendResult { status: OutboxStatus::Dead, error, ..leased.put_off(Duration::ZERO) };
                     sorted.given_up.push((alert, result));
                 }
@@ -120,11 +120,11 @@ impl<Db: OutboxDb> Relay<Db> {
     async fn alert(&self, alerts: &[Alert]) {
         let sent = join_all(alerts.iter().map(|alert| self.alerts.send(alert)));
         let Ok(sent) = tokio::time::timeout(ALERT_TIMEOUT, sent).await else {
-            tracing::warn!(target: "idempotent", outbox = self.outbox.0.table, "alerts were not sent within 10 s");
+            tracing::warn!(target: "idempotent", outbox = self.outbox.0.table, "sending alerts timed out after 10 s");
             return;
         };
         for error in sent.into_iter().filter_map(Result::err) {
-            tracing::warn!(target: "idempotent", outbox = self.outbox.0.table, %error, "a message is given up without an alert");
+            tracing::warn!(target: "idempotent", outbox = self.outbox.0.table, %error, "message given up; sending its alert failed");
         }
     }
 
@@ -228,7 +228,7 @@ impl<Db: OutboxDb> Relay<Db> {
             match self.outbox.record(owner, results).await {
                 Err(error) if error.is_worth_a_retry() && self.clock.now() + WRITE_RETRY_DELAY < until => {
                     tracing::warn!(target: "idempotent", outbox = self.outbox.0.table,
-                        error = &error as &(dyn std::error::Error + 'static), "what was sent could not be written down");
+                        error = &error as &(dyn std::error::Error + 'static), "recording sent messages failed; the relay sends them again");
                     self.clock.sleep_until(self.clock.now() + WRITE_RETRY_DELAY).await;
                 }
                 written => return written,

@@ -170,8 +170,8 @@ impl<Db: OutboxDb> Relay<Db> {
     fn on_unavailable(&self, error: &OutboxError, schedule: &mut LookSchedule) -> LookState {
         let error = error as &(dyn std::error::Error + 'static);
         match schedule.is_unavailable {
-            false => warn!(target: "idempotent", outbox = self.outbox.0.table, error, "a relay could not work"),
-            true => debug!(target: "idempotent", outbox = self.outbox.0.table, error, "a relay cannot work yet"),
+            false => warn!(target: "idempotent", outbox = self.outbox.0.table, error, "relay round failed"),
+            true => debug!(target: "idempotent", outbox = self.outbox.0.table, error, "relay round failed again"),
         }
         schedule.is_unavailable = true;
         self.failed(schedule)
@@ -179,7 +179,7 @@ impl<Db: OutboxDb> Relay<Db> {
 
     fn on_available(&self, schedule: &mut LookSchedule) {
         if std::mem::take(&mut schedule.is_unavailable) {
-            info!(target: "idempotent", outbox = self.outbox.0.table, "a relay works again");
+            info!(target: "idempotent", outbox = self.outbox.0.table, "relay recovered");
         }
     }
 

@@ -37,10 +37,10 @@ impl Subscriber for Told {
         }
         let mut text = Text(String::new());
         event.record(&mut text);
-        if *event.metadata().level() == Level::WARN && text.0.contains("could not work") {
+        if *event.metadata().level() == Level::WARN && text.0.contains("relay round failed") {
             self.warnings.fetch_add(1, Ordering::SeqCst);
         }
-        if text.0.contains("works again") {
+        if text.0.contains("relay recovered") {
             self.recoveries.fetch_add(1, Ordering::SeqCst);
         }
     }

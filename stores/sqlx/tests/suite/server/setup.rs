@@ -207,7 +207,11 @@ async fn a_server_that_is_not_there_is_named() {
     nothing.refuse();
     let address = nothing.address();
     let open = ServerStore::open(format!("{}://me:hunter2@{address}/shop", place::SCHEME)).await;
-    refused(open, StoreErrorKind::NotApplied, &[&address, "refused", &format!("is {} there", place::NAME)]);
+    refused(
+        open,
+        StoreErrorKind::NotApplied,
+        &[&address, "refused", &format!("check that {} is running", place::NAME)],
+    );
 }
 
 #[tokio::test]

@@ -111,10 +111,10 @@ async fn what_cannot_be_kept_is_refused_with_the_rule_and_the_remedy() {
     let late = Timestamp(9_000_000_000_000_001);
     let hundred_years = Duration::from_secs(100 * 366 * 86_400);
     for (work, words) in [
-        (ScheduledTask::at("", Moved::at(SECOND), ""), "the key has 0 bytes: it has to have 1 to 255"),
-        (ScheduledTask::at("x".repeat(256), Moved::at(SECOND), ""), "256 bytes: it has to have 1 to 255; hash"),
-        (ScheduledTask::at("k", late, ""), "before the year 2255; is it in the right unit?"),
-        (ScheduledTask::after("k", hundred_years + SECOND, ""), "at most 100 years; is it in the right unit?"),
+        (ScheduledTask::at("", Moved::at(SECOND), ""), "the key has 0 bytes, allowed are 1 to 255"),
+        (ScheduledTask::at("x".repeat(256), Moved::at(SECOND), ""), "256 bytes, allowed are 1 to 255: hash"),
+        (ScheduledTask::at("k", late, ""), "the limit is the year 2255: check the unit"),
+        (ScheduledTask::after("k", hundred_years + SECOND, ""), "the limit is 100 years: check the unit"),
     ] {
         let refused = world.work.put(&work).await.unwrap_err();
         assert_eq!(refused.kind(), DelayErrorKind::Refused);

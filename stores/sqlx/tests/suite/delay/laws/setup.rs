@@ -32,10 +32,10 @@ async fn a_name_or_a_setting_that_is_none_is_refused_and_so_is_a_table_of_somebo
     refuses_bad_names(async |name| DelayTable::builder(pool.clone()).table(name).create(true).open().await).await;
     let builder = || DelayTable::builder(pool.clone()).table(&table).create(true);
     for (set, words) in [
-        (builder().visibility(Duration::ZERO), "visibility is 0ns: it has to be 1 ms to 7 days"),
-        (builder().visibility(Duration::from_secs(8 * 86_400)), "it has to be 1 ms to 7 days"),
-        (builder().poll(Duration::ZERO), "poll is 0ns: it has to be 2 ms to 1 h"),
-        (builder().poll(Duration::from_secs(3_601)), "it has to be 2 ms to 1 h"),
+        (builder().visibility(Duration::ZERO), "visibility is 0ns: out of range; choose 1 ms to 7 days"),
+        (builder().visibility(Duration::from_secs(8 * 86_400)), "choose 1 ms to 7 days"),
+        (builder().poll(Duration::ZERO), "poll is 0ns: out of range; choose 2 ms to 1 h"),
+        (builder().poll(Duration::from_secs(3_601)), "out of range; choose 2 ms to 1 h"),
     ] {
         let refused = set.open().await.unwrap_err();
         assert!(refused.to_string().contains(words), "{refused}");

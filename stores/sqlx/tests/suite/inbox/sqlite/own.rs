@@ -37,7 +37,7 @@ async fn a_lock_that_is_not_to_be_had_is_told_and_nothing_runs() {
 async fn a_database_in_memory_has_no_transactions_for_runs() {
     let inbox = Inbox::<Sqlite>::new(&Executor::new(SqliteStore::open("sqlite::memory:").await.unwrap()));
     let error = inbox.run(call("a"), async |_: Own| Ok::<(), Failure>(())).await.unwrap_err();
-    assert!(error.to_string().contains("give it a file"), "{error}");
+    assert!(error.to_string().contains("use a file"), "{error}");
 }
 
 /// It rolls all of the transaction back, and what follows is committed at once.
