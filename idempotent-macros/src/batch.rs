@@ -44,10 +44,7 @@ impl BatchParameter {
     pub(crate) fn check(&self, args: &AttributeArgs) -> Result<()> {
         let refuse = |span: Span, text: &str| Err(Error::new(span, text));
         if let Some(detach) = &args.detach {
-            return refuse(
-                detach.span(),
-                "`detach` does not work for a `batch`: call the function in a task of its own",
-            );
+            return refuse(detach.span(), "`detach` does not support `batch`: call the function in a separate task");
         }
         let by_key = |by: &Expr| matches!(by, Expr::Path(path) if path.path.is_ident("key"));
         for (value, text) in [

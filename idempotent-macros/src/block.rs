@@ -48,7 +48,7 @@ fn expand(args: &TokenStream, block: &mut AnnotatedBlock) -> Result<()> {
     shared?;
     errors.0.map_or(Ok(()), Err)?;
     if protected == 0 {
-        let text = "no `async fn` in here that `#[idempotent]` could protect: leave the attribute out";
+        let text = "this block contains no `async fn` that `#[idempotent]` could protect: leave the attribute out";
         return Err(Error::new(block.keyword.span(), text));
     }
     Ok(())
@@ -58,9 +58,9 @@ fn expand(args: &TokenStream, block: &mut AnnotatedBlock) -> Result<()> {
 fn shared(args: &TokenStream) -> Result<AttributeArgs> {
     let shared: AttributeArgs = syn::parse2(args.clone())?;
     match (&shared.skip, &shared.batch) {
-        (Some(skip), _) => Err(Error::new(skip.span(), "`skip` goes on a function of the block, and not on the block")),
+        (Some(skip), _) => Err(Error::new(skip.span(), "`skip` belongs on a function of the block, not on the block")),
         (None, Some(batch)) => {
-            let text = "`batch` names a parameter of one function: write it on that function, and not on the block";
+            let text = "`batch` names a parameter of one function: set it on that function, not on the block";
             Err(Error::new(batch.list.span(), text))
         }
         (None, None) => Ok(shared),

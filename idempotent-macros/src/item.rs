@@ -126,7 +126,7 @@ pub(crate) fn is_ours(attr: &Attribute) -> bool {
 }
 
 fn only_functions(span: Span, what: &str) -> Error {
-    Error::new(span, format!("only functions and methods, that is `async fn`s, can be idempotent, not {what}"))
+    Error::new(span, format!("`#[idempotent]` applies to an `async fn`, an `impl` block or a trait, not to {what}"))
 }
 
 /// Returns an error that names the kind of the item, if the kind is known.
@@ -155,12 +155,12 @@ mod tests {
     #[test]
     fn an_item_that_is_not_a_function_is_named_in_the_error() {
         for (source, want) in [
-            ("struct S;", "not a struct"),
-            ("mod m {}", "not a module"),
-            ("const fn f() {}", "not a `const fn`"),
-            ("extern \"C\" fn f() {}", "not an `extern fn`"),
+            ("struct S;", "not to a struct"),
+            ("mod m {}", "not to a module"),
+            ("const fn f() {}", "not to a `const fn`"),
+            ("extern \"C\" fn f() {}", "not to an `extern fn`"),
             ("async fn f(&self);", "a declaration has nothing to run"),
-            ("static S: u8 = 1;", "not this item"),
+            ("static S: u8 = 1;", "not to this item"),
             ("async fn f() { { ::idempotent::__private::Call::new() } }", "another `#[idempotent]` already protects"),
             ("#[idempotent(key = a)] async fn f() {}", "nested `#[idempotent]`"),
             ("#[idempotent::idempotent(key = a)] async fn f() {}", "nested `#[idempotent]`"),

@@ -180,10 +180,9 @@ fn endpoint(reply: &Type, by: &KeySource, tenant: bool, fingerprint: bool) -> Re
 fn transaction(args: &AttributeArgs) -> Result<Option<TransactionParameter>> {
     let unprotected = args.on_store_error.as_ref().and_then(word).filter(|word| *word == "run_unprotected");
     match (&args.transaction, unprotected) {
-        (Some(_), Some(unprotected)) => Err(Error::new_spanned(
-            unprotected,
-            "a run in a transaction needs the store, which begins it: leave `on_store_error` out",
-        )),
+        (Some(_), Some(unprotected)) => {
+            Err(Error::new_spanned(unprotected, "`transaction` needs the store: remove `on_store_error`"))
+        }
         (value, _) => value.as_ref().map(TransactionParameter::of).transpose(),
     }
 }

@@ -71,7 +71,9 @@ impl WrittenHandler {
         if !is_borrowed(&ty) || !self.uses(&name) {
             return Ok(());
         }
-        let text = format!("`detach` needs owned arguments: the run goes on when the call is gone. Take {instead}");
+        let text = format!(
+            "`detach` needs owned arguments, because the run continues after the call is dropped: take {instead}"
+        );
         Err(Error::new_spanned(arg, text))
     }
 

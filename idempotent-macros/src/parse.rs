@@ -130,7 +130,7 @@ fn raise(flag: &mut Option<Ident>, name: &Ident, input: ParseStream<'_>) -> Resu
         return Err(twice(name));
     }
     if input.peek(Token![=]) {
-        return Err(Error::new(input.span(), format!("`{name}` takes no value: give it or leave it out")));
+        return Err(Error::new(input.span(), format!("`{name}` takes no value: write `{name}` alone")));
     }
     *flag = Some(name.clone());
     Ok(())

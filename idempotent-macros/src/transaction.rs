@@ -118,10 +118,7 @@ fn word(value: &Expr) -> Option<&Ident> {
 }
 
 fn not_a_reference(ty: &Type) -> Error {
-    Error::new_spanned(
-        ty,
-        "the transaction of a run is lent: its parameter is `&mut Transaction<'_, Db>`, and the run commits it",
-    )
+    Error::new_spanned(ty, "the run owns and commits the transaction: take `&mut Transaction<'_, Db>`")
 }
 
 /// Replaces all lifetimes by `'static`, because the run owns its transaction.
@@ -167,8 +164,8 @@ mod tests {
         for (argument, want) in [
             ("tx", "no parameter named `tx`; did you mean `txn`?"),
             ("leased(nothing)", "no parameter named `nothing`; add `nothing: &mut Transaction<'_, Db>`"),
-            ("owned", "the transaction of a run is lent"),
-            ("shared", "the transaction of a run is lent"),
+            ("owned", "the run owns and commits the transaction"),
+            ("shared", "the run owns and commits the transaction"),
             ("\"tx\"", "`transaction` names a parameter"),
             ("self.tx", "`transaction` names a parameter"),
             ("leased(a, b)", "`transaction = leased(tx)` for a claim by a lease"),

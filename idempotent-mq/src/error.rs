@@ -71,7 +71,7 @@ impl SourceErrorKind {
     fn words(self) -> &'static str {
         match self {
             Self::Transient => "the broker failed for now",
-            Self::Gone => "the delivery is not ours any more",
+            Self::Gone => "the delivery no longer belongs to this consumer",
             Self::Fatal => "the broker refuses",
         }
     }

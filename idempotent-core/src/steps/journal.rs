@@ -181,7 +181,7 @@ impl StepJournal {
         let unconfirmed = std::mem::take(&mut self.table().unconfirmed);
         for (place, name, compensation) in unconfirmed {
             let done = self.is_committed(lease, place, &name).await;
-            if done.map_err(|why| format!("nobody knows whether step `{name}` is done: {why}"))? {
+            if done.map_err(|why| format!("the state of step `{name}` is unknown: {why}"))? {
                 self.add_compensation(place, &name, Some(compensation));
             }
         }

@@ -75,7 +75,7 @@ fn own(attrs: &[Attribute]) -> Result<OwnAttribute> {
         Some(skip)
             if !args.not_in(&AttributeArgs { skip: Some(skip.clone()), ..AttributeArgs::default() }).is_empty() =>
         {
-            Err(Error::new(skip.span(), "`skip` leaves the function unprotected: give it no other arguments"))
+            Err(Error::new(skip.span(), "`skip` takes no other arguments"))
         }
         Some(_) => Ok(OwnAttribute::Skip),
         None => Ok(OwnAttribute::Args(Box::new(args))),

@@ -95,7 +95,7 @@ impl BlockItem {
         if is_macro {
             return Ok(Self::Macro(attrs, tokens));
         }
-        Err(Error::new_spanned(first, "only functions can be idempotent or skipped: leave the attribute out here"))
+        Err(Error::new_spanned(first, "the attribute applies to functions only: remove it"))
     }
 
     /// Removes the attribute from the function.

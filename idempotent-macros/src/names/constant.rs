@@ -37,8 +37,8 @@ pub(super) fn refuse_literals(key: &Expr, scope: &ArgumentScope<'_>) -> Result<(
 fn of_no_call(key: &Expr, scope: &ArgumentScope<'_>) -> Error {
     let example = scope.names.first().map(|name| format!(", e.g. `key = ({name}, …)`")).unwrap_or_default();
     let text = format!(
-        "this key names no argument, so it does not tell calls apart: name one{example}. A value from elsewhere, such as a day, \
-         has to be an argument, too; for a deliberate singleton write `key = const {{ … }}`\navailable: {}",
+        "this key names no argument, so all calls would share one key: name one{example}. A value from elsewhere, such as a day, \
+         must be an argument too; for a deliberate singleton write `key = const {{ … }}`\navailable: {}",
         scope.available()
     );
     Error::new_spanned(key, text)

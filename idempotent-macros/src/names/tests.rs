@@ -81,7 +81,7 @@ fn a_key_that_names_no_argument_is_refused() {
     assert_eq!(error("key = format!(\"{}\", self.id)", "async fn f(&self) {}"), "");
     let none = error("key = ONE", "async fn f() {}");
     assert!(
-        none.contains("it does not tell calls apart: name one. A value") && none.ends_with("available: none"),
+        none.contains("all calls would share one key: name one. A value") && none.ends_with("available: none"),
         "{none}"
     );
 }

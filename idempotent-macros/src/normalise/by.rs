@@ -58,7 +58,7 @@ pub(super) fn policy_settings(args: &AttributeArgs, set: &mut impl FnMut(&'stati
 }
 
 fn by_key(args: &AttributeArgs) -> Result<KeySource> {
-    refuse(&args.window, || format!("{WINDOW_IS_FOR_PARAM}; how long a key is recognised is `retain`"))?;
+    refuse(&args.window, || format!("{WINDOW_IS_FOR_PARAM}; for the time that a key is retained, use `retain`"))?;
     refuse(&args.ttl, || {
         format!(
             "{TTL_IS_FOR_TOKENS}; for a key say `lease` (how long a run may hold it) or `retain` (how long its result is \
@@ -77,10 +77,10 @@ fn by_key(args: &AttributeArgs) -> Result<KeySource> {
 fn by_token(args: &AttributeArgs, by: &Expr) -> Result<KeySource> {
     needs_key(args, "say where the call's token is, e.g. `key = token`")?;
     refuse(&args.window, || {
-        format!("{WINDOW_IS_FOR_PARAM}; a token that was used stays used, and an unused one is good for its `ttl`")
+        format!("{WINDOW_IS_FOR_PARAM}; an unused token expires after its `ttl`, and a used token stays used")
     })?;
     refuse(&args.prefix, || {
-        "tokens lie in the executor's own namespace: leave `prefix` out, and set `ExecutorBuilder::namespace`".into()
+        "tokens use the executor's namespace: remove `prefix`, and set `ExecutorBuilder::namespace`".into()
     })?;
     if let Some(scene) = &args.scene
         && word(scene).is_none_or(|word| word != "rest")
@@ -106,10 +106,9 @@ fn by_token(args: &AttributeArgs, by: &Expr) -> Result<KeySource> {
 }
 
 fn by_param(args: &AttributeArgs, by: &Expr) -> Result<KeySource> {
-    refuse(&args.ttl, || format!("{TTL_IS_FOR_TOKENS}; how long an equal call counts as the same is `window`"))?;
+    refuse(&args.ttl, || format!("{TTL_IS_FOR_TOKENS}; for the time of `by = param`, use `window`"))?;
     refuse(&args.retain, || {
-        "with `by = param` an equal call counts as the same for its `window` only: use `window = \"5s\"` instead of `retain`"
-            .into()
+        "`by = param` deduplicates within its `window` only: use `window = \"5s\"` instead of `retain`".into()
     })?;
     refuse(&args.fingerprint, || {
         "with `by = param` the arguments are the key, so there is nothing left to compare: name all \

@@ -49,7 +49,7 @@ pub(super) fn check(args: &AttributeArgs, by: &KeySource) -> Result<Option<Order
     match args.on_store_error.as_ref().and_then(word).filter(|word| *word == "run_unprotected") {
         Some(unprotected) => Err(Error::new_spanned(
             unprotected,
-            format!("the order is unknown without the store: leave `on_store_error` out, or `{name}`"),
+            format!("an order needs the store: remove `on_store_error` or `{name}`"),
         )),
         None => Ok(Some(position)),
     }

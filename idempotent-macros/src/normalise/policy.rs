@@ -106,7 +106,7 @@ fn on_in_flight(value: &Expr) -> Result<SettingValue> {
         Some(word) if word == "retry" => Ok(SettingValue::Word("OnInFlight", "Retry")),
         Some(word) if word == "ack" => Ok(SettingValue::Word("OnInFlight", "Ack")),
         Some(word) if word == "wait" => {
-            Err(Error::new_spanned(value, "say how long a duplicate may wait: `on_in_flight = wait(\"2s\")`"))
+            Err(Error::new_spanned(value, "`wait` needs a time limit: `on_in_flight = wait(\"2s\")`"))
         }
         _ => Err(Error::new_spanned(value, "`on_in_flight` is `retry`, `wait(\"2s\")` or `ack`")),
     }

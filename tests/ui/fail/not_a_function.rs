@@ -1,4 +1,4 @@
-// expect: only functions and methods
+// expect: `#[idempotent]` applies to
 use idempotent::{Rejection, idempotent};
 
 #[idempotent(key = self.0)]
