@@ -21,7 +21,7 @@ pub struct ConsumerBuilder<S: Source> {
     grace: Duration,
     schedule: Option<Schedule>,
     max_deliveries: Option<u32>,
-    max_body: Option<usize>,
+    max_body: usize,
     alert_after: u32,
     short_retention: bool,
     log: Option<Arc<dyn MessageLog>>,
@@ -38,7 +38,7 @@ pub(crate) struct ConsumerParts<S: Source> {
     pub(crate) capabilities: SourceCapabilities,
     pub(crate) rules: SettlementRules,
     pub(crate) max_deliveries: Option<u32>,
-    pub(crate) max_body: Option<usize>,
+    pub(crate) max_body: usize,
     pub(crate) alert_after: u32,
     pub(crate) concurrency: usize,
     pub(crate) prefetch: usize,
@@ -54,6 +54,8 @@ const DELIVERIES_AT_LEAST: u32 = 100;
 /// The error for `on_in_flight = ack` without a message log, with the text of the executor.
 const ACK_ALONE: &str = "on_in_flight = ack loses the message if the run in flight dies: it needs an outbox that resends \
                          unconfirmed messages; set it as this consumer's `log`, or use retry or wait";
+/// The default of `max_body`.
+const MAX_BODY: usize = 16 << 20;
 const MOST_HANDLERS: usize = 100_000;
 const MOST_HELD: usize = 1_000_000;
 const LONGEST_GRACE: Duration = Duration::from_secs(7 * 24 * 3_600);
@@ -70,7 +72,7 @@ impl<S: Source> ConsumerBuilder<S> {
             grace: Duration::from_secs(10),
             schedule: None,
             max_deliveries: None,
-            max_body: None,
+            max_body: MAX_BODY,
             alert_after: 3,
             short_retention: false,
             log: None,
@@ -132,9 +134,9 @@ impl<S: Source> ConsumerBuilder<S> {
     /// protects memory belongs to the broker too.
     ///
     /// # Default
-    /// None
+    /// 16 MiB. With [`usize::MAX`], a body of any size is decoded
     pub fn max_body(mut self, bytes: usize) -> Self {
-        self.max_body = Some(bytes);
+        self.max_body = bytes;
         self
     }
 

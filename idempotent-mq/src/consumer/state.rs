@@ -29,7 +29,7 @@ pub(crate) struct ConsumerState<Tag> {
     pub(crate) alerts: Option<Alerts>,
     /// The maximum of deliveries by the broker's count. A message with more is dead-lettered.
     pub(crate) max_deliveries: Option<u32>,
-    pub(crate) max_body: Option<usize>,
+    pub(crate) max_body: usize,
     pub(crate) alert_after: u32,
     pub(crate) counters: ConsumerCounters,
     pub(crate) breaker: StoreBreaker,

@@ -33,9 +33,9 @@ impl<Tag: Send + Sync + 'static> ConsumerState<Tag> {
             let reason = format!("delivered {times} times without a result, the limit is {most}");
             return Some((Decision::DeadLetter { reason: reason.into() }, DeliveryEnd::DeadLettered));
         }
-        if let Some(most) = self.max_body.filter(|most| delivery.body.len() > *most) {
+        let (bytes, most) = (delivery.body.len(), self.max_body);
+        if bytes > most {
             self.counters.undecodable();
-            let bytes = delivery.body.len();
             let reason = format!("the body has {bytes} bytes, the limit is {most} (`max_body`): it was not decoded");
             return Some((Decision::DeadLetter { reason: reason.into() }, DeliveryEnd::DeadLettered));
         }

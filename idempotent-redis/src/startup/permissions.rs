@@ -1,4 +1,5 @@
 //! Probes for the permissions of the store's user: each command once, in a form that changes nothing.
+use idempotent_core::Key;
 use redis::{Cmd, Pipeline, Value};
 
 use crate::scripts::{Dialect, SETTLED};
@@ -138,10 +139,24 @@ fn rule_for(refusal: &str, name: &str, namespace: &str) -> String {
     if about("access a channel", "of the channels used") {
         CHANNELS.to_owned()
     } else if about("access a key", "of the keys used") {
-        format!("~{namespace}:*")
+        key_patterns(namespace)
     } else {
         format!("+{name}")
     }
+}
+
+/// Returns the patterns for all keys of a namespace, and for no others. Record keys contain the readable form of the
+/// namespace, and the key of the epoch contains the namespace unchanged.
+fn key_patterns(namespace: &str) -> String {
+    let mut exact = String::new();
+    for char in namespace.chars() {
+        if matches!(char, '*' | '?' | '[' | ']' | '\\' | '^') {
+            exact.push('\\');
+        }
+        exact.push(char);
+    }
+    let record = Key::from_parts(namespace, 0);
+    if record.name() == namespace { format!("~{exact}:*") } else { format!("~{exact}:* ~{}:*", record.name()) }
 }
 
 const CHANNELS: &str = "&idempotent:*";
@@ -161,7 +176,7 @@ pub(crate) fn rule(namespace: &str, dialect: Dialect, more: &[&str]) -> String {
         .collect();
     names.sort_unstable();
     let names: Vec<String> = names.iter().map(|name| format!("+{name}")).collect();
-    format!("~{namespace}:* {CHANNELS} {}", names.join(" "))
+    format!("{} {CHANNELS} {}", key_patterns(namespace), names.join(" "))
 }
 
 #[cfg(test)]

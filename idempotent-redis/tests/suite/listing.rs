@@ -1,5 +1,5 @@
 //! Listings of a server that several namespaces share.
-use idempotent_core::{Claim, ClaimRequest, Key, Store};
+use idempotent_core::{Batch, Claim, ClaimRequest, Key, Store};
 use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
 
@@ -19,4 +19,26 @@ async fn a_listing_succeeds_without_permissions_for_other_namespaces() {
     assert!(matches!(store.claim(&ask_number(1, 1)).await, Ok(Claim::Acquired(_))));
     let page = store.capabilities().browse.unwrap().browse(None, 100).await;
     assert_eq!(page.map(|page| page.entries.len()).map_err(|error| error.to_string()), Ok(1));
+}
+
+#[tokio::test]
+async fn a_page_of_a_billion_records_has_at_most_10_000() {
+    let server = RedisServer::start();
+    let store = RedisStore::builder(server.url()).cache(None).connect().await.unwrap();
+    let requests: Vec<_> = (0..10_500).map(|number| ask_number(number, 1)).collect();
+    for some in requests.chunks(500) {
+        assert!(store.claim_all(some).await.iter().all(Result::is_ok));
+    }
+    let browse = store.capabilities().browse.unwrap();
+    let (mut after, mut listed) = (None, 0);
+    loop {
+        let page = browse.browse(after, 1_000_000_000).await.unwrap();
+        assert!(page.entries.len() <= 10_000, "{}", page.entries.len());
+        listed += page.entries.len();
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(listed, 10_500);
 }

@@ -1,11 +1,13 @@
 //! Policies: who goes over whom, what is refused, and how they are written in configuration.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::secs;
+use crate::common::{AppError, secs};
 use idempotent::key::DisplayKey;
 use idempotent::store::OnExpiry;
 use idempotent::{Executor, MemoryStore, OnInFlight, OnLeaseLost, OnStoreError, Policy, Redelivery, Scene};
+use idempotent_testkit::VirtualClock;
 
 fn refused(policy: Policy) -> String {
     let error = Executor::builder(MemoryStore::new()).policy(Scene::Mq, policy).build().unwrap_err();
@@ -135,16 +137,38 @@ fn what_is_written_wrong_is_named_with_its_place_and_remedy() {
 async fn durations_below_a_millisecond_count_as_one() {
     use idempotent::reply::DefaultReply;
     use idempotent::{Call, Handler, Json, Lease, Rejection};
-    for (lease, most) in [(Duration::from_nanos(1), 1), (Duration::from_millis(500), 500)] {
-        let executor = Executor::new(MemoryStore::new());
+    for (lease, counts_as) in
+        [(Duration::from_nanos(1), 1), (Duration::from_micros(999), 1), (Duration::from_millis(500), 500)]
+    {
+        // A clock that stands still: the rest of the lease is the whole lease.
+        let clock = VirtualClock::new();
+        let store = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
+        let executor = Executor::builder(store).clock(Arc::new(clock)).build().unwrap();
         let policy = Policy::new().lease(lease).max_run(secs(1));
         let handler = Handler::<DefaultReply, Json, _, _>::new(|| async {
-            Ok::<_, Rejection>(Lease::current().map(|l| l.remaining()))
+            Ok::<_, Rejection>(Lease::current().map(|lease| lease.remaining()))
         });
-        // A lease of 1 ms may be over before it is used: then it is refused, never run under.
-        match executor.run(Call::new(crate::common::id("k")).policy(policy), handler).await {
-            Ok(rest) => assert!(rest.unwrap() <= Duration::from_millis(most)),
-            Err(error) => assert!(matches!(error, Rejection::LeaseLost) && most == 1, "{error}"),
-        }
+        let rest = executor.run(Call::new(crate::common::id("k")).policy(policy), handler).await.unwrap();
+        assert_eq!(rest, Some(Duration::from_millis(counts_as)), "{lease:?}");
     }
+}
+
+/// N45.
+#[tokio::test]
+async fn without_retries_a_failing_handler_runs_once_and_its_key_is_dead() {
+    use idempotent::reply::DefaultReply;
+    use idempotent::{Call, Handler, Json, Outcome};
+    let executor =
+        Executor::builder(MemoryStore::new()).policy(Scene::Mq, Policy::new().max_retries(0)).build().unwrap();
+    let runs = std::sync::atomic::AtomicU32::new(0);
+    for _ in 0..3 {
+        let handler = Handler::<DefaultReply, Json, _, _>::new(|| async {
+            runs.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            Err::<(), _>(AppError::NoStock)
+        });
+        let (answer, outcome) = Outcome::capture(executor.run(Call::new(crate::common::id("k")), handler)).await;
+        assert!(matches!(outcome, Some(Outcome::Dead { .. })), "{outcome:?}");
+        assert!(answer.is_err());
+    }
+    assert_eq!(runs.into_inner(), 1);
 }

@@ -142,6 +142,23 @@ async fn an_undecodable_body_is_dead_lettered_at_once_and_the_next_entry_runs() 
 }
 
 #[tokio::test]
+async fn a_body_over_the_limit_is_dead_lettered_unchanged_and_not_decoded() {
+    let world = World::new();
+    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(|message: Message<_>| {
+        assert_eq!(message.delivery.body, b"four");
+        async { HandlerResult::Done }
+    });
+    world.send(b"five!");
+    world.send("four");
+    let builder = Consumer::builder(world.source("a").await, "billing", &world.executor).max_body(4);
+    let running = Running::new(builder.build(handling).unwrap());
+    until("all are settled", || running.counters.counts().ended() == 2 && world.pending().is_empty()).await;
+    let counts = running.ended().await.unwrap();
+    assert_eq!((counts.acked, counts.undecodable, counts.dead_lettered, counts.retried), (1, 1, 1, 0));
+    assert_eq!(world.entries("orders:dead")[0][..2], [b"body".to_vec(), b"five!".to_vec()]);
+}
+
+#[tokio::test]
 async fn an_id_reused_for_another_body_is_dead_lettered() {
     let world = World::new();
     let source = world.builder("a").id_field("id").connect().await.unwrap();

@@ -18,6 +18,8 @@ use crate::support::until;
 /// Handled bodies, in order.
 type Runs = Arc<Mutex<Vec<String>>>;
 
+const MAX_BODY: usize = 64;
+
 struct Running {
     counters: ConsumerCounters,
     stop: Option<oneshot::Sender<()>>,
@@ -27,6 +29,7 @@ struct Running {
 impl Running {
     fn start(queue: &DelayQueue, executor: &Executor, handling: MessageHandler) -> Self {
         let builder = Consumer::builder(DelaySource::new(queue), "billing", executor).prefetch(4).concurrency(2);
+        let builder = builder.max_body(MAX_BODY);
         let builder = builder.schedule(Schedule::exponential(ms(20), ms(100))).grace(Duration::from_secs(5));
         let consumer = builder.build(handling).unwrap();
         let (stop, stopped) = oneshot::channel();
@@ -225,6 +228,24 @@ async fn a_producer_sends_to_the_messages_topic_and_keeps_the_order_of_an_aggreg
     }
     assert_eq!((taken[0].business_key.as_deref(), taken[0].headers.first("h")), (Some("b"), Some(&b"v"[..])));
     assert_eq!(queue.counts().await.unwrap().ready, 0, "nothing in the producer's own topic");
+}
+
+#[tokio::test]
+async fn a_body_over_the_limit_is_dead_lettered_unchanged_and_not_decoded() {
+    let server = RedisServer::start();
+    let queue = open(&server).await;
+    let (runs, [fits, large]) = (Runs::default(), [MAX_BODY, MAX_BODY + 1].map(|bytes| "x".repeat(bytes)));
+    for body in [&large, &fits] {
+        new(queue.send(&DelayMessage::after(ms(1), body.as_str())).await.unwrap());
+    }
+    let executor = executor();
+    let running = Running::start(&queue, &executor, noting(&runs, |_| HandlerResult::Done));
+    settled(&queue).await;
+    let counts = running.ended().await;
+    assert_eq!((counts.acked, counts.undecodable, counts.dead_lettered, counts.retried), (1, 1, 1, 0));
+    assert_eq!(*runs.lock().unwrap(), [fits]);
+    let letters = letters(&queue).await;
+    assert_eq!((letters.len(), &letters[0].0.body[..]), (1, large.as_bytes()));
 }
 
 #[tokio::test]

@@ -2,11 +2,12 @@
 use std::time::Duration;
 
 use idempotent_core::StoreErrorKind::Denied;
-use idempotent_core::{Release, ReleaseKind, Settled, Store, StoreError};
+use idempotent_core::{Claim, Identity, Key, Release, ReleaseKind, Scene, Settled, Store, StoreError};
 use idempotent_harness::servers::{RedisServer, Value};
 use idempotent_redis::{RedisStore, Severity};
 
 use crate::startup::requests::{claim, completion, cycle, key, quick, said};
+use crate::support::ask_for;
 
 fn worker(server: &RedisServer) -> String {
     format!("redis://worker:hunter2@{}", server.address())
@@ -51,6 +52,34 @@ async fn everything(store: &RedisStore, server: &RedisServer) -> Result<(), Stor
     let forgotten = admin.forget(&key("cycle"), record.fencing, false, Duration::from_secs(1)).await?;
     assert_eq!(forgotten, Settled::Done);
     Ok(())
+}
+
+/// Claims a key of this namespace.
+async fn claimed(store: &RedisStore, namespace: &str) -> Key {
+    let key = Identity::new(Scene::Mq, "patterns", "a").key(namespace).unwrap();
+    assert!(matches!(store.claim(&ask_for(key.clone(), 7)).await.unwrap(), Claim::Acquired(_)), "{namespace}");
+    key
+}
+
+/// Another namespace would match the first one as a pattern.
+#[tokio::test]
+async fn a_namespace_with_pattern_characters_lists_and_purges_no_other_namespace() {
+    for (namespace, other) in [("a*", "ab"), ("[ab]", "a"), ("a?", "ab"), ("*", "shop")] {
+        let server = RedisServer::start();
+        let all = quick(server.url()).connect().await.unwrap();
+        let theirs = claimed(&all, other).await;
+        allow(&server, "");
+        let builder = || quick(worker(&server)).namespace(namespace);
+        allow(&server, &printed(&said(builder().connect().await, Denied, &[])));
+        let store = builder().connect().await.unwrap();
+        let own = claimed(&store, namespace).await;
+        let page = store.capabilities().browse.unwrap().browse(None, 100).await.unwrap();
+        let listed: Vec<_> = page.entries.iter().map(|entry| entry.key.as_str()).collect();
+        assert_eq!(listed, [own.as_str()], "{namespace}");
+        assert_eq!(store.peek(&theirs).await.unwrap_err().kind(), Denied, "{namespace}");
+        store.capabilities().purge.unwrap().purge(100).await.unwrap();
+        assert!(all.peek(&theirs).await.unwrap().is_some(), "{namespace}");
+    }
 }
 
 #[tokio::test]

@@ -70,6 +70,22 @@ async fn a_redirection_loop_ends_after_sixteen_hops() {
 }
 
 #[tokio::test]
+async fn a_script_with_keys_in_two_slots_is_a_typed_error_and_is_not_repeated() {
+    let reply = "-CROSSSLOT Keys in request don't hash to the same slot\r\n";
+    let fake = Fake::answering(|_| reply.to_owned()).await;
+    for scheme in ["redis", "redis+cluster"] {
+        let store = without_cache(format!("{scheme}://{}", fake.address())).await;
+        let before = fake.scripts();
+        let error = store.claim(&ask(key("a", 1), 1)).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Schema, "{scheme}: {error}");
+        for part in ["CROSSSLOT Keys in request", "a bug in idempotent-redis", "different slots"] {
+            assert!(error.to_string().contains(part), "{scheme}: {part:?} is not in: {error}");
+        }
+        assert_eq!(fake.scripts() - before, 1, "{scheme}: a retry cannot help");
+    }
+}
+
+#[tokio::test]
 async fn a_cluster_node_is_not_used_as_a_single_server_and_vice_versa() {
     let server = RedisServer::start();
     let error = RedisStore::connect(format!("redis+cluster://{}", server.address())).await.unwrap_err();

@@ -46,14 +46,19 @@ pub struct AuditEntry {
     pub at: Timestamp,
 }
 
+/// Maximum number of messages of a page.
+const MAX_PAGE: u32 = 10_000;
+
 impl<Db: OutboxDb> Outbox<Db> {
-    /// Returns up to `at_most` messages with this status, in the order in which they were written. Pass 0 as `behind`
-    /// for the first page, and the [`seq`](OutboxRecord::seq) of the last message of a page for the next one.
+    /// Returns up to `at_most` messages with this status, in the order in which they were written, and at most 10,000.
+    /// Pass 0 as `behind` for the first page, and the [`seq`](OutboxRecord::seq) of the last message of a page for the
+    /// next one.
     ///
     /// # Errors
     /// The database failed.
     pub async fn list(&self, status: OutboxStatus, behind: i64, at_most: u32) -> Result<Vec<OutboxEntry>, OutboxError> {
-        let args = vec![SqlValue::from(status.number()), SqlValue::from(behind), SqlValue::from(i64::from(at_most))];
+        let at_most = i64::from(at_most.min(MAX_PAGE));
+        let args = vec![SqlValue::from(status.number()), SqlValue::from(behind), SqlValue::from(at_most)];
         let rows = self.fetch(self.0.statements.list(), args, "iiiibbiiibbb").await?;
         let entry = |mut row| OutboxEntry { record: OutboxRecord::read(&mut row), id: row.text(), topic: row.text() };
         Ok(rows.into_iter().map(entry).collect())

@@ -8,6 +8,7 @@ mod inbox;
 mod keys;
 mod mysql;
 mod outbox;
+mod pages;
 mod postgres;
 mod processes;
 mod protocol;

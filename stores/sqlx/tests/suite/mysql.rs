@@ -9,6 +9,8 @@ mod errors;
 mod failover;
 mod laws;
 mod own;
+#[path = "server/pages.rs"]
+mod pages;
 pub(crate) mod place;
 #[path = "server/protocol.rs"]
 mod protocol;

@@ -10,6 +10,8 @@ mod errors;
 mod failover;
 mod laws;
 mod own;
+#[path = "server/pages.rs"]
+mod pages;
 pub(crate) mod place;
 mod plans;
 mod pooler;

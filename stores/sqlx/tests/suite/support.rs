@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use idempotent_core::{
-    ClaimHandle, ClaimRequest, Clock, Completion, Identity, Key, OnExpiry, OwnerToken, Release, ReleaseKind, Scene,
-    Timer, Timestamp,
+    Batch, ClaimHandle, ClaimRequest, Clock, Completion, Identity, Key, OnExpiry, OwnerToken, Release, ReleaseKind,
+    Scene, Store, Timer, Timestamp,
 };
 use idempotent_sqlx::{SqliteStore, SqliteStoreBuilder};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
@@ -132,4 +132,17 @@ impl Random {
     pub(crate) fn of<T: Clone>(&mut self, choices: &[T]) -> T {
         choices[usize::try_from(self.below(choices.len() as u64)).unwrap()].clone()
     }
+}
+
+/// Asserts that a listing limits its pages, whatever the caller asks for.
+pub(crate) async fn pages_are_bounded(store: &(impl Store + Batch)) {
+    let requests: Vec<_> = (0..10_001).map(|number| request(&key(&number.to_string()), 1)).collect();
+    for some in requests.chunks(1_000) {
+        assert!(store.claim_all(some).await.iter().all(Result::is_ok));
+    }
+    let browse = store.capabilities().browse.unwrap();
+    let first = browse.browse(None, 1_000_000_000).await.unwrap();
+    assert_eq!(first.entries.len(), 10_000);
+    let second = browse.browse(first.next, usize::MAX).await.unwrap();
+    assert_eq!((second.entries.len(), second.next), (1, None));
 }

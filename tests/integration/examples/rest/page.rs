@@ -1,4 +1,5 @@
 //! The page, as it is served; what it does is tried in `tests/integration/examples/browser`.
+use crate::rest::client::curl;
 use crate::rest::service::Service;
 
 const FILES: [(&str, &str); 5] = [
@@ -26,6 +27,24 @@ fn the_page_is_all_its_own_under_a_policy_without_exceptions() {
         assert!(!html.contains(inline), "{inline}");
     }
     assert!(html.matches("<script").count() == 1 && html.contains(r#"<script src="/page.js" defer></script>"#));
+}
+
+#[test]
+fn a_path_out_of_the_folder_of_the_page_is_not_found() {
+    let service = Service::start();
+    let paths = [
+        "/../main.rs",
+        "/page/../main.rs",
+        "/../../../../etc/passwd",
+        "/..%2fmain.rs",
+        "/%2e%2e/main.rs",
+        "//etc/passwd",
+    ];
+    for path in paths {
+        // Otherwise `curl` removes the dots.
+        let answer = curl(&["--path-as-is".to_owned(), format!("{}{path}", service.url())]);
+        assert_eq!(answer.status, 404, "{path}: {answer:?}");
+    }
 }
 
 #[test]

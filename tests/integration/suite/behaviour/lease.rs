@@ -284,10 +284,16 @@ async fn at_the_end_of_the_lease_and_not_a_moment_before(world: World) {
 
 /// K15: the store's clock rules.
 async fn a_wrong_client_clock_changes_nothing(world: World) {
-    for (key, skew) in [("ahead", 300_000_000), ("behind", -300_000_000)] {
-        let policy = Policy::new().lease(secs(2));
-        let (a, right) = (world.worker("a", policy), Arc::new(world.clock.skewed(skew)));
-        let b = world.worker_by("b", policy, |builder| builder.clock(right));
+    const MINUTES: i64 = 300_000_000;
+    for (first, second) in
+        [(0, MINUTES), (0, -MINUTES), (MINUTES, 0), (-MINUTES, 0), (MINUTES, -MINUTES), (-MINUTES, MINUTES)]
+    {
+        let (policy, key) = (Policy::new().lease(secs(2)), &*format!("{first} {second}"));
+        let worker = |name, skew| {
+            let clock = Arc::new(world.clock.skewed(skew));
+            world.worker_by(name, policy, |builder| builder.clock(clock))
+        };
+        let (a, b) = (worker("a", first), worker("b", second));
         let slow = Job::takes(secs(60));
         let run = a.spawn(key, &slow).await;
         world.clock.advance(ms(100)).await;

@@ -15,7 +15,7 @@ use lapin::types::{AMQPValue, FieldTable};
 use crate::broker::world::{LIMIT, Log, Process, SERVER, World, done, executor, ms, until, within};
 
 /// The first bytes of `basic.publish`: class 60, method 40.
-const PUBLISH: [u8; 4] = [0, 60, 0, 40];
+pub const PUBLISH: [u8; 4] = [0, 60, 0, 40];
 
 fn publisher(url: &str) -> RabbitPublisher {
     RabbitPublisher::builder(url).confirm_within(ms(2_000)).give_up_after(Duration::from_secs(30)).build().unwrap()

@@ -131,6 +131,21 @@ async fn a_stopped_consumer_ends_its_runs_and_leaves_the_rest_to_the_next_consum
 }
 
 #[tokio::test]
+async fn a_body_over_the_limit_is_dead_lettered_unchanged_and_not_decoded() {
+    let world = World::new("large").await;
+    world.declare("large").await;
+    let (executor, log) = (executor(&Arc::new(MemoryStore::new()), Policy::new()), Arc::new(Log::default()));
+    let process = Process::start(world.source(), "billing", &executor, log.by_id(done), |builder| builder.max_body(4));
+    world.subscribed().await;
+    world.send(b"five!", named("large")).await;
+    world.send(b"four", named("fits")).await;
+    assert_eq!(&world.dead().await.data[..], b"five!");
+    process.until("the other one is acknowledged", |counts| counts.acked == 1).await;
+    let counts = process.stop().await;
+    assert_eq!((counts.undecodable, counts.retried, counts.dead_lettered, log.runs()), (1, 0, 1, 1));
+}
+
+#[tokio::test]
 async fn an_undecodable_body_is_dead_lettered_at_once_and_an_expired_message_is_dropped() {
     let world = World::new("poison").await;
     world.declare("poison").await;

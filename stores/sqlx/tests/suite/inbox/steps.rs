@@ -25,7 +25,7 @@ where
 }
 
 /// Gives back what a dead owner holds, as the end of its lease would.
-async fn free(world: &World, name: &str) {
+pub(super) async fn free(world: &World, name: &str) {
     let record = world.store.peek(&key(name)).await.unwrap().unwrap();
     let State::Consuming { owner, .. } = record.state else { panic!("{record:?}") };
     let held = ClaimHandle { key: key(name), owner, fencing: None };
@@ -70,7 +70,21 @@ async fn a_step_whose_run_dies_anywhere_has_its_effect_once() {
 const POINT: &str = "IDEMPOTENT_TEST_POINT";
 const ADDRESS: &str = "IDEMPOTENT_TEST_ADDRESS";
 
-fn dies(wanted: &str, here: &str) {
+/// Returns the point at which this process dies and the address of its database.
+pub(super) fn point_and_address() -> Option<(String, String)> {
+    Some((std::env::var(POINT).ok()?, std::env::var(ADDRESS).ok()?))
+}
+
+/// Runs the test `process` of a module in another process, which is killed at this point.
+pub(super) fn killed_at(module: &str, point: &str, address: &str) {
+    let test = format!("{}::process", module.split_once("::").unwrap().1);
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", &test]).env(POINT, point).env(ADDRESS, address);
+    let died = command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+    assert_eq!(died.code(), None, "{point}: killed by a signal, and by nothing else");
+}
+
+pub(super) fn dies(wanted: &str, here: &str) {
     if wanted == here {
         // No destructor runs, nothing is sent any more: SIGKILL on itself.
         let _ = Command::new("kill").args(["-9", &std::process::id().to_string()]).status();
@@ -100,7 +114,7 @@ async fn two_steps(world: &World, name: &str, point: &str) -> Result<(), Failure
 /// Not a test: the process that dies. Does nothing unless it is told where.
 #[tokio::test]
 async fn process() {
-    let (Ok(point), Ok(address)) = (std::env::var(POINT), std::env::var(ADDRESS)) else { return };
+    let Some((point, address)) = point_and_address() else { return };
     let world = World::again(&address).await;
     run(&world, &point, async || two_steps(&world, &point, &point).await).await.0.unwrap();
 }
@@ -116,11 +130,7 @@ async fn steps_of_a_process_that_is_killed_anywhere_have_their_effects_once() {
         ("behind the second commit", 1, 1),
     ];
     for (point, locked, charged) in points {
-        let test = format!("{}::process", module_path!().split_once("::").unwrap().1);
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", &test]).env(POINT, point).env(ADDRESS, world.address());
-        let died = command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
-        assert_eq!(died.code(), None, "{point}: killed by a signal, and by nothing else");
+        killed_at(module_path!(), point, &world.address());
         let effects =
             async || (world.effects(&format!("lock {point}")).await, world.effects(&format!("charge {point}")).await);
         assert_eq!(effects().await, (locked, charged), "{point}");

@@ -1,10 +1,14 @@
 //! On MariaDB.
 #[path = "../server/commits.rs"]
 mod commits;
+#[path = "../fenced.rs"]
+mod fenced;
 #[path = "../server/hidden.rs"]
 mod hidden;
 #[path = "../server/isolation.rs"]
 mod isolation;
+#[path = "../killed.rs"]
+mod killed;
 #[path = "../laws.rs"]
 mod laws;
 #[path = "../server/locks.rs"]

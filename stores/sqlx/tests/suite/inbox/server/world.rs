@@ -9,6 +9,7 @@ use sqlx::{AssertSqlSafe, Pool, Transaction};
 use super::own::{EFFECTS, INSERT};
 use super::place::{Db, Place, Store as ItsStore};
 
+pub(super) type Database = Db;
 pub(super) type Own = InboxTransaction<Db>;
 pub(super) type Tx = Transaction<'static, Db>;
 

@@ -1,5 +1,9 @@
 //! On SQLite.
 mod attempts;
+#[path = "../fenced.rs"]
+mod fenced;
+#[path = "../killed.rs"]
+mod killed;
 #[path = "../laws.rs"]
 mod laws;
 mod own;

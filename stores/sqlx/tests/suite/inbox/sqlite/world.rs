@@ -1,10 +1,11 @@
 //! A store, and a table of effects beside it.
 use idempotent_core::Executor;
 use idempotent_sqlx::{Inbox, InboxTransaction, SqliteStore};
-use sqlx::{Sqlite, Transaction};
+use sqlx::{AssertSqlSafe, Sqlite, Transaction};
 
 use crate::support::Place;
 
+pub(super) type Database = Sqlite;
 pub(super) type Own = InboxTransaction<Sqlite>;
 pub(super) type Tx = Transaction<'static, Sqlite>;
 
@@ -37,6 +38,10 @@ impl World {
         let executor = Executor::new(store.clone());
         let (inbox, leased) = (Inbox::new(&executor), Inbox::leased(&executor));
         Self { place, store, executor, inbox, leased }
+    }
+
+    pub(super) fn sql(&self, text: &str) -> AssertSqlSafe<String> {
+        AssertSqlSafe(text.to_owned())
     }
 
     /// The effect.

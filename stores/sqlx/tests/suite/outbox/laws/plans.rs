@@ -1,6 +1,8 @@
 //! No statement reads a table through, however much is confirmed, logged, and noted by people.
 use std::time::{Duration, Instant};
 
+use idempotent_sqlx::OutboxStatus;
+
 use super::own::{ANALYZE, ID, NUMBERS, explain, read_through};
 use super::world::{World, of};
 
@@ -55,6 +57,14 @@ async fn among_100_000_confirmed_stubs_everything_is_found_by_index() {
     world.put(&many).await;
     nothing_is_read_through(&world).await;
     assert_eq!(world.round().await.sent, 50);
+}
+
+#[tokio::test]
+async fn a_page_of_a_billion_messages_is_one_of_10_000() {
+    let world = full(10_001).await;
+    let page = async |behind| world.outbox.list(OutboxStatus::Confirmed, behind, 1_000_000_000).await.unwrap();
+    let first = page(0).await;
+    assert_eq!((first.len(), page(first[9_999].record.seq).await.len()), (10_000, 1));
 }
 
 /// Fills the tables: with confirmed stubs, with their log, and with what people have noted.

@@ -1,0 +1,82 @@
+//! The default time to wait for a confirm, on a clock that the test moves.
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+use idempotent_harness::proxy::{Fault, Proxy};
+use idempotent_mq::{OutboundMessage, Publish};
+use idempotent_rabbitmq::RabbitPublisher;
+use tokio::task::yield_now;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use crate::broker::publisher::PUBLISH;
+use crate::broker::world::{SERVER, World, ms, within};
+
+const DEFAULT: Duration = Duration::from_secs(5);
+
+static UNCONFIRMED: AtomicBool = AtomicBool::new(false);
+
+/// A subscriber that notes the warnings of the publisher.
+struct Warnings;
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "idempotent"
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &Event<'_>) {
+        UNCONFIRMED.store(true, SeqCst);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// Moves the clock and lets all tasks run that this has woken.
+async fn advance(by: Duration) {
+    tokio::time::advance(by).await;
+    for _ in 0..100 {
+        yield_now().await;
+    }
+}
+
+async fn publish(publisher: &RabbitPublisher, id: &str) {
+    let results = Publish::publish(publisher, &[OutboundMessage::new("defaults", id, "{}")]).await;
+    assert!(results[0].is_ok(), "{results:?}");
+}
+
+#[tokio::test]
+async fn an_outbox_message_without_a_confirm_is_sent_again_after_five_seconds_by_default() {
+    let world = World::new("defaults").await;
+    world.declare("defaults").await;
+    let proxy = Proxy::start(&SERVER.address()).await;
+    let url = format!("amqp://guest:guest@{}/%2f", proxy.address());
+    let publisher = RabbitPublisher::builder(&url).build().unwrap();
+    publish(&publisher, "first").await;
+    proxy.fail_next_with(PUBLISH, Fault::HalfOpen);
+    tokio::time::pause();
+    let _warnings = tracing::subscriber::set_default(Warnings);
+    let sent = tokio::spawn(async move { publish(&publisher, "second").await });
+    // A runtime with a task to run does not move its clock by itself.
+    while proxy.met() == 0 {
+        yield_now().await;
+    }
+    advance(DEFAULT - ms(10)).await;
+    assert!(!UNCONFIRMED.load(SeqCst), "sent again before the default time");
+    advance(ms(20)).await;
+    assert!(UNCONFIRMED.load(SeqCst), "not sent again after the default time");
+    tokio::time::resume();
+    within("a confirm", sent).await.unwrap();
+    assert_eq!(proxy.passed().connections, 2);
+    assert_eq!(world.ids().await, BTreeMap::from([("first".to_owned(), 1), ("second".to_owned(), 1)]));
+}
