@@ -7,7 +7,7 @@ use crate::inbox::InboxFlaw;
 use crate::mq::{Flaw, Kind};
 use crate::weakness::{WEAKNESSES, Weakness};
 
-/// What there is to know.
+/// The help text.
 pub const USAGE: &str = "\
 cargo xtask chaos redis [--seconds S] [--seed N] [--history FILE]
                         [--topology single|clock|sentinel|cluster | --store URL] [--calm]
@@ -20,34 +20,39 @@ cargo xtask chaos delay [--seconds S] [--seed N] [--calm]
 cargo xtask chaos outbox [--seconds S] [--seed N] [--store postgres|sqlite] [--broker delay|rabbitmq] [--calm]
 cargo xtask chaos ordering [--seconds S] [--seed N] [--store redis|sqlite] [--calm]
 
-Worker processes run deliveries on a real server, while both are killed, stopped and cut off from each other for S
-seconds (60 unless you say otherwise); then everything has to come to an end. The history of it is judged, and written
-into FILE. With `redis` the deliveries come from the harness; with a broker's name from that broker, which is killed,
-stopped and cut off, too, as is its publisher, and what lies in its queues at the end is judged. With `mariadb` the
-records are in MariaDB. With `tiered` they are in a database with Redis as its cache, which is flushed, stopped and killed
-as well. With `postgres` effect and
-record are one transaction; workers die at each crash point, connections are cut in the middle of a COMMIT, the server is
-killed; then each key has to have its rows exactly once. With `delay` producers and takers of a delay queue on Redis are
-killed, stopped and cut off, and so is Redis: no message is lost, early, or done twice, and the dead letters are those that fail. With `outbox` writers, relays and
-consumers on a database and a broker, which are killed, too: what was committed takes effect once, what was rolled back not
-at all, and is sent in its order; what always fails is among the dead letters, and of what is given up somebody is told. With `ordering`
-chains of messages, by `after` and by `sequence`, of which some links always fail: effects come in the order of their chain.
+Worker processes handle deliveries on real servers for S seconds (60 by default). Meanwhile the workers and the servers
+are killed, stopped and disconnected. Then the faults end, and all deliveries must be settled. A judge checks the history
+of the run, which is written to FILE.
 
-  --topology   servers of its own: a primary and a replica under three sentinels (the default), one server, one server
-               whose clock is set forward now and then, a cluster
-  --store      a server of yours (or sqlite:PATH), which is not harmed: only workers are. Of a broker's consumers: where
-               their records are, a Redis of its own (the default) or an SQLite file. Of `outbox`: where it lies,
-               PostgreSQL (the default) or an SQLite file, which cannot be killed. Of `tiered`: the database of the
-               records, PostgreSQL (the default) or MariaDB
-  --broker     of `outbox`: what its messages go through, the delay queue on Redis (the default) or RabbitMQ
-  --enough     what has to have happened is that of a run of so many seconds, S unless you say otherwise: for a busy
-               machine, on which less happens in a second
-  --calm       no faults at all; such a run proves nothing, and says so
-  --weakness   a guard is taken out of a script, or a worker is wrong on purpose: such a run has to be violated
+  redis, mariadb  the harness sends the deliveries, and the records are in Redis or MariaDB
+  rabbitmq, redis-streams, rocketmq
+                  the broker sends the deliveries. The broker and its publisher have faults, too, and the judge also
+                  checks the final contents of the queues
+  tiered          the records are in a database with Redis as its cache, which is flushed, stopped and killed
+  postgres        effect and record are written in one transaction. Workers die at each crash point, connections are cut
+                  during a COMMIT, and the server is killed. Each key must have its rows exactly once
+  delay           producers and consumers of a delay queue on Redis. No message may be lost, early or repeated, and the
+                  dead letters must be the messages that fail
+  outbox          writers, relays and consumers on a database and a broker. Committed messages must take effect once and
+                  in order, and rolled back ones never. Messages that always fail must be dead-lettered, and each message
+                  that is given up must have an alert
+  ordering        chains of messages by `after` and by `sequence`, some of which always fail. Effects must have the order
+                  of their chain
 
-Ends with one JSON object on stdout. Exit code 0: held; 1: violated; 2: vacuous, or not started.";
+  --topology   private servers: a primary and a replica with three sentinels (the default), a single server, a single
+               server whose clock is sometimes set forward, or a cluster
+  --store      a server of yours (or sqlite:PATH), which has no faults: only the workers have. For a broker: the place of
+               the records, a private Redis (the default) or an SQLite file. For `outbox`: PostgreSQL (the default) or an
+               SQLite file, which cannot be killed. For `tiered`: PostgreSQL (the default) or MariaDB
+  --broker     for `outbox`: the delay queue on Redis (the default) or RabbitMQ
+  --enough     requires the events of a run of this number of seconds instead of S. Use it on a busy machine, where fewer
+               events occur in a second
+  --calm       disables all faults. Such a run is vacuous
+  --weakness   removes a guard from a script, or gives the workers a bug. The run must then violate an invariant
 
-/// Where the records are.
+Prints one JSON object to stdout. Exit code 0: held; 1: violated; 2: vacuous, or not started.";
+
+/// The place of the records.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Topology {
     /// An SQLite file of its own: no server, but it can be locked.
@@ -68,7 +73,7 @@ pub enum Topology {
         /// True if there is a cache tier.
         cached: bool,
     },
-    /// Somebody else's store.
+    /// A store that the caller names.
     Outside(String),
 }
 
@@ -81,14 +86,14 @@ pub enum Engine {
     MariaDb,
 }
 
-/// What is put to the test.
+/// The subject of a run.
 #[derive(Clone, Debug)]
 pub enum Subject {
     /// A store, under an executor whose deliveries come from the harness.
     Store {
-        /// As it was called for.
+        /// The name on the command line.
         name: &'static str,
-        /// Where the records are.
+        /// The place of the records.
         topology: Topology,
         /// The store is wrong on purpose.
         weakness: Option<&'static Weakness>,
@@ -100,38 +105,38 @@ pub enum Subject {
     },
     /// Producers, and time.
     Delivery {
-        /// Which of them.
+        /// The play.
         play: Play,
-        /// Where.
+        /// The database and the broker of the play.
         places: Places,
         /// Something is wrong on purpose.
         flaw: Option<DeliveryFlaw>,
     },
     /// A broker's adapter, under a consumer.
     Broker {
-        /// Which.
+        /// The kind of broker.
         kind: Kind,
-        /// Where the records are.
+        /// The place of the records.
         store: Topology,
         /// A worker or the publisher is wrong on purpose.
         flaw: Option<Flaw>,
     },
 }
 
-/// What is asked for.
+/// The parsed arguments.
 #[derive(Clone, Debug)]
 pub struct Args {
     /// Faults happen for so long.
     pub long: Duration,
-    /// As much has to happen as in a run of this length; by default `long`.
+    /// The length of the run whose minimum of events applies; by default `long`.
     pub enough: Option<Duration>,
-    /// What happens.
+    /// The seed of all random choices.
     pub seed: u64,
     /// The history goes here.
     pub history: Option<PathBuf>,
     /// No faults.
     pub calm: bool,
-    /// What is put to the test.
+    /// The subject of the run.
     pub subject: Subject,
 }
 
@@ -139,10 +144,10 @@ const OPTIONS: [&str; 8] =
     ["--seconds", "--enough", "--seed", "--history", "--store", "--broker", "--topology", "--weakness"];
 
 impl Args {
-    /// Reads the arguments behind `chaos`.
+    /// Parses the arguments after `chaos`.
     ///
     /// # Errors
-    /// What was not understood, and what would be.
+    /// The text names the unknown argument and the known ones.
     pub fn parse(arguments: &[String]) -> Result<Self, String> {
         let mut rest = arguments.iter().map(String::as_str);
         let subject = subject(rest.next())?;
@@ -212,7 +217,7 @@ impl Args {
         self.enough.unwrap_or(self.long).as_secs()
     }
 
-    /// What is tested, in a word.
+    /// Returns the name of the subject.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self.subject {
@@ -223,7 +228,7 @@ impl Args {
         }
     }
 
-    /// Whether it has to be violated.
+    /// Returns whether the run must violate an invariant.
     #[must_use]
     pub fn is_wrong_on_purpose(&self) -> bool {
         match self.subject {

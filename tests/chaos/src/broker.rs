@@ -1,4 +1,5 @@
-//! The broker: delivers at least once, again what nobody acknowledged, and sometimes what somebody did.
+//! The broker, which delivers at least once, redelivers unacknowledged messages, and sometimes redelivers acknowledged
+//! ones.
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
@@ -65,7 +66,7 @@ impl Broker {
                 return None;
             }
             self.waiting.pop();
-            // Acknowledged by whoever had it before.
+            // An earlier worker has acknowledged the delivery.
             let Some(copy) = self.copies.get_mut(&delivery) else { continue };
             copy.out = Some(worker);
             self.overdue.push(Reverse((now + VISIBILITY, delivery)));
@@ -100,7 +101,7 @@ impl Broker {
         }
     }
 
-    /// To be tried again; from a worker that has it no longer it means nothing.
+    /// Schedules a retry. The call has no effect if the worker no longer has the delivery.
     pub(crate) fn nack(&mut self, delivery: u64, worker: u32, due: Instant) {
         if self.copies.get(&delivery).is_some_and(|copy| copy.out == Some(worker)) {
             self.again(delivery, due);
@@ -116,17 +117,17 @@ impl Broker {
         }
     }
 
-    /// How many a worker has.
+    /// Returns the number of deliveries that a worker has.
     pub(crate) fn out(&self, worker: u32) -> usize {
         self.copies.values().filter(|copy| copy.out == Some(worker)).count()
     }
 
-    /// How many are not settled.
+    /// Returns the number of unsettled messages.
     pub(crate) fn left(&self) -> usize {
         self.copies.len()
     }
 
-    /// When there is next something to do.
+    /// Returns the time of the next event.
     pub(crate) fn due(&self) -> Option<Instant> {
         let first = |of: &BinaryHeap<Reverse<(Instant, u64)>>| of.peek().map(|Reverse((due, _))| *due);
         [first(&self.waiting), first(&self.overdue)].into_iter().flatten().min()

@@ -14,10 +14,10 @@ use crate::plan::Harm;
 use crate::wire::Order;
 use crate::{journal, resource, time};
 
-/// How many places there are.
+/// The number of concurrent workers.
 pub(crate) const WORKERS: usize = 4;
 
-/// Who writes the harness's own lines.
+/// Returns the label of the harness's own lines.
 pub(crate) fn own() -> Label {
     Label::Name("harness".to_owned())
 }
@@ -29,7 +29,7 @@ pub(crate) struct Crew {
     /// Stopped incarnations, and until when.
     stopped: Vec<(Instant, u32)>,
     pub(crate) pauses: u64,
-    /// What the harness has seen itself.
+    /// The lines of the harness itself.
     pub(crate) lines: Vec<Line>,
 }
 
@@ -44,20 +44,20 @@ impl Crew {
         self.places.iter().all(|process| process.ready)
     }
 
-    /// What a worker says next.
+    /// Returns the next output of a worker.
     ///
     /// # Cancellation
-    /// Nothing is lost.
+    /// Safe.
     pub(crate) async fn hear(&mut self) -> anyhow::Result<(u32, Heard)> {
         self.hears.recv().await.context("no worker is left")
     }
 
-    /// What is said already.
+    /// Returns an output that has already arrived.
     pub(crate) fn heard(&mut self) -> Option<(u32, Heard)> {
         self.hears.try_recv().ok()
     }
 
-    /// Whether this harm was one for workers.
+    /// Applies a fault to a worker. Returns false if the fault does not concern workers.
     pub(crate) fn suffer(&mut self, harm: Harm) -> io::Result<bool> {
         match harm {
             // The rest when it is gone.
@@ -81,7 +81,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Those whose time has come go on.
+    /// Continues the stopped workers whose time is over.
     pub(crate) fn resume(&mut self, now: Instant) -> io::Result<()> {
         let due: Vec<_> = self.stopped.iter().filter(|(until, _)| *until <= now).map(|(_, id)| *id).collect();
         self.stopped.retain(|(until, _)| *until > now);
@@ -94,7 +94,7 @@ impl Crew {
         Ok(())
     }
 
-    /// When the next of the stopped goes on.
+    /// Returns the time at which the next stopped worker continues.
     pub(crate) fn resumed(&self) -> Option<Instant> {
         self.stopped.iter().map(|(until, _)| *until).min()
     }
@@ -133,7 +133,7 @@ impl Crew {
         Ok(())
     }
 
-    /// What all of them have written, and what the resources hold of these keys.
+    /// Returns the histories of all workers, and the effects on these keys in the resources.
     pub(crate) fn history(
         mut self,
         fenced: &resource::Fenced,

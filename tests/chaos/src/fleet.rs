@@ -10,25 +10,25 @@ use crate::process::{self, was_killed};
 use crate::weakness::Weakness;
 use crate::wire::{News, Order, Origin, Start};
 
-/// What is heard of a worker.
+/// The output of a worker.
 #[derive(Debug)]
 pub(crate) enum Heard {
     News(News),
     /// Its stdout has ended: so has it.
     Gone,
-    /// It says what is no news.
+    /// A line that is not a message.
     Nonsense(String),
 }
 
-/// What all workers of a run are told alike.
+/// The settings that all workers of a run share.
 #[derive(Debug)]
 pub(crate) struct Template {
     /// The store's URL.
     pub(crate) store: String,
     pub(crate) weakness: Option<&'static Weakness>,
-    /// Of their keys.
+    /// The namespace of the keys.
     pub(crate) namespace: String,
-    /// Where their deliveries come from, if not from the harness.
+    /// The source of the deliveries, if the harness does not send them.
     pub(crate) origin: Option<Origin>,
 }
 
@@ -44,15 +44,15 @@ pub(crate) struct Fleet {
 /// A process.
 #[derive(Debug)]
 pub(crate) struct Process {
-    /// Which incarnation.
+    /// The number of the incarnation.
     pub(crate) id: u32,
-    /// It has connected and may be given deliveries.
+    /// True if the worker is connected and accepts deliveries.
     pub(crate) ready: bool,
     process: process::Process,
 }
 
 impl Fleet {
-    /// Nobody yet, and an empty resource.
+    /// Creates a fleet without workers, and an empty resource.
     pub(crate) fn new(
         folder: &Path,
         template: Template,

@@ -8,7 +8,7 @@ use crate::worker::RUNS;
 /// Leases are short, so that a run of seconds sees many of them end.
 const LEASES_MS: [u64; 3] = [1_000, 1_500, 2_000];
 
-/// How far the clock is set at a time.
+/// The step by which the clock is set forward.
 pub(crate) const CLOCK_STEP: Duration = Duration::from_millis(300);
 
 /// Something that goes wrong.
@@ -22,7 +22,7 @@ pub(crate) enum Harm {
     Cut,
     /// The servers forget all scripts.
     FlushScripts,
-    /// The server stands still.
+    /// The server is stopped by SIGSTOP.
     StopStore(Duration),
     /// The servers' memory is full.
     FillStore(Duration),
@@ -44,20 +44,20 @@ pub(crate) enum Harm {
     CutBroker,
     /// Nothing passes to the broker or from it, and connections stay; then they are cut.
     SilenceBroker(Duration),
-    /// The broker stands still.
+    /// The broker is stopped by SIGSTOP.
     StopBroker(Duration),
     /// The broker is killed, and started again with all that it had confirmed.
     CrashBroker,
 }
 
 impl Harm {
-    /// Whether it is done to the broker, and not to the store.
+    /// Returns whether the fault concerns the broker.
     pub(crate) fn is_of_the_broker(self) -> bool {
         matches!(self, Self::CutBroker | Self::SilenceBroker(_) | Self::StopBroker(_) | Self::CrashBroker)
     }
 }
 
-/// What the servers can be made to do.
+/// The faults that the servers support.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) cuts: bool,
@@ -78,7 +78,7 @@ pub(crate) struct Faults {
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) message: Message,
-    /// At once, beside each other.
+    /// The number of concurrent copies.
     pub(crate) copies: u64,
     /// One of these comes with another payload.
     pub(crate) altered: bool,
@@ -86,10 +86,10 @@ pub(crate) struct Sent {
     pub(crate) late: Option<Duration>,
 }
 
-/// What goes wrong when, as it is thrown: the same for the same seed.
+/// The faults in order of their times, which depend on the seed only.
 pub(crate) struct Schedule<Harm> {
     pub(crate) seed: u64,
-    /// When it ends.
+    /// The end of the schedule.
     long: Duration,
     harms: Vec<(Duration, Harm)>,
 }
@@ -121,7 +121,7 @@ impl<Harm> Schedule<Harm> {
     }
 }
 
-/// When what goes wrong, in the order of time. `workers` places, and this long.
+/// Returns the faults for this number of workers and this time, in order of their times.
 pub(crate) fn harms(seed: u64, workers: usize, long: Duration, faults: Faults) -> Vec<(Duration, Harm)> {
     let mut plan = Schedule::new(seed, long);
     let place = |dice: &Dice| usize::try_from(dice.below(workers as u64)).unwrap_or_default();
@@ -203,7 +203,7 @@ pub(crate) fn sent(key: u64, dice: &Dice) -> Sent {
     };
     let wait_ms = if dice.percent(10) { dice.range(200, 1_500) } else { 0 };
     let copies = match dice.below(100) {
-        // Others want it while somebody is at it.
+        // Other copies of the delivery arrive while the handler runs.
         0..60 if handler_ms >= lease_ms / 2 => 2,
         0..60 => 1,
         60..85 => 2,

@@ -1,5 +1,5 @@
-//! A worker's process: started, told, heard, signalled by its own id, and reaped. What is said on either side is one JSON
-//! object a line.
+//! The process of a worker: its start, messages, signals and end. Messages in both directions are JSON objects, one in
+//! a line.
 use std::fs::File;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -20,7 +20,7 @@ use crate::wire::line;
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
-    /// `None` once its stdin was ended.
+    /// `None` after the end of its stdin.
     orders: Option<mpsc::UnboundedSender<String>>,
 }
 
@@ -85,15 +85,15 @@ impl Process {
     }
 }
 
-/// Whether a process was killed, and did not end by itself.
+/// Returns whether a signal killed the process.
 pub(crate) fn was_killed(status: ExitStatus) -> bool {
     status.signal() == Some(Signal::KILL.as_raw())
 }
 
-/// What a worker is told, line by line.
+/// The messages to a worker, line by line.
 pub(crate) type Orders = Lines<BufReader<Stdin>>;
 
-/// Reads the first line that this process is told; `None` where stdin ends before it.
+/// Reads the first message of this process. Returns `None` at the end of stdin.
 pub(crate) async fn begin<Start: DeserializeOwned>() -> anyhow::Result<Option<(Start, Orders)>> {
     // A stopped worker must not outlive a harness that was killed.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;

@@ -43,7 +43,7 @@ pub(crate) async fn connect(url: &str, weakness: Option<&'static Weakness>) -> a
     Ok(Arc::new(builder.connect().await?))
 }
 
-/// What was done to the store.
+/// The faults that were applied to the store.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) harm: Harm,
@@ -62,7 +62,7 @@ impl Done {
     }
 }
 
-/// Servers of our own, or somebody else's.
+/// The servers of a run, private or named by the caller.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "there is one of it")]
 pub(crate) enum Target {
@@ -77,7 +77,7 @@ pub(crate) enum Target {
         /// Its clock is set, so far by this much.
         clock: Option<Mutex<Duration>>,
     },
-    /// A primary, a replica, and those that replace the one by the other; both write down each change likewise.
+    /// A primary, a replica and the sentinels that promote the replica. Both servers log each change.
     Sentinels(RedisSentinels),
     /// Three primaries, each with a replica.
     Cluster(RedisCluster),
@@ -115,7 +115,7 @@ impl Target {
         }
     }
 
-    /// Where a proxy can stand before it.
+    /// Returns the address that a proxy can replace.
     pub(crate) fn address(&self) -> Option<String> {
         match self {
             Self::Single { server, .. } => Some(server.address()),
@@ -129,14 +129,15 @@ impl Target {
             Self::Outside(_) => Faults::default(),
             Self::File(_) => Faults { stops: true, ..Faults::default() },
             Self::Single { clock, .. } => Faults { stops: true, crashes: true, clock: clock.is_some(), ..ours },
-            // Whoever stops is replaced, and then goes on: what is written to both nobody can compare.
+            // A stopped primary is replaced and continues later. Its history cannot be compared with that of the new
+            // primary.
             Self::Sentinels(_) => Faults { failovers: true, ..ours },
             Self::Database(databases) => databases.faults(),
             Self::Cluster(_) => Faults { failovers: true, migrations: true, ..ours },
         }
     }
 
-    /// Whether nobody was replaced but by us: what that loses nobody has compared.
+    /// Returns whether all failovers were made by this harness. The losses of other failovers are not compared.
     pub(crate) fn is_as_we_left_it(&self, failovers: u64) -> bool {
         match self {
             Self::Outside(_) | Self::File(_) | Self::Single { .. } | Self::Database(_) => true,
@@ -148,7 +149,7 @@ impl Target {
         }
     }
 
-    /// Those that run.
+    /// Returns the running servers.
     fn servers(&self) -> Vec<&RedisServer> {
         match self {
             Self::Outside(_) | Self::File(_) | Self::Database(_) => Vec::new(),
@@ -194,7 +195,7 @@ impl Target {
 }
 
 impl Target {
-    /// For so long no server takes anything that needs memory.
+    /// Fills the memory of all servers for this time, so that they refuse commands that need memory.
     fn fill(&self, long: Duration) {
         let limit = |bytes: &str| {
             for server in self.servers() {
@@ -207,7 +208,7 @@ impl Target {
     }
 }
 
-/// Whoever listens for what others tell counts as another type of client.
+/// Closes the connections of a server. Subscribers are a separate type of client.
 fn cut(server: &RedisServer) {
     for kind in ["normal", "pubsub"] {
         server.command(&["CLIENT", "KILL", "TYPE", kind]);

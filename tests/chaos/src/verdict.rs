@@ -1,4 +1,4 @@
-//! What a run came to.
+//! The verdict on a run.
 use std::time::Duration;
 
 use idempotent_testkit::history::History;
@@ -10,7 +10,7 @@ use crate::plan::{CLOCK_STEP, Faults, Harm};
 use crate::target::Done;
 use crate::worker::{MEMORY, RUNS};
 
-/// What was done, and what the harness alone can count.
+/// The applied faults, and the figures that only the harness can count.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Harms {
     pub(crate) pauses: u64,
@@ -59,7 +59,7 @@ impl Harms {
     }
 }
 
-/// What the judge says of a run, and whether that means anything.
+/// The findings of the judge, and whether the run is vacuous.
 #[derive(Debug)]
 pub struct Verdict {
     name: &'static str,
@@ -67,17 +67,18 @@ pub struct Verdict {
     seconds: f64,
     harms: Harms,
     report: Report,
-    /// What is wrong beside the history.
+    /// Findings outside of the history.
     found: Vec<String>,
-    /// What is worth telling beside the rest.
+    /// Further figures.
     told: Vec<(&'static str, u64)>,
-    /// What never happened, and had to.
+    /// Required events that did not happen.
     missing: Vec<String>,
 }
 
 impl Verdict {
     pub(crate) fn of(args: &Args, faults: Faults, harms: Harms, history: &History, took: Duration) -> Self {
-        // The recorder writes a call down before it is made, and nothing of a locked row; nobody forgets by force.
+        // The recorder writes a call before the call is made, and omits locked rows. No operator forgets a key by
+        // force.
         let clock = if faults.clock { CLOCK_STEP } else { Duration::ZERO };
         let judge = Judge::new()
             .margin(Duration::from_millis(10) + clock)
@@ -145,7 +146,7 @@ impl Verdict {
         self.report.findings.len() + self.found.len() + usize::from(self.harms.unsettled > 0)
     }
 
-    /// For people, on stderr.
+    /// Prints the verdict for people to stderr.
     pub fn explain(&self) {
         for finding in &self.report.findings {
             eprintln!("{finding}");
@@ -214,7 +215,7 @@ impl Verdict {
     }
 }
 
-/// What a run of this length has to have seen.
+/// Returns the events that a run of this length must contain and does not.
 fn missing(seconds: u64, faults: Faults, harms: &Harms, report: &Report) -> Vec<String> {
     let counts = &report.counts;
     let some = (seconds / 5).max(1);

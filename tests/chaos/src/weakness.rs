@@ -1,15 +1,15 @@
 //! Stores that are wrong on purpose: a guard of a script taken out.
 
-/// A text of a script, and what stands in its place.
+/// A deliberate bug: a text of a script, and its replacement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weakness {
-    /// What it is called.
+    /// The name of the bug.
     pub name: &'static str,
-    /// Which script, by a word of its first line of words.
+    /// A word in the first comment of the script.
     pub script: &'static str,
-    /// The guard as it stands there.
+    /// The guard in the script.
     pub guard: &'static str,
-    /// Without it.
+    /// The replacement.
     pub without: &'static str,
 }
 
@@ -32,7 +32,7 @@ const COMPLETE: &str = "-- Consuming becomes consumed.";
 const RENEW: &str = "-- Renews leases.";
 const RELEASE: &str = "-- Ends attempts";
 
-/// Those that a short run of chaos has to notice.
+/// The bugs that a short chaos run must detect.
 pub const WEAKNESSES: &[Weakness] = &[
     Weakness {
         name: "complete-any-owner",

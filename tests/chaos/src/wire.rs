@@ -9,20 +9,20 @@ use crate::mq::{Flaw, Kind};
 /// The first line a worker reads.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Start {
-    /// Which incarnation it is.
+    /// The number of the incarnation.
     pub(crate) worker: u32,
     pub(crate) seed: u64,
     /// The store's URL.
     pub(crate) store: String,
-    /// What is wrong with it on purpose.
+    /// The deliberate bug of the scripts.
     pub(crate) weakness: Option<String>,
-    /// Of its keys.
+    /// The namespace of the keys.
     pub(crate) namespace: String,
     /// Its part of the history.
     pub(crate) history: PathBuf,
     /// The resource that checks nothing: a file that all append to.
     pub(crate) effects: PathBuf,
-    /// Where its deliveries come from; without it the harness gives it some.
+    /// The source of the deliveries, or `None` if the harness sends them.
     pub(crate) origin: Option<Origin>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Start {
 pub(crate) struct Origin {
     pub(crate) kind: Kind,
     pub(crate) url: String,
-    /// What is wrong with the worker on purpose.
+    /// The deliberate bug of the worker.
     pub(crate) flaw: Option<Flaw>,
 }
 
@@ -44,22 +44,22 @@ pub(crate) struct Message {
     pub(crate) wait_ms: u64,
     /// A run that has lost its lease goes on, and tries to complete.
     pub(crate) stubborn: bool,
-    /// From the handler's start to its effect, and from there to its end.
+    /// The time from the start of the handler to its effect, and from there to its end.
     pub(crate) before_ms: u64,
     pub(crate) after_ms: u64,
     pub(crate) ends: Ends,
-    /// Whether its effect is on the resource that refuses old fencing numbers.
+    /// True if the effect is on the resource that rejects old fencing tokens.
     pub(crate) fenced: bool,
 }
 
 impl Message {
-    /// Whether its handler needs a good part of its lease, or more.
+    /// Returns whether the handler needs a large part of its lease, or more.
     pub(crate) fn is_long(&self) -> bool {
         self.before_ms + self.after_ms >= self.lease_ms / 2
     }
 }
 
-/// How its handler ends.
+/// The result of the handler.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Ends {
@@ -72,7 +72,7 @@ pub(crate) enum Ends {
     Panics(u32),
 }
 
-/// Where a worker kills itself: between two steps of a run, or in the middle of a call of the store.
+/// The point at which a worker kills itself: between two steps of a run, or during a store call.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Dies {
@@ -88,7 +88,7 @@ impl Dies {
         [Self::AtClaim, Self::BeforeEffect, Self::AfterEffect, Self::AtComplete, Self::BeforeAck];
 }
 
-/// To a worker.
+/// A message to a worker.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Order {
@@ -98,7 +98,7 @@ pub(crate) enum Order {
         /// Another payload comes with the same key.
         altered: bool,
         dies: Option<Dies>,
-        /// Not by the executor.
+        /// True if the run bypasses the executor.
         rogue: bool,
     },
     /// The fenced resource has answered.
@@ -109,11 +109,11 @@ pub(crate) enum Order {
     Peace,
 }
 
-/// From a worker.
+/// A message from a worker.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum News {
-    /// It has connected to the store.
+    /// The worker has connected to the store.
     Ready,
     /// Asks the fenced resource.
     Write {
@@ -134,7 +134,7 @@ pub(crate) enum News {
     },
 }
 
-/// As it is sent, with the line's end.
+/// Encodes a message as a line.
 pub(crate) fn line(said: &impl Serialize) -> String {
     // Numbers and text.
     let mut text = serde_json::to_string(said).unwrap_or_default();

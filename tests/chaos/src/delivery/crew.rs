@@ -22,7 +22,7 @@ pub(super) struct Crew {
     stopped: Vec<(Instant, u32)>,
     pub(super) kills: u64,
     pub(super) pauses: u64,
-    /// What nobody has killed, and what is gone.
+    /// Processes that ended without a kill.
     pub(super) by_themselves: Vec<u32>,
 }
 
@@ -82,7 +82,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Those whose time has come go on.
+    /// Continues the stopped processes whose time is over.
     pub(super) fn resume(&mut self, now: Instant) -> io::Result<()> {
         for (_, id) in self.stopped.extract_if(.., |(until, _)| *until <= now) {
             if let Some(process) = self.places.iter().find(|process| process.id == id) {
@@ -123,7 +123,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Nobody dies by its own hand any more, and producers come to an end.
+    /// Ends the faults: no process kills itself any more, and producers end.
     pub(super) fn peace(&mut self) {
         self.start.peace = true;
         for process in &self.places {
@@ -131,7 +131,7 @@ impl Crew {
         }
     }
 
-    /// Whether all producers are done.
+    /// Returns whether all producers have ended.
     pub(super) fn all_is_sent(&self) -> bool {
         self.places.iter().all(|process| process.over || !process.role.is_producer())
     }

@@ -1,17 +1,18 @@
-//! The delay queue on one Redis with an append-only file: two topics, one with annotated handlers under a consumer, the other
-//! with what takes, commits and rolls back by itself. Effects and records are one transaction in an SQLite file.
+//! The delay queue on one Redis with an append-only file. One topic has annotated handlers in a consumer. The other
+//! topic has takers that receive, commit and roll back by themselves. Effects and records are written in one
+//! transaction of an SQLite file.
 //!
 //! Findings:
 //!
 //! | | |
 //! |---|---|
-//! | Q1 | a message that was accepted, and not called off, has neither taken effect nor died |
-//! | Q2 | one was delivered before its time, or came again before the delay of its rollback |
-//! | Q3 | one took effect twice, or nobody sent it, or its body is another one |
-//! | Q4 | the dead letters are not those whose handler always fails, each after 17 deliveries |
-//! | Q5 | one that was called off before its time was delivered |
-//! | Q6 | the counts at the end are not those of an empty queue, or a hash holds what no message has |
-//! | Q7 | it did not come to rest, or a process ended by itself or not at all |
+//! | Q1 | an accepted message that was not cancelled has neither taken effect nor died |
+//! | Q2 | a message was delivered before its time, or before the delay of its rollback was over |
+//! | Q3 | a message took effect twice, was sent by no producer, or has another body |
+//! | Q4 | the dead letters are not exactly the messages whose handler always fails, each after 17 deliveries |
+//! | Q5 | a message that was cancelled before its time was delivered |
+//! | Q6 | the final counts are not those of an empty queue, or a hash contains data of no message |
+//! | Q7 | the play did not come to an end, or a process ended by itself or not at all |
 mod judge;
 mod producer;
 mod seen;
@@ -161,7 +162,7 @@ async fn letters(queue: &DelayQueue) -> anyhow::Result<Vec<judge::Letter>> {
     Ok(all)
 }
 
-/// What is in each topic's keys beside the dead letters: nothing, where all is well.
+/// Returns the contents of each topic's keys except dead letters, which must be empty.
 async fn leftovers(server: &RedisServer, queue: &DelayQueue) -> anyhow::Result<Vec<String>> {
     let mut found = Vec::new();
     for topic in Topic::ALL {

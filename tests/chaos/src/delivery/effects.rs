@@ -1,4 +1,4 @@
-//! Effects in an SQLite file, beside the records of those who caused them.
+//! Effects in an SQLite file that also contains the records.
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 
-/// What took effect, in its order: whose, and which.
+/// The effects in their order: the name and the number of each.
 const TABLE: &str =
     "CREATE TABLE effects (seq INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, number INTEGER NOT NULL)";
 
@@ -20,7 +20,7 @@ pub(super) async fn pool(file: &str) -> anyhow::Result<SqlitePool> {
     Ok(SqlitePoolOptions::new().max_connections(1).connect_with(options).await?)
 }
 
-/// With the table, which nobody else makes.
+/// Opens the pool and creates the table.
 pub(super) async fn pool_of_new(file: &Path) -> anyhow::Result<SqlitePool> {
     let options = SqliteConnectOptions::new().filename(file).busy_timeout(BUSY).create_if_missing(true);
     let pool = SqlitePoolOptions::new().max_connections(1).connect_with(options).await?;
@@ -29,7 +29,7 @@ pub(super) async fn pool_of_new(file: &Path) -> anyhow::Result<SqlitePool> {
     Ok(pool)
 }
 
-/// Beside a transaction.
+/// Writes an effect outside of a transaction.
 pub(super) async fn put(pool: &SqlitePool, name: &str, number: u64) -> sqlx::Result<()> {
     let insert = sqlx::query(INSERT);
     insert.bind(name).bind(number.cast_signed()).execute(pool).await.map(drop)
@@ -43,7 +43,7 @@ pub(super) async fn all(file: &Path) -> anyhow::Result<Vec<(String, u64)>> {
     Ok(rows.into_iter().map(|(name, number)| (name, number.cast_unsigned())).collect())
 }
 
-/// How often each took effect.
+/// Counts the effects of each name.
 pub(super) fn counts(all: &[(String, u64)]) -> BTreeMap<&str, u64> {
     let mut counts = BTreeMap::new();
     for (name, _) in all {

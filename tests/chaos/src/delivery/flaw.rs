@@ -9,7 +9,7 @@ use super::Play;
 pub enum DeliveryFlaw {
     /// The delay queue hands out what is due in 100 ms.
     TakesEarly,
-    /// Whoever takes a message commits it, and then runs its handler.
+    /// A consumer commits a message before its handler runs.
     CommitsFirst,
     /// The handler's effect is not bound to its key.
     Unmarked,
@@ -19,11 +19,11 @@ pub enum DeliveryFlaw {
     LosesOnRollback,
     /// A message that is called off is delivered all the same.
     CancelsNothing,
-    /// What nobody settled in time is not given to anybody else.
+    /// A message that was not settled in time is not delivered again.
     KeepsHeld,
     /// A dead letter is dropped.
     BuriesNothing,
-    /// A message is written beside the transaction of what it tells of.
+    /// A message is enqueued outside of the transaction of its effect.
     EnqueuesOutside,
     /// A relay's publisher sends a batch from its end.
     SendsBackwards,
@@ -31,7 +31,7 @@ pub enum DeliveryFlaw {
     Unbound,
     /// The consumer answers, and then runs its handler.
     AnswersFirst,
-    /// Nobody is told of what was given up.
+    /// No alert is sent for a message that was given up.
     TellsNobody,
     /// No link waits for the one it comes after.
     IgnoresOrder,
@@ -68,7 +68,7 @@ impl DeliveryFlaw {
         Self::DropsWaiting,
     ];
 
-    /// As it is called for.
+    /// Returns the name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -107,7 +107,7 @@ impl DeliveryFlaw {
         }
     }
 
-    /// What the judge has to find, in a word.
+    /// Returns a word of the finding that the judge must report.
     #[must_use]
     pub fn found_as(self) -> &'static str {
         match self {
@@ -132,7 +132,7 @@ impl DeliveryFlaw {
         Self::of(play).find(|flaw| flaw.name() == name)
     }
 
-    /// Those of a play.
+    /// Returns the bugs of a play.
     pub fn of(play: Play) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(move |flaw| flaw.play() == play)
     }

@@ -13,7 +13,7 @@ use crate::dice::Dice;
 use crate::mortal::die;
 use crate::process::Orders;
 
-/// Where a process kills itself.
+/// A point at which a process kills itself.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Point {
@@ -47,7 +47,7 @@ pub(super) struct Hands {
 /// Ends when stdin does.
 pub(super) type Stop = watch::Receiver<bool>;
 
-/// In percent, each time it comes to a point.
+/// The probability of a kill at each point, in percent.
 const DOOMED: u64 = 1;
 
 impl Hands {
@@ -99,7 +99,7 @@ pub(super) fn now() -> Timestamp {
     Timestamp(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// Ends once it is told to.
+/// Waits for the stop signal.
 pub(super) async fn stopped(mut stop: Stop) {
     // Dropped, it means the same.
     let _ = stop.wait_for(|stopped| *stopped).await;

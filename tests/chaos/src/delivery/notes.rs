@@ -26,12 +26,12 @@ impl Notes {
     }
 }
 
-/// Where the notes of this incarnation are.
+/// Returns the file for the notes of an incarnation.
 pub(super) fn file(folder: &Path, id: u32) -> PathBuf {
     folder.join(format!("notes-{id}.jsonl"))
 }
 
-/// What incarnations up to this one have noted, each in its order.
+/// Reads the notes of all incarnations up to this one, each in its order.
 pub(super) fn read<N: DeserializeOwned>(folder: &Path, last: u32) -> anyhow::Result<Vec<(u32, N)>> {
     let mut notes = Vec::new();
     for id in 1..=last {

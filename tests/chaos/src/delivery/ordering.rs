@@ -1,18 +1,19 @@
-//! Chains of messages: each link's handler comes `after` the one before it, or the links are the numbers of a stream that
-//! their producer registers before it sends them (`sequence`), every other chain so; whoever dies, and whatever order the
-//! broker (the delay queue on Redis) delivers them in. One link of some chains always fails, and is skipped after a while.
-//! Records are on Redis, or beside the effects in an SQLite file, in one transaction with them.
+//! Chains of messages. In every second chain, the links are numbers of a stream that the producer registers before it
+//! sends them (`sequence`). In the other chains, each link runs `after` the previous one. Processes die, and the
+//! broker (the delay queue on Redis) delivers in any order. One link of some chains always fails, and is skipped after
+//! a while. Records are on Redis, or in an SQLite file in one transaction with the effects.
 //!
 //! Findings:
 //!
 //! | | |
 //! |---|---|
-//! | R1 | a link that was accepted has no effect |
-//! | R2 | a link took effect before the one it comes after, which had been put off within its patience |
-//! | R3 | one took effect twice where that is one transaction with its record, or nobody sent it, or it always fails |
+//! | R1 | an accepted link has no effect |
+//! | R2 | a link took effect before its predecessor, which had been deferred within its patience |
+//! | R3 | a link took effect twice although effect and record are one transaction, was sent by no producer, or always
+//! fails |
 //! | R4 | the dead letters are not the links that always fail |
-//! | R5 | no other chain went on while one was held up |
-//! | R7 | it did not come to rest, or a process ended by itself or not at all |
+//! | R5 | no other chain continued while one was held |
+//! | R7 | the play did not come to an end, or a process ended by itself or not at all |
 mod consumer;
 mod judge;
 mod producer;
@@ -49,16 +50,16 @@ const SLOTS: u16 = 2;
 /// Links of a chain.
 const LENGTH: u64 = 8;
 const LEASE: Duration = Duration::from_secs(1);
-/// Of what always fails; what is killed counts, too.
+/// The number of retries of a failing handler. Killed runs count, too.
 const RETRIES: u32 = 12;
 
 /// A link.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 struct Link {
     chain: u64,
-    /// From 1 on.
+    /// The number of the link, from 1.
     number: u64,
-    /// It is a number of a stream, and does not name the link it comes after.
+    /// True if the link is a number of a stream, and false if it names its predecessor.
     numbered: bool,
     /// Its handler always fails.
     poison: bool,
@@ -70,7 +71,7 @@ impl Link {
     }
 }
 
-/// What processes note. Times are the machine's, in µs.
+/// A note of a process. Times are those of the machine, in µs.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Note {
@@ -78,7 +79,7 @@ enum Note {
     Registered {
         chain: u64,
     },
-    /// It is about to be sent.
+    /// The producer is about to send the link.
     Intends(Link),
     /// The broker has it.
     Kept(Link),
@@ -87,7 +88,7 @@ enum Note {
         link: Link,
         at: u64,
     },
-    /// That delivery was told that its turn has not come: the store knows that it was there.
+    /// The store deferred the delivery, since its turn had not come.
     Deferred {
         link: Link,
         came: u64,

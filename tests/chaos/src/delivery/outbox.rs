@@ -1,26 +1,26 @@
-//! The outbox, on PostgreSQL or SQLite: writers whose transactions commit or do not, relays, a broker (the delay queue on
-//! Redis, or RabbitMQ), and consumers with the outbox as their log. What was committed is known from a table of the writers'
-//! own. Beside it there is a second outbox, of messages that nobody takes: RabbitMQ returns them, since no queue is bound to
-//! them, and the delay queue keeps them for nobody. Its relays give them up.
+//! The outbox on PostgreSQL or SQLite, with writers whose transactions commit or roll back, relays, a broker (the
+//! delay queue on Redis, or RabbitMQ), and consumers with the outbox as their log. A table of the writers lists the
+//! committed messages. A second outbox contains messages that no consumer receives: RabbitMQ returns them, since no
+//! queue is bound, and the delay queue keeps them. Its relays give them up.
 //!
-//! In which order the broker accepted what it was sent is known on the delay queue from the members that messages are there,
-//! whose numbers rise, and on RabbitMQ from a tape (`rabbit`).
+//! On the delay queue, the rising numbers of the members show the order in which the broker accepted messages. On
+//! RabbitMQ, a tape shows this order (`rabbit`).
 //!
 //! Findings:
 //!
 //! | | |
 //! |---|---|
 //! | O1 | a message whose transaction committed has no effect |
-//! | O2 | one took effect twice, or is not to take effect |
-//! | O3 | one whose transaction was rolled back took effect, has a stub, or was sent |
-//! | O4 | messages of one aggregate were accepted by the broker, for the first time, in another order than they were written |
-//! | O5 | a stub says something else than what has become of its message, or nothing yet |
-//! | O6 | a message that nobody takes was not given up after as many sendings as are allowed, or nobody was told; or somebody was told of one that was not given up |
-//! | O7 | it did not come to rest, or a process ended by itself or not at all |
-//! | O8 | the broker's dead letters are not the messages whose handler always fails, or that ran more often than is allowed |
+//! | O2 | a message took effect twice, or took effect although its handler always fails |
+//! | O3 | a message whose transaction was rolled back took effect, has a stub, or was sent |
+//! | O4 | the broker accepted messages of one aggregate for the first time in another order than they were written |
+//! | O5 | a stub has a wrong status, or no final one |
+//! | O6 | a message without a receiver was not given up after the maximum of sends, or an alert is missing or wrong |
+//! | O7 | the play did not come to an end, or a process ended by itself or not at all |
+//! | O8 | the dead letters are not exactly the messages whose handler always fails, or that ran too often |
 //!
-//! Read in this order: `statements` (the play's own tables), `database`, `rabbit` and `broker` (where it is played), `writer`,
-//! `relay` and `consumer` (the processes), `rows` (what is left), `judge`.
+//! Read in this order: `statements` (the tables of the play), `database`, `rabbit` and `broker` (the servers),
+//! `writer`, `relay` and `consumer` (the processes), `rows` (the final state), `judge`.
 mod broker;
 mod consumer;
 mod database;
@@ -57,25 +57,25 @@ use crate::verdict::Verdict;
 
 const ROLES: [Role; 6] =
     [Role::Writer, Role::Relay, Role::OutboxConsumer, Role::Writer, Role::Relay, Role::OutboxConsumer];
-/// How many aggregates there are.
+/// The number of aggregates.
 const AGGREGATES: u64 = 6;
-/// Of what always fails; what is killed counts, too.
+/// The number of retries of a failing handler. Killed runs count, too.
 const RETRIES: u32 = 12;
 /// The table of the second outbox.
 const UNWANTED: &str = "idempotent_unwanted";
-/// Where its messages are to go.
+/// The destination of messages without a receiver.
 const NOWHERE: &str = "nowhere";
-/// How often they are sent.
+/// The maximum of sends of each message.
 const MOST_SENDS: u32 = 2;
-/// Longer than between two sendings of what nobody takes, in µs.
+/// A time in µs that is longer than the pause between two sends of such a message.
 const LATE: u64 = 4_000_000;
 
-/// What an outbox is played on.
+/// The database and the broker of an outbox.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Ground {
-    /// Where it lies.
+    /// The database of the outbox.
     pub store: OutboxStore,
-    /// What its messages go through.
+    /// The broker of the messages.
     pub broker: OutboxBroker,
 }
 
@@ -85,7 +85,7 @@ impl Default for Ground {
     }
 }
 
-/// What processes note.
+/// A note of a process.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Note {
@@ -102,7 +102,7 @@ enum Note {
     RolledBack {
         messages: u64,
     },
-    /// Somebody was told that a message was given up.
+    /// An alert for a message that was given up.
     Alarmed {
         outbox: String,
         seq: i64,
@@ -187,8 +187,8 @@ async fn left<Db: Database>(home: &Home<Db>, broker: &Broker) -> Option<u64> {
     Some(left)
 }
 
-/// How many there are. What failed again and again while its broker was away is not due for minutes: since that is back, a
-/// person sends it again.
+/// Returns the number of unconfirmed messages. A message that failed repeatedly during an outage of its broker is due
+/// minutes later, so an operator sends it again.
 async fn unconfirmed<Db: Database>(home: &Home<Db>, outbox: &Outbox<Db>) -> Result<usize, OutboxError> {
     let stubs = outbox.list(OutboxStatus::Unconfirmed, 0, 1_000).await?;
     let late = Timestamp(now().0.saturating_add(LATE));

@@ -4,7 +4,7 @@ use std::time::Duration;
 use crate::dice::Dice;
 use crate::plan::Schedule;
 
-/// Something that goes wrong, beside the processes that kill themselves.
+/// A fault, in addition to the processes that kill themselves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Harm {
     /// SIGKILL to the process in this place.
@@ -17,11 +17,11 @@ pub(super) enum Harm {
     Crash(usize),
 }
 
-/// What there is to be harmed.
+/// The possible targets of faults.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Targets {
     pub(super) processes: usize,
-    /// Behind proxies.
+    /// The number of servers with a proxy.
     pub(super) servers: usize,
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Stage {
 
 /// Between two looks at whether all is done.
 const LOOK: Duration = Duration::from_millis(250);
-/// So many looks in a row that find nothing to do.
+/// The number of consecutive checks that must find nothing to do.
 const SURE: u32 = 3;
 /// If so many end by themselves, another will do so, too.
 const MANY: usize = 20;
@@ -98,7 +98,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Whoever dies is replaced, whoever was stopped goes on, until this time.
+    /// Replaces killed processes and continues stopped ones until this time.
     async fn pass(&mut self, until: Instant) -> anyhow::Result<()> {
         while Instant::now() < until {
             self.crew.resume(Instant::now())?;

@@ -1,4 +1,4 @@
-//! What a process is told, as a line of JSON; a second line, whatever it says, means peace.
+//! The message to a process, a line of JSON. A second line ends the faults.
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -8,20 +8,20 @@ use super::DeliveryFlaw;
 /// The first line a process reads.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Start {
-    /// Which incarnation it is.
+    /// The number of the incarnation.
     pub(super) id: u32,
     pub(super) role: Role,
     pub(super) seed: u64,
     /// The broker's URL, by way of a proxy.
     pub(super) broker: String,
-    /// Where records and effects are.
+    /// The database of records and effects.
     pub(super) database: String,
-    /// Records are beside the effects, in one transaction.
+    /// True if records and effects are written in one transaction.
     pub(super) in_transaction: bool,
     /// Its notes go here.
     pub(super) notes: PathBuf,
     pub(super) flaw: Option<DeliveryFlaw>,
-    /// Nobody dies by its own hand.
+    /// True if no process kills itself.
     pub(super) peace: bool,
 }
 
@@ -42,7 +42,7 @@ pub(super) enum Role {
 }
 
 impl Role {
-    /// What ends by itself once there is peace.
+    /// Returns whether the process ends by itself after the faults.
     pub(super) fn is_producer(self) -> bool {
         matches!(self, Self::DelayProducer | Self::Writer | Self::ChainProducer)
     }

@@ -39,7 +39,7 @@ impl Kind {
         Self::Rocketmq,
     ];
 
-    /// As it is called for.
+    /// Returns the name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -70,25 +70,25 @@ impl Kind {
 /// A server, and a proxy that everybody but the judge goes through.
 #[async_trait]
 pub(super) trait Broker: fmt::Debug + Send + Sync {
-    /// Where workers connect to.
+    /// Returns the URL for workers.
     fn url(&self) -> String;
 
-    /// Whether the broker has said that it keeps it.
+    /// Publishes a copy. Returns whether the broker confirmed the copy.
     async fn publish(&self, copy: &Copy) -> anyhow::Result<bool>;
 
-    /// As the letter that it has to be if it is put aside.
+    /// Returns the expected dead letter of a copy.
     fn letter(&self, copy: &Copy) -> Letter;
 
-    /// What is not settled, by queue; those that are empty and those of dead letters left out. Blocks.
+    /// Returns the number of unsettled messages in each queue, without empty queues and dead letters. Blocks.
     fn left(&self) -> anyhow::Result<Vec<(String, u64)>>;
 
-    /// All that was put aside.
+    /// Returns all dead letters.
     async fn letters(&self) -> anyhow::Result<Vec<Letter>>;
 
-    /// What everybody but the judge goes through.
+    /// Returns the proxy of all clients except the judge.
     fn proxy(&self) -> &Proxy;
 
-    /// What is harmed.
+    /// Returns the server to which faults apply.
     fn server(&self) -> &dyn Server;
 }
 
@@ -100,7 +100,7 @@ pub(super) fn suffer(broker: &dyn Broker, harm: Harm) -> anyhow::Result<()> {
             broker.proxy().silence();
             std::thread::sleep(long);
             broker.proxy().speak();
-            // What has lost bytes stays silent until somebody looks at it.
+            // A connection that has lost bytes stays silent until it is closed.
             broker.proxy().cut_all();
         }
         Harm::StopBroker(long) => {
@@ -117,7 +117,7 @@ pub(super) fn suffer(broker: &dyn Broker, harm: Harm) -> anyhow::Result<()> {
 /// A dead letter, without the marks that were left on it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Letter {
-    /// Of which copy, by its header.
+    /// The name of the copy, from its header.
     pub(super) copy: Option<String>,
     /// Body, headers and properties, as text.
     pub(super) content: String,

@@ -3,14 +3,14 @@ use crate::dice::Dice;
 use crate::plan::Sent;
 use crate::wire;
 
-/// One of the copies of a message. Whoever does not hear that it arrived sends it again as it is.
+/// A copy of a message. A publisher without a confirm sends the same copy again.
 #[derive(Clone, Debug)]
 pub(super) struct Copy {
     /// No other copy is called so.
     pub(super) name: String,
     /// The message's id, which its copies share.
     pub(super) id: String,
-    /// `None`: nobody can read it.
+    /// `None` for an unreadable body.
     pub(super) key: Option<u64>,
     pub(super) body: Vec<u8>,
     /// A header of any bytes.
@@ -33,7 +33,7 @@ impl Copy {
         (0..copies).map(copy).collect()
     }
 
-    /// What is no message.
+    /// Creates a copy with an unreadable body.
     pub(super) fn undecodable(number: u64, dice: &Dice) -> Self {
         let name = format!("garbage-{number}");
         Self {

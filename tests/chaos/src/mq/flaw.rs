@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 
 macro_rules! flaws {
     ($($(#[$doc:meta])* $flaw:ident $name:literal,)+) => {
-        /// What is wrong on purpose: a run with it has to be violated.
+        /// A deliberate bug, with which a run must violate an invariant.
         #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
         #[non_exhaustive]
         pub enum Flaw {
@@ -14,7 +14,7 @@ macro_rules! flaws {
             /// All of them.
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$flaw),+];
 
-            /// As it is asked for.
+            /// Returns the name on the command line.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {

@@ -34,7 +34,7 @@ use crate::wire::{Ends, News, Order, Origin};
 /// A message comes so often, unless too many are on their way to the broker.
 const PACE: Duration = Duration::from_millis(40);
 const BACKLOG: usize = 150;
-/// In percent of the messages: nobody can read them.
+/// The percentage of unreadable messages.
 const GARBAGE: u64 = 3;
 /// A broker that was killed, its queues and their retries take their time, on a busy machine more of it.
 const UNHURRIED: Duration = PATIENCE.saturating_mul(3);
@@ -42,7 +42,7 @@ const UNHURRIED: Duration = PATIENCE.saturating_mul(3);
 const MANY: usize = 20;
 /// Between two looks at what the broker still has.
 const LOOK: Duration = Duration::from_millis(500);
-/// So many looks that find nothing: a broker counts now and then, and tells of what it has counted.
+/// The number of consecutive checks that must find nothing. A broker updates its counts at intervals.
 const SURE: u32 = 3;
 
 struct Play {
@@ -52,18 +52,18 @@ struct Play {
     publisher: Publisher,
     resource: Fenced,
     dice: Dice,
-    /// By storage key: whether its handler fails for good.
+    /// Whether the handler always fails, by storage key.
     keys: BTreeMap<String, bool>,
     produced: BTreeSet<u64>,
     sent: u64,
     of_the_store: Jobs,
     of_the_broker: Jobs,
     asking: JoinSet<anyhow::Result<Vec<(String, u64)>>>,
-    /// How often in a row the broker had nothing when it was asked.
+    /// The number of consecutive checks without messages at the broker.
     empty: u32,
-    /// Workers that nobody has killed, and that are gone.
+    /// Workers that ended without a kill.
     ended: Vec<u32>,
-    /// Nobody dies by its own hand.
+    /// True if no worker kills itself any more.
     peace: bool,
     harms: Harms,
 }
@@ -151,7 +151,7 @@ impl Play {
         Ok(())
     }
 
-    /// Peace, until there is nothing left to do or nobody could still be patient.
+    /// Ends the faults, and waits until nothing is left to do or the patience is over.
     async fn settle(&mut self, patience: Duration) -> anyhow::Result<()> {
         self.of_the_store.forget();
         self.of_the_broker.forget();
@@ -288,7 +288,7 @@ fn storage_key(namespace: &str, number: u64) -> String {
     key.map(|key| key.as_str().to_owned()).unwrap_or_default()
 }
 
-/// What else a run has to have seen.
+/// Adds the required events of a run to the verdict.
 fn tell(verdict: &mut Verdict, history: &History, letters: u64, resent: u64, seconds: u64) {
     let count = |event| history.lines.iter().filter(|line| line.event == event).count() as u64;
     let some = (seconds / 5).max(1);

@@ -1,4 +1,4 @@
-//! What lies in the queues at the end, held against what was published and what became of each key.
+//! The comparison of the final queues with the published messages and the result of each key.
 use std::collections::{BTreeMap, BTreeSet};
 
 use idempotent_testkit::history::{History, Kind};
@@ -7,13 +7,14 @@ use super::broker::Letter;
 use super::publisher::Ledger;
 use crate::worker::RUNS;
 
-/// What became of a key, by the workers' history.
+/// The result of a key in the history of the workers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fate {
     consumed: bool,
     /// Failed for good, or out of attempts.
     buried: bool,
-    /// Perhaps buried: nobody has heard how it was put down, and the next answer was that it is.
+    /// True if the worker may have dead-lettered the message: the answer of the first attempt was lost, and the next
+    /// one reported a dead letter.
     unheard: bool,
     /// Claims that may have been granted.
     runs: u32,
@@ -102,7 +103,7 @@ mod tests {
         Letter { copy: Some(copy.name.clone()), content: format!("{:?}", copy.body) }
     }
 
-    /// Key 1 is dead, key 2 consumed, and of key 3 nobody has heard; what the judge finds where these lie among the dead letters.
+    /// Judges dead letters where key 1 is dead, key 2 is consumed, and the result of key 3 is unknown.
     fn judged(lie: &[Letter]) -> Vec<String> {
         let copies = [copy("1.0", Some(1)), copy("2.0", Some(2)), copy("3.0", Some(3)), copy("garbage", None)];
         let copies = copies.map(|copy| (copy.name.clone(), (Arc::new(copy), true)));

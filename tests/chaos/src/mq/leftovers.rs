@@ -2,7 +2,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// For what was told to end.
+/// The time for a consumer to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The children that this process still has, by name, once they have had the time to end.

@@ -23,9 +23,9 @@ pub(super) struct Publisher {
 /// All that was sent.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// By name, and whether the broker has confirmed it.
+    /// The copies by name, and whether the broker has confirmed each.
     pub(super) copies: BTreeMap<String, (Arc<Copy>, bool)>,
-    /// Sent again because nobody knew.
+    /// The number of resent messages without a confirm.
     pub(super) resent: u64,
 }
 

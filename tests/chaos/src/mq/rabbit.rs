@@ -27,14 +27,14 @@ pub(super) struct Rabbit {
 
 const MARK: &str = "x-idempotent-";
 const MEDIA_TYPE: &str = "application/json";
-/// What is left on what is read by us.
+/// A header that the broker adds to messages that the harness has read.
 const COUNT: &str = "x-delivery-count";
-/// Of retries: those of the schedule, of what is in flight, and of a store that is down for some seconds.
+/// The delays of retries in ms: those of the schedule, of a key in flight, and of a store outage.
 const DELAYS_MS: [u64; 7] = [100, 200, 500, 1_000, 2_000, 3_000, 5_000];
-/// For an answer.
+/// The time for a response.
 const SOON: Duration = Duration::from_secs(2);
 
-/// What waits for its retry beside a classic queue can be lost with its node; beside a quorum queue it must not.
+/// Returns a quorum queue. A classic queue may lose messages that wait for a retry when its node is lost.
 fn queue() -> Queue {
     Queue::quorum(QUEUE)
 }
@@ -87,7 +87,7 @@ pub(crate) async fn declare(url: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is not settled, by queue; those that are empty and those of dead letters left out. Blocks.
+/// Returns the number of unsettled messages in each queue, without empty queues and dead letters. Blocks.
 pub(crate) fn left(server: &RabbitServer) -> Vec<(String, u64)> {
     let messages = server.queues("/", "messages").into_iter();
     messages.filter(|(name, messages)| *messages > 0 && !name.ends_with(".dead")).collect()

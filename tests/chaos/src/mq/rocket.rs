@@ -26,16 +26,16 @@ const GROUP: &str = "billing";
 const RETRIES: &str = "billing-retry";
 const DEAD: &str = "billing-dead";
 const MARK: &str = "x-idempotent-";
-/// Of the broker: those that a run has time for.
+/// The delay levels of the broker, short enough for a run.
 const DELAYS: &str = "1s 2s 3s 4s 5s 6s 7s 8s 9s 10s 20s 30s 1m 2m 3m 4m 5m 6m";
 const LEVELS: u32 = 18;
 /// Some for each worker.
 const QUEUES: u32 = 8;
-/// Where everybody but the judge is told that the broker is.
+/// The address of the broker for all clients except the judge.
 const IN_FRONT: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
-/// For a publisher to go on trying.
+/// The time for all attempts of a publisher.
 const SOON: Duration = Duration::from_secs(4);
-/// For a reader to get the next of the letters that are there; it takes its time to begin.
+/// The time for a reader to receive the next dead letter. A reader starts slowly.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The URL is the name server's address.

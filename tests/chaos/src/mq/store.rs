@@ -9,7 +9,7 @@ use crate::plan::Harm;
 use crate::target::{Done, Target};
 
 pub(super) struct Store {
-    /// `None` where it is no server.
+    /// The proxy, or `None` for a store without a server.
     line: Option<Proxy>,
     pub(super) target: Target,
 }

@@ -17,7 +17,7 @@ pub(super) struct Letter {
     pub(super) body: Vec<u8>,
 }
 
-/// What there is once all has come to rest.
+/// The final state.
 #[derive(Debug, Default)]
 pub(super) struct Left {
     pub(super) effects: Vec<(String, u64)>,
@@ -25,7 +25,7 @@ pub(super) struct Left {
     pub(super) leftovers: Vec<String>,
 }
 
-/// What a run has to have seen.
+/// The required events of a run.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) sent: u64,
@@ -38,7 +38,7 @@ pub(super) struct Tally {
     died: BTreeMap<Point, u64>,
 }
 
-/// As producers intended it.
+/// The message that a producer is about to send.
 #[derive(Clone, Copy, Debug)]
 struct Intended {
     poison: bool,
@@ -60,9 +60,9 @@ struct Book {
     off_at: Vec<(Place, Time)>,
     /// Deliveries, and when they were with a handler.
     began: Vec<(Place, u64, u32, Time)>,
-    /// By name: how often a key was claimed for it.
+    /// The number of claims of the key, by name.
     runs: BTreeMap<String, u32>,
-    /// By delivery: not to come again before.
+    /// The time before which a delivery must not be repeated.
     back: BTreeMap<(Place, u32), Time>,
     tally: Tally,
     found: Vec<String>,
@@ -250,7 +250,7 @@ pub(super) fn name_of(topic: Topic, id: &str) -> String {
 }
 
 impl Tally {
-    /// What was seen, and what a run of this length has to have seen.
+    /// Adds the seen events and the required events of a run of this length.
     pub(super) fn tell(&self, verdict: &mut Verdict, seconds: u64, stage: &Stage) {
         let some = (seconds / 5).max(1);
         let long = u64::from(seconds >= 15);

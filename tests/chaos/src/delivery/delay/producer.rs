@@ -1,4 +1,5 @@
-//! Sends messages of all kinds, some twice, some again where nobody knows, and calls some off.
+//! A producer of all kinds of messages. The producer sends some messages twice, resends unconfirmed ones, and cancels
+//! some.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ struct Order {
     n: u64,
     topic: Topic,
     message: DelayMessage,
-    /// What has an id or a merge key may be sent again.
+    /// True if the message has an id or a merge key, so that it may be sent again.
     named: bool,
     late: Duration,
 }
@@ -50,7 +51,7 @@ pub(in crate::delivery) async fn produce(hands: &Arc<Hands>) -> anyhow::Result<(
     Ok(())
 }
 
-/// What it is, noted before anybody hears of it.
+/// Creates a message, and writes its note before any other process sees the message.
 fn order(hands: &Hands, n: u64) -> Order {
     let dice = &hands.dice;
     let topic = if n.is_multiple_of(2) { Topic::Work } else { Topic::Bare };
@@ -62,7 +63,7 @@ fn order(hands: &Hands, n: u64) -> Order {
     let (message, not_before) = match dice.below(10) {
         0..4 => (DelayMessage::after(late, body), began + late),
         4..7 => (DelayMessage::due(began + late, body), began + late),
-        // What fails is not merged: nobody would know which of them it was.
+        // A failing message is not merged, because the judge could not tell which of the merged messages failed.
         7..9 if !poison => {
             let key = format!("merge-{}", dice.below(20));
             let merged = DelayMessage::merged(key, late / 4 + Duration::from_millis(1), body);

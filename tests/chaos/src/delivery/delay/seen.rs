@@ -3,13 +3,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::delivery::hands::Point;
 
-/// How a message is consumed.
+/// The receiver of a message.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Topic {
-    /// By annotated handlers under a consumer.
+    /// Annotated handlers in a consumer.
     Work,
-    /// By takers.
+    /// Takers.
     Bare,
 }
 
@@ -30,14 +30,14 @@ pub(super) type Time = u64;
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Note {
-    /// It is about to be sent.
+    /// The producer is about to send the message.
     Intends {
         n: u64,
         topic: Topic,
         poison: bool,
         not_before: Time,
     },
-    /// Nobody knows whether it was kept: it is sent again.
+    /// The message is unconfirmed, and the producer sends it again.
     Again {
         n: u64,
     },
@@ -58,7 +58,7 @@ pub(super) enum Note {
         topic: Topic,
         id: String,
     },
-    /// What the server has said to that, the first time it was asked if `sure`.
+    /// The server's answer to a cancellation, from the first request if `sure`.
     Cancelled {
         topic: Topic,
         id: String,
@@ -79,7 +79,7 @@ pub(super) enum Note {
     Runs {
         name: String,
     },
-    /// It was rolled back, by its delivery.
+    /// The delivery was rolled back.
     Back {
         topic: Topic,
         id: String,
@@ -90,7 +90,7 @@ pub(super) enum Note {
     Dies(Point),
 }
 
-/// What a cancellation came to.
+/// The result of a cancellation.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Off {
@@ -130,7 +130,7 @@ impl Body {
         self.poison || (self.n % 10 == 3 && delivered == 1)
     }
 
-    /// `None` where it is not what somebody sent, to the byte.
+    /// Parses a body. Returns `None` for a body that no producer sent.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let body: Self = serde_json::from_slice(bytes).ok()?;
         let sent = Self::new(body.n, body.poison);

@@ -16,19 +16,19 @@ use crate::failed::Failed;
 
 /// Taken at once by a taker.
 const ROOM: usize = 6;
-/// Of a rollback.
+/// The range of delays of a rollback.
 const AGAIN_MS: (u64, u64) = (10, 60);
-/// Of a record that is claimed before its transaction.
+/// The lease of a record that is claimed before its transaction.
 const LEASE: Duration = Duration::from_secs(1);
-/// Behind an error of the server's.
+/// The pause after an error of the server.
 const REST: Duration = Duration::from_millis(50);
-/// For handlers, once they are told to end.
+/// The time for running handlers after the stop signal.
 const GRACE: Duration = Duration::from_secs(5);
 
 struct Worker {
     hands: Arc<Hands>,
     executor: Executor,
-    /// For what is done beside a transaction, where that is the flaw.
+    /// The pool for writes outside of a transaction, for the workers with this bug.
     pool: SqlitePool,
 }
 
@@ -70,7 +70,7 @@ async fn count(hands: &Hands, name: &str, what: (u64, bool), tx: &mut Transactio
     effect(hands, name, what, tx).await
 }
 
-/// Likewise; attempts are the queue's.
+/// A handler in a taker, whose attempts the queue counts.
 #[idempotent(key = name, scope = "bare", transaction = tx)]
 async fn apply(hands: &Hands, name: &str, what: (u64, bool), tx: &mut Transaction<'_, Sqlite>) -> Result<(), Failed> {
     effect(hands, name, what, tx).await
@@ -90,7 +90,7 @@ async fn effect(
     if fails { Err(Failed) } else { Ok(()) }
 }
 
-/// Annotated handlers under a consumer, until it is told to end.
+/// Runs annotated handlers in a consumer until the stop signal.
 pub(in crate::delivery) async fn consume(hands: &Arc<Hands>, stop: Stop) -> anyhow::Result<()> {
     let [queue, _] = topics(&hands.start.broker, hands.start.flaw).await?;
     let worker = Worker::new(hands).await?;
@@ -117,7 +117,7 @@ pub(in crate::delivery) async fn consume(hands: &Arc<Hands>, stop: Stop) -> anyh
     Ok(())
 }
 
-/// Takes, commits and rolls back, until it is told to end.
+/// Receives, commits and rolls back until the stop signal.
 pub(in crate::delivery) async fn take(hands: &Arc<Hands>, stop: Stop) -> anyhow::Result<()> {
     let [_, queue] = topics(&hands.start.broker, hands.start.flaw).await?;
     let worker = Worker::new(hands).await?;

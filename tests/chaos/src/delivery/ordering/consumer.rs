@@ -17,9 +17,9 @@ const GRACE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 enum Failed {
-    /// It is not its turn.
+    /// The turn of the link has not come.
     Deferred,
-    /// Somebody has it, or the store did not answer.
+    /// Another worker holds the key, or the store did not respond.
     Rejected,
     ByItself,
 }
@@ -70,7 +70,7 @@ async fn within(worker: &Worker, link: Link, tx: &mut Transaction<'_, Sqlite>) -
     worker.within(link, tx).await
 }
 
-/// What always fails, on either.
+/// A handler for both stores, in which some links always fail.
 #[idempotent(
     key = (link.chain, link.number),
     after = before(&link),
@@ -125,7 +125,7 @@ impl Worker {
     }
 }
 
-/// Consumes until it is told to end.
+/// Consumes until the stop signal.
 pub(in crate::delivery) async fn consume(hands: &Arc<Hands>, stop: Stop) -> anyhow::Result<()> {
     let queue = queue(&hands.start.broker).await;
     let worker = Arc::new(Worker { hands: hands.clone(), pool: effects::pool(&hands.start.database).await? });

@@ -11,7 +11,7 @@ use crate::verdict::Verdict;
 /// a store's clock that knows no µs may be off.
 const PATIENCE: u64 = 5_000_000 - 5_000;
 
-/// What there is once all has come to rest.
+/// The final state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Left {
     /// Effects and records are one transaction: each has its effect once.
@@ -21,7 +21,7 @@ pub(super) struct Left {
     pub(super) dead: Vec<Link>,
 }
 
-/// What a run has to have seen.
+/// The required events of a run.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) links: u64,
@@ -40,10 +40,10 @@ pub(super) struct Tally {
 struct Book {
     intended: BTreeSet<Link>,
     kept: BTreeSet<Link>,
-    /// By name: when it was delivered, and when its handler began.
+    /// The times of deliveries and of handler starts, by name.
     came: BTreeMap<String, Vec<u64>>,
     runs: BTreeMap<String, Vec<u64>>,
-    /// When a delivery that was put off began and ended.
+    /// The start and end of each deferred delivery.
     put_off: BTreeMap<String, Vec<(u64, u64)>>,
     tally: Tally,
 }
@@ -108,7 +108,7 @@ impl Book {
             let kind = usize::from(next.numbered);
             if one.poison && (next.numbered || one.number + 1 == next.number) {
                 self.tally.skipped[kind] += 1;
-                // A number that comes when a larger one was let in before waits for nobody; that one is judged by itself.
+                // A number after a larger admitted one waits for no predecessor, and is checked by itself.
                 let is_late = next.numbered
                     && links
                         .iter()
@@ -117,7 +117,7 @@ impl Book {
                 if !is_late && self.patient(&next).is_none() {
                     found.push(format!("R2: {} did without {} before its time", next.name(), one.name()));
                 }
-                // Others' effects between that of the link before the broken one and that of the one behind it.
+                // Effects of other chains between those of the links before and after the broken one.
                 let start = links.iter().find(|link| link.chain == one.chain && link.number + 1 == one.number);
                 if let Some(start) = start.and_then(|link| first.get(link.name().as_str())) {
                     held_up = true;
@@ -146,7 +146,7 @@ impl Book {
         found
     }
 
-    /// When a link began to run that had waited for as long as it has to where the one before it does not come.
+    /// Returns the start of a link's run that waited for the whole patience without its predecessor.
     fn patient(&self, link: &Link) -> Option<u64> {
         let ran = *self.runs.get(&link.name())?.iter().min()?;
         let came = *self.came.get(&link.name())?.iter().min()?;
@@ -174,7 +174,7 @@ impl Book {
 }
 
 impl Tally {
-    /// What was seen, and what a run of this length has to have seen.
+    /// Adds the seen events and the required events of a run of this length.
     pub(super) fn tell(&self, verdict: &mut Verdict, seconds: u64, stage: &Stage) {
         let some = (seconds / 5).max(1);
         let long = u64::from(seconds >= 20);
@@ -223,7 +223,7 @@ mod tests {
         Left { in_transaction: true, effects, dead: vec![link(1, 2)] }
     }
 
-    /// The one behind the broken link waited for as long as it has to.
+    /// Returns the notes of a successor that waited for the whole patience.
     fn waited() -> [(u32, Note); 2] {
         [(2, Note::Came { link: link(1, 3), at: 1 }), (2, Note::Runs { link: link(1, 3), at: 1 + PATIENCE })]
     }

@@ -63,7 +63,7 @@ async fn register(hands: &Hands, executor: &Executor, chain: u64, numbers: &[u64
     }
 }
 
-/// Those of some chains, in an order in which none is far from its place.
+/// Returns the links of some chains, in an order in which each link is near its place.
 fn links(hands: &Hands, first: u64) -> Vec<Link> {
     let dice = &hands.dice;
     let mut links = Vec::new();

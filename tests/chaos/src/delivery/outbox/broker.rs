@@ -13,7 +13,7 @@ use super::rabbit;
 use crate::delivery::stage::unsettled;
 use crate::server::Server;
 
-/// What an outbox's messages go through.
+/// The kind of the broker.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum OutboxBroker {
@@ -27,7 +27,7 @@ impl OutboxBroker {
     /// All of them.
     pub const ALL: [Self; 2] = [Self::Delay, Self::Rabbitmq];
 
-    /// As it is called for.
+    /// Returns the name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -42,12 +42,12 @@ impl OutboxBroker {
         Self::ALL.into_iter().find(|broker| broker.name() == name)
     }
 
-    /// That of a URL that processes were told.
+    /// Returns the kind of a URL for processes.
     pub(super) fn of(url: &str) -> Self {
         if url.starts_with("amqp") { Self::Rabbitmq } else { Self::Delay }
     }
 
-    /// Where messages are sent, as relays name it.
+    /// Returns the destination that relays use.
     pub(super) fn topic(self) -> &'static str {
         match self {
             Self::Delay => TOPIC,
@@ -56,14 +56,14 @@ impl OutboxBroker {
     }
 }
 
-/// Of the delay queue.
+/// The topic of the delay queue.
 const TOPIC: &str = "orders";
 const VISIBILITY: Duration = Duration::from_millis(1_500);
 const SLOTS: u16 = 2;
 /// Far above what the handlers' policy allows, which is to be what counts.
 const RETRIES: u32 = 1_000;
 
-/// As the harness has it.
+/// The broker of the harness.
 pub(super) enum Broker {
     Delay(DelayQueue),
     Rabbitmq(Arc<RabbitServer>),
@@ -72,13 +72,13 @@ pub(super) enum Broker {
 /// One that runs.
 pub(super) struct Started {
     pub(super) broker: Broker,
-    /// As processes reach it.
+    /// The URL through the proxy.
     pub(super) by_proxy: String,
     pub(super) server: (Arc<dyn Server>, Proxy),
 }
 
 impl Broker {
-    /// With all that is declared.
+    /// Starts the broker and declares its queues.
     pub(super) async fn start(kind: OutboxBroker) -> anyhow::Result<Started> {
         match kind {
             OutboxBroker::Delay => {
@@ -131,7 +131,7 @@ impl Broker {
     }
 }
 
-/// Of the broker that this URL names.
+/// Returns a publisher to the broker of this URL.
 pub(super) async fn publisher(url: &str) -> anyhow::Result<Arc<dyn Publish>> {
     Ok(match OutboxBroker::of(url) {
         OutboxBroker::Delay => Arc::new(DelayProducer::new(&queue(url).await)),

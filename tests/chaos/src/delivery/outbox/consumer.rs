@@ -61,7 +61,7 @@ async fn effect<Db: Database>(
     if poison { Err(Failed) } else { Ok(()) }
 }
 
-/// Consumes until it is told to end.
+/// Consumes until the stop signal.
 pub(in crate::delivery) async fn consume(hands: &Arc<Hands>, stop: Stop) -> anyhow::Result<()> {
     let store = OutboxStore::of(&hands.start.database);
     let url = &hands.start.broker;

@@ -1,4 +1,4 @@
-//! The database that the outbox lies in, and what writers, consumers and the judge ask of it.
+//! The database of the outbox, with the statements of writers, consumers and the judge.
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::UNWANTED;
 use super::statements::Statements;
 use crate::server::Server;
 
-/// What an outbox can lie in.
+/// The kind of the database.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum OutboxStore {
@@ -32,7 +32,7 @@ impl OutboxStore {
     /// All of them.
     pub const ALL: [Self; 2] = [Self::Postgres, Self::Sqlite];
 
-    /// As it is called for.
+    /// Returns the name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl OutboxStore {
         Self::ALL.into_iter().find(|store| store.name() == name)
     }
 
-    /// That of a URL that processes were told.
+    /// Returns the kind of a URL for processes.
     pub(super) fn of(url: &str) -> Self {
         if url.starts_with("sqlite") { Self::Sqlite } else { Self::Postgres }
     }
@@ -56,22 +56,22 @@ impl OutboxStore {
 /// One to be played on.
 pub(super) struct Site {
     pub(super) url: String,
-    /// As processes reach it.
+    /// The URL through the proxy.
     pub(super) by_proxy: String,
-    /// What can be killed of it.
+    /// The server and its proxy, which can be killed.
     pub(super) server: Option<(Arc<dyn Server>, Proxy)>,
 }
 
-/// One that an outbox of a play lies in.
+/// A database for the outbox of a play.
 pub(super) trait Database: Statements {
     type Store: Store;
 
     fn start(folder: &Path) -> impl Future<Output = anyhow::Result<Site>>;
 
-    /// It connects when it is first needed.
+    /// Creates a pool that connects on first use.
     fn pool(url: &str) -> anyhow::Result<Pool<Self>>;
 
-    /// Of records; `create` with its tables.
+    /// Opens the store of records; `create` also creates its tables.
     fn store(
         pool: &Pool<Self>,
         url: &str,
@@ -82,17 +82,17 @@ pub(super) trait Database: Statements {
     fn begin(pool: &Pool<Self>) -> impl Future<Output = sqlx::Result<Transaction<'static, Self>>> + Send;
 }
 
-/// What is opened of a database.
+/// The open stores and outboxes of a database.
 pub(super) struct Home<Db: Database> {
     pub(super) pool: Pool<Db>,
     pub(super) outbox: Outbox<Db>,
-    /// Of messages that nobody takes.
+    /// The outbox of messages without a receiver.
     pub(super) unwanted: Outbox<Db>,
     pub(super) store: Db::Store,
 }
 
 impl<Db: Database> Home<Db> {
-    /// With all tables.
+    /// Opens the database and creates all tables.
     pub(super) async fn make(url: &str) -> anyhow::Result<Self> {
         let home = Self::open(url, true).await?;
         let mut tx = Db::begin(&home.pool).await?;
@@ -167,7 +167,7 @@ impl Database for Sqlite {
     }
 
     async fn begin(pool: &Pool<Self>) -> sqlx::Result<Transaction<'static, Self>> {
-        // One that began by reading could not go on to write where somebody else has written.
+        // A transaction that begins with a read could not write after another writer.
         pool.begin_with("BEGIN IMMEDIATE").await
     }
 }

@@ -9,7 +9,7 @@ use crate::delivery::hands::Point;
 use crate::delivery::stage::Stage;
 use crate::verdict::Verdict;
 
-/// What a run has to have seen.
+/// The required events of a run.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) committed: u64,
@@ -25,7 +25,7 @@ pub(super) struct Tally {
     died: BTreeMap<Point, u64>,
 }
 
-/// By message: when the broker accepted it, in its own words, which sort as they came.
+/// The positions at which the broker accepted a message, by message. Positions sort in order of acceptance.
 type Accepted<'a> = BTreeMap<&'a str, Vec<String>>;
 
 pub(super) fn judge(seen: &[(u32, Note)], left: &Left) -> (Tally, Vec<String>) {
@@ -39,7 +39,7 @@ pub(super) fn judge(seen: &[(u32, Note)], left: &Left) -> (Tally, Vec<String>) {
         match note {
             Note::Began { id, member } => {
                 tally.delivered += 1;
-                // Behind the letter of its kind is a number.
+                // The number follows the letter of the kind.
                 let number = member.as_ref().and_then(|member| member.get(1..));
                 accepted.entry(id).or_default().extend(number.map(str::to_owned));
             }
@@ -130,8 +130,9 @@ fn order(left: &Left, accepted: &Accepted<'_>, tally: &mut Tally) -> Vec<String>
     found
 }
 
-/// Of what nobody takes: each is given up after so many sendings, and somebody was told, and of nothing else. Who is told dies
-/// before the message is marked at times: another relay tells it again, and marks it.
+/// Checks the messages without a receiver: each is given up after the maximum of sends, with an alert, and no other
+/// message has one. A relay may die after the alert and before it marks the message. Then another relay sends the
+/// alert again, and marks the message.
 fn given_up(left: &Left, alarms: &[(&str, i64, u32)], tally: &mut Tally) -> Vec<String> {
     tally.alarms = alarms.len() as u64;
     let told = |stub: &Kept| alarms.iter().any(|(outbox, seq, _)| (*outbox, *seq) == (UNWANTED, stub.seq));
@@ -174,7 +175,7 @@ fn letters(left: &Left, runs: &BTreeMap<&str, u32>) -> Vec<String> {
 }
 
 impl Tally {
-    /// What was seen, and what a run of this length has to have seen.
+    /// Adds the seen events and the required events of a run of this length.
     pub(super) fn tell(&self, verdict: &mut Verdict, seconds: u64, stage: &Stage) {
         let some = (seconds / 5).max(1);
         let long = u64::from(seconds >= 20);

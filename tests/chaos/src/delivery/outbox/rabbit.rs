@@ -1,7 +1,7 @@
-//! RabbitMQ. What relays publish goes through an exchange to two queues: that of the consumers, and one that nobody consumes
-//! until the end, the *tape*. It holds all that the broker has accepted, in that order: a message is sent once the one before
-//! it in its aggregate is confirmed, and it is confirmed once both queues have it. So the first place of each on the tape is
-//! behind that of the one before it, whatever is sent again later. Retries do not go through the exchange.
+//! RabbitMQ. The relays publish to an exchange with two queues: the queue of the consumers, and the *tape*, which is
+//! read only at the end. The tape contains all accepted messages in order. A message is sent after its predecessor in
+//! the aggregate is confirmed, and the broker confirms when both queues have the message. The first copy of a message
+//! on the tape is therefore after that of its predecessor. Retries do not use the exchange.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub(super) async fn declare(server: &Arc<RabbitServer>) -> anyhow::Result<()> {
         let (options, arguments) = (QueueBindOptions::default(), FieldTable::default());
         channel.queue_bind(queue.into(), EXCHANGE.into(), "".into(), options, arguments).await?;
     }
-    // It has taken and given something: it stands.
+    // A confirmed and consumed message shows that the queue is ready.
     RabbitPublisher::builder(&url).build()?.publish(&OutboundMessage::with_random_id(TAPE, "")?).await?;
     take(&channel, TAPE).await?;
     let server = server.clone();
@@ -76,7 +76,7 @@ async fn open(url: &str) -> anyhow::Result<(Connection, Channel)> {
     Ok((connection, channel))
 }
 
-/// The ids of all that lies in a queue, which is empty then.
+/// Removes all messages of a queue, and returns their ids.
 async fn take(channel: &Channel, queue: &str) -> anyhow::Result<Vec<String>> {
     let mut ids = Vec::new();
     while let Some(found) = channel.basic_get(queue.into(), BasicGetOptions { no_ack: true }).await? {

@@ -16,7 +16,7 @@ use crate::delivery::hands::{Hands, Point, Stop, stopped};
 
 const POLL: Duration = Duration::from_millis(50);
 
-/// Sends until it is told to end.
+/// Relays until the stop signal.
 pub(in crate::delivery) async fn relay(hands: &Arc<Hands>, stop: Stop) -> anyhow::Result<()> {
     match OutboxStore::of(&hands.start.database) {
         OutboxStore::Postgres => relay_of::<Postgres>(hands, stop).await,
@@ -56,8 +56,8 @@ fn lease(broker: OutboxBroker) -> Duration {
     }
 }
 
-/// What is sent again is merged into what waits in a delay queue; in RabbitMQ it is another copy, and whoever sends again before
-/// consumers can have come to it has more and more of them.
+/// Returns the patience of a relay. A delay queue merges a resent message into the waiting one. RabbitMQ stores
+/// another copy, so short times would fill its queue.
 fn patience(broker: OutboxBroker) -> (Duration, Duration) {
     match broker {
         OutboxBroker::Delay => (Duration::from_millis(300), Duration::from_secs(1)),
@@ -93,7 +93,7 @@ impl std::fmt::Debug for Mortal {
     }
 }
 
-/// Whoever is told of messages that are given up; each alarm is in the notes before the relay goes on.
+/// An alert sender that writes each alert into the notes before the relay continues.
 struct Noted(Arc<Hands>);
 
 #[async_trait]

@@ -13,16 +13,16 @@ pub(super) struct Left {
     pub(super) written: BTreeMap<String, Written>,
     pub(super) effects: Vec<String>,
     pub(super) stubs: BTreeMap<String, Kept>,
-    /// Messages that nobody takes, which were committed, and their stubs.
+    /// The committed messages without a receiver, and their stubs.
     pub(super) unwanted: Vec<String>,
     pub(super) unwanted_stubs: BTreeMap<String, Kept>,
-    /// The ids of what lies among the broker's dead letters.
+    /// The ids of the broker's dead letters.
     pub(super) letters: Vec<String>,
     /// The ids of all that the broker has accepted, in that order, where it keeps them.
     pub(super) tape: Option<Vec<String>>,
 }
 
-/// What the outbox says of a message.
+/// The status of a message in the outbox.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Kept {
     pub(super) seq: i64,

@@ -29,7 +29,7 @@ pub(super) struct Written {
     pub(super) version: i64,
     /// Its handler always fails.
     pub(super) poison: bool,
-    /// It was called off.
+    /// True if the message was cancelled.
     pub(super) void: bool,
 }
 
@@ -38,7 +38,8 @@ pub(super) trait Statements: OutboxDb {
     /// The tables, and the aggregates.
     fn make(connection: &mut Self::Connection) -> impl Future<Output = sqlx::Result<()>> + Send;
 
-    /// So many messages further; the version before. Nobody else changes the aggregate until the transaction ends.
+    /// Advances the version of an aggregate by this number of messages, and returns the previous version. The row
+    /// stays locked until the transaction ends.
     fn advance(
         connection: &mut Self::Connection,
         aggregate: &str,
@@ -62,7 +63,7 @@ pub(super) trait Statements: OutboxDb {
         connection: &mut Self::Connection,
     ) -> impl Future<Output = sqlx::Result<BTreeMap<String, Written>>> + Send;
 
-    /// The ids of what nobody takes, and of the effects.
+    /// Returns the ids of the messages without a receiver, and those of the effects.
     fn rest(connection: &mut Self::Connection) -> impl Future<Output = sqlx::Result<[Vec<String>; 2]>> + Send;
 }
 

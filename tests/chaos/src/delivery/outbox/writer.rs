@@ -21,7 +21,7 @@ const ROLLED_BACK: u64 = 20;
 const POISON: u64 = 3;
 const CALLED_OFF: u64 = 4;
 
-/// Of the transactions: one more message in it, which nobody takes.
+/// The percentage of transactions with an additional message without a receiver.
 const UNWANTED: u64 = 10;
 
 struct Writer<Db: Database> {
@@ -47,7 +47,7 @@ async fn write_to<Db: Database>(hands: &Arc<Hands>) -> anyhow::Result<()> {
         let some = hands.dice.range(1, 3);
         let ids: Vec<String> = (count..count + some).map(|number| format!("m{}-{number}", hands.start.id)).collect();
         count += some;
-        // What is not known to be committed is written by nobody else.
+        // No other writer repeats a message that is not known to be committed.
         if let Err(error) = writer.transact(&ids).await {
             eprintln!("not written: {error}");
         }

@@ -1,4 +1,4 @@
-//! Likewise, as numbers of a stream that their producer has registered.
+//! Handlers of links that are numbers of a registered stream.
 use idempotent::idempotent;
 use sqlx::{Sqlite, Transaction};
 
@@ -26,7 +26,7 @@ pub(super) async fn within(worker: &Worker, link: Link, tx: &mut Transaction<'_,
     worker.within(link, tx).await
 }
 
-/// What always fails, on either.
+/// A handler for both stores, in which some links always fail.
 #[idempotent(
     key = (link.chain, link.number),
     sequence = (link.chain, link.number),

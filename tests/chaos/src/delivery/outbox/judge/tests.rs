@@ -51,7 +51,7 @@ fn found(seen: &[(u32, Note)], left: &Left) -> Vec<String> {
 fn what_was_committed_took_effect_once_in_order_or_is_told_of() {
     // What is sent again is out of turn by nature.
     let mut seen = sent(&[("m2", "a3"), ("m1", "a2"), ("m1", "a4"), ("m3", "a5")]);
-    // One who was told dies before the message is marked.
+    // The relay dies after the alert and before it marks the message.
     seen.push(alarmed(7, MOST_SENDS));
     seen.extend(vec![(1, Note::Fails { id: "m3".into() }); 13]);
     assert_eq!(found(&seen, &left()), Vec::<String>::new());
