@@ -110,7 +110,8 @@ async fn no_key_id_header_or_body_is_in_any_line_of_a_log() {
     world.clock.advance(secs(60)).await;
     assert!(process.task.is_finished());
 
-    // A handler whose attribute was forgotten is told of once, one that is said to have none is not.
+    // The consumer logs once about a handler without the attribute, and not about a handler that is declared
+    // unprotected.
     let world = World::new();
     let forgotten = Messages::raw().annotated(async |_| HandlerResult::Done);
     let process = world.consume(Policy::new(), forgotten).await;

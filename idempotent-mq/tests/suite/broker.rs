@@ -1,5 +1,5 @@
-//! A simulated broker: in memory, on the test's clock. It keeps what is not settled for as long as it is held, delays,
-//! counts, and writes down everything it is told.
+//! A simulated broker in memory, on the test's clock. The broker keeps held messages until they are settled, delays
+//! and counts messages, and records all calls.
 #[path = "broker/client.rs"]
 mod client;
 
@@ -24,15 +24,15 @@ pub struct Broker {
     start: Instant,
 }
 
-/// How this broker goes about it.
+/// The properties of a simulated broker.
 #[derive(Clone)]
 pub struct Ways {
     pub capabilities: SourceCapabilities,
     /// Delays of its own, in place of those it is asked for.
     pub steps: Vec<Duration>,
-    /// It takes back what is not kept alive for this long.
+    /// The visibility timeout, or `None` without one.
     pub hold: Option<Duration>,
-    /// It has a place for marks.
+    /// True if messages can carry marks.
     pub marks: bool,
 }
 
@@ -75,7 +75,7 @@ struct Holding {
     stored: Stored,
 }
 
-/// What happened, and when, in ms since the world began.
+/// An event with its time in ms since the start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     pub at: u128,
@@ -185,7 +185,7 @@ impl Broker {
         self.state().hanging = times;
     }
 
-    /// What is held in this area belongs to somebody else: it is not to be settled.
+    /// Assigns the messages of this position to another consumer, so that this one must not settle them.
     pub fn revoke(&self, area: Position) {
         let mut state = self.state();
         state.held.retain(|holding| !holding.stored.delivery.position.lies_in(&area));
@@ -198,12 +198,12 @@ impl Broker {
         self.state().events.clone()
     }
 
-    /// What happened to this message, with times.
+    /// Returns the events of a message, with times.
     pub fn story(&self, name: &str) -> Vec<(u128, What)> {
         self.events().into_iter().filter(|event| event.name == name).map(|event| (event.at, event.what)).collect()
     }
 
-    /// How this message was settled, in order.
+    /// Returns the settlements of a message in order.
     pub fn settlements(&self, name: &str) -> Vec<Settlement> {
         let settled = |(_, what)| match what {
             What::Settled(settlement) => Some(settlement),

@@ -21,7 +21,7 @@ enum Status {
     Later,
 }
 
-/// What lies in the source's channel: a message, and where its listener waits for the answer.
+/// An item of the source's channel: a message, and the channel for the result.
 type Asked = (Delivery, Tag);
 
 /// A settlement may fail and be tried again, so tags are lent: the answer is taken out once.

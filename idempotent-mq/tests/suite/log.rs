@@ -1,4 +1,4 @@
-//! A message log that answers as the test tells it to, and keeps what it is told.
+//! A message log that answers as the test demands, and records its calls.
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;

@@ -11,7 +11,7 @@ use idempotent_mq::{DeadLetter, DeadLetters, Delivery, Position, Redrive, Source
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A place for dead letters, by what stands in their bodies.
+/// A dead-letter queue that behaves as the bodies of its letters demand.
 #[derive(Default)]
 struct Place {
     lying: VecDeque<(&'static str, Option<DeadLetter>)>,
@@ -23,7 +23,7 @@ struct Place {
     refused: &'static str,
     /// Dies again at once.
     hopeless: &'static str,
-    /// Somebody else puts it back.
+    /// The letter that another program puts back.
     elsewhere: &'static str,
 }
 

@@ -16,7 +16,7 @@ include!("../../src/docs/queue.rs");
 
 const MESSAGES: u64 = 2_000;
 
-/// As the queue of the guide, and counts what is acknowledged.
+/// The queue of the guide, with a count of acknowledgements.
 struct Counting(QueueSource, Arc<AtomicU64>);
 struct CountingSettler(Arc<dyn Settle<()>>, Arc<AtomicU64>);
 
@@ -116,7 +116,7 @@ async fn a_handler_that_blocks_its_thread_does_not_hold_up_the_end() {
         Consumer::builder(source, "threads", &executor).grace(Duration::from_millis(10)).build(handling).unwrap();
     queue.messages.send(Delivery::new(Position::of("numbers"), Vec::new())).unwrap();
     let blocked = async move {
-        // Whoever cannot have the lock knows that the handler has it.
+        // The lock is taken while the handler runs.
         while wait.try_lock().is_ok() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

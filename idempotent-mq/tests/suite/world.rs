@@ -96,7 +96,7 @@ impl World {
         Process { store, executor, counters, stop: Some(stop), task, clock: self.clock.clone() }
     }
 
-    /// What a consumer with these settings is refused with.
+    /// Returns the setup error for these settings.
     pub fn refused(&self, policy: Policy, handling: MessageHandler, more: impl FnOnce(Building) -> Building) -> String {
         let (_, executor) = self.executor(policy);
         let built: Result<_, SetupError> =
@@ -134,7 +134,7 @@ impl Process {
     }
 }
 
-/// What a handler does, and how often it was run.
+/// The plan of a handler, and the number of its runs.
 pub struct Job {
     pub runs: AtomicU32,
     pub takes: Duration,
@@ -188,7 +188,7 @@ impl Job {
         (self.ends)(run)
     }
 
-    /// As a handler of raw bodies, keyed by the message's id.
+    /// Returns a handler of raw bodies with the message id as key.
     pub fn by_id(self: &Arc<Self>) -> MessageHandler {
         self.keyed(KeyFrom::message_id())
     }

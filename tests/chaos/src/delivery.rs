@@ -1,12 +1,12 @@
-//! Producers and time: the delay queue, the outbox, and calls that come after each other. All of a play's parts are
-//! processes, on real servers, and all of them are killed, stopped and cut off.
+//! Plays with producers and times: the delay queue, the outbox, and ordered messages. All parts of a play are
+//! processes on real servers, which are killed, stopped and disconnected.
 //!
-//! What each process sees it writes into a file of its own before it goes on (`notes`); what took effect is in a database.
-//! Both are judged at the end, when everything has come to rest.
+//! Each process writes its observations into its own file before it continues (`notes`). Effects are in a database.
+//! The judge checks both after all work is done.
 //!
-//! Read in this order: `wire` (what a process is told), `flaw` (what may be wrong on purpose), `notes`, `hands` (how a process
-//! dies by itself), `crew` (the processes), `plan` (what goes wrong when), `stage` (the bad times and the peace after them),
-//! `effects` (what is in the database); then the plays: `delay`, `outbox`, `ordering`.
+//! Read in this order: `wire` (the first message to a process), `flaw` (deliberate bugs), `notes`, `hands` (the points
+//! at which a process kills itself), `crew` (the processes), `plan` (the times of the faults), `stage` (the time with
+//! faults and the time after them), `effects` (the database). Then read the plays: `delay`, `outbox`, `ordering`.
 mod crew;
 mod delay;
 mod effects;
@@ -29,7 +29,7 @@ use crate::args::{Args, Topology};
 use crate::process::begin;
 use crate::verdict::Verdict;
 
-/// What is played.
+/// The kind of a play.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Play {
     /// The delay queue.
@@ -44,7 +44,7 @@ impl Play {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Delay, Self::Outbox, Self::Ordering];
 
-    /// As it is called for.
+    /// Returns the name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -61,7 +61,7 @@ impl Play {
     }
 }
 
-/// Where it is played.
+/// The database and the broker of a play.
 #[derive(Clone, Debug)]
 pub struct Places {
     /// The records of calls that come after each other.
@@ -89,13 +89,13 @@ pub(crate) async fn play(
     }
 }
 
-/// A process of a play: does what its first line says until stdin ends or it is killed.
+/// Runs a process of a play, as its first line demands, until the end of stdin.
 ///
 /// # Errors
-/// If it does not understand what it is told, or cannot go on.
+/// The first line is invalid, or the work failed.
 ///
 /// # Cancellation
-/// Dropping it leaves its work to the runtime.
+/// Its tasks continue in the runtime.
 pub async fn work() -> anyhow::Result<()> {
     let Some((start, lines)) = begin::<Start>().await? else { return Ok(()) };
     let (hands, stop) = Hands::start(start, lines)?;

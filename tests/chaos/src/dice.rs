@@ -19,7 +19,7 @@ impl Dice {
         u64::try_from(bits % u128::from(end.max(1))).unwrap_or_default()
     }
 
-    /// `from..=to`.
+    /// Returns a number in `from..=to`.
     pub(crate) fn range(&self, from: u64, to: u64) -> u64 {
         from + self.below(to - from + 1)
     }

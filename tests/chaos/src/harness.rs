@@ -34,7 +34,7 @@ const PACE: Duration = Duration::from_millis(20);
 const BACKLOG: usize = 300;
 /// In percent of the deliveries: their worker dies at a chosen point.
 pub(crate) const DOOMED: u64 = 1;
-/// In percent of the deliveries: what takes them is no executor of ours, and goes on behind the end of its lease.
+/// The percentage of deliveries that are handled without the executor, and after the end of the lease.
 const ROGUE: u64 = 2;
 /// And where the others that want the key hold it for long.
 const ROGUE_AT_LONG: u64 = 25;
@@ -48,7 +48,7 @@ struct Harness {
     dice: Dice,
     keys: BTreeSet<String>,
     sent: u64,
-    /// What is done to the store.
+    /// The pending faults of the store.
     jobs: Jobs,
     harms: Harms,
     peace: bool,
@@ -71,7 +71,7 @@ pub async fn run(args: &Args) -> anyhow::Result<Verdict> {
         }
         Subject::Broker { kind, store, flaw } => mq::play(args, (*kind, store, *flaw), folder.path()).await,
     };
-    // Nobody looks for the reason where it is known beforehand.
+    // The reason is known for a deliberate bug and for a run without faults.
     let expected = args.is_wrong_on_purpose() || args.calm;
     if done.as_ref().is_ok_and(|verdict| verdict.is_good() || expected) {
         return done;
@@ -89,7 +89,7 @@ async fn play(
     let began = Instant::now();
     let target = Arc::new(Target::start(topology, folder)?);
     let faults = if args.calm { plan::Faults::default() } else { target.faults() };
-    // A server of somebody else's remembers earlier runs.
+    // A server of the caller may contain records of earlier runs.
     let namespace = format!("chaos{:x}", time::now());
     let template = Template { store: target.url(), weakness, namespace: namespace.clone(), origin: None };
     let (fleet, hears) = Fleet::new(folder, template, args.seed)?;

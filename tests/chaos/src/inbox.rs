@@ -1,11 +1,11 @@
-//! The transactional inbox: handlers whose effect and record are one transaction of PostgreSQL.
+//! The transactional inbox: handlers whose effect and record are written in one transaction of PostgreSQL.
 //!
-//! What holds is simpler than for other stores, and judged by the rows themselves: each key has its effect exactly once,
-//! whoever was killed where, whatever became of the server and its connections.
+//! The invariant is simpler than for other stores, and the rows show it: each key has its effect exactly once,
+//! whichever worker, server or connection fails.
 //!
-//! Read in this order: `wire` (the points a worker dies at, and what is said), `flaw` (what may be wrong on purpose),
-//! `worker` and `mortal` (a process that runs deliveries, and dies in the middle), `crew` (the processes), `plan` (what goes
-//! wrong when), `harness` (one run), `judge`.
+//! Read in this order: `wire` (the kill points of a worker, and the messages), `flaw` (deliberate bugs), `worker` and
+//! `mortal` (a process that handles deliveries and kills itself), `crew` (the processes), `plan` (the times of the
+//! faults), `harness` (one run), `judge`.
 mod crew;
 mod flaw;
 mod harness;

@@ -26,7 +26,7 @@ impl Jobs {
         self.go_on();
     }
 
-    /// One at a time: what a failover loses is compared while nothing else is done.
+    /// Starts the next job. Jobs run one at a time, because the comparison after a failover needs a store at rest.
     fn go_on(&mut self) {
         if self.running.is_empty()
             && let Some(harm) = self.queued.pop_front()
@@ -36,10 +36,10 @@ impl Jobs {
         }
     }
 
-    /// What was done; `None` where nothing is to be.
+    /// Returns the result of the running job, or `None` without one.
     ///
     /// # Cancellation
-    /// Nothing is lost.
+    /// Safe.
     pub(crate) async fn done(&mut self) -> Option<anyhow::Result<Done>> {
         let done = self.running.join_next().await?;
         self.go_on();
@@ -50,7 +50,7 @@ impl Jobs {
         self.running.is_empty() && self.queued.is_empty()
     }
 
-    /// What waits is not done any more.
+    /// Removes all waiting jobs.
     pub(crate) fn forget(&mut self) {
         self.queued.clear();
     }

@@ -29,7 +29,7 @@ struct Written<'a> {
     line: Option<&'a Line>,
 }
 
-/// As much of it as merging needs.
+/// The fields of a line that the merge needs.
 #[derive(Deserialize)]
 struct Head {
     call: Option<u64>,

@@ -1,13 +1,13 @@
-//! Workers that are real processes, on a real server, while both are killed, stopped and cut off from each other.
+//! Chaos tests: worker processes on real servers, while both are killed, stopped and disconnected.
 //!
-//! Four plays: a store under test, whose deliveries come from the harness; (`mq`) a consumer of a real broker; (`inbox`) runs
-//! in a transaction; and (`delivery`) producers and time.
+//! There are four plays: a store, whose deliveries the harness sends; a consumer of a real broker (`mq`); runs in a
+//! transaction (`inbox`); and producers and times (`delivery`).
 //!
-//! Read in this order: `wire` (what the harness and a worker say to each other), `worker` (a process that runs
-//! deliveries through the executor), `journal` (how it writes down what it asks of the store), `plan` (what goes wrong
-//! when), `broker` and `resource` (the outside world, in the harness), `process`, `fleet` and `crew` (the processes),
-//! `server` and `target` (the servers and their faults) and `jobs` (one at a time), `harness` (one run), `verdict` (what it
-//! came to). Then `mq`, `inbox`, and `delivery`.
+//! Read in this order: `wire` (the messages between the harness and a worker), `worker` (a process that handles
+//! deliveries with the executor), `journal` (the record of its store calls), `plan` (the times of the faults),
+//! `broker` and `resource` (the simulated outside world), `process`, `fleet` and `crew` (the processes), `server` and
+//! `target` (the servers and their faults), `jobs` (faults, one at a time), `harness` (one run), `verdict`. Then read
+//! `mq`, `inbox`, and `delivery`.
 #![allow(clippy::print_stderr, reason = "a command line tool, and its workers' logs")]
 // The futures of RocketMQ's client are deep.
 #![recursion_limit = "512"]

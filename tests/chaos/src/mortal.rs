@@ -18,9 +18,10 @@ pub(crate) fn die() -> ! {
     std::process::abort()
 }
 
-/// Passes everything on, one by one; dies in the middle of the calls it was told to die in.
+/// A store that forwards each call, and kills the process during selected calls.
 ///
-/// Capabilities: watch, where the store has it. Requests of a batch would share a fate, so there is none.
+/// Capabilities: watch, if the inner store has it. There is no batch, since all requests of a batch would share a
+/// kill.
 #[derive(Debug)]
 pub(crate) struct Mortal {
     inner: Arc<dyn Store>,
@@ -40,7 +41,8 @@ impl Mortal {
         self.doomed.lock().unwrap_or_else(PoisonError::into_inner).insert(key, at);
     }
 
-    /// The call's end, or the process's: before the request is on the wire, before the answer, or just behind it.
+    /// Executes a call, or kills the process: before the request is sent, before the response arrives, or directly
+    /// after the call.
     async fn survive<T>(&self, key: &Key, at: Dies, call: impl Future<Output = T> + Send) -> T {
         if self.doomed.lock().unwrap_or_else(PoisonError::into_inner).get(key) != Some(&at) {
             return call.await;

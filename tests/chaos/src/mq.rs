@@ -1,8 +1,8 @@
-//! Consumers of a real broker: their deliveries, their retries and their dead letters are its.
+//! Consumers of a real broker, which delivers, retries and dead-letters.
 //!
-//! Read in this order: `flaw` (what may be wrong on purpose), `copy` (a message), `broker` (what all of them are to the
-//! harness; `rabbit`, `streams` and `rocket`), `store`, `worker` and `told` (a process that consumes), `publisher`, `harness` (one run),
-//! `judge` (what lies in the queues at the end). Another broker is another [`Kind`], and another file.
+//! Read in this order: `flaw` (deliberate bugs), `copy` (a message), `broker` (the interface of `rabbit`, `streams`
+//! and `rocket`), `store`, `worker` and `told` (a process that consumes), `publisher`, `harness` (one run), `judge`
+//! (the final contents of the queues). A new broker needs a variant of [`Kind`] and a file.
 mod broker;
 mod copy;
 mod flaw;

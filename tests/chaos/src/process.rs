@@ -20,7 +20,7 @@ use crate::wire::line;
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
-    /// `None` after the end of its stdin.
+    /// The sender of messages, or `None` after the end of stdin.
     orders: Option<mpsc::UnboundedSender<String>>,
 }
 

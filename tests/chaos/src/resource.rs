@@ -22,7 +22,7 @@ pub(crate) struct Fenced {
 }
 
 impl Fenced {
-    /// Whether it was accepted.
+    /// Writes an effect. Returns whether the resource accepted the effect.
     pub(crate) fn write(&mut self, key: String, token: Token, fence: u64) -> bool {
         let highest = self.highest.entry(key.clone()).or_default();
         if fence < *highest {
@@ -34,7 +34,7 @@ impl Fenced {
     }
 }
 
-/// What both hold at the end, key by key; of `keys` also that they hold nothing.
+/// Returns the final contents of both resources by key, also for `keys` without effects.
 pub(crate) fn truth(
     fenced: &Fenced,
     file: &Path,

@@ -22,26 +22,26 @@ use crate::mortal::die;
 use crate::process::{self, begin, next};
 use crate::wire::{Dies, Message, News, Order, Start};
 
-/// How often a key may run before it is dead.
+/// The maximum of runs before a key is dead.
 pub(crate) const RUNS: u32 = 6;
-/// How long dead and failed keys are remembered, and consumed ones: longer than any run of the harness.
+/// The retention of dead, failed and consumed keys, which is longer than any run of the harness.
 pub(crate) const MEMORY: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug)]
 struct Worker {
     hands: Hands,
     executor: Executor,
-    /// Who waits for the answer that a dead letter is safe.
+    /// Waiters for the confirmation that a dead letter is stored.
     buried: Mutex<HashMap<u64, oneshot::Sender<()>>>,
 }
 
-/// Runs until stdin ends.
+/// Handles deliveries until the end of stdin.
 ///
 /// # Errors
-/// If it cannot be started, or does not understand what it is told.
+/// The worker could not start, or received an invalid message.
 ///
 /// # Cancellation
-/// Dropping it leaves its deliveries to the runtime.
+/// Its deliveries continue in the runtime.
 pub async fn run() -> anyhow::Result<()> {
     let Some((start, mut orders)) = begin::<Start>().await? else { return Ok(()) };
     let news = process::news();
@@ -72,7 +72,7 @@ pub async fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How failures and duplicates are met.
+/// Returns the policy for failures and duplicates.
 pub(crate) fn policy() -> Policy {
     let (short, long) = (Duration::from_millis(50), Duration::from_millis(500));
     Policy::new()

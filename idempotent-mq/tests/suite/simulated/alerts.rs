@@ -58,7 +58,7 @@ async fn ten_dead_letters_within_a_window_give_one_alert_with_their_count() {
     let [alert] = &inbox.take()[..] else { panic!("one alert") };
     assert_eq!((alert.count, world.broker.dead().len()), (10, 10));
     assert_eq!((alerts.counts().raised, alerts.counts().suppressed), (10, 9));
-    // One more within the window is told when the window ends.
+    // An additional alert within the window is sent at the end of the window.
     world.broker.send("m11", "{}");
     world.clock.advance(secs(1)).await;
     assert!(inbox.take().is_empty());

@@ -166,7 +166,8 @@ async fn a_message_that_kills_its_process_before_its_claim_is_dead_lettered_by_t
     let capabilities = SourceCapabilities::new(DelaySupport::Any).counts();
     let world = World::with(Ways { capabilities, marks: false, ..Ways::default() });
     let job = Job::ok(&world, ms(10));
-    // Whoever decodes this dies; here it is seen to be tried, and put aside without being read.
+    // A process that decodes this body dies. The test checks that the consumer dead-letters the message without
+    // decoding it.
     let read = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
     let (reads, runs) = (read.clone(), job.clone());
     let handling = Messages::decoded(move |_: &Delivery| {
@@ -180,7 +181,7 @@ async fn a_message_that_kills_its_process_before_its_claim_is_dead_lettered_by_t
     });
     world.broker.send("m1", "{}");
     for _ in 0..4 {
-        // It is taken, and the process is dead before anything else happens.
+        // The process dies directly after it received the message.
         let mut source = world.broker.connect();
         let _ = idempotent_mq::Source::receive(&mut source, 1).await.unwrap();
         world.broker.cut();

@@ -48,7 +48,7 @@ async fn for_a_batch_of_duplicates_the_handler_is_not_called() {
     assert_eq!((job.runs(), world.broker.left()), (2, 0));
 }
 
-/// A broker that can only be told "up to here": an adapter commits the longest prefix that is settled.
+/// For a broker that acknowledges up to a position, an adapter commits the longest settled prefix.
 #[tokio::test]
 async fn what_a_prefix_commit_delivers_again_is_acknowledged_and_not_run() {
     let world = World::new();

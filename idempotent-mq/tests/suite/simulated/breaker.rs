@@ -70,7 +70,7 @@ async fn one_record_that_cannot_be_read_does_not_stop_intake() {
         Claim, ClaimHandle, ClaimRequest, Completion, Executor, Key, Record, Release, Settled, Store,
         StoreCapabilities, StoreError, StoreErrorKind,
     };
-    // What is under the key of one message is somebody else's.
+    // The key of one message belongs to a foreign record.
     #[derive(Debug)]
     struct Foreign(idempotent_testkit::FaultStore);
     #[async_trait::async_trait]

@@ -49,7 +49,7 @@ async fn a_claim_whose_handler_has_not_begun_is_taken_back_at_once_and_costs_no_
     process.stop().await;
     assert_eq!(world.broker.story("m1"), [(0, What::Delivered), (0, What::Settled(Settlement::GiveBack))]);
     assert!(process.task.is_finished());
-    // Whoever gets it next does not meet the key of the one that gave it back.
+    // The next consumer does not meet the key of the consumer that returned the message.
     assert_eq!((job.runs(), world.record("m1").await), (0, None));
     world.clock.advance(secs(10)).await;
     assert_eq!(job.runs(), 0);

@@ -68,7 +68,7 @@ async fn a_business_failure_without_an_error_is_no_success() {
     world.broker.send("m1", "{}");
     world.clock.settle().await;
     let retries = world.broker.retries("m1");
-    // What the handler asks for stands where it is longer.
+    // The delay of the handler applies if it is longer.
     assert_eq!((retries[0].after, retries[0].attempt), (secs(60), 2));
     assert_eq!(world.record("m1").await.unwrap().state.kind(), StateKind::Vacant);
 }

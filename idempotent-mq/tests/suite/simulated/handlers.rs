@@ -27,7 +27,7 @@ fn send_two_orders(world: &World) {
     }
 }
 
-/// Transparent: nobody can find the rejection in it.
+/// A transparent error, in which the rejection cannot be found.
 #[derive(Debug, thiserror::Error)]
 enum Failed {
     #[error(transparent)]

@@ -109,7 +109,7 @@ async fn what_was_revoked_is_neither_run_nor_settled_and_what_runs_is_recorded()
     let counts = process.counts();
     assert_eq!((counts.revoked, counts.acked, counts.ended()), (3, 1, 4));
     assert_eq!(world.broker.strangers(), 0);
-    // Whoever gets a1 next meets a duplicate.
+    // The next delivery of a1 is a duplicate.
     assert_eq!(world.record("a1").await.unwrap().state.kind(), idempotent_core::StateKind::Consumed);
     assert!(world.record("a2").await.is_none());
 }

@@ -32,13 +32,13 @@ struct State {
 #[derive(Default)]
 struct Partition {
     messages: Vec<String>,
-    /// Where fetching goes on.
+    /// The position of the next fetch.
     next: usize,
-    /// What a new member begins with.
+    /// The position at which a new member starts.
     committed: usize,
     settled: BTreeSet<usize>,
     paused_until: Option<Instant>,
-    /// Not this member's.
+    /// True if the partition belongs to another member.
     away: bool,
 }
 
@@ -66,7 +66,7 @@ impl Log {
         let mut state = self.state();
         state.generation += 1;
         let part = state.partitions.entry(partition).or_default();
-        // Whoever gets it begins with what was committed.
+        // The new member starts at the committed position.
         (part.away, part.next, part.paused_until) = (!here, part.committed, None);
         part.settled.clear();
         if !here {
@@ -153,7 +153,7 @@ impl Settle<Tag> for Log {
                     part.committed += 1;
                 }
             }
-            // Everything behind it comes again, too.
+            // All later messages of the partition are delivered again, too.
             Settlement::Retry(retry) => {
                 part.next = part.next.min(offset);
                 let until = self.clock.now() + retry.after;
@@ -203,7 +203,7 @@ async fn a_seek_brings_back_what_is_behind_and_what_was_done_is_not_run_again() 
     log.append(0, &["a1!", "b1", "a2", "b2", "a3"]);
     log.append(1, &["c1", "c2"]);
     world.clock.advance(ms(900)).await;
-    // The partition waits, with it what failed and what is behind it; the other one does not.
+    // The partition with the failed message waits, including later messages. The other partition continues.
     assert_eq!((log.committed(0), log.committed(1)), (0, 2));
     world.clock.advance(secs(10)).await;
     let runs = runs.lock().unwrap();
@@ -238,7 +238,7 @@ async fn a_member_that_dies_loses_nothing_that_was_not_committed() {
     let first = consume(&world, &log, &runs).await;
     log.append(0, &["a1", "b1!", "c1", "a2"]);
     world.clock.advance(ms(150)).await;
-    // b1 failed, c1 behind it is done, a2 runs: the prefix ends with a1.
+    // b1 failed, c1 after it is done, and a2 runs. The committed prefix ends with a1.
     assert_eq!(log.committed(0), 1);
     first.abort();
     assert!(first.await.is_err());

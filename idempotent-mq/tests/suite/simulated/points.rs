@@ -24,7 +24,7 @@ pub(crate) enum Failed {
     NoUser,
 }
 
-/// What ran, in the order it began, and whose are running.
+/// The runs in order of their starts, and the users of running ones.
 #[derive(Clone)]
 pub(crate) struct Log {
     ran: Arc<Mutex<Vec<String>>>,
@@ -42,7 +42,7 @@ impl Log {
         self.ran.lock().unwrap().join(" ")
     }
 
-    /// What the handlers do, for 100 ms: never two of one user side by side.
+    /// Handles a message for 100 ms. Two runs of one user never overlap.
     pub(crate) async fn credit(&self, points: &Points) -> Result<(), Failed> {
         if points.bad {
             return Err(Failed::NoUser);
@@ -56,7 +56,7 @@ impl Log {
     }
 }
 
-/// By this handler.
+/// Returns a message handler that calls this function.
 pub(crate) fn handling<F>(log: &Log, credit: fn(Points, Log) -> F) -> MessageHandler
 where
     F: Future<Output = Result<(), Failed>> + Send + 'static,

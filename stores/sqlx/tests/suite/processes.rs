@@ -16,7 +16,7 @@ const ROLE: &str = "IDEMPOTENT_SQLX_TEST_ROLE";
 const FILE: &str = "IDEMPOTENT_SQLX_TEST_FILE";
 const OWNER: &str = "IDEMPOTENT_SQLX_TEST_OWNER";
 
-/// Not a test: what the other processes run, which are this binary again. Does nothing without a role.
+/// Runs the other processes, which execute this binary. Does nothing without a role.
 #[tokio::test]
 async fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -190,8 +190,8 @@ async fn of_64_tasks_on_one_key_exactly_one_is_granted_in_each_round() {
     }
 }
 
-/// With a transaction that only becomes a writing one later, one of two batches would fail at once, whatever the
-/// busy timeout.
+/// A transaction that becomes a writing one only later would make one of two batches fail immediately, with any busy
+/// timeout.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn batches_of_two_writers_wait_for_each_other_and_grant_each_key_once() {
     let place = Place::new();
@@ -242,7 +242,7 @@ async fn a_dropped_call_leaves_no_transaction_and_no_connection_behind() {
             let mut other = place.other().await;
             sqlx::raw_sql("BEGIN IMMEDIATE; ROLLBACK").execute(&mut other).await.unwrap();
         }
-        // The next write stands behind a transaction that is on its way.
+        // The next write waits for a transaction that has begun.
         store.claim(&request(&key(&format!("behind {turns}")), 1)).await.unwrap();
         let mut there = 0;
         for key in &keys {
@@ -288,7 +288,7 @@ async fn a_queue_that_does_not_move_is_left_with_a_reason() {
     let store = place.builder().busy_timeout(Duration::from_millis(600)).open().await.unwrap();
     let mut other = place.other().await;
     sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
-    // Batches wait for the lock one after the other; single calls behind them share one wait.
+    // Batches wait for the lock in sequence. Later single calls share one wait.
     let batches = (0..4).map(|index| {
         let (store, request) = (store.clone(), request(&key(&format!("{index}")), 1));
         async move { store.claim_all(&[request]).await.remove(0).unwrap_err() }
@@ -313,11 +313,11 @@ async fn a_read_only_file_is_denied_with_path_and_remedy() {
     use std::os::unix::process::CommandExt;
     let place = Place::new();
     place.open().await;
-    // Back to one file, so that a reader needs nothing beside it.
+    // A checkpoint leaves a single file, which a reader can open alone.
     let mut other = place.other().await;
     sqlx::raw_sql("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode=delete").execute(&mut other).await.unwrap();
     let permit = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
-    // Root may write to anything: the other process is nobody then, and runs a copy that nobody may read.
+    // Root can write to every file. The other process therefore runs as the user nobody, with a copy of the program.
     let program = place.folder.path().join("program");
     std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     permit(&program, 0o555);

@@ -12,8 +12,8 @@ use crate::support::{Manual, Place, done, held, key, release, request};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Makes a record, changes it behind the store's back, then tries every verb: each says what is wrong, and the
-/// row stays as it is, also past its time.
+/// Creates a record, changes its row with SQL, and calls each method of the store. Each call reports the defect, and
+/// the row stays unchanged, also after its expiry.
 async fn left_alone(from: ReleaseKind, change: &str, kind: StoreErrorKind, field: &str) {
     let place = Place::new();
     let (store, a) = (place.open().await, key("a"));

@@ -88,7 +88,7 @@ const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 impl<S: Store + Admin + Batch + Purge> Sequence<'_, S> {
-    /// None is longer than 30 days: a record that says so is corrupt.
+    /// Returns a lease of at most 30 days. The store treats a longer one in a record as corrupt.
     fn lease(&mut self) -> Duration {
         self.random.of(&[Duration::from_micros(1), MS, MS, MS * 5, HOUR, HOUR * 24 * 30])
     }
@@ -205,7 +205,7 @@ impl<S: Store + Admin + Batch + Purge> Sequence<'_, S> {
         self.settled("forget", self.store.forget(&key, expected, force, memory).await.unwrap(), wanted);
     }
 
-    /// The store keeps what the model removes for 2 ms; nobody can tell but by the count.
+    /// Purges in the model and in the store. The store keeps a removed row for 2 ms, which only the count shows.
     async fn purge(&mut self, now: Timestamp) {
         self.store.purge(usize::MAX).await.unwrap();
         self.model.records.retain(|_, record| !protocol::purgeable(record, now));
@@ -318,7 +318,7 @@ const CLASSES: [&str; 40] = [
     "purge",
 ];
 
-/// Whether every class of answers was hit more often than that.
+/// Checks that every class of answers occurred more often than this.
 #[track_caller]
 pub(crate) fn all_hit(hits: &BTreeMap<String, usize>, more_than: usize) {
     for class in CLASSES {

@@ -12,7 +12,7 @@ use idempotent_sqlx::{SqliteStore, SqliteStoreBuilder};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Row};
 
-/// Stands still until a test moves it.
+/// A clock that only a test moves.
 #[derive(Debug, Default)]
 pub(crate) struct Manual(AtomicU64);
 
@@ -63,12 +63,12 @@ impl Place {
         self.builder().open().await.unwrap()
     }
 
-    /// A connection of somebody else to the same file.
+    /// Opens a separate connection to the same file.
     pub(crate) async fn other(&self) -> SqliteConnection {
         SqliteConnectOptions::new().filename(&self.path).create_if_missing(true).connect().await.unwrap()
     }
 
-    /// Runs statements behind the store's back.
+    /// Executes SQL text on a separate connection.
     pub(crate) async fn sql(&self, text: &str) {
         let mut other = self.other().await;
         sqlx::raw_sql(AssertSqlSafe(text.to_owned())).execute(&mut other).await.unwrap();

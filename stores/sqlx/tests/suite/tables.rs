@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use idempotent_core::{StoreError, StoreErrorKind};
 use idempotent_sqlx::SchemaStep;
 
-/// Checks that no table is made unasked; `open` is told whether to make it.
+/// Checks that the store creates tables only on request. `open` takes this setting.
 pub(crate) async fn is_made_on_request_only<T: Debug>(open: impl AsyncFn(bool) -> Result<T, StoreError>) {
     let refused = open(false).await.unwrap_err();
     assert_eq!(refused.kind(), StoreErrorKind::Schema, "{refused}");

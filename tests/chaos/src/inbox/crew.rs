@@ -16,7 +16,7 @@ pub(super) struct Process {
     process: process::Process,
 }
 
-/// What is heard of a worker: news, or that it is gone.
+/// The output of a worker, or `None` at its end.
 pub(super) type Heard = (u32, Option<News>);
 
 pub(super) struct Crew {
@@ -51,10 +51,10 @@ impl Crew {
         Ok(Process { id, ready: false, process })
     }
 
-    /// What a worker says next.
+    /// Returns the next output of a worker.
     ///
     /// # Cancellation
-    /// Nothing is lost.
+    /// Safe.
     pub(super) async fn hear(&mut self) -> anyhow::Result<Heard> {
         self.hears.recv().await.context("no worker is left")
     }

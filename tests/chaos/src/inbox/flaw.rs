@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InboxFlaw {
-    /// The key is claimed and completed beside the transaction of the effect, not in it.
+    /// The worker claims and completes the key outside of the transaction of the effect.
     ClaimOutside,
     /// A commit whose answer was lost counts as one.
     CommitIsDone,
@@ -15,7 +15,7 @@ impl InboxFlaw {
     /// All of them.
     pub const ALL: [Self; 2] = [Self::ClaimOutside, Self::CommitIsDone];
 
-    /// As it is called for.
+    /// Returns the name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -47,7 +47,7 @@ struct Play {
     crew: Crew,
     dice: Dice,
     queue: VecDeque<Waiting>,
-    /// By delivery: to whom, and of which key.
+    /// The worker and the key of each delivery.
     out: BTreeMap<u64, (u32, u64)>,
     deliveries: u64,
     keys: u64,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use anyhow::Context;
 use sqlx::{Connection, PgConnection};
 
-/// What is wrong: a key whose two rows are not there once each, or whose record does not say that it is consumed.
+/// Returns the violations: keys without exactly one of both rows, or with a record that is not consumed.
 pub(super) async fn rows(url: &str, keys: u64) -> anyhow::Result<Vec<String>> {
     let mut connection = PgConnection::connect(url).await.context("the server is gone")?;
     let counts =

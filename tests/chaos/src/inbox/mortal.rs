@@ -19,7 +19,7 @@ use crate::mortal::die;
 
 pub(super) type Tx = Transaction<'static, Postgres>;
 
-/// Passes everything on; its process ends in the middle of the calls it was told to die in.
+/// A store that forwards each call, and kills the process during selected calls.
 #[derive(Clone, Debug)]
 pub(super) struct Mortal<S: ?Sized>(Arc<Inner>, Arc<S>);
 
@@ -47,7 +47,8 @@ impl Inner {
         doomed.get(key).is_some_and(|point| points.contains(point))
     }
 
-    /// The call's end, or the process's: before the request is on the wire, before the answer, or just behind it.
+    /// Executes a call, or kills the process: before the request is sent, before the response arrives, or directly
+    /// after the call.
     async fn survive<T>(&self, key: &Key, points: &[Point], call: impl Future<Output = T> + Send) -> T {
         if !self.dies(key, points) {
             return call.await;

@@ -6,7 +6,7 @@ use idempotent_harness::proxy::Fault;
 use crate::dice::Dice;
 use crate::plan::Schedule;
 
-/// Something that goes wrong, beside the workers that kill themselves.
+/// A fault, in addition to the workers that kill themselves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Harm {
     /// SIGKILL to the worker in this place.

@@ -12,7 +12,7 @@ pub(super) struct Start {
     pub(super) flaw: Option<InboxFlaw>,
 }
 
-/// Where a worker kills itself: the crash points of the protocol, in its order.
+/// A point at which a worker kills itself, in the order of the protocol.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Point {
@@ -68,22 +68,22 @@ impl Point {
     }
 }
 
-/// To a worker.
+/// A message to a worker.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Deliver {
     pub(super) delivery: u64,
     pub(super) key: u64,
-    /// The handler fails, behind its effect.
+    /// True if the handler fails after its effect.
     pub(super) fails: bool,
     pub(super) dies: Option<Point>,
 }
 
-/// From a worker.
+/// A message from a worker.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum News {
     Ready,
-    /// It is about to die there.
+    /// The worker is about to kill itself at this point.
     Dies(Point),
     /// A run took over from one that died.
     TakenOver,

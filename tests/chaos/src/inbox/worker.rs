@@ -1,4 +1,4 @@
-//! A worker process: it runs deliveries in transactions, and dies where it is told to.
+//! A worker process that handles deliveries in transactions and kills itself at selected points.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,25 +18,25 @@ use crate::failed::Failed;
 use crate::mortal::die;
 use crate::process::{self, begin, next};
 
-/// What is kept of a value, in bytes.
+/// The size of a stored value in bytes.
 const KEPT: u64 = 64;
 
 struct Worker {
     executor: Executor,
     mortal: Mortal<PostgresStore>,
-    /// For effects beside the run's transaction, where that is the flaw.
+    /// The pool for effects outside of the run's transaction, for the workers with this bug.
     pool: PgPool,
     flaw: Option<InboxFlaw>,
     news: mpsc::UnboundedSender<News>,
 }
 
-/// Runs until stdin ends.
+/// Handles deliveries until the end of stdin.
 ///
 /// # Errors
-/// If it does not understand what it is told.
+/// The worker could not start, or received an invalid message.
 ///
 /// # Cancellation
-/// Dropping it leaves its deliveries to the runtime.
+/// Its deliveries continue in the runtime.
 pub async fn run() -> anyhow::Result<()> {
     let Some((start, mut orders)) = begin::<Start>().await? else { return Ok(()) };
     let news = process::news();
@@ -75,7 +75,7 @@ impl Worker {
     }
 
     fn tell(&self, news: News) {
-        // Nobody listens any more: it is about to end.
+        // Without a receiver, the worker is about to end.
         let _ = self.news.send(news);
     }
 
@@ -128,7 +128,7 @@ impl Worker {
         let mode = if order.key.is_multiple_of(2) { ClaimMode::Inside } else { ClaimMode::Leased };
         let (call, lender) = call.within::<Tx>(&self.executor, mode);
         let run = || async { self.handle(&mut lender.lend(), order).await };
-        // What keeps no value commits with no other statement behind its claim.
+        // A run without a stored value commits with no statement after its claim.
         match order.key % 4 {
             0 => self.executor.run(call, Handler::<DefaultReply, Discard, _, _>::new(run)).await,
             _ => self.executor.run(call, Handler::<DefaultReply, Json, _, _>::new(run)).await,

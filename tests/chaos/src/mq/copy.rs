@@ -10,7 +10,7 @@ pub(super) struct Copy {
     pub(super) name: String,
     /// The message's id, which its copies share.
     pub(super) id: String,
-    /// `None` for an unreadable body.
+    /// The key, or `None` for an unreadable body.
     pub(super) key: Option<u64>,
     pub(super) body: Vec<u8>,
     /// A header of any bytes.

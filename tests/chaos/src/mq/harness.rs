@@ -52,7 +52,7 @@ struct Play {
     publisher: Publisher,
     resource: Fenced,
     dice: Dice,
-    /// Whether the handler always fails, by storage key.
+    /// The keys, and whether the handler of each always fails.
     keys: BTreeMap<String, bool>,
     produced: BTreeSet<u64>,
     sent: u64,

@@ -27,7 +27,7 @@ impl Store {
         Ok(Self { line, target })
     }
 
-    /// Where workers connect to.
+    /// Returns the URL for workers.
     pub(super) fn url(&self) -> String {
         self.line.as_ref().map_or_else(|| self.target.url(), Proxy::url)
     }
@@ -36,7 +36,7 @@ impl Store {
     pub(super) fn suffer(&self, harm: Harm) -> anyhow::Result<Done> {
         match (&self.line, harm) {
             (Some(line), Harm::Cut) => {
-                // The next call is carried out, and nobody hears of it; then all the others are cut off.
+                // The next call is executed, and its response is lost. Then all other connections are closed.
                 line.fail_next(Fault::CutAfterApply);
                 std::thread::sleep(SOON);
                 line.disarm();

@@ -25,9 +25,9 @@ pub(super) struct Streams {
 const GROUP: &str = "billing";
 const DEAD: &str = "orders:dead";
 const MARK: &str = "idempotent-";
-/// For an answer.
+/// The time for a response.
 const SOON: Duration = Duration::from_secs(2);
-/// What a killed worker held is somebody else's this much later.
+/// The idle time after which another worker takes over the entries of a killed one.
 const MIN_IDLE: Duration = Duration::from_secs(2);
 
 /// Once the server can be reached.
@@ -75,7 +75,7 @@ impl Streams {
         Ok(line.insert(connect(&self.url()).await?).clone())
     }
 
-    /// What a list of names and values says of this name.
+    /// Returns the value of a name in a list of names and values.
     fn info(answer: &Value, name: &str) -> String {
         let pairs = answer.items().chunks_exact(2);
         pairs.filter(|pair| pair[0].text() == name).map(|pair| pair[1].text()).next().unwrap_or_default()

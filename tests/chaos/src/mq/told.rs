@@ -18,16 +18,16 @@ use crate::mortal::die;
 use crate::wire::{Dies, Message, Origin};
 use crate::worker::Hands;
 
-/// Whose deliveries they are.
+/// The worker that receives the deliveries.
 #[derive(Debug)]
 pub(super) struct Desk {
     pub(super) hands: Arc<Hands>,
     pub(super) namespace: String,
     pub(super) origin: Origin,
     pub(super) dice: Dice,
-    /// Nobody dies by its own hand any more.
+    /// True if the worker does not kill itself any more.
     pub(super) peace: AtomicBool,
-    /// Where the next run of a key dies.
+    /// The kill points of the next runs, by key.
     pub(super) doomed: Mutex<HashMap<Key, Dies>>,
 }
 
@@ -36,7 +36,7 @@ impl Desk {
         Identity::new(Scene::Mq, "chaos", &number).key(&self.namespace).ok()
     }
 
-    /// Where the next run of the key dies, if it does.
+    /// Returns the kill point of the key's next run.
     pub(super) fn doom_of(&self, key: &Key) -> Option<Dies> {
         self.doomed.lock().unwrap_or_else(PoisonError::into_inner).remove(key)
     }
@@ -72,7 +72,7 @@ pub(super) struct Told<S> {
 
 pub(super) struct Tag<T> {
     inner: T,
-    /// `None` where the body cannot be read.
+    /// The key, or `None` for an unreadable body.
     key: Option<Key>,
     /// Right before it is acknowledged.
     dies: bool,

@@ -20,7 +20,7 @@ use crate::worker::{Hands, policy};
 
 /// Short, so that a run of seconds sees many of them end.
 const LEASE: Duration = Duration::from_millis(1_500);
-/// For handlers, once stdin has ended: nothing runs then.
+/// The grace period of the consumer. No handler runs after the end of stdin.
 const GRACE: Duration = Duration::from_secs(5);
 const HANDLERS: usize = 8;
 

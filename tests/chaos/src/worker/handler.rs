@@ -73,7 +73,8 @@ impl Hands {
         if accepted { Ok(()) } else { Err(Failure::ONCE) }
     }
 
-    /// The resource that refuses old numbers. It is outside of this process, and may have written what nobody heard of.
+    /// Writes to the resource that rejects old fencing tokens. The resource is outside of this process, and may
+    /// execute a write whose response is lost.
     async fn ask(&self, key: &Key, token: Token, fencing: FencingToken) -> Result<bool, Failure> {
         let (effect, written) = self.asks();
         self.tell(News::Write { effect, key: key.as_str().to_owned(), token, fence: fencing.0 });

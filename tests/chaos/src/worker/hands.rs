@@ -61,7 +61,7 @@ impl Hands {
     }
 
     pub(crate) fn tell(&self, news: News) {
-        // Nobody listens any more: the worker is about to end.
+        // Without a receiver, the worker is about to end.
         let _ = self.news.send(news);
     }
 

@@ -1,5 +1,5 @@
-//! A client of another make: it works by the same store, and goes on behind the end of its lease as no executor of ours
-//! would. Others have taken over by then, or even completed; the store alone stands between it and them.
+//! A foreign client of the same store, which continues after the end of its lease, unlike the executor. Other workers
+//! have taken over by then, or have even completed. Only the store rejects the calls of this client.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ impl Worker {
         }
     }
 
-    /// What became of its completion, if it came so far.
+    /// Continues after the end of the lease. Returns the result of the completion, if there was one.
     async fn outstay(&self, key: &Key, owner: OwnerToken, delivery: u64, message: &Message) -> Option<Settled> {
         let lease = Duration::from_millis(message.lease_ms);
         let request = ClaimRequest {
@@ -52,8 +52,8 @@ impl Worker {
         self.insist(&held, lease, VERBS[usize::try_from(delivery % 3).unwrap_or_default()]).await
     }
 
-    /// Asks for what has long been over; told that it has lost the key, it asks again while the others are at it. What
-    /// became of a completion.
+    /// Sends a late call, and repeats the call after the answer that the key is lost. Returns the result of a
+    /// completion.
     async fn insist(&self, held: &ClaimHandle, lease: Duration, verb: Verb) -> Option<Settled> {
         let mut pause = lease * 12 / 10;
         for _ in 0..TRIES {
@@ -75,7 +75,7 @@ impl Worker {
     }
 }
 
-/// What it insists on.
+/// The repeated call.
 #[derive(Clone, Copy)]
 enum Verb {
     Renew,

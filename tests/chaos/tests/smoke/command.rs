@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &[&str]) -> (Output, Option<Value>) {
     chaos(arguments)
 }
 
-/// How much longer than asked for a play may become.
+/// The factor by which a play may be longer than requested.
 const LONGEST: u64 = 4;
 
 /// Plays until the exit code is `wanted`. On a busy machine less happens in a second: a play in which too little happened
@@ -58,7 +58,7 @@ pub(crate) fn violated(arguments: &[&str]) -> BTreeSet<String> {
     let (output, closing) = until_enough(arguments, 1);
     assert!(closing["violations"].as_u64() > Some(0));
     let said = said(&output);
-    // Tallies are told in the same way.
+    // The output contains tallies in the same format.
     let findings = said.lines().filter(|line| !line.ends_with(" not judged"));
     let names = findings.filter_map(|line| line.split_once(": ")).map(|(name, _)| name);
     let is_name = |name: &&str| name.len() <= 3 && name.starts_with(['I', 'D', 'Q', 'O', 'R']);

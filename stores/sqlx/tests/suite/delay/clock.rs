@@ -22,7 +22,7 @@ impl Moved {
         self.passed.send_modify(|passed| *passed += by);
     }
 
-    /// So long after the start.
+    /// Returns the time at this duration after the start.
     pub(crate) fn at(after: Duration) -> Timestamp {
         Timestamp(Self::START) + after
     }

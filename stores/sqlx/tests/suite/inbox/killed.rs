@@ -84,7 +84,7 @@ async fn redeliver(world: &World, mode: &str, name: &str) -> Option<Outcome> {
     }
 }
 
-/// Not a test: the process that dies. Does nothing without a point.
+/// Runs the process that is killed. Does nothing without a point.
 #[tokio::test]
 async fn process() {
     let Some((name, address)) = point_and_address() else { return };

@@ -247,7 +247,8 @@ async fn a_leased_key_is_completed_in_a_transaction_by_its_owner_only() {
     assert!(matches!(again, Claim::Consumed(consumed) if consumed.value.as_deref() == Some(&b"17"[..])));
 }
 
-/// A claim that lies in an open transaction is seen by nobody: that others keep out is said by the stream.
+/// A claim in an open transaction is invisible to other connections. The order store holds the other messages of the
+/// stream.
 #[tokio::test]
 async fn numbers_of_a_stream_run_each_in_its_transaction_and_not_side_by_side() {
     let world = World::new().await;

@@ -111,7 +111,7 @@ async fn two_steps(world: &World, name: &str, point: &str) -> Result<(), Failure
     Ok(())
 }
 
-/// Not a test: the process that dies. Does nothing unless it is told where.
+/// Runs the process that is killed. Does nothing without a point.
 #[tokio::test]
 async fn process() {
     let Some((point, address)) = point_and_address() else { return };

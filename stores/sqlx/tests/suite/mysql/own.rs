@@ -12,7 +12,7 @@ use crate::mysql::place::{Place, sql};
 use crate::mysql::setup::refused;
 use crate::support::{Manual, done, held, key, release, request};
 
-/// With the statements for MySQL, which this server takes as well.
+/// Creates stores with the statements for MySQL, which MariaDB also accepts.
 async fn as_on_mysql() -> Subject {
     let place = Place::new();
     let open = async || place.builder().__as_on_mysql().open().await.unwrap();

@@ -18,7 +18,7 @@ pub(crate) type Connection = MySqlConnection;
 pub(crate) const NAME: &str = "MariaDB or MySQL";
 pub(crate) const SCHEME: &str = "mysql";
 const ADMIN: &str = "root";
-/// How a byte is written.
+/// The notation of a byte.
 pub(crate) const BYTE: &str = "x'00'";
 const PARAMETER: &str = "?";
 pub(crate) const NO_TABLE: &str = "error 1146";
@@ -62,7 +62,7 @@ impl Place {
         !sql(&format!("SHOW TABLES LIKE '{table}'")).is_empty()
     }
 
-    /// Says of each write what a server says whose disk is full, until told not to.
+    /// Makes the server report a full disk for each write, or ends this.
     pub(crate) fn fill_disk(&self, full: bool) {
         let table = &self.table;
         for verb in ["INSERT", "UPDATE"] {

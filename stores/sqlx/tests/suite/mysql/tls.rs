@@ -9,7 +9,7 @@ use idempotent_sqlx::MySqlStore;
 use crate::mysql::by_tls::url;
 use crate::mysql::setup::refused;
 
-/// It takes nothing else.
+/// A server that accepts only TLS connections.
 pub(super) static SERVER: LazyLock<MariaDbServer> = LazyLock::new(MariaDbServer::start_with_tls);
 
 pub(super) const MODE: &str = "ssl-mode";

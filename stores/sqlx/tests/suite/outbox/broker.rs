@@ -1,4 +1,4 @@
-//! A broker that keeps what it is sent, and does as it is told.
+//! A broker that keeps messages and answers as the test demands.
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -8,13 +8,13 @@ use idempotent_core::{Alert, AlertError, AlertSender};
 use idempotent_mq::{OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published};
 use tokio::sync::{Semaphore, watch};
 
-/// What it says of a message.
+/// The answer for a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Says {
     Lies(u64),
     Somewhere,
     Fails(PublishErrorKind),
-    /// Nothing, and nobody else's either, until the publisher is dropped.
+    /// No answer for any message, until the publisher is dropped.
     Nothing,
 }
 
@@ -42,7 +42,7 @@ impl Broker {
         }
     }
 
-    /// From now on it keeps messages until their time, as it says.
+    /// Makes the broker keep messages until their delivery time.
     pub(crate) fn delays(&self) {
         self.delays.store(true, Ordering::SeqCst);
     }
@@ -64,7 +64,7 @@ impl Broker {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How often it was called.
+    /// Returns the number of calls.
     pub(crate) fn calls(&self) -> usize {
         *self.calls.borrow()
     }

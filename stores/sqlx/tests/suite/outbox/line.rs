@@ -15,7 +15,7 @@ pub(crate) struct Line(Arc<Inner>);
 struct Inner {
     waiting: Mutex<VecDeque<Delivery>>,
     came: Notify,
-    /// What was settled, and how.
+    /// The settled messages, with their settlement.
     settled: watch::Sender<Vec<(String, &'static str)>>,
     /// One permit for each settlement.
     gate: Semaphore,
@@ -27,7 +27,7 @@ impl Line {
         Self(Arc::new(Inner { waiting: Mutex::default(), came: Notify::new(), settled, gate }))
     }
 
-    /// As the broker delivers what was sent to it.
+    /// Delivers a published message at this offset.
     pub(crate) fn deliver(&self, message: &OutboundMessage, offset: u64) {
         let position = Position::of(&*message.topic).partition(0).offset(offset);
         let mut delivery = Delivery::new(position, message.body.clone()).id(&message.id);

@@ -1,4 +1,4 @@
-//! A statement with one thing less, as a process of [`mutants`](crate::outbox::mutants) is told to have it.
+//! A statement without one of its parts, selected by the environment that [`mutants`](crate::outbox::mutants) sets.
 use std::env;
 use std::sync::LazyLock;
 
@@ -61,7 +61,8 @@ pub(crate) fn all(text: &str) -> Vec<(String, String)> {
     all
 }
 
-/// What stands between AND, OR, WHERE, WHEN and their likes, at one depth of brackets. Those within are of their own.
+/// Returns the places between keywords such as AND, OR, WHERE and WHEN at one depth of brackets. Inner brackets count
+/// separately.
 fn conditions(text: &str) -> Vec<(usize, usize)> {
     const BEGIN: [&str; 4] = [" WHERE ", " AND ", " OR ", " WHEN "];
     const END: [&str; 8] = [" AND ", " OR ", " THEN ", " ORDER ", " LIMIT ", " RETURNING ", " UNION ", " FOR "];
@@ -82,7 +83,7 @@ fn conditions(text: &str) -> Vec<(usize, usize)> {
     found
 }
 
-/// What is set: COLUMN=VALUE.
+/// Returns the places of assignments, COLUMN=VALUE.
 fn settings(text: &str) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     for begin in ["UPDATE SET ", " SET "] {
@@ -100,7 +101,7 @@ fn settings(text: &str) -> Vec<(usize, usize)> {
     found
 }
 
-/// Where one of these stands, in no bracket, or the bracket around ends, or the text.
+/// Returns the place of the first of these words outside of brackets, or the end of the enclosing bracket or text.
 fn end_of(text: &str, from: usize, ends: &[&str]) -> usize {
     let mut depth = 0;
     for (at, letter) in text[from..].char_indices() {

@@ -1,6 +1,6 @@
-//! Each condition and each value of the outbox's statements is there for a reason: without it a test fails, on SQLite.
+//! Mutants of the outbox's statements. Without any condition or value of a statement, a test on SQLite must fail.
 //!
-//! Each mutant is this program once more, told by its environment what is to be wrong.
+//! Each mutant is a process with this program, whose environment selects the missing part.
 #![allow(clippy::print_stdout, reason = "which test notices what is the result")]
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -55,7 +55,7 @@ impl Mutant {
         let tests = tests.env(NAME, format!("{}:{}", self.statement, self.number));
         let mut running = tests.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let lines = BufReader::new(running.stdout.take().unwrap()).lines().map(Result::unwrap);
-        // That one does not end is told after a minute.
+        // libtest reports a test that does not end after a minute.
         let failed = lines.into_iter().find(|line| line.ends_with(" ... FAILED") || line.contains("running for over"));
         // Others may wait for what never comes.
         let _ = running.kill();

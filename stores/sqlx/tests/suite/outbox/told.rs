@@ -1,4 +1,4 @@
-//! What operators are told of a relay whose database is away.
+//! Logs of a relay without a database.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
-/// Counts what operators are told.
+/// A subscriber that counts log events.
 #[derive(Clone, Default)]
 pub(crate) struct Told {
     warnings: Arc<AtomicUsize>,

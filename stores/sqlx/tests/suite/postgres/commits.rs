@@ -36,7 +36,8 @@ async fn a_transaction_that_was_overtaken_is_told_to_be_run_again_and_then_sees_
     }
 }
 
-/// Where others note it as done before the commit, or do not look at what the commit came to, the message is lost.
+/// If a worker recorded the message as done before the commit, or ignored the result of the commit, the message would
+/// be lost.
 #[tokio::test]
 async fn a_commit_that_fails_never_leaves_a_key_consumed() {
     let place = Place::new();

@@ -25,7 +25,7 @@ async fn who_finds_the_migration_of_another_in_hand_waits_for_it() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert!(!opening.is_finished());
-    // Dropped on the way, the other one leaves nothing behind.
+    // The dropped transaction has no effect.
     other.rollback().await.unwrap();
     opening.await.unwrap().unwrap();
 }
@@ -110,7 +110,7 @@ async fn one_task_needs_one_connection_and_keeps_it() {
     assert!(seen[1..].iter().all(|pids| *pids == seen[1] && !pids.contains(',')), "{seen:?}");
 }
 
-/// With its schema's name and without, it is one table: what keeps claims apart is the same.
+/// With and without the name of its schema, a table is the same, and so are the locks of its claims.
 #[tokio::test]
 async fn two_names_of_one_table_have_the_same_locks() {
     let place = Place::new();

@@ -19,7 +19,7 @@ pub(crate) type Connection = PgConnection;
 pub(crate) const NAME: &str = "PostgreSQL";
 pub(crate) const SCHEME: &str = "postgres";
 const ADMIN: &str = "postgres";
-/// How a byte is written.
+/// The notation of a byte.
 pub(crate) const BYTE: &str = "'\\x00'";
 const PARAMETER: &str = "$1";
 pub(crate) const NO_TABLE: &str = "42P01";
@@ -67,7 +67,7 @@ impl Place {
         sql(&format!("SELECT to_regclass('{table}') IS NOT NULL")) == "t"
     }
 
-    /// Says of each write what a server says whose disk is full, until told not to.
+    /// Makes the server report a full disk for each write, or ends this.
     pub(crate) fn fill_disk(&self, full: bool) {
         let table = &self.table;
         sql(&match full {

@@ -11,7 +11,7 @@ use idempotent_sqlx::PostgresStore;
 
 use crate::support::{done, held, key, release, request};
 
-/// Those of `postgres/sql.rs`, and three of steps; those of the inbox are the same but for what they write.
+/// The statements of `postgres/sql.rs`, and three of steps. Those of the inbox differ only in the written values.
 const STATEMENTS: usize = 17;
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn open(server: &PostgresServer, mode: &str) -> PostgresStore {
     PostgresStore::builder(url).connections(1).timeout(Duration::from_secs(60)).create(true).open().await.unwrap()
 }
 
-/// Every second one past its time; the server is told nothing of them yet.
+/// Inserts rows, half of them expired. The server has no statistics of them yet.
 fn fill(server: &PostgresServer, rows: usize) {
     server.psql(
         "postgres",

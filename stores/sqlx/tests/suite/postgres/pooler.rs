@@ -13,7 +13,7 @@ use crate::postgres::setup::refused;
 use crate::support::{done, held, key, request};
 
 const TRANSACTION: &str = "pool_mode = transaction\n";
-/// For a busy machine.
+/// The time limit on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const REMEDY: &[&str] = &["max_prepared_statements", "pool_mode=session", "directly"];
 

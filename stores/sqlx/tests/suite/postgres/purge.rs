@@ -1,4 +1,4 @@
-//! Records past their time go, and nobody waits for that.
+//! Removal of expired records while claims continue.
 use std::time::{Duration, Instant};
 
 use idempotent_core::{Claim, ClaimRequest, InFlight, Settled, Store};

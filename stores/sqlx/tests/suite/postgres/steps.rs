@@ -1,4 +1,4 @@
-//! Steps beside the records, as other connections see them.
+//! Steps in the records' transaction, as other connections see them.
 use std::sync::Arc;
 use std::time::Duration;
 

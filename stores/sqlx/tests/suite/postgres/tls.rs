@@ -27,7 +27,7 @@ pub(super) fn accepted(ca: &Path) -> [String; 4] {
     [url(STRICT, ca), by_name, url("verify-ca", ca), format!("{}?sslmode=require", SERVER.url())]
 }
 
-/// The store's own connections, those of transactions, and the one that is told what was settled.
+/// All connections use TLS: those of the store, those of transactions, and the one for notifications.
 #[tokio::test]
 async fn every_connection_of_a_store_goes_by_tls() {
     let database = SERVER.database("encrypted");

@@ -46,7 +46,7 @@ async fn of_racing_transactions_each_version_is_accepted_once_and_in_order() {
     assert_eq!(all.into_iter().collect::<BTreeSet<_>>(), (1..=20).collect());
 }
 
-/// A second transaction waits for the first, and judges by what that one left behind.
+/// A second transaction waits for the first one, and uses its result.
 #[tokio::test]
 async fn an_update_under_way_is_waited_for_and_its_end_decides() {
     let place = Place::new();

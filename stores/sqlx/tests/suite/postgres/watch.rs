@@ -1,4 +1,4 @@
-//! Who waits is told, and nobody else pays for it.
+//! Notifications of waiting callers, without cost for other calls.
 use std::time::Duration;
 
 use idempotent_core::{Claim, Key, ReleaseKind, Settled, Store, Watching};
@@ -15,7 +15,7 @@ fn watch(store: &PostgresStore, key: &Key) -> Watching {
     store.capabilities().watch.unwrap().watch(key)
 }
 
-/// Until it is so; what never is, is told by the test's own end.
+/// Waits until the condition holds. The time limit of the test ends the wait.
 async fn until(mut so: impl FnMut() -> bool) {
     while !so() {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -58,7 +58,7 @@ async fn nothing_is_told_where_nobody_waits_and_one_word_for_each_key_where_some
                 Some(verdict) => store.release(&held(&key, 1), &release(verdict)).await,
             };
             assert_eq!(settled.unwrap(), Settled::Done);
-            // What was told before comes before.
+            // PostgreSQL delivers earlier notifications first.
             sqlx::query("SELECT pg_notify($1, 'end')").bind(&channel).execute(&place.other()).await.unwrap();
             let mut heard = Vec::new();
             while heard.last().is_none_or(|last| last != "end") {
@@ -195,7 +195,7 @@ async fn who_comes_while_the_key_is_being_settled_does_not_sleep_through_it() {
     store.claim(&request(&key, 1)).await.unwrap();
     let other = place.other();
     let mut settling = other.begin().await.unwrap();
-    // As a completion that waits for the disk: the key's lock in the space of waiters, and a row that nobody sees yet.
+    // The state of a completion that waits for the disk: the lock of the key, and an uncommitted row.
     let (space, number) = (place.salt() as u32 as i32, key.hash() as u32 as i32);
     let steps = format!(
         "SELECT pg_advisory_xact_lock({space},{number}); UPDATE {} SET state = 2, updated_at = updated_at + 1",

@@ -6,7 +6,7 @@ use idempotent_testkit::{Subject, VirtualClock};
 
 use super::place::Place;
 
-/// By the test's clock, or by the server's own. The second store has connections of its own, as another process has.
+/// Creates two stores with separate connections, on the test's clock or on the server's clock.
 pub(crate) async fn subject(clock: Option<VirtualClock>) -> Subject {
     let place = Place::new();
     let open = async || {

@@ -1,7 +1,7 @@
 //! Damage to a row, the same on every server.
 use idempotent_testkit::Damage;
 
-/// What to set. A column holds what its type says: nothing foreign gets in.
+/// Returns the assignment that damages a record, or `None` if the type of the column prevents this damage.
 pub(crate) fn change(damage: Damage) -> Option<&'static str> {
     match damage {
         Damage::CutOff => Some("owner = substr(owner, 1, 3)"),

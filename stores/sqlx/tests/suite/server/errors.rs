@@ -1,4 +1,4 @@
-//! A server that goes away, cuts connections, is somebody else's as well: the same for every server.
+//! Errors of a server that stops, closes connections, or has tables of other programs.
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::place::{Server, Store as ServerStore};
 
-/// How often the store failed.
+/// A counter of store failures.
 #[derive(Clone, Debug)]
 struct Failed(watch::Sender<u32>);
 

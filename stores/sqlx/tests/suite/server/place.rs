@@ -54,7 +54,7 @@ impl Place {
         self.builder().open().await.unwrap()
     }
 
-    /// A connection of somebody else.
+    /// Opens a separate connection.
     pub(crate) fn other(&self) -> Pool<Db> {
         PoolOptions::new().max_connections(1).connect_lazy(&self.url).unwrap()
     }
@@ -64,7 +64,7 @@ impl Place {
         self.url.replace(&format!("{ADMIN}@"), &format!("{user}@"))
     }
 
-    /// So that no statement gets at it.
+    /// Locks the table against all statements.
     pub(crate) async fn lock_whole_table(&self, connection: &mut Connection) {
         let lock = LOCK.replace("TABLE_NAME", &self.table);
         sqlx::raw_sql(AssertSqlSafe(lock)).execute(connection).await.unwrap();
@@ -75,7 +75,7 @@ impl Place {
         sql(&format!("ALTER TABLE {} {OTHER_LAYOUT}", self.table));
     }
 
-    /// Whether a statement that names this waits for another's transaction.
+    /// Returns whether a statement with this text waits for another transaction.
     pub(crate) fn waits(&self, name: &str) -> bool {
         sql(&format!("{WAITING} LIKE '%{name}%'")) != "0"
     }

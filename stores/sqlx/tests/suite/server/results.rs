@@ -46,7 +46,7 @@ async fn nul_bytes_in_results_errors_and_display_keys_come_back_as_they_were() {
     assert_eq!(&*error, "no\0stock");
 }
 
-/// What the version before kept, read by one whose answer has a field more.
+/// A version with an additional field reads the result of the previous version.
 #[tokio::test]
 async fn the_result_of_an_older_type_is_told_as_done_and_never_run_again() {
     #[derive(Debug, Deserialize, Serialize)]

@@ -124,7 +124,7 @@ async fn a_migration_with_another_text_is_named() {
 async fn a_pool_without_a_free_connection_says_how_many_it_has() {
     let place = Place::new();
     let store = place.builder().connections(1).timeout(Duration::from_secs(2)).open().await.unwrap();
-    // The one connection waits for a lock of somebody else's.
+    // The only connection waits for the lock of another program.
     let other = place.other();
     let mut blocking = other.acquire().await.unwrap();
     place.lock_whole_table(&mut blocking).await;
@@ -154,7 +154,7 @@ async fn names_that_hide_something_or_would_be_cut_off_are_refused() {
         let open = Place::new().builder().schema(name).open().await;
         refused(open, StoreErrorKind::Schema, &["schema name", "letters a-z"]);
     }
-    // With `_migrations` behind it, it must not be cut off either.
+    // The name must also fit with the suffix `_migrations`.
     let open = Place::new().builder().table("a".repeat(53)).open().await;
     refused(open, StoreErrorKind::Schema, &["table name", "52"]);
 }

@@ -1,4 +1,4 @@
-//! Steps beside the records: the same for every server.
+//! Removal of steps together with their records.
 use std::time::Duration;
 
 use idempotent_core::{Claim, Settled, StepRecord, StepState, Store};

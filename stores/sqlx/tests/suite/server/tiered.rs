@@ -19,7 +19,7 @@ use super::place::{Place, server};
 const LONG: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_secs(1);
 
-/// For the laws, which all use the same keys: a database for each of them.
+/// A server with a database for each law, because the laws use the same keys.
 static REDIS: LazyLock<RedisServer> = LazyLock::new(|| RedisServer::builder().args(["--databases", "1000"]).start());
 static DATABASES: AtomicU32 = AtomicU32::new(0);
 
@@ -64,7 +64,7 @@ impl Job {
         Self::new(Semaphore::MAX_PERMITS, false)
     }
 
-    /// It stands still in each run until [`go`](Self::go).
+    /// Creates a job whose runs wait for [`go`](Self::go).
     fn held() -> Arc<Self> {
         Self::new(0, false)
     }
@@ -116,7 +116,7 @@ fn key() -> Key {
     id("k").key("idempotent").unwrap()
 }
 
-/// Not what a pool asks a connection that it gets back: whether it is well.
+/// Returns whether the request is a statement, and not the ping of a pool.
 fn is_statement(request: &[u8]) -> bool {
     request.len() > 5
 }
@@ -143,7 +143,7 @@ impl World {
         let url = self.place.url.replace(&server().address(), &to_server.address());
         let durable = Place { url, ..self.place.clone() }.builder().connections(1).open().await.unwrap();
         let redis = RedisStore::connect(to_redis.url()).await.unwrap();
-        // A process that stands still is killed there, and does not go on without its fast tier.
+        // A process that is to be killed at a request must not continue without its fast tier.
         let store = TieredStore::builder(durable, redis.fast_tier()).patience(Duration::from_secs(60)).build();
         let policy = Policy::new().lease(lease).jitter(0);
         let executor = Executor::builder(store.clone()).policy(Scene::Mq, policy).build().unwrap();
@@ -157,7 +157,7 @@ impl World {
         self.redis.command(&["FLUSHALL"]);
     }
 
-    /// Whether Redis has a fact of the key.
+    /// Returns whether Redis contains a fact of the key.
     fn redis_knows(&self) -> bool {
         self.redis.command(&["EXISTS", key().as_str()]) == Value::Integer(1)
     }
@@ -177,7 +177,7 @@ impl Process {
         run
     }
 
-    /// By an impatient broker, until it is more than put off.
+    /// Redelivers without a delay until the result is more than a deferral.
     async fn redeliver(&self, job: &Arc<Job>) -> Outcome {
         loop {
             let outcome = self.deliver(job).await;
@@ -269,7 +269,7 @@ async fn a_failed_run_leaves_nothing_in_redis_and_may_run_again() {
     assert_eq!(process.deliver(&job).await, Outcome::Replayed);
 }
 
-/// What is known is answered, and nothing else is guessed: the database decides.
+/// Known results are returned, and the database decides about all other keys.
 #[tokio::test]
 async fn while_the_database_is_away_redis_answers_what_it_knows_and_nothing_runs() {
     let world = World::new().await;
@@ -286,7 +286,7 @@ async fn while_the_database_is_away_redis_answers_what_it_knows_and_nothing_runs
     assert_eq!((process.redeliver(&job).await, job.runs()), (Outcome::Replayed, 1));
 }
 
-/// Where a process stands still until it is killed: a request, counted from the end of its handler, and its fault.
+/// A point at which a process stops until it is killed: a request after the end of its handler, and its fault.
 type Point = (&'static str, Way, Fault);
 
 enum Way {
@@ -295,7 +295,7 @@ enum Way {
     Redis,
 }
 
-/// The steps of a success: the database is told, its record is read, Redis is told, the message is settled. S3.7.
+/// The steps of a success: the write to the database, the read of the record, the write to Redis, and the settlement.
 const POINTS: [Point; 6] = [
     ("before the database is told", Way::Server(0), Fault::HalfOpen),
     ("before the database is heard", Way::Server(0), Fault::HalfOpenAfterApply),

@@ -94,7 +94,7 @@ async fn keys_older_than_an_age_are_removed_a_few_at_a_time() {
     assert_eq!(world.keys.purge(&mut connection, Duration::MAX, 9).await.unwrap(), 0);
 }
 
-/// As both servers write bytes, more or less.
+/// Returns bytes in the notation of both servers.
 fn hex(part: &str) -> String {
     let hash = format!("{:032x}", key(part).hash());
     if super::place::SCHEME == "mysql" { format!("x'{hash}'") } else { format!("decode('{hash}','hex')") }

@@ -12,7 +12,7 @@ pub(crate) type Server = idempotent_harness::servers::MariaDbServer;
 
 pub(crate) const ANALYZE: &str = "ANALYZE TABLE";
 pub(crate) const HEX: &str = "unhex('DIGITS')";
-/// Where the numbers `n` come from, and an id made of each.
+/// A source of the numbers `n`, each with an id.
 pub(crate) const NUMBERS: &str = "(SELECT seq AS n FROM seq_1_to_ROWS) AS numbers";
 pub(crate) const ID: &str = "md5(n)";
 

@@ -12,7 +12,7 @@ pub(crate) type Server = idempotent_harness::servers::PostgresServer;
 
 pub(crate) const ANALYZE: &str = "ANALYZE";
 pub(crate) const HEX: &str = "decode('DIGITS','hex')";
-/// Where the numbers `n` come from, and an id made of each.
+/// A source of the numbers `n`, each with an id.
 pub(crate) const NUMBERS: &str = "generate_series(1,ROWS) AS n";
 pub(crate) const ID: &str = "decode(md5(n::text),'hex')";
 

@@ -19,7 +19,7 @@ pub(crate) async fn place(of: &str) -> (Pool<Db>, String, ()) {
     (PoolOptions::new().max_connections(8).connect(&SERVER.url()).await.unwrap(), table, ())
 }
 
-/// A transaction of somebody else's.
+/// Begins a separate transaction.
 pub(crate) async fn other_transaction(pool: &Pool<Db>) -> Option<Transaction<'static, Db>> {
     Some(pool.begin().await.unwrap())
 }

@@ -7,7 +7,7 @@ pub(crate) type Db = sqlx::Sqlite;
 pub(crate) const ANALYZE: &str = "ANALYZE";
 pub(crate) const BEGIN: &str = "BEGIN IMMEDIATE";
 pub(crate) const HEX: &str = "x'DIGITS'";
-/// Where the numbers `n` come from, and an id made of each.
+/// A source of the numbers `n`, each with an id.
 pub(crate) const NUMBERS: &str =
     "(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM s WHERE n<ROWS) SELECT n FROM s)";
 pub(crate) const ID: &str = "CAST(n AS BLOB)";
@@ -27,7 +27,7 @@ pub(crate) async fn explain(pool: &SqlitePool, sql: &str) -> String {
     rows.iter().map(|row| row.get::<String, _>(3)).collect::<Vec<_>>().join("\n")
 }
 
-/// None: there is one writer at a time.
+/// Returns `None`, because SQLite has one writer at a time.
 pub(crate) async fn other_transaction(_: &SqlitePool) -> Option<Transaction<'static, Db>> {
     None
 }

@@ -153,8 +153,8 @@ impl Book {
         (came + PATIENCE <= ran).then_some(ran)
     }
 
-    /// `one` had not been put off for as long as `next` had to wait, when the delivery of that which ran it began: that is
-    /// what `skip` says. A delivery that died before it asked the store is nothing that anybody else can know of.
+    /// Returns whether `one` had been deferred for a shorter time than `next` had to wait, when the delivery of its
+    /// run began. This is the rule of `skip`. The store does not know a delivery that died before its first call.
     fn is_excused(&self, one: &Link, next: &Link) -> bool {
         let Some(ran) = self.patient(next) else { return false };
         let came = self.came.get(&next.name()).into_iter().flatten().filter(|at| **at <= ran).max();

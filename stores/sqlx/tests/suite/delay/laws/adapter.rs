@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, Pool};
 
 use super::own::{self, Db, Lines};
 
-/// What is held by hand is not kept alive: a busy machine must not take it away.
+/// A visibility timeout that is long enough for a busy machine, because the test does not extend deliveries.
 const VISIBILITY: Duration = Duration::from_secs(3);
 
 struct Table {

@@ -164,7 +164,7 @@ async fn what_an_open_transaction_has_called_off_holds_up_nobody() {
         world.work.put(&ScheduledTask::at(key, Timestamp(0), "")).await.unwrap();
     }
     let Some(mut paying) = super::own::other_transaction(&world.pool).await else {
-        // One writer at a time: others wait until it ends, or are told that it is busy.
+        // SQLite has one writer at a time, so other consumers wait or report a busy database.
         return;
     };
     world.work.cancel_in(&mut paying, "a").await.unwrap();

@@ -22,7 +22,7 @@ async fn at_rest(world: &World, hand: &mut Hand) -> u64 {
 
 #[tokio::test]
 async fn who_waits_asks_nothing_and_is_woken_by_what_is_scheduled_here() {
-    // Whoever polled would come an hour late.
+    // With polling alone, the delivery would be an hour late.
     let world = World::real(|builder| builder.poll(HOUR)).await;
     world.work.put(&ScheduledTask::after("far", HOUR * 2, "")).await.unwrap();
     let mut hand = Hand::of(&world);

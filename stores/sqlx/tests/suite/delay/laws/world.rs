@@ -22,11 +22,11 @@ pub(super) struct World {
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 pub(super) const MICRO: Duration = Duration::from_micros(1);
 pub(super) const VISIBILITY: Duration = Duration::from_secs(60);
-/// For what is sure to come.
+/// The time limit for an event that must occur.
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
 
 impl World {
-    /// By a clock that stands still.
+    /// Creates a table on a clock that only the test moves.
     pub(super) async fn new() -> Self {
         Self::with(|builder| builder).await
     }
@@ -37,7 +37,7 @@ impl World {
         Self::build(clock, |builder| set(builder.clock(clocked))).await
     }
 
-    /// By the database's own clock.
+    /// Creates a table on the database's clock.
     pub(super) async fn real(set: impl FnOnce(DelayTableBuilder<Db>) -> DelayTableBuilder<Db>) -> Self {
         Self::build(Moved::new(), set).await
     }
@@ -57,14 +57,14 @@ impl World {
         self.work.counts().await.unwrap()
     }
 
-    /// A statement behind its back; `delay` stands for its table.
+    /// Executes SQL text in which `delay` is replaced by the name of the table.
     pub(super) async fn sql(&self, text: &str) {
         let text = text.replace("delay", &self.table);
         sqlx::raw_sql(AssertSqlSafe(text)).execute(&self.pool).await.unwrap();
     }
 }
 
-/// A source that is asked by hand.
+/// A source whose methods the test calls directly.
 pub(super) struct Hand {
     pub(super) source: DelayTableSource<Db>,
     pub(super) settler: Arc<dyn Settle<DelayTableTag>>,
@@ -80,14 +80,14 @@ impl Hand {
         Self { source, settler }
     }
 
-    /// What comes next.
+    /// Returns the next deliveries.
     pub(super) async fn take(&mut self, room: usize) -> Vec<Held> {
         let received = tokio::time::timeout(MINUTE, self.source.receive(room)).await.expect("nothing came").unwrap();
         let Received::Deliveries(taken) = received else { panic!("{received:?}") };
         taken
     }
 
-    /// Nothing comes: by a clock that stands still, or within a moment.
+    /// Checks that no delivery arrives.
     pub(super) async fn nothing(&mut self) {
         let waited = tokio::time::timeout(Duration::from_millis(150), self.source.receive(10)).await;
         assert!(waited.is_err(), "something came: {waited:?}");

@@ -18,7 +18,7 @@ pub(super) const INSERT: &str = "INSERT INTO effects(name) VALUES (?)";
 const RETAIN: Duration = Duration::from_secs(3600);
 
 pub(super) fn begin(level: &str) -> String {
-    // Whoever waited for a lock would wait for ever.
+    // A statement that waited for a lock would wait forever.
     format!("SET SESSION innodb_lock_wait_timeout=100000; SET TRANSACTION ISOLATION LEVEL {level}; BEGIN")
 }
 
@@ -82,7 +82,7 @@ async fn a_claim_sees_what_was_committed_behind_the_look_of_its_transaction() {
     }
 }
 
-/// By the statements for MySQL, which this server takes as well.
+/// Uses the statements for MySQL, which MariaDB also accepts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn by_the_statements_for_mysql_effect_and_record_are_one_too() {
     let world = World::new().await;
@@ -102,7 +102,7 @@ async fn by_the_statements_for_mysql_effect_and_record_are_one_too() {
         }
         assert_eq!(world.effects(&name).await, 1);
     }
-    // Whoever meets an open transaction is told so at once, by a claim within another as well.
+    // A claim that meets an open transaction is answered immediately, also within another transaction.
     let (mut first, mut second) = (world.begin().await, store_pool(&world).begin().await.unwrap());
     assert!(matches!(store.claim_in(&mut first, &request("b"), RETAIN).await.unwrap(), Claim::Acquired(_)));
     assert_eq!(store.claim_in(&mut second, &request("b"), RETAIN).await.unwrap(), Claim::InFlight(InFlight::Busy));
@@ -115,7 +115,7 @@ fn store_pool(world: &World) -> MySqlPool {
     MySqlPool::connect_lazy(&world.place.url).unwrap()
 }
 
-/// Where the server rolls a whole transaction back for a lock that was not to be had, that is said.
+/// The error states that the server has rolled back the whole transaction because of a lock.
 #[tokio::test]
 async fn a_busy_key_is_the_end_of_the_transaction_where_the_server_is_set_so() {
     let server = MariaDbServer::start_with(&["--innodb-rollback-on-timeout=1"]);

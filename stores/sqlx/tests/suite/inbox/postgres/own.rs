@@ -94,6 +94,6 @@ async fn a_run_costs_one_trip_more_than_its_transaction() {
     let before = trips(&own, 0).await;
     assert_eq!(world.inbox.run(call("b"), value).await.unwrap(), 17);
     assert_eq!(trips(&own, before).await, without, "a value goes with the commit");
-    // The claim; and what clears up the transaction that the commit leaves, on the way back to the pool, for which nobody waits.
+    // The two statements are the claim, and the cleanup of the connection after the commit, for which no caller waits.
     assert_eq!(without, bare + 2);
 }

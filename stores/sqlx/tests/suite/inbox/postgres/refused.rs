@@ -1,4 +1,4 @@
-//! What a commit comes to that this database refuses, or does not make.
+//! Commits that the database rejects or rolls back.
 use std::time::Duration;
 
 use idempotent_core::{Outcome, Rejection, Store};

@@ -1,4 +1,4 @@
-//! Whoever comes while a transaction is open is told so at once.
+//! Immediate answers for callers that meet an open transaction.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn a_second_claim_is_busy_at_once_at_every_isolation_level_and_its_transac
         let claim = world.store.claim_in(&mut first, &request("a"), RETAIN).await.unwrap();
         assert!(matches!(claim, Claim::Acquired(_)));
 
-        // Whoever waited for it here would wait for ever.
+        // A claim that waited here would wait forever.
         let mut second = begin().await.unwrap();
         let claim = world.store.claim_in(&mut second, &request("a"), RETAIN).await.unwrap();
         assert_eq!(claim, Claim::InFlight(InFlight::Busy), "{level}");
@@ -80,7 +80,7 @@ async fn a_key_that_is_being_completed_is_busy_for_whoever_would_take_over() {
     let mut tx = pool.begin().await.unwrap();
     assert_eq!(world.store.complete_in(&mut tx, &held, &done(b"1")).await.unwrap(), Settled::Done);
     tokio::time::sleep(Duration::from_millis(5)).await;
-    // The lease is over, and nobody waits for the row.
+    // The lease has expired, and the claim does not wait for the row.
     assert_eq!(world.store.claim(&request("a")).await.unwrap(), Claim::InFlight(InFlight::Busy));
     tx.commit().await.unwrap();
     assert!(matches!(world.store.claim(&request("a")).await.unwrap(), Claim::Consumed(_)));
@@ -101,7 +101,7 @@ async fn a_leased_run_whose_lease_was_taken_over_is_rolled_back() {
         Outcome::capture(run).await
     });
     begins.await.unwrap();
-    // An operator has made it claimable again, and somebody has claimed it.
+    // An operator has released the key, and another worker has claimed it.
     world.steal(&key("a")).await;
     go_on.send(()).unwrap();
     let (answer, outcome) = run.await.unwrap();

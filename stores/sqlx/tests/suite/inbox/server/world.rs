@@ -1,4 +1,4 @@
-//! A store, and a table of effects beside it.
+//! A store, and a table of effects in the same database.
 use std::time::Duration;
 
 use idempotent_core::{Admin, Claim, ClaimRequest, Executor, Key, Store};
@@ -32,7 +32,7 @@ impl World {
         Self::patient(place, connections, Duration::from_secs(5)).await
     }
 
-    /// Whose store waits for an answer for so long.
+    /// Creates a world whose store waits this long for a response.
     pub(super) async fn patient(place: Place, connections: u32, patience: Duration) -> Self {
         let pool = PoolOptions::new().max_connections(connections).test_before_acquire(false);
         let pool = pool.acquire_timeout(Duration::from_secs(5)).connect_lazy(&place.url).unwrap();
@@ -85,7 +85,7 @@ impl World {
         self.other.begin().await.unwrap()
     }
 
-    /// Gives the key to somebody else.
+    /// Claims the key for another worker.
     pub(super) async fn steal(&self, key: &Key) {
         let record = self.store.peek(key).await.unwrap().unwrap();
         self.store.forget(key, record.fencing, true, Duration::from_secs(60)).await.unwrap();

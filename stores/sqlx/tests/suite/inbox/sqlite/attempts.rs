@@ -20,7 +20,7 @@ use crate::inbox::{Failure, call, released};
 #[derive(Clone)]
 struct Queue(Arc<Kept>);
 
-/// What waits, and how those before were settled.
+/// The waiting deliveries, and the settlements of the earlier ones.
 type Kept = (Mutex<VecDeque<Delivery>>, watch::Sender<Vec<Settlement>>);
 
 #[async_trait]
@@ -66,7 +66,7 @@ impl Settle<()> for Queue {
     }
 }
 
-/// Which attempt each run took itself for, and how its delivery was settled.
+/// Returns the attempt number of each run, and the settlement of its delivery.
 async fn consumed(world: &World, leased: bool, schedule: Option<Schedule>) -> (Vec<u32>, Vec<Settlement>) {
     let second = Duration::from_secs(1);
     let policy = Policy::new().max_retries(3).retry_delay(second).jitter(0);
@@ -138,7 +138,7 @@ async fn a_run_that_always_rolls_back_is_tried_as_often_as_one_whose_record_stay
     }
 }
 
-/// As the executor hints, without a schedule of the consumer's.
+/// Without a schedule of the consumer, the executor's hint determines the delay.
 #[tokio::test]
 async fn the_delays_between_runs_that_roll_back_grow_by_the_policy_too() {
     let world = World::new().await;

@@ -40,7 +40,7 @@ async fn a_database_in_memory_has_no_transactions_for_runs() {
     assert!(error.to_string().contains("use a file"), "{error}");
 }
 
-/// It rolls all of the transaction back, and what follows is committed at once.
+/// The statement rolls back the whole transaction, and each later statement commits immediately.
 #[tokio::test]
 async fn a_handler_that_hides_a_rollback_is_not_taken_for_done() {
     let world = World::new().await;

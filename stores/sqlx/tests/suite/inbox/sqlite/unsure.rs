@@ -1,4 +1,4 @@
-//! Steps whose commit nobody tells about, or whose note is refused.
+//! Steps with a lost commit response, or with a rejected note.
 use std::any::Any;
 use std::future::{Ready, ready};
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl StepStore for Silent {
         self.store.capabilities().steps.unwrap().steps(held, keep).await
     }
 
-    /// None of a step that is done.
+    /// Rejects the notes of completed steps.
     async fn note(&self, held: &ClaimHandle, step: &StepRecord, keep: Duration) -> Result<Settled, StoreError> {
         if step.state == StepState::Done {
             return Err(StoreError::new(StoreErrorKind::Denied));

@@ -1,4 +1,4 @@
-//! A store, and a table of effects beside it.
+//! A store, and a table of effects in the same file.
 use idempotent_core::Executor;
 use idempotent_sqlx::{Inbox, InboxTransaction, SqliteStore};
 use sqlx::{AssertSqlSafe, Sqlite, Transaction};

@@ -17,7 +17,7 @@ use super::world::{World, message, resends};
 use crate::outbox::broker::Says;
 use crate::outbox::line::Line;
 
-/// What a handler is told to do: each run takes a permit, and fails as often as is said.
+/// The plan of a handler: each run takes a permit, and the first runs fail.
 #[derive(Clone)]
 struct Work {
     runs: Arc<AtomicU32>,
@@ -123,7 +123,8 @@ async fn a_failed_run_is_no_longer_noted_and_its_message_comes_again() {
     running.abort();
 }
 
-/// What only the store knows to be done, as after a crash behind the run: the duplicate confirms.
+/// After a crash between the run and the confirm, only the store knows that the message is done. The duplicate
+/// confirms.
 #[tokio::test]
 async fn a_duplicate_of_what_is_done_confirms_the_stub_and_removes_the_note() {
     let (world, line, work) = (World::new().await, Line::new(), Work::new(9, 0));
@@ -156,7 +157,7 @@ async fn ids_that_the_outbox_does_not_know_and_deliveries_without_one_are_no_err
 
 const FORGED: &str = "00112233445566778899aabbccddeeff";
 
-/// A command and the event that its handler writes have the same id; so may whatever somebody publishes to such a queue.
+/// A command may have the same id as an event that its handler writes, and as any other message on its queue.
 #[tokio::test]
 async fn only_a_message_that_the_outbox_has_sent_confirms_its_stub() {
     let (world, line, executor) = (World::new().await, Line::new(), executor());
@@ -272,7 +273,7 @@ async fn a_duplicate_acked_in_flight_is_sent_again_once_its_owner_was_killed() {
         "the owner's note stays"
     );
     owner.abort();
-    // Nobody has it any more: the broker considers it done, and its runner is gone.
+    // No consumer holds the message: the broker considers the delivery done, and its worker has ended.
     work.gate.add_permits(9);
     let other = start(&world, &line, &executor, acks, &work);
     world.pass(20);

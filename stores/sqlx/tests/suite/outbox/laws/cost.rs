@@ -68,7 +68,8 @@ async fn ends_of_all_kinds_at_a_time_come_to_what_each_of_them_would_alone() {
     assert_eq!(world.notes().await, 0);
 }
 
-/// Whose writer is dropped writes for itself; and what fails, fails for all it was written for.
+/// If the shared writer is dropped, each call writes for itself. An error of a shared write is the error of all its
+/// calls.
 #[tokio::test]
 async fn an_end_whose_writer_is_gone_is_written_all_the_same_and_a_failure_is_told_to_all() {
     let world = World::new().await;

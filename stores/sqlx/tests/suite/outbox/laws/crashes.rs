@@ -15,7 +15,7 @@ use super::own::Db;
 use super::world::{World, message};
 use crate::outbox::line::Line;
 
-/// Where it stops for good.
+/// The point at which a process stops for good.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stops {
     BeforeNoting,
@@ -30,7 +30,7 @@ struct Log {
     outbox: Outbox<Db>,
     stops: Stops,
     stopped: watch::Sender<bool>,
-    /// How many calls fail first.
+    /// The number of calls that fail first.
     failing: AtomicUsize,
 }
 

@@ -94,7 +94,7 @@ async fn one_sent_by_hand_goes_out_though_it_waits_in_its_queue() {
     assert_eq!(world.stub("a").await.sends, 1, "counted anew");
 }
 
-/// Ends once somebody has acted on it.
+/// A wait for the action of an operator.
 #[derive(Debug, Default)]
 struct Acted {
     told: Notify,
@@ -110,7 +110,7 @@ impl AlertSender for Acted {
     }
 }
 
-/// Who is told of it may be quicker than the relay that tells; and another relay than that.
+/// An operator, or another relay, may react to an alert before its relay has marked the message.
 #[tokio::test]
 async fn one_sent_by_hand_while_its_relay_still_tells_of_it_is_not_given_up() {
     for is_taken_at_once in [true, false] {
@@ -130,7 +130,7 @@ async fn one_sent_by_hand_while_its_relay_still_tells_of_it_is_not_given_up() {
             world.outbox.resend(&mut tx, "a", "anna", "there is such a topic now").await.unwrap();
             tx.commit().await.unwrap();
             if is_taken_at_once {
-                // Its lease is nobody's any more.
+                // The lease of the message is free again.
                 assert_eq!(world.round().await.sent, 1);
             }
             acted.done.notify_one();

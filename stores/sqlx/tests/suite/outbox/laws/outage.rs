@@ -26,7 +26,7 @@ pub(crate) struct Outage {
     _telling: DefaultGuard,
 }
 
-/// Of a pool that gives up soon.
+/// Creates a pool with a short timeout.
 pub(crate) async fn pool(options: Options) -> Pool<Db> {
     let pool = PoolOptions::new().max_connections(4).acquire_timeout(Duration::from_millis(700));
     pool.connect_with(options).await.unwrap()
@@ -40,7 +40,7 @@ pub(crate) async fn put(pool: &Pool<Db>, id: &str) {
 }
 
 impl Outage {
-    /// A relay that asks by these, and what it tells from here on.
+    /// Creates a relay with these options, and records its logs from now on.
     pub(crate) async fn of(options: Options) -> Self {
         let told = Told::default();
         let telling = tracing::subscriber::set_default(told.clone());
@@ -74,7 +74,7 @@ impl Outage {
         direct.close().await;
     }
 
-    /// Ends once operators were told so often of an outage, and so often of its end.
+    /// Waits for this number of logged outages and recoveries.
     pub(crate) async fn has_told(&self, outages: usize, ends: usize) {
         self.told.comes_to((outages, ends)).await;
     }
@@ -85,7 +85,7 @@ impl Outage {
         assert_eq!(self.told.counts(), told);
     }
 
-    /// Ends the relay, which has sent these, in alphabetical order, and nothing else.
+    /// Ends the relay, and checks that it has sent exactly these messages, in alphabetical order.
     pub(crate) async fn ends_with(self, sent: &[&str]) {
         self.stop.send(()).unwrap();
         // Its counts say less: a server that is killed may have written down what it does not answer.

@@ -6,7 +6,8 @@ use idempotent_sqlx::OutboxStatus;
 use super::own::{ANALYZE, ID, NUMBERS, explain, read_through};
 use super::world::{World, of};
 
-/// What each takes, in order: a number, a time, an id, a queue, an owner. Those that only write have nothing to be found.
+/// The parameters of each statement in order: a number, a time, an id, a queue, an owner. Statements that only write
+/// are not listed.
 const TAKES: &[(&str, &str)] = &[
     ("digests", "ii"),
     ("plan", "tttn"),
@@ -27,11 +28,12 @@ const TAKES: &[(&str, &str)] = &[
     ("notes", "i"),
     ("purge", "ntnn"),
 ];
-/// Which insert, and one that reads all notes of messages in hand, and is to: few, since each is removed with its message.
+/// An insert, and a statement that reads all notes of running messages. There are few notes, since each is removed
+/// with its message.
 const OTHERS: &[&str] = &["enqueue", "log", "note", "forget_old"];
 
 impl World {
-    /// With values in place of the places for them: `$1` on one, `?` on others.
+    /// Returns the text with values in place of the parameters: `$1` on one database, `?` on the others.
     fn filled(&self, text: &str, kinds: &str) -> String {
         let mut text = text.to_owned();
         for (at, kind) in kinds.chars().enumerate() {
@@ -93,7 +95,7 @@ async fn nothing_is_read_through(world: &World) {
     let mut seen = 0;
     for (name, text) in world.outbox.__statements() {
         let kinds = match TAKES.iter().find(|(known, _)| *known == name) {
-            // The one database that joins has its times behind.
+            // On the database with a JOIN, the times are the last parameters.
             Some((_, kinds)) if text.contains(" JOIN ") => {
                 format!("{}ttto", kinds.trim_start_matches('t').trim_end_matches('o'))
             }

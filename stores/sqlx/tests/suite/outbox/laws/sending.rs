@@ -21,7 +21,7 @@ async fn two_relays_side_by_side_send_each_message_once() {
     world.put(&many).await;
     let relays: Vec<_> = (0..4).map(|_| world.relay().batch(7)).collect();
     let rounds = relays.iter().map(|relay| async {
-        // Until nobody finds anything: one may find all taken by others.
+        // The relays run until none finds a message. One relay may find that others hold all messages.
         for _ in 0..100 {
             relay.round().await.unwrap();
         }
@@ -89,7 +89,7 @@ async fn a_relay_that_dies_while_it_sends_leaves_the_message_to_others_under_the
     assert_eq!(world.stub("a").await.sends, 1, "as far as anybody noted");
 }
 
-/// Its sending got through, and its note did not: the lease was over, and somebody else sends.
+/// The message was sent, but recording this failed: the lease had expired, and another relay sends the message.
 #[tokio::test]
 async fn a_relay_whose_lease_is_over_writes_nothing_of_what_another_one_has() {
     let world = World::new().await;
@@ -152,7 +152,7 @@ async fn no_answer_in_time_is_unconfirmed_and_it_is_sent_again_under_its_id() {
     let world = World::new().await;
     world.put(&[message("a")]).await;
     world.broker.say(Says::Nothing);
-    // However slow the database is, time for a sending is left: its clock stands still.
+    // The relay's clock does not move, so a slow database leaves time for a send.
     let relay = world.relay().lease(Duration::from_millis(500)).clock(Arc::new(VirtualClock::new()));
     assert_eq!(relay.round().await.unwrap().failed, 1);
     let stub = world.stub("a").await;
@@ -230,10 +230,10 @@ async fn a_running_relay_leases_while_it_sends_and_what_stands_behind_one_that_i
     }
 }
 
-/// How long a relay rests at least behind a look that found nothing beside a sending.
+/// The minimum pause of a relay after a poll that found no message during a send.
 const EAGER: Duration = Duration::from_millis(2);
 
-/// Its poll is an hour away. What stands behind one that is under way costs a look more, the more there is of it.
+/// The next poll is an hour away. Messages after a running send cost one more poll, however many there are.
 #[tokio::test]
 async fn a_relay_that_found_nothing_beside_a_sending_rests_and_overlaps_again_when_less_is_left() {
     let world = World::new().await;
@@ -246,7 +246,7 @@ async fn a_relay_that_found_nothing_beside_a_sending_rests_and_overlaps_again_wh
         let plans = world.statements().into_iter().find(|(name, _)| *name == "plan").map_or(0, |(_, times)| times);
         looks.fetch_add(plans, SeqCst) + plans
     };
-    // It is woken behind the commit: who is woken before finds nothing, and looks again.
+    // The commit wakes the relay. A relay that is woken earlier finds nothing and polls again.
     let elsewhere = Outbox::builder(world.pool.clone()).table(&world.table).clock(world.clock.clone());
     let elsewhere = elsewhere.open().await.unwrap();
     let put = async |messages: &[OutboundMessage]| {
@@ -341,7 +341,7 @@ async fn messages_that_the_broker_refuses_delay_no_other_message() {
     assert!(longest <= poll * 6 / 5, "it rested for {longest:?}");
 }
 
-/// Told only when so many are told of at a time.
+/// A publisher that answers only after a number of concurrent calls.
 #[derive(Debug)]
 struct Meeting(Barrier, AtomicU32);
 
@@ -354,7 +354,7 @@ impl AlertSender for Meeting {
     }
 }
 
-/// One behind the other they would outlast the lease, and another round would begin with all of them.
+/// In sequence, the sends would take longer than the lease, and another round would start with all messages.
 #[tokio::test]
 async fn several_that_are_given_up_are_told_of_at_a_time() {
     let world = World::new().await;

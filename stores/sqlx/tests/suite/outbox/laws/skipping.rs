@@ -71,7 +71,7 @@ impl Drop for Process {
 }
 
 impl World {
-    /// How many messages are noted as consumed, once for each consumer.
+    /// Returns the number of consumption records, one for each message and consumer.
     async fn consumers(&self) -> i64 {
         self.rows("outbox_log WHERE kind = 2").await
     }

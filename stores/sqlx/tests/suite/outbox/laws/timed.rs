@@ -11,7 +11,7 @@ async fn a_message_with_a_time_goes_to_a_publisher_that_delays_and_is_not_sent_a
     world.broker.delays();
     let at = idempotent_core::Timestamp(world.micros()) + Duration::from_secs(3_600);
     world.put(&[message("now"), message("later").deliver_at(at)]).await;
-    // The first time stands, and is no other content.
+    // The first time is kept, and a different time is no other content.
     world.put(&[message("later").deliver_at(at + Duration::from_secs(1))]).await;
     assert_eq!(world.round().await.sent, 2);
     let times: Vec<_> = world.broker.messages().into_iter().map(|message| (message.id, message.deliver_at)).collect();

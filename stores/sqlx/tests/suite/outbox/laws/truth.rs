@@ -7,7 +7,7 @@ use crate::outbox::broker::Says;
 
 /// A place, of 16 bytes.
 fn place(number: u64) -> String {
-    // Digits are bytes, too, and greater numbers sort behind.
+    // Digits are bytes, too, and greater numbers sort later.
     format!("'{number:016}'")
 }
 
@@ -33,7 +33,7 @@ async fn of_all_32_combinations_only_the_one_with_all_five_conditions_is_sent_ag
             (!holds(0)).then(|| "status = 1".to_owned()),
             Some(format!("sends = {}", if holds(1) { 2 } else { 3 })),
             Some(format!("due_at = {}", if holds(2) { now } else { now + 1 })),
-            // Another queue, of which nobody has come further.
+            // No consumer has read further in the other queue.
             (!holds(3)).then(|| format!("queue = {}", world.bytes("'orders#1'"))),
         ];
         let set = set.into_iter().flatten().collect::<Vec<_>>().join(",");

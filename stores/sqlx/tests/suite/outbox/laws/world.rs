@@ -38,7 +38,7 @@ impl World {
         Self::with(|_, text| text).await
     }
 
-    /// Whose statements are changed: as if somebody else had done something between two of them.
+    /// Creates an outbox whose statements `edit` changes, as if another program acted between two statements.
     pub(crate) async fn with(edit: impl Fn(&'static str, String) -> String + Send + Sync + 'static) -> Self {
         let (pool, table, kept) = own::place("outbox").await;
         let clock = Manual::new();
@@ -100,23 +100,23 @@ impl World {
         join_all((0..).zip(ids).map(|(number, id)| self.receipt(id, number))).await
     }
 
-    /// Tells the outbox what became of a delivery of a message.
+    /// Records the result of a delivery of a message.
     pub(crate) async fn conclude(&self, id: &str, number: u128, how: DeliveryResult) {
         self.outbox.concluded(&self.receipt(id, number).await, how).await.unwrap();
     }
 
-    /// From now to when it is due, in seconds.
+    /// Returns the seconds until the message is due.
     pub(crate) async fn due_in(&self, id: &str) -> Option<u64> {
         self.stub(id).await.due_at.map(|due| (due - self.clock.wall()).as_secs())
     }
 
-    /// A statement behind its back; `outbox` stands for its table.
+    /// Executes SQL text in which `outbox` is replaced by the name of the table.
     pub(crate) async fn sql(&self, text: &str) {
         let text = text.replace("outbox", &self.table);
         sqlx::raw_sql(AssertSqlSafe(text)).execute(&self.pool).await.unwrap();
     }
 
-    /// How many it has sent of each since the last time, in alphabetical order.
+    /// Returns the number of executions of each statement since the last call, in alphabetical order.
     pub(crate) fn statements(&self) -> Vec<(&'static str, u32)> {
         std::mem::take(&mut *self.statements.lock().unwrap()).into_iter().collect()
     }
@@ -158,13 +158,13 @@ impl World {
         .await;
     }
 
-    /// How many rows there are: of `outbox` or another table, where this holds.
+    /// Returns the number of rows of `outbox` or another table with this condition.
     pub(crate) async fn rows(&self, of: &str) -> i64 {
         let count = format!("SELECT count(*) FROM {}", of.replace("outbox", &self.table));
         sqlx::query_scalar(AssertSqlSafe(count)).fetch_one(&self.pool).await.unwrap()
     }
 
-    /// How many messages are noted as being consumed.
+    /// Returns the number of messages that are recorded as running.
     pub(crate) async fn notes(&self) -> i64 {
         self.rows("outbox_log WHERE kind = 1").await
     }

@@ -86,7 +86,7 @@ async fn the_same_message_twice_is_one_and_another_one_of_its_id_is_refused() {
     assert_eq!(world.broker.ids(), ["a", "b", "c"]);
 }
 
-/// What keeps a row from being written is not always that it is there.
+/// An insert may fail for other reasons than an existing row.
 #[tokio::test]
 async fn an_insert_that_fails_is_an_error_and_not_a_duplicate() {
     let world = World::new().await;

@@ -1,10 +1,10 @@
 //! The parts of the outbox tests that differ on MariaDB.
 pub(super) use crate::tables::mysql::{ANALYZE, BEGIN, Db, HEX, ID, NUMBERS, Server, explain, place};
 
-/// Whether one statement can settle many.
+/// True if one statement can settle many messages.
 pub(super) const SETTLES_MANY: bool = false;
 
-/// What it reads from one end to the other.
+/// Returns the tables that a plan reads completely.
 pub(super) fn read_through(plan: &str) -> Vec<&str> {
     let whole = |line: &&str| line.ends_with("(ALL)") || line.ends_with("(index)");
     // But the values of the statement itself, which are a table made of it, or none.

@@ -12,7 +12,7 @@ use crate::outbox::told::until;
 
 const FILE: &str = "IDEMPOTENT_SQLX_TEST_LOCKED_FILE";
 
-/// Not a test: what the other process runs, which is this binary again. Does nothing without a file.
+/// Runs the other process, which executes this binary. Does nothing without a file.
 #[tokio::test]
 #[allow(clippy::print_stdout, reason = "its parent reads it")]
 async fn child() {
