@@ -15,4 +15,5 @@ mod message_log;
 mod order;
 mod partitions;
 mod points;
+mod settlement;
 mod storm;

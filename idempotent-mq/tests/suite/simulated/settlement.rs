@@ -1,0 +1,114 @@
+//! Settlements that the broker refuses, does not answer, or cannot delay long enough.
+use idempotent_core::Policy;
+use idempotent_mq::{DelaySupport, Delivery, HandlerResult, Position, Settlement, SourceCapabilities, SourceErrorKind};
+
+use crate::broker::{Ways, What};
+use crate::world::{Building, Job, World, again, ms, secs};
+
+#[tokio::test]
+async fn an_acknowledgement_over_a_closed_channel_is_not_repeated() {
+    let world = World::new();
+    let job = Job::ok(&world, secs(1));
+    let process = world.consume(Policy::new(), job.by_id()).await;
+    world.broker.send("m1", "{}");
+    world.clock.advance(ms(500)).await;
+    // The connection is made again meanwhile: the delivery belongs to the old one.
+    world.broker.cut();
+    world.clock.advance(secs(10)).await;
+    let refusals = world.broker.story("m1").into_iter().filter(|(_, what)| matches!(what, What::Refused(_))).count();
+    assert_eq!((job.runs(), refusals > 0), (1, true));
+    assert_eq!(process.counts().unsettled as usize, refusals, "once for each delivery");
+}
+
+#[tokio::test]
+async fn what_the_broker_refuses_permanently_is_given_back_and_ends_the_consumer_and_is_never_acknowledged() {
+    for ends in [again as fn(u32) -> HandlerResult, |_| HandlerResult::Done] {
+        let world = World::new();
+        let job = Job::ends(&world, ms(10), ends);
+        let alone = |builder: Building| builder.concurrency(1).prefetch(2);
+        let process = world.consume_by(Policy::new(), job.by_id(), alone).await;
+        world.broker.fail_settling(SourceErrorKind::Fatal, 1);
+        world.broker.send("m1", "{}");
+        world.broker.send("m2", "{}");
+        world.clock.advance(secs(60)).await;
+        let refused = (10, What::Refused(SourceErrorKind::Fatal));
+        let given_back = (10, What::Settled(Settlement::GiveBack));
+        assert_eq!(world.broker.story("m1"), [(0, What::Delivered), refused, given_back.clone()]);
+        assert_eq!(world.broker.story("m2"), [(0, What::Delivered), given_back]);
+        let counts = process.counts();
+        assert_eq!((counts.given_back, counts.unsettled, counts.acked, job.runs()), (2, 0, 0, 1));
+        assert!(process.task.is_finished(), "it goes on");
+        let error = process.task.await.unwrap().unwrap_err();
+        assert_eq!(error.to_string(), "the broker refuses: as told");
+    }
+}
+
+#[tokio::test]
+async fn a_dead_letter_and_the_retry_in_its_place_refused_for_good_end_the_consumer() {
+    let world = World::new();
+    let job = Job::ends(&world, ms(10), |_| HandlerResult::Never { reason: "no".into() });
+    let process = world.consume(Policy::new(), job.by_id()).await;
+    // And it cannot even be given back.
+    world.broker.fail_settling(SourceErrorKind::Fatal, 3);
+    world.broker.send("m1", "{}");
+    world.clock.advance(secs(60)).await;
+    assert_eq!((process.counts().unsettled, process.counts().acked, world.broker.held()), (1, 0, 1));
+    assert!(process.task.is_finished(), "it goes on");
+    assert_eq!(process.task.await.unwrap().unwrap_err().kind(), SourceErrorKind::Fatal);
+}
+
+#[tokio::test]
+async fn settling_that_fails_for_now_is_tried_again() {
+    let world = World::new();
+    let job = Job::ok(&world, ms(10));
+    let process = world.consume(Policy::new(), job.by_id()).await;
+    world.broker.fail_settling(SourceErrorKind::Transient, 3);
+    world.broker.send("m1", "{}");
+    world.clock.advance(secs(2)).await;
+    assert_eq!((world.broker.is_acked("m1"), job.runs(), process.counts().unsettled), (true, 1, 0));
+}
+
+#[tokio::test]
+async fn settling_that_is_not_answered_is_tried_again() {
+    let world = World::new();
+    let job = Job::ok(&world, ms(10));
+    let process = world.consume(Policy::new(), job.by_id()).await;
+    world.broker.hang_settling(1);
+    world.broker.send("m1", "{}");
+    world.clock.advance(ms(5_200)).await;
+    assert_eq!((world.broker.is_acked("m1"), process.counts().source_errors), (true, 1));
+}
+
+#[tokio::test]
+async fn a_delay_longer_than_the_brokers_longest_is_made_of_several() {
+    let most = secs(60);
+    let capabilities = SourceCapabilities::new(DelaySupport::UpTo(most)).counts();
+    let world = World::with(Ways { capabilities, ..Ways::default() });
+    let job = Job::ends(&world, ms(10), |run| if run == 1 { again(run) } else { HandlerResult::Done });
+    let schedule = idempotent_mq::Schedule::list([secs(300)]);
+    let process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.schedule(schedule)).await;
+    let position = Position::of("orders").offset(17);
+    world.broker.send_delivery("m1", Delivery::new(position, b"{}".to_vec()).id("m1"));
+    world.clock.advance(secs(400)).await;
+    assert_eq!(job.times(), [0, 300_010]);
+    assert_eq!(world.broker.delivered("m1"), [0, 60_010, 120_010, 180_010, 240_010, 300_010]);
+    let (steps, attempts): (Vec<_>, Vec<_>) =
+        world.broker.retries("m1").iter().map(|retry| (retry.after, retry.attempt)).unzip();
+    assert_eq!((steps, attempts), (vec![most; 5], vec![2; 5]));
+    assert_eq!((process.counts().retried, process.counts().deferred), (1, 4));
+}
+
+#[tokio::test]
+async fn the_deliveries_that_a_long_delay_is_made_of_are_not_held_against_the_message() {
+    let capabilities = SourceCapabilities::new(DelaySupport::UpTo(secs(2))).counts();
+    let world = World::with(Ways { capabilities, ..Ways::default() });
+    let job = Job::ends(&world, ms(10), again);
+    let schedule = idempotent_mq::Schedule::list([secs(300)]);
+    let policy = Policy::new().max_retries(2);
+    world.consume_by(policy, job.by_id(), |builder| builder.schedule(schedule)).await;
+    world.broker.send("m1", "{}");
+    world.clock.advance(secs(700)).await;
+    let (_, letter) = world.broker.dead().remove(0);
+    assert_eq!((job.runs(), &*letter.reason), (3, "given up after 3 runs: no stock"));
+    assert!(world.broker.delivered("m1").len() > 300);
+}
