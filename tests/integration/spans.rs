@@ -94,7 +94,7 @@ fn a_run_is_one_span_and_one_terminal_event_without_its_key() {
     assert!(!format!("{spans:?}{events:?}").contains("4111-1111"), "{spans:#?} {events:#?}");
 }
 
-/// Two functions of one scope, and one whose scope nobody shares.
+/// Two functions with one scope, and one with a separate scope.
 mod handlers {
     use idempotent::{Executor, Rejection, idempotent};
 

@@ -1,4 +1,4 @@
-//! What the tests of runs share: a world on a virtual clock over either store, and a handler that does as told.
+//! Shared parts of the tests of runs: a world on a virtual clock with either store, and a scripted handler.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -102,7 +102,7 @@ impl World {
         self.store.peek(&id(key).key("idempotent").unwrap()).await.unwrap()
     }
 
-    /// Waits until it is so, while the clock stands: what a server notifies of arrives in real time.
+    /// Waits for the condition while the clock does not move. Notifications of a server arrive in real time.
     pub async fn until(&self, so: impl Fn() -> bool) {
         let begun = std::time::Instant::now();
         while !so() {
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// What is left until the record counts as absent.
+    /// Returns the time until the record counts as absent.
     pub async fn ttl(&self, key: &str) -> Option<Duration> {
         self.record(key).await.map(|record| match record.expires_at {
             Timestamp::FOREVER => Duration::MAX,
@@ -147,7 +147,7 @@ pub fn ask(key: Key, owner: u128) -> ClaimRequest {
     }
 }
 
-/// What a handler does, and how often it was run.
+/// The script of a handler, and the number of its runs.
 #[derive(Default)]
 pub struct Job {
     pub runs: AtomicU32,
@@ -196,7 +196,7 @@ impl Job {
 }
 
 impl Worker {
-    /// One delivery of `key`: what it came to, and what the caller got.
+    /// Delivers `key` once. Returns the outcome, and the caller's result.
     pub async fn deliver(&self, key: &str, job: &Arc<Job>) -> (Outcome, Result<u32, AppError>) {
         self.deliver_call(Call::new(id(key)), job).await
     }

@@ -23,7 +23,8 @@ async fn open(path: &Path, clock: Option<&VirtualClock>) -> SqliteStore {
     builder.open().await.unwrap()
 }
 
-/// By the test's clock, or by the database's own. The second connection is opened on its own, as another process does.
+/// Creates stores on the test's clock or on the database's clock. The second one has a separate connection, like
+/// another process.
 async fn sqlite(clock: Option<VirtualClock>) -> Subject {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("laws.db");

@@ -2,7 +2,7 @@
 use idempotent::{ConnectError, Executor, Identity, Outcome, Rejection, Scene, connect, idempotent};
 use idempotent_core::__private::url::masked;
 
-/// Polled by hand: nothing that is refused has anything to wait for.
+/// Polls the call once, because an invalid URL needs no waiting.
 fn refused(url: &str) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let error = runtime.block_on(async { connect(url).await }).unwrap_err();

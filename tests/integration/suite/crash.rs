@@ -17,7 +17,7 @@ use idempotent::{
 /// A claim is given up after a third of it; on a disk that others use as well it may take its time.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// Where the worker dies; the crash points of a run, in order.
+/// The points at which the worker dies, in order of a run.
 const POINTS: [(&str, usize); 6] = [
     // (point, effects once the message is settled by another worker)
     ("before the claim", 1),
@@ -161,7 +161,7 @@ fn a_handler_that_kills_its_process_dies_three_times_and_is_buried() {
     loop {
         processes += 1;
         assert!(processes < 1_000, "{deaths} deaths, and it is not buried");
-        // While the dead one's lease lasts the next process is told to come back, and lives.
+        // During the lease of the dead worker, the next process is deferred, and lives.
         let status = run_worker(dir.path(), "before the effect");
         deaths += usize::from(status.code().is_none());
         let record = runtime().block_on(async {

@@ -1,4 +1,4 @@
-//! Rows of the record table, damaged behind the store's back.
+//! Rows of the record table that a separate connection damages.
 use std::fmt;
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use idempotent_testkit::{Damage, DamageInjector};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 use sqlx::{AssertSqlSafe, Row};
 
-/// A connection of somebody else.
+/// A separate connection.
 pub(crate) struct Rows(SqlitePool);
 
 impl Rows {
@@ -17,7 +17,7 @@ impl Rows {
     }
 }
 
-/// What to set. A column of a STRICT table holds what it says: nothing foreign gets in.
+/// Returns the assignment that damages a record, or `None` if a STRICT column prevents this damage.
 fn change(damage: Damage) -> Option<&'static str> {
     match damage {
         Damage::CutOff => Some("owner = substr(owner, 1, 3)"),

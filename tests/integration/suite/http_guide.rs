@@ -53,7 +53,7 @@ fn the_openapi_description_lists_each_code_with_its_status() {
     assert_eq!(told, ProblemKind::ALL.len());
 }
 
-/// As a problem is written.
+/// Problems have the documented format.
 #[test]
 fn the_openapi_description_requires_the_fields_that_a_problem_has() {
     let problem = &openapi()["components"]["schemas"]["Problem"];

@@ -1,6 +1,6 @@
-//! The simulator over our own stores, and what chance takes long to find told step by step.
+//! Simulations of the project's stores, and scripted histories that random schedules rarely produce.
 //!
-//! `cargo xtask sim` plays more seeds, and replays one.
+//! `cargo xtask sim` runs more seeds, and replays single ones.
 mod scripted;
 mod together;
 

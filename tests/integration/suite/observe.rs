@@ -1,4 +1,4 @@
-//! What an observer is told of runs, and that the counters add up.
+//! The calls of an observer, and the sums of the counters.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ on_both_stores! {
     each_delivery_ends_with_exactly_one_event
 }
 
-/// Notes what an observer is told.
+/// An observer that records its calls.
 #[derive(Clone, Debug, Default)]
 struct Notes(Arc<Mutex<Vec<String>>>);
 

@@ -23,7 +23,7 @@ fn after(key: &str, before: &str) -> Call {
     Call::new(id(key)).after(before)
 }
 
-/// What one delivery of it comes to.
+/// Delivers a message once, and returns the outcome.
 async fn deliver(worker: &Worker, key: &str, before: &str, job: &Arc<Job>) -> Outcome {
     worker.deliver_call(after(key, before), job).await.0
 }
@@ -38,7 +38,7 @@ fn assert_held(outcome: &Outcome) {
     assert!(matches!(outcome, Outcome::Held { .. }) && outcome.is_deferral(), "{outcome:?}");
 }
 
-/// What was told of broken orders: why, and whether it ran all the same.
+/// The alerts about broken orders: the cause, and whether the handler ran.
 #[derive(Clone, Debug, Default)]
 struct Alerts(Arc<Mutex<Vec<(String, bool)>>>);
 
@@ -56,7 +56,7 @@ impl Observer for Alerts {
     }
 }
 
-/// A worker under this policy, and what it tells.
+/// Creates a worker with this policy, and a record of its alerts.
 fn alerting(world: &World, then: OnBrokenOrder) -> (Worker, Alerts) {
     let alerts = Alerts::default();
     let policy = Policy::new().on_broken_order(then).max_retries(0);

@@ -1,4 +1,4 @@
-//! The gauge of keys that nobody holds any more.
+//! The gauge of keys without an owner.
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Policies: who goes over whom, what is refused, and how they are written in configuration.
+//! Policies: precedence, invalid values, and the form in configuration files.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -140,7 +140,7 @@ async fn durations_below_a_millisecond_count_as_one() {
     for (lease, counts_as) in
         [(Duration::from_nanos(1), 1), (Duration::from_micros(999), 1), (Duration::from_millis(500), 500)]
     {
-        // A clock that stands still: the rest of the lease is the whole lease.
+        // The clock does not move, so the rest of the lease is the whole lease.
         let clock = VirtualClock::new();
         let store = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
         let executor = Executor::builder(store).clock(Arc::new(clock)).build().unwrap();

@@ -11,7 +11,7 @@ use idempotent::reply::DefaultReply;
 use idempotent::store::StateKind;
 use idempotent::{Call, Executor, Handler, Json, Outcome, Policy, step};
 
-/// What happened, in order.
+/// The events in order.
 #[derive(Clone, Default)]
 struct Effects(Arc<Mutex<Vec<String>>>);
 

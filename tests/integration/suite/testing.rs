@@ -1,4 +1,4 @@
-//! What the test kit offers to tests of handlers: that it sees what is right, and that it tells what is wrong.
+//! The test kit for handlers: it accepts correct handlers, and reports the defects of others.
 mod crash;
 mod mock;
 mod twice;

@@ -1,4 +1,4 @@
-//! A fast tier over a durable store: what it may answer, what it may lose, and that it loses nothing else.
+//! A fast tier with a durable store: the answers of the fast tier, and the loss of its data.
 
 mod ages;
 mod crashes;
@@ -34,7 +34,7 @@ fn worker(world: &World, name: &str, fast: impl CacheTier) -> (Worker, TieredSto
     (Worker { executor, ..worker }, store)
 }
 
-/// As an executor asks.
+/// Creates a claim request like that of an executor.
 fn ask(key: &str, owner: u128) -> ClaimRequest {
     crate::common::ask(crate::common::key_of(key), owner)
 }

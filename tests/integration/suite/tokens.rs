@@ -42,7 +42,7 @@ fn rejection<T: std::fmt::Debug>(answer: Result<T, AppError>) -> Rejection {
     }
 }
 
-/// How often the store was asked for something that may leave a record.
+/// Returns the number of store calls that may leave a record.
 fn writes(world: &World) -> usize {
     StoreOperation::WRITES.iter().map(|verb| world.asked(*verb).len()).sum()
 }

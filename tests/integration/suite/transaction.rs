@@ -5,7 +5,7 @@ use idempotent::steps::StepError;
 use idempotent::{Executor, MemoryStore, Outcome, Rejection, SqliteStore, idempotent, step};
 use sqlx::{Sqlite, SqlitePool};
 
-/// As services name theirs.
+/// A type alias, as services define one.
 type Tx<'a> = sqlx::Transaction<'a, Sqlite>;
 
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +71,7 @@ async fn stepped_by_a_lease(shop: &Shop, order: u64, tx: &mut Tx<'_>) -> Result<
     step("book", move || async move { Ok::<_, Failure>(effect(tx, order).await?) }).await
 }
 
-/// Of any database, and on after its caller is gone.
+/// A handler for any database, which continues after its caller is dropped.
 #[idempotent(key = order, transaction = tx, scope = "any", detach)]
 async fn any<Db: sqlx::Database>(order: u64, tx: &mut sqlx::Transaction<'_, Db>) -> Result<u64, Rejection> {
     let _ = tx;
@@ -92,7 +92,8 @@ async fn callers_do_not_pass_it_and_each_call_has_its_effect_once() {
     assert_eq!(shop.booked(2).await, 1);
 }
 
-/// As a shop says it for its payments' results: a prefix, what the message is known by and a hash, two hours, a transaction.
+/// The handler for payment results of a shop: a prefix, the message id and a hash as key, a retention of two hours,
+/// and a transaction.
 #[tokio::test]
 async fn a_callback_of_a_payment_is_booked_once_and_remembered_for_two_hours() {
     #[idempotent(
@@ -150,7 +151,7 @@ async fn a_store_without_such_transactions_is_refused_by_name() {
     assert!(matches!(any::<Sqlite>(3).await, Err(Rejection::NoExecutor { .. })));
 }
 
-/// It would be noted beside the transaction, and stand when that is rolled back.
+/// A step outside of the transaction would remain after a rollback.
 #[tokio::test]
 async fn a_step_in_a_run_that_has_a_transaction_is_refused_before_it_runs() {
     let shop = Shop::new().await;

@@ -1,4 +1,5 @@
-//! Calls told apart by what they say: the window, counted from completion, and what a duplicate in it is told.
+//! Calls that are identified by their parameters: the window, which starts at completion, and the answer to a
+//! duplicate within it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +53,7 @@ fn rejection<T>(answer: Result<T, AppError>) -> Option<Rejection> {
     }
 }
 
-/// What it says of the time that is left.
+/// Returns the remaining time that the answer states.
 #[track_caller]
 fn rest(told: &(Outcome, Option<Rejection>)) -> Duration {
     match told {
@@ -191,7 +192,7 @@ async fn a_dead_workers_call_is_taken_over_after_the_lease(world: World) {
     assert_eq!(b.deliver_call(call(), &job).await.0, Outcome::Ran);
 }
 
-/// Who asks for an hour at a handler gets it, whatever the executor says of calls that ask for nothing.
+/// A handler's retention of an hour applies, although the executor has a shorter window for calls without a retention.
 async fn a_retention_said_further_in_is_not_cut_by_a_window_said_further_out(world: World) {
     let (long, short) = (Policy::new().retain(secs(3600)), Policy::new().window(WINDOW));
     for (outer, inner, kept) in [(short, long, secs(3600)), (long, short, WINDOW), (short, Policy::new(), WINDOW)] {

@@ -113,7 +113,7 @@ async fn named_lifetimes() {
     once(3, || async { borrowed(&e, &String::from("abc")).await.unwrap() }).await;
 }
 
-/// What `#[async_trait]` writes, without it.
+/// The function that `#[async_trait]` generates, written without the macro.
 #[idempotent(key = id, with = e)]
 fn boxed(e: &Executor, id: u8) -> Pin<Box<dyn Future<Output = Result<u8, Rejection>> + Send + '_>> {
     Box::pin(async move {

@@ -233,7 +233,7 @@ async fn a_missing_tenant_is_an_error() {
     assert_eq!(tenanted(&e, 1, Some("acme")).await.unwrap(), 1);
 }
 
-/// The handler's own words are what a duplicate is told.
+/// A duplicate receives the error of the handler.
 #[tokio::test]
 async fn the_reason_of_a_dead_letter_is_kept() {
     use idempotent::Disposition;

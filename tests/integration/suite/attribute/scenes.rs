@@ -194,7 +194,7 @@ async fn methods_below_async_trait_and_above_instrument_tell_calls_apart_too() {
     assert_runs(2);
 }
 
-/// Of a value that has no fingerprint nothing is known: the call is refused, and no record is left.
+/// A value without a fingerprint is unknown: the call is refused, and there is no record.
 #[test]
 fn an_argument_that_cannot_be_written_is_an_error_for_the_call() {
     #[idempotent(by = param, with = e)]

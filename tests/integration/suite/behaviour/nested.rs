@@ -34,7 +34,7 @@ async fn outer(
     Outcome::capture(executor.run(Call::new(Identity::new(Scene::Mq, "outer", "k1")), handler)).await
 }
 
-/// K24: what an inner run leaves behind does not reach the outer one.
+/// The context of an inner run does not affect the outer run.
 async fn an_inner_run_that_was_consumed_lets_the_outer_one_go_on(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
     let inner = Handler::<DefaultReply, Json, _, _>::new({
@@ -127,7 +127,7 @@ async fn an_inner_run_that_waits_while_its_executor_drains_does_not_spin(world: 
     assert!(world.asked(idempotent_testkit::StoreOperation::Claim).len() < 300, "a look every 50 ms at most");
 }
 
-/// A worker that looks at an outcome does not take it from whoever settles.
+/// A worker that captures an outcome leaves it visible to the code that settles.
 async fn a_capture_inside_a_capture_is_seen_by_both(world: World) {
     let worker = world.worker("a", Policy::new());
     let _held = worker.spawn("k", &Job::takes(secs(9))).await;

@@ -116,7 +116,7 @@ async fn a_flip_whose_reply_is_lost_is_done(world: World) {
     assert_eq!((outcome, answer.unwrap()), (Outcome::Ran, 1));
 }
 
-/// Who waits for an answer is better off with the one there is; the delivery is settled as any other.
+/// A waiting caller receives the available answer, and the delivery is settled as usual.
 async fn what_could_not_be_recorded_is_answered_by_a_strategy_that_has_who_waits(world: World) {
     struct Waiting;
     impl ResponseShape for Waiting {
@@ -138,7 +138,7 @@ async fn what_could_not_be_recorded_is_answered_by_a_strategy_that_has_who_waits
             Err(failure)
         }
         fn unrecorded(value: u32, rejection: Rejection) -> Result<Result<u32, AppError>, Rejection> {
-            // Not where somebody else may be at it.
+            // The answer does not apply if another worker may be running.
             if matches!(rejection, Rejection::LeaseLost) { Err(rejection) } else { Ok(Ok(value + 100)) }
         }
     }

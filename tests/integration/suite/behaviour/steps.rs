@@ -19,11 +19,11 @@ enum Third {
     Works,
     /// Before its effect.
     Fails,
-    /// Behind its effect, before that is noted.
+    /// The process dies after the effect, before the step is recorded.
     Dies,
 }
 
-/// What happened outside, in order: the step, and the key that its far side was given.
+/// The external effects in order: the step, and the key that the external system received.
 #[derive(Clone, Default)]
 struct Outside(Arc<Mutex<Vec<(&'static str, String)>>>);
 

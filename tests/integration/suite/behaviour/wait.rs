@@ -152,7 +152,7 @@ async fn a_waiter_gives_up_at_its_limit_and_touches_nothing(world: World) {
     );
 }
 
-/// K36 and K52: nobody removes what a third has claimed, and somebody takes over
+/// A waiter never removes the claim of another one, and one waiter takes over.
 async fn when_the_owner_fails_exactly_one_waiter_takes_over(world: World) {
     let policy = waiting(secs(9));
     let workers: Vec<_> = (0..5).map(|n| world.worker(&format!("waiter {n}"), policy)).collect();

@@ -19,7 +19,7 @@ impl Dice {
 #[derive(Default)]
 struct Scene {
     running: HashMap<String, Vec<Lease>>,
-    /// Effects whose run was told as done.
+    /// The number of effects whose run was reported as done.
     done: HashMap<String, u64>,
     wrong: Vec<String>,
     started: u32,
@@ -211,7 +211,7 @@ fn chaos_without_hangs_on_sqlite() {
     on_sqlite(|world| all(world, 4, 0.0, 1, 5));
 }
 
-/// Without batches nothing was found.
+/// The same without batches.
 #[test]
 fn chaos_without_batches_on_memory() {
     on_memory(|world| all(world, 30, 0.0, 0, 15));

@@ -1,4 +1,4 @@
-//! Time that passes where nobody looks: between a grant and its handler, between two tries.
+//! Time that passes between a grant and its handler, and between two attempts.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use idempotent::{
 };
 use idempotent_testkit::StoreOperation;
 
-/// Stands still until it is moved.
+/// A clock that only a test moves.
 #[derive(Clone, Debug)]
 struct Hand(Instant, Arc<AtomicU64>);
 

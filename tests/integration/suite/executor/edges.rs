@@ -1,4 +1,4 @@
-//! Nested runs, drains, hints, what is told.
+//! Nested runs, drains, hints, and observer calls.
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -42,7 +42,7 @@ fn a_drain_lets_a_run_in_flight_finish_its_inner_runs() {
     });
 }
 
-/// A crashed midway; B took over and gave the key back unstarted; C must still be told.
+/// A crashed during its run; B took over and returned the key without a run. C must still learn about the crash.
 #[test]
 fn a_takeover_that_was_given_back_unstarted_stays_known() {
     on_memory(async |world| {

@@ -266,7 +266,7 @@ fn a_drain_ends_soon_after_its_grace_though_the_store_hangs() {
     });
 }
 
-/// Without a limit nothing counts attempts, and what was taken over is to be known all the same.
+/// A takeover is visible even if no limit makes the store count attempts.
 #[test]
 fn a_claim_taken_back_unheard_does_not_hide_what_it_took_over() {
     on_memory(async |world| {

@@ -28,7 +28,7 @@ fn a_panic_in_a_rule_frees_the_key() {
     });
 }
 
-/// Runs that are dropped while the store hangs leave no task behind for ever.
+/// A run that is dropped while the store hangs leaves no task in the runtime.
 #[test]
 fn taking_back_a_dropped_claim_is_given_up_some_day() {
     on_memory(async |world| {
@@ -124,7 +124,7 @@ fn a_dropped_batch_on_sqlite_is_all_or_nothing() {
     });
 }
 
-/// With a claim given up, then answered "in flight", and then applied: nobody runs, nothing is taken back.
+/// A claim that was given up is answered "in flight" and applied later. No handler runs, and no key is released.
 #[test]
 fn waiting_ends_when_told_though_the_hint_is_tiny() {
     on_memory(async |world| {

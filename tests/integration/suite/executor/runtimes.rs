@@ -87,8 +87,8 @@ fn renewals(store: &FaultStore) -> usize {
     store.log().iter().filter(|call| call.verb == StoreOperation::Renew).count()
 }
 
-/// A program that calls `block_on` on a runtime of its own at start-up and keeps that runtime around. The heartbeat
-/// task stays there, where nobody polls it.
+/// A program that calls `block_on` on its own runtime at start-up, and keeps this runtime without polling it. The
+/// renewal task remains there.
 #[test]
 fn a_runtime_that_is_alive_but_idle_does_not_end_all_heartbeats() {
     let store = MemoryStore::new();
@@ -212,8 +212,8 @@ fn futures_are_send() {
     });
 }
 
-/// As `r07`, in real time: a store that refuses at once (connection refused, pool closed) and two runs that began at
-/// different times.
+/// The same in real time, with a store that fails immediately (connection refused, pool closed) and two runs with
+/// different start times.
 #[test]
 fn refused_renewals_do_not_starve_the_runtime() {
     let policy = Policy::new().lease(secs(3));
@@ -247,7 +247,7 @@ fn a_run_adopts_an_orphaned_heartbeat() {
     assert_eq!(twice, 0, "ran again while the first was running: {outcome:?}");
 }
 
-/// Of two runs that stand by, the one that is woken to adopt may itself be blocked.
+/// The run that is woken to take over the renewals may itself be blocked.
 #[test]
 fn an_orphaned_heartbeat_is_adopted_though_one_run_blocks() {
     let store = MemoryStore::new();

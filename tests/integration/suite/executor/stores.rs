@@ -54,7 +54,8 @@ fn memory_and_sqlite_answer_the_same() {
                 ]));
                 let back = dice.roll(40) == 0;
                 if back {
-                    // A step back that no purge and no expiry was seen behind: answers must still agree.
+                    // The clock goes back, after a time that neither a purge nor an expiry has seen. The answers must
+                    // still be equal.
                     let now = i64::try_from(dice.roll(3)).unwrap();
                     clock.set_wall_offset(-now);
                 }

@@ -1,4 +1,4 @@
-//! What chance takes long to find, told step by step.
+//! Scripted histories that random schedules rarely produce.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl Stage {
         Identity::new(Scene::Rest, "orders", "o-1")
     }
 
-    /// Somebody else's claim, past all faults.
+    /// Claims the key for another worker, without faults.
     async fn claim(&self, owner: u128) -> (Claim, ClaimHandle) {
         let (key, owner) = (Self::identity().key("idempotent").unwrap(), OwnerToken(owner));
         let held = ClaimHandle::unanswered(key.clone(), owner);
@@ -110,7 +110,7 @@ async fn a_waiting_run_counts_its_lease_from_the_first_asking_that_may_have_been
     // Stopped from 38 s to 60 s. The first asking arrives at 45 s: granted until 75 s.
     stage.process.stop_for(secs(22));
     stage.clock.advance(secs(22)).await;
-    // Given back unused, since nobody knows when the lease began: as good.
+    // The start of the lease is unknown, so the key is returned without a run.
     let Some(lease) = lease.get().cloned() else { return };
     // No renewal gets through.
     stage.store.fail_before(StoreOperation::Renew, FOREVER);
@@ -120,9 +120,9 @@ async fn a_waiting_run_counts_its_lease_from_the_first_asking_that_may_have_been
     assert!(lease.is_lost(), "granted to somebody else, and the lease claims to hold for {:?}", lease.remaining());
 }
 
-/// I3. A worker that was taken over from goes on (`on_lease_lost = finish`). Whoever took over fails and frees the key.
-/// Then an old copy of the worker's claim, given up long ago, arrives: its token owns the key again, under a new
-/// number. What the worker completes was begun under the old one.
+/// A worker continues after a takeover (`on_lease_lost = finish`). The other worker fails and releases the key. Then
+/// an old copy of the first worker's claim arrives: its owner token holds the key again, with a new fencing token. The
+/// completion of the worker belongs to the old claim.
 #[tokio::test]
 async fn a_superseded_run_stays_superseded_though_its_claim_comes_again() {
     let stage = Stage::set(Policy::new().lease(LEASE).on_lease_lost(OnLeaseLost::Finish));

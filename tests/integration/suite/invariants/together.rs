@@ -17,16 +17,16 @@ use idempotent_testkit::VirtualClock;
 
 const KEYS: [&str; 3] = ["a", "b", "c"];
 
-/// What becomes of completions.
+/// The fate of completions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Trip {
     Heard,
-    /// Applied, and nobody hears of it.
+    /// Applied, with a lost response.
     Unheard,
-    /// By an error that is not worth a retry.
+    /// Rejected with an error that a retry cannot fix.
     Refused,
     Hangs,
-    /// Those that come alone hang, too.
+    /// No response, also for single calls.
     AllHang,
 }
 
@@ -171,7 +171,8 @@ async fn what_a_trip_did_not_settle_is_completed_alone() {
     }
 }
 
-/// A store that does not answer is given a second behind the grace, not one for the trip and one for each item.
+/// A store that does not respond gets a second after the grace period, and not one second for the call and one for
+/// each item.
 #[tokio::test]
 async fn a_drain_gives_the_completion_of_a_batch_a_second_in_all() {
     let stage = Stage::set(Trip::AllHang);

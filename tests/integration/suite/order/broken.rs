@@ -4,7 +4,7 @@ use idempotent::Store;
 use idempotent_testkit::StoreOperation;
 
 const T: Duration = secs(60);
-/// Behind 1.
+/// Messages 2 to 4, each with its predecessor.
 const CHAIN: [(&str, &str); 3] = [("2", "1"), ("3", "2"), ("4", "3")];
 
 on_all_stores! {
@@ -182,7 +182,7 @@ async fn a_chain_that_was_away_for_longer_than_its_time_runs_in_order_when_it_co
     for (key, before) in CHAIN {
         assert!(deliver(&worker, key, before, &job).await.is_deferral());
     }
-    // Nobody was delivered for long, and the last one comes back first.
+    // No message was delivered for a long time, and the last one arrives first.
     world.clock.advance(T * 5).await;
     assert_runs_in_order(&worker, &job).await;
 }
@@ -266,7 +266,7 @@ async fn who_was_killed_while_it_counted_anew_is_not_taken_for_missing(world: Wo
         for (key, before) in &chain {
             assert_waiting(&deliver(&worker, key, before, &job).await);
         }
-        // All of them were away. The second counts anew, and its process does not get any further.
+        // No message was delivered meanwhile. The wait of the second one starts again, and its process ends there.
         world.clock.advance(T * 5).await;
         let killed = world.worker("killed", policy);
         killed.store.pass(verb, u32::from(verb == StoreOperation::Claim));

@@ -77,12 +77,12 @@ async fn it_waits_in_place_where_the_policy_says_so_and_wakes_with_its_predecess
     };
     world.clock.settle().await;
     let first = worker.spawn("1", &job).await;
-    // Two runs of 5 s, one behind the other.
+    // Two runs of 5 s in sequence.
     world.clock.advance(secs(5) - ms(1)).await;
     assert_eq!(job.runs(), 1);
     world.clock.advance(ms(1)).await;
     assert_eq!(first.await.unwrap().0, Outcome::Ran);
-    // A server tells it in its own time, and no clock of ours has moved meanwhile.
+    // The notification of a server arrives in real time, while the test's clock does not move.
     let told = async {
         while job.runs() < 2 {
             world.clock.settle().await;

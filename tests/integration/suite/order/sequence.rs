@@ -110,7 +110,7 @@ async fn what_waits_waits_in_the_store_though_each_consumer_that_saw_it_is_gone(
     let (second, alerts) = alerting(&world, OnBrokenOrder::Skip(secs(60)));
     world.clock.advance(secs(60) - ms(1)).await;
     assert_waiting(&comes(&second, "ann", 3, &job).await);
-    // Its time counts from the first delivery, whoever saw that.
+    // The time counts from the first delivery to any worker.
     world.clock.advance(ms(1)).await;
     assert_eq!(comes(&second, "ann", 3, &job).await, Outcome::Ran);
     assert_eq!(alerts.take(), [("its predecessor was never seen".to_owned(), true)]);
@@ -220,7 +220,7 @@ async fn what_was_skipped_runs_not_beside_the_one_that_skipped_it(world: World) 
     assert_waiting(&comes(&worker, "ann", 1, &job).await);
     world.clock.advance(secs(20)).await;
     assert_eq!(second.await.unwrap(), Outcome::Ran);
-    // Nor does the next one run beside it.
+    // The next number does not run concurrently.
     let late = begin(&worker, "ann", 1, &slow).await;
     assert_eq!(slow.runs(), 2);
     assert_waiting(&comes(&worker, "ann", 3, &job).await);
@@ -301,7 +301,7 @@ async fn what_was_let_in_and_has_not_claimed_yet_keeps_others_out_for_a_lease(wo
     assert!(matches!(second.await.unwrap(), Outcome::StoreDown(_)));
     let until = began + secs(60);
     assert!(until - world.clock.now() > secs(1), "it gives up in time");
-    // A late one could run beside it, if its claim were only slow.
+    // A late number could run concurrently if its claim were slow.
     assert_waiting(&comes(&worker, "ann", 1, &job).await);
     world.clock.advance(until - world.clock.now() - ms(1)).await;
     assert_waiting(&comes(&worker, "ann", 1, &job).await);

@@ -17,7 +17,7 @@ async fn a_stream_that_was_away_for_longer_than_its_time_runs_in_order_when_it_c
     for number in [2, 3, 4] {
         assert_waiting(&comes(&worker, "ann", number, &job).await);
     }
-    // Nobody was delivered for long, and the last one comes back first.
+    // No message was delivered for a long time, and the last one arrives first.
     world.clock.advance(secs(300)).await;
     for number in [4, 3] {
         assert_waiting(&comes(&worker, "ann", number, &job).await);

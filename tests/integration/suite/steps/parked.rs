@@ -51,7 +51,7 @@ async fn numbers_3_a_step_that_may_be_begun_once_and_fails_parks_the_run(world: 
     assert!(error_of(&world).await.starts_with("parked: step `charge`"));
 }
 
-/// What was noted is not what is called.
+/// Returns the parked state after a run whose recorded steps differ from the called ones.
 async fn parked_by(world: &World, first: &[&str], second: &[&str]) -> String {
     let (worker, effects) = (world.worker("a", Policy::new()), Effects::default());
     for (names, ends) in [(first, false), (second, true)] {

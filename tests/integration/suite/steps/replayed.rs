@@ -187,7 +187,7 @@ async fn a_store_without_a_journal_says_so_before_the_step_runs() {
     assert!(effects.take().is_empty());
 }
 
-/// One record, and nothing beside it.
+/// A store with one record and no capabilities.
 #[derive(Debug, Default)]
 struct Nowhere(Mutex<(u64, Option<idempotent::store::Record>)>);
 

@@ -16,7 +16,7 @@ struct Bank {
     charged: RefCell<HashSet<String>>,
 }
 
-/// A far side that takes no key, and does what it is told each time.
+/// A call of an external system that takes no idempotency key and executes each call.
 #[idempotent(key = order, scope = "careless", scene = mq)]
 async fn careless(bank: &Bank, order: &str) -> Result<u32, Rejection> {
     bank.asked.update(|n| n + 1);
@@ -180,7 +180,7 @@ async fn a_handler_without_an_end_is_told() {
     assert!(text.contains("no run ended unharmed within 500 awaits"), "{text}");
 }
 
-/// As the first delivery is, which is let die at each await of such a loop.
+/// The first delivery is like that of a loop that drops each delivery at each await.
 #[tokio::test]
 async fn a_redelivery_that_polls_in_a_loop_is_told() {
     #[idempotent(key = const { ONE }, scope = "loops")]

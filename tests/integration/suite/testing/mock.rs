@@ -80,12 +80,12 @@ async fn scripted_answers_come_in_their_order_and_then_the_stores_own() {
     assert_eq!(charge(&mock, "o-17").await.unwrap(), 500);
     let names: Vec<_> = mock.outcomes().iter().map(Outcome::name).collect();
     assert_eq!(names, ["replayed", "mismatch", "ran"]);
-    // What was scripted as the result of another type is told as it would be in production.
+    // A scripted result of another type gives the same error as in production.
     mock.next_consumed(&"no number".to_owned());
     assert!(matches!(charge(&mock, "o-18").await, Err(Rejection::ConsumedWithoutResult { cause: Some(_) })));
 }
 
-/// Nobody asked, so the test did not test what it says.
+/// The scripted answer was not used, so the test did not test its case.
 #[tokio::test]
 async fn a_scripted_answer_that_was_never_asked_for_is_told_when_the_last_clone_goes() {
     let script = |claims| {

@@ -92,7 +92,7 @@ async fn a_handler_that_runs_again_beside_one_that_is_replayed_is_told() {
     assert!(told(|| crowd.assert_ran_once()).contains("3 of 3 deliveries ran: their keys differ"));
 }
 
-/// What another delivery began is not counted for this one.
+/// An effect that another delivery started does not count for this one.
 #[tokio::test]
 async fn a_run_inside_a_run_and_one_left_over_from_the_first_delivery_are_no_second_run() {
     #[idempotent(key = order, scope = "outer")]

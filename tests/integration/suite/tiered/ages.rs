@@ -43,7 +43,7 @@ async fn a_repaired_fact_does_not_outlive_the_retention(world: World) {
     assert_acquired(&store.claim(&ask("k", 4)).await.unwrap());
 }
 
-/// What was left when the record was read is less by the time that is heard.
+/// The remaining time of a record decreases while the response is in transit.
 async fn a_fact_read_slowly_does_not_outlive_the_retention(world: World) {
     let (slow, store) = worker(&world, "a", tier(&world));
     slow.store.delay_reply(StoreOperation::Peek, ms(50));

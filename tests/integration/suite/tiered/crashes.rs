@@ -9,10 +9,11 @@ use crate::tiered::{tier, worker};
 
 on_both_stores! { killed_between_any_two_steps_of_a_success_the_end_is_the_same }
 
-/// Where the worker stands still, until it is killed: at its fast tier, or at its durable store.
+/// The point at which the worker stops until it is killed: in its fast tier, or in its durable store.
 type Point = (&'static str, fn(MemoryTier) -> Gate, fn(&Worker), u32);
 
-/// The steps of a success: the durable store says done, it is read, the fast tier is told, the message is settled. S3.7.
+/// The steps of a success: the completion in the durable store, the read, the write to the fast tier, and the
+/// settlement.
 async fn killed_between_any_two_steps_of_a_success_the_end_is_the_same(world: World) {
     fn open(fast: MemoryTier) -> Gate {
         let gate = Gate::before(fast);

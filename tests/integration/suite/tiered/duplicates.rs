@@ -168,7 +168,8 @@ async fn the_first_result_is_what_the_fast_tier_learns(world: World) {
     assert_eq!(store.counts().hits, 1);
 }
 
-/// Of a batch only what the fast tier does not know goes on, in one trip; and nothing goes where it knows all.
+/// The durable store receives only the keys of a batch that the fast tier does not know, in one call, or no call at
+/// all.
 #[tokio::test]
 async fn a_batch_asks_the_durable_store_only_for_what_is_not_known() {
     let durable = SqliteStore::builder("sqlite::memory:").open().await.unwrap();

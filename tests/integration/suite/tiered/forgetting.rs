@@ -75,7 +75,8 @@ async fn a_fact_on_its_way_does_not_bring_a_forgotten_key_back(world: World) {
     assert_acquired(&other.claim(&ask("k", 3)).await.unwrap());
 }
 
-/// So slow that the first bar has gone; what is learned until then is taken away by the second.
+/// The call is so slow that the first block has expired. The second block removes the facts that were stored
+/// meanwhile.
 async fn a_fact_read_while_the_forgetting_was_under_way_does_not_bring_the_key_back(world: World) {
     let fast = tier(&world);
     let (slow, one) = worker(&world, "a", fast.clone());
@@ -95,7 +96,7 @@ async fn a_fact_read_while_the_forgetting_was_under_way_does_not_bring_the_key_b
     assert_acquired(&other.claim(&ask("k", 3)).await.unwrap());
 }
 
-/// The durable store said done, and by the time it is read somebody else is at it.
+/// The durable store confirmed the completion, and another worker claims the key before the read.
 async fn a_key_claimed_anew_before_the_record_is_read_tells_the_fast_tier_nothing(world: World) {
     let fast = tier(&world);
     let (slow, one) = worker(&world, "a", fast.clone());
@@ -113,7 +114,7 @@ async fn a_key_claimed_anew_before_the_record_is_read_tells_the_fast_tier_nothin
     assert!(matches!(second.claim(&ask("k", 3)).await.unwrap(), Claim::InFlight(_)));
 }
 
-/// By a wrong number nothing is forgotten: all it costs is asking the durable store for a while.
+/// A wrong fencing token forgets no record. The only cost is a query of the durable store for a while.
 async fn what_is_not_forgotten_is_known_again_after_a_while(world: World) {
     let (_, store) = worker(&world, "a", tier(&world));
     let fencing = consumed(&store).await;

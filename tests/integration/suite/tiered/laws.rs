@@ -22,7 +22,8 @@ fn tiered(durable: impl Store, fast: &Weak, clock: &VirtualClock) -> TieredStore
     TieredStore::builder(durable, fast.clone()).clock(Arc::new(clock.clone())).build()
 }
 
-/// Two processes over one durable store and one fast tier, and a network to the durable store that loses what it is told.
+/// Creates two processes with one durable store and one fast tier, and a network to the durable store that loses
+/// calls.
 fn over_memory(mood: Mood) -> Subject {
     let clock = VirtualClock::new();
     let (faults, fast) = (FaultStore::new(memory(&clock), &clock), fast(&clock, mood));

@@ -39,7 +39,7 @@ impl Weak {
         *self.mood.lock().unwrap() = mood;
     }
 
-    /// Whether the call is to be made; how it fails or forgets otherwise.
+    /// Returns whether the call is to be made, or the error of a failure.
     async fn passes(&self) -> Result<bool, StoreError> {
         let call = self.calls.fetch_add(1, SeqCst);
         let dice = call.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
@@ -84,7 +84,7 @@ impl CacheTier for Weak {
     }
 }
 
-/// Lets no fact in, or no answer out, until told to.
+/// A tier that blocks facts, or answers, until the test releases them.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate {
     pub(crate) inner: MemoryTier,
@@ -100,7 +100,7 @@ impl Gate {
         Self { inner, before: Arc::new(Semaphore::new(0)), after: Arc::new(Semaphore::new(WIDE)) }
     }
 
-    /// Facts are let in, and nobody hears of it.
+    /// Creates a tier that stores facts and loses the answers.
     pub(crate) fn after(inner: MemoryTier) -> Self {
         Self { inner, before: Arc::new(Semaphore::new(WIDE)), after: Arc::new(Semaphore::new(0)) }
     }
@@ -117,7 +117,7 @@ impl CacheTier for Gate {
         self.inner.recall(key).await
     }
 
-    /// As a server does: what was sent is applied, also if who sent it has gone.
+    /// Applies a request like a server, even after its caller is dropped.
     async fn remember(&self, key: &Key, fact: &CachedOutcome, keep: Duration) -> Result<bool, StoreError> {
         let (gate, key, fact) = (self.clone(), key.clone(), fact.clone());
         let sent = tokio::spawn(async move {

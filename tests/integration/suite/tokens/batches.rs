@@ -12,7 +12,7 @@ on_both_stores! {
     a_duplicate_of_a_place_that_failed_comes_back_later_with_its_message
 }
 
-/// Runs a batch: what each place came to, what it was told, and how many items the handler got.
+/// Runs a batch. Returns the outcome and the answer of each item, and the number of items that the handler received.
 async fn batch(worker: &Worker, calls: Vec<Call>, fails: bool) -> (Vec<Outcome>, Vec<Result<u32, AppError>>, usize) {
     let given = Arc::new(std::sync::Mutex::new(0));
     let handler = Handler::<DefaultReply, Json, _, _>::batch({
