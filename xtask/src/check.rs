@@ -143,7 +143,7 @@ impl Report {
         let Self { passed, failed, skipped } = self;
         println!("xtask check: {passed} passed, {} failed, {skipped} skipped", failed.len());
         if !failed.is_empty() {
-            println!("failed: {}; `cargo xtask fix` puts right what a machine can", failed.join(", "));
+            println!("failed: {}; `cargo xtask fix` repairs formatting and simple lints", failed.join(", "));
         }
         failed.is_empty()
     }
