@@ -1,9 +1,9 @@
-//! What the attribute says to mistakes: no case in `fail` may compile. Those in `pass` must, and
-//! run well; they are modules here, so clippy sees them, too. Shapes of handlers are in `tests/integration/suite/attribute`.
+//! The compile errors of the attribute. No file in `fail` may compile. The files in `pass` must compile and run. They
+//! are modules here, so that clippy checks them, too. `tests/integration/suite/attribute` has more forms of handlers.
 //!
-//! rustc's own words change with every release. On the pinned toolchain each diagnostic is compared whole with the
-//! `.stderr` beside it (`TRYBUILD=overwrite` writes them anew); on any other, or with `IDEMPOTENT_UI=text`, a
-//! case need only contain the text of its first line, `// expect: …`.
+//! The texts of rustc change with each release. With the pinned toolchain, each diagnostic must equal its `.stderr`
+//! file (`TRYBUILD=overwrite` updates these files). With other toolchains, or with `IDEMPOTENT_UI=text`, a diagnostic
+//! must contain the text of its first line, `// expect: …`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

@@ -117,7 +117,7 @@ impl Purge for RedbStore {
     }
 }
 
-/// What cannot be read stays.
+/// Returns whether a purge removes the record. An unreadable record stays.
 fn goes(bytes: &[u8], now: Timestamp) -> bool {
     Record::from_bytes(bytes).is_ok_and(|record| protocol::purgeable(&record, now))
 }

@@ -3,7 +3,7 @@ use std::error::Error;
 
 use idempotent_core::{StoreError, StoreErrorKind};
 
-/// How far a transaction got.
+/// The progress of a transaction at an error.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stage {
     /// Before its commit: nothing is done, whatever went wrong.
@@ -26,7 +26,7 @@ pub(crate) fn refused(error: impl Error + Send + Sync + 'static) -> StoreError {
     Stage::Before.error(error)
 }
 
-/// The thread panicked, or the runtime ended: nobody knows how far it got.
+/// Returns the error of a thread that panicked, or whose runtime ended. The progress is unknown.
 pub(crate) fn gave_up(error: tokio::task::JoinError) -> StoreError {
     StoreError::new(StoreErrorKind::Ambiguous).because("the transaction's thread gave up").with_source(error)
 }

@@ -1,7 +1,8 @@
-//! A store of somebody else: records in [`redb`], an embedded database of transactions, in one file.
+//! A store outside of the project: records in [`redb`], an embedded transactional database, in one file.
 //!
-//! Each step reads, decides by [`protocol`] and writes in one write transaction; redb has one of them at a time, so a
-//! step is atomic, and durable once it is answered. That is all a store needs; `tests/laws.rs` proves it in one line.
+//! Each operation reads, decides by [`protocol`] and writes in one write transaction. redb has one write transaction
+//! at a time, so an operation is atomic, and durable when it returns. A store needs nothing more, and `tests/laws.rs`
+//! proves the store in one line.
 mod capability;
 mod error;
 
@@ -32,10 +33,10 @@ pub struct RedbStore {
 }
 
 impl RedbStore {
-    /// Opens the file, and makes it where there is none. `clock` judges leases, and must not go back.
+    /// Opens the file, and creates a missing one. `clock` determines the ends of leases, and must not go back.
     ///
     /// # Errors
-    /// `NotApplied` if the file cannot be opened: somebody has it, or it is no such file.
+    /// `NotApplied` if the file cannot be opened: another process has opened the file, or it is not a database.
     pub fn open(path: &Path, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
         let database = Database::create(path).map_err(refused)?;
         let write = database.begin_write().map_err(refused)?;
@@ -44,7 +45,7 @@ impl RedbStore {
         Ok(Self { database: Arc::new(database), clock })
     }
 
-    /// The database, for what else is to be kept in it.
+    /// Returns the database, for other data of the application.
     #[must_use]
     pub fn database(&self) -> &Arc<Database> {
         &self.database
@@ -91,7 +92,7 @@ struct Records<'t> {
 }
 
 impl Records<'_> {
-    /// What cannot be read is an error with a kind that says so, and stays as it is.
+    /// Returns the record. An unreadable record is an error of the matching kind, and stays unchanged.
     fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         let row = self.table.get(key.hash()).map_err(refused)?;
         row.map(|row| Record::from_bytes(row.value().1)).transpose()

@@ -19,10 +19,10 @@ fn subject() -> Subject {
     Subject::new(store).on_clock(clock).planting(rows).rounds(ROUNDS).guarded_by(dir)
 }
 
-// redb lets nobody else open the file: there is no second connection, no client with a clock, and no wire.
+// Only one process can open a redb file: there is no second connection, no client with a clock, and no network.
 conformance!(redb_keeps_the_laws, subject(), without: [second, clients, losing, watch, journal, order]);
 
-/// The table, behind the store's back.
+/// The table, accessed without the store.
 struct Rows(Arc<Database>);
 
 const RECORDS: TableDefinition<u128, (&str, &[u8])> = TableDefinition::new("idempotent_record");

@@ -57,7 +57,7 @@ impl Running {
         self.lines.by_ref().take(lines).collect()
     }
 
-    /// What it says until it has ended well.
+    /// Returns the output after the program has ended successfully.
     pub(crate) fn ends(mut self) -> Vec<String> {
         let rest: Vec<_> = self.lines.by_ref().collect();
         assert!(self.child.wait().unwrap().success(), "{rest:?}");
@@ -87,7 +87,7 @@ fn beside_the_tests() -> PathBuf {
     test.parent().unwrap().parent().unwrap().join("examples")
 }
 
-/// Of a file, or of all files in a folder.
+/// Returns the latest modification time of a file, or of all files in a folder.
 fn newest(path: &Path) -> SystemTime {
     if path.is_dir() {
         let parts = std::fs::read_dir(path).unwrap().map(|part| newest(&part.unwrap().path()));

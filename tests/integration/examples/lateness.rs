@@ -17,7 +17,7 @@ use idempotent::rabbitmq::{Queue, RabbitPublisher, RabbitSource};
 use idempotent_harness::servers::{PostgresServer, RabbitServer, RedisServer};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
 
-/// So many, due from three seconds on, when all are scheduled, 20 ms apart but for a little.
+/// The number of tasks, which are due from 3 s after the last scheduling, about 20 ms apart.
 const TIMES: u32 = 100;
 const MINUTE: Duration = Duration::from_secs(60);
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ fn after(number: u32) -> Duration {
     Duration::from_secs(3) + Duration::from_micros(19_937) * number
 }
 
-/// When each is due, from before it was scheduled, and when it came.
+/// The due time of each task from before its scheduling, and its delivery time.
 #[derive(Default)]
 struct Measured {
     due: HashMap<String, Instant>,
@@ -115,7 +115,7 @@ async fn rabbitmq() {
     let publisher = RabbitPublisher::builder(&server.url()).build().unwrap();
     let sent: Vec<_> = (0..TIMES).map(|number| OutboundMessage::new("work", number.to_string(), "")).collect();
     assert!(Publish::publish(&publisher, &sent).await.iter().all(Result::is_ok));
-    // A queue for each delay: a message behind one of a longer delay would wait for that.
+    // Each delay needs a queue, since a message waits for earlier messages with a longer delay.
     let delay = Duration::from_secs(1);
     let settler = source.settler();
     let mut measured = Measured::default();

@@ -116,7 +116,7 @@ async fn unpaid_it_is_cancelled_when_its_time_is_over_and_not_before() {
     world.clock.advance(LIMIT - MILLI);
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(world.state("o").await, ("unpaid".to_owned(), vec![]));
-    // The clock stands still at 30:00 from here on: what needed a later moment would never be cancelled.
+    // The clock stays at 30:00 from here on, so an order that needed a later time would never be cancelled.
     world.clock.advance(MILLI);
     until("it is cancelled", async || world.state("o").await == once("cancelled")).await;
     assert!(!world.shop.pay("o").await.unwrap(), "a payment that comes later is told so");

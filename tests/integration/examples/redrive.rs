@@ -35,7 +35,7 @@ fn ready(server: &RabbitServer, queue: &str) -> u64 {
     *ready.get(queue).unwrap_or_else(|| panic!("no {queue}: {ready:?}"))
 }
 
-/// Until so many lie there, and nobody holds one.
+/// Waits until the number of dead letters meets the condition and no consumer holds one.
 async fn dead(url: &str, so: impl Fn(u64) -> bool) -> u64 {
     let mut letters = RabbitDeadLetters::new(url, "orders").unwrap();
     let start = Instant::now();
@@ -55,7 +55,7 @@ async fn a_redrive_that_is_killed_loses_nothing_and_the_next_one_puts_the_rest_b
     let url = server.url();
     let source = || RabbitSource::builder(&url, Queue::classic("orders")).build().unwrap();
     source().declare().await.unwrap();
-    // As the consumer leaves them, and as somebody else does.
+    // One letter is from the consumer, and the others are from another program.
     let publisher = RabbitPublisher::builder(&url).build().unwrap();
     let body = |number: usize| [&[0xff, 0, b'{'][..], &number.to_be_bytes(), &[7; 4_000]].concat();
     let mut first = source();
@@ -83,7 +83,7 @@ async fn a_redrive_that_is_killed_loses_nothing_and_the_next_one_puts_the_rest_b
     dead(&url, |letters| letters < 390).await;
     killed.kill().unwrap();
     assert!(!killed.wait().unwrap().success(), "it was done already: more letters are needed");
-    // What it held lies there again once the broker has noticed; then nothing moves any more.
+    // The held messages are in the queue again after the broker has noticed the kill. Then the numbers are stable.
     let moved = async || ready(&server, "orders") + dead(&url, |_| true).await;
     let start = Instant::now();
     while moved().await < 400 {
@@ -126,7 +126,7 @@ fn the_letters_of_a_stream_are_moved_back_field_by_field() {
         let command = [&b"XADD"[..], b"orders:dead", b"*"].into_iter().chain(fields);
         server.command(&command.collect::<Vec<_>>());
     }
-    // Nobody would read them.
+    // No source would read these messages.
     let failed = redrive(&url, &[]).output().unwrap();
     assert!(!failed.status.success() && text(&failed).starts_with("0 of 3 put back"), "{}", text(&failed));
     server.command(&["XGROUP", "CREATE", "orders", "billing", "0", "MKSTREAM"]);

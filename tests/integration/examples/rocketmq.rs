@@ -18,7 +18,7 @@ fn each_order_is_paid_once_and_sigterm_ends_what_runs() {
     // On a busy machine an order may take longer than the other's delay; each of them is once in its order.
     let place = |line: &str| early.iter().position(|seen| seen == line);
     assert!(place("early: does not exist yet, retry") < place(&paid[2]), "{early:?}");
-    // Nobody consumes the dead letters: all there are stay.
+    // The dead letters have no consumer, so all of them stay.
     let put_aside = || server.backlog("pay_results-dead", "nobody") == 1;
     crate::wait::until("the odd one is a dead letter", put_aside);
     running.signal("-TERM");

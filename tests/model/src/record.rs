@@ -10,7 +10,7 @@ use idempotent_core::{FencingToken, Fingerprint, OwnerToken, Record, State, Time
 
 /// The store's clock at every request. Fencing tokens and times are relative to it.
 pub const NOW: u8 = 64;
-/// As a time.
+/// `CLOCK` as a timestamp.
 pub const CLOCK: Timestamp = Timestamp(NOW as u64);
 /// A lease longer than all grants within one tick of the clock.
 pub const LEASE: Duration = Duration::from_micros(1_000);

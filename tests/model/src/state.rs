@@ -38,7 +38,7 @@ pub struct Run {
 /// The phase of a run.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Phase {
-    /// Not taken by a worker yet.
+    /// No worker has taken the delivery.
     #[default]
     Waiting,
     /// Its claim was not answered.

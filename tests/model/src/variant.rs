@@ -77,7 +77,7 @@ pub enum Releases {
 /// The deviation of a broken worker.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Habit {
-    /// None: the worker is correct.
+    /// The worker is correct.
     #[default]
     Correct,
     /// The worker acknowledges after a completion without an answer.
@@ -93,7 +93,7 @@ pub enum Habit {
 /// The difference of the second sort of delivery.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Second {
-    /// None: there is only one sort.
+    /// There is one sort of worker.
     #[default]
     None,
     /// One of the workers is old: it completes and deletes any record.
@@ -127,7 +127,7 @@ pub struct May {
 /// The clock after a loss.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Loss {
-    /// Behind the last fencing token by less than a tick, or by an hour: the token is never repeated.
+    /// The clock goes back by less than a tick or by an hour, and the last fencing token is never repeated.
     #[default]
     ClockGoesOn,
     /// Before the last fencing token.

@@ -64,13 +64,13 @@ impl<R: Fn(u8) -> u8 + Send> RejectStrategy<R> for Text {
     }
 }
 
-/// What a closure takes is told by the bound, as in a function without the attribute.
+/// The bound determines the argument of the closure, as in a function without the attribute.
 #[idempotent(key = id, with = e, reply = Text)]
 async fn adder(e: &Executor, id: u8) -> impl Fn(u8) -> u8 + Send + use<> {
     move |more| id.wrapping_add(more)
 }
 
-/// What cannot be named in a function of its own is left to the strategy.
+/// A type that a separate function cannot name.
 struct Shelf<T>(T);
 
 trait Shelved<T>: axum::response::IntoResponse {}

@@ -1,4 +1,4 @@
-//! The prelude beside glob imports of axum and tokio.
+//! The prelude together with glob imports of axum and tokio.
 #![allow(unused_imports)]
 use axum::extract::*;
 use axum::response::*;

@@ -1,4 +1,4 @@
-//! A transaction that callers do not pass, of a database that nobody knows.
+//! A transaction that callers do not pass, of a type that the attribute does not know.
 #![deny(warnings)]
 use std::any::Any;
 use std::marker::PhantomData;

@@ -5,13 +5,13 @@ use crate::browser::webdriver::{Element, WebDriver};
 use crate::rest::service::Service;
 use crate::wait::until;
 
-/// A service and somebody who looks at its page.
+/// A service, and a browser with its page.
 pub(crate) struct Browser {
     pub(crate) service: Service,
     driver: WebDriver,
 }
 
-/// What the page says the server counted for the newest key.
+/// The server's counts for the newest key, as the page shows them.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Counted {
     pub(crate) executions: u64,
@@ -72,7 +72,7 @@ impl Browser {
         texts.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
     }
 
-    /// How many of them say this.
+    /// Returns the number of elements with this text.
     pub(crate) fn said(&self, what: &str) -> usize {
         self.answers().iter().filter(|answer| answer.contains(what)).count()
     }
@@ -86,7 +86,7 @@ impl Browser {
         Some(Counted { executions, replays, conflicts, mismatches })
     }
 
-    /// What the browser complained of, without answers that were meant to be refusals.
+    /// Returns the errors in the browser's log, without expected refusals.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let log = self.driver.post("se/log", &json!({ "type": "browser" }));
         let lines = log.as_array().unwrap().iter().map(|line| line["message"].as_str().unwrap().to_owned());

@@ -17,11 +17,11 @@ pub(crate) struct WebDriver {
     _profile: tempfile::TempDir,
 }
 
-/// How a WebDriver names elements in JSON.
+/// The name of an element's id in the JSON of WebDriver.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// Nothing but the page itself can be reached, and nothing asks for updates, accounts or a screen. Who goes back gets the
-/// page anew, which is the harder case.
+/// Flags that block all addresses except the page's, and disable updates, accounts and the screen. The browser loads a
+/// page again when it goes back, which is the harder case.
 const FLAGS: [&str; 11] = [
     "--headless",
     "--no-sandbox",
@@ -86,7 +86,7 @@ impl WebDriver {
         Element { driver: self, id: found[ELEMENT].as_str().unwrap().to_owned() }
     }
 
-    /// What a function's body returns in the page.
+    /// Executes the body of a function in the page, and returns its result.
     pub(crate) fn script(&self, body: &str) -> Value {
         self.post("execute/sync", &json!({ "script": body, "args": [] }))
     }
@@ -147,12 +147,12 @@ impl Element<'_> {
         self.driver.get(&format!("element/{}/{what}", self.id)).as_str().unwrap_or_default().to_owned()
     }
 
-    /// As shown.
+    /// Returns the visible text.
     pub(crate) fn text(&self) -> String {
         self.get("text")
     }
 
-    /// What somebody types, into an emptied field.
+    /// Clears the field, and types this text.
     pub(crate) fn fill(&self, text: &str) {
         self.driver.post(&format!("element/{}/clear", self.id), &json!({}));
         self.type_in(text);
@@ -162,7 +162,7 @@ impl Element<'_> {
         self.driver.post(&format!("element/{}/value", self.id), &json!({ "text": text }));
     }
 
-    /// With the mouse: there, and then button down and up as often as said.
+    /// Moves the mouse to the element, and clicks this number of times.
     pub(crate) fn click(&self, times: usize) {
         let origin = json!({ ELEMENT: &self.id });
         let there = json!({ "type": "pointerMove", "duration": 0, "x": 0, "y": 0, "origin": origin });

@@ -47,7 +47,7 @@ fn a_record_that_cannot_be_read_ends_the_job_with_its_reason() {
     assert_eq!(job.effects().len(), 1, "it may have been consumed: it does not run");
 }
 
-/// Whether the one key is being consumed.
+/// Returns whether the only key is being consumed.
 fn holds(job: &Job) -> bool {
     lease(job).is_some()
 }

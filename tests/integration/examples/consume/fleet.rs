@@ -1,4 +1,4 @@
-//! Four processes on one queue of RabbitMQ, their keys in Redis, their effects in one place; nobody is killed.
+//! Four processes on one queue of RabbitMQ, with keys in Redis and effects in one place, without kills.
 use std::collections::HashSet;
 use std::fmt::Write;
 use std::time::Instant;
@@ -10,7 +10,8 @@ use crate::consume::support::Job;
 
 const PROCESSES: usize = 4;
 
-/// The key of a message: of ten, three are duplicates, two of them right behind the original and one much later.
+/// Returns the key of a message. Of ten messages, three are duplicates: two directly after the original, and one much
+/// later.
 fn key(number: u64, all: u64) -> u64 {
     match number % 10 {
         3 | 7 => number - 1,

@@ -117,7 +117,7 @@ fn what_fails_seventeen_times_is_buried_and_so_are_its_duplicates() {
     assert_eq!(sorted(&job.dead_letters()), sorted(lines.as_bytes()));
     assert!(job.effects().is_empty());
 
-    // Dead stays dead, until somebody starts over.
+    // A dead key stays dead until a fresh start.
     let second = job.run(&["--json"]).exits(1);
     assert_eq!(second.counts(["executed", "dead", "failed"]), [0, 3, 0]);
     assert!(second.stderr.contains("given up after 17 runs"), "{}", second.stderr);

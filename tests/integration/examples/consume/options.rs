@@ -81,7 +81,7 @@ fn a_closed_pipe_is_no_failure() {
     }
 }
 
-/// Ctrl-C: what runs may finish, what is settled is told, the next run does the rest.
+/// Ctrl-C lets running handlers finish, and prints the counts. The next run handles the rest.
 #[cfg(unix)]
 #[test]
 fn an_interrupted_job_is_gone_on_with() {

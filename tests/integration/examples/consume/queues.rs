@@ -11,13 +11,14 @@ pub(crate) static RABBIT: LazyLock<RabbitServer> = LazyLock::new(RabbitServer::s
 static REDIS: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
 
 const SUMS: [&str; 4] = ["deliveries", "distinct_keys", "executed", "replayed"];
-/// Without deliveries for this long it ends. More than a delay of the policy, on a busy machine, too.
+/// The time without deliveries after which the program ends. It exceeds all delays of the policy, also on a busy
+/// machine.
 const IDLE: &str = "6s";
 
 /// A queue, under a name that no other test has.
 struct Place {
     source: String,
-    /// How many messages wait in it, or were put aside.
+    /// Returns the number of waiting messages or dead letters.
     count: Box<dyn Fn(&str) -> u64>,
 }
 
@@ -167,7 +168,7 @@ fn what_a_killed_process_held_is_done_by_the_next_one() {
         let running = job.spawn(&[&on[..], &["--publish", "in.jsonl", "--slow-ms", "200"]].concat());
         until("some effects", || job.try_effects().is_some_and(|rows| rows.len() >= 12));
         running.kill();
-        // Longer than entries of a stream are idle before anybody else may have them.
+        // Longer than the idle time after which another consumer takes over the entries of a stream.
         let second = job.run(&[&on[..], &["--idle", "8s"]].concat()).exits(0);
         let effects = job.effects();
         assert_eq!(effects.len(), 287);

@@ -12,7 +12,7 @@ fn known(server: &RedisServer) -> Vec<String> {
     keys
 }
 
-/// As docs/redis-layout.md has it: the version, and a letter for the state.
+/// Returns whether the key is held, in the format of docs/redis-layout.md: the version, and a letter for the state.
 fn is_held(server: &RedisServer, key: &str) -> bool {
     server.command(&["GETRANGE", key, "0", "1"]) == Value::Bytes(b"\x81P".to_vec())
 }

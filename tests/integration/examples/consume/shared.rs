@@ -28,7 +28,8 @@ pub(crate) fn two_processes_share_the_work_and_a_restart_replays_all(
     }
 }
 
-/// Kills a process with its workers in their handlers. Returns what the next one came to, and how many effects it had.
+/// Kills a process with its workers in their handlers. Returns the result of the next process, and its number of
+/// effects.
 pub(crate) fn a_killed_process_costs_a_lease_and_at_most_one_effect_a_worker(store: &[&str]) -> (Ended, usize) {
     const WORKERS: usize = 4;
     let (job, workers) = (Job::new(), WORKERS.to_string());
@@ -53,7 +54,7 @@ pub(crate) fn a_killed_process_costs_a_lease_and_at_most_one_effect_a_worker(sto
     (second, effects.values().sum::<usize>() - before.values().sum::<usize>())
 }
 
-/// A fresh start forgets the keys, and the job runs anew.
+/// Checks that a fresh start forgets the keys and runs the job again.
 pub(crate) fn a_fresh_start_runs_all_again(url: &str) {
     let job = Job::new();
     let on = ["--store", url, "--json"];

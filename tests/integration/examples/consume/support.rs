@@ -27,7 +27,7 @@ pub(crate) struct Job {
     folder: tempfile::TempDir,
 }
 
-/// What a run came to.
+/// The result of a run.
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: String,
@@ -50,7 +50,7 @@ impl Job {
         self.folder.path().join(name)
     }
 
-    /// The job's process, with the folder's files where `arguments` say nothing else.
+    /// Returns the command of the job, with the folder's files unless `arguments` set others.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(binary());
         command.current_dir(self.folder.path()).args(arguments);
@@ -89,12 +89,12 @@ impl Job {
         rows
     }
 
-    /// None while the job has not made the table.
+    /// Returns the effects, or `None` before the job has created the table.
     pub(crate) fn try_effects(&self) -> Option<Vec<String>> {
         self.try_rows("effects.db")
     }
 
-    /// As [`try_effects`](Self::try_effects), of another file.
+    /// Returns the rows of another file, like [`try_effects`](Self::try_effects).
     pub(crate) fn try_rows(&self, file: &str) -> Option<Vec<String>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let options = SqliteConnectOptions::new().filename(self.path(file)).busy_timeout(Duration::from_secs(10));

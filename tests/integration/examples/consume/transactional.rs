@@ -1,4 +1,4 @@
-//! `--level transactional`: one effect for each key, whoever is killed when.
+//! `--level transactional`: one effect for each key, whichever process is killed.
 use idempotent::PostgresStore;
 use idempotent_harness::servers::{MariaDbServer, PostgresServer};
 use sqlx::{Connection, MySqlConnection, PgConnection};
@@ -6,7 +6,7 @@ use sqlx::{Connection, MySqlConnection, PgConnection};
 use crate::consume::support::{Job, Running};
 use crate::wait::until;
 
-/// How often a process is killed, at another moment each time.
+/// The number of kills, each at another time.
 const KILLS: usize = 6;
 
 fn block_on<F: Future>(future: F) -> F::Output {
@@ -110,7 +110,7 @@ fn effects_elsewhere_and_stores_without_transactions_are_refused_by_name() {
     assert!(ended.stderr.contains("marker, transactional"), "{}", ended.stderr);
 }
 
-/// The table for records that somebody else has made is used as it is.
+/// A table that an administrator has created is used without changes.
 #[test]
 fn a_table_that_is_there_is_used() {
     let server = PostgresServer::start();

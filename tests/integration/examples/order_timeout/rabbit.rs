@@ -32,7 +32,7 @@ async fn with_rabbitmq_an_order_outlives_its_process_and_the_broker_and_is_not_c
     let place = args(&["place", "o"]);
     let mut running = Running::start("order_timeout", &place.iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(running.says(1), ["o: placed"]);
-    // Until the relay has noted that the broker has it, or the time is over on a machine that stands still.
+    // Until the relay has recorded the confirm, or the time limit is over.
     let shop = Shop::open(&file, |limits| limits).await.unwrap();
     let outbox = Outbox::builder(shop.orders.clone()).open().await.unwrap();
     super::until("the broker has the limit", async || {

@@ -137,7 +137,7 @@ pub(crate) async fn round(relay: &Relay<sqlx::Sqlite>) -> RelayRound {
     relay.round().await.unwrap()
 }
 
-/// Of these, each has run once.
+/// Returns one run for each of these ids.
 pub(crate) fn once(ids: &[&str]) -> BTreeMap<String, u32> {
     ids.iter().map(|id| ((*id).to_owned(), 1)).collect()
 }

@@ -3,7 +3,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-/// What came back, as it came.
+/// A response.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -91,14 +91,14 @@ impl Answer {
         self
     }
 
-    /// What `other` was, and marked; time of day and cookies aside.
+    /// Checks that the response equals `other` and is marked as a replay, without date and cookies.
     #[track_caller]
     pub(crate) fn replays(&self, other: &Self) {
         assert!(self.is_replay() && !other.is_replay(), "{self:?}");
         assert_eq!(self.kept(), other.kept());
     }
 
-    /// Without what is of one moment.
+    /// Returns the response without the fields that differ each time.
     fn kept(&self) -> Self {
         let mut kept = self.clone();
         kept.headers.retain(|(name, _)| !["date", "set-cookie", "idempotent-replayed"].contains(&name.as_str()));

@@ -35,7 +35,7 @@ fn malformed_and_long_keys_are_refused_and_never_shown() {
     assert_eq!(service.executions("tea"), 0);
 }
 
-/// What is not there is no request that a key could help.
+/// A request for a missing resource needs no key.
 #[test]
 fn a_route_that_is_not_there_is_told_as_such_and_asks_for_no_key() {
     let service = Service::start();

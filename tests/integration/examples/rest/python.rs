@@ -1,4 +1,4 @@
-//! Python's own HTTP client, which keeps connections, sends in chunks, and goes away when told.
+//! The HTTP client of Python's standard library, which reuses connections, sends chunks, and disconnects.
 use std::process::{Command, Stdio};
 
 use crate::rest::service::Service;
@@ -6,7 +6,7 @@ use crate::rest::service::Service;
 fn python(service: &Service, scenario: &str) {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/rest/client.py");
     let mut command = Command::new("python3");
-    // Nothing but its standard library, and no files beside the script.
+    // Python uses only its standard library, and writes no files.
     command.args(["-I", "-B", script, service.address(), scenario]).stdin(Stdio::null());
     let output = command
         .output()

@@ -99,7 +99,7 @@ fn what_another_caller_sends_under_the_same_key_is_another_request() {
     let first = as_user("X-User: anna").ran();
     let others = [as_user("X-User: ben").ran(), as_user("X-Other: none").ran()];
     assert!(others.iter().all(|other| other.order_id() != first.order_id()));
-    // The same subject, however it is told; the scheme's case does not count.
+    // The same subject in different headers, with a scheme in any case.
     for who in ["X-User: anna", "Authorization: Bearer anna", "Authorization: bearer anna"] {
         as_user(who).replays(&first);
     }

@@ -23,10 +23,10 @@ pub(crate) struct Service {
     url: String,
 }
 
-/// How it ended.
+/// The end of a service.
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
-    /// What it said after it was ready.
+    /// The output after the service was ready.
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
@@ -78,7 +78,7 @@ impl Service {
         curl(&[format!("{}{path}", self.url)])
     }
 
-    /// How often the handler really ran.
+    /// Returns the number of handler runs.
     #[track_caller]
     pub(crate) fn executions(&self, sku: &str) -> u64 {
         self.get(&format!("/executions?sku={sku}")).json()["count"].as_u64().unwrap()

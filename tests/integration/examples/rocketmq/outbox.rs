@@ -9,7 +9,7 @@ use idempotent_harness::servers::RocketServer;
 
 use crate::outbox::world::{World, consume_until, once, round};
 
-/// With a topic `payments` of one queue.
+/// Starts a server with a topic `payments` of one queue.
 async fn start() -> (RocketServer, World, Relay<sqlx::Sqlite>) {
     let (server, world) = (RocketServer::start(), World::new().await);
     let publisher = RocketPublisher::builder(server.name_server()).give_up_after(Duration::from_secs(5));
@@ -31,7 +31,7 @@ async fn a_message_is_lost_once_a_consumer_has_passed_its_place_and_no_sooner() 
     let ((server, world, relay), executor) = (start().await, Executor::new(MemoryStore::new()));
     put(&world, "lost").await;
     assert_eq!(round(&relay).await.sent, 1);
-    // To the outbox it is as if the broker had lost it: whoever takes it tells nobody.
+    // For the outbox, the broker has lost the message, because this consumer has no log.
     let elsewhere = Consumer::builder(source(&server), "billing", Executor::new(MemoryStore::new()));
     assert_eq!(consume_until(elsewhere, async |counts| counts.acked >= 1).await, once(&["lost"]));
     world.later();

@@ -54,8 +54,8 @@ fn force_makes_two_holders_and_refuses_the_first() {
     comes_to(FORCED, [I1, I14], &[]);
 }
 
-/// With parking instead of takeover, and without mistaking silence for failure, no run is repeated, fenced or not. The
-/// price is an operator who inspects each crash.
+/// A worker that parks instead of taking over, and does not mistake silence for a failure, repeats no run, with or
+/// without fencing. An operator must inspect each crash.
 #[test]
 fn parking_gives_effect_at_most_once_without_a_transaction() {
     let report = met(PARKED, &[Sight::Acked, Sight::Duplicate, Sight::Buried, Sight::Revived]);

@@ -1,5 +1,5 @@
-//! V1 to V15. The project's table was written without I14 and `Told`, which are added here if they are violated.
-//! Everything else is as in the table, except for V13.
+//! Variants V1 to V15. The project's table did not contain I14 and `Told`, which are added here if they are violated.
+//! All other entries equal the table, except for V13.
 use idempotent_model::invariant::Invariant::{I0, I1, I2, I3, I4, I4b, I5, I6, I7, I10, I14, Told};
 use idempotent_model::table::{V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11, V12_SMALL, V13, V14, V15};
 

@@ -1,4 +1,4 @@
-//! What the page shows, to whom, and what it may not do.
+//! The contents and the accessibility of the page, and the rights of its scripts.
 use crate::browser::chromium::Browser;
 use crate::wait::until;
 
@@ -40,7 +40,7 @@ fn everything_to_use_has_a_role_and_a_name() {
     ] {
         let element = browser.find(selector);
         let (known, named) = (element.get("computedrole"), element.get("computedlabel"));
-        // Some versions of Chromium keep the blank that stands between a box and its label.
+        // Some versions of Chromium keep the space between a box and its label.
         assert_eq!((known.as_str(), named.trim()), (role, name), "{selector}");
     }
     assert_eq!(browser.script("return document.documentElement.lang"), "en");

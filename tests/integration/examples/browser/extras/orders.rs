@@ -2,7 +2,7 @@
 use crate::browser::chromium::{Browser, Counted};
 use crate::wait::until;
 
-/// As long as the form lets a handler take: its process ends before it.
+/// The longest handler that the form permits. Its process ends earlier.
 const LONG: u64 = 60_000;
 
 #[test]
