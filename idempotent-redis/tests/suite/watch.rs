@@ -95,7 +95,7 @@ async fn a_settlement_between_creating_and_polling_a_watch_is_not_missed() {
         let held = hold(&owner, &part, 1).await;
         let watching = watch(&waiter, &part);
         settle(&owner, &held, how).await;
-        // The watched run is over, whoever holds the key now. Here the key is free.
+        // The watched run is over, and the key is free.
         ends(watching).await;
     }
     // The key was never held.

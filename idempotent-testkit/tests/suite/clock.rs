@@ -9,7 +9,7 @@ const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// What fired, and when.
+/// The timers that fired, with their times.
 #[derive(Clone, Default)]
 struct Fired(Arc<Mutex<Vec<(&'static str, u128)>>>);
 

@@ -99,7 +99,7 @@ fn table() -> Subject {
 }
 conformance!(custom_store, table().rounds(50), without: [batch, watch, browse, purge, admin, journal, order]);
 
-// As most will begin: a store, and nothing else; one line.
+// The simplest use: a store, in one line.
 conformance!(
     custom_store_in_real_time,
     async { Subject::new(Cas(Table::on(Arc::new(SystemClock::new())))).rounds(50) },

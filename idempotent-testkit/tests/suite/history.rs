@@ -32,7 +32,7 @@ fn works(at: u64, owner: u32) -> Line {
     says(at, at, "effect", owner, owner.into())
 }
 
-/// With all that a simulator knows, and no margin.
+/// Creates a judge with all facts of a simulator, and without a margin.
 fn knowing() -> Judge {
     let second = std::time::Duration::from_secs(1);
     Judge::new().margin(second / 1_000).drift(0).nothing_hidden().never_busy().never_forced().memory(second * 3_600)

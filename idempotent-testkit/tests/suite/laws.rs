@@ -1,4 +1,4 @@
-//! The lists of laws: in the docs of a store's methods, and beside the protocol's steps and invariants.
+//! The lists of laws in the docs of a store's methods, and in those of the protocol's steps and invariants.
 use std::collections::BTreeSet;
 
 use idempotent_testkit::conformance::{CasLaw, Law, laws};
@@ -8,12 +8,12 @@ const ABILITY: &str = include_str!("../../../idempotent-core/src/store/capabilit
 const CAS: &str = include_str!("../../../idempotent-core/src/store/cas.rs");
 const LAWS: &str = include_str!("../../src/conformance/laws.rs");
 
-/// What stands between backticks.
+/// Returns the texts between backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// What the `# Laws` of the item that begins with `item` names.
+/// Returns the names under `# Laws` of the item that begins with `item`.
 fn listed<'a>(source: &'a str, item: &str) -> BTreeSet<&'a str> {
     let (docs, _) = source.split_once(item).unwrap_or_else(|| panic!("no `{item}`"));
     let is_doc = |line: &&str| line.trim_start().starts_with("///") || line.trim_start().starts_with("#[");

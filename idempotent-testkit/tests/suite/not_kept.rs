@@ -14,7 +14,7 @@ use idempotent_core::{
 use idempotent_testkit::conformance::{Threads, hold, laws};
 use idempotent_testkit::{Subject, VirtualClock, conformance};
 
-/// Drops the owner's token with the completion: where it was told the grant's number, or always.
+/// A store that drops the owner token at completion: if the worker received the fencing token, or always.
 #[derive(Debug)]
 struct Drops {
     always: bool,
@@ -100,7 +100,7 @@ fn an_owner_that_was_told_no_number_has_to_be_kept() {
     let law = async |s: &Subject| laws::equality::answered_as_by_the_protocol(s, 0, 1_000).await;
     let held = AssertUnwindSafe(|| hold(Threads::One, || Drops::subject(true), law));
     let said = *catch_unwind(held).expect_err("not caught").downcast::<String>().unwrap();
-    // Claimed, completed, and completed again: nobody knows by whom.
+    // Claimed, and completed twice by an unknown owner.
     assert!(said.contains("the completion's answer differs") && said.contains("3 of its "), "{said}");
     assert!(!said.contains("each owner sends the fencing token"), "{said}");
 }
@@ -121,13 +121,13 @@ fn scripts_whose_owners_tell_their_numbers_are_played_too() {
     assert!(told > 500 && untold > 500, "completions with a granted number {told}, without {untold}");
 }
 
-/// A stall makes leases end that a law relies on. A law that is broken without one is told at once.
+/// A stall ends leases that a law relies on. A law that fails without a stall is reported immediately.
 #[test]
 fn a_law_in_real_time_that_a_busy_machine_has_broken_is_held_again_with_longer_leases() {
     let tries = |threads, stall: Duration, holds_from: usize, builds: fn() -> Subject| {
         let tries = AtomicUsize::new(0);
         let law = async |_: &Subject| {
-            // The machine stands still, not the law.
+            // The machine stalls, and not the law.
             std::thread::sleep(stall);
             assert!(tries.fetch_add(1, Ordering::SeqCst) >= holds_from, "broken");
         };

@@ -1,4 +1,4 @@
-//! A store behind a proxy that loses calls.
+//! A store with a proxy that loses calls.
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -48,7 +48,7 @@ impl Place {
     }
 }
 
-/// A queue on servers whose clock stands still until a test moves it.
+/// A queue on servers whose clock only a test moves.
 pub(crate) struct World {
     pub(crate) place: Arc<Place>,
     pub(crate) edit: Edit,

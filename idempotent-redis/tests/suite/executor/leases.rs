@@ -116,7 +116,7 @@ async fn an_owner_that_lost_its_lease_neither_deletes_nor_succeeds() {
         until_time(&server, end).await;
         let run_b = b.begin(&part, &second).await;
         first.end(ends);
-        // A is told that it lost its lease.
+        // Worker A learns that it lost its lease.
         let (outcome, answer) = run_a.await.unwrap();
         assert_eq!(outcome, Outcome::LeaseLost);
         assert!(answer.is_err(), "told as success: {answer:?}");

@@ -13,7 +13,7 @@ use idempotent_testkit::{FaultStore, StoreCall, StoreOperation};
 use crate::support::runs::{AppError, End, Job, Worker, assert_in_flight, id, lease_end, raw, record, secs};
 use crate::support::{key, open, open_without_cache, until};
 
-/// Creates a worker behind a proxy.
+/// Creates a worker with a proxy.
 async fn far(server: &RedisServer, policy: Policy) -> (Proxy, Worker) {
     let proxy = Proxy::start(&server.address()).await;
     let store = RedisStore::connect(proxy.url()).await.unwrap();

@@ -97,7 +97,7 @@ async fn a_clock_set_back_by_an_hour_prolongs_leases_and_nothing_else() {
     assert_eq!(record(&store, "consumed").await.unwrap().fencing, before);
 }
 
-/// This also holds if the record would be deleted while the clock is behind its number.
+/// The same holds if the record would be deleted while the clock is earlier than its number.
 #[tokio::test]
 async fn numbers_of_a_retained_key_rise_even_if_the_clock_goes_back() {
     let server = RedisServer::builder().faketime().start();

@@ -15,7 +15,7 @@ fn set(server: &RedisServer, bytes: &str) {
     assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", bytes]).text(), "OK");
 }
 
-/// With the scripts of Redis 7, which declare flags, and with those of Redis 6.2, which use a workaround.
+/// The test uses the scripts of Redis 7, which declare flags, and those of Redis 6.2, which use a workaround.
 #[tokio::test]
 async fn full_memory_delays_claims_and_lets_runs_end() {
     let forms: [fn(RedisStoreBuilder) -> RedisStoreBuilder; 2] = [|builder| builder, RedisStoreBuilder::plain_scripts];
@@ -64,7 +64,7 @@ async fn full_memory_delays_claims_and_lets_runs_end() {
     }
 }
 
-/// With both dialects of the scripts.
+/// The test uses both dialects of the scripts.
 #[tokio::test]
 async fn full_memory_lets_order_tables_shrink_and_not_grow() {
     let forms: [fn(RedisStoreBuilder) -> RedisStoreBuilder; 2] = [|builder| builder, RedisStoreBuilder::plain_scripts];

@@ -10,7 +10,8 @@ use crate::support::{key, open, open_without_cache, until};
 
 const AFTER_APPLY: [Fault; 2] = [Fault::CutAfterApply, Fault::CutMidReply];
 
-/// Creates a worker behind a proxy, on a server with cached scripts, so that the lost reply is not about an unknown
+/// Creates a worker with a proxy, on a server with cached scripts, so that the lost reply is not about an unknown
+/// script.
 /// script.
 async fn far(server: &RedisServer, policy: Policy) -> (Proxy, Worker) {
     let proxy = Proxy::start(&server.address()).await;

@@ -57,7 +57,7 @@ async fn settling_fails(store: &RedisStore, key: &idempotent_core::Key, kind: St
     failed(store.forget(key, FencingToken(7), true, HOUR).await);
 }
 
-/// Not a byte more than needed to answer.
+/// Checks that a record contains no unnecessary byte.
 pub(crate) async fn a_record_is_as_short_as_it_can_be(w: &World) {
     let known = |name| ClaimHandle { fencing: Some(FencingToken(7)), ..held(&key(name), 1) };
     w.plant(&key(1), &HELD.bytes());

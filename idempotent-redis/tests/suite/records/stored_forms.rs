@@ -13,7 +13,7 @@ use crate::support::{HOUR, ask, done, granted, hold, key, open_without_cache, pu
 
 const OWNER: u128 = 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10;
 
-/// Opens a store on a server whose clock stands at 2026-01-01 00:00:00.000005, or 5 µs later after `later`.
+/// Opens a store on a server whose clock shows 2026-01-01 00:00:00.000005, or 5 µs later after `later`.
 async fn at_a_fixed_time(server: &RedisServer) -> RedisStore {
     let fixed = |script: &str| script.replace("redis.call('TIME')", "{'1767225600', '5'}");
     RedisStore::builder(server.url()).cache(None).edit_scripts(fixed).connect().await.unwrap()

@@ -1,4 +1,4 @@
-//! Runs through executors in real time: a handler ends when the test tells it to, not after some time.
+//! Runs through executors in real time, whose handlers end when the test demands it.
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -104,7 +104,7 @@ impl Job {
     }
 }
 
-/// A worker process, or an executor that stands for one.
+/// A worker process, or an executor in its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Worker {
     pub(crate) executor: Executor,

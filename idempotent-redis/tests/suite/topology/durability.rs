@@ -105,7 +105,8 @@ async fn a_completion_without_replicas_stands_and_is_counted() {
 async fn a_claim_repeated_over_another_connection_does_not_count_as_durable() {
     let group = RedisReplicas::start(1);
     let plain = RedisStore::builder(group.url()).cache(None).connect().await.unwrap();
-    // The replica is connected but lags behind. It has acknowledged everything that a new connection has written:
+    // The replica is connected but delayed. It has acknowledged all writes of a new connection, of which there are
+    // none.
     // nothing.
     group.replica().pause();
     let request = ask(key("a", 1), 1);

@@ -108,7 +108,7 @@ impl Deliveries {
 
 const WORKERS: usize = 8;
 
-/// Lets the replica fall behind, kills the primary, and promotes the replica.
+/// Delays the replica, kills the primary, and promotes the replica.
 async fn failover(durability: Durability) -> Lost {
     let group = Arc::new(RedisSentinels::start());
     let store = store(&group, durability).await;

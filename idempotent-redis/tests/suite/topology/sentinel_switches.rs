@@ -42,7 +42,7 @@ async fn a_switch_announced_while_connecting_to_the_old_primary_is_obeyed() {
         0,
         "half a second after the sentinel told of the switch the old one was written to"
     );
-    // The switch must close the connection, because nothing else would.
+    // The switch must close the connection, because no other event closes it.
 }
 
 /// An announcement must raise the epoch, or an outdated sentinel passes.

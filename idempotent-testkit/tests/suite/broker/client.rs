@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::broker::bugs::Bug;
 use crate::broker::simulated::{HELD_FOR, Holding, Simulated, Stored, last_of_each};
 
-/// What it held is the broker's again once it and all tags of it are gone.
+/// A session, whose deliveries return to the broker after the drop of the session and all its tags.
 pub struct Session {
     number: u32,
     broker: Simulated,
@@ -27,7 +27,7 @@ pub struct Session {
 pub struct Tag {
     session: Arc<Session>,
     number: u64,
-    /// What a bug settles a second time.
+    /// The message that a bug settles a second time.
     stored: Stored,
 }
 
@@ -64,7 +64,7 @@ impl Client {
         Self { broker, session, prefetch: None, stock: VecDeque::new() }
     }
 
-    /// Up to the prefetch.
+    /// Fetches messages up to the prefetch.
     fn fill(&mut self, room: usize) -> Result<(), SourceError> {
         let prefetch = *self.prefetch.get_or_insert(room);
         let session = &self.session;
@@ -180,7 +180,7 @@ impl Source for Client {
 
 struct Settler {
     broker: Simulated,
-    /// What a bug settles instead.
+    /// The message that a bug settles instead.
     last: Mutex<u64>,
 }
 

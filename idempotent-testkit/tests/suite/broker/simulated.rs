@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::broker::bugs::Bug;
 use crate::broker::client::{Client, Session};
 
-/// How long what is not kept alive is held.
+/// The visibility timeout.
 pub const HELD_FOR: Duration = Duration::from_secs(3);
 
 #[derive(Clone)]
@@ -32,7 +32,7 @@ pub struct State {
     pub held: Vec<Holding>,
     pub dead: Vec<(Stored, DeadLetter)>,
     pub sessions: u32,
-    /// Those that began before are cut.
+    /// The first session that is not closed.
     pub living: u32,
 }
 
@@ -61,7 +61,7 @@ pub struct Holding {
 }
 
 impl Simulated {
-    /// Time stands still but for those who wait.
+    /// Creates a broker on a clock that moves only for waiting tasks.
     pub async fn new(bug: Option<Bug>) -> Self {
         tokio::time::pause();
         let by_time = bug == Some(Bug::GoneAtCut);
@@ -80,7 +80,7 @@ impl Simulated {
         self.state.lock().unwrap()
     }
 
-    /// To the head of the queue, where it was.
+    /// Returns messages to the head of the queue.
     pub fn requeue(&self, which: impl Fn(&Holding) -> bool) {
         let mut state = self.state();
         let (gone, kept) = state.held.drain(..).partition(|holding| which(holding));
@@ -111,7 +111,7 @@ impl Simulated {
         state.waiting.remove(at?).map(|(_, stored)| stored)
     }
 
-    /// When there may be something again.
+    /// Returns the time of the next possible change.
     pub fn next_change(&self) -> Instant {
         let state = self.state();
         let due = state.waiting.iter().map(|(due, _)| *due);
@@ -124,7 +124,7 @@ impl Simulated {
         self.changed.notify_waiters();
     }
 
-    /// What is held by this tag.
+    /// Removes and returns the delivery of this tag.
     pub fn release(&self, session: u32, tag: u64) -> Result<Stored, SourceError> {
         self.take_back();
         let mut state = self.state();
@@ -134,7 +134,7 @@ impl Simulated {
         Ok(state.held.remove(at.ok_or_else(gone)?).stored)
     }
 
-    /// As the adapter reads it.
+    /// Returns the message as the adapter decodes it.
     pub fn shown(&self, message: &Message) -> Message {
         let mut shown = message.clone();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned().into_bytes();
@@ -153,7 +153,7 @@ impl Simulated {
         shown
     }
 
-    /// As it is put beside the original.
+    /// Returns the copy that replaces the original.
     pub fn copy(&self, message: &Message) -> Message {
         let mut copy = message.clone();
         match self.bug {

@@ -33,7 +33,7 @@ fn an_unanswered_completion_explains_what_duplicates_are_told() {
 #[test]
 fn a_late_owner_may_complete_and_renew_while_nobody_took_over() {
     fine(&knowing(), [gets(0, 1), works(1, 1), says(20_000, 20_001, "renew_ok", 1, 1), completes(40_000, 1, "r")]);
-    // Nobody surely: the other may have been granted after.
+    // The other grant may be later, so there is no certain owner.
     fine(
         &knowing(),
         [gets(0, 1), works(1, 1), says(11_000, 11_009, "renew_ok", 1, 1), says(11_000, 21_100, "claim_won", 2, 2)],
@@ -54,7 +54,7 @@ fn a_token_may_be_granted_twice_when_its_claim_comes_again() {
     ];
     let lines = lines.map(|line| if line.event.name() == "effect" { Line { fence: Some(3), ..line } } else { line });
     fine(&knowing(), lines);
-    // Without a number nobody can tell which grant it was.
+    // Without a fencing token, the grant is ambiguous.
     let vague =
         [gets(0, 1), says(1, 1, "claim_unknown", 1, 0), gets(11_000, 2), says(11_002, 11_003, "renew_ok", 1, 0)];
     fine(&knowing(), vague);

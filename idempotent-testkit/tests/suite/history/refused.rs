@@ -87,7 +87,7 @@ fn a_grant_of_a_consumed_key_is_refused() {
 fn another_result() {
     let told = |result: &str| Line { result: Some(result.to_owned()), ..says(5, 6, "claim_consumed", 2, 0) };
     only("I5", &Judge::new(), done([told("s")]));
-    // Completed again by its owner, with another result: the first one stands.
+    // The owner completes again with another result. The first result remains.
     only("I5", &Judge::new(), done([completes(4, 1, "s"), told("s")]));
     fine(&Judge::new(), done([completes(4, 1, "s"), told("r")]));
     only("I5", &Judge::new(), [gets(0, 1), works(1, 1), told("r")]);
@@ -113,7 +113,7 @@ fn a_late_effect_on_a_fenced_resource() {
 fn acknowledged_without_knowing() {
     let unknown = Line { result: None, ..says(2, 3, "complete_unknown", 1, 1) };
     only("I8", &Judge::new(), [gets(0, 1), works(1, 1), unknown, says(4, 4, "ack", 1, 0)]);
-    // Somebody else knew; this worker did not.
+    // Another worker knew the result, but not this one.
     only("I8", &Judge::new(), done([says(1, 2, "claim_inflight", 2, 0), says(6, 6, "ack", 2, 0)]));
 }
 
@@ -163,7 +163,7 @@ fn waiting_for_a_lease_that_is_over() {
 fn an_owner_in_its_lease_refused() {
     only("I14", &Judge::new(), [gets(0, 1), says(5, 6, "renew_lost", 1, 1)]);
     only("I14", &Judge::new(), [gets(0, 1), says(5, 6, "complete_lost", 1, 1)]);
-    // Its first copy may have been applied; told again, it is still done.
+    // The first copy may have been applied. The answer to the second copy is still "done".
     let again = [gets(0, 1), says(2, 3, "complete_unknown", 1, 1), says(5, 6, "complete_lost", 1, 1)];
     only("I14", &Judge::new(), again);
     only("I14", &knowing(), [says(0, 1, "claim_unknown", 1, 0), says(2, 3, "claim_inflight", 1, 0)]);
