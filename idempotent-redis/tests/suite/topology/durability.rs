@@ -107,7 +107,6 @@ async fn a_claim_repeated_over_another_connection_does_not_count_as_durable() {
     let plain = RedisStore::builder(group.url()).cache(None).connect().await.unwrap();
     // The replica is connected but delayed. It has acknowledged all writes of a new connection, of which there are
     // none.
-    // nothing.
     group.replica().pause();
     let request = ask(key("a", 1), 1);
     granted(plain.claim(&request).await);
