@@ -2,6 +2,7 @@
 mod alerts;
 mod attempts;
 mod batch;
+mod bodies;
 mod breaker;
 mod bulk;
 mod chain;
