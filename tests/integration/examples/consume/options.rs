@@ -28,10 +28,13 @@ fn a_store_that_cannot_be_opened_is_named_with_the_reason() {
     refused(&["--store", ""], &["--store is empty"]);
     refused(&["--store", "redis://:hunter2@127.0.0.1:1"], &["no connection to 127.0.0.1:1 ", "refused"]);
     refused(&["--store", "redis+sentinel://127.0.0.1:1"], &["the name of the primary is missing"]);
-    refused(&["--store", "postgres://u:hunter2@127.0.0.1:1/db"], &["127.0.0.1:1/db", "refused", "is PostgreSQL there"]);
+    refused(
+        &["--store", "postgres://u:hunter2@127.0.0.1:1/db"],
+        &["127.0.0.1:1/db", "refused", "check that PostgreSQL is running"],
+    );
     refused(
         &["--store", "mysql://u:hunter2@127.0.0.1:1/db"],
-        &["127.0.0.1:1/db", "refused", "is MariaDB or MySQL there"],
+        &["127.0.0.1:1/db", "refused", "check that MariaDB or MySQL is running"],
     );
     refused(&["--store", "mysql://u:hunter2@127.0.0.1:1"], &["names no database"]);
     refused(&["--store", "etcd://h"], &["the scheme `etcd` is not known", "`sqlite:PATH`"]);

@@ -45,7 +45,7 @@ async fn what_is_settled_or_not_there_cannot_be_changed_and_nobody_acts_unnamed(
         let refused = world.outbox.resend(&mut tx, id, "anna", "why").await.unwrap_err();
         assert_eq!(refused.kind(), OutboxErrorKind::NotFound, "{id}");
     }
-    for (by, reason, what) in [("", "why", "who"), ("anna", "", "why"), (&"x".repeat(256), "why", "who")] {
+    for (by, reason, what) in [("", "why", "operator"), ("anna", "", "reason"), (&"x".repeat(256), "why", "operator")] {
         let refused = world.outbox.void(&mut tx, "a", by, reason).await.unwrap_err();
         assert_eq!(refused.kind(), OutboxErrorKind::Invalid);
         assert!(refused.to_string().contains(what), "{refused}");

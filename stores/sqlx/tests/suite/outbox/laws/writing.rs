@@ -127,7 +127,7 @@ async fn what_cannot_be_a_message_is_refused_by_name() {
         (message("a").aggregate(""), "aggregate is empty"),
         (message("a").aggregate(&*long), "aggregate has 256 bytes"),
         (message("a").business_key(&*long), "business key has 256 bytes"),
-        (OutboundMessage::new("t", "a", vec![0; (64 << 20) + 1]), "larger than"),
+        (OutboundMessage::new("t", "a", vec![0; (64 << 20) + 1]), "the limit is"),
     ];
     let mut tx = world.begin().await;
     for (message, what) in bad {
