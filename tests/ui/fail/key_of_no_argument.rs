@@ -1,4 +1,4 @@
-// expect: this key names no argument, so it does not tell calls apart: name one, e.g. `key = (order, …)`
+// expect: this key names no argument, so all calls would share one key: name one, e.g. `key = (order, …)`
 use idempotent::{Rejection, idempotent};
 
 const NIGHTLY: &str = "nightly";
