@@ -1,4 +1,4 @@
-//! How late each technique for delayed work is [S0.33], on real servers: the table of the guide `docs::delay`.
+//! The lateness of each technique for delayed work, on real servers, for the table of the guide `docs::delay`.
 //!
 //! ```text
 //! cargo test -p idempotent-tests --test examples lateness -- --ignored --nocapture

@@ -1,5 +1,5 @@
-//! The time limit of an order [B35]: what `apps/order_timeout` is made of, by a clock that the test moves, and the example
-//! itself as processes that are killed.
+//! The time limit of an order: the parts of `apps/order_timeout` on a clock that the test moves, and the application
+//! as processes that are killed.
 #[path = "../../../stores/sqlx/tests/suite/delay/clock.rs"]
 mod clock;
 mod processes;

@@ -23,7 +23,7 @@ const POINTS: [(&str, usize); 6] = [
     ("before the claim", 1),
     ("after the claim", 1),
     ("before the effect", 1),
-    // K18: no lease can close this window; level L1.
+    // No lease can close this window; guarantee level L1.
     ("after the effect", 2),
     ("before the flip is heard", 1),
     ("after the run", 1),
@@ -131,8 +131,8 @@ async fn redeliver(dir: &Path, policy: Policy) -> (Outcome, Result<u32, Rejectio
     }
 }
 
-/// B7: killed at each step, the message is neither lost nor stuck. The effect is in a file, so a crash after it repeats it:
-/// B21's one effect needs a transaction, and is shown by the tests of the inbox.
+/// A message is neither lost nor blocked by a kill at any step. The effect is in a file, so a crash after the effect
+/// repeats it. A single effect needs a transaction; see the tests of the inbox.
 #[test]
 fn a_worker_killed_at_any_step_neither_loses_nor_blocks_its_message() {
     for (point, expected) in POINTS {

@@ -34,7 +34,7 @@ async fn ran(world: &World, identity: Identity) -> bool {
     }
 }
 
-/// K12, K32, K39: no part runs over into the next, no scope is shared.
+/// Parts of a key have clear boundaries, and scopes are separate.
 async fn each_of_the_five_tells_keys_apart(world: World) {
     let base = || Identity::new(Scene::Mq, "g1", &("t", "b:c"));
     let different = [
@@ -144,7 +144,7 @@ async fn what_operators_see_of_a_key(world: World) {
     }
 }
 
-/// K22, K46: a missing key is an error of that message, never a constant that strangers share, never a fresh one.
+/// A missing key is an error of its message, and never a constant or a new key.
 #[tokio::test]
 async fn an_empty_or_missing_key_is_an_error_that_names_it() {
     for (error, what) in [
@@ -203,7 +203,7 @@ fn parts_of_every_kind() {
     assert_eq!(key(Some(7i64)).unwrap(), key(String::from("7")).unwrap());
     assert_eq!(key(b"7".to_vec()).unwrap(), key([b'7']).unwrap());
     assert_eq!(key((Arc::<str>::from("a"), true, 'c')).unwrap(), key(("a", "true", "c")).unwrap());
-    // N37: `f64` is no `KeyPart`; see tests/ui/fail.
+    // `f64` does not implement `KeyPart`; see tests/ui/fail.
 
     struct Order {
         id: u64,
@@ -214,7 +214,7 @@ fn parts_of_every_kind() {
     assert_eq!(key(parts).unwrap(), key(7).unwrap());
 }
 
-/// K4, K20, K21: the same in every build and on every host, and no text form or address of anything.
+/// Keys are equal in every build and on every host, and contain no `Debug` text or address.
 #[test]
 fn keys_and_fingerprints_never_change() {
     let key = Identity::new(Scene::Mq, "orders", &("o-17", 3)).tenant("acme").key("shop").unwrap();

@@ -14,7 +14,7 @@ fn refused(policy: Policy) -> String {
     error.to_string()
 }
 
-/// B27's refusal is the last one: an acknowledged duplicate of a run that dies is lost.
+/// The last policy is invalid, because an acknowledged duplicate of a run that dies would be lost.
 #[test]
 fn nonsense_is_refused_with_both_numbers() {
     let policy = Policy::new;
@@ -36,7 +36,7 @@ fn nonsense_is_refused_with_both_numbers() {
         let text = refused(nonsense);
         assert!(texts.iter().all(|wanted| text.contains(wanted)), "{text}");
     }
-    // N45: no retries is one run.
+    // No retries mean one run.
     Executor::builder(MemoryStore::new()).policy(Scene::Mq, policy().max_retries(0)).build().unwrap();
 }
 
@@ -54,7 +54,7 @@ async fn an_attributes_nonsense_is_refused_at_its_first_call() {
     assert_eq!(outcome, Some(Outcome::Misconfigured), "the message is not at fault");
 }
 
-/// S2.7, M11.
+/// The retention and the lease must fit the redelivery of the broker.
 #[test]
 fn retention_and_lease_must_fit_the_brokers_redelivery() {
     let rocketmq = || {

@@ -88,7 +88,8 @@ impl CasBackend for Vanishing {
     }
 }
 
-/// K16, K47: a marker that vanishes between a claim's look and its write leads to a new claim, never to a blind run.
+/// A marker that vanishes between the read and the write of a claim leads to a new claim, and never to an unprotected
+/// run.
 #[tokio::test]
 async fn a_marker_that_vanishes_is_claimed_again() {
     let backend = Vanishing::default();

@@ -136,7 +136,7 @@ fn results_and_tokens_are_never_shown() {
     assert!(shown.contains("value_bytes: Some(6)") && shown.contains("OwnerToken(07000000…)"), "{shown}");
 }
 
-/// N98, N99: what a duplicate gets is decided without running again, whatever the stored result looks like.
+/// A duplicate is answered without a run, also if the stored result cannot be decoded.
 #[test]
 fn a_result_that_cannot_be_read_back_is_told_as_done_without_it() {
     use idempotent::{Codec, Json};

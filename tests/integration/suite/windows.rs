@@ -65,7 +65,7 @@ fn rest(told: &(Outcome, Option<Rejection>)) -> Duration {
     }
 }
 
-/// K8: others lock while it runs, and run again right after.
+/// A duplicate is rejected during the run and after it.
 async fn an_equal_call_is_a_duplicate_until_the_window_is_over_counted_from_completion(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(secs(60)));
     let run = begun(&worker, call(), &job).await;

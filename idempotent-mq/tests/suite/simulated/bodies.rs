@@ -49,7 +49,7 @@ struct Payment {
     keys: String,
 }
 
-/// K4. The two texts have the same 32-bit hash code in Java.
+/// The two texts have the same 32-bit hash code in Java.
 #[tokio::test]
 async fn an_event_that_its_producer_creates_again_runs_once_and_an_event_with_an_equal_hash_code_runs() {
     let world = World::new();

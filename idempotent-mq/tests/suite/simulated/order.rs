@@ -120,7 +120,7 @@ async fn deliveries_that_wait_for_their_turn_are_kept_alive_from_when_they_were_
     let capabilities = SourceCapabilities::new(DelaySupport::UpTo(hold)).keep_alive(hold / 3).counts();
     let world = World::with(Ways { capabilities, hold: Some(hold), ..Ways::default() });
     let job = crate::world::Job::ok(&world, secs(6));
-    // K63: their time begins when they are handed over, not when they were sent.
+    // The time of a delivery starts when the consumer receives the message.
     world.broker.send_numbered(8);
     world.clock.advance(secs(60)).await;
     let process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.concurrency(6).prefetch(8)).await;

@@ -7,7 +7,7 @@ use idempotent_core::{
 use crate::conformance::Subject;
 use crate::conformance::subject::{HOUR, HeldBy, acquired, done, must, put_down};
 
-/// Texts that break a store which compares, matches, quotes or truncates text (N23 to N37).
+/// Texts that break a store which compares, matches, quotes or truncates text.
 const HOSTILE: [&str; 32] = [
     "a",
     "A",

@@ -1,4 +1,4 @@
-//! The truth table of B28, and its edges.
+//! Tests of the resend policy: all combinations of its inputs, and the limits.
 use super::*;
 
 const NOW: Timestamp = Timestamp(1_750_000_000_000_000);

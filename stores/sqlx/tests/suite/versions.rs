@@ -93,7 +93,7 @@ fn a_name_that_is_none_is_refused() {
     assert!(said.contains("table name"), "{said}");
 }
 
-/// S0.10, the way not to do it: look whether it was done, run, note it. Two copies that look at the same time both run.
+/// A wrong implementation: it reads the mark, runs, and writes the mark. Two concurrent copies both run.
 async fn looks_and_then_runs(world: &World, both_looked: &Barrier, effects: &AtomicU32) {
     let done: Option<String> =
         sqlx::query_scalar("SELECT id FROM mark WHERE id = 'm-1'").fetch_optional(&world.pool).await.unwrap();

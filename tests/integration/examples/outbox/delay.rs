@@ -1,4 +1,4 @@
-//! On a delay queue, which keeps one message of an id [S3.10, S4].
+//! The outbox with a delay queue, which keeps one message of an id.
 use std::time::Duration;
 
 use idempotent::delay_queue::{DelayProducer, DelayQueue, DelaySource};

@@ -1,4 +1,4 @@
-//! The application `outbox_payment`, from outside [S3.1, S3.7, S3.10].
+//! The application `outbox_payment`, tested as a process.
 use crate::example;
 
 #[test]

@@ -1,4 +1,4 @@
-//! On a stream, whose entries' places can be compared [S3.2, S3.10, S3.13].
+//! The outbox with a stream, whose positions are comparable.
 use idempotent::redis_streams::{StartPosition, StreamsPublisher, StreamsSource};
 use idempotent::{Executor, MemoryStore};
 use idempotent_harness::proxy::{Fault, Proxy};

@@ -6,7 +6,7 @@ async fn ambient() -> Result<u32, AppError> {
     Ok(ran())
 }
 
-/// K25: an attribute without its engine refuses, it does not let everything through.
+/// An attribute without an executor rejects all calls.
 #[tokio::test]
 async fn without_an_executor_the_handler_never_runs() {
     let (answer, outcome) = Outcome::capture(ambient()).await;

@@ -153,7 +153,7 @@ impl Twice {
     }
 }
 
-/// K32, K39: nothing that is another handler shares its keys.
+/// Different handlers share no keys.
 #[tokio::test]
 async fn methods_of_one_name_on_one_type_are_handlers_of_their_own() {
     let twice = Twice(Executor::new(MemoryStore::new()));

@@ -14,7 +14,7 @@ on_all_stores! {
     a_run_inside_the_future_of_a_server_does_not_outlast_the_grace
 }
 
-/// B36 without a broker.
+/// A drain without a broker.
 async fn a_drain_lets_runs_finish_and_abandons_the_rest(world: World) {
     let worker = world.worker("a", Policy::new().lease(secs(6)));
     let (short, long) = (Job::takes(secs(2)), Job::takes(secs(60)));

@@ -29,7 +29,7 @@ on_all_stores! {
     a_claim_that_took_too_long_is_given_back
 }
 
-/// K45: the marker's expiry and the record's retention are two.
+/// The expiry of the marker and the retention of the record are separate.
 async fn a_consumed_key_is_remembered_for_its_retention(world: World) {
     let policy = Policy::new().lease(secs(600)).max_run(secs(600)).retain(secs(3600));
     let (worker, job) = (world.worker("a", policy), Job::takes(ms(200)));
@@ -58,7 +58,8 @@ async fn a_key_retained_for_ever_never_runs_again(world: World) {
     assert_eq!(job.runs(), 1);
 }
 
-/// K30: the first delivery is no duplicate of its own marker. K58: no key without an expiry. K65: the flip finds the marker it was set by.
+/// The first delivery is not a duplicate of its own marker. Each key expires. The completion finds the marker of its
+/// own claim.
 async fn the_marker_is_written_by_one_command_and_always_expires(world: World) {
     let (worker, job) = (world.worker("a", Policy::new().lease(secs(30))), Job::takes(secs(25)));
     let run = worker.spawn("k", &job).await;
@@ -76,7 +77,7 @@ async fn the_marker_is_written_by_one_command_and_always_expires(world: World) {
     assert_eq!(run.await.unwrap().0, Outcome::Ran);
 }
 
-/// K44: in flight is not "run it anyway". K56: being refused deletes nothing.
+/// A duplicate in flight does not run, and a rejected delivery deletes no record.
 async fn a_duplicate_in_flight_is_retried_later_and_is_done_then(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(secs(3)));
     let first = worker.spawn("k", &job).await;
@@ -144,7 +145,7 @@ async fn a_killed_worker_is_taken_over_at_the_end_of_its_lease(world: World) {
     assert!(quick.fencing()[0] > slow.fencing()[0]);
 }
 
-/// K26: a handler longer than its lease is no reason to run it twice.
+/// A handler that is longer than its lease does not run twice.
 async fn a_heartbeat_carries_a_long_run_also_over_a_failed_renewal(world: World) {
     let policy = Policy::new().lease(secs(1)).heartbeat(ms(333));
     let (a, b) = (world.worker("a", policy), world.worker("b", policy));
@@ -160,7 +161,7 @@ async fn a_heartbeat_carries_a_long_run_also_over_a_failed_renewal(world: World)
     assert_eq!(run.await.unwrap().0, Outcome::Ran);
     assert_eq!(b.outcome("k", &job).await, Outcome::Replayed);
     assert_eq!(job.runs(), 1);
-    // K28: the one that failed, at 999 ms, did not end renewal. K53: and there was one at all.
+    // The renewal at 999 ms failed and did not end later renewals.
     assert_eq!(world.asked(StoreOperation::Renew)[..4], [333, 666, 999, 1332]);
 }
 
@@ -176,7 +177,7 @@ async fn an_owner_that_was_overtaken_neither_deletes_nor_succeeds(world: World) 
         world.clock.advance(ms(1200)).await;
         let run_b = b.spawn(key, &second).await;
         world.clock.advance(ms(600)).await;
-        // K1, K11, K29, K34: A ended at 1.6 s.
+        // Handler A ended at 1.6 s.
         let (outcome, answer) = run_a.await.unwrap();
         assert_eq!(outcome, Outcome::LeaseLost);
         if let Ok(value) = answer {
@@ -282,7 +283,7 @@ async fn at_the_end_of_the_lease_and_not_a_moment_before(world: World) {
     assert_eq!(b.outcome("k", &Job::takes(ms(0))).await, Outcome::Ran);
 }
 
-/// K15: the store's clock rules.
+/// The store's clock decides.
 async fn a_wrong_client_clock_changes_nothing(world: World) {
     const MINUTES: i64 = 300_000_000;
     for (first, second) in

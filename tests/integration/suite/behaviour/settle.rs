@@ -30,7 +30,7 @@ on_all_stores! {
     a_result_that_cannot_be_kept_is_consumed_without_it
 }
 
-/// K33, K49, K50: a failure is not stored as done, and the key can be claimed again.
+/// A failure is not stored as done, and the key can be claimed again.
 async fn a_failed_run_frees_the_key_before_its_message_is_requeued(world: World) {
     for (key, policy) in [("vacant", Policy::new()), ("absent", Policy::new().max_retries(Policy::NO_LIMIT))] {
         let (worker, job) = (world.worker("a", policy), Job::ends(ms(200), End::Err));
@@ -51,7 +51,7 @@ async fn a_failed_run_frees_the_key_before_its_message_is_requeued(world: World)
     }
 }
 
-/// K31: "not done" is not an error, and still not done.
+/// An unsuccessful result without an error is not done either.
 async fn a_business_failure_is_never_consumed(world: World) {
     let worker = world.worker("a", Policy::new());
     let runs = Arc::new(AtomicU32::new(0));
@@ -73,7 +73,7 @@ async fn a_business_failure_is_never_consumed(world: World) {
     assert_eq!(runs.load(SeqCst), 2);
 }
 
-/// K3, K9, K48: the error of a flip is not swallowed.
+/// The error of a completion is reported.
 async fn a_flip_that_fails_once_is_retried(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
     worker.store.fail_before(StoreOperation::Complete, 1);
@@ -84,7 +84,7 @@ async fn a_flip_that_fails_once_is_retried(world: World) {
     assert_eq!(job.runs(), 1);
 }
 
-/// K54: no fail-open.
+/// A store error never lets a handler run unprotected.
 async fn a_flip_that_fails_for_ever_is_unrecorded_never_acked_never_released(world: World) {
     let policy = Policy::new().lease(secs(9));
     let (a, b) = (world.worker("a", policy), world.worker("b", policy));
@@ -178,7 +178,7 @@ async fn what_could_not_be_recorded_is_answered_by_a_strategy_that_has_who_waits
     assert!(matches!(answer, Err(AppError::Idempotent(Rejection::LeaseLost))), "given back, and told in its place");
 }
 
-/// K51: no error counts as a duplicate. K13: memory and SQL behave the same.
+/// No error counts as a duplicate, and the memory and SQL stores behave equally.
 async fn while_the_store_is_down_nothing_runs(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
     worker.store.down();
@@ -223,7 +223,7 @@ async fn a_claim_whose_reply_is_lost_is_asked_again_by_the_same_token(world: Wor
     assert_ne!(owners[0], owners[2], "a token is never shared");
 }
 
-/// K4 the other way round: the key is the business's, the payload is compared.
+/// The key is the business key, and the payload is compared.
 async fn a_changed_payload_is_refused_in_flight_and_consumed(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(100)));
     let call = |payload: &str| Call::new(id("k")).fingerprint(Ok(Fingerprint::of_bytes(payload)));
@@ -312,7 +312,7 @@ async fn the_outcomes_add_up_to_the_deliveries(world: World) {
     );
 }
 
-/// K61: the count rises at the claim, so a process that dies each time does not run it for ever.
+/// A claim counts an attempt, so a message that kills its process is not run forever.
 async fn a_message_that_kills_its_process_is_buried_as_crashed(world: World) {
     let policy = Policy::new().max_retries(2).lease(secs(2));
     let mut deaths = 0;
@@ -336,7 +336,7 @@ async fn a_message_that_kills_its_process_is_buried_as_crashed(world: World) {
     }
 }
 
-/// K55: the record outlives the ack, whenever the first one got lost.
+/// The record outlives the acknowledgement, which may get lost.
 async fn a_finished_duplicate_is_always_acked(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
     worker.outcome("k", &job).await;
@@ -348,7 +348,7 @@ async fn a_finished_duplicate_is_always_acked(world: World) {
     }
 }
 
-/// N94, N95, K37: after success always recorded, whatever its result.
+/// A success is always recorded, with or without its result.
 async fn a_result_that_cannot_be_kept_is_consumed_without_it(world: World) {
     use std::collections::BTreeMap;
     type Odd = Option<BTreeMap<(u8, u8), u8>>;

@@ -1,4 +1,4 @@
-//! An order in six steps, whose worker fails or dies in the third. [S2.16]
+//! An order in six steps, whose worker fails or dies in the third.
 use std::future::pending;
 use std::sync::{Arc, Mutex};
 

@@ -47,7 +47,7 @@ async fn run_batch(
     answers.into_iter().map(|answer| (answer.outcome, answer.output.ok())).collect()
 }
 
-/// K17: one duplicate in flight does not stop the rest.
+/// A duplicate in flight does not stop other messages.
 async fn each_item_of_a_batch_is_settled_on_its_own(world: World) {
     let (worker, seen) = (world.worker("a", Policy::new()), Arc::default());
     assert_eq!(worker.outcome("b", &Job::takes(ms(0))).await, Outcome::Ran);
@@ -126,7 +126,7 @@ fn waiting(most: std::time::Duration) -> Policy {
     Policy::new().on_in_flight(OnInFlight::Wait(most))
 }
 
-/// K35: M2's schedule.
+/// A waiter stops at its limit, while the owner continues.
 async fn a_waiter_gives_up_at_its_limit_and_touches_nothing(world: World) {
     let policy = waiting(ms(3100));
     let (a, b, c) = (world.worker("a", policy), world.worker("b", policy), world.worker("c", policy));
@@ -191,7 +191,7 @@ async fn when_the_owner_dies_a_waiter_takes_over_at_the_end_of_its_lease(world: 
     assert_eq!(waiter.await.unwrap().0, Outcome::Ran);
 }
 
-/// K10: a duplicate gets the result, not nothing.
+/// A duplicate receives the result.
 async fn a_replay_is_what_the_first_run_answered(world: World) {
     #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
     struct Receipt {

@@ -136,7 +136,7 @@ fn a_slow_claim_is_renewed_before_its_guard() {
     });
 }
 
-/// B8: one failed renewal must not end renewal, whatever heartbeat the policy check lets pass.
+/// A single failed renewal must not end renewals, for any valid heartbeat.
 #[test]
 fn one_failed_renewal_does_not_end_a_run_with_a_slow_heartbeat() {
     on_memory(async |world| {
@@ -252,7 +252,7 @@ fn nothing_starts_unprotected_once_a_drain_began() {
     });
 }
 
-/// B36: exit a second after the grace.
+/// The process exits a second after the grace period.
 #[test]
 fn a_drain_ends_soon_after_its_grace_though_the_store_hangs() {
     on_memory(async |world| {

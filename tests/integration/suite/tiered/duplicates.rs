@@ -22,7 +22,7 @@ on_both_stores! {
     the_first_result_is_what_the_fast_tier_learns
 }
 
-/// S3.4: known to the fast tier, no look at the database.
+/// The fast tier knows the key, so the database is not queried.
 async fn a_hit_asks_the_durable_store_nothing(world: World) {
     let fast = tier(&world);
     let (one, _) = worker(&world, "a", fast.clone());
@@ -36,7 +36,7 @@ async fn a_hit_asks_the_durable_store_nothing(world: World) {
     assert_eq!((store.counts().hits, store.counts().misses), (1, 0));
 }
 
-/// S3.6.
+/// A key that only the durable store knows.
 async fn a_miss_is_answered_by_the_durable_store_and_repaired(world: World) {
     let fast = tier(&world);
     let (worker, store) = worker(&world, "a", fast.clone());

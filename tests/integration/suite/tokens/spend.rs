@@ -61,7 +61,7 @@ async fn a_spent_token_is_known_as_such_whatever_window_the_executor_has_for_oth
     assert_eq!(job.runs(), 1);
 }
 
-/// K7: others delete whatever key the client names. Even one of the very scope, scene and tenant is no token.
+/// A client cannot delete a foreign key by sending the key as a token, even with the same scope, scene and tenant.
 async fn a_foreign_key_sent_as_a_token_leaves_that_key_alone(world: World) {
     let (worker, tokens) = desk(&world, "a", Policy::new().max_retries(3));
     let foreign = |key: &str| Identity::new(Scene::Rest, Tokens::SCOPE, key).tenant("u");

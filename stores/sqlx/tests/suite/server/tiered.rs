@@ -1,4 +1,4 @@
-//! Redis over this server, the two-tier check: [S3.3-S3.9 B26], without the outbox. The same for every server.
+//! Redis as the fast tier of a database server, without the outbox.
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;

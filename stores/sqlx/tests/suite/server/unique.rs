@@ -1,4 +1,4 @@
-//! The insert-only inbox [S0.8], where transactions run side by side: the same for every server.
+//! The insert-only inbox on servers with concurrent transactions.
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ fn hex(part: &str) -> String {
     if super::place::SCHEME == "mysql" { format!("x'{hash}'") } else { format!("decode('{hash}','hex')") }
 }
 
-/// S0.10, the way not to do it: look whether it was noted, run, note it.
+/// A wrong implementation: it reads the mark, runs, and writes the mark.
 async fn looks_and_then_runs(world: &World, both_looked: &Barrier, effects: &AtomicU32) {
     let mut connection = world.connection().await;
     let look = format!("SELECT 1 FROM {} WHERE id = {}", world.table, hex("m-1"));

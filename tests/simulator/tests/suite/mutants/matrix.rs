@@ -64,7 +64,7 @@ fn matrix() -> BTreeMap<String, BTreeSet<&'static str>> {
     matrix.into_inner().unwrap()
 }
 
-/// The mutants of case B40.
+/// Mutants that must exist and have expected laws.
 const NAMED: [Bug; 8] = [
     Bug::NonAtomicClaim,
     Bug::UnconditionalDelete,

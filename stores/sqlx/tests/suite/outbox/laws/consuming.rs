@@ -1,4 +1,4 @@
-//! The consumer's side: noted, run, confirmed, acknowledged [S3.3 to S3.8, B26, B27].
+//! Consumers with an outbox as their log: recorded, run, confirmed, acknowledged.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

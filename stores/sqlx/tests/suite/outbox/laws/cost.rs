@@ -1,4 +1,4 @@
-//! How many statements it takes [S3.3, S3.7].
+//! The number of statements of each operation.
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use idempotent_mq::{DeliveryResult, MessageLog};

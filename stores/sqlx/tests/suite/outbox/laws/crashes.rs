@@ -1,4 +1,4 @@
-//! A consumer that dies between any two of its steps: the end is the same [B26].
+//! Consumers that die between any two of their steps, with the same final state.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 

@@ -1,4 +1,4 @@
-//! B28 through the database.
+//! The resend policy in the statements of the database.
 use idempotent_core::AlertKind;
 use idempotent_sqlx::OutboxStatus;
 

@@ -1,4 +1,4 @@
-//! Writing messages [S3.2].
+//! Writing messages.
 use idempotent_mq::{Headers, OUTBOX_HEADER, OutboundMessage};
 use idempotent_sqlx::{Enqueued, OutboxErrorKind, OutboxStatus};
 

@@ -1,4 +1,4 @@
-//! A relay whose database takes no writes for a while [B29].
+//! A relay whose database accepts no writes for a while.
 use super::laws::outage::{Outage, pool};
 use super::own::Server;
 

@@ -1,4 +1,4 @@
-//! A relay whose database is away, and is back again [B29].
+//! A relay during and after an outage of its database.
 use idempotent_harness::proxy::{Fault, Proxy};
 
 use super::laws::outage::{Outage, pool};

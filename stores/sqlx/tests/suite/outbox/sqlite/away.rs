@@ -1,4 +1,4 @@
-//! A relay whose file is locked by another process, and is free again [B29].
+//! A relay whose file is locked by another process for a while.
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
