@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_follows_one_that_was_not_accepted_in_its_aggregate_stays_behind_and_others_do_not() {
+    async fn messages_after_a_rejected_one_of_the_same_aggregate_are_not_sent() {
         let message = |id: &str| OutboundMessage::new("t", id, "");
         let messages = [
             message("a1").aggregate("a"),

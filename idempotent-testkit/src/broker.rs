@@ -183,7 +183,7 @@ where
         let claimed: Vec<_> = without.iter().filter(|law| claimed(law)).collect();
         assert!(claimed.is_empty(), "left out by `without`, and yet among the source's capabilities: {claimed:?}");
     };
-    limit::run("what_is_left_out_is_not_claimed", Threads::One, Box::pin(law));
+    limit::run("an_excluded_law_is_not_required", Threads::One, Box::pin(law));
 }
 
 /// Creates a module of named tests for an adapter, one for each law of [`broker`](crate::broker).
@@ -217,7 +217,7 @@ macro_rules! broker_conformance {
             use $crate::broker::laws::{$($without as _),+};
             $crate::__broker_law_tests! { [$builder] [$($without)+] }
             #[test]
-            fn what_is_left_out_is_not_claimed() {
+            fn an_excluded_law_is_not_required() {
                 $crate::broker::not_claimed(|| $builder, &[$(stringify!($without)),+]);
             }
         }

@@ -122,7 +122,7 @@ where
              by name:\n  conformance!(name, builder, without: [{names}])"
         )
     };
-    limit::run("what_is_missing_is_left_out", Threads::One, Box::pin(law));
+    limit::run("a_missing_capability_excludes_its_laws", Threads::One, Box::pin(law));
 }
 
 /// Fails if the subject offers a need in `without:`.
@@ -137,7 +137,7 @@ where
         let there: Vec<_> = without.iter().filter(|need| !missing.contains(need)).map(|need| need.name()).collect();
         assert!(there.is_empty(), "left out by `without`, and yet on offer; take it out there: {}", there.join(", "));
     };
-    limit::run("what_is_left_out_is_not_on_offer", Threads::One, Box::pin(law));
+    limit::run("an_excluded_capability_is_not_offered", Threads::One, Box::pin(law));
 }
 
 /// Creates a module of named tests for a store, one for each law.
@@ -149,7 +149,7 @@ where
 ///
 /// # Laws that are left out
 /// Some laws need more than the six methods: a capability of the store, or a feature of the subject's builder. The macro does
-/// not hold laws whose needs are missing. One test, `what_is_missing_is_left_out`, then fails for all of these laws, and
+/// not hold laws whose needs are missing. One test, `a_missing_capability_excludes_its_laws`, then fails for all of these laws, and
 /// prints the remedies and the `without:` line to paste. The test run lists omitted laws as `ignored, not shown:
 /// without …`. A test also fails if `without:` names a need that the subject offers.
 ///

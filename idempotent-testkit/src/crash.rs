@@ -240,14 +240,14 @@ mod tests {
 
     #[tokio::test]
     #[should_panic = "the redelivery after the death at await 1 did not end: does it wait for an event that never comes"]
-    async fn a_redelivery_that_waits_for_ever_is_told() {
+    async fn an_endless_redelivery_is_reported() {
         let wait = Duration::from_millis(10);
         crash_at_each(|| (), async |()| deliver_unless(true).await, wait, Location::caller()).await;
     }
 
     #[tokio::test]
     #[should_panic = "the delivery that was to die at await"]
-    async fn a_first_delivery_that_waits_for_ever_is_told() {
+    async fn an_endless_first_delivery_is_reported() {
         let wait = Duration::from_millis(500);
         let delivered = std::cell::Cell::new(0);
         let odd = async |(): &()| {

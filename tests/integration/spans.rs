@@ -115,7 +115,7 @@ mod handlers {
 }
 
 #[test]
-fn two_handlers_of_one_scope_are_told_once() {
+fn two_handlers_of_one_scope_are_reported_once() {
     let collector: &'static Collector = Box::leak(Box::default());
     tracing::subscriber::with_default(collector, || {
         crate::common::on_memory(async |world: World| {

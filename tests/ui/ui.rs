@@ -37,7 +37,7 @@ pass! {
 const PINNED: &str = "rustc 1.95.";
 
 #[test]
-fn every_mistake_is_told() {
+fn each_mistake_is_reported() {
     let rustc = Command::new("rustc").arg("--version").output().expect("rustc runs").stdout;
     let pinned = String::from_utf8_lossy(&rustc).starts_with(PINNED);
     if pinned && env::var_os("IDEMPOTENT_UI").is_none_or(|mode| mode != "text") {

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_read_and_what_is_none_is_told() {
+    fn options_are_read_and_unknown_ones_are_refused() {
         let only = Options { json: true, only: Some("fresh".into()), ..Options::default() };
         assert_eq!(Options::parse(&["--json", "fresh"]), Ok(only));
         assert!(Options::parse(&["fresh", "duplicate"]).is_err_and(|e| e.contains("`duplicate`")));

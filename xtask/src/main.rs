@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_with_what_is_known() {
+    fn a_mistake_is_reported_with_the_valid_values() {
         for (arguments, told) in [
             (&["bench", "foo"][..], "unknown argument `foo`; known here: core, redis, http, mq, sql, delivery"),
             (&["bench"], "`bench` needs one of: core, redis, http"),

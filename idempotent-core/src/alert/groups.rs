@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_scopes_and_sources_are_told_apart() {
+    fn causes_scopes_and_sources_are_separate() {
         let (mut groups, start) = groups(10, 10);
         let alerts = [alert("a", 1), alert("b", 1), alert("a", 1).source("q"), alert("a", 1).cause("x")];
         assert!(alerts.into_iter().all(|alert| groups.add(alert, None, start) == Added::New));

@@ -11,7 +11,7 @@ fn expanded(args: &str, block: &str) -> std::result::Result<String, String> {
 }
 
 #[test]
-fn each_async_function_is_protected_and_nothing_else_is() {
+fn each_async_function_is_protected_and_nothing_more() {
     let block = "impl<const N: usize> Trait<{ 1 }> for S<N> { #![allow(x)] const A: u8 = 1; type T = u8; fn new() -> Self { S } \
                  #[idempotent(skip)] async fn plain(&self) {} async fn run(&self, id: u8) -> R { 1 } \
                  #[idempotent(key = other)] #[inline] async fn own(&self, other: u8) -> R { 2 } }";

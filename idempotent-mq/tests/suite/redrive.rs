@@ -80,7 +80,7 @@ async fn a_letter_that_dies_again_meanwhile_is_not_put_back_twice() {
 }
 
 #[tokio::test]
-async fn the_first_that_cannot_be_put_back_lies_in_its_place_and_ends_it() {
+async fn the_first_message_that_cannot_be_redriven_keeps_its_place_and_ends_the_redrive() {
     let mut place = Place { refused: "b", ..Place::of(&["a", "b", "c"]) };
     let redriven = Redrive::new().run(&mut place).await;
     assert_eq!((redriven.put_back, redriven.failed.unwrap().kind()), (1, SourceErrorKind::Fatal));
@@ -88,7 +88,7 @@ async fn the_first_that_cannot_be_put_back_lies_in_its_place_and_ends_it() {
 }
 
 #[tokio::test]
-async fn what_somebody_else_has_put_back_is_not_counted() {
+async fn a_message_that_another_process_has_redriven_is_not_counted() {
     let mut place = Place { elsewhere: "a", ..Place::of(&["a", "b"]) };
     assert_eq!(Redrive::new().limit(1).run(&mut place).await.put_back, 1);
     assert_eq!(place.queue, ["b"]);

@@ -99,7 +99,7 @@ async fn on_several_threads_each_message_runs_once_in_its_keys_order_and_all_are
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handler_that_blocks_its_thread_does_not_hold_up_the_end() {
+async fn a_handler_that_blocks_its_thread_does_not_delay_the_end() {
     let (queue, source) = queue();
     let executor = Executor::new(MemoryStore::new());
     let (go_on, wait) = std::sync::mpsc::channel::<()>();

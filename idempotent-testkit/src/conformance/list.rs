@@ -222,7 +222,7 @@ impl Law {
         hold_named(self.name, self.threads, build, async |subject: &Subject| {
             let missing = subject.missing();
             match self.needs.iter().find(|need| missing.contains(need)) {
-                Some(need) => eprintln!("not shown: without {need}; see the test `what_is_missing_is_left_out`"),
+                Some(need) => eprintln!("not shown: without {need}; see the test `a_missing_capability_excludes_its_laws`"),
                 None => (self.body)(subject).await,
             }
         });

@@ -199,7 +199,7 @@ macro_rules! __need {
 macro_rules! __left_out {
     (@missing [$build:ident] $($without:ident)*) => {
         #[test]
-        fn what_is_missing_is_left_out() {
+        fn a_missing_capability_excludes_its_laws() {
             $crate::conformance::left_out($build, &[$($crate::__need!($without)),*]);
         }
     };
@@ -211,7 +211,7 @@ macro_rules! __left_out {
         // An unknown name is an error in every build, not only in one for tests.
         const _: &[$crate::conformance::Need] = &[$($crate::__need!($without)),+];
         #[test]
-        fn what_is_left_out_is_not_on_offer() {
+        fn an_excluded_capability_is_not_offered() {
             $crate::conformance::not_on_offer($build, &[$($crate::__need!($without)),+]);
         }
     };

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_stands_in_the_place_of_what_was_begun() {
+    async fn an_answer_replaces_the_beginning_of_its_operation() {
         let (recording, journal, _) = world();
         let Claim::Acquired(grant) = recording.claim(&request(1)).await.unwrap() else { unreachable!() };
         assert!(matches!(recording.claim(&request(2)).await.unwrap(), Claim::InFlight(_)));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_that_nobody_waits_for_any_more_is_unknown() {
+    async fn a_call_that_was_abandoned_has_an_unknown_outcome() {
         let (recording, journal, faults) = world();
         faults.hang(StoreOperation::Claim, FOREVER);
         let ask = request(1);

@@ -91,7 +91,7 @@ async fn after_a_jump_all_timers_fire_late() {
 }
 
 #[tokio::test]
-async fn time_stands_still_while_a_call_is_in_flight_on_another_thread() {
+async fn time_does_not_move_while_a_call_is_in_flight_on_another_thread() {
     let (clock, fired) = (VirtualClock::new(), Fired::default());
     let (task, notes) = (clock.clone(), fired.clone());
     tokio::spawn(async move {

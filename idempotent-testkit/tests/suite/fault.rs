@@ -80,7 +80,7 @@ async fn a_script_counts_the_calls_it_lets_through_and_for_ever_ends_with_heal()
 }
 
 #[tokio::test]
-async fn a_hanging_call_is_applied_and_does_not_hold_up_the_clock() {
+async fn a_hanging_call_is_applied_and_does_not_stop_the_clock() {
     let (store, clock) = store();
     store.claim(&request(1)).await.unwrap();
     store.hang(StoreOperation::Complete, 1);
@@ -132,7 +132,7 @@ async fn a_dead_worker_hears_nothing_and_the_others_go_on() {
 }
 
 #[tokio::test]
-async fn abilities_are_those_of_the_store_without_batch_and_with_faults() {
+async fn capabilities_are_those_of_the_store_without_batch_and_with_faults() {
     let (store, _) = store();
     let capabilities = store.capabilities();
     assert!(capabilities.batch.is_none() && capabilities.browse.is_none());

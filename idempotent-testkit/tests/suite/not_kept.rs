@@ -96,7 +96,7 @@ mod extras {
 }
 
 #[test]
-fn an_owner_that_was_told_no_number_has_to_be_kept() {
+fn an_owner_without_a_fencing_token_has_to_be_kept() {
     let law = async |s: &Subject| laws::equality::answered_as_by_the_protocol(s, 0, 1_000).await;
     let held = AssertUnwindSafe(|| hold(Threads::One, || Drops::subject(true), law));
     let said = *catch_unwind(held).expect_err("not caught").downcast::<String>().unwrap();
@@ -107,7 +107,7 @@ fn an_owner_that_was_told_no_number_has_to_be_kept() {
 
 /// A number that is not looked at would let an overtaken run settle another's grant.
 #[test]
-fn scripts_whose_owners_tell_their_numbers_are_played_too() {
+fn scripts_whose_owners_have_fencing_tokens_are_played_too() {
     let counts = Arc::<Mutex<[u32; 2]>>::default();
     let seen = counts.clone();
     let law = async |s: &Subject| laws::equality::answered_as_by_the_protocol(s, 0, 1_000).await;

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_with_what_would_be_right() {
+    fn an_invalid_option_is_refused_with_the_valid_ones() {
         for (arguments, told) in [
             (&[][..], "needs one of: redis"),
             (&["kafka"], "nothing is called `kafka`; known here: redis, sqlite, mariadb, tiered, postgres, rabbitmq"),
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_read() {
+    fn options_are_parsed() {
         let args = parse(&["redis", "--seconds", "5", "--seed", "7", "--history", "f", "--calm"]).unwrap();
         assert_eq!((args.long.as_secs(), args.enough(), args.seed, args.calm), (5, 5, 7, true));
         assert_eq!(parse(&["redis", "--enough", "3", "--seconds", "5"]).unwrap().enough(), 3);

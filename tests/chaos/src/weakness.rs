@@ -78,7 +78,7 @@ mod tests {
     ];
 
     #[test]
-    fn each_guard_stands_in_its_script() {
+    fn each_guard_is_part_of_its_script() {
         for weakness in WEAKNESSES {
             let text = SCRIPTS.iter().find(|(script, _)| *script == weakness.script).map_or("", |(_, text)| *text);
             assert!(text.contains(weakness.script) && text.contains(weakness.guard), "{}", weakness.name);

@@ -60,7 +60,7 @@ fn ask(owner: u128) -> ClaimRequest {
 }
 
 #[tokio::test]
-async fn what_was_answered_is_there_when_the_file_is_opened_again() {
+async fn acknowledged_writes_are_in_the_file_after_it_is_opened_again() {
     let dir = tempfile::tempdir().unwrap();
     let open = || RedbStore::open(&dir.path().join("kept.redb"), Arc::new(VirtualClock::new()));
     let store = open().unwrap();

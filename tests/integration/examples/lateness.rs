@@ -69,7 +69,7 @@ impl Measured {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "measures: cargo test -p idempotent-tests --test examples lateness -- --ignored --nocapture"]
-async fn how_late_each_technique_is() {
+async fn lateness_of_each_technique() {
     println!("| technique | median ms late | p99 | most |");
     println!("|---|---|---|---|");
     scan().await;

@@ -160,7 +160,7 @@ async fn a_payment_between_delivery_and_handler_wins() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_payment_and_cancellation_at_one_instant_never_both_take_effect() {
+async fn payment_and_cancellation_at_the_same_instant_never_both_take_effect() {
     const ORDERS: usize = 60;
     let world = World::new().await;
     let running = world.start();

@@ -90,7 +90,7 @@ impl AsRef<Executor> for App {
 
 /// Across threads, so the count is not the thread's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_64_duplicates_at_once_one_runs() {
+async fn one_of_64_concurrent_duplicates_runs() {
     #[derive(Default)]
     struct Gate {
         runs: AtomicU32,

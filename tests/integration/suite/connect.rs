@@ -29,7 +29,7 @@ fn a_missing_colon_is_named() {
 }
 
 #[test]
-fn a_path_is_told_how_to_be_a_url() {
+fn a_path_is_refused_with_its_url_form() {
     for path in ["store.db", "/tmp/store.db", "./a:b", "C:\\store.db", "1:2", ":x", "//x"] {
         says(path, &["it has no scheme", "`sqlite:PATH`"]);
     }
@@ -100,7 +100,7 @@ fn no_text_shows_a_password() {
 }
 
 #[test]
-fn a_password_that_is_not_encoded_is_told_how() {
+fn a_password_that_is_not_encoded_is_refused_with_its_encoded_form() {
     for url in ["redis://u:hunter2@x@h", "redis://u:hunter2%@h", "redis+cluster://u:s3cret%zz@a,b"] {
         says(url, &["invalid store url", "percent-encode", "***@"]);
     }

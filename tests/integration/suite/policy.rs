@@ -108,7 +108,7 @@ fn a_policy_is_read_from_configuration() {
 }
 
 #[test]
-fn what_is_written_wrong_is_named_with_its_place_and_remedy() {
+fn an_invalid_name_is_reported_with_its_place_and_remedy() {
     for (json, texts) in [
         (r#"{"lease": "abc"}"#, &["`lease`", "\"abc\"", "at 0"][..]),
         (r#"{"lease": "1e9"}"#, &["`lease`", "1e9"]),

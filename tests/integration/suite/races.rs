@@ -54,12 +54,12 @@ async fn of_50_claims_one_wins(store: Arc<dyn Store>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_50_claims_one_wins_on_memory() {
+async fn one_of_50_claims_wins_on_memory() {
     of_50_claims_one_wins(Arc::new(MemoryStore::new())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_50_claims_one_wins_on_sqlite() {
+async fn one_of_50_claims_wins_on_sqlite() {
     let dir = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(dir.path().join("race.db").to_str().unwrap()).await.unwrap();
     of_50_claims_one_wins(Arc::new(store)).await;

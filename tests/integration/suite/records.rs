@@ -118,7 +118,7 @@ fn each_field_is_checked_and_named() {
 }
 
 #[test]
-fn what_is_not_ours_is_foreign() {
+fn a_foreign_key_is_foreign() {
     for foreign in [&b"consuming"[..], b"", b"{\"state\":1}", b"1"] {
         let error = Record::from_bytes(foreign).unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Foreign);
@@ -138,7 +138,7 @@ fn results_and_tokens_are_never_shown() {
 
 /// A duplicate is answered without a run, also if the stored result cannot be decoded.
 #[test]
-fn a_result_that_cannot_be_read_back_is_told_as_done_without_it() {
+fn a_result_that_cannot_be_decoded_is_reported_as_consumed_without_a_value() {
     use idempotent::{Codec, Json};
     #[derive(Debug, serde::Deserialize, serde::Serialize)]
     struct Receipt {

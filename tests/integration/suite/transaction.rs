@@ -122,7 +122,7 @@ async fn a_callback_of_a_payment_is_booked_once_and_remembered_for_two_hours() {
 }
 
 #[tokio::test]
-async fn what_is_not_done_is_rolled_back_whatever_way_the_body_is_left() {
+async fn an_unfinished_body_is_rolled_back_however_it_ends() {
     let shop = Shop::new().await;
     assert!(matches!(book(&shop, 1, 1).await, Err(Failure::NoStock)));
     assert_eq!(book(&shop, 1, 0).await.unwrap(), 0);
@@ -132,7 +132,7 @@ async fn what_is_not_done_is_rolled_back_whatever_way_the_body_is_left() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_may_be_spawned_and_detached_and_generic() {
+async fn an_annotated_function_may_be_spawned_detached_and_generic() {
     let shop = std::sync::Arc::new(Shop::new().await);
     let spawned = shop.clone();
     tokio::spawn(async move { book(&spawned, 1, 500).await }).await.unwrap().unwrap();

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_is_no_figure_is_told_with_the_reason() {
+    fn a_line_without_a_figure_is_reported_with_the_reason() {
         for (line, why) in [
             ("warning: x", "expected value"),
             (r#"{"case":"fresh"}"#, "no `unit`"),

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_of_another_version_are_built_anew() {
+    fn programs_of_another_version_are_rebuilt() {
         let list = "rocketmq-broker v1.0.0:\n    rocketmq-broker-rust\nrocketmq-namesrv v1.0.0:\n    x\n";
         assert!(are_listed(list));
         assert!(!are_listed(&list.replace("broker v1.0.0", "broker v0.9.0")));

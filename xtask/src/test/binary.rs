@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_test_is_told_from_other_artifacts_and_runs_in_its_package() {
+    fn a_test_is_distinguished_from_other_artifacts_and_runs_in_its_package() {
         let artifact = |test| {
             json!({"reason": "compiler-artifact", "package_id": "path+file:///x/core#0.1.0",
                 "manifest_path": "/x/core/Cargo.toml", "target": {"kind": ["test"], "name": "laws"},

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_failed_is_named_once_and_what_was_built_can_be_run() {
+    fn each_failure_is_named_once_and_built_binaries_still_run() {
         let mut built = Built::default();
         let target = |kind: &str, name: &str| json!({"kind": [kind], "name": name});
         for level in ["error", "error", "warning"] {

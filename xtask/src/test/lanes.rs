@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_run_at_once_as_there_are_lanes() {
+    fn one_binary_runs_in_each_lane() {
         // Each job waits for the other one.
         let folder = std::env::temp_dir().join(format!("idempotent-lanes-{}", std::process::id()));
         let wait = |own: &str, other: &str| {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_run_is_told() {
+    fn a_binary_that_cannot_be_started_is_reported() {
         let job = Job { title: String::new(), command: Command::new("/no/such/program") };
         run(vec![job], 1, |ended| assert!(ended.said.is_err()));
     }

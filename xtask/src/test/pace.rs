@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_are_told_first_and_short_ones_not_at_all() {
+    fn the_slowest_are_listed_first_and_fast_ones_are_not_listed() {
         let mut pace = Pace::default();
         for seconds in [9, 10, 70] {
             pace.lasted.push((Duration::from_secs(seconds), format!("tests of {seconds} s")));

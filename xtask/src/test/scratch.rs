@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_gone_afterwards_but_for_logs() {
+    fn a_folder_is_deleted_except_for_its_logs() {
         let place = std::env::temp_dir().join(format!("idempotent-scratch-{}", std::process::id()));
         for kept in [false, true] {
             fs::create_dir_all(place.join("data/of a server")).unwrap();
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_free_is_known_of_folders_that_are_there() {
+    fn free_space_is_known_of_existing_folders() {
         assert!(free(&std::env::temp_dir()).unwrap() > 0);
         assert_eq!(free(Path::new("/no/such/folder")), None);
     }

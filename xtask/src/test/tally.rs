@@ -184,7 +184,7 @@ mod tests {
         error: test failed, to rerun pass `-p c --test c`\n\
         Caused by:\n  process didn't exit successfully: `c` (signal: 6, SIGABRT: process abort signal)\n";
     #[test]
-    fn what_was_run_without_cargo_is_counted_like_what_cargo_ran() {
+    fn tests_run_without_cargo_are_counted_like_those_run_by_cargo() {
         let ended = |script: &str| {
             let said = std::process::Command::new("sh").args(["-c", script]).output().unwrap();
             let text = String::from_utf8(said.stdout).unwrap();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_kept_whole_with_its_binary() {
+    fn the_output_of_a_failure_is_kept_whole_with_its_binary() {
         let said = "failures:\n\n---- b::c stdout ----\npanicked at b.rs\n\nfailures:\n    b::c\n\n";
         let (begin, end) = BAD.split_at(BAD.find("test result").unwrap());
         let mut tally = Tally::default();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_test_prints_is_not_a_result() {
+    fn the_output_of_a_test_is_not_a_result() {
         assert_eq!(tally("  test result: ok. 3 passed; 0 failed; 0 ignored\ntest result: fine\n", true), (0, 0));
     }
 }

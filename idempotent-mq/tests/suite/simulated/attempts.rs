@@ -212,7 +212,7 @@ async fn without_any_count_of_the_brokers_attempts_are_counted_at_the_claim() {
 }
 
 #[tokio::test]
-async fn code_that_fails_behind_a_good_run_has_its_attempts_counted_by_the_message() {
+async fn attempts_are_counted_per_message_when_code_after_a_good_run_fails() {
     use idempotent_core::{Call, DefaultReply, Executor, Handler, Identity, Json, Rejection};
     let world = World::new();
     let policy = Policy::new().max_retries(2);

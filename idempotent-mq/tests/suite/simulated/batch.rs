@@ -5,7 +5,7 @@ use idempotent_mq::{HandlerResult, Settlement};
 use crate::world::{Job, World, ms, secs};
 
 #[tokio::test]
-async fn of_a_batch_each_message_is_settled_by_itself() {
+async fn each_message_of_a_batch_is_settled_separately() {
     let world = World::new();
     let policy = Policy::new().in_flight_delay(secs(1));
     let earlier = Job::ok(&world, ms(10));
@@ -50,7 +50,7 @@ async fn for_a_batch_of_duplicates_the_handler_is_not_called() {
 
 /// For a broker that acknowledges up to a position, an adapter commits the longest settled prefix.
 #[tokio::test]
-async fn what_a_prefix_commit_delivers_again_is_acknowledged_and_not_run() {
+async fn messages_that_a_prefix_commit_delivers_again_are_acknowledged_without_a_run() {
     let world = World::new();
     let job = Job::ends(&world, ms(10), |run| match run {
         2 => HandlerResult::Again { after: None, error: "no stock".into() },
@@ -68,7 +68,7 @@ async fn what_a_prefix_commit_delivers_again_is_acknowledged_and_not_run() {
 }
 
 #[tokio::test]
-async fn a_message_in_flight_does_not_hold_up_those_behind_it() {
+async fn a_message_in_flight_does_not_delay_the_messages_after_it() {
     let world = World::new();
     let slow = Job::ok(&world, secs(5));
     let first = world.consume(Policy::new(), slow.by_id()).await;

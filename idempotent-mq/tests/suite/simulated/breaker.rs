@@ -6,7 +6,7 @@ use idempotent_testkit::{FOREVER, StoreOperation};
 use crate::world::{Job, World, again, ms, secs};
 
 #[tokio::test]
-async fn while_the_store_is_down_no_deliveries_are_taken_and_those_in_hand_are_put_off() {
+async fn no_deliveries_are_taken_while_the_store_is_down_and_pending_ones_are_postponed() {
     let world = World::new();
     let job = Job::ok(&world, ms(10));
     let process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.concurrency(1).prefetch(4)).await;
@@ -133,7 +133,7 @@ async fn a_trial_whose_handler_fails_or_takes_long_does_not_keep_intake_closed()
 }
 
 #[tokio::test]
-async fn a_trial_that_nobody_can_see_into_is_followed_by_another_after_a_while() {
+async fn a_trial_without_a_visible_result_is_followed_by_another_one() {
     let world = World::new();
     let job = Job::ok(&world, secs(600));
     let runs = job.clone();

@@ -96,7 +96,7 @@ async fn a_handler_of_batches_is_not_called_for_duplicates_only() {
 }
 
 #[tokio::test]
-async fn what_a_handler_of_batches_says_of_a_message_is_for_that_message() {
+async fn the_batch_handlers_answer_for_a_message_applies_to_that_message() {
     let world = World::new();
     let bulk = Bulk::new(&world, ms(10)).saying(|id| match id {
         "again" => HandlerResult::Again { after: Some(secs(7)), error: "no stock".into() },
@@ -118,7 +118,7 @@ async fn what_a_handler_of_batches_says_of_a_message_is_for_that_message() {
 }
 
 #[tokio::test]
-async fn a_batch_that_fails_again_and_again_puts_each_message_aside_after_its_own_runs() {
+async fn messages_of_a_batch_that_keeps_failing_are_dead_lettered_after_their_own_runs() {
     let world = World::new();
     let bulk = Bulk::new(&world, ms(10)).saying(|_| HandlerResult::Again { after: None, error: "down".into() });
     let policy = Policy::new().max_retries(2).retry_delay(secs(1));
@@ -161,7 +161,7 @@ async fn too_few_answers_and_a_panic_fail_the_batch_and_not_the_consumer() {
 }
 
 #[tokio::test]
-async fn what_arrives_while_a_batch_runs_makes_the_next_and_a_full_one_runs_beside_it() {
+async fn messages_that_arrive_while_a_batch_runs_form_the_next_batch_and_a_full_one_runs_concurrently() {
     let world = World::new();
     let bulk = Bulk::new(&world, secs(1));
     let more = |builder: idempotent_mq::ConsumerBuilder<_>| builder.concurrency(6);
@@ -215,7 +215,7 @@ async fn a_batch_that_runs_may_end_and_what_waits_for_the_next_is_given_back_and
 }
 
 #[tokio::test]
-async fn a_batch_whose_claims_are_on_their_way_is_given_back_and_frees_its_keys() {
+async fn a_batch_with_claims_in_transit_is_released_and_its_keys_are_free() {
     let world = World::new();
     let bulk = Bulk::new(&world, secs(2));
     let mut process = world.consume_by(Policy::new(), bulk.of(4), |builder| builder.grace(secs(5))).await;
@@ -247,7 +247,7 @@ async fn a_batch_that_outlives_the_grace_is_dropped_whole_and_left_to_its_leases
 }
 
 #[tokio::test]
-async fn a_batch_whose_process_was_killed_runs_again_when_its_leases_are_over() {
+async fn the_batch_of_a_killed_process_runs_again_when_its_leases_expire() {
     let world = World::new();
     let bulk = Bulk::new(&world, secs(2));
     let policy = Policy::new().in_flight_delay(secs(1)).lease(secs(60));

@@ -28,7 +28,7 @@ async fn one_consumer_of_one_message_at_a_time_needs_no_order_from_the_broker_ei
 }
 
 #[tokio::test]
-async fn by_default_it_is_held_until_a_person_has_put_the_dead_one_right() {
+async fn by_default_the_order_is_held_until_an_operator_resolves_the_dead_message() {
     let world = World::new();
     let log = Log::of(&world);
     let processes = three(&world, Policy::new(), || handling(&log, credit)).await;

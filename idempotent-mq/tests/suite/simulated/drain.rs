@@ -39,7 +39,7 @@ async fn a_consumer_that_stops_ends_what_it_can_and_gives_back_the_rest() {
 }
 
 #[tokio::test]
-async fn a_claim_whose_handler_has_not_begun_is_taken_back_at_once_and_costs_no_attempt() {
+async fn a_claim_without_a_started_handler_is_released_at_once_and_costs_no_attempt() {
     let world = World::new();
     let job = Job::ok(&world, ms(10));
     let mut process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.grace(secs(20))).await;
@@ -56,7 +56,7 @@ async fn a_claim_whose_handler_has_not_begun_is_taken_back_at_once_and_costs_no_
 }
 
 #[tokio::test]
-async fn a_broker_that_is_unavailable_does_not_hold_up_the_end() {
+async fn an_unavailable_broker_does_not_delay_the_end() {
     let world = World::new();
     let job = Job::ok(&world, secs(1));
     let mut process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.grace(secs(5))).await;
@@ -72,7 +72,7 @@ async fn a_broker_that_is_unavailable_does_not_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn a_source_that_does_not_close_does_not_hold_up_the_end() {
+async fn a_source_that_does_not_close_does_not_delay_the_end() {
     let world = World::new();
     let job = Job::ok(&world, ms(10));
     let mut process = world.consume(Policy::new(), job.by_id()).await;
@@ -84,7 +84,7 @@ async fn a_source_that_does_not_close_does_not_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn a_dead_letter_without_a_readable_record_does_not_hold_up_the_end() {
+async fn a_dead_letter_without_a_readable_record_does_not_delay_the_end() {
     let world = World::new();
     let job = Job::ends(&world, ms(1_500), |_| HandlerResult::Never { reason: "no".into() });
     let mut process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.grace(secs(2))).await;
@@ -166,7 +166,7 @@ async fn while_only_the_executor_drains_messages_are_put_off_and_not_requeued_in
 }
 
 #[tokio::test]
-async fn what_is_handed_over_while_the_consumer_stops_is_given_back() {
+async fn messages_delivered_while_the_consumer_stops_are_returned() {
     let world = World::new();
     let job = Job::ok(&world, ms(10));
     let mut process = world.consume(Policy::new(), job.by_id()).await;

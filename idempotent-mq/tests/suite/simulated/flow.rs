@@ -41,7 +41,7 @@ async fn a_duplicate_of_a_run_in_flight_is_retried_later_and_is_acknowledged_wit
 }
 
 #[tokio::test]
-async fn the_key_is_free_before_the_broker_is_told_to_deliver_again() {
+async fn the_key_is_free_before_the_broker_is_asked_to_redeliver() {
     let world = World::new();
     let job = Job::ends(&world, ms(200), |run| if run == 1 { again(run) } else { HandlerResult::Done });
     let process = world.consume(Policy::new().retry_delay(ms(1)), job.by_id()).await;
@@ -177,7 +177,7 @@ async fn a_flip_that_fails_once_is_retried_and_the_message_acknowledged() {
 }
 
 #[tokio::test]
-async fn a_message_whose_run_cannot_be_recorded_is_never_acknowledged_nor_freed() {
+async fn a_message_whose_run_cannot_be_recorded_is_neither_acknowledged_nor_released() {
     let world = World::new();
     let policy = Policy::new().lease(secs(2)).in_flight_delay(ms(100)).in_flight_delay_max(ms(100));
     let job = Job::ok(&world, ms(100));
@@ -209,7 +209,7 @@ async fn while_the_store_is_down_nothing_runs_and_nothing_is_acknowledged() {
 }
 
 #[tokio::test]
-async fn where_the_policy_says_so_a_handler_runs_unprotected_and_is_counted() {
+async fn a_handler_runs_unprotected_and_is_counted_if_the_policy_allows_it() {
     use idempotent_core::OnStoreError;
     let world = World::new();
     let job = Job::ok(&world, ms(10));
@@ -223,7 +223,7 @@ async fn where_the_policy_says_so_a_handler_runs_unprotected_and_is_counted() {
 }
 
 #[tokio::test]
-async fn a_finished_message_whose_acknowledgement_got_lost_is_acknowledged_each_time_it_comes() {
+async fn a_finished_message_is_acknowledged_on_each_redelivery_after_a_lost_acknowledgement() {
     let world = World::new();
     let job = Job::ok(&world, ms(10));
     let process = world.consume(Policy::new(), job.by_id()).await;

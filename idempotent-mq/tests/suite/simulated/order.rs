@@ -41,7 +41,7 @@ fn send(world: &World, names: &[&str]) {
 }
 
 #[tokio::test]
-async fn messages_of_one_key_run_one_after_the_other_in_the_order_they_came_and_others_beside_them() {
+async fn messages_of_one_key_run_in_arrival_order_and_messages_of_other_keys_run_concurrently() {
     let world = World::new();
     let log = Log::default();
     world.consume(Policy::new(), ordered(&world, &log)).await;
@@ -63,7 +63,7 @@ async fn without_an_order_all_run_side_by_side() {
 }
 
 #[tokio::test]
-async fn where_the_source_keeps_order_what_is_behind_a_failed_message_of_its_key_goes_back_with_it() {
+async fn a_source_that_keeps_order_receives_the_messages_after_a_failed_one_of_the_same_key_again() {
     let capabilities = SourceCapabilities::new(DelaySupport::Any).keeps_order();
     let world = World::with(Ways { capabilities, ..Ways::default() });
     let log = Log::default();
@@ -77,7 +77,7 @@ async fn where_the_source_keeps_order_what_is_behind_a_failed_message_of_its_key
 }
 
 #[tokio::test]
-async fn a_message_without_the_key_it_is_ordered_by_is_put_aside() {
+async fn a_message_without_its_ordering_key_is_dead_lettered() {
     let world = World::new();
     let log = Log::default();
     world.consume(Policy::new(), ordered(&world, &log)).await;
@@ -87,7 +87,7 @@ async fn a_message_without_the_key_it_is_ordered_by_is_put_aside() {
 }
 
 #[tokio::test]
-async fn what_was_revoked_is_neither_run_nor_settled_and_what_runs_is_recorded() {
+async fn revoked_messages_are_neither_run_nor_settled_and_active_runs_are_recorded() {
     let capabilities = SourceCapabilities::new(DelaySupport::Any).keep_alive(ms(10));
     let world = World::with(Ways { capabilities, ..Ways::default() });
     let log = Log::default();
@@ -149,7 +149,7 @@ async fn one_keeping_alive_that_hangs_loses_no_delivery() {
 }
 
 #[tokio::test]
-async fn what_is_revoked_while_its_settling_is_tried_again_is_let_go() {
+async fn a_message_revoked_during_a_settlement_retry_is_released() {
     let world = World::new();
     let job = crate::world::Job::ok(&world, ms(10));
     let process = world.consume(Policy::new(), job.by_id()).await;

@@ -196,7 +196,7 @@ async fn consume(world: &World, log: &Log, runs: &Runs) -> tokio::task::JoinHand
 }
 
 #[tokio::test]
-async fn a_seek_brings_back_what_is_behind_and_what_was_done_is_not_run_again() {
+async fn a_seek_redelivers_later_messages_and_completed_ones_do_not_run_again() {
     let world = World::new();
     let (log, runs) = (Log::new(&world.clock), Runs::default());
     consume(&world, &log, &runs).await;

@@ -21,7 +21,7 @@ async fn an_acknowledgement_over_a_closed_channel_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn what_the_broker_refuses_permanently_is_given_back_and_ends_the_consumer_and_is_never_acknowledged() {
+async fn a_permanent_broker_refusal_returns_the_message_ends_the_consumer_and_acknowledges_nothing() {
     for ends in [again as fn(u32) -> HandlerResult, |_| HandlerResult::Done] {
         let world = World::new();
         let job = Job::ends(&world, ms(10), ends);

@@ -14,7 +14,7 @@ const KEYS: u32 = 20;
 
 /// Every current lease ends at once, so two runs overlap. Numbers still rise, and one of the two runs is recorded.
 #[tokio::test]
-async fn a_clock_set_forward_by_60_s_ends_leases_and_nothing_else() {
+async fn a_clock_set_forward_by_60_s_only_ends_leases() {
     let server = RedisServer::builder().faketime().start();
     let store = open_without_cache(&server).await;
     let policy = Policy::new().on_lease_lost(OnLeaseLost::Finish);
@@ -63,7 +63,7 @@ async fn a_clock_set_forward_by_60_s_ends_leases_and_nothing_else() {
 
 /// Every current lease lasts longer by the same time: a dead worker is taken over late, and live ones continue.
 #[tokio::test]
-async fn a_clock_set_back_by_an_hour_prolongs_leases_and_nothing_else() {
+async fn a_clock_set_back_by_an_hour_only_prolongs_leases() {
     let server = RedisServer::builder().faketime().start();
     let store = open_without_cache(&server).await;
     let policy = Policy::new().lease(secs(3));

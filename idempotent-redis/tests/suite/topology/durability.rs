@@ -89,7 +89,7 @@ async fn a_takeover_that_no_replica_has_is_undone_and_the_attempts_stay_counted(
 }
 
 #[tokio::test]
-async fn a_completion_without_replicas_stands_and_is_counted() {
+async fn a_completion_without_replicas_is_kept_and_counted() {
     let group = RedisReplicas::start(1);
     let store = waiting(group.url(), 1, 30_000).await;
     let request = ask(key("a", 1), 1);

@@ -24,14 +24,14 @@ fn an_unanswered_release_may_come_much_later() {
 }
 
 #[test]
-fn an_unanswered_completion_explains_what_duplicates_are_told() {
+fn an_unanswered_completion_explains_the_answers_to_duplicates() {
     let unknown = Line { result: Some("r".to_owned()), ..says(2, 3, "complete_unknown", 1, 1) };
     let told = Line { result: Some("r".to_owned()), ..says(9_000, 9_001, "claim_consumed", 2, 0) };
     fine(&knowing(), [gets(0, 1), works(1, 1), unknown, told]);
 }
 
 #[test]
-fn a_late_owner_may_complete_and_renew_while_nobody_took_over() {
+fn a_late_owner_may_complete_and_renew_if_no_other_worker_took_over() {
     fine(&knowing(), [gets(0, 1), works(1, 1), says(20_000, 20_001, "renew_ok", 1, 1), completes(40_000, 1, "r")]);
     // The other grant may be later, so there is no certain owner.
     fine(
@@ -61,7 +61,7 @@ fn a_token_may_be_granted_twice_when_its_claim_comes_again() {
 }
 
 #[test]
-fn what_an_operator_or_a_loss_took_away_may_be_granted_again() {
+fn a_key_that_an_operator_or_a_data_loss_removed_may_be_granted_again() {
     for taken in ["forget", "record_lost"] {
         let lines = [gets(0, 1), works(1, 1), completes(2, 1, "r"), says(10, 11, taken, 0, 0), gets(20, 2)];
         fine(&Judge::new(), lines);
@@ -95,7 +95,7 @@ fn a_crashed_worker_may_have_had_a_call_on_the_wire() {
 }
 
 #[test]
-fn a_row_may_be_locked_by_whoever_asks_at_the_same_time() {
+fn concurrent_callers_may_lock_a_row() {
     fine(&Judge::new(), [says(0, 9, "claim_inflight", 1, 0), says(0, 9, "claim_inflight", 2, 0)]);
     // Also within the retention.
     let lines = [gets(0, 1), works(1, 1), completes(2, 1, "r"), says(4, 5, "claim_inflight", 2, 0)];
@@ -111,7 +111,7 @@ fn a_clock_that_was_set_is_a_margin() {
 }
 
 #[test]
-fn what_the_history_does_not_tell_is_not_judged_and_counted_so() {
+fn parts_that_the_history_does_not_record_are_not_judged_and_are_counted() {
     let silent = |line: Line| Line { lease_ms: None, retain_ms: None, ..line };
     let lines = [gets(0, 1), works(1, 1), completes(2, 1, "r"), gets(5, 2)].map(silent);
     let report = judged(&Judge::new(), lines);

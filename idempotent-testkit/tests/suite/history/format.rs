@@ -7,7 +7,7 @@ const TRUTH: &str =
     r#"{"t":9,"t0":9,"worker":0,"key":"k","event":"effect_truth","tokens":["000000000000000000000000000000ff"]}"#;
 
 #[test]
-fn what_is_read_is_written_byte_for_byte() {
+fn a_history_is_written_back_byte_for_byte() {
     let text = format!("{WON}\n{CRASH}\n{TRUTH}\n");
     let history: History = text.parse().unwrap();
     assert_eq!(history.to_text(), text);
@@ -23,7 +23,7 @@ fn lines_come_in_the_order_their_calls_ended() {
 }
 
 #[test]
-fn what_is_read_back_at_the_end_needs_no_time_of_its_own() {
+fn reading_the_last_records_needs_no_time_of_its_own() {
     let truth = r#"{"key":"k","event":"effect_truth","tokens":[]}"#;
     let history: History = format!("{WON}\n{truth}\n").parse().unwrap();
     assert_eq!((history.lines[1].t0, history.lines[1].t), (2, 2));

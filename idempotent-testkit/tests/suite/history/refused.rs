@@ -54,7 +54,7 @@ fn a_foreign_release() {
 }
 
 #[test]
-fn a_completion_or_renewal_by_whom_it_is_not() {
+fn a_completion_or_renewal_by_another_owner() {
     let superseded = |event| [gets(0, 1), works(1, 1), gets(11_000, 2), says(11_002, 11_003, event, 1, 1)];
     only("I3", &Judge::new(), superseded("complete_ok"));
     only("I3", &Judge::new(), superseded("renew_ok"));
@@ -170,6 +170,6 @@ fn an_owner_in_its_lease_refused() {
 }
 
 #[test]
-fn what_is_excused_is_not_asserted() {
+fn an_excused_assertion_is_not_made() {
     fine(&Judge::new().excuse(Invariant::I1), [gets(0, 1), gets(5, 2)]);
 }

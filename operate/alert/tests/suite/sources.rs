@@ -86,7 +86,7 @@ async fn a_parked_run_gives_one_alert_with_the_step_in_its_detail_and_a_failed_r
 }
 
 #[tokio::test]
-async fn leases_whose_heartbeats_do_not_get_through_give_one_alert_with_their_count() {
+async fn failed_heartbeats_of_leases_give_one_alert_with_their_count() {
     let world = World::new();
     let (store, executor) = world.executor(Policy::new().lease(Duration::from_secs(30)));
     store.lose_request(StoreOperation::Renew, FOREVER);

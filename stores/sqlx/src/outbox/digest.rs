@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_elsewhere_is_another_message() {
+    fn equal_text_in_another_field_is_another_message() {
         let one = OutboundMessage::new("t", "id", "b");
         let others = [
             OutboundMessage::new("tb", "id", ""),

@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_an_aggregate_only_those_are_kept_that_nobody_else_goes_before() {
+    fn only_messages_whose_predecessors_are_leased_are_kept() {
         let planned = [(1, None), (2, None), (3, Some(1)), (4, Some(3)), (6, Some(5))];
         let fit = |got: &[i64]| {
             let mut fit: Vec<_> = in_order(&planned, &got.iter().copied().collect()).into_iter().collect();

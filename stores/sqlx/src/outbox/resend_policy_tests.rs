@@ -29,7 +29,7 @@ fn lost() -> (OutboxRecord, ConsumerProgress) {
 }
 
 #[test]
-fn of_all_32_combinations_only_the_one_with_all_five_conditions_is_sent() {
+fn only_the_one_of_all_32_combinations_with_all_five_conditions_is_sent() {
     let mut sent = Vec::new();
     for row in 0..32u32 {
         let holds = |condition: u32| row >> condition & 1 == 1;
@@ -79,7 +79,7 @@ fn neither_void_nor_dead_nor_confirmed_is_ever_sent() {
 }
 
 #[test]
-fn the_last_sending_is_allowed_and_the_one_behind_it_gives_up() {
+fn the_last_sending_is_allowed_and_the_next_one_gives_up() {
     let (record, seen) = lost();
     let verdicts = [2, 3, 4].map(|sends| resends().decide(&OutboxRecord { sends, ..record.clone() }, &seen, NOW));
     assert_eq!(verdicts, [ResendDecision::Send, ResendDecision::GiveUp, ResendDecision::GiveUp]);

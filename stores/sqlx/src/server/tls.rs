@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_a_file_that_is_there_or_stands_in_the_url() {
+    fn a_certificate_is_an_existing_file_or_part_of_the_url() {
         let verified = TlsSettings { verified: true, ..REQUIRED };
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("our ca.pem");

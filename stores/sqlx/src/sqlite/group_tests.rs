@@ -119,7 +119,7 @@ async fn calls_that_wait_are_decided_in_the_order_they_came_at_one_time_and_each
 }
 
 #[tokio::test]
-async fn of_claims_of_one_key_that_wait_together_one_is_granted() {
+async fn one_of_several_concurrent_claims_of_a_key_is_granted() {
     let (_folder, store) = open().await;
     let claim = |owner| {
         let request = ClaimRequest { owner: OwnerToken(owner), ..request("a") };
@@ -194,7 +194,7 @@ async fn a_record_that_cannot_be_read_fails_alone_in_a_group() {
 }
 
 #[tokio::test]
-async fn a_commit_that_fails_is_told_to_all_and_leaves_nothing() {
+async fn a_failed_commit_is_reported_to_all_callers_and_changes_nothing() {
     let (folder, store) = open().await;
     // A constraint that is judged by the commit.
     sql(
@@ -239,7 +239,7 @@ async fn a_lock_of_another_process_is_waited_for_once_by_a_whole_group() {
 }
 
 #[tokio::test]
-async fn a_caller_that_goes_away_takes_nobody_elses_answer_with_it() {
+async fn a_cancelled_caller_does_not_cancel_the_answers_of_others() {
     let (_folder, store) = open().await;
     let turn = store.0.access.writer.turn().await.unwrap();
     let mut calls: Vec<_> = claims(&store, &["first", "second", "third"]).into_iter().map(tokio::spawn).collect();
@@ -323,7 +323,7 @@ async fn a_batch_a_purge_and_an_operator_get_their_turn_among_many_callers() {
 }
 
 #[tokio::test]
-async fn a_purge_rests_behind_a_step_as_long_as_that_took() {
+async fn a_purge_rests_after_a_step_for_the_time_of_that_step() {
     let (folder, store) = open().await;
     store.claim(&request("old")).await.unwrap();
     sql(&folder, "UPDATE idempotent_record SET expires_at=1, fencing=1").await;

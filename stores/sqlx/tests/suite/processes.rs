@@ -167,7 +167,7 @@ async fn a_killed_process_leaves_a_usable_file_with_all_it_had_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_64_tasks_on_one_key_exactly_one_is_granted_in_each_round() {
+async fn one_of_64_tasks_on_one_key_is_granted_in_each_round() {
     let place = Place::new();
     let (store, a) = (place.open().await, key("a"));
     let mut last = FencingToken(0);
@@ -224,7 +224,7 @@ async fn dropped_after<F: Future>(turns: u32, future: F) -> bool {
 }
 
 #[tokio::test]
-async fn a_dropped_call_leaves_no_transaction_and_no_connection_behind() {
+async fn a_dropped_call_leaves_neither_a_transaction_nor_a_connection() {
     let place = Place::new();
     let store = place.open().await;
     let mut ended = HashSet::new();

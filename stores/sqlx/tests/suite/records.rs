@@ -118,13 +118,13 @@ async fn a_lease_until_the_year_9999_was_never_given() {
 }
 
 #[tokio::test]
-async fn a_state_nobody_knows_is_named_and_left() {
+async fn an_unknown_state_is_named_and_not_changed() {
     left_alone(ReleaseKind::Refund, "state = 9", StoreErrorKind::Corrupt, "state").await;
     left_alone(ReleaseKind::Vacate, "state = -1", StoreErrorKind::Corrupt, "state").await;
 }
 
 #[tokio::test]
-async fn a_table_of_somebody_else_is_foreign_and_left() {
+async fn a_foreign_table_is_named_and_not_changed() {
     for foreign in ["(key TEXT PRIMARY KEY, value TEXT)", "(id, v, name, state)"] {
         let place = Place::new();
         place.sql(&format!("CREATE TABLE idempotent_record {foreign}")).await;
@@ -165,7 +165,7 @@ async fn a_lease_at_its_end_is_taken_over_and_a_moment_before_it_is_not() {
 }
 
 #[tokio::test]
-async fn a_renewed_lease_keeps_the_memory_behind_it() {
+async fn a_renewed_lease_keeps_its_retention() {
     let (place, clock, a) = (Place::new(), Manual::new(), key("a"));
     let store = place.builder().clock(clock.clone()).open().await.unwrap();
     store.claim(&request(&a, 1)).await.unwrap();

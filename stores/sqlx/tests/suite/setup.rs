@@ -209,7 +209,7 @@ async fn every_way_to_write_a_path_leads_to_the_same_file() {
 }
 
 #[tokio::test]
-async fn a_database_in_memory_is_shared_by_clones_and_by_nobody_else() {
+async fn a_database_in_memory_is_shared_only_by_clones() {
     for place in [":memory:", "sqlite::memory:", "sqlite://:memory:"] {
         let store = SqliteStore::open(place).await.unwrap();
         let clone = store.clone();

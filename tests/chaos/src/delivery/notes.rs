@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_are_read_in_order_without_what_was_torn_and_without_those_who_had_none() {
+    fn notes_are_read_in_order_without_torn_lines_and_unknown_processes() {
         let folder = tempfile::tempdir().unwrap();
         for id in [1, 3] {
             let notes = Notes::create(&file(folder.path(), id)).unwrap();

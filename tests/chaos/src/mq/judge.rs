@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_letter_is_missing_or_altered_or_out_of_place_and_nothing_else_is_found() {
+    fn a_missing_altered_or_misplaced_dead_letter_is_found() {
         let [dead, garbage] = [letter(&copy("1.0", Some(1))), letter(&copy("garbage", None))];
         let altered = Letter { content: "other".to_owned(), ..dead.clone() };
         let unknown = Letter { copy: None, ..dead.clone() };

@@ -104,7 +104,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_was_answered_and_has_not_reached_the_replica_is_lost_and_nothing_else() {
+    fn acknowledged_writes_that_did_not_reach_the_replica_are_lost_and_nothing_more() {
         let group: RedisReplicas = RedisServer::builder().aof().start_replicas(1);
         let (primary, replica) = (group.primary(), group.replica());
         replicated(primary, &["kept", "changed", "deleted"]);

@@ -81,7 +81,7 @@ mod tests {
     const HARM: Harm = Harm::Failover(Duration::ZERO);
 
     #[test]
-    fn a_replica_that_lags_behind_takes_over_without_what_it_has_not_heard() {
+    fn a_lagging_replica_takes_over_without_the_missing_writes() {
         let group = start();
         replicated(group.primary(), &["kept"]);
         let lost = std::thread::scope(|scope| {

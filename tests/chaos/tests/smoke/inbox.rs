@@ -14,7 +14,7 @@ mod extras {
     }
 
     #[test]
-    fn each_key_has_its_effect_once_whoever_is_killed_where_and_whatever_becomes_of_a_commit() {
+    fn each_key_has_its_effect_once_under_kills_at_each_place_and_lost_commits() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("history.jsonl");
         let closing = holds(&["postgres", "--seconds", "60", "--seed", "5", "--history", file.to_str().unwrap()]);

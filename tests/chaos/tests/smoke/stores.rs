@@ -37,7 +37,7 @@ fn a_run_without_faults_is_refused_as_vacuous() {
 }
 
 #[test]
-fn what_is_not_understood_starts_nothing() {
+fn an_unknown_argument_starts_nothing() {
     let (output, closing) = chaos(&["redis", "--minutes", "3"]);
     assert_eq!((output.status.code(), closing), (Some(2), None));
     assert!(said(&output).contains("unknown argument `--minutes`"), "{}", said(&output));

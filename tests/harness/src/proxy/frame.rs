@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_and_messages_are_told_by_their_first_word() {
+    fn requests_and_messages_are_recognized_by_their_first_word() {
         assert!(subscribes(b"*2\r\n$10\r\npsubscribe\r\n$1\r\na\r\n"));
         assert!(!subscribes(b"*2\r\n$3\r\nGET\r\n$9\r\nSUBSCRIBE\r\n"));
         assert!(opens(b"*1\r\n$4\r\nping\r\n") && !opens(b"*2\r\n$3\r\nGET\r\n$4\r\nPING\r\n"));

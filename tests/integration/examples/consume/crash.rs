@@ -25,7 +25,7 @@ fn a_killed_process_costs_a_lease_and_at_most_one_effect_a_worker() {
 }
 
 #[test]
-fn keys_whose_lease_has_run_out_are_taken_over_at_once() {
+fn keys_with_an_expired_lease_are_taken_over_at_once() {
     let job = Job::over(b"{\"delivery_id\":\"a\"}\n");
     let running = job.spawn(&["--json", "--slow-ms", "3600000"]);
     until("a run", || job.path("store.db").exists() && holds(&job));

@@ -61,7 +61,7 @@ fn fleet(messages: u64) {
 /// `cargo xtask soak released` runs the same test on release builds.
 mod extras {
     #[test]
-    fn of_100_000_messages_with_30_in_100_duplicates_each_key_has_one_effect_by_four_processes() {
+    fn each_key_of_100_000_messages_with_30_percent_duplicates_has_one_effect_by_four_processes() {
         super::fleet(100_000);
     }
 }

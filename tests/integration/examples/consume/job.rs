@@ -41,7 +41,7 @@ fn the_json_line_has_its_fields_in_order() {
 }
 
 #[test]
-fn people_are_told_where_it_is_and_what_it_is_worth() {
+fn the_service_prints_its_address_and_its_purpose() {
     let job = Job::new();
     let first = job.run(&[]).exits(0).stdout;
     for part in ["494 deliveries of 287 keys", "store    store.db", "effects.db: 287 rows, no key twice", "level L1: "]
@@ -104,7 +104,7 @@ fn every_third_run_fails_and_is_made_up_for() {
 }
 
 #[test]
-fn what_fails_seventeen_times_is_buried_and_so_are_its_duplicates() {
+fn a_message_that_fails_17_times_is_dead_lettered_and_its_duplicates_too() {
     let lines = "{\"delivery_id\":\"a\"}\n{\"delivery_id\":\"b\"}\n{\"delivery_id\":\"a\"}\n";
     let job = Job::over(lines.as_bytes());
     let first = job.run(&["--json", "--fail-every", "1"]).exits(1);

@@ -75,7 +75,7 @@ fn a_path_that_leads_nowhere() {
 }
 
 #[test]
-fn what_is_well_formed_is_taken_as_it_is() {
+fn a_well_formed_line_is_read_as_written() {
     let longest = "k".repeat(1024);
     let deep = "[".repeat(5_000) + &"]".repeat(5_000);
     let lines = [
@@ -125,7 +125,7 @@ fn the_key_may_lie_deeper() {
 }
 
 #[test]
-fn a_line_that_is_too_long_is_put_aside_without_being_held() {
+fn a_line_that_is_too_long_is_dead_lettered_without_being_buffered() {
     let mut input = b"{\"delivery_id\":\"a\",\"fill\":\"".to_vec();
     input.extend(b"x".repeat(40 << 20));
     input.extend(b"\"}\n");
@@ -149,7 +149,7 @@ fn a_last_line_without_an_end_is_kept_so() {
 }
 
 #[test]
-fn each_malformed_line_is_told_by_its_number_and_then_what_they_have_in_common() {
+fn each_malformed_line_is_reported_with_its_number_and_then_by_common_cause() {
     let line = b"{\"id\":1,\"event\":\"push\",\"a\\nb\":null}\n";
     let ended = Job::over(&line.repeat(13)).run(&["--json"]).exits(1);
     for number in 1..=13 {

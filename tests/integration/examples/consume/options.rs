@@ -54,7 +54,7 @@ fn only_a_database_is_removed() {
 }
 
 #[test]
-fn a_wrong_option_is_told_what_is_right() {
+fn an_invalid_option_is_refused_with_the_valid_ones() {
     refused(&["--worker", "2"], &["--worker", "similar", "--workers"]);
     refused(&["--workers", "0"], &["1..=1024"]);
     refused(&["--fail-every", "0"], &["--fail-every"]);

@@ -97,7 +97,7 @@ fn every_third_run_fails_and_is_made_up_for_by_a_redelivery() {
 }
 
 #[test]
-fn what_is_no_delivery_is_put_aside_by_the_broker_byte_for_byte() {
+fn an_invalid_delivery_is_dead_lettered_by_the_broker_byte_for_byte() {
     let lines = b"{\"delivery_id\":\"a\"}\n\nwhat?\xff\r\n{\"delivery_id\":\"a\"}\n{\"delivery_id\":\"\"}";
     for place in places("odd") {
         let job = Job::over(lines);
@@ -160,7 +160,7 @@ fn a_job_that_stops_drains_and_the_next_one_does_the_rest() {
 }
 
 #[test]
-fn what_a_killed_process_held_is_done_by_the_next_one() {
+fn the_next_process_handles_the_messages_of_a_killed_one() {
     const WORKERS: usize = 4;
     for place in places("killed") {
         let job = Job::new();

@@ -34,7 +34,7 @@ fn a_killed_process_costs_a_lease_and_at_most_one_effect_a_worker() {
 }
 
 #[test]
-fn a_fresh_start_forgets_this_examples_keys_and_touches_nothing_else() {
+fn a_fresh_start_deletes_only_the_keys_of_this_example() {
     let server = RedisServer::start();
     let job = Job::new();
     let on = ["--store", &server.url(), "--json"];

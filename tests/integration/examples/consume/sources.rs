@@ -21,7 +21,7 @@ fn source(url: &str, parts: &[&str]) {
 }
 
 #[test]
-fn a_source_that_is_none_is_told_what_would_be() {
+fn an_invalid_source_is_refused_with_a_valid_one() {
     source("kafka://h/?queue=orders", &["no broker for `kafka://`", "rabbitmq://, amqp://", "redis-streams://"]);
     if cfg!(feature = "rocketmq") {
         source("rocketmq://h", &["names no topic", "`?topic=NAME`"]);
@@ -53,7 +53,7 @@ fn a_broker_that_is_not_there_is_named_with_the_reason() {
 }
 
 #[test]
-fn a_wrong_password_or_virtual_host_is_told_by_the_broker() {
+fn the_broker_rejects_a_wrong_password_or_virtual_host() {
     let at = RABBIT.address();
     source(&format!("rabbitmq://guest:hunter2@{at}/?queue=orders"), &["ACCESS_REFUSED", "may the user"]);
     source(&format!("rabbitmq://guest:guest@{at}/nowhere?queue=orders"), &["nowhere", "virtual host"]);

@@ -86,7 +86,7 @@ fn each_key_has_one_effect_in_mariadb_although_workers_are_killed() {
 }
 
 #[test]
-fn what_fails_leaves_no_effect_and_runs_again() {
+fn a_failed_message_leaves_no_effect_and_runs_again() {
     let job = Job::new();
     let ended = job.run(&["--level", "transactional", "--json", "--fail-every", "3"]).exits(0);
     let [executed, failed] = ended.counts(["executed", "failed"]);

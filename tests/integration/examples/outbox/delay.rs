@@ -49,7 +49,7 @@ async fn a_resend_is_merged_into_what_is_kept_and_brings_back_what_is_not() {
 
 /// The queue's copy is done, and its id is free; only the outbox does not know.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_behind_one_that_is_done_is_delivered_and_confirms_and_has_no_second_effect() {
+async fn a_copy_of_a_completed_message_is_confirmed_without_a_second_effect() {
     let server = RedisServer::start();
     let (world, elsewhere) = (World::new().await, World::new().await);
     let queue = queue(&server.url()).await;

@@ -54,7 +54,7 @@ async fn killed_between_a_sending_and_its_answer_the_server_gets_it_again_and_th
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_server_forgot_is_sent_again_once_consumers_have_passed_its_place_and_not_before() {
+async fn a_message_that_the_server_lost_is_sent_again_after_consumers_have_passed_its_position() {
     let server = RedisServer::start();
     let world = World::new().await;
     let relay = world.relay(StreamsPublisher::new(server.url()).unwrap());

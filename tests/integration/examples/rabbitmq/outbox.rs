@@ -25,7 +25,7 @@ async fn declare(server: &RabbitServer, queue: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_nobody_takes_stays_unconfirmed_and_goes_out_once_somebody_does() {
+async fn a_message_without_a_consumer_stays_unconfirmed_and_is_sent_when_one_starts() {
     let (server, world, relay) = start().await;
     declare(&server, "there").await;
     world.put("nowhere", "early").await;
@@ -42,7 +42,7 @@ async fn what_nobody_takes_stays_unconfirmed_and_goes_out_once_somebody_does() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_not_confirmed_is_sent_again_under_its_id_and_has_its_effect_once() {
+async fn an_unconfirmed_message_is_sent_again_under_its_id_and_has_its_effect_once() {
     let (server, world, relay) = start().await;
     declare(&server, "payments").await;
     world.put("payments", "first").await;

@@ -10,7 +10,7 @@ const KEY: &[&str] = &["Idempotency-Key: k1"];
 const TEA: &str = r#"{"sku":"tea","qty":2}"#;
 
 #[test]
-fn told_to_end_it_takes_no_connection_answers_what_is_here_and_exits_with_0() {
+fn a_stopped_service_refuses_connections_answers_open_requests_and_exits_with_0() {
     for signal in ["TERM", "INT"] {
         let service = Service::start();
         // Connections that say nothing, or nothing more, do not hold it up.
@@ -30,7 +30,7 @@ fn told_to_end_it_takes_no_connection_answers_what_is_here_and_exits_with_0() {
 }
 
 #[test]
-fn told_twice_it_ends_at_once_and_says_so() {
+fn a_second_stop_signal_ends_the_service_at_once_with_a_message() {
     let service = Service::start();
     let running = ask(&service.post_arguments("/orders", KEY, r#"{"sku":"long","qty":1,"delay_ms":3600000}"#));
     until("it runs", || service.executions("long") == 1);
@@ -44,7 +44,7 @@ fn told_twice_it_ends_at_once_and_says_so() {
 }
 
 #[test]
-fn an_order_whose_client_has_gone_is_placed_before_the_end_and_replayed_by_the_next_process() {
+fn an_order_with_a_disconnected_client_is_placed_before_the_end_and_replayed_by_the_next_process() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store.db");
     let on = ["--store", store.to_str().unwrap()];

@@ -12,7 +12,7 @@ fn pair(server: &RedisServer) -> [Service; 2] {
 }
 
 #[test]
-fn what_one_process_answered_the_other_replays() {
+fn a_process_replays_the_response_of_another_one() {
     let server = RedisServer::start();
     let [one, other] = pair(&server);
     let key = ["Idempotency-Key: k1"];
@@ -45,7 +45,7 @@ fn a_record_named_as_a_token_is_an_unknown_token_and_stays() {
 }
 
 #[test]
-fn of_many_equal_requests_to_both_one_runs() {
+fn one_of_many_equal_requests_to_two_processes_runs() {
     let server = RedisServer::start();
     let both = pair(&server);
     for round in 0..5 {
@@ -64,7 +64,7 @@ fn of_many_equal_requests_to_both_one_runs() {
 }
 
 #[test]
-fn where_one_process_is_killed_the_other_takes_over_when_the_lease_is_over() {
+fn another_process_takes_over_after_the_lease_of_a_killed_one() {
     let server = RedisServer::start();
     let [one, other] = pair(&server);
     let (key, body) = (["Idempotency-Key: k1"], r#"{"sku":"long","qty":1,"delay_ms":3600000}"#);

@@ -5,7 +5,7 @@ use crate::rest::service::Service;
 const TEA: &str = r#"{"sku":"tea","qty":2}"#;
 
 #[test]
-fn a_request_without_a_key_is_told_where_to_read_about_keys() {
+fn a_request_without_a_key_is_refused_with_a_link_to_the_documentation_of_keys() {
     let service = Service::start();
     let answer = service.post("/orders", &[], TEA);
     answer.is_problem(400, "missing-key");
@@ -37,7 +37,7 @@ fn malformed_and_long_keys_are_refused_and_never_shown() {
 
 /// A request for a missing resource needs no key.
 #[test]
-fn a_route_that_is_not_there_is_told_as_such_and_asks_for_no_key() {
+fn an_unknown_route_is_reported_as_such_and_needs_no_key() {
     let service = Service::start();
     assert_eq!(service.post("/nowhere", &[], TEA).status, 404);
     assert_eq!(service.post("/executions", &[], TEA).status, 405);

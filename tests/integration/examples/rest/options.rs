@@ -10,7 +10,7 @@ fn refused(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn what_cannot_be_is_told_before_anything_listens() {
+fn invalid_settings_are_refused_before_the_service_listens() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     for (arguments, told) in [
@@ -35,7 +35,7 @@ fn a_password_of_the_store_is_not_shown() {
 }
 
 #[test]
-fn it_says_where_it_listens_and_nothing_of_what_it_was_asked() {
+fn the_service_prints_its_address_and_no_requests() {
     let service = Service::start();
     assert!(service.address().starts_with("127.0.0.1:") && !service.address().ends_with(":0"));
     for body in [r#"{"sku":"hunter2","qty":2}"#, r#"{"sku":"hunter2","qty":3}"#, "hunter2"] {

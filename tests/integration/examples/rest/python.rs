@@ -27,7 +27,7 @@ fn a_body_in_chunks_is_the_same_request_as_a_body_in_one_piece() {
 }
 
 #[test]
-fn of_forty_threads_with_one_key_one_places_the_order() {
+fn one_of_forty_threads_with_one_key_places_the_order() {
     python(&Service::start(), "threads");
 }
 

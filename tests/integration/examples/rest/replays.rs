@@ -43,7 +43,7 @@ fn an_annotated_handler_keeps_the_same_promise() {
 const LONG: &str = r#"{"sku":"long","qty":1,"delay_ms":3600000}"#;
 
 #[test]
-fn a_duplicate_of_what_runs_is_told_when_to_come_back() {
+fn a_duplicate_of_an_active_run_receives_a_retry_delay() {
     let service = Service::start();
     let running = ask(&service.post_arguments("/orders", &["Idempotency-Key: k1"], LONG));
     until("it runs", || service.executions("long") == 1);
@@ -93,7 +93,7 @@ fn a_client_that_goes_away_does_not_stop_its_order() {
 }
 
 #[test]
-fn what_another_caller_sends_under_the_same_key_is_another_request() {
+fn a_request_of_another_caller_with_the_same_key_is_another_request() {
     let service = Service::start();
     let as_user = |who: &str| service.post("/orders", &["Idempotency-Key: k1", who], TEA);
     let first = as_user("X-User: anna").ran();

@@ -25,7 +25,7 @@ fn a_topic_s_messages_have_the_effects_that_the_file_has() {
 }
 
 #[test]
-fn a_name_server_that_is_not_there_is_told_with_what_to_look_at() {
+fn a_missing_name_server_is_reported_with_what_to_check() {
     let job = Job::over(b"{\"delivery_id\":1}\n");
     let ended = job.run(&["--json", "--source", "rocketmq://127.0.0.1:1?topic=a&group=b"]).exits(2);
     for part in ["cannot use the topic a at rocketmq://127.0.0.1:1", "name server there"] {

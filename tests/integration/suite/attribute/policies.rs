@@ -34,7 +34,7 @@ async fn the_attribute_goes_over_the_executors_policy_over_the_scenes_default() 
 }
 
 #[tokio::test]
-async fn what_the_attribute_retains_is_not_cut_by_the_executors_window() {
+async fn the_attributes_retention_is_not_shortened_by_the_executors_window() {
     #[idempotent(key = const { ONE }, with = e, retain = "1h")]
     async fn kept(e: &Executor) -> Result<u32, AppError> {
         Ok(ran())
@@ -68,7 +68,7 @@ async fn waited(worker: Worker, id: u8, takes: Duration) -> Result<u32, AppError
 }
 
 #[tokio::test]
-async fn a_duplicate_may_wait_for_the_result_and_not_longer_than_it_was_told() {
+async fn a_duplicate_waits_for_the_result_at_most_for_the_configured_time() {
     let (world, worker) = world(Policy::new());
     let run = tokio::spawn(waited(worker.clone(), 1, secs(1)));
     world.clock.settle().await;

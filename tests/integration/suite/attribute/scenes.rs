@@ -91,7 +91,7 @@ fn app(executor: Executor) -> App {
 }
 
 #[tokio::test]
-async fn calls_are_told_apart_by_all_their_arguments() {
+async fn calls_are_distinguished_by_all_their_arguments() {
     let app = app(executor());
     let one = || Order { id: "tea".into(), amount: 1 };
     assert_eq!(buy(&app, 1, one()).await.unwrap(), 1);
@@ -111,7 +111,7 @@ async fn calls_are_told_apart_by_all_their_arguments() {
 }
 
 #[test]
-fn the_window_is_5_s_from_completion_unless_told_otherwise() {
+fn the_default_window_is_5_s_from_completion() {
     crate::common::on_memory(async |world| {
         let app = app(world.worker("a", Policy::new()).executor);
         assert_eq!(Policy::WINDOW, secs(5));
@@ -144,7 +144,7 @@ async fn both_are_requests_and_a_policy_of_messages_is_not_theirs() {
 }
 
 #[tokio::test]
-async fn what_an_executor_says_of_duplicates_is_for_keys() {
+async fn an_executors_settings_for_duplicates_apply_to_keys() {
     let policy = Policy::new().on_consumed(idempotent::OnConsumed::Refuse);
     let e = Executor::builder(MemoryStore::new()).policy(Scene::Rest, policy).build().unwrap();
     let app = app(e.clone());

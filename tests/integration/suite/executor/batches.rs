@@ -12,7 +12,7 @@ use idempotent::{
 use idempotent_testkit::StoreOperation;
 
 #[test]
-fn a_burial_whose_reply_is_lost_is_dead() {
+fn a_dead_letter_with_a_lost_response_is_dead() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().max_retries(0));
         worker.store.lose_reply(StoreOperation::Release, 1);

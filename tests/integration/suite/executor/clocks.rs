@@ -58,7 +58,7 @@ async fn a_handler_does_not_start_under_a_lease_that_is_over() {
 
 /// A first try that ran out of its own patience after the gate closed is not the drain's end.
 #[test]
-fn a_completion_is_retried_within_the_second_behind_a_drains_grace() {
+fn a_completion_is_retried_within_a_second_after_the_drains_grace() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().lease(secs(3)));
         worker.store.hang(StoreOperation::Complete, 1);

@@ -101,7 +101,7 @@ impl RejectStrategy<Result<u32, Rejection>> for Slow {
 }
 
 #[test]
-fn a_drain_drops_a_batch_whose_answers_are_still_streamed() {
+fn a_drain_drops_a_batch_with_streaming_answers() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         let _batch = tokio::spawn({

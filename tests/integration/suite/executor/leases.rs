@@ -289,7 +289,7 @@ fn a_claim_taken_back_unheard_does_not_hide_what_it_took_over() {
 }
 
 #[test]
-fn a_waiter_waits_no_longer_than_it_was_told() {
+fn a_waiter_waits_at_most_for_the_configured_time() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         let waiter = world.worker("b", Policy::new().on_in_flight(OnInFlight::Wait(secs(2))));
@@ -303,7 +303,7 @@ fn a_waiter_waits_no_longer_than_it_was_told() {
 }
 
 #[test]
-fn a_release_whose_reply_is_lost_is_done() {
+fn a_release_with_a_lost_response_is_done() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new());
         worker.store.lose_reply(StoreOperation::Release, 1);

@@ -126,7 +126,7 @@ fn a_dropped_batch_on_sqlite_is_all_or_nothing() {
 
 /// A claim that was given up is answered "in flight" and applied later. No handler runs, and no key is released.
 #[test]
-fn waiting_ends_when_told_though_the_hint_is_tiny() {
+fn waiting_ends_at_its_limit_with_a_tiny_hint_too() {
     on_memory(async |world| {
         let owner = world.worker("a", Policy::new().lease(ms(1)));
         let waiter = world.worker("b", Policy::new().on_in_flight(OnInFlight::Wait(secs(2))));

@@ -160,7 +160,7 @@ async fn an_item_that_failed_or_lost_its_lease_does_not_stop_the_trip_of_the_oth
 }
 
 #[tokio::test]
-async fn what_a_trip_did_not_settle_is_completed_alone() {
+async fn an_item_that_a_batch_did_not_settle_is_completed_separately() {
     for trip in [Trip::Unheard, Trip::Refused, Trip::Hangs] {
         let stage = Stage::set(trip);
         let run = stage.run("", "");

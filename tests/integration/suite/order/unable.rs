@@ -22,7 +22,7 @@ fn a_store_without_order_tables_is_refused_with_the_remedy() {
 
 /// Its callers choose the streams: without a bound they would fill the process's memory.
 #[test]
-fn a_memory_store_takes_no_more_order_tables_than_records_and_makes_room_of_those_past_their_time() {
+fn a_memory_store_keeps_at_most_as_many_order_tables_as_records_and_evicts_expired_ones() {
     crate::common::runtime().block_on(async {
         let clock = idempotent_testkit::VirtualClock::new();
         let store = MemoryStore::builder().clock(Arc::new(clock.clone())).max_entries(10).build();

@@ -134,7 +134,7 @@ async fn the_lease_of_the_attribute_is_outlived() {
 }
 
 #[tokio::test]
-async fn a_handler_whose_executor_cannot_be_cut_off_is_told() {
+async fn a_handler_with_an_executor_that_cannot_be_cut_off_is_reported() {
     #[idempotent(key = const { ONE }, scope = "own", with = executor)]
     async fn own(executor: &Executor) -> Result<(), Rejection> {
         Ok(())
@@ -157,7 +157,7 @@ async fn crashes_on_several_threads_are_refused() {
 }
 
 #[tokio::test]
-async fn a_handler_without_an_end_is_told() {
+async fn an_endless_handler_is_reported() {
     #[idempotent(key = const { ONE }, scope = "endless")]
     async fn endless(deliveries: &Cell<u32>) -> Result<(), Rejection> {
         // The first delivery never ends; the one after the crash does.
@@ -182,7 +182,7 @@ async fn a_handler_without_an_end_is_told() {
 
 /// The first delivery is like that of a loop that drops each delivery at each await.
 #[tokio::test]
-async fn a_redelivery_that_polls_in_a_loop_is_told() {
+async fn a_redelivery_that_polls_in_a_loop_is_reported() {
     #[idempotent(key = const { ONE }, scope = "loops")]
     async fn loops() -> Result<(), Rejection> {
         loop {
@@ -194,7 +194,7 @@ async fn a_redelivery_that_polls_in_a_loop_is_told() {
 }
 
 #[tokio::test]
-async fn a_redelivery_that_fails_is_told_with_its_remedy() {
+async fn a_failing_redelivery_is_reported_with_its_remedy() {
     #[idempotent(key = const { ONE }, scope = "fails", scene = mq)]
     async fn fails(bank: &Bank) -> anyhow::Result<()> {
         bank.asked.update(|n| n + 1);

@@ -19,7 +19,7 @@ async fn charge(executor: impl AsRef<Executor>, order: &str) -> Result<u64, Reje
 }
 
 #[tokio::test]
-async fn it_is_given_by_with_in_a_state_or_by_scope() {
+async fn the_executor_comes_from_with_from_state_or_from_the_scope() {
     struct App {
         idem: MockExecutor,
     }
@@ -87,7 +87,7 @@ async fn scripted_answers_come_in_their_order_and_then_the_stores_own() {
 
 /// The scripted answer was not used, so the test did not test its case.
 #[tokio::test]
-async fn a_scripted_answer_that_was_never_asked_for_is_told_when_the_last_clone_goes() {
+async fn an_unused_scripted_answer_is_reported_when_the_last_clone_is_dropped() {
     let script = |claims| {
         let mock = MockExecutor::new();
         (0..claims).for_each(|_| mock.next_claim(Claim::Mismatch));
@@ -152,7 +152,7 @@ async fn a_store_that_is_down_or_loses_replies_needs_no_clock_to_be_moved() {
 /// Its pauses end by a clock that settles, which it cannot on several threads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[should_panic = "VirtualClock needs a current_thread runtime"]
-async fn on_several_threads_a_store_that_is_down_is_told_and_does_not_hang() {
+async fn a_store_outage_on_several_threads_is_reported_without_a_hang() {
     let mock = MockExecutor::new();
     mock.store().down();
     let _ = charge(&mock, "o-17").await;
@@ -189,7 +189,7 @@ async fn slow(executor: &MockExecutor) -> Result<(), Rejection> {
 }
 
 #[tokio::test]
-async fn another_number_of_runs_is_told_with_the_log() {
+async fn another_number_of_runs_is_reported_with_the_log() {
     let mock = MockExecutor::new();
     let text = told(|| mock.assert_ran("charge", 1));
     assert!(text.contains("`charge` ran 0 times, not 1; no delivery has reached this executor"), "{text}");

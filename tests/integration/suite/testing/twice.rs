@@ -34,7 +34,7 @@ async fn a_duplicate_without_its_result_is_a_duplicate_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_key_that_differs_between_deliveries_is_told() {
+async fn a_key_that_differs_between_deliveries_is_reported() {
     let delivered = Cell::new(0);
     let unstable = async || {
         delivered.update(|n| n + 1);
@@ -48,7 +48,7 @@ async fn a_key_that_differs_between_deliveries_is_told() {
 
 /// `outcome` is one for both handlers, and the replay would hide the run.
 #[tokio::test]
-async fn a_handler_that_runs_again_beside_one_that_is_replayed_is_told() {
+async fn a_handler_that_runs_again_next_to_a_replayed_one_is_reported() {
     #[idempotent(key = order, scope = "mail", with = mock)]
     async fn mail(mock: &MockExecutor, order: &str) -> Result<(), Rejection> {
         Ok(())
@@ -110,14 +110,14 @@ async fn a_run_inside_a_run_and_one_left_over_from_the_first_delivery_are_no_sec
 }
 
 #[tokio::test]
-async fn a_store_of_its_own_for_each_delivery_is_told() {
+async fn a_separate_store_for_each_delivery_is_reported() {
     let twice = run_twice(async || Executor::new(MemoryStore::new()).scope(charge("o-17", 500)).await).await;
     let text = told(|| twice.assert_ran_once());
     assert!(text.contains("or their executors' stores do"), "{text}");
 }
 
 #[tokio::test]
-async fn what_else_keeps_a_first_delivery_from_running_is_told_with_its_remedy() {
+async fn other_causes_of_a_first_delivery_that_does_not_run_are_reported_with_the_remedy() {
     #[idempotent(key = order, scope = "fails")]
     async fn fails(order: &str) -> anyhow::Result<()> {
         anyhow::bail!("no stock for {order}")
@@ -147,7 +147,7 @@ async fn what_else_keeps_a_first_delivery_from_running_is_told_with_its_remedy()
 }
 
 #[tokio::test]
-async fn a_fingerprint_of_what_changes_between_deliveries_is_told() {
+async fn a_fingerprint_of_changing_data_is_reported() {
     #[idempotent(key = order, scope = "print", fingerprint = attempt)]
     async fn print(order: &str, attempt: u32) -> Result<(), Rejection> {
         let _ = (order, attempt);
@@ -160,7 +160,7 @@ async fn a_fingerprint_of_what_changes_between_deliveries_is_told() {
 }
 
 #[tokio::test]
-async fn of_deliveries_at_once_one_runs_and_the_others_are_told_to_come_back() {
+async fn one_of_several_concurrent_deliveries_runs_and_the_others_receive_a_retry_delay() {
     let mock = MockExecutor::new();
     let crowd = mock.scope(run_at_once(5, || charge("o-17", 500))).await;
     crowd.assert_ran_once();
@@ -174,7 +174,7 @@ async fn of_deliveries_at_once_one_runs_and_the_others_are_told_to_come_back() {
 }
 
 #[tokio::test]
-async fn deliveries_at_once_that_run_side_by_side_are_told() {
+async fn concurrent_deliveries_that_run_at_once_are_reported() {
     let begun = Cell::new(0);
     let unstable = async || {
         begun.update(|n| n + 1);

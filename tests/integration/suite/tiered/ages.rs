@@ -109,7 +109,7 @@ async fn a_fact_replaces_neither_a_fact_nor_a_bar_until_their_time_is_over() {
 }
 
 #[tokio::test]
-async fn a_tier_in_memory_holds_as_many_as_it_was_told_to_and_the_newest() {
+async fn a_memory_tier_holds_the_newest_entries_up_to_its_limit() {
     let clock = VirtualClock::new();
     let fast = MemoryTier::holding(10, Arc::new(clock.clone()) as Arc<dyn Clock>);
     for n in 0..1_000 {
@@ -125,7 +125,7 @@ async fn a_tier_in_memory_holds_as_many_as_it_was_told_to_and_the_newest() {
 }
 
 #[tokio::test]
-async fn a_tier_in_memory_refuses_what_would_push_out_everything_else() {
+async fn a_memory_tier_refuses_an_entry_that_would_evict_all_others() {
     let fast = MemoryTier::new();
     assert!(fast.remember(&key_of("small"), &fact(b"v"), secs(60)).await.unwrap());
     assert!(!fast.remember(&key_of("huge"), &fact(&vec![0; (32 << 20) + 1]), secs(60)).await.unwrap());

@@ -71,12 +71,12 @@ fn a_changed_payload_is_never_answered_as_a_duplicate() {
 /// The reason why [`ClaimHandle`](idempotent_core::ClaimHandle) contains the fencing token: `traces.rs` shows the
 /// trace.
 #[test]
-fn by_the_token_alone_an_overtaken_run_settles_the_late_copy_of_its_own_claim() {
+fn an_overtaken_run_settles_the_late_copy_of_its_own_claim_with_the_token_alone() {
     comes_to(TOKEN_ALONE, [I0, I2, I3, I10, Told], &[Sight::LateGrant]);
 }
 
 #[test]
-fn by_the_token_alone_not_even_a_transaction_keeps_an_overtaken_run_out() {
+fn a_transaction_does_not_stop_an_overtaken_run_with_the_token_alone() {
     comes_to(TOKEN_ALONE_TRANSACTIONAL, [I2, I3, I10, Told], &[Sight::LateGrant]);
 }
 

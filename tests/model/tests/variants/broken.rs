@@ -45,7 +45,7 @@ fn limit_a_lost_record_grants_more_than_the_limit() {
 
 /// The executor does so without a retry limit: the copy of the reverted claim may have taken over.
 #[test]
-fn told_a_worker_that_deletes_what_it_was_not_told_of_hides_a_takeover_from_the_next() {
+fn a_worker_that_deletes_a_record_without_knowing_its_owner_hides_a_takeover() {
     let report = violates(DELETES_UNHEARD, [Told]);
     let told = report.tell(Told);
     assert_eq!(told.last().map(String::as_str), Some("7. worker 2 takes delivery 3 and claims: grant 3 [breaks told]"));

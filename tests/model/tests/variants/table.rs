@@ -51,7 +51,7 @@ fn v9_a_lost_record_is_a_lost_lease_and_a_lost_result() {
 }
 
 #[test]
-fn v10_a_lost_record_and_a_clock_that_fell_behind_repeat_numbers_too() {
+fn v10_a_lost_record_and_a_clock_set_back_repeat_tokens_too() {
     violates(V10, [I0, I1, I4b, I5, I6, I10, I14, Told]);
 }
 
@@ -74,7 +74,7 @@ fn v13_a_lost_marker_repeats_a_transaction_whose_effect_was_kept() {
 }
 
 #[test]
-fn v14_one_old_worker_beside_a_correct_one_breaks_almost_everything() {
+fn v14_one_old_worker_next_to_correct_ones_breaks_almost_all_invariants() {
     violates(V14, [I0, I1, I2, I3, I4, I4b, I5, I10, I14, Told]);
 }
 

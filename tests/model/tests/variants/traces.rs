@@ -9,7 +9,7 @@ fn story(variant: Variant, invariant: Invariant) -> Vec<String> {
 }
 
 #[test]
-fn a_trace_is_told_in_sentences() {
+fn a_trace_is_described_in_sentences() {
     assert_eq!(
         story(V6, Invariant::I0),
         [
@@ -38,7 +38,7 @@ fn v4_takes_silence_for_failure_and_deletes_what_it_completed() {
 }
 
 #[test]
-fn by_the_token_alone_a_late_copy_of_a_claim_is_completed_by_the_run_that_was_overtaken() {
+fn an_overtaken_run_completes_a_late_copy_of_a_claim_with_the_token_alone() {
     assert_eq!(
         story(TOKEN_ALONE, Invariant::I3),
         [

@@ -130,7 +130,7 @@ fn a_law_that_breaks_for_the_clock_says_so_and_one_that_breaks_for_its_unit_does
 }
 
 #[test]
-fn a_version_that_comes_back_is_told_with_what_to_do_about_it() {
+fn a_version_that_returns_is_reported_with_its_remedy() {
     for law in ["a_refused_swap_changes_nothing", "a_version_does_not_come_back_over_a_deletion"] {
         let law = laws::all().find(|each| each.name() == law).unwrap();
         let panic = catch_unwind(|| law.hold(|| mutant(Bug::VersionRestarts))).unwrap_err();
@@ -140,7 +140,7 @@ fn a_version_that_comes_back_is_told_with_what_to_do_about_it() {
 }
 
 #[test]
-fn what_guards_a_subject_is_dropped_at_the_end_of_a_broken_law_too() {
+fn the_guard_of_a_subject_is_dropped_at_the_end_of_a_broken_law_too() {
     let guard = Arc::new(());
     let watched = Arc::downgrade(&guard);
     let build = || mutant(Bug::SwapIgnoresVersion).guarded_by(guard);

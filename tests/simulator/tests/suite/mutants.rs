@@ -16,7 +16,7 @@ idempotent_testkit::conformance!(a_mutant_without_a_bug_keeps_every_law, Mutant:
 const EQUALITY: &str = "random_operations_are_answered_as_the_protocol_answers_them";
 
 #[test]
-fn a_difference_from_the_protocol_is_told_as_a_short_story() {
+fn a_difference_from_the_protocol_is_reported_as_a_short_story() {
     let said = broken(law(EQUALITY), Some(Bug::RenewalShortens)).expect("caught");
     for word in ["seed 0, script ", "store: ", "protocol: ", "   1. claim key ", "renew ", " steps are enough"] {
         assert!(said.contains(word), "{word:?} is missing in:\n{said}");
@@ -41,7 +41,7 @@ fn the_same_seed_tells_the_same_story_and_another_seed_another_one() {
 }
 
 #[test]
-fn a_law_whose_need_is_missing_says_how_to_offer_it_or_to_leave_it_out() {
+fn a_law_with_a_missing_need_names_the_ways_to_offer_or_exclude_it() {
     let bare = || Subject::new(idempotent_core::MemoryStore::new());
     let law = law("a_damaged_record_is_corrupt_to_every_step");
     let panic = catch_unwind(|| law.hold(bare)).expect_err("it passed, and showed nothing");
@@ -75,14 +75,14 @@ fn a_broken_law_says_what_the_store_did_and_what_the_protocol_says() {
 }
 
 #[test]
-fn what_is_left_out_though_it_is_there_is_told() {
+fn an_excluded_need_that_is_present_is_reported() {
     let build = || Mutant::subject(None);
     let panic = catch_unwind(|| not_on_offer(build, &[Need::Second, Need::Batch])).expect_err("it passed");
     assert!(panic.downcast_ref::<String>().unwrap().contains("second, batch"));
 }
 
 #[test]
-fn what_guards_a_subject_is_dropped_at_the_end_of_a_broken_law_too() {
+fn the_guard_of_a_subject_is_dropped_at_the_end_of_a_broken_law_too() {
     let guard = Mutex::new(Some(Arc::new(())));
     let watched = guard.lock().unwrap().as_ref().map(Arc::downgrade).unwrap();
     let build = || Mutant::subject(None).guarded_by(guard.lock().unwrap().take());

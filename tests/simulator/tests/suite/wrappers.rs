@@ -42,7 +42,7 @@ fn arc_and_box_forward_every_ability() {
 }
 
 #[test]
-fn what_arc_and_box_forward_keeps_the_laws() {
+fn arc_and_box_keep_the_laws() {
     let about = ["capabilities", "equality", "owners"];
     for law in laws::all().filter(|law| about.contains(&law.group())) {
         law.hold(|| {

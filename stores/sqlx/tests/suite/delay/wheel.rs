@@ -84,7 +84,7 @@ async fn the_wheel_survives_a_restart_and_what_was_due_meanwhile_comes_at_the_st
 }
 
 #[tokio::test]
-async fn what_lies_beyond_the_window_and_what_a_transaction_commits_come_in_time() {
+async fn messages_beyond_the_window_and_of_transactions_arrive_in_time() {
     let folder = tempfile::tempdir().unwrap();
     let table = open(&folder).await;
     let window = Duration::from_millis(200);

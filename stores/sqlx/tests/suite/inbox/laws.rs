@@ -153,7 +153,7 @@ async fn a_run_that_is_dropped_anywhere_leaves_nothing_half_done_and_no_connecti
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_runs_of_a_key_beside_each_other_one_has_its_effect() {
+async fn one_of_several_concurrent_runs_of_a_key_has_its_effect() {
     const KEYS: usize = 20;
     const COPIES: usize = 8;
     let world = Arc::new(World::new().await);

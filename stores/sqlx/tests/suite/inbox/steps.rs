@@ -33,7 +33,7 @@ pub(super) async fn free(world: &World, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_step_whose_run_dies_anywhere_has_its_effect_once() {
+async fn a_step_of_a_run_that_dies_anywhere_has_its_effect_once() {
     let world = World::new().await;
     for (point, left, runs) in [("before its effect", 0, 2), ("before its note", 0, 2), ("behind its commit", 1, 1)] {
         let (died, began) = (Notify::new(), AtomicU32::new(0));
@@ -166,7 +166,7 @@ async fn a_step_that_fails_leaves_nothing_and_runs_again_and_the_one_before_it_d
 }
 
 #[tokio::test]
-async fn a_step_in_the_transaction_of_its_run_stands_and_falls_with_it() {
+async fn a_step_in_the_transaction_of_its_run_commits_and_rolls_back_with_it() {
     let world = World::new().await;
     for (inbox, name) in [(&world.inbox, "a"), (&world.leased, "b")] {
         for fails in [true, false] {

@@ -42,7 +42,7 @@ async fn a_key_that_was_released_after_the_look_began_is_acquired() {
 }
 
 #[tokio::test]
-async fn who_finds_the_migration_of_another_in_hand_waits_for_it() {
+async fn a_concurrent_migration_is_waited_for() {
     let place = Place::new();
     let mut other = place.other().acquire().await.unwrap().detach();
     other.execute("DO get_lock('idempotent migrations', 10)").await.unwrap();
@@ -67,7 +67,7 @@ async fn a_migration_that_was_killed_between_its_steps_is_gone_on_with() {
 }
 
 #[tokio::test]
-async fn a_missing_right_is_told_with_the_grant() {
+async fn a_missing_permission_is_reported_with_the_grant() {
     let place = Place::new();
     place.open().await;
     let user = format!("reader_{}@'127.0.0.1'", place.table);
@@ -162,7 +162,7 @@ async fn a_url_without_a_database_is_refused() {
 }
 
 #[tokio::test]
-async fn what_was_deleted_keeps_its_row_for_a_minute() {
+async fn a_deleted_key_keeps_its_row_for_a_minute() {
     let (place, clock) = (Place::new(), Manual::new());
     let store = place.builder().clock(clock.clone()).open().await.unwrap();
     store.claim(&request(&key("a"), 1)).await.unwrap();

@@ -13,7 +13,7 @@ const RETAIN: Duration = Duration::from_secs(3_600);
 
 /// Its snapshot is older than what another has committed: no statement could see that, and the transaction is over.
 #[tokio::test]
-async fn a_transaction_that_was_overtaken_is_told_to_be_run_again_and_then_sees_what_overtook_it() {
+async fn a_serialization_failure_is_retried_and_sees_the_other_transaction() {
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {
         let place = Place::new();
         let (store, pool, a) = (place.open().await, place.other(), key("a"));

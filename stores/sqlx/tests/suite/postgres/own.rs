@@ -11,7 +11,7 @@ use crate::postgres::setup::refused;
 use crate::support::{done, held, key, request};
 
 #[tokio::test]
-async fn who_finds_the_migration_of_another_in_hand_waits_for_it() {
+async fn a_concurrent_migration_is_waited_for() {
     let place = Place::new();
     let mut other =
         sqlx::Connection::begin_with(Box::leak(Box::new(place.other().acquire().await.unwrap().detach())), "BEGIN")
@@ -31,7 +31,7 @@ async fn who_finds_the_migration_of_another_in_hand_waits_for_it() {
 }
 
 #[tokio::test]
-async fn a_missing_right_is_told_with_the_grant() {
+async fn a_missing_permission_is_reported_with_the_grant() {
     let place = Place::new();
     place.open().await;
     sql(&format!("CREATE ROLE reader_{0} LOGIN; GRANT SELECT ON {0}, {0}_migrations TO reader_{0}", place.table));
@@ -77,7 +77,7 @@ fn lock_of(place: &Place, key: &idempotent_core::Key) -> i64 {
 }
 
 #[tokio::test]
-async fn of_connections_that_were_cut_one_statement_finds_out() {
+async fn one_statement_finds_out_that_its_connections_were_cut() {
     let server = PostgresServer::start();
     let store = PostgresStore::builder(server.url()).create(true).open().await.unwrap();
     let asks: Vec<_> = (0..4).map(|n| request(&key(&n.to_string()), 1)).collect();

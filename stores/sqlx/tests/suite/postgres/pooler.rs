@@ -49,7 +49,7 @@ async fn a_pooler_that_loses_prepared_statements_is_refused_with_the_remedy() {
 }
 
 #[tokio::test]
-async fn statements_that_are_never_cached_are_refused_behind_a_pooler_only() {
+async fn statements_that_are_never_cached_are_refused_only_with_a_pooler() {
     let place = Place::new();
     place.open().await;
     let uncached = |url: &str| PostgresStore::builder(format!("{url}?statement-cache-capacity=0")).table(&place.table);
@@ -78,7 +78,7 @@ async fn a_session_pooler_with_one_server_connection_left_is_usable() {
 
 /// Eight connections of two stores, which the pooler mixes.
 #[tokio::test]
-async fn behind_a_pooler_that_keeps_prepared_statements_each_client_gets_its_own_answers() {
+async fn a_pooler_that_keeps_prepared_statements_returns_each_client_its_own_answers() {
     let (pooler, by_transaction) = safe();
     let place = Place::new();
     let builder = || place.builder();

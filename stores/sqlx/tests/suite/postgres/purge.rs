@@ -33,7 +33,7 @@ async fn purge(store: &PostgresStore, at_most: usize) -> usize {
 /// Held in the middle of a step by a trigger that waits for a lock of the test's: what it has locked by then is what it
 /// ever locks.
 #[tokio::test]
-async fn claims_go_on_while_a_purge_stands_still_in_the_middle_of_a_step() {
+async fn claims_continue_while_a_purge_hangs_in_a_step() {
     let place = Place::new();
     let store = place.builder().timeout(Duration::from_secs(60)).open().await.unwrap();
     fill(&place, 100_000);

@@ -15,7 +15,7 @@ async fn guard(place: &Place) -> VersionGuard {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_racing_transactions_each_version_is_accepted_once_and_in_order() {
+async fn racing_transactions_accept_each_version_once_and_in_order() {
     let place = Place::new();
     let guard = guard(&place).await;
     let workers = (0..4).map(|_| {

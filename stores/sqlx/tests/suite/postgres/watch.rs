@@ -38,7 +38,7 @@ async fn ends(within: &str, task: JoinHandle<()>) {
 }
 
 #[tokio::test]
-async fn nothing_is_told_where_nobody_waits_and_one_word_for_each_key_where_somebody_does() {
+async fn one_notification_is_sent_for_each_key_with_waiting_callers_and_none_for_others() {
     let place = Place::new();
     let (store, other) = (place.open().await, place.open().await);
     let channel = format!("idempotent_{:016x}", place.salt());
@@ -75,7 +75,7 @@ async fn nothing_is_told_where_nobody_waits_and_one_word_for_each_key_where_some
 }
 
 #[tokio::test]
-async fn a_batch_tells_those_who_wait_for_one_of_its_keys() {
+async fn a_batch_notifies_the_callers_that_wait_for_one_of_its_keys() {
     let place = Place::new();
     let (store, other) = (place.open().await, place.open().await);
     let keys: Vec<Key> = (0..20).map(|n| key(&n.to_string())).collect();
@@ -116,7 +116,7 @@ async fn the_listener_comes_with_the_first_waiter_and_goes_with_the_last() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_key_that_an_operator_takes_away_is_told() {
+async fn a_caller_that_waits_for_a_key_that_an_operator_removes_is_notified() {
     let place = Place::new();
     let (store, other) = (place.open().await, place.open().await);
     let key = key("a");
@@ -162,7 +162,7 @@ async fn a_listener_that_is_cut_off_wakes_all_and_the_next_waiter_makes_another(
 }
 
 #[tokio::test]
-async fn who_cannot_be_told_looks_again_and_again() {
+async fn a_caller_without_notifications_polls() {
     let place = Place::new();
     let store = place.open().await;
     let role = format!("single_{}", place.table);
@@ -188,7 +188,7 @@ async fn who_cannot_be_told_looks_again_and_again() {
 }
 
 #[tokio::test]
-async fn who_comes_while_the_key_is_being_settled_does_not_sleep_through_it() {
+async fn a_caller_that_arrives_while_the_key_is_settled_is_notified() {
     let place = Place::new();
     let store = place.open().await;
     let key = key("a");
@@ -211,7 +211,7 @@ async fn who_comes_while_the_key_is_being_settled_does_not_sleep_through_it() {
 }
 
 #[tokio::test]
-async fn without_listening_there_is_no_such_ability_and_others_are_told_all_the_same() {
+async fn a_store_without_listening_lacks_the_capability_and_still_notifies_others() {
     let place = Place::new();
     let (store, deaf) = (place.open().await, place.builder().listening(false).open().await.unwrap());
     assert!(deaf.capabilities().watch.is_none());

@@ -26,7 +26,7 @@ async fn patiently<T>(mut ask: impl AsyncFnMut() -> Result<T, idempotent_core::S
 }
 
 #[tokio::test]
-async fn what_was_answered_outlives_a_server_that_is_killed() {
+async fn acknowledged_writes_survive_a_kill_of_the_server() {
     let server = Server::start();
     let store = own(&server).await;
     store.claim(&request(&key("a"), 1)).await.unwrap();
@@ -55,7 +55,7 @@ async fn connections_that_were_cut_are_made_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_stands_still_leaves_the_outcome_open_and_is_gone_on_with() {
+async fn a_stalled_server_leaves_the_outcome_unknown_and_later_calls_continue() {
     let server = Server::start();
     let pool =
         PoolOptions::<Db>::new().max_connections(1).test_before_acquire(false).connect_lazy(&server.url()).unwrap();

@@ -48,7 +48,7 @@ async fn nul_bytes_in_results_errors_and_display_keys_come_back_as_they_were() {
 
 /// A version with an additional field reads the result of the previous version.
 #[tokio::test]
-async fn the_result_of_an_older_type_is_told_as_done_and_never_run_again() {
+async fn the_result_of_an_older_type_is_consumed_without_a_value_and_never_run_again() {
     #[derive(Debug, Deserialize, Serialize)]
     struct Older {
         id: u64,

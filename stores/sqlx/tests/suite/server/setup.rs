@@ -41,7 +41,7 @@ async fn a_table_that_goes_while_the_store_is_open_is_named_too() {
 }
 
 #[tokio::test]
-async fn another_version_of_the_schema_is_told_with_both_numbers() {
+async fn another_schema_version_is_reported_with_both_numbers() {
     let place = Place::new();
     place.open().await;
     sql(&format!("INSERT INTO {}_migrations (version, checksum) VALUES (4, {})", place.table, place::BYTE));

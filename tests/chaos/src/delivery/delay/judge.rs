@@ -318,14 +318,14 @@ mod tests {
     }
 
     #[test]
-    fn what_took_effect_once_or_died_as_it_has_to_is_well() {
+    fn effects_that_happened_once_and_required_dead_letters_pass() {
         let left = Left { effects: effects(&[1]), letters: vec![letter(2, true, 17)], ..Left::default() };
         let seen = [&sent(1, false)[..], &sent(2, true), &[began(1, 1, 100), began(2, 17, 5_000)]];
         assert_eq!(found(&seen, &left), Vec::<String>::new());
     }
 
     #[test]
-    fn each_thing_that_is_wrong_is_found_and_nothing_else() {
+    fn each_violation_is_found_separately() {
         let well = || Left { effects: effects(&[1]), ..Left::default() };
         let one = sent(1, false);
         for (more, left, finding) in [
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_called_off_need_not_take_effect_and_what_could_not_be_has_to() {
+    fn a_cancelled_message_may_lack_its_effect_and_a_failed_cancellation_may_not() {
         let one = sent(1, false);
         for (how, finding) in [(Off::Done, None), (Off::Delivering, None), (Off::Unknown, Some("Q1"))] {
             let found = found(&[&one, &off(1, how, 150)], &Left::default());

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn each_thing_that_is_wrong_is_found_and_nothing_else() {
+    fn each_violation_is_found_separately() {
         for (names, finding) in [
             (&["1/1", "2/1", "1/3"][..], "R1"),
             (&["1/1", "2/1", "1/4", "1/3"], "R2"),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_nobody_had_seen_may_be_skipped_and_one_that_waited_may_not() {
+    fn an_unseen_link_may_be_skipped_and_a_waiting_one_may_not() {
         let wrong = left(&["1/1", "2/1", "1/4", "1/3"]);
         let came = |at| (2, Note::Came { link: link(1, 4), at });
         let waits = |from, to| [came(from), came(to), (2, Note::Runs { link: link(1, 4), at: to })];
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_comes_late_waits_for_nobody_and_a_link_that_does_not_wait_is_found() {
+    fn a_late_number_delays_no_link_and_a_link_that_does_not_wait_is_found() {
         for (numbered, found) in [(true, &[][..]), (false, &["R2"])] {
             let of = |number| Link { chain: 3, number, numbered, poison: number == 1 };
             let all = [of(1), of(2), of(3)].map(|link| (1, Note::Intends(link)));

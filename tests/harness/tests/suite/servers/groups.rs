@@ -57,7 +57,7 @@ fn sentinels_promote_the_replica_of_a_killed_primary_and_take_it_back() {
 }
 
 #[test]
-fn sentinels_have_a_url_and_leave_nothing_behind() {
+fn sentinels_have_a_url_and_leave_no_process_or_file() {
     let group = RedisSentinels::start();
     let ports: Vec<String> = group.sentinels().iter().map(RedisServer::address).collect();
     assert_eq!(group.url(), format!("redis+sentinel://{}/mymaster", ports.join(",")));
@@ -109,7 +109,7 @@ fn a_replica_takes_the_place_of_a_killed_node_of_a_cluster() {
 }
 
 #[test]
-fn a_node_announces_the_port_it_is_told_to() {
+fn a_node_announces_the_configured_port() {
     let cluster = RedisServer::builder().password("open-sesame").start_cluster(3, 0);
     assert!(cluster.url().starts_with("redis+cluster://:open-sesame@127.0.0.1:"));
     let slot = cluster.slot_of("k");

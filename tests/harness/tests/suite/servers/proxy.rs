@@ -142,7 +142,7 @@ async fn silence_is_on_all_connections_until_it_ends() {
 }
 
 #[tokio::test]
-async fn refused_connections_do_not_come_about_and_those_there_are_go_on() {
+async fn refused_connections_fail_and_existing_ones_continue() {
     let (_server, proxy) = world().await;
     let mut old = client(&proxy);
     assert_eq!(old.ask(&["PING"]).unwrap().text(), "PONG");
@@ -167,7 +167,7 @@ async fn connections_can_be_reset_as_soon_as_they_are_made() {
 }
 
 #[tokio::test]
-async fn what_a_client_sends_on_its_own_account_meets_no_fault_of_the_next_request() {
+async fn unsolicited_bytes_of_a_client_meet_no_fault_of_the_next_request() {
     let (_server, proxy) = world().await;
     proxy.fail_next(Fault::CutAfterApply);
     let mut one = client(&proxy);

@@ -38,7 +38,7 @@ fn vhosts(server: &RabbitServer) -> String {
 }
 
 #[test]
-fn a_rabbitmq_is_private_answers_its_tools_and_leaves_nothing_behind() {
+fn a_private_rabbitmq_answers_its_tools_and_leaves_no_process_or_file() {
     let server = RabbitServer::start();
     eventually("it speaks", || speaks(&server));
     assert!(server.is_running());

@@ -54,7 +54,7 @@ fn a_reload_in_the_middle_stops_nothing_and_the_next_click_gets_the_answer() {
 }
 
 #[test]
-fn who_goes_away_and_comes_back_orders_the_same_order() {
+fn a_returning_customer_orders_the_same_order() {
     let browser = Browser::order("back", 0);
     let key = browser.key();
     browser.find("#order").click(1);

@@ -78,7 +78,7 @@ impl Store for Flawed {
 }
 
 #[test]
-fn flaws_beyond_the_mutants_are_told_by_the_history() {
+fn flaws_beyond_the_mutants_are_found_by_the_history() {
     let flaws = [
         (Flaw::ReleaseAlwaysDone, "I2"),
         (Flaw::ReleaseAlwaysDone, "I4"),

@@ -15,7 +15,7 @@ struct Case {
 const CASES: &str = include_str!("plans.jsonl");
 
 #[test]
-fn what_was_once_found_is_not_found_again() {
+fn regressions_stay_repaired() {
     let cases: Vec<Case> = CASES.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(!cases.is_empty());
     for Case { found, plan } in cases {

@@ -28,7 +28,7 @@ fn a_plan_survives_as_json() {
 }
 
 #[test]
-fn what_is_wrong_is_explained_with_plan_lines_and_reason() {
+fn a_violation_is_explained_with_plan_lines_and_reason() {
     let plan = (0..100).map(Plan::of).find(|plan| world(plan).violates("I4b")).unwrap();
     let text = world(&plan).explain();
     for part in ["\"deliveries\"", "as applied by the store", "\"event\":\"claim_won\"", "\nI4b: "] {

@@ -86,7 +86,7 @@ async fn of_100_payloads_with_one_key_one_runs_and_99_receive_422(backing: &Back
 
 /// Half of the connections go to each server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_100_equal_requests_to_two_processes_on_one_redis_one_runs_and_99_receive_409() {
+async fn one_of_100_equal_requests_to_two_processes_on_one_redis_runs_and_99_receive_409() {
     let (backing, folder) = (Backing::new(Kind::Redis), tempfile::tempdir().unwrap());
     let settings = Settings::new(backing.url(), folder.path());
     let servers = [ServerProcess::start(&settings).await, ServerProcess::start(&settings).await];

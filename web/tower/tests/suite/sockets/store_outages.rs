@@ -89,7 +89,7 @@ async fn an_unreachable_redis_yields_503_without_a_run_until_it_is_reachable() {
 
 /// A claim whose reply is lost is repeated, or yields 503. The handler runs once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_whose_reply_is_lost_runs_once() {
+async fn a_claim_with_a_lost_response_runs_once() {
     let store = RedisServer::start();
     let proxy = Proxy::start(&store.address()).await;
     let server = server(&proxy.url()).await;
@@ -103,7 +103,7 @@ async fn a_claim_whose_reply_is_lost_runs_once() {
 
 /// A completion whose reply is lost is repeated: a retry finds the response, and nothing runs twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_completion_whose_reply_is_lost_is_recorded() {
+async fn a_completion_with_a_lost_response_is_recorded() {
     let store = RedisServer::start();
     let proxy = Proxy::start(&store.address()).await;
     let executor = redis(&proxy.url(), WAIT).await;

@@ -46,7 +46,7 @@ async fn dead_letters_are_listed_oldest_first_put_back_and_removed() {
 }
 
 #[tokio::test]
-async fn a_dead_one_is_done_with_its_key_and_comes_back_beside_the_next() {
+async fn a_dead_letter_frees_its_key_and_is_redriven_next_to_the_newer_message() {
     let world = World::new().await;
     let mut hand = Hand::of(&world);
     bury(&world, &mut hand, "k", 10).await;
@@ -90,7 +90,7 @@ async fn a_body_over_the_limit_is_dead_lettered_unchanged_and_not_decoded() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_put_aside_before_anybody_sees_it() {
+async fn an_unreadable_message_is_dead_lettered_before_delivery() {
     let world = World::new().await;
     world.work.schedule("bad", Timestamp(0), b"kept").await.unwrap();
     world.work.schedule("good", Timestamp(1), b"").await.unwrap();

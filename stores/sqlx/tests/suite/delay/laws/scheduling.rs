@@ -33,7 +33,7 @@ async fn an_order_and_its_time_limit_are_one_commit_or_none() {
 }
 
 #[tokio::test]
-async fn a_key_is_kept_once_until_it_is_settled_and_the_first_stands() {
+async fn a_key_is_stored_once_until_it_is_settled_and_the_first_message_is_kept() {
     let world = World::new().await;
     let (first, other) = (Moved::at(SECOND), Moved::at(3 * SECOND));
     assert_eq!(world.work.schedule("k", first, b"first").await.unwrap(), Scheduled::New);
@@ -53,7 +53,7 @@ async fn a_key_is_kept_once_until_it_is_settled_and_the_first_stands() {
 }
 
 #[tokio::test]
-async fn of_two_who_schedule_one_key_at_once_one_does() {
+async fn one_of_two_concurrent_schedulers_of_a_key_stores_its_message() {
     let world = World::real(|builder| builder).await;
     for round in 0..20 {
         let key = format!("k{round}");
@@ -81,7 +81,7 @@ async fn of_two_who_schedule_one_key_at_once_one_does() {
 }
 
 #[tokio::test]
-async fn what_is_called_off_is_not_delivered_and_what_is_held_not_again() {
+async fn a_cancelled_message_is_not_delivered_and_one_in_flight_is_not_delivered_again() {
     let world = World::new().await;
     for key in ["early", "held"] {
         world.work.schedule(key, Moved::at(SECOND), b"").await.unwrap();
@@ -106,7 +106,7 @@ async fn what_is_called_off_is_not_delivered_and_what_is_held_not_again() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_kept_is_refused_with_the_rule_and_the_remedy() {
+async fn a_message_that_cannot_be_stored_is_refused_with_the_rule_and_the_remedy() {
     let world = World::new().await;
     let late = Timestamp(9_000_000_000_000_001);
     let hundred_years = Duration::from_secs(100 * 366 * 86_400);

@@ -27,7 +27,7 @@ async fn tables_can_be_created_by_an_administrator() {
 }
 
 #[tokio::test]
-async fn a_name_or_a_setting_that_is_none_is_refused_and_so_is_a_table_of_somebody_else() {
+async fn an_invalid_name_or_setting_and_a_foreign_table_are_refused() {
     let (pool, table, _kept) = own::place("delay").await;
     refuses_bad_names(async |name| DelayTable::builder(pool.clone()).table(name).create(true).open().await).await;
     let builder = || DelayTable::builder(pool.clone()).table(&table).create(true);

@@ -25,7 +25,7 @@ async fn nothing_comes_a_microsecond_before_its_time_and_then_it_does() {
 }
 
 #[tokio::test]
-async fn what_was_due_while_nobody_ran_comes_at_the_start_and_the_longest_due_first() {
+async fn messages_that_fell_due_without_a_consumer_are_delivered_at_the_start_longest_due_first() {
     let world = World::new().await;
     for (key, after) in [("c", 30), ("a", 10), ("b", 20), ("d", 99_999)] {
         world.work.put(&ScheduledTask::after(key, after * SECOND, "")).await.unwrap();
@@ -39,7 +39,7 @@ async fn what_was_due_while_nobody_ran_comes_at_the_start_and_the_longest_due_fi
 }
 
 #[tokio::test]
-async fn what_a_killed_taker_had_comes_again_when_its_time_is_over_and_not_before() {
+async fn the_messages_of_a_killed_consumer_are_redelivered_after_the_visibility_timeout() {
     let world = World::new().await;
     world.work.schedule("k", Moved::at(SECOND), b"").await.unwrap();
     world.clock.advance(SECOND);
@@ -68,7 +68,7 @@ async fn what_a_killed_taker_had_comes_again_when_its_time_is_over_and_not_befor
 }
 
 #[tokio::test]
-async fn what_is_kept_alive_is_held_on() {
+async fn an_extended_message_is_not_redelivered() {
     let world = World::new().await;
     world.work.schedule("k", Moved::at(SECOND), b"").await.unwrap();
     world.clock.advance(SECOND);
@@ -117,7 +117,7 @@ async fn several_takers_never_have_the_same() {
 }
 
 #[tokio::test]
-async fn what_kills_whoever_takes_it_is_dead_lettered_at_the_limit() {
+async fn a_message_that_kills_its_consumers_is_dead_lettered_at_the_limit() {
     let world = World::with(|builder| builder.max_lost(1)).await;
     world.work.schedule("k", Moved::at(SECOND), b"payload").await.unwrap();
     world.work.schedule("sane", Moved::at(300 * SECOND), b"").await.unwrap();
@@ -158,7 +158,7 @@ async fn deliveries_that_are_settled_do_not_count_as_lost() {
 }
 
 #[tokio::test]
-async fn what_an_open_transaction_has_called_off_holds_up_nobody() {
+async fn a_cancellation_in_an_open_transaction_delays_no_consumer() {
     let world = World::real(|builder| builder.poll(Duration::from_millis(20))).await;
     for key in ["a", "b"] {
         world.work.put(&ScheduledTask::at(key, Timestamp(0), "")).await.unwrap();

@@ -21,7 +21,7 @@ async fn at_rest(world: &World, hand: &mut Hand) -> u64 {
 }
 
 #[tokio::test]
-async fn who_waits_asks_nothing_and_is_woken_by_what_is_scheduled_here() {
+async fn a_waiting_consumer_sends_no_statements_and_wakes_when_this_process_schedules() {
     // With polling alone, the delivery would be an hour late.
     let world = World::real(|builder| builder.poll(HOUR)).await;
     world.work.put(&ScheduledTask::after("far", HOUR * 2, "")).await.unwrap();
@@ -38,7 +38,7 @@ async fn who_waits_asks_nothing_and_is_woken_by_what_is_scheduled_here() {
 }
 
 #[tokio::test]
-async fn what_a_transaction_commits_is_found_without_a_word() {
+async fn messages_of_a_committed_transaction_are_found_without_a_notification() {
     let world = World::real(|builder| builder.poll(HOUR)).await;
     let mut hand = Hand::of(&world);
     hand.nothing().await;
@@ -53,7 +53,7 @@ async fn what_a_transaction_commits_is_found_without_a_word() {
 }
 
 #[tokio::test]
-async fn what_is_due_while_its_transaction_is_open_is_found_by_a_word_behind_the_commit() {
+async fn messages_that_fall_due_in_an_open_transaction_are_found_by_a_notification_after_the_commit() {
     let world = World::real(|builder| builder.poll(HOUR)).await;
     let mut hand = Hand::of(&world);
     let mut tx = world.begin().await;
@@ -65,7 +65,7 @@ async fn what_is_due_while_its_transaction_is_open_is_found_by_a_word_behind_the
 }
 
 #[tokio::test]
-async fn what_another_process_schedules_is_found_by_polling() {
+async fn messages_of_another_process_are_found_by_polling() {
     let world = World::real(|builder| builder.poll(Duration::from_millis(50))).await;
     // Of the same table, and with another bell.
     let elsewhere = idempotent_sqlx::DelayTable::builder(world.pool.clone()).table(&world.table).open().await.unwrap();

@@ -62,7 +62,7 @@ pub(super) async fn spoil(world: &World, tx: &mut Tx) {
 }
 
 #[tokio::test]
-async fn a_claim_sees_what_was_committed_behind_the_look_of_its_transaction() {
+async fn a_claim_sees_rows_committed_after_the_snapshot_of_its_transaction() {
     for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
         let world = World::new().await;
         let pool = MySqlPool::connect(&world.place.url).await.unwrap();
@@ -84,7 +84,7 @@ async fn a_claim_sees_what_was_committed_behind_the_look_of_its_transaction() {
 
 /// Uses the statements for MySQL, which MariaDB also accepts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn by_the_statements_for_mysql_effect_and_record_are_one_too() {
+async fn effect_and_record_are_one_with_the_statements_for_mysql_too() {
     let world = World::new().await;
     let store = Place::new().builder().__as_on_mysql().open().await.unwrap();
     let executor = idempotent_core::Executor::new(store.clone());

@@ -24,7 +24,7 @@ pub(super) async fn proxied() -> (Proxy, Place) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_whose_answer_is_lost_is_looked_up() {
+async fn a_commit_with_a_lost_response_is_looked_up() {
     let (proxy, place) = proxied().await;
     let world = Arc::new(World::at(place, 4).await);
     let faults = [(Fault::CutAfterApply, true), (Fault::CutBeforeSend, false), (Fault::CutMidReply, true)];

@@ -71,7 +71,7 @@ async fn copy(world: &World) {
 }
 
 #[tokio::test]
-async fn a_key_that_is_being_completed_is_busy_for_whoever_would_take_over() {
+async fn a_key_that_is_being_completed_is_busy_for_a_takeover() {
     let world = World::new().await;
     let short = ClaimRequest { lease: Duration::from_millis(1), ..request("a") };
     let Claim::Acquired(grant) = world.store.claim(&short).await.unwrap() else { panic!("it is new") };

@@ -19,7 +19,7 @@ fn rolled_back(answer: Result<(), Failure>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_step_whose_commit_is_not_answered_is_looked_up() {
+async fn a_step_with_a_lost_commit_response_is_looked_up() {
     let (proxy, place) = proxied().await;
     let world = World::at(place, 8).await;
     let faults = [(Fault::CutAfterApply, true), (Fault::CutBeforeSend, false), (Fault::CutMidReply, true)];

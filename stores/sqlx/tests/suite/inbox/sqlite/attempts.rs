@@ -125,7 +125,7 @@ fn delays(settled: &[Settlement]) -> Vec<(u64, u32)> {
 }
 
 #[tokio::test]
-async fn a_run_that_always_rolls_back_is_tried_as_often_as_one_whose_record_stays_and_then_dead_lettered() {
+async fn a_run_that_always_rolls_back_is_dead_lettered_after_the_same_number_of_attempts() {
     let world = World::new().await;
     let schedule = || Schedule::exponential(Duration::from_secs(2), Duration::from_secs(60));
     for leased in [false, true] {
@@ -149,7 +149,7 @@ async fn the_delays_between_runs_that_roll_back_grow_by_the_policy_too() {
 }
 
 #[tokio::test]
-async fn a_mark_counts_for_the_delivery_s_own_run_and_not_for_one_whose_record_stays() {
+async fn a_mark_counts_for_its_own_delivery_and_not_for_a_run_whose_record_stays() {
     let world = World::new().await;
     let attempt = async |_: Own| Ok::<_, Failure>(Lease::current().unwrap().attempt());
     let counted = world

@@ -21,7 +21,7 @@ async fn a_duplicate_of_what_is_done_waits_for_nobodys_transaction() {
 }
 
 #[tokio::test]
-async fn a_lock_that_is_not_to_be_had_is_told_and_nothing_runs() {
+async fn an_unavailable_lock_is_reported_and_nothing_runs() {
     let world = World::new().await;
     let store = world.place.builder().busy_timeout(Duration::from_millis(20)).open().await.unwrap();
     let tx = world.begin().await;

@@ -131,7 +131,7 @@ async fn the_next_run_finds_what_became_of_it() {
 }
 
 #[tokio::test]
-async fn a_run_without_another_one_takes_back_what_is_there_and_nothing_else() {
+async fn a_failed_run_undoes_the_steps_that_took_effect_and_nothing_more() {
     for commits in [true, false] {
         let (world, undone) = (World::new().await, Arc::new(AtomicU32::new(0)));
         let executor = Executor::new(Silent { store: world.store.clone(), commits });
@@ -150,7 +150,7 @@ async fn a_run_without_another_one_takes_back_what_is_there_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_a_step_did_is_taken_back_whatever_became_of_its_note() {
+async fn a_step_without_a_record_is_undone() {
     let (world, undone) = (World::new().await, Arc::new(AtomicU32::new(0)));
     let executor = Executor::new(Silent { store: world.store.clone(), commits: true });
     let charge = || async {

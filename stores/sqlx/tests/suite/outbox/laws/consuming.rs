@@ -230,7 +230,7 @@ async fn a_duplicate_in_flight_of_a_message_that_is_not_resent_is_retried() {
 }
 
 #[tokio::test]
-async fn a_message_that_is_put_aside_is_not_sent_again() {
+async fn a_discarded_message_is_not_sent_again() {
     let (world, line, work) = (World::new().await, Line::new(), Work::new(9, 9));
     sent(&world, "a", 7).await;
     let running = start(&world, &line, &executor(), Policy::new().max_retries(0), &work);
@@ -300,7 +300,7 @@ async fn a_duplicate_acked_in_flight_is_sent_again_once_its_owner_was_killed() {
 }
 
 #[tokio::test]
-async fn how_far_a_queue_was_seen_only_grows_and_passing_a_message_means_that_it_is_lost() {
+async fn the_seen_position_of_a_queue_only_grows_and_a_passed_message_counts_as_lost() {
     let world = World::new().await;
     sent(&world, "lost", 7).await;
     let receipts = |at: u64, id: &str| {
@@ -319,7 +319,7 @@ async fn how_far_a_queue_was_seen_only_grows_and_passing_a_message_means_that_it
 }
 
 #[tokio::test]
-async fn whoever_was_only_put_off_removes_no_note_but_its_own() {
+async fn a_postponed_delivery_removes_only_its_own_mark() {
     let world = World::new().await;
     world.put(&[message("a")]).await;
     for number in [1, 2] {

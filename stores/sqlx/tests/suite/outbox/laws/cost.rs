@@ -71,7 +71,7 @@ async fn ends_of_all_kinds_at_a_time_come_to_what_each_of_them_would_alone() {
 /// If the shared writer is dropped, each call writes for itself. An error of a shared write is the error of all its
 /// calls.
 #[tokio::test]
-async fn an_end_whose_writer_is_gone_is_written_all_the_same_and_a_failure_is_told_to_all() {
+async fn a_mark_without_its_writer_is_written_and_a_failure_is_reported_to_all_callers() {
     let world = World::new().await;
     world.put(&["a", "b", "c", "d"].map(message)).await;
     let receipts: [_; 4] = world.receipts(&["a", "b", "c", "d"]).await.try_into().unwrap();

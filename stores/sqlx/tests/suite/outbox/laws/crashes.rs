@@ -135,7 +135,7 @@ async fn between_confirming_and_forgetting_the_note_is_removed_by_the_next_deliv
 }
 
 #[tokio::test]
-async fn what_cannot_be_noted_is_not_run_and_what_is_done_and_not_noted_so_is_not_acknowledged() {
+async fn a_message_that_cannot_be_marked_is_not_run_and_an_unmarked_result_is_not_acknowledged() {
     let crash = Crash::new().await;
     let (_, running) = crash.start(Stops::Nowhere, 1);
     crash.line.deliver(&crash.world.stored("a").await, 7);

@@ -10,7 +10,7 @@ use crate::outbox::broker::Says;
 
 /// However many there are: they are due for longer than it, and cannot go without it.
 #[tokio::test]
-async fn one_that_comes_again_is_not_crowded_out_by_those_behind_it() {
+async fn a_retried_message_is_not_starved_by_newer_ones() {
     let world = World::new().await;
     world.put(&[of("a1", "a"), of("a2", "a"), of("a3", "a"), of("a4", "a")]).await;
     world.broker.say_of("a1", Says::Fails(PublishErrorKind::Unsent));
@@ -35,7 +35,7 @@ async fn one_that_was_written_later_holds_back_nothing() {
 
 /// A round looks at so many: what must wait takes no place among them.
 #[tokio::test]
-async fn what_waits_behind_others_keeps_nobody_from_being_sent() {
+async fn messages_that_wait_for_others_do_not_stop_the_relay() {
     let world = World::new().await;
     let small = || world.relay().batch(2);
     world.put(&[of("a1", "a"), of("a2", "a"), of("a3", "a"), of("a4", "a")]).await;
@@ -54,7 +54,7 @@ async fn what_waits_behind_others_keeps_nobody_from_being_sent() {
 }
 
 #[tokio::test]
-async fn what_another_relay_has_in_hand_and_what_waits_behind_it_keeps_nobody_from_being_sent() {
+async fn leased_messages_of_another_relay_and_their_successors_do_not_stop_the_relay() {
     let behind = [of("1", "a"), message("2"), of("3", "a"), of("4", "a")];
     let beside = [of("1", "a"), message("2"), of("3", "b"), of("4", "b")];
     for (held, sent) in [(behind, vec!["1", "free"]), (beside, vec!["1", "3", "4", "free"])] {
@@ -77,7 +77,7 @@ async fn what_another_relay_has_in_hand_and_what_waits_behind_it_keeps_nobody_fr
 }
 
 #[tokio::test]
-async fn what_a_dead_relay_had_of_an_aggregate_is_sent_in_one_round_once_its_lease_is_over() {
+async fn the_messages_of_an_aggregate_of_a_dead_relay_are_sent_in_one_round_after_its_lease() {
     let world = World::new().await;
     world.put(&[of("a1", "a"), of("a2", "a")]).await;
     world.broker.gate.forget_permits(usize::MAX);
@@ -95,7 +95,7 @@ async fn what_a_dead_relay_had_of_an_aggregate_is_sent_in_one_round_once_its_lea
 
 /// Between planning and leasing another relay takes one.
 #[tokio::test]
-async fn behind_one_that_was_taken_away_nothing_of_its_aggregate_is_sent() {
+async fn messages_after_one_of_another_relay_are_not_sent() {
     for (taken, sent) in [("a1", vec![]), ("a2", vec!["a1"])] {
         let other = World::new().await;
         let id = other.bytes(taken);
@@ -139,7 +139,7 @@ async fn one_that_is_not_due_any_more_is_not_leased() {
 
 /// Or a note that is written twice, since its first answer was lost, would count twice.
 #[tokio::test]
-async fn what_is_written_down_is_nobodys_any_more() {
+async fn a_recorded_result_ends_the_lease() {
     let world = World::new().await;
     world.put(&[message("sent"), message("failed"), of("a1", "a"), of("a2", "a")]).await;
     world.broker.say_of("failed", Says::Fails(PublishErrorKind::Unconfirmed));
@@ -166,7 +166,7 @@ async fn a_resend_that_fails_leaves_where_it_was_sent_to_before() {
 
 /// The consumer is faster than the relay's note.
 #[tokio::test]
-async fn what_is_confirmed_while_it_is_being_sent_stays_so() {
+async fn a_message_confirmed_while_it_is_sent_stays_confirmed() {
     for says in [Says::Lies(7), Says::Fails(PublishErrorKind::Unconfirmed)] {
         let world = World::new().await;
         world.put(&[message("a")]).await;
@@ -188,7 +188,7 @@ async fn what_is_confirmed_while_it_is_being_sent_stays_so() {
 }
 
 #[tokio::test]
-async fn when_a_message_was_settled_is_known_and_of_an_open_one_there_is_nothing_to_know() {
+async fn the_settlement_time_of_a_message_is_known_and_an_open_message_has_none() {
     let world = World::new().await;
     let settled_now = async |world: &World| world.rows(&format!("outbox WHERE settled_at = {}", world.micros())).await;
     world.put(&[message("a"), message("b")]).await;
@@ -211,7 +211,7 @@ async fn when_a_message_was_settled_is_known_and_of_an_open_one_there_is_nothing
 }
 
 #[tokio::test]
-async fn a_message_that_is_confirmed_though_nobody_knew_that_it_was_sent_holds_back_nothing() {
+async fn a_message_confirmed_before_its_sending_was_recorded_blocks_no_message() {
     let world = World::new().await;
     world.put(&[of("a1", "a"), of("a2", "a")]).await;
     world.broker.say_of("a1", Says::Fails(PublishErrorKind::Unconfirmed));
@@ -252,7 +252,7 @@ async fn the_end_of_a_message_removes_no_note_but_its_own() {
 }
 
 #[tokio::test]
-async fn old_notes_go_but_those_that_tell_that_a_message_was_lost() {
+async fn old_marks_are_deleted_except_for_those_of_lost_messages() {
     let world = World::new().await;
     world.put(&["open", "done", "young", "gone"].map(message)).await;
     world.outbox.received(&world.receipts(&["open", "done", "gone"]).await).await.unwrap();
@@ -277,7 +277,7 @@ async fn old_notes_go_but_those_that_tell_that_a_message_was_lost() {
 }
 
 #[tokio::test]
-async fn what_a_person_does_is_done_to_one_message_that_is_not_settled() {
+async fn an_operators_action_changes_one_unsettled_message() {
     let world = World::new().await;
     world.put(&["done", "void", "other"].map(message)).await;
     world.round().await;

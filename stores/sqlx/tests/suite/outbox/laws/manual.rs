@@ -12,7 +12,7 @@ use super::world::{World, message};
 use crate::outbox::broker::Says;
 
 #[tokio::test]
-async fn what_a_person_does_is_noted_with_who_when_and_why_in_the_same_transaction() {
+async fn an_operators_action_is_recorded_with_name_time_and_reason_in_its_transaction() {
     let world = World::new().await;
     world.put(&[message("a")]).await;
     for (commits, noted) in [(false, 0), (true, 1)] {
@@ -36,7 +36,7 @@ async fn what_a_person_does_is_noted_with_who_when_and_why_in_the_same_transacti
 }
 
 #[tokio::test]
-async fn what_is_settled_or_not_there_cannot_be_changed_and_nobody_acts_unnamed() {
+async fn a_settled_or_missing_message_cannot_be_changed_and_an_action_needs_a_name() {
     let world = World::new().await;
     world.put(&[message("a")]).await;
     let mut tx = world.begin().await;

@@ -22,7 +22,7 @@ async fn a_later_message_of_an_aggregate_waits_for_an_earlier_one_that_is_not_se
 }
 
 #[tokio::test]
-async fn while_one_is_leased_those_behind_it_are_not() {
+async fn messages_after_a_leased_one_of_their_aggregate_are_not_leased() {
     let world = World::new().await;
     world.put(&[of("a1", "a"), of("a2", "a"), of("a3", "a")]).await;
     world.broker.gate.forget_permits(usize::MAX);
@@ -59,7 +59,7 @@ async fn many_relays_keep_the_order_of_each_aggregate() {
 }
 
 #[tokio::test]
-async fn one_that_was_given_up_unsent_holds_back_those_behind_it_until_a_person_lets_go() {
+async fn a_message_given_up_unsent_blocks_its_aggregate_until_an_operator_releases_it() {
     for (sends_it, order) in [(true, vec!["a1", "a2"]), (false, vec!["a2"])] {
         let world = World::new().await;
         world.put(&[of("a1", "a"), of("a2", "a")]).await;

@@ -36,7 +36,7 @@ async fn two_relays_side_by_side_send_each_message_once() {
 
 /// The lease lives in the row: a lock would end with the statement that took it, and leave the row as it was.
 #[tokio::test]
-async fn what_one_relay_is_sending_no_other_leases_while_its_lease_lives() {
+async fn no_relay_leases_the_messages_of_another_live_lease() {
     let world = World::new().await;
     world.put(&[message("a")]).await;
     world.broker.gate.forget_permits(usize::MAX);
@@ -91,7 +91,7 @@ async fn a_relay_that_dies_while_it_sends_leaves_the_message_to_others_under_the
 
 /// The message was sent, but recording this failed: the lease had expired, and another relay sends the message.
 #[tokio::test]
-async fn a_relay_whose_lease_is_over_writes_nothing_of_what_another_one_has() {
+async fn a_relay_with_an_expired_lease_does_not_write_to_the_messages_of_another_one() {
     let world = World::new().await;
     world.put(&[message("a")]).await;
     world.broker.gate.forget_permits(usize::MAX);
@@ -114,7 +114,7 @@ async fn a_relay_whose_lease_is_over_writes_nothing_of_what_another_one_has() {
 }
 
 #[tokio::test]
-async fn what_is_not_accepted_stays_unconfirmed_and_comes_again_later_and_later() {
+async fn an_unaccepted_message_stays_unconfirmed_and_is_sent_again_at_growing_intervals() {
     let world = World::new().await;
     world.put(&[message("down"), message("unsure"), message("refused")]).await;
     let kinds = [
@@ -166,7 +166,7 @@ async fn no_answer_in_time_is_unconfirmed_and_it_is_sent_again_under_its_id() {
 
 /// Its poll is an hour away.
 #[tokio::test]
-async fn a_running_relay_sends_what_is_written_in_its_process_and_ends_its_round_when_told_to_stop() {
+async fn a_running_relay_sends_messages_of_its_process_and_ends_its_round_when_it_is_stopped() {
     let world = World::new().await;
     let relay = Arc::new(Relay::new(&world.outbox, world.broker.clone()).poll(Duration::from_secs(3_600)));
     let (stop, stopped) = oneshot::channel::<()>();
@@ -199,7 +199,7 @@ async fn a_running_relay_sends_what_is_written_in_its_process_and_ends_its_round
 
 /// Its poll is an hour away: what looks again is the end of a round.
 #[tokio::test]
-async fn a_running_relay_leases_while_it_sends_and_what_stands_behind_one_that_is_under_way_waits() {
+async fn a_running_relay_leases_while_it_sends_and_messages_after_one_in_transit_wait() {
     let world = World::new().await;
     world.broker.gate.forget_permits(usize::MAX);
     world.put(&[of("a1", "a"), of("a2", "a"), message("b"), of("a3", "a")]).await;
@@ -235,7 +235,7 @@ const EAGER: Duration = Duration::from_millis(2);
 
 /// The next poll is an hour away. Messages after a running send cost one more poll, however many there are.
 #[tokio::test]
-async fn a_relay_that_found_nothing_beside_a_sending_rests_and_overlaps_again_when_less_is_left() {
+async fn a_relay_that_finds_no_messages_while_it_sends_rests_and_overlaps_again_later() {
     let world = World::new().await;
     world.broker.gate.forget_permits(usize::MAX);
     world.put(&[of("first", "a"), message("beside")]).await;
@@ -356,7 +356,7 @@ impl AlertSender for Meeting {
 
 /// In sequence, the sends would take longer than the lease, and another round would start with all messages.
 #[tokio::test]
-async fn several_that_are_given_up_are_told_of_at_a_time() {
+async fn several_messages_given_up_at_once_give_one_alert() {
     let world = World::new().await;
     world.put(&["a", "b", "c"].map(message)).await;
     for id in ["a", "b", "c"] {
@@ -372,7 +372,7 @@ async fn several_that_are_given_up_are_told_of_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_damaged_row_is_given_up_with_an_alert_and_holds_up_nobody_else() {
+async fn a_damaged_row_is_given_up_with_an_alert_and_delays_no_message() {
     let world = World::new().await;
     world.put(&[message("a"), message("b")]).await;
     let (a, junk) = (world.bytes("'a'"), world.hex("ffffffffff"));

@@ -25,7 +25,7 @@ async fn tables_can_be_created_by_an_administrator() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_none_is_refused_and_so_is_a_table_of_somebody_else() {
+async fn an_invalid_name_and_a_foreign_table_are_refused() {
     let (pool, table, _kept) = own::place("outbox").await;
     refuses_bad_names(async |name| Outbox::builder(pool.clone()).table(name).create(true).open().await).await;
     sqlx::raw_sql(sqlx::AssertSqlSafe(format!("CREATE TABLE {table} (a int)"))).execute(&pool).await.unwrap();

@@ -235,7 +235,7 @@ async fn a_purge_removes_the_rows_of_consumers_that_are_old_enough() {
 }
 
 #[tokio::test]
-async fn many_messages_at_a_time_are_told_apart() {
+async fn many_messages_at_once_are_kept_separate() {
     let world = World::new().await;
     let ids: Vec<_> = (0..30).map(|n| format!("m{n:02}")).collect();
     world.put(&ids.iter().map(|id| message(id)).collect::<Vec<_>>()).await;

@@ -18,7 +18,7 @@ async fn sent_again(world: &World) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn of_all_32_combinations_only_the_one_with_all_five_conditions_is_sent_again() {
+async fn only_the_one_of_all_32_combinations_with_all_five_conditions_is_sent_again() {
     let world = World::new().await;
     let rows: Vec<_> = (0..32).map(|row| message(&row.to_string())).collect();
     world.put(&rows).await;

@@ -23,7 +23,7 @@ async fn a_message_is_there_if_its_transaction_commits_and_not_if_it_is_rolled_b
 }
 
 #[tokio::test]
-async fn it_is_sent_byte_for_byte_as_it_was_written() {
+async fn a_message_is_sent_byte_for_byte_as_it_was_written() {
     let world = World::new().await;
     let whole = OutboundMessage::new("orders/new", "id ä", vec![0, 255, 0]).business_key("k").aggregate("a");
     let whole = whole.header("x", vec![0, 1, 255]).header("x", "").header("", "y");
@@ -116,7 +116,7 @@ async fn more_than_a_statement_takes_are_written_all_the_same() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_a_message_is_refused_by_name() {
+async fn an_invalid_message_is_refused_with_its_id() {
     let world = World::new().await;
     let long = "x".repeat(256);
     let bad = [

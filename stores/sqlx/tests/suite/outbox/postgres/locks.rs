@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use super::laws::world::{World, message};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_somebody_else_has_locked_is_waited_for_by_itself() {
+async fn a_locked_message_is_waited_for_separately() {
     let world = World::new().await;
     let ids = ["first", "a", "locked", "z"];
     world.put(&ids.map(message)).await;

@@ -48,7 +48,7 @@ fn found(seen: &[(u32, Note)], left: &Left) -> Vec<String> {
 }
 
 #[test]
-fn what_was_committed_took_effect_once_in_order_or_is_told_of() {
+fn committed_links_take_effect_once_in_order_or_are_reported() {
     // What is sent again is out of turn by nature.
     let mut seen = sent(&[("m2", "a3"), ("m1", "a2"), ("m1", "a4"), ("m3", "a5")]);
     // The relay dies after the alert and before it marks the message.
@@ -64,7 +64,7 @@ fn what_was_committed_took_effect_once_in_order_or_is_told_of() {
 }
 
 #[test]
-fn each_thing_that_is_wrong_is_found_and_nothing_else() {
+fn each_violation_is_found_separately() {
     for (left, finding) in [
         (with(|left| _ = left.effects.pop()), "O1"),
         (with(|left| left.effects.push("m1".into())), "O2"),
@@ -89,7 +89,7 @@ fn each_thing_that_is_wrong_is_found_and_nothing_else() {
 }
 
 #[test]
-fn what_is_given_up_is_told_of_then_and_nothing_else_is() {
+fn only_messages_given_up_are_reported() {
     let told = |alarms: &[(u32, Note)]| found(alarms, &left());
     assert_eq!(told(&[]), ["O6"], "nobody was told");
     let right = alarmed(7, MOST_SENDS);
