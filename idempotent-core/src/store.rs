@@ -43,12 +43,12 @@ use crate::{Claim, ClaimHandle, ClaimRequest, Completion, Key, Record, Release, 
 /// # Laws
 /// The laws of all methods. Each method has further ones below. The test kit's `conformance!` runs a test for each law.
 ///
-/// `random_operations_are_answered_as_the_protocol_answers_them`,
-/// `a_key_held_over_one_connection_is_guarded_over_the_other`, `a_call_dropped_half_way_is_settled_by_asking_again`,
-/// `a_lost_reply_is_ambiguous_and_a_refused_call_is_not`, `a_damaged_record_is_corrupt_to_every_step`,
-/// `a_record_of_a_newer_version_is_refused_by_every_step`, `a_foreign_value_is_refused_by_every_step`,
-/// `what_cannot_be_read_is_never_overwritten_or_deleted`, `what_cannot_be_read_is_no_mismatch`,
-/// `the_store_lives_by_the_clock_it_was_given`.
+/// `random_operations_are_answered_by_the_protocol`,
+/// `a_key_held_over_one_connection_is_guarded_over_the_other`, `a_dropped_call_is_settled_by_its_repetition`,
+/// `a_lost_response_is_ambiguous_and_a_refused_call_is_not`, `a_damaged_record_is_corrupt_for_each_operation`,
+/// `a_record_of_a_newer_version_is_refused_by_each_operation`, `a_foreign_value_is_refused_by_each_operation`,
+/// `an_unreadable_record_is_never_overwritten_or_deleted`, `an_unreadable_record_is_not_a_mismatch`,
+/// `the_store_uses_its_configured_clock`.
 #[async_trait]
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Claims the key, or returns the reason why it cannot be claimed, as [`protocol::claim`](crate::protocol::claim)
@@ -62,33 +62,33 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// - A key that has reached `max_attempts` becomes dead instead of being granted.
     ///
     /// # Laws
-    /// `an_absent_key_is_acquired`, `a_held_key_is_in_flight_for_everybody_else`,
+    /// `an_absent_key_is_acquired`, `a_held_key_is_in_flight_for_other_callers`,
     /// `the_same_owner_claiming_again_gets_the_same_grant`,
-    /// `the_same_owner_may_claim_again_after_its_lease_while_nobody_took_over`,
-    /// `a_lease_holds_until_its_end_and_may_be_taken_over_from_then_on`, `an_expired_lease_is_parked_if_asked`,
+    /// `the_same_owner_may_claim_again_after_its_lease_before_a_takeover`,
+    /// `a_lease_may_be_taken_over_from_its_end`, `an_expired_lease_is_parked_if_asked`,
     /// `a_deleted_key_may_be_claimed_at_once_and_leaves_no_trace`,
     /// `a_vacant_key_is_delayed_until_its_time_and_then_acquired`, `a_consumed_key_answers_with_its_value`,
     /// `a_failed_key_answers_with_its_error`, `a_dead_key_answers_with_its_attempts_and_error`,
     /// `attempts_are_counted_over_vacancy_and_takeover`, `a_refunded_attempt_is_not_counted`,
-    /// `a_vacant_key_out_of_attempts_is_buried`, `an_expired_lease_out_of_attempts_is_buried`,
-    /// `a_live_lease_on_its_last_attempt_is_in_flight`, `without_a_limit_nothing_is_buried`,
-    /// `a_buried_run_is_not_granted_again`, `another_payload_is_a_mismatch_while_the_key_is_held_or_settled`,
+    /// `a_vacant_key_without_attempts_left_is_dead`, `an_expired_lease_without_attempts_left_is_dead`,
+    /// `a_live_lease_on_its_last_attempt_is_in_flight`, `without_a_limit_no_key_becomes_dead`,
+    /// `a_dead_lettered_run_is_not_granted_again`, `another_payload_is_a_mismatch_while_the_key_is_held_or_settled`,
     /// `an_equal_or_unknown_fingerprint_is_no_mismatch`, `a_vacant_key_takes_the_new_fingerprint`,
     /// `an_expired_lease_takes_the_new_fingerprint`, `a_dead_key_is_dead_for_every_payload`,
     /// `a_delayed_key_is_delayed_for_every_payload`, `fencing_rises_over_every_kind_of_release`,
-    /// `fencing_rises_over_takeover`, `fencing_rises_when_a_record_was_past_its_time`,
-    /// `fencing_rises_within_one_instant`, `fencing_rises_over_expiry_when_it_ran_ahead_of_the_clock`,
-    /// `fencing_is_a_number_every_script_language_can_hold`, `fencing_rises_whatever_the_clients_clocks_say`,
-    /// `a_lease_ends_to_the_ms`, `no_run_is_granted_without_a_cause`, `of_racing_claims_one_is_acquired`,
-    /// `of_racing_takeovers_one_is_acquired`, `of_claims_racing_over_two_connections_one_is_acquired`,
-    /// `holders_in_turn_never_overlap_and_their_numbers_rise`,
+    /// `fencing_rises_over_takeover`, `fencing_rises_after_an_expired_record`,
+    /// `fencing_rises_within_one_instant`, `fencing_rises_over_expiry_when_tokens_are_ahead_of_the_clock`,
+    /// `fencing_tokens_fit_the_numbers_of_every_script_language`, `fencing_rises_with_any_client_clock`,
+    /// `a_lease_ends_to_the_ms`, `each_grant_has_a_cause`, `one_of_several_racing_claims_is_acquired`,
+    /// `one_of_several_racing_takeovers_is_acquired`, `one_of_several_claims_over_two_connections_is_acquired`,
+    /// `successive_holders_never_overlap_and_their_tokens_rise`,
     /// `a_client_with_a_wrong_clock_takes_over_neither_early_nor_late`,
-    /// `a_client_with_a_wrong_clock_gives_spans_of_the_same_length`,
-    /// `a_claim_whose_reply_was_lost_is_granted_the_same_again`,
-    /// `a_claim_that_never_arrived_is_granted_at_the_next_try`, `keys_that_look_alike_are_kept_apart`,
-    /// `keys_that_differ_in_one_place_are_kept_apart`, `keys_whose_name_and_hash_run_together_are_kept_apart`,
-    /// `stored_keys_that_differ_only_by_case_are_kept_apart`, `tenants_scenes_and_scopes_are_kept_apart`,
-    /// `hostile_texts_and_values_come_back_as_they_were`, `a_large_value_comes_back_whole`.
+    /// `a_client_with_a_wrong_clock_sets_durations_of_the_same_length`,
+    /// `a_claim_with_a_lost_response_receives_the_same_grant_on_retry`,
+    /// `a_claim_with_a_lost_request_is_granted_on_retry`, `keys_that_look_alike_are_separate`,
+    /// `keys_that_differ_in_one_byte_are_separate`, `keys_with_an_ambiguous_boundary_of_name_and_hash_are_separate`,
+    /// `stored_keys_that_differ_only_by_case_are_separate`, `tenants_scenes_and_scopes_are_separate`,
+    /// `hostile_texts_and_values_are_read_back_unchanged`, `a_large_value_is_read_back_whole`.
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError>;
 
     /// Extends the lease to at least `lease` from now, as [`protocol::renew`](crate::protocol::renew) does.
@@ -99,9 +99,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Laws
     /// `a_renewal_counts_from_now`, `a_renewal_never_shortens`, `a_renewed_lease_ends_to_the_ms`,
-    /// `a_renewed_key_keeps_its_memory`, `an_owner_has_its_lease_to_the_last_ms`,
-    /// `a_renewal_whose_reply_was_lost_may_be_repeated`, `nobody_but_the_owner_changes_a_held_key`,
-    /// `of_a_late_renewal_or_release_and_a_takeover_one_wins`.
+    /// `a_renewed_key_keeps_its_retention`, `an_owner_has_its_lease_to_the_last_ms`,
+    /// `a_renewal_with_a_lost_response_may_be_repeated`, `only_the_owner_changes_a_held_key`,
+    /// `either_a_late_renewal_or_release_or_a_takeover_wins`.
     async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError>;
 
     /// Turns a consuming record into a consumed one, as [`protocol::complete`](crate::protocol::complete) does.
@@ -112,14 +112,14 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// - An owner may complete after the end of its lease if no other owner took over.
     ///
     /// # Laws
-    /// `a_completion_repeated_by_its_owner_is_done_and_the_first_result_stands`,
-    /// `a_late_owner_may_settle_while_nobody_took_over`,
-    /// `a_superseded_owner_is_told_what_is_there_and_changes_nothing`,
-    /// `a_superseded_grant_stays_superseded_though_its_claim_comes_again`, `a_key_that_has_gone_is_not_brought_back`,
-    /// `a_consumed_key_is_remembered_for_its_retention_and_no_longer`, `a_retention_for_ever_does_not_end`,
-    /// `a_retention_ends_to_the_ms`, `of_a_late_completion_and_a_takeover_one_wins`,
-    /// `racing_copies_of_one_completion_are_all_done`, `a_completion_whose_reply_was_lost_is_done_when_asked_again`,
-    /// `a_completion_that_never_arrived_is_done_at_the_next_try`, `a_large_value_comes_back_whole`.
+    /// `a_completion_repeated_by_its_owner_is_done_and_keeps_the_first_result`,
+    /// `a_late_owner_may_settle_before_a_takeover`,
+    /// `a_superseded_owner_receives_the_current_state_and_changes_nothing`,
+    /// `a_superseded_grant_stays_superseded_after_a_repeated_claim`, `a_deleted_key_is_not_restored`,
+    /// `a_consumed_key_is_kept_for_its_retention_and_no_longer`, `an_unlimited_retention_does_not_end`,
+    /// `a_retention_ends_to_the_ms`, `either_a_late_completion_or_a_takeover_wins`,
+    /// `racing_copies_of_one_completion_are_all_done`, `a_completion_with_a_lost_response_is_done_on_retry`,
+    /// `a_completion_with_a_lost_request_is_done_on_retry`, `a_large_value_is_read_back_whole`.
     async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError>;
 
     /// Ends an attempt that did not succeed, as [`protocol::release`](crate::protocol::release) does.
@@ -131,21 +131,21 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///   deletes the record.
     ///
     /// # Laws
-    /// `nobody_but_the_owner_changes_a_held_key`, `nobody_changes_a_settled_key`,
+    /// `only_the_owner_changes_a_held_key`, `a_settled_key_is_not_changed`,
     /// `a_consumed_key_is_not_undone_by_its_owner`, `a_release_repeated_by_its_owner_is_lost`,
-    /// `a_refunded_attempt_is_not_counted`, `a_refund_with_nothing_to_remember_leaves_no_trace`,
-    /// `a_refunded_takeover_is_told_to_the_next_run`, `a_delay_ends_to_the_ms`, `a_memory_ends_to_the_ms`,
-    /// `a_failed_key_is_remembered_for_its_memory_and_no_longer`,
-    /// `a_dead_key_is_remembered_for_its_memory_and_no_longer`,
-    /// `a_vacant_key_is_remembered_for_its_memory_after_its_delay`, `a_release_whose_reply_was_lost_is_applied_once`,
+    /// `a_refunded_attempt_is_not_counted`, `a_refund_of_the_first_attempt_leaves_no_record`,
+    /// `a_refunded_takeover_is_visible_to_the_next_run`, `a_delay_ends_to_the_ms`, `a_failure_retention_ends_to_the_ms`,
+    /// `a_failed_key_is_kept_for_its_retention_and_no_longer`,
+    /// `a_dead_key_is_kept_for_its_retention_and_no_longer`,
+    /// `a_vacant_key_is_kept_for_its_retention_after_its_delay`, `a_release_with_a_lost_response_is_applied_once`,
     /// `a_late_copy_of_a_call_changes_nothing_of_another_run`.
     async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError>;
 
     /// Returns the current record without claiming it, or `None` if it has expired. For tooling and tests.
     ///
     /// # Laws
-    /// `an_orphaned_key_counts_as_absent_past_lease_and_memory`, `what_one_connection_wrote_the_other_sees`,
-    /// `a_client_with_a_wrong_clock_sees_no_end_early_or_late`, `hostile_texts_and_values_come_back_as_they_were`.
+    /// `an_orphaned_key_is_absent_after_lease_and_retention`, `a_connection_sees_the_writes_of_another_one`,
+    /// `a_client_with_a_wrong_clock_sees_each_expiry_in_time`, `hostile_texts_and_values_are_read_back_unchanged`.
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError>;
 
     /// Returns the optional capabilities of this store. A wrapper must forward or drop each capability explicitly.

@@ -7,19 +7,19 @@
 //!
 //! | about | laws |
 //! |---|---|
-//! | 1, 3: nothing is lost | `an_unsettled_delivery_comes_again_once_its_consumer_is_gone`, `what_is_dropped_unsettled_comes_again`, `what_was_held_comes_again_when_its_connection_is_cut` |
-//! | acknowledging | `an_acknowledged_delivery_never_comes_again` |
-//! | 2, 4: deliveries | `any_body_comes_as_it_was_sent`, `headers_come_as_they_were_sent`, `repeated_headers_come_in_their_order` |
+//! | 1, 3: nothing is lost | `an_unsettled_delivery_is_redelivered_after_the_end_of_its_consumer`, `a_delivery_dropped_unsettled_is_redelivered`, `deliveries_of_a_cut_connection_are_redelivered` |
+//! | acknowledging | `an_acknowledged_delivery_is_never_redelivered` |
+//! | 2, 4: deliveries | `a_body_arrives_unchanged`, `headers_arrive_unchanged`, `repeated_headers_arrive_in_order` |
 //! | 4: copies | `a_retry_keeps_id_body_and_headers_byte_for_byte`, `a_dead_letter_keeps_id_body_and_headers_byte_for_byte` |
-//! | 5: attempts | `a_retry_leaves_attempt_and_first_seen`, `a_delivery_put_off_is_the_same_attempt` |
-//! | 6: dead letters | `a_dead_letter_says_why_when_and_how_often`, `a_dead_letter_put_back_is_a_first_attempt_that_has_died` |
+//! | 5: attempts | `a_retry_leaves_attempt_and_first_seen`, `a_postponed_delivery_is_the_same_attempt` |
+//! | 6: dead letters | `a_dead_letter_states_reason_time_and_attempts`, `a_redriven_dead_letter_is_a_first_attempt_with_its_history` |
 //! | 12: unreadable messages | `an_unreadable_message_is_dead_lettered_and_blocks_nothing` |
-//! | delays | `a_retry_comes_not_before_its_delay_and_then_does` |
-//! | returning deliveries | `a_delivery_given_back_comes_again_as_it_was`, `what_a_retry_left_outlasts_giving_back`, `closing_hands_back_what_was_not_handed_over` |
-//! | 7: receiving | `a_receive_that_is_dropped_loses_nothing`, `a_receive_brings_at_most_its_room` |
-//! | 8, 9: settling | `deliveries_are_settled_in_any_order`, `deliveries_are_settled_side_by_side`, `settling_twice_has_one_effect`, `settling_behind_the_consumers_end_is_done_or_refused` |
-//! | 10: keeping alive | `what_is_kept_alive_is_held_beyond_the_brokers_limit` |
-//! | with a [`Consumer`](idempotent_mq::Consumer) | `copies_of_one_message_run_once`, `messages_of_one_key_run_in_their_order`, `a_consumer_that_stops_gives_back_what_waits` |
+//! | delays | `a_retry_is_delivered_after_its_delay_and_never_before` |
+//! | returning deliveries | `a_returned_delivery_is_redelivered_unchanged`, `the_attempts_of_a_retry_survive_a_return`, `closing_returns_undelivered_messages` |
+//! | 7: receiving | `a_dropped_receive_loses_no_delivery`, `a_receive_returns_at_most_the_requested_number` |
+//! | 8, 9: settling | `deliveries_are_settled_in_any_order`, `deliveries_are_settled_concurrently`, `settling_twice_has_one_effect`, `settling_after_the_end_of_the_consumer_is_done_or_refused` |
+//! | 10: keeping alive | `an_extended_delivery_is_held_beyond_the_brokers_limit` |
+//! | with a [`Consumer`](idempotent_mq::Consumer) | `copies_of_one_message_run_once`, `messages_of_one_key_run_in_order`, `a_stopping_consumer_returns_waiting_deliveries` |
 //!
 //! The laws do not cover a lost publisher confirm, a deleted queue, denied permissions, or two processes. An adapter
 //! needs its own tests for these.
@@ -176,8 +176,8 @@ where
     let law = async {
         let capabilities = build().await.source().await.capabilities();
         let claimed = |law: &str| match law {
-            "what_is_kept_alive_is_held_beyond_the_brokers_limit" => capabilities.keep_alive.is_some(),
-            "a_retry_comes_not_before_its_delay_and_then_does" => capabilities.delays != DelaySupport::ByBroker,
+            "an_extended_delivery_is_held_beyond_the_brokers_limit" => capabilities.keep_alive.is_some(),
+            "a_retry_is_delivered_after_its_delay_and_never_before" => capabilities.delays != DelaySupport::ByBroker,
             _ => false,
         };
         let claimed: Vec<_> = without.iter().filter(|law| claimed(law)).collect();
@@ -197,7 +197,7 @@ where
 /// In a test of an adapter:
 ///
 /// ```text
-/// broker_conformance!(my_broker, subject(), without: [what_is_kept_alive_is_held_beyond_the_brokers_limit]);
+/// broker_conformance!(my_broker, subject(), without: [an_extended_delivery_is_held_beyond_the_brokers_limit]);
 /// ```
 #[macro_export]
 macro_rules! broker_conformance {

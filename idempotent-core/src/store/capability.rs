@@ -143,7 +143,7 @@ pub trait Renewal: fmt::Debug + Send + Sync {
 /// requests.
 ///
 /// # Laws
-/// `a_batch_answers_as_if_each_request_had_come_alone`, `a_batch_refuses_only_what_it_cannot_read`.
+/// `a_batch_answers_like_separate_requests`, `a_batch_refuses_only_unreadable_records`.
 #[async_trait]
 pub trait Batch: fmt::Debug + Send + Sync {
     /// Claims each key like [`Store::claim`](super::Store::claim).
@@ -205,7 +205,7 @@ pub struct RecordPage {
 /// Lists records for operators.
 ///
 /// # Laws
-/// `browsing_lists_each_live_key_once`, `browsing_leaves_what_it_cannot_read`.
+/// `browsing_lists_each_live_key_once`, `browsing_keeps_unreadable_records`.
 #[async_trait]
 pub trait Browse: fmt::Debug + Send + Sync {
     /// Returns at most `limit` entries (at most 10,000) after the cursor `after`.
@@ -223,7 +223,7 @@ pub trait Browse: fmt::Debug + Send + Sync {
 /// [`CasBackend`](crate::CasBackend) follows [`protocol::removable`](crate::protocol::removable).
 ///
 /// # Laws
-/// `a_purge_is_bounded_and_harmless`, `a_purge_leaves_what_it_cannot_read`,
+/// `a_purge_is_bounded_and_harmless`, `a_purge_keeps_unreadable_records`,
 /// `fencing_rises_over_purge_within_one_instant`.
 #[async_trait]
 pub trait Purge: fmt::Debug + Send + Sync {
@@ -240,8 +240,8 @@ pub trait Purge: fmt::Debug + Send + Sync {
 /// Repairs by an operator. The caller is responsible for the audit log.
 ///
 /// # Laws
-/// `a_settled_key_can_be_forgotten_by_its_number_only`, `a_held_key_is_forgotten_by_force_only`,
-/// `fencing_rises_over_forgetting`.
+/// `a_settled_key_is_deleted_only_with_its_fencing_token`, `a_held_key_is_deleted_only_by_force`,
+/// `fencing_rises_over_deletion_by_an_operator`.
 #[async_trait]
 pub trait Admin: fmt::Debug + Send + Sync {
     /// Makes a settled key claimable again, and a consuming key only with `force`.
@@ -298,9 +298,9 @@ pub struct InspectedRecord {
 /// record, at the latest when the record is purged.
 ///
 /// # Laws
-/// `steps_come_back_as_they_were_noted`, `a_step_only_goes_on`, `nobody_but_the_owner_reads_or_notes_steps`,
-/// `a_superseded_owner_notes_no_step`, `steps_outlive_release_and_takeover`, `a_record_that_begins_anew_has_no_steps`,
-/// `steps_of_two_keys_are_kept_apart`, `of_a_late_note_and_a_takeover_nothing_noted_is_missed`.
+/// `steps_are_read_back_unchanged`, `a_step_never_returns_to_an_earlier_state`, `only_the_owner_reads_and_records_steps`,
+/// `a_superseded_owner_records_no_step`, `steps_survive_release_and_takeover`, `a_new_record_of_a_key_has_no_steps`,
+/// `steps_of_two_keys_are_separate`, `a_takeover_sees_each_recorded_step`.
 #[async_trait]
 pub trait StepStore: fmt::Debug + Send + Sync {
     /// Returns the steps that this owner and its predecessors recorded since the record began.
@@ -334,9 +334,9 @@ pub trait StepStore: fmt::Debug + Send + Sync {
 /// listing does not contain them.
 ///
 /// # Laws
-/// `a_stream_nobody_spoke_of_has_no_line`, `a_line_is_put_back_only_by_who_saw_it_as_it_is`,
-/// `a_line_of_any_bytes_comes_back_as_it_was`, `lines_of_two_streams_are_kept_apart`, `a_line_is_no_record`,
-/// `a_line_outlives_a_purge_until_its_time_is_over`, `of_racing_changes_of_one_line_none_is_lost`.
+/// `an_unknown_stream_has_no_order_state`, `order_state_is_written_only_with_its_current_version`,
+/// `order_state_of_any_bytes_is_read_back_unchanged`, `order_states_of_two_streams_are_separate`, `order_state_is_not_a_record`,
+/// `order_state_survives_a_purge_until_it_expires`, `racing_changes_of_one_order_state_are_not_lost`.
 #[async_trait]
 pub trait OrderStore: fmt::Debug + Send + Sync {
     /// Returns the stream's order table and the store's time of the read.

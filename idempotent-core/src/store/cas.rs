@@ -24,10 +24,10 @@ pub trait CasBackend: fmt::Debug + Send + Sync + 'static {
     /// Same as [`Store`].
     ///
     /// # Laws
-    /// `reading_changes_nothing`, `the_version_is_zero_where_nothing_is_and_only_there`,
-    /// `a_read_gives_the_record_and_the_version_of_one_moment`, `records_of_every_state_come_back_as_they_were`,
-    /// `a_record_without_an_end_comes_back_as_it_was`, `empty_hostile_and_large_values_come_back_as_they_were`,
-    /// `a_record_stays_until_its_time`, `time_does_not_go_back`, `time_passes_in_microseconds`.
+    /// `reading_changes_nothing`, `the_version_is_zero_exactly_without_a_record`,
+    /// `a_read_gives_the_record_and_the_version_of_one_moment`, `records_of_every_state_are_read_back_unchanged`,
+    /// `a_record_without_expiry_is_read_back_unchanged`, `empty_hostile_and_large_values_are_read_back_unchanged`,
+    /// `a_record_stays_until_its_time`, `time_never_decreases`, `time_passes_in_microseconds`.
     async fn read(&self, key: &Key) -> Result<VersionedRecord, StoreError>;
 
     /// Writes `next` if the version is still `seen`, and returns whether it did. `None` deletes the record.
@@ -41,14 +41,14 @@ pub trait CasBackend: fmt::Debug + Send + Sync + 'static {
     /// Same as [`Store`]. Returns `Ambiguous` if the reply was lost, and never a guess.
     ///
     /// # Laws
-    /// `a_swap_with_the_version_just_read_writes`, `a_swap_to_nothing_deletes`,
-    /// `a_present_record_is_not_written_by_who_saw_none`, `an_absent_record_is_not_written_by_who_saw_one`,
+    /// `a_swap_with_the_version_just_read_writes`, `a_swap_to_no_record_deletes`,
+    /// `a_swap_that_expects_no_record_does_not_replace_one`, `a_swap_that_expects_a_record_does_not_create_one`,
     /// `a_refused_swap_changes_nothing`, `each_write_changes_the_version_also_of_an_equal_record`,
-    /// `a_version_does_not_come_back_over_a_deletion`, `a_version_does_not_come_back_over_writes`,
-    /// `a_version_does_not_come_back_over_the_end_of_a_record`, `a_long_history_has_no_version_twice`,
-    /// `a_swap_that_saw_nothing_is_refused_for_an_hour_past_a_records_time`,
-    /// `two_keys_share_neither_rows_nor_versions`, `of_racing_swaps_with_one_version_one_wins`,
-    /// `of_racing_writes_and_deletions_with_one_version_one_wins`, `no_update_is_lost_among_racing_ones`.
+    /// `a_version_does_not_repeat_after_a_deletion`, `a_version_does_not_repeat_after_writes`,
+    /// `a_version_does_not_repeat_after_an_expiry`, `a_long_history_has_no_version_twice`,
+    /// `a_swap_that_expects_no_record_is_refused_for_an_hour_after_an_expiry`,
+    /// `two_keys_share_neither_rows_nor_versions`, `one_of_several_racing_swaps_with_one_version_wins`,
+    /// `one_of_several_racing_writes_and_deletions_with_one_version_wins`, `no_update_is_lost_among_racing_ones`.
     async fn swap(&self, key: &Key, seen: Version, next: Option<&Record>) -> Result<bool, StoreError>;
 
     /// Returns the capabilities that the backend adds to [`Cas`], such as [`Purge`](super::Purge) and

@@ -82,32 +82,32 @@ macro_rules! laws {
 }
 
 laws! { $
-    an_acknowledged_delivery_never_comes_again
-    an_unsettled_delivery_comes_again_once_its_consumer_is_gone
-    what_is_dropped_unsettled_comes_again
-    what_was_held_comes_again_when_its_connection_is_cut
-    any_body_comes_as_it_was_sent
-    headers_come_as_they_were_sent
-    repeated_headers_come_in_their_order
-    a_retry_comes_not_before_its_delay_and_then_does
+    an_acknowledged_delivery_is_never_redelivered
+    an_unsettled_delivery_is_redelivered_after_the_end_of_its_consumer
+    a_delivery_dropped_unsettled_is_redelivered
+    deliveries_of_a_cut_connection_are_redelivered
+    a_body_arrives_unchanged
+    headers_arrive_unchanged
+    repeated_headers_arrive_in_order
+    a_retry_is_delivered_after_its_delay_and_never_before
     a_retry_leaves_attempt_and_first_seen
     a_retry_keeps_id_body_and_headers_byte_for_byte
-    a_delivery_put_off_is_the_same_attempt
+    a_postponed_delivery_is_the_same_attempt
     a_dead_letter_keeps_id_body_and_headers_byte_for_byte
-    a_dead_letter_says_why_when_and_how_often
-    a_dead_letter_put_back_is_a_first_attempt_that_has_died
+    a_dead_letter_states_reason_time_and_attempts
+    a_redriven_dead_letter_is_a_first_attempt_with_its_history
     an_unreadable_message_is_dead_lettered_and_blocks_nothing
-    a_delivery_given_back_comes_again_as_it_was
-    what_a_retry_left_outlasts_giving_back
-    closing_hands_back_what_was_not_handed_over
-    a_receive_that_is_dropped_loses_nothing
-    a_receive_brings_at_most_its_room
+    a_returned_delivery_is_redelivered_unchanged
+    the_attempts_of_a_retry_survive_a_return
+    closing_returns_undelivered_messages
+    a_dropped_receive_loses_no_delivery
+    a_receive_returns_at_most_the_requested_number
     deliveries_are_settled_in_any_order
-    deliveries_are_settled_side_by_side
+    deliveries_are_settled_concurrently
     settling_twice_has_one_effect
-    settling_behind_the_consumers_end_is_done_or_refused
-    what_is_kept_alive_is_held_beyond_the_brokers_limit
+    settling_after_the_end_of_the_consumer_is_done_or_refused
+    an_extended_delivery_is_held_beyond_the_brokers_limit
     copies_of_one_message_run_once
-    messages_of_one_key_run_in_their_order
-    a_consumer_that_stops_gives_back_what_waits
+    messages_of_one_key_run_in_order
+    a_stopping_consumer_returns_waiting_deliveries
 }

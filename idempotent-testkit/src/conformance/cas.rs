@@ -119,7 +119,7 @@ pub fn hold_cas_listed(law: &str, build: fn() -> BuiltCas) {
 /// # idempotent_testkit::conformance::hold_cas(
 /// #     idempotent_testkit::conformance::Threads::One,
 /// #     backend,
-/// #     idempotent_testkit::conformance::laws::cas::versions::a_version_does_not_come_back_over_a_deletion,
+/// #     idempotent_testkit::conformance::laws::cas::versions::a_version_does_not_repeat_after_a_deletion,
 /// # );
 /// ```
 #[macro_export]

@@ -13,10 +13,10 @@ macro_rules! __laws {
         $crate::$callback! { $($with)*
             One claims []:
                 an_absent_key_is_acquired
-                a_held_key_is_in_flight_for_everybody_else
+                a_held_key_is_in_flight_for_other_callers
                 the_same_owner_claiming_again_gets_the_same_grant
-                the_same_owner_may_claim_again_after_its_lease_while_nobody_took_over
-                a_lease_holds_until_its_end_and_may_be_taken_over_from_then_on
+                the_same_owner_may_claim_again_after_its_lease_before_a_takeover
+                a_lease_may_be_taken_over_from_its_end
                 an_expired_lease_is_parked_if_asked
                 a_deleted_key_may_be_claimed_at_once_and_leaves_no_trace
                 a_vacant_key_is_delayed_until_its_time_and_then_acquired
@@ -26,25 +26,25 @@ macro_rules! __laws {
             One fencing []:
                 fencing_rises_over_every_kind_of_release
                 fencing_rises_over_takeover
-                fencing_rises_when_a_record_was_past_its_time
+                fencing_rises_after_an_expired_record
                 fencing_rises_within_one_instant
-                fencing_is_a_number_every_script_language_can_hold;
+                fencing_tokens_fit_the_numbers_of_every_script_language;
             One fencing [purge]:
                 fencing_rises_over_purge_within_one_instant;
             One fencing [clock]:
-                fencing_rises_over_expiry_when_it_ran_ahead_of_the_clock;
+                fencing_rises_over_expiry_when_tokens_are_ahead_of_the_clock;
             One fencing [admin]:
-                fencing_rises_over_forgetting;
+                fencing_rises_over_deletion_by_an_operator;
             One attempts []:
                 attempts_are_counted_over_vacancy_and_takeover
                 a_refunded_attempt_is_not_counted
-                a_refund_with_nothing_to_remember_leaves_no_trace
-                a_refunded_takeover_is_told_to_the_next_run
-                a_vacant_key_out_of_attempts_is_buried
-                an_expired_lease_out_of_attempts_is_buried
+                a_refund_of_the_first_attempt_leaves_no_record
+                a_refunded_takeover_is_visible_to_the_next_run
+                a_vacant_key_without_attempts_left_is_dead
+                an_expired_lease_without_attempts_left_is_dead
                 a_live_lease_on_its_last_attempt_is_in_flight
-                without_a_limit_nothing_is_buried
-                a_buried_run_is_not_granted_again;
+                without_a_limit_no_key_becomes_dead
+                a_dead_lettered_run_is_not_granted_again;
             One payloads []:
                 another_payload_is_a_mismatch_while_the_key_is_held_or_settled
                 an_equal_or_unknown_fingerprint_is_no_mismatch
@@ -53,120 +53,120 @@ macro_rules! __laws {
                 a_dead_key_is_dead_for_every_payload
                 a_delayed_key_is_delayed_for_every_payload;
             One owners []:
-                nobody_but_the_owner_changes_a_held_key
-                nobody_changes_a_settled_key
-                a_superseded_owner_is_told_what_is_there_and_changes_nothing
-                a_superseded_grant_stays_superseded_though_its_claim_comes_again
-                a_late_owner_may_settle_while_nobody_took_over
-                a_completion_repeated_by_its_owner_is_done_and_the_first_result_stands
+                only_the_owner_changes_a_held_key
+                a_settled_key_is_not_changed
+                a_superseded_owner_receives_the_current_state_and_changes_nothing
+                a_superseded_grant_stays_superseded_after_a_repeated_claim
+                a_late_owner_may_settle_before_a_takeover
+                a_completion_repeated_by_its_owner_is_done_and_keeps_the_first_result
                 a_consumed_key_is_not_undone_by_its_owner
                 a_release_repeated_by_its_owner_is_lost
                 a_renewal_counts_from_now
                 a_renewal_never_shortens
-                a_key_that_has_gone_is_not_brought_back
-                no_run_is_granted_without_a_cause;
+                a_deleted_key_is_not_restored
+                each_grant_has_a_cause;
             One time []:
-                a_consumed_key_is_remembered_for_its_retention_and_no_longer
-                a_retention_for_ever_does_not_end
-                a_failed_key_is_remembered_for_its_memory_and_no_longer
-                a_dead_key_is_remembered_for_its_memory_and_no_longer
-                a_vacant_key_is_remembered_for_its_memory_after_its_delay
-                an_orphaned_key_counts_as_absent_past_lease_and_memory
-                a_renewed_key_keeps_its_memory;
+                a_consumed_key_is_kept_for_its_retention_and_no_longer
+                an_unlimited_retention_does_not_end
+                a_failed_key_is_kept_for_its_retention_and_no_longer
+                a_dead_key_is_kept_for_its_retention_and_no_longer
+                a_vacant_key_is_kept_for_its_retention_after_its_delay
+                an_orphaned_key_is_absent_after_lease_and_retention
+                a_renewed_key_keeps_its_retention;
             One ends [clock]:
-                the_store_lives_by_the_clock_it_was_given
+                the_store_uses_its_configured_clock
                 a_lease_ends_to_the_ms
                 a_renewed_lease_ends_to_the_ms
                 a_delay_ends_to_the_ms
                 a_retention_ends_to_the_ms
-                a_memory_ends_to_the_ms
+                a_failure_retention_ends_to_the_ms
                 an_owner_has_its_lease_to_the_last_ms;
             One clients [clients]:
                 a_client_with_a_wrong_clock_takes_over_neither_early_nor_late
-                a_client_with_a_wrong_clock_gives_spans_of_the_same_length
-                a_client_with_a_wrong_clock_sees_no_end_early_or_late
-                fencing_rises_whatever_the_clients_clocks_say;
+                a_client_with_a_wrong_clock_sets_durations_of_the_same_length
+                a_client_with_a_wrong_clock_sees_each_expiry_in_time
+                fencing_rises_with_any_client_clock;
             Many races []:
-                of_racing_claims_one_is_acquired
-                of_racing_takeovers_one_is_acquired
-                of_a_late_completion_and_a_takeover_one_wins
-                of_a_late_renewal_or_release_and_a_takeover_one_wins
-                holders_in_turn_never_overlap_and_their_numbers_rise
+                one_of_several_racing_claims_is_acquired
+                one_of_several_racing_takeovers_is_acquired
+                either_a_late_completion_or_a_takeover_wins
+                either_a_late_renewal_or_release_or_a_takeover_wins
+                successive_holders_never_overlap_and_their_tokens_rise
                 racing_copies_of_one_completion_are_all_done;
             One connections [second]:
-                what_one_connection_wrote_the_other_sees
+                a_connection_sees_the_writes_of_another_one
                 a_key_held_over_one_connection_is_guarded_over_the_other;
             Many connections [second]:
-                of_claims_racing_over_two_connections_one_is_acquired;
+                one_of_several_claims_over_two_connections_is_acquired;
             One connections [second watch]:
                 watchers_are_woken_over_another_connection;
             One replies []:
-                a_claim_whose_reply_was_lost_is_granted_the_same_again
-                a_claim_that_never_arrived_is_granted_at_the_next_try
-                a_completion_whose_reply_was_lost_is_done_when_asked_again
-                a_completion_that_never_arrived_is_done_at_the_next_try
-                a_renewal_whose_reply_was_lost_may_be_repeated
-                a_release_whose_reply_was_lost_is_applied_once
+                a_claim_with_a_lost_response_receives_the_same_grant_on_retry
+                a_claim_with_a_lost_request_is_granted_on_retry
+                a_completion_with_a_lost_response_is_done_on_retry
+                a_completion_with_a_lost_request_is_done_on_retry
+                a_renewal_with_a_lost_response_may_be_repeated
+                a_release_with_a_lost_response_is_applied_once
                 a_late_copy_of_a_call_changes_nothing_of_another_run
-                a_call_dropped_half_way_is_settled_by_asking_again;
+                a_dropped_call_is_settled_by_its_repetition;
             One replies [losing]:
-                a_lost_reply_is_ambiguous_and_a_refused_call_is_not;
+                a_lost_response_is_ambiguous_and_a_refused_call_is_not;
             One keys []:
-                keys_that_look_alike_are_kept_apart
-                keys_that_differ_in_one_place_are_kept_apart
-                keys_whose_name_and_hash_run_together_are_kept_apart
-                stored_keys_that_differ_only_by_case_are_kept_apart
-                tenants_scenes_and_scopes_are_kept_apart
-                hostile_texts_and_values_come_back_as_they_were
-                a_large_value_comes_back_whole;
+                keys_that_look_alike_are_separate
+                keys_that_differ_in_one_byte_are_separate
+                keys_with_an_ambiguous_boundary_of_name_and_hash_are_separate
+                stored_keys_that_differ_only_by_case_are_separate
+                tenants_scenes_and_scopes_are_separate
+                hostile_texts_and_values_are_read_back_unchanged
+                a_large_value_is_read_back_whole;
             One damage [planting]:
-                a_damaged_record_is_corrupt_to_every_step
-                a_record_of_a_newer_version_is_refused_by_every_step
-                what_cannot_be_read_is_never_overwritten_or_deleted
-                what_cannot_be_read_is_no_mismatch;
+                a_damaged_record_is_corrupt_for_each_operation
+                a_record_of_a_newer_version_is_refused_by_each_operation
+                an_unreadable_record_is_never_overwritten_or_deleted
+                an_unreadable_record_is_not_a_mismatch;
             One damage [planting foreign]:
-                a_foreign_value_is_refused_by_every_step;
+                a_foreign_value_is_refused_by_each_operation;
             One damage [planting purge]:
-                a_purge_leaves_what_it_cannot_read;
+                a_purge_keeps_unreadable_records;
             One damage [planting browse]:
-                browsing_leaves_what_it_cannot_read;
+                browsing_keeps_unreadable_records;
             One damage [planting batch]:
-                a_batch_refuses_only_what_it_cannot_read;
+                a_batch_refuses_only_unreadable_records;
             One capabilities []:
                 reported_capabilities_work;
             One capabilities [batch]:
-                a_batch_answers_as_if_each_request_had_come_alone;
+                a_batch_answers_like_separate_requests;
             One capabilities [watch]:
                 watchers_are_woken_by_completion_and_release;
             One journal [journal]:
-                steps_come_back_as_they_were_noted
-                a_step_only_goes_on
-                nobody_but_the_owner_reads_or_notes_steps
-                a_superseded_owner_notes_no_step
-                steps_outlive_release_and_takeover
-                a_record_that_begins_anew_has_no_steps
-                steps_of_two_keys_are_kept_apart;
+                steps_are_read_back_unchanged
+                a_step_never_returns_to_an_earlier_state
+                only_the_owner_reads_and_records_steps
+                a_superseded_owner_records_no_step
+                steps_survive_release_and_takeover
+                a_new_record_of_a_key_has_no_steps
+                steps_of_two_keys_are_separate;
             Many journal [journal]:
-                of_a_late_note_and_a_takeover_nothing_noted_is_missed;
+                a_takeover_sees_each_recorded_step;
             One order [order]:
-                a_stream_nobody_spoke_of_has_no_line
-                a_line_is_put_back_only_by_who_saw_it_as_it_is
-                a_line_of_any_bytes_comes_back_as_it_was
-                lines_of_two_streams_are_kept_apart
-                a_line_is_no_record;
+                an_unknown_stream_has_no_order_state
+                order_state_is_written_only_with_its_current_version
+                order_state_of_any_bytes_is_read_back_unchanged
+                order_states_of_two_streams_are_separate
+                order_state_is_not_a_record;
             One order [order purge]:
-                a_line_outlives_a_purge_until_its_time_is_over;
+                order_state_survives_a_purge_until_it_expires;
             Many order [order]:
-                of_racing_changes_of_one_line_none_is_lost;
+                racing_changes_of_one_order_state_are_not_lost;
             One capabilities [browse]:
                 browsing_lists_each_live_key_once;
             One capabilities [purge]:
                 a_purge_is_bounded_and_harmless;
             One capabilities [admin]:
-                a_settled_key_can_be_forgotten_by_its_number_only
-                a_held_key_is_forgotten_by_force_only;
+                a_settled_key_is_deleted_only_with_its_fencing_token
+                a_held_key_is_deleted_only_by_force;
             One equality []:
-                random_operations_are_answered_as_the_protocol_answers_them;
+                random_operations_are_answered_by_the_protocol;
         }
     };
 }
@@ -222,7 +222,9 @@ impl Law {
         hold_named(self.name, self.threads, build, async |subject: &Subject| {
             let missing = subject.missing();
             match self.needs.iter().find(|need| missing.contains(need)) {
-                Some(need) => eprintln!("not shown: without {need}; see the test `a_missing_capability_excludes_its_laws`"),
+                Some(need) => {
+                    eprintln!("not shown: without {need}; see the test `a_missing_capability_excludes_its_laws`")
+                }
                 None => (self.body)(subject).await,
             }
         });

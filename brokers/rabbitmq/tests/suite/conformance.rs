@@ -11,10 +11,10 @@ use self::rabbit::Rabbit;
 broker_conformance!(
     a_classic_queue_keeps_the_laws,
     Rabbit::new(Queue::classic),
-    without: [what_is_kept_alive_is_held_beyond_the_brokers_limit]
+    without: [an_extended_delivery_is_held_beyond_the_brokers_limit]
 );
 broker_conformance!(
     a_quorum_queue_keeps_the_laws,
     Rabbit::new(Queue::quorum),
-    without: [what_is_kept_alive_is_held_beyond_the_brokers_limit]
+    without: [an_extended_delivery_is_held_beyond_the_brokers_limit]
 );

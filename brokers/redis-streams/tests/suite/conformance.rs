@@ -11,17 +11,17 @@ broker_conformance!(
     a_stream_that_keeps_everything_keeps_the_laws,
     Streams::new(TrimPolicy::Everything),
     without: [
-        a_delivery_put_off_is_the_same_attempt,
+        a_postponed_delivery_is_the_same_attempt,
         a_retry_leaves_attempt_and_first_seen,
-        what_a_retry_left_outlasts_giving_back,
+        the_attempts_of_a_retry_survive_a_return,
     ]
 );
 broker_conformance!(
     a_stream_that_deletes_what_is_settled_keeps_the_laws,
     Streams::new(TrimPolicy::Unacknowledged),
     without: [
-        a_delivery_put_off_is_the_same_attempt,
+        a_postponed_delivery_is_the_same_attempt,
         a_retry_leaves_attempt_and_first_seen,
-        what_a_retry_left_outlasts_giving_back,
+        the_attempts_of_a_retry_survive_a_return,
     ]
 );

@@ -10,12 +10,12 @@ broker_conformance!(
     Rocket::new(),
     without: [
         // The broker takes no messages back from a connected client.
-        what_is_kept_alive_is_held_beyond_the_brokers_limit,
+        an_extended_delivery_is_held_beyond_the_brokers_limit,
         // A client keeps its messages when it loses connections: the broker assigns queues to other members of the group,
         // not messages. See `broker::consumer_outages`.
-        what_was_held_comes_again_when_its_connection_is_cut,
+        deliveries_of_a_cut_connection_are_redelivered,
         // A queue is reassigned as a whole after all taken messages are settled. See `broker::closing`.
-        closing_hands_back_what_was_not_handed_over,
+        closing_returns_undelivered_messages,
         // The client parses messages before the adapter receives them.
         an_unreadable_message_is_dead_lettered_and_blocks_nothing,
     ]

@@ -67,7 +67,7 @@ pub async fn copies_of_one_message_run_once<B: Broker>(broker: &B) {
     assert_eq!(log.lock().unwrap().concat(), "m", "one run");
 }
 
-pub async fn messages_of_one_key_run_in_their_order<B: Broker>(broker: &B) {
+pub async fn messages_of_one_key_run_in_order<B: Broker>(broker: &B) {
     let log = Log::default();
     let said = log.clone();
     let order = KeyFrom::header("user");
@@ -99,7 +99,7 @@ pub async fn messages_of_one_key_run_in_their_order<B: Broker>(broker: &B) {
     }
 }
 
-pub async fn a_consumer_that_stops_gives_back_what_waits<B: Broker>(broker: &B) {
+pub async fn a_stopping_consumer_returns_waiting_deliveries<B: Broker>(broker: &B) {
     let (log, open) = (Log::default(), Arc::new(Notify::new()));
     let (said, gate) = (log.clone(), open.clone());
     let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |message| {

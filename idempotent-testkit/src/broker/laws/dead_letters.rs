@@ -36,7 +36,7 @@ pub async fn a_dead_letter_keeps_id_body_and_headers_byte_for_byte<B: Broker>(br
     }
 }
 
-pub async fn a_dead_letter_says_why_when_and_how_often<B: Broker>(broker: &B) {
+pub async fn a_dead_letter_states_reason_time_and_attempts<B: Broker>(broker: &B) {
     let mut hand = Hand::of(broker).await;
     broker.publish(Message::new("m", "body")).await;
     let held = hand.expect("m").await;
@@ -45,7 +45,7 @@ pub async fn a_dead_letter_says_why_when_and_how_often<B: Broker>(broker: &B) {
     hand.leave_nothing(broker).await;
 }
 
-pub async fn a_dead_letter_put_back_is_a_first_attempt_that_has_died<B: Broker>(broker: &B) {
+pub async fn a_redriven_dead_letter_is_a_first_attempt_with_its_history<B: Broker>(broker: &B) {
     let mut hand = Hand::of(broker).await;
     let sent = rich("m");
     broker.publish(sent.clone()).await;

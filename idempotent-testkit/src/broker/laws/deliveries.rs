@@ -5,7 +5,7 @@ use idempotent_mq::{DeadLetter, Settlement};
 use super::super::hand::{Hand, as_sent, aside, by_name, retry, rich};
 use super::super::{Broker, Message};
 
-pub async fn an_acknowledged_delivery_never_comes_again<B: Broker>(broker: &B) {
+pub async fn an_acknowledged_delivery_is_never_redelivered<B: Broker>(broker: &B) {
     let mut hand = Hand::of(broker).await;
     for id in ["a", "b"] {
         broker.publish(Message::new(id, "body")).await;
@@ -15,7 +15,7 @@ pub async fn an_acknowledged_delivery_never_comes_again<B: Broker>(broker: &B) {
     hand.leave_nothing(broker).await;
 }
 
-pub async fn any_body_comes_as_it_was_sent<B: Broker>(broker: &B) {
+pub async fn a_body_arrives_unchanged<B: Broker>(broker: &B) {
     let mut hand = Hand::of(broker).await;
     let long: Vec<u8> = (0..1 << 20).map(|n: u32| n.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
     let bodies = [Vec::new(), vec![0], (0..=255).collect(), b"\xff\xfe{\"a\": \r\n\0}".to_vec(), long];
@@ -32,7 +32,7 @@ pub async fn any_body_comes_as_it_was_sent<B: Broker>(broker: &B) {
     hand.leave_nothing(broker).await;
 }
 
-pub async fn headers_come_as_they_were_sent<B: Broker>(broker: &B) {
+pub async fn headers_arrive_unchanged<B: Broker>(broker: &B) {
     let mut hand = Hand::of(broker).await;
     for sent in [rich("many"), Message::new("none", "body")] {
         broker.publish(sent.clone()).await;
@@ -44,7 +44,7 @@ pub async fn headers_come_as_they_were_sent<B: Broker>(broker: &B) {
     hand.leave_nothing(broker).await;
 }
 
-pub async fn repeated_headers_come_in_their_order<B: Broker>(broker: &B) {
+pub async fn repeated_headers_arrive_in_order<B: Broker>(broker: &B) {
     let mut hand = Hand::of(broker).await;
     let sent = Message::new("m", "body").header("via", "second").header("b", "x").header("via", "first");
     broker.publish(sent.clone()).await;
@@ -59,7 +59,7 @@ pub async fn repeated_headers_come_in_their_order<B: Broker>(broker: &B) {
     hand.leave_nothing(broker).await;
 }
 
-pub async fn a_receive_brings_at_most_its_room<B: Broker>(broker: &B) {
+pub async fn a_receive_returns_at_most_the_requested_number<B: Broker>(broker: &B) {
     let mut hand = Hand::of(broker).await;
     for number in 0..9 {
         broker.publish(Message::new(format!("{number}"), "")).await;

@@ -8,7 +8,7 @@ use idempotent_mq::{Received, Settlement, Source, SourceErrorKind};
 use super::super::hand::{Hand, as_sent, emptied, rich};
 use super::super::{Broker, Message};
 
-pub async fn an_unsettled_delivery_comes_again_once_its_consumer_is_gone<B: Broker>(broker: &B) {
+pub async fn an_unsettled_delivery_is_redelivered_after_the_end_of_its_consumer<B: Broker>(broker: &B) {
     let mut hand = Hand::of(broker).await;
     let sent = rich("m");
     broker.publish(sent.clone()).await;
@@ -24,7 +24,7 @@ pub async fn an_unsettled_delivery_comes_again_once_its_consumer_is_gone<B: Brok
     other.leave_nothing(broker).await;
 }
 
-pub async fn what_is_dropped_unsettled_comes_again<B: Broker>(broker: &B) {
+pub async fn a_delivery_dropped_unsettled_is_redelivered<B: Broker>(broker: &B) {
     let mut hand = Hand::of(broker).await;
     let sent = rich("m");
     broker.publish(sent.clone()).await;
@@ -37,7 +37,7 @@ pub async fn what_is_dropped_unsettled_comes_again<B: Broker>(broker: &B) {
     hand.leave_nothing(broker).await;
 }
 
-pub async fn what_was_held_comes_again_when_its_connection_is_cut<B: Broker>(broker: &B) {
+pub async fn deliveries_of_a_cut_connection_are_redelivered<B: Broker>(broker: &B) {
     let mut hand = Hand::of(broker).await;
     broker.publish(rich("m")).await;
     let mut old = Some(hand.expect("m").await);
@@ -63,7 +63,7 @@ pub async fn what_was_held_comes_again_when_its_connection_is_cut<B: Broker>(bro
     hand.leave_nothing(broker).await;
 }
 
-pub async fn settling_behind_the_consumers_end_is_done_or_refused<B: Broker>(broker: &B) {
+pub async fn settling_after_the_end_of_the_consumer_is_done_or_refused<B: Broker>(broker: &B) {
     for how in [Settlement::Ack, Settlement::GiveBack] {
         let mut hand = Hand::of(broker).await;
         broker.publish(Message::new("m", "body")).await;
@@ -86,7 +86,7 @@ pub async fn settling_behind_the_consumers_end_is_done_or_refused<B: Broker>(bro
     }
 }
 
-pub async fn closing_hands_back_what_was_not_handed_over<B: Broker>(broker: &B) {
+pub async fn closing_returns_undelivered_messages<B: Broker>(broker: &B) {
     let mut first = Hand::of(broker).await;
     let publish = async |from: u32, to: u32| {
         for number in from..to {
@@ -117,7 +117,7 @@ pub async fn closing_hands_back_what_was_not_handed_over<B: Broker>(broker: &B) 
     second.leave_nothing(broker).await;
 }
 
-pub async fn a_receive_that_is_dropped_loses_nothing<B: Broker>(broker: &B) {
+pub async fn a_dropped_receive_loses_no_delivery<B: Broker>(broker: &B) {
     let mut first = Hand::of(broker).await;
     broker.publish(Message::new("0", "")).await;
     let held = first.take(4).await.remove(0);

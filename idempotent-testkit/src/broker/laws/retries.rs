@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::super::hand::{FIRST_AT, Hand, as_sent, retry, rich};
 use super::super::{Broker, Message};
 
-pub async fn a_retry_comes_not_before_its_delay_and_then_does<B: Broker>(broker: &B) {
+pub async fn a_retry_is_delivered_after_its_delay_and_never_before<B: Broker>(broker: &B) {
     let mut hand = Hand::of(broker).await;
     let limits = broker.limits();
     broker.publish(Message::new("m", "body")).await;
@@ -51,7 +51,7 @@ pub async fn a_retry_keeps_id_body_and_headers_byte_for_byte<B: Broker>(broker: 
     hand.leave_nothing(broker).await;
 }
 
-pub async fn a_delivery_put_off_is_the_same_attempt<B: Broker>(broker: &B) {
+pub async fn a_postponed_delivery_is_the_same_attempt<B: Broker>(broker: &B) {
     let mut hand = Hand::of(broker).await;
     broker.publish(Message::new("m", "body")).await;
     let mut held = hand.expect("m").await;
@@ -64,7 +64,7 @@ pub async fn a_delivery_put_off_is_the_same_attempt<B: Broker>(broker: &B) {
     hand.leave_nothing(broker).await;
 }
 
-pub async fn a_delivery_given_back_comes_again_as_it_was<B: Broker>(broker: &B) {
+pub async fn a_returned_delivery_is_redelivered_unchanged<B: Broker>(broker: &B) {
     let mut hand = Hand::of(broker).await;
     let sent = rich("m");
     broker.publish(sent.clone()).await;
@@ -80,7 +80,7 @@ pub async fn a_delivery_given_back_comes_again_as_it_was<B: Broker>(broker: &B) 
     hand.leave_nothing(broker).await;
 }
 
-pub async fn what_a_retry_left_outlasts_giving_back<B: Broker>(broker: &B) {
+pub async fn the_attempts_of_a_retry_survive_a_return<B: Broker>(broker: &B) {
     let mut hand = Hand::of(broker).await;
     broker.publish(Message::new("m", "body")).await;
     let mut held = hand.expect("m").await;

@@ -25,7 +25,7 @@ pub async fn deliveries_are_settled_in_any_order<B: Broker>(broker: &B) {
     hand.leave_nothing(broker).await;
 }
 
-pub async fn deliveries_are_settled_side_by_side<B: Broker>(broker: &B) {
+pub async fn deliveries_are_settled_concurrently<B: Broker>(broker: &B) {
     let mut hand = Hand::of(broker).await;
     let mut held = Vec::new();
     for id in ["a", "b", "c", "d"] {
@@ -71,7 +71,7 @@ pub async fn settling_twice_has_one_effect<B: Broker>(broker: &B) {
     hand.leave_nothing(broker).await;
 }
 
-pub async fn what_is_kept_alive_is_held_beyond_the_brokers_limit<B: Broker>(broker: &B) {
+pub async fn an_extended_delivery_is_held_beyond_the_brokers_limit<B: Broker>(broker: &B) {
     let mut hand = Hand::of(broker).await;
     let every = hand.source.capabilities().keep_alive;
     let every = every.expect("this source need not be kept alive: leave this law out by `without`");

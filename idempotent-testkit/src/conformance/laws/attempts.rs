@@ -36,7 +36,7 @@ pub async fn a_refunded_attempt_is_not_counted(s: &Subject) {
     answers!(acquired(s.claim_by(8).await).attempt, 2, "attempts are counted at the claim");
 }
 
-pub async fn a_refund_with_nothing_to_remember_leaves_no_trace(s: &Subject) {
+pub async fn a_refund_of_the_first_attempt_leaves_no_record(s: &Subject) {
     acquired(s.claim_by(1).await);
     answers!(s.release(1, ReleaseKind::Refund).await, Settled::Done, "who holds the key may settle it");
     answers!(s.peek().await, None, "nothing is there");
@@ -51,7 +51,7 @@ pub async fn a_refund_with_nothing_to_remember_leaves_no_trace(s: &Subject) {
 }
 
 /// Checks that the next run is informed: the effect of the previous run may have happened.
-pub async fn a_refunded_takeover_is_told_to_the_next_run(s: &Subject) {
+pub async fn a_refunded_takeover_is_visible_to_the_next_run(s: &Subject) {
     let first = acquired(s.claim_by(1).await);
     s.pass(s.lease()).await;
     for owner in 2..5 {
@@ -76,7 +76,7 @@ fn buried(claim: Claim, attempts: u32, fencing: FencingToken) -> Dead {
     dead
 }
 
-pub async fn a_vacant_key_out_of_attempts_is_buried(s: &Subject) {
+pub async fn a_vacant_key_without_attempts_left_is_dead(s: &Subject) {
     acquired(s.claim(&limited(s, 1, 2)).await);
     s.release(1, ReleaseKind::Vacate).await;
     let last = acquired(s.claim(&limited(s, 2, 2)).await);
@@ -87,7 +87,7 @@ pub async fn a_vacant_key_out_of_attempts_is_buried(s: &Subject) {
     answers!(s.claim_by(4).await, Claim::Dead(dead), "a claim without a limit does not revive it");
 }
 
-pub async fn an_expired_lease_out_of_attempts_is_buried(s: &Subject) {
+pub async fn an_expired_lease_without_attempts_left_is_dead(s: &Subject) {
     acquired(s.claim(&limited(s, 1, 2)).await);
     s.pass(s.lease()).await;
     let last = acquired(s.claim(&limited(s, 2, 2)).await);
@@ -111,14 +111,14 @@ pub async fn a_live_lease_on_its_last_attempt_is_in_flight(s: &Subject) {
     answers!(s.complete(1, b"v").await, Settled::Done, "who holds the key may settle it");
 }
 
-pub async fn without_a_limit_nothing_is_buried(s: &Subject) {
+pub async fn without_a_limit_no_key_becomes_dead(s: &Subject) {
     for owner in 1..=20 {
         answers!(u128::from(acquired(s.claim_by(owner).await).attempt), owner, "attempts are counted at the claim");
         s.release(owner, ReleaseKind::Vacate).await;
     }
 }
 
-pub async fn a_buried_run_is_not_granted_again(s: &Subject) {
+pub async fn a_dead_lettered_run_is_not_granted_again(s: &Subject) {
     let grant = acquired(s.claim(&limited(s, 1, 9)).await);
     answers!(s.release(1, ReleaseKind::MarkDead).await, Settled::Done, "who holds the key may settle it");
     s.pass(s.lease() * 2).await;

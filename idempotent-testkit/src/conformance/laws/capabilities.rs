@@ -129,7 +129,7 @@ async fn drain(purge: &dyn Purge) {
     panic!("not done after 1,000 purges of 5: does the purge count records that it does not remove?");
 }
 
-pub async fn a_settled_key_can_be_forgotten_by_its_number_only(s: &Subject) {
+pub async fn a_settled_key_is_deleted_only_with_its_fencing_token(s: &Subject) {
     let admin = s.admin();
     for (name, verdict, state) in [
         ("consumed", None, StateKind::Consumed),
@@ -157,7 +157,7 @@ pub async fn a_settled_key_can_be_forgotten_by_its_number_only(s: &Subject) {
     }
 }
 
-pub async fn a_held_key_is_forgotten_by_force_only(s: &Subject) {
+pub async fn a_held_key_is_deleted_only_by_force(s: &Subject) {
     let admin = s.admin();
     let grant = acquired(s.claim_by(1).await);
     let key = s.key("k");
@@ -231,7 +231,7 @@ pub async fn browsing_lists_each_live_key_once(s: &Subject) {
     assert_eq!(hashes.len(), seen.len(), "a key was listed twice");
 }
 
-pub async fn a_batch_answers_as_if_each_request_had_come_alone(s: &Subject) {
+pub async fn a_batch_answers_like_separate_requests(s: &Subject) {
     let batch = s.batch();
     let ask = |key: &str, owner| ClaimRequest { key: s.key(key), ..s.ask(owner) };
     acquired(s.claim(&ask("held", 1)).await);

@@ -48,7 +48,7 @@ pub async fn an_absent_key_is_acquired(s: &Subject) {
     }
 }
 
-pub async fn a_held_key_is_in_flight_for_everybody_else(s: &Subject) {
+pub async fn a_held_key_is_in_flight_for_other_callers(s: &Subject) {
     acquired(s.claim_by(1).await);
     s.pass(s.lease() / 3).await;
     let before = s.peek().await;
@@ -83,7 +83,7 @@ pub async fn the_same_owner_claiming_again_gets_the_same_grant(s: &Subject) {
     answers!(acquired(s.claim_by(2).await), over, "also after a takeover");
 }
 
-pub async fn the_same_owner_may_claim_again_after_its_lease_while_nobody_took_over(s: &Subject) {
+pub async fn the_same_owner_may_claim_again_after_its_lease_before_a_takeover(s: &Subject) {
     let first = acquired(s.claim_by(1).await);
     s.pass(s.lease() * 2).await;
     answers!(
@@ -93,7 +93,7 @@ pub async fn the_same_owner_may_claim_again_after_its_lease_while_nobody_took_ov
     );
 }
 
-pub async fn a_lease_holds_until_its_end_and_may_be_taken_over_from_then_on(s: &Subject) {
+pub async fn a_lease_may_be_taken_over_from_its_end(s: &Subject) {
     let first = acquired(s.claim_by(1).await);
     if s.pass_almost(s.lease()).await {
         answers!(s.claim_by(2).await, Claim::InFlight(InFlight::Leased { rest: MS }), "the lease has a ms left");

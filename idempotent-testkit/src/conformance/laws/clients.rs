@@ -18,7 +18,7 @@ pub async fn a_client_with_a_wrong_clock_takes_over_neither_early_nor_late(s: &S
     }
 }
 
-pub async fn a_client_with_a_wrong_clock_gives_spans_of_the_same_length(s: &Subject) {
+pub async fn a_client_with_a_wrong_clock_sets_durations_of_the_same_length(s: &Subject) {
     for (name, client) in NAMES.into_iter().zip(s.over_clients()) {
         let ask = |owner| s.ask_on(name, owner);
         acquired(client.claim(&ask(1)).await);
@@ -43,7 +43,7 @@ pub async fn a_client_with_a_wrong_clock_gives_spans_of_the_same_length(s: &Subj
     }
 }
 
-pub async fn a_client_with_a_wrong_clock_sees_no_end_early_or_late(s: &Subject) {
+pub async fn a_client_with_a_wrong_clock_sees_each_expiry_in_time(s: &Subject) {
     let clients = s.over_clients();
     acquired(s.claim_by(1).await);
     assert_eq!(must("complete", s.store.complete(&s.held(1), &done(b"v", s.lease())).await), Settled::Done);
@@ -57,7 +57,7 @@ pub async fn a_client_with_a_wrong_clock_sees_no_end_early_or_late(s: &Subject) 
     }
 }
 
-pub async fn fencing_rises_whatever_the_clients_clocks_say(s: &Subject) {
+pub async fn fencing_rises_with_any_client_clock(s: &Subject) {
     let mut last = FencingToken(0);
     let clients = s.over_clients();
     for owner in 0..6_u128 {

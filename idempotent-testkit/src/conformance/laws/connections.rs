@@ -7,7 +7,7 @@ use crate::conformance::subject::{HOUR, HeldBy, MS, Subject, acquired, done, los
 use crate::conformance::together;
 
 /// Reads over each connection before each step, so that a connection that answers from a cache is detected.
-pub async fn what_one_connection_wrote_the_other_sees(s: &Subject) {
+pub async fn a_connection_sees_the_writes_of_another_one(s: &Subject) {
     let other = s.over_second();
     let same = async |after: &str, state: StateKind| {
         let (here, there) = (s.peek().await, other.peek().await);
@@ -49,7 +49,7 @@ pub async fn a_key_held_over_one_connection_is_guarded_over_the_other(s: &Subjec
     assert_eq!(s.release(3, ReleaseKind::Delete).await, lost(StateKind::Consumed));
 }
 
-pub async fn of_claims_racing_over_two_connections_one_is_acquired(s: &Subject) {
+pub async fn one_of_several_claims_over_two_connections_is_acquired(s: &Subject) {
     let other = s.over_second();
     let stores = [Patient(s.store.clone()), Patient(other.store.clone())];
     for round in 0..s.race_rounds().div_ceil(10) {

@@ -56,26 +56,26 @@ fn refused<T: Debug>(damage: Damage, step: &str, answer: Result<T, StoreError>) 
     }
 }
 
-pub async fn a_damaged_record_is_corrupt_to_every_step(s: &Subject) {
+pub async fn a_damaged_record_is_corrupt_for_each_operation(s: &Subject) {
     for (damage, ask) in planted(s, corrupt).await {
         every_step_is_refused(s, damage, &ask).await;
     }
 }
 
-pub async fn a_record_of_a_newer_version_is_refused_by_every_step(s: &Subject) {
+pub async fn a_record_of_a_newer_version_is_refused_by_each_operation(s: &Subject) {
     for (damage, ask) in planted(s, |damage| *damage == Damage::NewerVersion).await {
         every_step_is_refused(s, damage, &ask).await;
     }
 }
 
-pub async fn a_foreign_value_is_refused_by_every_step(s: &Subject) {
+pub async fn a_foreign_value_is_refused_by_each_operation(s: &Subject) {
     s.plant_foreign();
     for (damage, ask) in planted(s, |damage| *damage == Damage::Foreign).await {
         every_step_is_refused(s, damage, &ask).await;
     }
 }
 
-pub async fn what_cannot_be_read_is_never_overwritten_or_deleted(s: &Subject) {
+pub async fn an_unreadable_record_is_never_overwritten_or_deleted(s: &Subject) {
     let planted = planted(s, |_| true).await;
     let before = look_at(s, &planted).await;
     for when in ["at once", "when its lease would be over"] {
@@ -107,14 +107,14 @@ async fn every_step(s: &Subject, ask: &ClaimRequest) {
 }
 
 /// Checks the order: version and damage come before the state, and the state before the fingerprint.
-pub async fn what_cannot_be_read_is_no_mismatch(s: &Subject) {
+pub async fn an_unreadable_record_is_not_a_mismatch(s: &Subject) {
     for (damage, ask) in planted(s, |_| true).await {
         let fingerprint = Some(Fingerprint::of_bytes("b"));
         refused(damage, "a claim with another payload", s.store.claim(&ClaimRequest { fingerprint, ..ask }).await);
     }
 }
 
-pub async fn a_purge_leaves_what_it_cannot_read(s: &Subject) {
+pub async fn a_purge_keeps_unreadable_records(s: &Subject) {
     let purge = s.purge();
     let planted = planted(s, |_| true).await;
     let before = look_at(s, &planted).await;
@@ -126,7 +126,7 @@ pub async fn a_purge_leaves_what_it_cannot_read(s: &Subject) {
 }
 
 /// Checks that a listing reports such a record or skips it, but does not change it.
-pub async fn browsing_leaves_what_it_cannot_read(s: &Subject) {
+pub async fn browsing_keeps_unreadable_records(s: &Subject) {
     let browse = s.browse();
     acquired(s.claim_by(1).await);
     for (damage, ask) in planted(s, |_| true).await {
@@ -144,7 +144,7 @@ pub async fn browsing_leaves_what_it_cannot_read(s: &Subject) {
     }
 }
 
-pub async fn a_batch_refuses_only_what_it_cannot_read(s: &Subject) {
+pub async fn a_batch_refuses_only_unreadable_records(s: &Subject) {
     let batch = s.batch();
     for (damage, ask) in planted(s, |_| true).await {
         let fine = s.ask_on(&format!("fine beside {damage:?}"), 1);

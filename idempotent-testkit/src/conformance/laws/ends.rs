@@ -35,7 +35,7 @@ async fn at_the_end_of(
 }
 
 /// Verifies the clock: check this law first if laws about time fail.
-pub async fn the_store_lives_by_the_clock_it_was_given(s: &Subject) {
+pub async fn the_store_uses_its_configured_clock(s: &Subject) {
     let clock = s.exact_clock();
     let lease = 10 * HOUR;
     let ask = |owner| ClaimRequest { lease, ..s.ask(owner) };
@@ -136,7 +136,7 @@ pub async fn a_retention_ends_to_the_ms(s: &Subject) {
 }
 
 /// Checks the retention of a vacant, a failed and a dead record, and of one that its owner abandoned.
-pub async fn a_memory_ends_to_the_ms(s: &Subject) {
+pub async fn a_failure_retention_ends_to_the_ms(s: &Subject) {
     let memory = Duration::from_millis(2_500);
     let span = |verdict| if matches!(verdict, Some(ReleaseKind::Vacate) | None) { 2 * memory } else { memory };
     for verdict in [None, Some(ReleaseKind::Vacate), Some(ReleaseKind::MarkFailed), Some(ReleaseKind::MarkDead)] {

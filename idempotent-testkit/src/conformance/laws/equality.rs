@@ -28,7 +28,7 @@ const MORE: &str = "IDEMPOTENT_KIT_CASES";
 /// `IDEMPOTENT_KIT_CASES` sets their number (48 by default). In half of the scripts, each owner sends the fencing token
 /// of its last grant, like an executor; a consumed record may then contain that instead of its owner token. A script
 /// with a different answer is shrunk and printed step by step.
-pub async fn random_operations_are_answered_as_the_protocol_answers_them(s: &Subject) {
+pub async fn random_operations_are_answered_by_the_protocol(s: &Subject) {
     answered_as_by_the_protocol(s, number(SEED, 0), number(MORE, CASES)).await;
 }
 

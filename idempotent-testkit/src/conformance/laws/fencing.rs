@@ -36,7 +36,7 @@ pub async fn fencing_rises_over_takeover(s: &Subject) {
     }
 }
 
-pub async fn fencing_rises_when_a_record_was_past_its_time(s: &Subject) {
+pub async fn fencing_rises_after_an_expired_record(s: &Subject) {
     let mut last = FencingToken(0);
     let brief = s.lease();
     let ask = |owner| ClaimRequest { memory: brief, ..s.ask(owner) };
@@ -68,7 +68,7 @@ pub async fn fencing_rises_over_purge_within_one_instant(s: &Subject) {
 }
 
 /// Makes a thousand grants in one ms: the fencing token is ahead of the clock when the last record expires.
-pub async fn fencing_rises_over_expiry_when_it_ran_ahead_of_the_clock(s: &Subject) {
+pub async fn fencing_rises_over_expiry_when_tokens_are_ahead_of_the_clock(s: &Subject) {
     s.exact_clock();
     let mut last = FencingToken(0);
     for owner in 0..1_100 {
@@ -84,7 +84,7 @@ pub async fn fencing_rises_over_expiry_when_it_ran_ahead_of_the_clock(s: &Subjec
     higher(s, &s.ask(2_001), &mut last, "an end before the clock caught up").await;
 }
 
-pub async fn fencing_rises_over_forgetting(s: &Subject) {
+pub async fn fencing_rises_over_deletion_by_an_operator(s: &Subject) {
     let (mut last, admin) = (FencingToken(0), s.admin());
     for owner in 0..3 {
         higher(s, &s.ask(owner), &mut last, "forgetting").await;
@@ -93,7 +93,7 @@ pub async fn fencing_rises_over_forgetting(s: &Subject) {
     }
 }
 
-pub async fn fencing_is_a_number_every_script_language_can_hold(s: &Subject) {
+pub async fn fencing_tokens_fit_the_numbers_of_every_script_language(s: &Subject) {
     let first = acquired(s.claim_by(1).await).fencing;
     assert!(first.0 < LIMIT, "{first} is not below 2^53");
     // max(previous + 1, the clock in µs): the token rises even if the record is lost.

@@ -37,7 +37,7 @@ async fn steps(s: &Subject, held: &ClaimHandle) -> Vec<StepRecord> {
     the_steps(must("steps", s.journal().steps(held, HOUR).await))
 }
 
-pub async fn steps_come_back_as_they_were_noted(s: &Subject) {
+pub async fn steps_are_read_back_unchanged(s: &Subject) {
     acquired(s.claim_by(1).await);
     let held = s.held(1);
     assert_eq!(steps(s, &held).await, [], "nothing was noted");
@@ -57,7 +57,7 @@ pub async fn steps_come_back_as_they_were_noted(s: &Subject) {
     assert_eq!(s.complete(1, b"v").await, Settled::Done, "steps do not touch the record");
 }
 
-pub async fn a_step_only_goes_on(s: &Subject) {
+pub async fn a_step_never_returns_to_an_earlier_state(s: &Subject) {
     acquired(s.claim_by(1).await);
     let held = s.held(1);
     let intent = step("a", 0, StepState::Intended, None);
@@ -75,7 +75,7 @@ pub async fn a_step_only_goes_on(s: &Subject) {
     }
 }
 
-pub async fn nobody_but_the_owner_reads_or_notes_steps(s: &Subject) {
+pub async fn only_the_owner_reads_and_records_steps(s: &Subject) {
     let grant = acquired(s.claim_by(1).await);
     let held = ClaimHandle { fencing: Some(grant.fencing), ..s.held(1) };
     let kept = done_with("a", 0, b"kept");
@@ -95,7 +95,7 @@ pub async fn nobody_but_the_owner_reads_or_notes_steps(s: &Subject) {
     assert_eq!(note(s, &held, &done_with("b", 1, b"late")).await, lost(StateKind::Consumed), "the run is over");
 }
 
-pub async fn a_superseded_owner_notes_no_step(s: &Subject) {
+pub async fn a_superseded_owner_records_no_step(s: &Subject) {
     let first = acquired(s.claim_by(1).await);
     let old = ClaimHandle { fencing: Some(first.fencing), ..s.held(1) };
     s.pass(s.lease()).await;
@@ -110,7 +110,7 @@ pub async fn a_superseded_owner_notes_no_step(s: &Subject) {
     assert_eq!(steps(s, &s.held(1)).await, [done_with("a", 0, b"late")]);
 }
 
-pub async fn steps_outlive_release_and_takeover(s: &Subject) {
+pub async fn steps_survive_release_and_takeover(s: &Subject) {
     acquired(s.claim_by(1).await);
     assert_eq!(note(s, &s.held(1), &done_with("a", 0, b"by 1")).await, Settled::Done);
     assert_eq!(s.release(1, ReleaseKind::Vacate).await, Settled::Done);
@@ -146,7 +146,7 @@ async fn begins_anew(s: &Subject, how: &str, end: impl AsyncFnOnce(&ClaimRequest
     assert_eq!(steps(s, &anew.held()).await, new, "{how}: a step of the record before is no step of this one");
 }
 
-pub async fn a_record_that_begins_anew_has_no_steps(s: &Subject) {
+pub async fn a_new_record_of_a_key_has_no_steps(s: &Subject) {
     begins_anew(s, "memory", async |_| s.pass(s.lease() + 20 * MS).await).await;
     begins_anew(s, "retention", async |ask| {
         must("complete", s.store.complete(&ask.held(), &done(b"v", MS)).await);
@@ -172,7 +172,7 @@ pub async fn a_record_that_begins_anew_has_no_steps(s: &Subject) {
     }
 }
 
-pub async fn steps_of_two_keys_are_kept_apart(s: &Subject) {
+pub async fn steps_of_two_keys_are_separate(s: &Subject) {
     let asks = [s.ask_on("one", 1), s.ask_on("two", 1)];
     for (at, ask) in asks.iter().enumerate() {
         acquired(s.claim(ask).await);
@@ -220,7 +220,7 @@ async fn takes_over(store: Arc<dyn Store>, ask: ClaimRequest) -> Said {
 }
 
 /// Races a late record against a takeover. A run that takes over replays the recorded steps. A step that is recorded after that read would be done twice.
-pub async fn of_a_late_note_and_a_takeover_nothing_noted_is_missed(s: &Subject) {
+pub async fn a_takeover_sees_each_recorded_step(s: &Subject) {
     s.journal();
     overdue(s).await;
     for round in 0..s.race_rounds() {

@@ -67,7 +67,7 @@ fn of(s: &Subject, part: &(impl KeyPart + ?Sized)) -> Key {
     s.key_of(&Identity::new(Scene::Mq, "law", part))
 }
 
-pub async fn keys_that_look_alike_are_kept_apart(s: &Subject) {
+pub async fn keys_that_look_alike_are_separate(s: &Subject) {
     let mut keys: Vec<_> = HOSTILE.iter().map(|text| of(s, *text)).collect();
     keys.extend([&b"\xff"[..], b"\xfe", b"\xc3", b"\xc3\x28", b"a\xff", b"\xed\xa0\x80"].map(|bytes| of(s, bytes)));
     keys.push(of(s, &"a".repeat(1_024)));
@@ -75,7 +75,7 @@ pub async fn keys_that_look_alike_are_kept_apart(s: &Subject) {
     kept_apart(s, &keys).await;
 }
 
-pub async fn keys_that_differ_in_one_place_are_kept_apart(s: &Subject) {
+pub async fn keys_that_differ_in_one_byte_are_separate(s: &Subject) {
     let pairs = [("a:b", "c"), ("a", "b:c"), ("a|b", "c"), ("a", "b|c"), ("ab", "c"), ("a", "bc")];
     let mut keys: Vec<_> = pairs.iter().map(|pair| of(s, pair)).collect();
     keys.extend(["a:b:c", "a|b|c", "abc"].map(|text| of(s, text)));
@@ -87,7 +87,7 @@ pub async fn keys_that_differ_in_one_place_are_kept_apart(s: &Subject) {
 }
 
 /// Checks that a store that looks up keys by text does not join name and hash without a separator.
-pub async fn keys_whose_name_and_hash_run_together_are_kept_apart(s: &Subject) {
+pub async fn keys_with_an_ambiguous_boundary_of_name_and_hash_are_separate(s: &Subject) {
     let (name, rest) = (s.key("name").name().to_owned(), u128::MAX >> 8);
     let longer = |digit: u32| format!("{name}{digit:x}");
     let keys = [
@@ -105,7 +105,7 @@ pub async fn keys_whose_name_and_hash_run_together_are_kept_apart(s: &Subject) {
     kept_apart(s, &keys).await;
 }
 
-pub async fn stored_keys_that_differ_only_by_case_are_kept_apart(s: &Subject) {
+pub async fn stored_keys_that_differ_only_by_case_are_separate(s: &Subject) {
     let name = s.key("name").name().to_owned();
     // Six bits are one character of the hash: 0 is "A", 26 is "a".
     let keys = [0, 26, 1, 27].map(|digit| Key::from_parts(&name, digit << 122 | digit << 62));
@@ -113,7 +113,7 @@ pub async fn stored_keys_that_differ_only_by_case_are_kept_apart(s: &Subject) {
     kept_apart(s, &keys).await;
 }
 
-pub async fn tenants_scenes_and_scopes_are_kept_apart(s: &Subject) {
+pub async fn tenants_scenes_and_scopes_are_separate(s: &Subject) {
     let identity = |scene, scope: &'static str| Identity::new(scene, scope, "k");
     let identities = [
         identity(Scene::Mq, "law"),
@@ -131,7 +131,7 @@ pub async fn tenants_scenes_and_scopes_are_kept_apart(s: &Subject) {
     kept_apart(s, &keys).await;
 }
 
-pub async fn hostile_texts_and_values_come_back_as_they_were(s: &Subject) {
+pub async fn hostile_texts_and_values_are_read_back_unchanged(s: &Subject) {
     for (index, text) in HOSTILE.into_iter().chain(["", "\u{10ffff}"]).enumerate() {
         let on = |what| s.key(&format!("{what} {index}"));
         let ask = ClaimRequest { key: on("error"), display: Some(text.into()), ..s.ask(1) };
@@ -154,7 +154,7 @@ pub async fn hostile_texts_and_values_come_back_as_they_were(s: &Subject) {
     comes_back(s, "nul", b"\0").await;
 }
 
-pub async fn a_large_value_comes_back_whole(s: &Subject) {
+pub async fn a_large_value_is_read_back_whole(s: &Subject) {
     let value: Vec<u8> = (0..1_000_000_u32).map(|n| n.to_le_bytes()[0] ^ n.to_le_bytes()[1]).collect();
     comes_back(s, "large", &value).await;
 }

@@ -20,7 +20,7 @@ async fn compare_and_swap(s: &Subject, stream: &str, seen: Option<&[u8]>, next: 
     must("compare_and_swap", s.order().compare_and_swap(&s.key(stream), seen, next, HOUR).await)
 }
 
-pub async fn a_stream_nobody_spoke_of_has_no_line(s: &Subject) {
+pub async fn an_unknown_stream_has_no_order_state(s: &Subject) {
     assert_eq!(line(s, "k").await, None);
     assert!(!compare_and_swap(s, "k", Some(b"seen"), b"next").await, "no caller can have seen that");
     assert_eq!(line(s, "k").await, None);
@@ -29,7 +29,7 @@ pub async fn a_stream_nobody_spoke_of_has_no_line(s: &Subject) {
     }
 }
 
-pub async fn a_line_is_put_back_only_by_who_saw_it_as_it_is(s: &Subject) {
+pub async fn order_state_is_written_only_with_its_current_version(s: &Subject) {
     assert!(compare_and_swap(s, "k", None, b"one").await);
     for wrong in [None, Some(&b"two"[..]), Some(b"One"), Some(b"one "), Some(b"one\0"), Some(b"on")] {
         assert!(!compare_and_swap(s, "k", wrong, b"two").await, "{wrong:?} is not the stored value");
@@ -42,7 +42,7 @@ pub async fn a_line_is_put_back_only_by_who_saw_it_as_it_is(s: &Subject) {
     assert_eq!(line(s, "k").await.as_deref(), Some(&b"two"[..]));
 }
 
-pub async fn a_line_of_any_bytes_comes_back_as_it_was(s: &Subject) {
+pub async fn order_state_of_any_bytes_is_read_back_unchanged(s: &Subject) {
     let all: Vec<u8> = (0..=u8::MAX).collect();
     // As long as a table with the maximum number of ranges.
     let long = all.repeat(512);
@@ -54,7 +54,7 @@ pub async fn a_line_of_any_bytes_comes_back_as_it_was(s: &Subject) {
     }
 }
 
-pub async fn lines_of_two_streams_are_kept_apart(s: &Subject) {
+pub async fn order_states_of_two_streams_are_separate(s: &Subject) {
     let streams = ["k", "K", "k ", "other"];
     for stream in streams {
         assert!(compare_and_swap(s, stream, None, stream.as_bytes()).await);
@@ -64,7 +64,7 @@ pub async fn lines_of_two_streams_are_kept_apart(s: &Subject) {
     }
 }
 
-pub async fn a_line_is_no_record(s: &Subject) {
+pub async fn order_state_is_not_a_record(s: &Subject) {
     acquired(s.claim_by(1).await);
     assert!(compare_and_swap(s, "k", None, b"line").await);
     assert!(compare_and_swap(s, "alone", None, b"line").await);
@@ -77,7 +77,7 @@ pub async fn a_line_is_no_record(s: &Subject) {
     assert_eq!(line(s, "k").await.as_deref(), Some(&b"line"[..]), "nor does a record touch a line");
 }
 
-pub async fn a_line_outlives_a_purge_until_its_time_is_over(s: &Subject) {
+pub async fn order_state_survives_a_purge_until_it_expires(s: &Subject) {
     let compare_and_swap = async |stream: &str, seen: Option<&[u8]>, next: &[u8], keep: Duration| {
         assert!(must("compare_and_swap", s.order().compare_and_swap(&s.key(stream), seen, next, keep).await));
     };
@@ -112,7 +112,7 @@ async fn add(store: Arc<dyn Store>, stream: Key, mark: u8) {
     }
 }
 
-pub async fn of_racing_changes_of_one_line_none_is_lost(s: &Subject) {
+pub async fn racing_changes_of_one_order_state_are_not_lost(s: &Subject) {
     s.order();
     for round in 0..(s.race_rounds() / 10).max(2) {
         let stream = s.key(&of_round(round));

@@ -20,7 +20,7 @@ async fn is_lost(s: &Subject, owner: u128, now: StateKind, what: &str) {
     answers!(s.peek().await, before, "a superseded owner changed the record, {what}");
 }
 
-pub async fn nobody_but_the_owner_changes_a_held_key(s: &Subject) {
+pub async fn only_the_owner_changes_a_held_key(s: &Subject) {
     is_lost(s, 2, StateKind::Absent, "nothing is there").await;
     acquired(s.claim_by(1).await);
     is_lost(s, 2, StateKind::Consuming, "held by another").await;
@@ -31,7 +31,7 @@ pub async fn nobody_but_the_owner_changes_a_held_key(s: &Subject) {
     answers!(s.complete(1, b"v").await, Settled::Done, "who holds the key may settle it");
 }
 
-pub async fn nobody_changes_a_settled_key(s: &Subject) {
+pub async fn a_settled_key_is_not_changed(s: &Subject) {
     acquired(s.claim_by(1).await);
     s.release(1, ReleaseKind::Vacate).await;
     is_lost(s, 2, StateKind::Vacant, "vacant").await;
@@ -53,7 +53,7 @@ pub async fn nobody_changes_a_settled_key(s: &Subject) {
     }
 }
 
-pub async fn a_superseded_owner_is_told_what_is_there_and_changes_nothing(s: &Subject) {
+pub async fn a_superseded_owner_receives_the_current_state_and_changes_nothing(s: &Subject) {
     acquired(s.claim_by(1).await);
     s.pass(s.lease()).await;
     let over = acquired(s.claim_by(2).await);
@@ -67,7 +67,7 @@ pub async fn a_superseded_owner_is_told_what_is_there_and_changes_nothing(s: &Su
 
 /// Covers a delayed copy of the first owner's claim, which is granted once the key is free again: the same owner token, but another
 /// grant. The first run has the fencing token of the first grant.
-pub async fn a_superseded_grant_stays_superseded_though_its_claim_comes_again(s: &Subject) {
+pub async fn a_superseded_grant_stays_superseded_after_a_repeated_claim(s: &Subject) {
     let first = acquired(s.claim_by(1).await);
     s.pass(s.lease()).await;
     acquired(s.claim_by(2).await);
@@ -107,7 +107,7 @@ pub async fn a_superseded_grant_stays_superseded_though_its_claim_comes_again(s:
     );
 }
 
-pub async fn a_late_owner_may_settle_while_nobody_took_over(s: &Subject) {
+pub async fn a_late_owner_may_settle_before_a_takeover(s: &Subject) {
     let ask = |name, owner| ClaimRequest { key: s.key(name), ..s.ask(owner) };
     for name in ["complete", "renew", "release"] {
         acquired(s.claim(&ask(name, 1)).await);
@@ -135,7 +135,7 @@ pub async fn a_late_owner_may_settle_while_nobody_took_over(s: &Subject) {
     acquired(s.claim(&ask("release", 2)).await);
 }
 
-pub async fn a_completion_repeated_by_its_owner_is_done_and_the_first_result_stands(s: &Subject) {
+pub async fn a_completion_repeated_by_its_owner_is_done_and_keeps_the_first_result(s: &Subject) {
     let grant = acquired(s.claim_by(1).await);
     answers!(s.complete(1, b"first").await, Settled::Done, "who holds the key may settle it");
     let before = s.peek().await;
@@ -217,7 +217,7 @@ pub async fn a_renewal_never_shortens(s: &Subject) {
 }
 
 /// Checks that a record that is gone is not written again by operations of its last owner.
-pub async fn a_key_that_has_gone_is_not_brought_back(s: &Subject) {
+pub async fn a_deleted_key_is_not_restored(s: &Subject) {
     let brief = |name, owner| ClaimRequest { memory: s.lease(), ..s.ask_on(name, owner) };
     let mut gone = Vec::new();
     for name in ["deleted", "past its retention", "past lease and memory"] {
@@ -243,7 +243,7 @@ pub async fn a_key_that_has_gone_is_not_brought_back(s: &Subject) {
 
 /// Checks that a key is granted once, and once more after each expired lease and each release by its owner, but for no other
 /// reason.
-pub async fn no_run_is_granted_without_a_cause(s: &Subject) {
+pub async fn each_grant_has_a_cause(s: &Subject) {
     let mut dice = Dice::new(1);
     let (mut holder, mut lapsed, mut grants) = (None, false, 0);
     // In real time, the law does not wait for leases.

@@ -50,7 +50,7 @@ pub(super) async fn overdue(s: &Subject) -> Vec<FencingToken> {
     first
 }
 
-pub async fn of_racing_claims_one_is_acquired(s: &Subject) {
+pub async fn one_of_several_racing_claims_is_acquired(s: &Subject) {
     let store = Patient(s.store.clone());
     for round in 0..s.race_rounds() {
         let asks = racers(s, &of_round(round), HOUR);
@@ -61,7 +61,7 @@ pub async fn of_racing_claims_one_is_acquired(s: &Subject) {
     }
 }
 
-pub async fn of_racing_takeovers_one_is_acquired(s: &Subject) {
+pub async fn one_of_several_racing_takeovers_is_acquired(s: &Subject) {
     let store = Patient(s.store.clone());
     for (round, first) in (0..).zip(overdue(s).await) {
         let claims = race(&store, round, racers(s, &of_round(round), HOUR)).await;
@@ -103,7 +103,7 @@ async fn late_among_takeovers(
     (settled.expect("the owner was among them"), claims)
 }
 
-pub async fn of_a_late_completion_and_a_takeover_one_wins(s: &Subject) {
+pub async fn either_a_late_completion_or_a_takeover_wins(s: &Subject) {
     overdue(s).await;
     for round in 0..s.race_rounds() {
         let (store, held) = (Patient(s.store.clone()), s.ask_on(&of_round(round), 1).held());
@@ -123,7 +123,7 @@ pub async fn of_a_late_completion_and_a_takeover_one_wins(s: &Subject) {
     }
 }
 
-pub async fn of_a_late_renewal_or_release_and_a_takeover_one_wins(s: &Subject) {
+pub async fn either_a_late_renewal_or_release_or_a_takeover_wins(s: &Subject) {
     overdue(s).await;
     for round in 0..s.race_rounds() {
         let (store, held) = (Patient(s.store.clone()), s.ask_on(&of_round(round), 1).held());
@@ -147,7 +147,7 @@ pub async fn of_a_late_renewal_or_release_and_a_takeover_one_wins(s: &Subject) {
     }
 }
 
-pub async fn holders_in_turn_never_overlap_and_their_numbers_rise(s: &Subject) {
+pub async fn successive_holders_never_overlap_and_their_tokens_rise(s: &Subject) {
     let holders = Arc::new(AtomicUsize::new(0));
     let mut tasks = JoinSet::new();
     let rounds = s.race_rounds().div_ceil(10);

@@ -11,7 +11,7 @@ use crate::conformance::answers::{answers, answers_like};
 use crate::conformance::lose::LostPart;
 use crate::conformance::subject::{HOUR, HeldBy, MS, Subject, VERDICTS, acquired, done, lost, must, put_down};
 
-pub async fn a_claim_whose_reply_was_lost_is_granted_the_same_again(s: &Subject) {
+pub async fn a_claim_with_a_lost_response_receives_the_same_grant_on_retry(s: &Subject) {
     let ask = ClaimRequest { max_attempts: 1, ..s.ask(1) };
     s.lost(StoreOperation::Claim, LostPart::Reply, s.store.claim(&ask)).await;
     let before = s.peek().await.expect("it was applied before the reply was lost");
@@ -31,7 +31,7 @@ pub async fn a_claim_whose_reply_was_lost_is_granted_the_same_again(s: &Subject)
     );
 }
 
-pub async fn a_claim_that_never_arrived_is_granted_at_the_next_try(s: &Subject) {
+pub async fn a_claim_with_a_lost_request_is_granted_on_retry(s: &Subject) {
     for (key, at) in [("connection", LostPart::Connection), ("request", LostPart::Request)] {
         let ask = s.ask_on(key, 1);
         s.lost(StoreOperation::Claim, at, s.store.claim(&ask)).await;
@@ -40,7 +40,7 @@ pub async fn a_claim_that_never_arrived_is_granted_at_the_next_try(s: &Subject) 
     }
 }
 
-pub async fn a_completion_whose_reply_was_lost_is_done_when_asked_again(s: &Subject) {
+pub async fn a_completion_with_a_lost_response_is_done_on_retry(s: &Subject) {
     let grant = acquired(s.claim_by(1).await);
     s.lost(StoreOperation::Complete, LostPart::Reply, s.store.complete(&s.held(1), &done(b"first", HOUR))).await;
     let before = s.peek().await.expect("it was applied before the reply was lost");
@@ -56,7 +56,7 @@ pub async fn a_completion_whose_reply_was_lost_is_done_when_asked_again(s: &Subj
     answers!(s.claim_by(2).await, kept, "the key is consumed, and answers with its first result");
 }
 
-pub async fn a_completion_that_never_arrived_is_done_at_the_next_try(s: &Subject) {
+pub async fn a_completion_with_a_lost_request_is_done_on_retry(s: &Subject) {
     for (key, at) in [("connection", LostPart::Connection), ("request", LostPart::Request)] {
         let held = s.ask_on(key, 1).held();
         acquired(s.claim(&s.ask_on(key, 1)).await);
@@ -73,7 +73,7 @@ pub async fn a_completion_that_never_arrived_is_done_at_the_next_try(s: &Subject
     }
 }
 
-pub async fn a_renewal_whose_reply_was_lost_may_be_repeated(s: &Subject) {
+pub async fn a_renewal_with_a_lost_response_may_be_repeated(s: &Subject) {
     acquired(s.claim_by(1).await);
     s.lost(StoreOperation::Renew, LostPart::Reply, s.store.renew(&s.held(1), HOUR)).await;
     let before = s.peek().await.expect("held");
@@ -92,7 +92,7 @@ pub async fn a_renewal_whose_reply_was_lost_may_be_repeated(s: &Subject) {
 }
 
 /// Checks that the run is over in both cases, and that the following calls have the same answers.
-pub async fn a_release_whose_reply_was_lost_is_applied_once(s: &Subject) {
+pub async fn a_release_with_a_lost_response_is_applied_once(s: &Subject) {
     let held = s.held(1);
     acquired(s.claim_by(1).await);
     let vacate = Release { delay: s.lease(), ..put_down(ReleaseKind::Vacate) };
@@ -154,7 +154,7 @@ pub async fn a_late_copy_of_a_call_changes_nothing_of_another_run(s: &Subject) {
 
 /// Drops a call at each await. Like after a lost reply, it is unknown whether the call was applied, and it may be applied after it was dropped. Each
 /// step therefore has its own key: a claim that arrives after its run has ended is granted, which is correct.
-pub async fn a_call_dropped_half_way_is_settled_by_asking_again(s: &Subject) {
+pub async fn a_dropped_call_is_settled_by_its_repetition(s: &Subject) {
     for polls in 0..10 {
         let on = |step: &str, owner| ClaimRequest { lease: HOUR, ..s.ask_on(&format!("{step} {polls}"), owner) };
         dropped_after(polls, s.store.claim(&on("claim", 1))).await;
@@ -206,7 +206,7 @@ async fn dropped_after<T>(polls: u32, call: impl Future<Output = Result<T, Store
 }
 
 /// Checks that an unknown result is never reported as "not applied": the executor would retry the message at once.
-pub async fn a_lost_reply_is_ambiguous_and_a_refused_call_is_not(s: &Subject) {
+pub async fn a_lost_response_is_ambiguous_and_a_refused_call_is_not(s: &Subject) {
     s.can_lose();
     let says = async |verb: StoreOperation, at: LostPart, error: Option<StoreError>| {
         let error = error.expect("a subject that can lose calls shows their errors");

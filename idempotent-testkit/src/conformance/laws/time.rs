@@ -36,7 +36,7 @@ async fn lasts(s: &Subject, state: StateKind, span: Duration) {
     answers!((grant.attempt, grant.taken_over), (1, None), "no state is retained");
 }
 
-pub async fn a_consumed_key_is_remembered_for_its_retention_and_no_longer(s: &Subject) {
+pub async fn a_consumed_key_is_kept_for_its_retention_and_no_longer(s: &Subject) {
     acquired(s.claim_by(1).await);
     // The retention counts from the completion, and may be shorter than the rest of the lease.
     s.pass(s.lease() / 3).await;
@@ -50,7 +50,7 @@ pub async fn a_consumed_key_is_remembered_for_its_retention_and_no_longer(s: &Su
     lasts(s, StateKind::Consumed, retain).await;
 }
 
-pub async fn a_retention_for_ever_does_not_end(s: &Subject) {
+pub async fn an_unlimited_retention_does_not_end(s: &Subject) {
     acquired(s.claim_by(1).await);
     answers!(
         must("complete", s.store.complete(&s.held(1), &done(b"v", Duration::MAX)).await),
@@ -64,32 +64,32 @@ pub async fn a_retention_for_ever_does_not_end(s: &Subject) {
     answers_like!(s.claim_by(2).await, Claim::Consumed(_), "the key is consumed, and answers with its first result");
 }
 
-pub async fn a_failed_key_is_remembered_for_its_memory_and_no_longer(s: &Subject) {
+pub async fn a_failed_key_is_kept_for_its_retention_and_no_longer(s: &Subject) {
     acquired(s.claim_by(1).await);
     s.release_as(1, &Release { memory: s.lease(), ..put_down(ReleaseKind::MarkFailed) }).await;
     lasts(s, StateKind::Failed, s.lease()).await;
 }
 
-pub async fn a_dead_key_is_remembered_for_its_memory_and_no_longer(s: &Subject) {
+pub async fn a_dead_key_is_kept_for_its_retention_and_no_longer(s: &Subject) {
     acquired(s.claim_by(1).await);
     s.release_as(1, &Release { memory: s.lease(), ..put_down(ReleaseKind::MarkDead) }).await;
     lasts(s, StateKind::Dead, s.lease()).await;
 }
 
-pub async fn a_vacant_key_is_remembered_for_its_memory_after_its_delay(s: &Subject) {
+pub async fn a_vacant_key_is_kept_for_its_retention_after_its_delay(s: &Subject) {
     acquired(s.claim_by(1).await);
     let span = s.lease();
     s.release_as(1, &Release { delay: span, memory: span, ..put_down(ReleaseKind::Vacate) }).await;
     lasts(s, StateKind::Vacant, span * 2).await;
 }
 
-pub async fn an_orphaned_key_counts_as_absent_past_lease_and_memory(s: &Subject) {
+pub async fn an_orphaned_key_is_absent_after_lease_and_retention(s: &Subject) {
     let ask = ClaimRequest { memory: s.lease(), ..s.ask(1) };
     acquired(s.claim(&ask).await);
     lasts(s, StateKind::Consuming, s.lease() * 2).await;
 }
 
-pub async fn a_renewed_key_keeps_its_memory(s: &Subject) {
+pub async fn a_renewed_key_keeps_its_retention(s: &Subject) {
     let ask = ClaimRequest { memory: s.lease(), ..s.ask(1) };
     acquired(s.claim(&ask).await);
     s.pass(s.lease() / 2).await;

@@ -37,61 +37,61 @@ macro_rules! caught {
 
 caught! {
     versions_that_restart_behind_a_deletion_are_caught: VersionRestarts by
-        One versions::a_version_does_not_come_back_over_a_deletion
+        One versions::a_version_does_not_repeat_after_a_deletion
         One versions::a_long_history_has_no_version_twice;
     a_version_that_says_only_that_a_row_exists_is_caught: VersionIsExists by
         One versions::each_write_changes_the_version_also_of_an_equal_record
-        One versions::a_version_does_not_come_back_over_a_deletion
-        One versions::a_version_does_not_come_back_over_writes
-        Many races::of_racing_swaps_with_one_version_one_wins
+        One versions::a_version_does_not_repeat_after_a_deletion
+        One versions::a_version_does_not_repeat_after_writes
+        Many races::one_of_several_racing_swaps_with_one_version_wins
         Many races::no_update_is_lost_among_racing_ones;
     a_version_that_is_a_digest_is_caught: VersionIsContent by
         One versions::each_write_changes_the_version_also_of_an_equal_record
-        One versions::a_version_does_not_come_back_over_writes;
+        One versions::a_version_does_not_repeat_after_writes;
     a_counter_that_begins_with_zero_is_caught: ZeroForARecord by
-        One versions::the_version_is_zero_where_nothing_is_and_only_there;
+        One versions::the_version_is_zero_exactly_without_a_record;
     one_version_for_all_keys_is_caught: VersionOfTheWholeStore by
         One versions::two_keys_share_neither_rows_nor_versions;
     a_swap_that_does_not_compare_is_caught: SwapIgnoresVersion by
-        One versions::a_version_does_not_come_back_over_writes
-        One swaps::a_present_record_is_not_written_by_who_saw_none
-        One swaps::an_absent_record_is_not_written_by_who_saw_one
+        One versions::a_version_does_not_repeat_after_writes
+        One swaps::a_swap_that_expects_no_record_does_not_replace_one
+        One swaps::a_swap_that_expects_a_record_does_not_create_one
         One swaps::a_refused_swap_changes_nothing
-        Many races::of_racing_swaps_with_one_version_one_wins;
+        Many races::one_of_several_racing_swaps_with_one_version_wins;
     zero_taken_for_any_version_is_caught: ZeroIsAnyVersion by
-        One swaps::a_present_record_is_not_written_by_who_saw_none;
+        One swaps::a_swap_that_expects_no_record_does_not_replace_one;
     nothing_taken_for_any_version_is_caught: AbsentIsAnyVersion by
-        One swaps::an_absent_record_is_not_written_by_who_saw_one;
+        One swaps::a_swap_that_expects_a_record_does_not_create_one;
     a_deletion_that_does_not_compare_is_caught: DeletionIgnoresVersion by
-        One versions::a_version_does_not_come_back_over_writes
-        One swaps::a_present_record_is_not_written_by_who_saw_none
-        Many races::of_racing_writes_and_deletions_with_one_version_one_wins;
+        One versions::a_version_does_not_repeat_after_writes
+        One swaps::a_swap_that_expects_no_record_does_not_replace_one
+        Many races::one_of_several_racing_writes_and_deletions_with_one_version_wins;
     a_refused_swap_that_writes_is_caught: RefusedSwapWrites by
         One swaps::a_refused_swap_changes_nothing;
     a_refused_swap_that_counts_is_caught: RefusedSwapCounts by
         One swaps::a_refused_swap_changes_nothing;
     a_deletion_that_keeps_is_caught: NoneIsKept by
-        One swaps::a_swap_to_nothing_deletes;
+        One swaps::a_swap_to_no_record_deletes;
     a_swap_in_two_steps_is_caught: SwapInTwoSteps by
-        Many races::of_racing_swaps_with_one_version_one_wins
-        Many races::of_racing_writes_and_deletions_with_one_version_one_wins
+        Many races::one_of_several_racing_swaps_with_one_version_wins
+        Many races::one_of_several_racing_writes_and_deletions_with_one_version_wins
         Many races::no_update_is_lost_among_racing_ones;
     a_read_in_two_steps_is_caught: ReadInTwoSteps by
         Many races::a_read_gives_the_record_and_the_version_of_one_moment;
     a_key_stuck_behind_a_hidden_record_is_caught: HidesExpired by
-        One versions::a_version_does_not_come_back_over_the_end_of_a_record;
+        One versions::a_version_does_not_repeat_after_an_expiry;
     a_record_removed_early_is_caught: RemovesEarly by
         One records::a_record_stays_until_its_time;
     rows_removed_at_the_end_of_their_records_are_caught: RemovesAtTheEnd by
-        One versions::a_swap_that_saw_nothing_is_refused_for_an_hour_past_a_records_time;
+        One versions::a_swap_that_expects_no_record_is_refused_for_an_hour_after_an_expiry;
     a_purge_without_the_margin_is_caught: PurgesWithoutMargin by
-        One versions::a_swap_that_saw_nothing_is_refused_for_an_hour_past_a_records_time;
+        One versions::a_swap_that_expects_no_record_is_refused_for_an_hour_after_an_expiry;
     rows_found_by_the_readable_part_are_caught: KeyByName by
         One versions::two_keys_share_neither_rows_nor_versions;
     an_empty_value_kept_as_none_is_caught: EmptyIsNone by
-        One records::empty_hostile_and_large_values_come_back_as_they_were;
+        One records::empty_hostile_and_large_values_are_read_back_unchanged;
     times_cut_to_milliseconds_are_caught: TimesInMillis by
-        One records::records_of_every_state_come_back_as_they_were;
+        One records::records_of_every_state_are_read_back_unchanged;
     a_clock_in_milliseconds_is_caught: NowInMillis by
         One records::time_passes_in_microseconds;
     a_clock_that_stands_is_caught: ClockReadOnce by
@@ -102,15 +102,15 @@ caught! {
         One swaps::a_swap_with_the_version_just_read_writes;
     a_swap_that_is_said_and_not_done_is_caught: SaidAndNotDone by
         One swaps::a_swap_with_the_version_just_read_writes
-        Many races::of_racing_swaps_with_one_version_one_wins
+        Many races::one_of_several_racing_swaps_with_one_version_wins
         Many races::a_read_gives_the_record_and_the_version_of_one_moment;
     a_backend_that_refuses_for_ever_is_caught: RefusesTheThird by
         One swaps::a_swap_with_the_version_just_read_writes
         Many races::no_update_is_lost_among_racing_ones;
     an_end_where_there_is_none_is_caught: NoTimeWithoutEnd by
-        One records::a_record_without_an_end_comes_back_as_it_was;
+        One records::a_record_without_expiry_is_read_back_unchanged;
     a_clock_that_goes_back_is_caught: TwoClocks by
-        One records::time_does_not_go_back;
+        One records::time_never_decreases;
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_law_that_breaks_for_the_clock_says_so_and_one_that_breaks_for_its_unit_does
 
 #[test]
 fn a_version_that_returns_is_reported_with_its_remedy() {
-    for law in ["a_refused_swap_changes_nothing", "a_version_does_not_come_back_over_a_deletion"] {
+    for law in ["a_refused_swap_changes_nothing", "a_version_does_not_repeat_after_a_deletion"] {
         let law = laws::all().find(|each| each.name() == law).unwrap();
         let panic = catch_unwind(|| law.hold(|| mutant(Bug::VersionRestarts))).unwrap_err();
         let said = panic.downcast_ref::<String>().unwrap();

@@ -32,18 +32,18 @@ macro_rules! shown {
 }
 
 shown! {
-    strange_keys_are_kept_apart: keys_that_look_alike_are_kept_apart;
-    strange_texts_come_back_unchanged: hostile_texts_and_values_come_back_as_they_were;
+    strange_keys_are_kept_apart: keys_that_look_alike_are_separate;
+    strange_texts_come_back_unchanged: hostile_texts_and_values_are_read_back_unchanged;
     case_blanks_and_normal_forms_are_kept_apart:
-        keys_that_look_alike_are_kept_apart stored_keys_that_differ_only_by_case_are_kept_apart;
+        keys_that_look_alike_are_separate stored_keys_that_differ_only_by_case_are_separate;
     parts_around_a_separator_are_kept_apart:
-        keys_that_differ_in_one_place_are_kept_apart keys_whose_name_and_hash_run_together_are_kept_apart;
-    equal_keys_of_two_tenants_are_kept_apart: tenants_scenes_and_scopes_are_kept_apart;
+        keys_that_differ_in_one_byte_are_separate keys_with_an_ambiguous_boundary_of_name_and_hash_are_separate;
+    equal_keys_of_two_tenants_are_kept_apart: tenants_scenes_and_scopes_are_separate;
     damaged_records_are_refused_and_left_unchanged:
-        a_damaged_record_is_corrupt_to_every_step what_cannot_be_read_is_never_overwritten_or_deleted
-        a_purge_leaves_what_it_cannot_read browsing_leaves_what_it_cannot_read;
-    a_record_of_a_newer_version_is_refused_and_left_unchanged: a_record_of_a_newer_version_is_refused_by_every_step;
-    a_foreign_value_is_refused_and_left_unchanged: a_foreign_value_is_refused_by_every_step;
+        a_damaged_record_is_corrupt_for_each_operation an_unreadable_record_is_never_overwritten_or_deleted
+        a_purge_keeps_unreadable_records browsing_keeps_unreadable_records;
+    a_record_of_a_newer_version_is_refused_and_left_unchanged: a_record_of_a_newer_version_is_refused_by_each_operation;
+    a_foreign_value_is_refused_and_left_unchanged: a_foreign_value_is_refused_by_each_operation;
 }
 
 /// Invalid keys never reach a store.
@@ -61,9 +61,9 @@ fn keys_that_are_none_are_refused_before_any_store() {
 #[test]
 fn a_store_that_takes_two_keys_for_one_is_caught() {
     for (bug, name) in [
-        (Bug::CaseFolded, "stored_keys_that_differ_only_by_case_are_kept_apart"),
-        (Bug::KeyJoined, "keys_whose_name_and_hash_run_together_are_kept_apart"),
-        (Bug::KeyCutOff, "tenants_scenes_and_scopes_are_kept_apart"),
+        (Bug::CaseFolded, "stored_keys_that_differ_only_by_case_are_separate"),
+        (Bug::KeyJoined, "keys_with_an_ambiguous_boundary_of_name_and_hash_are_separate"),
+        (Bug::KeyCutOff, "tenants_scenes_and_scopes_are_separate"),
     ] {
         let law = laws::all().find(|law| law.name() == name).unwrap();
         assert!(std::panic::catch_unwind(|| law.hold(|| Mutant::subject(Some(bug)))).is_err(), "{bug:?}");

@@ -13,7 +13,7 @@ use self::matrix::{broken, law};
 
 idempotent_testkit::conformance!(a_mutant_without_a_bug_keeps_every_law, Mutant::subject(None).rounds(50));
 
-const EQUALITY: &str = "random_operations_are_answered_as_the_protocol_answers_them";
+const EQUALITY: &str = "random_operations_are_answered_by_the_protocol";
 
 #[test]
 fn a_difference_from_the_protocol_is_reported_as_a_short_story() {
@@ -43,7 +43,7 @@ fn the_same_seed_tells_the_same_story_and_another_seed_another_one() {
 #[test]
 fn a_law_with_a_missing_need_names_the_ways_to_offer_or_exclude_it() {
     let bare = || Subject::new(idempotent_core::MemoryStore::new());
-    let law = law("a_damaged_record_is_corrupt_to_every_step");
+    let law = law("a_damaged_record_is_corrupt_for_each_operation");
     let panic = catch_unwind(|| law.hold(bare)).expect_err("it passed, and showed nothing");
     let said = panic.downcast_ref::<String>().unwrap();
     let line =
@@ -54,7 +54,7 @@ fn a_law_with_a_missing_need_names_the_ways_to_offer_or_exclude_it() {
 #[test]
 fn a_law_that_breaks_for_the_clock_says_so() {
     let on_another_clock = || Subject::new(idempotent_core::MemoryStore::new()).on_clock(VirtualClock::new());
-    for name in ["a_lease_ends_to_the_ms", "an_absent_key_is_acquired", "the_store_lives_by_the_clock_it_was_given"] {
+    for name in ["a_lease_ends_to_the_ms", "an_absent_key_is_acquired", "the_store_uses_its_configured_clock"] {
         let panic = catch_unwind(|| law(name).hold(on_another_clock)).expect_err("it passed");
         let said = panic.downcast_ref::<String>().unwrap();
         assert!(said.starts_with("the store does not live by the clock given to `on_clock`"), "{name}: {said}");
@@ -66,7 +66,7 @@ fn a_law_that_breaks_for_the_clock_says_so() {
 #[test]
 fn a_broken_law_says_what_the_store_did_and_what_the_protocol_says() {
     let said = broken(
-        law("a_completion_repeated_by_its_owner_is_done_and_the_first_result_stands"),
+        law("a_completion_repeated_by_its_owner_is_done_and_keeps_the_first_result"),
         Some(Bug::LastResultStands),
     );
     let said = said.expect("caught");
@@ -96,7 +96,7 @@ fn one_test_fails_for_all_that_is_missing_with_the_line_to_paste() {
     use idempotent_testkit::conformance::{Need, hold_left_out, hold_listed, left_out};
     let bare = || Subject::new(idempotent_core::MemoryStore::new());
     // A law whose need is missing is not held, and says so on stderr.
-    let damaged = law("a_damaged_record_is_corrupt_to_every_step");
+    let damaged = law("a_damaged_record_is_corrupt_for_each_operation");
     hold_listed(damaged.group(), damaged.name(), || {
         Box::pin(async { Subject::new(idempotent_core::MemoryStore::new()) })
     });

@@ -39,13 +39,13 @@ async fn one_wins(s: &CasSubject, round: u32, deletes: impl Fn(u32) -> bool) {
     assert_ne!(after.version, seen.version, "the winner left the version as it was");
 }
 
-pub async fn of_racing_swaps_with_one_version_one_wins(s: &CasSubject) {
+pub async fn one_of_several_racing_swaps_with_one_version_wins(s: &CasSubject) {
     for round in 0..s.race_rounds() {
         one_wins(s, round, |_| false).await;
     }
 }
 
-pub async fn of_racing_writes_and_deletions_with_one_version_one_wins(s: &CasSubject) {
+pub async fn one_of_several_racing_writes_and_deletions_with_one_version_wins(s: &CasSubject) {
     for round in 0..s.race_rounds() {
         one_wins(s, round, |n| n % 2 == 1).await;
     }

@@ -10,7 +10,7 @@ use crate::conformance::subject::HOUR;
 
 const LAST: FencingToken = FencingToken((1 << 53) - 1);
 
-pub async fn records_of_every_state_come_back_as_they_were(s: &CasSubject) {
+pub async fn records_of_every_state_are_read_back_unchanged(s: &CasSubject) {
     let k = s.hand("k");
     let now = k.now().await;
     for (taken_over, fingerprint) in
@@ -41,7 +41,7 @@ pub async fn records_of_every_state_come_back_as_they_were(s: &CasSubject) {
     }
 }
 
-pub async fn a_record_without_an_end_comes_back_as_it_was(s: &CasSubject) {
+pub async fn a_record_without_expiry_is_read_back_unchanged(s: &CasSubject) {
     let k = s.hand("k");
     let now = k.now().await;
     let record = |state| Record {
@@ -64,7 +64,7 @@ pub async fn a_record_without_an_end_comes_back_as_it_was(s: &CasSubject) {
     comes_back(&k, record(State::Consuming { owner, until, taken_over: Some(LAST) })).await;
 }
 
-pub async fn empty_hostile_and_large_values_come_back_as_they_were(s: &CasSubject) {
+pub async fn empty_hostile_and_large_values_are_read_back_unchanged(s: &CasSubject) {
     let k = s.hand("k");
     let sample = k.sample(1).await;
     for text in ["", " ", "\0", "'; --", "l\u{e4}w \u{1f600}\n\t\"\\", "\u{10ffff}"] {
@@ -90,7 +90,7 @@ pub async fn a_record_stays_until_its_time(s: &CasSubject) {
     assert_eq!((seen.record, seen.version), (Some(record), version), "it has time left");
 }
 
-pub async fn time_does_not_go_back(s: &CasSubject) {
+pub async fn time_never_decreases(s: &CasSubject) {
     let hands = [s.hand("a"), s.hand("b"), s.hand("never written")];
     let mut last = Timestamp(0);
     for n in 0..20 {

@@ -13,7 +13,7 @@ pub async fn a_swap_with_the_version_just_read_writes(s: &CasSubject) {
     }
 }
 
-pub async fn a_swap_to_nothing_deletes(s: &CasSubject) {
+pub async fn a_swap_to_no_record_deletes(s: &CasSubject) {
     let k = s.hand("k");
     for n in 1..=3 {
         let version = k.put(&k.sample(n).await).await;
@@ -23,7 +23,7 @@ pub async fn a_swap_to_nothing_deletes(s: &CasSubject) {
     }
 }
 
-pub async fn a_present_record_is_not_written_by_who_saw_none(s: &CasSubject) {
+pub async fn a_swap_that_expects_no_record_does_not_replace_one(s: &CasSubject) {
     let k = s.hand("k");
     for n in 1..=2 {
         k.put(&k.sample(n).await).await;
@@ -31,7 +31,7 @@ pub async fn a_present_record_is_not_written_by_who_saw_none(s: &CasSubject) {
     }
 }
 
-pub async fn an_absent_record_is_not_written_by_who_saw_one(s: &CasSubject) {
+pub async fn a_swap_that_expects_a_record_does_not_create_one(s: &CasSubject) {
     let k = s.hand("k");
     refused(&k, 1, "not zero, and nothing was ever there").await;
     let version = k.put(&k.sample(1).await).await;

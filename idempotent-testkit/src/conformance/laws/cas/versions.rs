@@ -9,7 +9,7 @@ use crate::conformance::CasSubject;
 use crate::conformance::cas::Hand;
 use crate::conformance::subject::MS;
 
-pub async fn the_version_is_zero_where_nothing_is_and_only_there(s: &CasSubject) {
+pub async fn the_version_is_zero_exactly_without_a_record(s: &CasSubject) {
     let k = s.hand("k");
     for round in ["never written", "deleted", "deleted twice"] {
         let seen = k.read().await;
@@ -46,7 +46,7 @@ pub async fn reading_changes_nothing(s: &CasSubject) {
     assert!(k.swap(version, Some(&record)).await, "reads made a version stale");
 }
 
-pub async fn a_version_does_not_come_back_over_a_deletion(s: &CasSubject) {
+pub async fn a_version_does_not_repeat_after_a_deletion(s: &CasSubject) {
     let k = s.hand("k");
     let record = k.sample(1).await;
     let first = k.put(&record).await;
@@ -62,7 +62,7 @@ pub async fn a_version_does_not_come_back_over_a_deletion(s: &CasSubject) {
     stale(&k, second, "before the second deletion").await;
 }
 
-pub async fn a_version_does_not_come_back_over_writes(s: &CasSubject) {
+pub async fn a_version_does_not_repeat_after_writes(s: &CasSubject) {
     let k = s.hand("k");
     let record = k.sample(1).await;
     let first = k.put(&record).await;
@@ -73,7 +73,7 @@ pub async fn a_version_does_not_come_back_over_writes(s: &CasSubject) {
     stale(&k, second, "before the last write").await;
 }
 
-pub async fn a_version_does_not_come_back_over_the_end_of_a_record(s: &CasSubject) {
+pub async fn a_version_does_not_repeat_after_an_expiry(s: &CasSubject) {
     let k = s.hand("k");
     let span = Duration::from_secs(1);
     let short = k.sample(1).await;
@@ -92,7 +92,7 @@ pub async fn a_version_does_not_come_back_over_the_end_of_a_record(s: &CasSubjec
 }
 
 /// Checks a delayed claim: its swap would get a lower fencing token than the claim whose record is gone.
-pub async fn a_swap_that_saw_nothing_is_refused_for_an_hour_past_a_records_time(s: &CasSubject) {
+pub async fn a_swap_that_expects_no_record_is_refused_for_an_hour_after_an_expiry(s: &CasSubject) {
     let k = s.hand("k");
     let nothing = k.version().await;
     let brief = Duration::from_secs(1);

@@ -5,53 +5,51 @@ use idempotent_simulator::mutants::Bug;
 pub(crate) fn laws_about(bug: Bug) -> &'static [&'static str] {
     match bug {
         Bug::NonAtomicClaim => {
-            &["of_racing_claims_one_is_acquired", "holders_in_turn_never_overlap_and_their_numbers_rise"]
+            &["one_of_several_racing_claims_is_acquired", "successive_holders_never_overlap_and_their_tokens_rise"]
         }
         Bug::TakeoverWithoutCompare => {
-            &["of_racing_takeovers_one_is_acquired", "of_a_late_completion_and_a_takeover_one_wins"]
+            &["one_of_several_racing_takeovers_is_acquired", "either_a_late_completion_or_a_takeover_wins"]
         }
         Bug::SettlingWithoutCompare => {
-            &["of_a_late_completion_and_a_takeover_one_wins", "of_a_late_renewal_or_release_and_a_takeover_one_wins"]
+            &["either_a_late_completion_or_a_takeover_wins", "either_a_late_renewal_or_release_or_a_takeover_wins"]
         }
-        Bug::ClaimInTwoWrites => &["a_call_dropped_half_way_is_settled_by_asking_again"],
+        Bug::ClaimInTwoWrites => &["a_dropped_call_is_settled_by_its_repetition"],
         Bug::CompletionByDeleteAndInsert => &["racing_copies_of_one_completion_are_all_done"],
-        Bug::AtomicPerConnection => &["of_claims_racing_over_two_connections_one_is_acquired"],
-        Bug::UnconditionalDelete => {
-            &["nobody_but_the_owner_changes_a_held_key", "a_consumed_key_is_not_undone_by_its_owner"]
-        }
+        Bug::AtomicPerConnection => &["one_of_several_claims_over_two_connections_is_acquired"],
+        Bug::UnconditionalDelete => &["only_the_owner_changes_a_held_key", "a_consumed_key_is_not_undone_by_its_owner"],
         Bug::UnconditionalFlip => {
-            &["nobody_but_the_owner_changes_a_held_key", "a_superseded_owner_is_told_what_is_there_and_changes_nothing"]
+            &["only_the_owner_changes_a_held_key", "a_superseded_owner_receives_the_current_state_and_changes_nothing"]
         }
-        Bug::TokenWithoutNumber => &["a_superseded_grant_stays_superseded_though_its_claim_comes_again"],
+        Bug::TokenWithoutNumber => &["a_superseded_grant_stays_superseded_after_a_repeated_claim"],
         Bug::TokenWithoutState => &["a_consumed_key_is_not_undone_by_its_owner"],
-        Bug::RenewWithoutOwner => &["nobody_but_the_owner_changes_a_held_key"],
-        Bug::LateOwnerRefused => &["a_late_owner_may_settle_while_nobody_took_over"],
-        Bug::LastResultStands => &["a_completion_repeated_by_its_owner_is_done_and_the_first_result_stands"],
+        Bug::RenewWithoutOwner => &["only_the_owner_changes_a_held_key"],
+        Bug::LateOwnerRefused => &["a_late_owner_may_settle_before_a_takeover"],
+        Bug::LastResultStands => &["a_completion_repeated_by_its_owner_is_done_and_keeps_the_first_result"],
         Bug::RepeatedReleaseIsDone => &["a_release_repeated_by_its_owner_is_lost"],
-        Bug::PutAfterVanish => &["a_key_that_has_gone_is_not_brought_back"],
+        Bug::PutAfterVanish => &["a_deleted_key_is_not_restored"],
         Bug::RepetitionCounts => &[
             "the_same_owner_claiming_again_gets_the_same_grant",
-            "a_claim_whose_reply_was_lost_is_granted_the_same_again",
+            "a_claim_with_a_lost_response_receives_the_same_grant_on_retry",
         ],
         Bug::RepetitionIsInFlight => &[
             "the_same_owner_claiming_again_gets_the_same_grant",
-            "a_claim_whose_reply_was_lost_is_granted_the_same_again",
+            "a_claim_with_a_lost_response_receives_the_same_grant_on_retry",
         ],
-        Bug::RepetitionTakesOver => &["the_same_owner_may_claim_again_after_its_lease_while_nobody_took_over"],
+        Bug::RepetitionTakesOver => &["the_same_owner_may_claim_again_after_its_lease_before_a_takeover"],
         Bug::EarlyTakeover => &["a_lease_ends_to_the_ms", "an_owner_has_its_lease_to_the_last_ms"],
-        Bug::ExpiryIgnored => &["a_lease_holds_until_its_end_and_may_be_taken_over_from_then_on"],
+        Bug::ExpiryIgnored => &["a_lease_may_be_taken_over_from_its_end"],
         Bug::ParkIgnored => &["an_expired_lease_is_parked_if_asked"],
         Bug::DelayIgnored => &["a_vacant_key_is_delayed_until_its_time_and_then_acquired"],
         Bug::ErrorDropped => &["a_failed_key_answers_with_its_error", "a_dead_key_answers_with_its_attempts_and_error"],
-        Bug::DeadIsGranted => &["a_buried_run_is_not_granted_again"],
+        Bug::DeadIsGranted => &["a_dead_lettered_run_is_not_granted_again"],
         Bug::FailedIsGranted => &["a_failed_key_answers_with_its_error"],
         Bug::AttemptCountedAtRelease => {
-            &["attempts_are_counted_over_vacancy_and_takeover", "an_expired_lease_out_of_attempts_is_buried"]
+            &["attempts_are_counted_over_vacancy_and_takeover", "an_expired_lease_without_attempts_left_is_dead"]
         }
         Bug::RefundCounts => &["a_refunded_attempt_is_not_counted"],
-        Bug::RefundLeavesTrace => &["a_refund_with_nothing_to_remember_leaves_no_trace"],
-        Bug::RefundHidesTakeover => &["a_refunded_takeover_is_told_to_the_next_run"],
-        Bug::NoLimitIsTen => &["without_a_limit_nothing_is_buried"],
+        Bug::RefundLeavesTrace => &["a_refund_of_the_first_attempt_leaves_no_record"],
+        Bug::RefundHidesTakeover => &["a_refunded_takeover_is_visible_to_the_next_run"],
+        Bug::NoLimitIsTen => &["without_a_limit_no_key_becomes_dead"],
         Bug::BuriesTheLiving => &["a_live_lease_on_its_last_attempt_is_in_flight"],
         Bug::FingerprintFirst => &[
             "a_vacant_key_takes_the_new_fingerprint",
@@ -64,86 +62,86 @@ pub(crate) fn laws_about(bug: Bug) -> &'static [&'static str] {
             &["a_vacant_key_takes_the_new_fingerprint", "an_expired_lease_takes_the_new_fingerprint"]
         }
         Bug::FencingStartsAnew => {
-            &["fencing_rises_over_every_kind_of_release", "fencing_rises_when_a_record_was_past_its_time"]
+            &["fencing_rises_over_every_kind_of_release", "fencing_rises_after_an_expired_record"]
         }
         Bug::TakeoverKeepsNumber => &["fencing_rises_over_takeover"],
         Bug::DeletionForgetsNumber => &["fencing_rises_within_one_instant"],
-        Bug::PurgeForgetsNumber => {
-            &["fencing_rises_over_purge_within_one_instant", "fencing_rises_over_expiry_when_it_ran_ahead_of_the_clock"]
-        }
-        Bug::ForgettingForgetsNumber => &["fencing_rises_over_forgetting"],
-        Bug::FencingInNanos => &["fencing_is_a_number_every_script_language_can_hold"],
+        Bug::PurgeForgetsNumber => &[
+            "fencing_rises_over_purge_within_one_instant",
+            "fencing_rises_over_expiry_when_tokens_are_ahead_of_the_clock",
+        ],
+        Bug::ForgettingForgetsNumber => &["fencing_rises_over_deletion_by_an_operator"],
+        Bug::FencingInNanos => &["fencing_tokens_fit_the_numbers_of_every_script_language"],
         Bug::SecondsRounded => &["a_lease_ends_to_the_ms", "a_retention_ends_to_the_ms", "a_delay_ends_to_the_ms"],
-        Bug::LateEnd => &["a_lease_ends_to_the_ms", "a_memory_ends_to_the_ms"],
+        Bug::LateEnd => &["a_lease_ends_to_the_ms", "a_failure_retention_ends_to_the_ms"],
         Bug::PeekShowsExpired => &[
-            "a_consumed_key_is_remembered_for_its_retention_and_no_longer",
-            "an_orphaned_key_counts_as_absent_past_lease_and_memory",
+            "a_consumed_key_is_kept_for_its_retention_and_no_longer",
+            "an_orphaned_key_is_absent_after_lease_and_retention",
         ],
         Bug::RenewalShortens => &["a_renewal_never_shortens"],
         Bug::RenewalDoesNothing => &["a_renewal_counts_from_now", "a_renewed_lease_ends_to_the_ms"],
-        Bug::RenewalForgetsMemory => &["a_renewed_key_keeps_its_memory"],
-        Bug::TenYearsAtMost => &["a_retention_for_ever_does_not_end"],
-        Bug::MemoryEndsEarly => &["a_failed_key_is_remembered_for_its_memory_and_no_longer", "a_memory_ends_to_the_ms"],
-        Bug::RetentionIsTheLease => {
-            &["a_late_owner_may_settle_while_nobody_took_over", "no_run_is_granted_without_a_cause"]
+        Bug::RenewalForgetsMemory => &["a_renewed_key_keeps_its_retention"],
+        Bug::TenYearsAtMost => &["an_unlimited_retention_does_not_end"],
+        Bug::MemoryEndsEarly => {
+            &["a_failed_key_is_kept_for_its_retention_and_no_longer", "a_failure_retention_ends_to_the_ms"]
         }
-        Bug::ClockReadOnce => &["the_store_lives_by_the_clock_it_was_given", "a_lease_ends_to_the_ms"],
+        Bug::RetentionIsTheLease => &["a_late_owner_may_settle_before_a_takeover", "each_grant_has_a_cause"],
+        Bug::ClockReadOnce => &["the_store_uses_its_configured_clock", "a_lease_ends_to_the_ms"],
         Bug::ClientClock => &[
-            "a_client_with_a_wrong_clock_gives_spans_of_the_same_length",
-            "a_client_with_a_wrong_clock_sees_no_end_early_or_late",
+            "a_client_with_a_wrong_clock_sets_durations_of_the_same_length",
+            "a_client_with_a_wrong_clock_sees_each_expiry_in_time",
         ],
         Bug::TakeoverByClientClock => &["a_client_with_a_wrong_clock_takes_over_neither_early_nor_late"],
         Bug::AnswersFromMemory => {
-            &["what_one_connection_wrote_the_other_sees", "a_key_held_over_one_connection_is_guarded_over_the_other"]
+            &["a_connection_sees_the_writes_of_another_one", "a_key_held_over_one_connection_is_guarded_over_the_other"]
         }
         Bug::WakesItselfOnly => &["watchers_are_woken_over_another_connection"],
-        Bug::RefusalIsDone => &[
-            "a_claim_that_never_arrived_is_granted_at_the_next_try",
-            "a_completion_that_never_arrived_is_done_at_the_next_try",
-        ],
+        Bug::RefusalIsDone => {
+            &["a_claim_with_a_lost_request_is_granted_on_retry", "a_completion_with_a_lost_request_is_done_on_retry"]
+        }
         Bug::LostReplyIsNotApplied | Bug::RefusalIsAmbiguous => {
-            &["a_lost_reply_is_ambiguous_and_a_refused_call_is_not"]
+            &["a_lost_response_is_ambiguous_and_a_refused_call_is_not"]
         }
-        Bug::CaseFolded => &["stored_keys_that_differ_only_by_case_are_kept_apart"],
-        Bug::KeyJoined => &["keys_whose_name_and_hash_run_together_are_kept_apart"],
-        Bug::KeyCutOff => &["keys_that_look_alike_are_kept_apart", "tenants_scenes_and_scopes_are_kept_apart"],
-        Bug::HashHalved => &["keys_that_differ_in_one_place_are_kept_apart"],
+        Bug::CaseFolded => &["stored_keys_that_differ_only_by_case_are_separate"],
+        Bug::KeyJoined => &["keys_with_an_ambiguous_boundary_of_name_and_hash_are_separate"],
+        Bug::KeyCutOff => &["keys_that_look_alike_are_separate", "tenants_scenes_and_scopes_are_separate"],
+        Bug::HashHalved => &["keys_that_differ_in_one_byte_are_separate"],
         Bug::EmptyIsNone => &["a_consumed_key_answers_with_its_value"],
-        Bug::TextEndsAtNul => &["hostile_texts_and_values_come_back_as_they_were"],
-        Bug::ValueCutOff => &["a_large_value_comes_back_whole"],
+        Bug::TextEndsAtNul => &["hostile_texts_and_values_are_read_back_unchanged"],
+        Bug::ValueCutOff => &["a_large_value_is_read_back_whole"],
         Bug::UnreadableIsAbsent => {
-            &["a_damaged_record_is_corrupt_to_every_step", "what_cannot_be_read_is_never_overwritten_or_deleted"]
+            &["a_damaged_record_is_corrupt_for_each_operation", "an_unreadable_record_is_never_overwritten_or_deleted"]
         }
-        Bug::UnreadableIsDeleted => &["what_cannot_be_read_is_never_overwritten_or_deleted"],
-        Bug::VersionIgnored => &["a_record_of_a_newer_version_is_refused_by_every_step"],
-        Bug::ForeignIsCorrupt => &["a_foreign_value_is_refused_by_every_step"],
-        Bug::UnreadableIsMismatch => &["what_cannot_be_read_is_no_mismatch"],
-        Bug::PurgeTakesUnreadable => &["a_purge_leaves_what_it_cannot_read"],
-        Bug::BrowseEndsAtUnreadable => &["browsing_leaves_what_it_cannot_read"],
-        Bug::BatchFailsAsAWhole => &["a_batch_refuses_only_what_it_cannot_read"],
+        Bug::UnreadableIsDeleted => &["an_unreadable_record_is_never_overwritten_or_deleted"],
+        Bug::VersionIgnored => &["a_record_of_a_newer_version_is_refused_by_each_operation"],
+        Bug::ForeignIsCorrupt => &["a_foreign_value_is_refused_by_each_operation"],
+        Bug::UnreadableIsMismatch => &["an_unreadable_record_is_not_a_mismatch"],
+        Bug::PurgeTakesUnreadable => &["a_purge_keeps_unreadable_records"],
+        Bug::BrowseEndsAtUnreadable => &["browsing_keeps_unreadable_records"],
+        Bug::BatchFailsAsAWhole => &["a_batch_refuses_only_unreadable_records"],
         Bug::AbilityComesAndGoes => &["reported_capabilities_work"],
-        Bug::BatchInDisorder => &["a_batch_answers_as_if_each_request_had_come_alone"],
+        Bug::BatchInDisorder => &["a_batch_answers_like_separate_requests"],
         Bug::BrowseShowsExpired | Bug::BrowseRepeats => &["browsing_lists_each_live_key_once"],
         Bug::PurgeTakesOrphans | Bug::PurgeTakesTheLiving | Bug::PurgeWithoutBound => {
             &["a_purge_is_bounded_and_harmless"]
         }
-        Bug::ForgetAnyNumber => &["a_settled_key_can_be_forgotten_by_its_number_only"],
-        Bug::ForgetHeld => &["a_held_key_is_forgotten_by_force_only"],
+        Bug::ForgetAnyNumber => &["a_settled_key_is_deleted_only_with_its_fencing_token"],
+        Bug::ForgetHeld => &["a_held_key_is_deleted_only_by_force"],
         Bug::ReleaseWakesNobody => &["watchers_are_woken_by_completion_and_release"],
-        Bug::StepNotedForAnybody => &["nobody_but_the_owner_reads_or_notes_steps", "a_superseded_owner_notes_no_step"],
-        Bug::StepNotedWithoutCompare => &["of_a_late_note_and_a_takeover_nothing_noted_is_missed"],
-        Bug::LastStepStands => &["a_step_only_goes_on"],
-        Bug::StepsByName => &["steps_come_back_as_they_were_noted"],
-        Bug::StepsEndWithTheGrant => &["steps_outlive_release_and_takeover"],
-        Bug::StepsOutliveTheRecord => &["a_record_that_begins_anew_has_no_steps"],
-        Bug::StepsOfAllKeys => &["steps_of_two_keys_are_kept_apart"],
-        Bug::LineWithoutCompare => &["a_line_is_put_back_only_by_who_saw_it_as_it_is"],
-        Bug::LineComparedFirst => &["of_racing_changes_of_one_line_none_is_lost"],
-        Bug::LineOfNothing => &["a_stream_nobody_spoke_of_has_no_line"],
-        Bug::LinesOfAllStreams => &["lines_of_two_streams_are_kept_apart"],
-        Bug::LineCutAtZero => &["a_line_of_any_bytes_comes_back_as_it_was"],
-        Bug::LineInThePlaceOfARecord => &["a_line_is_no_record"],
-        Bug::PurgeTakesLines => &["a_line_outlives_a_purge_until_its_time_is_over"],
+        Bug::StepNotedForAnybody => &["only_the_owner_reads_and_records_steps", "a_superseded_owner_records_no_step"],
+        Bug::StepNotedWithoutCompare => &["a_takeover_sees_each_recorded_step"],
+        Bug::LastStepStands => &["a_step_never_returns_to_an_earlier_state"],
+        Bug::StepsByName => &["steps_are_read_back_unchanged"],
+        Bug::StepsEndWithTheGrant => &["steps_survive_release_and_takeover"],
+        Bug::StepsOutliveTheRecord => &["a_new_record_of_a_key_has_no_steps"],
+        Bug::StepsOfAllKeys => &["steps_of_two_keys_are_separate"],
+        Bug::LineWithoutCompare => &["order_state_is_written_only_with_its_current_version"],
+        Bug::LineComparedFirst => &["racing_changes_of_one_order_state_are_not_lost"],
+        Bug::LineOfNothing => &["an_unknown_stream_has_no_order_state"],
+        Bug::LinesOfAllStreams => &["order_states_of_two_streams_are_separate"],
+        Bug::LineCutAtZero => &["order_state_of_any_bytes_is_read_back_unchanged"],
+        Bug::LineInThePlaceOfARecord => &["order_state_is_not_a_record"],
+        Bug::PurgeTakesLines => &["order_state_survives_a_purge_until_it_expires"],
         other => panic!("{other:?} is new: which laws are about it?"),
     }
 }

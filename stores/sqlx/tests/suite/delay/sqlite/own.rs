@@ -12,7 +12,7 @@ macro_rules! hold {
             delayed_work_keeps_the_laws,
             $table,
             // There is no connection to a file that could be cut.
-            without: [what_was_held_comes_again_when_its_connection_is_cut]
+            without: [deliveries_of_a_cut_connection_are_redelivered]
         );
     };
 }
