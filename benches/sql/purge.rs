@@ -81,7 +81,7 @@ pub fn request(number: u64) -> ClaimRequest {
         fingerprint: None,
         max_attempts: 0,
         on_expiry: OnExpiry::Takeover,
-        memory: Duration::from_secs(3_600),
+        retention: Duration::from_secs(3_600),
         display: None,
     }
 }

@@ -61,7 +61,7 @@ pub struct ClaimRequest {
     /// The rule for a key whose owner let its lease expire.
     pub on_expiry: OnExpiry,
     /// The time for which the store keeps a record without a result (vacant, failed, dead or orphaned).
-    pub memory: Duration,
+    pub retention: Duration,
     /// The part of the key that operators may see. Kept in consuming, failed and dead records.
     pub display: Option<Arc<str>>,
 }
@@ -82,7 +82,7 @@ impl ClaimRequest {
             fingerprint: None,
             max_attempts: 0,
             on_expiry: OnExpiry::Takeover,
-            memory: Duration::from_secs(3600),
+            retention: Duration::from_secs(3600),
             display: None,
         })
     }
@@ -235,7 +235,7 @@ pub struct Release {
     /// The delay before a vacant key may be claimed again.
     pub delay: Duration,
     /// The time for which the store keeps the record after the delay.
-    pub memory: Duration,
+    pub retention: Duration,
     /// The last error, kept for operators and for duplicates of a failed or dead key.
     pub error: Arc<str>,
 }

@@ -50,13 +50,13 @@ pub fn claim(found: Option<&Record>, request: &ClaimRequest, now: Timestamp) -> 
         }),
         State::Consuming { until, .. } if *until <= now => {
             return match request.on_expiry {
-                OnExpiry::Park => bury(record, &Arc::from(PARKED), request.memory, now),
-                OnExpiry::Takeover if exhausted => bury(record, &Arc::from(CRASHED), request.memory, now),
+                OnExpiry::Park => bury(record, &Arc::from(PARKED), request.retention, now),
+                OnExpiry::Takeover if exhausted => bury(record, &Arc::from(CRASHED), request.retention, now),
                 OnExpiry::Takeover => grant(found, Some(record), request, now, Some(record.fencing)),
             };
         }
         State::Vacant { not_before, .. } if *not_before > now => Claim::Delayed { rest: *not_before - now },
-        State::Vacant { error, .. } if exhausted => return bury(record, error, request.memory, now),
+        State::Vacant { error, .. } if exhausted => return bury(record, error, request.retention, now),
         State::Vacant { taken_over, .. } => return grant(found, Some(record), request, now, *taken_over),
         State::Consuming { .. } | State::Consumed { .. } | State::Failed { .. } | State::Dead { .. }
             if fingerprint_differs(record, request) =>
@@ -113,7 +113,7 @@ pub fn release(found: Option<&Record>, held: &ClaimHandle, release: &Release, no
         let vacant = |attempt, taken_over| {
             let not_before = now + release.delay;
             let state = State::Vacant { not_before, error: error(), taken_over };
-            let expires_at = not_before + release.memory;
+            let expires_at = not_before + release.retention;
             Write::Put(Record { state, attempt, expires_at, updated_at: now, display: None, ..record.clone() })
         };
         match release.kind {
@@ -124,8 +124,8 @@ pub fn release(found: Option<&Record>, held: &ClaimHandle, release: &Release, no
             }
             // The run never began, so the next run still has to know about the takeover.
             ReleaseKind::Refund => vacant(record.attempt.saturating_sub(1), taken_over),
-            ReleaseKind::MarkFailed => kept(State::Failed { error: error() }, now + release.memory),
-            ReleaseKind::MarkDead => kept(State::Dead { error: error() }, now + release.memory),
+            ReleaseKind::MarkFailed => kept(State::Failed { error: error() }, now + release.retention),
+            ReleaseKind::MarkDead => kept(State::Dead { error: error() }, now + release.retention),
         }
     })
 }
@@ -138,7 +138,7 @@ pub fn forget(
     found: Option<&Record>,
     expected: FencingToken,
     force: bool,
-    memory: Duration,
+    retention: Duration,
     now: Timestamp,
 ) -> (Settled, Write) {
     let lost = |now| (Settled::Lost { now }, Write::Keep);
@@ -153,7 +153,7 @@ pub fn forget(
         return lost(kind);
     }
     let state = State::Vacant { not_before: now, error: Arc::from("forgotten by an operator"), taken_over: None };
-    let expires_at = now + memory;
+    let expires_at = now + retention;
     // The record begins again and keeps only the fencing number.
     let (fencing, attempt, fingerprint, display) = (record.fencing, 0, None, None);
     let vacant = Record { fencing, attempt, fingerprint, state, expires_at, first_seen: now, updated_at: now, display };
@@ -247,7 +247,7 @@ fn grant(
         attempt,
         fingerprint: request.fingerprint,
         state: State::Consuming { owner: request.owner, until, taken_over },
-        expires_at: until + request.memory,
+        expires_at: until + request.retention,
         first_seen: known.map_or(now, |record| record.first_seen),
         updated_at: now,
         display: request.display.clone(),
@@ -255,9 +255,9 @@ fn grant(
     (Claim::Acquired(Grant { fencing, attempt, lease: request.lease, taken_over }), Write::Put(record))
 }
 
-fn bury(record: &Record, error: &Arc<str>, memory: Duration, now: Timestamp) -> (Claim, Write) {
+fn bury(record: &Record, error: &Arc<str>, retention: Duration, now: Timestamp) -> (Claim, Write) {
     let state = State::Dead { error: error.clone() };
-    let buried = Record { state, expires_at: now + memory, updated_at: now, ..record.clone() };
+    let buried = Record { state, expires_at: now + retention, updated_at: now, ..record.clone() };
     (Claim::Dead(dead(record, error)), Write::Put(buried))
 }
 

@@ -100,7 +100,7 @@ impl Tokens {
             fingerprint: None,
             max_attempts: 0,
             on_expiry: OnExpiry::Takeover,
-            memory: Duration::from_millis(1),
+            retention: Duration::from_millis(1),
             display: None,
         };
         let store = self.executor.store();
@@ -111,8 +111,12 @@ impl Tokens {
             return Err(error.because("issue a token: a new token exists already; check the random generator").into());
         };
         let held = ClaimHandle { key, owner, fencing: Some(grant.fencing) };
-        let unused =
-            Release { kind: ReleaseKind::Vacate, delay: Duration::ZERO, memory: self.ttl, error: Arc::from("issued") };
+        let unused = Release {
+            kind: ReleaseKind::Vacate,
+            delay: Duration::ZERO,
+            retention: self.ttl,
+            error: Arc::from("issued"),
+        };
         match self.executor.0.with_timeout(Self::ISSUE_TIMEOUT, store.release(&held, &unused)).await? {
             Settled::Done => Ok(token),
             Settled::Lost { .. } => Err(StoreError::new(StoreErrorKind::NotApplied)

@@ -262,10 +262,10 @@ impl Admin for RedisStore {
         key: &Key,
         expected: FencingToken,
         force: bool,
-        memory: Duration,
+        retention: Duration,
     ) -> Result<Settled, StoreError> {
-        let call = ScriptCall::forget(key, expected, force, memory);
-        let settled = self.settle(&call, |found, now| protocol::forget(found, expected, force, memory, now)).await;
+        let call = ScriptCall::forget(key, expected, force, retention);
+        let settled = self.settle(&call, |found, now| protocol::forget(found, expected, force, retention, now)).await;
         // The server notifies all processes, this one included, a moment later.
         self.0.hub.cache.forget(key.as_str().as_bytes());
         settled

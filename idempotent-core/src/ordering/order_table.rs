@@ -205,8 +205,8 @@ impl Admitted {
 }
 
 /// Returns how long a table is kept after its last change: as long as the records of its calls, and while a call waits.
-pub(crate) fn table_retention(retain: Duration, memory: Duration, patience: Duration) -> Duration {
-    retain.max(memory).max(patience.saturating_mul(2))
+pub(crate) fn table_retention(retain: Duration, retain_failures: Duration, patience: Duration) -> Duration {
+    retain.max(retain_failures).max(patience.saturating_mul(2))
 }
 
 #[cfg(test)]

@@ -199,7 +199,7 @@ fn only_its_own_key_marks_a_number_as_consumed() {
 
 #[test]
 fn a_table_is_kept_as_long_as_its_records_and_twice_the_patience() {
-    let kept_for = |retain, memory, patience| table_retention(secs(retain), secs(memory), secs(patience));
+    let kept_for = |retain, failures, patience| table_retention(secs(retain), secs(failures), secs(patience));
     assert_eq!([kept_for(9, 5, 1), kept_for(5, 9, 1), kept_for(5, 5, 9)], [secs(9), secs(9), secs(18)]);
     assert_eq!(kept_for(1, 1, u64::MAX), Duration::MAX);
 }

@@ -102,14 +102,14 @@ async fn store_marker(engine: &Arc<Engine>, prepared: &Prepared, since: Option<T
     let policy = &prepared.policy;
     let patience = policy.on_broken_order.patience();
     let key = marker_key(&prepared.request.key);
-    let memory = policy.retain_failures.max(patience.saturating_mul(2));
+    let retention = policy.retain_failures.max(patience.saturating_mul(2));
     let request = ClaimRequest {
         key: key.clone(),
         fingerprint: None,
         lease: policy.lease.min(marker_interval(patience).max(MIN_LEASE)),
         max_attempts: 0,
         on_expiry: OnExpiry::Takeover,
-        memory,
+        retention,
         display: None,
         ..prepared.request.clone()
     };
@@ -118,7 +118,7 @@ async fn store_marker(engine: &Arc<Engine>, prepared: &Prepared, since: Option<T
     if let Claim::Acquired(grant) = engine.with_timeout(timeout, engine.store.claim(&request)).await? {
         let held = ClaimHandle { key, owner: request.owner, fencing: Some(grant.fencing) };
         // The marker is never deleted, not even for a restart: without it, the call would be taken for missing.
-        let left = release(ReleaseKind::Vacate, memory, &marker_text(since));
+        let left = release(ReleaseKind::Vacate, retention, &marker_text(since));
         engine.with_timeout(timeout, engine.store.release(&held, &left)).await?;
     }
     Ok(())

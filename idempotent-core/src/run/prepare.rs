@@ -130,7 +130,7 @@ fn claim_request(
         fingerprint,
         max_attempts: policy.max_attempts(),
         on_expiry: policy.on_expiry,
-        memory: policy.retain_failures,
+        retention: policy.retain_failures,
         display: identity.display(policy.display_key),
     }
 }

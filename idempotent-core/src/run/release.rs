@@ -13,13 +13,13 @@ impl ResolvedPolicy {
 
     pub(crate) fn release(&self, verdict: ReleaseKind, error: &str) -> Release {
         // After the window an equal payload is a new call, which must not see earlier failures.
-        let memory = if self.window.is_zero() { self.retain_failures } else { self.window };
-        release(verdict, memory, error)
+        let retention = if self.window.is_zero() { self.retain_failures } else { self.window };
+        release(verdict, retention, error)
     }
 }
 
-pub(crate) fn release(verdict: ReleaseKind, memory: Duration, error: &str) -> Release {
-    Release { kind: verdict, delay: Duration::ZERO, memory, error: Arc::from(error) }
+pub(crate) fn release(verdict: ReleaseKind, retention: Duration, error: &str) -> Release {
+    Release { kind: verdict, delay: Duration::ZERO, retention, error: Arc::from(error) }
 }
 
 /// Returns true if an applied release of this verdict leaves a key in this state.
@@ -61,7 +61,7 @@ pub(crate) async fn keeping_steps(
     };
     let has_steps = match known {
         Some(known) => known,
-        None => match journal.steps(held, release.memory).await {
+        None => match journal.steps(held, release.retention).await {
             Ok(StoredSteps::Steps(steps)) => !steps.is_empty(),
             // Another owner holds the key, so the release will have no effect.
             Ok(StoredSteps::Lost { .. }) => false,

@@ -18,7 +18,7 @@ pub(crate) struct ReleaseOnDrop<'e> {
     pending: Option<PendingRelease>,
     /// The time limit of the release, after which the lease has expired.
     lease: Duration,
-    memory: Duration,
+    retention: Duration,
     /// True if the policy limits attempts.
     counts_attempts: bool,
     transaction_store: Option<Arc<dyn TransactionalRun>>,
@@ -40,8 +40,15 @@ impl<'e> ReleaseOnDrop<'e> {
             verdict: ReleaseKind::Refund,
             error: "cancelled before it started",
         });
-        let (lease, memory, counts_attempts) = (policy.lease, policy.retain_failures, policy.max_attempts() > 0);
-        Self { engine, pending, lease, memory, counts_attempts, transaction_store: prepared.transaction_store.clone() }
+        let (lease, retention, counts_attempts) = (policy.lease, policy.retain_failures, policy.max_attempts() > 0);
+        Self {
+            engine,
+            pending,
+            lease,
+            retention,
+            counts_attempts,
+            transaction_store: prepared.transaction_store.clone(),
+        }
     }
 
     /// Releases by the executor's store instead of the store of the call's transaction.
@@ -78,7 +85,7 @@ impl Drop for ReleaseOnDrop<'_> {
         let Some(PendingRelease { held, verdict, error }) = self.pending.take() else { return };
         let (engine, lease, counts_attempts, transaction_store) =
             (self.engine.clone(), self.lease, self.counts_attempts, self.transaction_store.take());
-        let release = release(verdict, self.memory, error);
+        let release = release(verdict, self.retention, error);
         // A drop cannot wait, so a task sends the release. Without a runtime, the lease expires.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {

@@ -256,7 +256,7 @@ pub trait Admin: fmt::Debug + Send + Sync {
         key: &Key,
         expected: FencingToken,
         force: bool,
-        memory: Duration,
+        retention: Duration,
     ) -> Result<Settled, StoreError>;
 }
 

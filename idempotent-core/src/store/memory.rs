@@ -327,9 +327,9 @@ impl Admin for MemoryStore {
         key: &Key,
         expected: FencingToken,
         force: bool,
-        memory: Duration,
+        retention: Duration,
     ) -> Result<Settled, StoreError> {
-        Ok(self.settle(key, |found, now| protocol::forget(found, expected, force, memory, now)))
+        Ok(self.settle(key, |found, now| protocol::forget(found, expected, force, retention, now)))
     }
 }
 

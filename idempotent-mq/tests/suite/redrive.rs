@@ -104,7 +104,7 @@ async fn buried(store: &MemoryStore, body: &str) -> (Key, DeadLetter) {
     let Claim::Acquired(grant) = store.claim(&asked).await.unwrap() else { panic!("it is nobody's") };
     let held = ClaimHandle { fencing: Some(grant.fencing), ..ClaimHandle::unanswered(key.clone(), owner) };
     let release =
-        Release { kind: ReleaseKind::MarkDead, delay: Duration::ZERO, memory: HOUR, error: "no stock".into() };
+        Release { kind: ReleaseKind::MarkDead, delay: Duration::ZERO, retention: HOUR, error: "no stock".into() };
     assert_eq!(store.release(&held, &release).await.unwrap(), Settled::Done);
     let mut letter = DeadLetter::because("no stock", Timestamp(9));
     letter.id = Some(format!("{key}:{}", grant.fencing));

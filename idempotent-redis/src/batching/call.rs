@@ -80,9 +80,9 @@ fn jitter(spread: u64) -> u64 {
 impl ScriptCall {
     /// Creates a claim. With `timed`, the reply for a consumed key contains the remaining retention.
     pub(crate) fn claim(request: &ClaimRequest, timed: bool) -> Self {
-        let (lease, memory) = (micros(request.lease).max(1), micros(request.memory));
+        let (lease, retention) = (micros(request.lease).max(1), micros(request.retention));
         let park = u64::from(request.on_expiry == OnExpiry::Park) + 2 * u64::from(timed);
-        let numbers = [lease, memory, (lease + memory).div_ceil(1_000), request.max_attempts.into(), park];
+        let numbers = [lease, retention, (lease + retention).div_ceil(1_000), request.max_attempts.into(), park];
         Self::new(
             ScriptParams::new(Script::Claim, numbers),
             &request.key,
@@ -116,7 +116,7 @@ impl ScriptCall {
     }
 
     pub(crate) fn release(held: &ClaimHandle, release: &Release) -> Self {
-        let mut params = ScriptParams::new(Script::Release, [micros(release.delay), micros(release.memory)]);
+        let mut params = ScriptParams::new(Script::Release, [micros(release.delay), micros(release.retention)]);
         params.verdict = match release.kind {
             ReleaseKind::Delete => b'X',
             ReleaseKind::Vacate => b'V',
@@ -131,11 +131,11 @@ impl ScriptCall {
         )
     }
 
-    pub(crate) fn forget(key: &Key, expected: FencingToken, force: bool, memory: std::time::Duration) -> Self {
+    pub(crate) fn forget(key: &Key, expected: FencingToken, force: bool, retention: std::time::Duration) -> Self {
         let force = if force { b"1" } else { b"0" };
         let args =
             [Some(CallArgument::Own(Arc::from(&digits(expected)[..]))), Some(CallArgument::Own(Arc::from(&force[..])))];
-        Self::new(ScriptParams::new(Script::Forget, [micros(memory)]), key, args)
+        Self::new(ScriptParams::new(Script::Forget, [micros(retention)]), key, args)
     }
 
     pub(crate) fn look(key: &Key) -> Self {

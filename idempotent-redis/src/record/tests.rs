@@ -105,7 +105,7 @@ fn the_arguments_of_a_claim_have_the_documented_form() {
         fingerprint: None,
         max_attempts: 0,
         on_expiry: OnExpiry::Takeover,
-        memory: Duration::from_secs(3_600),
+        retention: Duration::from_secs(3_600),
         display: None,
     };
     assert_eq!(hex(&claimed(&request)), "0102030405060708090a0b0c0d0e0f1000");

@@ -75,7 +75,7 @@ impl RedisStore {
         } else {
             ReleaseKind::Delete
         };
-        let release = Release { kind: verdict, delay: Duration::ZERO, memory: request.memory, error };
+        let release = Release { kind: verdict, delay: Duration::ZERO, retention: request.retention, error };
         let call = ScriptCall::release(held, &release);
         let given = self.settle(&call, |found, now| protocol::release(found, held, &release, now));
         let (kind, left) = match given.await {

@@ -31,7 +31,7 @@ pub(crate) fn ask_for(key: Key, owner: u128) -> ClaimRequest {
         fingerprint: None,
         max_attempts: 0,
         on_expiry: OnExpiry::Takeover,
-        memory: HOUR,
+        retention: HOUR,
         display: None,
     }
 }
@@ -62,7 +62,7 @@ pub(crate) fn done(value: Option<&[u8]>) -> Completion {
 }
 
 pub(crate) fn put_down(verdict: ReleaseKind) -> Release {
-    Release { kind: verdict, delay: Duration::ZERO, memory: HOUR, error: "no stock".into() }
+    Release { kind: verdict, delay: Duration::ZERO, retention: HOUR, error: "no stock".into() }
 }
 
 /// Claims and completes a key, and returns the fencing number.

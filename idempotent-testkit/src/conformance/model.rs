@@ -34,7 +34,7 @@ impl Model {
         key: &Key,
         expected: FencingToken,
         force: bool,
-        memory: Duration,
+        retention: Duration,
         now: Timestamp,
     ) -> Settled {
         self.step(key, |found| protocol::forget(found, expected, force, memory, now))

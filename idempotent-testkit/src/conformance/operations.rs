@@ -43,7 +43,7 @@ pub(crate) enum Operation {
         key: usize,
         right: bool,
         force: bool,
-        memory: Duration,
+        retention: Duration,
     },
     Purge(usize),
     Pass(Duration),
@@ -57,7 +57,7 @@ pub(crate) struct Ask {
     payload: Option<char>,
     max_attempts: u32,
     on_expiry: OnExpiry,
-    memory: Duration,
+    retention: Duration,
     shown: bool,
 }
 
@@ -108,7 +108,7 @@ impl Ask {
             fingerprint: self.payload.map(|payload| Fingerprint::of_bytes(payload.to_string())),
             max_attempts: self.max_attempts,
             on_expiry: self.on_expiry,
-            memory: self.memory,
+            retention: self.retention,
             display: self.shown.then(|| "shown".into()),
         }
     }
@@ -133,7 +133,7 @@ fn operation(exact: bool) -> impl Strategy<Value = Operation> {
         2 => vec(renewal(), few.clone()).prop_map(Operation::RenewAll),
         2 => vec(completion(), few).prop_map(Operation::CompleteAll),
         6 => (0..KEYS, sometimes(80), sometimes(30), span(exact))
-            .prop_map(|(key, right, force, memory)| Operation::Forget { key, right, force, memory }),
+            .prop_map(|(key, right, force, retention)| Operation::Forget { key, right, force, retention }),
         4 => one_of(&[0, 1, 3, 1_000]).prop_map(Operation::Purge),
         // Just before an end, at the end, or at a moment without an end.
         14 => (span(exact), 0..3_u64, sometimes(80)).prop_map(|(span, before, long)| {
@@ -172,9 +172,9 @@ fn ask(exact: bool) -> impl Strategy<Value = Ask> {
     let limit = one_of(&[0, 0, 1, 2, 3, 3]);
     let parks = sometimes(10);
     (by(), span(exact), payload, limit, parks, span(exact), sometimes(30)).prop_map(
-        |(by, lease, payload, max_attempts, parks, memory, shown)| {
+        |(by, lease, payload, max_attempts, parks, retention, shown)| {
             let on_expiry = if parks { OnExpiry::Park } else { OnExpiry::Takeover };
-            Ask { by, lease, payload, max_attempts, on_expiry, memory, shown }
+            Ask { by, lease, payload, max_attempts, on_expiry, retention, shown }
         },
     )
 }
@@ -194,10 +194,10 @@ fn release(exact: bool) -> impl Strategy<Value = Release> {
     ];
     let delay = prop_oneof![6 => Just(Duration::ZERO), 4 => span(exact)];
     let error = one_of(&["no stock", "timed out", ""]);
-    (verdict, delay, span(exact), error).prop_map(|(verdict, delay, memory, error)| Release {
+    (verdict, delay, span(exact), error).prop_map(|(verdict, delay, retention, error)| Release {
         kind: verdict,
         delay,
-        memory,
+        retention,
         error: error.into(),
     })
 }
@@ -220,8 +220,8 @@ impl fmt::Display for Operation {
             Self::Complete(by, done) => write!(f, "complete {by} with {}", with(done)),
             Self::Release(by, release) => write!(
                 f,
-                "release {by} as {:?}, delay {:?}, memory {:?}, error {:?}",
-                release.kind, release.delay, release.memory, release.error
+                "release {by} as {:?}, delay {:?}, retention {:?}, error {:?}",
+                release.kind, release.delay, release.retention, release.error
             ),
             Self::ClaimAll(asks) => write!(f, "claim in one batch: {}", join(asks.iter().map(ToString::to_string))),
             Self::RenewAll(all) => {
@@ -231,9 +231,9 @@ impl fmt::Display for Operation {
                 let each = all.iter().map(|(by, done)| format!("{by} with {}", with(done)));
                 write!(f, "complete in one batch: {}", join(each))
             }
-            Self::Forget { key, right, force, memory } => {
+            Self::Forget { key, right, force, retention } => {
                 let number = if *right { "its number" } else { "another number" };
-                write!(f, "forget {} by {number}, force {force}, memory {memory:?}", NAMES[*key])
+                write!(f, "forget {} by {number}, force {force}, retention {retention:?}", NAMES[*key])
             }
             Self::Purge(at_most) => write!(f, "purge {at_most}"),
             Self::Pass(by) => write!(f, "let {by:?} pass"),
@@ -251,9 +251,9 @@ impl fmt::Display for By {
 
 impl fmt::Display for Ask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { by, lease, payload, max_attempts, on_expiry, memory, shown } = self;
+        let Self { by, lease, payload, max_attempts, on_expiry, retention, shown } = self;
         write!(f, "{by} for {lease:?}, payload {payload:?}, max_attempts {max_attempts}, on_expiry {on_expiry:?}")?;
-        write!(f, ", memory {memory:?}, display {shown}")
+        write!(f, ", retention {retention:?}, display {shown}")
     }
 }
 

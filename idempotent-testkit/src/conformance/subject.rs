@@ -277,7 +277,7 @@ impl Subject {
             fingerprint: None,
             max_attempts: 0,
             on_expiry: OnExpiry::Takeover,
-            memory: HOUR,
+            retention: HOUR,
             display: None,
         }
     }
@@ -368,7 +368,7 @@ pub(crate) fn done(value: &[u8], retain: Duration) -> Completion {
 
 /// Returns a release without a delay, with a long retention.
 pub(crate) fn put_down(verdict: ReleaseKind) -> Release {
-    Release { kind: verdict, delay: Duration::ZERO, memory: HOUR, error: "no stock".into() }
+    Release { kind: verdict, delay: Duration::ZERO, retention: HOUR, error: "no stock".into() }
 }
 
 pub(crate) fn lost(now: StateKind) -> Settled {

@@ -86,7 +86,7 @@ impl Admin for FaultStore {
         key: &Key,
         expected: FencingToken,
         force: bool,
-        memory: Duration,
+        retention: Duration,
     ) -> Result<Settled, StoreError> {
         let call = async {
             let admin = self.shared.inner.capabilities().admin.ok_or_else(|| missing("forget"))?;

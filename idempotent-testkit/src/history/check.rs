@@ -110,7 +110,7 @@ pub struct Judge {
     busy: bool,
     forced: bool,
     settled: Option<bool>,
-    memory: Option<u64>,
+    retention: Option<u64>,
     max_attempts: Option<u32>,
     excused: BTreeSet<Invariant>,
 }
@@ -136,7 +136,7 @@ impl Judge {
             busy: true,
             forced: true,
             settled: None,
-            memory: None,
+            retention: None,
             max_attempts: None,
             excused: BTreeSet::new(),
         }
@@ -191,13 +191,13 @@ impl Judge {
 
     /// Sets the shortest retention of failed, dead and orphaned keys (`Policy::retain_failures`), which a part of I10
     /// needs. Default: unknown.
-    pub fn memory(mut self, memory: Duration) -> Self {
-        self.memory = Some(nanos(memory));
+    pub fn retain_failures(mut self, retention: Duration) -> Self {
+        self.retention = Some(nanos(retention));
         self
     }
 
     /// Sets the highest number of runs that any worker's policy grants a key, which a part of I10 needs together with
-    /// [`memory`](Self::memory). Default: unknown.
+    /// [`retain_failures`](Self::retain_failures). Default: unknown.
     pub const fn max_attempts(mut self, runs: u32) -> Self {
         self.max_attempts = Some(runs);
         self

@@ -157,7 +157,7 @@ mod tests {
             fingerprint: None,
             max_attempts: 0,
             on_expiry: OnExpiry::Takeover,
-            memory: Duration::from_secs(60),
+            retention: Duration::from_secs(60),
             display: None,
         }
     }

@@ -19,7 +19,7 @@ fn request(owner: u128) -> ClaimRequest {
         fingerprint: None,
         max_attempts: 0,
         on_expiry: OnExpiry::Takeover,
-        memory: Duration::from_secs(60),
+        retention: Duration::from_secs(60),
         display: None,
     }
 }

@@ -35,7 +35,13 @@ fn works(at: u64, owner: u32) -> Line {
 /// Creates a judge with all facts of a simulator, and without a margin.
 fn knowing() -> Judge {
     let second = std::time::Duration::from_secs(1);
-    Judge::new().margin(second / 1_000).drift(0).nothing_hidden().never_busy().never_forced().memory(second * 3_600)
+    Judge::new()
+        .margin(second / 1_000)
+        .drift(0)
+        .nothing_hidden()
+        .never_busy()
+        .never_forced()
+        .retain_failures(second * 3_600)
 }
 
 fn judged(judge: &Judge, lines: impl IntoIterator<Item = Line>) -> Report {

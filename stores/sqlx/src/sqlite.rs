@@ -173,9 +173,9 @@ impl Admin for SqliteStore {
         key: &Key,
         expected: FencingToken,
         force: bool,
-        memory: Duration,
+        retention: Duration,
     ) -> Result<Settled, StoreError> {
-        self.call(Forget { key: key.clone(), expected, force, memory }).await
+        self.call(Forget { key: key.clone(), expected, force, retention }).await
     }
 }
 

@@ -87,7 +87,7 @@ impl Verdict {
             .never_busy()
             .never_forced()
             .settled(true)
-            .memory(MEMORY)
+            .retain_failures(MEMORY)
             .max_attempts(RUNS);
         let report = judge.check(history);
         let missing = missing(args.enough(), faults, &harms, &report);

@@ -129,7 +129,7 @@ impl Admin for RedbStore {
         key: &Key,
         expected: FencingToken,
         force: bool,
-        memory: Duration,
+        retention: Duration,
     ) -> Result<Settled, StoreError> {
         self.step(key, move |found, now| -> (Settled, Write) { protocol::forget(found, expected, force, memory, now) })
             .await

@@ -54,7 +54,7 @@ fn ask(owner: u128) -> ClaimRequest {
         fingerprint: None,
         max_attempts: 0,
         on_expiry: OnExpiry::Takeover,
-        memory: hour,
+        retention: hour,
         display: None,
     }
 }

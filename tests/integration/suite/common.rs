@@ -142,7 +142,7 @@ pub fn ask(key: Key, owner: u128) -> ClaimRequest {
         fingerprint: None,
         max_attempts: 0,
         on_expiry: OnExpiry::Takeover,
-        memory: secs(3_600),
+        retention: secs(3_600),
         display: None,
     }
 }

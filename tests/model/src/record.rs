@@ -66,7 +66,7 @@ pub enum Stage {
 #[derive(Clone, Debug)]
 pub struct Scale {
     /// The retention of a consuming record after its lease.
-    pub memory: Duration,
+    pub retention: Duration,
     /// True if attempts are counted.
     pub limited: bool,
     /// The results by owner.
@@ -76,8 +76,8 @@ pub struct Scale {
 }
 
 impl Scale {
-    fn memory(&self, stage: &Stage) -> Duration {
-        if matches!(stage, Stage::Consuming { .. }) { self.memory } else { RETENTION }
+    fn retention(&self, stage: &Stage) -> Duration {
+        if matches!(stage, Stage::Consuming { .. }) { self.retention } else { RETENTION }
     }
 
     /// Returns the record for the protocol.
@@ -107,7 +107,7 @@ impl Scale {
             attempt: kept.attempt.into(),
             fingerprint: fingerprint(kept.payload),
             state,
-            expires_at: if kept.remembered { ends + self.memory(&kept.state) } else { CLOCK },
+            expires_at: if kept.remembered { ends + self.retention(&kept.state) } else { CLOCK },
             first_seen: CLOCK,
             updated_at: CLOCK,
             display: None,
@@ -151,10 +151,10 @@ impl Scale {
 impl Kept {
     /// Ends the record's lease, or its retention.
     #[must_use]
-    pub fn expired(self, memory: Duration) -> Self {
+    pub fn expired(self, retention: Duration) -> Self {
         match self.state {
             Stage::Consuming { owner, taken_over, .. } => {
-                let remembered = self.remembered && !memory.is_zero();
+                let remembered = self.remembered && !retention.is_zero();
                 Self { state: Stage::Consuming { owner, live: false, taken_over }, remembered, ..self }
             }
             _ => self,

@@ -42,10 +42,10 @@ impl Store {
     #[must_use]
     pub fn new(variant: Variant) -> Self {
         let key = Key::from_parts("model", 1);
-        let memory = if variant.store.forgets_numbers { std::time::Duration::ZERO } else { RETENTION };
+        let retention = if variant.store.forgets_numbers { std::time::Duration::ZERO } else { RETENTION };
         let error: Arc<str> = Arc::from("failed");
         let scale = Scale {
-            memory,
+            retention,
             limited: variant.limit > 0,
             values: (0..OWNERS).map(|owner| Arc::from([owner])).collect(),
             error: error.clone(),
@@ -57,7 +57,7 @@ impl Store {
             fingerprint: fingerprint(if variant.second == Second::OtherPayload { sort + 1 } else { 0 }),
             max_attempts: variant.limit.into(),
             on_expiry: variant.on_expiry,
-            memory,
+            retention,
             display: None,
         };
         let held = |owner: u8, number: usize| ClaimHandle {
@@ -68,7 +68,7 @@ impl Store {
         let release = |end: End| Release {
             kind: end.into(),
             delay: std::time::Duration::ZERO,
-            memory: RETENTION,
+            retention: RETENTION,
             error: error.clone(),
         };
         Self {
@@ -176,8 +176,8 @@ impl Store {
 
     /// Returns the retention of a consuming record after its lease.
     #[must_use]
-    pub fn memory(&self) -> std::time::Duration {
-        self.scale.memory
+    pub fn retention(&self) -> std::time::Duration {
+        self.scale.retention
     }
 
     /// Returns whether I13 holds, as far as one state can show it: after the end of the lease, another worker either
@@ -186,7 +186,7 @@ impl Store {
     #[must_use]
     pub fn ends(&self, kept: Option<Kept>) -> bool {
         let probe = |request, number| Message { run: OWNERS - 2, sort: 0, number, request };
-        let mut kept = kept.map(|kept| kept.expired(self.scale.memory));
+        let mut kept = kept.map(|kept| kept.expired(self.scale.retention));
         // A tick later, every fencing token is below the clock.
         if let Some(kept) = &mut kept {
             kept.number = kept.number.min(NOW - 1);

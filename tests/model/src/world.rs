@@ -72,7 +72,7 @@ impl<'a> World<'a> {
             Action::Expire => self.expire(),
             Action::Tick => self.state.tick(1),
             Action::Lose => self.lose(),
-            Action::End => self.end_of_memory(),
+            Action::End => self.end_of_retention(),
             Action::Purge => {
                 if self.state.record.is_some_and(|kept| self.store.is_purgeable(kept)) {
                     self.state.record = None;
@@ -242,7 +242,7 @@ impl<'a> World<'a> {
         left.expiries -= 1;
         ghost.due += 1;
         ghost.ran_out = ghost.owner;
-        *record = record.map(|kept| kept.expired(self.store.memory()));
+        *record = record.map(|kept| kept.expired(self.store.retention()));
         for run in runs {
             if let Some(held) = run.held_mut() {
                 held.live = false;
@@ -263,7 +263,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn end_of_memory(&mut self) {
+    fn end_of_retention(&mut self) {
         let State { record, left, ghost, .. } = &mut self.state;
         left.ends -= 1;
         if let Some(kept) = record {

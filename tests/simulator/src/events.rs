@@ -50,7 +50,7 @@ pub(super) enum What {
         number: Option<FencingToken>,
         verdict: ReleaseKind,
         delay: Duration,
-        memory: Duration,
+        retention: Duration,
         answer: Settled,
     },
     /// The store failed. The request may have been applied.
@@ -110,7 +110,7 @@ pub(super) struct Claimed {
     pub(super) key: u128,
     pub(super) owner: OwnerToken,
     pub(super) lease: Duration,
-    pub(super) memory: Duration,
+    pub(super) retention: Duration,
     pub(super) max_attempts: u32,
     /// True if a takeover is forbidden.
     pub(super) parks: bool,

@@ -18,7 +18,7 @@ pub(super) struct Granted {
     /// The expiry of the lease, according to the answered renewals.
     pub(super) until: u64,
     /// The retention after the expiry of the lease.
-    pub(super) memory: Duration,
+    pub(super) retention: Duration,
 }
 
 /// The last reported state of a key.
@@ -78,7 +78,7 @@ impl Standing {
     /// Returns the owner, in its lease or late, while its record is retained.
     pub(super) fn holder(&self, at: u64) -> Option<&Granted> {
         match self.phase {
-            Phase::Held => self.last().filter(|grant| later(grant.until, grant.memory) > at),
+            Phase::Held => self.last().filter(|grant| later(grant.until, grant.retention) > at),
             _ => None,
         }
     }
@@ -122,7 +122,7 @@ impl Standing {
         match &claimed.answer {
             Claim::Acquired(_) if self.repeats(at, claimed.owner) => {}
             Claim::Acquired(Grant { fencing, attempt, .. }) => {
-                let Claimed { owner, fingerprint, memory, lease, .. } = *claimed;
+                let Claimed { owner, fingerprint, retention, lease, .. } = *claimed;
                 let until = later(at, lease);
                 self.grants.push(Granted {
                     owner,
@@ -131,7 +131,7 @@ impl Standing {
                     at,
                     fingerprint,
                     until,
-                    memory,
+                    retention,
                 });
                 self.phase = Phase::Held;
                 self.vacant = None;
@@ -146,7 +146,7 @@ impl Standing {
                     _ => self.live_holder(at).is_some() || self.consumed(at).is_some(),
                 };
                 if !stays {
-                    self.phase = Phase::Dead { until: later(at, claimed.memory) };
+                    self.phase = Phase::Dead { until: later(at, claimed.retention) };
                     self.vacant = None;
                 }
             }
@@ -168,12 +168,12 @@ impl Standing {
                 self.completed.push((fencing, done.value.clone()));
                 self.phase = Phase::Consumed { value: done.value.clone(), until: later(at, done.retain) };
             }
-            What::Release { verdict, delay, memory, answer: Settled::Done, .. } => {
-                let until = later(at, *memory);
+            What::Release { verdict, delay, retention, answer: Settled::Done, .. } => {
+                let until = later(at, *retention);
                 let attempt = self.last().map_or(0, |grant| grant.attempt);
                 let vacant = |attempt| {
                     let not_before = later(at, *delay);
-                    Some(Vacant { not_before, attempt, until: later(not_before, *memory) })
+                    Some(Vacant { not_before, attempt, until: later(not_before, *retention) })
                 };
                 self.vacant = match verdict {
                     ReleaseKind::Vacate => vacant(attempt),

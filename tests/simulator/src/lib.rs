@@ -168,7 +168,7 @@ fn judge(plan: &Plan) -> Judge {
         .never_busy()
         .never_forced()
         .settled(true)
-        .memory(Duration::from_millis(shortest))
+        .retain_failures(Duration::from_millis(shortest))
         .level(if plan.fenced { Level::L2 } else { Level::L1 });
     let most: Option<Vec<_>> = plan.workers.iter().map(|terms| terms.max_retries).collect();
     if let Some(most) = most.and_then(|most| most.into_iter().max()) {

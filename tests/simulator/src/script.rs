@@ -45,7 +45,7 @@ impl Script {
             fingerprint: (self.world.plan.fingerprints && !self.bare).then(print),
             max_attempts: terms.max_retries.map_or(0, |retries| retries + 1),
             on_expiry: if terms.park { OnExpiry::Park } else { OnExpiry::Takeover },
-            memory: Duration::from_millis(terms.memory_ms),
+            retention: Duration::from_millis(terms.memory_ms),
             display: None,
         }
     }
@@ -79,9 +79,9 @@ impl Script {
     /// Performs a step. Returns whether the key is known to be completed.
     async fn step(&self, store: &impl Store, request: &ClaimRequest, held: &ClaimHandle, step: Step) -> bool {
         let terms = self.terms();
-        let memory = Duration::from_millis(terms.memory_ms);
+        let retention = Duration::from_millis(terms.memory_ms);
         let delay = request.lease / 4;
-        let release = |verdict| Release { kind: verdict, delay, memory, error: "by its script".into() };
+        let release = |verdict| Release { kind: verdict, delay, retention, error: "by its script".into() };
         let back = if terms.max_retries.is_some() { ReleaseKind::Vacate } else { ReleaseKind::Delete };
         match step {
             Step::Claim => drop(self.patiently(store.claim(request)).await),

@@ -48,12 +48,12 @@ impl Tape {
     }
 
     /// Forgets a record as an operator, without force. Returns whether it was done.
-    pub(super) async fn forget(&self, key: &Key, seen: FencingToken, memory: Duration) -> bool {
+    pub(super) async fn forget(&self, key: &Key, seen: FencingToken, retention: Duration) -> bool {
         let _busy = self.clock.busy();
         let _turn = self.take_turn().await;
         let Some(admin) = self.inner.capabilities().admin else { return false };
         let key = self.disguise.of(key);
-        let done = matches!(admin.forget(&key, seen, false, memory).await, Ok(Settled::Done));
+        let done = matches!(admin.forget(&key, seen, false, retention).await, Ok(Settled::Done));
         if done {
             self.recorder.record(0, What::Forgotten { key: key.hash(), seen });
         }
@@ -72,13 +72,13 @@ impl Tape {
         let what = match (ask, answer) {
             (_, Err(error)) => What::StoreError { key, kind: error.kind() },
             (Ask::Claim(request), Ok(Answer::Claim(answer))) => {
-                let ClaimRequest { owner, lease, fingerprint, max_attempts, memory, on_expiry, .. } = *request;
+                let ClaimRequest { owner, lease, fingerprint, max_attempts, retention, on_expiry, .. } = *request;
                 let parks = on_expiry == OnExpiry::Park;
                 What::Claim(Claimed {
                     key,
                     owner,
                     lease,
-                    memory,
+                    retention,
                     max_attempts,
                     parks,
                     fingerprint,
@@ -93,8 +93,8 @@ impl Tape {
             }
             (Ask::Release(held, release), Ok(Answer::Settled(answer))) => {
                 let (owner, number) = (held.owner, held.fencing);
-                let Release { kind: verdict, delay, memory, .. } = *release;
-                What::Release { key, owner, number, verdict, delay, memory, answer: *answer }
+                let Release { kind: verdict, delay, retention, .. } = *release;
+                What::Release { key, owner, number, verdict, delay, retention, answer: *answer }
             }
             // The store answers in the type of the operation.
             _ => return,

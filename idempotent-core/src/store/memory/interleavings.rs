@@ -54,7 +54,7 @@ fn request(part: &str, owner: u128) -> ClaimRequest {
         fingerprint: None,
         max_attempts: 0,
         on_expiry: OnExpiry::Takeover,
-        memory: LEASE,
+        retention: LEASE,
         display: None,
     }
 }
@@ -89,7 +89,7 @@ impl World {
     fn delete(&self, part: &str, owner: u128, fencing: FencingToken) {
         let held = crate::ClaimHandle { key: key(part), owner: OwnerToken(owner), fencing: Some(fencing) };
         let release =
-            Release { kind: ReleaseKind::Delete, delay: Duration::ZERO, memory: LEASE, error: Arc::from("why") };
+            Release { kind: ReleaseKind::Delete, delay: Duration::ZERO, retention: LEASE, error: Arc::from("why") };
         assert_eq!(block_on(self.store.release(&held, &release)).unwrap(), Settled::Done);
     }
 

@@ -129,11 +129,11 @@ impl Admin for TieredStore {
         key: &Key,
         expected: FencingToken,
         force: bool,
-        memory: Duration,
+        retention: Duration,
     ) -> Result<Settled, StoreError> {
         let admin = self.0.durable.capabilities().admin.ok_or_else(|| missing("forget"))?;
         self.bar(key).await;
-        let settled = admin.forget(key, expected, force, memory).await;
+        let settled = admin.forget(key, expected, force, retention).await;
         if !matches!(settled, Ok(Settled::Lost { .. })) {
             self.bar(key).await;
         }

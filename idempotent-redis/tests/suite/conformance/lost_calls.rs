@@ -91,10 +91,10 @@ async fn know_the_scripts(store: &RedisStore) {
         fingerprint: None,
         max_attempts: 0,
         on_expiry: idempotent_core::OnExpiry::Takeover,
-        memory: lease,
+        retention: lease,
         display: None,
     };
-    let delete = Release { kind: ReleaseKind::Delete, delay: Duration::ZERO, memory: lease, error: "".into() };
+    let delete = Release { kind: ReleaseKind::Delete, delay: Duration::ZERO, retention: lease, error: "".into() };
     store.claim(&request).await.unwrap();
     store.renew(&held, lease).await.unwrap();
     assert_eq!(store.release(&held, &delete).await.unwrap(), Settled::Done);

@@ -134,7 +134,7 @@ impl Admin for OnClock {
         key: &Key,
         expected: FencingToken,
         force: bool,
-        memory: Duration,
+        retention: Duration,
     ) -> Result<Settled, StoreError> {
         self.timed().forget(key, expected, force, memory).await
     }

@@ -116,7 +116,7 @@ async fn numbers_of_a_retained_key_rise_even_if_the_clock_goes_back() {
         assert_eq!(store.forget(&key("k"), held.fencing.unwrap(), true, HOUR).await.unwrap(), Settled::Done);
         for verdict in [ReleaseKind::Delete, ReleaseKind::Refund, ReleaseKind::Vacate, ReleaseKind::Delete] {
             let held = next(&format!("{shift} s, before {verdict:?}")).await;
-            let released = Release { memory: 4 * HOUR, ..put_down(verdict) };
+            let released = Release { retention: 4 * HOUR, ..put_down(verdict) };
             assert_eq!(store.release(&held, &released).await.unwrap(), Settled::Done);
         }
     }

@@ -92,7 +92,7 @@ pub(crate) fn held(key: &Key, owner: u128) -> ClaimHandle {
 }
 
 pub(crate) fn down(verdict: ReleaseKind) -> Release {
-    Release { kind: verdict, delay: Duration::ZERO, memory: HOUR, error: Arc::from("") }
+    Release { kind: verdict, delay: Duration::ZERO, retention: HOUR, error: Arc::from("") }
 }
 
 /// Each step must reject these as corrupt and leave them unchanged: live or expired, held or not.

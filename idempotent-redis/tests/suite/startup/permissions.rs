@@ -41,7 +41,8 @@ async fn everything(store: &RedisStore, server: &RedisServer) -> Result<(), Stor
         tokio::task::yield_now().await;
     }
     let error = "no".into();
-    let release = Release { kind: ReleaseKind::Delete, delay: Duration::ZERO, memory: Duration::from_secs(1), error };
+    let release =
+        Release { kind: ReleaseKind::Delete, delay: Duration::ZERO, retention: Duration::from_secs(1), error };
     assert_eq!(store.release(&held, &release).await?, Settled::Done);
     watching.await.unwrap();
     let record = store.peek(&key("cycle")).await?.unwrap();

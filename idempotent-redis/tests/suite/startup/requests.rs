@@ -16,7 +16,7 @@ pub(crate) fn key(name: &str) -> Key {
 }
 
 pub(crate) fn request(name: &str) -> ClaimRequest {
-    ClaimRequest { memory: Duration::from_secs(60), ..ask_for(key(name), 7) }
+    ClaimRequest { retention: Duration::from_secs(60), ..ask_for(key(name), 7) }
 }
 
 pub(crate) async fn claim(store: &RedisStore, name: &str) -> Result<ClaimHandle, StoreError> {

@@ -35,7 +35,7 @@ async fn a_replicated_claim_is_granted_and_renewals_and_releases_do_not_wait() {
     let release = idempotent_core::Release {
         kind: idempotent_core::ReleaseKind::Delete,
         delay: Duration::ZERO,
-        memory: Duration::ZERO,
+        retention: Duration::ZERO,
         error: "".into(),
     };
     assert_eq!(store.release(&held(&request), &release).await.unwrap(), Settled::Done);

@@ -85,12 +85,12 @@ fn renews_while_this_runtime_is_blocked(s: &Subject, renewal: &dyn Renewal) {
 
 pub async fn a_purge_is_bounded_and_harmless(s: &Subject) {
     let purge = s.purge();
-    let brief = |n: u32| ClaimRequest { key: s.key(&format!("brief {n}")), memory: MS, ..s.ask(1) };
+    let brief = |n: u32| ClaimRequest { key: s.key(&format!("brief {n}")), retention: MS, ..s.ask(1) };
     for n in 0..10 {
         acquired(s.claim(&brief(n)).await);
         must("complete", s.store.complete(&brief(n).held(), &done(b"v", s.lease())).await);
     }
-    let orphan = ClaimRequest { key: s.key("orphan"), memory: Duration::ZERO, ..s.ask(1) };
+    let orphan = ClaimRequest { key: s.key("orphan"), retention: Duration::ZERO, ..s.ask(1) };
     acquired(s.claim(&orphan).await);
     let kept = |n: u32| ClaimRequest { key: s.key(&format!("kept {n}")), ..s.ask(1) };
     for n in 0..4 {
@@ -202,7 +202,7 @@ pub async fn browsing_lists_each_live_key_once(s: &Subject) {
         acquired(s.claim(&ask).await);
         expected.insert(ask.key.hash(), ask.key);
     }
-    let gone = ClaimRequest { key: s.key("gone"), memory: Duration::ZERO, ..s.ask(1) };
+    let gone = ClaimRequest { key: s.key("gone"), retention: Duration::ZERO, ..s.ask(1) };
     acquired(s.claim(&gone).await);
     s.pass(s.lease()).await;
     let (mut after, mut seen, mut pages) = (None, Vec::new(), 0);

@@ -42,7 +42,7 @@ pub async fn an_absent_key_is_acquired(s: &Subject) {
         "the record has the owner token of the claim, and is not a takeover"
     );
     answers!(until - record.updated_at, ask.lease, "the lease counts from the claim, by the store's clock");
-    answers!(record.expires_at - until, ask.memory, "the record outlives its lease by its memory");
+    answers!(record.expires_at - until, ask.retention, "the record outlives its lease by its memory");
     if let Some(clock) = &s.clock {
         answers!(record.updated_at, idempotent_core::Clock::wall(clock), "the store's own clock counts");
     }

@@ -137,12 +137,12 @@ pub async fn a_retention_ends_to_the_ms(s: &Subject) {
 
 /// Checks the retention of a vacant, a failed and a dead record, and of one that its owner abandoned.
 pub async fn a_failure_retention_ends_to_the_ms(s: &Subject) {
-    let memory = Duration::from_millis(2_500);
-    let span = |verdict| if matches!(verdict, Some(ReleaseKind::Vacate) | None) { 2 * memory } else { memory };
+    let retention = Duration::from_millis(2_500);
+    let span = |verdict| if matches!(verdict, Some(ReleaseKind::Vacate) | None) { 2 * retention } else { retention };
     for verdict in [None, Some(ReleaseKind::Vacate), Some(ReleaseKind::MarkFailed), Some(ReleaseKind::MarkDead)] {
         let ask = |key: &str, owner| {
             let key = format!("{key} {verdict:?}");
-            ClaimRequest { lease: memory, memory, ..s.ask_on(&key, owner) }
+            ClaimRequest { lease: retention, retention, ..s.ask_on(&key, owner) }
         };
         at_the_end_of(
             s,
@@ -150,7 +150,7 @@ pub async fn a_failure_retention_ends_to_the_ms(s: &Subject) {
             async |key| {
                 acquired(s.claim(&ask(key, 1)).await);
                 if let Some(verdict) = verdict {
-                    let release = Release { delay: memory, memory, ..put_down(verdict) };
+                    let release = Release { delay: retention, retention, ..put_down(verdict) };
                     must("release", s.store.release(&ask(key, 1).held(), &release).await);
                 }
             },

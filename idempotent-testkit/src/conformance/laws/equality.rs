@@ -184,14 +184,14 @@ impl<'a> Comparison<'a> {
             Operation::ClaimAll(_) | Operation::RenewAll(_) | Operation::CompleteAll(_) => {
                 self.batch(operation, now).await
             }
-            Operation::Forget { key, right, force, memory } => {
+            Operation::Forget { key, right, force, retention } => {
                 let Some(admin) = self.s.store.capabilities().admin else { return Ok(()) };
                 let key = &self.keys[*key];
                 let number = |fencing: FencingToken| if *right { fencing } else { FencingToken(fencing.0 - 1) };
                 let seen = must("peek", self.s.store.peek(key).await).map_or(FencingToken(1), |record| record.fencing);
-                let got = must("forget", admin.forget(key, number(seen), *force, *memory).await);
+                let got = must("forget", admin.forget(key, number(seen), *force, *retention).await);
                 let seen = self.model.peek(key, now).map_or(FencingToken(1), |record| record.fencing);
-                same("the forgetting's answer", &got, &self.model.forget(key, number(seen), *force, *memory, now))
+                same("the forgetting's answer", &got, &self.model.forget(key, number(seen), *force, *retention, now))
             }
             Operation::Purge(at_most) => {
                 if let Some(purge) = self.s.store.capabilities().purge {

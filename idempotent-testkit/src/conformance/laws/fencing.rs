@@ -39,7 +39,7 @@ pub async fn fencing_rises_over_takeover(s: &Subject) {
 pub async fn fencing_rises_after_an_expired_record(s: &Subject) {
     let mut last = FencingToken(0);
     let brief = s.lease();
-    let ask = |owner| ClaimRequest { memory: brief, ..s.ask(owner) };
+    let ask = |owner| ClaimRequest { retention: brief, ..s.ask(owner) };
     higher(s, &ask(1), &mut last, "nothing").await;
     s.pass(brief * 2).await;
     higher(s, &ask(2), &mut last, "lease and memory").await;
@@ -75,7 +75,7 @@ pub async fn fencing_rises_over_expiry_when_tokens_are_ahead_of_the_clock(s: &Su
         higher(s, &s.ask(owner), &mut last, "a deletion a moment ago").await;
         s.release(owner, ReleaseKind::Delete).await;
     }
-    let brief = ClaimRequest { lease: MS, memory: Duration::ZERO, ..s.ask(2_000) };
+    let brief = ClaimRequest { lease: MS, retention: Duration::ZERO, ..s.ask(2_000) };
     higher(s, &brief, &mut last, "a deletion a moment ago").await;
     s.pass(MS).await;
     if let Some(purge) = s.store.capabilities().purge {

@@ -133,7 +133,7 @@ pub async fn steps_survive_release_and_takeover(s: &Subject) {
 
 /// Claims the key, records a step, and ends the record in this way. Then the key is claimed again.
 async fn begins_anew(s: &Subject, how: &str, end: impl AsyncFnOnce(&ClaimRequest)) {
-    let brief = ClaimRequest { lease: s.lease(), memory: 10 * MS, ..s.ask_on(how, 1) };
+    let brief = ClaimRequest { lease: s.lease(), retention: 10 * MS, ..s.ask_on(how, 1) };
     acquired(s.claim(&brief).await);
     assert_eq!(note(s, &brief.held(), &done_with("a", 0, b"old")).await, Settled::Done);
     end(&brief).await;

@@ -218,7 +218,7 @@ pub async fn a_renewal_never_shortens(s: &Subject) {
 
 /// Checks that a record that is gone is not written again by operations of its last owner.
 pub async fn a_deleted_key_is_not_restored(s: &Subject) {
-    let brief = |name, owner| ClaimRequest { memory: s.lease(), ..s.ask_on(name, owner) };
+    let brief = |name, owner| ClaimRequest { retention: s.lease(), ..s.ask_on(name, owner) };
     let mut gone = Vec::new();
     for name in ["deleted", "past its retention", "past lease and memory"] {
         let grant = acquired(s.claim(&brief(name, 1)).await);

@@ -66,31 +66,31 @@ pub async fn an_unlimited_retention_does_not_end(s: &Subject) {
 
 pub async fn a_failed_key_is_kept_for_its_retention_and_no_longer(s: &Subject) {
     acquired(s.claim_by(1).await);
-    s.release_as(1, &Release { memory: s.lease(), ..put_down(ReleaseKind::MarkFailed) }).await;
+    s.release_as(1, &Release { retention: s.lease(), ..put_down(ReleaseKind::MarkFailed) }).await;
     lasts(s, StateKind::Failed, s.lease()).await;
 }
 
 pub async fn a_dead_key_is_kept_for_its_retention_and_no_longer(s: &Subject) {
     acquired(s.claim_by(1).await);
-    s.release_as(1, &Release { memory: s.lease(), ..put_down(ReleaseKind::MarkDead) }).await;
+    s.release_as(1, &Release { retention: s.lease(), ..put_down(ReleaseKind::MarkDead) }).await;
     lasts(s, StateKind::Dead, s.lease()).await;
 }
 
 pub async fn a_vacant_key_is_kept_for_its_retention_after_its_delay(s: &Subject) {
     acquired(s.claim_by(1).await);
     let span = s.lease();
-    s.release_as(1, &Release { delay: span, memory: span, ..put_down(ReleaseKind::Vacate) }).await;
+    s.release_as(1, &Release { delay: span, retention: span, ..put_down(ReleaseKind::Vacate) }).await;
     lasts(s, StateKind::Vacant, span * 2).await;
 }
 
 pub async fn an_orphaned_key_is_absent_after_lease_and_retention(s: &Subject) {
-    let ask = ClaimRequest { memory: s.lease(), ..s.ask(1) };
+    let ask = ClaimRequest { retention: s.lease(), ..s.ask(1) };
     acquired(s.claim(&ask).await);
     lasts(s, StateKind::Consuming, s.lease() * 2).await;
 }
 
 pub async fn a_renewed_key_keeps_its_retention(s: &Subject) {
-    let ask = ClaimRequest { memory: s.lease(), ..s.ask(1) };
+    let ask = ClaimRequest { retention: s.lease(), ..s.ask(1) };
     acquired(s.claim(&ask).await);
     s.pass(s.lease() / 2).await;
     answers!(s.renew(1, s.lease()).await, Settled::Done, "who holds the key may settle it");

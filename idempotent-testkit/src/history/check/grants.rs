@@ -63,13 +63,13 @@ fn numbered(court: &mut Court<'_>, name: &str, key: &Key<'_>, one: &Grant<'_>, o
 
 /// Checks that failed and dead keys are not granted while they are retained.
 fn after_the_end(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize, line: &Line) {
-    let Some(memory) = court.judge.memory else { return court.pass(Invariant::I10) };
+    let Some(retention) = court.judge.retention else { return court.pass(Invariant::I10) };
     // The answer to a claim may report an older state, which has existed at the earliest since the last grant before
     // it.
     let before = key.grants.iter().filter(|grant| grant.by < line.t0).map(|grant| grant.from).max();
     let own = (line.event == Kind::Failed).then_some(line.t0);
     let Some(begun) = own.or(before) else { return court.pass(Invariant::I10) };
-    let over = begun.saturating_add(memory).saturating_sub(court.judge.doubt(memory)).min(key.undone_from(begun));
+    let over = begun.saturating_add(retention).saturating_sub(court.judge.doubt(retention)).min(key.undone_from(begun));
     let again = key.grants.iter().find(|grant| grant.from > line.t && grant.by < over);
     let lines: Vec<_> = std::iter::once(place).chain(again.map(|grant| grant.place)).collect();
     let wrong = again.map(|grant| format!("granted again as {} though {} and remembered", grant.fence, line.event));
@@ -78,7 +78,7 @@ fn after_the_end(court: &mut Court<'_>, name: &str, key: &Key<'_>, place: usize,
 
 /// Counts grants without an event between them that could have refunded an attempt.
 fn in_a_row(court: &mut Court<'_>, name: &str, key: &Key<'_>, index: usize, last: &Grant<'_>) {
-    let (Some(most), Some(memory)) = (court.judge.max_attempts, court.judge.memory) else {
+    let (Some(most), Some(retention)) = (court.judge.max_attempts, court.judge.retention) else {
         return court.pass(Invariant::I10);
     };
     let resets = |line: &Line| {
@@ -88,7 +88,7 @@ fn in_a_row(court: &mut Court<'_>, name: &str, key: &Key<'_>, index: usize, last
     };
     let counts = |grant: &&Grant<'_>| {
         let reset = key.lines.iter().any(|(_, line)| resets(line) && line.t >= grant.from && line.t0 <= last.by);
-        let remembered = last.by.saturating_sub(grant.from) < memory.saturating_sub(court.judge.doubt(memory));
+        let remembered = last.by.saturating_sub(grant.from) < retention.saturating_sub(court.judge.doubt(retention));
         grant.by < last.from && !reset && remembered && grant.own_end_from > last.by
     };
     let before: Vec<_> = key.grants.iter().filter(counts).map(|grant| grant.place).collect();

@@ -44,7 +44,7 @@ pub(super) struct PostgresStatements {
     /// Claims several keys in one round trip; the caller claims a key without a result alone. Locks are tried in the
     /// order of the ids, and the clock is read after all locks.
     ///
-    /// Arrays: $1 ids, $2 owners, $3 leases, $4 fingerprints, $5 memories, $6 names, $7 displays, $8 locks
+    /// Arrays: $1 ids, $2 owners, $3 leases, $4 fingerprints, $5 retentions, $6 names, $7 displays, $8 locks
     pub(super) claim_all: Statement,
     /// Arrays: $1 ids, $2 owners, $3 numbers, $4 leases. The ids that were written.
     pub(super) renew_all: Statement,
@@ -123,7 +123,7 @@ impl StatementBuilder {
     /// Returns one row: the grant of an absent key, or the existing record; then the time, and whether the row is the
     /// grant. Without a row, the lock of the key was taken, or another claim was faster.
     ///
-    /// $3 lease, $4 fingerprint, $5 memory, $6 name, $7 display, $8 the lock of the key
+    /// $3 lease, $4 fingerprint, $5 retention, $6 name, $7 display, $8 the lock of the key
     fn claim(&self) -> String {
         let (table, columns, now) = (&self.table, columns(), self.now(9));
         let (until, expires) = (plus("n", "$3"), plus("u", "$5"));
@@ -220,7 +220,7 @@ impl StatementBuilder {
     /// Returns [`claim`](Self::claim) for several keys in one round trip; the caller claims a key without a result
     /// alone. Locks are tried in the order of the ids, and the clock is read after all locks.
     ///
-    /// Arrays: $1 ids, $2 owners, $3 leases, $4 fingerprints, $5 memories, $6 names, $7 displays, $8 locks
+    /// Arrays: $1 ids, $2 owners, $3 leases, $4 fingerprints, $5 retentions, $6 names, $7 displays, $8 locks
     ///
     /// [`BY_KEY`] explains the condition on the lengths.
     fn claim_all(&self) -> String {

@@ -74,7 +74,7 @@ impl<D: Dialect> ServerStore<D> {
             owner(request.owner).into(),
             micros(request.lease).into(),
             request.fingerprint.map(|fingerprint| fingerprint.to_bytes().to_vec()).into(),
-            micros(request.memory).into(),
+            micros(request.retention).into(),
             request.key.name().into(),
             request.display.as_deref().into(),
             self.dialect.lock(&request.key).into(),
@@ -111,9 +111,9 @@ impl<D: Dialect> ServerStore<D> {
 
     fn releasing(&self, held: &ClaimHandle, release: &Release) -> BoundStatement<D> {
         let texts = &self.texts;
-        let (delay, memory, error) = (micros(release.delay), micros(release.memory), &*release.error);
-        let end = |state| by_owner(&texts.end, held).bind(row::code(state)).bind(memory).bind(error);
-        let vacate = |off: i64| by_owner(&texts.vacate, held).bind(delay).bind(memory).bind(error).bind(off);
+        let (delay, retention, error) = (micros(release.delay), micros(release.retention), &*release.error);
+        let end = |state| by_owner(&texts.end, held).bind(row::code(state)).bind(retention).bind(error);
+        let vacate = |off: i64| by_owner(&texts.vacate, held).bind(delay).bind(retention).bind(error).bind(off);
         match release.kind {
             ReleaseKind::Delete => by_owner(&texts.delete, held),
             ReleaseKind::Vacate => vacate(0),
@@ -128,9 +128,9 @@ impl<D: Dialect> ServerStore<D> {
         key: &Key,
         expected: FencingToken,
         force: bool,
-        memory: Duration,
+        retention: Duration,
     ) -> Result<Settled, StoreError> {
-        self.by_the_protocol(key, |found, now| protocol::forget(found, expected, force, memory, now)).await
+        self.by_the_protocol(key, |found, now| protocol::forget(found, expected, force, retention, now)).await
     }
 
     pub(crate) async fn inspect(&self, key: &Key) -> Result<Option<InspectedRecord>, StoreError> {

@@ -13,7 +13,7 @@ use crate::steps::StepsSql;
 /// A row with a record has its columns, then the time, then 1 if this statement granted the claim and 0 if not.
 #[derive(Clone, Debug)]
 pub(crate) struct Statements {
-    /// Grants a key that is absent. $3 lease, $4 fingerprint, $5 memory, $6 name, $7 display, $8 the key's lock
+    /// Grants a key that is absent. $3 lease, $4 fingerprint, $5 retention, $6 name, $7 display, $8 the key's lock
     pub(crate) claim: Statement,
     pub(crate) look: Statement,
     /// Writes a whole record over a record that was read, if that record has not changed. The columns of the record
@@ -26,9 +26,9 @@ pub(crate) struct Statements {
     pub(crate) complete: Statement,
     /// $3 the grant's number, or NULL
     pub(crate) delete: Statement,
-    /// $3 the grant's number, or NULL; $4 delay, $5 memory, $6 error, $7 attempts taken off
+    /// $3 the grant's number, or NULL; $4 delay, $5 retention, $6 error, $7 attempts taken off
     pub(crate) vacate: Statement,
-    /// Failed or dead. $3 the grant's number, or NULL; $4 state, $5 memory, $6 error
+    /// Failed or dead. $3 the grant's number, or NULL; $4 state, $5 retention, $6 error
     pub(crate) end: Statement,
     /// $1 the id before the first one, $2 the maximum number of rows
     pub(crate) browse: Statement,

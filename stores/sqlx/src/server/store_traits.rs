@@ -90,9 +90,9 @@ macro_rules! server_store {
                     key: &Key,
                     expected: FencingToken,
                     force: bool,
-                    memory: Duration,
+                    retention: Duration,
                 ) -> Result<Settled, StoreError> {
-                    self.0.forget(key, expected, force, memory).await
+                    self.0.forget(key, expected, force, retention).await
                 }
             }
 

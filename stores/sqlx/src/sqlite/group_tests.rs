@@ -42,7 +42,7 @@ fn done(value: &[u8]) -> Completion {
 }
 
 fn release(verdict: ReleaseKind) -> Release {
-    Release { kind: verdict, delay: Duration::ZERO, memory: Duration::from_secs(60), error: Arc::from("it failed") }
+    Release { kind: verdict, delay: Duration::ZERO, retention: Duration::from_secs(60), error: Arc::from("it failed") }
 }
 
 async fn sql(folder: &tempfile::TempDir, text: &str) {

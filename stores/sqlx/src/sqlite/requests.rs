@@ -86,7 +86,7 @@ impl Request for ClaimRequest {
                 .bind(self.fingerprint.map(|fingerprint| Box::<[u8]>::from(fingerprint.to_bytes())))
                 .bind(i64::from(self.max_attempts))
                 .bind(self.on_expiry == OnExpiry::Park)
-                .bind(micros(self.memory))
+                .bind(micros(self.retention))
                 .bind(self.key.name().to_owned())
                 .bind(self.display.clone());
             let row = match turn.first(claim).await {
@@ -177,10 +177,10 @@ impl Request for (ClaimHandle, Release) {
     async fn alone(&self, access: &RecordAccess, turn: &mut ConnectionGuard<'_>) -> Result<Settled, StoreError> {
         let (held, release) = self;
         let sql = &access.sql;
-        let (delay, memory) = (micros(release.delay), micros(release.memory));
+        let (delay, retention) = (micros(release.delay), micros(release.retention));
         let error = || release.error.clone();
-        let end = |state| held_query(&sql.end, held).bind(row::code(state)).bind(memory).bind(error());
-        let vacate = |off: i64| held_query(&sql.vacate, held).bind(delay).bind(memory).bind(error()).bind(off);
+        let end = |state| held_query(&sql.end, held).bind(row::code(state)).bind(retention).bind(error());
+        let vacate = |off: i64| held_query(&sql.vacate, held).bind(delay).bind(retention).bind(error()).bind(off);
         let write = || match release.kind {
             ReleaseKind::Delete => held_query(&sql.delete, held).bind(error()),
             ReleaseKind::Vacate => vacate(0),
@@ -198,7 +198,7 @@ pub(super) struct Forget {
     pub(super) key: Key,
     pub(super) expected: FencingToken,
     pub(super) force: bool,
-    pub(super) memory: Duration,
+    pub(super) retention: Duration,
 }
 
 impl Request for Forget {
@@ -209,7 +209,7 @@ impl Request for Forget {
     }
 
     fn decide(&self, found: Option<&Record>, now: Timestamp) -> (Settled, Write) {
-        protocol::forget(found, self.expected, self.force, self.memory, now)
+        protocol::forget(found, self.expected, self.force, self.retention, now)
     }
 
     async fn alone(&self, access: &RecordAccess, turn: &mut ConnectionGuard<'_>) -> Result<Settled, StoreError> {
@@ -217,7 +217,7 @@ impl Request for Forget {
             // A number that no column holds is no grant's.
             let fencing = i64::try_from(self.expected.0).unwrap_or(-1);
             let query = query(&access.sql.forget).bind(id(&self.key)).bind(fencing);
-            query.bind(self.force).bind(micros(self.memory))
+            query.bind(self.force).bind(micros(self.retention))
         };
         access.settle(turn, self, write).await
     }

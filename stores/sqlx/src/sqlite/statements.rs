@@ -146,7 +146,7 @@ impl StatementBuilder {
     /// ?3 is the time of a custom clock and is always bound. Each statement names the numbers from 1 on: sqlx counts
     /// an omitted number as a place of its own, and may then leave the last one empty.
     ///
-    /// ?4 lease, ?5 fingerprint, ?6 maximum of attempts, ?7 park, ?8 memory, ?9 name, ?10 display
+    /// ?4 lease, ?5 fingerprint, ?6 maximum of attempts, ?7 park, ?8 retention, ?9 name, ?10 display
     fn claim(&self, look_first: bool) -> String {
         let (table, now) = (&self.table, format!("coalesce(?3,{NOW})"));
         let (sound, look) = (sound(), self.claim_look(&now));

@@ -25,7 +25,7 @@ pub(super) fn request(part: &str) -> ClaimRequest {
         fingerprint: None,
         max_attempts: 0,
         on_expiry: OnExpiry::Takeover,
-        memory: Duration::from_secs(60),
+        retention: Duration::from_secs(60),
         display: None,
     }
 }

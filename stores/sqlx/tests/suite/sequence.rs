@@ -37,7 +37,7 @@ impl Model {
         let before = self.records.get(&request.key.hash()).cloned();
         let answer = self.step(&request.key, |found| protocol::claim(found, request, now));
         let class = claim_class(before.as_ref(), &answer, request, now);
-        if request.memory.is_zero() && ["buried vacant", "parked", "buried crashed"].contains(&class) {
+        if request.retention.is_zero() && ["buried vacant", "parked", "buried crashed"].contains(&class) {
             self.hit("buried for no time");
         }
         self.hit(class);
@@ -150,7 +150,7 @@ impl<S: Store + Admin + Batch + Purge> Sequence<'_, S> {
         Release {
             kind: self.random.of(&verdicts),
             delay: if zero { Duration::ZERO } else { self.span() },
-            memory: self.span(),
+            retention: self.span(),
             error: Arc::from("it's \0 failed"),
         }
     }

@@ -100,7 +100,7 @@ pub(crate) fn request(key: &Key, owner: u128) -> ClaimRequest {
         fingerprint: None,
         max_attempts: 0,
         on_expiry: OnExpiry::Takeover,
-        memory: Duration::from_secs(3_600),
+        retention: Duration::from_secs(3_600),
         display: None,
     }
 }
@@ -114,7 +114,12 @@ pub(crate) fn done(value: &[u8]) -> Completion {
 }
 
 pub(crate) fn release(verdict: ReleaseKind) -> Release {
-    Release { kind: verdict, delay: Duration::ZERO, memory: Duration::from_secs(3_600), error: Arc::from("it failed") }
+    Release {
+        kind: verdict,
+        delay: Duration::ZERO,
+        retention: Duration::from_secs(3_600),
+        error: Arc::from("it failed"),
+    }
 }
 
 /// SplitMix64: the same sequence for the same seed, everywhere.

@@ -41,7 +41,7 @@ impl Worker {
             fingerprint: Some(Fingerprint::of_bytes("this")),
             max_attempts: RUNS,
             on_expiry: OnExpiry::Takeover,
-            memory: MEMORY,
+            retention: MEMORY,
             display: None,
         };
         let Ok(Claim::Acquired(grant)) = self.hands.store.claim(&request).await else { return None };
@@ -91,5 +91,5 @@ fn completion(held: &ClaimHandle) -> Completion {
 }
 
 fn release() -> Release {
-    Release { kind: ReleaseKind::Vacate, delay: Duration::ZERO, memory: MEMORY, error: Arc::from("by a rogue") }
+    Release { kind: ReleaseKind::Vacate, delay: Duration::ZERO, retention: MEMORY, error: Arc::from("by a rogue") }
 }

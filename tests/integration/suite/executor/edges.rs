@@ -219,7 +219,7 @@ fn the_guard_of_a_waiter_never_passes_the_stores_lease() {
             }
         });
         world.clock.advance(ms(261)).await;
-        let free = Release { kind: ReleaseKind::Delete, delay: ms(0), memory: ms(0), error: "".into() };
+        let free = Release { kind: ReleaseKind::Delete, delay: ms(0), retention: ms(0), error: "".into() };
         inner.release(&owner, &free).await.unwrap();
         world.clock.advance(secs(3)).await;
         // Given back unused, or used within what the store gave.

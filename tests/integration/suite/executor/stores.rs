@@ -28,7 +28,7 @@ fn request(dice: &mut Dice) -> ClaimRequest {
         fingerprint: dice.pick(&[None, Some(Fingerprint::of_bytes("1")), Some(Fingerprint::of_bytes("2"))]),
         max_attempts: dice.pick(&[0, 1, 2, 5]),
         on_expiry: dice.pick(&[OnExpiry::Takeover, OnExpiry::Takeover, OnExpiry::Park]),
-        memory: dice.pick(&memories),
+        retention: dice.pick(&memories),
         display: dice.pick(&[None, Some("shown")]).map(Arc::from),
     }
 }
@@ -98,7 +98,7 @@ fn memory_and_sqlite_answer_the_same() {
                                 ReleaseKind::MarkDead,
                             ]),
                             delay: dice.pick(&[Duration::ZERO, ms(1), ms(30)]),
-                            memory: dice.pick(&[Duration::ZERO, ms(1), secs(5), Duration::MAX]),
+                            retention: dice.pick(&[Duration::ZERO, ms(1), secs(5), Duration::MAX]),
                             error: "why".into(),
                         };
                         (
@@ -140,12 +140,12 @@ fn a_purge_that_removes_nothing_found_nothing() {
         let clock = VirtualClock::new();
         let store = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
         let mut request = request(&mut Dice(1));
-        (request.lease, request.memory, request.max_attempts) = (secs(30), secs(60), 0);
+        (request.lease, request.retention, request.max_attempts) = (secs(30), secs(60), 0);
         let held = ClaimHandle::unanswered(request.key.clone(), request.owner);
         store.claim(&request).await.unwrap();
         clock.jump(secs(2));
         let delete =
-            Release { kind: ReleaseKind::Delete, delay: Duration::ZERO, memory: Duration::ZERO, error: "".into() };
+            Release { kind: ReleaseKind::Delete, delay: Duration::ZERO, retention: Duration::ZERO, error: "".into() };
         store.release(&held, &delete).await.unwrap();
         store.claim(&request).await.unwrap();
         store.complete(&held, &Completion { value: None, retain: secs(31) }).await.unwrap();

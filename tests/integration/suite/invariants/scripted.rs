@@ -53,8 +53,16 @@ impl Stage {
         let held = ClaimHandle::unanswered(key.clone(), owner);
         let (fingerprint, display) = (None, None);
         let (max_attempts, on_expiry) = (0, OnExpiry::Takeover);
-        let request =
-            ClaimRequest { key, owner, lease: LEASE, fingerprint, max_attempts, on_expiry, memory: secs(600), display };
+        let request = ClaimRequest {
+            key,
+            owner,
+            lease: LEASE,
+            fingerprint,
+            max_attempts,
+            on_expiry,
+            retention: secs(600),
+            display,
+        };
         (self.root.claim(&request).await.unwrap(), held)
     }
 
@@ -137,7 +145,7 @@ async fn a_superseded_run_stays_superseded_though_its_claim_comes_again() {
     let (other, held) = stage.claim(2).await;
     let Claim::Acquired(other) = other else { panic!("45 s: the lease is over: {other:?}") };
     assert!(other.fencing > number);
-    let release = Release { kind: ReleaseKind::Delete, delay: secs(0), memory: secs(600), error: "failed".into() };
+    let release = Release { kind: ReleaseKind::Delete, delay: secs(0), retention: secs(600), error: "failed".into() };
     stage.root.release(&held, &release).await.unwrap();
     // At 200 s the old copy arrives, at 250 s the handler ends.
     stage.clock.advance(secs(300)).await;

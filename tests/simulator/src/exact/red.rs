@@ -58,8 +58,8 @@ fn only(check: &str, history: &Told) {
 
 fn asks(owner: u128, payload: Option<u8>, answer: Claim) -> What {
     let fingerprint = payload.map(|payload| Fingerprint::of_bytes([payload]));
-    let (key, owner, memory) = (KEY, OwnerToken(owner), Duration::from_secs(3_600));
-    What::Claim(Claimed { key, owner, lease: LEASE, memory, max_attempts: 0, parks: false, fingerprint, answer })
+    let (key, owner, retention) = (KEY, OwnerToken(owner), Duration::from_secs(3_600));
+    What::Claim(Claimed { key, owner, lease: LEASE, retention, max_attempts: 0, parks: false, fingerprint, answer })
 }
 
 fn granted(fencing: u64) -> Claim {
@@ -95,7 +95,7 @@ fn releases(owner: u128, verdict: ReleaseKind, answer: Settled) -> What {
         number: None,
         verdict,
         delay: Duration::ZERO,
-        memory: Duration::from_secs(3_600),
+        retention: Duration::from_secs(3_600),
         answer,
     }
 }

@@ -124,12 +124,12 @@ impl Admin for Mutant {
         key: &Key,
         expected: FencingToken,
         force: bool,
-        memory: Duration,
+        retention: Duration,
     ) -> Result<Settled, StoreError> {
         self.settle(key, |found| {
             let expected = found.filter(|_| self.has(Bug::ForgetAnyNumber)).map_or(expected, |record| record.fencing);
             let force = force || self.has(Bug::ForgetHeld);
-            protocol::forget(found, expected, force, memory, self.now())
+            protocol::forget(found, expected, force, retention, self.now())
         })
         .await
     }

@@ -103,7 +103,7 @@ fn a_claim_carries_spans_and_no_times() {
         fingerprint: None,
         max_attempts: 0,
         on_expiry: OnExpiry::Takeover,
-        memory: Duration::from_secs(2),
+        retention: Duration::from_secs(2),
         display: None,
     };
     assert_eq!(spans(request), [Duration::from_secs(1), Duration::from_secs(2)]);

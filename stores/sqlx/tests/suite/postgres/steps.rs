@@ -15,7 +15,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Claims a key that is forgotten a minute after its lease.
 fn ask(part: &str) -> ClaimRequest {
-    ClaimRequest { memory: Duration::from_secs(60), ..request(&key(part), 1) }
+    ClaimRequest { retention: Duration::from_secs(60), ..request(&key(part), 1) }
 }
 
 fn done(name: &str, place: u32) -> StepRecord {
