@@ -1,5 +1,5 @@
-//! What the handler does to the world: a row in a database. At level L1 that is one which knows nothing of idempotency
-//! keys; at level L3 it is the store's.
+//! The effect of the handler: a row in a database. At level L1 this database has no idempotency keys; at level L3 the
+//! store uses the same database.
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 

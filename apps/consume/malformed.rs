@@ -1,4 +1,4 @@
-//! What is said of lines without a key: each by its number or id, and at the end what they have in common.
+//! Reports about lines without a key: each with its number or id, and at the end their common causes.
 use std::sync::{Mutex, PoisonError};
 
 use crate::delivery::{Field, Reason, fields_of};

@@ -1,4 +1,4 @@
-//! What there is to say at the end.
+//! The report at the end.
 use std::fmt;
 use std::io::{ErrorKind, Write, stdout};
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! What `tracing` shows of runs: one span and one terminal event each, and no key in clear. A binary of its own:
-//! callsites that another thread meets first, without a subscriber, would be switched off.
+//! `tracing` spans of runs: one span and one terminal event per run, and no plain keys. A separate binary, because
+//! callsites that another thread meets first, without a subscriber, would be disabled.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 #[path = "suite/common.rs"]
 mod common;

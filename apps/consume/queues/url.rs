@@ -1,4 +1,4 @@
-//! What the URL of a source says. A password in it is never shown.
+//! The parts of a source URL. Passwords are never printed.
 use anyhow::{anyhow, bail};
 use url::Url;
 

@@ -2,10 +2,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::broken_stores::{WEAKNESSES, Weakness};
 use crate::delivery::{DeliveryFlaw, Ground, OutboxBroker, OutboxStore, Places, Play};
 use crate::inbox::InboxFlaw;
 use crate::mq::{Flaw, Kind};
-use crate::weakness::{WEAKNESSES, Weakness};
 
 /// The help text.
 pub const USAGE: &str = "\

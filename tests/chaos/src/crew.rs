@@ -1,4 +1,4 @@
-//! The workers in their places: started, killed, stopped, replaced; and the lines that tell of it.
+//! The worker processes: started, killed, stopped and replaced.
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use idempotent_testkit::history::{Kind, Label, Line};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
+use crate::deadline::PATIENCE;
 use crate::fleet::{Fleet, Heard, Process};
-use crate::patience::PATIENCE;
 use crate::plan::Harm;
 use crate::wire::Order;
 use crate::{journal, resource, time};

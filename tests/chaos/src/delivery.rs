@@ -11,19 +11,19 @@ mod crew;
 mod delay;
 mod effects;
 mod flaw;
-mod hands;
 mod notes;
 mod ordering;
 mod outbox;
+mod phases;
 mod plan;
-mod stage;
+mod process;
 mod wire;
 
 use std::path::Path;
 
 pub use self::flaw::DeliveryFlaw;
-use self::hands::Hands;
 pub use self::outbox::{Ground, OutboxBroker, OutboxStore};
+use self::process::Hands;
 use self::wire::{Role, Start};
 use crate::args::{Args, Topology};
 use crate::process::begin;

@@ -1,4 +1,4 @@
-//! Chance that repeats.
+//! Reproducible random numbers.
 use std::time::Duration;
 
 use idempotent::store::Entropy;

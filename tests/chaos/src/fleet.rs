@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use rustix::process::Signal;
 use tokio::sync::mpsc;
 
+use crate::broken_stores::Weakness;
 use crate::process::{self, was_killed};
-use crate::weakness::Weakness;
 use crate::wire::{News, Order, Origin, Start};
 
 /// The output of a worker.

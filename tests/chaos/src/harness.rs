@@ -14,17 +14,17 @@ use idempotent_testkit::history::{History, Kind};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::args::{Args, Subject, Topology};
+use crate::broken_stores::Weakness;
 use crate::broker::Broker;
 use crate::crew::{Crew, WORKERS, own};
+use crate::deadline::{PATIENCE, Progress};
 use crate::dice::Dice;
 use crate::fleet::{Fleet, Template};
 use crate::jobs::Jobs;
-use crate::patience::{PATIENCE, Progress};
 use crate::plan::{self, Harm};
 use crate::resource::Fenced;
 use crate::target::Target;
 use crate::verdict::{Harms, Verdict};
-use crate::weakness::Weakness;
 use crate::{mq, time};
 
 /// Deliveries that a worker has at once.

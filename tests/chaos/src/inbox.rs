@@ -7,10 +7,10 @@
 //! `mortal` (a process that handles deliveries and kills itself), `crew` (the processes), `plan` (the times of the
 //! faults), `harness` (one run), `judge`.
 mod crew;
+mod dying_transactions;
 mod flaw;
 mod harness;
 mod judge;
-mod mortal;
 mod plan;
 mod wire;
 mod worker;

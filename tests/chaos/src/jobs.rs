@@ -1,4 +1,4 @@
-//! What is being done to servers: one thing at a time, the others wait.
+//! Faults of servers. One fault runs at a time, and the others wait.
 use std::collections::VecDeque;
 use std::sync::Arc;
 

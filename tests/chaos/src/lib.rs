@@ -12,19 +12,20 @@
 // The futures of RocketMQ's client are deep.
 #![recursion_limit = "512"]
 pub mod args;
+pub mod broken_stores;
 mod broker;
 mod crew;
+mod deadline;
 pub mod delivery;
 mod dice;
+mod dying_store;
 mod failed;
 mod fleet;
 pub mod harness;
 pub mod inbox;
 mod jobs;
 mod journal;
-mod mortal;
 pub mod mq;
-mod patience;
 mod plan;
 mod process;
 mod resource;
@@ -32,6 +33,5 @@ mod server;
 mod target;
 mod time;
 mod verdict;
-pub mod weakness;
 mod wire;
 pub mod worker;

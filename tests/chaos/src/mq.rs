@@ -11,11 +11,11 @@ mod judge;
 mod leftovers;
 mod publisher;
 pub(crate) mod rabbit;
+mod recording_source;
 #[cfg(feature = "rocketmq")]
 mod rocket;
 mod store;
 mod streams;
-mod told;
 mod worker;
 
 pub use self::broker::Kind;

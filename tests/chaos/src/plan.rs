@@ -1,4 +1,4 @@
-//! From a seed to what is sent, and what goes wrong when.
+//! The derivation of messages and faults from a seed.
 use std::time::Duration;
 
 use crate::dice::Dice;

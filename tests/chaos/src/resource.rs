@@ -1,4 +1,4 @@
-//! What the handlers' effects are on: a resource of the harness's that refuses old fencing numbers, and a file.
+//! The resources of the effects: a file, and a resource of the harness that refuses old fencing tokens.
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

@@ -18,9 +18,9 @@ use idempotent_testkit::history::{Kind, Label, Line};
 
 use self::database::Databases;
 use crate::args::Topology;
+use crate::broken_stores::Weakness;
 use crate::plan::{Faults, Harm};
 use crate::time;
-use crate::weakness::Weakness;
 
 /// Shorter than most locks of the harness's: callers are to see errors, too.
 const PATIENCE_WITH_A_LOCK: Duration = Duration::from_millis(600);

@@ -1,4 +1,4 @@
-//! What the harness and a worker say to each other: one JSON object a line, over the worker's stdin and stdout.
+//! The protocol between the harness and a worker: one JSON object per line over stdin and stdout.
 use std::path::PathBuf;
 
 use idempotent_testkit::history::Token;

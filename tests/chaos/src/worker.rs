@@ -1,6 +1,6 @@
 //! A worker: a process that runs the deliveries it is given through an executor, until its stdin ends or it is killed.
+mod context;
 mod handler;
-mod hands;
 mod rogue;
 
 use std::collections::HashMap;
@@ -16,9 +16,9 @@ use idempotent::{
 use idempotent_testkit::history::Kind;
 use tokio::sync::{mpsc, oneshot};
 
+pub(crate) use self::context::Hands;
 pub(crate) use self::handler::Failure;
-pub(crate) use self::hands::Hands;
-use crate::mortal::die;
+use crate::dying_store::die;
 use crate::process::{self, begin, next};
 use crate::wire::{Dies, Message, News, Order, Start};
 

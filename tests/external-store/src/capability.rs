@@ -1,4 +1,4 @@
-//! What the store can do beyond six methods. A batch is one transaction, and so one commit.
+//! Capabilities beyond the six methods. A batch is one transaction, and so one commit.
 use std::time::Duration;
 
 use async_trait::async_trait;

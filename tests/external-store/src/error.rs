@@ -1,4 +1,4 @@
-//! What may be concluded from an error of the database.
+//! Conclusions from errors of the database.
 use std::error::Error;
 
 use idempotent_core::{StoreError, StoreErrorKind};

@@ -6,8 +6,8 @@
 //! where a client waits for an answer, and the requests of the MySQL protocol. It passes other traffic, such as TLS; a
 //! request is then all data that arrives at once.
 #![allow(clippy::panic, reason = "a test without its proxy has failed")]
+mod connection;
 mod frame;
-mod line;
 mod mysql;
 mod plan;
 mod postgres;

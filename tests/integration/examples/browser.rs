@@ -6,6 +6,6 @@ mod chromium;
 mod webdriver;
 
 mod extras {
-    mod looks;
     mod orders;
+    mod page_content;
 }

@@ -3,7 +3,6 @@
 //! `cargo xtask soak released` runs them against a release build.
 
 pub(crate) mod client;
-mod ends;
 mod failures;
 mod fleet;
 mod keys;
@@ -13,3 +12,4 @@ mod python;
 mod replays;
 mod scenes;
 pub(crate) mod service;
+mod shutdown;

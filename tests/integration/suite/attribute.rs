@@ -8,9 +8,9 @@ mod identity;
 mod methods;
 mod other_attributes;
 mod policies;
-mod rarer;
 mod scenes;
 mod strategies;
+mod unusual_forms;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

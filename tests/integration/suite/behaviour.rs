@@ -1,4 +1,4 @@
-//! What users were promised, on a virtual clock: over memory, SQLite, and private servers of PostgreSQL and MariaDB.
+//! Documented behavior on a virtual clock: over memory, SQLite, and private servers of PostgreSQL and MariaDB.
 
 mod drain;
 mod lease;

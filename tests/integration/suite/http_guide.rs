@@ -1,4 +1,4 @@
-//! What the REST guide says of problems is what there is: anchors, statuses, the OpenAPI description.
+//! Comparison of the REST guide with the code: anchors, statuses, the OpenAPI description.
 use std::collections::BTreeSet;
 
 use idempotent::http::{Problem, ProblemKind};

@@ -1,8 +1,8 @@
 //! Simulations of the project's stores, and scripted histories that random schedules rarely produce.
 //!
 //! `cargo xtask sim` runs more seeds, and replays single ones.
+mod batch_completion;
 mod scripted;
-mod together;
 
 use std::ops::Range;
 use std::sync::Arc;

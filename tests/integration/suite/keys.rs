@@ -1,4 +1,4 @@
-//! What keys tell apart, what they refuse, and what they show.
+//! Distinction, refusal and display of keys.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -7,7 +7,6 @@ mod common;
 mod servers;
 
 mod attribute;
-mod bare;
 mod behaviour;
 mod cas;
 mod conformance;
@@ -32,3 +31,4 @@ mod tokens;
 mod transaction;
 mod versioned;
 mod windows;
+mod without_capabilities;

@@ -5,9 +5,9 @@ mod batch;
 mod broken;
 mod chain;
 mod crossed;
+mod missing_capability;
 mod sequence;
 mod skipping;
-mod unable;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Steps of runs, on a virtual clock: replays, crashes, order, steps that may be begun once, compensation, limits.
-mod noted;
+mod compensation;
 mod parked;
 mod replayed;
-mod undone;
+mod step_records;
 
 use std::sync::{Arc, Mutex};
 

@@ -1,7 +1,7 @@
 //! The test kit for handlers: it accepts correct handlers, and reports the defects of others.
 mod crash;
 mod mock;
-mod twice;
+mod run_twice;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

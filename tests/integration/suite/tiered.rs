@@ -1,11 +1,11 @@
 //! A fast tier with a durable store: the answers of the fast tier, and the loss of its data.
 
-mod ages;
 mod crashes;
 mod duplicates;
-mod forgetting;
+mod expiry;
 mod laws;
-mod weak;
+mod operator_deletion;
+mod unreliable_tiers;
 
 use std::sync::Arc;
 

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::bare::Bare;
 use crate::common::{AppError, End, Job, Worker, World, assert_in_flight, id, ms, secs};
+use crate::without_capabilities::Bare;
 use idempotent::reply::DefaultReply;
 use idempotent::{
     Call, Executor, Handler, Json, OnConsumed, OnInFlight, Outcome, Policy, PolicyError, Redelivery, Rejection, Scene,

@@ -11,7 +11,7 @@ use crate::action::{Action, possible};
 use crate::invariant::{Invariant, Sight};
 use crate::state::{Ghost, State};
 use crate::store::Store;
-use crate::told::told;
+use crate::trace_text::trace_text;
 use crate::variant::Variant;
 use crate::world::World;
 

@@ -52,6 +52,6 @@ pub mod record;
 pub mod state;
 pub mod store;
 pub mod table;
-pub mod told;
+pub mod trace_text;
 pub mod variant;
 pub mod world;

@@ -1,5 +1,5 @@
-//! What is imported for the return type is used, also where `reply = Http` puts `Response` in its place; and the
-//! bounds still tell inference what is returned.
+//! Imports for the return type are used, also where `reply = Http` replaces it with `Response`. The bounds still
+//! determine the inferred type.
 #![deny(warnings, unused_imports, clippy::pedantic, clippy::nursery)]
 #![allow(clippy::redundant_pub_crate, clippy::unused_async, clippy::single_call_fn, clippy::multiple_bound_locations)]
 use core::fmt::Display;

@@ -1,4 +1,4 @@
-//! What becomes of a message: duplicates, failures, panics, lost leases, stores that fail.
+//! The course of a message: duplicates, failures, panics, lost leases, store outages.
 use idempotent_core::{Policy, StateKind};
 use idempotent_mq::{HandlerResult, Settlement, SourceErrorKind};
 use idempotent_testkit::{FOREVER, StoreOperation};

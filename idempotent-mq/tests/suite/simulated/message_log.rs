@@ -1,4 +1,4 @@
-//! What the message log says of a message decides before the store does.
+//! The message log, which decides about a message before the store does.
 use idempotent_core::Policy;
 use idempotent_mq::{Consumer, DelaySupport, Delivery, DeliveryResult, Position, SenderState, SourceCapabilities};
 use idempotent_testkit::{StoreOperation, VirtualClock};

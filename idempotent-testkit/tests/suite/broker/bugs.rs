@@ -1,4 +1,4 @@
-//! What an adapter can do wrong, and which laws are about it.
+//! Bugs of adapters, and the laws that find them.
 
 macro_rules! bugs {
     ($($bug:ident: $($law:ident)+;)+) => {

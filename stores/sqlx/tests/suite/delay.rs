@@ -3,4 +3,4 @@ mod clock;
 mod mysql;
 mod postgres;
 mod sqlite;
-mod wheel;
+mod timing_wheel;

@@ -1,8 +1,8 @@
 //! The transactional inbox, on each database.
-mod elsewhere;
 mod mysql;
 mod postgres;
 mod sqlite;
+mod stores_without_transactions;
 
 use std::fmt;
 

@@ -5,6 +5,7 @@
 #![allow(clippy::duplicate_mod)]
 mod delay;
 mod inbox;
+mod insert_only;
 mod keys;
 mod mysql;
 mod outbox;
@@ -18,5 +19,4 @@ mod setup;
 mod steps;
 mod support;
 mod tables;
-mod unique;
 mod versions;

@@ -3,15 +3,16 @@
 mod by_tls;
 #[path = "server/conformance.rs"]
 mod conformance;
+mod dialect;
 #[path = "server/errors.rs"]
 mod errors;
 #[path = "server/failover.rs"]
 mod failover;
-mod laws;
-mod own;
+pub(crate) mod fixture;
+#[path = "server/insert_only.rs"]
+mod insert_only;
 #[path = "server/pages.rs"]
 mod pages;
-pub(crate) mod place;
 #[path = "server/protocol.rs"]
 mod protocol;
 #[path = "server/recent_keys.rs"]
@@ -22,8 +23,7 @@ mod results;
 mod setup;
 #[path = "server/step_purge.rs"]
 mod step_purge;
+mod store_laws;
 #[path = "server/tiered.rs"]
 mod tiered;
 mod tls;
-#[path = "server/unique.rs"]
-mod unique;

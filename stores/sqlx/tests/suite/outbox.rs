@@ -1,9 +1,9 @@
 //! The outbox, on each database.
 mod broker;
-mod line;
+mod logs;
+mod memory_queue;
 mod mutant;
 mod mutants;
 mod mysql;
 mod postgres;
 mod sqlite;
-mod told;

@@ -4,15 +4,16 @@ mod by_tls;
 mod commits;
 #[path = "server/conformance.rs"]
 mod conformance;
+mod dialect;
 #[path = "server/errors.rs"]
 mod errors;
 #[path = "server/failover.rs"]
 mod failover;
-mod laws;
-mod own;
+pub(crate) mod fixture;
+#[path = "server/insert_only.rs"]
+mod insert_only;
 #[path = "server/pages.rs"]
 mod pages;
-pub(crate) mod place;
 mod plans;
 mod pooler;
 #[path = "server/protocol.rs"]
@@ -27,10 +28,9 @@ mod setup;
 #[path = "server/step_purge.rs"]
 mod step_purge;
 mod steps;
+mod store_laws;
 #[path = "server/tiered.rs"]
 mod tiered;
 mod tls;
-#[path = "server/unique.rs"]
-mod unique;
 mod versions;
 mod watch;

@@ -1,4 +1,4 @@
-//! What is refused when a store is opened, and in what words.
+//! Errors of opening a store, and their texts.
 
 use idempotent_core::{Claim, Store, StoreError, StoreErrorKind};
 use idempotent_sqlx::{SchemaStep, SqliteStore};

@@ -1,4 +1,4 @@
-//! The processes in their places: started, killed, stopped, replaced, each by its own id.
+//! The processes of a play: started, killed, stopped and replaced by their process ids.
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use super::notes;
 use super::wire::{Role, Start};
-use crate::patience::PATIENCE;
+use crate::deadline::PATIENCE;
 use crate::process::{self, was_killed};
 
 pub(super) struct Crew {

@@ -13,10 +13,10 @@
 //! | Q5 | a message that was cancelled before its time was delivered |
 //! | Q6 | the final counts are not those of an empty queue, or a hash contains data of no message |
 //! | Q7 | the play did not come to an end, or a process ended by itself or not at all |
+mod consumer;
 mod judge;
+mod note;
 mod producer;
-mod seen;
-mod taker;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,15 +29,15 @@ use idempotent_harness::proxy::Proxy;
 use idempotent_harness::servers::RedisServer;
 use tokio::time::Instant;
 
+pub(super) use self::consumer::{consume, take};
+use self::note::{Note, Topic};
 pub(super) use self::producer::produce;
-use self::seen::{Note, Topic};
-pub(super) use self::taker::{consume, take};
 use super::crew::Crew;
-use super::stage::{Stage, unsettled};
+use super::phases::{Stage, unsettled};
 use super::wire::{Role, Start};
 use super::{DeliveryFlaw, effects, notes};
 use crate::args::Args;
-use crate::patience::PATIENCE;
+use crate::deadline::PATIENCE;
 use crate::verdict::Verdict;
 
 const ROLES: [Role; 6] = [

@@ -1,4 +1,4 @@
-//! What may be wrong on purpose.
+//! Deliberate flaws.
 use serde::{Deserialize, Serialize};
 
 use super::Play;

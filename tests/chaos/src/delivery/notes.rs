@@ -1,5 +1,5 @@
-//! What a process saw, line by line in a file that outlives it. A line is one write: a killed process leaves at most its
-//! last line torn.
+//! The notes of a process, one line each, in a file that survives the process. Each line is one write, so a killed
+//! process truncates at most its last line.
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

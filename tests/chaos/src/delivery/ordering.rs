@@ -34,12 +34,12 @@ use tokio::time::{Instant, sleep};
 pub(super) use self::consumer::consume;
 pub(super) use self::producer::produce;
 use super::crew::Crew;
-use super::hands::{Hands, Point};
-use super::stage::{Stage, unsettled};
+use super::phases::{Stage, unsettled};
+use super::process::{Hands, Point};
 use super::wire::{Role, Start};
 use super::{DeliveryFlaw, effects, notes};
 use crate::args::{Args, Topology};
-use crate::patience::PATIENCE;
+use crate::deadline::PATIENCE;
 use crate::verdict::Verdict;
 
 const ROLES: [Role; 5] =

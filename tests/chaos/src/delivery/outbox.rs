@@ -27,7 +27,7 @@ mod database;
 mod judge;
 mod rabbit;
 mod relay;
-mod rows;
+mod remaining;
 mod statements;
 mod writer;
 
@@ -47,12 +47,12 @@ use self::database::{Database, Home};
 pub(super) use self::relay::relay;
 pub(super) use self::writer::write;
 use super::crew::Crew;
-use super::hands::{Point, now};
-use super::stage::Stage;
+use super::phases::Stage;
+use super::process::{Point, now};
 use super::wire::{Role, Start};
 use super::{DeliveryFlaw, notes};
 use crate::args::Args;
-use crate::patience::PATIENCE;
+use crate::deadline::PATIENCE;
 use crate::verdict::Verdict;
 
 const ROLES: [Role; 6] =
@@ -160,7 +160,7 @@ async fn play_on<Db: Database>(
     let rests = stage.settle(patience, async || left(&home, &broker).await).await?;
     let stuck = stage.crew.dismiss().await?;
     let seen = notes::read::<Note>(folder, stage.crew.last())?;
-    let left = rows::left(&home, &broker).await?;
+    let left = remaining::left(&home, &broker).await?;
     let (tally, found) = judge::judge(&seen, &left);
     let mut verdict = Verdict::of_rows(args, stage.harms, (stage.crew.kills, 0, 0, tally.committed), began.elapsed());
     verdict.find(found);

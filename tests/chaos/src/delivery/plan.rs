@@ -1,4 +1,4 @@
-//! From a seed to what goes wrong when.
+//! The derivation of faults and their times from a seed.
 use std::time::Duration;
 
 use crate::dice::Dice;

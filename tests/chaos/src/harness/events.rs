@@ -1,4 +1,4 @@
-//! What happens to the harness, and what it does to others.
+//! Events of the harness, and its faults for other processes.
 use std::time::Duration;
 
 use anyhow::bail;

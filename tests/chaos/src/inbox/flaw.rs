@@ -1,4 +1,4 @@
-//! What a worker may do wrong on purpose.
+//! Deliberate flaws of a worker.
 use serde::{Deserialize, Serialize};
 
 /// A run with it has to be violated.

@@ -20,9 +20,9 @@ use super::wire::{Deliver, News, Point, Start};
 use super::{InboxFlaw, judge};
 use crate::args::Args;
 use crate::crew::{WORKERS, own};
+use crate::deadline::{PATIENCE, Progress};
 use crate::dice::Dice;
 use crate::harness::keep;
-use crate::patience::{PATIENCE, Progress};
 use crate::time;
 use crate::verdict::{Harms, Verdict};
 

@@ -1,4 +1,4 @@
-//! What is in the database at the end.
+//! The check of the database at the end.
 use std::collections::BTreeMap;
 
 use anyhow::Context;

@@ -1,4 +1,4 @@
-//! What the harness and a worker say to each other: one JSON object a line.
+//! The protocol between the harness and a worker: one JSON object per line.
 use serde::{Deserialize, Serialize};
 
 use super::InboxFlaw;

@@ -11,11 +11,11 @@ use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
 use tokio::sync::mpsc;
 
 use super::InboxFlaw;
-use super::mortal::{Begins, Mortal, Tx};
+use super::dying_transactions::{Begins, Mortal, Tx};
 use super::wire::{Deliver, News, Point, Start};
 use crate::dice::Dice;
+use crate::dying_transactions::die;
 use crate::failed::Failed;
-use crate::mortal::die;
 use crate::process::{self, begin, next};
 
 /// The size of a stored value in bytes.

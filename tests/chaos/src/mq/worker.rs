@@ -9,9 +9,9 @@ use idempotent::{Executor, OnLeaseLost, Policy, Scene};
 use tokio::sync::{mpsc, oneshot};
 
 use super::broker::Kind;
+use super::recording_source::{Desk, Told};
 #[cfg(feature = "rocketmq")]
 use super::rocket;
-use super::told::{Desk, Told};
 use super::{rabbit, streams};
 use crate::dice::Dice;
 use crate::process::{Orders, next};

@@ -6,7 +6,7 @@ use idempotent::{FencingToken, Key, Lease, Rejection};
 use idempotent_testkit::history::{Journal, Kind, Line, Token};
 
 use super::Hands;
-use crate::mortal::die;
+use crate::dying_store::die;
 use crate::resource::Row;
 use crate::time;
 use crate::wire::{Dies, Ends, Message, News, line};

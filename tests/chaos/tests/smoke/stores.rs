@@ -1,5 +1,5 @@
 //! Stores, whose deliveries come from the harness.
-use idempotent_chaos::weakness::WEAKNESSES;
+use idempotent_chaos::broken_stores::WEAKNESSES;
 use idempotent_testkit::history::{History, Kind};
 
 use crate::command::{chaos, holds, run, said, violated};

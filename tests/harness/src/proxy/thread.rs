@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-use super::line;
+use super::connection;
 use super::plan::Plan;
 use crate::servers::port::{self, Reserved};
 
@@ -103,7 +103,7 @@ impl Task {
 
     fn serve(&self, client: TcpStream, lines: &mut JoinSet<()>, cuts: &watch::Sender<u64>) {
         self.plan.connections.fetch_add(1, SeqCst);
-        lines.spawn(line::serve(client, self.target.clone(), Arc::clone(&self.plan), cuts.subscribe()));
+        lines.spawn(connection::serve(client, self.target.clone(), Arc::clone(&self.plan), cuts.subscribe()));
     }
 }
 

@@ -1,5 +1,5 @@
 //! A RocketMQ server: a name server and a broker.
-mod asked;
+mod request;
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpStream};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use self::asked::{Ask, CONSUMED, PUBLISHED, ROUTE, STATISTICS};
+use self::request::{Ask, CONSUMED, PUBLISHED, ROUTE, STATISTICS};
 use super::files::Folder;
 use super::port::{self, Reserved};
 use super::process::Process;

@@ -1,4 +1,4 @@
-//! What every store of a fleet must do for the job.
+//! Requirements for each store of several processes.
 use crate::consume::support::{Ended, Job};
 use crate::wait::until;
 

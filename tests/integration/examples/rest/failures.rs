@@ -1,4 +1,4 @@
-//! What fails, and what of it is remembered.
+//! Failures, and their records.
 use crate::rest::service::Service;
 use crate::wait::until;
 

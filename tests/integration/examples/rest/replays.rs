@@ -1,4 +1,4 @@
-//! What a duplicate is answered.
+//! Responses to duplicates.
 use crate::rest::client::{ask, curl};
 use crate::rest::service::Service;
 use crate::wait::until;

@@ -1,4 +1,4 @@
-//! Without an `Idempotency-Key`: tokens, and requests that say the same.
+//! Requests without an `Idempotency-Key`: tokens, and requests with equal parameters.
 use crate::rest::client::{Answer, ask, curl};
 use crate::rest::service::Service;
 use crate::wait::until;

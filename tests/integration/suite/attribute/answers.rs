@@ -1,4 +1,4 @@
-//! What a value, an error and a rejection mean.
+//! The meaning of values, errors and rejections.
 use super::*;
 
 #[derive(Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! What makes two calls the same.
+//! The identity of calls.
 use super::*;
 
 macro_rules! variants {

@@ -1,4 +1,4 @@
-//! On a virtual clock.
+//! Policies on a virtual clock.
 use super::*;
 
 fn world(policy: Policy) -> (World, Worker) {

@@ -1,4 +1,4 @@
-//! How runs end, on a virtual clock: failures, stores that do not answer, changed payloads, nested runs, attempts.
+//! The ends of runs on a virtual clock: failures, unresponsive stores, changed payloads, nested runs, attempts.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 

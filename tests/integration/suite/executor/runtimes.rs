@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::bare::Bare;
 use crate::common::{AppError, id, ms, secs};
+use crate::without_capabilities::Bare;
 use idempotent::reply::DefaultReply;
 use idempotent::store::SystemClock;
 use idempotent::{BatchItem, Call, Executor, Handler, Json, Lease, MemoryStore, Outcome, Policy, Scene};

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::bare::Bare;
+use crate::without_capabilities::Bare;
 use idempotent::reply::DefaultReply;
 use idempotent::store::{Claim, ClaimHandle, ClaimRequest, OnExpiry, OwnerToken, Release, ReleaseKind};
 use idempotent::{

@@ -1,4 +1,4 @@
-//! What the arguments do, in each shape of function.
+//! The ordering arguments in each form of function.
 use std::fmt::Display;
 
 use super::*;

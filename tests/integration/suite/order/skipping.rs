@@ -1,4 +1,4 @@
-//! Numbers of a stream that do without those before them: not without one that is there.
+//! Stream numbers that may be skipped if absent, but not if present.
 use super::sequence::{begin, comes, register};
 use super::*;
 

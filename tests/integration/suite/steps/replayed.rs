@@ -1,4 +1,4 @@
-//! What was done is not done again.
+//! Completed steps, which do not run again.
 use std::future::pending;
 use std::sync::{Arc, Mutex};
 

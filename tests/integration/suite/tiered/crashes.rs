@@ -4,7 +4,7 @@ use idempotent::store::{MemoryTier, StateKind};
 use idempotent_testkit::StoreOperation;
 
 use crate::common::{Job, Worker, World, ms, secs};
-use crate::tiered::weak::Gate;
+use crate::tiered::unreliable_tiers::Gate;
 use crate::tiered::{tier, worker};
 
 on_both_stores! { killed_between_any_two_steps_of_a_success_the_end_is_the_same }

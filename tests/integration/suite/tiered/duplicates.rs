@@ -1,4 +1,4 @@
-//! Who answers a duplicate, and what it costs.
+//! The tier that answers a duplicate, and the cost.
 use std::time::Duration;
 
 use idempotent::store::Claim;
@@ -6,7 +6,7 @@ use idempotent::{Fingerprint, Outcome, SqliteStore, Store, TieredStore};
 use idempotent_testkit::StoreOperation;
 
 use crate::common::{Job, World, assert_in_flight, ms, secs};
-use crate::tiered::weak::{Mood, Weak};
+use crate::tiered::unreliable_tiers::{Mood, Weak};
 use crate::tiered::{ask, assert_acquired, assert_consumed, done, held, tier, worker};
 
 on_both_stores! {

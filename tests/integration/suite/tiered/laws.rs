@@ -8,7 +8,7 @@ use idempotent_simulator as sim;
 use idempotent_testkit::{FaultStore, Subject, VirtualClock, conformance};
 
 use crate::damage::Rows;
-use crate::tiered::weak::{Mood, Weak};
+use crate::tiered::unreliable_tiers::{Mood, Weak};
 
 fn memory(clock: &VirtualClock) -> MemoryStore {
     MemoryStore::builder().clock(Arc::new(clock.clone())).build()

@@ -1,4 +1,4 @@
-//! What is issued, and how it is kept.
+//! Issued tokens and their storage.
 use super::*;
 
 on_both_stores! {

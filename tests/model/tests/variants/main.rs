@@ -1,9 +1,9 @@
 //! The protocol and its weakened forms, each against the adversary, and exactly the invariants that each violates.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "tests")]
-mod beyond;
+mod additional_cases;
 mod broken;
-mod largest;
-mod scale;
+mod long_running;
+mod record_reduction;
 mod table;
 mod traces;
 

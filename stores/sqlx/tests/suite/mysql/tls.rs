@@ -1,4 +1,4 @@
-//! What a URL says of TLS to MariaDB and MySQL.
+//! The TLS options of a URL for MariaDB and MySQL.
 use std::path::Path;
 use std::sync::LazyLock;
 

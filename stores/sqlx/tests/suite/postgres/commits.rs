@@ -5,7 +5,7 @@ use idempotent_core::{Call, Claim, Executor, Identity, Outcome, Rejection, Scene
 use idempotent_sqlx::{Inbox, InboxTransaction};
 use sqlx::{AssertSqlSafe, Postgres};
 
-use crate::postgres::place::{Place, sql};
+use crate::postgres::fixture::{Place, sql};
 use crate::postgres::setup::refused;
 use crate::support::{done, held, key, request};
 

@@ -1,4 +1,4 @@
-//! How the server carries out each statement, as it was really sent, on a table of some size: along the ids, always.
+//! The query plans of all statements as sent, on a large table: each one uses the index on ids.
 #![allow(clippy::print_stdout, reason = "the plans are the result of the large run")]
 use std::collections::BTreeMap;
 use std::time::Duration;

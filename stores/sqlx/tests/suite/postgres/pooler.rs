@@ -8,7 +8,7 @@ use idempotent_sqlx::{DelayTable, Outbox, PostgresStore};
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{Connection, Executor, PgPool};
 
-use crate::postgres::place::{Place, server};
+use crate::postgres::fixture::{Place, server};
 use crate::postgres::setup::refused;
 use crate::support::{done, held, key, request};
 

@@ -5,7 +5,7 @@ use idempotent_core::{Claim, ClaimRequest, InFlight, Settled, Store};
 use idempotent_sqlx::PostgresStore;
 use sqlx::AssertSqlSafe;
 
-use crate::postgres::place::{Place, sql};
+use crate::postgres::fixture::{Place, sql};
 use crate::support::{done, held, key, request};
 
 /// Past their time, all of them.

@@ -8,7 +8,7 @@ use idempotent_core::{
 use idempotent_testkit::VirtualClock;
 use sqlx::{AssertSqlSafe, Connection};
 
-use crate::postgres::place::{Place, sql};
+use crate::postgres::fixture::{Place, sql};
 use crate::support::{held, key, request};
 
 const HOUR: Duration = Duration::from_secs(3_600);

@@ -1,4 +1,4 @@
-//! What a URL says of TLS to PostgreSQL, and which connections go by it.
+//! The TLS options of a URL for PostgreSQL, and the connections that use them.
 use std::path::Path;
 use std::sync::LazyLock;
 use std::time::Duration;

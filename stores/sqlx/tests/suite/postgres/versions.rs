@@ -5,7 +5,7 @@ use idempotent_sqlx::{VersionCheck, VersionGuard};
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 
-use crate::postgres::place::Place;
+use crate::postgres::fixture::Place;
 
 /// A table of its own.
 async fn guard(place: &Place) -> VersionGuard {

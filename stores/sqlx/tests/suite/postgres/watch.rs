@@ -8,7 +8,7 @@ use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgListener;
 use tokio::task::JoinHandle;
 
-use crate::postgres::place::{Place, server};
+use crate::postgres::fixture::{Place, server};
 use crate::support::{done, held, key, release, request};
 
 fn watch(store: &PostgresStore, key: &Key) -> Watching {

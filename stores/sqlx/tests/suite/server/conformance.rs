@@ -4,7 +4,7 @@ use std::sync::Arc;
 use idempotent_core::Clock;
 use idempotent_testkit::{Subject, VirtualClock};
 
-use super::place::Place;
+use super::fixture::Place;
 
 /// Creates two stores with separate connections, on the test's clock or on the server's clock.
 pub(crate) async fn subject(clock: Option<VirtualClock>) -> Subject {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use idempotent_core::{Claim, InFlight, Settled, State, Store, StoreErrorKind};
 use sqlx::pool::PoolOptions;
 
-use super::place::{Db, Place, Server, Store as ServerStore};
+use super::fixture::{Db, Place, Server, Store as ServerStore};
 use super::setup::refused;
 use crate::support::{done, held, key, request};
 

@@ -9,7 +9,7 @@ use idempotent_core::{
 };
 use tokio::sync::watch;
 
-use super::place::{Server, Store as ServerStore};
+use super::fixture::{Server, Store as ServerStore};
 
 /// A counter of store failures.
 #[derive(Clone, Debug)]

@@ -1,5 +1,5 @@
 //! The pages of a listing.
-use super::place::Place;
+use super::fixture::Place;
 use crate::support::pages_are_bounded;
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! The statements against the pure protocol: the same for every server.
 use idempotent_core::{Claim, ClaimRequest, ReleaseKind, StateKind, Store};
 
-use super::place::{self, Place};
+use super::fixture::{self, Place};
 use crate::sequence::{all_hit, sequences};
 use crate::support::{Manual, held, key, release, request};
 
@@ -18,7 +18,7 @@ mod extras {
 }
 
 async fn equal_the_protocol(seeds: u64) {
-    for builder in place::builders(&Place::new()) {
+    for builder in fixture::builders(&Place::new()) {
         let clock = Manual::new();
         let store = builder.clock(clock.clone()).open().await.unwrap();
         all_hit(&sequences(&store, &clock, 0..seeds).await, 0);
@@ -28,7 +28,7 @@ async fn equal_the_protocol(seeds: u64) {
 /// Each part of it is written from what stood there before, in whatever order they are written.
 #[tokio::test]
 async fn a_refund_takes_off_one_attempt_and_remembers_the_others() {
-    for builder in place::builders(&Place::new()) {
+    for builder in fixture::builders(&Place::new()) {
         let clock = Manual::new();
         let store = builder.clock(clock.clone()).open().await.unwrap();
         for owner in 1..=3 {
@@ -72,6 +72,6 @@ fn a_blocked_handler_keeps_its_key_although_the_store_is_impatient() {
 fn a_blocked_handler_keeps_its_key_on_a_pool_of_the_application() {
     let place = Place::new();
     idempotent_testkit::blocked_handler_keeps_its_key(async || {
-        place::Store::on_pool(place.other()).table(&place.table).create(true).open().await.unwrap()
+        fixture::Store::on_pool(place.other()).table(&place.table).create(true).open().await.unwrap()
     });
 }

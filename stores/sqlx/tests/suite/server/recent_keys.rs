@@ -2,7 +2,7 @@
 use idempotent_core::{Claim, ReleaseKind, Store};
 use sqlx::pool::PoolOptions;
 
-use super::place::{Db, Place, Store as ServerStore, sent};
+use super::fixture::{Db, Place, Store as ServerStore, sent};
 use crate::support::{done, held, key, release, request};
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What runs leave in a record, and get back from it: the same for every server.
+//! Results that runs store in a record and read back, on each server.
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use idempotent_core::{
@@ -8,7 +8,7 @@ use idempotent_core::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::place::Place;
+use super::fixture::Place;
 use crate::support::{held, key, release, request};
 
 async fn deliver<T>(executor: &Executor, answer: T, runs: &AtomicU32) -> (Result<T, Rejection>, Outcome)

@@ -1,4 +1,4 @@
-//! What is refused when a store is opened, and in what words: the same for every server.
+//! Errors of opening a store, and their texts, on each server.
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use idempotent_core::{Claim, Store, StoreError, StoreErrorKind};
 use idempotent_harness::proxy::Proxy;
 use idempotent_sqlx::SchemaStep;
 
-use super::place::{self, Place, Store as ServerStore, server, sql};
+use super::fixture::{self, Place, Store as ServerStore, server, sql};
 use crate::support::{key, request};
 
 #[track_caller]
@@ -35,7 +35,7 @@ async fn a_table_that_goes_while_the_store_is_open_is_named_too() {
     refused(
         claim,
         StoreErrorKind::Schema,
-        &[&format!("`{}` is missing", place.table), "`create(true)`", place::NO_TABLE],
+        &[&format!("`{}` is missing", place.table), "`create(true)`", fixture::NO_TABLE],
     );
     refused(place.builder().open().await, StoreErrorKind::Schema, &["_migrations", "drop that one too"]);
 }
@@ -44,7 +44,7 @@ async fn a_table_that_goes_while_the_store_is_open_is_named_too() {
 async fn another_schema_version_is_reported_with_both_numbers() {
     let place = Place::new();
     place.open().await;
-    sql(&format!("INSERT INTO {}_migrations (version, checksum) VALUES (4, {})", place.table, place::BYTE));
+    sql(&format!("INSERT INTO {}_migrations (version, checksum) VALUES (4, {})", place.table, fixture::BYTE));
     refused(place.builder().open().await, StoreErrorKind::Schema, &["schema version 4", "supported is 3"]);
     sql(&format!("DROP TABLE {0}; DELETE FROM {0}_migrations", place.table));
     let open = place.builder().create(false).open().await;
@@ -115,7 +115,7 @@ async fn an_open_that_is_dropped_on_the_way_can_be_repeated() {
 async fn a_migration_with_another_text_is_named() {
     let place = Place::new();
     place.open().await;
-    sql(&format!("UPDATE {}_migrations SET checksum = {}", place.table, place::BYTE));
+    sql(&format!("UPDATE {}_migrations SET checksum = {}", place.table, fixture::BYTE));
     let words = ["migration 1 `record table`", &place.table, "another text"];
     refused(place.builder().open().await, StoreErrorKind::Schema, &words);
 }
@@ -138,7 +138,7 @@ async fn a_pool_without_a_free_connection_says_how_many_it_has() {
         refused(answer, StoreErrorKind::NotApplied, &["all 1 connections were in use", "raise `connections`"]);
     }
     // What was given up does not come back to life: its connection was closed.
-    place::unlock(&mut blocking).await;
+    fixture::unlock(&mut blocking).await;
     let mut tries = 0;
     while store.claim(&request(&key("c"), 1)).await.is_err() {
         tries += 1;
@@ -163,7 +163,7 @@ async fn names_that_hide_something_or_would_be_cut_off_are_refused() {
 async fn a_schema_holds_both_tables_and_must_be_there() {
     let place = Place::new();
     let open = place.builder().schema("nowhere").open().await;
-    refused(open, place::NO_SCHEMA.0, place::NO_SCHEMA.1);
+    refused(open, fixture::NO_SCHEMA.0, fixture::NO_SCHEMA.1);
     sql("CREATE SCHEMA elsewhere");
     let store = place.builder().schema("elsewhere").open().await.unwrap();
     assert!(matches!(store.claim(&request(&key("a"), 1)).await.unwrap(), Claim::Acquired(_)));
@@ -183,11 +183,11 @@ async fn a_table_that_is_not_ours_is_left_alone() {
 async fn urls_that_cannot_be_used_are_refused_without_their_password() {
     for (url, word) in [
         ("redis://me:hunter2@127.0.0.1/shop".to_owned(), "another scheme"),
-        (format!("{}://me:hunter2@127.0.0.1:port/shop", place::SCHEME), "cannot be read"),
+        (format!("{}://me:hunter2@127.0.0.1:port/shop", fixture::SCHEME), "cannot be read"),
     ] {
         let error = ServerStore::open(&url).await.unwrap_err();
         let told = format!("{error} {error:?} {:?}", ServerStore::builder(&url));
-        assert!(told.contains(word) && told.contains(&format!("{}://USER", place::SCHEME)), "{told}");
+        assert!(told.contains(word) && told.contains(&format!("{}://USER", fixture::SCHEME)), "{told}");
         assert!(!told.contains("hunter2"), "{told}");
     }
 }
@@ -196,9 +196,9 @@ async fn urls_that_cannot_be_used_are_refused_without_their_password() {
 async fn a_database_or_a_user_that_is_not_there_is_the_servers_to_refuse() {
     let place = Place::new();
     let open = ServerStore::open(server().url_of("nowhere")).await;
-    refused(open, StoreErrorKind::Denied, &["/nowhere`", "the database does not exist", place::NO_DATABASE]);
+    refused(open, StoreErrorKind::Denied, &["/nowhere`", "the database does not exist", fixture::NO_DATABASE]);
     let open = ServerStore::open(place.url_by("nobody")).await;
-    refused(open, StoreErrorKind::Denied, &["user or password", place::NO_USER]);
+    refused(open, StoreErrorKind::Denied, &["user or password", fixture::NO_USER]);
 }
 
 #[tokio::test]
@@ -206,18 +206,18 @@ async fn a_server_that_is_not_there_is_named() {
     let nothing = Proxy::start("127.0.0.1:1").await;
     nothing.refuse();
     let address = nothing.address();
-    let open = ServerStore::open(format!("{}://me:hunter2@{address}/shop", place::SCHEME)).await;
+    let open = ServerStore::open(format!("{}://me:hunter2@{address}/shop", fixture::SCHEME)).await;
     refused(
         open,
         StoreErrorKind::NotApplied,
-        &[&address, "refused", &format!("check that {} is running", place::NAME)],
+        &[&address, "refused", &format!("check that {} is running", fixture::NAME)],
     );
 }
 
 #[tokio::test]
 async fn a_server_that_says_nothing_is_given_up_in_time() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("{}://me@{}/shop", place::SCHEME, listener.local_addr().unwrap());
+    let url = format!("{}://me@{}/shop", fixture::SCHEME, listener.local_addr().unwrap());
     let open = ServerStore::builder(url).timeout(Duration::from_millis(200)).open().await;
     refused(open, StoreErrorKind::NotApplied, &["no connection", "200ms"]);
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use idempotent_core::{Claim, Settled, StepRecord, StepState, Store};
 
-use super::place::{Place, sql};
+use super::fixture::{Place, sql};
 use crate::support::{Manual, held, key, request};
 
 const HOUR: Duration = Duration::from_secs(3_600);

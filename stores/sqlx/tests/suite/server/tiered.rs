@@ -14,7 +14,7 @@ use idempotent_testkit::{Subject, VirtualClock};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
-use super::place::{Place, server};
+use super::fixture::{Place, server};
 
 const LONG: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_secs(1);

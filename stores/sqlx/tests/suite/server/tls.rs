@@ -1,10 +1,10 @@
-//! By TLS, and not by mistake without: the same for every server.
+//! TLS connections, and the refusal to connect without TLS, on each server.
 use std::path::Path;
 
 use idempotent_core::StoreErrorKind::{Denied, Schema};
 use idempotent_core::{Claim, Store};
 
-use super::place::{Store as ServerStore, server};
+use super::fixture::{Store as ServerStore, server};
 use super::setup::refused;
 use super::tls::{AUTHORITY, LAX, MODE, SERVER, STRICT, accepted};
 use crate::support::{key, request};

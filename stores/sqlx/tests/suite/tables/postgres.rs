@@ -5,7 +5,7 @@ mod server;
 use sqlx::postgres::PgPool;
 use sqlx::{AssertSqlSafe, Row};
 
-pub(crate) use self::server::{BEGIN, Lines, other_transaction, place};
+pub(crate) use self::server::{BEGIN, Lines, fixture, other_transaction};
 
 pub(crate) type Db = sqlx::Postgres;
 pub(crate) type Server = idempotent_harness::servers::PostgresServer;

@@ -1,11 +1,11 @@
-//! What was noted, held against what is left.
+//! The comparison of the notes with the remaining messages.
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::RETRIES;
-use super::seen::{Body, Note, Off, Time, Topic, own_id};
+use super::note::{Body, Note, Off, Time, Topic, own_id};
 use crate::delivery::effects;
-use crate::delivery::hands::Point;
-use crate::delivery::stage::Stage;
+use crate::delivery::phases::Stage;
+use crate::delivery::process::Point;
 use crate::verdict::Verdict;
 
 /// A dead letter.

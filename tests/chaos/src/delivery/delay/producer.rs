@@ -8,9 +8,9 @@ use idempotent::mq::{Cancelled, DelayErrorKind};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::seen::{Body, Note, Off, Topic, own_id};
+use super::note::{Body, Note, Off, Topic, own_id};
 use super::topics;
-use crate::delivery::hands::{Hands, Point, now};
+use crate::delivery::process::{Hands, Point, now};
 
 /// A message comes so often.
 const PACE: Duration = Duration::from_millis(25);

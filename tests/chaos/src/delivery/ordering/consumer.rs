@@ -10,7 +10,7 @@ use idempotent::{Executor, Rejection, idempotent};
 use sqlx::{Sqlite, SqlitePool, Transaction};
 
 use super::{Link, Note, executor, queue};
-use crate::delivery::hands::{Hands, Point, Stop, now, stopped};
+use crate::delivery::process::{Hands, Point, Stop, now, stopped};
 use crate::delivery::{DeliveryFlaw, effects};
 
 const GRACE: Duration = Duration::from_secs(5);

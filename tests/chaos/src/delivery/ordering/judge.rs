@@ -3,8 +3,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Link, Note};
 use crate::delivery::effects;
-use crate::delivery::hands::Point;
-use crate::delivery::stage::Stage;
+use crate::delivery::phases::Stage;
+use crate::delivery::process::Point;
 use crate::verdict::Verdict;
 
 /// A link whose predecessor is dead, or was not seen for this long, runs; as `skip` of the handlers says. In µs, less what

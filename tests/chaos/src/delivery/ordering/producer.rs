@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use super::{LENGTH, Link, Note, executor, queue};
 use crate::delivery::DeliveryFlaw;
-use crate::delivery::hands::{Hands, Point};
+use crate::delivery::process::{Hands, Point};
 
 /// A link comes so often.
 const PACE: Duration = Duration::from_millis(25);

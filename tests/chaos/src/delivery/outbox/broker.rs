@@ -10,7 +10,7 @@ use idempotent_harness::servers::{RabbitServer, RedisServer};
 use tokio::time::sleep;
 
 use super::rabbit;
-use crate::delivery::stage::unsettled;
+use crate::delivery::phases::unsettled;
 use crate::server::Server;
 
 /// The kind of the broker.

@@ -12,7 +12,7 @@ use super::broker::{self, OutboxBroker};
 use super::database::{Database, Home, OutboxStore};
 use super::{Body, Note, RETRIES, rabbit};
 use crate::delivery::DeliveryFlaw;
-use crate::delivery::hands::{Hands, Point, Stop, stopped};
+use crate::delivery::process::{Hands, Point, Stop, stopped};
 use crate::failed::Failed;
 
 const GRACE: Duration = Duration::from_secs(5);

@@ -1,12 +1,12 @@
-//! What writers committed, held against stubs, effects, and what the broker was sent.
+//! The comparison of committed messages with outbox records, effects, and messages sent to the broker.
 use std::collections::{BTreeMap, BTreeSet};
 
 use idempotent::outbox::OutboxStatus;
 
-use super::rows::{Kept, Left};
+use super::remaining::{Kept, Left};
 use super::{MOST_SENDS, Note, RETRIES, UNWANTED};
-use crate::delivery::hands::Point;
-use crate::delivery::stage::Stage;
+use crate::delivery::phases::Stage;
+use crate::delivery::process::Point;
 use crate::verdict::Verdict;
 
 /// The required events of a run.

@@ -12,7 +12,7 @@ use super::broker::OutboxBroker;
 use super::database::{Database, Home, OutboxStore};
 use super::{MOST_SENDS, Note, broker};
 use crate::delivery::DeliveryFlaw;
-use crate::delivery::hands::{Hands, Point, Stop, stopped};
+use crate::delivery::process::{Hands, Point, Stop, stopped};
 
 const POLL: Duration = Duration::from_millis(50);
 

@@ -1,4 +1,4 @@
-//! What writers, consumers and the judge ask of the play's own tables.
+//! SQL statements of writers, consumers and the judge for the tables of the play.
 use std::collections::BTreeMap;
 use std::future::Future;
 

@@ -12,7 +12,7 @@ use super::database::{Database, Home, OutboxStore};
 use super::statements::Written;
 use super::{AGGREGATES, Body, NOWHERE, Note};
 use crate::delivery::DeliveryFlaw;
-use crate::delivery::hands::{Hands, Point};
+use crate::delivery::process::{Hands, Point};
 
 /// A transaction comes so often.
 const PACE: Duration = Duration::from_millis(40);

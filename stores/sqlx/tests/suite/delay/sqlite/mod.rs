@@ -1,4 +1,4 @@
 //! On SQLite.
-#[path = "../laws/mod.rs"]
-mod laws;
-mod own;
+mod backend;
+#[path = "../common/mod.rs"]
+mod common;

@@ -5,7 +5,7 @@ use idempotent_core::{Outcome, Rejection, Store};
 use idempotent_harness::proxy::Fault;
 
 use super::commits::{proxied, run};
-use super::place::server;
+use super::fixture::server;
 use super::world::{Own, World};
 use crate::inbox::{Failure, call, key, released};
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use idempotent_core::{Outcome, Rejection};
 use idempotent_harness::proxy::{Fault, Proxy};
 
-use super::own::end_connection;
-use super::place::{Place, server};
+use super::backend::end_connection;
+use super::fixture::{Place, server};
 use super::world::{Own, World};
 use crate::inbox::{Failure, call, released};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::own::at_level;
+use super::backend::at_level;
 use super::world::Own;
 use crate::inbox::{Failure, call};
 

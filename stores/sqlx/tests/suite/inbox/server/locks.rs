@@ -5,8 +5,8 @@ use std::time::Duration;
 use idempotent_core::{Claim, ClaimHandle, ClaimRequest, InFlight, Outcome, Rejection, Settled, Store};
 use tokio::sync::oneshot;
 
-use super::own::begin;
-use super::place::Db;
+use super::backend::begin;
+use super::fixture::Db;
 use super::world::{Own, World};
 use crate::inbox::{Failure, call, key, request};
 use crate::support::done;

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use idempotent_core::{BorrowedTransaction, Outcome, Rejection, StepError, StoreErrorKind, step_in};
 use idempotent_harness::proxy::Fault;
 
+use super::backend::end_connection;
 use super::commits::proxied;
-use super::own::end_connection;
 use super::steps::run;
 use super::world::{Tx, World};
 use crate::inbox::{Failure, key, released};

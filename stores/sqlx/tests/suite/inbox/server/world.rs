@@ -6,8 +6,8 @@ use idempotent_sqlx::{Inbox, InboxTransaction};
 use sqlx::pool::PoolOptions;
 use sqlx::{AssertSqlSafe, Pool, Transaction};
 
-use super::own::{EFFECTS, INSERT};
-use super::place::{Db, Place, Store as ItsStore};
+use super::backend::{EFFECTS, INSERT};
+use super::fixture::{Db, Place, Store as ItsStore};
 
 pub(super) type Database = Db;
 pub(super) type Own = InboxTransaction<Db>;

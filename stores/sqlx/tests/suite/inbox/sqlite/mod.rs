@@ -1,13 +1,13 @@
 //! On SQLite.
 mod attempts;
+mod backend;
+#[path = "../common.rs"]
+mod common;
 #[path = "../fenced.rs"]
 mod fenced;
 #[path = "../killed.rs"]
 mod killed;
-#[path = "../laws.rs"]
-mod laws;
-mod own;
 #[path = "../steps.rs"]
 mod steps;
-mod unsure;
+mod unknown_outcomes;
 mod world;

@@ -1,6 +1,6 @@
 //! On MariaDB.
-#[path = "../server/away.rs"]
-mod away;
-#[path = "../laws/mod.rs"]
-mod laws;
-mod own;
+mod backend;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../server/outages.rs"]
+mod outages;

@@ -6,7 +6,7 @@ use idempotent_mq::{DeliveryResult, MessageLog};
 use idempotent_sqlx::OutboxStatus;
 use tokio::time::sleep;
 
-use super::laws::world::{World, message};
+use super::common::world::{World, message};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_locked_message_is_waited_for_separately() {

@@ -1,8 +1,8 @@
 //! On PostgreSQL.
-mod away;
-#[path = "../server/away.rs"]
+mod backend;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../server/outages.rs"]
 mod cut_off;
-#[path = "../laws/mod.rs"]
-mod laws;
 mod locks;
-mod own;
+mod outages;

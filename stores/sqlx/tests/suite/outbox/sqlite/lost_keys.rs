@@ -8,8 +8,8 @@ use idempotent_mq::{Consumer, ConsumerCounters, HandlerResult, KeyFrom, Message,
 use idempotent_redis::RedisStore;
 use idempotent_sqlx::OutboxStatus;
 
-use super::laws::world::{World, message};
-use crate::outbox::line::Line;
+use super::common::world::{World, message};
+use crate::outbox::memory_queue::Line;
 
 /// A store and an outbox, and how often each message ran.
 struct Service {

@@ -1,6 +1,6 @@
 //! On SQLite.
-mod away;
-#[path = "../laws/mod.rs"]
-mod laws;
+mod backend;
+#[path = "../common/mod.rs"]
+mod common;
 mod lost_keys;
-mod own;
+mod outages;

@@ -1,0 +1,19 @@
+//! The parts of the delay tests that differ on SQLite.
+pub(super) use crate::tables::sqlite::{
+    ANALYZE, BEGIN, Db, HEX, ID, Lines, NUMBERS, explain, fixture, other_transaction,
+};
+
+/// Words of which a plan has at least one, and words that a plan never has.
+pub(super) const BY_INDEX: (&[&str], &[&str]) = (&["_due (due_at<?)"], &["SCAN delay"]);
+
+macro_rules! hold {
+    ($table:expr) => {
+        idempotent_testkit::broker_conformance!(
+            delayed_work_keeps_the_laws,
+            $table,
+            // There is no connection to a file that could be cut.
+            without: [deliveries_of_a_cut_connection_are_redelivered]
+        );
+    };
+}
+pub(super) use hold;

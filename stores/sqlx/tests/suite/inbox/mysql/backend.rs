@@ -1,0 +1,156 @@
+//! The parts of the inbox tests that differ on MariaDB.
+use std::time::Duration;
+
+use idempotent_core::{Claim, InFlight, Outcome, Store, StoreErrorKind};
+use idempotent_harness::servers::MariaDbServer;
+use idempotent_sqlx::Inbox;
+use sqlx::mysql::{MySqlPool, MySqlPoolOptions};
+use sqlx::{AssertSqlSafe, Executor as _, MySql};
+
+use super::commits::run;
+use super::fixture::Place;
+use super::world::{Own, Tx, World};
+use crate::inbox::{Failure, call, request};
+
+pub(super) const EFFECTS: &str = "CREATE TABLE effects (name varchar(100) NOT NULL) ENGINE=InnoDB";
+pub(super) const INSERT: &str = "INSERT INTO effects(name) VALUES (?)";
+
+const RETAIN: Duration = Duration::from_secs(3600);
+
+pub(super) fn begin(level: &str) -> String {
+    // A statement that waited for a lock would wait forever.
+    format!("SET SESSION innodb_lock_wait_timeout=100000; SET TRANSACTION ISOLATION LEVEL {level}; BEGIN")
+}
+
+pub(super) async fn at_level(level: &str) -> World {
+    let set = format!("SET SESSION TRANSACTION ISOLATION LEVEL {level}");
+    let place = Place::new();
+    let pool = MySqlPoolOptions::new().max_connections(16).test_before_acquire(false);
+    let pool = pool.after_connect(move |connection, _| {
+        let set = set.clone();
+        Box::pin(async move { connection.execute(AssertSqlSafe(set)).await.map(drop) })
+    });
+    let pool = pool.connect_lazy(&place.url).unwrap();
+    World::on_pool(place, pool, Duration::from_secs(5)).await
+}
+
+/// Ends the connection of this transaction.
+pub(super) async fn end_connection(tx: &mut Tx, other: &MySqlPool) {
+    let own: u64 = sqlx::query_scalar("SELECT connection_id()").fetch_one(&mut **tx).await.unwrap();
+    other.execute(AssertSqlSafe(format!("KILL CONNECTION {own}"))).await.unwrap();
+}
+
+/// Meets a deadlock on purpose, as its victim: the server rolls back what this transaction did before, and commits at once
+/// what it does from here on.
+pub(super) async fn spoil(world: &World, tx: &mut Tx) {
+    let sql = |text: &str| AssertSqlSafe(text.replace("rows", &format!("rows_{}", world.place.table)));
+    let make =
+        "CREATE TABLE IF NOT EXISTS rows (id int PRIMARY KEY) ENGINE=InnoDB; INSERT IGNORE INTO rows VALUES (1), (2)";
+    world.pool.execute(sql(make)).await.unwrap();
+    let mut other = world.other.begin().await.unwrap();
+    // Heavier, so that it is the one that is let live.
+    let heavy = "INSERT INTO rows VALUES (3), (4), (5), (6), (7), (8); SELECT id FROM rows WHERE id = 1 FOR UPDATE";
+    sqlx::raw_sql(sql(heavy)).execute(&mut *other).await.unwrap();
+    sqlx::raw_sql(sql("SELECT id FROM rows WHERE id = 2 FOR UPDATE")).execute(&mut **tx).await.unwrap();
+    let waiting = sqlx::raw_sql(sql("SELECT id FROM rows WHERE id = 2 FOR UPDATE")).execute(&mut *other);
+    let victim = sqlx::raw_sql(sql("SELECT id FROM rows WHERE id = 1 FOR UPDATE")).execute(&mut **tx);
+    let (waited, died) = tokio::join!(waiting, victim);
+    waited.unwrap();
+    let died = died.unwrap_err();
+    assert!(died.to_string().contains("1213"), "{died}");
+    other.rollback().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_claim_sees_rows_committed_after_the_snapshot_of_its_transaction() {
+    for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
+        let world = World::new().await;
+        let pool = MySqlPool::connect(&world.place.url).await.unwrap();
+        let mut late = pool.begin_with(AssertSqlSafe(begin(level))).await.unwrap();
+        // What it sees is fixed here: the claim does not come first.
+        let looked = format!("SELECT count(*) FROM {}", world.place.table);
+        // SERIALIZABLE would lock what it has looked at.
+        let looked = if level == "SERIALIZABLE" { "SELECT 1".to_owned() } else { looked };
+        sqlx::query(AssertSqlSafe(looked)).execute(&mut *late).await.unwrap();
+        let run = world.inbox.run(call("a"), async |mut tx: Own| Ok::<_, Failure>(world.effect(&mut tx, "a").await?));
+        run.await.unwrap();
+        let claim = world.store.claim_in(&mut late, &request("a"), RETAIN).await.unwrap();
+        assert!(matches!(claim, Claim::Consumed(_)), "{level}: {claim:?}");
+        world.effect(&mut late, "b").await.unwrap();
+        late.commit().await.unwrap();
+        assert_eq!(world.effects("b").await, 1);
+    }
+}
+
+/// Uses the statements for MySQL, which MariaDB also accepts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn effect_and_record_are_one_with_the_statements_for_mysql_too() {
+    let world = World::new().await;
+    let store = Place::new().builder().__as_on_mysql().open().await.unwrap();
+    let executor = idempotent_core::Executor::new(store.clone());
+    for inbox in [Inbox::<MySql>::new(&executor), Inbox::leased(&executor)] {
+        let name = format!("{}", format!("{inbox:?}").contains("Leased"));
+        for expected in [Outcome::Ran, Outcome::Replayed] {
+            let run = inbox.run(call(&name), async |mut tx: Own| {
+                world.effect(&mut tx, &name).await?;
+                let busy = store.claim_in(&mut world.begin().await, &request("else"), RETAIN).await.unwrap();
+                assert!(matches!(busy, Claim::Acquired(_)), "{busy:?}");
+                Ok::<_, Failure>(17)
+            });
+            let (answer, outcome) = Outcome::capture(run).await;
+            assert_eq!((answer.unwrap(), outcome), (17, Some(expected)));
+        }
+        assert_eq!(world.effects(&name).await, 1);
+    }
+    // A claim that meets an open transaction is answered immediately, also within another transaction.
+    let (mut first, mut second) = (world.begin().await, store_pool(&world).begin().await.unwrap());
+    assert!(matches!(store.claim_in(&mut first, &request("b"), RETAIN).await.unwrap(), Claim::Acquired(_)));
+    assert_eq!(store.claim_in(&mut second, &request("b"), RETAIN).await.unwrap(), Claim::InFlight(InFlight::Busy));
+    second.commit().await.unwrap();
+    first.commit().await.unwrap();
+    assert!(matches!(store.claim(&request("b")).await.unwrap(), Claim::Consumed(_)));
+}
+
+fn store_pool(world: &World) -> MySqlPool {
+    MySqlPool::connect_lazy(&world.place.url).unwrap()
+}
+
+/// The error states that the server has rolled back the whole transaction because of a lock.
+#[tokio::test]
+async fn a_busy_key_is_the_end_of_the_transaction_where_the_server_is_set_so() {
+    let server = MariaDbServer::start_with(&["--innodb-rollback-on-timeout=1"]);
+    let store = idempotent_sqlx::MySqlStore::builder(server.url()).create(true).open().await.unwrap();
+    let pool = MySqlPool::connect(&server.url()).await.unwrap();
+    let mut first = pool.begin().await.unwrap();
+    assert!(matches!(store.claim_in(&mut first, &request("a"), RETAIN).await.unwrap(), Claim::Acquired(_)));
+    let mut second = pool.begin().await.unwrap();
+    let error = store.claim_in(&mut second, &request("a"), RETAIN).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::RolledBack, "{error}");
+}
+
+#[tokio::test]
+async fn a_run_costs_one_statement_more_than_its_transaction_and_two_with_a_value() {
+    let world = World::at(Place::new(), 1).await;
+    let count = async || {
+        let mut all = Vec::new();
+        for name in ["insert", "update", "select", "begin", "commit"] {
+            let status = AssertSqlSafe(format!("SHOW SESSION STATUS LIKE 'Com_{name}'"));
+            let row = sqlx::raw_sql(status).fetch_one(&world.pool).await.unwrap();
+            all.push(sqlx::Row::get::<String, _>(&row, 1).parse::<i64>().unwrap());
+        }
+        all
+    };
+    for updates in [0, 1] {
+        let before = count().await;
+        let name = updates.to_string();
+        if updates == 0 {
+            run(&world, false, &name).await.0.unwrap();
+        } else {
+            let with_value = async |mut tx: Own| Ok::<_, Failure>(world.effect(&mut tx, &name).await.map(|()| 17)?);
+            world.inbox.run(call(&name), with_value).await.unwrap();
+        }
+        let ran: Vec<_> = count().await.iter().zip(before).map(|(after, before)| after - before).collect();
+        // The claim and the effect; and the value, in the trip of the commit.
+        assert_eq!(ran, [2, updates, 0, 1, 1]);
+    }
+}

@@ -1,0 +1,79 @@
+//! The fixture of the server tests for MariaDB and MySQL.
+#[path = "../server/fixture.rs"]
+mod shared;
+
+use idempotent_core::StoreErrorKind;
+use idempotent_harness::servers::MariaDbServer;
+use sqlx::mysql::MySqlConnection;
+use sqlx::{AssertSqlSafe, Row};
+
+pub(crate) use self::shared::{Place, server, unlock};
+
+pub(crate) type Db = sqlx::MySql;
+pub(crate) type Server = MariaDbServer;
+pub(crate) type Store = idempotent_sqlx::MySqlStore;
+pub(crate) type Builder = idempotent_sqlx::MySqlStoreBuilder;
+pub(crate) type Connection = MySqlConnection;
+
+pub(crate) const NAME: &str = "MariaDB or MySQL";
+pub(crate) const SCHEME: &str = "mysql";
+const ADMIN: &str = "root";
+/// The notation of a byte.
+pub(crate) const BYTE: &str = "x'00'";
+const PARAMETER: &str = "?";
+pub(crate) const NO_TABLE: &str = "error 1146";
+pub(crate) const NO_SCHEMA: (StoreErrorKind, &[&str]) =
+    (StoreErrorKind::Denied, &["the database does not exist", "error 1049"]);
+pub(crate) const NO_DATABASE: &str = "error 1049";
+pub(crate) const NO_USER: &str = "error 1045";
+const LOCK: &str = "LOCK TABLES TABLE_NAME WRITE";
+const UNLOCK: &str = "UNLOCK TABLES";
+const OTHER_LAYOUT: &str = "DROP COLUMN taken_over";
+/// Counts statements under way. Not by `innodb_trx`, which is not refreshed as long as it is asked often.
+const WAITING: &str = "SELECT count(*) FROM information_schema.processlist WHERE id <> connection_id() AND info";
+/// Every column as text.
+const ROW_TEXT: &str = "concat_ws('|',quote(hex(v)),quote(hex(name)),quote(hex(state)),quote(hex(owner)),quote(hex(fencing)),\
+    quote(hex(attempt)),quote(hex(until_at)),quote(hex(taken_over)),quote(hex(fingerprint)),\
+    quote(hex(expires_at)),quote(hex(first_seen)),quote(hex(updated_at)),quote(hex(value)),\
+    quote(hex(error)),quote(hex(display)))";
+
+pub(crate) fn sql(text: &str) -> String {
+    server().sql("test", text)
+}
+
+/// Claims and looks that this connection has sent so far.
+pub(crate) async fn sent(connection: &mut MySqlConnection, _: &Place) -> (i64, i64) {
+    let count = async |connection: &mut MySqlConnection, name: &str| -> i64 {
+        let status = format!("SHOW SESSION STATUS LIKE '{name}'");
+        let row = sqlx::raw_sql(AssertSqlSafe(status)).fetch_one(connection).await.unwrap();
+        row.get::<String, _>(1).parse().unwrap()
+    };
+    let (claims, looks) = (count(connection, "Com_insert").await, count(connection, "Com_select").await);
+    (claims, looks)
+}
+
+/// Stores of every kind of statements, with a table of its own for the second one.
+pub(crate) fn builders(place: &Place) -> Vec<Builder> {
+    vec![place.builder(), Place::new().builder().__as_on_mysql()]
+}
+
+impl Place {
+    pub(crate) fn has(&self, table: &str) -> bool {
+        !sql(&format!("SHOW TABLES LIKE '{table}'")).is_empty()
+    }
+
+    /// Makes the server report a full disk for each write, or ends this.
+    pub(crate) fn fill_disk(&self, full: bool) {
+        let table = &self.table;
+        for verb in ["INSERT", "UPDATE"] {
+            let name = format!("full_{verb}_{table}");
+            sql(&match full {
+                true => format!(
+                    "CREATE TRIGGER {name} BEFORE {verb} ON {table} FOR EACH ROW \
+                     SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1021, MESSAGE_TEXT = 'no space'"
+                ),
+                false => format!("DROP TRIGGER {name}"),
+            });
+        }
+    }
+}

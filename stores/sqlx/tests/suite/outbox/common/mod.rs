@@ -1,0 +1,19 @@
+//! Tests that run on each database.
+mod alerts;
+mod consuming;
+mod cost;
+mod crashes;
+mod delayed;
+mod enqueue;
+mod guards;
+mod operator_actions;
+mod order;
+pub(super) mod outage;
+mod plans;
+mod resend_policy;
+mod sending;
+mod setup;
+mod skipping;
+pub(super) mod world;
+
+use super::backend;

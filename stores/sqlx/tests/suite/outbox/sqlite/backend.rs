@@ -1,0 +1,11 @@
+//! The parts of the outbox tests that differ on SQLite.
+pub(super) use crate::tables::sqlite::{ANALYZE, BEGIN, Db, HEX, ID, NUMBERS, explain, fixture};
+
+/// True if one statement can settle many messages.
+pub(super) const SETTLES_MANY: bool = true;
+
+/// Returns the tables that a plan reads completely.
+pub(super) fn read_through(plan: &str) -> Vec<&str> {
+    // But the values of the statement itself.
+    plan.lines().filter(|line| line.starts_with("SCAN") && *line != "SCAN v" && *line != "SCAN CONSTANT ROW").collect()
+}

@@ -1,0 +1,82 @@
+//! The fixture of the server tests for PostgreSQL.
+#[path = "../server/fixture.rs"]
+mod shared;
+
+use idempotent_core::StoreErrorKind;
+use idempotent_harness::servers::PostgresServer;
+use sha2::{Digest, Sha256};
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Row};
+
+pub(crate) use self::shared::{Place, server, unlock};
+
+pub(crate) type Db = sqlx::Postgres;
+pub(crate) type Server = PostgresServer;
+pub(crate) type Store = idempotent_sqlx::PostgresStore;
+pub(crate) type Builder = idempotent_sqlx::PostgresStoreBuilder;
+pub(crate) type Connection = PgConnection;
+
+pub(crate) const NAME: &str = "PostgreSQL";
+pub(crate) const SCHEME: &str = "postgres";
+const ADMIN: &str = "postgres";
+/// The notation of a byte.
+pub(crate) const BYTE: &str = "'\\x00'";
+const PARAMETER: &str = "$1";
+pub(crate) const NO_TABLE: &str = "42P01";
+pub(crate) const NO_SCHEMA: (StoreErrorKind, &[&str]) = (StoreErrorKind::Schema, &["schema", "3F000"]);
+pub(crate) const NO_DATABASE: &str = "3D000";
+pub(crate) const NO_USER: &str = "28000";
+const LOCK: &str = "BEGIN; LOCK TABLE TABLE_NAME IN ACCESS EXCLUSIVE MODE";
+const UNLOCK: &str = "ROLLBACK";
+const OTHER_LAYOUT: &str = "ALTER taken_over SET NOT NULL";
+const WAITING: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query";
+/// Every column as text.
+const ROW_TEXT: &str = "r::text";
+
+pub(crate) fn sql(text: &str) -> String {
+    server().psql("postgres", text)
+}
+
+/// Claims and looks that this connection has sent so far.
+pub(crate) async fn sent(connection: &mut PgConnection, place: &Place) -> (i64, i64) {
+    let count = |like: &str| {
+        format!(
+            "(SELECT coalesce(sum(generic_plans + custom_plans), 0)::bigint FROM pg_prepared_statements \
+             WHERE statement LIKE '{like}' AND statement LIKE '%{}%')",
+            place.table
+        )
+    };
+    let both = format!("SELECT {}, {}", count("WITH cur AS%"), count("SELECT id,v,%"));
+    let row = sqlx::raw_sql(AssertSqlSafe(both)).fetch_one(connection).await.unwrap();
+    (row.get(0), row.get(1))
+}
+
+/// Stores of every kind of statements.
+pub(crate) fn builders(place: &Place) -> Vec<Builder> {
+    vec![place.builder()]
+}
+
+impl Place {
+    /// Goes into its locks and its channel.
+    pub(crate) fn salt(&self) -> u64 {
+        let digest = Sha256::digest(format!("\"public\".\"{}\"", self.table));
+        u64::from_be_bytes(digest[..8].try_into().unwrap())
+    }
+
+    pub(crate) fn has(&self, table: &str) -> bool {
+        sql(&format!("SELECT to_regclass('{table}') IS NOT NULL")) == "t"
+    }
+
+    /// Makes the server report a full disk for each write, or ends this.
+    pub(crate) fn fill_disk(&self, full: bool) {
+        let table = &self.table;
+        sql(&match full {
+            true => format!(
+                "CREATE FUNCTION full_{table}() RETURNS trigger LANGUAGE plpgsql AS \
+                 'BEGIN RAISE EXCEPTION ''no space'' USING ERRCODE = ''53100''; END'; \
+                 CREATE TRIGGER no_room BEFORE INSERT OR UPDATE ON {table} EXECUTE FUNCTION full_{table}()"
+            ),
+            false => format!("DROP TRIGGER no_room ON {table}"),
+        });
+    }
+}

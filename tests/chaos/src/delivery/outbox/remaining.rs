@@ -1,0 +1,64 @@
+//! The state after the end of all activity.
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+use idempotent::outbox::{Outbox, OutboxDb, OutboxStatus};
+
+use super::broker::Broker;
+use super::database::{Database, Home};
+use super::statements::Written;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Left {
+    pub(super) written: BTreeMap<String, Written>,
+    pub(super) effects: Vec<String>,
+    pub(super) stubs: BTreeMap<String, Kept>,
+    /// The committed messages without a receiver, and their stubs.
+    pub(super) unwanted: Vec<String>,
+    pub(super) unwanted_stubs: BTreeMap<String, Kept>,
+    /// The ids of the broker's dead letters.
+    pub(super) letters: Vec<String>,
+    /// The ids of all that the broker has accepted, in that order, where it keeps them.
+    pub(super) tape: Option<Vec<String>>,
+}
+
+/// The status of a message in the outbox.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Kept {
+    pub(super) seq: i64,
+    pub(super) status: OutboxStatus,
+    pub(super) sends: u32,
+}
+
+pub(super) async fn left<Db: Database>(home: &Home<Db>, broker: &Broker) -> anyhow::Result<Left> {
+    let mut connection = home.pool.acquire().await.context("the database is gone")?;
+    let written = Db::written(&mut connection).await?;
+    let [unwanted, effects] = Db::rest(&mut connection).await?;
+    drop(connection);
+    Ok(Left {
+        written,
+        effects,
+        stubs: stubs(&home.outbox).await?,
+        unwanted,
+        unwanted_stubs: stubs(&home.unwanted).await?,
+        letters: broker.letters().await?,
+        tape: broker.tape().await?,
+    })
+}
+
+async fn stubs<Db: OutboxDb>(outbox: &Outbox<Db>) -> anyhow::Result<BTreeMap<String, Kept>> {
+    let mut stubs = BTreeMap::new();
+    for status in [OutboxStatus::Unconfirmed, OutboxStatus::Confirmed, OutboxStatus::Void, OutboxStatus::Dead] {
+        let mut behind = 0;
+        loop {
+            let page = outbox.list(status, behind, 1_000).await?;
+            let Some(last) = page.last() else { break };
+            behind = last.record.seq;
+            let kept = |entry: idempotent::outbox::OutboxEntry| {
+                (entry.id, Kept { seq: entry.record.seq, status, sends: entry.record.sends })
+            };
+            stubs.extend(page.into_iter().map(kept));
+        }
+    }
+    Ok(stubs)
+}

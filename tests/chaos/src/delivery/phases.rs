@@ -1,0 +1,130 @@
+//! The phases of a play: faults, and the quiet time after them.
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use idempotent::delay_queue::DelayQueue;
+use idempotent_harness::proxy::Proxy;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+use super::crew::Crew;
+use super::plan::{self, Harm, Targets};
+use crate::args::Args;
+use crate::deadline::Progress;
+use crate::server::Server;
+use crate::verdict::Harms;
+
+pub(super) struct Stage {
+    pub(super) crew: Crew,
+    /// Each with the proxy before it.
+    pub(super) servers: Vec<(Arc<dyn Server>, Proxy)>,
+    /// One at a time, of each.
+    crashing: Vec<JoinSet<()>>,
+    pub(super) harms: Harms,
+}
+
+/// Between two looks at whether all is done.
+const LOOK: Duration = Duration::from_millis(250);
+/// The number of consecutive checks that must find nothing to do.
+const SURE: u32 = 3;
+/// If so many end by themselves, another will do so, too.
+const MANY: usize = 20;
+
+impl Stage {
+    pub(super) fn new(crew: Crew, servers: Vec<(Arc<dyn Server>, Proxy)>) -> Self {
+        let crashing = servers.iter().map(|_| JoinSet::new()).collect();
+        Self { crew, servers, crashing, harms: Harms::default() }
+    }
+
+    /// The bad times.
+    pub(super) async fn harm(&mut self, args: &Args, processes: usize) -> anyhow::Result<()> {
+        let targets = Targets { processes, servers: self.servers.len() };
+        let harms = if args.calm { Vec::new() } else { plan::harms(args.seed, targets, args.long) };
+        let began = Instant::now();
+        for (at, harm) in harms {
+            self.pass(began + at).await?;
+            self.suffer(harm)?;
+        }
+        self.pass(began + args.long).await
+    }
+
+    /// Ends the harm and waits until nothing is left to do; returns whether that was reached.
+    ///
+    /// `left` counts what is left to do, `None` where a server does not answer. A busy machine only takes longer: the wait is
+    /// over once the count has not fallen for `patience`.
+    pub(super) async fn settle(
+        &mut self,
+        patience: Duration,
+        mut left: impl AsyncFnMut() -> Option<u64>,
+    ) -> anyhow::Result<bool> {
+        self.crew.peace();
+        let (mut progress, mut sure) = (Progress::new(patience), 0);
+        while !progress.is_in_vain() {
+            self.pass(Instant::now() + LOOK).await?;
+            let quiet = self.crew.all_is_sent() && !self.crew.any_stopped();
+            let quiet = quiet && self.crashing.iter().all(JoinSet::is_empty);
+            let left = if quiet { left().await } else { None };
+            sure = if left == Some(0) { sure + 1 } else { 0 };
+            if sure == SURE {
+                return Ok(true);
+            }
+            progress.note(left);
+        }
+        // Whatever is left is read from servers that are there.
+        for crashing in &mut self.crashing {
+            while let Some(done) = crashing.join_next().await {
+                done.context("a server did not come back")?;
+            }
+        }
+        Ok(false)
+    }
+
+    fn suffer(&mut self, harm: Harm) -> anyhow::Result<()> {
+        match harm {
+            Harm::Kill(place) => self.crew.kill(place)?,
+            Harm::Pause(place, long) => self.crew.pause(place, long)?,
+            Harm::Cut(server) => {
+                self.servers[server].1.cut_all();
+                self.harms.cuts += 1;
+            }
+            Harm::Crash(server) if self.crashing[server].is_empty() => {
+                let harmed = self.servers[server].0.clone();
+                self.crashing[server].spawn_blocking(move || harmed.crash());
+                self.harms.crashes += 1;
+            }
+            Harm::Crash(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Replaces killed processes and continues stopped ones until this time.
+    async fn pass(&mut self, until: Instant) -> anyhow::Result<()> {
+        while Instant::now() < until {
+            self.crew.resume(Instant::now())?;
+            for crashing in &mut self.crashing {
+                if let Some(done) = crashing.try_join_next() {
+                    done.context("a server did not come back")?;
+                }
+            }
+            tokio::select! {
+                gone = self.crew.gone() => {
+                    let gone = gone?;
+                    self.crew.replace(gone).await?;
+                    if self.crew.by_themselves.len() > MANY {
+                        bail!("{:?} ended by themselves; their logs say why", self.crew.by_themselves);
+                    }
+                }
+                () = sleep_until(until.min(Instant::now() + Duration::from_millis(20))) => {}
+            }
+        }
+        self.harms.pauses = self.crew.pauses;
+        Ok(())
+    }
+}
+
+/// Returns the number of messages of a delay queue that are ready, waiting or in flight.
+pub(super) async fn unsettled(queue: &DelayQueue) -> Option<u64> {
+    let counts = queue.counts().await.ok()?;
+    Some(counts.ready + counts.waiting + counts.in_flight)
+}

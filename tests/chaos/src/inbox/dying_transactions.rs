@@ -1,0 +1,177 @@
+//! A store whose process dies in its transactions.
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent::store::{
+    Claim, ClaimHandle, ClaimMode, ClaimRequest, Completion, Record, Release, Settled, StoreCapabilities, Transactional,
+};
+use idempotent::transaction::{TransactionSource, TransactionalRun};
+use idempotent::{Key, Store, StoreError, StoreErrorKind};
+use sqlx::{Postgres, Transaction};
+
+use super::InboxFlaw;
+use super::wire::Point;
+use crate::dice::Dice;
+use crate::dying_transactions::die;
+
+pub(super) type Tx = Transaction<'static, Postgres>;
+
+/// A store that forwards each call, and kills the process during selected calls.
+#[derive(Clone, Debug)]
+pub(super) struct Mortal<S: ?Sized>(Arc<Inner>, Arc<S>);
+
+#[derive(Debug)]
+struct Inner {
+    dice: Dice,
+    doomed: Mutex<HashMap<Key, Point>>,
+    flaw: Option<InboxFlaw>,
+}
+
+impl<S: Store> Mortal<S> {
+    pub(super) fn new(inner: Arc<S>, dice: Dice, flaw: Option<InboxFlaw>) -> Self {
+        Self(Arc::new(Inner { dice, doomed: Mutex::default(), flaw }), inner)
+    }
+
+    /// The next call of that kind for this key is the process's last one.
+    pub(super) fn doom(&self, key: Key, at: Point) {
+        self.0.doomed.lock().unwrap_or_else(PoisonError::into_inner).insert(key, at);
+    }
+}
+
+impl Inner {
+    fn dies(&self, key: &Key, points: &[Point]) -> bool {
+        let doomed = self.doomed.lock().unwrap_or_else(PoisonError::into_inner);
+        doomed.get(key).is_some_and(|point| points.contains(point))
+    }
+
+    /// Executes a call, or kills the process: before the request is sent, before the response arrives, or directly
+    /// after the call.
+    async fn survive<T>(&self, key: &Key, points: &[Point], call: impl Future<Output = T> + Send) -> T {
+        if !self.dies(key, points) {
+            return call.await;
+        }
+        tokio::select! {
+            biased;
+            _ = call => {}
+            () = tokio::time::sleep(Duration::from_micros(self.dice.below(4_000))) => {}
+        }
+        die()
+    }
+}
+
+#[async_trait]
+impl<S: Store + ?Sized> Store for Mortal<S> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        let claim = self.0.survive(&request.key, &[Point::AtClaim], self.1.claim(request)).await?;
+        if matches!(claim, Claim::Acquired(_)) && self.0.dies(&request.key, &[Point::BeforeHandler]) {
+            die();
+        }
+        Ok(claim)
+    }
+
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
+        self.1.renew(held, lease).await
+    }
+
+    async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
+        let points = [Point::AtComplete, Point::AtCommit];
+        let done = self.0.survive(&held.key, &points, self.1.complete(held, completion)).await;
+        match done {
+            Err(error) if self.0.flaw == Some(InboxFlaw::CommitIsDone) && is_unsure(&error) => Ok(Settled::Done),
+            done => done,
+        }
+    }
+
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
+        self.0.survive(&held.key, &[Point::AtRelease], self.1.release(held, release)).await
+    }
+
+    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        self.1.peek(key).await
+    }
+
+    fn capabilities(&self) -> StoreCapabilities<'_> {
+        StoreCapabilities::none()
+    }
+}
+
+/// Returns whether the error leaves the commit unknown to a caller that does not look it up.
+fn is_unsure(error: &StoreError) -> bool {
+    error.kind() == StoreErrorKind::Ambiguous || error.to_string().contains("failed before the commit")
+}
+
+/// The same, with transactions.
+#[derive(Debug)]
+pub(super) struct Begins<S>(pub(super) Mortal<S>);
+
+#[async_trait]
+impl<S: Store> Store for Begins<S> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        self.0.claim(request).await
+    }
+
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
+        self.0.renew(held, lease).await
+    }
+
+    async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
+        self.0.complete(held, completion).await
+    }
+
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
+        self.0.release(held, release).await
+    }
+
+    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        self.0.peek(key).await
+    }
+
+    fn capabilities(&self) -> StoreCapabilities<'_> {
+        StoreCapabilities::none().with_transact(self)
+    }
+}
+
+impl<S: Store> Transactional for Begins<S> {
+    fn transactional_run(&self, mode: ClaimMode) -> Box<dyn Any + Send> {
+        let own = self.0.1.capabilities().transact.map(|transact| transact.transactional_run(mode));
+        let own = own.and_then(|own| own.downcast::<Arc<dyn TransactionSource<Tx>>>().ok());
+        match own {
+            Some(own) => {
+                let mortal: Arc<dyn TransactionSource<Tx>> = Arc::new(Mortal(self.0.0.clone(), *own));
+                Box::new(mortal)
+            }
+            None => Box::new(()),
+        }
+    }
+
+    fn step_transactions(&self) -> Box<dyn Any + Send> {
+        self.0.1.capabilities().transact.map_or_else(|| Box::new(()) as _, |transact| transact.step_transactions())
+    }
+
+    fn transaction(&self) -> &'static str {
+        "PostgreSQL's"
+    }
+}
+
+impl TransactionalRun for Mortal<dyn TransactionSource<Tx>> {
+    fn retains(&self, retain: Duration) {
+        self.1.retains(retain);
+    }
+
+    fn renews(&self) -> bool {
+        self.1.renews()
+    }
+}
+
+impl TransactionSource<Tx> for Mortal<dyn TransactionSource<Tx>> {
+    fn lend(&self) -> Option<Tx> {
+        self.1.lend()
+    }
+
+    fn take_back(&self, transaction: Tx) {
+        self.1.take_back(transaction);
+    }
+}
