@@ -4,10 +4,9 @@
 //! Each process writes its observations into its own file before it continues (`notes`). Effects are in a database.
 //! The judge checks both after all work is done.
 //!
-//! Read in this order: `wire` (the first message to a process), `flaw` (deliberate bugs), `notes`, `hands` (the points
-//! at which a process kills itself), `crew` (the processes), `plan` (the times of the faults), `stage` (the time with
+//! Read in this order: `wire` (the first message to a process), `flaw` (deliberate bugs), `notes`, `process` (the points
+//! at which a process kills itself), `workers` (the processes), `plan` (the times of the faults), `phases` (the time with
 //! faults and the time after them), `effects` (the database). Then read the plays: `delay`, `outbox`, `ordering`.
-mod crew;
 mod delay;
 mod effects;
 mod flaw;
@@ -18,12 +17,13 @@ mod phases;
 mod plan;
 mod process;
 mod wire;
+mod workers;
 
 use std::path::Path;
 
 pub use self::flaw::DeliveryFlaw;
 pub use self::outbox::{Ground, OutboxBroker, OutboxStore};
-use self::process::Hands;
+use self::process::ProcessContext;
 use self::wire::{Role, Start};
 use crate::args::{Args, Topology};
 use crate::process::begin;
@@ -98,15 +98,15 @@ pub(crate) async fn play(
 /// Its tasks continue in the runtime.
 pub async fn work() -> anyhow::Result<()> {
     let Some((start, lines)) = begin::<Start>().await? else { return Ok(()) };
-    let (hands, stop) = Hands::start(start, lines)?;
-    match hands.start.role {
-        Role::DelayProducer => delay::produce(&hands).await,
-        Role::DelayConsumer => delay::consume(&hands, stop).await,
-        Role::DelayTaker => delay::take(&hands, stop).await,
-        Role::Writer => outbox::write(&hands).await,
-        Role::Relay => outbox::relay(&hands, stop).await,
-        Role::OutboxConsumer => outbox::consume(&hands, stop).await,
-        Role::ChainProducer => ordering::produce(&hands).await,
-        Role::ChainConsumer => ordering::consume(&hands, stop).await,
+    let (context, stop) = ProcessContext::start(start, lines)?;
+    match context.start.role {
+        Role::DelayProducer => delay::produce(&context).await,
+        Role::DelayConsumer => delay::consume(&context, stop).await,
+        Role::DelayTaker => delay::take(&context, stop).await,
+        Role::Writer => outbox::write(&context).await,
+        Role::Relay => outbox::relay(&context, stop).await,
+        Role::OutboxConsumer => outbox::consume(&context, stop).await,
+        Role::ChainProducer => ordering::produce(&context).await,
+        Role::ChainConsumer => ordering::consume(&context, stop).await,
     }
 }

@@ -23,7 +23,7 @@ pub(crate) fn die() -> ! {
 /// Capabilities: watch, if the inner store has it. There is no batch, since all requests of a batch would share a
 /// kill.
 #[derive(Debug)]
-pub(crate) struct Mortal {
+pub(crate) struct DyingStore {
     inner: Arc<dyn Store>,
     dice: Dice,
     doomed: Mutex<HashMap<Key, Dies>>,
@@ -31,7 +31,7 @@ pub(crate) struct Mortal {
     keeps: bool,
 }
 
-impl Mortal {
+impl DyingStore {
     pub(crate) fn new(inner: Arc<dyn Store>, dice: Dice, keeps: bool) -> Self {
         Self { inner, dice, doomed: Mutex::default(), keeps }
     }
@@ -57,7 +57,7 @@ impl Mortal {
 }
 
 #[async_trait]
-impl Store for Mortal {
+impl Store for DyingStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         self.survive(&request.key, Dies::AtClaim, self.inner.claim(request)).await
     }

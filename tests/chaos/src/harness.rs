@@ -16,7 +16,6 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::args::{Args, Subject, Topology};
 use crate::broken_stores::Weakness;
 use crate::broker::Broker;
-use crate::crew::{Crew, WORKERS, own};
 use crate::deadline::{PATIENCE, Progress};
 use crate::dice::Dice;
 use crate::fleet::{Fleet, Template};
@@ -25,6 +24,7 @@ use crate::plan::{self, Harm};
 use crate::resource::Fenced;
 use crate::target::Target;
 use crate::verdict::{Harms, Verdict};
+use crate::workers::{WORKERS, Workers, own};
 use crate::{mq, time};
 
 /// Deliveries that a worker has at once.
@@ -42,7 +42,7 @@ const ROGUE_AT_LONG: u64 = 25;
 struct Harness {
     namespace: String,
     target: Arc<Target>,
-    crew: Crew,
+    workers: Workers,
     broker: Broker,
     resource: Fenced,
     dice: Dice,
@@ -97,7 +97,7 @@ async fn play(
     let mut harness = Harness {
         namespace,
         target,
-        crew: Crew::start(fleet, hears)?,
+        workers: Workers::start(fleet, hears)?,
         broker: Broker::default(),
         resource: Fenced::default(),
         dice: Dice::new(args.seed, 100),
@@ -126,8 +126,8 @@ pub(crate) fn keep(args: &Args, history: &History) -> anyhow::Result<()> {
 impl Harness {
     async fn start(&mut self) -> anyhow::Result<()> {
         let ready = async {
-            while !self.crew.is_ready() {
-                let heard = self.crew.hear().await?;
+            while !self.workers.is_ready() {
+                let heard = self.workers.hear().await?;
                 self.hear(heard).await?;
             }
             anyhow::Ok(())
@@ -143,7 +143,7 @@ impl Harness {
         while began.elapsed() < long {
             let now = Instant::now();
             while let Some((_, harm)) = harms.next_if(|(at, _)| began + *at <= now) {
-                if !self.crew.suffer(harm)? {
+                if !self.workers.suffer(harm)? {
                     self.jobs.put(harm);
                 }
             }
@@ -169,23 +169,23 @@ impl Harness {
     }
 
     fn is_busy(&self) -> bool {
-        self.broker.left() > 0 || self.crew.resumed().is_some() || !self.jobs.is_idle()
+        self.broker.left() > 0 || self.workers.resumed().is_some() || !self.jobs.is_idle()
     }
 
     /// Everything that is due, and then a wait until something is, or `at_most`.
     async fn turn(&mut self, at_most: Instant) -> anyhow::Result<()> {
         let now = Instant::now();
-        self.crew.resume(now)?;
+        self.workers.resume(now)?;
         self.broker.put_back_overdue(now);
         self.hand_out(now);
         let due =
-            [self.broker.due(), self.crew.resumed(), Some(at_most)].into_iter().flatten().min().unwrap_or(at_most);
+            [self.broker.due(), self.workers.resumed(), Some(at_most)].into_iter().flatten().min().unwrap_or(at_most);
         // What is due may have to wait for a worker with a free hand.
         let due = due.max(now + Duration::from_millis(2));
         tokio::select! {
-            heard = self.crew.hear() => {
+            heard = self.workers.hear() => {
                 self.hear(heard?).await?;
-                while let Some(heard) = self.crew.heard() {
+                while let Some(heard) = self.workers.heard() {
                     self.hear(heard).await?;
                 }
             }
@@ -202,19 +202,19 @@ impl Harness {
         self.sent += 1;
         let sent = plan::sent(self.sent, &self.dice);
         if let Ok(key) = Identity::new(Scene::Mq, "chaos", &self.sent).key(&self.namespace) {
-            self.crew.note(Kind::Produced, own(), Some(key.as_str()));
+            self.workers.note(Kind::Produced, own(), Some(key.as_str()));
             self.keys.insert(key.as_str().to_owned());
             self.broker.send(&sent, now);
         }
     }
 
     async fn judge(mut self, args: &Args, faults: plan::Faults, took: Duration) -> anyhow::Result<Verdict> {
-        self.crew.dismiss().await?;
+        self.workers.dismiss().await?;
         if !self.target.is_as_we_left_it(self.harms.failovers) {
             bail!("a primary was replaced that nobody had killed: the machine is too busy for this run to be judged");
         }
-        self.harms.pauses = self.crew.pauses;
-        let history = self.crew.history(&self.resource, self.keys)?;
+        self.harms.pauses = self.workers.pauses;
+        let history = self.workers.history(&self.resource, self.keys)?;
         keep(args, &history)?;
         self.harms.redelivered = self.broker.redelivered;
         self.harms.unsettled = self.broker.left() as u64;

@@ -4,9 +4,8 @@
 //! whichever worker, server or connection fails.
 //!
 //! Read in this order: `wire` (the kill points of a worker, and the messages), `flaw` (deliberate bugs), `worker` and
-//! `mortal` (a process that handles deliveries and kills itself), `crew` (the processes), `plan` (the times of the
+//! `mortal` (a process that handles deliveries and kills itself), `workers` (the processes), `plan` (the times of the
 //! faults), `harness` (one run), `judge`.
-mod crew;
 mod dying_transactions;
 mod flaw;
 mod harness;
@@ -14,6 +13,7 @@ mod judge;
 mod plan;
 mod wire;
 mod worker;
+mod workers;
 
 pub use self::flaw::InboxFlaw;
 pub(crate) use self::harness::play;

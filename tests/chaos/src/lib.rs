@@ -5,7 +5,7 @@
 //!
 //! Read in this order: `wire` (the messages between the harness and a worker), `worker` (a process that handles
 //! deliveries with the executor), `journal` (the record of its store calls), `plan` (the times of the faults),
-//! `broker` and `resource` (the simulated outside world), `process`, `fleet` and `crew` (the processes), `server` and
+//! `broker` and `resource` (the simulated outside world), `process`, `fleet` and `workers` (the processes), `server` and
 //! `target` (the servers and their faults), `jobs` (faults, one at a time), `harness` (one run), `verdict`. Then read
 //! `mq`, `inbox`, and `delivery`.
 #![allow(clippy::print_stderr, reason = "a command line tool, and its workers' logs")]
@@ -14,7 +14,6 @@
 pub mod args;
 pub mod broken_stores;
 mod broker;
-mod crew;
 mod deadline;
 pub mod delivery;
 mod dice;
@@ -35,3 +34,4 @@ mod time;
 mod verdict;
 mod wire;
 pub mod worker;
+mod workers;

@@ -16,7 +16,7 @@ use idempotent::{
 use idempotent_testkit::history::Kind;
 use tokio::sync::{mpsc, oneshot};
 
-pub(crate) use self::context::Hands;
+pub(crate) use self::context::HandlerContext;
 pub(crate) use self::handler::Failure;
 use crate::dying_store::die;
 use crate::process::{self, begin, next};
@@ -29,7 +29,7 @@ pub(crate) const MEMORY: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug)]
 struct Worker {
-    hands: Hands,
+    context: HandlerContext,
     executor: Executor,
     /// Waiters for the confirmation that a dead letter is stored.
     buried: Mutex<HashMap<u64, oneshot::Sender<()>>>,
@@ -49,7 +49,7 @@ pub async fn run() -> anyhow::Result<()> {
         return crate::mq::work(&start, news, orders).await;
     }
     let worker = Arc::new(Worker::start(&start, news).await?);
-    worker.hands.tell(News::Ready);
+    worker.context.tell(News::Ready);
     while let Some(order) = next(&mut orders).await? {
         match order {
             Order::Deliver { delivery, message, rogue: true, .. } => {
@@ -60,7 +60,7 @@ pub async fn run() -> anyhow::Result<()> {
                 let worker = worker.clone();
                 tokio::spawn(async move { worker.deliver(delivery, &message, altered, dies).await });
             }
-            Order::Wrote { effect, accepted } => worker.hands.wrote(effect, accepted),
+            Order::Wrote { effect, accepted } => worker.context.wrote(effect, accepted),
             Order::Buried { delivery } => {
                 let waits = worker.buried().remove(&delivery);
                 waits.map(|waits| waits.send(()));
@@ -87,10 +87,12 @@ pub(crate) fn policy() -> Policy {
 
 impl Worker {
     async fn start(start: &Start, news: mpsc::UnboundedSender<News>) -> anyhow::Result<Self> {
-        let hands = Hands::start(start, news).await?;
-        let executor =
-            Executor::builder(hands.store.clone()).namespace(&*start.namespace).policy(Scene::Mq, policy()).build()?;
-        Ok(Self { hands, executor, buried: Mutex::default() })
+        let context = HandlerContext::start(start, news).await?;
+        let executor = Executor::builder(context.store.clone())
+            .namespace(&*start.namespace)
+            .policy(Scene::Mq, policy())
+            .build()?;
+        Ok(Self { context, executor, buried: Mutex::default() })
     }
 
     async fn deliver(&self, delivery: u64, message: &Message, altered: bool, dies: Option<Dies>) {
@@ -98,11 +100,11 @@ impl Worker {
         // Of a number: never refused.
         let Ok(key) = identity.key(self.executor.namespace()) else { return };
         if let Some(at @ (Dies::AtClaim | Dies::AtComplete)) = dies {
-            self.hands.mortal.doom(key.clone(), at);
+            self.context.mortal.doom(key.clone(), at);
         }
         let payload = if altered { "another" } else { "this" };
         let call = Call::new(identity).policy(terms(message)).fingerprint(Ok(Fingerprint::of_bytes(payload)));
-        let handler = Handler::<DefaultReply, Json, _, _>::new(|| self.hands.handle(&key, message, dies))
+        let handler = Handler::<DefaultReply, Json, _, _>::new(|| self.context.handle(&key, message, dies))
             .permanent(Failure::is_for_good);
         let run = Outcome::capture(self.executor.run(call, handler));
         let settled = match AssertUnwindSafe(run).catch_unwind().await {
@@ -123,9 +125,9 @@ impl Worker {
             Disposition::DeadLetter { .. } => {
                 let (waits, buried) = oneshot::channel();
                 self.buried().insert(delivery, waits);
-                self.hands.tell(News::Bury { delivery });
+                self.context.tell(News::Bury { delivery });
                 if buried.await.is_ok() {
-                    self.hands.note(key.as_str(), Kind::DeadLettered);
+                    self.context.note(key.as_str(), Kind::DeadLettered);
                     self.ack(key.as_str(), delivery);
                 }
             }
@@ -133,18 +135,20 @@ impl Worker {
                 let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
                 self.nack(key.as_str(), delivery, after_ms);
             }
-            _ => eprintln!("worker {}: a disposition it does not know; its delivery is left unsettled", self.hands.id),
+            _ => {
+                eprintln!("worker {}: a disposition it does not know; its delivery is left unsettled", self.context.id)
+            }
         }
     }
 
     fn ack(&self, key: &str, delivery: u64) {
-        self.hands.note(key, Kind::Ack);
-        self.hands.tell(News::Ack { delivery });
+        self.context.note(key, Kind::Ack);
+        self.context.tell(News::Ack { delivery });
     }
 
     fn nack(&self, key: &str, delivery: u64, after_ms: u64) {
-        self.hands.note(key, Kind::Nack);
-        self.hands.tell(News::Nack { delivery, after_ms });
+        self.context.note(key, Kind::Nack);
+        self.context.tell(News::Nack { delivery, after_ms });
     }
 
     fn buried(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<()>>> {

@@ -32,9 +32,9 @@ use tokio::time::Instant;
 pub(super) use self::consumer::{consume, take};
 use self::note::{Note, Topic};
 pub(super) use self::producer::produce;
-use super::crew::Crew;
 use super::phases::{Stage, unsettled};
 use super::wire::{Role, Start};
+use super::workers::Workers;
 use super::{DeliveryFlaw, effects, notes};
 use crate::args::Args;
 use crate::deadline::PATIENCE;
@@ -73,15 +73,15 @@ pub(super) async fn play(args: &Args, flaw: Option<DeliveryFlaw>, folder: &Path)
         peace: args.calm,
     };
     let queue = builder(&server.url(), None).connect().await?;
-    let crew = Crew::start(folder, start, &ROLES)?;
-    let mut stage = Stage::new(crew, vec![(server.clone(), proxy)]);
+    let workers = Workers::start(folder, start, &ROLES)?;
+    let mut stage = Stage::new(workers, vec![(server.clone(), proxy)]);
     stage.harm(args, ROLES.len()).await?;
     // What is wrong on purpose need not come to an end.
     let patience = if flaw.is_some() { PATIENCE / 12 } else { PATIENCE };
     let rests = stage.settle(patience, async || left(&queue).await).await?;
-    let stuck = stage.crew.dismiss().await?;
+    let stuck = stage.workers.dismiss().await?;
     drop(pool);
-    let seen = notes::read::<Note>(folder, stage.crew.last())?;
+    let seen = notes::read::<Note>(folder, stage.workers.last())?;
     let left = judge::Left {
         effects: effects::all(&file).await?,
         letters: letters(&queue).await?,
@@ -89,11 +89,12 @@ pub(super) async fn play(args: &Args, flaw: Option<DeliveryFlaw>, folder: &Path)
     };
     let (tally, found) = judge::judge(&seen, &left);
     let mut verdict =
-        Verdict::of_rows(args, stage.harms, (stage.crew.kills, 0, tally.unsure, tally.sent), began.elapsed());
+        Verdict::of_rows(args, stage.harms, (stage.workers.kills, 0, tally.unsure, tally.sent), began.elapsed());
     verdict.find(found);
     verdict.find((!rests).then(|| format!("Q7: it does not come to rest: {:?}", left.leftovers)));
-    verdict
-        .find(stage.crew.by_themselves.iter().map(|id| format!("Q7: process {id} ended by itself; its log says why")));
+    verdict.find(
+        stage.workers.by_themselves.iter().map(|id| format!("Q7: process {id} ended by itself; its log says why")),
+    );
     verdict.find(stuck.iter().map(|id| format!("Q7: process {id} did not end when it was told to")));
     tally.tell(&mut verdict, args.enough(), &stage);
     Ok(verdict)

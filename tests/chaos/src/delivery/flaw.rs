@@ -7,7 +7,7 @@ use super::Play;
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeliveryFlaw {
-    /// The delay queue hands out what is due in 100 ms.
+    /// The delay queue delivers messages up to 100 ms before they are due.
     TakesEarly,
     /// A consumer commits a message before its handler runs.
     CommitsFirst,

@@ -33,10 +33,10 @@ use tokio::time::{Instant, sleep};
 
 pub(super) use self::consumer::consume;
 pub(super) use self::producer::produce;
-use super::crew::Crew;
 use super::phases::{Stage, unsettled};
-use super::process::{Hands, Point};
+use super::process::{Point, ProcessContext};
 use super::wire::{Role, Start};
+use super::workers::Workers;
 use super::{DeliveryFlaw, effects, notes};
 use crate::args::{Args, Topology};
 use crate::deadline::PATIENCE;
@@ -128,22 +128,23 @@ pub(super) async fn play(
     };
     let in_transaction = start.in_transaction;
     let queue = builder(&broker.url()).connect().await?;
-    let crew = Crew::start(folder, start, &ROLES)?;
-    let mut stage = Stage::new(crew, vec![(broker, proxy)]);
+    let workers = Workers::start(folder, start, &ROLES)?;
+    let mut stage = Stage::new(workers, vec![(broker, proxy)]);
     stage.harm(args, ROLES.len()).await?;
     // What is wrong on purpose need not come to an end.
     let patience = if flaw.is_some() { PATIENCE / 6 } else { PATIENCE };
     let rests = stage.settle(patience, async || unsettled(&queue).await).await?;
-    let stuck = stage.crew.dismiss().await?;
+    let stuck = stage.workers.dismiss().await?;
     drop(pool);
-    let seen = notes::read::<Note>(folder, stage.crew.last())?;
+    let seen = notes::read::<Note>(folder, stage.workers.last())?;
     let left = judge::Left { in_transaction, effects: effects::all(&file).await?, dead: letters(&queue).await? };
     let (tally, found) = judge::judge(&seen, &left);
-    let mut verdict = Verdict::of_rows(args, stage.harms, (stage.crew.kills, 0, 0, tally.links), began.elapsed());
+    let mut verdict = Verdict::of_rows(args, stage.harms, (stage.workers.kills, 0, 0, tally.links), began.elapsed());
     verdict.find(found);
     verdict.find((!rests).then(|| "R7: it does not come to rest".to_owned()));
-    verdict
-        .find(stage.crew.by_themselves.iter().map(|id| format!("R7: process {id} ended by itself; its log says why")));
+    verdict.find(
+        stage.workers.by_themselves.iter().map(|id| format!("R7: process {id} ended by itself; its log says why")),
+    );
     verdict.find(stuck.iter().map(|id| format!("R7: process {id} did not end when it was told to")));
     tally.tell(&mut verdict, args.enough(), &stage);
     Ok(verdict)
@@ -167,16 +168,16 @@ async fn queue(url: &str) -> DelayQueue {
 }
 
 /// Over where the records are, once that can be reached.
-async fn executor(hands: &Hands) -> anyhow::Result<Executor> {
+async fn executor(context: &ProcessContext) -> anyhow::Result<Executor> {
     let policy = Policy::new().max_retries(RETRIES).lease(LEASE);
     let policy = policy.retry_delay(Duration::from_millis(10)).retry_delay_max(Duration::from_millis(60));
     let policy = policy.in_flight_delay(Duration::from_millis(40)).in_flight_delay_max(Duration::from_millis(200));
-    if hands.start.in_transaction {
-        let store = SqliteStore::open(&hands.start.database).await?;
+    if context.start.in_transaction {
+        let store = SqliteStore::open(&context.start.database).await?;
         return Ok(Executor::builder(store).policy(Scene::Mq, policy).build()?);
     }
     loop {
-        match RedisStore::connect(&hands.start.broker).await {
+        match RedisStore::connect(&context.start.broker).await {
             Ok(store) => return Ok(Executor::builder(store).policy(Scene::Mq, policy).build()?),
             Err(error) => eprintln!("no store: {error}"),
         }

@@ -46,10 +46,10 @@ pub use self::database::OutboxStore;
 use self::database::{Database, Home};
 pub(super) use self::relay::relay;
 pub(super) use self::writer::write;
-use super::crew::Crew;
 use super::phases::Stage;
 use super::process::{Point, now};
 use super::wire::{Role, Start};
+use super::workers::Workers;
 use super::{DeliveryFlaw, notes};
 use crate::args::Args;
 use crate::deadline::PATIENCE;
@@ -152,21 +152,23 @@ async fn play_on<Db: Database>(
         flaw,
         peace: args.calm,
     };
-    let crew = Crew::start(folder, start, &ROLES)?;
-    let mut stage = Stage::new(crew, [server].into_iter().chain(site.server).collect());
+    let workers = Workers::start(folder, start, &ROLES)?;
+    let mut stage = Stage::new(workers, [server].into_iter().chain(site.server).collect());
     stage.harm(args, ROLES.len()).await?;
     // What is wrong on purpose need not come to an end.
     let patience = if flaw.is_some() { PATIENCE / 9 } else { PATIENCE };
     let rests = stage.settle(patience, async || left(&home, &broker).await).await?;
-    let stuck = stage.crew.dismiss().await?;
-    let seen = notes::read::<Note>(folder, stage.crew.last())?;
+    let stuck = stage.workers.dismiss().await?;
+    let seen = notes::read::<Note>(folder, stage.workers.last())?;
     let left = remaining::left(&home, &broker).await?;
     let (tally, found) = judge::judge(&seen, &left);
-    let mut verdict = Verdict::of_rows(args, stage.harms, (stage.crew.kills, 0, 0, tally.committed), began.elapsed());
+    let mut verdict =
+        Verdict::of_rows(args, stage.harms, (stage.workers.kills, 0, 0, tally.committed), began.elapsed());
     verdict.find(found);
     verdict.find((!rests).then(|| "O7: it does not come to rest".to_owned()));
-    verdict
-        .find(stage.crew.by_themselves.iter().map(|id| format!("O7: process {id} ended by itself; its log says why")));
+    verdict.find(
+        stage.workers.by_themselves.iter().map(|id| format!("O7: process {id} ended by itself; its log says why")),
+    );
     verdict.find(stuck.iter().map(|id| format!("O7: process {id} did not end when it was told to")));
     tally.tell(&mut verdict, args.enough(), &stage);
     Ok(verdict)

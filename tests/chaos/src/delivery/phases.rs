@@ -8,15 +8,15 @@ use idempotent_harness::proxy::Proxy;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::crew::Crew;
 use super::plan::{self, Harm, Targets};
+use super::workers::Workers;
 use crate::args::Args;
 use crate::deadline::Progress;
 use crate::server::Server;
 use crate::verdict::Harms;
 
 pub(super) struct Stage {
-    pub(super) crew: Crew,
+    pub(super) workers: Workers,
     /// Each with the proxy before it.
     pub(super) servers: Vec<(Arc<dyn Server>, Proxy)>,
     /// One at a time, of each.
@@ -32,9 +32,9 @@ const SURE: u32 = 3;
 const MANY: usize = 20;
 
 impl Stage {
-    pub(super) fn new(crew: Crew, servers: Vec<(Arc<dyn Server>, Proxy)>) -> Self {
+    pub(super) fn new(workers: Workers, servers: Vec<(Arc<dyn Server>, Proxy)>) -> Self {
         let crashing = servers.iter().map(|_| JoinSet::new()).collect();
-        Self { crew, servers, crashing, harms: Harms::default() }
+        Self { workers, servers, crashing, harms: Harms::default() }
     }
 
     /// The bad times.
@@ -58,11 +58,11 @@ impl Stage {
         patience: Duration,
         mut left: impl AsyncFnMut() -> Option<u64>,
     ) -> anyhow::Result<bool> {
-        self.crew.peace();
+        self.workers.peace();
         let (mut progress, mut sure) = (Progress::new(patience), 0);
         while !progress.is_in_vain() {
             self.pass(Instant::now() + LOOK).await?;
-            let quiet = self.crew.all_is_sent() && !self.crew.any_stopped();
+            let quiet = self.workers.all_is_sent() && !self.workers.any_stopped();
             let quiet = quiet && self.crashing.iter().all(JoinSet::is_empty);
             let left = if quiet { left().await } else { None };
             sure = if left == Some(0) { sure + 1 } else { 0 };
@@ -82,8 +82,8 @@ impl Stage {
 
     fn suffer(&mut self, harm: Harm) -> anyhow::Result<()> {
         match harm {
-            Harm::Kill(place) => self.crew.kill(place)?,
-            Harm::Pause(place, long) => self.crew.pause(place, long)?,
+            Harm::Kill(place) => self.workers.kill(place)?,
+            Harm::Pause(place, long) => self.workers.pause(place, long)?,
             Harm::Cut(server) => {
                 self.servers[server].1.cut_all();
                 self.harms.cuts += 1;
@@ -101,24 +101,24 @@ impl Stage {
     /// Replaces killed processes and continues stopped ones until this time.
     async fn pass(&mut self, until: Instant) -> anyhow::Result<()> {
         while Instant::now() < until {
-            self.crew.resume(Instant::now())?;
+            self.workers.resume(Instant::now())?;
             for crashing in &mut self.crashing {
                 if let Some(done) = crashing.try_join_next() {
                     done.context("a server did not come back")?;
                 }
             }
             tokio::select! {
-                gone = self.crew.gone() => {
+                gone = self.workers.gone() => {
                     let gone = gone?;
-                    self.crew.replace(gone).await?;
-                    if self.crew.by_themselves.len() > MANY {
-                        bail!("{:?} ended by themselves; their logs say why", self.crew.by_themselves);
+                    self.workers.replace(gone).await?;
+                    if self.workers.by_themselves.len() > MANY {
+                        bail!("{:?} ended by themselves; their logs say why", self.workers.by_themselves);
                     }
                 }
                 () = sleep_until(until.min(Instant::now() + Duration::from_millis(20))) => {}
             }
         }
-        self.harms.pauses = self.crew.pauses;
+        self.harms.pauses = self.workers.pauses;
         Ok(())
     }
 }

@@ -37,7 +37,7 @@ pub(super) struct Dies {
     pub(super) dies: Point,
 }
 
-pub(super) struct Hands {
+pub(super) struct ProcessContext {
     pub(super) start: Start,
     pub(super) notes: Notes,
     pub(super) dice: Dice,
@@ -50,7 +50,7 @@ pub(super) type Stop = watch::Receiver<bool>;
 /// The probability of a kill at each point, in percent.
 const DOOMED: u64 = 1;
 
-impl Hands {
+impl ProcessContext {
     pub(super) fn start(start: Start, mut lines: Orders) -> anyhow::Result<(Arc<Self>, Stop)> {
         let peace = Arc::new(AtomicBool::new(start.peace));
         let notes = Notes::create(&start.notes)?;

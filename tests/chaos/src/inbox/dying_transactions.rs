@@ -21,7 +21,7 @@ pub(super) type Tx = Transaction<'static, Postgres>;
 
 /// A store that forwards each call, and kills the process during selected calls.
 #[derive(Clone, Debug)]
-pub(super) struct Mortal<S: ?Sized>(Arc<Inner>, Arc<S>);
+pub(super) struct DyingTransactions<S: ?Sized>(Arc<Inner>, Arc<S>);
 
 #[derive(Debug)]
 struct Inner {
@@ -30,7 +30,7 @@ struct Inner {
     flaw: Option<InboxFlaw>,
 }
 
-impl<S: Store> Mortal<S> {
+impl<S: Store> DyingTransactions<S> {
     pub(super) fn new(inner: Arc<S>, dice: Dice, flaw: Option<InboxFlaw>) -> Self {
         Self(Arc::new(Inner { dice, doomed: Mutex::default(), flaw }), inner)
     }
@@ -63,7 +63,7 @@ impl Inner {
 }
 
 #[async_trait]
-impl<S: Store + ?Sized> Store for Mortal<S> {
+impl<S: Store + ?Sized> Store for DyingTransactions<S> {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         let claim = self.0.survive(&request.key, &[Point::AtClaim], self.1.claim(request)).await?;
         if matches!(claim, Claim::Acquired(_)) && self.0.dies(&request.key, &[Point::BeforeHandler]) {
@@ -105,7 +105,7 @@ fn is_unsure(error: &StoreError) -> bool {
 
 /// The same, with transactions.
 #[derive(Debug)]
-pub(super) struct Begins<S>(pub(super) Mortal<S>);
+pub(super) struct Begins<S>(pub(super) DyingTransactions<S>);
 
 #[async_trait]
 impl<S: Store> Store for Begins<S> {
@@ -140,7 +140,7 @@ impl<S: Store> Transactional for Begins<S> {
         let own = own.and_then(|own| own.downcast::<Arc<dyn TransactionSource<Tx>>>().ok());
         match own {
             Some(own) => {
-                let mortal: Arc<dyn TransactionSource<Tx>> = Arc::new(Mortal(self.0.0.clone(), *own));
+                let mortal: Arc<dyn TransactionSource<Tx>> = Arc::new(DyingTransactions(self.0.0.clone(), *own));
                 Box::new(mortal)
             }
             None => Box::new(()),
@@ -156,7 +156,7 @@ impl<S: Store> Transactional for Begins<S> {
     }
 }
 
-impl TransactionalRun for Mortal<dyn TransactionSource<Tx>> {
+impl TransactionalRun for DyingTransactions<dyn TransactionSource<Tx>> {
     fn retains(&self, retain: Duration) {
         self.1.retains(retain);
     }
@@ -166,7 +166,7 @@ impl TransactionalRun for Mortal<dyn TransactionSource<Tx>> {
     }
 }
 
-impl TransactionSource<Tx> for Mortal<dyn TransactionSource<Tx>> {
+impl TransactionSource<Tx> for DyingTransactions<dyn TransactionSource<Tx>> {
     fn lend(&self) -> Option<Tx> {
         self.1.lend()
     }

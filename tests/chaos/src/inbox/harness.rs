@@ -14,17 +14,17 @@ use rustix::process::Signal;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::crew::Crew;
 use super::plan::{self, Harm};
 use super::wire::{Deliver, News, Point, Start};
+use super::workers::Workers;
 use super::{InboxFlaw, judge};
 use crate::args::Args;
-use crate::crew::{WORKERS, own};
 use crate::deadline::{PATIENCE, Progress};
 use crate::dice::Dice;
 use crate::harness::keep;
 use crate::time;
 use crate::verdict::{Harms, Verdict};
+use crate::workers::{WORKERS, own};
 
 /// Deliveries that a worker has at once.
 const PREFETCH: usize = 3;
@@ -44,7 +44,7 @@ struct Waiting {
 struct Play {
     server: Arc<PostgresServer>,
     proxy: Proxy,
-    crew: Crew,
+    workers: Workers,
     dice: Dice,
     queue: VecDeque<Waiting>,
     /// The worker and the key of each delivery.
@@ -89,7 +89,7 @@ impl Play {
         Ok(Self {
             server: Arc::new(server),
             proxy,
-            crew: Crew::start(folder, start, WORKERS)?,
+            workers: Workers::start(folder, start, WORKERS)?,
             dice: Dice::new(args.seed, 200),
             queue: VecDeque::new(),
             out: BTreeMap::new(),
@@ -139,9 +139,9 @@ impl Play {
 
     fn suffer(&mut self, harm: Harm, now: Instant) -> anyhow::Result<()> {
         match harm {
-            Harm::Kill(place) => self.crew.places[place].signal(Signal::KILL)?,
+            Harm::Kill(place) => self.workers.places[place].signal(Signal::KILL)?,
             Harm::Pause(place, long) => {
-                let process = &self.crew.places[place];
+                let process = &self.workers.places[place];
                 process.signal(Signal::STOP)?;
                 self.stopped.push((now + long, process.id));
                 self.harms.pauses += 1;
@@ -184,13 +184,13 @@ impl Play {
         let now = Instant::now();
         let due: Vec<_> = self.stopped.extract_if(.., |(until, _)| *until <= now).collect();
         for (_, id) in due {
-            if let Some(place) = self.crew.place(id) {
-                self.crew.places[place].signal(Signal::CONT)?;
+            if let Some(place) = self.workers.place(id) {
+                self.workers.places[place].signal(Signal::CONT)?;
             }
         }
         self.hand_out(now);
         tokio::select! {
-            heard = self.crew.hear() => {
+            heard = self.workers.hear() => {
                 let (id, news) = heard?;
                 self.hear(id, news).await?;
             }
@@ -201,8 +201,8 @@ impl Play {
     }
 
     fn hand_out(&mut self, now: Instant) {
-        for place in 0..self.crew.places.len() {
-            let (id, ready) = (self.crew.places[place].id, self.crew.places[place].ready);
+        for place in 0..self.workers.places.len() {
+            let (id, ready) = (self.workers.places[place].id, self.workers.places[place].ready);
             while ready && self.out.values().filter(|(to, _)| *to == id).count() < PREFETCH {
                 let Some(at) = self.queue.iter().position(|waiting| waiting.due <= now) else { return };
                 let Some(Waiting { key, .. }) = self.queue.remove(at) else { return };
@@ -212,16 +212,16 @@ impl Play {
                 let fails =
                     dies == Some(Point::AtRelease) || (!self.peace && dies.is_none() && self.dice.percent(FAILING));
                 self.out.insert(self.deliveries, (id, key));
-                self.crew.places[place].deliver(&Deliver { delivery: self.deliveries, key, fails, dies });
+                self.workers.places[place].deliver(&Deliver { delivery: self.deliveries, key, fails, dies });
             }
         }
     }
 
     async fn hear(&mut self, id: u32, news: Option<News>) -> anyhow::Result<()> {
-        let Some(place) = self.crew.place(id) else { return Ok(()) };
+        let Some(place) = self.workers.place(id) else { return Ok(()) };
         match news {
             None => {
-                if !self.crew.replace(place).await? {
+                if !self.workers.replace(place).await? {
                     bail!("worker {id} ended by itself; its log says why");
                 }
                 self.kills += 1;
@@ -230,7 +230,7 @@ impl Play {
                 let lost = self.out.extract_if(.., |_, (to, _)| *to == id);
                 self.queue.extend(lost.map(|(_, (_, key))| Waiting { key, due }));
             }
-            Some(News::Ready) => self.crew.places[place].ready = true,
+            Some(News::Ready) => self.workers.places[place].ready = true,
             Some(News::Dies(point)) => *self.died.entry(point).or_default() += 1,
             Some(News::TakenOver) => self.taken_over += 1,
             Some(News::Ack { delivery }) => {

@@ -11,7 +11,7 @@ use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
 use tokio::sync::mpsc;
 
 use super::InboxFlaw;
-use super::dying_transactions::{Begins, Mortal, Tx};
+use super::dying_transactions::{Begins, DyingTransactions, Tx};
 use super::wire::{Deliver, News, Point, Start};
 use crate::dice::Dice;
 use crate::dying_transactions::die;
@@ -23,7 +23,7 @@ const KEPT: u64 = 64;
 
 struct Worker {
     executor: Executor,
-    mortal: Mortal<PostgresStore>,
+    mortal: DyingTransactions<PostgresStore>,
     /// The pool for effects outside of the run's transaction, for the workers with this bug.
     pool: PgPool,
     flaw: Option<InboxFlaw>,
@@ -69,7 +69,8 @@ impl Worker {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         };
-        let mortal = Mortal::new(Arc::new(store), Dice::new(start.seed, u64::from(start.worker)), start.flaw);
+        let mortal =
+            DyingTransactions::new(Arc::new(store), Dice::new(start.seed, u64::from(start.worker)), start.flaw);
         let executor = Executor::builder(Begins(mortal.clone())).policy(Scene::Mq, policy()).build()?;
         Ok(Self { executor, mortal, pool, flaw: start.flaw, news })
     }

@@ -18,7 +18,6 @@ use super::publisher::Publisher;
 use super::store::Store;
 use super::{judge, leftovers};
 use crate::args::{Args, Topology};
-use crate::crew::{Crew, WORKERS, own};
 use crate::deadline::PATIENCE;
 use crate::dice::Dice;
 use crate::fleet::{Fleet, Heard, Template};
@@ -30,6 +29,7 @@ use crate::target::Done;
 use crate::time;
 use crate::verdict::{Harms, Verdict};
 use crate::wire::{Ends, News, Order, Origin};
+use crate::workers::{WORKERS, Workers, own};
 
 /// A message comes so often, unless too many are on their way to the broker.
 const PACE: Duration = Duration::from_millis(40);
@@ -48,7 +48,7 @@ const SURE: u32 = 3;
 struct Play {
     namespace: String,
     broker: Arc<dyn Broker>,
-    crew: Crew,
+    workers: Workers,
     publisher: Publisher,
     resource: Fenced,
     dice: Dice,
@@ -91,7 +91,7 @@ pub(crate) async fn play(
     let harmed = broker.clone();
     let mut play = Play {
         namespace,
-        crew: Crew::start(fleet, hears)?,
+        workers: Workers::start(fleet, hears)?,
         publisher: Publisher::new(broker.clone(), flaw == Some(Flaw::UnconfirmedPublisher)),
         broker,
         resource: Fenced::default(),
@@ -120,8 +120,8 @@ pub(crate) async fn play(
 impl Play {
     async fn start(&mut self) -> anyhow::Result<()> {
         let ready = async {
-            while !self.crew.is_ready() {
-                let heard = self.crew.hear().await?;
+            while !self.workers.is_ready() {
+                let heard = self.workers.hear().await?;
                 self.hear(heard).await?;
             }
             anyhow::Ok(())
@@ -137,7 +137,7 @@ impl Play {
         while began.elapsed() < long {
             let now = Instant::now();
             while let Some((_, harm)) = harms.next_if(|(at, _)| began + *at <= now) {
-                if !self.crew.suffer(harm)? {
+                if !self.workers.suffer(harm)? {
                     let jobs = if harm.is_of_the_broker() { &mut self.of_the_broker } else { &mut self.of_the_store };
                     jobs.put(harm);
                 }
@@ -156,7 +156,7 @@ impl Play {
         self.of_the_store.forget();
         self.of_the_broker.forget();
         self.peace = true;
-        self.crew.tell_all(&Order::Peace);
+        self.workers.tell_all(&Order::Peace);
         let until = Instant::now() + patience;
         let mut look = Instant::now();
         while Instant::now() < until && (self.is_busy() || self.empty < SURE) {
@@ -173,17 +173,17 @@ impl Play {
     fn is_busy(&self) -> bool {
         let publishing = self.publisher.under_way() > 0;
         let harmed = !self.of_the_store.is_idle() || !self.of_the_broker.is_idle();
-        publishing || harmed || self.crew.resumed().is_some() || !self.crew.is_ready()
+        publishing || harmed || self.workers.resumed().is_some() || !self.workers.is_ready()
     }
 
     /// Everything that is due, and then a wait until something is, or `at_most`.
     async fn turn(&mut self, at_most: Instant) -> anyhow::Result<()> {
-        self.crew.resume(Instant::now())?;
-        let due = self.crew.resumed().map_or(at_most, |resumed| resumed.min(at_most));
+        self.workers.resume(Instant::now())?;
+        let due = self.workers.resumed().map_or(at_most, |resumed| resumed.min(at_most));
         tokio::select! {
-            heard = self.crew.hear() => {
+            heard = self.workers.hear() => {
                 self.hear(heard?).await?;
-                while let Some(heard) = self.crew.heard() {
+                while let Some(heard) = self.workers.heard() {
                     self.hear(heard).await?;
                 }
             }
@@ -219,15 +219,15 @@ impl Play {
     fn confirmed(&mut self, copy: &Copy) {
         if let Some(number) = copy.key.filter(|number| self.produced.insert(*number)) {
             let key = self.key(number);
-            self.crew.note(Event::Produced, own(), Some(&key));
+            self.workers.note(Event::Produced, own(), Some(&key));
         }
     }
 
     async fn hear(&mut self, (id, heard): (u32, Heard)) -> anyhow::Result<()> {
-        let Some(place) = self.crew.place(id) else { return Ok(()) };
+        let Some(place) = self.workers.place(id) else { return Ok(()) };
         match heard {
             Heard::Gone => {
-                if let (id, false) = self.crew.gone(place).await? {
+                if let (id, false) = self.workers.gone(place).await? {
                     self.ended.push(id);
                 }
                 if self.ended.len() > MANY {
@@ -236,7 +236,7 @@ impl Play {
             }
             Heard::Nonsense(text) => bail!("worker {id} says what is no news: {text}"),
             Heard::News(News::Ready) => {
-                let process = &mut self.crew.places[place];
+                let process = &mut self.workers.places[place];
                 process.ready = true;
                 if self.peace {
                     process.tell(&Order::Peace);
@@ -244,7 +244,7 @@ impl Play {
             }
             Heard::News(News::Write { effect, key, token, fence }) => {
                 let accepted = self.resource.write(key, token, fence);
-                self.crew.places[place].tell(&Order::Wrote { effect, accepted });
+                self.workers.places[place].tell(&Order::Wrote { effect, accepted });
             }
             // The broker hears of those.
             Heard::News(News::Bury { .. } | News::Ack { .. } | News::Nack { .. }) => {}
@@ -253,21 +253,21 @@ impl Play {
     }
 
     async fn judge(mut self, args: &Args, faults: Faults, began: Instant) -> anyhow::Result<Verdict> {
-        self.crew.dismiss().await?;
+        self.workers.dismiss().await?;
         if self.sent == 0 {
             bail!("no message was sent");
         }
         let broker = self.broker.clone();
         let left = tokio::task::spawn_blocking(move || broker.left()).await??;
         let letters = self.broker.letters().await?;
-        self.harms.pauses = self.crew.pauses;
+        self.harms.pauses = self.workers.pauses;
         self.harms.dead_letters = letters.len() as u64;
         let namespace = self.namespace.clone();
         let key = |number| storage_key(&namespace, number);
         let produced: Vec<String> = self.produced.iter().map(|number| key(*number)).collect();
         let expected = judge::Expected { letter: &|copy| self.broker.letter(copy), key: &key };
         let ledger = &self.publisher.ledger;
-        let history = self.crew.history(&self.resource, produced)?;
+        let history = self.workers.history(&self.resource, produced)?;
         keep(args, &history)?;
         let fates = judge::fates(&history);
         let mut verdict = Verdict::of(args, faults, self.harms, &history, began.elapsed());

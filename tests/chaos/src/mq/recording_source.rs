@@ -16,12 +16,12 @@ use crate::dice::Dice;
 use crate::dying_store::die;
 use crate::harness::DOOMED;
 use crate::wire::{Dies, Message, Origin};
-use crate::worker::Hands;
+use crate::worker::HandlerContext;
 
 /// The worker that receives the deliveries.
 #[derive(Debug)]
-pub(super) struct Desk {
-    pub(super) hands: Arc<Hands>,
+pub(super) struct DeliveryWorker {
+    pub(super) context: Arc<HandlerContext>,
     pub(super) namespace: String,
     pub(super) origin: Origin,
     pub(super) dice: Dice,
@@ -31,7 +31,7 @@ pub(super) struct Desk {
     pub(super) doomed: Mutex<HashMap<Key, Dies>>,
 }
 
-impl Desk {
+impl DeliveryWorker {
     pub(super) fn key(&self, number: u64) -> Option<Key> {
         Identity::new(Scene::Mq, "chaos", &number).key(&self.namespace).ok()
     }
@@ -49,7 +49,7 @@ impl Desk {
         let doomed = !self.peace.load(Ordering::Relaxed) && self.dice.percent(DOOMED);
         let dies = doomed.then(|| self.dice.pick(&Dies::ALL)).flatten()?;
         match dies {
-            Dies::AtClaim | Dies::AtComplete => self.hands.mortal.doom(key.clone(), dies),
+            Dies::AtClaim | Dies::AtComplete => self.context.mortal.doom(key.clone(), dies),
             Dies::BeforeEffect | Dies::AfterEffect => {
                 self.doomed.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), dies);
             }
@@ -60,14 +60,14 @@ impl Desk {
 
     fn note(&self, key: Option<&Key>, event: Event) {
         if let Some(key) = key {
-            self.hands.note(key.as_str(), event);
+            self.context.note(key.as_str(), event);
         }
     }
 }
 
-pub(super) struct Told<S> {
+pub(super) struct RecordingSource<S> {
     pub(super) inner: S,
-    pub(super) desk: Arc<Desk>,
+    pub(super) desk: Arc<DeliveryWorker>,
 }
 
 pub(super) struct Tag<T> {
@@ -82,11 +82,11 @@ pub(super) struct Tag<T> {
 
 struct Settler<T> {
     inner: Arc<dyn Settle<T>>,
-    desk: Arc<Desk>,
+    desk: Arc<DeliveryWorker>,
 }
 
 #[async_trait]
-impl<S: Source> Source for Told<S> {
+impl<S: Source> Source for RecordingSource<S> {
     type Tag = Tag<S::Tag>;
 
     fn capabilities(&self) -> SourceCapabilities {

@@ -9,14 +9,14 @@ use idempotent::{Executor, OnLeaseLost, Policy, Scene};
 use tokio::sync::{mpsc, oneshot};
 
 use super::broker::Kind;
-use super::recording_source::{Desk, Told};
+use super::recording_source::{DeliveryWorker, RecordingSource};
 #[cfg(feature = "rocketmq")]
 use super::rocket;
 use super::{rabbit, streams};
 use crate::dice::Dice;
 use crate::process::{Orders, next};
 use crate::wire::{self, News, Order, Origin, Start};
-use crate::worker::{Hands, policy};
+use crate::worker::{HandlerContext, policy};
 
 /// Short, so that a run of seconds sees many of them end.
 const LEASE: Duration = Duration::from_millis(1_500);
@@ -27,9 +27,9 @@ const HANDLERS: usize = 8;
 /// Consumes until stdin ends.
 pub(crate) async fn work(start: &Start, news: mpsc::UnboundedSender<News>, mut orders: Orders) -> anyhow::Result<()> {
     let origin = start.origin.clone().context("no broker is named")?;
-    let hands = Arc::new(Hands::start(start, news).await?);
-    let desk = Arc::new(Desk {
-        hands: hands.clone(),
+    let context = Arc::new(HandlerContext::start(start, news).await?);
+    let desk = Arc::new(DeliveryWorker {
+        context: context.clone(),
         namespace: start.namespace.clone(),
         origin,
         // Another one than that of its store.
@@ -42,7 +42,7 @@ pub(crate) async fn work(start: &Start, news: mpsc::UnboundedSender<News>, mut o
     loop {
         tokio::select! {
             order = next(&mut orders) => match order? {
-                Some(Order::Wrote { effect, accepted }) => hands.wrote(effect, accepted),
+                Some(Order::Wrote { effect, accepted }) => context.wrote(effect, accepted),
                 Some(Order::Peace) => desk.peace.store(true, Ordering::Relaxed),
                 // Deliveries come from the broker.
                 Some(Order::Deliver { .. } | Order::Buried { .. }) => {}
@@ -55,7 +55,7 @@ pub(crate) async fn work(start: &Start, news: mpsc::UnboundedSender<News>, mut o
     consuming.await?
 }
 
-async fn consume(desk: Arc<Desk>, stop: oneshot::Receiver<()>) -> anyhow::Result<()> {
+async fn consume(desk: Arc<DeliveryWorker>, stop: oneshot::Receiver<()>) -> anyhow::Result<()> {
     let url = desk.origin.url.clone();
     match desk.origin.kind {
         Kind::Rabbitmq => run(rabbit::source(&url)?, desk, stop).await,
@@ -65,38 +65,40 @@ async fn consume(desk: Arc<Desk>, stop: oneshot::Receiver<()>) -> anyhow::Result
     }
 }
 
-async fn run<S: Source>(inner: S, desk: Arc<Desk>, stop: oneshot::Receiver<()>) -> anyhow::Result<()> {
-    let executor =
-        Executor::builder(desk.hands.store.clone()).namespace(&*desk.namespace).policy(Scene::Mq, policy()).build()?;
+async fn run<S: Source>(inner: S, desk: Arc<DeliveryWorker>, stop: oneshot::Receiver<()>) -> anyhow::Result<()> {
+    let executor = Executor::builder(desk.context.store.clone())
+        .namespace(&*desk.namespace)
+        .policy(Scene::Mq, policy())
+        .build()?;
     // Some let a run that has lost its lease go on, and try to complete.
-    let lost = if desk.hands.id.is_multiple_of(2) { OnLeaseLost::Finish } else { OnLeaseLost::Abort };
+    let lost = if desk.context.id.is_multiple_of(2) { OnLeaseLost::Finish } else { OnLeaseLost::Abort };
     let handling = desk.clone();
     let handling = Messages::<wire::Message>::json()
         .keyed(KeyFrom::body("key", |message: &wire::Message| message.key))
         .policy(Policy::new().lease(LEASE).on_lease_lost(lost))
         .fingerprint_body()
         .run(move |message| handling.clone().handle(message));
-    let consumer = Consumer::builder(Told { inner, desk: desk.clone() }, "chaos", &executor)
+    let consumer = Consumer::builder(RecordingSource { inner, desk: desk.clone() }, "chaos", &executor)
         .concurrency(HANDLERS)
         .grace(GRACE)
         .schedule(Schedule::exponential(Duration::from_millis(100), Duration::from_secs(1)).jitter(20))
         .build(handling)?;
-    desk.hands.tell(News::Ready);
+    desk.context.tell(News::Ready);
     let stopped = async {
         // Dropped, it means the same.
         let _ = stop.await;
     };
     let counts = consumer.run(stopped).await?;
-    eprintln!("worker {}: {counts:?}", desk.hands.id);
+    eprintln!("worker {}: {counts:?}", desk.context.id);
     Ok(())
 }
 
-impl Desk {
+impl DeliveryWorker {
     async fn handle(self: Arc<Self>, message: Message<wire::Message>) -> HandlerResult {
         let again = || HandlerResult::Again { after: None, error: "asked to fail".into() };
         let Some(key) = self.key(message.body.key) else { return again() };
         let dies = self.doom_of(&key);
-        match self.hands.handle(&key, &message.body, dies).await {
+        match self.context.handle(&key, &message.body, dies).await {
             Ok(_) => HandlerResult::Done,
             Err(failure) if failure.is_for_good() => HandlerResult::Never { reason: "asked to fail for good".into() },
             Err(_) => again(),

@@ -10,17 +10,17 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::broken_stores::Weakness;
 use crate::dice::Dice;
-use crate::dying_store::Mortal;
+use crate::dying_store::DyingStore;
 use crate::journal::Part;
 use crate::target::connect;
 use crate::time;
 use crate::wire::{News, Start};
 
 #[derive(Debug)]
-pub(crate) struct Hands {
+pub(crate) struct HandlerContext {
     pub(crate) id: u32,
     pub(crate) store: Recording,
-    pub(crate) mortal: Arc<Mortal>,
+    pub(crate) mortal: Arc<DyingStore>,
     pub(super) journal: Arc<Part>,
     pub(super) effects: File,
     news: mpsc::UnboundedSender<News>,
@@ -28,7 +28,7 @@ pub(crate) struct Hands {
     asked: AtomicU64,
 }
 
-impl Hands {
+impl HandlerContext {
     /// Once the store can be reached.
     pub(crate) async fn start(start: &Start, news: mpsc::UnboundedSender<News>) -> anyhow::Result<Self> {
         let journal = Arc::new(Part::create(&start.history)?);
@@ -43,7 +43,7 @@ impl Hands {
             tokio::time::sleep(Duration::from_millis(200)).await;
         };
         let keeps = start.origin.as_ref().and_then(|origin| origin.flaw) == Some(crate::mq::Flaw::RequeueUnreleased);
-        let mortal = Arc::new(Mortal::new(store, dice, keeps));
+        let mortal = Arc::new(DyingStore::new(store, dice, keeps));
         Ok(Self {
             id: start.worker,
             store: Recording::new(mortal.clone(), journal.clone(), start.worker),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use idempotent::{FencingToken, Key, Lease, Rejection};
 use idempotent_testkit::history::{Journal, Kind, Line, Token};
 
-use super::Hands;
+use super::HandlerContext;
 use crate::dying_store::die;
 use crate::resource::Row;
 use crate::time;
@@ -30,7 +30,7 @@ impl From<Rejection> for Failure {
     }
 }
 
-impl Hands {
+impl HandlerContext {
     pub(crate) async fn handle(&self, key: &Key, message: &Message, dies: Option<Dies>) -> Result<String, Failure> {
         // Every run has one.
         let lease = Lease::current().ok_or(Failure::ONCE)?;

@@ -44,8 +44,8 @@ impl Worker {
             retention: MEMORY,
             display: None,
         };
-        let Ok(Claim::Acquired(grant)) = self.hands.store.claim(&request).await else { return None };
-        self.hands.effect(key, Token(owner.0), grant.fencing, message.fenced).await.ok()?;
+        let Ok(Claim::Acquired(grant)) = self.context.store.claim(&request).await else { return None };
+        self.context.effect(key, Token(owner.0), grant.fencing, message.fenced).await.ok()?;
         // It may know its number or not.
         let known = |fencing: FencingToken| delivery.is_multiple_of(2).then_some(fencing);
         let held = ClaimHandle { key: key.clone(), owner, fencing: known(grant.fencing) };
@@ -59,9 +59,9 @@ impl Worker {
         for _ in 0..TRIES {
             tokio::time::sleep(pause).await;
             let settled = match verb {
-                Verb::Renew => self.hands.store.renew(held, lease).await,
-                Verb::Complete => self.hands.store.complete(held, &completion(held)).await,
-                Verb::Release => self.hands.store.release(held, &release()).await,
+                Verb::Renew => self.context.store.renew(held, lease).await,
+                Verb::Complete => self.context.store.complete(held, &completion(held)).await,
+                Verb::Release => self.context.store.release(held, &release()).await,
             };
             match (verb, settled) {
                 (_, Err(_)) => {}

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::note::{Body, Note, Topic};
 use super::{RETRIES, topics};
-use crate::delivery::process::{Hands, Point, Stop, now, stopped};
+use crate::delivery::process::{Point, ProcessContext, Stop, now, stopped};
 use crate::delivery::{DeliveryFlaw, effects};
 use crate::failed::Failed;
 
@@ -26,20 +26,20 @@ const REST: Duration = Duration::from_millis(50);
 const GRACE: Duration = Duration::from_secs(5);
 
 struct Worker {
-    hands: Arc<Hands>,
+    context: Arc<ProcessContext>,
     executor: Executor,
     /// The pool for writes outside of a transaction, for the workers with this bug.
     pool: SqlitePool,
 }
 
 impl Worker {
-    async fn new(hands: &Arc<Hands>) -> anyhow::Result<Arc<Self>> {
+    async fn new(context: &Arc<ProcessContext>) -> anyhow::Result<Arc<Self>> {
         let policy = Policy::new().max_retries(RETRIES).lease(LEASE).retry_delay(REST / 4).retry_delay_max(REST);
         let policy = policy.in_flight_delay(REST).in_flight_delay_max(REST * 2);
-        let store = SqliteStore::open(&hands.start.database).await?;
+        let store = SqliteStore::open(&context.start.database).await?;
         let executor = Executor::builder(store).policy(Scene::Mq, policy).build()?;
-        let pool = effects::pool(&hands.start.database).await?;
-        Ok(Arc::new(Self { hands: hands.clone(), executor, pool }))
+        let pool = effects::pool(&context.start.database).await?;
+        Ok(Arc::new(Self { context: context.clone(), executor, pool }))
     }
 
     async fn handle(&self, topic: Topic, id: &str, delivered: u32, body: &[u8]) -> Result<(), Failed> {
@@ -49,51 +49,61 @@ impl Worker {
         let sent = sent.unwrap_or_else(|| Body::new(0, false));
         let fails = sent.fails(delivered);
         let began = Note::Began { topic, id: id.to_owned(), n: sent.n, delivered, at: now().0, whole };
-        self.hands.notes.write(&began);
-        self.hands.may_die(Point::BeforeEffect);
-        if self.hands.start.flaw == Some(DeliveryFlaw::Unmarked) {
+        self.context.notes.write(&began);
+        self.context.may_die(Point::BeforeEffect);
+        if self.context.start.flaw == Some(DeliveryFlaw::Unmarked) {
             if fails {
                 return Err(Failed);
             }
             return Ok(effects::put(&self.pool, &name, sent.n).await?);
         }
         match topic {
-            Topic::Work => self.executor.scope(count(&self.hands, &name, (sent.n, fails))).await,
-            Topic::Bare => self.executor.scope(apply(&self.hands, &name, (sent.n, fails))).await,
+            Topic::Work => self.executor.scope(count(&self.context, &name, (sent.n, fails))).await,
+            Topic::Bare => self.executor.scope(apply(&self.context, &name, (sent.n, fails))).await,
         }
     }
 }
 
 /// Once, whatever is killed: its record is committed with what it does. Attempts are the record's.
 #[idempotent(key = name, scope = "work", transaction = leased(tx))]
-async fn count(hands: &Hands, name: &str, what: (u64, bool), tx: &mut Transaction<'_, Sqlite>) -> Result<(), Failed> {
-    effect(hands, name, what, tx).await
+async fn count(
+    context: &ProcessContext,
+    name: &str,
+    what: (u64, bool),
+    tx: &mut Transaction<'_, Sqlite>,
+) -> Result<(), Failed> {
+    effect(context, name, what, tx).await
 }
 
 /// A handler in a taker, whose attempts the queue counts.
 #[idempotent(key = name, scope = "bare", transaction = tx)]
-async fn apply(hands: &Hands, name: &str, what: (u64, bool), tx: &mut Transaction<'_, Sqlite>) -> Result<(), Failed> {
-    effect(hands, name, what, tx).await
+async fn apply(
+    context: &ProcessContext,
+    name: &str,
+    what: (u64, bool),
+    tx: &mut Transaction<'_, Sqlite>,
+) -> Result<(), Failed> {
+    effect(context, name, what, tx).await
 }
 
 async fn effect(
-    hands: &Hands,
+    context: &ProcessContext,
     name: &str,
     (n, fails): (u64, bool),
     tx: &mut Transaction<'_, Sqlite>,
 ) -> Result<(), Failed> {
-    hands.notes.write(&Note::Runs { name: name.to_owned() });
+    context.notes.write(&Note::Runs { name: name.to_owned() });
     let insert = sqlx::query(effects::INSERT);
     insert.bind(name).bind(n.cast_signed()).execute(&mut **tx).await?;
-    hands.may_die(Point::InTransaction);
+    context.may_die(Point::InTransaction);
     // Rolled back.
     if fails { Err(Failed) } else { Ok(()) }
 }
 
 /// Runs annotated handlers in a consumer until the stop signal.
-pub(in crate::delivery) async fn consume(hands: &Arc<Hands>, stop: Stop) -> anyhow::Result<()> {
-    let [queue, _] = topics(&hands.start.broker, hands.start.flaw).await?;
-    let worker = Worker::new(hands).await?;
+pub(in crate::delivery) async fn consume(context: &Arc<ProcessContext>, stop: Stop) -> anyhow::Result<()> {
+    let [queue, _] = topics(&context.start.broker, context.start.flaw).await?;
+    let worker = Worker::new(context).await?;
     let executor = worker.executor.clone();
     let handling = Messages::raw().annotated(move |message: Message<()>| {
         let worker = worker.clone();
@@ -101,7 +111,7 @@ pub(in crate::delivery) async fn consume(hands: &Arc<Hands>, stop: Stop) -> anyh
             let delivery = &message.delivery;
             let (id, delivered) = (delivery.id.clone().unwrap_or_default(), delivery.delivered.unwrap_or_default());
             let answer = worker.handle(Topic::Work, &id, delivered, &delivery.body).await;
-            worker.hands.may_die(Point::BeforeSettling);
+            worker.context.may_die(Point::BeforeSettling);
             match answer {
                 Ok(()) => HandlerResult::Done,
                 Err(Failed) => HandlerResult::Again { after: None, error: "it fails".into() },
@@ -118,9 +128,9 @@ pub(in crate::delivery) async fn consume(hands: &Arc<Hands>, stop: Stop) -> anyh
 }
 
 /// Receives, commits and rolls back until the stop signal.
-pub(in crate::delivery) async fn take(hands: &Arc<Hands>, stop: Stop) -> anyhow::Result<()> {
-    let [_, queue] = topics(&hands.start.broker, hands.start.flaw).await?;
-    let worker = Worker::new(hands).await?;
+pub(in crate::delivery) async fn take(context: &Arc<ProcessContext>, stop: Stop) -> anyhow::Result<()> {
+    let [_, queue] = topics(&context.start.broker, context.start.flaw).await?;
+    let worker = Worker::new(context).await?;
     let mut taker = queue.receiver();
     let mut stop = std::pin::pin!(stopped(stop));
     loop {
@@ -131,7 +141,7 @@ pub(in crate::delivery) async fn take(hands: &Arc<Hands>, stop: Stop) -> anyhow:
         };
         match taken {
             Ok(taken) => {
-                hands.may_die(Point::AfterTake);
+                context.may_die(Point::AfterTake);
                 for taken in &taken {
                     settle(&worker, &queue, taken).await;
                 }
@@ -142,31 +152,31 @@ pub(in crate::delivery) async fn take(hands: &Arc<Hands>, stop: Stop) -> anyhow:
 }
 
 async fn settle(worker: &Worker, queue: &DelayQueue, taken: &DelayDelivery) {
-    let hands = &worker.hands;
+    let context = &worker.context;
     // What is not known to be settled comes again.
-    if hands.start.flaw == Some(DeliveryFlaw::CommitsFirst) {
+    if context.start.flaw == Some(DeliveryFlaw::CommitsFirst) {
         let _ = queue.commit(taken).await;
     }
-    if hands.dice.percent(20) {
+    if context.dice.percent(20) {
         let _ = queue.extend(taken).await;
     }
     let answer = worker.handle(Topic::Bare, &taken.id, taken.delivered, &taken.body).await;
-    hands.may_die(Point::BeforeSettling);
+    context.may_die(Point::BeforeSettling);
     if answer.is_ok() {
-        let _ = hands.may_die_in(Point::AtSettling, queue.commit(taken)).await;
+        let _ = context.may_die_in(Point::AtSettling, queue.commit(taken)).await;
         return;
     }
-    let delay = hands.dice.ms(AGAIN_MS.0, AGAIN_MS.1);
-    let (back, delay) = if hands.dice.percent(50) {
+    let delay = context.dice.ms(AGAIN_MS.0, AGAIN_MS.1);
+    let (back, delay) = if context.dice.percent(50) {
         (RetryDelay::After(delay), delay)
     } else {
         (RetryDelay::Immediate, Duration::ZERO)
     };
     let asked = now().0;
-    let rolled_back = hands.may_die_in(Point::AtSettling, queue.rollback(taken, back, "it fails")).await;
+    let rolled_back = context.may_die_in(Point::AtSettling, queue.rollback(taken, back, "it fails")).await;
     if rolled_back.is_ok_and(|rolled_back| rolled_back == RollbackResult::Again) {
         let (topic, id, delivered) = (Topic::Bare, taken.id.clone(), taken.delivered);
         let delay = u64::try_from(delay.as_micros()).unwrap_or_default();
-        hands.notes.write(&Note::Back { topic, id, delivered, asked, delay });
+        context.notes.write(&Note::Back { topic, id, delivered, asked, delay });
     }
 }

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::note::{Body, Note, Off, Topic, own_id};
 use super::topics;
-use crate::delivery::process::{Hands, Point, now};
+use crate::delivery::process::{Point, ProcessContext, now};
 
 /// A message comes so often.
 const PACE: Duration = Duration::from_millis(25);
@@ -33,17 +33,17 @@ struct Order {
 }
 
 /// Sends until there is peace, and all that was begun is known.
-pub(in crate::delivery) async fn produce(hands: &Arc<Hands>) -> anyhow::Result<()> {
-    let queues = Arc::new(topics(&hands.start.broker, hands.start.flaw).await?);
+pub(in crate::delivery) async fn produce(context: &Arc<ProcessContext>) -> anyhow::Result<()> {
+    let queues = Arc::new(topics(&context.start.broker, context.start.flaw).await?);
     let mut under_way = JoinSet::new();
     let mut count = 0;
-    while !hands.is_peace() {
+    while !context.is_peace() {
         sleep(PACE).await;
         if under_way.len() < MOST {
             count += 1;
-            let order = order(hands, (u64::from(hands.start.id) << 32) | count);
-            let (hands, queues) = (hands.clone(), queues.clone());
-            under_way.spawn(async move { see_to(&hands, &queues, order).await });
+            let order = order(context, (u64::from(context.start.id) << 32) | count);
+            let (context, queues) = (context.clone(), queues.clone());
+            under_way.spawn(async move { see_to(&context, &queues, order).await });
         }
         while under_way.try_join_next().is_some() {}
     }
@@ -52,8 +52,8 @@ pub(in crate::delivery) async fn produce(hands: &Arc<Hands>) -> anyhow::Result<(
 }
 
 /// Creates a message, and writes its note before any other process sees the message.
-fn order(hands: &Hands, n: u64) -> Order {
-    let dice = &hands.dice;
+fn order(context: &ProcessContext, n: u64) -> Order {
+    let dice = &context.dice;
     let topic = if n.is_multiple_of(2) { Topic::Work } else { Topic::Bare };
     let poison = dice.percent(POISON);
     let body = Body::new(n, poison).bytes();
@@ -67,7 +67,7 @@ fn order(hands: &Hands, n: u64) -> Order {
         7..9 if !poison => {
             let key = format!("merge-{}", dice.below(20));
             let merged = DelayMessage::merged(key, late / 4 + Duration::from_millis(1), body);
-            hands.notes.write(&Note::Intends { n, topic, poison, not_before: (began + late / 4).0 });
+            context.notes.write(&Note::Intends { n, topic, poison, not_before: (began + late / 4).0 });
             return Order { n, topic, message: merged, named: true, late };
         }
         _ => {
@@ -75,54 +75,54 @@ fn order(hands: &Hands, n: u64) -> Order {
             (DelayMessage::priority(rank, body), began)
         }
     };
-    hands.notes.write(&Note::Intends { n, topic, poison, not_before: not_before.0 });
+    context.notes.write(&Note::Intends { n, topic, poison, not_before: not_before.0 });
     let named = id.is_some();
     let message = id.into_iter().fold(message, DelayMessage::id);
     Order { n, topic, message, named, late }
 }
 
-async fn see_to(hands: &Hands, queues: &[DelayQueue; 2], order: Order) {
+async fn see_to(context: &ProcessContext, queues: &[DelayQueue; 2], order: Order) {
     let queue = match order.topic {
         Topic::Work => &queues[0],
         Topic::Bare => &queues[1],
     };
-    hands.may_die(Point::BeforeSend);
-    let Some(sent) = send(hands, queue, &order).await else { return };
-    if order.named && hands.dice.percent(COPIED) {
-        hands.notes.write(&Note::Again { n: order.n });
-        send(hands, queue, &order).await;
+    context.may_die(Point::BeforeSend);
+    let Some(sent) = send(context, queue, &order).await else { return };
+    if order.named && context.dice.percent(COPIED) {
+        context.notes.write(&Note::Again { n: order.n });
+        send(context, queue, &order).await;
     }
-    if sent.is_new && hands.dice.percent(CALLED_OFF) {
+    if sent.is_new && context.dice.percent(CALLED_OFF) {
         // Most of them before it is due.
-        let percent = u32::try_from(hands.dice.below(130)).unwrap_or_default();
+        let percent = u32::try_from(context.dice.below(130)).unwrap_or_default();
         sleep(order.late * percent / 100).await;
-        call_off(hands, queue, order.topic, &sent.id).await;
+        call_off(context, queue, order.topic, &sent.id).await;
     }
 }
 
 /// Once it is known to be kept; `None` if that is not to be known.
-async fn send(hands: &Hands, queue: &DelayQueue, order: &Order) -> Option<SendReceipt> {
+async fn send(context: &ProcessContext, queue: &DelayQueue, order: &Order) -> Option<SendReceipt> {
     let Order { n, topic, .. } = *order;
     loop {
-        match hands.may_die_in(Point::AfterSend, queue.send(&order.message)).await {
+        match context.may_die_in(Point::AfterSend, queue.send(&order.message)).await {
             Ok(sent) => {
-                hands.notes.write(&Note::Kept { n, topic, id: sent.id.clone(), at: sent.at.0, new: sent.is_new });
+                context.notes.write(&Note::Kept { n, topic, id: sent.id.clone(), at: sent.at.0, new: sent.is_new });
                 return Some(sent);
             }
             Err(error) if error.kind() == DelayErrorKind::Refused => {
-                hands.notes.write(&Note::Refused { n, why: error.to_string() });
+                context.notes.write(&Note::Refused { n, why: error.to_string() });
                 return None;
             }
             // Another one would be a message of its own.
             Err(error) if error.kind() != DelayErrorKind::NotApplied && !order.named => return None,
-            Err(_) => hands.notes.write(&Note::Again { n }),
+            Err(_) => context.notes.write(&Note::Again { n }),
         }
         sleep(REST).await;
     }
 }
 
-async fn call_off(hands: &Hands, queue: &DelayQueue, topic: Topic, id: &str) {
-    hands.notes.write(&Note::Cancelling { topic, id: id.to_owned() });
+async fn call_off(context: &ProcessContext, queue: &DelayQueue, topic: Topic, id: &str) {
+    context.notes.write(&Note::Cancelling { topic, id: id.to_owned() });
     let mut sure = true;
     loop {
         let how = match queue.cancel(id).await {
@@ -135,6 +135,6 @@ async fn call_off(hands: &Hands, queue: &DelayQueue, topic: Topic, id: &str) {
                 continue;
             }
         };
-        return hands.notes.write(&Note::Cancelled { topic, id: id.to_owned(), how, heard: now().0, sure });
+        return context.notes.write(&Note::Cancelled { topic, id: id.to_owned(), how, heard: now().0, sure });
     }
 }

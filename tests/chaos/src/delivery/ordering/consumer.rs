@@ -10,7 +10,7 @@ use idempotent::{Executor, Rejection, idempotent};
 use sqlx::{Sqlite, SqlitePool, Transaction};
 
 use super::{Link, Note, executor, queue};
-use crate::delivery::process::{Hands, Point, Stop, now, stopped};
+use crate::delivery::process::{Point, ProcessContext, Stop, now, stopped};
 use crate::delivery::{DeliveryFlaw, effects};
 
 const GRACE: Duration = Duration::from_secs(5);
@@ -40,7 +40,7 @@ impl From<sqlx::Error> for Failed {
 }
 
 struct Worker {
-    hands: Arc<Hands>,
+    context: Arc<ProcessContext>,
     pool: SqlitePool,
 }
 
@@ -93,7 +93,7 @@ impl Worker {
     async fn beside(&self, link: Link) -> Result<(), Failed> {
         self.begins(link);
         effects::put(&self.pool, &link.name(), link.number).await?;
-        self.hands.may_die(Point::AfterEffect);
+        self.context.may_die(Point::AfterEffect);
         Ok(())
     }
 
@@ -101,35 +101,35 @@ impl Worker {
         self.begins(link);
         let insert = sqlx::query(effects::INSERT).bind(link.name()).bind(link.number.cast_signed());
         insert.execute(&mut **tx).await?;
-        self.hands.may_die(Point::InTransaction);
+        self.context.may_die(Point::InTransaction);
         Ok(())
     }
 
     fn begins(&self, link: Link) {
-        self.hands.notes.write(&Note::Runs { link, at: now().0 });
-        self.hands.may_die(Point::BeforeEffect);
+        self.context.notes.write(&Note::Runs { link, at: now().0 });
+        self.context.may_die(Point::BeforeEffect);
     }
 
     async fn handle(&self, link: Link) -> Result<(), Failed> {
-        match (self.hands.start.flaw, link.numbered) {
+        match (self.context.start.flaw, link.numbered) {
             (_, true) if link.poison => numbered::broken(self, link).await,
             (_, false) if link.poison => broken(self, link).await,
             (Some(DeliveryFlaw::IgnoresLine), true) | (Some(DeliveryFlaw::IgnoresOrder), false) => {
                 at_once(self, link).await
             }
-            (_, true) if self.hands.start.in_transaction => numbered::within(self, link).await,
+            (_, true) if self.context.start.in_transaction => numbered::within(self, link).await,
             (_, true) => numbered::beside(self, link).await,
-            (_, false) if self.hands.start.in_transaction => within(self, link).await,
+            (_, false) if self.context.start.in_transaction => within(self, link).await,
             (_, false) => beside(self, link).await,
         }
     }
 }
 
 /// Consumes until the stop signal.
-pub(in crate::delivery) async fn consume(hands: &Arc<Hands>, stop: Stop) -> anyhow::Result<()> {
-    let queue = queue(&hands.start.broker).await;
-    let worker = Arc::new(Worker { hands: hands.clone(), pool: effects::pool(&hands.start.database).await? });
-    let executor = executor(hands).await?;
+pub(in crate::delivery) async fn consume(context: &Arc<ProcessContext>, stop: Stop) -> anyhow::Result<()> {
+    let queue = queue(&context.start.broker).await;
+    let worker = Arc::new(Worker { context: context.clone(), pool: effects::pool(&context.start.database).await? });
+    let executor = executor(context).await?;
     let own = executor.clone();
     let handling = Messages::<Link>::json().annotated(move |message| handle(worker.clone(), own.clone(), message));
     let consumer = Consumer::builder(DelaySource::new(&queue), "chains", &executor)
@@ -146,17 +146,17 @@ pub(in crate::delivery) async fn consume(hands: &Arc<Hands>, stop: Stop) -> anyh
 async fn handle(worker: Arc<Worker>, executor: Executor, message: Message<Link>) -> HandlerResult {
     let link = message.body;
     let came = now().0;
-    worker.hands.notes.write(&Note::Came { link, at: came });
-    if worker.hands.start.flaw == Some(DeliveryFlaw::DropsWaiting) && !link.poison {
+    worker.context.notes.write(&Note::Came { link, at: came });
+    if worker.context.start.flaw == Some(DeliveryFlaw::DropsWaiting) && !link.poison {
         // In a task of its own: how it ends does not settle the message.
         let _ = tokio::spawn(async move { executor.scope(worker.handle(link)).await }).await;
         return HandlerResult::Done;
     }
     let answer = worker.handle(link).await;
     if let Err(Failed::Deferred) = answer {
-        worker.hands.notes.write(&Note::Deferred { link, came, at: now().0 });
+        worker.context.notes.write(&Note::Deferred { link, came, at: now().0 });
     }
-    worker.hands.may_die(Point::BeforeSettling);
+    worker.context.may_die(Point::BeforeSettling);
     match answer {
         Ok(()) => HandlerResult::Done,
         Err(Failed::Deferred | Failed::Rejected | Failed::ByItself) => {

@@ -178,8 +178,8 @@ impl Tally {
     pub(super) fn tell(&self, verdict: &mut Verdict, seconds: u64, stage: &Stage) {
         let some = (seconds / 5).max(1);
         let long = u64::from(seconds >= 20);
-        verdict.tell("processes killed", stage.crew.kills, some * 3);
-        verdict.tell("processes stopped", stage.crew.pauses, some);
+        verdict.tell("processes killed", stage.workers.kills, some * 3);
+        verdict.tell("processes stopped", stage.workers.pauses, some);
         verdict.tell("connections cut", stage.harms.cuts, some);
         verdict.tell("crashes of Redis", stage.harms.crashes, u64::from(seconds >= 5));
         verdict.tell("links", self.links, some * 20);

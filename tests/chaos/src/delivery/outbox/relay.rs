@@ -12,24 +12,24 @@ use super::broker::OutboxBroker;
 use super::database::{Database, Home, OutboxStore};
 use super::{MOST_SENDS, Note, broker};
 use crate::delivery::DeliveryFlaw;
-use crate::delivery::process::{Hands, Point, Stop, stopped};
+use crate::delivery::process::{Point, ProcessContext, Stop, stopped};
 
 const POLL: Duration = Duration::from_millis(50);
 
 /// Relays until the stop signal.
-pub(in crate::delivery) async fn relay(hands: &Arc<Hands>, stop: Stop) -> anyhow::Result<()> {
-    match OutboxStore::of(&hands.start.database) {
-        OutboxStore::Postgres => relay_of::<Postgres>(hands, stop).await,
-        OutboxStore::Sqlite => relay_of::<Sqlite>(hands, stop).await,
+pub(in crate::delivery) async fn relay(context: &Arc<ProcessContext>, stop: Stop) -> anyhow::Result<()> {
+    match OutboxStore::of(&context.start.database) {
+        OutboxStore::Postgres => relay_of::<Postgres>(context, stop).await,
+        OutboxStore::Sqlite => relay_of::<Sqlite>(context, stop).await,
     }
 }
 
-async fn relay_of<Db: Database>(hands: &Arc<Hands>, stop: Stop) -> anyhow::Result<()> {
-    let home = Home::<Db>::reach(&hands.start.database).await?;
-    let inner = broker::publisher(&hands.start.broker).await?;
-    let publisher = Arc::new(Mortal { inner, hands: hands.clone() });
-    let alert = Arc::new(Noted(hands.clone()));
-    let broker = OutboxBroker::of(&hands.start.broker);
+async fn relay_of<Db: Database>(context: &Arc<ProcessContext>, stop: Stop) -> anyhow::Result<()> {
+    let home = Home::<Db>::reach(&context.start.database).await?;
+    let inner = broker::publisher(&context.start.broker).await?;
+    let publisher = Arc::new(DyingPublisher { inner, context: context.clone() });
+    let alert = Arc::new(Noted(context.clone()));
+    let broker = OutboxBroker::of(&context.start.broker);
     let (first, most) = patience(broker);
     let resends = ResendPolicy::new()
         .backoff(first, most)
@@ -66,35 +66,35 @@ fn patience(broker: OutboxBroker) -> (Duration, Duration) {
 }
 
 /// A producer in whose calls its process dies.
-struct Mortal {
+struct DyingPublisher {
     inner: Arc<dyn Publish>,
-    hands: Arc<Hands>,
+    context: Arc<ProcessContext>,
 }
 
 #[async_trait]
-impl Publish for Mortal {
+impl Publish for DyingPublisher {
     async fn publish(&self, messages: &[OutboundMessage]) -> Vec<Result<Published, PublishError>> {
-        self.hands.may_die(Point::BeforeSend);
-        if self.hands.start.flaw == Some(DeliveryFlaw::SendsBackwards) {
+        self.context.may_die(Point::BeforeSend);
+        if self.context.start.flaw == Some(DeliveryFlaw::SendsBackwards) {
             let backwards: Vec<_> = messages.iter().rev().cloned().collect();
             let mut answers = self.inner.publish(&backwards).await;
             answers.reverse();
             return answers;
         }
-        let answers = self.hands.may_die_in(Point::AtSending, self.inner.publish(messages)).await;
-        self.hands.may_die(Point::AfterSend);
+        let answers = self.context.may_die_in(Point::AtSending, self.inner.publish(messages)).await;
+        self.context.may_die(Point::AfterSend);
         answers
     }
 }
 
-impl std::fmt::Debug for Mortal {
+impl std::fmt::Debug for DyingPublisher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Mortal").field("inner", &self.inner).finish_non_exhaustive()
+        f.debug_struct("DyingPublisher").field("inner", &self.inner).finish_non_exhaustive()
     }
 }
 
 /// An alert sender that writes each alert into the notes before the relay continues.
-struct Noted(Arc<Hands>);
+struct Noted(Arc<ProcessContext>);
 
 #[async_trait]
 impl AlertSender for Noted {

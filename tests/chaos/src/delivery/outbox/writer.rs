@@ -12,7 +12,7 @@ use super::database::{Database, Home, OutboxStore};
 use super::statements::Written;
 use super::{AGGREGATES, Body, NOWHERE, Note};
 use crate::delivery::DeliveryFlaw;
-use crate::delivery::process::{Hands, Point};
+use crate::delivery::process::{Point, ProcessContext};
 
 /// A transaction comes so often.
 const PACE: Duration = Duration::from_millis(40);
@@ -25,33 +25,33 @@ const CALLED_OFF: u64 = 4;
 const UNWANTED: u64 = 10;
 
 struct Writer<Db: Database> {
-    hands: Arc<Hands>,
+    context: Arc<ProcessContext>,
     home: Home<Db>,
     topic: &'static str,
 }
 
 /// Writes until there is peace.
-pub(in crate::delivery) async fn write(hands: &Arc<Hands>) -> anyhow::Result<()> {
-    match OutboxStore::of(&hands.start.database) {
-        OutboxStore::Postgres => write_to::<Postgres>(hands).await,
-        OutboxStore::Sqlite => write_to::<Sqlite>(hands).await,
+pub(in crate::delivery) async fn write(context: &Arc<ProcessContext>) -> anyhow::Result<()> {
+    match OutboxStore::of(&context.start.database) {
+        OutboxStore::Postgres => write_to::<Postgres>(context).await,
+        OutboxStore::Sqlite => write_to::<Sqlite>(context).await,
     }
 }
 
-async fn write_to<Db: Database>(hands: &Arc<Hands>) -> anyhow::Result<()> {
-    let home = Home::<Db>::reach(&hands.start.database).await?;
-    let writer = Writer { hands: hands.clone(), home, topic: OutboxBroker::of(&hands.start.broker).topic() };
+async fn write_to<Db: Database>(context: &Arc<ProcessContext>) -> anyhow::Result<()> {
+    let home = Home::<Db>::reach(&context.start.database).await?;
+    let writer = Writer { context: context.clone(), home, topic: OutboxBroker::of(&context.start.broker).topic() };
     let mut count = 0;
-    while !hands.is_peace() {
+    while !context.is_peace() {
         sleep(PACE).await;
-        let some = hands.dice.range(1, 3);
-        let ids: Vec<String> = (count..count + some).map(|number| format!("m{}-{number}", hands.start.id)).collect();
+        let some = context.dice.range(1, 3);
+        let ids: Vec<String> = (count..count + some).map(|number| format!("m{}-{number}", context.start.id)).collect();
         count += some;
         // No other writer repeats a message that is not known to be committed.
         if let Err(error) = writer.transact(&ids).await {
             eprintln!("not written: {error}");
         }
-        if hands.dice.percent(CALLED_OFF)
+        if context.dice.percent(CALLED_OFF)
             && let Err(error) = writer.call_off(&ids[0]).await
         {
             eprintln!("not called off: {error}");
@@ -62,7 +62,7 @@ async fn write_to<Db: Database>(hands: &Arc<Hands>) -> anyhow::Result<()> {
 
 impl<Db: Database> Writer<Db> {
     async fn transact(&self, ids: &[String]) -> Result<(), OutboxError> {
-        let dice = &self.hands.dice;
+        let dice = &self.context.dice;
         let aggregate = format!("a{}", dice.below(AGGREGATES));
         let mut tx = Db::begin(&self.home.pool).await?;
         let before = Db::advance(&mut tx, &aggregate, i64::try_from(ids.len()).unwrap_or(i64::MAX)).await?;
@@ -72,7 +72,7 @@ impl<Db: Database> Writer<Db> {
             Db::write(&mut tx, id, &written).await?;
             let body = serde_json::to_vec(&Body { poison }).unwrap_or_default();
             let message = OutboundMessage::new(self.topic, id, body).aggregate(&aggregate);
-            if self.hands.start.flaw == Some(DeliveryFlaw::EnqueuesOutside) {
+            if self.context.start.flaw == Some(DeliveryFlaw::EnqueuesOutside) {
                 self.enqueue_beside(&message).await?;
             } else {
                 self.home.outbox.enqueue(&mut tx, &message).await?;
@@ -83,13 +83,13 @@ impl<Db: Database> Writer<Db> {
             Db::write_unwanted(&mut tx, &id).await?;
             self.home.unwanted.enqueue(&mut tx, &OutboundMessage::new(NOWHERE, id, "{}")).await?;
         }
-        self.hands.may_die(Point::InTransaction);
+        self.context.may_die(Point::InTransaction);
         if dice.percent(ROLLED_BACK) {
             tx.rollback().await?;
-            self.hands.notes.write(&Note::RolledBack { messages: ids.len() as u64 });
+            self.context.notes.write(&Note::RolledBack { messages: ids.len() as u64 });
             return Ok(());
         }
-        Ok(self.hands.may_die_in(Point::AtCommit, tx.commit()).await?)
+        Ok(self.context.may_die_in(Point::AtCommit, tx.commit()).await?)
     }
 
     /// Wrong on purpose.

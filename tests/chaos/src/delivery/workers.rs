@@ -13,7 +13,7 @@ use super::wire::{Role, Start};
 use crate::deadline::PATIENCE;
 use crate::process::{self, was_killed};
 
-pub(super) struct Crew {
+pub(super) struct Workers {
     folder: PathBuf,
     start: Start,
     ends: mpsc::UnboundedSender<u32>,
@@ -34,17 +34,17 @@ struct Process {
     over: bool,
 }
 
-impl Crew {
+impl Workers {
     pub(super) fn start(folder: &Path, start: Start, roles: &[Role]) -> anyhow::Result<Self> {
         let (ends, ended) = mpsc::unbounded_channel();
         let (places, stopped, by_themselves) = (Vec::new(), Vec::new(), Vec::new());
         let folder = folder.to_owned();
-        let mut crew = Self { folder, start, ends, ended, places, stopped, kills: 0, pauses: 0, by_themselves };
+        let mut workers = Self { folder, start, ends, ended, places, stopped, kills: 0, pauses: 0, by_themselves };
         for role in roles {
-            let process = crew.another(*role)?;
-            crew.places.push(process);
+            let process = workers.another(*role)?;
+            workers.places.push(process);
         }
-        Ok(crew)
+        Ok(workers)
     }
 
     /// The last incarnation there was.

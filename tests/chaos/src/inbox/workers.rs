@@ -19,7 +19,7 @@ pub(super) struct Process {
 /// The output of a worker, or `None` at its end.
 pub(super) type Heard = (u32, Option<News>);
 
-pub(super) struct Crew {
+pub(super) struct Workers {
     folder: PathBuf,
     start: Start,
     heard: mpsc::UnboundedSender<Heard>,
@@ -27,15 +27,15 @@ pub(super) struct Crew {
     pub(super) places: Vec<Process>,
 }
 
-impl Crew {
+impl Workers {
     pub(super) fn start(folder: &Path, start: Start, places: usize) -> anyhow::Result<Self> {
         let (heard, hears) = mpsc::unbounded_channel();
-        let mut crew = Self { folder: folder.to_owned(), start, heard, hears, places: Vec::new() };
+        let mut workers = Self { folder: folder.to_owned(), start, heard, hears, places: Vec::new() };
         for _ in 0..places {
-            let process = crew.another()?;
-            crew.places.push(process);
+            let process = workers.another()?;
+            workers.places.push(process);
         }
-        Ok(crew)
+        Ok(workers)
     }
 
     fn another(&mut self) -> io::Result<Process> {

@@ -22,7 +22,7 @@ pub(crate) fn own() -> Label {
     Label::Name("harness".to_owned())
 }
 
-pub(crate) struct Crew {
+pub(crate) struct Workers {
     fleet: Fleet,
     hears: mpsc::UnboundedReceiver<(u32, Heard)>,
     pub(crate) places: Vec<Process>,
@@ -33,7 +33,7 @@ pub(crate) struct Crew {
     pub(crate) lines: Vec<Line>,
 }
 
-impl Crew {
+impl Workers {
     /// Starts a worker in each place. They say when they are ready.
     pub(crate) fn start(mut fleet: Fleet, hears: mpsc::UnboundedReceiver<(u32, Heard)>) -> io::Result<Self> {
         let places = (0..WORKERS).map(|_| fleet.start()).collect::<io::Result<_>>()?;
