@@ -72,7 +72,7 @@ fn refused(json: &[u8], error: &str) -> &'static str {
     }
 }
 
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 23] = [
     "lease",
     "heartbeat",
     "max_run",
@@ -91,6 +91,11 @@ const NAMES: [&str; 18] = [
     "release_on_cancel",
     "max_result",
     "display_key",
+    "window",
+    "settle_timeout",
+    "on_consumed",
+    "on_broken_order",
+    "on_late",
 ];
 
 /// Creates names and values that are nearly correct.

@@ -9,10 +9,10 @@ use lapin::types::DeliveryTag;
 use lapin::{Acker, BasicProperties};
 use tokio::runtime::Handle;
 
-use crate::delay_levels::sufficient_ms;
 use crate::error::{channel_closed, is_final, transient};
 use crate::publish_connection::PublishFailure;
 use crate::retry_headers::RetryHeaders;
+use crate::retry_levels::sufficient_ms;
 use crate::session::{AuxiliaryQueue, ConsumerSession, REQUEUE};
 
 /// The handle that settles a delivery. An unsettled delivery is given back after the drop.

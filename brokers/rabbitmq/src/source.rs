@@ -8,10 +8,10 @@ use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use crate::broker_url::BrokerUrl;
-use crate::delay_levels::MAX_DELAY;
 use crate::intake::SessionIntake;
 use crate::properties::MAX_SHORT_STRING;
 use crate::retry_headers::ExpirySettings;
+use crate::retry_levels::MAX_DELAY;
 use crate::session::{connect, declare_queues};
 use crate::settings::SourceSettings;
 use crate::settler::{RabbitSettler, RabbitTag};

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::broken_stores::{WEAKNESSES, Weakness};
-use crate::delivery::{DeliveryFlaw, Ground, OutboxBroker, OutboxStore, Places, Play};
+use crate::delivery::{DeliveryFlaw, Ground, OutboxBroker, Places, Play, SqlStore};
 use crate::inbox::InboxFlaw;
 use crate::mq::{Flaw, Kind};
 
@@ -17,7 +17,9 @@ cargo xtask chaos mariadb [--seconds S] [--seed N] [--history FILE] [--calm]
 cargo xtask chaos tiered [--seconds S] [--seed N] [--history FILE] [--store postgres|mariadb] [--calm]
 cargo xtask chaos postgres [--seconds S] [--seed N] [--history FILE] [--calm]
 cargo xtask chaos delay [--seconds S] [--seed N] [--calm]
-cargo xtask chaos outbox [--seconds S] [--seed N] [--store postgres|sqlite] [--broker delay|rabbitmq] [--calm]
+cargo xtask chaos outbox [--seconds S] [--seed N] [--store postgres|sqlite|mariadb]
+                         [--broker delay|rabbitmq|redis-streams|rocketmq] [--calm]
+cargo xtask chaos delay-table [--seconds S] [--seed N] [--store postgres|sqlite|mariadb] [--calm]
 cargo xtask chaos ordering [--seconds S] [--seed N] [--store redis|sqlite] [--calm]
 
 Worker processes handle deliveries on real servers for S seconds (60 by default). Meanwhile the workers and the servers
@@ -36,15 +38,17 @@ of the run, which is written to FILE.
   outbox          writers, relays and consumers on a database and a broker. Committed messages must take effect once and
                   in order, and rolled back ones never. Messages that always fail must be dead-lettered, and each message
                   that is given up must have an alert
+  delay-table     producers and consumers of a delay table. Committed tasks must take effect once and not early, and rolled
+                  back or cancelled ones never
   ordering        chains of messages by `after` and by `sequence`, some of which always fail. Effects must have the order
                   of their chain
 
   --topology   private servers: a primary and a replica with three sentinels (the default), a single server, a single
                server whose clock is sometimes set forward, or a cluster
   --store      a server of yours (or sqlite:PATH), which has no faults: only the workers have. For a broker: the place of
-               the records, a private Redis (the default) or an SQLite file. For `outbox`: PostgreSQL (the default) or an
-               SQLite file, which cannot be killed. For `tiered`: PostgreSQL (the default) or MariaDB
-  --broker     for `outbox`: the delay queue on Redis (the default) or RabbitMQ
+               the records, a private Redis (the default) or an SQLite file. For `outbox` and `delay-table`: PostgreSQL (the
+               default), MariaDB, or an SQLite file, which cannot be killed. For `tiered`: PostgreSQL (the default) or MariaDB
+  --broker     for `outbox`: the delay queue on Redis (the default), RabbitMQ, a Redis stream, or RocketMQ
   --enough     requires the events of a run of this number of seconds instead of S. Use it on a busy machine, where fewer
                events occur in a second
   --calm       disables all faults. Such a run is vacuous
@@ -198,8 +202,9 @@ impl Args {
             ("--weakness", Subject::Delivery { play, flaw: place, .. }) => *place = Some(delivery_flaw(*play, value)?),
             ("--store", Subject::Delivery { play: Play::Ordering, places, .. }) => places.records = store(value)?,
             ("--store", Subject::Delivery { play: Play::Outbox, places, .. }) => {
-                places.outbox.store = outbox_store(value)?;
+                places.outbox.store = sql_store(value)?;
             }
+            ("--store", Subject::Delivery { play: Play::DelayTable, places, .. }) => places.table = sql_store(value)?,
             (_, Subject::Delivery { play, .. }) => {
                 return Err(format!("`{name}` says nothing of {}; leave it out", play.name()));
             }
@@ -259,7 +264,8 @@ fn subject(name: Option<&str>) -> Result<Subject, String> {
         Some(other) => match (Kind::named(other), Play::named(other)) {
             (Some(kind), _) => Ok(Subject::Broker { kind, store: Topology::Single { clock: false }, flaw: None }),
             (None, Some(play)) => {
-                let places = Places { records: Topology::Single { clock: false }, outbox: Ground::default() };
+                let records = Topology::Single { clock: false };
+                let places = Places { records, outbox: Ground::default(), table: SqlStore::Postgres };
                 Ok(Subject::Delivery { play, places, flaw: None })
             }
             (None, None) => Err(format!("nothing is called `{other}`; known here: {}", known())),
@@ -284,13 +290,13 @@ fn engine_named(value: &str) -> Result<Engine, String> {
     }
 }
 
-fn outbox_store(value: &str) -> Result<OutboxStore, String> {
-    let known = || OutboxStore::ALL.map(OutboxStore::name).join(", ");
-    OutboxStore::named(value).ok_or_else(|| format!("`--store {value}`: known here: {}", known()))
+fn sql_store(value: &str) -> Result<SqlStore, String> {
+    let known = || SqlStore::ALL.map(SqlStore::name).join(", ");
+    SqlStore::named(value).ok_or_else(|| format!("`--store {value}`: known here: {}", known()))
 }
 
 fn outbox_broker(value: &str) -> Result<OutboxBroker, String> {
-    let known = || OutboxBroker::ALL.map(OutboxBroker::name).join(", ");
+    let known = || OutboxBroker::ALL.iter().map(|broker| broker.name()).collect::<Vec<_>>().join(", ");
     OutboxBroker::named(value).ok_or_else(|| format!("`--broker {value}`: known here: {}", known()))
 }
 
@@ -363,8 +369,10 @@ mod tests {
             (&["delay", "--history", "f"], "not by a history"),
             (&["ordering", "--store", "x"], "known here: redis, sqlite"),
             (&["outbox", "--weakness", "takes-early"], "known here: enqueues-outside"),
-            (&["outbox", "--store", "redis"], "known here: postgres, sqlite"),
-            (&["outbox", "--broker", "kafka"], "known here: delay, rabbitmq"),
+            (&["outbox", "--store", "redis"], "known here: postgres, sqlite, mariadb"),
+            (&["delay-table", "--store", "redis"], "known here: postgres, sqlite, mariadb"),
+            (&["delay-table", "--weakness", "takes-early"], "known here: schedules-early"),
+            (&["outbox", "--broker", "kafka"], "known here: delay, rabbitmq, redis-streams"),
             (&["ordering", "--broker", "rabbitmq"], "`--broker` says nothing of ordering"),
             (&["redis", "--broker", "rabbitmq"], "`--broker` says nothing of redis"),
             (&["tiered", "--store", "redis"], "known here: postgres, mariadb"),

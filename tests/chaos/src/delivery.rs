@@ -6,8 +6,11 @@
 //!
 //! Read in this order: `wire` (the first message to a process), `flaw` (deliberate bugs), `notes`, `process` (the points
 //! at which a process kills itself), `workers` (the processes), `plan` (the times of the faults), `phases` (the time with
-//! faults and the time after them), `effects` (the database). Then read the plays: `delay`, `outbox`, `ordering`.
+//! faults and the time after them), `effects` and `database`. Then read the plays: `delay`,
+//! `delay_table`, `outbox`, `ordering`.
+mod database;
 mod delay;
+mod delay_table;
 mod effects;
 mod flaw;
 mod notes;
@@ -21,8 +24,9 @@ mod workers;
 
 use std::path::Path;
 
+pub use self::database::SqlStore;
 pub use self::flaw::DeliveryFlaw;
-pub use self::outbox::{Ground, OutboxBroker, OutboxStore};
+pub use self::outbox::{Ground, OutboxBroker};
 use self::process::ProcessContext;
 use self::wire::{Role, Start};
 use crate::args::{Args, Topology};
@@ -34,6 +38,8 @@ use crate::verdict::Verdict;
 pub enum Play {
     /// The delay queue.
     Delay,
+    /// The delay table.
+    DelayTable,
     /// The outbox.
     Outbox,
     /// Calls that come after each other.
@@ -41,20 +47,21 @@ pub enum Play {
 }
 
 impl Play {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Delay, Self::Outbox, Self::Ordering];
+    /// All kinds.
+    pub const ALL: [Self; 4] = [Self::Delay, Self::DelayTable, Self::Outbox, Self::Ordering];
 
     /// Returns the name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Delay => "delay",
+            Self::DelayTable => "delay-table",
             Self::Outbox => "outbox",
             Self::Ordering => "ordering",
         }
     }
 
-    /// The one of this name.
+    /// Returns the kind with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|play| play.name() == name)
@@ -68,6 +75,8 @@ pub struct Places {
     pub records: Topology,
     /// The outbox and its broker.
     pub outbox: Ground,
+    /// The database of the delay table.
+    pub table: SqlStore,
 }
 
 /// Plays one run.
@@ -84,6 +93,7 @@ pub(crate) async fn play(
 ) -> anyhow::Result<Verdict> {
     match what {
         Play::Delay => delay::play(args, flaw, folder).await,
+        Play::DelayTable => delay_table::play(args, places.table, flaw, folder).await,
         Play::Outbox => outbox::play(args, places.outbox, flaw, folder).await,
         Play::Ordering => ordering::play(args, &places.records, flaw, folder).await,
     }
@@ -103,6 +113,8 @@ pub async fn work() -> anyhow::Result<()> {
         Role::DelayProducer => delay::produce(&context).await,
         Role::DelayConsumer => delay::consume(&context, stop).await,
         Role::DelayTaker => delay::take(&context, stop).await,
+        Role::TableProducer => delay_table::produce(&context).await,
+        Role::TableConsumer | Role::TableWheel => delay_table::consume(&context, stop).await,
         Role::Writer => outbox::write(&context).await,
         Role::Relay => outbox::relay(&context, stop).await,
         Role::OutboxConsumer => outbox::consume(&context, stop).await,

@@ -1,7 +1,7 @@
 //! Consumers of a real broker, which delivers, retries and dead-letters.
 //!
 //! Read in this order: `flaw` (deliberate bugs), `copy` (a message), `broker` (the interface of `rabbit`, `streams`
-//! and `rocket`), `store`, `worker` and `told` (a process that consumes), `publisher`, `harness` (one run), `judge`
+//! and `rocket`), `store`, `worker` and `recording_source` (a process that consumes), `publisher`, `harness` (one run), `judge`
 //! (the final contents of the queues). A new broker needs a variant of [`Kind`] and a file.
 mod broker;
 mod copy;
@@ -13,12 +13,13 @@ mod publisher;
 pub(crate) mod rabbit;
 mod recording_source;
 #[cfg(feature = "rocketmq")]
-mod rocket;
+pub(crate) mod rocket;
 mod store;
-mod streams;
+pub(crate) mod streams;
 mod worker;
 
 pub use self::broker::Kind;
+pub(crate) use self::broker::QUEUE;
 pub use self::flaw::Flaw;
 pub(crate) use self::harness::play;
 pub(crate) use self::worker::work;

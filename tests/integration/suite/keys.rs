@@ -16,7 +16,7 @@ on_both_stores! {
     each_of_the_five_tells_keys_apart
     strange_keys_are_data_and_stay_apart
     the_same_key_of_another_tenant_is_another_key
-    what_operators_see_of_a_key
+    the_display_form_of_a_key
     two_groups_see_the_same_message_once_each
 }
 
@@ -114,7 +114,7 @@ async fn two_groups_see_the_same_message_once_each(world: World) {
     }
 }
 
-async fn what_operators_see_of_a_key(world: World) {
+async fn the_display_form_of_a_key(world: World) {
     fn last_four(key: &str) -> String {
         format!("…{}", &key[key.len() - 4..])
     }

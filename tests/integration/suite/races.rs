@@ -39,7 +39,7 @@ async fn race(store: &Arc<dyn Store>, key: &Key) -> Vec<(u128, u64)> {
     claims.join_all().await.into_iter().filter_map(won).collect()
 }
 
-async fn of_50_claims_one_wins(store: Arc<dyn Store>) {
+async fn one_of_50_claims_wins(store: Arc<dyn Store>) {
     for round in 0..ROUNDS {
         let key = key(round % 7);
         let winners = race(&store, &key).await;
@@ -55,14 +55,14 @@ async fn of_50_claims_one_wins(store: Arc<dyn Store>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn one_of_50_claims_wins_on_memory() {
-    of_50_claims_one_wins(Arc::new(MemoryStore::new())).await;
+    one_of_50_claims_wins(Arc::new(MemoryStore::new())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn one_of_50_claims_wins_on_sqlite() {
     let dir = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(dir.path().join("race.db").to_str().unwrap()).await.unwrap();
-    of_50_claims_one_wins(Arc::new(store)).await;
+    one_of_50_claims_wins(Arc::new(store)).await;
 }
 
 /// A map whose record may vanish between the read and the swap.

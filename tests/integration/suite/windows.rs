@@ -18,8 +18,8 @@ on_both_stores! {
     an_equal_call_is_a_duplicate_until_the_window_is_over_counted_from_completion
     an_equal_call_in_flight_is_in_flight_however_short_the_window
     a_failure_frees_the_call_at_once
-    what_failed_for_good_or_is_dead_is_remembered_for_the_window
-    a_duplicate_is_told_the_rest_of_the_window
+    a_permanent_failure_and_a_dead_key_are_kept_for_the_window
+    a_duplicate_receives_the_remaining_window
     a_store_that_cannot_be_asked_how_much_is_left_says_all_of_it
     a_duplicate_that_waits_for_the_run_in_flight_is_refused_when_it_is_done
     a_window_with_replay_gives_the_result_again
@@ -105,7 +105,7 @@ async fn a_failure_frees_the_call_at_once(world: World) {
 }
 
 /// And not for as long as messages are: after the window an equal call is another one.
-async fn what_failed_for_good_or_is_dead_is_remembered_for_the_window(world: World) {
+async fn a_permanent_failure_and_a_dead_key_are_kept_for_the_window(world: World) {
     let worker = world.worker("a", Policy::new());
     let fail = async |permanent: fn(&AppError) -> bool| {
         let handler = Handler::<DefaultReply, Json, _, _>::new(|| async { Err::<u32, _>(AppError::NoArticle) });
@@ -122,7 +122,7 @@ async fn what_failed_for_good_or_is_dead_is_remembered_for_the_window(world: Wor
     assert_eq!(worker.deliver_call(call(), &Job::takes(ms(0))).await.0, Outcome::Ran);
 }
 
-async fn a_duplicate_is_told_the_rest_of_the_window(world: World) {
+async fn a_duplicate_receives_the_remaining_window(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
     worker.deliver_call(call(), &job).await.1.unwrap();
     for (later, left) in [(ms(0), WINDOW), (ms(1200), ms(3800)), (ms(3799), ms(1))] {

@@ -58,7 +58,7 @@ macro_rules! each_case {
             dead_letters::counts_report_ready_waiting_in_flight_and_dead_messages_and_the_oldest_age
             dead_letters::counts_report_the_oldest_of_several_priorities_and_times
             dead_letters::purging_a_topic_removes_everything_but_its_number_sequence
-            dead_letters::numbers_are_unique_even_if_the_clock_stands_still_or_goes_back
+            dead_letters::numbers_are_unique_with_a_stopped_or_backward_clock
             commit_and_receive::one_call_commits_deliveries_and_takes_the_next
             commit_and_receive::a_late_commit_is_lost_and_the_next_messages_are_taken
             commit_and_receive::an_expired_delivery_is_committed_before_its_redelivery

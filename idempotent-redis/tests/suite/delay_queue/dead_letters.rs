@@ -162,7 +162,7 @@ pub(crate) async fn purging_a_topic_removes_everything_but_its_number_sequence(w
     assert!(next.id > last.id, "no id is given twice");
 }
 
-pub(crate) async fn numbers_are_unique_even_if_the_clock_stands_still_or_goes_back(world: &World) {
+pub(crate) async fn numbers_are_unique_with_a_stopped_or_backward_clock(world: &World) {
     let queue = world.queue().await;
     world.at(10);
     let mut ids = Vec::new();

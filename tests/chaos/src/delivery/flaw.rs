@@ -43,11 +43,21 @@ pub enum DeliveryFlaw {
     RegistersLate,
     /// A link whose turn has not come is acknowledged.
     DropsWaiting,
+    /// A producer schedules tasks 100 ms too early.
+    SchedulesEarly,
+    /// A task is scheduled outside of the transaction of its row.
+    SchedulesOutside,
+    /// A cancelled task stays in the table.
+    KeepsCancelled,
+    /// The effect of a task is bound to no key.
+    RunsUnbound,
+    /// The consumer acknowledges a task, and then runs its handler.
+    AcknowledgesFirst,
 }
 
 impl DeliveryFlaw {
-    /// All of them.
-    pub const ALL: [Self; 18] = [
+    /// All flaws.
+    pub const ALL: [Self; 23] = [
         Self::TakesEarly,
         Self::CommitsFirst,
         Self::Unmarked,
@@ -66,6 +76,11 @@ impl DeliveryFlaw {
         Self::ForgetsNumber,
         Self::RegistersLate,
         Self::DropsWaiting,
+        Self::SchedulesEarly,
+        Self::SchedulesOutside,
+        Self::KeepsCancelled,
+        Self::RunsUnbound,
+        Self::AcknowledgesFirst,
     ];
 
     /// Returns the name on the command line.
@@ -90,10 +105,15 @@ impl DeliveryFlaw {
             Self::ForgetsNumber => "forgets-number",
             Self::RegistersLate => "registers-late",
             Self::DropsWaiting => "drops-waiting",
+            Self::SchedulesEarly => "schedules-early",
+            Self::SchedulesOutside => "schedules-outside",
+            Self::KeepsCancelled => "keeps-cancelled",
+            Self::RunsUnbound => "runs-unbound",
+            Self::AcknowledgesFirst => "acknowledges-first",
         }
     }
 
-    /// In which play it is.
+    /// Returns the play with the flaw.
     #[must_use]
     pub fn play(self) -> Play {
         match self {
@@ -103,6 +123,11 @@ impl DeliveryFlaw {
             Self::IgnoresOrder | Self::IgnoresLine | Self::ForgetsNumber | Self::RegistersLate | Self::DropsWaiting => {
                 Play::Ordering
             }
+            Self::SchedulesEarly
+            | Self::SchedulesOutside
+            | Self::KeepsCancelled
+            | Self::RunsUnbound
+            | Self::AcknowledgesFirst => Play::DelayTable,
             _ => Play::Delay,
         }
     }
@@ -123,10 +148,13 @@ impl DeliveryFlaw {
             Self::TellsNobody => "O6",
             Self::IgnoresOrder | Self::IgnoresLine | Self::ForgetsNumber | Self::RegistersLate => "R2",
             Self::DropsWaiting => "R1",
+            Self::AcknowledgesFirst => "T1",
+            Self::SchedulesEarly => "T2",
+            Self::SchedulesOutside | Self::KeepsCancelled | Self::RunsUnbound => "T3",
         }
     }
 
-    /// The one of this name, in this play.
+    /// Returns the flaw with this name in a play.
     #[must_use]
     pub fn named(play: Play, name: &str) -> Option<Self> {
         Self::of(play).find(|flaw| flaw.name() == name)

@@ -1,10 +1,10 @@
-//! The outbox on PostgreSQL or SQLite, with writers whose transactions commit or roll back, relays, a broker (the
-//! delay queue on Redis, or RabbitMQ), and consumers with the outbox as their log. A table of the writers lists the
+//! The outbox on PostgreSQL, MariaDB or SQLite, with writers whose transactions commit or roll back, relays, a broker
+//! (the delay queue on Redis, RabbitMQ, a Redis stream, or RocketMQ), and consumers with the outbox as their log. A table of the writers lists the
 //! committed messages. A second outbox contains messages that no consumer receives: RabbitMQ returns them, since no
 //! queue is bound, and the delay queue keeps them. Its relays give them up.
 //!
 //! On the delay queue, the rising numbers of the members show the order in which the broker accepted messages. On
-//! RabbitMQ, a tape shows this order (`rabbit`).
+//! RabbitMQ, a tape shows this order (`rabbit`). Streams and topics of RocketMQ keep their messages.
 //!
 //! Findings:
 //!
@@ -19,11 +19,11 @@
 //! | O7 | the play did not come to an end, or a process ended by itself or not at all |
 //! | O8 | the dead letters are not exactly the messages whose handler always fails, or that ran too often |
 //!
-//! Read in this order: `statements` (the tables of the play), `database`, `rabbit` and `broker` (the servers),
-//! `writer`, `relay` and `consumer` (the processes), `rows` (the final state), `judge`.
+//! Read in this order: `statements` (the tables of the play), `home` (the outboxes), `rabbit` and `broker` (the servers),
+//! `writer`, `relay` and `consumer` (the processes), `remaining` (the final state), `judge`.
 mod broker;
 mod consumer;
-mod database;
+mod home;
 mod judge;
 mod rabbit;
 mod relay;
@@ -36,21 +36,21 @@ use std::path::Path;
 use idempotent::Timestamp;
 use idempotent::outbox::{Outbox, OutboxError, OutboxErrorKind, OutboxStatus};
 use serde::{Deserialize, Serialize};
-use sqlx::{Postgres, Sqlite};
 use tokio::time::Instant;
 
 pub use self::broker::OutboxBroker;
 use self::broker::{Broker, Started};
 pub(super) use self::consumer::consume;
-pub use self::database::OutboxStore;
-use self::database::{Database, Home};
+use self::home::Home;
 pub(super) use self::relay::relay;
+use self::statements::Statements;
 pub(super) use self::writer::write;
+use super::database::on_database;
 use super::phases::Stage;
 use super::process::{Point, now};
 use super::wire::{Role, Start};
 use super::workers::Workers;
-use super::{DeliveryFlaw, notes};
+use super::{DeliveryFlaw, SqlStore, notes};
 use crate::args::Args;
 use crate::deadline::PATIENCE;
 use crate::verdict::Verdict;
@@ -74,14 +74,14 @@ const LATE: u64 = 4_000_000;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Ground {
     /// The database of the outbox.
-    pub store: OutboxStore,
+    pub store: SqlStore,
     /// The broker of the messages.
     pub broker: OutboxBroker,
 }
 
 impl Default for Ground {
     fn default() -> Self {
-        Self { store: OutboxStore::Postgres, broker: OutboxBroker::Delay }
+        Self { store: SqlStore::Postgres, broker: OutboxBroker::Delay }
     }
 }
 
@@ -125,13 +125,10 @@ pub(super) async fn play(
     flaw: Option<DeliveryFlaw>,
     folder: &Path,
 ) -> anyhow::Result<Verdict> {
-    match ground.store {
-        OutboxStore::Postgres => play_on::<Postgres>(args, ground.broker, flaw, folder).await,
-        OutboxStore::Sqlite => play_on::<Sqlite>(args, ground.broker, flaw, folder).await,
-    }
+    on_database!(ground.store, Db => play_on::<Db>(args, ground.broker, flaw, folder).await)
 }
 
-async fn play_on<Db: Database>(
+async fn play_on<Db: Statements>(
     args: &Args,
     broker: OutboxBroker,
     flaw: Option<DeliveryFlaw>,
@@ -175,7 +172,7 @@ async fn play_on<Db: Database>(
 }
 
 /// Returns the number of unconfirmed messages, and of those that the broker has.
-async fn left<Db: Database>(home: &Home<Db>, broker: &Broker) -> Option<u64> {
+async fn left<Db: Statements>(home: &Home<Db>, broker: &Broker) -> Option<u64> {
     let mut left = broker.unsettled().await?;
     for outbox in [&home.outbox, &home.unwanted] {
         match unconfirmed(home, outbox).await {
@@ -191,7 +188,7 @@ async fn left<Db: Database>(home: &Home<Db>, broker: &Broker) -> Option<u64> {
 
 /// Returns the number of unconfirmed messages. A message that failed repeatedly during an outage of its broker is due
 /// minutes later, so an operator sends it again.
-async fn unconfirmed<Db: Database>(home: &Home<Db>, outbox: &Outbox<Db>) -> Result<usize, OutboxError> {
+async fn unconfirmed<Db: Statements>(home: &Home<Db>, outbox: &Outbox<Db>) -> Result<usize, OutboxError> {
     let stubs = outbox.list(OutboxStatus::Unconfirmed, 0, 1_000).await?;
     let late = Timestamp(now().0.saturating_add(LATE));
     let failed = stubs.iter().filter(|entry| entry.record.failures > 0);

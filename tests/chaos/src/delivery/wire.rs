@@ -33,6 +33,12 @@ pub(super) enum Role {
     DelayConsumer,
     /// The queue's own way: take, commit, roll back.
     DelayTaker,
+    /// Schedules tasks of a delay table.
+    TableProducer,
+    /// A consumer of a delay table, which polls.
+    TableConsumer,
+    /// A consumer of a delay table with a timing wheel.
+    TableWheel,
     /// Transactions with messages in them.
     Writer,
     Relay,
@@ -44,6 +50,6 @@ pub(super) enum Role {
 impl Role {
     /// Returns whether the process ends by itself after the faults.
     pub(super) fn is_producer(self) -> bool {
-        matches!(self, Self::DelayProducer | Self::Writer | Self::ChainProducer)
+        matches!(self, Self::DelayProducer | Self::TableProducer | Self::Writer | Self::ChainProducer)
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct Rocket {
 
 const GROUP: &str = "billing";
 const RETRIES: &str = "billing-retry";
-const DEAD: &str = "billing-dead";
+pub(crate) const DEAD: &str = "billing-dead";
 const MARK: &str = "x-idempotent-";
 /// The delay levels of the broker, short enough for a run.
 const DELAYS: &str = "1s 2s 3s 4s 5s 6s 7s 8s 9s 10s 20s 30s 1m 2m 3m 4m 5m 6m";
@@ -39,7 +39,7 @@ const SOON: Duration = Duration::from_secs(4);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The URL is the name server's address.
-pub(super) fn source(name_server: &str) -> anyhow::Result<RocketSource> {
+pub(crate) fn source(name_server: &str) -> anyhow::Result<RocketSource> {
     Ok(RocketSource::builder(name_server, QUEUE, GROUP).delay_levels(DELAYS).build()?)
 }
 
@@ -50,14 +50,54 @@ pub(super) async fn bury_bare(name_server: &str, delivery: &Delivery) -> anyhow:
     Ok(())
 }
 
+pub(crate) fn publisher(name_server: &str) -> anyhow::Result<RocketPublisher> {
+    Ok(RocketPublisher::builder(name_server).give_up_after(SOON).build()?)
+}
+
+/// Starts a broker with the topics of the source.
+pub(crate) async fn start() -> anyhow::Result<(RocketServer, Proxy)> {
+    let started = tokio::task::spawn_blocking(|| RocketServer::behind(IN_FRONT, DELAYS)).await;
+    let server = started.context("RocketMQ does not start")?;
+    let direct: SocketAddr = server.address().parse()?;
+    let proxy = Proxy::start_at((IN_FRONT, direct.port()).into(), &server.address()).await;
+    source(&server.name_server())?.declare(QUEUES).await.context("RocketMQ does not get ready")?;
+    Ok((server, proxy))
+}
+
+/// Returns the numbers of unsettled messages that are not 0. Delayed messages move to the retry topic, so this order of
+/// queries misses none.
+pub(crate) fn left(server: &RocketServer) -> Vec<(String, u64)> {
+    let counts = [
+        (QUEUE, server.backlog(QUEUE, GROUP)),
+        ("delayed", (1..=LEVELS).map(|level| server.delayed(level)).sum()),
+        (RETRIES, server.backlog(RETRIES, GROUP)),
+    ];
+    counts.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count)).collect()
+}
+
+/// Reads all messages of a topic.
+pub(crate) async fn read_all(server: &RocketServer, topic: &str) -> anyhow::Result<Vec<Delivery>> {
+    let there = usize::try_from(server.published(topic))?;
+    let mut source = RocketSource::builder(server.name_server(), topic, "judge").build()?;
+    let settler = source.settler();
+    let mut all = Vec::new();
+    while all.len() < there {
+        let received = timeout(PATIENCE, source.receive(there)).await;
+        let received = received.with_context(|| format!("{} of {there} messages of {topic} can be read", all.len()))?;
+        let Received::Deliveries(deliveries) = received? else { bail!("the topic {topic} is gone") };
+        for (delivery, tag) in deliveries {
+            settler.settle(&delivery, &tag, &Settlement::Ack).await?;
+            all.push(delivery);
+        }
+    }
+    source.close().await;
+    Ok(all)
+}
+
 impl Rocket {
     pub(super) async fn start() -> anyhow::Result<Self> {
-        let started = tokio::task::spawn_blocking(|| RocketServer::behind(IN_FRONT, DELAYS)).await;
-        let server = started.context("RocketMQ does not start")?;
-        let direct: SocketAddr = server.address().parse()?;
-        let proxy = Proxy::start_at((IN_FRONT, direct.port()).into(), &server.address()).await;
-        source(&server.name_server())?.declare(QUEUES).await.context("RocketMQ does not get ready")?;
-        let publisher = RocketPublisher::builder(server.name_server()).give_up_after(SOON).build()?;
+        let (server, proxy) = start().await?;
+        let publisher = publisher(&server.name_server())?;
         Ok(Self { publisher, proxy, server })
     }
 }
@@ -86,34 +126,16 @@ impl Broker for Rocket {
     }
 
     fn left(&self) -> anyhow::Result<Vec<(String, u64)>> {
-        let server = &self.server;
-        // What waits for its delay comes into the topic for retries: looked at in this order, none is missed.
-        let counts = [
-            (QUEUE, server.backlog(QUEUE, GROUP)),
-            ("delayed", (1..=LEVELS).map(|level| server.delayed(level)).sum()),
-            (RETRIES, server.backlog(RETRIES, GROUP)),
-        ];
-        Ok(counts.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count)).collect())
+        Ok(left(&self.server))
     }
 
     async fn letters(&self) -> anyhow::Result<Vec<Letter>> {
-        let there = usize::try_from(self.server.published(DEAD))?;
-        let mut source = RocketSource::builder(self.server.name_server(), DEAD, "judge").build()?;
-        let settler = source.settler();
-        let mut letters = Vec::new();
-        while letters.len() < there {
-            let received = timeout(PATIENCE, source.receive(there)).await;
-            let received =
-                received.with_context(|| format!("{} of {there} dead letters can be read", letters.len()))?;
-            let Received::Deliveries(deliveries) = received? else { bail!("the topic is gone") };
-            for (delivery, tag) in deliveries {
-                let headers = delivery.headers.iter();
-                letters.push(letter(&delivery.body, delivery.id.as_deref(), delivery.business_key.as_deref(), headers));
-                settler.settle(&delivery, &tag, &Settlement::Ack).await?;
-            }
-        }
-        source.close().await;
-        Ok(letters)
+        let letters = read_all(&self.server, DEAD).await?;
+        let content = |delivery: &Delivery| {
+            let headers = delivery.headers.iter();
+            letter(&delivery.body, delivery.id.as_deref(), delivery.business_key.as_deref(), headers)
+        };
+        Ok(letters.iter().map(content).collect())
     }
 
     fn proxy(&self) -> &Proxy {

@@ -1,7 +1,7 @@
 //! A Redis stream.
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use async_trait::async_trait;
 use idempotent::mq::Delivery;
 use idempotent::redis_streams::{StartPosition, StreamsSource};
@@ -23,20 +23,20 @@ pub(super) struct Streams {
 }
 
 const GROUP: &str = "billing";
-const DEAD: &str = "orders:dead";
+pub(crate) const DEAD: &str = "orders:dead";
+/// The field of the message id.
+pub(crate) const ID: &str = "id";
 const MARK: &str = "idempotent-";
 /// The time for a response.
 const SOON: Duration = Duration::from_secs(2);
 /// The idle time after which another worker takes over the entries of a killed one.
 const MIN_IDLE: Duration = Duration::from_secs(2);
 
-/// Once the server can be reached.
-pub(super) async fn source(url: &str) -> StreamsSource {
+/// Connects to the stream once the server can be reached.
+pub(crate) async fn source(url: &str) -> StreamsSource {
     loop {
-        let source = StreamsSource::builder(url, QUEUE, GROUP)
-            .declare(StartPosition::Beginning)
-            .min_idle(MIN_IDLE)
-            .id_field("id");
+        let source =
+            StreamsSource::builder(url, QUEUE, GROUP).declare(StartPosition::Beginning).min_idle(MIN_IDLE).id_field(ID);
         match source.connect().await {
             Ok(source) => return source,
             Err(error) => eprintln!("no stream: {error}"),
@@ -58,12 +58,49 @@ async fn connect(url: &str) -> anyhow::Result<MultiplexedConnection> {
     Ok(Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await?)
 }
 
+/// Starts a server with the stream and its group.
+pub(crate) async fn start() -> anyhow::Result<(RedisServer, Proxy)> {
+    let started = tokio::task::spawn_blocking(|| RedisServer::builder().aof().start()).await;
+    let server = started.context("Redis does not start")?;
+    let proxy = Proxy::start(&server.address()).await;
+    server.command(&["XGROUP", "CREATE", QUEUE, GROUP, "0", "MKSTREAM"]);
+    Ok((server, proxy))
+}
+
+/// Returns the numbers of pending and unread entries that are not 0.
+pub(crate) fn left(server: &RedisServer) -> anyhow::Result<Vec<(String, u64)>> {
+    let pending = server.command(&["XPENDING", QUEUE, GROUP]);
+    let pending = pending.items().first().and_then(Value::integer).context("XPENDING does not count")?;
+    let groups = server.command(&["XINFO", "GROUPS", QUEUE]);
+    let group = groups.items().first().context("the group is gone")?;
+    let read = info(group, "last-delivered-id");
+    let last = info(&server.command(&["XINFO", "STREAM", QUEUE]), "last-generated-id");
+    let pending = ("pending".to_owned(), u64::try_from(pending)?);
+    let unread = ("unread".to_owned(), u64::from(read != last));
+    Ok([pending, unread].into_iter().filter(|(_, count)| *count > 0).collect())
+}
+
+/// Returns the position and the message id of each entry. Positions sort in order of acceptance.
+pub(crate) fn entries(server: &RedisServer, stream: &str) -> anyhow::Result<Vec<(String, String)>> {
+    let entries = server.command(&["XRANGE", stream, "-", "+"]);
+    let entry = |entry: &Value| {
+        let [position, fields] = entry.items() else { bail!("{stream} has an entry without fields") };
+        let (ms, number) = position.text().split_once('-').map(|(ms, n)| (ms.to_owned(), n.to_owned())).unzip();
+        let (ms, number): (u64, u64) = (ms.unwrap_or_default().parse()?, number.unwrap_or_default().parse()?);
+        Ok((format!("{ms:015}-{number:09}"), info(fields, ID)))
+    };
+    entries.items().iter().map(entry).collect()
+}
+
+/// Returns the value of a name in a list of names and values.
+fn info(answer: &Value, name: &str) -> String {
+    let pairs = answer.items().chunks_exact(2);
+    pairs.filter(|pair| pair[0].text() == name).map(|pair| pair[1].text()).next().unwrap_or_default()
+}
+
 impl Streams {
     pub(super) async fn start() -> anyhow::Result<Self> {
-        let started = tokio::task::spawn_blocking(|| RedisServer::builder().aof().start()).await;
-        let server = started.context("Redis does not start")?;
-        let proxy = Proxy::start(&server.address()).await;
-        server.command(&["XGROUP", "CREATE", QUEUE, GROUP, "0", "MKSTREAM"]);
+        let (server, proxy) = start().await?;
         Ok(Self { line: Mutex::new(None), proxy, server })
     }
 
@@ -74,19 +111,13 @@ impl Streams {
         }
         Ok(line.insert(connect(&self.url()).await?).clone())
     }
-
-    /// Returns the value of a name in a list of names and values.
-    fn info(answer: &Value, name: &str) -> String {
-        let pairs = answer.items().chunks_exact(2);
-        pairs.filter(|pair| pair[0].text() == name).map(|pair| pair[1].text()).next().unwrap_or_default()
-    }
 }
 
 /// Name by name, one of them twice.
 fn fields(copy: &Copy) -> [(&'static str, &[u8]); 6] {
     let id = copy.id.as_bytes();
     [
-        ("id", id),
+        (ID, id),
         ("body", &copy.body),
         ("copy", copy.name.as_bytes()),
         ("trace", &copy.trace),
@@ -120,15 +151,7 @@ impl Broker for Streams {
     }
 
     fn left(&self) -> anyhow::Result<Vec<(String, u64)>> {
-        let pending = self.server.command(&["XPENDING", QUEUE, GROUP]);
-        let pending = pending.items().first().and_then(Value::integer).context("XPENDING does not count")?;
-        let groups = self.server.command(&["XINFO", "GROUPS", QUEUE]);
-        let group = groups.items().first().context("the group is gone")?;
-        let read = Self::info(group, "last-delivered-id");
-        let last = Self::info(&self.server.command(&["XINFO", "STREAM", QUEUE]), "last-generated-id");
-        let pending = ("pending".to_owned(), u64::try_from(pending)?);
-        let unread = ("unread".to_owned(), u64::from(read != last));
-        Ok([pending, unread].into_iter().filter(|(_, count)| *count > 0).collect())
+        left(&self.server)
     }
 
     async fn letters(&self) -> anyhow::Result<Vec<Letter>> {

@@ -4,7 +4,7 @@ use idempotent_chaos::delivery::{DeliveryFlaw, Play};
 use crate::command::{holds, violated};
 
 #[test]
-fn committed_links_take_effect_once_and_in_order_under_kills_stops_and_cuts() {
+fn committed_messages_take_effect_once_and_in_order_under_kills_stops_and_cuts() {
     outbox_holds(&["--seconds", "7", "--seed", "1"]);
 }
 
@@ -43,24 +43,24 @@ mod extras {
     }
 
     #[test]
-    fn committed_links_take_effect_once_and_in_order_over_rabbitmq_under_kills_stops_and_cuts() {
+    fn committed_messages_take_effect_once_and_in_order_over_rabbitmq_under_kills_stops_and_cuts() {
         outbox_holds(&["--broker", "rabbitmq", "--seconds", "10", "--seed", "1"]);
     }
 
     #[test]
-    fn links_committed_to_a_file_take_effect_once_and_in_order_under_kills_stops_and_cuts() {
+    fn messages_committed_to_a_file_take_effect_once_and_in_order_under_kills_stops_and_cuts() {
         outbox_holds(&["--store", "sqlite", "--seconds", "7", "--seed", "1"]);
     }
 
     #[test]
-    fn links_sent_to_rabbitmq_in_another_order_are_found() {
+    fn messages_sent_to_rabbitmq_in_another_order_are_found() {
         let arguments = ["outbox", "--broker", "rabbitmq", "--seconds", "4", "--seed", "1"];
         let found = violated(&[&arguments[..], &["--weakness", "sends-backwards"]].concat());
         assert!(found.contains("O4"), "{found:?}");
     }
 
     #[test]
-    fn a_link_given_up_without_an_alert_is_found() {
+    fn a_message_given_up_without_an_alert_is_found() {
         let found = violated(&["outbox", "--seconds", "4", "--seed", "1", "--weakness", "tells-nobody"]);
         assert!(found.contains("O6"), "{found:?}");
     }

@@ -10,7 +10,7 @@ on_all_stores! {
     a_drain_lets_runs_finish_and_abandons_the_rest
     a_drain_gives_back_what_has_not_started
     a_server_that_is_stopped_ends_before_the_runs_that_its_clients_have_left
-    a_server_whose_connections_stay_open_and_one_that_ends_by_itself_are_drained
+    a_server_with_open_connections_and_one_that_ends_by_itself_are_drained
     a_run_inside_the_future_of_a_server_does_not_outlast_the_grace
 }
 
@@ -83,7 +83,7 @@ async fn a_server_that_is_stopped_ends_before_the_runs_that_its_clients_have_lef
     assert_eq!((left.await.unwrap().0, late.runs()), (Outcome::Ran, 1));
 }
 
-async fn a_server_whose_connections_stay_open_and_one_that_ends_by_itself_are_drained(world: World) {
+async fn a_server_with_open_connections_and_one_that_ends_by_itself_are_drained(world: World) {
     for (never_ends, took) in [(true, secs(3)), (false, secs(0))] {
         let worker = world.worker("a", Policy::new());
         let job = Job::takes(if never_ends { secs(60) } else { secs(0) });

@@ -15,7 +15,7 @@ on_all_stores! {
     a_key_retained_for_ever_never_runs_again
     the_marker_is_written_by_one_command_and_always_expires
     a_duplicate_in_flight_is_retried_later_and_is_done_then
-    what_ends_a_run_midway_leaves_the_key_claimable_after_the_lease
+    a_panic_frees_the_key_at_once_and_a_dropped_run_frees_it_after_the_lease
     a_killed_worker_is_taken_over_at_the_end_of_its_lease
     a_heartbeat_carries_a_long_run_also_over_a_failed_renewal
     an_owner_that_was_overtaken_neither_deletes_nor_succeeds
@@ -25,7 +25,7 @@ on_all_stores! {
     at_the_end_of_the_lease_and_not_a_moment_before
     a_wrong_client_clock_changes_nothing
     max_run_ends_a_run_that_never_ends
-    a_lease_given_by_hand_is_renewed_too
+    a_manual_lease_is_renewed
     a_claim_that_took_too_long_is_given_back
 }
 
@@ -93,14 +93,14 @@ async fn a_duplicate_in_flight_is_retried_later_and_is_done_then(world: World) {
     assert_eq!(job.runs(), 1);
 }
 
-async fn what_ends_a_run_midway_leaves_the_key_claimable_after_the_lease(world: World) {
+async fn a_panic_frees_the_key_at_once_and_a_dropped_run_frees_it_after_the_lease(world: World) {
     let lease = secs(2);
     let worker = world.worker("a", Policy::new().lease(lease));
     let panics = Job::ends(ms(100), End::Panic);
     let run = worker.spawn("panics", &panics).await;
     world.clock.advance(ms(100)).await;
     assert!(run.await.unwrap_err().is_panic());
-    assert_eq!(worker.outcome("panics", &Job::takes(ms(0))).await, Outcome::Ran, "K42: the process stays up");
+    assert_eq!(worker.outcome("panics", &Job::takes(ms(0))).await, Outcome::Ran, "the process continues");
 
     for (key, how) in [("dropped", "abort"), ("timeout", "timeout")] {
         let slow = Job::takes(secs(60));
@@ -218,7 +218,7 @@ async fn a_stale_success_is_refused_and_nothing_is_lost(world: World) {
     let run_b = b.spawn("k", &second).await;
     let b_until = world.clock.elapsed() + secs(1);
     world.clock.advance(ms(400)).await;
-    assert_eq!(run_a.await.unwrap().0, Outcome::LeaseLost, "K38: the record stays B's");
+    assert_eq!(run_a.await.unwrap().0, Outcome::LeaseLost, "the record stays B's");
     assert_eq!(world.record("k").await.unwrap().state.kind(), StateKind::Consuming);
     world.clock.advance(ms(100)).await;
     b.kill(run_b).await;
@@ -277,7 +277,7 @@ async fn at_the_end_of_the_lease_and_not_a_moment_before(world: World) {
     a.kill(run).await;
     world.clock.advance(ms(1999)).await;
     assert_in_flight(&b.outcome("k", &slow).await);
-    assert!(world.record("k").await.is_some(), "K14: visible or claimable, at every instant");
+    assert!(world.record("k").await.is_some(), "visible or claimable, at every instant");
     world.clock.advance(ms(1)).await;
     assert!(world.record("k").await.is_some());
     assert_eq!(b.outcome("k", &Job::takes(ms(0))).await, Outcome::Ran);
@@ -318,7 +318,7 @@ async fn max_run_ends_a_run_that_never_ends(world: World) {
     assert_eq!(b.outcome("k", &Job::takes(ms(0))).await, Outcome::Ran);
 }
 
-async fn a_lease_given_by_hand_is_renewed_too(world: World) {
+async fn a_manual_lease_is_renewed(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(secs(20)));
     let call = Call::new(id("k")).policy(Policy::new().lease(secs(6)));
     let run = tokio::spawn({

@@ -11,7 +11,7 @@ use idempotent_testkit::VirtualClock;
 on_all_stores! {
     an_inner_run_that_was_consumed_lets_the_outer_one_go_on
     an_inner_run_in_flight_puts_the_outer_one_off
-    what_is_swallowed_around_a_run_is_still_told
+    an_error_swallowed_around_a_run_is_still_reported
     a_nested_run_of_the_same_key_is_refused_by_name
     a_capture_inside_a_capture_is_seen_by_both
     an_inner_run_that_waits_while_its_executor_drains_does_not_spin
@@ -79,7 +79,7 @@ async fn an_inner_run_in_flight_puts_the_outer_one_off(world: World) {
     assert_eq!(runs.load(SeqCst), 6);
 }
 
-async fn what_is_swallowed_around_a_run_is_still_told(world: World) {
+async fn an_error_swallowed_around_a_run_is_still_reported(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(secs(9)));
     let _held = worker.spawn("k", &job).await;
     let (answer, outcome) = Outcome::capture(async {

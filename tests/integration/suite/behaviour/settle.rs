@@ -16,11 +16,11 @@ on_all_stores! {
     a_business_failure_is_never_consumed
     a_flip_that_fails_once_is_retried
     a_flip_that_fails_for_ever_is_unrecorded_never_acked_never_released
-    a_flip_whose_reply_is_lost_is_done
-    what_could_not_be_recorded_is_answered_by_a_strategy_that_has_who_waits
+    a_completion_with_a_lost_response_is_done
+    an_unrecorded_result_is_answered_by_a_strategy_with_a_waiting_caller
     while_the_store_is_down_nothing_runs
     unprotected_runs_are_a_choice_and_counted
-    a_claim_whose_reply_is_lost_is_asked_again_by_the_same_token
+    a_claim_with_a_lost_response_is_repeated_with_the_same_token
     a_changed_payload_is_refused_in_flight_and_consumed
     a_dead_workers_key_outlasts_many_deferrals_which_are_free
     a_handler_that_always_fails_runs_17_times_and_is_buried
@@ -107,7 +107,7 @@ async fn a_flip_that_fails_for_ever_is_unrecorded_never_acked_never_released(wor
     assert_eq!(job.runs(), 2, "crash point 6 given up");
 }
 
-async fn a_flip_whose_reply_is_lost_is_done(world: World) {
+async fn a_completion_with_a_lost_response_is_done(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
     worker.store.lose_reply(StoreOperation::Complete, 2);
     let run = worker.spawn("k", &job).await;
@@ -117,7 +117,7 @@ async fn a_flip_whose_reply_is_lost_is_done(world: World) {
 }
 
 /// A waiting caller receives the available answer, and the delivery is settled as usual.
-async fn what_could_not_be_recorded_is_answered_by_a_strategy_that_has_who_waits(world: World) {
+async fn an_unrecorded_result_is_answered_by_a_strategy_with_a_waiting_caller(world: World) {
     struct Waiting;
     impl ResponseShape for Waiting {
         type Output<R> = R;
@@ -204,7 +204,7 @@ async fn unprotected_runs_are_a_choice_and_counted(world: World) {
     assert!(job.attempts().is_empty(), "there was no lease");
 }
 
-async fn a_claim_whose_reply_is_lost_is_asked_again_by_the_same_token(world: World) {
+async fn a_claim_with_a_lost_response_is_repeated_with_the_same_token(world: World) {
     for (key, lose) in [("applied", true), ("not applied", false)] {
         let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
         if lose {
@@ -215,7 +215,7 @@ async fn a_claim_whose_reply_is_lost_is_asked_again_by_the_same_token(world: Wor
         let run = worker.spawn(key, &job).await;
         world.clock.advance(ms(10)).await;
         assert_eq!(run.await.unwrap().0, Outcome::Ran, "not in flight for a whole lease");
-        assert_eq!(job.attempts(), [1], "K61: counted at claim, and once");
+        assert_eq!(job.attempts(), [1], "counted at claim, and once");
     }
     let owners: Vec<_> =
         world.store.log().iter().filter(|c| c.verb == StoreOperation::Claim).map(|c| c.owner).collect();
@@ -344,7 +344,7 @@ async fn a_finished_duplicate_is_always_acked(world: World) {
     for wait in [1, 5, 60, 3600] {
         world.clock.advance(secs(wait)).await;
         assert_eq!(worker.outcome("k", &job).await.disposition(), Disposition::Ack);
-        assert_eq!(world.record("k").await.unwrap().expires_at, expires, "K55: not shortened by the ack");
+        assert_eq!(world.record("k").await.unwrap().expires_at, expires, "not shortened by the ack");
     }
 }
 

@@ -9,7 +9,7 @@ use idempotent::{Call, Handler, Json, Outcome, Policy, step};
 
 on_all_stores! {
     a_retry_of_an_order_that_failed_in_its_third_step_runs_from_there
-    a_step_whose_worker_died_before_it_was_noted_is_run_again_by_the_same_key
+    an_unrecorded_step_of_a_dead_worker_runs_again_with_the_same_key
 }
 
 const SIX: [&str; 6] = ["check_stock", "lock_stock", "insert_order", "charge", "set_status", "close_order"];
@@ -80,7 +80,7 @@ async fn a_retry_of_an_order_that_failed_in_its_third_step_runs_from_there(world
     assert_eq!(outside.names(), SIX);
 }
 
-async fn a_step_whose_worker_died_before_it_was_noted_is_run_again_by_the_same_key(world: World) {
+async fn an_unrecorded_step_of_a_dead_worker_runs_again_with_the_same_key(world: World) {
     let (doomed, other, outside) =
         (world.worker("doomed", Policy::new()), world.worker("other", Policy::new()), Outside::default());
     let run = tokio::spawn({

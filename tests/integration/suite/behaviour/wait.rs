@@ -18,8 +18,8 @@ on_all_stores! {
     a_batch_handler_that_answers_for_too_few_frees_all
     a_batch_handler_that_panics_frees_all
     a_waiter_gives_up_at_its_limit_and_touches_nothing
-    when_the_owner_fails_exactly_one_waiter_takes_over
-    when_the_owner_dies_a_waiter_takes_over_at_the_end_of_its_lease
+    one_waiter_takes_over_after_a_failure_of_the_owner
+    a_waiter_takes_over_at_the_end_of_a_dead_owners_lease
     a_replay_is_what_the_first_run_answered
     a_run_dropped_before_it_starts_frees_its_key_and_its_attempt
     release_on_cancel_frees_the_key_of_a_run_that_started
@@ -153,7 +153,7 @@ async fn a_waiter_gives_up_at_its_limit_and_touches_nothing(world: World) {
 }
 
 /// A waiter never removes the claim of another one, and one waiter takes over.
-async fn when_the_owner_fails_exactly_one_waiter_takes_over(world: World) {
+async fn one_waiter_takes_over_after_a_failure_of_the_owner(world: World) {
     let policy = waiting(secs(9));
     let workers: Vec<_> = (0..5).map(|n| world.worker(&format!("waiter {n}"), policy)).collect();
     let owner = world.worker("owner", policy).spawn("k", &Job::ends(secs(1), End::Err)).await;
@@ -178,7 +178,7 @@ async fn when_the_owner_fails_exactly_one_waiter_takes_over(world: World) {
     assert_eq!(outcomes.iter().filter(|name| **name == "replayed").count(), 9);
 }
 
-async fn when_the_owner_dies_a_waiter_takes_over_at_the_end_of_its_lease(world: World) {
+async fn a_waiter_takes_over_at_the_end_of_a_dead_owners_lease(world: World) {
     let policy = waiting(secs(9)).lease(secs(2));
     let (a, b) = (world.worker("a", policy), world.worker("b", policy));
     let owner = a.spawn("k", &Job::takes(secs(60))).await;

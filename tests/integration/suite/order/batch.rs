@@ -2,9 +2,9 @@ use super::*;
 use idempotent::reply::DefaultReply;
 use idempotent::{Handler, Json};
 
-on_all_stores! { in_a_batch_only_those_run_whose_turn_it_is }
+on_all_stores! { a_batch_runs_only_the_items_whose_turn_has_come }
 
-async fn in_a_batch_only_those_run_whose_turn_it_is(world: World) {
+async fn a_batch_runs_only_the_items_whose_turn_has_come(world: World) {
     let worker = world.worker("a", Policy::new());
     let batch = async || {
         let items = vec![(after("3", "2"), 3_u32), (after("2", "1"), 2), (Call::new(id("1")), 1)];

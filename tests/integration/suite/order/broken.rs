@@ -8,23 +8,23 @@ const T: Duration = secs(60);
 const CHAIN: [(&str, &str); 3] = [("2", "1"), ("3", "2"), ("4", "3")];
 
 on_all_stores! {
-    after_a_dead_predecessor_it_is_held_told_of_and_released_after_its_time
-    after_one_that_was_never_sent_likewise
-    those_behind_what_waits_itself_are_released_behind_it
+    an_item_after_a_dead_one_is_held_reported_and_released_after_its_patience
+    an_item_after_a_missing_one_is_held_reported_and_released_after_its_patience
+    successors_of_a_waiting_item_are_released_after_it
     a_chain_that_was_away_for_longer_than_its_time_runs_in_order_when_it_comes_back
-    a_chain_behind_one_that_is_tried_for_longer_than_its_time_runs_in_order
+    a_chain_after_an_item_that_is_retried_beyond_its_patience_runs_in_order
     one_that_waited_and_was_lost_is_missing_once_it_was_not_delivered_for_its_time
-    who_is_delivered_too_seldom_to_tell_waits_twice_and_not_for_ever
+    an_item_with_rare_deliveries_waits_twice_its_patience_and_not_forever
     a_note_that_was_begun_by_who_was_killed_is_finished_by_the_next_delivery
-    who_was_killed_while_it_counted_anew_is_not_taken_for_missing
+    an_item_killed_while_it_restarts_its_count_is_not_missing
     hold_is_the_default_and_has_no_end
-    halt_buries_it_and_those_after_it
+    halt_dead_letters_an_item_and_its_successors
     a_killed_predecessor_counts_as_missing_since_its_lease_ended
-    what_it_has_waited_survives_the_process
+    the_waiting_time_survives_the_process
     a_predecessor_that_is_put_right_lets_go_of_what_was_held
 }
 
-async fn after_a_dead_predecessor_it_is_held_told_of_and_released_after_its_time(world: World) {
+async fn an_item_after_a_dead_one_is_held_reported_and_released_after_its_patience(world: World) {
     let (worker, alerts) = alerting(&world, OnBrokenOrder::Skip(T));
     let job = Job::takes(ms(0));
     worker.outcome("1", &job).await;
@@ -44,7 +44,7 @@ async fn after_a_dead_predecessor_it_is_held_told_of_and_released_after_its_time
     assert_eq!(worker.executor.counts().of("held"), 2);
 }
 
-async fn after_one_that_was_never_sent_likewise(world: World) {
+async fn an_item_after_a_missing_one_is_held_reported_and_released_after_its_patience(world: World) {
     let (worker, alerts) = alerting(&world, OnBrokenOrder::Skip(T));
     let job = Job::takes(ms(0));
     assert_waiting(&deliver(&worker, "3", "2", &job).await);
@@ -58,7 +58,7 @@ async fn after_one_that_was_never_sent_likewise(world: World) {
     assert_eq!(deliver(&worker, "2", "3", &job).await, Outcome::Ran);
 }
 
-async fn those_behind_what_waits_itself_are_released_behind_it(world: World) {
+async fn successors_of_a_waiting_item_are_released_after_it(world: World) {
     let (worker, _) = alerting(&world, OnBrokenOrder::Skip(T));
     let job = Job::takes(ms(0));
     assert!(matches!(worker.outcome("1", &Job::ends(ms(0), End::Err)).await, Outcome::Dead { .. }));
@@ -94,7 +94,7 @@ async fn hold_is_the_default_and_has_no_end(world: World) {
     assert_eq!(job.runs(), 0);
 }
 
-async fn halt_buries_it_and_those_after_it(world: World) {
+async fn halt_dead_letters_an_item_and_its_successors(world: World) {
     let (worker, alerts) = alerting(&world, OnBrokenOrder::Halt(T));
     let job = Job::takes(ms(0));
     worker.outcome("2", &Job::ends(ms(0), End::Err)).await;
@@ -140,7 +140,7 @@ async fn a_killed_predecessor_counts_as_missing_since_its_lease_ended(world: Wor
     assert_eq!(deliver(&worker, "2", "1", &job).await, Outcome::Ran);
 }
 
-async fn what_it_has_waited_survives_the_process(world: World) {
+async fn the_waiting_time_survives_the_process(world: World) {
     let policy = Policy::new().on_broken_order(OnBrokenOrder::Skip(T));
     let job = Job::takes(ms(0));
     let first = world.worker("first", policy);
@@ -187,7 +187,7 @@ async fn a_chain_that_was_away_for_longer_than_its_time_runs_in_order_when_it_co
     assert_runs_in_order(&worker, &job).await;
 }
 
-async fn a_chain_behind_one_that_is_tried_for_longer_than_its_time_runs_in_order(world: World) {
+async fn a_chain_after_an_item_that_is_retried_beyond_its_patience_runs_in_order(world: World) {
     let policy = Policy::new().on_broken_order(OnBrokenOrder::Skip(T)).max_retries(9);
     let worker = world.worker("a", policy);
     let (fails, job) = (Job::ends(ms(0), End::Err), Job::takes(ms(0)));
@@ -226,7 +226,7 @@ async fn one_that_waited_and_was_lost_is_missing_once_it_was_not_delivered_for_i
     assert_eq!(alerts.take(), [("its predecessor was never seen".to_owned(), true)]);
 }
 
-async fn who_is_delivered_too_seldom_to_tell_waits_twice_and_not_for_ever(world: World) {
+async fn an_item_with_rare_deliveries_waits_twice_its_patience_and_not_forever(world: World) {
     let (worker, _) = alerting(&world, OnBrokenOrder::Skip(T));
     let job = Job::takes(ms(0));
     for (key, before) in [("2", "1"), ("3", "2")] {
@@ -256,7 +256,7 @@ async fn a_note_that_was_begun_by_who_was_killed_is_finished_by_the_next_deliver
     assert_eq!(deliver(&worker, "3", "2", &job).await, Outcome::Ran);
 }
 
-async fn who_was_killed_while_it_counted_anew_is_not_taken_for_missing(world: World) {
+async fn an_item_killed_while_it_restarts_its_count_is_not_missing(world: World) {
     let policy = Policy::new().on_broken_order(OnBrokenOrder::Skip(T));
     let (worker, job) = (world.worker("a", policy), Job::takes(ms(0)));
     for (verb, chain) in

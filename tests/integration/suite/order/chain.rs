@@ -1,18 +1,18 @@
 use super::*;
 
 on_all_stores! {
-    it_runs_once_its_predecessor_is_consumed
+    an_item_runs_once_its_predecessor_is_consumed
     while_it_waits_nothing_is_held_and_no_attempt_is_spent
     the_first_of_a_chain_has_no_predecessor
     the_hint_grows_with_each_time_it_is_put_off
     a_duplicate_of_what_is_done_is_answered_whatever_became_of_its_predecessor
-    it_waits_in_place_where_the_policy_says_so_and_wakes_with_its_predecessor
+    an_item_waits_in_place_by_policy_and_wakes_with_its_predecessor
     a_predecessor_that_failed_and_is_tried_again_is_waited_for
-    a_store_that_is_down_lets_nobody_out_of_turn
+    a_store_outage_lets_no_item_run_out_of_turn
     a_call_does_not_wait_for_itself
 }
 
-async fn it_runs_once_its_predecessor_is_consumed(world: World) {
+async fn an_item_runs_once_its_predecessor_is_consumed(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
     assert_waiting(&deliver(&worker, "3", "2", &job).await);
     assert_waiting(&deliver(&worker, "2", "1", &job).await);
@@ -68,7 +68,7 @@ async fn a_duplicate_of_what_is_done_is_answered_whatever_became_of_its_predeces
     assert_eq!(job.runs(), 2);
 }
 
-async fn it_waits_in_place_where_the_policy_says_so_and_wakes_with_its_predecessor(world: World) {
+async fn an_item_waits_in_place_by_policy_and_wakes_with_its_predecessor(world: World) {
     let policy = Policy::new().on_in_flight(idempotent::OnInFlight::Wait(secs(20)));
     let (worker, job) = (world.worker("a", policy), Job::takes(secs(5)));
     let waits = {
@@ -115,7 +115,7 @@ async fn a_predecessor_that_failed_and_is_tried_again_is_waited_for(world: World
     assert_eq!((job.runs(), alerts.take()), (0, Vec::new()));
 }
 
-async fn a_store_that_is_down_lets_nobody_out_of_turn(world: World) {
+async fn a_store_outage_lets_no_item_run_out_of_turn(world: World) {
     let policy = Policy::new().on_store_error(idempotent::OnStoreError::RunUnprotected);
     let (worker, job) = (world.worker("a", policy), Job::takes(ms(0)));
     worker.store.fail_before(idempotent_testkit::StoreOperation::Peek, idempotent_testkit::FOREVER);

@@ -41,22 +41,22 @@ async fn until_runs(clock: &idempotent_testkit::VirtualClock) {
 on_all_stores! {
     registered_numbers_3_2_1_at_three_consumers_run_as_1_2_3
     the_first_of_a_stream_has_nothing_before_it_and_numbers_may_have_gaps
-    without_a_producer_that_registers_those_wait_for_each_other_that_have_arrived
-    what_waits_waits_in_the_store_though_each_consumer_that_saw_it_is_gone
+    arrived_numbers_wait_for_each_other_without_registration
+    a_waiting_number_stays_in_the_store_without_its_consumers
     a_dead_2_holds_3_tells_of_it_and_releases_it_after_its_time
-    a_number_that_was_registered_and_is_never_sent_does_likewise
+    a_registered_number_that_is_never_sent_is_held_and_released
     halted_numbers_die_one_after_the_other_without_a_run
-    other_streams_are_not_delayed_nor_those_of_another_tenant
-    a_late_number_runs_behind_the_one_that_runs_and_is_reported
-    what_was_skipped_runs_not_beside_the_one_that_skipped_it
+    streams_of_other_names_and_tenants_are_not_delayed
+    a_late_number_runs_after_the_active_one_and_is_reported
+    a_skipped_number_does_not_run_concurrently_with_the_skipping_one
     a_late_number_is_refused_where_the_policy_says_so
     a_duplicate_gets_its_answer_wherever_its_stream_is
     a_run_that_was_killed_holds_the_next_until_it_was_taken_over
     a_run_that_was_killed_and_is_not_sent_again_is_missing_from_its_leases_end_on
-    what_was_let_in_and_has_not_claimed_yet_keeps_others_out_for_a_lease
-    the_flip_alone_lets_the_next_one_run_where_the_note_behind_it_is_lost
-    what_is_consumed_is_remembered_by_its_stream_for_longer_than_by_its_record
-    it_waits_in_place_where_the_policy_says_so
+    an_admitted_number_without_a_claim_blocks_others_for_a_lease
+    a_completion_releases_the_next_number_after_a_lost_order_update
+    a_stream_remembers_a_consumed_number_longer_than_the_record
+    a_number_waits_in_place_by_policy
     in_a_batch_one_of_a_stream_runs
 }
 
@@ -85,7 +85,7 @@ async fn the_first_of_a_stream_has_nothing_before_it_and_numbers_may_have_gaps(w
     assert_eq!(register(&worker, "ann", &[1, u64::MAX]).await.late, 2);
 }
 
-async fn without_a_producer_that_registers_those_wait_for_each_other_that_have_arrived(world: World) {
+async fn arrived_numbers_wait_for_each_other_without_registration(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(secs(5)));
     let first = begin(&worker, "ann", 1, &job).await;
     assert_waiting(&comes(&worker, "ann", 3, &job).await);
@@ -100,7 +100,7 @@ async fn without_a_producer_that_registers_those_wait_for_each_other_that_have_a
     assert_eq!(comes(&worker, "ann", 9, &job).await, Outcome::Ran);
 }
 
-async fn what_waits_waits_in_the_store_though_each_consumer_that_saw_it_is_gone(world: World) {
+async fn a_waiting_number_stays_in_the_store_without_its_consumers(world: World) {
     let job = Job::takes(ms(0));
     let first = world.worker("a", Policy::new().on_broken_order(OnBrokenOrder::Skip(secs(60))));
     register(&first, "ann", &[1]).await;
@@ -137,7 +137,7 @@ async fn a_dead_2_holds_3_tells_of_it_and_releases_it_after_its_time(world: Worl
     assert_eq!((job.runs(), alerts.take()), (3, Vec::new()));
 }
 
-async fn a_number_that_was_registered_and_is_never_sent_does_likewise(world: World) {
+async fn a_registered_number_that_is_never_sent_is_held_and_released(world: World) {
     let (held, alerts) = alerting(&world, OnBrokenOrder::Hold(secs(60)));
     let job = Job::takes(ms(0));
     register(&held, "ann", &[1, 2, 3]).await;
@@ -164,7 +164,7 @@ async fn halted_numbers_die_one_after_the_other_without_a_run(world: World) {
     assert_eq!(job.runs(), 0);
 }
 
-async fn other_streams_are_not_delayed_nor_those_of_another_tenant(world: World) {
+async fn streams_of_other_names_and_tenants_are_not_delayed(world: World) {
     let (worker, job) = (world.worker("a", Policy::new()), Job::takes(ms(0)));
     register(&worker, "ann", &[1, 2]).await;
     assert_waiting(&comes(&worker, "ann", 2, &job).await);
@@ -188,7 +188,7 @@ async fn other_streams_are_not_delayed_nor_those_of_another_tenant(world: World)
     assert_eq!(worker.deliver_call(torn, &job).await.0, Outcome::BadKey);
 }
 
-async fn a_late_number_runs_behind_the_one_that_runs_and_is_reported(world: World) {
+async fn a_late_number_runs_after_the_active_one_and_is_reported(world: World) {
     let (worker, alerts) = alerting(&world, OnBrokenOrder::default());
     let (slow, job) = (Job::takes(secs(100)), Job::takes(ms(0)));
     let second = begin(&worker, "ann", 2, &slow).await;
@@ -209,7 +209,7 @@ async fn a_late_number_runs_behind_the_one_that_runs_and_is_reported(world: Worl
     assert_eq!(comes(&worker, "ann", 3, &job).await, Outcome::Ran);
 }
 
-async fn what_was_skipped_runs_not_beside_the_one_that_skipped_it(world: World) {
+async fn a_skipped_number_does_not_run_concurrently_with_the_skipping_one(world: World) {
     let (worker, _) = alerting(&world, OnBrokenOrder::Skip(secs(60)));
     let (slow, job) = (Job::takes(secs(20)), Job::takes(ms(0)));
     register(&worker, "ann", &[1, 2]).await;
@@ -288,7 +288,7 @@ async fn a_run_that_was_killed_and_is_not_sent_again_is_missing_from_its_leases_
     assert_eq!(alerts.take(), [("its predecessor was never seen".to_owned(), false)]);
 }
 
-async fn what_was_let_in_and_has_not_claimed_yet_keeps_others_out_for_a_lease(world: World) {
+async fn an_admitted_number_without_a_claim_blocks_others_for_a_lease(world: World) {
     let (stopped, worker) = (world.worker("a", Policy::new().lease(secs(60))), world.worker("b", Policy::new()));
     let job = Job::takes(ms(0));
     stopped.store.fail_before(StoreOperation::Claim, FOREVER);
@@ -310,7 +310,7 @@ async fn what_was_let_in_and_has_not_claimed_yet_keeps_others_out_for_a_lease(wo
     assert_eq!(comes(&worker, "ann", 2, &job).await, Outcome::Ran);
 }
 
-async fn the_flip_alone_lets_the_next_one_run_where_the_note_behind_it_is_lost(world: World) {
+async fn a_completion_releases_the_next_number_after_a_lost_order_update(world: World) {
     let (worker, other) = (world.worker("a", Policy::new()), world.worker("b", Policy::new()));
     let job = Job::takes(secs(5));
     let first = begin(&worker, "ann", 1, &job).await;
@@ -320,7 +320,7 @@ async fn the_flip_alone_lets_the_next_one_run_where_the_note_behind_it_is_lost(w
     assert_eq!(comes(&other, "ann", 2, &Job::takes(ms(0))).await, Outcome::Ran);
 }
 
-async fn what_is_consumed_is_remembered_by_its_stream_for_longer_than_by_its_record(world: World) {
+async fn a_stream_remembers_a_consumed_number_longer_than_the_record(world: World) {
     let policy = Policy::new().retain(secs(100)).on_broken_order(OnBrokenOrder::Hold(secs(60)));
     let (worker, job) = (world.worker("a", policy), Job::takes(ms(0)));
     register(&worker, "ann", &[1, 2]).await;
@@ -330,7 +330,7 @@ async fn what_is_consumed_is_remembered_by_its_stream_for_longer_than_by_its_rec
     assert_eq!(comes(&worker, "ann", 2, &job).await, Outcome::Ran, "that is not to have never been seen");
 }
 
-async fn it_waits_in_place_where_the_policy_says_so(world: World) {
+async fn a_number_waits_in_place_by_policy(world: World) {
     let (worker, job) =
         (world.worker("a", Policy::new().on_in_flight(OnInFlight::Wait(secs(30)))), Job::takes(secs(5)));
     let first = begin(&worker, "ann", 1, &job).await;

@@ -16,7 +16,7 @@ on_both_stores! {
     whatever_step_the_process_dies_in_each_step_done_before_is_done_once
     steps_survive_a_retry_where_attempts_are_not_counted
     steps_survive_a_later_run_that_fails_before_its_first_step
-    steps_survive_a_later_run_whose_look_at_them_is_not_answered
+    steps_survive_a_later_run_that_cannot_read_them
     steps_survive_a_deferral_by_a_run_in_flight_inside
     a_failed_run_without_steps_still_leaves_no_trace
     each_step_has_a_key_that_stays
@@ -99,7 +99,7 @@ async fn steps_survive_a_later_run_that_fails_before_its_first_step(world: World
     assert_eq!(effects.take(), ["a"]);
 }
 
-async fn steps_survive_a_later_run_whose_look_at_them_is_not_answered(world: World) {
+async fn steps_survive_a_later_run_that_cannot_read_them(world: World) {
     let (worker, effects) = (world.worker("a", Policy::new().max_retries(Policy::NO_LIMIT)), Effects::default());
     let once = |fails| {
         let effects = effects.clone();

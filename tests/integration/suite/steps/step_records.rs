@@ -9,13 +9,13 @@ use super::{Effects, dies, run};
 use crate::common::{AppError, World, ms, secs};
 
 on_both_stores! {
-    a_note_whose_reply_is_lost_is_noted_once
+    a_step_record_with_a_lost_response_is_stored_once
     a_note_that_never_arrives_fails_the_step
     an_overtaken_run_notes_no_step
     steps_side_by_side_are_replayed_in_any_order_of_ends
 }
 
-async fn a_note_whose_reply_is_lost_is_noted_once(world: World) {
+async fn a_step_record_with_a_lost_response_is_stored_once(world: World) {
     let (worker, effects) = (world.worker("a", Policy::new()), Effects::default());
     worker.store.lose_reply(StoreOperation::Note, 1);
     let (steps, doing) = (effects.clone(), worker.clone());

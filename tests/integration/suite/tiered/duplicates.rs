@@ -13,7 +13,7 @@ on_both_stores! {
     a_hit_asks_the_durable_store_nothing
     a_miss_is_answered_by_the_durable_store_and_repaired
     flushed_while_a_handler_runs_the_duplicate_is_retried_later
-    what_is_in_flight_is_not_in_the_fast_tier
+    a_key_in_flight_is_not_in_the_fast_tier
     another_payload_is_a_mismatch_on_a_hit
     a_fast_tier_that_is_down_costs_nothing_but_speed
     a_fast_tier_that_stalls_is_waited_for_no_longer_than_its_patience
@@ -68,7 +68,7 @@ async fn flushed_while_a_handler_runs_the_duplicate_is_retried_later(world: Worl
 }
 
 /// Whatever the durable store answers but "consumed" is asked of it again.
-async fn what_is_in_flight_is_not_in_the_fast_tier(world: World) {
+async fn a_key_in_flight_is_not_in_the_fast_tier(world: World) {
     let fast = tier(&world);
     let (one, store) = worker(&world, "a", fast.clone());
     let job = Job::takes(secs(5));

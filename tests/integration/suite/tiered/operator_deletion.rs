@@ -12,8 +12,8 @@ on_both_stores! {
     a_forgotten_key_is_claimable_at_once
     a_fact_on_its_way_does_not_bring_a_forgotten_key_back
     a_fact_read_while_the_forgetting_was_under_way_does_not_bring_the_key_back
-    a_key_claimed_anew_before_the_record_is_read_tells_the_fast_tier_nothing
-    what_is_not_forgotten_is_known_again_after_a_while
+    a_key_claimed_again_before_the_record_is_read_stores_nothing_in_the_fast_tier
+    a_key_that_was_not_deleted_is_known_again_after_a_while
     a_key_forgotten_while_the_fast_tier_was_down_is_answered_for_no_longer_than_its_age
     a_fact_on_its_way_past_a_flush_is_believed_no_longer_than_its_age
 }
@@ -97,7 +97,7 @@ async fn a_fact_read_while_the_forgetting_was_under_way_does_not_bring_the_key_b
 }
 
 /// The durable store confirmed the completion, and another worker claims the key before the read.
-async fn a_key_claimed_anew_before_the_record_is_read_tells_the_fast_tier_nothing(world: World) {
+async fn a_key_claimed_again_before_the_record_is_read_stores_nothing_in_the_fast_tier(world: World) {
     let fast = tier(&world);
     let (slow, one) = worker(&world, "a", fast.clone());
     let (other, second) = worker(&world, "b", fast.clone());
@@ -115,7 +115,7 @@ async fn a_key_claimed_anew_before_the_record_is_read_tells_the_fast_tier_nothin
 }
 
 /// A wrong fencing token forgets no record. The only cost is a query of the durable store for a while.
-async fn what_is_not_forgotten_is_known_again_after_a_while(world: World) {
+async fn a_key_that_was_not_deleted_is_known_again_after_a_while(world: World) {
     let (_, store) = worker(&world, "a", tier(&world));
     let fencing = consumed(&store).await;
     let wrong = forget(&store, FencingToken(fencing.0 - 1)).await;

@@ -4,7 +4,7 @@ use super::*;
 on_both_stores! {
     an_unused_token_is_good_for_its_ttl_and_not_longer
     while_the_store_is_down_no_token_is_issued
-    a_token_whose_record_was_lost_on_the_way_is_not_given_out
+    a_token_with_a_lost_record_is_not_issued
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn while_the_store_is_down_no_token_is_issued(world: World) {
 }
 
 /// The claim's reply came so late that its lease was over: what was to be put down is gone.
-async fn a_token_whose_record_was_lost_on_the_way_is_not_given_out(world: World) {
+async fn a_token_with_a_lost_record_is_not_issued(world: World) {
     let (worker, tokens) = desk(&world, "a", Policy::new());
     worker.store.delay(StoreOperation::Release, secs(9));
     worker.store.delay_reply(StoreOperation::Claim, secs(9));

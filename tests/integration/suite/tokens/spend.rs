@@ -2,12 +2,12 @@
 use super::*;
 
 on_both_stores! {
-    a_second_use_is_told_that_it_is_one
+    a_second_use_is_reported_as_such
     a_foreign_key_sent_as_a_token_leaves_that_key_alone
     after_a_failure_or_a_panic_the_token_is_good_for_its_ttl_again
     a_made_up_or_foreign_token_is_unknown_and_leaves_no_record
     a_token_in_flight_is_in_flight
-    a_token_whose_worker_died_is_taken_over_after_the_lease
+    a_token_of_a_dead_worker_is_taken_over_after_the_lease
     the_issue_is_no_attempt
     a_token_that_is_halted_never_ran
     while_the_store_is_down_no_token_is_spent_not_even_unprotected
@@ -16,7 +16,7 @@ on_both_stores! {
     a_spent_token_is_known_as_such_whatever_window_the_executor_has_for_other_calls
 }
 
-async fn a_second_use_is_told_that_it_is_one(world: World) {
+async fn a_second_use_is_reported_as_such(world: World) {
     let (worker, tokens) = desk(&world, "a", Policy::new());
     let (token, job) = (tokens.issue("u").await.unwrap(), Job::takes(ms(0)));
     let call = || tokens.call(&token, "u").message("sent already");
@@ -157,7 +157,7 @@ async fn a_token_in_flight_is_in_flight(world: World) {
     assert_eq!((run.await.unwrap(), job.runs()), (Outcome::Ran, 1));
 }
 
-async fn a_token_whose_worker_died_is_taken_over_after_the_lease(world: World) {
+async fn a_token_of_a_dead_worker_is_taken_over_after_the_lease(world: World) {
     let policy = Policy::new().lease(secs(2));
     let ((a, tokens), (b, _)) = (desk(&world, "a", policy), desk(&world, "b", policy));
     let (token, slow) = (tokens.issue("u").await.unwrap(), Job::takes(secs(60)));

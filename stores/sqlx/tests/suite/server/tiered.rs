@@ -243,7 +243,7 @@ async fn a_flush_under_a_running_handler_lets_no_duplicate_run() {
     let world = World::new().await;
     let (one, other, job) = (world.process(LONG).await, world.process(LONG).await, Job::held());
     let run = one.begin(&job).await;
-    assert!(!world.redis_knows(), "S3.9: a crash from here on leaves no marker behind");
+    assert!(!world.redis_knows(), "a crash from here on leaves no marker");
     for _ in 0..3 {
         world.flush();
         let outcome = other.deliver(&job).await;

@@ -5,12 +5,21 @@ use std::time::Duration;
 use anyhow::Context;
 use idempotent::delay_queue::{DelayDeadLetters, DelayProducer, DelayQueue, DelayQueueBuilder};
 use idempotent::mq::{DeadLetters, Publish};
+#[cfg(feature = "rocketmq")]
+use idempotent::mq::{Delivery, Position};
+use idempotent::redis_streams::StreamsPublisher;
 use idempotent_harness::proxy::Proxy;
+#[cfg(feature = "rocketmq")]
+use idempotent_harness::servers::RocketServer;
 use idempotent_harness::servers::{RabbitServer, RedisServer};
 use tokio::time::sleep;
 
 use super::rabbit;
+use super::remaining::Accepted;
 use crate::delivery::phases::unsettled;
+#[cfg(feature = "rocketmq")]
+use crate::mq::rocket;
+use crate::mq::{QUEUE, streams};
 use crate::server::Server;
 
 /// The kind of the broker.
@@ -21,11 +30,22 @@ pub enum OutboxBroker {
     Delay,
     /// A quorum queue of RabbitMQ.
     Rabbitmq,
+    /// A stream, on Redis.
+    Streams,
+    /// A topic of RocketMQ.
+    #[cfg(feature = "rocketmq")]
+    Rocketmq,
 }
 
 impl OutboxBroker {
-    /// All of them.
-    pub const ALL: [Self; 2] = [Self::Delay, Self::Rabbitmq];
+    /// All kinds.
+    pub const ALL: &[Self] = &[
+        Self::Delay,
+        Self::Rabbitmq,
+        Self::Streams,
+        #[cfg(feature = "rocketmq")]
+        Self::Rocketmq,
+    ];
 
     /// Returns the name on the command line.
     #[must_use]
@@ -33,18 +53,27 @@ impl OutboxBroker {
         match self {
             Self::Delay => "delay",
             Self::Rabbitmq => "rabbitmq",
+            Self::Streams => "redis-streams",
+            #[cfg(feature = "rocketmq")]
+            Self::Rocketmq => "rocketmq",
         }
     }
 
-    /// The one of this name.
+    /// Returns the kind with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|broker| broker.name() == name)
+        Self::ALL.iter().copied().find(|broker| broker.name() == name)
     }
 
-    /// Returns the kind of a URL for processes.
-    pub(super) fn of(url: &str) -> Self {
-        if url.starts_with("amqp") { Self::Rabbitmq } else { Self::Delay }
+    /// Returns the address for processes, which contains the kind.
+    fn address(self, url: &str) -> String {
+        format!("{} {url}", self.name())
+    }
+
+    /// Returns the kind and the URL of an address for processes.
+    pub(super) fn of(address: &str) -> anyhow::Result<(Self, &str)> {
+        let parts = address.split_once(' ').and_then(|(name, url)| Some((Self::named(name)?, url)));
+        parts.with_context(|| format!("{address} is no broker"))
     }
 
     /// Returns the destination that relays use.
@@ -52,6 +81,9 @@ impl OutboxBroker {
         match self {
             Self::Delay => TOPIC,
             Self::Rabbitmq => rabbit::TOPIC,
+            Self::Streams => QUEUE,
+            #[cfg(feature = "rocketmq")]
+            Self::Rocketmq => QUEUE,
         }
     }
 }
@@ -67,12 +99,15 @@ const RETRIES: u32 = 1_000;
 pub(super) enum Broker {
     Delay(DelayQueue),
     Rabbitmq(Arc<RabbitServer>),
+    Streams(Arc<RedisServer>),
+    #[cfg(feature = "rocketmq")]
+    Rocketmq(Arc<RocketServer>),
 }
 
-/// One that runs.
+/// A running broker.
 pub(super) struct Started {
     pub(super) broker: Broker,
-    /// The URL through the proxy.
+    /// The address for processes, through the proxy.
     pub(super) by_proxy: String,
     pub(super) server: (Arc<dyn Server>, Proxy),
 }
@@ -86,28 +121,42 @@ impl Broker {
                 let server = server.await.context("Redis does not start")?;
                 let proxy = Proxy::start(&server.address()).await;
                 let broker = Self::Delay(builder(&server.url()).connect().await?);
-                Ok(Started { broker, by_proxy: proxy.url(), server: (Arc::new(server), proxy) })
+                Ok(Started { broker, by_proxy: kind.address(&proxy.url()), server: (Arc::new(server), proxy) })
+            }
+            OutboxBroker::Streams => {
+                let (server, proxy) = streams::start().await?;
+                let (server, by_proxy) = (Arc::new(server), kind.address(&proxy.url()));
+                Ok(Started { broker: Self::Streams(server.clone()), by_proxy, server: (server, proxy) })
+            }
+            #[cfg(feature = "rocketmq")]
+            OutboxBroker::Rocketmq => {
+                let (server, proxy) = rocket::start().await?;
+                let (server, by_proxy) = (Arc::new(server), kind.address(&server.name_server()));
+                Ok(Started { broker: Self::Rocketmq(server.clone()), by_proxy, server: (server, proxy) })
             }
             OutboxBroker::Rabbitmq => {
                 let server = tokio::task::spawn_blocking(RabbitServer::start).await;
                 let server = Arc::new(server.context("RabbitMQ does not start")?);
                 let proxy = Proxy::start(&server.address()).await;
                 rabbit::declare(&server).await.context("RabbitMQ does not get ready")?;
-                let by_proxy = server.url().replace(&server.address(), &proxy.address());
+                let by_proxy = kind.address(&server.url().replace(&server.address(), &proxy.address()));
                 Ok(Started { broker: Self::Rabbitmq(server.clone()), by_proxy, server: (server, proxy) })
             }
         }
     }
 
-    /// Returns the number of messages that are not settled, dead letters left out.
+    /// Returns the number of unsettled messages, without the dead letters.
     pub(super) async fn unsettled(&self) -> Option<u64> {
         match self {
             Self::Delay(queue) => unsettled(queue).await,
             Self::Rabbitmq(server) => rabbit::unsettled(server).await,
+            Self::Streams(server) => streams::left(server).ok().map(sum),
+            #[cfg(feature = "rocketmq")]
+            Self::Rocketmq(server) => Some(sum(rocket::left(server))),
         }
     }
 
-    /// The ids of all dead letters.
+    /// Returns the ids of all dead letters.
     pub(super) async fn letters(&self) -> anyhow::Result<Vec<String>> {
         match self {
             Self::Delay(queue) => {
@@ -118,33 +167,68 @@ impl Broker {
                 Ok(all)
             }
             Self::Rabbitmq(server) => rabbit::letters(server).await,
+            Self::Streams(server) => {
+                Ok(streams::entries(server, streams::DEAD)?.into_iter().map(|(_, id)| id).collect())
+            }
+            #[cfg(feature = "rocketmq")]
+            Self::Rocketmq(server) => {
+                let letters = rocket::read_all(server, rocket::DEAD).await?.into_iter();
+                letters.map(|delivery| delivery.id.context("a dead letter without an id")).collect()
+            }
         }
     }
 
-    /// The ids of all that was accepted, in that order. The delay queue keeps none: the members that messages are there have
-    /// numbers which rise, and each delivery says its own.
-    pub(super) async fn tape(&self) -> anyhow::Result<Option<Vec<String>>> {
-        match self {
-            Self::Delay(_) => Ok(None),
-            Self::Rabbitmq(server) => rabbit::tape(server).await.map(Some),
-        }
+    /// Returns all accepted messages. The delay queue keeps no list: its members have rising numbers, which are part of
+    /// each delivery.
+    pub(super) async fn tape(&self) -> anyhow::Result<Option<Vec<Accepted>>> {
+        Ok(Some(match self {
+            Self::Delay(_) => return Ok(None),
+            Self::Rabbitmq(server) => {
+                let ids = rabbit::tape(server).await?.into_iter().enumerate();
+                ids.map(|(number, id)| Accepted { id, position: format!("{number:09}") }).collect()
+            }
+            Self::Streams(server) => {
+                let entries = streams::entries(server, QUEUE)?.into_iter();
+                entries.map(|(position, id)| Accepted { id, position }).collect()
+            }
+            #[cfg(feature = "rocketmq")]
+            Self::Rocketmq(server) => {
+                // All messages of an aggregate are in one queue of the topic.
+                let accepted = |delivery: Delivery| {
+                    let Position { partition, offset, .. } = &delivery.position;
+                    let offset: u64 = offset.as_deref().unwrap_or_default().parse()?;
+                    let position = format!("{partition:?} {offset:012}");
+                    Ok(Accepted { id: delivery.id.context("a message without an id")?, position })
+                };
+                let messages = rocket::read_all(server, QUEUE).await?.into_iter();
+                messages.map(accepted).collect::<anyhow::Result<_>>()?
+            }
+        }))
     }
 }
 
-/// Returns a publisher to the broker of this URL.
-pub(super) async fn publisher(url: &str) -> anyhow::Result<Arc<dyn Publish>> {
-    Ok(match OutboxBroker::of(url) {
+fn sum(counts: Vec<(String, u64)>) -> u64 {
+    counts.into_iter().map(|(_, count)| count).sum()
+}
+
+/// Returns a publisher to the broker of this address.
+pub(super) async fn publisher(address: &str) -> anyhow::Result<Arc<dyn Publish>> {
+    let (kind, url) = OutboxBroker::of(address)?;
+    Ok(match kind {
         OutboxBroker::Delay => Arc::new(DelayProducer::new(&queue(url).await)),
         OutboxBroker::Rabbitmq => Arc::new(rabbit::publisher(url)?),
+        OutboxBroker::Streams => Arc::new(StreamsPublisher::new(url)?.id_field(streams::ID)),
+        #[cfg(feature = "rocketmq")]
+        OutboxBroker::Rocketmq => Arc::new(rocket::publisher(url)?),
     })
 }
 
-/// The same for everybody.
+/// Returns the builder of all processes.
 fn builder(url: &str) -> DelayQueueBuilder {
     DelayQueue::builder(url, TOPIC).slots(SLOTS).visibility(VISIBILITY).max_retries(RETRIES)
 }
 
-/// Once it can be reached.
+/// Connects to the queue once the server can be reached.
 pub(super) async fn queue(url: &str) -> DelayQueue {
     loop {
         match builder(url).connect().await {

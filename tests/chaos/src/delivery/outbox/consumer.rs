@@ -5,57 +5,26 @@ use std::time::Duration;
 use idempotent::delay_queue::DelaySource;
 use idempotent::mq::{Consumer, HandlerResult, Message, Messages, Schedule, Source};
 use idempotent::{Executor, Policy, Scene, idempotent};
-use sqlx::{Pool, Postgres, Sqlite, Transaction};
+use sqlx::{Pool, Transaction};
 use tokio::time::sleep;
 
 use super::broker::{self, OutboxBroker};
-use super::database::{Database, Home, OutboxStore};
+use super::home::Home;
+use super::statements::Statements;
 use super::{Body, Note, RETRIES, rabbit};
-use crate::delivery::DeliveryFlaw;
+use crate::delivery::database::on_database;
 use crate::delivery::process::{Point, ProcessContext, Stop, stopped};
+use crate::delivery::{DeliveryFlaw, SqlStore};
 use crate::failed::Failed;
+#[cfg(feature = "rocketmq")]
+use crate::mq::rocket;
+use crate::mq::streams;
 
 const GRACE: Duration = Duration::from_secs(5);
 const LEASE: Duration = Duration::from_secs(1);
 
-/// A database whose transactions annotated handlers run in.
-trait Books: Database {
-    fn book(context: &ProcessContext, id: &str, poison: bool) -> impl Future<Output = Result<(), Failed>> + Send;
-}
-
-impl Books for Postgres {
-    async fn book(context: &ProcessContext, id: &str, poison: bool) -> Result<(), Failed> {
-        on_postgres(context, id, poison).await
-    }
-}
-
-impl Books for Sqlite {
-    async fn book(context: &ProcessContext, id: &str, poison: bool) -> Result<(), Failed> {
-        on_sqlite(context, id, poison).await
-    }
-}
-
 #[idempotent(key = id, scope = "outbox", transaction = leased(tx))]
-async fn on_postgres(
-    context: &ProcessContext,
-    id: &str,
-    poison: bool,
-    tx: &mut Transaction<'_, Postgres>,
-) -> Result<(), Failed> {
-    effect(context, id, poison, tx).await
-}
-
-#[idempotent(key = id, scope = "outbox", transaction = leased(tx))]
-async fn on_sqlite(
-    context: &ProcessContext,
-    id: &str,
-    poison: bool,
-    tx: &mut Transaction<'_, Sqlite>,
-) -> Result<(), Failed> {
-    effect(context, id, poison, tx).await
-}
-
-async fn effect<Db: Database>(
+async fn book<Db: Statements>(
     context: &ProcessContext,
     id: &str,
     poison: bool,
@@ -67,29 +36,27 @@ async fn effect<Db: Database>(
     context.may_die(Point::BeforeEffect);
     Db::effect(tx, id).await?;
     context.may_die(Point::InTransaction);
-    // Rolled back.
+    // A failure rolls the effect back.
     if poison { Err(Failed) } else { Ok(()) }
 }
 
 /// Consumes until the stop signal.
 pub(in crate::delivery) async fn consume(context: &Arc<ProcessContext>, stop: Stop) -> anyhow::Result<()> {
-    let store = OutboxStore::of(&context.start.database);
-    let url = &context.start.broker;
-    match (OutboxBroker::of(url), store) {
-        (OutboxBroker::Delay, OutboxStore::Postgres) => run::<Postgres, _>(delay(url).await, context, stop).await,
-        (OutboxBroker::Delay, OutboxStore::Sqlite) => run::<Sqlite, _>(delay(url).await, context, stop).await,
-        (OutboxBroker::Rabbitmq, OutboxStore::Postgres) => {
-            run::<Postgres, _>(rabbit::source(url)?, context, stop).await
-        }
-        (OutboxBroker::Rabbitmq, OutboxStore::Sqlite) => run::<Sqlite, _>(rabbit::source(url)?, context, stop).await,
+    on_database!(SqlStore::of(&context.start.database), Db => consume_from::<Db>(context, stop).await)
+}
+
+async fn consume_from<Db: Statements>(context: &Arc<ProcessContext>, stop: Stop) -> anyhow::Result<()> {
+    let (broker, url) = OutboxBroker::of(&context.start.broker)?;
+    match broker {
+        OutboxBroker::Delay => run::<Db, _>(DelaySource::new(&broker::queue(url).await), context, stop).await,
+        OutboxBroker::Rabbitmq => run::<Db, _>(rabbit::source(url)?, context, stop).await,
+        OutboxBroker::Streams => run::<Db, _>(streams::source(url).await, context, stop).await,
+        #[cfg(feature = "rocketmq")]
+        OutboxBroker::Rocketmq => run::<Db, _>(rocket::source(url)?, context, stop).await,
     }
 }
 
-async fn delay(url: &str) -> DelaySource {
-    DelaySource::new(&broker::queue(url).await)
-}
-
-async fn run<Db: Books, S: Source>(source: S, context: &Arc<ProcessContext>, stop: Stop) -> anyhow::Result<()> {
+async fn run<Db: Statements, S: Source>(source: S, context: &Arc<ProcessContext>, stop: Stop) -> anyhow::Result<()> {
     let Home { pool, outbox, store, .. } = Home::<Db>::reach(&context.start.database).await?;
     let policy = Policy::new().max_retries(RETRIES).lease(LEASE);
     let policy = policy.retry_delay(Duration::from_millis(10)).retry_delay_max(Duration::from_millis(60));
@@ -109,7 +76,7 @@ async fn run<Db: Books, S: Source>(source: S, context: &Arc<ProcessContext>, sto
     Ok(())
 }
 
-async fn handle<Db: Books>(context: Arc<ProcessContext>, pool: Pool<Db>, message: Message<Body>) -> HandlerResult {
+async fn handle<Db: Statements>(context: Arc<ProcessContext>, pool: Pool<Db>, message: Message<Body>) -> HandlerResult {
     let again = || HandlerResult::Again { after: None, error: "it fails".into() };
     let delivery = &message.delivery;
     let Some(id) = delivery.id.clone() else { return again() };
@@ -126,13 +93,13 @@ async fn handle<Db: Books>(context: Arc<ProcessContext>, pool: Pool<Db>, message
         Some(DeliveryFlaw::AnswersFirst) if !poison => {
             tokio::spawn(async move {
                 sleep(Duration::from_millis(100)).await;
-                let _ = Db::book(&context, &id, poison).await;
+                let _ = book::<Db>(&context, &id, poison).await;
             });
             return HandlerResult::Done;
         }
         _ => {}
     }
-    let answer = Db::book(&context, &id, poison).await;
+    let answer = book::<Db>(&context, &id, poison).await;
     context.may_die(Point::BeforeSettling);
     if answer.is_ok() { HandlerResult::Done } else { again() }
 }

@@ -26,13 +26,13 @@ pub(super) struct Tally {
 }
 
 /// The positions at which the broker accepted a message, by message. Positions sort in order of acceptance.
-type Accepted<'a> = BTreeMap<&'a str, Vec<String>>;
+type Positions<'a> = BTreeMap<&'a str, Vec<String>>;
 
 pub(super) fn judge(seen: &[(u32, Note)], left: &Left) -> (Tally, Vec<String>) {
     let mut tally = Tally { committed: left.written.len() as u64, ..Tally::default() };
-    let mut accepted = Accepted::new();
-    for (place, id) in left.tape.iter().flatten().enumerate() {
-        accepted.entry(id).or_default().push(format!("{place:09}"));
+    let mut accepted = Positions::new();
+    for message in left.tape.iter().flatten() {
+        accepted.entry(&message.id).or_default().push(message.position.clone());
     }
     let (mut runs, mut alarms) = (BTreeMap::new(), Vec::new());
     for (_, note) in seen {
@@ -40,7 +40,7 @@ pub(super) fn judge(seen: &[(u32, Note)], left: &Left) -> (Tally, Vec<String>) {
             Note::Began { id, member } => {
                 tally.delivered += 1;
                 // The number follows the letter of the kind.
-                let number = member.as_ref().and_then(|member| member.get(1..));
+                let number = member.as_ref().filter(|_| left.tape.is_none()).and_then(|member| member.get(1..));
                 accepted.entry(id).or_default().extend(number.map(str::to_owned));
             }
             Note::Fails { id } => *runs.entry(id.as_str()).or_default() += 1,
@@ -89,7 +89,8 @@ fn effects(left: &Left) -> Vec<String> {
 fn stubs(left: &Left, tally: &mut Tally) -> Vec<String> {
     let stray = left.stubs.keys().filter(|id| !left.written.contains_key(*id));
     let mut found: Vec<_> = stray.map(|id| format!("O3: {id} has a stub, and was never committed")).collect();
-    let sent: BTreeSet<_> = left.tape.iter().flatten().filter(|id| !left.written.contains_key(*id)).collect();
+    let sent: BTreeSet<_> =
+        left.tape.iter().flatten().map(|message| &message.id).filter(|id| !left.written.contains_key(*id)).collect();
     found.extend(sent.into_iter().map(|id| format!("O3: {id} was sent, and was never committed")));
     for (id, written) in &left.written {
         let status = left.stubs.get(id).map(|stub| stub.status);
@@ -110,7 +111,7 @@ fn stubs(left: &Left, tally: &mut Tally) -> Vec<String> {
 }
 
 /// Each message with the one before it in its aggregate, by the first time that each was accepted.
-fn order(left: &Left, accepted: &Accepted<'_>, tally: &mut Tally) -> Vec<String> {
+fn order(left: &Left, accepted: &Positions<'_>, tally: &mut Tally) -> Vec<String> {
     let mut aggregates: BTreeMap<&str, Vec<(i64, &str, &str)>> = BTreeMap::new();
     for (id, written) in &left.written {
         // One that was called off may never have been sent.

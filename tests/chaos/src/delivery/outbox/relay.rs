@@ -6,30 +6,28 @@ use async_trait::async_trait;
 use idempotent::alert::{Alert, AlertError, AlertSender};
 use idempotent::mq::{OutboundMessage, Publish, PublishError, Published};
 use idempotent::outbox::{Relay, ResendPolicy};
-use sqlx::{Postgres, Sqlite};
 
 use super::broker::OutboxBroker;
-use super::database::{Database, Home, OutboxStore};
+use super::home::Home;
+use super::statements::Statements;
 use super::{MOST_SENDS, Note, broker};
-use crate::delivery::DeliveryFlaw;
+use crate::delivery::database::on_database;
 use crate::delivery::process::{Point, ProcessContext, Stop, stopped};
+use crate::delivery::{DeliveryFlaw, SqlStore};
 
 const POLL: Duration = Duration::from_millis(50);
 
 /// Relays until the stop signal.
 pub(in crate::delivery) async fn relay(context: &Arc<ProcessContext>, stop: Stop) -> anyhow::Result<()> {
-    match OutboxStore::of(&context.start.database) {
-        OutboxStore::Postgres => relay_of::<Postgres>(context, stop).await,
-        OutboxStore::Sqlite => relay_of::<Sqlite>(context, stop).await,
-    }
+    on_database!(SqlStore::of(&context.start.database), Db => relay_of::<Db>(context, stop).await)
 }
 
-async fn relay_of<Db: Database>(context: &Arc<ProcessContext>, stop: Stop) -> anyhow::Result<()> {
+async fn relay_of<Db: Statements>(context: &Arc<ProcessContext>, stop: Stop) -> anyhow::Result<()> {
     let home = Home::<Db>::reach(&context.start.database).await?;
     let inner = broker::publisher(&context.start.broker).await?;
     let publisher = Arc::new(DyingPublisher { inner, context: context.clone() });
     let alert = Arc::new(Noted(context.clone()));
-    let broker = OutboxBroker::of(&context.start.broker);
+    let (broker, _) = OutboxBroker::of(&context.start.broker)?;
     let (first, most) = patience(broker);
     let resends = ResendPolicy::new()
         .backoff(first, most)
@@ -52,16 +50,16 @@ fn lease(broker: OutboxBroker) -> Duration {
     match broker {
         OutboxBroker::Delay => Duration::from_secs(2),
         // A handshake and a confirm on a busy machine.
-        OutboxBroker::Rabbitmq => Duration::from_secs(6),
+        _ => Duration::from_secs(6),
     }
 }
 
-/// Returns the patience of a relay. A delay queue merges a resent message into the waiting one. RabbitMQ stores
-/// another copy, so short times would fill its queue.
+/// Returns the patience of a relay. A delay queue merges a resent message into the waiting one. Other brokers
+/// store another copy, so short times would fill their queues.
 fn patience(broker: OutboxBroker) -> (Duration, Duration) {
     match broker {
         OutboxBroker::Delay => (Duration::from_millis(300), Duration::from_secs(1)),
-        OutboxBroker::Rabbitmq => (Duration::from_secs(3), Duration::from_secs(20)),
+        _ => (Duration::from_secs(3), Duration::from_secs(20)),
     }
 }
 

@@ -5,8 +5,8 @@ use anyhow::Context;
 use idempotent::outbox::{Outbox, OutboxDb, OutboxStatus};
 
 use super::broker::Broker;
-use super::database::{Database, Home};
-use super::statements::Written;
+use super::home::Home;
+use super::statements::{Statements, Written};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Left {
@@ -18,8 +18,16 @@ pub(super) struct Left {
     pub(super) unwanted_stubs: BTreeMap<String, Kept>,
     /// The ids of the broker's dead letters.
     pub(super) letters: Vec<String>,
-    /// The ids of all that the broker has accepted, in that order, where it keeps them.
-    pub(super) tape: Option<Vec<String>>,
+    /// All messages that the broker has accepted, if it keeps them.
+    pub(super) tape: Option<Vec<Accepted>>,
+}
+
+/// A message that the broker has accepted.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Accepted {
+    pub(super) id: String,
+    /// Positions of one aggregate sort in order of acceptance.
+    pub(super) position: String,
 }
 
 /// The status of a message in the outbox.
@@ -30,7 +38,7 @@ pub(super) struct Kept {
     pub(super) sends: u32,
 }
 
-pub(super) async fn left<Db: Database>(home: &Home<Db>, broker: &Broker) -> anyhow::Result<Left> {
+pub(super) async fn left<Db: Statements>(home: &Home<Db>, broker: &Broker) -> anyhow::Result<Left> {
     let mut connection = home.pool.acquire().await.context("the database is gone")?;
     let written = Db::written(&mut connection).await?;
     let [unwanted, effects] = Db::rest(&mut connection).await?;

@@ -2,24 +2,19 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 
-use idempotent::outbox::OutboxDb;
-use sqlx::{Postgres, Sqlite};
+use sqlx::{MySql, Postgres, QueryBuilder, Sqlite};
 
 use super::AGGREGATES;
+use crate::delivery::database::Database;
 
-const TABLES: &str = "\
-CREATE TABLE aggregates (name text PRIMARY KEY, version bigint NOT NULL DEFAULT 0);
-CREATE TABLE written (id text PRIMARY KEY, aggregate text NOT NULL, version bigint NOT NULL, poison boolean NOT NULL,
-                      void boolean NOT NULL DEFAULT false);
-CREATE TABLE unwanted (id text PRIMARY KEY);
-CREATE TABLE effects (id text NOT NULL);";
-const AGGREGATE: &str = "INSERT INTO aggregates (name) VALUES ($1)";
-/// The row is ours until the commit: of two transactions of one aggregate one is the first.
-const ADVANCE: &str = "UPDATE aggregates SET version = version + $2 WHERE name = $1 RETURNING version";
-const WRITE: &str = "INSERT INTO written (id, aggregate, version, poison) VALUES ($1, $2, $3, $4)";
-const WRITE_UNWANTED: &str = "INSERT INTO unwanted (id) VALUES ($1)";
-const CALL_OFF: &str = "UPDATE written SET void = true WHERE id = $1";
-const EFFECT: &str = "INSERT INTO effects (id) VALUES ($1)";
+/// One statement each: MariaDB commits after each of them.
+const TABLES: [&str; 4] = [
+    "CREATE TABLE aggregates (name varchar(20) PRIMARY KEY, version bigint NOT NULL DEFAULT 0)",
+    "CREATE TABLE written (id varchar(40) PRIMARY KEY, aggregate varchar(20) NOT NULL, version bigint NOT NULL, \
+     poison boolean NOT NULL, void boolean NOT NULL DEFAULT false)",
+    "CREATE TABLE unwanted (id varchar(40) PRIMARY KEY)",
+    "CREATE TABLE effects (id varchar(40) NOT NULL)",
+];
 
 /// A message whose transaction has committed, by the writer's own table.
 #[derive(Clone, Debug)]
@@ -34,8 +29,8 @@ pub(super) struct Written {
 }
 
 /// The statements, each in the transaction or on the connection that it is given.
-pub(super) trait Statements: OutboxDb {
-    /// The tables, and the aggregates.
+pub(super) trait Statements: Database {
+    /// Creates the tables and the aggregates.
     fn make(connection: &mut Self::Connection) -> impl Future<Output = sqlx::Result<()>> + Send;
 
     /// Advances the version of an aggregate by this number of messages, and returns the previous version. The row
@@ -58,7 +53,7 @@ pub(super) trait Statements: OutboxDb {
 
     fn effect(connection: &mut Self::Connection, id: &str) -> impl Future<Output = sqlx::Result<()>> + Send;
 
-    /// All that was written, by id.
+    /// Returns all committed messages by id.
     fn written(
         connection: &mut Self::Connection,
     ) -> impl Future<Output = sqlx::Result<BTreeMap<String, Written>>> + Send;
@@ -67,38 +62,57 @@ pub(super) trait Statements: OutboxDb {
     fn rest(connection: &mut Self::Connection) -> impl Future<Output = sqlx::Result<[Vec<String>; 2]>> + Send;
 }
 
+/// Executes a statement that consists of texts and values, and returns its result.
+macro_rules! execute {
+    ($db:ty, $connection:expr, $first:expr $(, $value:expr, $text:literal)*) => {{
+        let mut query = QueryBuilder::<$db>::new($first);
+        $(query.push_bind($value).push($text);)*
+        query.build().execute($connection).await
+    }};
+}
+
 macro_rules! statements {
     ($($db:ty),+) => {$(
         impl Statements for $db {
             async fn make(connection: &mut Self::Connection) -> sqlx::Result<()> {
-                sqlx::raw_sql(TABLES).execute(&mut *connection).await?;
+                for table in TABLES {
+                    sqlx::query(table).execute(&mut *connection).await?;
+                }
                 for number in 0..AGGREGATES {
-                    sqlx::query(AGGREGATE).bind(format!("a{number}")).execute(&mut *connection).await?;
+                    let name = format!("a{number}");
+                    execute!($db, &mut *connection, "INSERT INTO aggregates (name) VALUES (", name, ")")?;
                 }
                 Ok(())
             }
 
             async fn advance(connection: &mut Self::Connection, aggregate: &str, messages: i64) -> sqlx::Result<i64> {
-                let advance = sqlx::query_scalar(ADVANCE).bind(aggregate).bind(messages);
-                advance.fetch_one(connection).await.map(|version: i64| version - messages)
+                // The row is locked until the end of the transaction, so transactions of an aggregate run in order.
+                let lock = &mut *connection;
+                execute!($db, lock, "UPDATE aggregates SET version = version + ", messages, " WHERE name = ", aggregate, "")?;
+                let mut query = QueryBuilder::<$db>::new("SELECT version FROM aggregates WHERE name = ");
+                query.push_bind(aggregate);
+                let version: i64 = query.build_query_scalar().fetch_one(connection).await?;
+                Ok(version - messages)
             }
 
             async fn write(connection: &mut Self::Connection, id: &str, written: &Written) -> sqlx::Result<()> {
                 let Written { aggregate, version, poison, .. } = written;
-                let write = sqlx::query(WRITE).bind(id).bind(aggregate).bind(version).bind(poison);
-                write.execute(connection).await.map(drop)
+                let insert = "INSERT INTO written (id, aggregate, version, poison) VALUES (";
+                execute!(
+                    $db, connection, insert, id, ", ", aggregate, ", ", *version, ", ", *poison, ")"
+                ).map(drop)
             }
 
             async fn write_unwanted(connection: &mut Self::Connection, id: &str) -> sqlx::Result<()> {
-                sqlx::query(WRITE_UNWANTED).bind(id).execute(connection).await.map(drop)
+                execute!($db, connection, "INSERT INTO unwanted (id) VALUES (", id, ")").map(drop)
             }
 
             async fn call_off(connection: &mut Self::Connection, id: &str) -> sqlx::Result<()> {
-                sqlx::query(CALL_OFF).bind(id).execute(connection).await.map(drop)
+                execute!($db, connection, "UPDATE written SET void = true WHERE id = ", id, "").map(drop)
             }
 
             async fn effect(connection: &mut Self::Connection, id: &str) -> sqlx::Result<()> {
-                sqlx::query(EFFECT).bind(id).execute(connection).await.map(drop)
+                execute!($db, connection, "INSERT INTO effects (id) VALUES (", id, ")").map(drop)
             }
 
             async fn written(connection: &mut Self::Connection) -> sqlx::Result<BTreeMap<String, Written>> {
@@ -116,4 +130,4 @@ macro_rules! statements {
         }
     )+};
 }
-statements!(Postgres, Sqlite);
+statements!(MySql, Postgres, Sqlite);

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use idempotent::mq::OutboundMessage;
 use idempotent::outbox::{OutboxError, OutboxErrorKind};
-use sqlx::{Postgres, Sqlite};
 use tokio::time::sleep;
 
 use super::broker::OutboxBroker;
-use super::database::{Database, Home, OutboxStore};
-use super::statements::Written;
+use super::home::Home;
+use super::statements::{Statements, Written};
 use super::{AGGREGATES, Body, NOWHERE, Note};
-use crate::delivery::DeliveryFlaw;
+use crate::delivery::database::on_database;
 use crate::delivery::process::{Point, ProcessContext};
+use crate::delivery::{DeliveryFlaw, SqlStore};
 
 /// A transaction comes so often.
 const PACE: Duration = Duration::from_millis(40);
@@ -24,7 +24,7 @@ const CALLED_OFF: u64 = 4;
 /// The percentage of transactions with an additional message without a receiver.
 const UNWANTED: u64 = 10;
 
-struct Writer<Db: Database> {
+struct Writer<Db: Statements> {
     context: Arc<ProcessContext>,
     home: Home<Db>,
     topic: &'static str,
@@ -32,15 +32,13 @@ struct Writer<Db: Database> {
 
 /// Writes until there is peace.
 pub(in crate::delivery) async fn write(context: &Arc<ProcessContext>) -> anyhow::Result<()> {
-    match OutboxStore::of(&context.start.database) {
-        OutboxStore::Postgres => write_to::<Postgres>(context).await,
-        OutboxStore::Sqlite => write_to::<Sqlite>(context).await,
-    }
+    on_database!(SqlStore::of(&context.start.database), Db => write_to::<Db>(context).await)
 }
 
-async fn write_to<Db: Database>(context: &Arc<ProcessContext>) -> anyhow::Result<()> {
+async fn write_to<Db: Statements>(context: &Arc<ProcessContext>) -> anyhow::Result<()> {
     let home = Home::<Db>::reach(&context.start.database).await?;
-    let writer = Writer { context: context.clone(), home, topic: OutboxBroker::of(&context.start.broker).topic() };
+    let (broker, _) = OutboxBroker::of(&context.start.broker)?;
+    let writer = Writer { context: context.clone(), home, topic: broker.topic() };
     let mut count = 0;
     while !context.is_peace() {
         sleep(PACE).await;
@@ -60,7 +58,7 @@ async fn write_to<Db: Database>(context: &Arc<ProcessContext>) -> anyhow::Result
     Ok(())
 }
 
-impl<Db: Database> Writer<Db> {
+impl<Db: Statements> Writer<Db> {
     async fn transact(&self, ids: &[String]) -> Result<(), OutboxError> {
         let dice = &self.context.dice;
         let aggregate = format!("a{}", dice.below(AGGREGATES));

@@ -1,3 +1,4 @@
+use super::super::remaining::Accepted;
 use super::super::statements::Written;
 use super::*;
 
@@ -39,6 +40,11 @@ fn sent(of: &[(&str, &str)]) -> Vec<(u32, Note)> {
     of.iter().map(|sent| (1, began(sent))).chain([alarmed(7, MOST_SENDS)]).collect()
 }
 
+fn tape(ids: &[&str]) -> Option<Vec<Accepted>> {
+    let accepted = |(number, id): (usize, &&str)| Accepted { id: (*id).into(), position: format!("{number:09}") };
+    Some(ids.iter().enumerate().map(accepted).collect())
+}
+
 fn alarmed(seq: i64, sends: u32) -> (u32, Note) {
     (2, Note::Alarmed { outbox: UNWANTED.into(), seq, sends })
 }
@@ -48,7 +54,7 @@ fn found(seen: &[(u32, Note)], left: &Left) -> Vec<String> {
 }
 
 #[test]
-fn committed_links_take_effect_once_in_order_or_are_reported() {
+fn committed_messages_take_effect_once_in_order_or_are_reported() {
     // What is sent again is out of turn by nature.
     let mut seen = sent(&[("m2", "a3"), ("m1", "a2"), ("m1", "a4"), ("m3", "a5")]);
     // The relay dies after the alert and before it marks the message.
@@ -59,7 +65,7 @@ fn committed_links_take_effect_once_in_order_or_are_reported() {
     // A delay queue has merged the copy; m1 counts once.
     let merged = with(|left| left.stubs.values_mut().filter(|stub| stub.seq == 2).for_each(|stub| stub.sends = 2));
     assert_eq!(judge(&seen, &merged).0.sent_again, 2);
-    let taped = |left: &mut Left| left.tape = Some(["m1", "m2", "m1", "m3"].map(str::to_owned).into());
+    let taped = |left: &mut Left| left.tape = tape(&["m1", "m2", "m1", "m3"]);
     assert_eq!(found(&sent(&[]), &with(taped)), Vec::<String>::new());
 }
 
@@ -72,12 +78,12 @@ fn each_violation_is_found_separately() {
         (with(|left| left.effects.push("m9".into())), "O3"),
         (with(|left| _ = left.stubs.insert("m9".into(), left.stubs["m1"])), "O3"),
         (with(|left| _ = left.unwanted_stubs.insert("u9".into(), left.stubs["m1"])), "O3"),
-        (with(|left| left.tape = Some(vec!["m1".into(), "m9".into()])), "O3"),
+        (with(|left| left.tape = tape(&["m1", "m9"])), "O3"),
         (with(|left| left.stubs.values_mut().take(1).for_each(|stub| stub.status = OutboxStatus::Unconfirmed)), "O5"),
         (with(|left| _ = left.stubs.insert("m1".into(), left.stubs["m3"])), "O5"),
         (with(|left| _ = left.stubs.remove("m1")), "O5"),
         (with(|left| _ = left.stubs.insert("m3".into(), left.stubs["m1"])), "O5"),
-        (with(|left| left.tape = Some(vec!["m2".into(), "m1".into()])), "O4"),
+        (with(|left| left.tape = tape(&["m2", "m1"])), "O4"),
         (with(|left| left.unwanted.push("u2".into())), "O6"),
         (with(|left| left.letters.clear()), "O8"),
         (with(|left| left.letters.push("m1".into())), "O8"),

@@ -1,36 +1,37 @@
-//! The database of the outbox, with the statements of writers, consumers and the judge.
+//! The databases of the plays that write rows and messages in one transaction.
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use idempotent::outbox::Outbox;
-use idempotent::{PostgresStore, SqliteStore, Store, StoreError};
+use idempotent::delay::DelayDb;
+use idempotent::outbox::OutboxDb;
+use idempotent::{MySqlStore, PostgresStore, SqliteStore, Store, StoreError};
 use idempotent_harness::proxy::Proxy;
-use idempotent_harness::servers::PostgresServer;
+use idempotent_harness::servers::{MariaDbServer, PostgresServer};
+use sqlx::mysql::MySqlPoolOptions;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
-use sqlx::{Pool, Postgres, Sqlite, Transaction};
-use tokio::time::sleep;
+use sqlx::{MySql, Pool, Postgres, Sqlite, Transaction};
 
-use super::UNWANTED;
-use super::statements::Statements;
 use crate::server::Server;
 
 /// The kind of the database.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub enum OutboxStore {
+pub enum SqlStore {
     /// A server, which is killed, too.
     Postgres,
     /// A file, which all processes write.
     Sqlite,
+    /// A server, which is killed, too.
+    MariaDb,
 }
 
-impl OutboxStore {
-    /// All of them.
-    pub const ALL: [Self; 2] = [Self::Postgres, Self::Sqlite];
+impl SqlStore {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Postgres, Self::Sqlite, Self::MariaDb];
 
     /// Returns the name on the command line.
     #[must_use]
@@ -38,10 +39,11 @@ impl OutboxStore {
         match self {
             Self::Postgres => "postgres",
             Self::Sqlite => "sqlite",
+            Self::MariaDb => "mariadb",
         }
     }
 
-    /// The one of this name.
+    /// Returns the kind with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|store| store.name() == name)
@@ -49,11 +51,36 @@ impl OutboxStore {
 
     /// Returns the kind of a URL for processes.
     pub(super) fn of(url: &str) -> Self {
-        if url.starts_with("sqlite") { Self::Sqlite } else { Self::Postgres }
+        match url.split_once(':') {
+            Some(("sqlite", _)) => Self::Sqlite,
+            Some(("mysql", _)) => Self::MariaDb,
+            _ => Self::Postgres,
+        }
     }
 }
 
-/// One to be played on.
+/// Evaluates an expression with the database type of a kind.
+macro_rules! on_database {
+    ($kind:expr, $db:ident => $call:expr) => {
+        match $kind {
+            $crate::delivery::SqlStore::Postgres => {
+                type $db = sqlx::Postgres;
+                $call
+            }
+            $crate::delivery::SqlStore::Sqlite => {
+                type $db = sqlx::Sqlite;
+                $call
+            }
+            $crate::delivery::SqlStore::MariaDb => {
+                type $db = sqlx::MySql;
+                $call
+            }
+        }
+    };
+}
+pub(super) use on_database;
+
+/// A running database.
 pub(super) struct Site {
     pub(super) url: String,
     /// The URL through the proxy.
@@ -62,8 +89,8 @@ pub(super) struct Site {
     pub(super) server: Option<(Arc<dyn Server>, Proxy)>,
 }
 
-/// A database for the outbox of a play.
-pub(super) trait Database: Statements {
+/// A database of a play.
+pub(super) trait Database: OutboxDb + DelayDb {
     type Store: Store;
 
     fn start(folder: &Path) -> impl Future<Output = anyhow::Result<Site>>;
@@ -78,47 +105,8 @@ pub(super) trait Database: Statements {
         create: bool,
     ) -> impl Future<Output = Result<Self::Store, StoreError>> + Send;
 
-    /// One that will write.
+    /// Begins a transaction that will write.
     fn begin(pool: &Pool<Self>) -> impl Future<Output = sqlx::Result<Transaction<'static, Self>>> + Send;
-}
-
-/// The open stores and outboxes of a database.
-pub(super) struct Home<Db: Database> {
-    pub(super) pool: Pool<Db>,
-    pub(super) outbox: Outbox<Db>,
-    /// The outbox of messages without a receiver.
-    pub(super) unwanted: Outbox<Db>,
-    pub(super) store: Db::Store,
-}
-
-impl<Db: Database> Home<Db> {
-    /// Opens the database and creates all tables.
-    pub(super) async fn make(url: &str) -> anyhow::Result<Self> {
-        let home = Self::open(url, true).await?;
-        let mut tx = Db::begin(&home.pool).await?;
-        Db::make(&mut tx).await?;
-        tx.commit().await?;
-        Ok(home)
-    }
-
-    /// Once it can be reached.
-    pub(super) async fn reach(url: &str) -> anyhow::Result<Self> {
-        loop {
-            match Self::open(url, false).await {
-                Ok(home) => return Ok(home),
-                Err(error) => eprintln!("no database: {error:#}"),
-            }
-            sleep(Duration::from_millis(100)).await;
-        }
-    }
-
-    async fn open(url: &str, create: bool) -> anyhow::Result<Self> {
-        let pool = Db::pool(url)?;
-        let store = Db::store(&pool, url, create).await?;
-        let outbox = Outbox::builder(pool.clone()).create(create).open().await?;
-        let unwanted = Outbox::builder(pool.clone()).table(UNWANTED).create(create).open().await?;
-        Ok(Self { pool, outbox, unwanted, store })
-    }
 }
 
 impl Database for Postgres {
@@ -146,6 +134,31 @@ impl Database for Postgres {
     }
 }
 
+impl Database for MySql {
+    type Store = MySqlStore;
+
+    async fn start(_: &Path) -> anyhow::Result<Site> {
+        let server = tokio::task::spawn_blocking(MariaDbServer::start).await.context("MariaDB does not start")?;
+        let proxy = Proxy::start(&server.address()).await;
+        let url = server.url();
+        let by_proxy = url.replace(&server.address(), &proxy.address());
+        Ok(Site { url, by_proxy, server: Some((Arc::new(server), proxy)) })
+    }
+
+    fn pool(url: &str) -> anyhow::Result<Pool<Self>> {
+        let options = MySqlPoolOptions::new().max_connections(6).acquire_timeout(Duration::from_secs(3));
+        Ok(options.test_before_acquire(false).connect_lazy(url)?)
+    }
+
+    async fn store(pool: &Pool<Self>, _: &str, create: bool) -> Result<MySqlStore, StoreError> {
+        MySqlStore::on_pool(pool.clone()).create(create).open().await
+    }
+
+    async fn begin(pool: &Pool<Self>) -> sqlx::Result<Transaction<'static, Self>> {
+        pool.begin().await
+    }
+}
+
 /// A stopped process may be in the middle of a transaction.
 const BUSY: Duration = Duration::from_secs(10);
 
@@ -153,7 +166,7 @@ impl Database for Sqlite {
     type Store = SqliteStore;
 
     async fn start(folder: &Path) -> anyhow::Result<Site> {
-        let url = format!("sqlite:{}", folder.join("outbox.db").display());
+        let url = format!("sqlite:{}", folder.join("play.db").display());
         Ok(Site { by_proxy: url.clone(), url, server: None })
     }
 
