@@ -37,7 +37,7 @@ impl Model {
         retention: Duration,
         now: Timestamp,
     ) -> Settled {
-        self.step(key, |found| protocol::forget(found, expected, force, memory, now))
+        self.step(key, |found| protocol::forget(found, expected, force, retention, now))
     }
 
     pub(crate) fn peek(&self, key: &Key, now: Timestamp) -> Option<&Record> {

@@ -90,7 +90,7 @@ impl Admin for FaultStore {
     ) -> Result<Settled, StoreError> {
         let call = async {
             let admin = self.shared.inner.capabilities().admin.ok_or_else(|| missing("forget"))?;
-            admin.forget(key, expected, force, memory).await
+            admin.forget(key, expected, force, retention).await
         };
         self.call(StoreOperation::Forget, Some(key), None, call, |settled| StoreAnswer::Settled(*settled)).await
     }
