@@ -99,8 +99,9 @@ async fn buried(store: &MemoryStore, body: &str) -> (Key, DeadLetter) {
     let key = Identity::new(Scene::Mq, "billing", body).key("shop").unwrap();
     let owner = OwnerToken(17);
     let (fingerprint, max_attempts, on_expiry, display) = (None, 0, OnExpiry::Takeover, None);
-    let (lease, memory) = (HOUR, HOUR);
-    let asked = ClaimRequest { key: key.clone(), owner, lease, fingerprint, max_attempts, on_expiry, memory, display };
+    let (lease, retention) = (HOUR, HOUR);
+    let asked =
+        ClaimRequest { key: key.clone(), owner, lease, fingerprint, max_attempts, on_expiry, retention, display };
     let Claim::Acquired(grant) = store.claim(&asked).await.unwrap() else { panic!("it is nobody's") };
     let held = ClaimHandle { fencing: Some(grant.fencing), ..ClaimHandle::unanswered(key.clone(), owner) };
     let release =

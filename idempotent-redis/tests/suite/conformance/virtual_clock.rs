@@ -136,7 +136,7 @@ impl Admin for OnClock {
         force: bool,
         retention: Duration,
     ) -> Result<Settled, StoreError> {
-        self.timed().forget(key, expected, force, memory).await
+        self.timed().forget(key, expected, force, retention).await
     }
 }
 

@@ -104,9 +104,9 @@ impl<S: Store + Admin + Batch + Purge> Sequence<'_, S> {
 
     fn request(&mut self) -> ClaimRequest {
         let prints = [None, Some(Fingerprint::of_bytes("a")), Some(Fingerprint::of_bytes("b"))];
-        let mut memory = self.span();
+        let mut retention = self.span();
         if self.random.below(4) == 0 {
-            memory = Duration::ZERO;
+            retention = Duration::ZERO;
         }
         ClaimRequest {
             key: self.key(),
@@ -115,7 +115,7 @@ impl<S: Store + Admin + Batch + Purge> Sequence<'_, S> {
             fingerprint: self.random.of(&prints),
             max_attempts: self.random.of(&[0, 0, 1, 2, 3]),
             on_expiry: self.random.of(&[OnExpiry::Takeover, OnExpiry::Takeover, OnExpiry::Park]),
-            memory,
+            retention,
             display: self.random.of(&[None, Some(Arc::from("card 4***"))]),
         }
     }
@@ -198,11 +198,11 @@ impl<S: Store + Admin + Batch + Purge> Sequence<'_, S> {
     }
 
     async fn forget(&mut self, now: Timestamp) {
-        let (key, force, memory) = (self.key(), self.random.below(2) == 0, self.span());
+        let (key, force, retention) = (self.key(), self.random.below(2) == 0, self.span());
         let fencing = self.model.records.get(&key.hash()).map_or(FencingToken(7), |record| record.fencing);
         let expected = FencingToken(fencing.0 + u64::from(self.random.below(4) == 0));
-        let wanted = self.model.step(&key, |found| protocol::forget(found, expected, force, memory, now));
-        self.settled("forget", self.store.forget(&key, expected, force, memory).await.unwrap(), wanted);
+        let wanted = self.model.step(&key, |found| protocol::forget(found, expected, force, retention, now));
+        self.settled("forget", self.store.forget(&key, expected, force, retention).await.unwrap(), wanted);
     }
 
     /// Purges in the model and in the store. The store keeps a removed row for 2 ms, which only the count shows.

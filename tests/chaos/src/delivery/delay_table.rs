@@ -24,7 +24,6 @@ mod statements;
 use std::path::Path;
 use std::time::Duration;
 
-use idempotent::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -55,6 +54,9 @@ const VISIBILITY: Duration = Duration::from_millis(1_500);
 /// The number of retries of a failing handler. Killed runs count, too.
 const RETRIES: u32 = 12;
 
+/// A time of the machine's clock in µs.
+type Time = u64;
+
 /// A note of a process.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -70,12 +72,12 @@ enum Note {
     /// The database confirmed a cancellation at this time.
     Cancelled {
         id: String,
-        heard: Timestamp,
+        heard: Time,
     },
     /// A delivery reached its handler at this time.
     Began {
         id: String,
-        at: Timestamp,
+        at: Time,
     },
     /// A run of a task that always fails.
     Fails {

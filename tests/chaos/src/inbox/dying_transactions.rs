@@ -15,7 +15,7 @@ use sqlx::{Postgres, Transaction};
 use super::InboxFlaw;
 use super::wire::Point;
 use crate::dice::Dice;
-use crate::dying_transactions::die;
+use crate::dying_store::die;
 
 pub(super) type Tx = Transaction<'static, Postgres>;
 

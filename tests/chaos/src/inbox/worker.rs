@@ -14,7 +14,7 @@ use super::InboxFlaw;
 use super::dying_transactions::{Begins, DyingTransactions, Tx};
 use super::wire::{Deliver, News, Point, Start};
 use crate::dice::Dice;
-use crate::dying_transactions::die;
+use crate::dying_store::die;
 use crate::failed::Failed;
 use crate::process::{self, begin, next};
 

@@ -52,7 +52,7 @@ async fn handle<Db: TaskTables>(context: Arc<ProcessContext>, pool: Pool<Db>, me
     let again = || HandlerResult::Again { after: None, error: "it fails".into() };
     let Some(id) = message.delivery.id.clone() else { return again() };
     let poison = message.delivery.body == b"poison";
-    context.notes.write(&Note::Began { id: id.clone(), at: now() });
+    context.notes.write(&Note::Began { id: id.clone(), at: now().0 });
     match context.start.flaw {
         Some(DeliveryFlaw::RunsUnbound) if !poison => {
             let Ok(mut connection) = pool.acquire().await else { return again() };

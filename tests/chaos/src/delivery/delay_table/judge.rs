@@ -1,11 +1,9 @@
 //! The comparison of the notes with rows, effects and dead letters.
 use std::collections::{BTreeMap, BTreeSet};
 
-use idempotent::Timestamp;
-
 use super::site::Remaining;
 use super::statements::Task;
-use super::{Note, RETRIES};
+use super::{Note, RETRIES, Time};
 use crate::delivery::phases::Stage;
 use crate::delivery::process::Point;
 use crate::verdict::Verdict;
@@ -28,8 +26,8 @@ struct Seen<'a> {
     kept: BTreeSet<&'a str>,
     rolled_back: BTreeSet<&'a str>,
     /// The time at which the database confirmed the cancellation.
-    cancelled: BTreeMap<&'a str, Timestamp>,
-    began: BTreeMap<&'a str, Vec<Timestamp>>,
+    cancelled: BTreeMap<&'a str, Time>,
+    began: BTreeMap<&'a str, Vec<Time>>,
     failed: BTreeMap<&'a str, u32>,
 }
 
@@ -51,7 +49,7 @@ pub(super) fn judge(notes: &[(u32, Note)], left: &Remaining) -> (Tally, Vec<Stri
     tally.rolled_back = seen.rolled_back.len() as u64;
     tally.redelivered = seen.began.values().map(|began| began.len() as u64 - 1).sum();
     tally.dead = left.letters.len() as u64;
-    let in_time = |(id, heard): &(&&str, &Timestamp)| tasks.get(**id).is_some_and(|task| **heard < task.due);
+    let in_time = |(id, heard): &(&&str, &Time)| tasks.get(**id).is_some_and(|task| **heard < task.due.0);
     let in_time: BTreeSet<&str> = seen.cancelled.iter().filter(in_time).map(|(id, _)| *id).collect();
     tally.cancelled_in_time = in_time.len() as u64;
     let mut found = early(&tasks, &seen);
@@ -67,8 +65,8 @@ fn early(tasks: &BTreeMap<&str, &Task>, seen: &Seen<'_>) -> Vec<String> {
             found.push(format!("T3: {id} was delivered without a committed row"));
             continue;
         };
-        let early = began.iter().filter(|at| **at < task.due);
-        found.extend(early.map(|at| format!("T2: {id} was delivered {} µs before its time", task.due.0 - at.0)));
+        let early = began.iter().filter(|at| **at < task.due.0);
+        found.extend(early.map(|at| format!("T2: {id} was delivered {} µs before its time", task.due.0 - at)));
     }
     found
 }
@@ -149,6 +147,8 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
+    use idempotent::Timestamp;
+
     use super::*;
 
     fn task(id: &str, poison: bool, bound: bool) -> Task {
@@ -169,13 +169,13 @@ mod tests {
     }
 
     fn notes() -> Vec<(u32, Note)> {
-        let began = |id: &str, at| Note::Began { id: id.into(), at: Timestamp(at) };
+        let began = |id: &str, at| Note::Began { id: id.into(), at };
         [
             began("a", 100),
             began("a", 900),
             began("dead", 150),
             began("b", 100),
-            Note::Cancelled { id: "off".into(), heard: Timestamp(99) },
+            Note::Cancelled { id: "off".into(), heard: 99 },
             Note::Kept { id: "b".into() },
             Note::RolledBack { id: "never".into() },
         ]
@@ -207,8 +207,8 @@ mod tests {
         for (more, left, finding) in [
             (vec![], with(|left| _ = left.effects.remove(0)), "T1"),
             (vec![], with(|left| _ = left.effects.pop()), "T1"),
-            (vec![Note::Began { id: "a".into(), at: Timestamp(99) }], left(), "T2"),
-            (vec![Note::Began { id: "never".into(), at: Timestamp(500) }], left(), "T3"),
+            (vec![Note::Began { id: "a".into(), at: 99 }], left(), "T2"),
+            (vec![Note::Began { id: "never".into(), at: 500 }], left(), "T3"),
             (vec![], with(|left| left.effects.push("a".into())), "T3"),
             (vec![], with(|left| left.effects.push("never".into())), "T3"),
             (vec![], with(|left| left.effects.push("dead".into())), "T3"),

@@ -2,14 +2,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use idempotent::Timestamp;
 use idempotent::delay::ScheduledTask;
 use idempotent::mq::{Cancelled, DelayErrorKind, Scheduled};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::Note;
 use super::site::OpenTable;
 use super::statements::{Task, TaskTables};
+use super::{Note, Time};
 use crate::delivery::database::on_database;
 use crate::delivery::process::{Point, ProcessContext, now};
 use crate::delivery::{DeliveryFlaw, SqlStore};
@@ -26,8 +27,8 @@ const REPEATED: u64 = 20;
 const CANCELLED: u64 = 15;
 /// The pause after an error.
 const REST: Duration = Duration::from_millis(50);
-/// The difference between the time of a row and the earlier time of its task, for the flaw of this kind.
-const EARLY: Duration = Duration::from_millis(100);
+/// The difference in µs between the time of a row and the earlier time of its task, for the flaw of this kind.
+const EARLY: u64 = 100_000;
 
 struct Producer<Db: TaskTables> {
     context: Arc<ProcessContext>,
@@ -72,7 +73,7 @@ impl<Db: TaskTables> Producer<Db> {
 
     fn scheduled(&self, task: &Task) -> ScheduledTask {
         let early = self.context.start.flaw == Some(DeliveryFlaw::SchedulesEarly);
-        let due = if early { task.due - EARLY } else { task.due };
+        let due = if early { Timestamp(task.due.0.saturating_sub(EARLY)) } else { task.due };
         ScheduledTask::at(&task.id, due, if task.poison { "poison" } else { "" })
     }
 
@@ -152,7 +153,7 @@ impl<Db: TaskTables> Producer<Db> {
         }
         .await;
         // Without an answer, the commit may or may not have happened.
-        let heard = if matches!(cancelled, Ok(Cancelled::Done)) { now() } else { idempotent::Timestamp(u64::MAX) };
+        let heard = if matches!(cancelled, Ok(Cancelled::Done)) { now().0 } else { Time::MAX };
         self.context.notes.write(&Note::Cancelled { id: id.to_owned(), heard });
     }
 }
