@@ -69,6 +69,10 @@ enum Note {
     RolledBack {
         id: String,
     },
+    /// The producer is about to cancel a task.
+    Cancelling {
+        id: String,
+    },
     /// The database confirmed a cancellation at this time.
     Cancelled {
         id: String,

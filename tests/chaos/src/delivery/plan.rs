@@ -31,6 +31,10 @@ pub(super) fn harms(seed: u64, targets: Targets, long: Duration) -> Vec<(Duratio
     let below = |dice: &Dice, end: usize| usize::try_from(dice.below(end as u64)).unwrap_or_default();
     plan.every(301, (400, 1_000), |dice| Harm::Kill(below(dice, targets.processes)));
     plan.every(302, (1_500, 3_000), |dice| Harm::Pause(below(dice, targets.processes), dice.ms(1_000, 2_500)));
+    // A file has no server.
+    if targets.servers == 0 {
+        return plan.sorted();
+    }
     plan.every(303, (800, 2_000), |dice| Harm::Cut(below(dice, targets.servers)));
     let mut turn = below(&Dice::new(seed, 305), targets.servers);
     plan.every(304, (3_000, 7_000), |_| {
@@ -54,6 +58,8 @@ mod tests {
                 let count = |which: Harm| minute.iter().filter(|(_, harm)| *harm == which).count();
                 assert!(count(Harm::Crash(server)) >= 3 && count(Harm::Cut(server)) >= 5, "{seed}: {minute:?}");
             }
+            let file = harms(seed, Targets { processes: 6, servers: 0 }, Duration::from_secs(60));
+            assert!(file.iter().all(|(_, harm)| matches!(harm, Harm::Kill(_) | Harm::Pause(..))), "{seed}: {file:?}");
             let killed = |place| minute.iter().any(|(_, harm)| *harm == Harm::Kill(place));
             assert!((0..6).all(killed), "{seed}: {minute:?}");
         }

@@ -25,6 +25,8 @@ pub(super) struct Tally {
 struct Seen<'a> {
     kept: BTreeSet<&'a str>,
     rolled_back: BTreeSet<&'a str>,
+    /// Perhaps cancelled.
+    cancelling: BTreeSet<&'a str>,
     /// The time at which the database confirmed the cancellation.
     cancelled: BTreeMap<&'a str, Time>,
     began: BTreeMap<&'a str, Vec<Time>>,
@@ -37,6 +39,7 @@ pub(super) fn judge(notes: &[(u32, Note)], left: &Remaining) -> (Tally, Vec<Stri
         match note {
             Note::Kept { id } => _ = seen.kept.insert(id),
             Note::RolledBack { id } => _ = seen.rolled_back.insert(id),
+            Note::Cancelling { id } => _ = seen.cancelling.insert(id),
             Note::Cancelled { id, heard } => _ = seen.cancelled.insert(id, *heard),
             Note::Began { id, at } => seen.began.entry(id).or_default().push(*at),
             Note::Fails { id } => *seen.failed.entry(id).or_default() += 1,
@@ -100,7 +103,7 @@ fn effects(tasks: &BTreeMap<&str, &Task>, seen: &Seen<'_>, in_time: &BTreeSet<&s
 /// Returns whether the task must take effect or become a dead letter.
 fn is_required(task: &Task, seen: &Seen<'_>) -> bool {
     let scheduled = task.bound || seen.kept.contains(task.id.as_str());
-    scheduled && !seen.cancelled.contains_key(task.id.as_str())
+    scheduled && !seen.cancelling.contains(task.id.as_str())
 }
 
 fn letters(tasks: &BTreeMap<&str, &Task>, seen: &Seen<'_>, left: &Remaining) -> Vec<String> {
@@ -175,6 +178,7 @@ mod tests {
             began("a", 900),
             began("dead", 150),
             began("b", 100),
+            Note::Cancelling { id: "off".into() },
             Note::Cancelled { id: "off".into(), heard: 99 },
             Note::Kept { id: "b".into() },
             Note::RolledBack { id: "never".into() },

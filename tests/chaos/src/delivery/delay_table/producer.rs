@@ -8,9 +8,9 @@ use idempotent::mq::{Cancelled, DelayErrorKind, Scheduled};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use super::Note;
 use super::site::OpenTable;
 use super::statements::{Task, TaskTables};
-use super::{Note, Time};
 use crate::delivery::database::on_database;
 use crate::delivery::process::{Point, ProcessContext, now};
 use crate::delivery::{DeliveryFlaw, SqlStore};
@@ -141,6 +141,7 @@ impl<Db: TaskTables> Producer<Db> {
     }
 
     async fn cancel(&self, id: &str) {
+        self.context.notes.write(&Note::Cancelling { id: id.to_owned() });
         let cancelled: anyhow::Result<Cancelled> = async {
             if self.context.start.flaw == Some(DeliveryFlaw::KeepsCancelled) {
                 return Ok(Cancelled::Done);
@@ -152,8 +153,8 @@ impl<Db: TaskTables> Producer<Db> {
             Ok(cancelled)
         }
         .await;
-        // Without an answer, the commit may or may not have happened.
-        let heard = if matches!(cancelled, Ok(Cancelled::Done)) { now().0 } else { Time::MAX };
-        self.context.notes.write(&Note::Cancelled { id: id.to_owned(), heard });
+        if matches!(cancelled, Ok(Cancelled::Done)) {
+            self.context.notes.write(&Note::Cancelled { id: id.to_owned(), heard: now().0 });
+        }
     }
 }
