@@ -65,9 +65,10 @@ pub(crate) fn sql() -> Done {
 /// 100,000.
 pub(crate) fn delivery() -> Done {
     let mut all = true;
-    for (package, filter) in
-        [("idempotent-redis", "among_a_million"), ("idempotent-sqlx", "postgres::laws::plans::a_look_for_what_is_due")]
-    {
+    for (package, filter) in [
+        ("idempotent-redis", "among_a_million"),
+        ("idempotent-sqlx", "postgres::common::plans::a_look_for_what_is_due"),
+    ] {
         let mut command = cargo(&["test", "--locked", "--package", package, "--test", "suite"])?;
         command.args(["--", filter, "--ignored", "--nocapture"]);
         all &= tests(&mut command)?;

@@ -48,7 +48,7 @@ const QUICK: &[&str] = &[
     "--skip",
     "runtimes::",
     "--skip",
-    "order::unable",
+    "order::missing_capability",
 ];
 
 pub(super) const AREAS: [Area; 4] = [

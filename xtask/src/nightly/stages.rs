@@ -137,7 +137,7 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
 }
 
 /// Each play on each of its servers.
-const CHAOS: [&str; 22] = [
+const CHAOS: [&str; 29] = [
     "sqlite",
     "redis --topology single",
     "redis --topology sentinel",
@@ -154,10 +154,17 @@ const CHAOS: [&str; 22] = [
     "rocketmq --store redis",
     "rocketmq --store sqlite",
     "delay",
+    "delay-table --store postgres",
+    "delay-table --store sqlite",
+    "delay-table --store mariadb",
     "outbox --store postgres --broker delay",
     "outbox --store postgres --broker rabbitmq",
+    "outbox --store postgres --broker redis-streams",
+    "outbox --store postgres --broker rocketmq",
     "outbox --store sqlite --broker delay",
     "outbox --store sqlite --broker rabbitmq",
+    "outbox --store mariadb --broker delay",
+    "outbox --store mariadb --broker redis-streams",
     "ordering --store redis",
     "ordering --store sqlite",
 ];

@@ -53,6 +53,45 @@ mod extras {
     }
 
     #[test]
+    fn messages_committed_to_mariadb_take_effect_once_and_in_order_under_kills_stops_and_cuts() {
+        outbox_holds(&["--store", "mariadb", "--seconds", "7", "--seed", "1"]);
+    }
+
+    #[test]
+    fn committed_messages_take_effect_once_and_in_order_over_redis_streams_under_kills_stops_and_cuts() {
+        outbox_holds(&["--broker", "redis-streams", "--seconds", "10", "--seed", "1"]);
+    }
+
+    #[test]
+    fn scheduled_tasks_take_effect_once_and_in_time_on_postgres_under_kills_stops_and_cuts() {
+        delay_table_holds("postgres");
+    }
+
+    #[test]
+    fn scheduled_tasks_take_effect_once_and_in_time_on_mariadb_under_kills_stops_and_cuts() {
+        delay_table_holds("mariadb");
+    }
+
+    #[test]
+    fn scheduled_tasks_take_effect_once_and_in_time_on_sqlite_under_kills_and_stops() {
+        delay_table_holds("sqlite");
+    }
+
+    fn delay_table_holds(store: &str) {
+        let closing = holds(&["delay-table", "--store", store, "--seconds", "7", "--seed", "1"]);
+        for seen in ["kills", "rolled_back", "cancelled_in_time", "deliveries_after_the_first", "dead_letters"] {
+            assert!(closing[seen].as_u64() > Some(0), "{seen}: {closing}");
+        }
+    }
+
+    #[test]
+    fn a_task_of_a_rolled_back_transaction_is_found() {
+        let arguments = ["delay-table", "--seconds", "4", "--seed", "1", "--weakness", "schedules-outside"];
+        let found = violated(&arguments);
+        assert!(found.contains("T3"), "{found:?}");
+    }
+
+    #[test]
     fn messages_sent_to_rabbitmq_in_another_order_are_found() {
         let arguments = ["outbox", "--broker", "rabbitmq", "--seconds", "4", "--seed", "1"];
         let found = violated(&[&arguments[..], &["--weakness", "sends-backwards"]].concat());
@@ -85,7 +124,7 @@ mod soak {
     #[test]
     #[ignore = "takes minutes"]
     fn each_flaw_around_an_outbox_is_found_on_each_broker_and_store_as_what_it_is() {
-        for (store, broker) in [("sqlite", "delay"), ("postgres", "rabbitmq")] {
+        for (store, broker) in [("sqlite", "delay"), ("postgres", "rabbitmq"), ("mariadb", "redis-streams")] {
             for flaw in DeliveryFlaw::of(Play::Outbox) {
                 let arguments = ["outbox", "--store", store, "--broker", broker, "--seconds", "10", "--seed", "1"];
                 let found = violated(&[&arguments[..], &["--weakness", flaw.name()]].concat());
