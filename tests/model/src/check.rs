@@ -11,7 +11,7 @@ use crate::action::{Action, possible};
 use crate::invariant::{Invariant, Sight};
 use crate::state::{Ghost, State};
 use crate::store::Store;
-use crate::trace_text::trace_text;
+use crate::trace_text::sentences;
 use crate::variant::Variant;
 use crate::world::World;
 
@@ -155,7 +155,7 @@ impl Report {
     /// Describes the violation of an invariant, with a sentence for each step. Empty if the invariant holds.
     #[must_use]
     pub fn tell(&self, invariant: Invariant) -> Vec<String> {
-        self.violated.get(&invariant).map(told).unwrap_or_default()
+        self.violated.get(&invariant).map(sentences).unwrap_or_default()
     }
 
     /// Returns the violated invariants without their traces.

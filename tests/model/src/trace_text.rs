@@ -12,7 +12,7 @@ use crate::store::kind;
 
 /// Returns one numbered sentence for each step.
 #[must_use]
-pub fn told(trace: &Trace) -> Vec<String> {
+pub fn sentences(trace: &Trace) -> Vec<String> {
     let mut teller = Teller { worker: [0; RUNS], grants: 0 };
     (1..)
         .zip(trace)
