@@ -37,9 +37,9 @@ impl Whole {
         let (answer, write) = match request {
             Request::Claim => {
                 let (lease, fingerprint, max_attempts, on_expiry) = (LEASE, None, self.limit, OnExpiry::Takeover);
-                let (memory, display) = (RETENTION, None);
+                let (retention, display) = (RETENTION, None);
                 let request =
-                    ClaimRequest { key, owner: token, lease, fingerprint, max_attempts, on_expiry, memory, display };
+                    ClaimRequest { key, owner: token, lease, fingerprint, max_attempts, on_expiry, retention, display };
                 let (claim, write) = protocol::claim(found, &request, self.now);
                 (Answer::Claim(claim), write)
             }
@@ -48,8 +48,8 @@ impl Whole {
                 settled(protocol::complete(found, &held, &done, self.now))
             }
             Request::Release(end) => {
-                let (delay, memory) = (Duration::ZERO, RETENTION);
-                let release = Release { kind: end.into(), delay, memory, error: "failed".into() };
+                let (delay, retention) = (Duration::ZERO, RETENTION);
+                let release = Release { kind: end.into(), delay, retention, error: "failed".into() };
                 settled(protocol::release(found, &held, &release, self.now))
             }
             Request::Renew => settled(protocol::renew(found, &held, LEASE, self.now)),
