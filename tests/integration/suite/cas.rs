@@ -48,8 +48,8 @@ async fn a_claim_held_up_over_a_claim_and_its_deletion_gets_a_higher_number() {
     let (a, b) = (ask(key.clone(), 1), ask(key.clone(), 2));
     let (a, b) = tokio::join!(biased; store.claim(&a), async {
         let b = number(store.claim(&b).await.unwrap());
-        let (delay, memory, error) = (Duration::ZERO, Duration::from_secs(60), "failed".into());
-        let release = Release { kind: ReleaseKind::Delete, delay, memory, error };
+        let (delay, retention, error) = (Duration::ZERO, Duration::from_secs(60), "failed".into());
+        let release = Release { kind: ReleaseKind::Delete, delay, retention, error };
         let held = ClaimHandle::unanswered(key.clone(), OwnerToken(2));
         assert_eq!(store.release(&held, &release).await.unwrap(), Settled::Done);
         assert_eq!(store.peek(&key).await.unwrap(), None, "deleted for everybody");

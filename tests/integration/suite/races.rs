@@ -46,8 +46,8 @@ async fn one_of_50_claims_wins(store: Arc<dyn Store>) {
         assert_eq!(winners.len(), 1, "round {round}: {winners:?}");
         // Free again for the next: deleted, or vacant.
         let verdict = if round % 2 == 0 { ReleaseKind::Delete } else { ReleaseKind::Vacate };
-        let memory = Duration::from_secs(60);
-        let release = Release { kind: verdict, delay: Duration::ZERO, memory, error: "next".into() };
+        let retention = Duration::from_secs(60);
+        let release = Release { kind: verdict, delay: Duration::ZERO, retention, error: "next".into() };
         let held = ClaimHandle::unanswered(key, OwnerToken(winners[0].0));
         assert_eq!(store.release(&held, &release).await.unwrap(), Settled::Done);
     }
@@ -99,8 +99,8 @@ async fn a_marker_that_vanishes_is_claimed_again() {
     let held = key(1);
     vanish.claim(&ask(held.clone(), 1)).await.unwrap();
     let release = |owner| {
-        let (memory, delay) = (Duration::from_secs(60), Duration::ZERO);
-        let release = Release { kind: ReleaseKind::Vacate, delay, memory, error: "next".into() };
+        let (retention, delay) = (Duration::from_secs(60), Duration::ZERO);
+        let release = Release { kind: ReleaseKind::Vacate, delay, retention, error: "next".into() };
         (ClaimHandle::unanswered(held.clone(), OwnerToken(owner)), release)
     };
     let (by, how) = release(1);

@@ -233,7 +233,7 @@ mod bodies {
     #[must_use = "kept"]
     #[inline]
     #[doc(hidden)]
-    pub(in crate::attribute::rarer) async fn with_attributes(e: &Executor, id: u8) -> Result<u8, Rejection> {
+    pub(in crate::attribute::unusual_forms) async fn with_attributes(e: &Executor, id: u8) -> Result<u8, Rejection> {
         ran();
         Ok(id)
     }

@@ -91,10 +91,10 @@ impl CasBackend for Nothing {
 fn a_claim_carries_spans_and_no_times() {
     fn spans(request: ClaimRequest) -> [Duration; 2] {
         // A new field must be checked here.
-        let ClaimRequest { key, owner, lease, fingerprint, max_attempts, on_expiry, memory, display } = request;
+        let ClaimRequest { key, owner, lease, fingerprint, max_attempts, on_expiry, retention, display } = request;
         let _: (Key, OwnerToken, Option<Fingerprint>, u32) = (key, owner, fingerprint, max_attempts);
         let _: (OnExpiry, Option<Arc<str>>) = (on_expiry, display);
-        [lease, memory]
+        [lease, retention]
     }
     let request = ClaimRequest {
         key: Key::from_parts("laws", 1),
