@@ -14,7 +14,7 @@ static TABLES: AtomicU32 = AtomicU32::new(0);
 pub(crate) const BEGIN: &str = "BEGIN";
 
 /// A pool of the caller's, a table's name, and what has to live as long.
-pub(crate) async fn place(of: &str) -> (Pool<Db>, String, ()) {
+pub(crate) async fn fixture(of: &str) -> (Pool<Db>, String, ()) {
     let table = format!("{of}_{}", TABLES.fetch_add(1, Ordering::SeqCst));
     (PoolOptions::new().max_connections(8).connect(&SERVER.url()).await.unwrap(), table, ())
 }

@@ -13,7 +13,7 @@ pub(crate) const NUMBERS: &str =
 pub(crate) const ID: &str = "CAST(n AS BLOB)";
 
 /// A pool of the caller's, a table's name, and what has to live as long.
-pub(crate) async fn place(of: &str) -> (SqlitePool, String, tempfile::TempDir) {
+pub(crate) async fn fixture(of: &str) -> (SqlitePool, String, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let options = SqliteConnectOptions::new().filename(folder.path().join("shop.db")).create_if_missing(true);
     let options = options.journal_mode(SqliteJournalMode::Wal);

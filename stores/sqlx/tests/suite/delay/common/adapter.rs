@@ -22,7 +22,7 @@ struct Table {
 
 impl Table {
     async fn new() -> Self {
-        let (pool, table, kept) = backend::place("delay").await;
+        let (pool, table, kept) = backend::fixture("delay").await;
         let lines = Lines::new(&pool).await;
         let producer = open(&pool, &table).await;
         Self { producer, pool, table, lines, _kept: Box::new(kept) }

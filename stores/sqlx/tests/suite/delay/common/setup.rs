@@ -10,14 +10,14 @@ use crate::tables::{is_made_on_request_only, open_on_printed_migrations, refuses
 
 #[tokio::test]
 async fn no_table_is_made_unasked_and_what_is_missing_is_said() {
-    let (pool, table, _kept) = backend::place("delay").await;
+    let (pool, table, _kept) = backend::fixture("delay").await;
     let builder = || DelayTable::builder(pool.clone()).table(&table);
     is_made_on_request_only(async |create| builder().create(create).open().await).await;
 }
 
 #[tokio::test]
 async fn tables_can_be_created_by_an_administrator() {
-    let (pool, table, _kept) = backend::place("delay").await;
+    let (pool, table, _kept) = backend::fixture("delay").await;
     let builder = || DelayTable::builder(pool.clone()).table(&table);
     let steps = builder().schema_steps().unwrap();
     let execute = async |sql| {
@@ -28,7 +28,7 @@ async fn tables_can_be_created_by_an_administrator() {
 
 #[tokio::test]
 async fn an_invalid_name_or_setting_and_a_foreign_table_are_refused() {
-    let (pool, table, _kept) = backend::place("delay").await;
+    let (pool, table, _kept) = backend::fixture("delay").await;
     refuses_bad_names(async |name| DelayTable::builder(pool.clone()).table(name).create(true).open().await).await;
     let builder = || DelayTable::builder(pool.clone()).table(&table).create(true);
     for (set, words) in [

@@ -43,7 +43,7 @@ impl World {
     }
 
     async fn build(clock: Arc<Moved>, set: impl FnOnce(DelayTableBuilder<Db>) -> DelayTableBuilder<Db>) -> Self {
-        let (pool, table, kept) = backend::place("delay").await;
+        let (pool, table, kept) = backend::fixture("delay").await;
         let builder = DelayTable::builder(pool.clone()).table(&table).create(true).visibility(VISIBILITY);
         let work = set(builder).open().await.unwrap();
         Self { pool, table, work, clock, _kept: Box::new(kept) }

@@ -8,14 +8,14 @@ use crate::tables::{is_made_on_request_only, open_on_printed_migrations, refuses
 
 #[tokio::test]
 async fn no_table_is_made_unasked_and_what_is_missing_is_said() {
-    let (pool, table, _kept) = backend::place("outbox").await;
+    let (pool, table, _kept) = backend::fixture("outbox").await;
     let builder = || Outbox::builder(pool.clone()).table(&table);
     is_made_on_request_only(async |create| builder().create(create).open().await).await;
 }
 
 #[tokio::test]
 async fn tables_can_be_created_by_an_administrator() {
-    let (pool, table, _kept) = backend::place("outbox").await;
+    let (pool, table, _kept) = backend::fixture("outbox").await;
     let builder = || Outbox::builder(pool.clone()).table(&table);
     let steps = builder().schema_steps().unwrap();
     let execute = async |sql| {
@@ -26,7 +26,7 @@ async fn tables_can_be_created_by_an_administrator() {
 
 #[tokio::test]
 async fn an_invalid_name_and_a_foreign_table_are_refused() {
-    let (pool, table, _kept) = backend::place("outbox").await;
+    let (pool, table, _kept) = backend::fixture("outbox").await;
     refuses_bad_names(async |name| Outbox::builder(pool.clone()).table(name).create(true).open().await).await;
     sqlx::raw_sql(sqlx::AssertSqlSafe(format!("CREATE TABLE {table} (a int)"))).execute(&pool).await.unwrap();
     let refused = Outbox::builder(pool).table(&table).create(true).open().await.unwrap_err();

@@ -40,7 +40,7 @@ impl World {
 
     /// Creates an outbox whose statements `edit` changes, as if another program acted between two statements.
     pub(crate) async fn with(edit: impl Fn(&'static str, String) -> String + Send + Sync + 'static) -> Self {
-        let (pool, table, kept) = backend::place("outbox").await;
+        let (pool, table, kept) = backend::fixture("outbox").await;
         let clock = Manual::new();
         let statements = Arc::<Mutex<BTreeMap<_, _>>>::default();
         let counted = statements.clone();
