@@ -131,7 +131,9 @@ impl Admin for RedbStore {
         force: bool,
         retention: Duration,
     ) -> Result<Settled, StoreError> {
-        self.step(key, move |found, now| -> (Settled, Write) { protocol::forget(found, expected, force, retention, now) })
-            .await
+        self.step(key, move |found, now| -> (Settled, Write) {
+            protocol::forget(found, expected, force, retention, now)
+        })
+        .await
     }
 }
