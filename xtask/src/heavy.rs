@@ -54,7 +54,7 @@ pub(crate) fn packages() -> Result<Vec<Value>, Box<dyn Error>> {
 fn features_of(package: &Value) -> Vec<String> {
     let name = package["name"].as_str().unwrap_or_default();
     let features = package["features"].as_object().into_iter().flat_map(serde_json::Map::keys);
-    let others = features.filter(|feature| name != PACKAGE && *feature != FEATURE);
+    let others = features.filter(|feature| name != PACKAGE && !feature.starts_with(FEATURE));
     others.map(|feature| format!("{name}/{feature}")).collect()
 }
 
@@ -66,7 +66,8 @@ mod tests {
 
     #[test]
     fn only_what_brings_the_client_is_left_out() {
-        let facade = json!({"name": "facade", "features": {"default": [], "redis": [], "rocketmq": []}});
+        let facade =
+            json!({"name": "facade", "features": {"default": [], "redis": [], "rocketmq": [], "rocketmq-tls": []}});
         assert_eq!(features_of(&facade), ["facade/default", "facade/redis"]);
         assert!(features_of(&json!({"name": PACKAGE, "features": {"any": []}})).is_empty());
     }

@@ -2,15 +2,23 @@
 //!
 //! The client needs a runtime of its own type and calls listeners on the blocking threads of that runtime. Each call blocks
 //! until its messages are settled. The runtime is therefore separate from the caller's and has one thread for each call.
+use std::fmt;
 use std::future::Future;
+#[cfg(feature = "tls")]
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use rocketmq_client_rust::{ClientConfig, ClientRuntime, ClientRuntimeConfig, TelemetryHandle};
+use rocketmq_client_rust::{
+    AclClientRPCHook, ClientConfig, ClientRuntime, ClientRuntimeConfig, SessionCredentials, TelemetryHandle,
+};
 use rocketmq_runtime::{RuntimeConfig, RuntimeOwner, ShutdownDeadline};
 use tracing::warn;
+
+use crate::SettingError;
+use crate::settings::check_servers;
 
 /// Number of blocking threads in addition to the threads for listeners.
 const EXTRA_THREADS: usize = 8;
@@ -62,12 +70,71 @@ where
     owner.shutdown_runtime_blocking_with_timeout(SHUTDOWN_TIMEOUT).map(drop).map_err(|e| e.to_string())
 }
 
+/// The name servers, and the security of all connections to them and to the brokers.
+#[derive(Clone)]
+pub(crate) struct ClientSettings {
+    /// `HOST:PORT`, or `HOST:PORT;HOST:PORT` for several.
+    pub(crate) name_servers: String,
+    /// The access key and the secret key.
+    pub(crate) credentials: Option<[String; 2]>,
+    /// The file with the certificates that the client trusts.
+    #[cfg(feature = "tls")]
+    pub(crate) tls_ca: Option<PathBuf>,
+}
+
+impl ClientSettings {
+    pub(crate) fn new(name_servers: String) -> Self {
+        Self {
+            name_servers,
+            credentials: None,
+            #[cfg(feature = "tls")]
+            tls_ca: None,
+        }
+    }
+
+    /// Returns the hook that signs all requests.
+    pub(crate) fn signer(&self) -> Option<Arc<AclClientRPCHook>> {
+        let [access_key, secret_key] = self.credentials.clone()?;
+        Some(Arc::new(AclClientRPCHook::new(SessionCredentials::with_keys(access_key, secret_key))))
+    }
+
+    pub(crate) fn check(&self) -> Result<(), SettingError> {
+        check_servers(&self.name_servers)?;
+        if self.credentials.iter().flatten().any(String::is_empty) {
+            return Err(SettingError::new("credentials: the access key or the secret key is empty; set both"));
+        }
+        #[cfg(feature = "tls")]
+        if let Some(path) = &self.tls_ca
+            && let Err(error) = std::fs::File::open(path)
+        {
+            let text = format!("tls_ca: {} cannot be read: {error}; name a PEM file with certificates", path.display());
+            return Err(SettingError::new(text));
+        }
+        Ok(())
+    }
+}
+
+/// Shows no credentials.
+impl fmt::Debug for ClientSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientSettings").field("name_servers", &self.name_servers).finish_non_exhaustive()
+    }
+}
+
 /// Returns the configuration of one client. Each client has a unique instance name, because two clients with one name and one
 /// group would share their queues.
-pub(crate) fn client_config(name_servers: &str) -> ClientConfig {
+pub(crate) fn client_config(settings: &ClientSettings) -> ClientConfig {
     static CLIENTS: AtomicU64 = AtomicU64::new(0);
     let mut config = ClientConfig::new();
-    config.set_namesrv_addr(name_servers.into());
+    config.set_namesrv_addr(settings.name_servers.as_str().into());
+    #[cfg(feature = "tls")]
+    if let Some(path) = &settings.tls_ca {
+        config.set_use_tls(true);
+        // In its test mode, the client would trust every certificate.
+        config.set_tls_test_mode_enable(false);
+        config.set_tls_client_auth_server(true);
+        config.set_tls_client_trust_cert_path(path.display().to_string());
+    }
     let number = CLIENTS.fetch_add(1, Relaxed);
     config.set_instance_name(format!("idempotent-{}-{number}", std::process::id()).into());
     // After a crash, acknowledgements that were not yet reported are lost. The default interval is 5 s.

@@ -92,7 +92,7 @@ impl SessionTask {
         settings: Arc<SourceSettings>,
         listeners: usize,
     ) -> Result<Self, SourceError> {
-        let started = MessageProducer::start(runtime, &settings.name_servers, &settings.group).await;
+        let started = MessageProducer::start(runtime, &settings.client, &settings.group).await;
         let started =
             started.map_err(|error| failure("connecting: the producer for copies could not be started", error));
         let producer = Arc::new(started?);
@@ -160,9 +160,13 @@ fn consumer(
 ) -> ClientResult<DefaultMQPushConsumer> {
     let settings = &session.settings;
     let threads = u32::try_from(listeners).unwrap_or(u32::MAX);
-    let mut consumer = DefaultMQPushConsumer::builder(runtime.clone())
-        .client_config(client_config(&settings.name_servers))
-        .name_server_addr(settings.name_servers.as_str())
+    let mut builder = DefaultMQPushConsumer::builder(runtime.clone());
+    if let Some(signer) = settings.client.signer() {
+        builder = builder.rpc_hook(Some(signer));
+    }
+    let mut consumer = builder
+        .client_config(client_config(&settings.client))
+        .name_server_addr(settings.client.name_servers.as_str())
         .consumer_group(settings.group.as_str())
         // A new group starts with the oldest message, so messages that were published before are not lost.
         .consume_from_where(ConsumeFromWhere::ConsumeFromFirstOffset)

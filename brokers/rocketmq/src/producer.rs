@@ -9,7 +9,7 @@ use rocketmq_model::common::message::message_single::Message;
 use tokio::runtime::Handle;
 use tokio::sync::RwLock;
 
-use crate::client::client_config;
+use crate::client::{ClientSettings, client_config};
 use crate::properties::Properties;
 use crate::queue_choice::QueueChoice;
 use crate::queue_position::QueuePosition;
@@ -40,10 +40,14 @@ impl MessageProducer {
     /// Starts a producer. Must be called on the client's runtime.
     pub(crate) async fn start(
         runtime: &Arc<ClientRuntime>,
-        name_servers: &str,
+        client: &ClientSettings,
         group: &str,
     ) -> Result<Self, ClientError> {
-        let builder = DefaultMQProducer::builder(runtime.clone()).client_config(client_config(name_servers));
+        let mut builder = DefaultMQProducer::builder(runtime.clone()).client_config(client_config(client));
+        if let Some(signer) = client.signer() {
+            builder = builder.rpc_hook(signer);
+        }
+        let name_servers = client.name_servers.as_str();
         let mut producer =
             builder.name_server_addr(name_servers).producer_group(group).max_message_size(MAX_BODY).build();
         producer.start().await?;

@@ -5,6 +5,8 @@ mod outbox;
 
 use std::collections::HashMap;
 use std::fmt;
+#[cfg(feature = "tls")]
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,12 +21,12 @@ use tracing::warn;
 
 use self::delayed::DueTime;
 use crate::SettingError;
-use crate::client::spawn_client;
+use crate::client::{ClientSettings, spawn_client};
 use crate::delay_levels::DelayLevels;
 use crate::message::encode;
 use crate::producer::MessageProducer;
 use crate::queue_choice::QueueChoice;
-use crate::settings::{check_name, check_servers};
+use crate::settings::check_name;
 
 /// A publisher that waits until the broker has stored each message. Clones share one client, which starts when it is first
 /// needed.
@@ -50,7 +52,7 @@ use crate::settings::{check_name, check_servers};
 pub struct RocketPublisher(Arc<PublisherState>);
 
 struct PublisherState {
-    name_servers: String,
+    settings: ClientSettings,
     group: String,
     give_up_after: Duration,
     delay_levels: DelayLevels,
@@ -74,7 +76,7 @@ struct RunningClient {
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct RocketPublisherBuilder {
-    name_servers: String,
+    client: ClientSettings,
     group: String,
     give_up_after: Duration,
     delay_levels: Option<String>,
@@ -130,18 +132,39 @@ impl RocketPublisherBuilder {
         self
     }
 
+    /// Sets the access key and the secret key with which the client signs its requests, for brokers with authentication. The
+    /// signature is HMAC-SHA1, the default of RocketMQ.
+    ///
+    /// # Default
+    /// None: requests are not signed
+    pub fn credentials(mut self, access_key: impl Into<String>, secret_key: impl Into<String>) -> Self {
+        self.client.credentials = Some([access_key.into(), secret_key.into()]);
+        self
+    }
+
+    /// Encrypts all connections with TLS, and verifies the servers by the certificates in this PEM file. The name servers and the
+    /// brokers must accept TLS.
+    ///
+    /// # Default
+    /// None: connections are not encrypted
+    #[cfg(feature = "tls")]
+    pub fn tls_ca(mut self, certificates: impl Into<PathBuf>) -> Self {
+        self.client.tls_ca = Some(certificates.into());
+        self
+    }
+
     /// Builds the publisher, which connects at the first message.
     ///
     /// # Errors
-    /// The name servers, the group or the delay levels are invalid.
+    /// The name servers, the group, the delay levels, the credentials or the certificates are invalid.
     pub fn build(self) -> Result<RocketPublisher, SettingError> {
-        let Self { name_servers, group, give_up_after, delay_levels, max_lateness } = self;
-        check_servers(&name_servers)?;
+        let Self { client: settings, group, give_up_after, delay_levels, max_lateness } = self;
+        settings.check()?;
         check_name("group", &group)?;
         let delay_levels =
             delay_levels.map_or_else(|| Ok(DelayLevels::default()), |levels| DelayLevels::parse(&levels))?;
         Ok(RocketPublisher(Arc::new(PublisherState {
-            name_servers,
+            settings,
             group,
             give_up_after,
             delay_levels,
@@ -159,7 +182,7 @@ impl RocketPublisher {
     /// several.
     pub fn builder(name_servers: impl Into<String>) -> RocketPublisherBuilder {
         RocketPublisherBuilder {
-            name_servers: name_servers.into(),
+            client: ClientSettings::new(name_servers.into()),
             group: "idempotent".to_owned(),
             give_up_after: Duration::from_secs(30),
             delay_levels: None,
@@ -242,9 +265,9 @@ impl PublisherState {
             return Ok(client.producer.clone());
         }
         let ((ready, started), (end, ended)) = (oneshot::channel(), oneshot::channel());
-        let (name_servers, group) = (self.name_servers.clone(), self.group.clone());
+        let (settings, group) = (self.settings.clone(), self.group.clone());
         spawn_client(0, move |runtime| async move {
-            match MessageProducer::start(&runtime, &name_servers, &group).await {
+            match MessageProducer::start(&runtime, &settings, &group).await {
                 Ok(producer) => {
                     let producer = Arc::new(producer);
                     if ready.send(Ok(producer.clone())).is_ok() {
@@ -263,6 +286,6 @@ impl PublisherState {
 
 impl fmt::Debug for RocketPublisher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RocketPublisher").field("name_servers", &self.0.name_servers).finish_non_exhaustive()
+        f.debug_struct("RocketPublisher").field("name_servers", &self.0.settings.name_servers).finish_non_exhaustive()
     }
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use idempotent_mq::Position;
 
 use crate::SettingError;
+use crate::client::ClientSettings;
 use crate::delay_levels::DelayLevels;
 
 #[derive(Clone, Debug)]
 pub(crate) struct SourceSettings {
-    pub(crate) name_servers: String,
+    pub(crate) client: ClientSettings,
     pub(crate) topic: String,
     /// The topic, for positions.
     pub(crate) topic_name: Arc<str>,
@@ -45,7 +46,7 @@ impl SourceSettings {
     }
 
     pub(crate) fn check(&self) -> Result<(), SettingError> {
-        check_servers(&self.name_servers)?;
+        self.client.check()?;
         for (what, name) in [
             ("topic", &self.topic),
             ("group", &self.group),
@@ -111,7 +112,7 @@ pub(crate) mod tests {
 
     pub(crate) fn settings(tags: &str) -> SourceSettings {
         SourceSettings {
-            name_servers: "h:1".to_owned(),
+            client: ClientSettings::new("h:1".to_owned()),
             topic: "t".to_owned(),
             topic_name: "t".into(),
             group: "g".to_owned(),

@@ -1,4 +1,6 @@
 //! The source, which consumes a topic.
+#[cfg(feature = "tls")]
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -6,7 +8,7 @@ use idempotent_mq::{DelaySupport, Received, Settle, Source, SourceCapabilities, 
 use tokio::sync::oneshot;
 
 use crate::SettingError;
-use crate::client::spawn_client;
+use crate::client::{ClientSettings, spawn_client};
 use crate::delay_levels::DelayLevels;
 use crate::error::{failure, transient};
 use crate::intake::SessionIntake;
@@ -44,7 +46,7 @@ impl RocketSource {
         let (topic, group) = (topic.into(), group.into());
         RocketSourceBuilder {
             settings: SourceSettings {
-                name_servers: name_servers.into(),
+                client: ClientSettings::new(name_servers.into()),
                 topic_name: topic.as_str().into(),
                 retry_topic: format!("{group}-retry"),
                 dead_topic: format!("{group}-dead"),
@@ -71,7 +73,7 @@ impl RocketSource {
         let (done, declared) = oneshot::channel();
         let settings = self.settings.clone();
         spawn_client(0, move |runtime| async move {
-            let producer = MessageProducer::start(&runtime, &settings.name_servers, &settings.group).await;
+            let producer = MessageProducer::start(&runtime, &settings.client, &settings.group).await;
             let result = match producer {
                 Ok(producer) => {
                     let result = topics::declare(&producer, &settings, queues).await;
@@ -140,6 +142,27 @@ impl RocketSourceBuilder {
     /// None
     pub fn expires_at_header(mut self, name: impl Into<String>) -> Self {
         self.settings.expires_at_header = Some(name.into());
+        self
+    }
+
+    /// Sets the access key and the secret key with which the client signs its requests, for brokers with authentication. The
+    /// signature is HMAC-SHA1, the default of RocketMQ.
+    ///
+    /// # Default
+    /// None: requests are not signed
+    pub fn credentials(mut self, access_key: impl Into<String>, secret_key: impl Into<String>) -> Self {
+        self.settings.client.credentials = Some([access_key.into(), secret_key.into()]);
+        self
+    }
+
+    /// Encrypts all connections with TLS, and verifies the servers by the certificates in this PEM file. The name servers and the
+    /// brokers must accept TLS.
+    ///
+    /// # Default
+    /// None: connections are not encrypted
+    #[cfg(feature = "tls")]
+    pub fn tls_ca(mut self, certificates: impl Into<PathBuf>) -> Self {
+        self.settings.client.tls_ca = Some(certificates.into());
         self
     }
 

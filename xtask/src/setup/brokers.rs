@@ -6,10 +6,8 @@ use crate::tools::{Done, capture, cargo, stream, target};
 
 /// A program, its crate, and its build arguments.
 const PROGRAMS: [(&str, &str, &[&str]); 2] = [
-    // Without TLS, which needs a library in C.
-    ("rocketmq-namesrv-rust", "rocketmq-namesrv", &["--no-default-features"]),
-    // The broker only builds with its default feature.
-    ("rocketmq-broker-rust", "rocketmq-broker", &[]),
+    ("rocketmq-namesrv-rust", "rocketmq-namesrv", &["--features", "tls"]),
+    ("rocketmq-broker-rust", "rocketmq-broker", &["--features", "tls"]),
 ];
 /// The version of the client in `idempotent-rocketmq`.
 const VERSION: &str = "1.0.0";

@@ -7,4 +7,5 @@ mod deliveries;
 mod outbox;
 mod publisher_outages;
 mod runtime;
+mod security;
 mod world;

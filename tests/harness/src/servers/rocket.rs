@@ -1,4 +1,5 @@
 //! A RocketMQ server: a name server and a broker.
+mod config;
 mod request;
 
 use std::fs;
@@ -7,10 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
+use self::config::{BROKER, NAME_SERVER, Options, Ports};
 use self::request::{Ask, CONSUMED, PUBLISHED, ROUTE, STATISTICS};
 use super::files::Folder;
 use super::port::{self, Reserved};
 use super::process::Process;
+use super::tls::Certificates;
 use super::{or_panic, until};
 
 /// The environment variable that names the folder with `rocketmq-namesrv-rust` and `rocketmq-broker-rust`, in place of
@@ -23,10 +26,6 @@ const TRIES: usize = 5;
 const MOST_QUEUES: u16 = 16;
 /// The distance of the broker's second port, for its own clients, below the first.
 const FAST: u16 = 2;
-/// The default delays of a broker.
-const DELAYS: &str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h";
-const NAME_SERVER: &str = "rocketmq-namesrv-rust";
-const BROKER: &str = "rocketmq-broker-rust";
 
 /// A private name server and broker with their own folder. They start within a second or two, and later on a busy
 /// machine, so a test binary shares one, with topics and groups for each test. Topics and groups are created on first
@@ -48,17 +47,6 @@ pub struct RocketServer {
     _reserved: [Reserved; 3],
     bin: PathBuf,
     folder: Folder,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Ports {
-    names: u16,
-    broker: u16,
-    replicas: u16,
-    /// The address of the broker that clients get; the port is the broker's.
-    told: Ipv4Addr,
-    /// True if the broker creates a topic on the first message.
-    makes_topics: bool,
 }
 
 /// Returns a folder in which a broker starts.
@@ -95,7 +83,7 @@ impl RocketServer {
     /// If the broker cannot start. The message shows what to install.
     #[must_use]
     pub fn with_delays(levels: &str) -> Self {
-        or_panic(Self::new(levels, Ipv4Addr::LOCALHOST, true))
+        or_panic(Self::new(&Options { levels: levels.to_owned(), ..Options::default() }))
     }
 
     /// Starts a broker that does not create topics on the first message, as brokers are configured to detect misspelt
@@ -105,7 +93,7 @@ impl RocketServer {
     /// If the broker cannot start. The message shows what to install.
     #[must_use]
     pub fn that_makes_no_topics() -> Self {
-        or_panic(Self::new(DELAYS, Ipv4Addr::LOCALHOST, false))
+        or_panic(Self::new(&Options { makes_topics: false, ..Options::default() }))
     }
 
     /// Starts a broker that directs its clients to this loopback address, at the port of [`address`](Self::address). A
@@ -115,21 +103,49 @@ impl RocketServer {
     /// If the broker cannot start. The message shows what to install.
     #[must_use]
     pub fn behind(told: Ipv4Addr, levels: &str) -> Self {
-        or_panic(Self::new(levels, told, true))
+        or_panic(Self::new(&Options { levels: levels.to_owned(), told, ..Options::default() }))
     }
 
-    fn new(levels: &str, told: Ipv4Addr, makes_topics: bool) -> Result<Self, String> {
+    /// Starts a broker that only accepts requests signed with these keys. The name server accepts all requests.
+    ///
+    /// # Panics
+    /// If the broker cannot start. The message shows what to install.
+    #[must_use]
+    pub fn with_credentials(access_key: &str, secret_key: &str) -> Self {
+        let credentials = Some([access_key.to_owned(), secret_key.to_owned()]);
+        or_panic(Self::new(&Options { credentials, ..Options::default() }))
+    }
+
+    /// Starts a name server and a broker that accept TLS, with the [certificates](Self::certificates), and plain
+    /// connections.
+    ///
+    /// # Panics
+    /// If the broker cannot start. The message shows what to install.
+    #[must_use]
+    pub fn with_tls() -> Self {
+        or_panic(Self::new(&Options { tls: true, ..Options::default() }))
+    }
+
+    /// Returns the certificates of a server that was started [with TLS](Self::with_tls).
+    pub fn certificates(&self) -> Certificates {
+        Certificates::of(self.folder.path())
+    }
+
+    fn new(options: &Options) -> Result<Self, String> {
         let bin = bin()?;
         let folder = Folder::new_in(place(), "rocketmq")?;
+        if options.tls {
+            Certificates::make(folder.path())?;
+        }
         let mut why = "no port is free".to_owned();
         for _ in 0..TRIES {
             let reserved = [port::free(false)?, port::free(false)?, port::free(false)?];
             let [names, broker, replicas] = reserved.each_ref().map(|reserved| reserved.number);
-            let ports = Ports { names, broker, replicas, told, makes_topics };
+            let ports = Ports { names, broker, replicas, makes_topics: options.makes_topics };
             if port::is_taken(ports.broker - FAST) {
                 continue;
             }
-            ports.configure(&folder, levels).map_err(|e| format!("no configuration: {e}"))?;
+            ports.configure(&folder, options).map_err(|e| format!("no configuration: {e}"))?;
             let mut names = Process::start(ports.name_server(&folder, &bin), folder.path(), &folder.file("names.log"))?;
             let mut broker = match listening(&mut names, ports.names) {
                 Ok(()) => Process::start(ports.broker(&folder, &bin), folder.path(), &folder.log())?,
@@ -261,53 +277,6 @@ impl RocketServer {
 
     fn running(&self) -> MutexGuard<'_, Process> {
         self.broker.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The size of a commit log file in bytes. The broker creates the first file with the first message. With its default
-/// of 1 GiB, that message waited for 3 s on a busy machine.
-const COMMIT_LOG: u32 = 64 << 20;
-
-impl Ports {
-    fn configure(self, folder: &Folder, levels: &str) -> std::io::Result<()> {
-        let Self { names, broker, replicas, told, makes_topics } = self;
-        let store = folder.file("store");
-        let store = store.display();
-        fs::create_dir_all(folder.file("conf"))?;
-        fs::write(
-            folder.file("conf/broker.toml"),
-            format!(
-                "[broker]\nnamesrvAddr = \"127.0.0.1:{names}\"\nbrokerIp1 = \"{told}\"\nlistenPort = {broker}\n\
-                 storePathRootDir = \"{store}\"\nautoCreateTopicEnable = {makes_topics}\n\n\
-                 [broker.brokerServerConfig]\nbindAddress = \"127.0.0.1\"\n\n\
-                 [broker.brokerIdentity]\nbrokerName = \"broker-a\"\nbrokerClusterName = \"DefaultCluster\"\n\
-                 brokerId = 0\n\n\
-                 [store]\nstoreType = \"LocalFile\"\nbrokerRole = \"ASYNC_MASTER\"\nstorePathRootDir = \"{store}\"\n\
-                 mappedFileSizeCommitLog = {COMMIT_LOG}\n\
-                 haListenAddress = \"127.0.0.1\"\nhaListenPort = {replicas}\nmessageDelayLevel = \"{levels}\"\n"
-            ),
-        )
-    }
-
-    fn name_server(self, folder: &Folder, bin: &Path) -> Command {
-        let mut command = Self::tool(folder, bin, NAME_SERVER);
-        command.arg("--rocketmqHome").arg(folder.path());
-        command.args(["--listenPort", &self.names.to_string(), "--bindAddress", "127.0.0.1"]);
-        command
-    }
-
-    fn broker(self, folder: &Folder, bin: &Path) -> Command {
-        let mut command = Self::tool(folder, bin, BROKER);
-        command.arg("-c").arg(folder.file("conf/broker.toml")).args(["-n", &format!("127.0.0.1:{}", self.names)]);
-        command
-    }
-
-    fn tool(folder: &Folder, bin: &Path, name: &str) -> Command {
-        let mut command = Command::new(bin.join(name));
-        command.current_dir(folder.path()).env("HOME", folder.path()).env("ROCKETMQ_HOME", folder.path());
-        // The broker listens only on the loopback interface, and therefore needs neither passwords nor certificates.
-        command.env("ROCKETMQ_SECURITY_PROFILE", "development-insecure-loopback");
-        command
     }
 }
 
