@@ -1,6 +1,7 @@
 //! The state that decides when a closing session has ended.
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 
@@ -14,7 +15,8 @@ pub(crate) struct DrainState {
     unreported: AtomicUsize,
     changed: Notify,
     client_ended: Mutex<bool>,
-    client_end: Condvar,
+    /// Notified at the start of the shutdown and at the end of the client.
+    client_changed: Condvar,
     ended: watch::Sender<bool>,
 }
 
@@ -26,7 +28,7 @@ impl Default for DrainState {
             unreported: AtomicUsize::new(0),
             changed: Notify::new(),
             client_ended: Mutex::new(false),
-            client_end: Condvar::new(),
+            client_changed: Condvar::new(),
             ended: watch::Sender::new(false),
         }
     }
@@ -52,7 +54,12 @@ impl DrainState {
 
     /// Starts the shutdown: no further deliveries are taken.
     pub(crate) fn close(&self) {
-        self.closing.store(true, SeqCst);
+        {
+            // With the lock, no thread misses the change between its check and its wait.
+            let _ended = self.client_ended.lock().unwrap_or_else(PoisonError::into_inner);
+            self.closing.store(true, SeqCst);
+        }
+        self.client_changed.notify_all();
         self.changed.notify_one();
     }
 
@@ -76,15 +83,24 @@ impl DrainState {
     /// Records that the client has ended. The client ignores the results of calls that return afterwards.
     pub(crate) fn note_client_end(&self) {
         *self.client_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.client_end.notify_all();
+        self.client_changed.notify_all();
     }
 
     /// Blocks until the client has ended.
     pub(crate) fn wait_for_client_end(&self) {
         let mut ended = self.client_ended.lock().unwrap_or_else(PoisonError::into_inner);
         while !*ended {
-            ended = self.client_end.wait(ended).unwrap_or_else(PoisonError::into_inner);
+            ended = self.client_changed.wait(ended).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Blocks for this time, or until the shutdown starts. Returns true if the time has passed.
+    pub(crate) fn wait_unless_closing(&self, time: Duration) -> bool {
+        let ended = self.client_ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let goes_on = |ended: &mut bool| !*ended && !self.is_closing();
+        let waited = self.client_changed.wait_timeout_while(ended, time, goes_on);
+        let (ended, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        !*ended && !self.is_closing()
     }
 
     /// Records that the session has ended.

@@ -181,6 +181,11 @@ fn consumer(
         CallEvent::Started(call) => observed.calls.announce(call),
         CallEvent::Ended(call) => observed.calls.finish(&call),
     }))?;
-    consumer.register_message_listener_concurrently(SessionListener(session.clone()));
+    let listener = SessionListener(session.clone());
+    if settings.orderly {
+        consumer.register_message_listener_orderly(listener);
+    } else {
+        consumer.register_message_listener_concurrently(listener);
+    }
     Ok(consumer)
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rocketmq_client_rust::{
-    ClientResult, ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus, MessageListenerConcurrently,
+    ClientResult, ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus, ConsumeOrderlyContext, ConsumeOrderlyStatus,
+    MessageListenerConcurrently, MessageListenerOrderly,
 };
 use rocketmq_model::common::message::message_ext::MessageExt;
 use rocketmq_model::common::message::message_queue::MessageQueue;
@@ -50,7 +51,57 @@ impl MessageListenerConcurrently for SessionListener {
     }
 }
 
+impl MessageListenerOrderly for SessionListener {
+    fn consume_message(
+        &self,
+        messages: &[&MessageExt],
+        context: &mut ConsumeOrderlyContext,
+    ) -> ClientResult<ConsumeOrderlyStatus> {
+        let queue = context.get_message_queue().clone();
+        let is_retry = queue.topic().as_str() == self.0.settings.retry_topic;
+        for message in messages.iter().filter(|message| is_retry || self.0.wants(message)) {
+            if !self.settle_in_place(message, &queue) {
+                return Ok(ConsumeOrderlyStatus::SuspendCurrentQueueAMoment);
+            }
+        }
+        Ok(ConsumeOrderlyStatus::Success)
+    }
+}
+
 impl SessionListener {
+    /// Delivers the message until it is settled, and blocks meanwhile, so that the later messages of its queue wait. Returns
+    /// false if the session closes before, so that the broker must redeliver the message.
+    fn settle_in_place(&self, message: &MessageExt, queue: &MessageQueue) -> bool {
+        let ConsumerSession { drain, calls, .. } = &*self.0;
+        let (mut delivery, mut headers) = self.0.decode(message, queue);
+        loop {
+            let (answer, answered) = oneshot::channel();
+            let queued = QueuedDelivery { delivery: delivery.clone(), headers: headers.clone(), answer };
+            calls.deliver(ListenerCall::new(queue, message.queue_offset()), [queued].into());
+            let after = match answered.blocking_recv() {
+                Ok(DeliveryAnswer::Settled) => {
+                    drain.note_reported();
+                    return true;
+                }
+                Ok(DeliveryAnswer::Again { headers: next, after }) => {
+                    headers = *next;
+                    after
+                }
+                Ok(DeliveryAnswer::Dropped) => DROPPED_DELAY,
+                Err(_) => {
+                    drain.wait_for_client_end();
+                    return false;
+                }
+            };
+            drain.note_reported();
+            if !drain.wait_unless_closing(after) {
+                drain.wait_for_client_end();
+                return false;
+            }
+            delivery = self.0.delivery(&headers, delivery.body, true);
+        }
+    }
+
     /// Blocks until the message is settled, and returns whether it is. The broker must redeliver an unsettled message.
     fn wait(&self, message: &MessageExt, queue: &MessageQueue, answered: oneshot::Receiver<DeliveryAnswer>) -> bool {
         let ConsumerSession { drain, producer, .. } = &*self.0;
@@ -59,7 +110,8 @@ impl SessionListener {
                 drain.note_reported();
                 true
             }
-            Ok(DeliveryAnswer::Dropped) => {
+            // Only an orderly source answers `Again`.
+            Ok(DeliveryAnswer::Dropped | DeliveryAnswer::Again { .. }) => {
                 let (delivery, headers) = self.0.decode(message, queue);
                 let sent = producer.send_blocking(self.0.copy(&headers, &delivery.body, DROPPED_DELAY));
                 if let Err(failure) = &sent {

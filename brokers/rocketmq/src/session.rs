@@ -33,10 +33,12 @@ pub(crate) struct QueuedDelivery {
 }
 
 /// The answer for which a listener's thread waits.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Debug)]
 pub(crate) enum DeliveryAnswer {
     /// The delivery is settled, or its copy is stored.
     Settled,
+    /// The message is delivered again with these headers after this delay, before the later messages of its queue.
+    Again { headers: Box<RetryHeaders>, after: Duration },
     /// The delivery was dropped without a settlement.
     Dropped,
 }
@@ -56,24 +58,30 @@ impl ConsumerSession {
     pub(crate) fn decode(&self, message: &MessageExt, queue: &MessageQueue) -> (Delivery, RetryHeaders) {
         let properties = message.properties().iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let mut headers = RetryHeaders::decode(properties, message.flag());
-        let settings = &self.settings;
-        if queue.topic().as_str() == settings.topic {
+        if queue.topic().as_str() == self.settings.topic {
             headers.position = QueuePosition::new(queue, message.queue_offset());
         }
+        let body = message.body().filter(|_| !headers.has_empty_body()).map(|body| body.to_vec()).unwrap_or_default();
+        let delivery = self.delivery(&headers, body, message.reconsume_times() > 0);
+        (delivery, headers)
+    }
+
+    /// Returns a delivery with these headers.
+    pub(crate) fn delivery(&self, headers: &RetryHeaders, body: Vec<u8>, redelivered: bool) -> Delivery {
+        let settings = &self.settings;
         // All copies have the position of the original message, or none.
         let position = headers.position.as_ref().map(|position| position.position(&settings.topic));
-        let body = message.body().filter(|_| !headers.has_empty_body());
         let position = position.unwrap_or_else(|| settings.position());
-        let mut delivery = Delivery::new(position, body.map(|body| body.to_vec()).unwrap_or_default());
+        let mut delivery = Delivery::new(position, body);
         delivery.id = headers.id().map(str::to_owned);
         delivery.business_key = headers.business_key().map(str::to_owned);
         delivery.headers = headers.headers();
         delivery.attempt = Some(headers.attempt.unwrap_or(1));
-        delivery.redelivered = message.reconsume_times() > 0 || headers.attempt.is_some();
+        delivery.redelivered = redelivered || headers.attempt.is_some();
         delivery.expires_at = headers.expires_at(settings.expires_at_header.as_deref());
         delivery.first_at = headers.first_at;
         delivery.deaths = headers.deaths;
-        (delivery, headers)
+        delivery
     }
 
     /// Returns an unchanged copy that the group receives after this delay.

@@ -22,6 +22,8 @@ pub(crate) struct SourceSettings {
     /// Maximum number of messages in one call of the listener.
     pub(crate) batch: usize,
     pub(crate) expires_at_header: Option<String>,
+    /// True if each queue is consumed in order.
+    pub(crate) orderly: bool,
 }
 
 /// Maximum length of the name of a topic or group.
@@ -69,6 +71,10 @@ impl SourceSettings {
         }
         if self.batch == 0 || self.batch > MAX_BATCH {
             let text = format!("batch: {} is out of range; choose 1 to {MAX_BATCH}", self.batch);
+            return Err(SettingError::new(text));
+        }
+        if self.orderly && self.batch != 1 {
+            let text = format!("batch: {} does not fit `orderly`, which delivers single messages; set 1", self.batch);
             return Err(SettingError::new(text));
         }
         if self.tags.split("||").any(|tag| tag.trim().is_empty()) {
@@ -122,6 +128,7 @@ pub(crate) mod tests {
             delay_levels: DelayLevels::default(),
             batch: 1,
             expires_at_header: None,
+            orderly: false,
         }
     }
 

@@ -38,6 +38,12 @@ impl Settle<RocketTag> for RocketSettler {
         let (settings, headers, body) = (&tag.session.settings, &tag.headers, &delivery.body);
         match settlement {
             Settlement::Ack => {}
+            Settlement::GiveBack if settings.orderly => return tag.again(headers.clone(), Duration::ZERO),
+            Settlement::Retry(retry) if settings.orderly => {
+                let first_at = Some(retry.first_at);
+                let headers = RetryHeaders { attempt: Some(retry.attempt), first_at, ..headers.clone() };
+                return tag.again(headers, retry.after);
+            }
             Settlement::GiveBack => tag.store(tag.session.copy(headers, body, Duration::ZERO)).await?,
             Settlement::Retry(retry) => {
                 let mut copy = tag.session.copy(headers, body, retry.after);
@@ -82,6 +88,14 @@ impl RocketTag {
 
     fn is_answered(&self) -> bool {
         self.answer.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
+    /// Delivers the message again, before the later messages of its queue.
+    fn again(&self, headers: RetryHeaders, after: Duration) -> Result<(), SourceError> {
+        match self.answer(DeliveryAnswer::Again { headers: Box::new(headers), after }) {
+            true => Ok(()),
+            false => Err(client_ended()),
+        }
     }
 
     fn is_copied(&self) -> bool {

@@ -56,6 +56,7 @@ impl RocketSource {
                 delay_levels: DelayLevels::default(),
                 batch: 1,
                 expires_at_header: None,
+                orderly: false,
             },
             levels: None,
         }
@@ -145,6 +146,23 @@ impl RocketSourceBuilder {
         self
     }
 
+    /// Consumes each queue in order: a message is delivered after all earlier messages of its queue are settled. A
+    /// message with an [aggregate](idempotent_mq::OutboundMessage::aggregate) is in the queue of this aggregate.
+    ///
+    /// A failed message is retried in place, after any delay, while the later messages of its queue wait. A
+    /// dead-lettered message no longer holds them back. The number of attempts is in memory: after a crash, the
+    /// delivery counts from 1 again. The executor's record still counts each run.
+    ///
+    /// Each queue that this member consumes occupies one of the consumer's concurrent handlers at most. All members of
+    /// a group must use the same mode.
+    ///
+    /// # Default
+    /// Messages of a queue are delivered concurrently, and retries are copies that arrive after later messages
+    pub fn orderly(mut self) -> Self {
+        self.settings.orderly = true;
+        self
+    }
+
     /// Sets the access key and the secret key with which the client signs its requests, for brokers with authentication. The
     /// signature is HMAC-SHA1, the default of RocketMQ.
     ///
@@ -185,6 +203,9 @@ impl Source for RocketSource {
     type Tag = RocketTag;
 
     fn capabilities(&self) -> SourceCapabilities {
+        if self.settings.orderly {
+            return SourceCapabilities::new(DelaySupport::Any).keeps_order();
+        }
         // Retries are copies, without a limit by the broker. The broker's counter counts messages that were sent back and not
         // crashes, so the counter does not replace a count of deliveries.
         SourceCapabilities::new(DelaySupport::UpTo(self.settings.delay_levels.longest()))

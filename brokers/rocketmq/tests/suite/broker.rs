@@ -4,6 +4,7 @@ mod consumer_outages;
 mod dead_letters;
 mod delayed;
 mod deliveries;
+mod orderly;
 mod outbox;
 mod publisher_outages;
 mod runtime;
