@@ -90,6 +90,7 @@
 //! | `redis-streams` | [`redis_streams`]: a source for Redis Streams, and a publisher; enables `mq` |
 //! | `redis-tls` | `rediss://`: TLS to Redis |
 //! | `rocketmq` | `rocketmq`: a topic as a source, and a publisher; its client takes minutes to build |
+//! | `rocketmq-tls` | TLS to RocketMQ |
 //! | `sqlite` | [`SqliteStore`] |
 //! | `tower` | [`IdempotencyLayer`], for any tower service |
 //! | `axum` | `tower`, with [`Http`], extractors and route templates |
