@@ -10,8 +10,10 @@ use idempotent_core::{
 };
 use tokio::runtime::{Builder, Runtime};
 
-/// The lease: long enough for a machine that stalls for a second or two.
-const LEASE: Duration = Duration::from_secs(6);
+/// The lease: long enough for a machine that stalls for many seconds.
+const LEASE: Duration = Duration::from_secs(30);
+/// The interval of renewals: short enough for two renewals within seconds.
+const HEARTBEAT: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -102,7 +104,7 @@ async fn renewed_twice(other: &Executor, runs: &AtomicU32, reports: &Reports) {
 }
 
 fn executor(store: impl Store, observer: Reports) -> Executor {
-    let policy = Policy::new().lease(LEASE);
+    let policy = Policy::new().lease(LEASE).heartbeat(HEARTBEAT);
     Executor::builder(store).policy(Scene::Mq, policy).observer(observer).build().expect("the policy is sound")
 }
 
