@@ -1,4 +1,4 @@
-//! Starting over on a server that others use, too: nothing is removed that is not this example's.
+//! A fresh start on a shared server: only the data of this example is deleted.
 use std::time::Duration;
 
 use anyhow::anyhow;

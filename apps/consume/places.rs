@@ -1,4 +1,4 @@
-//! Which files the job works on.
+//! The files of the job.
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf, absolute};

@@ -1,4 +1,4 @@
-//! `--source`: a queue of a real broker. What is particular to one is in its own file.
+//! `--source`: a queue of a real broker. Each broker has its own file.
 mod listen;
 mod outgoing;
 mod rabbitmq;

@@ -1,4 +1,4 @@
-//! The store: what `idempotent::connect` opens. This is a demonstration: where a server has no table for records, one is made.
+//! The store that `idempotent::connect` opens. For this demonstration, a missing table on a server is created.
 use std::sync::Arc;
 
 use anyhow::anyhow;

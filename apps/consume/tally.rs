@@ -1,4 +1,4 @@
-//! Counts what deliveries come to, as an observer of the executor.
+//! An observer of the executor that counts deliveries by their outcomes.
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

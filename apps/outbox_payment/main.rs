@@ -1,9 +1,11 @@
-//! A payment, and the points for it in another service: nothing is lost and nothing is had twice, whatever goes wrong.
+//! A payment, and its bonus points in another service. Each payment is booked once and gives points once, under all faults
+//! of this program.
 //!
-//! Run it by `cargo run -p idempotent-outbox-payment`; it needs no server. The order service writes payment and message in one
-//! transaction; its relay sends the message until it is confirmed; the points service notes what it gets, books the points
-//! and its key in one transaction of its own database, confirms, and only then acknowledges. On the way the broker is down,
-//! a consumer dies between its effect and its acknowledgement, and the broker loses a message that it has accepted.
+//! Run it with `cargo run -p idempotent-outbox-payment`; no server is needed. The order service writes payment and message
+//! in one transaction, and its relay sends the message until it is confirmed. The points service records the message, and
+//! books points and key in one transaction of its own database. It confirms the message, and then acknowledges it. The
+//! program simulates three faults: an unavailable broker, a consumer that dies between its effect and its acknowledgement,
+//! and a broker that loses an accepted message.
 #![allow(clippy::print_stdout, reason = "an example")]
 mod queue;
 

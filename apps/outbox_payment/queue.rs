@@ -1,4 +1,4 @@
-//! A broker with one queue, in this process: it can be down, lose a message, and be deaf to acknowledgements.
+//! A broker with one queue, in this process. It can be unavailable, lose a message, and ignore acknowledgements.
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

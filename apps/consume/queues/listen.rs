@@ -1,4 +1,4 @@
-//! The job on a real broker: the consumer runtime takes, runs and settles; here is said by what, and until when.
+//! The job on a real broker: the handler of the consumer runtime, and the end of the run.
 use std::sync::Arc;
 use std::time::Duration;
 
