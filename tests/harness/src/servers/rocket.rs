@@ -74,7 +74,7 @@ impl RocketServer {
     /// If the broker cannot start. The message shows what to install.
     #[must_use]
     pub fn start() -> Self {
-        Self::with_delays(DELAYS)
+        or_panic(Self::new(&Options::default()))
     }
 
     /// Starts a broker with these delays, in the format of the broker's setting.
