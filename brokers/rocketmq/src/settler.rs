@@ -40,8 +40,8 @@ impl Settle<RocketTag> for RocketSettler {
             Settlement::Ack => {}
             Settlement::GiveBack if settings.orderly => return tag.again(headers.clone(), Duration::ZERO),
             Settlement::Retry(retry) if settings.orderly => {
-                let first_at = Some(retry.first_at);
-                let headers = RetryHeaders { attempt: Some(retry.attempt), first_at, ..headers.clone() };
+                let mut headers = headers.clone();
+                (headers.attempt, headers.first_at) = (Some(retry.attempt), Some(retry.first_at));
                 return tag.again(headers, retry.after);
             }
             Settlement::GiveBack => tag.store(tag.session.copy(headers, body, Duration::ZERO)).await?,
