@@ -51,7 +51,7 @@ impl Ports {
         let Options { levels, told, .. } = options;
         let store = folder.file("store");
         let store = store.display();
-        let signed = options.authentication();
+        let signed = options.authentication(folder);
         let [names_tls, broker_tls] = options.encryption(folder);
         fs::create_dir_all(folder.file("conf"))?;
         fs::write(folder.file("conf/names.toml"), names_tls)?;
@@ -94,11 +94,14 @@ impl Ports {
 
 impl Options {
     /// Returns the broker's settings for signed requests.
-    fn authentication(&self) -> String {
+    fn authentication(&self, folder: &Folder) -> String {
         let settings = |[access_key, secret_key]: &[String; 2]| {
             format!(
-                "authenticationEnabled = true\ninitAuthenticationUser = \"{access_key}:{secret_key}\"\n\
-                 innerClientAuthenticationCredentials = \"{access_key}:{secret_key}\"\n"
+                "authenticationEnabled = true\nauthConfigPath = \"{}\"\n\
+                 initAuthenticationUser = \"{access_key}:{secret_key}\"\n\
+                 innerClientAuthenticationCredentials = \
+                 '{{\"accessKey\":\"{access_key}\",\"secretKey\":\"{secret_key}\"}}'\n",
+                folder.file("auth").display()
             )
         };
         self.credentials.as_ref().map(settings).unwrap_or_default()
