@@ -65,9 +65,9 @@ pub(crate) fn rejection(error: &ClientError) -> Option<&'static str> {
             "the broker rejects the message as malformed or larger than `maxMessageSize`; shrink the message, or raise \
              the broker's setting",
         ),
-        NO_PERMISSION => {
-            Some("the broker denies writing to the topic; grant the client, or the topic, the permission to write")
-        }
+        NO_PERMISSION => Some(
+            "the broker denies writing to the topic; check the credentials, or grant the client or the topic the permission to write",
+        ),
         _ => None,
     }
 }
