@@ -58,7 +58,7 @@ async fn a_broker_with_authentication_accepts_the_right_keys_and_refuses_others_
     let other = || RocketSource::builder(server.name_server(), "orders", "shipping");
     for wrong in [other(), other().credentials(KEYS[0], "secret-18")] {
         let error = wrong.build().unwrap().receive(1).await.unwrap_err();
-        assert_eq!(error.kind(), SourceErrorKind::Fatal, "{error}");
+        assert!(error.to_string().contains("creating a missing topic failed"), "{error}");
     }
 }
 
