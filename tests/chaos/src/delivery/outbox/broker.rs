@@ -131,7 +131,8 @@ impl Broker {
             #[cfg(feature = "rocketmq")]
             OutboxBroker::Rocketmq => {
                 let (server, proxy) = rocket::start().await?;
-                let (server, by_proxy) = (Arc::new(server), kind.address(&server.name_server()));
+                let by_proxy = kind.address(&server.name_server());
+                let server = Arc::new(server);
                 Ok(Started { broker: Self::Rocketmq(server.clone()), by_proxy, server: (server, proxy) })
             }
             OutboxBroker::Rabbitmq => {
