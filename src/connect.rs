@@ -70,7 +70,7 @@ pub struct Connect {
 impl Connect {
     /// Sets whether the database's missing tables, or a missing SQLite file, are created. Redis needs no creation.
     ///
-    /// Where an administrator creates tables, `schema_steps` of the store's builder returns the SQL text.
+    /// If an administrator creates the tables, `schema_steps` of the store's builder returns the SQL text.
     ///
     /// # Default
     /// false for PostgreSQL, MariaDB and MySQL, where a missing table is an error that names this setting; true for SQLite

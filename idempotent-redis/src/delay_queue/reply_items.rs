@@ -20,7 +20,7 @@ impl ReplyItems {
         bytes(self.0.next()?)
     }
 
-    /// Returns a nested array. An empty text stands for an empty array.
+    /// Returns a nested array. An empty text represents an empty array.
     pub(crate) fn all(&mut self) -> Option<Vec<Value>> {
         match self.0.next()? {
             Value::Array(items) => Some(items),

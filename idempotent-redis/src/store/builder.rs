@@ -104,7 +104,7 @@ impl RedisStoreBuilder {
     /// Sets the replication that claims and completions wait for, besides the primary's own acknowledgement.
     ///
     /// If too few replicas acknowledge a claim in time, the claim is released and fails as not applied. A completion
-    /// always stands, because the handler has run: the store counts it ([`RedisStore::counts`]) and logs a warning.
+    /// always remains valid, because the handler has run: the store counts it ([`RedisStore::counts`]) and logs a warning.
     /// Renewals and releases do not wait.
     ///
     /// Waiting blocks the connection, and with it all calls to the same server, for up to twice the `timeout`: at most

@@ -89,7 +89,7 @@ impl RedisStore {
         StoreError::new(kind).because(format!("claim is not durable: {unconfirmed}; {left}"))
     }
 
-    /// Returns the result of a completion. A completion that too few replicas acknowledged stands, because the handler
+    /// Returns the result of a completion. A completion that too few replicas acknowledged remains valid, because the handler
     /// has run.
     pub(crate) fn completed(
         &self,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::entropy::Dice;
 
-/// A number of calls that stands for all calls until [`heal`](super::FaultStore::heal).
+/// A number of calls that means all calls until [`heal`](super::FaultStore::heal).
 pub const FOREVER: u32 = u32::MAX;
 
 /// An operation of a store.

@@ -1,5 +1,4 @@
-//! What a row means for a request: pure, the same for every dialect, and always the words of
-//! [`protocol`](idempotent_core::protocol).
+//! The meaning of a row for a request, as pure functions of [`protocol`](idempotent_core::protocol) for all dialects.
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{Claim, ClaimRequest, Dead, Grant, Record, State, StoreError, StoreErrorKind, Timestamp};
 

@@ -1,7 +1,7 @@
 //! The name of the record table, the only name in the text of statements.
 use idempotent_core::{StoreError, StoreErrorKind};
 
-/// The name of the record table. It is validated against SQL injection, and quoted as well.
+/// The name of the record table, validated and quoted against SQL injection.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     name: String,

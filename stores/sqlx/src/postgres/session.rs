@@ -1,4 +1,4 @@
-//! How a store uses the sessions of its server.
+//! The use of server sessions by a store.
 
 /// The use of a server session.
 #[derive(Clone, Copy, Debug)]

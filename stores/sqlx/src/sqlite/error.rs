@@ -1,4 +1,4 @@
-//! What an error of SQLite lets a caller conclude.
+//! Classification of SQLite errors by their meaning for the caller.
 use std::error::Error;
 use std::time::Duration;
 
