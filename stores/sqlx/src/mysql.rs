@@ -37,21 +37,21 @@ use crate::server::{
 /// An expired record stays in the table for at least one minute, until [`Purge`](idempotent_core::Purge) removes the record.
 /// Call it periodically.
 ///
-/// Its connections run in READ COMMITTED, and transactions of an [`Inbox`](crate::Inbox) have some of their own, as many
-/// again at most, on which a handler's statements wait for locks as the server is set. A result has to fit into one packet (`max_allowed_packet` of the server, 16 MiB
-/// as a rule); a larger one is refused before it is sent.
+/// The connections of the store run in READ COMMITTED. Transactions of an [`Inbox`](crate::Inbox) use separate connections, at most the
+/// same number, on which a handler's statements wait for locks as the server is configured. A result must fit into one packet: the
+/// server's `max_allowed_packet`, usually 16 MiB. The store refuses a larger result before it is sent.
 ///
 /// # Proxies
-/// The tests run without a proxy. By their documentation, two proxies fit with these settings, which send all statements of a
-/// connection to the primary. A replica that lags does not know the latest claims.
-/// - MaxScale: `readconnroute` with `router_options=master`. `readwritesplit` sends look-ups to replicas.
-/// - ProxySQL: no query rule that sends reads of this user to another hostgroup, and `multiplex=0` for this user, because the
-///   store sets variables of its session.
+/// The tests run without a proxy. According to their documentation, two proxies are suitable with these settings, which send all
+/// statements of a connection to the primary. A replica that lags does not know the latest claims.
+/// - MaxScale: `readconnroute` with `router_options=master`. `readwritesplit` sends lookups to replicas.
+/// - ProxySQL: no query rule that sends reads of this user to another hostgroup, and `multiplex=0` for this user, because the store
+///   sets variables of its session.
 ///
 /// # TLS
-/// With the feature `mysql-tls` connections use TLS where the server has it, and are encrypted then, but only
-/// `ssl-mode=VERIFY_IDENTITY` in the URL makes sure of who it is: by the authorities that the system trusts, and by
-/// `ssl-ca=FILE`. A client's certificate is `ssl-cert=FILE&ssl-key=FILE`.
+/// With the feature `mysql-tls`, connections use TLS if the server supports it. Only `ssl-mode=VERIFY_IDENTITY` in the URL verifies the
+/// identity of the server, by the authorities that the system trusts and by `ssl-ca=FILE`. A client certificate is
+/// `ssl-cert=FILE&ssl-key=FILE`.
 ///
 /// Capabilities: batch, browse, purge, admin, inspect, steps, order, transact.
 ///

@@ -8,8 +8,8 @@ use crate::schema::SchemaStep;
 use crate::sql_database::SqlDatabase;
 use crate::table::Table;
 
-/// A database that a [`DelayTable`](crate::DelayTable) can lie in: `sqlx::Postgres`, `sqlx::MySql`, `sqlx::Sqlite`, each with
-/// its feature. Not to be implemented elsewhere.
+/// A database that can contain a [`DelayTable`](crate::DelayTable): `sqlx::Postgres`, `sqlx::MySql` or `sqlx::Sqlite`, each with its
+/// feature. The trait is sealed.
 pub trait DelayDb: SqlDatabase {
     #[doc(hidden)]
     fn migrate(pool: &Pool<Self>, table: &str, create: bool) -> impl Future<Output = Result<(), StoreError>> + Send;

@@ -38,9 +38,9 @@ use crate::sql_database::{RowValues, SqlValue};
 /// sqlx::query("INSERT INTO orders (id, paid) VALUES (17, false)").execute(&mut *tx).await?;
 /// limits.put_in(&mut tx, &ScheduledTask::after("order-17", Duration::from_secs(30 * 60), b"17".to_vec())).await?;
 /// tx.commit().await?;
-/// limits.wake(); // or the source finds it by itself, some ms later
+/// limits.wake(); // otherwise, the source finds the task some ms later
 ///
-/// // Paid: it is called off, with the payment or not at all. The handler looks once more all the same.
+/// // The order is paid: the same commit cancels the limit. The handler still checks the order.
 /// let mut tx = pool.begin().await?;
 /// sqlx::query("UPDATE orders SET paid = true WHERE id = 17").execute(&mut *tx).await?;
 /// limits.cancel_in(&mut tx, "order-17").await?;

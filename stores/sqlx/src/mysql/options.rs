@@ -66,7 +66,7 @@ impl MySqlStoreBuilder {
     /// connection.
     ///
     /// # Cancellation
-    /// Dropping it leaves the tables as they were or migrated as far as it came; opening again goes on from there.
+    /// Some of the migrations may be applied. Opening the store again continues with the next one.
     pub async fn open(self) -> Result<MySqlStore, StoreError> {
         super::open::open(self.0, self.1).await.map(MySqlStore)
     }

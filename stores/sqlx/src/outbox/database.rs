@@ -9,8 +9,8 @@ use crate::sql_database::SqlDatabase;
 pub(super) use crate::sql_database::{RowValues, SqlDialect, SqlValue};
 use crate::table::Table;
 
-/// A database that an [`Outbox`](crate::Outbox) can lie in: `sqlx::Postgres`, `sqlx::MySql`, `sqlx::Sqlite`, each with its
-/// feature. Not to be implemented elsewhere.
+/// A database that can contain an [`Outbox`](crate::Outbox): `sqlx::Postgres`, `sqlx::MySql` or `sqlx::Sqlite`, each with its
+/// feature. The trait is sealed.
 pub trait OutboxDb: SqlDatabase {
     #[doc(hidden)]
     fn migrate(pool: &Pool<Self>, table: &str, create: bool) -> impl Future<Output = Result<(), StoreError>> + Send;

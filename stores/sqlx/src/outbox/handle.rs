@@ -34,7 +34,7 @@ use super::statements::OutboxStatements;
 /// let paid = OutboundMessage::new("payments", "payment-4711", br#"{"account":17,"amount":5}"#.to_vec());
 /// outbox.enqueue(&mut tx, &paid.aggregate("account-17")).await?;
 /// tx.commit().await?;
-/// outbox.wake(); // or the relay finds it by itself, some ms later
+/// outbox.wake(); // otherwise, the relay finds the message some ms later
 /// # Ok(())
 /// # }
 /// ```

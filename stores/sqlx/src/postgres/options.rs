@@ -66,7 +66,7 @@ impl PostgresStoreBuilder {
     /// another program created the table. [`NotApplied`](idempotent_core::StoreErrorKind::NotApplied): no connection.
     ///
     /// # Cancellation
-    /// Dropping it leaves the tables as they were or wholly migrated.
+    /// Either all migrations are applied, or none.
     pub async fn open(self) -> Result<PostgresStore, StoreError> {
         super::open::open(self.0, self.1).await.map(PostgresStore)
     }

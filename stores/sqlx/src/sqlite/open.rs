@@ -31,7 +31,7 @@ impl SqliteStoreBuilder {
     /// [`NotApplied`](StoreErrorKind::NotApplied): another process holds the lock.
     ///
     /// # Cancellation
-    /// Dropping it leaves the file as it was or wholly migrated.
+    /// Either all migrations are applied, or none.
     pub async fn open(self) -> Result<SqliteStore, StoreError> {
         open(self).await
     }
