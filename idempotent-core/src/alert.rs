@@ -27,23 +27,23 @@ pub struct Alert {
     pub kind: AlertKind,
     /// The scope of the run, the group of the consumer, or the table of the outbox.
     pub scope: Cow<'static, str>,
-    /// The queue or topic, where there is one.
+    /// The queue or topic, if the problem has one.
     pub source: Option<Cow<'static, str>>,
-    /// The cause within its kind, out of a fixed set of texts.
+    /// The cause within the kind, one of a fixed set of texts.
     pub cause: Option<&'static str>,
     /// The message that an outbox has given up. In a group, the first one.
     pub given_up: Option<GivenUp>,
     /// The number of alerts: 1 for a single one, and more for a group.
     pub count: u64,
-    /// The time of the first of them.
+    /// The time of the first alert.
     pub first_at: Timestamp,
-    /// The time of the last of them.
+    /// The time of the last alert.
     pub last_at: Timestamp,
     detail: Option<Cow<'static, str>>,
 }
 
 impl Alert {
-    /// The longest [`detail`](Self::detail) in bytes; longer ones are cut.
+    /// The longest [`detail`](Self::detail) in bytes; a longer text is cut.
     pub const MAX_DETAIL: usize = 1_000;
 
     /// Returns an alert of this kind that occurred once, at this time.
@@ -101,7 +101,7 @@ impl Alert {
         self.detail.as_deref()
     }
 
-    /// Returns one line that says what happened, without the detail.
+    /// Returns one line about the problem, without the detail.
     #[must_use]
     pub fn summary(&self) -> String {
         let mut line = format!("{}: {}", self.kind, self.scope);
@@ -174,7 +174,7 @@ pub enum AlertKind {
 }
 
 impl AlertKind {
-    /// Returns its name in logs, webhooks and e-mails: words with underscores.
+    /// Returns the name of the kind in logs, webhooks and e-mails: words with underscores.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -188,7 +188,7 @@ impl AlertKind {
         }
     }
 
-    /// Returns what to do about it.
+    /// Returns the remedy for the problem.
     #[must_use]
     pub fn remedy(self) -> &'static str {
         match self {

@@ -67,7 +67,7 @@ pub struct ClaimRequest {
 }
 
 impl ClaimRequest {
-    /// Creates a request by a new owner: a lease of 30 s, no limit of runs, no fingerprint, a memory of one hour.
+    /// Creates a request by a new owner: a lease of 30 s, no limit of runs, no fingerprint, a retention of one hour.
     ///
     /// Use this to call a store directly. An executor builds its own requests.
     ///

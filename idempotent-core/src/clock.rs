@@ -44,9 +44,8 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 /// lags by the time of the suspension until the process restarts. Records in memory and local caches then live longer
 /// by the same time. Stores with a server use the server's clock.
 ///
-/// Under tokio's paused time (`start_paused`) this clock stops with tokio. Use paused time with the memory store only:
-/// it advances on its own while a store works on another thread. only: paused time runs ahead while a store works on
-/// another thread.
+/// Under tokio's paused time (`start_paused`), this clock stops with tokio. Use paused time with the memory store only,
+/// because paused time advances on its own while another store works on another thread.
 #[derive(Clone, Debug)]
 pub struct SystemClock {
     start: Instant,

@@ -184,7 +184,7 @@ pub fn removable(record: &Record, now: Timestamp) -> bool {
 /// Checks whether `held` may read and record steps, and returns the time at which its record began.
 ///
 /// Steps are stored under this time ([`Record::first_seen`]). Steps stored under another time belong to a record that
-/// no longer exists. A takeover and a release with a memory keep the time. A deletion, the expiry of the record and an
+/// no longer exists. A takeover and a release that keeps the record keep the time. A deletion, the expiry of the record and an
 /// operator's `forget` reset it.
 ///
 /// # Errors

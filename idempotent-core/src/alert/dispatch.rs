@@ -69,16 +69,16 @@ impl Alerts {
         AlertsBuilder::default()
     }
 
-    /// Raises an alert. Returns at once, whatever the senders do, and needs no runtime.
+    /// Raises an alert. Returns at once, regardless of the senders, and needs no runtime.
     pub fn raise(&self, alert: Alert) {
         self.add(alert, None);
     }
 
-    /// Sends what waits now, whatever the gathering time, the window and the rate limit say. Returns false if that took longer
+    /// Sends all waiting alerts now, regardless of the gathering time, the window and the rate limit. Returns false if that took longer
     /// than `limit`. Call it at the end of the process, after the consumers and the executor have drained.
     ///
     /// # Cancellation
-    /// The alerts are sent all the same.
+    /// The alerts are still sent.
     pub async fn flush(&self, limit: Duration) -> bool {
         let (done, flushed) = oneshot::channel();
         let shared = self.shared();
