@@ -159,7 +159,7 @@ impl GivenUp {
 pub enum AlertKind {
     /// A consumer has dead-lettered a message.
     DeadLetter,
-    /// A message is held, or was buried, because its predecessor will not be consumed by itself.
+    /// A message is held or was dead-lettered, because its predecessor will not be consumed without intervention.
     OrderHeld,
     /// A message ran although its predecessor was not consumed.
     OrderBroken,

@@ -16,7 +16,7 @@ pub use self::position::Position;
 pub struct Message<T> {
     /// The decoded body.
     pub body: T,
-    /// The delivery, with the body as it came.
+    /// The delivery with its original body.
     pub delivery: Arc<Delivery>,
 }
 

@@ -18,7 +18,7 @@ use crate::{Clock, SystemClock, Timestamp};
 /// [gathering time](AlertsBuilder::gather), with the count of those that came until then. Further ones are counted, and sent as
 /// one alert when the [window](AlertsBuilder::window) ends.
 ///
-/// Everything is in memory. A process that is killed loses what it has not sent: call [`flush`](Self::flush) before the end.
+/// Everything is in memory. A process that is killed loses all alerts that it has not sent: call [`flush`](Self::flush) before the end.
 #[derive(Clone)]
 pub struct Alerts(Arc<Handle>);
 
@@ -154,7 +154,7 @@ impl Shared {
     }
 }
 
-/// Sends what waits, and ends the task, once the last handle is gone.
+/// Sends waiting alerts and ends the task once the last handle is dropped.
 impl Drop for Handle {
     fn drop(&mut self) {
         self.0.state().closed = true;

@@ -20,7 +20,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// Pauses between the tries of one alert.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
 
-/// Starts the task: on a thread of its own, or where the clock is not real, on this runtime.
+/// Starts the task on a separate thread, or on this runtime if the clock does not show real time.
 pub(super) fn start(shared: Arc<Shared>) -> Result<(), String> {
     if !shared.clock.is_real_time() {
         let none = |_| "the clock does not show real time, and there is no tokio runtime here to run on".to_owned();

@@ -172,7 +172,7 @@ impl Attempt<'_> {
         outcome
     }
 
-    /// Adjusts the decision by the run's steps. Compensates them if the run fails for good; the lease is renewed
+    /// Adjusts the decision by the run's steps. Compensates them if the run fails permanently; the lease is renewed
     /// meanwhile.
     pub(crate) async fn check_steps(
         &self,

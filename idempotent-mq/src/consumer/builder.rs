@@ -129,7 +129,7 @@ impl<S: Source> ConsumerBuilder<S> {
         self
     }
 
-    /// Sets the largest body in bytes that is decoded and run. A larger body is dead-lettered as it came, without a claim, and
+    /// Sets the largest body in bytes that is decoded and run. A larger body is dead-lettered unchanged, without a claim, and
     /// counted as [`undecodable`](crate::ConsumerCounts::undecodable). The broker has already delivered it by then: a limit that
     /// protects memory belongs to the broker too.
     ///
@@ -306,7 +306,7 @@ impl<S: Source> ConsumerBuilder<S> {
     }
 
     fn redelivery(&self, capabilities: &SourceCapabilities, policy: Policy) -> Option<Redelivery> {
-        // A source that never gives up redelivers as long as the schedule says; what it puts off is free.
+        // A source that never gives up redelivers as long as the schedule requires, and a deferral is free.
         let by_schedule = || {
             let retries = policy.max_runs(&Scene::Mq)?.saturating_sub(1);
             Some(self.schedule.as_ref()?.redelivery(retries).deferrals_are_free())

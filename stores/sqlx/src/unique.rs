@@ -36,7 +36,7 @@ use crate::table::Table;
 /// use idempotent_sqlx::UniqueKeys;
 ///
 /// let seen = UniqueKeys::new("seen_message")?;
-/// seen.create(&mut *pool.acquire().await?).await?; // or by a migration of yours
+/// seen.create(&mut *pool.acquire().await?).await?; // or in your own migration
 ///
 /// let key = Identity::new(Scene::Mq, "book", "o-17").key("shop")?;
 /// let mut tx = pool.begin().await?;

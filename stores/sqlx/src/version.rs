@@ -33,7 +33,7 @@ use crate::table::Table;
 /// use idempotent_sqlx::{VersionGuard, VersionCheck};
 ///
 /// let guard = VersionGuard::new("entity_version")?;
-/// guard.create(&mut *pool.acquire().await?).await?; // or by a migration of yours
+/// guard.create(&mut *pool.acquire().await?).await?; // or in your own migration
 ///
 /// let mut tx = pool.begin().await?;
 /// match guard.newer(&mut *tx, "customer/17", "address", 3).await? {

@@ -1,4 +1,4 @@
-//! Which messages run side by side.
+//! Concurrency and order of messages.
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
-//! Which server it is, and what it can do.
+//! The version of the server, and its capabilities.
 use idempotent_core::{StoreError, StoreErrorKind};
 use sqlx::Row;
 use sqlx::mysql::MySqlConnection;
 
-/// Rows that do not match are not locked, and a look sees what is committed.
+/// Rows that do not match are not locked, and a read sees committed rows.
 pub(super) const ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 
 /// The properties of the server that the statements depend on.

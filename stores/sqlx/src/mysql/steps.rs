@@ -13,7 +13,7 @@ pub(super) fn steps(maker: &StatementBuilder, table: &Table) -> StepStatements {
     };
     let goes_on = format!("({steps}.begun<>VALUES(begun) OR {steps}.state<VALUES(state))");
     let set = |column: &str| format!("{column}=IF({goes_on},VALUES({column}),{steps}.{column})");
-    // `begun` and `state` are what is asked: they are assigned last, and in this order nothing is missed.
+    // `begun` and `state` are the result: they are assigned last, and this order misses no row.
     let sets = ["place", "value"].map(set).join(", ");
     let state = format!("state=IF({steps}.begun<>VALUES(begun),VALUES(state),GREATEST({steps}.state,VALUES(state)))");
     let note = |clock| {

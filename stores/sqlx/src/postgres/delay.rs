@@ -45,7 +45,7 @@ pub(crate) fn steps(table: &Table) -> Vec<SchemaStep> {
 /// Sees to the table.
 pub(crate) async fn migrate(pool: &PgPool, table: &Table, create: bool) -> Result<(), StoreError> {
     let place = place(pool, table.name());
-    // Not one of the pool's: where this future is dropped, its connection goes, and with it what was begun.
+    // A connection outside of the pool: if this future is dropped, the connection closes, and the server rolls back.
     let connection = pool.connect_options().connect().await;
     let mut connection = connection.map_err(|error| place.error::<PostgresDialect>(Phase::Connecting, error))?;
     pooler::detect(&mut connection, &pool.connect_options(), &place).await?;

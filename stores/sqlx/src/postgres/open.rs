@@ -39,7 +39,7 @@ pub(super) async fn open(
         }
     };
     let place = ErrorContext { database: shown(&options), table: table.name().into(), connections };
-    // Not one of the pool's: where this future is dropped, its connection goes, and with it what was begun.
+    // A connection outside of the pool: if this future is dropped, the connection closes, and the server rolls back.
     let mut connection = connect::<PostgresDialect>(&options, &place, builder.patience).await?;
     let is_lent = !session.is_known && pooler::detect(&mut connection, &options, &place).await?;
     let migrated = timeout(MIGRATION, migrate::migrate(&mut connection, &table, &place, builder.create, MIGRATIONS));

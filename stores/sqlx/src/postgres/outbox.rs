@@ -79,7 +79,7 @@ pub(crate) async fn migrate(pool: &PgPool, table: &Table, create: bool) -> Resul
     let options = pool.connect_options();
     let connections = pool.options().get_max_connections();
     let place = ErrorContext { database: shown(&options), table: table.name().into(), connections };
-    // Not one of the pool's: where this future is dropped, its connection goes, and with it what was begun.
+    // A connection outside of the pool: if this future is dropped, the connection closes, and the server rolls back.
     let mut connection =
         options.connect().await.map_err(|error| place.error::<PostgresDialect>(Phase::Connecting, error))?;
     pooler::detect(&mut connection, &options, &place).await?;

@@ -16,7 +16,7 @@ use super::dialect::PostgresDialect;
 use super::migrate::MIGRATION;
 use crate::server::{ErrorContext, Phase, connect};
 
-/// The second connection waits for its first answer so often, and so long each time.
+/// The number and the length of the waits of the second connection for its first response.
 const ROUNDS: u32 = 5;
 const ROUND: Duration = Duration::from_secs(1);
 

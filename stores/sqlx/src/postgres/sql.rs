@@ -127,7 +127,7 @@ impl StatementBuilder {
     fn claim(&self) -> String {
         let (table, columns, now) = (&self.table, columns(), self.now(9));
         let (until, expires) = (plus("n", "$3"), plus("u", "$5"));
-        // CASE, since only that says what is evaluated first.
+        // CASE, since only CASE defines the order of evaluation.
         format!(
             "WITH cur AS MATERIALIZED (SELECT {columns} FROM {table} WHERE id=$1), \
              k AS MATERIALIZED (SELECT CASE WHEN NOT EXISTS (SELECT FROM cur) THEN \

@@ -42,7 +42,7 @@ pub(crate) struct TransactionStatements {
     pub(crate) claim: Statement,
     pub(crate) look: Statement,
     pub(crate) put: Statement,
-    /// A lease becomes consumed, or what was claimed in this transaction gets its value; keeps a takeover out from here on.
+    /// Completes a lease, or adds the value to a key that was claimed in this transaction. Then no takeover is possible.
     /// Answers as `put`. $3 the grant's number, or NULL, $4 value, $5 retention, $6 the key's lock
     pub(crate) complete: Statement,
 }

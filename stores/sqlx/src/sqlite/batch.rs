@@ -48,7 +48,7 @@ impl Batch for SqliteStore {
 }
 
 impl SqliteStore {
-    /// Executes a batch in a task of its own, so that a dropped caller never leaves a transaction halfway.
+    /// Executes a batch in a separate task, so that a dropped caller never leaves a transaction halfway.
     async fn batch<A: Request>(&self, asks: &[A]) -> Vec<Result<A::Answer, StoreError>> {
         if asks.is_empty() {
             return Vec::new();

@@ -17,7 +17,7 @@ pub(super) enum ClaimRow {
 impl ClaimRow {
     /// A sound record that is done and within its time; then fencing number, fingerprint and value follow.
     pub(super) const CONSUMED: i64 = 2;
-    /// The key is the claim's own; then fencing number, attempt and what was taken over follow.
+    /// The claim supplies the key. The row supplies the fencing number, the attempt and the previous grant.
     pub(super) const GRANTED: i64 = 1;
     /// The claim marked the key dead instead of granting it.
     pub(super) const WROTE: i64 = -1;

@@ -155,7 +155,7 @@ impl ConnectionGuard<'_> {
 
     async fn roll_back(&mut self) {
         if let Some(connection) = &mut self.guard.connection {
-            // Refused where SQLite did it by itself.
+            // Fails if SQLite has rolled back already.
             let done = sqlx::raw_sql("ROLLBACK").execute(connection).await;
             let _ = self.check(done);
         }

@@ -21,7 +21,7 @@ fn current() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Claims on a thread of its own, because the claim may block forever.
+/// Claims on a separate thread, because the claim may block forever.
 fn is_claimed(runtime: Runtime, store: SqliteStore, part: &'static str) -> bool {
     let (tell, told) = channel();
     std::thread::spawn(move || tell.send(runtime.block_on(store.claim(&request(part)))));

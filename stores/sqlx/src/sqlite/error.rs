@@ -114,7 +114,7 @@ fn kind(code: u32, error: &sqlx::Error) -> StoreErrorKind {
         code::ERROR if is_missing_table(error) => StoreErrorKind::Schema,
         // "no such column", "has no column named": another program changed the table.
         code::ERROR if message(error).contains("column") => StoreErrorKind::Foreign,
-        // IOERR and what is not known: a write may or may not have reached the disk.
+        // IOERR and unknown codes: a write may or may not have reached the disk.
         _ => StoreErrorKind::Ambiguous,
     }
 }

@@ -188,7 +188,7 @@ impl InboxDatabase for SqliteStore {
     }
 
     async fn journaled(&self, held: &ClaimHandle) -> Result<Option<StoredSteps>, StoreError> {
-        // By a transaction of its own, which begins when the other one is over.
+        // In a separate transaction, which begins after the end of the other one.
         let transaction = self.begin().await?;
         let _ = transaction.rollback().await;
         self.steps(held, Duration::ZERO).await.map(Some)
@@ -208,7 +208,7 @@ impl InboxDatabase for SqliteStore {
 
     /// Returns whether the transaction was committed, after its connection has ended or has rolled back.
     async fn is_committed(&self, held: &ClaimHandle) -> Result<Option<bool>, StoreError> {
-        // By a transaction of its own, which begins when the other one is over.
+        // In a separate transaction, which begins after the end of the other one.
         let mut transaction = self.begin().await?;
         let (found, _) = self.look_in(&mut transaction, &held.key).await?;
         let _ = transaction.rollback().await;

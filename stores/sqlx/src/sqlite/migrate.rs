@@ -9,8 +9,8 @@ use crate::row::COLUMNS;
 use crate::schema::{self, BookkeepingSql, Found, Migration};
 use crate::table::Table;
 
-/// All steps there are. STRICT, so that a column holds what it says; without rowid, so that a look-up is one
-/// search in one tree. No index on `expires_at`: it would make every write a second one, and the purge walks.
+/// All migrations. The tables are STRICT, so that columns have their declared types, and WITHOUT ROWID, so that a lookup
+/// searches one tree. `expires_at` has no index, which would add a second write to each write; the purge scans instead.
 pub(super) const MIGRATIONS: &[Migration] = &[
     Migration {
         name: "record table",

@@ -83,7 +83,7 @@ pub(crate) async fn migrate(pool: &SqlitePool, table: &Table, create: bool) -> R
         // For a text only.
         busy_timeout: Duration::from_secs(5),
     };
-    // One of the pool's: another one would not see what is in memory. What is begun on it is rolled back if it is dropped.
+    // A connection of the pool, since another one would not see a database in memory. A dropped transaction is rolled back.
     let mut connection = pool.acquire().await.map_err(|error| place.error(error))?;
     migrate::migrate_to(&mut connection, table, &place, create, MIGRATIONS, &COLUMNS).await
 }

@@ -1,4 +1,4 @@
-//! Which records a failover has rolled back, to the byte.
+//! The records that a failover has rolled back, byte by byte.
 //!
 //! A server that keeps an append-only file writes each change into it before it answers. So a killed primary's file
 //! holds all that it ever answered, and its replica holds what has reached it: where they differ the record was lost,

@@ -1,4 +1,4 @@
-//! Which keys are taken, and of which methods.
+//! Accepted keys, by method.
 use crate::rest::client::curl;
 use crate::rest::service::Service;
 

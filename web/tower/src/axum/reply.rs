@@ -157,7 +157,7 @@ impl<C: HttpRules, R: IntoResponse> RejectStrategy<R> for Http<C> {
     }
 }
 
-/// Returns the rules, or `None` if they panic. The request has completed all the same.
+/// Returns the rules, or `None` if they panic. The request has still completed.
 fn rules<C: HttpRules>() -> Option<Arc<ResponseRules>> {
     catch_panic("HttpRules::rules", C::rules)
 }

@@ -28,7 +28,7 @@ pub trait BodyStore: Send + Sync + 'static {
     /// Stores a body under a name that was never used before. The name consists of hexadecimal digits and a hyphen.
     ///
     /// # Errors
-    /// Any. The request completes all the same, and duplicates learn that its response was not stored.
+    /// Any. The request still completes, and duplicates learn that its response was not stored.
     fn put<'a>(&'a self, name: &'a str, body: Bytes) -> BodyStoreFuture<'a, ()>;
 
     /// Returns the body that [`put`](Self::put) stored under this name, or `None` if it no longer exists.
