@@ -28,7 +28,7 @@ use crate::table::Table;
 /// NOTHING`, and check the number of written rows.
 ///
 /// A lookup before the insert is no guard: two copies can look up the key before either inserts it
-/// (see `tests/suite/server/unique.rs`).
+/// (see `tests/suite/server/insert_only.rs`).
 ///
 /// ```no_run
 /// # async fn example(pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {

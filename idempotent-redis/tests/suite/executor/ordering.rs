@@ -52,7 +52,7 @@ async fn a_chain_runs_in_its_order(url: &str) {
     assert!(grants.is_sorted(), "{grants:?}");
 }
 
-async fn a_dead_one_holds_the_next_which_is_let_go_after_its_time(url: &str) {
+async fn the_next_item_is_held_and_released(url: &str) {
     let policy = Policy::new().on_broken_order(OnBrokenOrder::Skip(secs(2))).max_retries(0);
     let (a, b) = (Worker::new(store(url).await, policy), Worker::new(store(url).await, policy));
     let (dies, job) = (Job::ends(End::Err), Job::quick());
@@ -147,8 +147,8 @@ macro_rules! on_both {
     )*};
 }
 on_both! {
-    a_chain_runs_in_its_order as b34_s0_27_a_chain_runs_in_its_order b34_s0_27_a_chain_over_the_nodes_of_a_cluster_runs_in_its_order
-    registered_numbers_run_in_their_order as b34_s0_27_registered_numbers_run_in_their_order b34_s0_27_registered_numbers_run_in_their_order_on_a_cluster
-    a_dead_one_holds_the_next_which_is_let_go_after_its_time as b34_a_dead_one_holds_the_next b34_a_dead_one_on_another_node_holds_the_next
-    a_call_that_waits_in_place_wakes_with_its_predecessor_in_another_process as one_that_waits_wakes_with_its_predecessor one_that_waits_wakes_with_its_predecessor_on_another_node
+    a_chain_runs_in_its_order as a_chain_on_one_server_runs_in_order a_chain_over_the_nodes_of_a_cluster_runs_in_order
+    registered_numbers_run_in_their_order as registered_numbers_on_one_server_run_in_order registered_numbers_on_a_cluster_run_in_order
+    the_next_item_is_held_and_released as a_dead_item_holds_the_next a_dead_item_on_another_node_holds_the_next
+    a_call_that_waits_in_place_wakes_with_its_predecessor_in_another_process as a_waiting_item_wakes_with_its_predecessor a_waiting_item_wakes_with_its_predecessor_on_another_node
 }
