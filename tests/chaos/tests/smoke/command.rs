@@ -61,6 +61,6 @@ pub(crate) fn violated(arguments: &[&str]) -> BTreeSet<String> {
     // The output contains tallies in the same format.
     let findings = said.lines().filter(|line| !line.ends_with(" not judged"));
     let names = findings.filter_map(|line| line.split_once(": ")).map(|(name, _)| name);
-    let is_name = |name: &&str| name.len() <= 3 && name.starts_with(['I', 'D', 'Q', 'O', 'R']);
+    let is_name = |name: &&str| name.len() <= 3 && name.starts_with(['I', 'D', 'O', 'Q', 'R', 'T']);
     names.filter(is_name).map(str::to_owned).collect()
 }
