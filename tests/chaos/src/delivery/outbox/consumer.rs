@@ -64,14 +64,17 @@ async fn run<Db: Statements, S: Source>(source: S, context: &Arc<ProcessContext>
     let executor = Executor::builder(store).policy(Scene::Mq, policy).build()?;
     let own = context.clone();
     let handling = Messages::<Body>::json().annotated(move |message| handle::<Db>(own.clone(), pool.clone(), message));
-    let consumer = Consumer::builder(source, "outbox", &executor)
+    let counts = source.capabilities().counts;
+    let mut consumer = Consumer::builder(source, "outbox", &executor)
         .concurrency(4)
         .grace(GRACE)
         .schedule(Schedule::exponential(Duration::from_millis(10), Duration::from_millis(60)))
-        // What is put off, and what was killed, comes again and again.
-        .max_deliveries(1_000_000)
-        .log(Arc::new(outbox))
-        .build(handling)?;
+        .log(Arc::new(outbox));
+    if counts {
+        // Postponed deliveries, and those of killed consumers, return again and again.
+        consumer = consumer.max_deliveries(1_000_000);
+    }
+    let consumer = consumer.build(handling)?;
     consumer.run(stopped(stop)).await?;
     Ok(())
 }
