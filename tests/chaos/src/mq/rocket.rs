@@ -37,6 +37,8 @@ const IN_FRONT: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const SOON: Duration = Duration::from_secs(4);
 /// The time for a reader to receive the next dead letter. A reader starts slowly.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The number of messages that a reader holds, each of which occupies a thread of the client.
+const ROOM: usize = 100;
 
 /// The URL is the name server's address.
 pub(crate) fn source(name_server: &str) -> anyhow::Result<RocketSource> {
@@ -82,7 +84,7 @@ pub(crate) async fn read_all(server: &RocketServer, topic: &str) -> anyhow::Resu
     let settler = source.settler();
     let mut all = Vec::new();
     while all.len() < there {
-        let received = timeout(PATIENCE, source.receive(there)).await;
+        let received = timeout(PATIENCE, source.receive(ROOM)).await;
         let received = received.with_context(|| format!("{} of {there} messages of {topic} can be read", all.len()))?;
         let Received::Deliveries(deliveries) = received? else { bail!("the topic {topic} is gone") };
         for (delivery, tag) in deliveries {
