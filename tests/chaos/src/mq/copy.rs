@@ -20,17 +20,24 @@ pub(super) struct Copy {
 impl Copy {
     /// All copies of a message; all but the last at once.
     pub(super) fn of(sent: &Sent, dice: &Dice) -> Vec<Self> {
-        let key = sent.message.key;
-        let body = wire::line(&sent.message).into_bytes();
         let copies = sent.copies + u64::from(sent.late.is_some());
-        let copy = |number| Self {
-            name: format!("{key}.{number}"),
+        (0..copies).map(|number| Self::new(sent, &number.to_string(), dice)).collect()
+    }
+
+    /// Creates the copy that a producer sends while the message's worker is stopped.
+    pub(super) fn resent(sent: &Sent, dice: &Dice) -> Self {
+        Self::new(sent, "resent", dice)
+    }
+
+    fn new(sent: &Sent, name: &str, dice: &Dice) -> Self {
+        let key = sent.message.key;
+        Self {
+            name: format!("{key}.{name}"),
             id: format!("order-{key}"),
             key: Some(key),
-            body: body.clone(),
+            body: wire::line(&sent.message).into_bytes(),
             trace: bytes(dice),
-        };
-        (0..copies).map(copy).collect()
+        }
     }
 
     /// Creates a copy with an unreadable body.

@@ -16,6 +16,7 @@ use super::copy::Copy;
 use super::flaw::Flaw;
 use super::publisher::Publisher;
 use super::store::Store;
+use super::worker::LEASE;
 use super::{judge, leftovers};
 use crate::args::{Args, Topology};
 use crate::deadline::PATIENCE;
@@ -40,6 +41,11 @@ const GARBAGE: u64 = 3;
 const UNHURRIED: Duration = PATIENCE.saturating_mul(3);
 /// If so many workers end by themselves, another will do so, too.
 const MANY: usize = 20;
+/// A stall, and when another copy arrives: the lease of the stopped run has expired, and the run is still stopped.
+const STALL: Duration = LEASE.saturating_mul(2);
+const COPY_AFTER: Duration = LEASE.saturating_add(Duration::from_millis(200));
+/// The time that a handler must have left for a worker to be stopped in it.
+const LONG_MS: u64 = 300;
 /// Between two looks at what the broker still has.
 const LOOK: Duration = Duration::from_millis(500);
 /// The number of consecutive checks that must find nothing. A broker updates its counts at intervals.
@@ -55,6 +61,8 @@ struct Play {
     /// The keys, and whether the handler of each always fails.
     keys: BTreeMap<String, bool>,
     produced: BTreeSet<u64>,
+    /// The messages whose worker is stopped during the handler, by key.
+    stalls: BTreeMap<String, Copy>,
     sent: u64,
     of_the_store: Jobs,
     of_the_broker: Jobs,
@@ -98,6 +106,7 @@ pub(crate) async fn play(
         dice: Dice::new(args.seed, 100),
         keys: BTreeMap::new(),
         produced: BTreeSet::new(),
+        stalls: BTreeMap::new(),
         sent: 0,
         of_the_store: Jobs::new(move |harm| store.suffer(harm)),
         of_the_broker: Jobs::new(move |harm| suffer(&*harmed, harm).map(|()| Done::new(harm))),
@@ -205,7 +214,11 @@ impl Play {
             return self.publisher.send(Copy::undecodable(self.sent, &self.dice), Duration::ZERO);
         }
         let sent = plan::sent(self.sent, &self.dice);
-        self.keys.insert(self.key(self.sent), sent.message.ends == Ends::FailsForGood);
+        let key = self.key(self.sent);
+        if sent.message.fenced && sent.message.after_ms >= LONG_MS {
+            self.stalls.insert(key.clone(), Copy::resent(&sent, &self.dice));
+        }
+        self.keys.insert(key, sent.message.ends == Ends::FailsForGood);
         for (copy, number) in Copy::of(&sent, &self.dice).into_iter().zip(1..) {
             let late = sent.late.filter(|_| number > sent.copies).unwrap_or_default();
             self.publisher.send(copy, late);
@@ -243,8 +256,13 @@ impl Play {
                 }
             }
             Heard::News(News::Write { effect, key, token, fence }) => {
+                let stall = self.stalls.remove(&key).filter(|_| !self.peace);
                 let accepted = self.resource.write(key, token, fence);
                 self.workers.places[place].tell(&Order::Wrote { effect, accepted });
+                if let Some(copy) = stall {
+                    self.workers.suffer(Harm::Pause(place, STALL))?;
+                    self.publisher.send(copy, COPY_AFTER);
+                }
             }
             // The broker hears of those.
             Heard::News(News::Bury { .. } | News::Ack { .. } | News::Nack { .. }) => {}

@@ -19,7 +19,7 @@ use crate::wire::{self, News, Order, Origin, Start};
 use crate::worker::{HandlerContext, policy};
 
 /// Short, so that a run of seconds sees many of them end.
-const LEASE: Duration = Duration::from_millis(1_500);
+pub(super) const LEASE: Duration = Duration::from_millis(1_500);
 /// The grace period of the consumer. No handler runs after the end of stdin.
 const GRACE: Duration = Duration::from_secs(5);
 const HANDLERS: usize = 8;
