@@ -19,17 +19,17 @@ const QUEUES: u32 = 4;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Broker {
     /// rocketmq://HOST:PORT of a name server, or amqp://…
-    #[arg(long = "broker")]
-    url: String,
+    #[arg(long)]
+    broker: String,
 }
 
 impl Broker {
     /// Publishes the callback of a payment twice, with different message ids.
     pub(crate) async fn publish_twice(&self, result: &PaymentResult) -> anyhow::Result<()> {
-        let publisher: Box<dyn Publish> = match self.url.split_once("://") {
+        let publisher: Box<dyn Publish> = match self.broker.split_once("://") {
             Some(("amqp" | "amqps", _)) => {
-                RabbitSource::builder(&self.url, Queue::quorum(QUEUE)).build()?.declare().await?;
-                Box::new(RabbitPublisher::builder(&self.url).build()?)
+                RabbitSource::builder(&self.broker, Queue::quorum(QUEUE)).build()?.declare().await?;
+                Box::new(RabbitPublisher::builder(&self.broker).build()?)
             }
             #[cfg(feature = "rocketmq")]
             Some(("rocketmq", servers)) => {
@@ -50,9 +50,9 @@ impl Broker {
         handler: MessageHandler,
         stop: impl Future<Output = ()>,
     ) -> anyhow::Result<ConsumerCounts> {
-        match self.url.split_once("://") {
+        match self.broker.split_once("://") {
             Some(("amqp" | "amqps", _)) => {
-                let source = RabbitSource::builder(&self.url, Queue::quorum(QUEUE)).build()?;
+                let source = RabbitSource::builder(&self.broker, Queue::quorum(QUEUE)).build()?;
                 source.declare().await?;
                 run(source, executor, handler, stop).await
             }
@@ -67,7 +67,7 @@ impl Broker {
     }
 
     fn unsupported<T>(&self) -> anyhow::Result<T> {
-        if cfg!(not(feature = "rocketmq")) && self.url.starts_with("rocketmq:") {
+        if cfg!(not(feature = "rocketmq")) && self.broker.starts_with("rocketmq:") {
             bail!("--broker: this build has no RocketMQ; add `--features rocketmq`");
         }
         bail!("--broker: expected rocketmq://HOST:PORT or amqp://…");

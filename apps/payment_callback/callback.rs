@@ -41,15 +41,15 @@ pub(crate) async fn payment_callback<Db: OrderDatabase>(
     stop: StopPoint,
     tx: &mut Transaction<'_, Db>,
 ) -> Result<(), CallbackError> {
-    stop.reach(Place::Claimed).await;
+    stop.reach(Place::Claimed, &result.order).await;
     if !Db::pay(tx, &result.order, result.cents).await? {
         return Err(CallbackError::NotUnpaid);
     }
-    stop.reach(Place::Paid).await;
+    stop.reach(Place::Paid, &result.order).await;
     services.call("tickets", &result.order, &step_key("issue_ticket")?).await?;
-    stop.reach(Place::Ticketed).await;
+    stop.reach(Place::Ticketed, &result.order).await;
     services.call("points", &result.order, &step_key("add_points")?).await?;
-    stop.reach(Place::Credited).await;
+    stop.reach(Place::Credited, &result.order).await;
     println!("{}: paid {} cents", result.order, result.cents);
     Ok(())
 }

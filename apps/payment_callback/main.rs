@@ -114,7 +114,9 @@ async fn main() -> anyhow::Result<()> {
 impl DatabaseCommand {
     fn database_url(&self) -> &str {
         match self {
-            Self::Place { database, .. } | Self::Work { database, .. } | Self::Status { database, .. } => &database.database,
+            Self::Place { database, .. } | Self::Work { database, .. } | Self::Status { database, .. } => {
+                &database.database
+            }
         }
     }
 
@@ -144,9 +146,9 @@ async fn work<Db: OrderDatabase>(
     let handler = Messages::json().annotated(move |message: Message<PaymentResult>| {
         let (services, stop) = (services.clone(), stop);
         async move {
-            stop.reach(Place::Received).await;
+            stop.reach(Place::Received, &message.body.order).await;
             payment_callback::<Db>(&message.body, &services, stop).await?;
-            stop.reach(Place::Committed).await;
+            stop.reach(Place::Committed, &message.body.order).await;
             Ok::<_, callback::CallbackError>(())
         }
     });

@@ -28,9 +28,9 @@ impl StopPoint {
     }
 
     /// Waits for ever if the process stops at this place.
-    pub(crate) async fn reach(self, place: Place) {
+    pub(crate) async fn reach(self, place: Place, order: &str) {
         if self.0 == Some(place) {
-            println!("stopped at {place:?}");
+            println!("{order}: stopped at {place:?}");
             std::future::pending::<()>().await;
         }
     }

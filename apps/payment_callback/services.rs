@@ -80,8 +80,8 @@ pub(crate) struct CallError {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Services {
     /// URL of the called services
-    #[arg(long = "services", default_value = "http://127.0.0.1:8081")]
-    url: String,
+    #[arg(long, default_value = "http://127.0.0.1:8081")]
+    services: String,
     #[arg(skip)]
     client: reqwest::Client,
 }
@@ -89,7 +89,7 @@ pub(crate) struct Services {
 impl Services {
     /// Calls a service for an order. Calls with the same key have one effect.
     pub(crate) async fn call(&self, service: &'static str, order: &str, key: &str) -> Result<(), CallError> {
-        let request = self.client.post(format!("{}/{service}/{order}", self.url)).timeout(TIMEOUT);
+        let request = self.client.post(format!("{}/{service}/{order}", self.services)).timeout(TIMEOUT);
         let response = request.header("Idempotency-Key", key).send().await;
         let answer = response.and_then(reqwest::Response::error_for_status);
         answer.map(drop).map_err(|source| CallError { service, source })
@@ -99,7 +99,7 @@ impl Services {
     pub(crate) async fn counts(&self, order: &str) -> anyhow::Result<Vec<(&'static str, Counts)>> {
         let mut all = Vec::new();
         for service in NAMES {
-            let counts = self.client.get(format!("{}/counts/{service}/{order}", self.url)).send().await?;
+            let counts = self.client.get(format!("{}/counts/{service}/{order}", self.services)).send().await?;
             all.push((service, counts.error_for_status()?.json().await?));
         }
         Ok(all)

@@ -57,6 +57,14 @@ impl Running {
         self.lines.by_ref().take(lines).collect()
     }
 
+    /// Reads lines up to this one.
+    ///
+    /// # Panics
+    /// If the program ends first.
+    pub(crate) fn says_at_last(&mut self, line: &str) {
+        assert!(self.lines.any(|said| said == line), "never said: {line}");
+    }
+
     /// Returns the output after the program has ended successfully.
     pub(crate) fn ends(mut self) -> Vec<String> {
         let rest: Vec<_> = self.lines.by_ref().collect();

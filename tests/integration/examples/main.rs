@@ -7,6 +7,7 @@ mod lateness;
 mod order_steps;
 mod order_timeout;
 mod outbox;
+mod payment_callback;
 mod rabbitmq;
 mod redis_streams;
 mod redrive;

@@ -1,7 +1,8 @@
 //! The example `orders` and the application `consume`, from outside, on a private server; and an outbox.
-use idempotent_harness::servers::RocketServer;
+use idempotent_harness::servers::{MariaDbServer, PostgresServer, RocketServer};
 
 use crate::example::Running;
+use crate::payment_callback::Deployment;
 
 mod consume;
 mod outbox;
@@ -25,4 +26,23 @@ fn each_order_is_paid_once_and_sigterm_ends_what_runs() {
     let rest = running.ends();
     assert_eq!(rest[0], "stopping: running handlers may finish");
     assert!(rest[1].contains("1 dead-lettered"), "{rest:?}");
+}
+
+#[test]
+fn a_worker_that_is_killed_at_any_place_leaves_one_effect_on_rocketmq_and_postgresql() {
+    let database = PostgresServer::start();
+    on_rocketmq(database.url());
+}
+
+#[test]
+fn a_worker_that_is_killed_at_any_place_leaves_one_effect_on_rocketmq_and_mariadb() {
+    let database = MariaDbServer::start();
+    on_rocketmq(database.url());
+}
+
+fn on_rocketmq(database: String) {
+    let server = RocketServer::start();
+    let broker = format!("rocketmq://{}", server.name_server());
+    let waiting = || server.backlog("payment_callbacks", "payment_callbacks");
+    Deployment::new(broker, database).suffers(waiting, || server.backlog("payment_callbacks-dead", "nobody"));
 }

@@ -125,15 +125,22 @@ const ON_ROCKETMQ: [Only; 2] = [
     Only { what: "chaos on RocketMQ", package: "idempotent-chaos", target: "smoke", arguments: &["rocketmq"] },
 ];
 
+/// The packages that have the feature of the client.
+const PROGRAMS: [&str; 5] = [
+    "idempotent-chaos",
+    "idempotent-consume",
+    "idempotent-examples",
+    "idempotent-payment-callback",
+    "idempotent-tests",
+];
+
 /// Runs everything that `test` and `check` leave out because its client takes minutes to build. The client is built
 /// once for all tests.
 fn on_rocketmq(scratch: &Scratch, tally: &mut Tally) -> Result<(), Box<dyn Error>> {
-    let features =
-        "idempotent-tests/rocketmq,idempotent-chaos/rocketmq,idempotent-consume/rocketmq,idempotent-examples/rocketmq";
-    let packages =
-        [heavy::PACKAGE, "idempotent-tests", "idempotent-chaos", "idempotent-consume", "idempotent-examples"];
-    let with_it: Vec<_> = packages.iter().flat_map(|package| ["--package", package]).collect();
-    let with_it = [&with_it[..], &["--features", features]].concat();
+    let features = PROGRAMS.map(|package| format!("{package}/{}", heavy::FEATURE)).join(",");
+    let packages = PROGRAMS.iter().chain([&heavy::PACKAGE]);
+    let with_it: Vec<_> = packages.flat_map(|package| ["--package", package]).collect();
+    let with_it = [&with_it[..], &["--features", &features]].concat();
     let mut clippy = cargo(&["clippy", "--locked", "--all-targets"])?;
     clippy.args(&with_it).args(["--", "-D", "warnings"]);
     // The facade has only this feature, so that both builds need the client's crates in one form.

@@ -16,7 +16,7 @@ use super::copy::Copy;
 use super::flaw::Flaw;
 use super::publisher::Publisher;
 use super::store::Store;
-use super::worker::LEASE;
+use super::worker::{LEASE, finishes_lost_runs};
 use super::{judge, leftovers};
 use crate::args::{Args, Topology};
 use crate::deadline::PATIENCE;
@@ -45,7 +45,9 @@ const MANY: usize = 20;
 const STALL: Duration = LEASE.saturating_mul(2);
 const COPY_AFTER: Duration = LEASE.saturating_add(Duration::from_millis(200));
 /// The time that a handler must have left for a worker to be stopped in it.
-const LONG_MS: u64 = 300;
+const LONG_MS: u64 = 100;
+/// The time from one stall to the next: most workers have to run, so that one of them takes over the key.
+const STALL_EVERY: Duration = Duration::from_millis(2_500);
 /// Between two looks at what the broker still has.
 const LOOK: Duration = Duration::from_millis(500);
 /// The number of consecutive checks that must find nothing. A broker updates its counts at intervals.
@@ -63,6 +65,7 @@ struct Play {
     produced: BTreeSet<u64>,
     /// The messages whose worker is stopped during the handler, by key.
     stalls: BTreeMap<String, Copy>,
+    next_stall: Instant,
     sent: u64,
     of_the_store: Jobs,
     of_the_broker: Jobs,
@@ -107,6 +110,7 @@ pub(crate) async fn play(
         keys: BTreeMap::new(),
         produced: BTreeSet::new(),
         stalls: BTreeMap::new(),
+        next_stall: began,
         sent: 0,
         of_the_store: Jobs::new(move |harm| store.suffer(harm)),
         of_the_broker: Jobs::new(move |harm| suffer(&*harmed, harm).map(|()| Done::new(harm))),
@@ -256,7 +260,7 @@ impl Play {
                 }
             }
             Heard::News(News::Write { effect, key, token, fence }) => {
-                let stall = self.stalls.remove(&key).filter(|_| !self.peace);
+                let stall = self.stall(id, &key);
                 let accepted = self.resource.write(key, token, fence);
                 self.workers.places[place].tell(&Order::Wrote { effect, accepted });
                 if let Some(copy) = stall {
@@ -268,6 +272,17 @@ impl Play {
             Heard::News(News::Bury { .. } | News::Ack { .. } | News::Nack { .. }) => {}
         }
         Ok(())
+    }
+
+    /// Returns the copy to publish if this worker is to be stopped in its run of the key. Other workers than these end a
+    /// run that has lost its lease without asking the store.
+    fn stall(&mut self, worker: u32, key: &str) -> Option<Copy> {
+        if self.peace || Instant::now() < self.next_stall || !finishes_lost_runs(worker) {
+            return None;
+        }
+        let copy = self.stalls.remove(key)?;
+        self.next_stall = Instant::now() + STALL_EVERY;
+        Some(copy)
     }
 
     async fn judge(mut self, args: &Args, faults: Faults, began: Instant) -> anyhow::Result<Verdict> {

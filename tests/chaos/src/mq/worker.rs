@@ -24,6 +24,11 @@ pub(super) const LEASE: Duration = Duration::from_millis(1_500);
 const GRACE: Duration = Duration::from_secs(5);
 const HANDLERS: usize = 8;
 
+/// Returns whether a worker continues a run that has lost its lease, and tries to complete it.
+pub(super) fn finishes_lost_runs(worker: u32) -> bool {
+    worker.is_multiple_of(2)
+}
+
 /// Consumes until stdin ends.
 pub(crate) async fn work(start: &Start, news: mpsc::UnboundedSender<News>, mut orders: Orders) -> anyhow::Result<()> {
     let origin = start.origin.clone().context("no broker is named")?;
@@ -70,8 +75,7 @@ async fn run<S: Source>(inner: S, desk: Arc<DeliveryWorker>, stop: oneshot::Rece
         .namespace(&*desk.namespace)
         .policy(Scene::Mq, policy())
         .build()?;
-    // Some let a run that has lost its lease go on, and try to complete.
-    let lost = if desk.context.id.is_multiple_of(2) { OnLeaseLost::Finish } else { OnLeaseLost::Abort };
+    let lost = if finishes_lost_runs(desk.context.id) { OnLeaseLost::Finish } else { OnLeaseLost::Abort };
     let handling = desk.clone();
     let handling = Messages::<wire::Message>::json()
         .keyed(KeyFrom::body("key", |message: &wire::Message| message.key))
