@@ -27,6 +27,7 @@ pub struct RabbitProperties {
     content_type: Option<String>,
     correlation_id: Option<String>,
     expires_after: Option<Duration>,
+    priority: Option<u8>,
     transient: bool,
 }
 
@@ -70,6 +71,16 @@ impl RabbitProperties {
     /// The message does not expire.
     pub fn expires_after(mut self, time: Duration) -> Self {
         self.expires_after = Some(time);
+        self
+    }
+
+    /// Sets the priority in a queue with the argument `x-max-priority`, which delivers higher priorities first. Other queues
+    /// ignore it, or know two levels (quorum queues of RabbitMQ 4: up to 4, and above).
+    ///
+    /// # Default
+    /// None, which the broker treats as 0
+    pub fn priority(mut self, priority: u8) -> Self {
+        self.priority = Some(priority);
         self
     }
 
@@ -164,6 +175,9 @@ fn encode(message: &OutboundMessage, given: &RabbitProperties, headers: &Fields)
     }
     if let Some(time) = given.expires_after {
         properties = properties.with_expiration(short(&time.as_millis().to_string())?);
+    }
+    if let Some(priority) = given.priority {
+        properties = properties.with_priority(priority);
     }
     Some(properties)
 }

@@ -23,6 +23,9 @@ use crate::table::Table;
 ///   the version guard as the last step.
 /// - Not enough: messages that contain a difference ("10 more"), as a rejected message is lost. Use [`next`](Self::next), which
 ///   accepts each once and in order, or an idempotency key for each message.
+/// - Not enough: sets of fields that overlap. Two updates with the same version, one of the address and one of address and
+///   price, are independent in the guard, and the later one overwrites the address. Under one common name, the later one
+///   is rejected as a duplicate and its price is lost. Choose disjoint sets, or one version for the whole entity.
 /// - Only inserts: a unique column is sufficient, `INSERT … ON CONFLICT DO NOTHING` in the same transaction.
 ///
 /// A lookup before the run is no guard: two copies can look up the version before either has run

@@ -1,6 +1,9 @@
 //! The course of a message: duplicates, failures, panics, lost leases, store outages.
-use idempotent_core::{Policy, StateKind};
-use idempotent_mq::{HandlerResult, Settlement, SourceErrorKind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use idempotent_core::{Disposition, Policy, StateKind};
+use idempotent_mq::{HandlerResult, KeyFrom, Messages, Settlement, SourceErrorKind};
 use idempotent_testkit::{FOREVER, StoreOperation};
 
 use crate::broker::What;
@@ -59,8 +62,6 @@ async fn the_key_is_free_before_the_broker_is_asked_to_redeliver() {
 
 #[tokio::test]
 async fn a_business_failure_without_an_error_is_no_success() {
-    use idempotent_core::Disposition;
-    use idempotent_mq::{KeyFrom, Messages};
     let world = World::new();
     let handling =
         Messages::raw().keyed(KeyFrom::message_id()).run(|_| async { Disposition::Retry { after: secs(60) } });
@@ -71,6 +72,27 @@ async fn a_business_failure_without_an_error_is_no_success() {
     // The delay of the handler applies if it is longer.
     assert_eq!((retries[0].after, retries[0].attempt), (secs(60), 2));
     assert_eq!(world.record("m1").await.unwrap().state.kind(), StateKind::Vacant);
+}
+
+#[tokio::test]
+async fn a_business_failure_frees_its_key_before_its_message_is_requeued_and_runs_again() {
+    let world = World::new();
+    let runs = Arc::new(AtomicU32::new(0));
+    let counted = runs.clone();
+    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |_| {
+        let run = counted.fetch_add(1, Ordering::SeqCst) + 1;
+        async move { if run == 1 { Disposition::Retry { after: secs(1) } } else { Disposition::Ack } }
+    });
+    let process = world.consume(Policy::new(), handling).await;
+    process.store.delay_reply(StoreOperation::Release, ms(70));
+    world.broker.send("m1", "{}");
+    world.clock.advance(ms(69)).await;
+    assert_eq!(world.record("m1").await.unwrap().state.kind(), StateKind::Vacant);
+    assert_eq!(world.broker.settlements("m1"), []);
+    world.clock.advance(ms(1)).await;
+    assert!(matches!(world.broker.settlements("m1")[..], [Settlement::Retry(_)]));
+    world.clock.advance(secs(2)).await;
+    assert_eq!((runs.load(Ordering::SeqCst), world.broker.is_acked("m1")), (2, true));
 }
 
 #[tokio::test]

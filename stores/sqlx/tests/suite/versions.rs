@@ -64,6 +64,18 @@ async fn fields_that_have_nothing_to_do_with_each_other_do_not_block_each_other(
     );
 }
 
+/// The second drawback of a version: two updates that start from the same version and share a field. Under one name the later
+/// one counts as a duplicate; under two names both are accepted, and the later one overwrites the shared field.
+#[tokio::test]
+async fn updates_with_a_shared_field_need_one_version_for_the_whole_entity() {
+    let world = world().await;
+    assert_eq!(world.newer("customer", 3).await, VersionCheck::Accepted);
+    assert_eq!(world.newer("customer", 3).await, VersionCheck::Same, "another update with an equal version is lost");
+    assert_eq!(world.newer("address", 3).await, VersionCheck::Accepted);
+    assert_eq!(world.newer("address and price", 3).await, VersionCheck::Accepted);
+    assert_eq!(world.newer("customer", 4).await, VersionCheck::Accepted, "a producer that numbers the whole entity");
+}
+
 #[tokio::test]
 async fn the_next_version_is_accepted_and_a_later_one_has_to_wait() {
     let world = world().await;

@@ -1,7 +1,7 @@
 //! Messages that the broker dead-letters itself.
 use idempotent_mq::{DeadLetters, Redrive, Settlement, Source};
 use idempotent_rabbitmq::{Queue, RabbitDeadLetters};
-use lapin::options::{BasicGetOptions, BasicNackOptions};
+use lapin::options::{BasicGetOptions, BasicNackOptions, BasicRejectOptions};
 
 use crate::broker::world::{ManualSource, SERVER, World, named, until};
 
@@ -62,6 +62,22 @@ async fn a_message_over_a_length_limit_is_a_dead_letter_each_time() {
     until("the dead letter", async || (world.count(dead).await == 1).then_some(())).await;
     assert!(world.take("dropped.full").await.is_some());
     is_redriven(&world, queue(), "maxlen", 2).await;
+}
+
+/// A consumer of another library answers `basic.reject` without requeue.
+#[tokio::test]
+async fn a_message_that_another_consumer_rejects_is_a_dead_letter_that_can_be_put_back() {
+    for (name, queue) in [
+        ("dropped.rejected.classic", Queue::classic("dropped.rejected.classic").dead_letter_dropped()),
+        ("dropped.rejected.quorum", Queue::quorum("dropped.rejected.quorum")),
+    ] {
+        let world = World::new(name).await;
+        world.source_of(queue.clone()).declare().await.unwrap();
+        world.send(b"body", named("m")).await;
+        let get = async || world.admin.basic_get(name.into(), BasicGetOptions::default()).await.unwrap();
+        until("the message", get).await.acker.reject(BasicRejectOptions::default()).await.unwrap();
+        is_redriven(&world, queue, "rejected", 1).await;
+    }
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use idempotent_core::{MemoryStore, Policy};
 use idempotent_harness::proxy::{Fault, Proxy};
 use idempotent_mq::{OutboundMessage, PublishErrorKind};
-use idempotent_rabbitmq::{RabbitProperties, RabbitPublisher, RabbitPublisherBuilder, Route};
+use idempotent_rabbitmq::{Queue, RabbitProperties, RabbitPublisher, RabbitPublisherBuilder, Route};
 use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, FieldTable};
 
@@ -45,6 +45,22 @@ async fn a_published_message_is_persistent_and_unchanged() {
     assert_eq!(headers.inner().get("n"), Some(&AMQPValue::LongLongInt(17)));
     assert_eq!(headers.inner().get("bytes"), Some(&AMQPValue::ByteArray(vec![0].into())));
     assert_eq!(headers.inner().get("text"), Some(&AMQPValue::LongString("x".into())));
+}
+
+#[tokio::test]
+async fn a_higher_priority_is_delivered_first_and_a_message_may_be_transient() {
+    let world = World::new("priority").await;
+    world.source_of(Queue::classic("priority").argument("x-max-priority", 9)).declare().await.unwrap();
+    let publisher = publisher(&SERVER.url());
+    let urgent = RabbitProperties::default().priority(9).transient();
+    for (id, properties) in [("low", RabbitProperties::default()), ("high", urgent)] {
+        publisher.publish_with(&OutboundMessage::new("priority", id, ""), &properties).await.unwrap();
+    }
+    let got = world.take("priority").await.unwrap().delivery;
+    assert_eq!(got.properties.message_id().as_ref().unwrap().as_str(), "high");
+    assert_eq!((*got.properties.priority(), *got.properties.delivery_mode()), (Some(9), Some(1)));
+    let got = world.take("priority").await.unwrap().delivery;
+    assert_eq!((*got.properties.priority(), *got.properties.delivery_mode()), (None, Some(2)));
 }
 
 #[tokio::test]
