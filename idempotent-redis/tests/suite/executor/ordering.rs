@@ -131,24 +131,42 @@ async fn registered_numbers_run_in_their_order(url: &str) {
     }
 }
 
-macro_rules! on_both {
-    ($($name:ident as $single:ident $cluster:ident)*) => {$(
-        #[tokio::test]
-        async fn $single() {
-            let server = RedisServer::start();
-            $name(&server.url()).await;
-        }
-
-        #[tokio::test]
-        async fn $cluster() {
-            let cluster = RedisCluster::start(3);
-            $name(&cluster.url()).await;
-        }
-    )*};
+#[tokio::test]
+async fn a_chain_on_one_server_runs_in_order() {
+    a_chain_runs_in_its_order(&RedisServer::start().url()).await;
 }
-on_both! {
-    a_chain_runs_in_its_order as a_chain_on_one_server_runs_in_order a_chain_over_the_nodes_of_a_cluster_runs_in_order
-    registered_numbers_run_in_their_order as registered_numbers_on_one_server_run_in_order registered_numbers_on_a_cluster_run_in_order
-    the_next_item_is_held_and_released as a_dead_item_holds_the_next a_dead_item_on_another_node_holds_the_next
-    a_call_that_waits_in_place_wakes_with_its_predecessor_in_another_process as a_waiting_item_wakes_with_its_predecessor a_waiting_item_wakes_with_its_predecessor_on_another_node
+
+#[tokio::test]
+async fn a_chain_over_the_nodes_of_a_cluster_runs_in_order() {
+    a_chain_runs_in_its_order(&RedisCluster::start(3).url()).await;
+}
+
+#[tokio::test]
+async fn registered_numbers_on_one_server_run_in_order() {
+    registered_numbers_run_in_their_order(&RedisServer::start().url()).await;
+}
+
+#[tokio::test]
+async fn registered_numbers_on_a_cluster_run_in_order() {
+    registered_numbers_run_in_their_order(&RedisCluster::start(3).url()).await;
+}
+
+#[tokio::test]
+async fn a_dead_item_holds_the_next() {
+    the_next_item_is_held_and_released(&RedisServer::start().url()).await;
+}
+
+#[tokio::test]
+async fn a_dead_item_on_another_node_holds_the_next() {
+    the_next_item_is_held_and_released(&RedisCluster::start(3).url()).await;
+}
+
+#[tokio::test]
+async fn a_waiting_item_wakes_with_its_predecessor() {
+    a_call_that_waits_in_place_wakes_with_its_predecessor_in_another_process(&RedisServer::start().url()).await;
+}
+
+#[tokio::test]
+async fn a_waiting_item_wakes_with_its_predecessor_on_another_node() {
+    a_call_that_waits_in_place_wakes_with_its_predecessor_in_another_process(&RedisCluster::start(3).url()).await;
 }
