@@ -92,3 +92,48 @@ async fn the_decision_of_the_handler_reaches_the_layer_through_the_attribute() {
     assert_eq!(once(&app, &service).await.status, 402);
     assert_eq!(state(&app, "outer").await, Some(StateKind::Consumed));
 }
+
+mod stock {
+    use super::*;
+
+    #[idempotent(scene = rest, key = key, tenant = (), with = app, crate = ::idempotent_core)]
+    pub(super) async fn book(app: &App, key: &IdempotencyKey) -> Result<u32, idempotent_core::Rejection> {
+        app.ran();
+        Ok(1)
+    }
+}
+
+mod ledger {
+    use super::*;
+
+    #[idempotent(scene = rest, key = key, tenant = (), with = app, crate = ::idempotent_core)]
+    pub(super) async fn book(app: &App, key: &IdempotencyKey) -> Result<u32, idempotent_core::Rejection> {
+        app.ran();
+        Ok(2)
+    }
+}
+
+#[idempotent(
+    scene = rest,
+    key = key,
+    with = app,
+    tenant = (), fingerprint = (), reply = Http,
+    crate = ::idempotent_core,
+)]
+async fn purchase(State(app): State<App>, key: IdempotencyKey) -> impl IntoResponse {
+    app.ran();
+    let booked = (stock::book(&app, &key).await.unwrap(), ledger::book(&app, &key).await.unwrap());
+    (StatusCode::CREATED, format!("{booked:?}"))
+}
+
+/// A key of the header that all of them shared would answer the second function with the result of the first one.
+#[tokio::test]
+async fn functions_of_one_name_that_use_the_key_of_one_header_run_once_each() {
+    let app = App::new();
+    let service = at(&app, "/orders", purchase);
+    let ran = order(&service, "once", 1).await;
+    assert_eq!((ran.status, &*ran.body), (201, b"(1, 2)".as_slice()));
+    app.assert_runs(3);
+    order(&service, "once", 1).await.assert_replays(&ran);
+    app.assert_runs(0);
+}
