@@ -129,6 +129,9 @@ pub(crate) fn client_config(settings: &ClientSettings) -> ClientConfig {
     config.set_namesrv_addr(settings.name_servers.as_str().into());
     #[cfg(feature = "tls")]
     if let Some(path) = &settings.tls_ca {
+        // The client takes the default provider of the process, and panics if two are compiled in and none is the default.
+        // An error means that the process has a default already.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         config.set_use_tls(true);
         // In its test mode, the client would trust every certificate.
         config.set_tls_test_mode_enable(false);

@@ -145,6 +145,8 @@ impl RocketPublisherBuilder {
     /// Encrypts all connections with TLS, and verifies the servers by the certificates in this PEM file. The name servers and the
     /// brokers must accept TLS.
     ///
+    /// Connecting sets the default `CryptoProvider` of rustls to `aws-lc-rs`, unless the process has set one.
+    ///
     /// # Default
     /// None: connections are not encrypted
     #[cfg(feature = "tls")]
