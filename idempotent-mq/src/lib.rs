@@ -8,12 +8,7 @@
 //! use std::time::Duration;
 //!
 //! use idempotent_core::{Executor, MemoryStore};
-//! use idempotent_mq::{Consumer, Delivery, KeyFrom, Message, Messages, Position, Schedule};
-//! # use std::sync::{Arc, Mutex};
-//! # use async_trait::async_trait;
-//! # use idempotent_mq::{SourceCapabilities, DeadLetter, DelaySupport, Received, Settle, Settlement, Source, SourceError, SourceErrorKind};
-//! # use tokio::sync::mpsc;
-//! # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/docs/queue.rs"));
+//! use idempotent_mq::{Consumer, KeyFrom, MemoryQueue, Message, Messages, Schedule};
 //!
 //! #[derive(serde::Deserialize)]
 //! struct Order {
@@ -29,28 +24,28 @@
 //!     }
 //! }
 //!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // A queue in memory, as in `docs::source`. A service uses the source of an adapter.
-//! let (queue, source) = queue();
-//! let executor = Executor::new(MemoryStore::new());
-//! let handling = Messages::json().keyed(KeyFrom::body("order.number", |order: &Order| order.number)).run(charge);
-//! let consumer = Consumer::builder(source, "billing", &executor)
-//!     .schedule(Schedule::exponential(Duration::from_millis(1), Duration::from_millis(10)))
-//!     .build(handling)?;
-//! for body in ["{\"number\": 1, \"cents\": 5}", "{\"number\": 1, \"cents\": 5}", "{\"number\": 2, \"cents\": 0}", "what?"] {
-//!     queue.messages.send(Delivery::new(Position::of("orders"), body.into()))?;
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // A service uses the source of an adapter.
+//!     let queue = MemoryQueue::new("orders");
+//!     for body in [r#"{"number": 1, "cents": 5}"#, r#"{"number": 1, "cents": 5}"#, r#"{"number": 2, "cents": 0}"#, "what?"] {
+//!         queue.send(body);
+//!     }
+//!     let executor = Executor::new(MemoryStore::new());
+//!     let handling = Messages::json().keyed(KeyFrom::body("order.number", |order: &Order| order.number)).run(charge);
+//!     let consumer = Consumer::builder(queue.source(), "billing", &executor)
+//!         .schedule(Schedule::exponential(Duration::from_millis(1), Duration::from_millis(10)))
+//!         .build(handling)?;
+//!     let counts = consumer.run(queue.drained()).await?; // a service stops at SIGTERM
+//!     // The first order and its duplicate are acknowledged after one run. The second order failed 17 times. The last body is
+//!     // invalid.
+//!     assert_eq!((counts.acked, counts.retried, counts.dead_lettered), (2, 16, 2));
+//!     assert_eq!(executor.counts().of("ran"), 1);
+//!     let dead = queue.dead_letters();
+//!     assert_eq!(dead[0].0.body, b"what?"); // without a run, byte for byte
+//!     assert!(dead[1].1.reason.starts_with("given up after 17 runs"));
+//!     Ok(())
 //! }
-//! let stop = tokio::time::sleep(Duration::from_millis(500)); // SIGTERM in a service
-//! let counts = consumer.run(stop).await?;
-//! // The first order and its duplicate are acknowledged after one run. The second order failed 17 times. The last body is invalid.
-//! assert_eq!((counts.acked, counts.retried, counts.dead_lettered), (2, 16, 2));
-//! assert_eq!(executor.counts().of("ran"), 1);
-//! let dead = queue.aside.lock().unwrap();
-//! assert_eq!(dead[0].0.body, b"what?"); // without a run, byte for byte
-//! assert!(dead[1].1.reason.starts_with("given up after 17 runs"));
-//! # Ok(())
-//! # }
 //! ```
 //!
 //! The executor's store provides the guarantees (level L1, and L2 or L4 with the handler's help). The consumer adds:
@@ -85,11 +80,13 @@
 //! Some deliveries are settled without a run. A body that cannot be decoded, or a missing ordering key, is a dead letter. An expired
 //! message is acknowledged and counted as [`expired`](ConsumerCounts::expired). A message that the [`MessageLog`] knows to be consumed
 //! or void is acknowledged and counted as [`skipped`](ConsumerCounts::skipped).
+#![cfg_attr(docsrs, feature(doc_cfg))]
 mod consumer;
 mod delay;
 pub mod docs;
 mod error;
 mod handler;
+mod memory_queue;
 mod message;
 mod message_log;
 mod publish;
@@ -102,6 +99,7 @@ pub use self::consumer::{Consumer, ConsumerBuilder, ConsumerCounters, ConsumerCo
 pub use self::delay::{Cancelled, Delay, DelayError, DelayErrorKind, Scheduled};
 pub use self::error::{SetupError, SourceError, SourceErrorKind, Undecodable};
 pub use self::handler::{Decode, HandlerResult, IntoHandlerResult, KeyedMessages, MessageHandler, Messages, service};
+pub use self::memory_queue::{MemoryDeadLetters, MemoryQueue, MemorySource, MemoryTag};
 pub use self::message::{Delivery, Headers, KeyFrom, Message, Position};
 pub use self::message_log::{
     DeliveryResult, LogError, LogErrorKind, LoggedDelivery, MessageLog, OUTBOX_HEADER, SenderState,

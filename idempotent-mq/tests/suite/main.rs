@@ -11,6 +11,7 @@
 mod broker;
 mod listener;
 mod log;
+mod memory_queue;
 mod redrive;
 mod simulated;
 mod threads;

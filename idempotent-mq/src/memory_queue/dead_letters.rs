@@ -1,0 +1,44 @@
+//! Redrive of the dead letters of a queue in memory.
+use async_trait::async_trait;
+
+use super::MemoryQueue;
+use crate::{DeadLetter, DeadLetters, Delivery, SourceError, SourceErrorKind};
+
+/// The dead letters of a [`MemoryQueue`], for [`Redrive`](crate::Redrive).
+#[derive(Debug)]
+pub struct MemoryDeadLetters {
+    queue: MemoryQueue,
+    /// The number of the last letter that `next` returned, or 0.
+    at: u64,
+}
+
+impl MemoryDeadLetters {
+    /// Creates a handle that begins with the oldest letter.
+    #[must_use]
+    pub fn new(queue: &MemoryQueue) -> Self {
+        Self { queue: queue.clone(), at: 0 }
+    }
+}
+
+#[async_trait]
+impl DeadLetters for MemoryDeadLetters {
+    async fn count(&mut self) -> Result<u64, SourceError> {
+        Ok(self.queue.shared.messages().dead_letters().len() as u64)
+    }
+
+    async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
+        let next = self.queue.shared.messages().dead_after(self.at);
+        Ok(next.map(|(number, (delivery, letter))| {
+            self.at = number;
+            (delivery, Some(letter))
+        }))
+    }
+
+    async fn put_back(&mut self) -> Result<bool, SourceError> {
+        if self.at == 0 {
+            return Err(SourceError::new(SourceErrorKind::Fatal, "no dead letter to put back; call `next` first"));
+        }
+        let (now, number) = (self.queue.clock.now(), self.at);
+        Ok(self.queue.change(|messages| messages.put_back(now, number)))
+    }
+}
