@@ -2,13 +2,13 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use crate::tools::{Done, capture, cargo, stream, target};
+use serde_json::Value;
 
-/// A program, its crate, and its build arguments.
-const PROGRAMS: [(&str, &str, &[&str]); 2] = [
-    ("rocketmq-namesrv-rust", "rocketmq-namesrv", &["--features", "tls"]),
-    ("rocketmq-broker-rust", "rocketmq-broker", &["--features", "tls"]),
-];
+use crate::tools::{Done, cargo, stream, target};
+
+/// A program, its crate, and the feature that it is built with.
+const PROGRAMS: [(&str, &str, &str); 2] =
+    [("rocketmq-namesrv-rust", "rocketmq-namesrv", "tls"), ("rocketmq-broker-rust", "rocketmq-broker", "tls")];
 /// The version of the client in `idempotent-rocketmq`.
 const VERSION: &str = "1.0.0";
 
@@ -27,9 +27,9 @@ pub(crate) fn all() -> Done {
     if !are_there()? {
         let folder = folder()?;
         println!("xtask setup: building RocketMQ {VERSION} into {}, which takes minutes", folder.display());
-        for (_, package, how) in PROGRAMS {
+        for (_, package, feature) in PROGRAMS {
             let mut command = cargo(&["install", "--debug", "--locked", "--quiet"])?;
-            command.args(how).arg(format!("{package}@{VERSION}")).arg("--root").arg(&folder);
+            command.args(["--features", feature, &format!("{package}@{VERSION}"), "--root"]).arg(&folder);
             // Separate from the build of this workspace, and without debug information.
             command.env("CARGO_TARGET_DIR", folder.join("build")).env("CARGO_PROFILE_DEV_DEBUG", "0");
             if !stream(&mut command, |_| ())?.success() {
@@ -43,29 +43,45 @@ pub(crate) fn all() -> Done {
     are_there()
 }
 
-/// Returns whether both programs exist in this version.
+/// Returns whether both programs exist in this version, with their features.
 fn are_there() -> Done {
     let bin = bin()?;
     if !PROGRAMS.iter().all(|(program, ..)| bin.join(program).is_file()) {
         return Ok(false);
     }
-    let (status, listed) = capture(cargo(&["install", "--list", "--root"])?.arg(folder()?))?;
-    Ok(status.success() && are_listed(&listed))
+    // Written by `cargo install`.
+    let record = std::fs::read_to_string(folder()?.join(".crates2.json"))?;
+    Ok(are_recorded(&serde_json::from_str(&record)?))
 }
 
-fn are_listed(list: &str) -> bool {
-    PROGRAMS.iter().all(|(_, package, _)| list.lines().any(|line| line == format!("{package} v{VERSION}:")))
+/// Returns whether cargo's record of installed programs has both of them.
+fn are_recorded(record: &Value) -> bool {
+    let Some(installs) = record["installs"].as_object() else { return false };
+    PROGRAMS.iter().all(|(_, package, feature)| {
+        let built = format!("{package} {VERSION} ");
+        installs.iter().any(|(name, how)| {
+            let features = how["features"].as_array();
+            name.starts_with(&built) && features.is_some_and(|features| features.iter().any(|name| name == feature))
+        })
+    })
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
     #[test]
-    fn programs_of_another_version_are_rebuilt() {
-        let list = "rocketmq-broker v1.0.0:\n    rocketmq-broker-rust\nrocketmq-namesrv v1.0.0:\n    x\n";
-        assert!(are_listed(list));
-        assert!(!are_listed(&list.replace("broker v1.0.0", "broker v0.9.0")));
-        assert!(!are_listed(""));
+    fn programs_of_another_version_or_without_their_feature_are_rebuilt() {
+        let record = |version: &str, features: &str| {
+            let one =
+                |name: &str, features: &str| format!("\"{name} {version} (registry)\": {{\"features\": {features}}}");
+            let both = [one("rocketmq-broker", features), one("rocketmq-namesrv", "[\"tls\"]")].join(",");
+            serde_json::from_str(&format!("{{\"installs\": {{{both}}}}}")).unwrap()
+        };
+        assert!(are_recorded(&record("1.0.0", "[\"tls\"]")));
+        assert!(!are_recorded(&record("0.9.0", "[\"tls\"]")));
+        assert!(!are_recorded(&record("1.0.0", "[]")));
+        assert!(!are_recorded(&Value::Null));
     }
 }
