@@ -1,4 +1,4 @@
-//! Alerts for problems that need a person, and their senders. The guide is `docs::alerts`.
+//! Alerts for problems that need a person, and their senders. The guide is [`docs::alerts`](crate::docs::alerts).
 #[cfg(feature = "alert")]
 pub use idempotent_alert::*;
 pub use idempotent_core::{

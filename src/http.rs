@@ -1,4 +1,4 @@
-//! Idempotency of HTTP requests: the tower layer, and types for axum handlers. The guide is `docs::http`.
+//! Idempotency of HTTP requests: the tower layer, and types for axum handlers. The guide is [`docs::http`](crate::docs::http).
 pub use idempotent_tower::{
     AcceptLanguageLayer, AcceptLanguageService, BodyStore, BodyStoreFuture, Caller, Denied, IdempotencyKey,
     IdempotencyLayer, IdempotencyService, Idempotent, InvalidKey, KeyFormat, KeyRules, KeySyntax, PayloadCheck,

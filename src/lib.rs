@@ -32,7 +32,7 @@
 //! | get started | [`docs::getting_started`] |
 //! | know the guarantees | [`docs::guarantees`] |
 //! | make a handler idempotent | [`macro@idempotent`], with all arguments and defaults |
-//! | choose a key | [`docs::keys`] |
+//! | choose a store, a level and a key | [`docs::choosing`], [`docs::keys`] |
 //! | protect REST handlers | [`docs::http`]: [`IdempotencyLayer`], [`Http`] for annotated ones |
 //! | reject a form that is submitted twice | [`Tokens`], and `by = token` |
 //! | reject two equal calls in a row | `by = param`, [`Policy::window`] |
@@ -42,8 +42,9 @@
 //! | put a fast tier in front of a durable store | [`TieredStore`], [`RedisTier`](store::RedisTier), [`MemoryTier`](store::MemoryTier); [`docs::tiers`] |
 //! | store records in memory, for tests | [`MemoryStore`] |
 //! | select the store by configuration | [`connect`] |
-//! | store records in another system | [`docs::custom_store`], [`CasBackend`](store::CasBackend), [`Store`] |
-//! | consume from a broker | [`mq::Consumer`]; for another broker [`mq::docs::source`] |
+//! | store records in another system | [`docs::custom_stores`], [`CasBackend`](store::CasBackend), [`Store`] |
+//! | consume from a broker | [`docs::consumers`], [`mq::Consumer`]; for another broker [`mq::docs::source`] |
+//! | test a consumer without a broker | [`mq::MemoryQueue`] |
 //! | consume from RabbitMQ, or publish to it | [`rabbitmq`] |
 //! | consume from Redis Streams | [`redis_streams::StreamsSource`] |
 //! | delay, merge or prioritise messages | [`delay_queue::DelayQueue`] |
@@ -59,12 +60,16 @@
 //! | run messages in order | `after = …`, `sequence = (stream, number)`, [`Call::after`], [`Executor::register`], [`OnBrokenOrder`](ordering::OnBrokenOrder); [`docs::ordering`] |
 //! | accept only the newest update | [`VersionGuard`] |
 //! | record each key once, in my own transaction | [`UniqueKeys`] |
-//! | publish a message if my transaction commits, and resend it until it is consumed | `Outbox`, `Relay` (feature `outbox`) |
+//! | publish a message if my transaction commits, and resend it until it is consumed | `Outbox`, `Relay` (feature `outbox`); [`docs::outbox`] |
 //! | store results in another format, or encrypted | [`Codec`] |
 //! | return a type other than `Result` or `Disposition` | [`ReplyStrategy`](reply::ReplyStrategy), [`RejectStrategy`](reply::RejectStrategy) |
 //! | handle many messages at once | [`Executor::run_batch`] |
 //! | work without the attribute | [`Executor::run`], [`Call`], [`Handler`] |
-//! | shut down | [`Executor::drain`] |
+//! | shut down | [`docs::shutting_down`], [`Executor::drain`], [`Executor::serve_until`] |
+//! | list keys, or make a key claimable again | [`Browse`](store::Browse) and [`Admin`](store::Admin), by [`Store::capabilities`] |
+//! | remove expired records | [`Purge`](store::Purge); [`docs::sizing`] |
+//! | find the cause of a problem | [`docs::troubleshooting`], [`docs::faq`] |
+//! | replace another tool | [`docs::coming_from`] |
 //! | monitor runs | [`Observer`], [`Tracing`], [`Executor::counts`] |
 //! | send alerts to operators | [`Alerts`], [`AlertObserver`](alert::AlertObserver); [`docs::alerts`] |
 //! | test my handlers | [`docs::testing`]: duplicates, crash points, rejections, time |
@@ -96,6 +101,7 @@
 //! | `axum` | `tower`, with [`Http`], extractors and route templates |
 //!
 //! Features only add items. No feature changes the behaviour of others.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // The docs link to items of all features. Without a feature, links to its items become plain text.
 #![cfg_attr(
     not(all(
@@ -159,7 +165,7 @@ pub use idempotent_sqlx::SqliteStore;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use idempotent_sqlx::VersionGuard;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-pub use idempotent_sqlx::{Inbox, UniqueKeys};
+pub use idempotent_sqlx::{Inbox, UniqueKeys, sqlx};
 #[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 pub use idempotent_sqlx::{Outbox, Relay};
 #[cfg(feature = "axum")]
@@ -169,7 +175,7 @@ pub use idempotent_tower::{IdempotencyKey, IdempotencyLayer};
 
 /// Delay tables: work that is due later, scheduled in the transaction that the work belongs to.
 ///
-/// The guide is `docs::delay`.
+/// The guide is [`docs::delay`].
 #[cfg(all(feature = "delay", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 pub mod delay {
     pub use idempotent_sqlx::{
@@ -189,7 +195,7 @@ pub mod delay_queue {
 
 /// The outbox and its relay: messages that are written in a transaction and published after its commit.
 ///
-/// The guide is `docs::outbox`.
+/// The guide is [`docs::outbox`].
 #[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 pub mod outbox {
     pub use idempotent_sqlx::{

@@ -1,5 +1,5 @@
 //! Stores, their settings, and everything that a custom store needs. The guide is
-//! [`docs::custom_store`](crate::docs::custom_store).
+//! [`docs::custom_stores`](crate::docs::custom_stores).
 pub use idempotent_core::store::*;
 pub use idempotent_core::{
     Claim, ClaimHandle, ClaimRequest, Clock, Completion, Consumed, Dead, Entropy, EntropyError, FencingToken, Grant,

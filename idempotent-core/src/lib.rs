@@ -9,6 +9,7 @@
 //! 5. An [`Outcome`] reports the [`Disposition`] to the code that settles the delivery.
 //!
 //! [`protocol`] contains the same decisions as pure functions of (record, request, now).
+#![cfg_attr(docsrs, feature(doc_cfg))]
 mod alert;
 mod backoff;
 mod canonical;
@@ -100,7 +101,7 @@ pub mod __private {
     pub use crate::fingerprint::{argument, arguments, fingerprint, said};
     pub use crate::key::scope_of;
     pub use crate::key_strategy::derive;
-    pub use crate::observe::trace;
+    pub use crate::observe::{trace, warn_without_subscriber};
     pub use crate::run::{run, run_batch};
     pub use crate::*;
 

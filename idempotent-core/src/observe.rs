@@ -1,5 +1,6 @@
 //! Events of runs, for logs, spans and metrics.
 mod counts;
+mod subscriber;
 mod tracing;
 
 use std::fmt;
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 pub(crate) use self::counts::Counters;
 pub use self::counts::ExecutorCounts;
+pub use self::subscriber::warn_without_subscriber;
 pub(crate) use self::tracing::span;
 pub use self::tracing::{Tracing, trace};
 use crate::{BrokenOrder, FencingToken, Key, Outcome, Scene, StoreError};

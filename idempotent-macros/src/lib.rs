@@ -3,6 +3,7 @@
 //!
 //! The macro works in three steps: `parse` reads the arguments, `normalise` resolves their meaning, and `expand`
 //! generates code. Generated code calls only the core's hidden `__private` module.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 mod batch;
 mod block;
 mod expand;

@@ -101,6 +101,8 @@ impl<S: Source> Consumer<S> {
 
     /// Receives, runs and settles deliveries until `stop` ends, and then drains.
     ///
+    /// Without a `tracing` subscriber, the consumer would show neither retries nor dead letters. It then writes one line to stderr.
+    ///
     /// A draining consumer receives nothing more, and gives back deliveries whose handlers have not begun. Running handlers
     /// continue for the [grace period](ConsumerBuilder::grace). The consumer then drops the remaining handlers at their next await and
     /// gives their deliveries back. It acknowledges no delivery whose run did not succeed. The method returns at most 1 s after the
@@ -120,6 +122,7 @@ impl<S: Source> Consumer<S> {
     /// Dropping the future drops all handlers and settles nothing, so the broker delivers the messages again. Keys of handlers that
     /// had begun stay claimed until their leases expire.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<ConsumerCounts, SourceError> {
+        idempotent_core::__private::warn_without_subscriber();
         let Self { shared, source, probe, concurrency, prefetch, grace } = self;
         let (news, told) = mpsc::unbounded_channel();
         let mut services = JoinSet::new();

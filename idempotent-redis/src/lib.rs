@@ -2,6 +2,7 @@
 //!
 //! [`RedisStore`] keeps idempotency records on one server, with Redis Sentinel, or in a Redis Cluster. [`RedisTier`]
 //! caches the results of another store. The feature `delay-queue` adds `DelayQueue`, a queue for delayed messages.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 mod batching;
 mod cache;
 mod connection;

@@ -16,6 +16,7 @@
 //! | verify my backend with two methods | [`cas_conformance!`], then [`conformance!`] |
 //! | verify my broker adapter | `broker_conformance!`; feature `broker` |
 //! | check the calls of real processes to a store | [`history`], recorded by [`history::Recording`] |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 mod blocked;
 #[cfg(feature = "broker")]
 pub mod broker;

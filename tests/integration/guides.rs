@@ -8,41 +8,65 @@ pub mod readme {}
 #[doc = include_str!("../../idempotent-macros/src/docs/idempotent.md")]
 pub mod attribute {}
 
-#[doc = include_str!("../../src/docs/getting_started.md")]
+#[doc = include_str!("../../guides/getting-started.md")]
 pub mod getting_started {}
 
-#[doc = include_str!("../../src/docs/guarantees.md")]
+#[doc = include_str!("../../guides/choosing.md")]
+pub mod choosing {}
+
+#[doc = include_str!("../../guides/guarantees.md")]
 pub mod guarantees {}
 
-#[doc = include_str!("../../src/docs/keys.md")]
+#[doc = include_str!("../../guides/keys.md")]
 pub mod keys {}
 
-#[doc = include_str!("../../src/docs/steps.md")]
-pub mod steps {}
+#[doc = include_str!("../../guides/consumers.md")]
+pub mod consumers {}
 
-#[doc = include_str!("../../src/docs/ordering.md")]
-pub mod ordering {}
-
-#[doc = include_str!("../../src/docs/redis.md")]
-pub mod redis {}
-
-#[doc = include_str!("../../src/docs/tiers.md")]
-pub mod tiers {}
-
-#[doc = include_str!("../../src/docs/http.md")]
+#[doc = include_str!("../../guides/http.md")]
 pub mod http {}
 
-#[doc = include_str!("../../src/docs/outbox.md")]
+#[doc = include_str!("../../guides/steps.md")]
+pub mod steps {}
+
+#[doc = include_str!("../../guides/ordering.md")]
+pub mod ordering {}
+
+#[doc = include_str!("../../guides/outbox.md")]
 pub mod outbox {}
 
-#[doc = include_str!("../../src/docs/delay.md")]
+#[doc = include_str!("../../guides/delay.md")]
 pub mod delay {}
 
-#[doc = include_str!("../../src/docs/alerts.md")]
-pub mod alerts {}
+#[doc = include_str!("../../guides/redis.md")]
+pub mod redis {}
 
-#[doc = include_str!("../../src/docs/testing.md")]
+#[doc = include_str!("../../guides/tiers.md")]
+pub mod tiers {}
+
+#[doc = include_str!("../../guides/testing.md")]
 pub mod testing {}
 
-#[doc = include_str!("../../src/docs/custom_store.md")]
-pub mod custom_store {}
+#[doc = include_str!("../../guides/shutting-down.md")]
+pub mod shutting_down {}
+
+#[doc = include_str!("../../guides/sizing.md")]
+pub mod sizing {}
+
+#[doc = include_str!("../../guides/alerts.md")]
+pub mod alerts {}
+
+#[doc = include_str!("../../guides/troubleshooting.md")]
+pub mod troubleshooting {}
+
+#[doc = include_str!("../../guides/faq.md")]
+pub mod faq {}
+
+#[doc = include_str!("../../guides/coming-from.md")]
+pub mod coming_from {}
+
+#[doc = include_str!("../../guides/coming-from-12306.md")]
+pub mod coming_from_12306 {}
+
+#[doc = include_str!("../../guides/custom-stores.md")]
+pub mod custom_stores {}

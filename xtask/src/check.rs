@@ -1,11 +1,14 @@
 //! All checks without a test run. The checks write nothing into the tree.
+mod book;
 mod cases;
 mod crates;
 mod equal_lines;
 mod examples;
 mod imports;
+mod links;
 mod prose;
 mod sources;
+mod translations;
 
 use std::error::Error;
 use std::process::Command;
@@ -40,6 +43,9 @@ pub(crate) fn all() -> Done {
     report.check("equal lines", || equal_lines::equal_lines().map(Outcome::of));
     report.check("import circles", || imports::circles().map(Outcome::of));
     report.check("published cases", || cases::cases().map(Outcome::of));
+    report.check("guides", || book::book().map(Outcome::of));
+    report.check("links of pages", || links::links().map(Outcome::of));
+    report.check("translations", || translations::translations().map(Outcome::of));
     report.check("prose", || prose::prose().map(Outcome::of));
     report.check("crates of the first build", || crates::first().map(Outcome::of));
     let lints = ["--", "-D", "warnings"];

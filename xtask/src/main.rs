@@ -1,6 +1,7 @@
 //! Commands for this repository, for developers and CI: `cargo xtask COMMAND`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
 mod bench;
+mod book;
 mod budget;
 mod chaos;
 mod check;
@@ -26,10 +27,11 @@ While you work
     -- FILTER       only tests with this in their name
     --timings       prints the slowest binaries and tests, and has cargo report on the build
     --list          prints what is left to `test extras`
-  check             formatting, lints, docs, features, file sizes, equal lines, import circles, language, crates of the first
-                    build, licenses
+  check             formatting, lints, docs, features, file sizes, equal lines, import circles, guides, links, language, crates
+                    of the first build, licenses
     budget          holds the processor time of `check`, `test` and `test extras` against their limits
   fix               repairs what a machine can repair of that
+  book              builds the guides as a site in target/book/site
   setup             installs what the tests need besides a Rust toolchain; `test` does it, too
 
 Also run by CI
@@ -55,7 +57,8 @@ Measurements
 
 Exit codes: 0 done, and all held; 1 something failed; 2 not understood, or (sim, chaos) vacuous or not started";
 
-const COMMANDS: [&str; 10] = ["test", "check", "nightly", "sim", "chaos", "soak", "mutants", "fix", "bench", "setup"];
+const COMMANDS: [&str; 11] =
+    ["test", "check", "nightly", "sim", "chaos", "soak", "mutants", "fix", "book", "bench", "setup"];
 const SOAKS: [&str; 7] = ["model", "chaos", "delivery", "fire", "mq", "sql", "released"];
 const BENCHES: [&str; 6] = ["core", "redis", "http", "mq", "sql", "delivery"];
 
@@ -117,6 +120,7 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["nightly", ref options @ ..] => nightly::run(&nightly::Options::parse(options)?),
         ["mutants", ref options @ ..] => mutants::run(&mutants::Options::parse(options)?),
         ["fix"] => fix::all(),
+        ["book"] => book::build(),
         ["bench", "core", ref options @ ..] => bench::run(bench::CORE, &bench::Options::parse(options)?),
         ["bench", "redis", ref options @ ..] => bench::run(bench::REDIS, &bench::Options::parse(options)?),
         ["bench", "http", ref options @ ..] => bench::run(bench::HTTP, &bench::Options::parse(options)?),

@@ -80,6 +80,20 @@ pub(crate) fn date() -> Result<String, Box<dyn Error>> {
     Ok(date.trim().to_owned())
 }
 
+/// Returns the path of a program from its crate, and installs this version into the target folder unless it is there.
+///
+/// # Errors
+/// The program cannot be installed.
+pub(crate) fn program(name: &str, version: &str) -> Result<PathBuf, Box<dyn Error>> {
+    let folder = target()?.join("tools").join(format!("{name}-{version}"));
+    let program = folder.join("bin").join(name);
+    if !program.is_file() {
+        println!("xtask: installing {name} {version}");
+        ran(cargo(&["install", name, "--locked", "--version", version, "--root"])?.arg(&folder))?;
+    }
+    Ok(program)
+}
+
 /// Returns the path of an installed program.
 pub(crate) fn which(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;

@@ -46,6 +46,7 @@
 //! ```
 #![doc = include_str!("docs/broker.md")]
 #![doc = include_str!("docs/limits.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 mod ack_batcher;
 mod broker_url;
 mod dead_letters;

@@ -24,7 +24,7 @@ fn classify(error: &RedisError, code: &str, text: &str) -> (SourceErrorKind, &'s
     if has_code("NOGROUP") {
         return (
             Fatal,
-            "; create the group with `declare` or `XGROUP CREATE`, starting at the first entry that is not yet handled",
+            "; create the group by `.declare(StartPosition::Beginning)` on the builder of the source, or by `XGROUP CREATE`",
         );
     }
     if ["MOVED", "ASK", "CROSSSLOT", "CLUSTERDOWN"].contains(&code) {

@@ -42,6 +42,7 @@
 //! # }
 //! ```
 #![doc = include_str!("docs/streams.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 mod builder;
 mod connection;
 mod dead_letters;

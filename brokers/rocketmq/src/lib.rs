@@ -47,6 +47,7 @@
 #![doc = include_str!("docs/limits.md")]
 // The client's futures are deeply nested.
 #![recursion_limit = "512"]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 mod call_queue;
 mod client;
 mod delay;

@@ -2,6 +2,7 @@
 use std::marker::PhantomData;
 
 use serde::de::DeserializeOwned;
+use serde_json::error::Category;
 
 use crate::{Delivery, Undecodable};
 
@@ -37,10 +38,50 @@ impl<T> Json<T> {
 
 impl<T: DeserializeOwned + 'static> Decode<T> for Json<T> {
     fn decode(&self, delivery: &Delivery) -> Result<T, Undecodable> {
-        serde_json::from_slice(&delivery.body).map_err(|error| {
-            // Leaves out the text of serde, which quotes values.
-            let (kind, line, column) = (error.classify(), error.line(), error.column());
-            Undecodable(format!("no JSON of the wanted shape at line {line} column {column} ({kind:?})"))
-        })
+        serde_json::from_slice(&delivery.body).map_err(|error| Undecodable(problem(&error)))
+    }
+}
+
+/// Returns the problem of a body, without its values. The text of serde quotes values, except where it names a field of the
+/// target type.
+fn problem(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let names_field = ["missing field `", "duplicate field `"].iter().any(|start| text.starts_with(start));
+    let (line, column) = (error.line(), error.column());
+    let what = match error.classify() {
+        Category::Data if names_field => return text,
+        Category::Data => "a value of another type",
+        Category::Syntax => "invalid JSON",
+        Category::Eof => "the JSON is incomplete",
+        Category::Io => "the body cannot be read",
+    };
+    format!("{what} at line {line} column {column}")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+    use crate::Position;
+
+    #[derive(Debug, Deserialize)]
+    struct Order {
+        #[allow(dead_code, reason = "only decoded")]
+        cents: u64,
+    }
+
+    #[test]
+    fn the_problem_names_a_field_of_the_type_and_no_value_of_the_body() {
+        let problem = |body: &str| {
+            let delivery = Delivery::new(Position::of("orders"), body.into());
+            Json::<Order>::new().decode(&delivery).unwrap_err().0
+        };
+        assert_eq!(problem("{\"secret\": 1}"), "missing field `cents` at line 1 column 13");
+        assert_eq!(problem("{\"cents\": 1, \"cents\": 2}"), "duplicate field `cents` at line 1 column 20");
+        assert_eq!(problem("{\"cents\": \"secret\"}"), "a value of another type at line 1 column 18");
+        assert_eq!(problem("secret"), "invalid JSON at line 1 column 1");
+        assert_eq!(problem("{\"cents\":"), "the JSON is incomplete at line 1 column 9");
     }
 }

@@ -16,6 +16,7 @@
 //! # Ok(())
 //! # }
 //! ```
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #[cfg(feature = "email")]
 mod email;
 mod webhook;

@@ -10,6 +10,7 @@
 //! claims), `server` (the stores of database servers), a dialect, and `inbox` (effect and record in one transaction). A dialect
 //! supplies statements, a connection and its errors. [`protocol`](idempotent_core::protocol) takes every decision that is
 //! possible outside of a statement.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod answer;
 #[cfg(all(feature = "delay", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
@@ -78,3 +79,7 @@ pub use self::sqlite::{SqliteStore, SqliteStoreBuilder, Synchronous};
 pub use self::unique::{UniqueKeyConnection, UniqueKeys};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use self::version::{VersionCheck, VersionConnection, VersionGuard};
+/// The release of sqlx whose pools, transactions and errors are in the API of this crate. A new major version of sqlx is a new
+/// major version of this crate.
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+pub use sqlx;

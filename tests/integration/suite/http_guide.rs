@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use idempotent::http::{Problem, ProblemKind};
 use yaml_rust2::{Yaml, YamlLoader};
 
-const GUIDE: &str = include_str!("../../../src/docs/http.md");
+const GUIDE: &str = include_str!("../../../guides/http.md");
 
 fn openapi() -> Yaml {
-    YamlLoader::load_from_str(include_str!("../../../src/docs/openapi.yaml")).unwrap().remove(0)
+    YamlLoader::load_from_str(include_str!("../../../guides/openapi.yaml")).unwrap().remove(0)
 }
 
 /// rustdoc makes the heading the anchor.
@@ -15,12 +15,12 @@ fn openapi() -> Yaml {
 fn each_problem_has_a_section_that_its_type_points_to() {
     assert!(Problem::BASE.ends_with("/idempotent/docs/http/index.html#"));
     let sections: BTreeSet<_> =
-        GUIDE.lines().filter_map(|line| line.strip_prefix("### `")?.strip_suffix('`')).collect();
+        GUIDE.lines().filter_map(|line| line.strip_prefix("#### `")?.strip_suffix('`')).collect();
     let codes: BTreeSet<_> = ProblemKind::ALL.map(ProblemKind::code).into();
     assert_eq!(sections, codes);
     for kind in ProblemKind::ALL {
         let (code, status) = (kind.code(), kind.status().as_u16());
-        let (_, section) = GUIDE.split_once(&format!("### `{code}`\n")).unwrap();
+        let (_, section) = GUIDE.split_once(&format!("#### `{code}`\n")).unwrap();
         let retryable = if kind.is_retryable() { ", retryable" } else { "" };
         assert!(section.starts_with(&format!("{status}{retryable}. ")), "{code}");
     }

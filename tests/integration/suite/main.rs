@@ -25,6 +25,7 @@ mod races;
 mod records;
 mod runtimes;
 mod steps;
+mod subscriber;
 mod testing;
 mod tiered;
 mod tokens;

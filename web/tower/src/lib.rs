@@ -10,6 +10,7 @@
 //! - [`ResponseRules`] decide whether the response is stored, and [`StoredResponse`] is its stored form.
 //! - A [`Problem`] is the response to a request that has no other. If the layer sends it before the body has arrived,
 //!   the layer then reads and discards the rest of the body.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 mod accept_language;
 mod attempt;
 #[cfg(feature = "axum")]

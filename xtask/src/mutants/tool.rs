@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::areas::{Area, TestSet};
 use super::page::Figures;
-use crate::tools::{capture, cargo, ran, root, some_passed, stream, target};
+use crate::tools::{capture, cargo, program, ran, root, some_passed, stream, target};
 
 const VERSION: &str = "27.1.0";
 /// The time limit for the tests of one mutant, in seconds. They take some seconds, unless the mutant loops forever.
@@ -35,15 +35,7 @@ impl Tool {
     pub(super) fn ready() -> Result<Self, Box<dyn Error>> {
         let folder = target()?.join("mutants");
         fs::create_dir_all(&folder)?;
-        let tools = folder.join("tools");
-        let program = tools.join("bin/cargo-mutants");
-        let told = capture(Command::new(&program).args(["mutants", "--version"]));
-        if !told.is_ok_and(|(_, told)| told.contains(VERSION)) {
-            println!("xtask mutants: installing cargo-mutants {VERSION}");
-            let mut install =
-                cargo(&["install", "cargo-mutants", "--locked", "--force", "--version", VERSION, "--root"])?;
-            ran(install.arg(&tools))?;
-        }
+        let program = program("cargo-mutants", VERSION)?;
         let (tree, own) = (folder.join("tree"), root()?);
         if !tree.join(".git").exists() {
             ran(Command::new("git").args(["clone", "--quiet", "--shared"]).arg(&own).arg(&tree))?;

@@ -10,7 +10,7 @@ async fn a_missing_group_is_refused_with_a_remedy() {
     let world = World::new();
     let refused = StreamsSource::builder(world.server.url(), "orders", "billing").connect().await.unwrap_err();
     assert_eq!(refused.kind(), SourceErrorKind::Fatal);
-    assert!(refused.to_string().contains("`declare`"), "{refused}");
+    assert!(refused.to_string().contains("`.declare(StartPosition::Beginning)`"), "{refused}");
     // The group may also be deleted later.
     let mut source = world.source("a").await;
     world.server.command(&["XGROUP", "DESTROY", "orders", "billing"]);

@@ -34,7 +34,7 @@ async fn a_body_that_cannot_be_read_is_dead_lettered_at_once_byte_for_byte() {
     world.clock.advance(ms(20)).await;
     let (dead, letter) = world.broker.dead().remove(0);
     assert_eq!((dead.body, letter.id, letter.attempts), (body, None, 1));
-    assert!(letter.reason.starts_with("the body cannot be read: no JSON of the wanted shape"), "{}", letter.reason);
+    assert!(letter.reason.starts_with("the body cannot be read: "), "{}", letter.reason);
     assert!(!letter.reason.contains("4111"), "{}", letter.reason);
     let claims = world.store.log().iter().filter(|call| call.verb == idempotent_testkit::StoreOperation::Claim).count();
     assert_eq!((claims, job.runs(), world.broker.retries("bad").len()), (1, 1, 0));

@@ -103,6 +103,7 @@ where
             let inner = self.inner.call(Request::from_parts(parts, RequestBody::new(body)));
             return ResponseFuture { state: ResponseState::Passing { inner } };
         }
+        idempotent_core::__private::warn_without_subscriber();
         // `poll_ready` applies to this service and not to its clone, so the clone stays for the next request.
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
