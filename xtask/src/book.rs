@@ -2,7 +2,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::tools::{Done, program, ran, root, stream, target};
+use crate::tools::{Done, program, ran, root, stream};
 
 const MDBOOK: &str = "0.5.4";
 const MERMAID: &str = "0.17.1";
@@ -10,9 +10,9 @@ const MERMAID: &str = "0.17.1";
 /// Builds the site into `target/book/site`.
 pub(crate) fn build() -> Done {
     let (mdbook, mermaid) = (program("mdbook", MDBOOK)?, program("mdbook-mermaid", MERMAID)?);
-    let (root, folder) = (root()?, target()?.join("book"));
+    let (root, folder) = (root()?, root()?.join("target/book"));
     fs::create_dir_all(&folder)?;
-    // `install` writes the scripts for diagrams, and edits the configuration that it finds next to them.
+    // The configuration names this folder, so another target folder of cargo does not count. `install` writes the scripts for diagrams, and edits the configuration that it finds next to them.
     fs::copy(root.join("book.toml"), folder.join("book.toml"))?;
     ran(Command::new(&mermaid).arg("install").arg(&folder))?;
     let tools = mermaid.parent().map(|bin| bin.as_os_str().to_owned()).into_iter();

@@ -15,10 +15,7 @@ pub(super) fn links() -> Result<Vec<String>, Box<dyn Error>> {
     let files: BTreeMap<_, _> = texts(|_| true)?.into_iter().collect();
     let is_page = |path: &Path| path.extension().is_some_and(|extension| extension == "md");
     // Pages that only rustdoc shows have links to items, which rustdoc checks.
-    let of_rustdoc = |path: &Path| {
-        path.components().any(|part| part.as_os_str() == "docs") && path.starts_with("src")
-            || path.to_string_lossy().contains("/src/docs/")
-    };
+    let of_rustdoc = |path: &Path| path.parent().is_some_and(|folder| folder.ends_with("src/docs"));
     let pages: BTreeMap<_, _> = files
         .iter()
         .filter(|(path, _)| is_page(path) && !of_rustdoc(path))
