@@ -1,13 +1,13 @@
 //! Consumes real webhook deliveries, redeliveries included, with one effect for each key.
 //!
 //! ```text
-//! cargo run --release --bin consume                       # 494 deliveries, 287 effects
-//! cargo run --release --bin consume                       # again: all known, nothing runs
-//! cargo run --release --bin consume -- --fresh --fail-every 3
-//! cargo run --release --features servers --bin consume -- --store redis://127.0.0.1:6379     # a fleet's store
-//! cargo run --release --features servers --bin consume -- --store postgres://app@127.0.0.1/shop   # and mysql://…
-//! cargo run --release --bin consume -- --level transactional              # one effect a key, also under kill -9
-//! cargo run --release --features servers --bin consume -- --source 'rabbitmq://guest:guest@localhost/?queue=webhooks' \
+//! cargo run --bin consume                                 # 494 deliveries, 287 effects
+//! cargo run --bin consume                                 # again: all known, nothing runs
+//! cargo run --bin consume -- --fresh --fail-every 3
+//! cargo run --features servers --bin consume -- --store redis://127.0.0.1:6379     # a fleet's store
+//! cargo run --features servers --bin consume -- --store postgres://app@127.0.0.1/shop   # and mysql://…
+//! cargo run --bin consume -- --level transactional                        # one effect a key, also under kill -9
+//! cargo run --features servers --bin consume -- --source 'rabbitmq://guest:guest@localhost/?queue=webhooks' \
 //!     --publish examples/data/webhooks.jsonl --idle 5s                          # over a real broker
 //! ```
 //!

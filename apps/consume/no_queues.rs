@@ -18,7 +18,7 @@ pub(crate) struct Queue(Infallible);
 impl Queue {
     pub(crate) fn parse(_: &str) -> anyhow::Result<Self> {
         bail!(
-            "--source: this build has no broker clients; run `cargo run --release --features servers --bin consume`, \
+            "--source: this build has no broker clients; run `cargo run --features servers --bin consume`, \
              or for rocketmq:// `--features rocketmq`"
         )
     }

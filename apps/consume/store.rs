@@ -8,16 +8,16 @@ pub(crate) async fn open(url: &str) -> anyhow::Result<Arc<dyn Store>> {
     #[cfg(feature = "servers")]
     match url.split("://").next().unwrap_or_default().to_ascii_lowercase().as_str() {
         "postgres" | "postgresql" => {
-            return Ok(Arc::new(idempotent::PostgresStore::builder(url).create(true).open().await?));
+            return Ok(Arc::new(idempotent::PostgresStore::builder(url).create(true).connect().await?));
         }
         "mysql" | "mariadb" => {
-            return Ok(Arc::new(idempotent::MySqlStore::builder(url).create(true).open().await?));
+            return Ok(Arc::new(idempotent::MySqlStore::builder(url).create(true).connect().await?));
         }
         _ => {}
     }
     idempotent::connect(url).await.map_err(|error| match error {
         ConnectError::FeatureOff { scheme, .. } => anyhow!(
-            "--store: this build has no client for {scheme}://; run `cargo run --release --features servers --bin consume`"
+            "--store: this build has no client for {scheme}://; run `cargo run --features servers --bin consume`"
         ),
         error => error.into(),
     })

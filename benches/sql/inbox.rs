@@ -25,7 +25,8 @@ pub async fn all(report: &Report, server: &PostgresServer) {
     if !report.wants(STORE, TO_HAND) && !report.wants(STORE, TO_NONE) {
         return;
     }
-    let store = PostgresStore::builder(server.url()).connections(16).table("inbox").create(true).open().await.unwrap();
+    let store =
+        PostgresStore::builder(server.url()).connections(16).table("inbox").create(true).connect().await.unwrap();
     let inbox = Inbox::<Postgres>::new(&Executor::new(store));
     let pool = PgPoolOptions::new().max_connections(16).test_before_acquire(false);
     let pool = pool.connect(&server.url()).await.unwrap();

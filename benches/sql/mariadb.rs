@@ -17,7 +17,7 @@ const CONNECTIONS: u32 = 16;
 
 pub async fn side(server: &MariaDbServer) -> Side {
     let open =
-        |table: &str| MySqlStore::builder(server.url()).connections(CONNECTIONS).table(table).create(true).open();
+        |table: &str| MySqlStore::builder(server.url()).connections(CONNECTIONS).table(table).create(true).connect();
     // Creates the tables.
     drop(open("by_hand").await.unwrap());
     let pool = MySqlPoolOptions::new().max_connections(CONNECTIONS).test_before_acquire(false);

@@ -17,7 +17,7 @@ const TABLE: &str = "by_hand";
 
 pub async fn side(server: &PostgresServer) -> Side {
     let open =
-        |table: &str| PostgresStore::builder(server.url()).connections(CONNECTIONS).table(table).create(true).open();
+        |table: &str| PostgresStore::builder(server.url()).connections(CONNECTIONS).table(table).create(true).connect();
     // Creates the table.
     drop(open(TABLE).await.unwrap());
     let pool = PgPoolOptions::new().max_connections(CONNECTIONS).test_before_acquire(false);

@@ -195,7 +195,7 @@ impl AlertKind {
             Self::DeadLetter => "look at the dead letter, repair its cause, and redrive it",
             Self::OrderHeld => "repair or forget the predecessor: messages after it do not run until then",
             Self::OrderBroken => "check the effect of the message: it ran out of order",
-            Self::StepsParked => "find out which steps took effect, put that right, and forget the key",
+            Self::StepsParked => "find out which steps took effect, repair their effects, and forget the key",
             Self::RuntimeBlocked => "run blocking code in tokio::task::spawn_blocking",
             Self::LeaseLost => "check the connection to the store: another worker may have run the same key",
             Self::MessageGivenUp => "resend or void the message",

@@ -24,7 +24,7 @@ pub enum Write {
 /// The error recorded for a key that ran out of attempts because its owners crashed or hung.
 pub const CRASHED: &str = "crashed: the last run let its lease run out";
 /// The error recorded for a key that was parked instead of being taken over.
-pub const PARKED: &str = "parked: the last run let its lease run out, and nobody may take over";
+pub const PARKED: &str = "parked: the lease of the last run expired, and the policy forbids a takeover";
 
 /// Returns the record unless its `expires_at` has passed. An expired record counts as absent.
 #[must_use]

@@ -64,7 +64,7 @@ async fn sqlite(_: &str, _: Option<bool>) -> Result<Arc<dyn Store>, ConnectError
 async fn mysql(url: &Url<'_>, create: Option<bool>) -> Result<Arc<dyn Store>, ConnectError> {
     url.check_ports()?;
     let builder = idempotent_sqlx::MySqlStore::builder(url.text);
-    Ok(Arc::new(builder.create(create.unwrap_or(false)).open().await?))
+    Ok(Arc::new(builder.create(create.unwrap_or(false)).connect().await?))
 }
 
 #[cfg(not(feature = "mysql"))]
@@ -77,7 +77,7 @@ async fn mysql(url: &Url<'_>, _: Option<bool>) -> Result<Arc<dyn Store>, Connect
 async fn postgres(url: &Url<'_>, create: Option<bool>) -> Result<Arc<dyn Store>, ConnectError> {
     url.check_ports()?;
     let builder = idempotent_sqlx::PostgresStore::builder(url.text);
-    Ok(Arc::new(builder.create(create.unwrap_or(false)).open().await?))
+    Ok(Arc::new(builder.create(create.unwrap_or(false)).connect().await?))
 }
 
 #[cfg(not(feature = "postgres"))]

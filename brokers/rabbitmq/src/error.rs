@@ -13,6 +13,12 @@ impl SettingError {
     }
 }
 
+impl From<SettingError> for SourceError {
+    fn from(error: SettingError) -> Self {
+        Self::new(SourceErrorKind::Fatal, error.0)
+    }
+}
+
 /// Returns whether each further attempt fails in the same way: access is denied, a queue or exchange is missing, or its
 /// settings differ.
 pub(crate) fn is_final(error: &lapin::Error) -> bool {

@@ -54,6 +54,23 @@ impl RabbitSource {
         }
     }
 
+    /// Connects to the broker with the default settings, and declares the queue and its dead letter queue.
+    ///
+    /// A source of the [builder](Self::builder) connects at the first [`receive`](Source::receive) instead, and waits
+    /// for a broker that is unreachable.
+    ///
+    /// # Errors
+    /// - `Fatal`: the URL or a name is invalid, access is denied, or the queue exists with other settings.
+    /// - `Transient`: the broker cannot be reached.
+    ///
+    /// # Cancellation
+    /// Some of the queues may be declared.
+    pub async fn connect(url: &str, queue: Queue) -> Result<Self, SourceError> {
+        let source = Self::builder(url, queue).build()?;
+        source.declare().await?;
+        Ok(source)
+    }
+
     /// Declares the queue and its dead letter queue. A consumer does the same at its start, which may be too late for a
     /// publisher that needs the queue.
     ///

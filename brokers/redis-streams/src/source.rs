@@ -52,6 +52,25 @@ struct IdleSearch {
 const STEPS_PER_SEARCH: usize = 16;
 
 impl StreamsSource {
+    /// Connects to the server with the default settings, as one consumer of this existing group. To create the group,
+    /// use [`declare`](StreamsSourceBuilder::declare).
+    ///
+    /// # Errors
+    /// The same as [`StreamsSourceBuilder::connect`].
+    ///
+    /// # Panics
+    /// Panics outside of a Tokio runtime.
+    ///
+    /// # Cancellation
+    /// Nothing changes.
+    pub async fn connect(
+        url: impl Into<String>,
+        stream: impl Into<Arc<str>>,
+        group: impl Into<Arc<str>>,
+    ) -> Result<Self, SourceError> {
+        Self::builder(url, stream, group).connect().await
+    }
+
     /// Returns a builder for a source that reads this stream as one consumer of this group. `url` has the form
     /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`.
     pub fn builder(

@@ -14,6 +14,12 @@ impl SettingError {
     }
 }
 
+impl From<SettingError> for SourceError {
+    fn from(error: SettingError) -> Self {
+        Self::new(SourceErrorKind::Fatal, error.0)
+    }
+}
+
 /// Returns whether the broker rejects each further attempt in the same way. All other errors may be caused by the network.
 pub(crate) fn is_final(error: &ClientError) -> bool {
     matches!(error.broker_response_code(), Some(MESSAGE_ILLEGAL | NO_PERMISSION))

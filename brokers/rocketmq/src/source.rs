@@ -62,6 +62,28 @@ impl RocketSource {
         }
     }
 
+    /// Connects to the name servers with the default settings, and creates missing topics for retries and dead letters.
+    /// The consumed topic must exist.
+    ///
+    /// A source of the [builder](Self::builder) connects at the first [`receive`](Source::receive) instead, and waits
+    /// for servers that are unreachable.
+    ///
+    /// # Errors
+    /// - `Fatal`: a setting is invalid, or access is denied.
+    /// - `Transient`: the servers cannot be reached, or the topic is missing.
+    ///
+    /// # Cancellation
+    /// Some of the topics may be created.
+    pub async fn connect(
+        name_servers: impl Into<String>,
+        topic: impl Into<String>,
+        group: impl Into<String>,
+    ) -> Result<Self, SourceError> {
+        let source = Self::builder(name_servers, topic, group).build()?;
+        source.provide(None).await?;
+        Ok(source)
+    }
+
     /// Creates the topic with this number of queues, and the topics for retries and dead letters, unless they exist. A consumer
     /// creates the latter two at its start, but never the topic itself.
     ///
@@ -71,13 +93,21 @@ impl RocketSource {
     /// # Cancellation
     /// Some of the topics may be created.
     pub async fn declare(&self, queues: u32) -> Result<(), SourceError> {
-        let (done, declared) = oneshot::channel();
+        self.provide(Some(queues)).await
+    }
+
+    /// Creates the missing topics for retries and dead letters, and with a number of queues the consumed topic, too.
+    async fn provide(&self, queues: Option<u32>) -> Result<(), SourceError> {
+        let (done, provided) = oneshot::channel();
         let settings = self.settings.clone();
         spawn_client(0, move |runtime| async move {
             let producer = MessageProducer::start(&runtime, &settings.client, &settings.group).await;
             let result = match producer {
                 Ok(producer) => {
-                    let result = topics::declare(&producer, &settings, queues).await;
+                    let result = match queues {
+                        Some(queues) => topics::declare(&producer, &settings, queues).await,
+                        None => topics::provide_own_topics(&producer, &settings).await,
+                    };
                     producer.shut_down().await;
                     result
                 }
@@ -86,7 +116,7 @@ impl RocketSource {
             drop(done.send(result));
         });
         let ended = || transient("declaring topics: the client could not be started; see the log");
-        declared.await.unwrap_or_else(|_| Err(ended()))
+        provided.await.unwrap_or_else(|_| Err(ended()))
     }
 }
 

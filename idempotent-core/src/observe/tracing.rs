@@ -73,7 +73,7 @@ impl Observer for Tracing {
                 warn!(target: "idempotent", scope = run.scope, key, %why, "{what}");
             }
             Event::StepsParked { error } => {
-                warn!(target: "idempotent", scope = run.scope, key, error, "the run is parked: a person has to look at its steps");
+                warn!(target: "idempotent", scope = run.scope, key, error, "the run is parked: check the effects of its steps, and forget the key");
             }
             Event::RunsUnprotected => {
                 error!(target: "idempotent", scope = run.scope, key, "store unavailable: running without protection, duplicates run too");

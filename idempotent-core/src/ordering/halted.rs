@@ -11,11 +11,13 @@ pub(crate) fn halted(why: BrokenOrder, waited_for: &str, granted: u32) -> String
     let again = if granted > 1 { " again" } else { "" };
     let remedy = match why {
         BrokenOrder::Failed | BrokenOrder::Dead => {
-            "put that right: make it claimable again (`Admin::forget`) and send it, then likewise this one"
+            "repair the predecessor: forget its key (`Admin::forget`) and send it again, and then do the same with this one"
         }
-        BrokenOrder::Missing => "send that one, then make this one claimable again (`Admin::forget`) and send it",
+        BrokenOrder::Missing => {
+            "send the predecessor, forget the key of this one (`Admin::forget`), and send this one again"
+        }
         BrokenOrder::Late => {
-            "where it may run all the same, set `on_late = run`, make it claimable again (`Admin::forget`) and send it"
+            "if it may still run, set `on_late = run`, forget its key (`Admin::forget`), and send it again"
         }
     };
     format!("{HALTED}{again}: {why} ({waited_for}); {remedy}")
@@ -38,9 +40,9 @@ mod tests {
     #[test]
     fn a_halted_call_shows_the_remedy_and_no_number_of_runs() {
         for (why, remedy) in [
-            (BrokenOrder::Failed, "then likewise this one"),
-            (BrokenOrder::Dead, "then likewise this one"),
-            (BrokenOrder::Missing, "send that one"),
+            (BrokenOrder::Failed, "repair the predecessor"),
+            (BrokenOrder::Dead, "repair the predecessor"),
+            (BrokenOrder::Missing, "send the predecessor"),
             (BrokenOrder::Late, "on_late = run"),
         ] {
             let text = given_up(1, &halted(why, "it comes after x", 1));

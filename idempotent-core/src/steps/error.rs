@@ -75,8 +75,8 @@ pub enum StepError {
     },
     /// An at-most-once step was started, and its result is not known. The run is parked.
     #[error(
-        "step `{step}` was begun and its result is not known: it may be begun only once, so it is not run again; find \
-         out whether it happened, put that right by hand, and forget the key"
+        "step `{step}` was started and its result is not known: the step may start only once; find out whether it took \
+         effect, repair its effect, and forget the key"
     )]
     Uncertain {
         /// The name of the step.

@@ -57,7 +57,7 @@ local function made()
       if spent then return bury(k, cur, first, fence, '') end
       return grant(k, a, first, higher, attempt + 1, over)
     end
-    if park then return bury(k, cur, first, fence, 'parked: the last run let its lease run out, and nobody may take over') end
+    if park then return bury(k, cur, first, fence, 'parked: the lease of the last run expired, and the policy forbids a takeover') end
     if spent then return bury(k, cur, first, fence, 'crashed: the last run let its lease run out') end
     return grant(k, a, first, higher, attempt + 1, fence)
   end

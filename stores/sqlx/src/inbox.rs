@@ -37,7 +37,7 @@ pub(crate) use self::transactional_run::transactional_run;
 ///
 /// # type Error = Box<dyn std::error::Error + Send + Sync>;
 /// # async fn example() -> Result<(), Error> {
-/// let store = PostgresStore::open("postgres://app:secret@db.internal/shop").await?;
+/// let store = PostgresStore::connect("postgres://app:secret@db.internal/shop").await?;
 /// let inbox = Inbox::<Postgres>::new(&Executor::new(store));
 /// let call = Call::new(Identity::new(Scene::Mq, "orders", "o-17"));
 /// let rows = inbox

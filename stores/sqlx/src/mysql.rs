@@ -59,10 +59,10 @@ use crate::server::{
 /// use idempotent_sqlx::MySqlStore;
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// // Creates a missing table.
-/// let store = MySqlStore::builder("mysql://app:secret@db.internal/shop").create(true).open().await?;
+/// let store = MySqlStore::builder("mysql://app:secret@db.internal/shop").create(true).connect().await?;
 ///
 /// // Returns an error if the table is missing, for services with separate migrations.
-/// let store = MySqlStore::open("mariadb://app:secret@db.internal/shop").await?;
+/// let store = MySqlStore::connect("mariadb://app:secret@db.internal/shop").await?;
 /// # let _ = store;
 /// # Ok(())
 /// # }
@@ -80,12 +80,12 @@ impl MySqlStore {
     /// Connects to an existing table. To create the table, use [`create`](MySqlStoreBuilder::create).
     ///
     /// # Errors
-    /// The same as [`MySqlStoreBuilder::open`].
+    /// The same as [`MySqlStoreBuilder::connect`].
     ///
     /// # Cancellation
-    /// The same as [`MySqlStoreBuilder::open`].
-    pub async fn open(url: impl Into<String>) -> Result<Self, StoreError> {
-        Self::builder(url).open().await
+    /// The same as [`MySqlStoreBuilder::connect`].
+    pub async fn connect(url: impl Into<String>) -> Result<Self, StoreError> {
+        Self::builder(url).connect().await
     }
 
     /// Returns a builder to set the table, connections, timeouts or a clock.

@@ -41,9 +41,9 @@ use crate::server::{
 ///
 /// # Poolers
 /// PgBouncer with `pool_mode=session` behaves like the server itself. With `pool_mode=transaction`, PgBouncer must keep prepared
-/// statements: use 1.21 or later with `max_prepared_statements=100` or more. [`open`](Self::open) detects the pooling mode over
+/// statements: use 1.21 or later with `max_prepared_statements=100` or more. [`connect`](Self::connect) detects the pooling mode over
 /// two connections and refuses an unsafe pooler; the error names the remedy. Notifications do not pass through a transaction
-/// pooler, so waiting runs poll every 50 ms. Never set `statement-cache-capacity=0`: `open` refuses this setting with a
+/// pooler, so waiting runs poll every 50 ms. Never set `statement-cache-capacity=0`: `connect` refuses this setting with a
 /// transaction pooler. Migrate over a direct connection.
 ///
 /// An open asks for two sessions for a moment. If a pooler has only one left, the open waits 5 s for the second and then skips the
@@ -63,10 +63,10 @@ use crate::server::{
 /// use idempotent_sqlx::PostgresStore;
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// // Creates a missing table.
-/// let store = PostgresStore::builder("postgres://app:secret@db.internal/shop").create(true).open().await?;
+/// let store = PostgresStore::builder("postgres://app:secret@db.internal/shop").create(true).connect().await?;
 ///
 /// // Returns an error if the table is missing, for services with separate migrations.
-/// let store = PostgresStore::open("postgres://app:secret@db.internal/shop").await?;
+/// let store = PostgresStore::connect("postgres://app:secret@db.internal/shop").await?;
 /// # let _ = store;
 /// # Ok(())
 /// # }
@@ -83,12 +83,12 @@ impl PostgresStore {
     /// Connects to an existing table. To create the table, use [`create`](PostgresStoreBuilder::create).
     ///
     /// # Errors
-    /// The same as [`PostgresStoreBuilder::open`].
+    /// The same as [`PostgresStoreBuilder::connect`].
     ///
     /// # Cancellation
-    /// The same as [`PostgresStoreBuilder::open`].
-    pub async fn open(url: impl Into<String>) -> Result<Self, StoreError> {
-        Self::builder(url).open().await
+    /// The same as [`PostgresStoreBuilder::connect`].
+    pub async fn connect(url: impl Into<String>) -> Result<Self, StoreError> {
+        Self::builder(url).connect().await
     }
 
     /// Returns a builder to set the table, connections, timeouts or a clock.

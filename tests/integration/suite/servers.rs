@@ -23,7 +23,7 @@ macro_rules! on_server {
             runtime().block_on(async {
                 let clock = VirtualClock::new();
                 let builder = $store::builder($server.url()).table(table()).create(true);
-                let store = builder.clock(Arc::new(clock.clone())).open().await.unwrap();
+                let store = builder.clock(Arc::new(clock.clone())).connect().await.unwrap();
                 test(World::over(store, clock)).await;
             });
         }

@@ -20,6 +20,17 @@ async fn a_missing_group_is_refused_with_a_remedy() {
 }
 
 #[tokio::test]
+async fn the_short_form_connects_to_an_existing_group() {
+    let world = World::new();
+    let url = world.server.url();
+    let refused = StreamsSource::connect(url.clone(), "orders", "billing").await.unwrap_err();
+    assert!(refused.to_string().contains("`.declare(StartPosition::Beginning)`"), "{refused}");
+    world.send("old");
+    world.server.command(&["XGROUP", "CREATE", "orders", "billing", "0"]);
+    assert_eq!(one(&mut StreamsSource::connect(url, "orders", "billing").await.unwrap()).await.0.body, b"old");
+}
+
+#[tokio::test]
 async fn a_deleted_group_ends_a_blocked_read() {
     let world = World::new();
     let mut source = world.source("a").await;

@@ -38,6 +38,18 @@ impl<Db: DelayDb> DelayTable<Db> {
     pub fn builder(pool: Pool<Db>) -> DelayTableBuilder<Db> {
         DelayTableBuilder::new(pool)
     }
+
+    /// Opens the existing table `idempotent_delay` in the database of `pool`. To create the table, use
+    /// [`create`](DelayTableBuilder::create).
+    ///
+    /// # Errors
+    /// The same as [`DelayTableBuilder::open`].
+    ///
+    /// # Cancellation
+    /// Nothing changes.
+    pub async fn open(pool: Pool<Db>) -> Result<Self, StoreError> {
+        Self::builder(pool).open().await
+    }
 }
 
 impl<Db: DelayDb> DelayTableBuilder<Db> {

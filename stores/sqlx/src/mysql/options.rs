@@ -67,7 +67,7 @@ impl MySqlStoreBuilder {
     ///
     /// # Cancellation
     /// Some of the migrations may be applied. Opening the store again continues with the next one.
-    pub async fn open(self) -> Result<MySqlStore, StoreError> {
+    pub async fn connect(self) -> Result<MySqlStore, StoreError> {
         super::open::open(self.0, self.1).await.map(MySqlStore)
     }
 }

@@ -29,6 +29,18 @@ impl<Db: OutboxDb> Outbox<Db> {
     pub fn builder(pool: Pool<Db>) -> OutboxBuilder<Db> {
         OutboxBuilder::new(pool)
     }
+
+    /// Opens the existing outbox `idempotent_outbox` in the database of `pool`. To create the tables, use
+    /// [`create`](OutboxBuilder::create).
+    ///
+    /// # Errors
+    /// The same as [`OutboxBuilder::open`].
+    ///
+    /// # Cancellation
+    /// Nothing changes.
+    pub async fn open(pool: Pool<Db>) -> Result<Self, StoreError> {
+        Self::builder(pool).open().await
+    }
 }
 
 impl<Db: OutboxDb> OutboxBuilder<Db> {

@@ -67,7 +67,7 @@ impl PostgresStoreBuilder {
     ///
     /// # Cancellation
     /// Either all migrations are applied, or none.
-    pub async fn open(self) -> Result<PostgresStore, StoreError> {
+    pub async fn connect(self) -> Result<PostgresStore, StoreError> {
         super::open::open(self.0, self.1).await.map(PostgresStore)
     }
 }

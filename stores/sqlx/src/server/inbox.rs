@@ -215,7 +215,7 @@ macro_rules! server_inbox {
                 #[doc = concat!("use idempotent_sqlx::", stringify!($store), ";")]
                 ///
                 #[doc = concat!("# async fn example(pool: sqlx::", $pool, ") -> Result<(), Box<dyn std::error::Error>> {")]
-                #[doc = concat!("let store = ", stringify!($store), "::on_pool(pool.clone()).open().await?;")]
+                #[doc = concat!("let store = ", stringify!($store), "::on_pool(pool.clone()).connect().await?;")]
                 // prose-allow: continues the example above
                 /// let key = Identity::new(Scene::Mq, "orders", "o-17").key("shop")?;
                 ///

@@ -50,7 +50,7 @@ macro_rules! server_store {
             #[async_trait]
             impl Renewal for $store {
                 async fn renewal_store(&self) -> Result<Arc<dyn Store>, StoreError> {
-                    Ok(Arc::new(self.again().open().await?))
+                    Ok(Arc::new(self.again().connect().await?))
                 }
             }
 

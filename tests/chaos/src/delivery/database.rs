@@ -126,7 +126,7 @@ impl Database for Postgres {
     }
 
     async fn store(pool: &Pool<Self>, _: &str, create: bool) -> Result<PostgresStore, StoreError> {
-        PostgresStore::on_pool(pool.clone()).create(create).open().await
+        PostgresStore::on_pool(pool.clone()).create(create).connect().await
     }
 
     async fn begin(pool: &Pool<Self>) -> sqlx::Result<Transaction<'static, Self>> {
@@ -151,7 +151,7 @@ impl Database for MySql {
     }
 
     async fn store(pool: &Pool<Self>, _: &str, create: bool) -> Result<MySqlStore, StoreError> {
-        MySqlStore::on_pool(pool.clone()).create(create).open().await
+        MySqlStore::on_pool(pool.clone()).create(create).connect().await
     }
 
     async fn begin(pool: &Pool<Self>) -> sqlx::Result<Transaction<'static, Self>> {

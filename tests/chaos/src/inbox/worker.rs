@@ -62,7 +62,7 @@ impl Worker {
         let pool = PgPoolOptions::new().max_connections(8).acquire_timeout(Duration::from_secs(2));
         let pool = pool.test_before_acquire(false).connect_lazy(&start.store)?;
         let store = loop {
-            match PostgresStore::on_pool(pool.clone()).open().await {
+            match PostgresStore::on_pool(pool.clone()).connect().await {
                 Ok(store) => break store,
                 // Faults do not wait until it has started.
                 Err(error) => eprintln!("worker {}: {error}", start.worker),

@@ -114,7 +114,7 @@ fn effects_elsewhere_and_stores_without_transactions_are_refused_by_name() {
 #[test]
 fn a_table_that_is_there_is_used() {
     let server = PostgresServer::start();
-    block_on(PostgresStore::builder(server.url()).create(true).open()).unwrap();
+    block_on(PostgresStore::builder(server.url()).create(true).connect()).unwrap();
     let job = Job::over(b"{\"delivery_id\":1}\n{\"delivery_id\":1}\n");
     let ended = job.run(&["--store", &server.url(), "--level", "transactional", "--json"]).exits(0);
     assert_eq!(ended.counts(["executed", "replayed"]), [1, 1]);

@@ -101,8 +101,10 @@ async fn halt_dead_letters_an_item_and_its_successors(world: World) {
     let (outcome, answer) = worker.deliver_call(after("3", "2"), &job).await;
     assert!(matches!(outcome, Outcome::Dead { .. }), "{outcome:?}");
     let text = answer.unwrap_err().to_string();
-    let told =
-        format!("halted before it ran: its predecessor is dead (it comes after `{}`); put that right", key_of("2"));
+    let told = format!(
+        "halted before it ran: its predecessor is dead (it comes after `{}`); repair the predecessor",
+        key_of("2")
+    );
     assert!(text.starts_with(&told) && text.contains("Admin::forget"), "{text}");
     assert_eq!(state(&world, "3").await, StateKind::Dead);
     let (_, again) = worker.deliver_call(after("3", "2"), &job).await;
@@ -117,7 +119,7 @@ async fn halt_dead_letters_an_item_and_its_successors(world: World) {
     let (outcome, answer) = worker.deliver_call(after("7", "6"), &job).await;
     assert!(matches!(outcome, Outcome::Dead { .. }), "{outcome:?}");
     let text = answer.unwrap_err().to_string();
-    assert!(text.contains("never seen") && text.contains("; send that one, then"), "{text}");
+    assert!(text.contains("never seen") && text.contains("; send the predecessor, "), "{text}");
     assert_eq!(job.runs(), 0);
 }
 

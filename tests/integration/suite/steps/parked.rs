@@ -38,7 +38,7 @@ async fn numbers_3_a_step_that_may_be_begun_once_is_not_run_again_after_a_crash(
     assert_eq!(&*step, "charge");
     assert!(effects.take().is_empty(), "neither run nor taken back: nobody knows");
     let said = error_of(&world).await;
-    assert!(said.starts_with("parked: step `charge` was begun and its result is not known"), "{said}");
+    assert!(said.starts_with("parked: step `charge` was started and its result is not known"), "{said}");
     assert!(matches!(run(&worker, || charge(effects.clone())).await.0, Outcome::Dead { .. }));
     assert!(effects.take().is_empty());
 }

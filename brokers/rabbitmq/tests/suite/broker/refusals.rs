@@ -10,9 +10,12 @@ use lapin::types::{AMQPValue, FieldTable};
 
 use crate::broker::world::{Log, Process, SERVER, World, again, executor, ms, until, within};
 
+/// Returns the error of a first `receive`. The short form of the source returns the same.
 async fn refused(url: &str, queue: Queue) -> (SourceErrorKind, String) {
+    let short = within("an answer", RabbitSource::connect(url, queue.clone())).await.unwrap_err();
     let mut source = RabbitSource::builder(url, queue).build().unwrap();
     let error: SourceError = within("an answer", source.receive(1)).await.unwrap_err();
+    assert_eq!((short.kind(), short.to_string()), (error.kind(), error.to_string()));
     (error.kind(), format!("{error} {error:?} {:?} {source:?}", error.source().map(ToString::to_string)))
 }
 
@@ -24,6 +27,10 @@ async fn a_missing_or_different_queue_and_a_wrong_password_are_fatal_and_an_unre
     world.declare("refusals").await;
     let (kind, text) = refused(&SERVER.url(), Queue::classic("refusals").argument("x-max-length", 5)).await;
     assert!(kind == SourceErrorKind::Fatal && text.contains("x-max-length"), "{text}");
+    assert_eq!(
+        RabbitSource::connect(":", Queue::classic("refusals")).await.unwrap_err().kind(),
+        SourceErrorKind::Fatal
+    );
     let wrong = SERVER.url().replace("guest:guest", "guest:s3cret");
     let (kind, text) = refused(&wrong, Queue::classic("refusals")).await;
     assert!(kind == SourceErrorKind::Fatal && !text.contains("s3cret"), "{kind:?} {text}");

@@ -15,7 +15,7 @@ use crate::support::{Manual, done, held, key, release, request};
 /// Creates stores with the statements for MySQL, which MariaDB also accepts.
 async fn as_on_mysql() -> Subject {
     let place = Place::new();
-    let open = async || place.builder().__as_on_mysql().open().await.unwrap();
+    let open = async || place.builder().__as_on_mysql().connect().await.unwrap();
     Subject::new(open().await).second(open().await).planting(place.rows()).rounds(10)
 }
 
@@ -31,7 +31,7 @@ mod extras {
 async fn a_key_that_was_released_after_the_look_began_is_acquired() {
     for open in [Place::builder, |place: &Place| place.builder().__as_on_mysql()] {
         let (place, key) = (Place::new(), key("released"));
-        let store = open(&place).open().await.unwrap();
+        let store = open(&place).connect().await.unwrap();
         store.claim(&request(&key, 1)).await.unwrap();
         store.release(&held(&key, 1), &release(ReleaseKind::Vacate)).await.unwrap();
         let later = "updated_at = updated_at + 60000000, until_at = updated_at, expires_at = expires_at + 60000000";
@@ -46,7 +46,7 @@ async fn a_concurrent_migration_is_waited_for() {
     let place = Place::new();
     let mut other = place.other().acquire().await.unwrap().detach();
     other.execute("DO get_lock('idempotent migrations', 10)").await.unwrap();
-    let opening = tokio::spawn(place.builder().open());
+    let opening = tokio::spawn(place.builder().connect());
     while sql("SELECT count(*) FROM information_schema.processlist WHERE state = 'User lock'") == "0" {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -61,7 +61,11 @@ async fn a_migration_that_was_killed_between_its_steps_is_gone_on_with() {
     place.open().await;
     // As after the table was made and before that was noted.
     sql(&format!("DELETE FROM {}_migrations", place.table));
-    refused(place.builder().create(false).open().await, StoreErrorKind::Schema, &["schema version 0", "needed is 3"]);
+    refused(
+        place.builder().create(false).connect().await,
+        StoreErrorKind::Schema,
+        &["schema version 0", "needed is 3"],
+    );
     place.open().await;
     assert_eq!(sql(&format!("SELECT count(*) FROM {}_migrations", place.table)), "3");
 }
@@ -76,7 +80,7 @@ async fn a_missing_permission_is_reported_with_the_grant() {
         place.table
     ));
     let url = place.url_by(&format!("reader_{}", place.table));
-    let store = MySqlStore::builder(url).table(&place.table).open().await.unwrap();
+    let store = MySqlStore::builder(url).table(&place.table).connect().await.unwrap();
     let claim = store.claim(&request(&key("a"), 1)).await;
     refused(claim, StoreErrorKind::Denied, &["GRANT SELECT, INSERT, UPDATE, DELETE", &place.table, "error 1142"]);
 }
@@ -84,15 +88,15 @@ async fn a_missing_permission_is_reported_with_the_grant() {
 #[tokio::test]
 async fn a_server_that_is_read_only_is_one_to_leave() {
     let server = MariaDbServer::start();
-    MySqlStore::builder(server.url()).create(true).open().await.unwrap();
+    MySqlStore::builder(server.url()).create(true).connect().await.unwrap();
     server.sql("test", "CREATE USER app@'127.0.0.1'; GRANT ALL ON test.* TO app@'127.0.0.1'; SET GLOBAL read_only = 1");
-    let store = MySqlStore::open(server.url().replace("root@", "app@")).await.unwrap();
+    let store = MySqlStore::connect(server.url().replace("root@", "app@")).await.unwrap();
     let claim = store.claim(&request(&key("a"), 1)).await;
     refused(claim, StoreErrorKind::NotApplied, &["read-only", "name the primary", "error 1290"]);
     server.sql("test", "SET GLOBAL read_only = 0, GLOBAL max_allowed_packet = 1048576");
 
     // The same server, whose packets are small now: what does not fit is never sent.
-    let store = MySqlStore::open(server.url()).await.unwrap();
+    let store = MySqlStore::connect(server.url()).await.unwrap();
     store.claim(&request(&key("a"), 1)).await.unwrap();
     let large = done(&vec![7; 1 << 20]);
     let complete = store.complete(&held(&key("a"), 1), &large).await;
@@ -128,7 +132,7 @@ async fn a_claim_never_waits_for_somebody_who_has_the_key_in_an_open_transaction
     let place = Place::new();
     // With the settings of the server: locks are waited for 50 s, in REPEATABLE READ.
     let pool = MySqlPoolOptions::new().max_connections(4).connect_lazy(&place.url).unwrap();
-    let theirs = MySqlStore::on_pool(pool).table(&place.table).create(true).open().await.unwrap();
+    let theirs = MySqlStore::on_pool(pool).table(&place.table).create(true).connect().await.unwrap();
     let ours = place.open().await;
     for (store, a, b) in [(ours, key("a"), key("b")), (theirs, key("c"), key("d"))] {
         let claim = request(&a, 1);
@@ -158,13 +162,13 @@ async fn a_claim_never_waits_for_somebody_who_has_the_key_in_an_open_transaction
 
 #[tokio::test]
 async fn a_url_without_a_database_is_refused() {
-    refused(MySqlStore::open("mariadb://me@127.0.0.1").await, StoreErrorKind::Schema, &["names no database"]);
+    refused(MySqlStore::connect("mariadb://me@127.0.0.1").await, StoreErrorKind::Schema, &["names no database"]);
 }
 
 #[tokio::test]
 async fn a_deleted_key_keeps_its_row_for_a_minute() {
     let (place, clock) = (Place::new(), Manual::new());
-    let store = place.builder().clock(clock.clone()).open().await.unwrap();
+    let store = place.builder().clock(clock.clone()).connect().await.unwrap();
     store.claim(&request(&key("a"), 1)).await.unwrap();
     clock.advance(Duration::from_secs(1));
     store.release(&held(&key("a"), 1), &release(ReleaseKind::Delete)).await.unwrap();

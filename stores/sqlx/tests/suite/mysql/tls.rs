@@ -26,6 +26,6 @@ pub(super) fn accepted(ca: &Path) -> [String; 4] {
 
 #[tokio::test]
 async fn a_server_that_takes_tls_only_is_named_where_it_is_disabled() {
-    let disabled = MySqlStore::open(format!("{}?ssl-mode=DISABLED", SERVER.url())).await;
+    let disabled = MySqlStore::connect(format!("{}?ssl-mode=DISABLED", SERVER.url())).await;
     refused(disabled, Denied, &["takes TLS only", "`ssl-mode`", &SERVER.address()]);
 }

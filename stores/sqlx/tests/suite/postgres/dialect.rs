@@ -19,7 +19,7 @@ async fn a_concurrent_migration_is_waited_for() {
             .unwrap();
     let lock = sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(0x6964_656d_706f_7465_i64);
     lock.execute(&mut *other).await.unwrap();
-    let opening = tokio::spawn(place.builder().open());
+    let opening = tokio::spawn(place.builder().connect());
     let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
     while sql(waits) == "0" {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -36,7 +36,7 @@ async fn a_missing_permission_is_reported_with_the_grant() {
     place.open().await;
     sql(&format!("CREATE ROLE reader_{0} LOGIN; GRANT SELECT ON {0}, {0}_migrations TO reader_{0}", place.table));
     let url = place.url.replace("postgres@", &format!("reader_{}@", place.table));
-    let store = PostgresStore::builder(url).table(&place.table).open().await.unwrap();
+    let store = PostgresStore::builder(url).table(&place.table).connect().await.unwrap();
     let claim = store.claim(&request(&key("a"), 1)).await;
     refused(claim, StoreErrorKind::Denied, &["GRANT SELECT, INSERT, UPDATE, DELETE", &place.table, "42501"]);
 }
@@ -46,7 +46,7 @@ async fn a_database_that_is_read_only_is_one_to_leave() {
     let place = Place::new();
     place.open().await;
     let url = format!("{}?options=-c%20default_transaction_read_only%3Don", place.url);
-    let store = PostgresStore::builder(url).table(&place.table).open().await.unwrap();
+    let store = PostgresStore::builder(url).table(&place.table).connect().await.unwrap();
     let claim = store.claim(&request(&key("a"), 1)).await;
     refused(claim, StoreErrorKind::NotApplied, &["read-only", "name the primary", "25006"]);
 }
@@ -79,7 +79,7 @@ fn lock_of(place: &Place, key: &idempotent_core::Key) -> i64 {
 #[tokio::test]
 async fn one_statement_finds_out_that_its_connections_were_cut() {
     let server = PostgresServer::start();
-    let store = PostgresStore::builder(server.url()).create(true).open().await.unwrap();
+    let store = PostgresStore::builder(server.url()).create(true).connect().await.unwrap();
     let asks: Vec<_> = (0..4).map(|n| request(&key(&n.to_string()), 1)).collect();
     futures_util::future::join_all(asks.iter().map(|ask| store.claim(ask))).await;
     server.close_all_connections();
@@ -93,7 +93,7 @@ async fn one_statement_finds_out_that_its_connections_were_cut() {
 async fn one_task_needs_one_connection_and_keeps_it() {
     let server = PostgresServer::start();
     let url = format!("{}?application_name=one", server.url());
-    let store = PostgresStore::builder(url).create(true).open().await.unwrap();
+    let store = PostgresStore::builder(url).create(true).connect().await.unwrap();
     let mine = || {
         server
             .psql("postgres", "SELECT string_agg(pid::text, ',') FROM pg_stat_activity WHERE application_name = 'one'")
@@ -114,7 +114,7 @@ async fn one_task_needs_one_connection_and_keeps_it() {
 #[tokio::test]
 async fn two_names_of_one_table_have_the_same_locks() {
     let place = Place::new();
-    let (store, named) = (place.open().await, place.builder().schema("public").open().await.unwrap());
+    let (store, named) = (place.open().await, place.builder().schema("public").connect().await.unwrap());
     let other = place.other();
     let mut transaction = other.begin().await.unwrap();
     let claim = store.claim_in(&mut transaction, &request(&key("a"), 1), Duration::from_secs(60)).await.unwrap();

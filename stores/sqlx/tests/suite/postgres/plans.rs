@@ -76,7 +76,7 @@ async fn open(server: &PostgresServer, mode: &str) -> PostgresStore {
     let set = ["session_preload_libraries=auto_explain", "auto_explain.log_min_duration=0", "plan_cache_mode="];
     let set: String = set.iter().map(|set| format!("-c%20{}%20", set.replace('=', "%3D"))).collect();
     let url = format!("{}?options={}{mode}", server.url(), set.trim_end_matches("%20"));
-    PostgresStore::builder(url).connections(1).timeout(Duration::from_secs(60)).create(true).open().await.unwrap()
+    PostgresStore::builder(url).connections(1).timeout(Duration::from_secs(60)).create(true).connect().await.unwrap()
 }
 
 /// Inserts rows, half of them expired. The server has no statistics of them yet.

@@ -37,12 +37,12 @@ async fn a_pooler_that_loses_prepared_statements_is_refused_with_the_remedy() {
     for pooler in unsafe_ones() {
         let url = pooler.url_of("postgres");
         for _ in 0..10 {
-            let open = PostgresStore::builder(&url).table(&place.table).open().await;
+            let open = PostgresStore::builder(&url).table(&place.table).connect().await;
             refused(open, StoreErrorKind::Schema, REMEDY);
         }
         let options: PgConnectOptions = url.parse().unwrap();
         let pool = || PgPool::connect_lazy_with(options.clone().extra_float_digits(None));
-        refused(PostgresStore::on_pool(pool()).table(&place.table).open().await, StoreErrorKind::Schema, REMEDY);
+        refused(PostgresStore::on_pool(pool()).table(&place.table).connect().await, StoreErrorKind::Schema, REMEDY);
         refused(Outbox::builder(pool()).create(true).open().await, StoreErrorKind::Schema, REMEDY);
         refused(DelayTable::builder(pool()).create(true).open().await, StoreErrorKind::Schema, REMEDY);
     }
@@ -53,11 +53,11 @@ async fn statements_that_are_never_cached_are_refused_only_with_a_pooler() {
     let place = Place::new();
     place.open().await;
     let uncached = |url: &str| PostgresStore::builder(format!("{url}?statement-cache-capacity=0")).table(&place.table);
-    uncached(&place.url).open().await.unwrap();
+    uncached(&place.url).connect().await.unwrap();
     for pooler in
         unsafe_ones().into_iter().chain([safe()].into_iter().filter_map(|(pooler, lent)| lent.then_some(pooler)))
     {
-        let open = uncached(&pooler.url_of("postgres")).open().await;
+        let open = uncached(&pooler.url_of("postgres")).connect().await;
         refused(open, StoreErrorKind::Schema, &["statement-cache-capacity=0", "remove"]);
     }
 }
@@ -71,7 +71,7 @@ async fn a_session_pooler_with_one_server_connection_left_is_usable() {
     let mut other = PgConnection::connect_with(&options.extra_float_digits(None)).await.unwrap();
     other.execute("SELECT 1").await.unwrap();
     let builder = PostgresStore::builder(pooler.url_of("postgres")).table(&place.table).timeout(PATIENCE);
-    let store = builder.connections(1).listening(false).open().await.unwrap();
+    let store = builder.connections(1).listening(false).connect().await.unwrap();
     let key = key("alone");
     assert!(matches!(store.claim(&request(&key, 1)).await.unwrap(), Claim::Acquired(_)));
 }
@@ -82,9 +82,9 @@ async fn a_pooler_that_keeps_prepared_statements_returns_each_client_its_own_ans
     let (pooler, by_transaction) = safe();
     let place = Place::new();
     let builder = || place.builder();
-    builder().open().await.unwrap();
+    builder().connect().await.unwrap();
     let url = pooler.url_of("postgres");
-    let open = || PostgresStore::builder(&url).table(&place.table).connections(4).timeout(PATIENCE).open();
+    let open = || PostgresStore::builder(&url).table(&place.table).connections(4).timeout(PATIENCE).connect();
     let stores = try_join_all([open(), open()]).await.unwrap();
     for store in &stores {
         assert_eq!(store.capabilities().watch.is_none(), by_transaction, "notifications do not arrive");

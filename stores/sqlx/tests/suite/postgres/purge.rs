@@ -35,7 +35,7 @@ async fn purge(store: &PostgresStore, at_most: usize) -> usize {
 #[tokio::test]
 async fn claims_continue_while_a_purge_hangs_in_a_step() {
     let place = Place::new();
-    let store = place.builder().timeout(Duration::from_secs(60)).open().await.unwrap();
+    let store = place.builder().timeout(Duration::from_secs(60)).connect().await.unwrap();
     fill(&place, 100_000);
     // Among the first few hundred, and so in the step's way.
     let kept = (0..).map(|n| key(&format!("kept {n}"))).find(|key| key.hash() >> 120 == 0).unwrap();

@@ -29,7 +29,7 @@ fn rows(place: &Place) -> String {
 #[tokio::test]
 async fn steps_go_when_their_record_is_purged_and_no_sooner() {
     let (place, clock) = (Place::new(), VirtualClock::new());
-    let store = place.builder().clock(Arc::new(clock.clone()) as Arc<dyn Clock>).open().await.unwrap();
+    let store = place.builder().clock(Arc::new(clock.clone()) as Arc<dyn Clock>).connect().await.unwrap();
     for part in ["stays", "goes"] {
         assert!(matches!(store.claim(&ask(part)).await.unwrap(), Claim::Acquired(_)));
         for at in 0..3 {

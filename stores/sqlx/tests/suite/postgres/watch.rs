@@ -94,7 +94,7 @@ async fn a_batch_notifies_the_callers_that_wait_for_one_of_its_keys() {
 #[tokio::test]
 async fn the_listener_comes_with_the_first_waiter_and_goes_with_the_last() {
     let server = PostgresServer::start();
-    let store = PostgresStore::builder(server.url()).create(true).open().await.unwrap();
+    let store = PostgresStore::builder(server.url()).create(true).connect().await.unwrap();
     let keys = ["a", "b"].map(key);
     for key in &keys {
         store.claim(&request(key, 1)).await.unwrap();
@@ -138,7 +138,7 @@ fn words_of_all(server: &PostgresServer) -> String {
 #[tokio::test]
 async fn a_listener_that_is_cut_off_wakes_all_and_the_next_waiter_makes_another() {
     let server = PostgresServer::start();
-    let store = PostgresStore::builder(server.url()).create(true).open().await.unwrap();
+    let store = PostgresStore::builder(server.url()).create(true).connect().await.unwrap();
     let keys = ["a", "b"].map(key);
     for key in &keys {
         store.claim(&request(key, 1)).await.unwrap();
@@ -175,7 +175,7 @@ async fn a_caller_without_notifications_polls() {
     );
     // Its one connection is the pool's: none is left to listen.
     let url = place.url.replace("postgres@", &format!("{role}@"));
-    let other = PostgresStore::builder(url).table(&place.table).connections(1).open().await.unwrap();
+    let other = PostgresStore::builder(url).table(&place.table).connections(1).connect().await.unwrap();
     let key = key("a");
     store.claim(&request(&key, 1)).await.unwrap();
     assert!(other.peek(&key).await.unwrap().is_some());
@@ -213,7 +213,7 @@ async fn a_caller_that_arrives_while_the_key_is_settled_is_notified() {
 #[tokio::test]
 async fn a_store_without_listening_lacks_the_capability_and_still_notifies_others() {
     let place = Place::new();
-    let (store, deaf) = (place.open().await, place.builder().listening(false).open().await.unwrap());
+    let (store, deaf) = (place.open().await, place.builder().listening(false).connect().await.unwrap());
     assert!(deaf.capabilities().watch.is_none());
     let key = key("a");
     deaf.claim(&request(&key, 1)).await.unwrap();

@@ -14,7 +14,7 @@ pub(crate) async fn subject(clock: Option<VirtualClock>) -> Subject {
             Some(clock) => place.builder().clock(Arc::new(clock.clone()) as Arc<dyn Clock>),
             None => place.builder(),
         };
-        builder.open().await.unwrap()
+        builder.connect().await.unwrap()
     };
     let subject = Subject::new(open().await).second(open().await).planting(place.rows()).rounds(10);
     match clock {

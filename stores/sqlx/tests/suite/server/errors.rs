@@ -10,7 +10,7 @@ use super::setup::refused;
 use crate::support::{done, held, key, request};
 
 async fn own(server: &Server) -> ServerStore {
-    ServerStore::builder(server.url()).create(true).timeout(Duration::from_secs(2)).open().await.unwrap()
+    ServerStore::builder(server.url()).create(true).timeout(Duration::from_secs(2)).connect().await.unwrap()
 }
 
 /// Until the server is found again: a pool has connections that do not know yet that they are dead.
@@ -59,7 +59,8 @@ async fn a_stalled_server_leaves_the_outcome_unknown_and_later_calls_continue() 
     let server = Server::start();
     let pool =
         PoolOptions::<Db>::new().max_connections(1).test_before_acquire(false).connect_lazy(&server.url()).unwrap();
-    let store = ServerStore::on_pool(pool.clone()).create(true).timeout(Duration::from_secs(2)).open().await.unwrap();
+    let store =
+        ServerStore::on_pool(pool.clone()).create(true).timeout(Duration::from_secs(2)).connect().await.unwrap();
     store.claim(&request(&key("a"), 1)).await.unwrap();
     // A pool looks at a connection that it gets back.
     while pool.num_idle() < 1 {
@@ -89,7 +90,7 @@ async fn no_value_of_a_record_is_in_an_error() {
 async fn a_store_on_a_pool_of_the_users_shares_its_connections() {
     let place = Place::new();
     let pool = place.other();
-    let store = ServerStore::on_pool(pool.clone()).table(&place.table).create(true).open().await.unwrap();
+    let store = ServerStore::on_pool(pool.clone()).table(&place.table).create(true).connect().await.unwrap();
     let store: Arc<dyn Store> = Arc::new(store);
     assert!(matches!(store.claim(&request(&key("a"), 1)).await.unwrap(), Claim::Acquired(_)));
     let record = store.peek(&key("a")).await.unwrap().unwrap();

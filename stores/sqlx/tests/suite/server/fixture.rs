@@ -51,7 +51,7 @@ impl Place {
     }
 
     pub(crate) async fn open(&self) -> Store {
-        self.builder().open().await.unwrap()
+        self.builder().connect().await.unwrap()
     }
 
     /// Opens a separate connection.

@@ -20,7 +20,7 @@ mod extras {
 async fn equal_the_protocol(seeds: u64) {
     for builder in fixture::builders(&Place::new()) {
         let clock = Manual::new();
-        let store = builder.clock(clock.clone()).open().await.unwrap();
+        let store = builder.clock(clock.clone()).connect().await.unwrap();
         all_hit(&sequences(&store, &clock, 0..seeds).await, 0);
     }
 }
@@ -30,7 +30,7 @@ async fn equal_the_protocol(seeds: u64) {
 async fn a_refund_takes_off_one_attempt_and_remembers_the_others() {
     for builder in fixture::builders(&Place::new()) {
         let clock = Manual::new();
-        let store = builder.clock(clock.clone()).open().await.unwrap();
+        let store = builder.clock(clock.clone()).connect().await.unwrap();
         for owner in 1..=3 {
             let claim = ClaimRequest { max_attempts: 9, ..request(&key("a"), owner) };
             assert!(matches!(store.claim(&claim).await.unwrap(), Claim::Acquired(_)));
@@ -63,7 +63,7 @@ fn a_blocked_handler_keeps_its_key() {
 fn a_blocked_handler_keeps_its_key_although_the_store_is_impatient() {
     let place = Place::new();
     idempotent_testkit::blocked_handler_keeps_its_key(async || {
-        place.builder().timeout(std::time::Duration::from_millis(500)).open().await.unwrap()
+        place.builder().timeout(std::time::Duration::from_millis(500)).connect().await.unwrap()
     });
 }
 
@@ -72,6 +72,6 @@ fn a_blocked_handler_keeps_its_key_although_the_store_is_impatient() {
 fn a_blocked_handler_keeps_its_key_on_a_pool_of_the_application() {
     let place = Place::new();
     idempotent_testkit::blocked_handler_keeps_its_key(async || {
-        fixture::Store::on_pool(place.other()).table(&place.table).create(true).open().await.unwrap()
+        fixture::Store::on_pool(place.other()).table(&place.table).create(true).connect().await.unwrap()
     });
 }

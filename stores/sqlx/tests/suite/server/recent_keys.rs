@@ -9,7 +9,7 @@ use crate::support::{done, held, key, release, request};
 async fn a_key_that_was_seen_lately_is_looked_at_and_not_claimed() {
     let place = Place::new();
     let pool = PoolOptions::<Db>::new().max_connections(1).connect_lazy(&place.url).unwrap();
-    let store = ServerStore::on_pool(pool.clone()).table(&place.table).create(true).open().await.unwrap();
+    let store = ServerStore::on_pool(pool.clone()).table(&place.table).create(true).connect().await.unwrap();
     let counted = async || sent(&mut pool.acquire().await.unwrap(), &place).await;
     let consumed = async |store: &ServerStore, name: &str, owner| {
         let claim = store.claim(&request(&key(name), owner)).await.unwrap();
@@ -29,7 +29,7 @@ async fn a_key_that_was_seen_lately_is_looked_at_and_not_claimed() {
     assert_eq!(counted().await.0, 4, "a deleted key is claimed as a new one");
 
     // A process that has seen none of these keys, and only duplicates.
-    let other = ServerStore::on_pool(pool.clone()).table(&place.table).open().await.unwrap();
+    let other = ServerStore::on_pool(pool.clone()).table(&place.table).connect().await.unwrap();
     for number in 0..20 {
         let name = format!("{number}");
         store.claim(&request(&key(&name), 1)).await.unwrap();

@@ -21,7 +21,7 @@ pub(crate) fn refused<T: Debug>(result: Result<T, StoreError>, kind: StoreErrorK
 #[tokio::test]
 async fn a_missing_table_is_named_with_the_remedy_and_never_made_unasked() {
     let place = Place::new();
-    let open = ServerStore::builder(&place.url).table(&place.table).open().await;
+    let open = ServerStore::builder(&place.url).table(&place.table).connect().await;
     refused(open, StoreErrorKind::Schema, &[&place.table, "missing", "open it once with `create(true)`"]);
     assert!(!place.has(&place.table));
 }
@@ -37,7 +37,7 @@ async fn a_table_that_goes_while_the_store_is_open_is_named_too() {
         StoreErrorKind::Schema,
         &[&format!("`{}` is missing", place.table), "`create(true)`", fixture::NO_TABLE],
     );
-    refused(place.builder().open().await, StoreErrorKind::Schema, &["_migrations", "drop that one too"]);
+    refused(place.builder().connect().await, StoreErrorKind::Schema, &["_migrations", "drop that one too"]);
 }
 
 #[tokio::test]
@@ -45,12 +45,12 @@ async fn another_schema_version_is_reported_with_both_numbers() {
     let place = Place::new();
     place.open().await;
     sql(&format!("INSERT INTO {}_migrations (version, checksum) VALUES (4, {})", place.table, fixture::BYTE));
-    refused(place.builder().open().await, StoreErrorKind::Schema, &["schema version 4", "supported is 3"]);
+    refused(place.builder().connect().await, StoreErrorKind::Schema, &["schema version 4", "supported is 3"]);
     sql(&format!("DROP TABLE {0}; DELETE FROM {0}_migrations", place.table));
-    let open = place.builder().create(false).open().await;
+    let open = place.builder().create(false).connect().await;
     refused(open, StoreErrorKind::Schema, &["schema version 0", "needed is 3", "`create(true)`"]);
     place.open().await;
-    place.builder().create(false).open().await.unwrap();
+    place.builder().create(false).connect().await.unwrap();
 }
 
 /// The SQL text of these migrations, as an administrator would execute it.
@@ -64,7 +64,7 @@ async fn a_store_opens_on_tables_that_an_administrator_created() {
     sql(&script(&place.builder().schema_steps().unwrap()));
     // The setting `create` applies nothing twice.
     for create in [false, true] {
-        let store = place.builder().create(create).open().await.unwrap();
+        let store = place.builder().create(create).connect().await.unwrap();
         assert!(matches!(store.claim(&request(&key(&format!("{create}")), 1)).await.unwrap(), Claim::Acquired(_)));
         assert_eq!(sql(&format!("SELECT count(*) FROM {}_migrations", place.table)), "3");
     }
@@ -79,16 +79,16 @@ async fn missing_migrations_are_named_and_can_be_applied_by_an_administrator() {
     sql(&script(first));
     let words =
         ["has schema version 1, needed is 3", "2 `steps of runs`, 3 `order tables of streams`", "schema_steps()"];
-    refused(place.builder().create(false).open().await, StoreErrorKind::Schema, &words);
+    refused(place.builder().create(false).connect().await, StoreErrorKind::Schema, &words);
     sql(&script(rest));
-    place.builder().create(false).open().await.unwrap();
+    place.builder().create(false).connect().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn openers_at_once_migrate_once() {
     for _ in 0..8 {
         let place = Place::new();
-        let opening = (0..16).map(|_| tokio::spawn(place.builder().connections(1).open()));
+        let opening = (0..16).map(|_| tokio::spawn(place.builder().connections(1).connect()));
         for opened in opening.collect::<Vec<_>>() {
             opened.await.unwrap().unwrap();
         }
@@ -100,7 +100,7 @@ async fn openers_at_once_migrate_once() {
 async fn an_open_that_is_dropped_on_the_way_can_be_repeated() {
     let place = Place::new();
     for polls in 0..40 {
-        let mut opening = Box::pin(place.builder().open());
+        let mut opening = Box::pin(place.builder().connect());
         for _ in 0..polls {
             if tokio::time::timeout(Duration::from_micros(500), &mut opening).await.is_ok() {
                 break;
@@ -117,13 +117,13 @@ async fn a_migration_with_another_text_is_named() {
     place.open().await;
     sql(&format!("UPDATE {}_migrations SET checksum = {}", place.table, fixture::BYTE));
     let words = ["migration 1 `record table`", &place.table, "another text"];
-    refused(place.builder().open().await, StoreErrorKind::Schema, &words);
+    refused(place.builder().connect().await, StoreErrorKind::Schema, &words);
 }
 
 #[tokio::test]
 async fn a_pool_without_a_free_connection_says_how_many_it_has() {
     let place = Place::new();
-    let store = place.builder().connections(1).timeout(Duration::from_secs(2)).open().await.unwrap();
+    let store = place.builder().connections(1).timeout(Duration::from_secs(2)).connect().await.unwrap();
     // The only connection waits for the lock of another program.
     let other = place.other();
     let mut blocking = other.acquire().await.unwrap();
@@ -149,23 +149,23 @@ async fn a_pool_without_a_free_connection_says_how_many_it_has() {
 #[tokio::test]
 async fn names_that_hide_something_or_would_be_cut_off_are_refused() {
     for name in ["x\"; drop table r; --", "Records", "", "1st", &"a".repeat(64)] {
-        let open = Place::new().builder().table(name).open().await;
+        let open = Place::new().builder().table(name).connect().await;
         refused(open, StoreErrorKind::Schema, &["table name", "letters a-z"]);
-        let open = Place::new().builder().schema(name).open().await;
+        let open = Place::new().builder().schema(name).connect().await;
         refused(open, StoreErrorKind::Schema, &["schema name", "letters a-z"]);
     }
     // The name must also fit with the suffix `_migrations`.
-    let open = Place::new().builder().table("a".repeat(53)).open().await;
+    let open = Place::new().builder().table("a".repeat(53)).connect().await;
     refused(open, StoreErrorKind::Schema, &["table name", "52"]);
 }
 
 #[tokio::test]
 async fn a_schema_holds_both_tables_and_must_be_there() {
     let place = Place::new();
-    let open = place.builder().schema("nowhere").open().await;
+    let open = place.builder().schema("nowhere").connect().await;
     refused(open, fixture::NO_SCHEMA.0, fixture::NO_SCHEMA.1);
     sql("CREATE SCHEMA elsewhere");
-    let store = place.builder().schema("elsewhere").open().await.unwrap();
+    let store = place.builder().schema("elsewhere").connect().await.unwrap();
     assert!(matches!(store.claim(&request(&key("a"), 1)).await.unwrap(), Claim::Acquired(_)));
     assert_eq!(sql(&format!("SELECT count(*) FROM elsewhere.{}", place.table)), "1");
     assert_eq!(sql(&format!("SELECT count(*) FROM elsewhere.{}_migrations", place.table)), "3");
@@ -175,7 +175,7 @@ async fn a_schema_holds_both_tables_and_must_be_there() {
 async fn a_table_that_is_not_ours_is_left_alone() {
     let place = Place::new();
     sql(&format!("CREATE TABLE {} (mine int)", place.table));
-    refused(place.builder().open().await, StoreErrorKind::Foreign, &[&place.table, "a different layout"]);
+    refused(place.builder().connect().await, StoreErrorKind::Foreign, &[&place.table, "a different layout"]);
     assert_eq!(sql(&format!("SELECT count(*) FROM {}", place.table)), "0");
 }
 
@@ -185,7 +185,7 @@ async fn urls_that_cannot_be_used_are_refused_without_their_password() {
         ("redis://me:hunter2@127.0.0.1/shop".to_owned(), "another scheme"),
         (format!("{}://me:hunter2@127.0.0.1:port/shop", fixture::SCHEME), "cannot be read"),
     ] {
-        let error = ServerStore::open(&url).await.unwrap_err();
+        let error = ServerStore::connect(&url).await.unwrap_err();
         let told = format!("{error} {error:?} {:?}", ServerStore::builder(&url));
         assert!(told.contains(word) && told.contains(&format!("{}://USER", fixture::SCHEME)), "{told}");
         assert!(!told.contains("hunter2"), "{told}");
@@ -195,9 +195,9 @@ async fn urls_that_cannot_be_used_are_refused_without_their_password() {
 #[tokio::test]
 async fn a_database_or_a_user_that_is_not_there_is_the_servers_to_refuse() {
     let place = Place::new();
-    let open = ServerStore::open(server().url_of("nowhere")).await;
+    let open = ServerStore::connect(server().url_of("nowhere")).await;
     refused(open, StoreErrorKind::Denied, &["/nowhere`", "the database does not exist", fixture::NO_DATABASE]);
-    let open = ServerStore::open(place.url_by("nobody")).await;
+    let open = ServerStore::connect(place.url_by("nobody")).await;
     refused(open, StoreErrorKind::Denied, &["user or password", fixture::NO_USER]);
 }
 
@@ -206,7 +206,7 @@ async fn a_server_that_is_not_there_is_named() {
     let nothing = Proxy::start("127.0.0.1:1").await;
     nothing.refuse();
     let address = nothing.address();
-    let open = ServerStore::open(format!("{}://me:hunter2@{address}/shop", fixture::SCHEME)).await;
+    let open = ServerStore::connect(format!("{}://me:hunter2@{address}/shop", fixture::SCHEME)).await;
     refused(
         open,
         StoreErrorKind::NotApplied,
@@ -218,6 +218,6 @@ async fn a_server_that_is_not_there_is_named() {
 async fn a_server_that_says_nothing_is_given_up_in_time() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("{}://me@{}/shop", fixture::SCHEME, listener.local_addr().unwrap());
-    let open = ServerStore::builder(url).timeout(Duration::from_millis(200)).open().await;
+    let open = ServerStore::builder(url).timeout(Duration::from_millis(200)).connect().await;
     refused(open, StoreErrorKind::NotApplied, &["no connection", "200ms"]);
 }

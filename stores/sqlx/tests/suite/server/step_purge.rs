@@ -11,7 +11,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 #[tokio::test]
 async fn a_purge_takes_steps_of_no_more_records_than_it_was_asked_for() {
     let (place, clock) = (Place::new(), Manual::new());
-    let store = place.builder().clock(clock.clone()).open().await.unwrap();
+    let store = place.builder().clock(clock.clone()).connect().await.unwrap();
     let step_store = store.capabilities().steps.unwrap();
     for n in 0..5 {
         let key = key(&n.to_string());

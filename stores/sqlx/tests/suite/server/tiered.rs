@@ -30,7 +30,7 @@ pub(crate) async fn subject() -> Subject {
     let clock: Arc<dyn Clock> = Arc::new(test.clone());
     let open = async || {
         let redis = RedisStore::connect(format!("{}/{database}", REDIS.url())).await.unwrap();
-        let durable = place.builder().clock(clock.clone()).open().await.unwrap();
+        let durable = place.builder().clock(clock.clone()).connect().await.unwrap();
         TieredStore::builder(durable, redis.fast_tier()).clock(clock.clone()).build()
     };
     Subject::new(open().await).second(open().await).planting(place.rows()).rounds(10).on_clock(test)
@@ -141,7 +141,7 @@ impl World {
         };
         to_server.fail_next_if(counts, Fault::CutBeforeSend);
         let url = self.place.url.replace(&server().address(), &to_server.address());
-        let durable = Place { url, ..self.place.clone() }.builder().connections(1).open().await.unwrap();
+        let durable = Place { url, ..self.place.clone() }.builder().connections(1).connect().await.unwrap();
         let redis = RedisStore::connect(to_redis.url()).await.unwrap();
         // A process that is to be killed at a request must not continue without its fast tier.
         let store = TieredStore::builder(durable, redis.fast_tier()).patience(Duration::from_secs(60)).build();

@@ -16,7 +16,7 @@ pub(super) fn url(mode: &str, ca: &Path) -> String {
 #[tokio::test]
 async fn a_server_with_tls_is_used_by_its_authority() {
     for (n, url) in accepted(&SERVER.certificates().ca()).iter().enumerate() {
-        let store = ServerStore::builder(url).create(true).open().await.unwrap();
+        let store = ServerStore::builder(url).create(true).connect().await.unwrap();
         let claim = store.claim(&request(&key(&n.to_string()), 1)).await.unwrap();
         assert!(matches!(claim, Claim::Acquired(_)), "{url}");
     }
@@ -25,15 +25,15 @@ async fn a_server_with_tls_is_used_by_its_authority() {
 #[tokio::test]
 async fn a_certificate_of_an_unknown_authority_is_refused_with_the_way_to_name_it() {
     let words = ["TLS failed", "invalid peer certificate", MODE, &SERVER.address()];
-    let other = ServerStore::open(url(STRICT, &SERVER.certificates().other_ca())).await;
+    let other = ServerStore::connect(url(STRICT, &SERVER.certificates().other_ca())).await;
     refused(other, Denied, &words);
-    let system = ServerStore::open(format!("{}?{MODE}={STRICT}", SERVER.url())).await;
+    let system = ServerStore::connect(format!("{}?{MODE}={STRICT}", SERVER.url())).await;
     refused(system, Denied, &[&words[..], &["UnknownIssuer"]].concat());
 }
 
 #[tokio::test]
 async fn a_server_without_tls_is_refused_where_it_is_asked_for() {
-    let open = ServerStore::open(format!("{}?{MODE}={}", server().url(), LAX[1])).await;
+    let open = ServerStore::connect(format!("{}?{MODE}={}", server().url(), LAX[1])).await;
     refused(open, Denied, &["TLS failed", "does not support TLS", &server().address()]);
 }
 
@@ -42,8 +42,8 @@ async fn certificates_that_would_not_be_used_are_refused() {
     let (ca, authority) = (SERVER.certificates().ca(), format!("`{AUTHORITY}`"));
     for mode in LAX {
         let remedy = format!("add `{MODE}={STRICT}`");
-        refused(ServerStore::open(url(mode, &ca)).await, Schema, &[&authority, &remedy]);
+        refused(ServerStore::connect(url(mode, &ca)).await, Schema, &[&authority, &remedy]);
     }
-    let missing = ServerStore::open(url(STRICT, Path::new("no/such/ca.pem"))).await;
+    let missing = ServerStore::connect(url(STRICT, Path::new("no/such/ca.pem"))).await;
     refused(missing, Schema, &[&authority, "cannot be read", "No such file"]);
 }

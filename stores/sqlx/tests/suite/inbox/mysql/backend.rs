@@ -86,7 +86,7 @@ async fn a_claim_sees_rows_committed_after_the_snapshot_of_its_transaction() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn effect_and_record_are_one_with_the_statements_for_mysql_too() {
     let world = World::new().await;
-    let store = Place::new().builder().__as_on_mysql().open().await.unwrap();
+    let store = Place::new().builder().__as_on_mysql().connect().await.unwrap();
     let executor = idempotent_core::Executor::new(store.clone());
     for inbox in [Inbox::<MySql>::new(&executor), Inbox::leased(&executor)] {
         let name = format!("{}", format!("{inbox:?}").contains("Leased"));
@@ -119,7 +119,7 @@ fn store_pool(world: &World) -> MySqlPool {
 #[tokio::test]
 async fn a_busy_key_is_the_end_of_the_transaction_where_the_server_is_set_so() {
     let server = MariaDbServer::start_with(&["--innodb-rollback-on-timeout=1"]);
-    let store = idempotent_sqlx::MySqlStore::builder(server.url()).create(true).open().await.unwrap();
+    let store = idempotent_sqlx::MySqlStore::builder(server.url()).create(true).connect().await.unwrap();
     let pool = MySqlPool::connect(&server.url()).await.unwrap();
     let mut first = pool.begin().await.unwrap();
     assert!(matches!(store.claim_in(&mut first, &request("a"), RETAIN).await.unwrap(), Claim::Acquired(_)));

@@ -58,7 +58,7 @@ impl World {
 
     async fn of(place: Place, pool: Pool<Db>, patience: Duration) -> Self {
         let store =
-            ItsStore::on_pool(pool.clone()).table(&place.table).timeout(patience).create(true).open().await.unwrap();
+            ItsStore::on_pool(pool.clone()).table(&place.table).timeout(patience).create(true).connect().await.unwrap();
         let other = place.other();
         let executor = Executor::new(store.clone());
         let (inbox, leased) = (Inbox::new(&executor), Inbox::leased(&executor));
