@@ -36,7 +36,8 @@ class Runs:
 host, port = sys.argv[1:]
 config = IdempotencyConfig(expires_after_seconds=7 * 86_400, use_local_cache=False)
 config.register_lambda_context(Context())
-client = redis.Redis(host=host, port=int(port), decode_responses=True)
+# A connection for each thread: by default, redis-py raises an error at more than 100.
+client = redis.Redis(host=host, port=int(port), decode_responses=True, max_connections=256)
 store = CachePersistenceLayer(client=client)
 runs = Runs()
 
