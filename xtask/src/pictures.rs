@@ -30,13 +30,17 @@ const SCENES: [Scene; 4] = [
         comment: "494 deliveries, 287 distinct",
         expected: "287 rows, no key twice",
     },
-    Scene { command: "cargo run -qr --bin consume", comment: "again", expected: "nothing ran" },
+    Scene { command: "cargo run -qr --bin consume", comment: "again: nothing runs", expected: "nothing ran" },
     Scene {
-        command: "timeout -s KILL 2 cargo run -qr --bin consume -- --fresh --slow-ms 50",
+        command: "timeout -s KILL 4 cargo run -qr --bin consume -- --fresh --slow-ms 50 --workers 2",
         comment: "kill -9",
         expected: " executed, ",
     },
-    Scene { command: "cargo run -qr --bin consume", comment: "the rest", expected: "taken over from a dead worker" },
+    Scene {
+        command: "cargo run -qr --bin consume",
+        comment: "takes over, and does the rest",
+        expected: "taken over from a dead worker",
+    },
 ];
 
 /// The largest permitted sizes in bytes: the pictures are a part of each clone.
@@ -96,4 +100,16 @@ fn save(name: &str, picture: &[u8]) -> Result<(), Box<dyn Error>> {
     fs::write(folder.join(name), picture)?;
     println!("xtask pictures: docs/pictures/{name} has {} KiB", size.div_ceil(1 << 10));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_command_fits_into_a_row() {
+        for Scene { command, comment, .. } in SCENES {
+            assert!(format!("$ {command}  # {comment} ").len() <= terminal::COLUMNS, "{command}");
+        }
+    }
 }

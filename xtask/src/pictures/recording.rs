@@ -21,7 +21,9 @@ pub(super) struct Chunk {
 pub(super) fn record(command: &str, folder: &Path) -> Result<Vec<Chunk>, Box<dyn Error>> {
     let (log, timing) = (folder.join("log"), folder.join("timing"));
     let mut script = in_workspace("script")?;
-    script.args(["--quiet", "--flush", "--logging-format", "classic", "--command", command]);
+    // The command replaces the shell, which would print the end of a killed command into the last line.
+    let command = format!("exec {command}");
+    script.args(["--quiet", "--flush", "--logging-format", "classic", "--command", &command]);
     script.arg("--log-out").arg(&log).arg("--log-timing").arg(&timing);
     script.env("SHELL", "/bin/sh").stdout(Stdio::null());
     script.status().map_err(|e| format!("`script`, of the package bsdutils: {e}"))?;

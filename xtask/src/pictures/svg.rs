@@ -2,11 +2,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::terminal::{Line, Span, Terminal};
+use super::terminal::{COLUMNS, Line, Span, Terminal};
 
-/// The visible rows and columns.
-const ROWS: usize = 24;
-const COLUMNS: usize = 96;
+/// The visible rows.
+const ROWS: usize = 26;
 
 /// The geometry in pixels. The width of a character is that of the widest common font.
 const FONT: f64 = 14.0;

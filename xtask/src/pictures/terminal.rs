@@ -1,13 +1,19 @@
 //! The lines of a terminal over time.
 use super::recording::Chunk;
 
+/// The width of the terminal. A longer line continues in the next row, at a word.
+pub(super) const COLUMNS: usize = 100;
+
+/// The characters that appear at a time, since each state of a line is a part of the picture.
+const TYPED: usize = 2;
+
 /// The pauses of the animation, in milliseconds.
-const BEFORE_TYPING: u64 = 600;
-const KEYSTROKE: u64 = 40;
-const AFTER_TYPING: u64 = 500;
-const AFTER_OUTPUT: u64 = 4_000;
+const BEFORE_TYPING: u64 = 400;
+const KEYSTROKES: u64 = 50;
+const AFTER_TYPING: u64 = 300;
+const AFTER_OUTPUT: u64 = 3_500;
 /// The longest pause between two chunks. A recording may wait longer, such as for a lease.
-const LONGEST: u64 = 2_500;
+const LONGEST: u64 = 1_200;
 
 /// A line from its appearance until its change.
 #[derive(Debug, PartialEq)]
@@ -53,10 +59,10 @@ impl Terminal {
         let full = format!("{command}  # {comment}");
         self.prompt("", "");
         self.now += BEFORE_TYPING;
-        for (at, char) in full.char_indices() {
-            let (typed, comment) = full[..at + char.len_utf8()].split_at(command.len().min(at + char.len_utf8()));
-            self.prompt(typed, comment);
-            self.now += KEYSTROKE;
+        for (end, _) in full.char_indices().skip(1).step_by(TYPED) {
+            let (command, comment) = full[..end].split_at(command.len().min(end));
+            self.prompt(command, comment);
+            self.now += KEYSTROKES;
         }
         self.now += AFTER_TYPING;
         let line =
@@ -105,6 +111,9 @@ impl Terminal {
                     }
                 }
                 char => {
+                    if self.column == COLUMNS {
+                        self.wrap();
+                    }
                     if self.column < self.current.len() {
                         self.current[self.column] = char;
                     } else {
@@ -115,6 +124,15 @@ impl Terminal {
             }
         }
         self.flush();
+    }
+
+    /// Continues in the next row, with the last word of a full row.
+    fn wrap(&mut self) {
+        let start = self.current.iter().rposition(|char| *char == ' ').map_or(COLUMNS, |space| space + 1);
+        let word = self.current.split_off(start);
+        self.flush();
+        self.next_row();
+        (self.column, self.current) = (word.len(), word);
     }
 
     /// Shows the current row.
@@ -179,6 +197,18 @@ mod tests {
         terminal.output(&[Chunk { pause: 60_000, text: "!".to_owned() }]);
         let end = 10 + AFTER_OUTPUT + LONGEST;
         assert_eq!(terminal.spans, [span(0, "bold", 10, Some(end)), span(0, "bold!", end, None)]);
+    }
+
+    #[test]
+    fn a_long_line_continues_in_the_next_row() {
+        let word = "x".repeat(COLUMNS - 6);
+        let terminal = output(&[&format!("first {word}"), "y z\r\n"]);
+        let expected = [
+            span(0, &format!("first {word}"), 10, Some(20)),
+            span(0, "first ", 20, None),
+            span(1, &format!("{word}y z"), 20, None),
+        ];
+        assert_eq!(terminal.spans, expected);
     }
 
     #[test]
