@@ -197,6 +197,7 @@ mod tests {
             (&["test", "b12"], "`cargo xtask test -- b12`"),
             (&["soak", "mq", "many"], "`many` is no number of messages"),
             (&["tset"], "did you mean `test`?"),
+            (&["pictures", "shp"], "did you mean `shop`?"),
             (&["check", "now"], "unknown argument `now`; nothing is expected here"),
             (&["bench", "core", "--jsn"], "unknown argument `--jsn`; did you mean `--json`?"),
             (&["bench", "core", "fresh", "--write"], "leave `fresh` out"),
