@@ -10,6 +10,7 @@ mod heavy;
 mod mutants;
 mod nightly;
 mod outside;
+mod pictures;
 mod setup;
 mod sim;
 mod soak;
@@ -32,6 +33,7 @@ While you work
     budget          holds the processor time of `check`, `test` and `test extras` against their limits
   fix               repairs what a machine can repair of that
   book              builds the guides as a site in target/book/site
+  pictures [NAME]   records README's pictures from the programs consume and shop, in docs/pictures
   setup             installs what the tests need besides a Rust toolchain; `test` does it, too
 
 Also run by CI
@@ -57,8 +59,8 @@ Measurements
 
 Exit codes: 0 done, and all held; 1 something failed; 2 not understood, or (sim, chaos) vacuous or not started";
 
-const COMMANDS: [&str; 11] =
-    ["test", "check", "nightly", "sim", "chaos", "soak", "mutants", "fix", "book", "bench", "setup"];
+const COMMANDS: [&str; 12] =
+    ["test", "check", "nightly", "sim", "chaos", "soak", "mutants", "fix", "book", "pictures", "bench", "setup"];
 const SOAKS: [&str; 7] = ["model", "chaos", "delivery", "fire", "mq", "sql", "released"];
 const BENCHES: [&str; 6] = ["core", "redis", "http", "mq", "sql", "delivery"];
 
@@ -121,6 +123,10 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["mutants", ref options @ ..] => mutants::run(&mutants::Options::parse(options)?),
         ["fix"] => fix::all(),
         ["book"] => book::build(),
+        ["pictures"] => pictures::write(None),
+        ["pictures", name] if pictures::NAMES.contains(&name) => pictures::write(Some(name)),
+        ["pictures", name, other, ..] if pictures::NAMES.contains(&name) => return Err(unknown(other, &[])),
+        ["pictures", other, ..] => return Err(unknown(other, &pictures::NAMES)),
         ["bench", "core", ref options @ ..] => bench::run(bench::CORE, &bench::Options::parse(options)?),
         ["bench", "redis", ref options @ ..] => bench::run(bench::REDIS, &bench::Options::parse(options)?),
         ["bench", "http", ref options @ ..] => bench::run(bench::HTTP, &bench::Options::parse(options)?),
@@ -191,6 +197,7 @@ mod tests {
             (&["test", "b12"], "`cargo xtask test -- b12`"),
             (&["soak", "mq", "many"], "`many` is no number of messages"),
             (&["tset"], "did you mean `test`?"),
+            (&["pictures", "shp"], "did you mean `shop`?"),
             (&["check", "now"], "unknown argument `now`; nothing is expected here"),
             (&["bench", "core", "--jsn"], "unknown argument `--jsn`; did you mean `--json`?"),
             (&["bench", "core", "fresh", "--write"], "leave `fresh` out"),
