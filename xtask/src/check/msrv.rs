@@ -1,11 +1,13 @@
-//! The minimum supported Rust version: no dependency may need a newer one.
-//!
-//! Clippy's lint `incompatible_msrv`, which `clippy, everything` runs, checks the use of the standard library.
+//! The minimum supported Rust version: no dependency may need a newer one, and CI tests this one.
 use std::error::Error;
+use std::fs;
 
 use serde_json::Value;
 
-use crate::tools::cargo;
+use crate::tools::{cargo, root};
+
+/// The workflow that tests each change.
+const WORKFLOW: &str = ".github/workflows/ci.yml";
 
 /// A version of the compiler: major, minor and patch.
 type Version = [u64; 3];
@@ -26,20 +28,37 @@ pub(crate) fn packages() -> Result<Vec<Value>, Box<dyn Error>> {
     Ok(packages)
 }
 
-/// Returns a line for each published package without a version, or with a lower one than a dependency declares.
+/// Returns a line for each published package without a version, and a line for those whose version is too low.
 pub(super) fn findings(published: &[&Value], all: &[Value]) -> Vec<String> {
-    let highest = highest(all);
-    let finding = |package: &&Value| {
-        let name = package["name"].as_str().unwrap_or_default();
-        match (version(package), &highest) {
-            (None, _) => Some(format!("{name}: `rust-version` is missing")),
-            (Some(ours), Some((needed, names))) if ours < *needed => {
-                Some(format!("{name}: `rust-version` is below {}, which {} need", shown(needed), names.join(", ")))
-            }
-            _ => None,
+    let name = |package: &Value| package["name"].as_str().unwrap_or_default().to_owned();
+    let silent = published.iter().filter(|package| version(package).is_none());
+    let mut found: Vec<_> = silent.map(|package| format!("{}: `rust-version` is missing", name(package))).collect();
+    if let Some((needed, dependencies)) = highest(all) {
+        let is_low = |package: &&&Value| version(package).is_some_and(|ours| ours < needed);
+        let low: Vec<_> = published.iter().filter(is_low).map(|package| name(package)).collect();
+        if !low.is_empty() {
+            let (low, needed, dependencies) = (low.join(", "), shown(&needed), dependencies.join(", "));
+            found.push(format!("`rust-version` of {low} is below {needed}, declared by {dependencies}"));
         }
-    };
-    published.iter().filter_map(finding).collect()
+    }
+    found
+}
+
+/// Returns a line for each published package whose version is not the compiler of the workflow.
+///
+/// # Errors
+/// The workflow cannot be read.
+pub(super) fn untested(published: &[&Value]) -> Result<Vec<String>, Box<dyn Error>> {
+    Ok(untested_by(&fs::read_to_string(root()?.join(WORKFLOW))?, published))
+}
+
+fn untested_by(workflow: &str, published: &[&Value]) -> Vec<String> {
+    let tested = workflow.lines().find_map(|line| line.trim().strip_prefix("container: rust:")?.split('-').next());
+    let declared =
+        published.iter().filter_map(|package| Some((package["name"].as_str()?, package["rust_version"].as_str()?)));
+    let other = declared.filter(|(_, version)| Some(*version) != tested);
+    let tested = tested.unwrap_or("no compiler");
+    other.map(|(name, version)| format!("{name}: `rust-version` is {version}, but {WORKFLOW} tests {tested}")).collect()
 }
 
 /// Describes the highest version that dependencies declare.
@@ -95,8 +114,20 @@ mod tests {
 
     #[test]
     fn a_version_below_that_of_a_dependency_is_found() {
-        assert_eq!(found(&json!("1.84.1")), ["ours: `rust-version` is below 1.85.0, which new, same need"]);
+        assert_eq!(found(&json!("1.84.1")), ["`rust-version` of ours is below 1.85.0, declared by new, same"]);
         assert_eq!(found(&json!(null)), ["ours: `rust-version` is missing"]);
+    }
+
+    #[test]
+    fn a_version_that_ci_does_not_test_is_found() {
+        let ours = json!({"name": "ours", "rust_version": "1.85"});
+        let of = |workflow: &str| untested_by(workflow, &[&ours]);
+        assert_eq!(of("jobs:\n    container: rust:1.85-bookworm\n"), [""; 0]);
+        assert_eq!(
+            of("    container: rust:1-bookworm\n"),
+            ["ours: `rust-version` is 1.85, but .github/workflows/ci.yml tests 1"]
+        );
+        assert_eq!(of(""), ["ours: `rust-version` is 1.85, but .github/workflows/ci.yml tests no compiler"]);
     }
 
     #[test]

@@ -36,6 +36,7 @@ pub(super) fn packages() -> Result<Vec<String>, Box<dyn Error>> {
     }
     pack(&published)?;
     let mut found = msrv::findings(&published, &packages);
+    found.extend(msrv::untested(&published)?);
     for described in published {
         found.extend(rules::findings(&read(described)?));
     }
