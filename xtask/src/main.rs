@@ -56,7 +56,7 @@ Proofs that take hours
 
 Before a release
   release           packages, each built from its archive by a dry run of `cargo publish`; dependencies and licenses; the
-                    public API against the newest tag `v*`. Installs cargo-deny and cargo-semver-checks; publishes nothing
+                    public API against the newest tag `v*`. Installs cargo-deny and, with a tag, cargo-semver-checks
 
 Measurements
   bench NAME [FILTER] [--json | --write]
