@@ -11,6 +11,8 @@ mod mutants;
 mod nightly;
 mod outside;
 mod pictures;
+mod release;
+mod report;
 mod setup;
 mod sim;
 mod soak;
@@ -29,7 +31,8 @@ While you work
     --timings       prints the slowest binaries and tests, and has cargo report on the build
     --list          prints what is left to `test extras`
   check             formatting, lints, docs, features, file sizes, equal lines, import circles, guides, links, language, crates
-                    of the first build, licenses
+                    of the first build, packages, licenses
+    packages        only the packages: their manifests, their contents, and `rust-version` against all dependencies
     budget          holds the processor time of `check`, `test` and `test extras` against their limits
   fix               repairs what a machine can repair of that
   book              builds the guides as a site in target/book/site
@@ -53,14 +56,20 @@ Proofs that take hours
                     --seed picks three files; --write puts the figures into docs/mutants.md
   soak NAME         model, chaos, delivery, fire, mq [N], released, sql
 
+Before a release
+  release           packages, each built from its archive by a dry run of `cargo publish`; dependencies and licenses; the
+                    public API against the newest tag `v*`. Installs cargo-deny and, with a tag, cargo-semver-checks
+
 Measurements
   bench NAME [FILTER] [--json | --write]
                     core, redis, http, mq, sql, delivery; --write replaces the tables in docs/benchmarks.md
 
 Exit codes: 0 done, and all held; 1 something failed; 2 not understood, or (sim, chaos) vacuous or not started";
 
-const COMMANDS: [&str; 12] =
-    ["test", "check", "nightly", "sim", "chaos", "soak", "mutants", "fix", "book", "pictures", "bench", "setup"];
+const COMMANDS: [&str; 13] = [
+    "test", "check", "nightly", "sim", "chaos", "soak", "mutants", "fix", "book", "pictures", "bench", "setup",
+    "release",
+];
 const SOAKS: [&str; 7] = ["model", "chaos", "delivery", "fire", "mq", "sql", "released"];
 const BENCHES: [&str; 6] = ["core", "redis", "http", "mq", "sql", "delivery"];
 
@@ -105,6 +114,8 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["test", ref options @ ..] => test::all(&test::Options::parse(options)?),
         ["check"] => check::all(),
         ["check", "budget"] => budget::check(),
+        ["check", "packages"] => check::packages(),
+        ["release"] => release::run(),
         ["soak", "model"] => soak::model(),
         ["soak", "chaos"] => soak::chaos(),
         ["soak", "delivery"] => soak::delivery(),
@@ -140,7 +151,8 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["setup", "--browser"] => setup::browser::all(),
         ["setup", "--brokers"] => setup::brokers::all(),
         ["setup", other, ..] => return Err(unknown(other, &["--flavours", "--browser", "--brokers"])),
-        ["check" | "fix", other, ..] => return Err(unknown(other, &[])),
+        ["check", other, ..] => return Err(unknown(other, &["budget", "packages"])),
+        ["fix" | "release", other, ..] => return Err(unknown(other, &[])),
         [other, ..] => return Err(unknown(other, &COMMANDS)),
     };
     Ok(match done {
@@ -198,7 +210,8 @@ mod tests {
             (&["soak", "mq", "many"], "`many` is no number of messages"),
             (&["tset"], "did you mean `test`?"),
             (&["pictures", "shp"], "did you mean `shop`?"),
-            (&["check", "now"], "unknown argument `now`; nothing is expected here"),
+            (&["check", "now"], "unknown argument `now`; known here: budget, packages"),
+            (&["release", "now"], "unknown argument `now`; nothing is expected here"),
             (&["bench", "core", "--jsn"], "unknown argument `--jsn`; did you mean `--json`?"),
             (&["bench", "core", "fresh", "--write"], "leave `fresh` out"),
             (&["bench", "core", "--json", "--write"], "leave `--json` out"),
