@@ -26,18 +26,18 @@ struct Scene {
 /// The scenes of `consume.svg`. The third worker dies during its run, and the last scene waits for its leases.
 const SCENES: [Scene; 4] = [
     Scene {
-        command: "cargo run -qr --bin consume -- --fresh",
+        command: "cargo run -q --bin consume -- --fresh",
         comment: "494 deliveries, 287 distinct",
         expected: "287 rows, no key twice",
     },
-    Scene { command: "cargo run -qr --bin consume", comment: "again: nothing runs", expected: "nothing ran" },
+    Scene { command: "cargo run -q --bin consume", comment: "again: nothing runs", expected: "nothing ran" },
     Scene {
-        command: "timeout -s KILL 4 cargo run -qr --bin consume -- --fresh --slow-ms 50 --workers 2",
+        command: "timeout -s KILL 4 cargo run -q --bin consume -- --fresh --slow-ms 50 --workers 2",
         comment: "kill -9",
         expected: " executed, ",
     },
     Scene {
-        command: "cargo run -qr --bin consume",
+        command: "cargo run -q --bin consume",
         comment: "takes over, and does the rest",
         expected: "taken over from a dead worker",
     },
@@ -67,7 +67,7 @@ pub(crate) fn write(only: Option<&str>) -> Done {
 /// Records all scenes, and returns them as an animation.
 fn consume(scratch: &Path) -> Result<String, Box<dyn Error>> {
     println!("xtask pictures: building consume");
-    ran(&mut cargo(&["build", "--release", "--locked", "--bin", "consume"])?)?;
+    ran(&mut cargo(&["build", "--locked", "--bin", "consume"])?)?;
     let mut terminal = Terminal::default();
     for Scene { command, comment, expected } in SCENES {
         println!("xtask pictures: recording `{command}`");
