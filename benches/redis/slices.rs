@@ -20,6 +20,9 @@ pub struct Slice {
     pub tasks: usize,
     /// The first number of this slice, which has [`EACH`] numbers for each task.
     pub from: u64,
+    /// The length, for work in other processes, which do not see the end.
+    #[allow(dead_code, reason = "the bench of the peers uses it")]
+    pub length: Duration,
     over: Arc<AtomicBool>,
 }
 
@@ -144,7 +147,7 @@ async fn slice(server: &RedisServer, tasks: usize, from: u64, length: Duration, 
     let over = Arc::new(AtomicBool::new(false));
     let spent = || (cpu::spent(std::process::id()), cpu::spent(server.pid()));
     let (before, start) = (spent(), Instant::now());
-    let running = tokio::spawn(mode(Slice { tasks, from, over: over.clone() }));
+    let running = tokio::spawn(mode(Slice { tasks, from, length, over: over.clone() }));
     tokio::time::sleep(length).await;
     over.store(true, Ordering::Relaxed);
     let done = running.await.unwrap();

@@ -1,6 +1,7 @@
 //! The command `cargo xtask bench NAME`: measures costs, compared with a floor of the same run.
 mod figures;
 mod page;
+mod peers;
 mod plot;
 
 use std::path::Path;
@@ -26,6 +27,7 @@ pub(crate) const MQ: Bench = Bench { name: "mq", package: "idempotent-mq-bench",
 pub(crate) const DELIVERY: Bench =
     Bench { name: "delivery", package: "idempotent-delivery-bench", targets: &["delivery"] };
 pub(crate) const SQL: Bench = Bench { name: "sql", package: "idempotent-sql-bench", targets: &["sql"] };
+pub(crate) const PEERS: Bench = Bench { name: "peers", package: "idempotent-peers-bench", targets: &["peers"] };
 
 /// The options after the name.
 #[derive(Debug, Default, PartialEq)]
@@ -66,6 +68,9 @@ impl Options {
 pub(crate) fn run(bench: Bench, options: &Options) -> Done {
     let mut run = cargo(&["bench", "--quiet", "--locked", "--package", bench.package])?;
     run.args(bench.targets.iter().flat_map(|target| ["--bench", target])).arg("--").args(&options.only);
+    if bench.name == PEERS.name {
+        run.envs(peers::install()?);
+    }
     if !options.write {
         run.args(options.json.then_some("--json"));
         return Ok(run.status()?.success());
@@ -114,7 +119,7 @@ mod tests {
     fn the_page_says_what_was_measured() {
         let docs = root().unwrap().join("docs");
         let page = std::fs::read_to_string(docs.join("benchmarks.md")).unwrap();
-        for Bench { name, .. } in [CORE, REDIS, HTTP, MQ, SQL, DELIVERY] {
+        for Bench { name, .. } in [CORE, REDIS, HTTP, MQ, SQL, DELIVERY, PEERS] {
             let lines = std::fs::read_to_string(docs.join(format!("benchmarks/{name}.jsonl"))).unwrap();
             let figures: Vec<_> = lines.lines().map(|line| Figure::parse(line).unwrap()).collect();
             let anew = page::with_table(&page, name, &figures).unwrap();

@@ -79,8 +79,18 @@ impl Flavour {
     }
 }
 
-/// Unpacks the servers into the target folder. Does nothing if they exist. Needs the network, but no root permissions.
+/// Unpacks the servers like [`unpacked`], and prints their versions.
 pub(crate) fn all() -> Done {
+    let done = unpacked()?;
+    for flavour in every() {
+        let (_, told) = capture(Command::new(flavour.path()?).arg("--version"))?;
+        println!("xtask setup: {}", told.lines().next().unwrap_or_default());
+    }
+    Ok(done)
+}
+
+/// Unpacks the servers into the target folder. Does nothing if they exist. Needs the network, but no root permissions.
+pub(crate) fn unpacked() -> Done {
     if !are_there()? {
         let folder = folder()?;
         println!("xtask setup: unpacking {SUITE}'s Redis, Valkey and PgBouncer into {}", folder.display());
@@ -89,10 +99,6 @@ pub(crate) fn all() -> Done {
             fs::remove_dir_all(&folder)?;
         }
         unpack(&folder)?;
-    }
-    for flavour in every() {
-        let (_, told) = capture(Command::new(flavour.path()?).arg("--version"))?;
-        println!("xtask setup: {}", told.lines().next().unwrap_or_default());
     }
     are_there()
 }

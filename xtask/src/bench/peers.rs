@@ -1,0 +1,84 @@
+//! Installation of the peers of `bench peers` into the target folder.
+use std::error::Error;
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::setup::flavours::{self, FLAVOURS};
+use crate::tools::{cargo, ran, root, target};
+
+/// The folder of the bench, with the versions of the peers.
+const SOURCE: &str = "benches/peers";
+/// The variable that names another Redis server.
+const SERVER: &str = "IDEMPOTENT_REDIS_SERVER";
+
+/// Installs the peers whose versions have changed, and returns the environment of the bench.
+///
+/// axum-idempotent needs Redis 7.4 or later, so all of them run on Redis 8.0, unless the environment names a server.
+///
+/// # Errors
+/// A peer cannot be installed. The error names it.
+pub(super) fn install() -> Result<Vec<(&'static str, OsString)>, Box<dyn Error>> {
+    let folder = target()?.join("peers");
+    fs::create_dir_all(&folder)?;
+    let named = |name: &str, installed: Result<(), Box<dyn Error>>| {
+        installed.map_err(|e| format!("{name}: cannot be installed: {e}"))
+    };
+    named("idempotent 2 and axum-idempotent", rust(&folder))?;
+    named("Powertools for TypeScript", typescript(&folder))?;
+    named("Powertools for Python", python(&folder))?;
+    let mut environment = vec![("IDEMPOTENT_PEERS", folder.into_os_string())];
+    if std::env::var_os(SERVER).is_none() {
+        let [redis, _] = &FLAVOURS;
+        if !flavours::unpacked()? {
+            return Err("axum-idempotent: Redis 8.0 cannot be installed".into());
+        }
+        environment.push((SERVER, redis.path()?.into()));
+    }
+    Ok(environment)
+}
+
+/// Builds the peers in Rust. `idempotent` 2 names Rust 1.98, but also compiles with the workspace's version.
+fn rust(folder: &Path) -> Result<(), Box<dyn Error>> {
+    let mut build = cargo(&["build", "--quiet", "--release", "--locked", "--ignore-rust-version"])?;
+    build.arg("--manifest-path").arg(root()?.join(SOURCE).join("rust/Cargo.toml"));
+    ran(build.arg("--target-dir").arg(folder.join("rust")))
+}
+
+fn typescript(folder: &Path) -> Result<(), Box<dyn Error>> {
+    once("package.json", &folder.join("node"), |manifest, folder| {
+        fs::copy(manifest, folder.join("package.json"))?;
+        ran(Command::new("npm")
+            .args(["install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"])
+            .arg(folder))
+    })
+}
+
+fn python(folder: &Path) -> Result<(), Box<dyn Error>> {
+    once("requirements.txt", &folder.join("python"), |manifest, folder| {
+        ran(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
+        let pip = ["-m", "pip", "install", "--disable-pip-version-check", "--requirement"];
+        ran(Command::new(folder.join("bin/python")).args(pip).arg(manifest))
+    })
+}
+
+/// Installs into an empty folder, unless the manifest is the one of the last installation there.
+fn once(
+    manifest: &str,
+    folder: &Path,
+    install: impl FnOnce(&Path, &Path) -> Result<(), Box<dyn Error>>,
+) -> Result<(), Box<dyn Error>> {
+    let manifest = root()?.join(SOURCE).join(manifest);
+    let (wanted, installed) = (fs::read(&manifest)?, folder.join("installed"));
+    if fs::read(&installed).is_ok_and(|installed| installed == wanted) {
+        return Ok(());
+    }
+    // The remains of another version would be mixed with the new files.
+    if folder.exists() {
+        fs::remove_dir_all(folder)?;
+    }
+    fs::create_dir_all(folder)?;
+    install(&manifest, folder)?;
+    Ok(fs::write(installed, wanted)?)
+}
