@@ -125,7 +125,7 @@ pub enum Claim {
     Mismatch,
 }
 
-/// The reason why a key is in flight.
+/// The reason why a key is in flight. Complete by definition: a store knows the end of a lease, or does not.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum InFlight {
     /// Another owner holds a lease that has not expired.
@@ -240,8 +240,8 @@ pub struct Release {
     pub error: Arc<str>,
 }
 
-/// The kind of a release. The executor chooses it, since it knows the attempt and the limit. The store checks only
-/// state and owner.
+/// The kind of a release. The executor chooses the kind, since it knows the attempt and the limit. The store checks only
+/// state and owner. Complete by definition: a store applies each kind.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ReleaseKind {
     /// Deletes the record without a trace. Used if there is no limit of runs.
@@ -257,7 +257,7 @@ pub enum ReleaseKind {
     MarkDead,
 }
 
-/// The answer of a store to a renewal, completion or release.
+/// The answer of a store to a renewal, completion or release. Complete by definition: the write was applied, or not.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Settled {
     /// The step was applied, now or by an earlier copy of the same request.

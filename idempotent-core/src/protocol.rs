@@ -10,7 +10,7 @@ use crate::{
     Record, Release, ReleaseKind, Settled, State, StateKind, StepRecord, Timestamp,
 };
 
-/// The write that a store must apply to a record.
+/// The write that a store must apply to a record. Complete by definition: a store applies each of them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
     /// Leave the record unchanged.

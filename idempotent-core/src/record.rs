@@ -83,7 +83,8 @@ impl Record {
     }
 }
 
-/// The state of a record. A missing record is [`StateKind::Absent`].
+/// The state of a record. A missing record is [`StateKind::Absent`]. Complete by definition: a new state would change the
+/// protocol.
 #[derive(Clone, PartialEq)]
 pub enum State {
     /// No owner holds the key. The record keeps the attempts and the last error.
@@ -151,7 +152,7 @@ impl fmt::Debug for State {
     }
 }
 
-/// The name of a [`State`], without its fields.
+/// The name of a [`State`], without its fields. Complete by definition, like [`State`].
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum StateKind {
     /// There is no record, or the record has expired.

@@ -102,7 +102,7 @@ pub trait RejectStrategy<R>: ReplyStrategy<R> {
     fn rejected(rejection: Rejection) -> Self::Output<R>;
 }
 
-/// A classified answer.
+/// A classified answer. Complete by definition: a run succeeds, fails for now, or fails permanently.
 #[derive(Clone, Debug)]
 pub enum HandlerOutcome<V, F> {
     /// The run succeeded with this value.

@@ -6,30 +6,23 @@ mod equal_lines;
 mod examples;
 mod imports;
 mod links;
+mod msrv;
+mod packages;
 mod prose;
 mod sources;
 mod translations;
 
 use std::error::Error;
-use std::process::Command;
-use std::time::Instant;
 
+pub(crate) use self::msrv::needed as needed_rust_version;
 use crate::budget;
 use crate::heavy;
 use crate::outside::{FUZZ, STORE, outside};
+use crate::report::{Outcome, Report};
 use crate::tools::{Done, capture, cargo};
 
 /// The package that users depend on.
 const FACADE: &str = "idempotent-rs";
-
-/// The result of a check.
-enum Outcome {
-    Passed,
-    /// Failed, with the text to read.
-    Failed(String),
-    /// Skipped, with the reason.
-    Skipped(String),
-}
 
 /// Runs all checks, even after a failure.
 pub(crate) fn all() -> Done {
@@ -80,10 +73,30 @@ pub(crate) fn all() -> Done {
         let alone = ["check", "--locked", "--package", FACADE, "--no-default-features", "--features", &features];
         report.command(&format!("without default features, with {features}"), cargo(&alone)?);
     }
+    report.check("packages", || packages::packages().map(Outcome::of));
     report.check("dependencies", dependencies);
     measured.end("check")?;
     let within = budget::check()?;
-    Ok(report.summary() && within)
+    let passed = report.summary("check");
+    if !passed {
+        println!("`cargo xtask fix` repairs formatting and simple lints");
+    }
+    Ok(passed && within)
+}
+
+/// Returns a line for each rule that a package to be published breaks.
+///
+/// # Errors
+/// The packages cannot be created or read.
+pub(crate) fn package_rules() -> Result<Vec<String>, Box<dyn Error>> {
+    packages::packages()
+}
+
+/// Checks only the packages to be published.
+pub(crate) fn packages() -> Done {
+    let mut report = Report::default();
+    report.check("packages", || packages::packages().map(Outcome::of));
+    Ok(report.summary("check packages"))
 }
 
 /// Returns the features of the facade, except `default`, which consists of others, and the one that takes too long to
@@ -102,55 +115,4 @@ fn dependencies() -> Result<Outcome, Box<dyn Error>> {
     }
     let (status, output) = capture(&mut cargo(&["deny", "--locked", "check", "bans", "licenses", "sources"])?)?;
     Ok(if status.success() { Outcome::Passed } else { Outcome::Failed(output) })
-}
-
-impl Outcome {
-    fn of(findings: Vec<String>) -> Self {
-        if findings.is_empty() { Self::Passed } else { Self::Failed(findings.join("\n")) }
-    }
-}
-
-#[derive(Default)]
-struct Report {
-    passed: usize,
-    failed: Vec<String>,
-    skipped: usize,
-}
-
-impl Report {
-    fn command(&mut self, name: &str, mut command: Command) {
-        self.check(name, || {
-            let (status, output) = capture(&mut command)?;
-            Ok(if status.success() { Outcome::Passed } else { Outcome::Failed(output) })
-        });
-    }
-
-    fn check(&mut self, name: &str, check: impl FnOnce() -> Result<Outcome, Box<dyn Error>>) {
-        let start = Instant::now();
-        let outcome = check().unwrap_or_else(|e| Outcome::Failed(e.to_string()));
-        let seconds = start.elapsed().as_secs_f32();
-        match outcome {
-            Outcome::Passed => {
-                self.passed += 1;
-                println!("ok       {name} ({seconds:.1} s)");
-            }
-            Outcome::Skipped(why) => {
-                self.skipped += 1;
-                println!("skipped  {name}: {why}");
-            }
-            Outcome::Failed(output) => {
-                self.failed.push(name.to_owned());
-                println!("FAILED   {name} ({seconds:.1} s)\n{}\n", output.trim_end());
-            }
-        }
-    }
-
-    fn summary(&self) -> bool {
-        let Self { passed, failed, skipped } = self;
-        println!("xtask check: {passed} passed, {} failed, {skipped} skipped", failed.len());
-        if !failed.is_empty() {
-            println!("failed: {}; `cargo xtask fix` repairs formatting and simple lints", failed.join(", "));
-        }
-        failed.is_empty()
-    }
 }

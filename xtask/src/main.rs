@@ -10,6 +10,9 @@ mod heavy;
 mod mutants;
 mod nightly;
 mod outside;
+mod pictures;
+mod release;
+mod report;
 mod setup;
 mod sim;
 mod soak;
@@ -28,10 +31,12 @@ While you work
     --timings       prints the slowest binaries and tests, and has cargo report on the build
     --list          prints what is left to `test extras`
   check             formatting, lints, docs, features, file sizes, equal lines, import circles, guides, links, language, crates
-                    of the first build, licenses
+                    of the first build, packages, licenses
+    packages        only the packages: their manifests, their contents, and `rust-version` against all dependencies
     budget          holds the processor time of `check`, `test` and `test extras` against their limits
   fix               repairs what a machine can repair of that
   book              builds the guides as a site in target/book/site
+  pictures [NAME]   records README's pictures from the programs consume and shop, in docs/pictures
   setup             installs what the tests need besides a Rust toolchain; `test` does it, too
 
 Also run by CI
@@ -51,6 +56,10 @@ Proofs that take hours
                     --seed picks three files; --write puts the figures into docs/mutants.md
   soak NAME         model, chaos, delivery, fire, mq [N], released, sql
 
+Before a release
+  release           packages, each built from its archive by a dry run of `cargo publish`; dependencies and licenses; the
+                    public API against the newest tag `v*`. Installs cargo-deny and, with a tag, cargo-semver-checks
+
 Measurements
   bench NAME [FILTER] [--json | --write]
                     core, redis, http, mq, sql, delivery, peers; --write replaces the tables in docs/benchmarks.md;
@@ -58,8 +67,10 @@ Measurements
 
 Exit codes: 0 done, and all held; 1 something failed; 2 not understood, or (sim, chaos) vacuous or not started";
 
-const COMMANDS: [&str; 11] =
-    ["test", "check", "nightly", "sim", "chaos", "soak", "mutants", "fix", "book", "bench", "setup"];
+const COMMANDS: [&str; 13] = [
+    "test", "check", "nightly", "sim", "chaos", "soak", "mutants", "fix", "book", "pictures", "bench", "setup",
+    "release",
+];
 const SOAKS: [&str; 7] = ["model", "chaos", "delivery", "fire", "mq", "sql", "released"];
 const BENCHES: [&str; 7] = ["core", "redis", "http", "mq", "sql", "delivery", "peers"];
 
@@ -104,6 +115,8 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["test", ref options @ ..] => test::all(&test::Options::parse(options)?),
         ["check"] => check::all(),
         ["check", "budget"] => budget::check(),
+        ["check", "packages"] => check::packages(),
+        ["release"] => release::run(),
         ["soak", "model"] => soak::model(),
         ["soak", "chaos"] => soak::chaos(),
         ["soak", "delivery"] => soak::delivery(),
@@ -122,6 +135,10 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["mutants", ref options @ ..] => mutants::run(&mutants::Options::parse(options)?),
         ["fix"] => fix::all(),
         ["book"] => book::build(),
+        ["pictures"] => pictures::write(None),
+        ["pictures", name] if pictures::NAMES.contains(&name) => pictures::write(Some(name)),
+        ["pictures", name, other, ..] if pictures::NAMES.contains(&name) => return Err(unknown(other, &[])),
+        ["pictures", other, ..] => return Err(unknown(other, &pictures::NAMES)),
         ["bench", "core", ref options @ ..] => bench::run(bench::CORE, &bench::Options::parse(options)?),
         ["bench", "redis", ref options @ ..] => bench::run(bench::REDIS, &bench::Options::parse(options)?),
         ["bench", "http", ref options @ ..] => bench::run(bench::HTTP, &bench::Options::parse(options)?),
@@ -136,7 +153,8 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["setup", "--browser"] => setup::browser::all(),
         ["setup", "--brokers"] => setup::brokers::all(),
         ["setup", other, ..] => return Err(unknown(other, &["--flavours", "--browser", "--brokers"])),
-        ["check" | "fix", other, ..] => return Err(unknown(other, &[])),
+        ["check", other, ..] => return Err(unknown(other, &["budget", "packages"])),
+        ["fix" | "release", other, ..] => return Err(unknown(other, &[])),
         [other, ..] => return Err(unknown(other, &COMMANDS)),
     };
     Ok(match done {
@@ -193,7 +211,9 @@ mod tests {
             (&["test", "b12"], "`cargo xtask test -- b12`"),
             (&["soak", "mq", "many"], "`many` is no number of messages"),
             (&["tset"], "did you mean `test`?"),
-            (&["check", "now"], "unknown argument `now`; nothing is expected here"),
+            (&["pictures", "shp"], "did you mean `shop`?"),
+            (&["check", "now"], "unknown argument `now`; known here: budget, packages"),
+            (&["release", "now"], "unknown argument `now`; nothing is expected here"),
             (&["bench", "core", "--jsn"], "unknown argument `--jsn`; did you mean `--json`?"),
             (&["bench", "core", "fresh", "--write"], "leave `fresh` out"),
             (&["bench", "core", "--json", "--write"], "leave `--json` out"),

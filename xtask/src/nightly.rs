@@ -17,7 +17,7 @@ use crate::tools::{Done, capture, cargo, date, root, target};
 /// The options of `nightly`.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(crate) struct Options {
-    /// No stage begins after this many hours.
+    /// No stage begins after this many hours. The stages that ran longest ago run first.
     hours: Option<u32>,
     /// The seed of the chaos plays and of the simulator. Default: the day.
     seed: Option<u64>,
@@ -61,7 +61,7 @@ pub(crate) fn run(options: &Options) -> Done {
     let day = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs() / 86_400);
     let stages = stages::all(options.seed.unwrap_or(day));
     let wanted = |stage: &&Stage| options.only.as_ref().is_none_or(|word| stage.name.starts_with(word.as_str()));
-    let wanted: Vec<_> = stages.iter().filter(wanted).collect();
+    let mut wanted: Vec<_> = stages.iter().filter(wanted).collect();
     if wanted.is_empty() {
         return Err("no stage begins with this word; `cargo xtask nightly --list` lists them".into());
     }
@@ -81,6 +81,9 @@ pub(crate) fn run(options: &Options) -> Done {
         entries.get(&stage.name).is_some_and(|entry| entry.passed(stage, &commit))
     };
     let begun = Instant::now();
+    if options.hours.is_some() {
+        oldest_first(&mut wanted, &entries);
+    }
     for stage in &wanted {
         if passed(&entries, stage) {
             println!("xtask nightly: {}: passed on this commit before", stage.name);
@@ -101,6 +104,12 @@ pub(crate) fn run(options: &Options) -> Done {
     // Includes stages that failed in an earlier run, and are not run again because the time is over.
     let failed = wanted.iter().filter_map(|stage| entries.get(&stage.name)).any(|entry| entry.outcome != Outcome::Held);
     Ok(!failed && (missing == 0 || options.only.is_some() || options.hours.is_some()))
+}
+
+/// Sorts the stages by their last run, those without a run first. A limited run therefore reaches each stage after some
+/// nights, although each commit invalidates the results of the one before.
+fn oldest_first(stages: &mut [&Stage], entries: &BTreeMap<String, Entry>) {
+    stages.sort_by_key(|stage| entries.get(&stage.name).map(|entry| entry.date.clone()));
 }
 
 /// Runs a stage. A stage whose server cannot be installed has failed.
@@ -152,6 +161,26 @@ pub(super) const CHANGED: &str = "+";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limited_run_begins_with_the_stages_that_ran_longest_ago() {
+        let stages = stages::all(7);
+        let entry = |date: &str| Entry {
+            command: String::new(),
+            commit: String::new(),
+            date: date.to_owned(),
+            seconds: 1,
+            outcome: Outcome::Held,
+            said: String::new(),
+        };
+        let ran =
+            [(&stages[0], "2026-11-24 01:00"), (&stages[1], "2026-11-23 22:00"), (&stages[3], "2026-11-24 00:59")];
+        let entries = ran.map(|(stage, date)| (stage.name.clone(), entry(date))).into();
+        let mut sorted: Vec<_> = stages.iter().take(4).collect();
+        oldest_first(&mut sorted, &entries);
+        let names: Vec<_> = sorted.iter().map(|stage| &stage.name).collect();
+        assert_eq!(names, [2, 1, 3, 0].map(|nth: usize| &stages[nth].name));
+    }
 
     #[test]
     fn options_are_read_and_a_mistake_is_named() {

@@ -1,5 +1,6 @@
 //! Execution of other programs.
 use std::error::Error;
+use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, PipeReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -21,8 +22,15 @@ pub(crate) fn target() -> Result<PathBuf, Box<dyn Error>> {
 
 /// Returns a command for the cargo that started this program, in the workspace's folder.
 pub(crate) fn cargo(arguments: &[&str]) -> Result<Command, Box<dyn Error>> {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(arguments).current_dir(root()?).env("CARGO_TERM_COLOR", "never").stdin(Stdio::null());
+    let mut command = in_workspace(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))?;
+    command.args(arguments).env("CARGO_TERM_COLOR", "never");
+    Ok(command)
+}
+
+/// Returns a command in the workspace's folder. The command, or a program that it starts, may be cargo.
+pub(crate) fn in_workspace(program: impl AsRef<OsStr>) -> Result<Command, Box<dyn Error>> {
+    let mut command = Command::new(program);
+    command.current_dir(root()?).stdin(Stdio::null());
     // The variables that cargo set for this process. Some build scripts read them. They would run again, followed by
     // minutes of building, after each switch between `cargo test` and `cargo xtask test`.
     let own = ["CARGO_MANIFEST_", "CARGO_PKG_"];
@@ -89,7 +97,10 @@ pub(crate) fn program(name: &str, version: &str) -> Result<PathBuf, Box<dyn Erro
     let program = folder.join("bin").join(name);
     if !program.is_file() {
         println!("xtask: installing {name} {version}");
-        ran(cargo(&["install", name, "--locked", "--version", version, "--root"])?.arg(&folder))?;
+        let mut install = cargo(&["install", name, "--locked", "--version", version, "--root"])?;
+        // The link-time optimisation of cargo-deny takes longer than the rest of its build, and a run of it takes seconds.
+        install.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
+        ran(install.arg(&folder))?;
     }
     Ok(program)
 }

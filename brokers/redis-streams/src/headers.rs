@@ -61,6 +61,8 @@ impl FieldMapping {
             delivery.id = Some(format!("{}/{}", self.stream, entry.id));
         }
         delivery.delivered = Some(entry.delivered);
+        delivery.attempt = Some(entry.mark.map_or(1, |mark| mark.attempt));
+        delivery.first_at = entry.mark.map(|mark| mark.first_at).or(delivery.first_at);
         delivery.redelivered = entry.delivered > 1;
         delivery
     }

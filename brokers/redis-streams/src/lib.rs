@@ -53,6 +53,7 @@ mod held_entries;
 mod options;
 mod publisher;
 mod reply;
+mod retry_mark;
 mod scripts;
 mod settler;
 mod source;

@@ -3,6 +3,7 @@ use idempotent_mq::{SourceError, SourceErrorKind};
 use redis::Value;
 
 use crate::headers::Fields;
+use crate::retry_mark::RetryMark;
 
 /// A delivered entry.
 #[derive(Debug)]
@@ -11,6 +12,8 @@ pub(crate) struct StreamEntry {
     pub(crate) fields: Fields,
     /// Number of deliveries, including this one.
     pub(crate) delivered: u32,
+    /// The mark of the last retry.
+    pub(crate) mark: Option<RetryMark>,
 }
 
 /// The result of one step of a search for idle entries.
@@ -59,8 +62,9 @@ pub(crate) fn parse_idle(value: Value) -> Result<IdleEntries, SourceError> {
     let parts = |value| {
         let [cursor, Value::Array(entries), Value::Int(gone)] = array(value)? else { return None };
         let entries = entries.into_iter().map(|entry| {
-            let [id, fields, Value::Int(delivered)] = array(entry)? else { return None };
-            read(Value::Array(vec![id, fields]), u32::try_from(delivered).unwrap_or(u32::MAX))
+            let [id, fields, Value::Int(delivered), mark] = array(entry)? else { return None };
+            let entry = read(Value::Array(vec![id, fields]), u32::try_from(delivered).unwrap_or(u32::MAX))?;
+            Some(StreamEntry { mark: RetryMark::parse(&text(mark)?), ..entry })
         });
         Some(IdleEntries { cursor: text(cursor)?, entries: entries.collect::<Option<_>>()?, gone })
     };
@@ -75,7 +79,7 @@ fn read(entry: Value, delivered: u32) -> Option<StreamEntry> {
     while let Some(name) = flat.next() {
         fields.push((bytes(name)?, bytes(flat.next()?)?));
     }
-    Some(StreamEntry { id: text(id)?, fields, delivered })
+    Some(StreamEntry { id: text(id)?, fields, delivered, mark: None })
 }
 
 fn array<const N: usize>(value: Value) -> Option<[Value; N]> {

@@ -23,7 +23,7 @@ scripts! {
     BURY = "scripts/bury.lua";
     /// Moves a dead letter back to the stream.
     BACK = "scripts/back.lua";
-    /// Acknowledges and deletes an entry.
+    /// Acknowledges an entry, and removes what belongs to it.
     DONE = "scripts/done.lua";
     /// Trims the entries that all groups have settled.
     TRIM = "scripts/trim.lua";

@@ -15,6 +15,7 @@ use crate::headers::{Fields, add, encode_letter, fits_into_script};
 use crate::held_entries::HeldEntries;
 use crate::options::TrimPolicy;
 use crate::reply::StreamEntry;
+use crate::retry_mark::RetryMark;
 use crate::scripts::{BURY, DONE, KEEP, LATER};
 
 /// The handle that settles an entry.
@@ -24,15 +25,17 @@ pub struct StreamsTag {
     held: HeldEntries,
     /// Number of the delivery.
     number: u64,
+    /// True if the entry has a retry mark, which its settlement removes.
+    is_marked: bool,
     /// True while the entry is being delayed or returned. Keeping it alive would undo that.
     leaving: AtomicBool,
 }
 
 impl StreamsTag {
     pub(crate) fn new(entry: StreamEntry, held: &HeldEntries) -> Self {
-        let StreamEntry { id, fields, .. } = entry;
+        let StreamEntry { id, fields, mark, .. } = entry;
         let number = held.hold(&id);
-        Self { id, fields, held: held.clone(), number, leaving: AtomicBool::new(false) }
+        Self { id, fields, held: held.clone(), number, is_marked: mark.is_some(), leaving: AtomicBool::new(false) }
     }
 }
 
@@ -61,6 +64,13 @@ pub(crate) struct ConsumerSettings {
     pub(crate) keep: TrimPolicy,
 }
 
+impl ConsumerSettings {
+    /// Returns the key of the group's retry marks.
+    pub(crate) fn marks(&self) -> String {
+        format!("{}:attempts:{}", self.stream, self.group)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct StreamsSettler {
     pub(crate) settings: ConsumerSettings,
@@ -77,10 +87,10 @@ impl Settle<StreamsTag> for StreamsSettler {
             Settlement::Ack => self.ack(tag).await,
             Settlement::Retry(retry) => {
                 let after = retry.after.min(self.settings.min_idle);
-                self.release_after(tag, after, "retrying an entry").await
+                self.release_after(tag, after, RetryMark::of(retry), "retrying an entry").await
             }
             Settlement::DeadLetter(letter) => self.dead_letter(tag, letter).await,
-            Settlement::GiveBack => self.release_after(tag, Duration::ZERO, "returning an entry").await,
+            Settlement::GiveBack => self.release_after(tag, Duration::ZERO, None, "returning an entry").await,
             other => {
                 let text = format!("settlement `{}` is not supported by this source", other.name());
                 Err(SourceError::new(SourceErrorKind::Fatal, text))
@@ -102,35 +112,58 @@ impl StreamsSettler {
     /// Acknowledges an entry, whichever consumer holds it now.
     async fn ack(&self, tag: &StreamsTag) -> Result<(), SourceError> {
         let settings = &self.settings;
-        if settings.keep == TrimPolicy::Unacknowledged {
+        let deletes = settings.keep == TrimPolicy::Unacknowledged;
+        if deletes || tag.is_marked {
             let mut done = DONE.key(&*settings.stream);
-            done.arg(&*settings.group).arg(&tag.id);
-            return self.connection.run_script("acknowledging", &done).await.map(drop);
+            if tag.is_marked {
+                done.key(settings.marks());
+            }
+            done.arg(&*settings.group).arg(&tag.id).arg(if deletes { "delete" } else { "keep" });
+            self.connection.run_script("acknowledging", &done).await?;
+        } else {
+            let mut ack = redis::cmd("XACK");
+            ack.arg(&*settings.stream).arg(&*settings.group).arg(&tag.id);
+            self.connection.query("acknowledging", &ack).await?;
         }
-        let mut ack = redis::cmd("XACK");
-        ack.arg(&*settings.stream).arg(&*settings.group).arg(&tag.id);
-        self.connection.query("acknowledging", &ack).await?;
         self.acked.store(true, Ordering::Release);
         Ok(())
     }
 
     /// Makes an entry available to all consumers after this time.
-    async fn release_after(&self, tag: &StreamsTag, after: Duration, doing: &str) -> Result<(), SourceError> {
+    async fn release_after(
+        &self,
+        tag: &StreamsTag,
+        after: Duration,
+        mark: Option<RetryMark>,
+        doing: &str,
+    ) -> Result<(), SourceError> {
         tag.leaving.store(true, Ordering::Release);
         // The entry may be redelivered before the tag is dropped.
         tag.held.release(&tag.id, tag.number);
-        let left = self.requeue_after(&tag.id, after, doing).await;
+        let left = self.requeue_after(&tag.id, after, mark, doing).await;
         if left.is_err() {
             tag.leaving.store(false, Ordering::Release);
         }
         left
     }
 
-    pub(crate) async fn requeue_after(&self, id: &str, after: Duration, doing: &str) -> Result<(), SourceError> {
+    pub(crate) async fn requeue_after(
+        &self,
+        id: &str,
+        after: Duration,
+        mark: Option<RetryMark>,
+        doing: &str,
+    ) -> Result<(), SourceError> {
         let settings = &self.settings;
         let mut later = LATER.key(&*settings.stream);
+        if mark.is_some() {
+            later.key(settings.marks());
+        }
         let idle = millis_down(settings.min_idle.saturating_sub(after));
         later.arg(&*settings.group).arg(&*settings.consumer).arg(id).arg(idle);
+        if let Some(mark) = mark {
+            later.arg(mark.to_string()).arg(RetryMark::lifetime(settings.min_idle));
+        }
         let moved = self.connection.run_script(doing, &later).await?;
         if moved == Value::Int(0) {
             return Err(gone(doing));
@@ -146,7 +179,11 @@ impl StreamsSettler {
         let settings = &self.settings;
         let doing = "dead-lettering an entry";
         let mut bury = BURY.key(&*settings.stream);
-        bury.key(&*settings.dead).arg(&*settings.group).arg(&*settings.consumer).arg(&tag.id);
+        bury.key(&*settings.dead);
+        if tag.is_marked {
+            bury.key(settings.marks());
+        }
+        bury.arg(&*settings.group).arg(&*settings.consumer).arg(&tag.id);
         bury.arg(if settings.keep == TrimPolicy::Unacknowledged { "delete" } else { "keep" });
         let fields = encode_letter(&tag.fields, &tag.id, letter);
         let in_one_step = fits_into_script(&fields);

@@ -257,7 +257,7 @@ impl Source for StreamsSource {
         }
         for entry in left {
             // An entry that cannot be returned is taken over after `min_idle`.
-            let _ = self.settler.requeue_after(&entry.id, Duration::ZERO, "returning an entry").await;
+            let _ = self.settler.requeue_after(&entry.id, Duration::ZERO, None, "returning an entry").await;
         }
     }
 }
@@ -265,6 +265,7 @@ impl Source for StreamsSource {
 async fn take(settler: &StreamsSettler, cursor: &str, room: usize) -> Result<IdleEntries, SourceError> {
     let settings = &settler.settings;
     let mut take = TAKE.key(&*settings.stream);
+    take.key(settings.marks());
     let idle = u64::try_from(settings.min_idle.as_millis()).unwrap_or(u64::MAX);
     take.arg(&*settings.group).arg(&*settings.consumer).arg(idle).arg(cursor).arg(room);
     reply::parse_idle(settler.connection.run_script("taking over idle entries", &take).await?)

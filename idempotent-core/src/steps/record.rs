@@ -38,7 +38,8 @@ impl fmt::Debug for StepRecord {
     }
 }
 
-/// The progress of a step. States only advance, so a late write does not reset a state.
+/// The progress of a step. States only advance, so a late write does not reset a state. Complete by definition: a new state
+/// would change the protocol.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum StepState {
     /// About to run, and not to be run twice. Whether the effect has happened is unknown.
@@ -49,7 +50,7 @@ pub enum StepState {
     Undoing,
 }
 
-/// A store's answer to an owner that reads the steps of its key.
+/// A store's answer to an owner that reads the steps of its key. Complete by definition: the key has this owner, or not.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StoredSteps {
     /// All steps recorded since the key's record began, by any owner, ordered by their positions.

@@ -2,7 +2,7 @@
 use std::any::Any;
 use std::fmt;
 
-/// The time at which a run in a transaction claims its key.
+/// The time at which a run in a transaction claims its key. Complete by definition: before the transaction, or in it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ClaimMode {
     /// The run claims the key in its transaction, as the first statement.

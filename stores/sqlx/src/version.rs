@@ -60,7 +60,7 @@ pub struct VersionGuard {
     current: Arc<str>,
 }
 
-/// The result of a version check.
+/// The result of a version check. Complete by definition: the version is newer, the same, older, or too new.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum VersionCheck {
     /// The version is newer, and is now the current version: apply the update.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{HeaderName, HeaderValue};
+use http::header::HeaderName;
 use http::request::Parts;
 use http::{Method, Response};
 use idempotent_core::{DuplicateMessages, Executor, OnConsumed, OnInFlight, OnStoreError, Policy, Tokens};
@@ -20,6 +20,7 @@ use tower_layer::Layer;
 use self::config::{KeyScope, KeySource, LayerConfig};
 pub use self::service::{IdempotencyService, ResponseFuture};
 pub use self::setup_error::SetupError;
+use crate::problem::docs_header;
 use crate::{KeyRules, PayloadCheck, Principal, Problem, ResponseRules};
 
 /// A layer that protects handlers against repeated requests.
@@ -327,15 +328,13 @@ impl IdempotencyLayer {
         self
     }
 
-    /// Sets the URI of the documentation for clients. Each problem with the key contains it as a `Link` header with
-    /// `rel="describedby"`.
+    /// Sets the URI of the documentation for clients. A problem about the key contains the URI as a `Link` header with
+    /// `rel="describedby"`; other problems have no such header.
     ///
     /// # Default
     /// The page of [`Problem::BASE`], which also replaces an invalid URI
     pub fn docs_link(mut self, uri: &str) -> Self {
-        let is_address = uri.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>\"".contains(&byte));
-        let link = HeaderValue::try_from(format!("<{uri}>; rel=\"describedby\""));
-        self.config.docs = link.ok().filter(|_| is_address);
+        self.config.docs = docs_header(uri);
         self
     }
 

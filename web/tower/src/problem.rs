@@ -93,7 +93,16 @@ impl Problem {
         self
     }
 
-    /// Sets the `Link` header of problems with the key.
+    /// Sets the URI of the documentation for clients. A problem about the key contains the URI as a `Link` header with
+    /// `rel="describedby"`; other problems have no such header.
+    ///
+    /// # Default
+    /// The page of [`BASE`](Self::BASE), which also replaces an invalid URI
+    pub fn docs_link(self, uri: &str) -> Self {
+        self.docs(docs_header(uri))
+    }
+
+    /// Sets the `Link` header of problems about the key.
     pub(crate) fn docs(mut self, link: Option<HeaderValue>) -> Self {
         self.0.docs = link;
         self
@@ -175,6 +184,13 @@ impl From<InvalidKey> for Problem {
         Self::new(ProblemKind::InvalidKey).detail(invalid.to_string())
     }
 }
+
+/// Returns the `Link` header for a URI, or `None` if the URI is invalid.
+pub(crate) fn docs_header(uri: &str) -> Option<HeaderValue> {
+    let is_uri = uri.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>\"".contains(&byte));
+    is_uri.then(|| HeaderValue::try_from(format!("<{uri}>; rel=\"describedby\"")).ok()).flatten()
+}
+
 /// The default target of the `Link` header: the page of [`Problem::BASE`].
 const DOCS: HeaderValue = HeaderValue::from_static(
     "<https://docs.rs/idempotent-rs/latest/idempotent/docs/http/index.html>; rel=\"describedby\"",

@@ -5,26 +5,28 @@ use std::path::{Component, Path, PathBuf};
 
 use pulldown_cmark::{BrokenLink, CowStr, Event, Options, Parser, Tag, TagEnd};
 
-use super::sources::texts;
+use super::sources::{paths, texts};
+use crate::tools::root;
 
 /// Returns a line for each dead link.
 ///
 /// # Errors
 /// The files of the checkout cannot be listed.
 pub(super) fn links() -> Result<Vec<String>, Box<dyn Error>> {
-    let files: BTreeMap<_, _> = texts(|_| true)?.into_iter().collect();
     let is_page = |path: &Path| path.extension().is_some_and(|extension| extension == "md");
+    // A tracked file may have been deleted.
+    let root = root()?;
+    let files: BTreeSet<_> = paths()?.into_iter().filter(|path| root.join(path).is_file()).collect();
     // Pages that only rustdoc shows have links to items, which rustdoc checks.
     let of_rustdoc = |path: &Path| path.parent().is_some_and(|folder| folder.ends_with("src/docs"));
-    let pages: BTreeMap<_, _> = files
-        .iter()
-        .filter(|(path, _)| is_page(path) && !of_rustdoc(path))
-        .map(|(path, text)| (path.clone(), Page::parse(text)))
+    let pages: BTreeMap<_, _> = texts(|path| is_page(path) && !of_rustdoc(path))?
+        .into_iter()
+        .map(|(path, text)| (path, Page::parse(&text)))
         .collect();
     if pages.len() < 10 {
         return Err("links: few pages found; adapt the check to the new folders".into());
     }
-    let exists = |path: &Path| files.keys().any(|file| file.starts_with(path));
+    let exists = |path: &Path| files.iter().any(|file| file.starts_with(path));
     let mut found = Vec::new();
     for (path, page) in &pages {
         for link in &page.links {

@@ -75,16 +75,21 @@ fn clocks() -> Findings {
     Ok(found)
 }
 
-/// Returns the text files that are tracked, or would be, relative to the root.
-pub(super) fn texts(wanted: impl Fn(&Path) -> bool) -> Result<Vec<(PathBuf, String)>, Box<dyn Error>> {
-    let root = root()?;
+/// Returns the files that are tracked, or would be, relative to the root.
+pub(super) fn paths() -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
-    let output = Command::new("git").args(list).current_dir(&root).output()?;
+    let output = Command::new("git").args(list).current_dir(root()?).output()?;
     if !output.status.success() {
         return Err(format!("git ls-files: {}", String::from_utf8_lossy(&output.stderr)).into());
     }
+    Ok(String::from_utf8(output.stdout)?.split_terminator('\0').map(PathBuf::from).collect())
+}
+
+/// Returns the text files of [`paths`].
+pub(super) fn texts(wanted: impl Fn(&Path) -> bool) -> Result<Vec<(PathBuf, String)>, Box<dyn Error>> {
+    let root = root()?;
     let mut texts = Vec::new();
-    for path in String::from_utf8(output.stdout)?.split_terminator('\0').map(PathBuf::from) {
+    for path in paths()? {
         // A file that is not UTF-8 is not a source, and a tracked file may have been deleted.
         if wanted(&path)
             && let Ok(text) = fs::read_to_string(root.join(&path))

@@ -93,6 +93,7 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
         xtask("tests", "test"),
         xtask("tests that `test` leaves out", "test extras"),
         xtask("tests of RocketMQ", "test rocketmq"),
+        xtask("release, without publishing", "release"),
         xtask("simulator, 10,000 worlds", &format!("sim --seeds 10000 --first {seed}")),
         tests("mutants of scripts", "idempotent-redis", "mutants::", Environment::Plain),
         tests("mutants of statements", "idempotent-sqlx", "outbox::mutants::", Environment::Plain),

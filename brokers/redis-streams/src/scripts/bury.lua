@@ -14,5 +14,6 @@ end
 redis.call('XCLAIM', stream, group, me, 0, id, 'JUSTID')
 redis.call('XADD', dead, '*', unpack(ARGV, 5))
 redis.call('XACK', stream, group, id)
+if KEYS[3] then redis.call('HDEL', KEYS[3], id) end
 if ARGV[4] == 'delete' then redis.call('XDEL', stream, id) end
 return 1

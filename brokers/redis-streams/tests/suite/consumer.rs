@@ -195,6 +195,24 @@ async fn an_entry_that_always_fails_runs_17_times_and_is_dead_lettered() {
 }
 
 #[tokio::test]
+async fn failures_that_no_record_counts_end_as_a_dead_letter_too() {
+    let world = World::new();
+    let runs = Arc::new(AtomicU64::new(0));
+    let counted = runs.clone();
+    // No key is claimed, like in a run whose transaction was rolled back with its record.
+    let handling = Messages::raw().annotated(move |_: Message<()>| {
+        counted.fetch_add(1, SeqCst);
+        async { Err::<(), _>("no stock") }
+    });
+    world.send("x");
+    let running = world.run(world.source("a").await, handling, 8, 6);
+    until("it is a dead letter", || running.counters.counts().dead_lettered == 1).await;
+    running.ended().await.unwrap();
+    assert_eq!(runs.load(SeqCst), 17);
+    assert_eq!(world.server.command(&["EXISTS", "orders:attempts:billing"]).text(), "0", "no mark is left");
+}
+
+#[tokio::test]
 async fn a_drain_returns_waiting_entries_and_finishes_runs() {
     let world = World::new();
     let gate = Gate::shut();

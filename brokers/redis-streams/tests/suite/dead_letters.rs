@@ -59,7 +59,7 @@ async fn a_dead_letter_has_all_original_fields_in_order_followed_by_its_own() {
         [&b"XADD"[..], b"orders", b"*"].into_iter().chain(dead.iter().map(Vec::as_slice)).collect();
     world.server.command(&command);
     let again = one(&mut source).await;
-    assert_eq!((again.0.deaths, again.0.first_at, again.0.attempt), (1, Some(Timestamp(5_000)), None));
+    assert_eq!((again.0.deaths, again.0.first_at, again.0.attempt), (1, Some(Timestamp(5_000)), Some(1)));
     assert_eq!((&again.0.body, &again.0.headers), (&held.0.body, &held.0.headers));
     settle(&source.settler(), &again, letter()).await;
     assert_eq!(world.entries("orders:dead")[1].len(), dead.len());

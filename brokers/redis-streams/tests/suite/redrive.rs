@@ -40,7 +40,7 @@ async fn a_redriven_entry_has_the_original_bytes_and_its_deaths() {
     assert_eq!(letters.count().await.unwrap(), 3);
     let mut bodies = Vec::new();
     while let Some((delivery, left)) = letters.next().await.unwrap() {
-        assert_eq!((left.unwrap(), delivery.deaths, delivery.attempt), (letter("why"), 1, None));
+        assert_eq!((left.unwrap(), delivery.deaths, delivery.attempt), (letter("why"), 1, Some(1)));
         bodies.push(delivery.body.len());
     }
     assert_eq!((bodies, world.entries("orders:dead").len()), (vec![11, 0, 1 << 20], 3));
@@ -52,7 +52,7 @@ async fn a_redriven_entry_has_the_original_bytes_and_its_deaths() {
     assert_eq!((&world.entries("orders")[3..], world.entries("orders:dead").len()), (&before[..], 0));
     for fields in entries {
         let held = one(&mut source).await;
-        assert_eq!((held.0.deaths, held.0.first_at, held.0.attempt), (1, Some(Timestamp(5)), None));
+        assert_eq!((held.0.deaths, held.0.first_at, held.0.attempt), (1, Some(Timestamp(5)), Some(1)));
         // A field with one of our names is a dead-letter field, whoever has written it.
         let headers: Vec<_> = held.0.headers.iter().map(|(_, value)| value.to_vec()).collect();
         let sent = fields.chunks(2).filter(|field| field[0] != b"body" && field[0] != b"idempotent-reason");

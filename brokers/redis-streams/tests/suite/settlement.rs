@@ -1,7 +1,8 @@
 //! The effect of each settlement on the server.
 use std::time::Instant;
 
-use idempotent_mq::{DelaySupport, Settlement, Source};
+use idempotent_core::Timestamp;
+use idempotent_mq::{DeadLetter, DelaySupport, Settlement, Source};
 use idempotent_redis_streams::{StreamsSource, TrimPolicy};
 
 use crate::world::{World, ms, nothing_until, one, receive, retry, settle};
@@ -36,8 +37,36 @@ async fn a_retry_is_redelivered_after_its_delay_and_not_before() {
         held = receive(&mut source, 2).await.pop().unwrap();
         // The server's clock has a resolution of one ms.
         assert!(since.elapsed() + ms(2) >= ms(after), "{after} ms: {:?}", since.elapsed());
-        assert_eq!((held.0.delivered, held.0.attempt, held.0.redelivered), (Some(times), None, true));
+        assert_eq!((held.0.delivered, held.0.attempt, held.0.redelivered), (Some(times), Some(2), true));
         assert_eq!(held.0.body, b"1");
+    }
+}
+
+#[tokio::test]
+async fn each_end_of_an_entry_removes_its_retry_mark() {
+    for keep in [TrimPolicy::Everything, TrimPolicy::Unacknowledged] {
+        let world = World::new();
+        let mut source = world.builder("a").keep(keep).connect().await.unwrap();
+        let marks = || world.server.command(&["HLEN", "orders:attempts:billing"]).text();
+        let letter = Settlement::DeadLetter(DeadLetter::because("no", Timestamp(1)));
+        for end in [Settlement::Ack, letter] {
+            world.send("1");
+            let held = one(&mut source).await;
+            settle(&source.settler(), &held, retry(ms(1))).await;
+            assert_eq!(marks(), "1");
+            let ttl: u64 = world.server.command(&["PTTL", "orders:attempts:billing"]).text().parse().unwrap();
+            assert!(ttl > 6 * 86_400_000, "{ttl}");
+            let held = one(&mut source).await;
+            assert_eq!(held.0.attempt, Some(2));
+            settle(&source.settler(), &held, end).await;
+            assert_eq!(marks(), "0");
+        }
+        // A producer's XADD with MAXLEN may delete an entry that is retried.
+        let id = world.send("1");
+        let held = one(&mut source).await;
+        settle(&source.settler(), &held, retry(ms(1))).await;
+        world.server.command(&["XDEL", "orders", &id]);
+        nothing_until(&mut source, || marks() == "0").await;
     }
 }
 

@@ -144,7 +144,9 @@ pub(crate) async fn one(source: &mut StreamsSource) -> (Delivery, StreamsTag) {
 
 /// Keeps receiving and expects no entries until `over`.
 pub(crate) async fn nothing_until(source: &mut StreamsSource, over: impl Fn() -> bool) {
+    let start = Instant::now();
     while !over() {
+        assert!(start.elapsed() < LIMIT, "the end has not come");
         let Received::Deliveries(some) = source.receive(8).await.unwrap() else { panic!("nothing is revoked") };
         assert!(some.is_empty(), "{some:?}");
     }

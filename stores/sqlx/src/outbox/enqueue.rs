@@ -10,7 +10,7 @@ use super::digest::{digest, pack};
 use super::nonce::nonce;
 use super::{Outbox, OutboxError, OutboxErrorKind, delivery_time};
 
-/// The result of [`Outbox::enqueue`].
+/// The result of [`Outbox::enqueue`]. Complete by definition: the message is new, or known.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Enqueued {
     /// The message was written. A relay sends it once the transaction has committed.

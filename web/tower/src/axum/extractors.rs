@@ -1,9 +1,10 @@
-//! Extractors for the idempotency key and the current attempt, and [`Idempotent`] as a response part.
+//! Extractors for the idempotency key, the caller and the current attempt, and [`Idempotent`] as a response part.
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
-use axum::response::{IntoResponseParts, ResponseParts};
+use axum::response::{IntoResponse, IntoResponseParts, Response, ResponseParts};
 use http::request::Parts;
 
-use crate::{IdempotencyKey, Idempotent, KeyRules, Problem, ProblemKind, RequestAttempt};
+use crate::request::principal::{ANONYMOUS_CREDENTIALS, UnidentifiedCaller};
+use crate::{Caller, IdempotencyKey, Idempotent, KeyRules, Principal, Problem, ProblemKind, RequestAttempt};
 
 impl IntoResponseParts for Idempotent {
     type Error = std::convert::Infallible;
@@ -37,6 +38,36 @@ fn read(parts: &Parts) -> Result<Option<IdempotencyKey>, Problem> {
         return Ok(Some(key.clone()));
     }
     Ok(KeyRules::default().read(&parts.headers)?)
+}
+
+/// Extracts the caller as the [`Principal`] in the request's extensions determines it. Add the principal with
+/// `.layer(Extension(principal))`, inside of authentication.
+///
+/// The same principal also serves [`IdempotencyLayer`](crate::IdempotencyLayer). An annotated handler takes the caller with
+/// `tenant = caller`.
+///
+/// # Errors
+/// The response of [`Denied`](crate::Denied), or 500 without a principal or with an anonymous caller that has credentials. The
+/// log names the cause.
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
+        let Some(principal) = parts.extensions.get::<Principal>() else {
+            return Err(misconfigured(
+                "`Caller` needs a `Principal`; add `.layer(Extension(principal))` to the router",
+            ));
+        };
+        principal.identify(parts).map_err(|why| match why {
+            UnidentifiedCaller::Denied(denied) => denied.into_response().map(axum::body::Body::from),
+            UnidentifiedCaller::AnonymousCredentials => misconfigured(ANONYMOUS_CREDENTIALS),
+        })
+    }
+}
+
+fn misconfigured(why: &str) -> Response {
+    tracing::error!(target: "idempotent", error = why, "a request cannot be handled");
+    Problem::new(ProblemKind::Misconfigured).into_response()
 }
 
 /// Extracts the current attempt inside the layer or an annotated handler.

@@ -20,6 +20,7 @@ use crate::layer::config::{KeyScope, KeySource, LayerConfig, RouteFn};
 use crate::layer::reply::{CallResult, HandlerResponse, LayerReply};
 use crate::layer::service::ServiceResult;
 use crate::request::payload;
+use crate::request::principal::{ANONYMOUS_CREDENTIALS, UnidentifiedCaller};
 use crate::request::read_body::{self, ReadError};
 use crate::request::unread_body::UnreadBody;
 use crate::{
@@ -143,14 +144,10 @@ impl LayerConfig {
     }
 
     fn caller(&self, parts: &Parts) -> Result<Caller, RejectedResponse> {
-        let caller = self.principal.of(parts).map_err(|denied| denied.into_response())?;
-        if self.principal.leaves_credentials_unnamed(&caller, parts) {
-            return Err(self.misconfigured(
-                &"a request with an `Authorization` header has an anonymous principal; put the authentication outside the \
-                  layer, or use `Principal::none()` if all callers may read each other's responses",
-            ));
-        }
-        Ok(caller)
+        self.principal.identify(parts).map_err(|why| match why {
+            UnidentifiedCaller::Denied(denied) => denied.into_response(),
+            UnidentifiedCaller::AnonymousCredentials => self.misconfigured(&ANONYMOUS_CREDENTIALS),
+        })
     }
 
     fn misconfigured(&self, why: &dyn std::fmt::Display) -> RejectedResponse {

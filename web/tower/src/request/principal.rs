@@ -64,19 +64,33 @@ impl Principal {
         self
     }
 
-    /// Returns the caller of a request, or the response to a request that has none.
-    pub(crate) fn of(&self, parts: &Parts) -> Result<Caller, Denied> {
-        match &self.named {
-            Some(named) => named(parts),
-            None => Ok(Caller::anonymous()),
+    /// Returns the caller of a request.
+    ///
+    /// # Errors
+    /// The function denies the request, or the request has credentials but an anonymous caller.
+    pub(crate) fn identify(&self, parts: &Parts) -> Result<Caller, UnidentifiedCaller> {
+        let caller = match &self.named {
+            Some(named) => named(parts).map_err(UnidentifiedCaller::Denied)?,
+            None => Caller::anonymous(),
+        };
+        let has_credentials = || parts.headers.contains_key(http::header::AUTHORIZATION);
+        if !self.anonymous_credentials && caller.0.is_none() && has_credentials() {
+            return Err(UnidentifiedCaller::AnonymousCredentials);
         }
-    }
-
-    /// Returns whether a request has credentials but an anonymous caller.
-    pub(crate) fn leaves_credentials_unnamed(&self, caller: &Caller, parts: &Parts) -> bool {
-        !self.anonymous_credentials && caller.0.is_none() && parts.headers.contains_key(http::header::AUTHORIZATION)
+        Ok(caller)
     }
 }
+
+/// The reason why a request has no caller.
+#[derive(Debug)]
+pub(crate) enum UnidentifiedCaller {
+    Denied(Denied),
+    AnonymousCredentials,
+}
+
+/// The log text for [`UnidentifiedCaller::AnonymousCredentials`].
+pub(crate) const ANONYMOUS_CREDENTIALS: &str = "a request with an `Authorization` header has an anonymous principal; put the authentication outside the layer, or use \
+     `Principal::none()` if all callers may read each other's responses";
 
 impl fmt::Debug for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

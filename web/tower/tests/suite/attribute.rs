@@ -22,8 +22,8 @@ use axum::{Json, Router};
 use idempotent_core::{Executor, Fingerprint, MemoryStore, Rejection};
 use idempotent_macros::idempotent;
 use idempotent_tower::{
-    AxumJson, Caller, Http, HttpRules, IdempotencyKey, IdempotencyLayer, Idempotent, PayloadCheck, Principal, Problem,
-    ProblemKind, ReplayHeader, ResponseRules,
+    AxumJson, Caller, Denied, Http, HttpRules, IdempotencyKey, IdempotencyLayer, Idempotent, PayloadCheck, Principal,
+    Problem, ProblemKind, ReplayHeader, ResponseRules,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -59,6 +59,46 @@ async fn destructured_extractors_make_key_tenant_and_fingerprint() {
     app.assert_runs(0);
 }
 
+#[idempotent(
+    scene = rest,
+    scope = "whose",
+    key = key,
+    tenant = caller,
+    fingerprint = (),
+    with = app.executor,
+    reply = Http,
+    crate = ::idempotent_core,
+)]
+async fn whose(State(app): State<App>, caller: Caller, key: IdempotencyKey) -> String {
+    format!("run {}", app.ran())
+}
+
+#[tokio::test]
+async fn one_principal_names_the_caller_of_annotated_handlers_too() {
+    let app = App::new();
+    let principal = Principal::from_fn(|parts| match parts.headers.get("x-user").map(|user| user.to_str()) {
+        Some(Ok("")) => Err(Denied::status(StatusCode::FORBIDDEN)),
+        Some(Ok(user)) => Ok(Caller::named(user)),
+        _ => Ok(Caller::anonymous()),
+    });
+    let without = at(&app, "/orders", whose);
+    let service = at(&app, "/orders", whose).layer(Extension(principal));
+    let by = |header: &'static str, value: &'static str| {
+        let mut sent = request("/orders", "k", "");
+        sent.headers_mut().insert(header, HeaderValue::from_static(value));
+        sent
+    };
+    let first = send(&service, by("x-user", "ada")).await;
+    send(&service, by("x-user", "ada")).await.assert_replays(&first);
+    assert!(!send(&service, by("x-user", "bob")).await.is_replayed());
+    app.assert_runs(2);
+
+    assert_eq!(send(&service, by("x-user", "")).await.status, 403);
+    send(&service, by("authorization", "Bearer ada")).await.assert_problem(500, "misconfigured");
+    send(&without, by("x-user", "ada")).await.assert_problem(500, "misconfigured");
+    app.assert_runs(0);
+}
+
 #[idempotent(scene = rest, scope = "take", key = key, with = app, tenant = (), fingerprint = (), reply = Http, crate = ::idempotent_core)]
 async fn take(State(app): State<App>, key: IdempotencyKey) -> String {
     format!("run {}", app.ran())
