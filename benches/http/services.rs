@@ -2,7 +2,6 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -65,13 +64,7 @@ impl Drop for Served {
 
 impl Services {
     pub fn new(server: &RedisServer) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            // A thread that ends takes its processor time with it, so threads stay alive.
-            .thread_keep_alive(Duration::from_secs(3_600))
-            .build()
-            .unwrap();
+        let runtime = crate::cpu::runtime();
         let (redis, connection) = runtime.block_on(async {
             let store = RedisStore::connect(server.url()).await.unwrap();
             // No timer for each answer.

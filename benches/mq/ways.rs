@@ -63,13 +63,7 @@ impl Begun {
 
 impl Place {
     pub fn new(rabbit: &RabbitServer, redis: &RedisServer) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            // A thread that ends takes its processor time with it, so threads stay alive.
-            .thread_keep_alive(Duration::from_secs(3_600))
-            .build()
-            .unwrap();
+        let runtime = crate::cpu::runtime();
         let (queue, store) =
             runtime.block_on(async { (Queue::declared(&rabbit.url()).await, RedisStore::connect(redis.url()).await) });
         Self { runtime, queue, url: rabbit.url(), redis: Executor::new(store.unwrap()) }

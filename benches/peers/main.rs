@@ -2,8 +2,8 @@
 //!
 //! All of them run the same empty handler with the same keys on the same private server, in alternating slices of the
 //! same run, so that a busy machine slows down all. Ratios are medians of the ratios within a round. A peer runs in a
-//! process of its own: a library in another language has to, and `idempotent` 2 needs a later Rust version than the
-//! workspace names.
+//! process of its own: a library in another language has to, and `idempotent` 2 names a later Rust version than the
+//! workspace.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, unreachable_pub)]
 #[path = "../redis/bare.rs"]
 #[allow(dead_code, reason = "the bench of Redis uses the rest of it")]
@@ -32,8 +32,6 @@ mod rounds;
 #[allow(dead_code, reason = "the bench of Redis uses the rest of it")]
 mod slices;
 
-use std::time::Duration;
-
 use idempotent_harness::servers::RedisServer;
 
 use crate::peer::{EXECUTORS, Kind, Peer};
@@ -50,13 +48,7 @@ fn main() {
     report.title();
     // Memory is freed at once; otherwise the next slice would pay for it.
     let server = RedisServer::builder().args(["--lazyfree-lazy-user-flush", "no"]).start();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        // A thread that ends takes its processor time with it, so threads stay alive.
-        .thread_keep_alive(Duration::from_secs(3_600))
-        .build()
-        .unwrap();
+    let runtime = cpu::runtime();
     let peers = EXECUTORS.map(|kind| Peer::start(kind, &server));
     let layer = Peer::start(Kind::AxumIdempotent, &server);
     runtime.block_on(async {

@@ -1,5 +1,18 @@
-//! Processor time of a process.
+//! Processor time of a process, and the runtime whose threads keep theirs.
 use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+
+/// Creates the runtime of a bench, with two threads.
+pub fn runtime() -> Runtime {
+    Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        // A thread that ends takes its processor time with it, so threads stay alive.
+        .thread_keep_alive(Duration::from_secs(3_600))
+        .build()
+        .unwrap()
+}
 
 /// Returns the processor time of all running threads in ns. The ticks in `/proc/PID/stat` are too coarse for a slice.
 pub fn spent(pid: u32) -> Duration {

@@ -24,7 +24,6 @@ mod rounds;
 mod slices;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use idempotent_harness::servers::RedisServer;
 
@@ -39,13 +38,7 @@ fn main() {
     // Memory is freed at once; otherwise it would be counted in the next measurement.
     let lazy = ["--lazyfree-lazy-user-flush", "no", "--lazyfree-lazy-user-del", "no"];
     let server = Arc::new(RedisServer::builder().args(lazy).start());
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        // A thread that ends takes its processor time with it, so threads stay alive.
-        .thread_keep_alive(Duration::from_secs(3_600))
-        .build()
-        .unwrap();
+    let runtime = cpu::runtime();
     runtime.block_on(async {
         calls::all(&report, &server).await;
         memory::all(&report, &server).await;

@@ -15,6 +15,7 @@ mod translations;
 use std::error::Error;
 
 pub(crate) use self::msrv::needed as needed_rust_version;
+pub(crate) use self::packages::packages as package_rules;
 use crate::budget;
 use crate::heavy;
 use crate::outside::{FUZZ, STORE, outside};
@@ -82,14 +83,6 @@ pub(crate) fn all() -> Done {
         println!("`cargo xtask fix` repairs formatting and simple lints");
     }
     Ok(passed && within)
-}
-
-/// Returns a line for each rule that a package to be published breaks.
-///
-/// # Errors
-/// The packages cannot be created or read.
-pub(crate) fn package_rules() -> Result<Vec<String>, Box<dyn Error>> {
-    packages::packages()
 }
 
 /// Checks only the packages to be published.

@@ -28,7 +28,7 @@ struct Package {
 ///
 /// # Errors
 /// cargo cannot create the archives, or an archive cannot be read.
-pub(super) fn packages() -> Result<Vec<String>, Box<dyn Error>> {
+pub(crate) fn packages() -> Result<Vec<String>, Box<dyn Error>> {
     let packages = msrv::packages()?;
     let published: Vec<_> = packages.iter().filter(|package| is_published(package)).collect();
     if published.len() < 2 {

@@ -14,8 +14,9 @@ type Answer = Result<Value, Box<dyn Error>>;
 /// The name of an element's id in the JSON of WebDriver.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// Flags that disable updates, accounts and the screen. The scale factor enlarges the text of the page.
-const FLAGS: [&str; 11] = [
+/// Flags that block all addresses except the page's, and disable updates, accounts and the screen. The scale factor enlarges
+/// the text of the page.
+const FLAGS: [&str; 12] = [
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
@@ -27,6 +28,7 @@ const FLAGS: [&str; 11] = [
     "--disable-sync",
     "--hide-scrollbars",
     "--force-device-scale-factor=1.25",
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 ];
 
 /// A process that ends with the value.
@@ -127,7 +129,7 @@ impl Browser {
         let path = format!("/session/{}/element/{}/screenshot", self.session, self.element(selector)?);
         let picture = self.send("GET", &path, None)?;
         let text = picture.as_str().ok_or("chromedriver: no picture")?;
-        Ok(BASE64_STANDARD.decode(text).map_err(|e| format!("chromedriver: the picture is no Base64: {e}"))?)
+        Ok(BASE64_STANDARD.decode(text).map_err(|e| format!("chromedriver: the picture is not Base64: {e}"))?)
     }
 
     /// Returns the id of the element that a CSS selector matches.

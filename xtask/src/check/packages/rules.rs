@@ -78,7 +78,7 @@ fn contents(package: &Package) -> Vec<String> {
     }
     for (file, size) in files {
         if EXCLUDED.iter().any(|folder| file.split('/').next() == Some(folder)) {
-            found.push(format!("{file} does not belong into the package"));
+            found.push(format!("{file} does not belong in the package"));
         }
         if *size > FILE && file != "Cargo.lock" {
             found.push(format!("{file} has {size} bytes, at most {FILE}"));
