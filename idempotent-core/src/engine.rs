@@ -1,23 +1,29 @@
 //! The state that all clones of an executor share, and the operations on it that every run needs.
+mod deadlines;
 mod deferrals;
 mod drain_state;
+mod policies;
 mod waiting;
 
 use std::collections::HashMap;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 
+use self::deadlines::{DeadlineGuard, Deadlines};
 use self::deferrals::Deferrals;
 pub(crate) use self::drain_state::{DrainPhase, DrainState};
+use self::policies::PolicyTable;
 use self::waiting::MAX_WAITERS;
 use crate::backoff::delay;
-use crate::clock::{pause, unless};
-use crate::lease::LeaseRenewer;
+use crate::clock::pause;
+use crate::lease::{LeaseRenewer, renewal_thread};
 use crate::observe::Counters;
 use crate::policy::ResolvedPolicy;
 use crate::waiters::Waiters;
@@ -30,10 +36,7 @@ use crate::{
 pub(crate) struct Engine {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) namespace: Box<str>,
-    pub(crate) policies: HashMap<Scene, Policy>,
-    /// The merged policy of each built-in scene, computed once.
-    mq: Policy,
-    remaining: Policy,
+    pub(crate) policies: PolicyTable,
     pub(crate) duplicate_messages: Option<DuplicateMessages>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) entropy: Arc<dyn Entropy>,
@@ -43,10 +46,28 @@ pub(crate) struct Engine {
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) deferrals: Deferrals,
     pub(crate) drain: DrainState,
+    deadlines: Arc<Deadlines>,
     /// The permits of duplicates that wait for a run in flight.
     pub(crate) wait_permits: Semaphore,
-    /// True once a timer could be created.
+    /// True once a timer of real time could be created.
     has_timer: AtomicBool,
+}
+
+/// The limit of a pending store request.
+enum RequestLimit<'e> {
+    /// Watched together with the limits of all other requests.
+    Shared(DeadlineGuard<'e>),
+    /// Watched by timers of its own.
+    Own(Pin<Box<dyn Future<Output = ()> + Send + 'e>>),
+}
+
+impl RequestLimit<'_> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Shared(guard) => guard.poll(context),
+            Self::Own(timers) => timers.as_mut().poll(context),
+        }
+    }
 }
 
 /// The time that a settling step may take after the grace of a drain.
@@ -63,13 +84,11 @@ impl Engine {
         observer: Arc<dyn Observer>,
     ) -> Self {
         let renewer = LeaseRenewer::new(store.clone(), clock.clone(), observer.clone());
-        let of = |scene| policies.get(&scene).copied().unwrap_or_default().or(Policy::of(&scene));
+        let deadlines = Deadlines::new(clock.clone());
         Self {
             store,
             namespace,
-            mq: of(Scene::Mq),
-            remaining: of(Scene::Rest),
-            policies,
+            policies: PolicyTable::new(policies),
             duplicate_messages,
             clock,
             entropy,
@@ -79,6 +98,7 @@ impl Engine {
             waiters: Arc::default(),
             deferrals: Deferrals::default(),
             drain: DrainState::default(),
+            deadlines,
             wait_permits: Semaphore::new(MAX_WAITERS),
             has_timer: AtomicBool::new(false),
         }
@@ -86,21 +106,12 @@ impl Engine {
 
     /// Returns the policy in force for a scene: the executor's policy over the scene's default.
     pub(crate) fn policy(&self, scene: &Scene) -> Policy {
-        match scene {
-            Scene::Mq => self.mq,
-            Scene::Rest => self.remaining,
-            Scene::Named(_) => {
-                let scene = scene.clone().canonical();
-                self.policies.get(&scene).copied().unwrap_or_default().or(Policy::of(&scene))
-            }
-        }
+        self.policies.of(scene)
     }
 
-    /// Merges `policy` over the policy of the scene and checks the result.
-    pub(crate) fn resolve_policy(&self, scene: &Scene, policy: Policy) -> Result<ResolvedPolicy, PolicyError> {
-        let policy = ResolvedPolicy::from(policy.or(self.policy(scene)));
-        policy.check()?;
-        Ok(policy)
+    /// Merges `overrides` over the policy of the scene and checks the result.
+    pub(crate) fn resolve_policy(&self, scene: &Scene, overrides: &Policy) -> Result<Arc<ResolvedPolicy>, PolicyError> {
+        self.policies.resolve(scene, overrides)
     }
 
     /// Returns true if the caller runs in a tokio runtime with a timer.
@@ -137,18 +148,42 @@ impl Engine {
     ///
     /// The extra second lets an almost finished step complete, and keeps a hanging store from blocking the shutdown.
     pub(crate) async fn before<F: Future>(&self, deadline: Instant, future: F) -> Option<F::Output> {
-        let over = || async {
-            let drained = async {
-                self.grace_ended().await;
-                pause(&*self.clock, SETTLE_AFTER_GRACE).await;
-            };
-            tokio::select! {
-                biased;
-                () = self.clock.sleep_until(deadline) => {}
-                () = drained => {}
+        let (mut future, mut limit) = (pin!(future), None);
+        poll_fn(|context| {
+            if let Poll::Ready(output) = future.as_mut().poll(context) {
+                return Poll::Ready(Some(output));
             }
-        };
-        unless(future, over).await.ok()
+            // Created only for a pending future: a store in this process answers at once and needs no deadline.
+            let limit = limit.get_or_insert_with(|| self.limit(deadline, context.waker()));
+            limit.poll(context).map(|()| None)
+        })
+        .await
+    }
+
+    /// Returns the limit of a pending store request.
+    fn limit(&self, deadline: Instant, waker: &Waker) -> RequestLimit<'_> {
+        // A virtual clock has no thread of its own, so the caller's runtime watches the deadline.
+        let thread = if self.has_timer.load(Ordering::Relaxed) { renewal_thread::runtime() } else { None };
+        match thread {
+            Some(thread) => RequestLimit::Shared(self.deadlines.register(deadline, waker, thread)),
+            None => RequestLimit::Own(Box::pin(async move {
+                let drained = async {
+                    self.grace_ended().await;
+                    pause(&*self.clock, SETTLE_AFTER_GRACE).await;
+                };
+                tokio::select! {
+                    biased;
+                    () = self.clock.sleep_until(deadline) => {}
+                    () = drained => {}
+                }
+            })),
+        }
+    }
+
+    /// Ends the grace of a drain: running handlers are dropped, and a hanging store no longer blocks the shutdown.
+    pub(crate) fn end_grace(&self) {
+        self.drain.advance(DrainPhase::GraceEnded);
+        self.deadlines.end_grace(SETTLE_AFTER_GRACE);
     }
 
     /// Waits until the grace of a drain has ended, after which running handlers are dropped.
@@ -200,6 +235,7 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.renewer.close();
+        self.deadlines.close();
     }
 }
 

@@ -1,5 +1,5 @@
 //! The lease of a run: the right to run the handler, which the executor renews.
-mod renewal_thread;
+pub(crate) mod renewal_thread;
 mod renewer;
 
 use std::borrow::Cow;

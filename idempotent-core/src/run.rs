@@ -158,7 +158,7 @@ where
 {
     let context = TaskContext::current();
     if let Some(needed) = P::policy() {
-        call.policy = call.policy.or(engine.policy(&call.identity.scene)).or(needed);
+        call.add_needed(engine.policy(&call.identity.scene), needed);
     }
     let mut report = Report::begin(engine, &call.identity, &context);
     match prepare(engine, call, &context, &mut report) {

@@ -119,7 +119,7 @@ impl ExecutorBuilder {
             self.policies.get(scene).copied().unwrap_or_default().check_against(scene, redelivery)?;
         }
         let executor = self.build_unchecked();
-        for scene in executor.0.policies.keys() {
+        for scene in executor.0.policies.scenes() {
             if executor.policy(scene).keeps_for_ever() {
                 tracing::warn!(target: "idempotent", scene = scene.as_str(),
                     "`retain = forever`: the store grows with every key; set a finite retention");

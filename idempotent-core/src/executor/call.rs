@@ -18,7 +18,8 @@ use crate::{
 pub struct Call {
     pub(crate) identity: Identity,
     pub(crate) fingerprint: Result<Option<Fingerprint>, KeyError>,
-    pub(crate) policy: Policy,
+    /// The settings of this call. Boxed, since most calls have none and a call is moved several times.
+    pub(crate) policy: Option<Box<Policy>>,
     pub(crate) message: Option<DuplicateMessages>,
     pub(crate) token_ttl: Option<Duration>,
     /// The predecessor or position of the call.
@@ -35,7 +36,7 @@ impl Call {
         Self {
             identity,
             fingerprint: Ok(None),
-            policy: Policy::new(),
+            policy: None,
             message: None,
             token_ttl: None,
             ordering: None,
@@ -55,13 +56,13 @@ impl Call {
         if matches!(self.fingerprint, Ok(None)) {
             self.fingerprint = derived.fingerprint;
         }
-        self.policy = self.policy.or(derived.policy);
+        self.set_policy(self.overrides().or(derived.policy));
         self
     }
 
     /// Overrides the executor's policy for this call.
     pub fn policy(mut self, policy: Policy) -> Self {
-        self.policy = policy;
+        self.set_policy(policy);
         self
     }
 
@@ -165,6 +166,20 @@ impl Call {
         };
         self.transaction_store = Some(transaction_store);
         (self, lender)
+    }
+
+    /// Adds the settings that a reply strategy needs, for which neither the call nor the executor has a value.
+    pub(crate) fn add_needed(&mut self, of_scene: Policy, needed: Policy) {
+        self.set_policy(self.overrides().or(of_scene).or(needed));
+    }
+
+    fn set_policy(&mut self, policy: Policy) {
+        self.policy = (policy != Policy::new()).then(|| Box::new(policy));
+    }
+
+    /// Returns the settings of this call.
+    pub(crate) fn overrides(&self) -> Policy {
+        self.policy.as_deref().copied().unwrap_or_default()
     }
 
     /// Sets the attribute that made the call.

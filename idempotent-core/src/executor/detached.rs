@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
 use super::{Call, Executor};
+use crate::Policy;
+
 /// A flag for the moment from which a run continues without its caller.
 ///
 /// A run continues from its first poll, or from the start of its handler if duplicates of the call wait for a run in
@@ -20,7 +22,7 @@ impl Begun {
     #[must_use]
     pub fn of(with: Option<&Executor>, call: &Call) -> Self {
         let of_executor = || with.and_then(|executor| executor.policy(&call.identity.scene).waits());
-        let waits = call.policy.waits().or_else(of_executor);
+        let waits = call.policy.as_deref().and_then(Policy::waits).or_else(of_executor);
         Self(waits.unwrap_or_default().then(Arc::default))
     }
 

@@ -62,7 +62,7 @@ impl Executor {
         drain.advance(DrainPhase::Draining);
         let deadline = later(self.0.clock.now(), grace);
         if before(&*self.0.clock, deadline, drain.wait_until_idle()).await.is_none() {
-            drain.advance(DrainPhase::GraceEnded);
+            self.0.end_grace();
             drain.wait_until_idle().await;
         }
         // Also counts handlers that another drain with a shorter grace has dropped.

@@ -1,4 +1,4 @@
-//! The thread that renews leases, which no handler can block.
+//! The thread that renews leases and watches the deadlines of store requests. No handler can block this thread.
 use std::future::pending;
 use std::sync::{OnceLock, mpsc};
 use std::thread;
@@ -7,7 +7,7 @@ use tokio::runtime::{Builder, Handle};
 
 /// Returns the runtime of this process's renewal thread. The first caller starts the thread, which never ends. Returns
 /// `None` if the thread cannot be started.
-pub(super) fn runtime() -> Option<&'static Handle> {
+pub(crate) fn runtime() -> Option<&'static Handle> {
     static RUNTIME: OnceLock<Option<Handle>> = OnceLock::new();
     RUNTIME.get_or_init(start).as_ref()
 }

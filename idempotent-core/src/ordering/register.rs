@@ -44,7 +44,7 @@ impl Executor {
     ) -> Result<Registered, Rejection> {
         let numbers: Vec<u64> = numbers.into_iter().collect();
         let key = table_key(&stream.key(&self.0.namespace)?);
-        let policy = self.0.resolve_policy(&stream.scene, Policy::new())?;
+        let policy = self.0.resolve_policy(&stream.scene, &Policy::new())?;
         let order = self.0.store.capabilities().order.ok_or_else(|| PolicyError::no_order(&self.0.store))?;
         let retention = table_retention(policy.retain, policy.retain_failures, policy.on_broken_order.patience());
         let timeout = policy.lease / 3;

@@ -67,7 +67,7 @@ where
     let context = TaskContext::current();
     if let Some(needed) = P::policy() {
         for (call, _) in &mut items {
-            call.policy = call.policy.or(engine.policy(&call.identity.scene)).or(needed);
+            call.add_needed(engine.policy(&call.identity.scene), needed);
         }
     }
     let (run, rules) = handler.take();

@@ -13,7 +13,7 @@ pub(crate) enum NotAcquired {
     /// The key is consumed, and the policy rejects duplicates.
     Duplicate(Box<Prepared>),
     /// The store is unavailable, and the policy runs the handler without protection.
-    Unprotected(StoreError, Box<ResolvedPolicy>),
+    Unprotected(StoreError, Arc<ResolvedPolicy>),
 }
 
 impl<T: Into<Rejection>> From<T> for NotAcquired {
@@ -55,7 +55,7 @@ pub(crate) fn store_failure(engine: &Engine, error: StoreError, prepared: &Prepa
     match prepared.policy.on_store_error {
         _ if engine.is_draining() && !prepared.is_nested => draining_rejection().into(),
         OnStoreError::RunUnprotected if error.is_worth_a_retry() => {
-            NotAcquired::Unprotected(error, Box::new(prepared.policy))
+            NotAcquired::Unprotected(error, prepared.policy.clone())
         }
         OnStoreError::RunUnprotected | OnStoreError::Fail => error.into(),
     }

@@ -1,4 +1,5 @@
 //! The checks before the claim, which need no store.
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::prepared::{Prepared, ResolvedOrdering};
@@ -30,26 +31,31 @@ pub(super) fn prepare(
     let key = identity.key(&engine.namespace)?;
     report.set_key(&key);
     // A window distinguishes calls by their payload, and would replace the retention of a spent token.
-    let policy = if token_ttl.is_some() { policy.window(Duration::ZERO) } else { policy };
+    let mut overrides = policy.as_deref().copied().unwrap_or_default();
+    if token_ttl.is_some() {
+        overrides = overrides.window(Duration::ZERO);
+    }
     // The consumer of a logged delivery acknowledges such a duplicate, so the run rejects it like any other.
-    let acks_in_flight = policy.acks_in_flight() && context.delivery.is_logged && !context.is_nested();
+    let acks_in_flight = overrides.acks_in_flight() && context.delivery.is_logged && !context.is_nested();
     report.set_acks_in_flight(acks_in_flight);
-    let policy = if acks_in_flight { policy.on_in_flight(OnInFlight::Retry) } else { policy };
-    let mut policy = engine.resolve_policy(&identity.scene, policy)?;
+    if acks_in_flight {
+        overrides = overrides.on_in_flight(OnInFlight::Retry);
+    }
+    let mut policy = engine.resolve_policy(&identity.scene, &overrides)?;
     if let Some(ttl) = token_ttl {
-        policy.of_token(ttl);
+        Arc::make_mut(&mut policy).of_token(ttl);
     }
     let ordering =
         ordering.map(|ordering| resolve_ordering(engine, *ordering, &identity, &key, context)).transpose()?;
     if ordering.is_some() {
-        policy.on_store_error = OnStoreError::Fail;
+        Arc::make_mut(&mut policy).on_store_error = OnStoreError::Fail;
     }
     let delivery_attempt = context
         .delivery
         .attempt
         .filter(|_| transaction_store.as_ref().is_some_and(CallStore::forgets_attempts) && !context.is_nested());
     let transaction_store =
-        transaction_store.map(|transaction_store| transaction_store.resolve(&mut policy)).transpose()?;
+        transaction_store.map(|transaction_store| transaction_store.resolve(Arc::make_mut(&mut policy))).transpose()?;
     if let Some(scope) = context.scope_of_run(&key) {
         return Err(Rejection::Nested { scope: scope.into() });
     }

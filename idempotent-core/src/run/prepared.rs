@@ -11,7 +11,7 @@ use crate::{ClaimHandle, ClaimRequest, DuplicateMessages, FencingToken, Key, OnC
 /// A call with its resolved policy and claim request.
 pub(crate) struct Prepared {
     pub(crate) request: ClaimRequest,
-    pub(crate) policy: ResolvedPolicy,
+    pub(crate) policy: Arc<ResolvedPolicy>,
     pub(super) message: Option<DuplicateMessages>,
     /// True if the key must have been issued as a token.
     pub(crate) is_token: bool,
