@@ -1,4 +1,9 @@
 //! One delivery from its call to its answer: claim the key, run the handler, and settle the run, or answer a duplicate.
+//!
+//! The functions on the way of each run return `async move` blocks: the future of an `async fn` contains each argument
+//! twice, and the futures of a run are allocated.
+#![allow(clippy::manual_async_fn)]
+
 mod attempt;
 mod batch;
 mod claim;
@@ -171,38 +176,40 @@ where
 }
 
 /// Claims the key and runs the handler, or answers from the record.
-async fn deliver<P, C, R, F, Fut>(
-    engine: &Arc<Engine>,
+fn deliver<'e, P, C, R, F, Fut>(
+    engine: &'e Arc<Engine>,
     prepared: Box<Prepared>,
     context: TaskContext,
-    mut report: Report<'_>,
+    mut report: Report<'e>,
     handler: Handler<P, C, R, F>,
-) -> P::Output<R>
+) -> impl Future<Output = P::Output<R>>
 where
     P: ReplyStrategy<R>,
     C: Codec<P::Value>,
     F: FnOnce() -> Fut,
     Fut: Future<Output = R>,
 {
-    // Boxed, so that the claim's memory is freed before the handler runs.
-    match Box::pin(claim(engine, prepared, &context, &mut report)).await {
-        // Boxed like the settlement: three small allocations cost less than one large allocation.
-        Ok(attempt) => Box::pin(attempt.run_handler(context, &mut report, handler)).await,
-        Err(NotAcquired::Replay(value)) => match C::decode(value.as_deref()) {
-            Ok(value) => {
-                report.end(Outcome::Replayed);
-                P::replayed(value)
+    async move {
+        // Boxed, so that the claim's memory is freed before the handler runs.
+        match Box::pin(claim(engine, prepared, &context, &mut report)).await {
+            // Boxed like the settlement: three small allocations cost less than one large allocation.
+            Ok(attempt) => Box::pin(attempt.run_handler(context, &mut report, handler)).await,
+            Err(NotAcquired::Replay(value)) => match C::decode(value.as_deref()) {
+                Ok(value) => {
+                    report.end(Outcome::Replayed);
+                    P::replayed(value)
+                }
+                Err(cause) => report.reject(&handler, Rejection::ConsumedWithoutResult { cause: Some(cause) }),
+            },
+            // Boxed so that a rare path does not enlarge the future of each run.
+            Err(NotAcquired::Unprotected(_, policy)) => {
+                Box::pin(run_unprotected(engine, &policy, context, report, handler)).await
             }
-            Err(cause) => report.reject(&handler, Rejection::ConsumedWithoutResult { cause: Some(cause) }),
-        },
-        // Boxed so that a rare path does not enlarge the future of each run.
-        Err(NotAcquired::Unprotected(_, policy)) => {
-            Box::pin(run_unprotected(engine, &policy, context, report, handler)).await
-        }
-        Err(NotAcquired::Rejected(rejection)) => report.reject(&handler, rejection),
-        Err(NotAcquired::Duplicate(prepared)) => {
-            let rejection = Box::pin(duplicate_rejection(engine, &prepared)).await;
-            report.reject(&handler, rejection)
+            Err(NotAcquired::Rejected(rejection)) => report.reject(&handler, rejection),
+            Err(NotAcquired::Duplicate(prepared)) => {
+                let rejection = Box::pin(duplicate_rejection(engine, &prepared)).await;
+                report.reject(&handler, rejection)
+            }
         }
     }
 }

@@ -172,3 +172,106 @@ impl Drop for DeadlineGuard<'_> {
         drop(entry);
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::runtime::Builder;
+    use tokio::time::{self, advance};
+
+    use super::*;
+    use crate::SystemClock;
+
+    const REST: Duration = Duration::from_secs(1);
+
+    /// Runs a test whose clock only the test moves, and passes it the table and the start.
+    fn run<F: Future<Output = ()>>(test: impl FnOnce(Arc<Deadlines>, Instant) -> F) {
+        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let clock = SystemClock::new();
+            let start = clock.now();
+            test(Deadlines::new(Arc::new(clock)), start).await;
+        });
+    }
+
+    /// Waits for the deadline of a request, and returns the time that has passed.
+    async fn wait(deadlines: Arc<Deadlines>, start: Instant, millis: u64) -> Duration {
+        let (deadline, mut guard) = (start + Duration::from_millis(millis), None);
+        poll_fn(|context| {
+            let guard = guard.get_or_insert_with(|| deadlines.register(deadline, context.waker(), &Handle::current()));
+            guard.poll(context)
+        })
+        .await;
+        deadlines.clock.now() - start
+    }
+
+    fn is_empty(deadlines: &Deadlines) -> bool {
+        let table = deadlines.table();
+        table.entries.len() == table.free_slots.len()
+    }
+
+    #[test]
+    fn each_request_ends_at_its_own_deadline_in_any_order() {
+        run(|deadlines, start| async move {
+            let waits = [700, 300, 500, 300, 900].map(|at| tokio::spawn(wait(deadlines.clone(), start, at)));
+            tokio::task::yield_now().await;
+            // Sooner than the deadline for which the driver sleeps.
+            assert_eq!(wait(deadlines.clone(), start, 200).await, Duration::from_millis(200));
+            for (wait, at) in waits.into_iter().zip([700, 300, 500, 300, 900]) {
+                assert_eq!(wait.await.unwrap(), Duration::from_millis(at));
+            }
+            // A deadline after an idle time, in a slot that was used before.
+            assert_eq!(wait(deadlines.clone(), start, 5_000).await, Duration::from_secs(5));
+            assert!(is_empty(&deadlines) && deadlines.table().entries.len() == 6);
+        });
+    }
+
+    #[test]
+    fn a_request_that_ends_in_time_leaves_no_entry_and_delays_no_other_one() {
+        run(|deadlines, start| async move {
+            let longer = tokio::spawn(wait(deadlines.clone(), start, 900));
+            let dropped = time::timeout(Duration::from_millis(100), wait(deadlines.clone(), start, 500)).await;
+            assert!(dropped.is_err());
+            assert_eq!(longer.await.unwrap(), Duration::from_millis(900));
+            assert!(is_empty(&deadlines));
+        });
+    }
+
+    #[test]
+    fn a_request_that_moves_to_another_task_is_woken_there() {
+        run(|deadlines, start| async move {
+            let mut moved = Box::pin(wait(deadlines, start, 500));
+            assert!(moved.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            assert_eq!(tokio::spawn(moved).await.unwrap(), Duration::from_millis(500));
+        });
+    }
+
+    #[test]
+    fn after_the_grace_requests_in_progress_and_later_ones_get_the_rest_at_most() {
+        run(|deadlines, start| async move {
+            let waits = [200, 9_000].map(|at| tokio::spawn(wait(deadlines.clone(), start, at)));
+            tokio::task::yield_now().await;
+            advance(Duration::from_millis(100)).await;
+            deadlines.end_grace(REST);
+            let [sooner, later] = waits;
+            assert_eq!(sooner.await.unwrap(), Duration::from_millis(200));
+            assert_eq!(later.await.unwrap(), Duration::from_millis(1_100));
+            assert_eq!(wait(deadlines.clone(), start, 9_000).await, Duration::from_millis(2_100));
+            assert_eq!(wait(deadlines, start, 2_300).await, Duration::from_millis(2_300));
+        });
+    }
+
+    #[test]
+    fn the_driver_ends_with_the_executor() {
+        run(|deadlines, start| async move {
+            wait(deadlines.clone(), start, 100).await;
+            tokio::task::yield_now().await;
+            assert_eq!(Arc::strong_count(&deadlines), 2, "the driver waits for more requests");
+            deadlines.close();
+            tokio::task::yield_now().await;
+            assert_eq!(Arc::strong_count(&deadlines), 1);
+        });
+    }
+}

@@ -28,32 +28,36 @@ pub(super) struct ClaimReply {
 /// the key at most once.
 const RETRY_PAUSES: [Duration; 3] = [Duration::from_millis(10), Duration::from_millis(20), Duration::from_millis(40)];
 
-pub(super) async fn claim<'e>(
+pub(super) fn claim<'e>(
     engine: &'e Arc<Engine>,
     prepared: Box<Prepared>,
     context: &TaskContext,
     report: &mut Report<'e>,
-) -> Result<Attempt<'e>, NotAcquired> {
-    let mut began = report.began_at();
-    if prepared.is_token {
-        Box::pin(check_token(engine, &prepared, report)).await?;
-        began = engine.clock.now();
+) -> impl Future<Output = Result<Attempt<'e>, NotAcquired>> {
+    async move {
+        let mut began = report.began_at();
+        if prepared.is_token {
+            Box::pin(check_token(engine, &prepared, report)).await?;
+            began = engine.clock.now();
+        }
+        if prepared.ordering.is_some() {
+            began = Box::pin(await_turn(engine, &prepared, report, true)).await?;
+        }
+        // Armed before the claim is sent, so that a call dropped while the answer is on its way releases the key.
+        let guard = ReleaseOnDrop::new(engine, &prepared);
+        let mut ambiguous_since = None;
+        // Only pure steps run between `began` and this request.
+        let mut reply = send_claim(engine, &prepared, report, &mut ambiguous_since, None, began).await;
+        if let (OnInFlight::Wait(max_wait), Ok(Claim::InFlight(in_flight))) =
+            (prepared.policy.on_in_flight, &reply.answer)
+        {
+            let (in_flight, deadline) = (*in_flight, later(engine.clock.now(), max_wait));
+            reply =
+                Box::pin(wait_for_run(engine, &prepared, report, &mut ambiguous_since, (reply, in_flight), deadline))
+                    .await;
+        }
+        handle_reply(engine, prepared, guard, reply, context, report)
     }
-    if prepared.ordering.is_some() {
-        began = Box::pin(await_turn(engine, &prepared, report, true)).await?;
-    }
-    // Armed before the claim is sent, so that a call dropped while the answer is on its way releases the key.
-    let guard = ReleaseOnDrop::new(engine, &prepared);
-    let mut ambiguous_since = None;
-    // Only pure steps run between `began` and this request.
-    let mut reply = send_claim(engine, &prepared, report, &mut ambiguous_since, None, began).await;
-    if let (OnInFlight::Wait(max_wait), Ok(Claim::InFlight(in_flight))) = (prepared.policy.on_in_flight, &reply.answer)
-    {
-        let (in_flight, deadline) = (*in_flight, later(engine.clock.now(), max_wait));
-        reply =
-            Box::pin(wait_for_run(engine, &prepared, report, &mut ambiguous_since, (reply, in_flight), deadline)).await;
-    }
-    handle_reply(engine, prepared, guard, reply, context, report)
 }
 
 /// Checks that the token is known before it is claimed, so that a guessed token leaves no record. A token that expires
@@ -135,34 +139,38 @@ fn new_lease(
 ///
 /// `ambiguous_since` is the time at which the first copy with an unknown result was sent, over all calls for this
 /// delivery. Whichever copy is answered, that first copy may be the granted one, so the lease counts from its time.
-pub(super) async fn send_claim(
+pub(super) fn send_claim(
     engine: &Engine,
     prepared: &Prepared,
     report: &Report<'_>,
     ambiguous_since: &mut Option<Instant>,
     deadline: Option<Instant>,
     began: Instant,
-) -> ClaimReply {
-    match try_claim(engine, prepared, deadline, began).await {
-        answer @ (Err(_) | Ok(Claim::InFlight(InFlight::Busy))) => {
-            Box::pin(retry_claim(engine, prepared, report, ambiguous_since, deadline, (began, answer))).await
-        }
-        answer => {
-            ClaimReply { sent: ambiguous_since.unwrap_or(began), is_ambiguous: ambiguous_since.is_some(), answer }
+) -> impl Future<Output = ClaimReply> {
+    async move {
+        match try_claim(engine, prepared, deadline, began).await {
+            answer @ (Err(_) | Ok(Claim::InFlight(InFlight::Busy))) => {
+                Box::pin(retry_claim(engine, prepared, report, ambiguous_since, deadline, (began, answer))).await
+            }
+            answer => {
+                ClaimReply { sent: ambiguous_since.unwrap_or(began), is_ambiguous: ambiguous_since.is_some(), answer }
+            }
         }
     }
 }
 
-async fn try_claim(
+fn try_claim(
     engine: &Engine,
     prepared: &Prepared,
     deadline: Option<Instant>,
     sent: Instant,
-) -> Result<Claim, StoreError> {
-    let until = sent + prepared.policy.lease / 3;
-    let until = deadline.map_or(until, |deadline| deadline.min(until));
-    let answer = engine.before(until, prepared.store(engine).claim(&prepared.request)).await;
-    answer.unwrap_or_else(|| Err(no_answer("within a third of the lease")))
+) -> impl Future<Output = Result<Claim, StoreError>> {
+    async move {
+        let until = sent + prepared.policy.lease / 3;
+        let until = deadline.map_or(until, |deadline| deadline.min(until));
+        let answer = engine.before(until, prepared.store(engine).claim(&prepared.request)).await;
+        answer.unwrap_or_else(|| Err(no_answer("within a third of the lease")))
+    }
 }
 
 /// Retries a claim whose first try had no usable answer.

@@ -15,41 +15,44 @@ use crate::{Codec, ReplyStrategy};
 
 impl Attempt<'_> {
     /// Runs the handler under the lease and settles the run by its answer.
-    pub(crate) async fn run_handler<P, C, R, F, Fut>(
+    pub(crate) fn run_handler<P, C, R, F, Fut>(
         mut self,
         context: TaskContext,
         report: &mut Report<'_>,
         handler: Handler<P, C, R, F>,
-    ) -> P::Output<R>
+    ) -> impl Future<Output = P::Output<R>>
     where
         P: ReplyStrategy<R>,
         C: Codec<P::Value>,
         F: FnOnce() -> Fut,
         Fut: Future<Output = R>,
     {
-        let (run, handler) = handler.take();
-        // Only pure steps run between the reading of the clock and this check.
-        if let Some(rejection) = self.late_rejection(self.granted_at) {
-            Box::pin(self.refund()).await;
-            return report.reject(&handler, rejection);
-        }
-        self.start(report);
-        let nested_slot = OutcomeSlot::default();
-        let inner_context = TaskContext { lease: Some(self.lease.clone()), slot: Some(nested_slot.clone()), ..context };
-        // Boxed so that only calls that run the handler hold its state. The answer is split under the lease too, since
-        // it may be a stream.
-        let running = inner_context.enter(Box::pin(async { P::split(run().await).await }));
-        let ended = match unless(AssertUnwindSafe(running).catch_unwind(), || self.abort_reason()).await {
-            Ok(ended) => ended,
-            Err(why) => return handler.reject(self.abandon(why, report)),
-        };
-        match ended.and_then(|reply| classify(reply, &handler, self.policy(), report)) {
-            Ok(classified) => {
-                Box::pin(self.settle(report, classified, None, nested_slot.take_outcome(), &handler)).await.output
+        async move {
+            let (run, handler) = handler.take();
+            // Only pure steps run between the reading of the clock and this check.
+            if let Some(rejection) = self.late_rejection(self.granted_at) {
+                Box::pin(self.refund()).await;
+                return report.reject(&handler, rejection);
             }
-            Err(panic) => {
-                Box::pin(self.settle_panic(report)).await;
-                resume_unwind(panic)
+            self.start(report);
+            let nested_slot = OutcomeSlot::default();
+            let inner_context =
+                TaskContext { lease: Some(self.lease.clone()), slot: Some(nested_slot.clone()), ..context };
+            // Boxed so that only calls that run the handler hold its state. The answer is split under the lease too, since
+            // it may be a stream.
+            let running = inner_context.enter(Box::pin(async { P::split(run().await).await }));
+            let ended = match unless(AssertUnwindSafe(running).catch_unwind(), || self.abort_reason()).await {
+                Ok(ended) => ended,
+                Err(why) => return handler.reject(self.abandon(why, report)),
+            };
+            match ended.and_then(|reply| classify(reply, &handler, self.policy(), report)) {
+                Ok(classified) => {
+                    Box::pin(self.settle(report, classified, None, nested_slot.take_outcome(), &handler)).await.output
+                }
+                Err(panic) => {
+                    Box::pin(self.settle_panic(report)).await;
+                    resume_unwind(panic)
+                }
             }
         }
     }

@@ -33,59 +33,61 @@ pub(crate) struct StoreReply {
 impl Attempt<'_> {
     /// Settles the run by its handler's classified answer. `batch_reply` is the store's reply if the completion was
     /// sent in a batch. `nested` is the outcome of the runs inside this one.
-    pub(crate) async fn settle<P: ReplyStrategy<R>, C, R>(
+    pub(crate) fn settle<P: ReplyStrategy<R>, C, R>(
         &mut self,
         report: &mut Report<'_>,
         classified: Classified<P::Value, P::Failure>,
         batch_reply: Option<StoreReply>,
         nested: Option<Outcome>,
         rules: &Handler<P, C, R, ()>,
-    ) -> SettledRun<P::Output<R>> {
-        let mut replayable = None;
-        let (output, outcome) = match classified {
-            Classified::Done(value, stored) => {
-                match self.complete(report, stored.clone(), batch_reply).await {
-                    Ok(()) => {
-                        if matches!(self.prepared.ordering.as_deref(), Some(ResolvedOrdering::Sequence(_))) {
-                            Box::pin(sequence::note_consumed(self, report)).await;
+    ) -> impl Future<Output = SettledRun<P::Output<R>>> {
+        async move {
+            let mut replayable = None;
+            let (output, outcome) = match classified {
+                Classified::Done(value, stored) => {
+                    match self.complete(report, stored.clone(), batch_reply).await {
+                        Ok(()) => {
+                            if matches!(self.prepared.ordering.as_deref(), Some(ResolvedOrdering::Sequence(_))) {
+                                Box::pin(sequence::note_consumed(self, report)).await;
+                            }
+                            replayable = stored;
+                            (P::value(value), Outcome::Ran)
                         }
-                        replayable = stored;
-                        (P::value(value), Outcome::Ran)
-                    }
-                    Err(Rejection::RolledBack { cause, .. }) => {
-                        // The rollback removed every effect, so the run failed whatever its answer.
-                        let decision = RetryDecision::Retry;
-                        let outcome = Box::pin(self.release_failed(
-                            report,
-                            decision,
-                            "its transaction was rolled back".into(),
-                            None,
-                        ));
-                        let outcome = outcome.await;
-                        let retry_after = outcome.retry_after().unwrap_or_default();
-                        (rules.reject(Rejection::RolledBack { retry_after, cause }), outcome)
-                    }
-                    Err(rejection) => {
-                        let outcome = Outcome::of(&rejection);
-                        let output = P::unrecorded(value, rejection);
-                        (output.unwrap_or_else(|rejection| rules.reject(rejection)), outcome)
+                        Err(Rejection::RolledBack { cause, .. }) => {
+                            // The rollback removed every effect, so the run failed whatever its answer.
+                            let decision = RetryDecision::Retry;
+                            let outcome = Box::pin(self.release_failed(
+                                report,
+                                decision,
+                                "its transaction was rolled back".into(),
+                                None,
+                            ));
+                            let outcome = outcome.await;
+                            let retry_after = outcome.retry_after().unwrap_or_default();
+                            (rules.reject(Rejection::RolledBack { retry_after, cause }), outcome)
+                        }
+                        Err(rejection) => {
+                            let outcome = Outcome::of(&rejection);
+                            let output = P::unrecorded(value, rejection);
+                            (output.unwrap_or_else(|rejection| rules.reject(rejection)), outcome)
+                        }
                     }
                 }
-            }
-            Classified::NotDone(value) => {
-                let decision = RetryDecision::Retry;
-                (
-                    P::value(value),
-                    Box::pin(self.release_failed(report, decision, "failed by its value".into(), nested)).await,
-                )
-            }
-            Classified::Failed(failure, decision, error) => {
-                // Boxed so that a successful run does not carry the failure path.
-                (P::failure(failure), Box::pin(self.release_failed(report, decision, error, nested)).await)
-            }
-        };
-        self.end(report, outcome.clone());
-        SettledRun { output, outcome, stored_value: replayable }
+                Classified::NotDone(value) => {
+                    let decision = RetryDecision::Retry;
+                    (
+                        P::value(value),
+                        Box::pin(self.release_failed(report, decision, "failed by its value".into(), nested)).await,
+                    )
+                }
+                Classified::Failed(failure, decision, error) => {
+                    // Boxed so that a successful run does not carry the failure path.
+                    (P::failure(failure), Box::pin(self.release_failed(report, decision, error, nested)).await)
+                }
+            };
+            self.end(report, outcome.clone());
+            SettledRun { output, outcome, stored_value: replayable }
+        }
     }
 
     /// Releases the key after a panic of the handler.
@@ -107,29 +109,31 @@ impl Attempt<'_> {
     ///
     /// A handler that finished late still gets one try: the token protects the record, and the lease may not have been
     /// taken over.
-    async fn complete(
+    fn complete(
         &mut self,
         report: &Report<'_>,
         value: Option<Arc<[u8]>>,
         batch_reply: Option<StoreReply>,
-    ) -> Result<(), Rejection> {
-        let done = self.completion(value);
-        if let Some(StoreReply { answer: Err(error), .. }) = &batch_reply {
-            report.event(&Event::StoreFailed { step: "complete", error });
-        }
-        let settled = match batch_reply {
-            Some(StoreReply { answer, is_last }) if is_last || answer.is_ok() => answer,
-            // A completion that failed in the batch may succeed alone.
-            _ => self.apply_step(report, SettlingStep::Complete(done)).await.0,
-        };
-        self.wake_waiters();
-        match settled {
-            Ok(Settled::Done) => Ok(()),
-            Ok(Settled::Lost { .. }) => Err(Rejection::LeaseLost),
-            Err(cause) if cause.kind() == StoreErrorKind::RolledBack => {
-                Err(Rejection::RolledBack { retry_after: Duration::ZERO, cause: Some(cause) })
+    ) -> impl Future<Output = Result<(), Rejection>> {
+        async move {
+            let done = self.completion(value);
+            if let Some(StoreReply { answer: Err(error), .. }) = &batch_reply {
+                report.event(&Event::StoreFailed { step: "complete", error });
             }
-            Err(cause) => Err(Rejection::Unrecorded { cause: Some(cause) }),
+            let settled = match batch_reply {
+                Some(StoreReply { answer, is_last }) if is_last || answer.is_ok() => answer,
+                // A completion that failed in the batch may succeed alone.
+                _ => self.apply_step(report, SettlingStep::Complete(done)).await.0,
+            };
+            self.wake_waiters();
+            match settled {
+                Ok(Settled::Done) => Ok(()),
+                Ok(Settled::Lost { .. }) => Err(Rejection::LeaseLost),
+                Err(cause) if cause.kind() == StoreErrorKind::RolledBack => {
+                    Err(Rejection::RolledBack { retry_after: Duration::ZERO, cause: Some(cause) })
+                }
+                Err(cause) => Err(Rejection::Unrecorded { cause: Some(cause) }),
+            }
         }
     }
 

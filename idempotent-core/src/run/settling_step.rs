@@ -54,23 +54,25 @@ impl Attempt<'_> {
     ///
     /// The retries stop at the lease's guard, but not before a tenth of the lease has passed. The call waits for
     /// `settle_timeout`; after that time, the retries continue in the background.
-    pub(crate) async fn apply_step(&self, report: &Report<'_>, step: SettlingStep) -> StepReply {
-        let clock = &self.engine.clock;
-        let now = clock.now();
-        if self.return_deadline(now) <= now {
-            // An earlier step of this settlement has used up the time.
-            return Box::pin(self.retry_step(report, step, now, None)).await;
-        }
-        let first = self.first_try_deadline(now);
-        match self.engine.before(first, step.send(self.store(), self.lease.held())).await {
-            Some(Ok(settled)) => (Ok(settled), false),
-            // The drain has ended the try: there is no time for another.
-            None if self.engine.drain.has_reached(DrainPhase::GraceEnded) && clock.now() < first => {
-                (Err(no_answer("before the end of the drain")), true)
+    pub(crate) fn apply_step(&self, report: &Report<'_>, step: SettlingStep) -> impl Future<Output = StepReply> {
+        async move {
+            let clock = &self.engine.clock;
+            let now = clock.now();
+            if self.return_deadline(now) <= now {
+                // An earlier step of this settlement has used up the time.
+                return Box::pin(self.retry_step(report, step, now, None)).await;
             }
-            answer => {
-                let answer = answer.unwrap_or_else(|| Err(no_answer("in time")));
-                Box::pin(self.retry_step(report, step, now, Some(answer))).await
+            let first = self.first_try_deadline(now);
+            match self.engine.before(first, step.send(self.store(), self.lease.held())).await {
+                Some(Ok(settled)) => (Ok(settled), false),
+                // The drain has ended the try: there is no time for another.
+                None if self.engine.drain.has_reached(DrainPhase::GraceEnded) && clock.now() < first => {
+                    (Err(no_answer("before the end of the drain")), true)
+                }
+                answer => {
+                    let answer = answer.unwrap_or_else(|| Err(no_answer("in time")));
+                    Box::pin(self.retry_step(report, step, now, Some(answer))).await
+                }
             }
         }
     }
