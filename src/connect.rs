@@ -102,11 +102,23 @@ impl IntoFuture for Connect {
     }
 }
 
+impl Connect {
+    /// Returns the URLs without passwords.
+    fn masked(&self) -> Vec<Box<str>> {
+        self.url.split('|').chain(self.cache.as_deref()).map(masked).collect()
+    }
+}
+
+/// Prints the URLs without passwords.
+impl fmt::Display for Connect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.masked().join("|"))
+    }
+}
+
 /// Prints the URLs without passwords.
 impl fmt::Debug for Connect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { url, cache, create } = self;
-        let tiers: Vec<_> = url.split('|').chain(cache.as_deref()).map(masked).collect();
-        f.debug_struct("Connect").field("urls", &tiers).field("create", create).finish()
+        f.debug_struct("Connect").field("urls", &self.masked()).field("create", &self.create).finish()
     }
 }

@@ -1,0 +1,301 @@
+//! The arguments of all commands.
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use idempotent::store::StateKind;
+use idempotent_operate::{KeyAddress, KeyFilter, NamePattern};
+
+/// Inspects and repairs the records of an idempotency store.
+#[derive(Debug, Parser)]
+#[command(name = "idempotent", version, after_help = AFTER, arg_required_else_help = true, max_term_width = 100)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) global: GlobalOptions,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const AFTER: &str = "\
+Examples:
+  export IDEMPOTENT_STORE=redis://localhost
+  idempotent list --orphaned
+  idempotent inspect --scene mq --scope orders --part 4711
+  idempotent forget KEY --reason 'stock corrected'
+
+Exit codes:
+  0 done   2 usage   4 not found   5 unreadable record or other schema   6 refused, nothing was changed
+  7 store not reachable   8 access denied   1 other failure   130 interrupted";
+
+/// The options of every command.
+#[derive(Args, Debug)]
+pub(crate) struct GlobalOptions {
+    /// The store's URL, or `@FILE` with the URL in its first line. Other users can read an argument, so pass a URL with a
+    /// password by the environment or by a file.
+    #[arg(long, global = true, env = "IDEMPOTENT_STORE", hide_env_values = true, value_name = "URL")]
+    pub(crate) store: Option<String>,
+    /// The executor's namespace.
+    #[arg(long, global = true, env = "IDEMPOTENT_NAMESPACE", default_value = "idempotent", value_name = "NAME")]
+    pub(crate) namespace: String,
+    /// The format: `table` on a terminal, `jsonl` otherwise.
+    #[arg(short, long, global = true, env = "IDEMPOTENT_OUTPUT", value_name = "FORMAT")]
+    pub(crate) output: Option<Format>,
+    /// The longest time for the whole command, such as `10s`.
+    #[arg(long, global = true, value_parser = humantime::parse_duration, value_name = "DURATION")]
+    pub(crate) timeout: Option<Duration>,
+    /// Refuses every command that writes.
+    #[arg(long, global = true, env = "IDEMPOTENT_READ_ONLY", value_parser = clap::builder::FalseyValueParser::new())]
+    pub(crate) read_only: bool,
+    /// Logs errors only.
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Logs more to stderr. Twice for debugging.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+/// The form of the output.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Format {
+    /// Aligned columns for people.
+    Table,
+    /// One JSON object per line.
+    Jsonl,
+    /// One storage key per line.
+    Key,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Shows the record of one key.
+    #[command(visible_alias = "show")]
+    Inspect(KeyArguments),
+    /// Lists keys.
+    #[command(visible_alias = "ls")]
+    List(ListArguments),
+    /// Counts keys by their state.
+    Count(CountArguments),
+    /// Makes a consumed, failed or dead key claimable again, so that its next duplicate runs.
+    Forget(ForgetArguments),
+    /// Takes a consuming key from its owner. The owner may still be running, and its effect may happen.
+    Release(RepairArguments),
+    /// Removes expired records. Redis removes them by itself.
+    Purge(PurgeArguments),
+    /// Prints the completions of a shell.
+    Completions { shell: clap_complete::Shell },
+    /// Prints the manual page.
+    Man,
+}
+
+/// The name of one key.
+#[derive(Args, Debug)]
+pub(crate) struct KeyArguments {
+    /// The storage key, as logs and listings show it.
+    #[arg(value_name = "KEY", required_unless_present = "part", conflicts_with = "part")]
+    key: Option<String>,
+    /// A part of the handler's key, for each part once. `-` reads the part from stdin.
+    #[arg(long, requires = "scope", value_name = "TEXT")]
+    part: Vec<String>,
+    /// The handler's scope.
+    #[arg(long, requires = "part", value_name = "NAME")]
+    scope: Option<String>,
+    /// The handler's scene: `mq`, `rest` or a custom one.
+    #[arg(long, requires = "part", default_value_if("part", clap::builder::ArgPredicate::IsPresent, "mq"))]
+    scene: Option<String>,
+    /// The tenant.
+    #[arg(long, requires = "part", value_name = "NAME")]
+    tenant: Option<String>,
+}
+
+impl KeyArguments {
+    /// Returns the address. Reads a part `-` from stdin.
+    pub(crate) fn address(&self, namespace: &str) -> anyhow::Result<KeyAddress> {
+        if let Some(key) = &self.key {
+            return Ok(KeyAddress::Text(key.clone()));
+        }
+        let mut parts = self.part.clone();
+        if let Some(place) = parts.iter_mut().find(|part| *part == "-") {
+            let mut line = String::new();
+            std::io::stdin().read_line(&mut line)?;
+            *place = line.trim_end_matches(['\r', '\n']).to_owned();
+        }
+        Ok(KeyAddress::Parts {
+            namespace: namespace.to_owned(),
+            tenant: self.tenant.clone(),
+            scene: self.scene.clone().unwrap_or_else(|| "mq".to_owned()),
+            scope: self.scope.clone().unwrap_or_default(),
+            parts,
+        })
+    }
+}
+
+/// The states that a listing selects.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum StateArgument {
+    Consuming,
+    Consumed,
+    Failed,
+    Dead,
+    Vacant,
+}
+
+impl StateArgument {
+    fn kind(self) -> StateKind {
+        match self {
+            Self::Consuming => StateKind::Consuming,
+            Self::Consumed => StateKind::Consumed,
+            Self::Failed => StateKind::Failed,
+            Self::Dead => StateKind::Dead,
+            Self::Vacant => StateKind::Vacant,
+        }
+    }
+}
+
+/// A selection of keys.
+#[derive(Args, Debug)]
+pub(crate) struct FilterArguments {
+    /// The states, separated by commas [default: consuming,failed,dead].
+    #[arg(long, value_delimiter = ',', value_name = "STATE")]
+    state: Vec<StateArgument>,
+    /// Only consuming keys whose lease ended longer ago than it lasted.
+    #[arg(long)]
+    orphaned: bool,
+    /// The scene, or a prefix that ends in `*`.
+    #[arg(long, value_parser = NamePattern::parse, value_name = "NAME")]
+    scene: Option<NamePattern>,
+    /// The scope, or a prefix that ends in `*`.
+    #[arg(long, value_parser = NamePattern::parse, value_name = "NAME")]
+    scope: Option<NamePattern>,
+    /// The shortest time since the last write, such as `5m`.
+    #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
+    older_than: Option<Duration>,
+    /// The longest time since the last write.
+    #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
+    newer_than: Option<Duration>,
+    /// The smallest number of attempts.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    min_attempt: u32,
+}
+
+impl FilterArguments {
+    pub(crate) fn filter(&self, namespace: &str) -> KeyFilter {
+        let mut filter = KeyFilter::default();
+        filter.namespace = Some(namespace.to_owned());
+        if !self.state.is_empty() {
+            filter.states = self.state.iter().map(|state| state.kind()).collect();
+        }
+        filter.orphaned = self.orphaned;
+        filter.scene.clone_from(&self.scene);
+        filter.scope.clone_from(&self.scope);
+        filter.older_than = self.older_than;
+        filter.newer_than = self.newer_than;
+        filter.min_attempt = self.min_attempt;
+        filter
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ListArguments {
+    #[command(flatten)]
+    pub(crate) filter: FilterArguments,
+    /// The largest number of keys of a page.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000), value_name = "N")]
+    pub(crate) limit: u32,
+    /// Prints all pages.
+    #[arg(long, conflicts_with = "after")]
+    pub(crate) all: bool,
+    /// The cursor at which the page before ended.
+    #[arg(long, value_parser = cursor, value_name = "CURSOR")]
+    pub(crate) after: Option<u128>,
+    /// The largest number of records that the store examines for a page.
+    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    pub(crate) budget: u32,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CountArguments {
+    #[command(flatten)]
+    pub(crate) filter: FilterArguments,
+    /// The largest number of records that the store examines. The counts are lower bounds after that.
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    pub(crate) budget: u32,
+}
+
+/// The options of a repair.
+#[derive(Args, Debug)]
+pub(crate) struct RepairOptions {
+    /// The reason, for the audit log.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+    /// The author, for the audit log.
+    #[arg(long, env = "IDEMPOTENT_BY", value_name = "NAME")]
+    pub(crate) by: Option<String>,
+    /// A file for the audit log, one JSON object per line [default: the log on stderr].
+    #[arg(long, env = "IDEMPOTENT_AUDIT", value_name = "FILE")]
+    pub(crate) audit: Option<PathBuf>,
+    /// Changes nothing, and prints what the command would change.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Asks for no confirmation.
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// The time for which the store remembers the fencing number of a repaired key.
+    #[arg(long, default_value = "1h", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    pub(crate) memory: Duration,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RepairArguments {
+    #[command(flatten)]
+    pub(crate) key: KeyArguments,
+    /// The fencing number that you saw. Without it, the command shows the record and asks.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(..1 << 53), value_name = "N")]
+    pub(crate) fencing: Option<u64>,
+    #[command(flatten)]
+    pub(crate) options: RepairOptions,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "To forget many keys:\n  idempotent list --state dead --scope orders --all -o key |\n    while read -r key; do idempotent forget \"$key\" --yes --reason 'stock corrected'; done"
+)]
+pub(crate) struct ForgetArguments {
+    #[command(flatten)]
+    pub(crate) repair: RepairArguments,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PurgeArguments {
+    /// The largest number of records to remove.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    pub(crate) limit: u32,
+}
+
+/// Parses the cursor of a page: 32 hexadecimal digits.
+fn cursor(text: &str) -> Result<u128, String> {
+    let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let cursor = digits.then(|| u128::from_str_radix(text, 16).ok()).flatten();
+    cursor.ok_or_else(|| "a cursor has 32 hexadecimal digits; start without --after".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_contradict_each_other_nowhere() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_cursor_is_read_as_it_is_printed() {
+        for value in [0, 1, u128::MAX] {
+            assert_eq!(cursor(&format!("{value:032x}")), Ok(value));
+        }
+        for bad in ["", "12", &"g".repeat(32), &"1".repeat(33), &format!("+{}", "1".repeat(31))] {
+            assert!(cursor(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The commands.
+mod count;
+mod keys;
+mod purge;
+mod repair;
+
+use std::future::Future;
+use std::time::Duration;
+
+use clap::CommandFactory;
+
+use crate::arguments::{Arguments, Command, GlobalOptions};
+use crate::exit::Failure;
+use crate::target::{self, Target};
+
+/// The longest time for opening a store.
+const OPENING: Duration = Duration::from_secs(5);
+
+/// Runs the command of the arguments.
+pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let global = &arguments.global;
+    let running = async {
+        match &arguments.command {
+            Command::Inspect(inspect) => keys::inspect(global, inspect).await,
+            Command::List(list) => keys::list(global, list).await,
+            Command::Count(count) => count::count(global, count).await,
+            Command::Forget(forget) => repair::forget(global, &forget.repair).await,
+            Command::Release(release) => repair::release(global, release).await,
+            Command::Purge(purge) => purge::purge(global, purge).await,
+            Command::Completions { shell } => {
+                clap_complete::generate(*shell, &mut Arguments::command(), "idempotent", &mut std::io::stdout());
+                Ok(())
+            }
+            Command::Man => Ok(clap_mangen::Man::new(Arguments::command()).render(&mut std::io::stdout())?),
+        }
+    };
+    within(global.timeout, running).await
+}
+
+/// Opens the store of a command that only reads.
+async fn open(global: &GlobalOptions) -> anyhow::Result<Target> {
+    within(Some(OPENING), target::open(global)).await
+}
+
+/// Opens the store of a command that writes.
+async fn open_for_writing(global: &GlobalOptions) -> anyhow::Result<Target> {
+    if global.read_only {
+        return Err(Failure::Refused("--read-only forbids this command".into()).into());
+    }
+    open(global).await
+}
+
+async fn within<T>(most: Option<Duration>, future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    match most {
+        Some(most) => tokio::time::timeout(most, future).await.unwrap_or_else(|_| Err(Failure::TimedOut.into())),
+        None => future.await,
+    }
+}

@@ -1,0 +1,91 @@
+//! The commands `forget` and `release`.
+use std::sync::Arc;
+
+use anyhow::Context;
+use idempotent::FencingToken;
+use idempotent_operate::{
+    AuditFile, AuditSink, RecordSummary, Repair, RepairResult, Repairer, StateName, TracingAudit, escaped,
+};
+
+use super::keys::absent;
+use super::open_for_writing;
+use crate::arguments::{GlobalOptions, RepairArguments, RepairOptions};
+use crate::confirm::confirm;
+use crate::exit::Failure;
+use crate::output;
+use crate::target::Target;
+
+pub(super) async fn forget(global: &GlobalOptions, arguments: &RepairArguments) -> anyhow::Result<()> {
+    repair(global, arguments, Repair::Forget).await
+}
+
+pub(super) async fn release(global: &GlobalOptions, arguments: &RepairArguments) -> anyhow::Result<()> {
+    repair(global, arguments, Repair::Release).await
+}
+
+async fn repair(global: &GlobalOptions, arguments: &RepairArguments, repair: Repair) -> anyhow::Result<()> {
+    let key = arguments.key.address(&global.namespace)?.key()?;
+    let options = &arguments.options;
+    let target = open_for_writing(global).await?;
+    let repairer = repairer(&target, options)?;
+    let record = idempotent_operate::inspect(&*target.store, &key).await?.ok_or_else(|| absent(key.as_str()))?;
+    check(&record, arguments.fencing, repair)?;
+    if options.dry_run {
+        output::record(output::format(global.output), &record)?;
+        eprintln!("dry run: `{}` would {} this key", key.as_str(), repair.name());
+        return Ok(());
+    }
+    if !options.yes {
+        output::record(crate::arguments::Format::Table, &record)?;
+        let warning = match repair {
+            Repair::Release => "The owner may still be running, and its effect may happen.",
+            _ => "The next duplicate of this key runs the handler again.",
+        };
+        confirm(warning)?;
+    }
+    match repairer.apply(repair, &key, FencingToken(record.fencing)).await? {
+        RepairResult::Done => {
+            eprintln!("done: the key can be claimed");
+            Ok(())
+        }
+        RepairResult::Changed { now } => {
+            let why = format!("the key has changed meanwhile and is {now}; nothing was changed");
+            Err(Failure::Refused(why).into())
+        }
+        _ => Err(Failure::Refused("the store gave an unknown answer".into()).into()),
+    }
+}
+
+/// Refuses a repair that the store would refuse, with the remedy.
+fn check(record: &RecordSummary, fencing: Option<u64>, repair: Repair) -> anyhow::Result<()> {
+    if let Some(seen) = fencing.filter(|seen| *seen != record.fencing) {
+        let why = format!("the fencing number is {} now, not {seen}; nothing was changed", record.fencing);
+        return Err(Failure::Refused(why).into());
+    }
+    let why = match (repair, record.state) {
+        (Repair::Forget, StateName::Consuming) => {
+            let owner = record.owner.as_deref().map(escaped).unwrap_or_default();
+            format!("{owner}… holds the key: wait for its lease, or use `idempotent release`")
+        }
+        (Repair::Release, StateName::Consuming)
+        | (Repair::Forget, StateName::Consumed | StateName::Failed | StateName::Dead) => {
+            return Ok(());
+        }
+        (_, StateName::Vacant) => "the key is vacant already, so its next duplicate runs".to_owned(),
+        _ => format!("the key is {}: use `idempotent forget`", output::state(record.state)),
+    };
+    Err(Failure::Refused(why).into())
+}
+
+fn repairer(target: &Target, options: &RepairOptions) -> anyhow::Result<Repairer> {
+    let audit: Arc<dyn AuditSink> = match &options.audit {
+        Some(path) => {
+            Arc::new(AuditFile::open(path).with_context(|| format!("cannot open the audit log `{}`", path.display()))?)
+        }
+        None => Arc::new(TracingAudit),
+    };
+    let by = options.by.clone().or_else(|| std::env::var("USER").ok()).or_else(|| std::env::var("LOGNAME").ok());
+    let by = by.ok_or_else(|| Failure::Usage("no author: pass --by NAME, or set IDEMPOTENT_BY".into()))?;
+    let repairer = Repairer::new(target.store.clone(), audit, (&by, &options.reason), "cli", &target.name)?;
+    Ok(repairer.retention(options.memory))
+}

@@ -1,0 +1,75 @@
+//! The exit codes of the command line.
+use std::io;
+use std::process::ExitCode;
+
+use idempotent::{ConnectError, StoreError, StoreErrorKind};
+use idempotent_operate::{OperateError, escaped};
+
+/// A failure that no store has reported.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The command line is incomplete.
+    Usage(String),
+    /// The key is absent.
+    NotFound(String),
+    /// A rule forbids the change. Nothing was changed.
+    Refused(String),
+    /// The command took longer than `--timeout`.
+    TimedOut,
+    /// The user pressed Ctrl-C.
+    Interrupted,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Usage(text) | Self::NotFound(text) | Self::Refused(text) => f.write_str(text),
+            Self::TimedOut => f.write_str("the command took longer than --timeout"),
+            Self::Interrupted => f.write_str("interrupted"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Prints an error to stderr and returns its exit code. A reader that closed stdout has seen enough, which is no error.
+pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+    let is_closed = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+    if error.downcast_ref::<io::Error>().is_some_and(is_closed) {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("error: {}", escaped(&format!("{error:#}")));
+    ExitCode::from(code(error))
+}
+
+fn code(error: &anyhow::Error) -> u8 {
+    let of_store = |error: &StoreError| match error.kind() {
+        StoreErrorKind::NotApplied | StoreErrorKind::Ambiguous => 7,
+        StoreErrorKind::Denied => 8,
+        StoreErrorKind::Schema | StoreErrorKind::Corrupt | StoreErrorKind::UnknownVersion | StoreErrorKind::Foreign => {
+            5
+        }
+        _ => 1,
+    };
+    if let Some(failure) = error.downcast_ref::<Failure>() {
+        return match failure {
+            Failure::Usage(_) => 2,
+            Failure::NotFound(_) => 4,
+            Failure::Refused(_) => 6,
+            Failure::TimedOut => 7,
+            Failure::Interrupted => 130,
+        };
+    }
+    match error.downcast_ref::<OperateError>() {
+        Some(OperateError::Store(error)) => return of_store(error),
+        Some(OperateError::Unsupported { .. }) => return 5,
+        Some(OperateError::Audit(_)) => return 6,
+        Some(_) => return 2,
+        None => {}
+    }
+    match error.downcast_ref::<ConnectError>() {
+        Some(ConnectError::Store(error)) => of_store(error),
+        Some(_) => 2,
+        None => error.downcast_ref::<StoreError>().map_or(1, of_store),
+    }
+}

@@ -1,0 +1,67 @@
+//! The command line `idempotent`: inspects and repairs the records of a store.
+//!
+//! `arguments` parses a command, `target` opens its store, `commands` runs it, `output` prints the result, and `exit` maps
+//! an error to an exit code.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+mod arguments;
+mod commands;
+mod confirm;
+mod exit;
+mod output;
+mod target;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::Parser;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use self::arguments::Arguments;
+
+fn main() -> ExitCode {
+    // Usage errors end here, with exit code 2.
+    let arguments = Arguments::parse();
+    log(&arguments);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return exit::report(&error.into()),
+    };
+    let ended = runtime.block_on(async {
+        tokio::select! {
+            ended = commands::run(&arguments) => ended,
+            () = interrupted() => Err(exit::Failure::Interrupted.into()),
+        }
+    });
+    // A connection that does not close must not delay the exit.
+    runtime.shutdown_background();
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => exit::report(&error),
+    }
+}
+
+/// Waits for Ctrl-C. A second one ends the process at once.
+async fn interrupted() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Sends the log to stderr, so that stdout contains data only. The audit log is a part of it.
+fn log(arguments: &Arguments) {
+    let level = match arguments.global.verbose {
+        // The warnings of a store concern workers; `-v` shows them.
+        0 => LevelFilter::ERROR,
+        1 => LevelFilter::INFO,
+        _ => LevelFilter::DEBUG,
+    };
+    let audit = if arguments.global.quiet { LevelFilter::ERROR } else { LevelFilter::INFO };
+    let targets = tracing_subscriber::filter::Targets::new()
+        .with_default(level)
+        .with_target("idempotent::audit", audit.max(level));
+    let lines =
+        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+    tracing_subscriber::registry().with(lines).with(targets).init();
+}

@@ -1,0 +1,117 @@
+//! The output of records: columns for people, JSON lines for scripts.
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use idempotent_operate::{RecordSummary, StateName, escaped};
+
+use crate::arguments::Format;
+
+/// Returns the format of the option, or the default for this stdout.
+pub(crate) fn format(option: Option<Format>) -> Format {
+    option.unwrap_or(if io::stdout().is_terminal() { Format::Table } else { Format::Jsonl })
+}
+
+/// Prints one record in full.
+pub(crate) fn record(format: Format, record: &RecordSummary) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match format {
+        Format::Jsonl => writeln!(out, "{}", serde_json::to_string(record)?),
+        Format::Key => writeln!(out, "{}", escaped(&record.key)),
+        Format::Table => {
+            for (name, value) in fields(record) {
+                writeln!(out, "{name:<11}{value}")?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Prints a page of records.
+pub(crate) fn records(format: Format, records: &[RecordSummary]) -> io::Result<()> {
+    if format != Format::Table {
+        return records.iter().try_for_each(|record| self::record(format, record));
+    }
+    let mut out = io::stdout().lock();
+    let mut rows = vec![["STATE", "ATTEMPT", "AGE", "LEASE", "FENCING", "KEY"].map(str::to_owned)];
+    rows.extend(records.iter().map(|record| {
+        let lease = record.lease_left_ms.map_or_else(|| "-".to_owned(), lease);
+        let numbers = [record.attempt.to_string(), time(record.age_ms), lease, record.fencing.to_string()];
+        let [attempt, age, lease, fencing] = numbers;
+        [state(record.state).to_owned(), attempt, age, lease, fencing, escaped(&record.key)]
+    }));
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let widths: Vec<_> = (0..5).map(width).collect();
+    for row in &rows {
+        for (cell, width) in row.iter().zip(&widths) {
+            write!(out, "{cell:<width$}  ")?;
+        }
+        // The key is the last column and is never truncated.
+        writeln!(out, "{}", row[5])?;
+    }
+    Ok(())
+}
+
+/// Returns the fields of one record for people.
+fn fields(record: &RecordSummary) -> Vec<(&'static str, String)> {
+    let over = record.taken_over.map_or_else(String::new, |fencing| format!(", took over from {fencing}"));
+    let mut fields = vec![
+        ("key", escaped(&record.key)),
+        ("state", state(record.state).to_owned()),
+        ("attempt", format!("{}{over}", record.attempt)),
+        ("fencing", record.fencing.to_string()),
+    ];
+    let mut add = |name, value: Option<String>| fields.extend(value.map(|value| (name, value)));
+    add("owner", record.owner.as_ref().map(|owner| format!("{}…", escaped(owner))));
+    add("lease", record.lease_left_ms.map(lease));
+    add(
+        "claimable",
+        record
+            .delay_left_ms
+            .map(|left| if left == 0 { "now".to_owned() } else { format!("in {}", time(left.unsigned_abs())) }),
+    );
+    add("error", record.error.as_deref().map(escaped));
+    add("display", record.display.as_deref().map(escaped));
+    add("result", record.result_bytes.map(|bytes| format!("{bytes} bytes")));
+    add("first seen", Some(record.first_seen.clone()));
+    add("updated", Some(format!("{}, {} ago", record.updated_at, time(record.age_ms))));
+    add("expires", record.expires_in_ms.map(|left| format!("in {}", time(left))));
+    fields
+}
+
+pub(crate) fn state(state: StateName) -> &'static str {
+    match state {
+        StateName::Vacant => "vacant",
+        StateName::Consuming => "consuming",
+        StateName::Consumed => "consumed",
+        StateName::Failed => "failed",
+        StateName::Dead => "dead",
+        _ => "other",
+    }
+}
+
+fn lease(left: i64) -> String {
+    let time = time(left.unsigned_abs());
+    if left < 0 { format!("ended {time} ago") } else { format!("ends in {time}") }
+}
+
+/// Formats a time with at most two units, such as `6days 23h`: smaller ones are noise.
+fn time(ms: u64) -> String {
+    let ms = if ms < 10_000 { ms } else { ms / 1_000 * 1_000 };
+    let text = humantime::format_duration(Duration::from_millis(ms)).to_string();
+    text.split(' ').take(2).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_at_most_two_units() {
+        let second = 1_000;
+        let cases = [(0, "0s"), (1_250, "1s 250ms"), (12 * second + 300, "12s"), (3_700 * second, "1h 1m")];
+        for (ms, text) in cases.into_iter().chain([(600_000 * second, "6days 22h")]) {
+            assert_eq!(time(ms), text);
+        }
+        assert_eq!([lease(-1_500), lease(20_000)], ["ended 1s 500ms ago", "ends in 20s"]);
+    }
+}

@@ -1,0 +1,114 @@
+//! The names of keys as an operator writes them.
+use idempotent_core::{Identity, Key, KeyPart, Parts, Scene};
+
+use crate::{OperateError, escaped};
+
+/// A name for one key: the text of its storage key, or the parts that its handler uses.
+///
+/// ```
+/// use idempotent_core::{Identity, Scene};
+/// use idempotent_operate::KeyAddress;
+///
+/// let parts = KeyAddress::Parts {
+///     namespace: "idempotent".into(),
+///     tenant: None,
+///     scene: "mq".into(),
+///     scope: "orders".into(),
+///     parts: vec!["ann".into(), "17".into()],
+/// };
+/// // The handler's key is `(user, number)`.
+/// let key = Identity::new(Scene::Mq, "orders", &("ann", 17)).key("idempotent")?;
+/// assert_eq!(parts.key()?, key);
+/// assert_eq!(KeyAddress::Text(key.as_str().into()).key()?, key);
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub enum KeyAddress {
+    /// The text of the storage key, as logs and listings show it.
+    Text(String),
+    /// The parts of the identity.
+    Parts {
+        /// The executor's namespace.
+        namespace: String,
+        /// The tenant, if the handler has one.
+        tenant: Option<String>,
+        /// The scene: `mq`, `rest` or the name of a custom scene.
+        scene: String,
+        /// The handler's scope.
+        scope: String,
+        /// The parts of the key in their order. A number and its decimal text are the same part.
+        parts: Vec<String>,
+    },
+}
+
+impl KeyAddress {
+    /// Returns the key.
+    ///
+    /// # Errors
+    /// [`Address`](OperateError::Address) if the text is no storage key, or [`Key`](OperateError::Key) if a part is
+    /// empty or too long.
+    pub fn key(&self) -> Result<Key, OperateError> {
+        match self {
+            Self::Text(text) => Key::from_text(text).ok_or_else(|| OperateError::Address { text: escaped(text) }),
+            Self::Parts { namespace, tenant, scene, scope, parts } => {
+                let identity = Identity::new(scene_named(scene), scope.clone(), &PartList(parts));
+                let identity = match tenant {
+                    Some(tenant) => identity.tenant(tenant),
+                    None => identity,
+                };
+                Ok(identity.key(namespace)?)
+            }
+        }
+    }
+}
+
+/// Returns the scene of this name.
+fn scene_named(name: &str) -> Scene {
+    match name {
+        "mq" => Scene::Mq,
+        "rest" => Scene::Rest,
+        _ => Scene::Named(name.to_owned().into()),
+    }
+}
+
+/// The parts of a key, whose number is known only at run time.
+struct PartList<'a>(&'a [String]);
+
+impl KeyPart for PartList<'_> {
+    fn write_to(&self, parts: &mut Parts) {
+        self.0.iter().for_each(|part| part.write_to(parts));
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn parts(parts: &[&str]) -> KeyAddress {
+        KeyAddress::Parts {
+            namespace: "shop".into(),
+            tenant: Some("acme".into()),
+            scene: "billing".into(),
+            scope: "invoices".into(),
+            parts: parts.iter().map(|part| (*part).to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn a_tenant_and_a_custom_scene_are_parts_of_the_key() {
+        let identity = Identity::new(Scene::Named("billing".into()), "invoices", "i-7").tenant("acme");
+        assert_eq!(parts(&["i-7"]).key().unwrap(), identity.key("shop").unwrap());
+    }
+
+    #[test]
+    fn an_empty_part_and_a_text_of_another_form_are_refused() {
+        for bad in [&[][..], &[""], &["a", ""]] {
+            assert!(matches!(parts(bad).key(), Err(OperateError::Key(_))), "{bad:?}");
+        }
+        for text in ["", "orders", "shop:mq:orders:{short}", "shop:mq:orders:{Pv_mJFCxQoKrWCJDVdinc*}", "*"] {
+            let error = KeyAddress::Text(text.into()).key().unwrap_err().to_string();
+            assert!(error.contains("expected `NAMESPACE:SCENE:SCOPE:{HASH}`"), "{error}");
+        }
+    }
+}

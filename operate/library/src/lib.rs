@@ -1,0 +1,28 @@
+//! Inspection and repair of the records of [`idempotent-rs`](https://docs.rs/idempotent-rs), over any store.
+//!
+//! An operator's tool takes these steps:
+//!
+//! 1. [`KeyAddress`] names a key by its text or by its parts, or [`list`] finds keys by a [`KeyFilter`].
+//! 2. [`RecordSummary`] describes a record by the store's clock, without its result.
+//! 3. [`Repairer`] forgets or releases keys. Each change names the fencing number that the operator saw, and an
+//!    [`AuditSink`] records it.
+//!
+//! Texts from a store are untrusted: print them by [`escaped`].
+#![cfg_attr(docsrs, feature(doc_cfg))]
+mod address;
+mod audit;
+mod error;
+mod filter;
+mod listing;
+mod repair;
+mod summary;
+mod text;
+
+pub use self::address::KeyAddress;
+pub use self::audit::{AuditEntry, AuditFile, AuditPhase, AuditSink, TracingAudit};
+pub use self::error::OperateError;
+pub use self::filter::{KeyFilter, NamePattern};
+pub use self::listing::{KeyPage, PageLimits, inspect, list, store_time};
+pub use self::repair::{Repair, RepairResult, Repairer};
+pub use self::summary::{RecordSummary, StateName};
+pub use self::text::escaped;

@@ -1,0 +1,169 @@
+//! Reading of one key, and of pages of keys.
+use idempotent_core::{Identity, Key, Scene, Store, Timestamp};
+
+use crate::{KeyFilter, OperateError, RecordSummary};
+
+/// The limits of one page.
+#[derive(Clone, Copy, Debug)]
+pub struct PageLimits {
+    /// The largest number of keys that the page contains.
+    pub keys: usize,
+    /// The largest number of records that the store examines for the page.
+    pub examined: usize,
+}
+
+/// The default limits: 50 keys, and 200,000 examined records.
+impl Default for PageLimits {
+    fn default() -> Self {
+        Self { keys: 50, examined: 200_000 }
+    }
+}
+
+/// A page of keys.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct KeyPage {
+    /// The keys that the filter selects, each with its record. In no particular order.
+    pub keys: Vec<(Key, RecordSummary)>,
+    /// The number of records that were examined.
+    pub examined: usize,
+    /// The cursor of the next page, or `None` at the end.
+    pub next: Option<u128>,
+}
+
+/// The largest number of records of one request. The records of a request are in memory at the same time, with their
+/// results.
+const REQUEST: usize = 1_000;
+
+/// Returns the record of one key, or `None` if the key is absent. Writes nothing.
+///
+/// # Errors
+/// [`Unsupported`](OperateError::Unsupported) if the store cannot read a record with its time, or the error of the
+/// store.
+///
+/// # Cancellation
+/// The call only reads, so a drop has no effect.
+pub async fn inspect(store: &dyn Store, key: &Key) -> Result<Option<RecordSummary>, OperateError> {
+    let inspect = store.capabilities().inspect.ok_or(OperateError::Unsupported { action: "inspect a record" })?;
+    let seen = inspect.inspect(key).await?;
+    Ok(seen.map(|seen| RecordSummary::new(key, &seen.record, seen.now)))
+}
+
+/// Returns the keys after the cursor `after` that `filter` selects. Writes nothing.
+///
+/// The page ends when it contains enough keys, when enough records were examined, or when the store has no more
+/// records. Listings use one pass over the records, so pass [`KeyPage::next`] to the next call until it is `None`. A key
+/// that exists during all calls is listed once.
+///
+/// # Errors
+/// [`Unsupported`](OperateError::Unsupported) if the store cannot list its records or report its time, or the error of
+/// the store.
+///
+/// # Cancellation
+/// The call only reads, so a drop has no effect.
+pub async fn list(
+    store: &dyn Store,
+    filter: &KeyFilter,
+    after: Option<u128>,
+    limits: PageLimits,
+) -> Result<KeyPage, OperateError> {
+    let browse = store.capabilities().browse.ok_or(OperateError::Unsupported { action: "list its records" })?;
+    let mut page = KeyPage { keys: Vec::new(), examined: 0, next: after };
+    loop {
+        // Never more than fit the page: a cursor leads to the end of a request, not into it.
+        let room = limits.keys.saturating_sub(page.keys.len()).min(limits.examined.saturating_sub(page.examined));
+        if room == 0 {
+            return Ok(page);
+        }
+        let found = browse.browse(page.next, room.min(REQUEST)).await?;
+        let now = store_time(store, filter.namespace.as_deref()).await?;
+        page.examined += found.entries.len();
+        let selected = found.entries.iter().filter(|entry| filter.matches(entry, now));
+        page.keys.extend(selected.map(|entry| {
+            let summary = RecordSummary::new(&entry.key, &entry.record, now);
+            (entry.key.clone(), summary)
+        }));
+        page.next = found.next;
+        if page.next.is_none() {
+            return Ok(page);
+        }
+    }
+}
+
+/// Returns the store's time, by which leases and ages are measured.
+///
+/// # Errors
+/// [`Unsupported`](OperateError::Unsupported) if the store keeps no order tables, whose read returns the time, or the
+/// error of the store.
+pub async fn store_time(store: &dyn Store, namespace: Option<&str>) -> Result<Timestamp, OperateError> {
+    let order = store.capabilities().order.ok_or(OperateError::Unsupported { action: "report its time" })?;
+    let stream = Identity::new(Scene::Named("operate".into()), "time", "now").key(namespace.unwrap_or("idempotent"))?;
+    Ok(order.load(&stream).await?.now)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use idempotent_core::{Call, DefaultReply, Executor, Handler, Json, Rejection, StateKind};
+
+    use super::*;
+
+    /// Returns a store with 40 consumed keys and 5 failed ones.
+    async fn store() -> Executor {
+        let executor = Executor::new(idempotent::connect("sqlite::memory:").await.unwrap());
+        for number in 0..45_u32 {
+            let handler = Handler::<DefaultReply, Json, _, _>::new(async || match number {
+                0..40 => Ok(number),
+                _ => Err(Rejection::Mismatch),
+            });
+            let handler = handler.permanent(|_| true);
+            let call = Call::new(Identity::new(Scene::Mq, "orders", &number));
+            let _ = executor.run(call, handler).await;
+        }
+        executor
+    }
+
+    async fn all(executor: &Executor, filter: &KeyFilter, limits: PageLimits) -> (BTreeSet<String>, usize) {
+        let (mut keys, mut pages, mut after) = (BTreeSet::new(), 0, None);
+        loop {
+            let page = list(executor.store(), filter, after, limits).await.unwrap();
+            assert!(page.keys.len() <= limits.keys && page.examined <= limits.examined);
+            for (_, record) in page.keys {
+                assert!(keys.insert(record.key), "listed twice");
+            }
+            pages += 1;
+            after = page.next;
+            if after.is_none() {
+                return (keys, pages);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn pages_contain_each_selected_key_once_within_their_limits() {
+        let executor = store().await;
+        let states = |states: &[StateKind]| KeyFilter { states: states.to_vec(), ..KeyFilter::default() };
+        for (filter, count) in
+            [(states(&[StateKind::Consumed]), 40), (states(&[StateKind::Failed]), 5), (KeyFilter::default(), 5)]
+        {
+            for limits in
+                [PageLimits::default(), PageLimits { keys: 3, examined: 7 }, PageLimits { keys: 1, examined: 1 }]
+            {
+                let (keys, pages) = all(&executor, &filter, limits).await;
+                assert_eq!(keys.len(), count);
+                assert!(pages >= 45 / limits.examined.min(45), "{pages} pages");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn one_key_is_described_and_an_absent_one_is_none() {
+        let executor = store().await;
+        let key = |number: u32| Identity::new(Scene::Mq, "orders", &number).key("idempotent").unwrap();
+        let seen = inspect(executor.store(), &key(44)).await.unwrap().unwrap();
+        assert_eq!((seen.state.kind(), seen.attempt), (StateKind::Failed, 1));
+        assert_eq!(inspect(executor.store(), &key(45)).await.unwrap(), None);
+    }
+}

@@ -1,0 +1,76 @@
+//! Escaping of untrusted texts for a terminal.
+use std::fmt::Write;
+
+/// The longest text that is printed, in characters.
+const LONGEST: usize = 4_096;
+
+/// Escapes everything in a text that could control a terminal or change the order of characters, and truncates a long
+/// text.
+///
+/// Control characters, bidirectional controls, zero-width characters and unassigned code points become `\u{…}`.
+///
+/// ```
+/// use idempotent_operate::escaped;
+///
+/// assert_eq!(escaped("no stock\u{1b}[2J"), "no stock\\u{1b}[2J");
+/// assert_eq!(escaped("naïve – 订单"), "naïve – 订单");
+/// ```
+#[must_use]
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for (count, char) in text.chars().enumerate() {
+        if count == LONGEST {
+            // Writing to a string cannot fail.
+            let _ = write!(out, "… ({} bytes)", text.len());
+            break;
+        }
+        if is_plain(char) {
+            out.push(char);
+        } else {
+            let _ = write!(out, "\\u{{{:x}}}", u32::from(char));
+        }
+    }
+    out
+}
+
+/// Returns true for a printable character. `escape_debug` keeps exactly the printable ones, apart from quotes and
+/// backslashes.
+fn is_plain(char: char) -> bool {
+    const INVISIBLE: [std::ops::RangeInclusive<char>; 6] = [
+        '\u{ad}'..='\u{ad}',
+        '\u{61c}'..='\u{61c}',
+        '\u{200b}'..='\u{200f}',
+        '\u{202a}'..='\u{202e}',
+        '\u{2060}'..='\u{206f}',
+        '\u{feff}'..='\u{feff}',
+    ];
+    let is_printable = matches!(char, '"' | '\'' | '\\') || char.escape_debug().eq([char]);
+    is_printable && !INVISIBLE.iter().any(|range| range.contains(&char))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_controls_a_terminal_is_printed() {
+        for code in (0..0x20).chain(0x7f..0xa0).chain([0xad, 0x61c, 0x200b, 0x200f, 0x202e, 0x2066, 0xfeff, 0x10_ffff])
+        {
+            let Some(char) = char::from_u32(code) else { continue };
+            assert_eq!(escaped(&format!("a{char}b")), format!("a\\u{{{code:x}}}b"));
+        }
+    }
+
+    #[test]
+    fn letters_of_all_scripts_and_quotes_are_kept() {
+        for text in ["it's \"open\" \\ 100 %", "订单 заказ"] {
+            assert_eq!(escaped(text), text);
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_truncated_with_its_length() {
+        let long = escaped(&"x".repeat(1 << 20));
+        assert!(long.len() < 5_000 && long.ends_with("… (1048576 bytes)"), "{}", long.len());
+    }
+}
