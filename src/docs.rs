@@ -27,6 +27,7 @@ guides! {
     shutting_down = "shutting-down.md",
     sizing = "sizing.md",
     alerts = "alerts.md",
+    command_line = "command-line.md",
     troubleshooting = "troubleshooting.md",
     faq = "faq.md",
     coming_from = "coming-from.md",

@@ -5,8 +5,10 @@ use std::path::Path;
 use super::sources::texts;
 
 /// The crates whose sources keep the rules. A crate that keeps them is added here.
-const CHECKED: [&str; 14] = [
+const CHECKED: [&str; 16] = [
     "operate/alert/src",
+    "operate/cli/src",
+    "operate/library/src",
     "idempotent-core/src",
     "idempotent-macros/src",
     "idempotent-mq/src",

@@ -29,14 +29,16 @@ struct Serverless {
     without: &'static [&'static str],
 }
 
-const SERVERLESS: [Serverless; 13] = [
+const SERVERLESS: [Serverless; 15] = [
     Serverless { package: "idempotent-alert", not: "", without: &[] },
+    Serverless { package: "idempotent-cli", not: "", without: &["servers::"] },
     Serverless { package: "idempotent-core", not: "", without: &[] },
     Serverless { package: "idempotent-fuzz-bodies", not: "", without: &[] },
     Serverless { package: "idempotent-harness", not: "", without: &["servers::"] },
     Serverless { package: "idempotent-macros", not: "", without: &[] },
     Serverless { package: "idempotent-model", not: "", without: &[] },
     Serverless { package: "idempotent-mq", not: "", without: &[] },
+    Serverless { package: "idempotent-operate", not: "", without: &[] },
     Serverless { package: "idempotent-simulator", not: "", without: &[] },
     Serverless { package: "idempotent-sqlx", not: "", without: &["postgres", "mysql"] },
     Serverless { package: "idempotent-testkit", not: "", without: &[] },

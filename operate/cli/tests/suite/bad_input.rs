@@ -1,0 +1,75 @@
+//! Bad input: each error names the input, the rule and the remedy, and no output contains a password.
+use std::process::{Command, Stdio};
+
+use crate::support::{key, ran, run};
+
+#[test]
+fn each_bad_argument_is_refused_with_its_rule() {
+    let good = key("o-17");
+    for (arguments, code, text) in [
+        (&["lst"][..], 2, "similar subcommands"),
+        (&["list", "--limit", "0"], 2, "0 is not in 1..=1000"),
+        (&["list", "--limit", "1001"], 2, "1001 is not in 1..=1000"),
+        (&["list", "--older-than", "5"], 2, "time unit needed"),
+        (&["list", "--older-than", "5 minuts"], 2, "unknown time unit \"minuts\""),
+        (&["list", "--state", "done"], 2, "possible values: consuming, consumed, failed, dead, vacant"),
+        (&["list", "--scope", "a*b"], 2, "a prefix that ends in `*`"),
+        (&["list", "--after", "12"], 2, "a cursor has 32 hexadecimal digits"),
+        (&["inspect"], 2, "<KEY"),
+        (&["inspect", "orders"], 2, "expected `NAMESPACE:SCENE:SCOPE:{HASH}`"),
+        (&["inspect", "shop:mq:orders:{Pv_mJFCxQoKrWCJDVdinc}"], 2, "is no storage key"),
+        (&["inspect", "--scope", "orders", "--part", ""], 2, "empty"),
+        (&["inspect", &good, "--part", "o-17", "--scope", "orders"], 2, "cannot be used with"),
+        (&["forget", &good, "--yes"], 2, "--reason <TEXT>"),
+        (
+            &["forget", &good, "--yes", "--reason", "r", "--fencing", "9007199254740992"],
+            2,
+            "is not in 0..9007199254740992",
+        ),
+        (&["purge", "--limit", "0"], 2, "0 is not in 1.."),
+    ] {
+        let ran = run("sqlite::memory:", arguments);
+        assert!(ran.code == code && ran.err.contains(text), "{arguments:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn each_bad_store_is_refused_without_its_password() {
+    for (store, code, text) in [
+        ("redis//:hunter2@cache", 2, "a colon is missing after `redis`"),
+        ("redsi://u:hunter2@cache", 2, "did you mean `redis`?"),
+        ("redis://u:hunter2@cache:99999", 2, "port"),
+        ("memory:", 2, "belongs to its process"),
+        ("@/no/such/file", 1, "cannot read the store's URL from `/no/such/file`"),
+        ("redis://u:hunter2@127.0.0.1:1", 7, "Connection refused"),
+        ("postgres://u:hunter2@127.0.0.1:1/shop", 7, "127.0.0.1"),
+    ] {
+        let ran = run(store, &["list"]);
+        assert!(ran.code == code && ran.err.contains(text), "{store}: {ran:?}");
+        assert!(!format!("{ran:?}").contains("hunter2"), "{ran:?}");
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_idempotent"));
+    let missing = ran(command.env_clear().arg("list").output().unwrap());
+    assert!(missing.code == 2 && missing.err.contains("set IDEMPOTENT_STORE, or pass --store URL"), "{missing:?}");
+}
+
+#[test]
+fn a_closed_stdout_is_no_error() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_idempotent"));
+    let mut child = command.args(["man"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let ended = ran(child.wait_with_output().unwrap());
+    assert!(ended.code == 0 && ended.err.is_empty(), "{ended:?}");
+}
+
+#[test]
+fn help_completions_and_the_manual_are_printed_without_a_store() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_idempotent"));
+    let help = ran(command.env_clear().arg("--help").output().unwrap());
+    assert!(help.code == 0 && help.out.contains("idempotent list --orphaned"), "{help:?}");
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let completions = run("", &["completions", shell]);
+        assert!(completions.code == 0 && completions.out.contains("orphaned"), "{shell}: {completions:?}");
+    }
+    assert!(run("", &["man"]).out.contains(".TH idempotent"));
+}

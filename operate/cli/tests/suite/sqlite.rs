@@ -1,0 +1,109 @@
+//! Inspection over an SQLite file.
+use crate::support::{done, fill, key, run};
+
+/// Creates a file with the records of [`fill`], and returns its folder and URL.
+pub async fn file() -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("records.db").display());
+    fill(&idempotent::connect(&url).await.unwrap()).await;
+    (folder, url)
+}
+
+#[tokio::test]
+async fn a_key_is_shown_by_its_text_and_by_its_parts_without_its_result() {
+    let (_folder, url) = file().await;
+    let by_text = done(&url, &["inspect", &key("paid"), "-o", "table"]);
+    let by_parts = done(&url, &["show", "--scope", "orders", "--part", "paid", "-o", "table"]);
+    for shown in [&by_text, &by_parts] {
+        assert!(shown.contains(&key("paid")) && shown.contains("consumed"), "{shown}");
+        assert!(shown.contains("result     16 bytes") && !shown.contains("secret"), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_held_key_shows_its_lease_and_hostile_text_is_escaped() {
+    let (_folder, url) = file().await;
+    let shown = done(&url, &["inspect", &key("held"), "-o", "table"]);
+    assert!(shown.contains("owner      9f3c02aa…") && shown.contains("lease      ends in 9m"), "{shown}");
+    assert!(shown.contains("order \\u{1b}[31mheld\\u{202e}"), "{shown}");
+    assert!(shown.bytes().all(|byte| byte >= 0x20 || byte == b'\n'), "{shown:?}");
+}
+
+#[tokio::test]
+async fn listings_select_by_state_and_pages_end() {
+    let (_folder, url) = file().await;
+    let keys = |arguments: &[&str]| {
+        let listed = done(&url, &[&["list", "-o", "key"], arguments].concat());
+        let mut keys: Vec<_> = listed.lines().map(str::to_owned).collect();
+        keys.sort();
+        keys
+    };
+    let of = |orders: &[&str]| {
+        let mut keys: Vec<_> = orders.iter().map(|order| key(order)).collect();
+        keys.sort();
+        keys
+    };
+    assert_eq!(keys(&[]), of(&["held", "lost", "poison"]));
+    assert_eq!(keys(&["--state", "dead,failed"]), of(&["lost", "poison"]));
+    assert_eq!(keys(&["--state", "consumed", "--scope", "ord*"]), of(&["paid"]));
+    assert_eq!(keys(&["--orphaned"]), of(&[]));
+    assert_eq!(keys(&["--scope", "invoices"]), of(&[]));
+    assert_eq!(keys(&["--all", "--limit", "1", "--budget", "1"]), of(&["held", "lost", "poison"]));
+    assert_eq!(keys(&["--namespace", "shop"]), of(&[]));
+}
+
+#[tokio::test]
+async fn json_lines_end_with_the_cursor_of_the_next_page() {
+    let (_folder, url) = file().await;
+    let states = "consuming,consumed,failed,dead";
+    let (mut after, mut keys) = (None::<String>, Vec::new());
+    loop {
+        let mut arguments = vec!["list", "--state", states, "--limit", "3"];
+        arguments.extend(after.iter().flat_map(|cursor| ["--after", cursor.as_str()]));
+        let mut next = None;
+        for line in done(&url, &arguments).lines() {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            match line["key"].as_str() {
+                Some(key) => keys.push(key.to_owned()),
+                None => next = Some(line["next"].as_str().unwrap().to_owned()),
+            }
+        }
+        after = next;
+        if after.is_none() {
+            break;
+        }
+    }
+    keys.sort();
+    let mut all = ["held", "lost", "paid", "poison"].map(key);
+    all.sort();
+    assert_eq!(keys, all);
+}
+
+#[tokio::test]
+async fn counts_are_exact_or_lower_bounds() {
+    let (_folder, url) = file().await;
+    let counts = |arguments: &[&str]| -> serde_json::Value {
+        serde_json::from_str(&done(&url, &[&["count"], arguments].concat())).unwrap()
+    };
+    let exact =
+        serde_json::json!({ "counts": { "consuming": 1, "dead": 1, "failed": 1 }, "exact": true, "examined": 4 });
+    assert_eq!(counts(&[]), exact);
+    let bounded = counts(&["--budget", "2", "--state", "consuming,consumed,failed,dead"]);
+    assert_eq!((&bounded["exact"], &bounded["examined"]), (&false.into(), &2.into()));
+}
+
+#[tokio::test]
+async fn reading_does_not_change_the_file_and_creates_none() {
+    let (folder, url) = file().await;
+    let path = folder.path().join("records.db");
+    let before = std::fs::read(&path).unwrap();
+    done(&url, &["list"]);
+    done(&url, &["count"]);
+    done(&url, &["inspect", &key("held")]);
+    done(&url, &["forget", &key("paid"), "--dry-run", "--reason", "a look"]);
+    assert!(std::fs::read(&path).unwrap() == before, "the file has changed");
+
+    let missing = folder.path().join("record.db");
+    let ran = run(&format!("sqlite:{}", missing.display()), &["list"]);
+    assert!(ran.code == 5 && ran.err.contains("is missing") && !missing.exists(), "{ran:?}");
+}

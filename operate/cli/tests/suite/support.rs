@@ -1,0 +1,70 @@
+//! The process of the command line, and stores with records in every state.
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use idempotent::reply::DefaultReply;
+use idempotent::store::{Claim, ClaimRequest, OnExpiry, OwnerToken};
+use idempotent::{Call, Executor, Handler, Identity, Json, Policy, Rejection, Scene, Store};
+
+/// The result of a command.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+/// Runs the command line with a store and arguments, without a terminal and without settings of the environment.
+pub fn run(store: &str, arguments: &[&str]) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_idempotent"));
+    command.env_clear().env("IDEMPOTENT_STORE", store).env("USER", "ann").args(arguments).stdin(Stdio::null());
+    ran(command.output().unwrap())
+}
+
+pub fn ran(output: Output) -> Ran {
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Ran { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// Runs a command that must succeed, and returns its output.
+pub fn done(store: &str, arguments: &[&str]) -> String {
+    let ran = run(store, arguments);
+    assert_eq!(ran.code, 0, "{arguments:?}: {ran:?}");
+    ran.out
+}
+
+/// Returns the storage key of an order.
+pub fn key(order: &str) -> String {
+    Identity::new(Scene::Mq, "orders", order).key("idempotent").unwrap().as_str().to_owned()
+}
+
+/// Writes the records `paid` (consumed with a result), `lost` (failed), `poison` (dead) and `held` (consuming).
+pub async fn fill(store: &Arc<dyn Store>) {
+    let executor = Executor::new(store.clone());
+    for (order, policy) in [
+        ("paid", Policy::new()),
+        ("lost", Policy::new()),
+        // One attempt: the first failure is the last one.
+        ("poison", Policy::new().max_retries(0)),
+    ] {
+        let handler = Handler::<DefaultReply, Json, _, _>::new(async || match order {
+            "paid" => Ok("secret receipt".to_owned()),
+            _ => Err(Rejection::Mismatch),
+        });
+        let handler = if order == "lost" { handler.permanent(|_| true) } else { handler };
+        let call = Call::new(Identity::new(Scene::Mq, "orders", order)).policy(policy);
+        assert_eq!(executor.run(call, handler).await.is_ok(), order == "paid");
+    }
+    let request = ClaimRequest {
+        key: Identity::new(Scene::Mq, "orders", "held").key("idempotent").unwrap(),
+        owner: OwnerToken(0x9f3c_02aa_0000_0000_0000_0000_0000_0001),
+        lease: Duration::from_secs(600),
+        fingerprint: None,
+        max_attempts: 0,
+        on_expiry: OnExpiry::Takeover,
+        retention: Duration::from_secs(600),
+        display: Some("order \u{1b}[31mheld\u{202e}".into()),
+    };
+    assert!(matches!(store.claim(&request).await.unwrap(), Claim::Acquired(_)));
+}
