@@ -51,7 +51,8 @@ impl RedisStore {
         // Permissions first: without them the epoch cannot be read either.
         let read_only = self.0.checks.read_only;
         let findings = looked.into_iter().flat_map(|looked| looked.findings);
-        HealthReport::new(findings.filter(|finding| !(read_only && finding.subject() == "eviction")).collect()).judge()?;
+        HealthReport::new(findings.filter(|finding| !(read_only && finding.subject() == "eviction")).collect())
+            .judge()?;
         HealthReport::new(self.epoch(!read_only).await?).judge()
     }
 

@@ -208,7 +208,8 @@ mod tests {
 
     #[test]
     fn the_rule_names_every_command_of_the_scripts() {
-        let rules = [Dialect::Flags, Dialect::Plain].map(|dialect| (dialect, rule("idempotent", dialect, &["select"], false)));
+        let rules =
+            [Dialect::Flags, Dialect::Plain].map(|dialect| (dialect, rule("idempotent", dialect, &["select"], false)));
         for (dialect, rule) in rules {
             for command in crate::scripts::commands(dialect) {
                 let right = format!("+{}", command.to_lowercase());
