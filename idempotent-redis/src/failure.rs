@@ -192,7 +192,7 @@ fn explain(code: &str, text: &str) -> String {
         "WRONGTYPE" => "; the key holds a value of another type, not written by this library",
         "CROSSSLOT" => "; this is a bug in idempotent-redis: the keys of a script are in different slots",
         _ if code == "NOPERM" || denies(text) => {
-            let rule = permissions::rule("NAMESPACE", Dialect::Flags, &[]);
+            let rule = permissions::rule("NAMESPACE", Dialect::Flags, &[], false);
             return format!("{code} {text}; grant the user `{rule}` (NAMESPACE: the executor's namespace){EXTRA}");
         }
         _ => "",

@@ -28,6 +28,13 @@ pub(crate) enum Script {
     Shrink,
 }
 
+impl Script {
+    /// Returns whether the script writes. The other scripts declare `no-writes`.
+    pub(crate) fn writes(self) -> bool {
+        !matches!(self, Self::Look | Self::Recall | Self::Line)
+    }
+}
+
 const ALL: [(Script, &str); 16] = [
     (Script::Claim, include_str!("scripts/claim.lua")),
     (Script::Complete, include_str!("scripts/complete.lua")),
@@ -136,6 +143,13 @@ mod tests {
     fn each_script_is_at_the_index_of_its_variant() {
         for (index, (script, _)) in ALL.iter().enumerate() {
             assert_eq!(*script as usize, index);
+        }
+    }
+
+    #[test]
+    fn exactly_the_scripts_that_declare_no_writes_are_sent_by_a_read_only_store() {
+        for (script, text) in ALL {
+            assert_eq!(script.writes(), !text.starts_with("#!lua flags=no-writes\n"), "{script:?}");
         }
     }
 

@@ -27,6 +27,8 @@ pub(crate) struct StartupChecks {
     pub(crate) allow_eviction: bool,
     /// Number of replicas that claims wait for.
     pub(crate) replicas: u32,
+    /// True if the store only reads, so that permissions to write are not needed.
+    pub(crate) read_only: bool,
 }
 
 /// The result of checking one server.
@@ -68,13 +70,14 @@ pub(crate) async fn dialect(
 /// The failure, if the server cannot be reached.
 pub(crate) async fn inspect(connection: &Connection, checks: &StartupChecks) -> Result<ServerReport, CallFailure> {
     let namespace = &checks.namespace;
+    let first = ProbeSet::first(checks.read_only);
     let mut pipeline = Pipeline::new();
-    permissions::ask(&mut pipeline, namespace, ProbeSet::First);
+    permissions::ask(&mut pipeline, namespace, first);
     pipeline.cmd("HELLO").arg(3);
     let reply = connection.send_pipeline(&pipeline).await?;
     let short =
         || CallFailure::ambiguous("unexpected number of replies to a pipeline; is a proxy rewriting responses?");
-    let (harmless, rest) = reply.split_at_checked(ProbeSet::First.count()).ok_or_else(short)?;
+    let (harmless, rest) = reply.split_at_checked(first.count()).ok_or_else(short)?;
     let [hello] = rest else { return Err(short()) };
     // A transient failure says nothing about the server's configuration.
     for reply in harmless {
@@ -87,24 +90,25 @@ pub(crate) async fn inspect(connection: &Connection, checks: &StartupChecks) -> 
 
     let server = connection.name();
     let mut findings = ServerFindings { server: &server, all: Vec::new() };
-    let info = permissions::answer(harmless, "info").and_then(text);
+    let info = permissions::answer(first, harmless, "info").and_then(text);
     let info = info.map(ServerInfo);
     let found = info.and_then(ServerVersion::of).or_else(|| greeted(hello));
     let dialect = version(&mut findings, found, permissions::dialect(harmless));
 
+    let rest = ProbeSet::of(dialect, checks.read_only);
     let mut pipeline = Pipeline::new();
-    permissions::ask(&mut pipeline, namespace, ProbeSet::In(dialect));
+    permissions::ask(&mut pipeline, namespace, rest);
     pipeline.cmd("CONFIG").arg("GET").arg("save");
     let more = connection.send_pipeline(&pipeline).await?;
     let (save, more) = more.split_last().ok_or_else(short)?;
     let mut missing = MissingPermissions::default();
-    permissions::missing(&mut missing, ProbeSet::First, harmless, namespace);
-    permissions::missing(&mut missing, ProbeSet::In(dialect), more, namespace);
+    permissions::missing(&mut missing, first, harmless, namespace);
+    permissions::missing(&mut missing, rest, more, namespace);
     rights(&mut findings, checks, missing, dialect, connection.is_listening());
     eviction(&mut findings, info, checks.allow_eviction);
     persistence(&mut findings, info, save);
     replication(&mut findings, info, checks.replicas);
-    clock(&mut findings, permissions::answer(harmless, "time"));
+    clock(&mut findings, permissions::answer(first, harmless, "time"));
     let evicted = info.and_then(|info| info.number("evicted_keys"));
     Ok(ServerReport { dialect, findings: findings.all, evicted })
 }
@@ -147,12 +151,12 @@ fn rights(
     dialect: Dialect,
     hears: bool,
 ) {
-    if !hears && missing.partly.iter().all(|rule| !rule.starts_with('&')) {
+    if !hears && !checks.read_only && missing.partly.iter().all(|rule| !rule.starts_with('&')) {
         missing.partly.push("+subscribe".to_owned());
     }
-    let StartupChecks { namespace, user, more, .. } = checks;
+    let StartupChecks { namespace, user, more, read_only, .. } = checks;
     let describe = |rules: &[String]| {
-        let (rules, rule) = (rules.join(" "), permissions::rule(namespace, dialect, more));
+        let (rules, rule) = (rules.join(" "), permissions::rule(namespace, dialect, more, *read_only));
         format!(
             "the user `{user}` lacks `{rules}`; grant it with `ACL SETUSER {user} {rules}`; the whole rule is `{rule}`"
         )
@@ -270,16 +274,20 @@ fn clock(findings: &mut ServerFindings<'_>, time: Option<&Value>) {
     }
 }
 
-/// Reads the namespace's epoch, and writes it if there is none.
+/// Reads the namespace's epoch. With `create`, writes a missing epoch.
 ///
 /// # Errors
 /// The failure, if the server cannot be reached or does not own the key.
-pub(crate) async fn epoch(connection: &Connection, namespace: &str) -> Result<Vec<HealthFinding>, CallFailure> {
+pub(crate) async fn epoch(
+    connection: &Connection,
+    namespace: &str,
+    create: bool,
+) -> Result<Vec<HealthFinding>, CallFailure> {
     let key = permissions::epoch_key(namespace);
     let server = connection.name();
     let mut findings = ServerFindings { server: &server, all: Vec::new() };
     let mut found = read(connection, &key).await;
-    if matches!(found, Ok(None)) {
+    if create && matches!(found, Ok(None)) {
         let mut set = Cmd::new();
         set.arg("SET").arg(&key).arg(PROTOCOL).arg("NX");
         match connection.send(&set).await {
@@ -302,7 +310,16 @@ pub(crate) async fn epoch(connection: &Connection, namespace: &str) -> Result<Ve
                  use another namespace, or stop the other workers and delete the key"
             ),
         ),
-        Ok(None) => findings.warn("epoch", format!("`{key}` was written and is gone; is something flushing this server?")),
+        Ok(None) if create => {
+            findings.warn("epoch", format!("`{key}` was written and is gone; is something flushing this server?"));
+        }
+        Ok(None) => findings.warn(
+            "epoch",
+            format!(
+                "`{key}` is missing; no worker has opened this namespace, or the server has lost its keys; opening the \
+                 store without `read_only` writes the key"
+            ),
+        ),
         Ok(Some(_)) => findings.refuse("epoch", format!("`{key}` is not a number; the key was not written by this library")),
         Err(failure) if failure.text().starts_with("WRONGTYPE") => {
             findings.refuse("epoch", format!("`{key}` is not a number; the key was not written by this library"));

@@ -2,6 +2,7 @@
 mod batch;
 mod browse;
 pub(crate) mod builder;
+mod calls;
 mod journal;
 mod order_tables;
 mod replication;
@@ -162,7 +163,7 @@ impl RedisStore {
     async fn claim_on_server(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         let generation = self.0.hub.cache.generation();
         let call = ScriptCall::claim(request, generation.is_some());
-        let reply = self.0.topology.call(&call, budget(request.lease)).await?;
+        let reply = self.0.call(&call, budget(request.lease)).await?;
         if self.0.durability == Durability::Primary {
             return replies::claim(reply, request, &self.0.hub.cache, generation);
         }
@@ -174,7 +175,7 @@ impl RedisStore {
         call: &ScriptCall,
         decide: impl FnOnce(Option<&Record>, idempotent_core::Timestamp) -> (Settled, Write),
     ) -> Result<Settled, StoreError> {
-        replies::settled(&self.0.topology.call(call, BUDGET).await?, decide)
+        replies::settled(&self.0.call(call, BUDGET).await?, decide)
     }
 }
 
@@ -195,7 +196,7 @@ impl Store for RedisStore {
     async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         let generation = self.0.hub.cache.generation();
         let call = ScriptCall::complete(held, completion);
-        let answer = self.0.topology.call(&call, BUDGET).await?;
+        let answer = self.0.call(&call, BUDGET).await?;
         self.completed(held, completion, generation, &answer)
     }
 
@@ -249,7 +250,7 @@ impl RedisStore {
 #[async_trait]
 impl Inspect for RedisStore {
     async fn inspect(&self, key: &Key) -> Result<Option<InspectedRecord>, StoreError> {
-        let found = replies::seen(self.0.topology.call(&ScriptCall::look(key), BUDGET).await?)?;
+        let found = replies::seen(self.0.call(&ScriptCall::look(key), BUDGET).await?)?;
         let seen = found.map(|(record, now)| InspectedRecord { record, now });
         Ok(seen.filter(|seen| live(Some(&seen.record), seen.now).is_some()))
     }

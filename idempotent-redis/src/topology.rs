@@ -7,10 +7,10 @@ mod staggered;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use idempotent_core::{Key, StoreError};
+use idempotent_core::StoreError;
 
 use crate::batching::batcher::CallBatcher;
-use crate::batching::call::{ReplyBody, ScriptCall, ScriptReply};
+use crate::batching::call::{ScriptCall, ScriptReply};
 use crate::failure::{CallFailure, FailureKind};
 use crate::topology::cluster::ClusterRouter;
 
@@ -95,12 +95,6 @@ impl Topology {
             });
         }
         answers
-    }
-
-    /// Removes a record and returns the number of removed records, 0 or 1.
-    pub(crate) async fn purge(&self, key: &Key) -> Result<usize, StoreError> {
-        let answer = self.call(&ScriptCall::purge(key), Duration::ZERO).await?;
-        Ok(usize::from(answer.body == ReplyBody::Flag(true)))
     }
 
     /// Returns the batchers of all servers that hold keys. With `refresh`, a cluster is queried for its nodes first.

@@ -10,19 +10,19 @@ use crate::startup::{self, ServerReport};
 
 impl RedisStore {
     /// Checks version, eviction, persistence, replication, clock, permissions and the namespace's epoch, as
-    /// [`connect`](Self::connect) does.
+    /// [`connect`](Self::connect) does, and writes nothing. A missing epoch is a finding.
     ///
     /// # Errors
     /// A server cannot be reached. Findings are never errors, however severe.
     ///
     /// # Cancellation
-    /// Dropping the future leaves nothing on the servers, except perhaps the namespace's epoch key.
+    /// Dropping the future has no effect.
     pub async fn check(&self) -> Result<HealthReport, StoreError> {
         let mut findings = Vec::new();
         for batcher in self.0.topology.batchers(true).await? {
             findings.extend(startup::inspect(batcher.connection(), &self.0.checks).await?.findings);
         }
-        findings.extend(self.epoch().await?);
+        findings.extend(self.epoch(false).await?);
         Ok(HealthReport::new(findings))
     }
 
@@ -46,18 +46,22 @@ impl RedisStore {
         Ok(evicted.checked_sub(self.0.evicted).unwrap_or(evicted))
     }
 
-    /// Returns an error if the reports contain a finding that forbids using the servers.
+    /// Returns an error if the reports contain a finding that forbids using the servers. Eviction does not forbid reading.
     pub(crate) async fn judge(&self, looked: Vec<ServerReport>) -> Result<(), StoreError> {
         // Permissions first: without them the epoch cannot be read either.
-        HealthReport::new(looked.into_iter().flat_map(|looked| looked.findings).collect()).judge()?;
-        HealthReport::new(self.epoch().await?).judge()
+        let read_only = self.0.checks.read_only;
+        let findings = looked.into_iter().flat_map(|looked| looked.findings);
+        HealthReport::new(findings.filter(|finding| !(read_only && finding.subject() == "eviction")).collect())
+            .judge()?;
+        HealthReport::new(self.epoch(!read_only).await?).judge()
     }
 
-    /// Checks the epoch. In a cluster one node owns the key, and the others redirect.
-    async fn epoch(&self) -> Result<Vec<HealthFinding>, StoreError> {
+    /// Checks the epoch. With `create`, writes a missing epoch. In a cluster one node owns the key, and the others
+    /// redirect.
+    async fn epoch(&self, create: bool) -> Result<Vec<HealthFinding>, StoreError> {
         let mut moved = None;
         for batcher in self.0.topology.batchers(false).await? {
-            match startup::epoch(batcher.connection(), &self.0.checks.namespace).await {
+            match startup::epoch(batcher.connection(), &self.0.checks.namespace, create).await {
                 Err(failure) if matches!(failure.kind, FailureKind::Moved(_) | FailureKind::Ask(_)) => {
                     moved = Some(failure);
                 }

@@ -23,6 +23,16 @@ enum PermissionNeed {
     In(Dialect),
 }
 
+impl PermissionProbe {
+    /// Returns whether a store that only reads uses the command.
+    fn reads(&self) -> bool {
+        READING.contains(&self.name)
+    }
+}
+
+/// The commands of a store that only reads.
+const READING: [&str; 8] = ["eval", "evalsha", "time", "get", "pttl", "pexpiretime", "scan", "info"];
+
 /// A script with flags that does nothing and runs on replicas and when memory is full.
 const FLAGGED: &str = "#!lua flags=no-writes,allow-oom\nreturn 1";
 const NO_SUCH_SCRIPT: &str = "0000000000000000000000000000000000000000";
@@ -60,19 +70,31 @@ pub(crate) struct MissingPermissions {
 
 /// A group of probes that are sent together.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum ProbeSet {
-    /// Probes for all servers.
-    First,
-    /// Probes for one dialect, sent once the dialect is known, because the server logs each refusal.
-    In(Dialect),
+pub(crate) struct ProbeSet {
+    /// The dialect of the probes, or `None` for probes of all servers.
+    dialect: Option<Dialect>,
+    read_only: bool,
 }
 
 impl ProbeSet {
+    /// Returns the probes for all servers. With `read_only`, no probe is a command that writes.
+    pub(crate) fn first(read_only: bool) -> Self {
+        Self { dialect: None, read_only }
+    }
+
+    /// Returns the probes for one dialect, sent once the dialect is known, because the server logs each refusal.
+    pub(crate) fn of(dialect: Dialect, read_only: bool) -> Self {
+        Self { dialect: Some(dialect), read_only }
+    }
+
     fn rights(self) -> impl Iterator<Item = &'static PermissionProbe> {
-        RIGHTS.iter().filter(move |right| match (self, right.needed) {
-            (Self::First, PermissionNeed::In(_)) => false,
-            (Self::First, _) => true,
-            (Self::In(dialect), needed) => needed == PermissionNeed::In(dialect),
+        RIGHTS.iter().filter(move |right| {
+            let is_of_set = match (self.dialect, right.needed) {
+                (None, PermissionNeed::In(_)) => false,
+                (None, _) => true,
+                (Some(dialect), needed) => needed == PermissionNeed::In(dialect),
+            };
+            is_of_set && (right.reads() || !self.read_only)
         })
     }
 
@@ -97,9 +119,9 @@ pub(crate) fn ask(pipeline: &mut Pipeline, namespace: &str, of: ProbeSet) {
     }
 }
 
-/// Returns the reply to the probe with this name in the first group.
-pub(crate) fn answer<'a>(reply: &'a [Value], name: &str) -> Option<&'a Value> {
-    reply.get(ProbeSet::First.rights().position(|right| right.name == name)?)
+/// Returns the reply to the probe with this name.
+pub(crate) fn answer<'a>(of: ProbeSet, reply: &'a [Value], name: &str) -> Option<&'a Value> {
+    reply.get(of.rights().position(|right| right.name == name)?)
 }
 
 /// Returns the key of a namespace's protocol epoch.
@@ -165,11 +187,12 @@ const CHANNELS: &str = "&idempotent:*";
 pub(crate) const EXTRA: &str = ", with Sentinel `+role`, in a cluster `+asking +cluster|info +cluster|slots`, with another \
                                 database `+select`, with a durability `+wait` or `+waitaof`";
 
-/// Returns the complete rule for a user, as for `ACL SETUSER`.
-pub(crate) fn rule(namespace: &str, dialect: Dialect, more: &[&str]) -> String {
+/// Returns the complete rule for a user, as for `ACL SETUSER`. With `read_only`, the rule permits no command that writes.
+pub(crate) fn rule(namespace: &str, dialect: Dialect, more: &[&str], read_only: bool) -> String {
     let mut names: Vec<&str> = RIGHTS
         .iter()
         .filter(|right| !matches!(right.needed, PermissionNeed::In(other) if other != dialect))
+        .filter(|right| right.reads() || !read_only)
         .map(|right| right.name)
         .chain(["subscribe"])
         .chain(more.iter().copied())
@@ -185,7 +208,8 @@ mod tests {
 
     #[test]
     fn the_rule_names_every_command_of_the_scripts() {
-        let rules = [Dialect::Flags, Dialect::Plain].map(|dialect| (dialect, rule("idempotent", dialect, &["select"])));
+        let rules =
+            [Dialect::Flags, Dialect::Plain].map(|dialect| (dialect, rule("idempotent", dialect, &["select"], false)));
         for (dialect, rule) in rules {
             for command in crate::scripts::commands(dialect) {
                 let right = format!("+{}", command.to_lowercase());

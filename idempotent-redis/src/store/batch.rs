@@ -13,7 +13,7 @@ use crate::store::{BUDGET, budget};
 #[async_trait]
 impl Batch for RedisStore {
     async fn claim_all(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim, StoreError>> {
-        let (topology, cache) = (&self.0.topology, &self.0.hub.cache);
+        let cache = &self.0.hub.cache;
         let generation = cache.generation();
         let cached: Vec<Option<Claim>> = requests.iter().map(|request| cache.lookup(request)).collect();
         let uncached =
@@ -21,7 +21,7 @@ impl Batch for RedisStore {
         let calls: Vec<ScriptCall> =
             uncached().map(|request| ScriptCall::claim(request, generation.is_some())).collect();
         let budget = requests.iter().map(|request| budget(request.lease)).min().unwrap_or_default();
-        let reply = topology.call_all(&calls.iter().collect::<Vec<_>>(), budget).await;
+        let reply = self.0.call_all(&calls, budget).await;
         let mut claims = Vec::with_capacity(reply.len());
         for (request, reply) in uncached().zip(reply) {
             claims.push(match reply {
@@ -39,7 +39,7 @@ impl Batch for RedisStore {
 
     async fn renew_all(&self, held: &[(ClaimHandle, Duration)]) -> Vec<Result<Settled, StoreError>> {
         let calls: Vec<ScriptCall> = held.iter().map(|(held, lease)| ScriptCall::renew(held, *lease)).collect();
-        let reply = self.0.topology.call_all(&calls.iter().collect::<Vec<_>>(), BUDGET).await;
+        let reply = self.0.call_all(&calls, BUDGET).await;
         let replied = held.iter().zip(reply);
         replied
             .map(|((held, lease), reply)| {
@@ -52,7 +52,7 @@ impl Batch for RedisStore {
         let generation = self.0.hub.cache.generation();
         let calls: Vec<ScriptCall> =
             done.iter().map(|(held, completion)| ScriptCall::complete(held, completion)).collect();
-        let reply = self.0.topology.call_all(&calls.iter().collect::<Vec<_>>(), BUDGET).await;
+        let reply = self.0.call_all(&calls, BUDGET).await;
         let replied = done.iter().zip(reply);
         replied.map(|((held, completion), reply)| self.completed(held, completion, generation, &reply?)).collect()
     }

@@ -172,7 +172,7 @@ impl RedisStore {
 
     async fn entries(&self, keys: &[&Key]) -> Result<Vec<RecordEntry>, StoreError> {
         let calls: Vec<ScriptCall> = keys.iter().map(|key| ScriptCall::look(key)).collect();
-        let reply = self.0.topology.call_all(&calls.iter().collect::<Vec<_>>(), BUDGET).await;
+        let reply = self.0.call_all(&calls, BUDGET).await;
         let mut entries = Vec::new();
         for (key, reply) in keys.iter().zip(reply) {
             match reply.and_then(replies::seen) {
@@ -196,6 +196,7 @@ fn is_unreadable(error: &StoreError) -> bool {
 #[async_trait]
 impl Purge for RedisStore {
     async fn purge(&self, at_most: usize) -> Result<usize, StoreError> {
+        self.0.permit_writes()?;
         let mut gone = 0;
         for batcher in self.0.topology.batchers(true).await? {
             let mut cursor = 0;
@@ -205,7 +206,7 @@ impl Purge for RedisStore {
                     if gone >= at_most {
                         return Ok(gone);
                     }
-                    gone += match self.0.topology.purge(key).await {
+                    gone += match self.0.purge(key).await {
                         Err(error) if error.kind() == StoreErrorKind::Denied && !self.is_own(key) => 0,
                         purged => purged?,
                     };

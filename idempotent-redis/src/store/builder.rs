@@ -41,6 +41,7 @@ pub struct RedisStoreBuilder {
     plain: bool,
     namespace: String,
     allow_eviction: bool,
+    read_only: bool,
     ca: Option<PemSource>,
     client: Option<(PemSource, PemSource)>,
 }
@@ -59,6 +60,7 @@ impl RedisStoreBuilder {
             plain: false,
             namespace: "idempotent".to_owned(),
             allow_eviction: false,
+            read_only: false,
             ca: None,
             client: None,
         }
@@ -148,6 +150,19 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// Sets whether the store only reads, for tools that inspect records. The user then needs no permission to write.
+    ///
+    /// [`connect`](Self::connect) sends no command that writes, and accepts a server that evicts keys. It still refuses a
+    /// server that is too old, and a namespace of another protocol. Each method that writes fails as
+    /// [`Denied`](idempotent_core::StoreErrorKind::Denied) before a command is sent. A wait for a run polls the record.
+    ///
+    /// # Default
+    /// `false`
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
     /// Sets a function that edits the scripts. For tests of the scripts' guards only.
     #[doc(hidden)]
     pub fn edit_scripts(mut self, edit: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
@@ -162,7 +177,8 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Connects and checks the servers as [`RedisStore::check`] does. Warnings are emitted as `tracing` events.
+    /// Connects and checks the servers as [`RedisStore::check`] does. Warnings are emitted as `tracing` events. Writes the
+    /// namespace's epoch key if it is missing, except with [`read_only`](Self::read_only).
     ///
     /// # Errors
     /// - `NotApplied`: a server cannot be reached.
@@ -218,7 +234,7 @@ impl RedisStoreBuilder {
         };
         for batcher in topology.batchers(false).await? {
             // Fails now instead of at the first claim if the server cannot wait for its disk.
-            if let Some(wait) = self.durability.disk_probe() {
+            if let Some(wait) = self.durability.disk_probe().filter(|_| !self.read_only) {
                 let why = "Durability::Disk requires Redis 7.2 and an append-only file; set `appendonly yes`";
                 batcher.connection().send(&wait).await.map_err(|failure| failure.because(why))?;
             }
@@ -240,10 +256,17 @@ impl RedisStoreBuilder {
             ServerLocation::Sentinel { .. } => more.push("role"),
             ServerLocation::Cluster { .. } => more.extend(["asking", "cluster|info", "cluster|slots"]),
         }
-        more.extend(self.durability.command_name());
+        more.extend(self.durability.command_name().filter(|_| !self.read_only));
         let (namespace, user) = (self.namespace.clone(), access.user().to_owned());
         let replicas = self.durability.replicas();
-        StartupChecks { namespace, user, more, allow_eviction: self.allow_eviction, replicas }
+        StartupChecks {
+            namespace,
+            user,
+            more,
+            allow_eviction: self.allow_eviction,
+            replicas,
+            read_only: self.read_only,
+        }
     }
 
     fn options(&self, dialect: Dialect, joins: bool) -> SendOptions {

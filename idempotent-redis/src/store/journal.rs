@@ -25,7 +25,7 @@ const NONE: u32 = u32::MAX;
 #[async_trait]
 impl StepStore for RedisStore {
     async fn steps(&self, held: &ClaimHandle, keep: Duration) -> Result<StoredSteps, StoreError> {
-        let reply = self.0.topology.call(&ScriptCall::steps(held, keep), BUDGET).await?;
+        let reply = self.0.call(&ScriptCall::steps(held, keep), BUDGET).await?;
         match &reply.body {
             ReplyBody::Tagged(text) if text.first() == Some(&b'S') => Ok(StoredSteps::Steps(decode(&text[1..])?)),
             ReplyBody::Tagged(text) if text.first() == Some(&b'X') => {
@@ -39,7 +39,7 @@ impl StepStore for RedisStore {
     }
 
     async fn note(&self, held: &ClaimHandle, step: &StepRecord, keep: Duration) -> Result<Settled, StoreError> {
-        let reply = self.0.topology.call(&ScriptCall::note(held, encode(step), keep), BUDGET).await?;
+        let reply = self.0.call(&ScriptCall::note(held, encode(step), keep), BUDGET).await?;
         match &reply.body {
             ReplyBody::Tagged(text) if text.first() == Some(&b'X') => {
                 Err(foreign("the value is not the steps of a run"))

@@ -11,7 +11,7 @@ use crate::store::BUDGET;
 #[async_trait]
 impl OrderStore for RedisStore {
     async fn load(&self, stream: &Key) -> Result<StoredOrderTable, StoreError> {
-        let reply = self.0.topology.call(&ScriptCall::line(stream), BUDGET).await?;
+        let reply = self.0.call(&ScriptCall::line(stream), BUDGET).await?;
         let line = match &reply.body {
             ReplyBody::Empty => None,
             ReplyBody::Tagged(text) if text.first() == Some(&b'R') => Some(text[1..].into()),
@@ -27,7 +27,7 @@ impl OrderStore for RedisStore {
         next: &[u8],
         keep: Duration,
     ) -> Result<bool, StoreError> {
-        let reply = self.0.topology.call(&ScriptCall::compare_and_swap(stream, seen, next, keep), BUDGET).await?;
+        let reply = self.0.call(&ScriptCall::compare_and_swap(stream, seen, next, keep), BUDGET).await?;
         match &reply.body {
             ReplyBody::Empty => Ok(true),
             ReplyBody::Tagged(text) if text[..] == *b"N" => Ok(false),

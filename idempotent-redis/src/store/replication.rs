@@ -43,7 +43,7 @@ impl RedisStore {
 
     /// Renews a recorded claim to wait for its replication. A failure does not undo the claim.
     async fn confirmed(&self, held: &ClaimHandle, lease: Duration) -> Result<Option<UnconfirmedReplicas>, StoreError> {
-        let (reply, settled) = match self.0.topology.call(&ScriptCall::confirm(held, lease), BUDGET).await {
+        let (reply, settled) = match self.0.call(&ScriptCall::confirm(held, lease), BUDGET).await {
             Ok(reply) => {
                 let settled = replies::settled(&reply, |found, now| protocol::renew(found, held, lease, now));
                 (reply.unconfirmed, settled)

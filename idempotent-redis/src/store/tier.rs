@@ -48,7 +48,7 @@ impl RedisStore {
 
 impl RedisTier {
     async fn ask(&self, call: &ScriptCall) -> Result<Option<Vec<u8>>, StoreError> {
-        let ScriptReply { body, .. } = self.0.0.topology.call(call, BUDGET).await?;
+        let ScriptReply { body, .. } = self.0.0.call(call, BUDGET).await?;
         match body {
             ReplyBody::Tagged(reply) => Ok(Some(reply)),
             _ => Ok(None),

@@ -2,6 +2,7 @@
 mod access;
 mod health_check;
 mod permissions;
+mod read_only;
 mod requests;
 mod server_states;
 mod tls;

@@ -72,7 +72,7 @@ pub use self::outbox::{
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PostgresStore, PostgresStoreBuilder};
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-pub use self::schema::SchemaStep;
+pub use self::schema::{SchemaProblem, SchemaProblemKind, SchemaStatus, SchemaStep};
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::{SqliteStore, SqliteStoreBuilder, Synchronous};
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]

@@ -1,9 +1,13 @@
 //! Migrations, their SQL text, and checks of the migrations that a database has.
+mod status;
+
 use std::fmt;
 
 use idempotent_core::{StoreError, StoreErrorKind};
 use sha2::{Digest, Sha256};
 
+pub(crate) use self::status::status;
+pub use self::status::{SchemaProblem, SchemaProblemKind, SchemaStatus};
 use crate::table::Table;
 
 /// A migration of the schema. Its version is its position in the list, starting at 1.
@@ -115,22 +119,19 @@ pub(crate) enum Found {
 ///
 /// # Errors
 /// The applied migrations differ from `known`.
-pub(crate) fn applied(found: &Found, known: &[Migration], table: &Table) -> Result<usize, StoreError> {
+pub(crate) fn applied(found: &Found, known: &[Migration], table: &Table) -> Result<usize, SchemaProblem> {
     let name = table.name();
+    let problem = |kind, text| Err(SchemaProblem { kind, text });
     let rows = match found {
         Found::Nothing => return Ok(0),
-        Found::Foreign => {
-            return Err(StoreError::new(StoreErrorKind::Foreign).because(format!(
-                "table `{name}` exists with a different layout than this version creates: set another `table`, or \
-                 rename that one"
-            )));
-        }
+        Found::Foreign => return Err(foreign(table)),
         Found::Dropped => {
-            return Err(schema(format!(
+            let text = format!(
                 "table `{name}` is missing, but `{}` says it was made: restore it, or drop that one too to begin with \
                  no records",
                 table.migrations()
-            )));
+            );
+            return problem(SchemaProblemKind::DroppedTable, text);
         }
         Found::Applied(rows) => rows,
     };
@@ -138,34 +139,45 @@ pub(crate) fn applied(found: &Found, known: &[Migration], table: &Table) -> Resu
         let expected = index as i64 + 1;
         let Some(migration) = known.get(index) else {
             let (found, supported) = (rows.last().map_or(0, |row| row.0), known.len());
-            return Err(schema(format!(
+            let text = format!(
                 "table `{name}` has schema version {found}, supported is {supported}: run the version of this program \
                  that made it, or a newer one"
-            )));
+            );
+            return problem(SchemaProblemKind::NewerVersion, text);
         };
         if *version != expected {
-            return Err(schema(format!(
+            let text = format!(
                 "`{}` misses migration {expected} `{}`: restore the row, or the database",
                 table.migrations(),
                 migration.name
-            )));
+            );
+            return problem(SchemaProblemKind::MissingMigration, text);
         }
         if *checksum != migration.checksum() {
-            return Err(schema(format!(
+            let text = format!(
                 "migration {version} `{}` was applied to table `{name}` with another text than this version's: restore \
                  the database, or the program that made it",
                 migration.name
-            )));
+            );
+            return problem(SchemaProblemKind::EditedMigration, text);
         }
     }
     Ok(rows.len())
+}
+
+/// Returns the problem of a table that this library did not create.
+pub(crate) fn foreign(table: &Table) -> SchemaProblem {
+    let text = format!(
+        "table `{}` exists with a different layout than this version creates: set another `table`, or rename that one",
+        table.name()
+    );
+    SchemaProblem { kind: SchemaProblemKind::ForeignTable, text }
 }
 
 /// Returns true if there are migrations to apply.
 ///
 /// # Errors
 /// Migrations are needed, and `create` is false.
-#[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) fn is_due(found: &Found, known: &[Migration], table: &Table, create: bool) -> Result<bool, StoreError> {
     let applied = applied(found, known, table)?;
     match applied < known.len() {

@@ -118,7 +118,7 @@ async fn an_epoch_that_cannot_be_written_is_a_warning() {
     let server = RedisServer::builder().args(["--maxmemory", "1"]).start();
     let checkup = open(&server).await.check().await.unwrap();
     assert_eq!(find(&checkup, "epoch").severity(), Severity::Warn);
-    assert!(find(&checkup, "epoch").text().contains("OOM"), "{checkup}");
+    assert!(find(&checkup, "epoch").text().contains("is missing"), "{checkup}");
     let group = RedisReplicas::start(1);
     let checkup = open(group.replica()).await.check().await.unwrap();
     assert_eq!(find(&checkup, "epoch").severity(), Severity::Warn);
@@ -126,11 +126,14 @@ async fn an_epoch_that_cannot_be_written_is_a_warning() {
 }
 
 #[tokio::test]
-async fn checking_writes_nothing_but_the_epoch() {
+async fn checking_writes_nothing_and_reports_a_missing_epoch() {
     let server = RedisServer::start();
     let store = open(&server).await;
-    store.check().await.unwrap();
-    assert_eq!(server.command(&["DBSIZE"]).integer(), Some(1));
+    server.command(&["DEL", "idempotent:epoch"]);
+    let checkup = store.check().await.unwrap();
+    assert_eq!(find(&checkup, "epoch").severity(), Severity::Warn);
+    assert!(find(&checkup, "epoch").text().contains("`idempotent:epoch` is missing"), "{checkup}");
+    assert_eq!(server.command(&["DBSIZE"]).integer(), Some(0));
     server.kill();
     assert!(store.check().await.unwrap_err().is_worth_a_retry());
     said(store.evicted_keys().await, NotApplied, &["refused"]);

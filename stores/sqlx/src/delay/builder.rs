@@ -12,7 +12,7 @@ use super::database::DelayDb;
 use super::handle::{DelayTable, DelayTableInner};
 use super::statements::DelayStatements;
 use super::wakeup::WAKEUP_CAPACITY;
-use crate::schema::SchemaStep;
+use crate::schema::{SchemaStatus, SchemaStep};
 use crate::table::Table;
 
 /// A builder for [`DelayTable`].
@@ -124,6 +124,19 @@ impl<Db: DelayDb> DelayTableBuilder<Db> {
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
         self
+    }
+
+    /// Compares the table with the migrations of this version. Reads only.
+    ///
+    /// # Errors
+    /// The table name is invalid, or the database is unreachable. Missing migrations and problems of the tables are part of
+    /// the status.
+    ///
+    /// # Cancellation
+    /// Dropping the future has no effect.
+    pub async fn schema_status(&self) -> Result<SchemaStatus, StoreError> {
+        let table = Table::new(&self.table)?.with_room_for_migrations()?;
+        Db::schema_status(&self.pool, table.name()).await
     }
 
     /// Returns the SQL text of all migrations of the table, without using a connection. Use it where an administrator

@@ -4,7 +4,7 @@ use std::future::Future;
 use idempotent_core::StoreError;
 use sqlx::Pool;
 
-use crate::schema::SchemaStep;
+use crate::schema::{SchemaStatus, SchemaStep};
 use crate::sql_database::SqlDatabase;
 use crate::table::Table;
 
@@ -13,6 +13,10 @@ use crate::table::Table;
 pub trait DelayDb: SqlDatabase {
     #[doc(hidden)]
     fn migrate(pool: &Pool<Self>, table: &str, create: bool) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Returns the status of the schema of the table.
+    #[doc(hidden)]
+    fn schema_status(pool: &Pool<Self>, table: &str) -> impl Future<Output = Result<SchemaStatus, StoreError>> + Send;
 
     /// Returns the SQL text of all migrations of the table.
     #[doc(hidden)]
@@ -29,6 +33,10 @@ macro_rules! delay_db {
         impl DelayDb for $db {
             async fn migrate(pool: &Pool<Self>, table: &str, create: bool) -> Result<(), StoreError> {
                 crate::$module::delay::migrate(pool, &Table::new(table)?, create).await
+            }
+
+            async fn schema_status(pool: &Pool<Self>, table: &str) -> Result<SchemaStatus, StoreError> {
+                crate::$module::delay::status(pool, &Table::new(table)?).await
             }
 
             fn schema_steps(table: &str) -> Result<Vec<SchemaStep>, StoreError> {

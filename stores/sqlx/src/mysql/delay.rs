@@ -4,11 +4,11 @@ use sqlx::{ConnectOptions, Connection, MySqlPool};
 
 use super::dialect::MySqlDialect;
 use super::migrate;
-use super::open::{MIGRATION, shown};
+use super::open::MIGRATION;
 use super::server_version::ServerVersion;
 use crate::delay::COLUMNS;
-use crate::schema::{self, Migration, SchemaStep};
-use crate::server::{ErrorContext, Phase};
+use crate::schema::{self, Migration, SchemaStatus, SchemaStep};
+use crate::server::Phase;
 use crate::table::Table;
 
 /// `due_at` is the time from which a row may be taken: the end of its visibility timeout if the row is in flight, or
@@ -46,9 +46,14 @@ pub(crate) fn steps(table: &Table) -> Vec<SchemaStep> {
     schema::steps(MIGRATIONS, &table.clone().in_backticks(), &migrate::BOOKKEEPING)
 }
 
+/// Returns the status of the schema.
+pub(crate) async fn status(pool: &MySqlPool, table: &Table) -> Result<SchemaStatus, StoreError> {
+    migrate::status_by(pool, table, MIGRATIONS, &COLUMNS).await
+}
+
 /// Sees to the table.
 pub(crate) async fn migrate(pool: &MySqlPool, table: &Table, create: bool) -> Result<(), StoreError> {
-    let place = place(pool, table.name());
+    let place = migrate::place(pool, table.name());
     // Not one of the pool's: where this future is dropped, its connection goes, and with it the lock of migrations.
     let connection = pool.connect_options().connect().await;
     let mut connection = connection.map_err(|error| place.error::<MySqlDialect>(Phase::Connecting, error))?;
@@ -67,10 +72,5 @@ pub(crate) async fn migrate(pool: &MySqlPool, table: &Table, create: bool) -> Re
 
 /// Converts an error. `sent`: the statement may have been executed.
 pub(crate) fn told(pool: &MySqlPool, table: &str, sent: bool, error: sqlx::Error) -> StoreError {
-    place(pool, table).error::<MySqlDialect>(if sent { Phase::Executing } else { Phase::Connecting }, error)
-}
-
-fn place(pool: &MySqlPool, table: &str) -> ErrorContext {
-    let connections = pool.options().get_max_connections();
-    ErrorContext { database: shown(&pool.connect_options()), table: table.into(), connections }
+    migrate::place(pool, table).error::<MySqlDialect>(if sent { Phase::Executing } else { Phase::Connecting }, error)
 }

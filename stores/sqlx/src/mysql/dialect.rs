@@ -62,6 +62,10 @@ impl Driver for MySqlDialect {
         error::refusal(error)
     }
 
+    fn is_read_only(error: &dyn DatabaseError) -> bool {
+        super::error::is_read_only(error)
+    }
+
     fn contention(error: &dyn DatabaseError) -> Option<Contention> {
         error::contention(error)
     }

@@ -10,6 +10,11 @@ fn number(error: &dyn DatabaseError) -> u16 {
     error.try_downcast_ref::<MySqlDatabaseError>().map_or(0, MySqlDatabaseError::number)
 }
 
+/// Returns true if the session is read-only. A server that is read-only has another number.
+pub(super) fn is_read_only(error: &dyn DatabaseError) -> bool {
+    number(error) == 1792
+}
+
 /// Returns the kind of contention that rolled the statement back.
 pub(super) fn contention(error: &dyn DatabaseError) -> Option<Contention> {
     match number(error) {

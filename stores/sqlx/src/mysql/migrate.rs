@@ -5,10 +5,16 @@
 use idempotent_core::{StoreError, StoreErrorKind};
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 use sqlx::{AssertSqlSafe, Row};
+#[cfg(any(feature = "delay", feature = "outbox"))]
+use sqlx::{ConnectOptions, Connection, MySqlPool};
+use tokio::time::timeout;
 
 use super::dialect::MySqlDialect;
+use super::open::MIGRATION;
+#[cfg(any(feature = "delay", feature = "outbox"))]
+use super::open::shown;
 use crate::row::COLUMNS;
-use crate::schema::{self, BookkeepingSql, Found, Migration};
+use crate::schema::{self, BookkeepingSql, Found, Migration, SchemaStatus};
 use crate::server::{ErrorContext, Phase};
 use crate::table::Table;
 
@@ -93,7 +99,7 @@ pub(super) async fn migrate_to(
     let told = |error| place.error::<MySqlDialect>(Phase::Connecting, error);
     let found = inspect(connection, table).await.map_err(told)?;
     if !schema::is_due(&found, known, table, create)? {
-        return fits(connection, table, place, known, columns).await;
+        return fits(connection, table, place, columns).await;
     }
     // The lock is released when the connection closes, at the end of this function.
     let lock = sqlx::query("SELECT get_lock(?, 3600)").bind(LOCK);
@@ -106,7 +112,49 @@ pub(super) async fn migrate_to(
     let found = inspect(connection, table).await.map_err(told)?;
     let applied = schema::applied(&found, known, table)?;
     apply(connection, table, known, applied).await.map_err(told)?;
-    fits(connection, table, place, known, columns).await
+    fits(connection, table, place, columns).await
+}
+
+/// Returns the status of the schema.
+pub(super) async fn status(
+    connection: &mut MySqlConnection,
+    table: &Table,
+    place: &ErrorContext,
+    known: &[Migration],
+    columns: &[&str],
+) -> Result<SchemaStatus, StoreError> {
+    let told = |error| place.error::<MySqlDialect>(Phase::Connecting, error);
+    let read = async {
+        let found = inspect(connection, table).await.map_err(told)?;
+        let fits = layout(connection, table, columns).await.map_err(told)?;
+        Ok(schema::status(&found, fits, known, table, &BOOKKEEPING))
+    };
+    timeout(MIGRATION, read).await.map_err(|_| place.silent(Phase::Connecting, MIGRATION))?
+}
+
+/// Returns the status of the schema of an outbox or a delay table, by a connection outside of the pool.
+#[cfg(any(feature = "delay", feature = "outbox"))]
+pub(super) async fn status_by(
+    pool: &MySqlPool,
+    table: &Table,
+    known: &[Migration],
+    columns: &[&str],
+) -> Result<SchemaStatus, StoreError> {
+    let place = place(pool, table.name());
+    let connection = pool.connect_options().connect().await;
+    let mut connection = connection.map_err(|error| place.error::<MySqlDialect>(Phase::Connecting, error))?;
+    let status = status(&mut connection, &table.clone().in_backticks(), &place, known, columns).await?;
+    // Whether it was said or not, it ends here.
+    let _ = connection.close().await;
+    Ok(status)
+}
+
+/// Returns the names of a pool's database for errors.
+#[cfg(any(feature = "delay", feature = "outbox"))]
+pub(super) fn place(pool: &MySqlPool, table: &str) -> ErrorContext {
+    let connections = pool.options().get_max_connections();
+    let database = shown(&pool.connect_options());
+    ErrorContext { database, table: table.into(), connections, read_only: false }
 }
 
 /// Reads the applied migrations before the table: if another process migrates, the table exists when its migration is
@@ -164,14 +212,21 @@ async fn fits(
     connection: &mut MySqlConnection,
     table: &Table,
     place: &ErrorContext,
-    known: &[Migration],
     expected: &[&str],
 ) -> Result<(), StoreError> {
-    let told = |error| place.error::<MySqlDialect>(Phase::Connecting, error);
+    let fits = layout(connection, table, expected).await;
+    match fits.map_err(|error| place.error::<MySqlDialect>(Phase::Connecting, error))? {
+        true => Ok(()),
+        false => Err(schema::foreign(table).into()),
+    }
+}
+
+/// Returns true if the table has every column that the statements name.
+async fn layout(connection: &mut MySqlConnection, table: &Table, expected: &[&str]) -> Result<bool, sqlx::Error> {
     let text = "SELECT CAST(column_name AS CHAR) FROM information_schema.columns \
                 WHERE table_schema = coalesce(?, database()) AND table_name = ?";
     let columns = sqlx::query(text).bind(table.schema().map(str::to_owned)).bind(table.name().to_owned());
-    let columns = columns.fetch_all(connection).await.map_err(told)?;
+    let columns = columns.fetch_all(connection).await?;
     let there = |name: &&str| columns.iter().any(|row| row.try_get::<&str, _>(0).is_ok_and(|found| found == *name));
-    if expected.iter().all(there) { Ok(()) } else { schema::applied(&Found::Foreign, known, table).map(drop) }
+    Ok(expected.iter().all(there))
 }

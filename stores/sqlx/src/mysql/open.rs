@@ -10,13 +10,16 @@ use tokio::time::timeout;
 
 use super::dialect::MySqlDialect;
 use super::migrate::{self, MIGRATIONS};
-use super::server_version::{ISOLATION, ServerVersion};
+use super::server_version::ServerVersion;
 use super::url::parse;
 use super::{inbox, sql};
+use crate::row::COLUMNS;
+use crate::schema::SchemaStatus;
 use crate::server::{
     ErrorContext, OrderStatements, Phase, Pool, Prepare, RecentKeys, ServerSettings, ServerStore, ServerTarget,
     Statement, StatementRunner, connect,
 };
+use crate::table::Table;
 
 /// One that waits for another's migration.
 pub(super) const MIGRATION: Duration = Duration::from_secs(60);
@@ -25,17 +28,14 @@ pub(super) async fn open(
     settings: ServerSettings<MySqlPool>,
     as_on_mysql: bool,
 ) -> Result<Arc<ServerStore<MySqlDialect>>, StoreError> {
+    settings.check()?;
     let table = settings.table()?.in_backticks();
-    let options = match &settings.target {
-        // The texts of statements are always the same: logging them says nothing and costs.
-        ServerTarget::Url(url) => parse(url)?.disable_statement_logging(),
-        ServerTarget::Pool(pool) => (*pool.connect_options()).clone(),
-    };
+    let options = options(&settings)?;
     let connections = match &settings.target {
         ServerTarget::Url(_) => settings.connections,
         ServerTarget::Pool(pool) => pool.options().get_max_connections(),
     };
-    let place = ErrorContext { database: shown(&options), table: table.name().into(), connections };
+    let place = context(&settings, &table, &options, connections);
     // Not one of the pool's: where this future is dropped, its connection goes, and with it the lock of migrations.
     let mut connection = connect::<MySqlDialect>(&options, &place, settings.patience).await?;
     let told = |error| place.error::<MySqlDialect>(Phase::Connecting, error);
@@ -43,19 +43,20 @@ pub(super) async fn open(
     let server = server.check(&version)?;
     let server = ServerVersion { returning: server.returning && !as_on_mysql, ..server };
     // In the pool an error of this would be a connection that never comes.
-    connection.execute(AssertSqlSafe(server.session())).await.map_err(told)?;
+    let session = server.session(settings.read_only);
+    connection.execute(AssertSqlSafe(session.clone())).await.map_err(told)?;
     let migrated = timeout(MIGRATION, migrate::migrate(&mut connection, &table, &place, settings.create, MIGRATIONS));
     migrated.await.map_err(|_| place.silent(Phase::Connecting, MIGRATION))??;
     // Whether it was said or not, it ends here.
     let _ = timeout(settings.patience, connection.close()).await;
     let (pool, transactions, own) = match &settings.target {
         ServerTarget::Url(_) => {
-            let session = server.session();
             let prepare: Prepare<MySql> = Box::new(move |connection| set(connection, session.clone()).boxed());
             let pool = Pool::own(options.clone(), settings.connections, Some(prepare));
             // What a handler writes may wait for others, as it would elsewhere.
+            let session = ServerVersion::transactions(settings.read_only);
             let transactions =
-                settings.pool_options().after_connect(|connection, _| set(connection, ISOLATION.to_owned()).boxed());
+                settings.pool_options().after_connect(move |connection, _| set(connection, session.clone()).boxed());
             (pool, transactions.connect_lazy_with(options.clone()), true)
         }
         ServerTarget::Pool(pool) => (Pool::Shared(pool.clone()), pool.clone(), false),
@@ -85,6 +86,38 @@ pub(super) async fn open(
 
 async fn set(connection: &mut MySqlConnection, session: String) -> Result<(), sqlx::Error> {
     connection.execute(AssertSqlSafe(session)).await.map(drop)
+}
+
+/// Returns the options of the URL or of the pool.
+fn options(settings: &ServerSettings<MySqlPool>) -> Result<MySqlConnectOptions, StoreError> {
+    Ok(match &settings.target {
+        // The texts of statements are always the same: logging them says nothing and costs.
+        ServerTarget::Url(url) => parse(url)?.disable_statement_logging(),
+        ServerTarget::Pool(pool) => (*pool.connect_options()).clone(),
+    })
+}
+
+/// Returns the status of the schema, over a connection of its own.
+pub(super) async fn status(settings: &ServerSettings<MySqlPool>) -> Result<SchemaStatus, StoreError> {
+    settings.check()?;
+    let table = settings.table()?.in_backticks();
+    let options = options(settings)?;
+    let place = context(settings, &table, &options, 1);
+    let mut connection = connect::<MySqlDialect>(&options, &place, settings.patience).await?;
+    let status = migrate::status(&mut connection, &table, &place, MIGRATIONS, &COLUMNS).await?;
+    // Whether it was said or not, it ends here.
+    let _ = timeout(settings.patience, connection.close()).await;
+    Ok(status)
+}
+
+fn context(
+    settings: &ServerSettings<MySqlPool>,
+    table: &Table,
+    options: &MySqlConnectOptions,
+    connections: u32,
+) -> ErrorContext {
+    let (database, table, read_only) = (shown(options), table.name().into(), settings.read_only);
+    ErrorContext { database, table, connections, read_only }
 }
 
 pub(super) fn shown(options: &MySqlConnectOptions) -> String {

@@ -4,10 +4,10 @@ use sqlx::{ConnectOptions, Connection, MySqlPool};
 
 use super::dialect::MySqlDialect;
 use super::migrate;
-use super::open::{MIGRATION, shown};
+use super::open::MIGRATION;
 use crate::outbox::COLUMNS;
-use crate::schema::{self, Migration, SchemaStep};
-use crate::server::{ErrorContext, Phase};
+use crate::schema::{self, Migration, SchemaStatus, SchemaStep};
+use crate::server::Phase;
 use crate::table::Table;
 
 /// Finished records (sent or settled) have null in the columns of the indexes that the relay searches, and so do not
@@ -74,11 +74,15 @@ pub(crate) fn steps(table: &Table) -> Vec<SchemaStep> {
     schema::steps(MIGRATIONS, &table.clone().in_backticks(), &migrate::BOOKKEEPING)
 }
 
+/// Returns the status of the schema.
+pub(crate) async fn status(pool: &MySqlPool, table: &Table) -> Result<SchemaStatus, StoreError> {
+    migrate::status_by(pool, table, MIGRATIONS, &COLUMNS).await
+}
+
 /// Sees to the tables.
 pub(crate) async fn migrate(pool: &MySqlPool, table: &Table, create: bool) -> Result<(), StoreError> {
     let options = pool.connect_options();
-    let connections = pool.options().get_max_connections();
-    let place = ErrorContext { database: shown(&options), table: table.name().into(), connections };
+    let place = migrate::place(pool, table.name());
     // Not one of the pool's: where this future is dropped, its connection goes, and with it the lock of migrations.
     let mut connection =
         options.connect().await.map_err(|error| place.error::<MySqlDialect>(Phase::Connecting, error))?;

@@ -4,7 +4,7 @@ use sqlx::Row;
 use sqlx::mysql::MySqlConnection;
 
 /// Rows that do not match are not locked, and a read sees committed rows.
-pub(super) const ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
+const ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 
 /// The properties of the server that the statements depend on.
 #[derive(Clone, Copy, Debug)]
@@ -48,10 +48,16 @@ impl ServerVersion {
     }
 
     /// Returns the session settings of the store's connections, with which no statement waits for a lock.
-    pub(super) fn session(self) -> String {
+    pub(super) fn session(self, read_only: bool) -> String {
         // MySQL cannot wait less than a second.
         let wait = if self.returning { 0 } else { 1 };
-        format!("{ISOLATION}; SET SESSION innodb_lock_wait_timeout={wait}")
+        format!("{}; SET SESSION innodb_lock_wait_timeout={wait}", Self::transactions(read_only))
+    }
+
+    /// Returns the session settings of the connections for transactions of runs.
+    pub(super) fn transactions(read_only: bool) -> String {
+        let access = if read_only { "; SET SESSION TRANSACTION READ ONLY" } else { "" };
+        format!("{ISOLATION}{access}")
     }
 }
 

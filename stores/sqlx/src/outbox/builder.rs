@@ -10,7 +10,7 @@ use super::confirmation_queue::ConfirmationQueue;
 use super::database::OutboxDb;
 use super::handle::{Outbox, OutboxInner};
 use super::statements::{OutboxStatements, StatementEdit};
-use crate::schema::SchemaStep;
+use crate::schema::{SchemaStatus, SchemaStep};
 use crate::table::Table;
 
 /// A builder for [`Outbox`].
@@ -83,6 +83,19 @@ impl<Db: OutboxDb> OutboxBuilder<Db> {
     pub fn __edit(mut self, edit: impl Fn(&'static str, String) -> String + Send + Sync + 'static) -> Self {
         self.edit = Some(Arc::new(edit));
         self
+    }
+
+    /// Compares the tables of the outbox with the migrations of this version. Reads only.
+    ///
+    /// # Errors
+    /// The table name is invalid, or the database is unreachable. Missing migrations and problems of the tables are part of
+    /// the status.
+    ///
+    /// # Cancellation
+    /// Dropping the future has no effect.
+    pub async fn schema_status(&self) -> Result<SchemaStatus, StoreError> {
+        let table = Table::new(&self.table)?.with_room_for_migrations()?;
+        Db::schema_status(&self.pool, table.name()).await
     }
 
     /// Returns the SQL text of all migrations of the tables of the outbox, without using a connection. Use it where an administrator

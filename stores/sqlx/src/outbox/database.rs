@@ -4,7 +4,7 @@ use std::future::Future;
 use idempotent_core::StoreError;
 use sqlx::Pool;
 
-use crate::schema::SchemaStep;
+use crate::schema::{SchemaStatus, SchemaStep};
 use crate::sql_database::SqlDatabase;
 pub(super) use crate::sql_database::{RowValues, SqlDialect, SqlValue};
 use crate::table::Table;
@@ -14,6 +14,10 @@ use crate::table::Table;
 pub trait OutboxDb: SqlDatabase {
     #[doc(hidden)]
     fn migrate(pool: &Pool<Self>, table: &str, create: bool) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Returns the status of the schema of the table.
+    #[doc(hidden)]
+    fn schema_status(pool: &Pool<Self>, table: &str) -> impl Future<Output = Result<SchemaStatus, StoreError>> + Send;
 
     /// Returns the SQL text of all migrations of the table.
     #[doc(hidden)]
@@ -26,6 +30,10 @@ macro_rules! outbox_db {
         impl OutboxDb for $db {
             async fn migrate(pool: &Pool<Self>, table: &str, create: bool) -> Result<(), StoreError> {
                 crate::$module::outbox::migrate(pool, &Table::new(table)?, create).await
+            }
+
+            async fn schema_status(pool: &Pool<Self>, table: &str) -> Result<SchemaStatus, StoreError> {
+                crate::$module::outbox::status(pool, &Table::new(table)?).await
             }
 
             fn schema_steps(table: &str) -> Result<Vec<SchemaStep>, StoreError> {

@@ -4,11 +4,10 @@ use sqlx::{ConnectOptions, Connection, PgPool};
 
 use super::dialect::PostgresDialect;
 use super::migrate::MIGRATION;
-use super::open::shown;
 use super::{migrate, pooler};
 use crate::delay::COLUMNS;
-use crate::schema::{self, Migration, SchemaStep};
-use crate::server::{ErrorContext, Phase};
+use crate::schema::{self, Migration, SchemaStatus, SchemaStep};
+use crate::server::Phase;
 use crate::table::Table;
 
 /// `due_at` is the time from which a row may be taken: the end of its visibility timeout if the row is in flight, or
@@ -42,9 +41,14 @@ pub(crate) fn steps(table: &Table) -> Vec<SchemaStep> {
     schema::steps(MIGRATIONS, table, &migrate::BOOKKEEPING)
 }
 
+/// Returns the status of the schema.
+pub(crate) async fn status(pool: &PgPool, table: &Table) -> Result<SchemaStatus, StoreError> {
+    migrate::status_by(pool, table, MIGRATIONS, &COLUMNS).await
+}
+
 /// Sees to the table.
 pub(crate) async fn migrate(pool: &PgPool, table: &Table, create: bool) -> Result<(), StoreError> {
-    let place = place(pool, table.name());
+    let place = migrate::place(pool, table.name());
     // A connection outside of the pool: if this future is dropped, the connection closes, and the server rolls back.
     let connection = pool.connect_options().connect().await;
     let mut connection = connection.map_err(|error| place.error::<PostgresDialect>(Phase::Connecting, error))?;
@@ -59,10 +63,5 @@ pub(crate) async fn migrate(pool: &PgPool, table: &Table, create: bool) -> Resul
 
 /// Converts an error. `sent`: the statement may have been executed.
 pub(crate) fn told(pool: &PgPool, table: &str, sent: bool, error: sqlx::Error) -> StoreError {
-    place(pool, table).error::<PostgresDialect>(if sent { Phase::Executing } else { Phase::Connecting }, error)
-}
-
-fn place(pool: &PgPool, table: &str) -> ErrorContext {
-    let connections = pool.options().get_max_connections();
-    ErrorContext { database: shown(&pool.connect_options()), table: table.into(), connections }
+    migrate::place(pool, table).error::<PostgresDialect>(if sent { Phase::Executing } else { Phase::Connecting }, error)
 }

@@ -84,6 +84,10 @@ impl Driver for PostgresDialect {
         error::refusal(error)
     }
 
+    fn is_read_only(error: &dyn DatabaseError) -> bool {
+        error.code().as_deref() == Some("25006")
+    }
+
     fn contention(error: &dyn DatabaseError) -> Option<Contention> {
         match error.code()?.as_ref() {
             "40001" | "40P01" => Some(Contention::Raced),

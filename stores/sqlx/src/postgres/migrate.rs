@@ -4,10 +4,15 @@ use std::time::Duration;
 use idempotent_core::StoreError;
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Connection, Row};
+#[cfg(any(feature = "delay", feature = "outbox"))]
+use sqlx::{ConnectOptions, PgPool};
+use tokio::time::timeout;
 
 use super::dialect::PostgresDialect;
+#[cfg(any(feature = "delay", feature = "outbox"))]
+use super::open::shown;
 use crate::row::COLUMNS;
-use crate::schema::{self, BookkeepingSql, Found, Migration};
+use crate::schema::{self, BookkeepingSql, Found, Migration, SchemaStatus};
 use crate::server::{ErrorContext, Phase};
 use crate::table::Table;
 
@@ -94,7 +99,7 @@ pub(super) async fn migrate_to(
     let told = |error| place.error::<PostgresDialect>(Phase::Connecting, error);
     let found = inspect(connection, table).await.map_err(told)?;
     if !schema::is_due(&found, known, table, create)? {
-        return fits(connection, table, place, known, columns).await;
+        return fits(connection, table, place, columns).await;
     }
     let mut transaction = connection.begin().await.map_err(told)?;
     let lock = sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK);
@@ -103,8 +108,50 @@ pub(super) async fn migrate_to(
     let found = inspect(&mut transaction, table).await.map_err(told)?;
     let applied = schema::applied(&found, known, table)?;
     apply(&mut transaction, table, known, applied).await.map_err(told)?;
-    fits(&mut transaction, table, place, known, columns).await?;
+    fits(&mut transaction, table, place, columns).await?;
     transaction.commit().await.map_err(told)
+}
+
+/// Returns the status of the schema.
+pub(super) async fn status(
+    connection: &mut PgConnection,
+    table: &Table,
+    place: &ErrorContext,
+    known: &[Migration],
+    columns: &[&str],
+) -> Result<SchemaStatus, StoreError> {
+    let told = |error| place.error::<PostgresDialect>(Phase::Connecting, error);
+    let read = async {
+        let found = inspect(connection, table).await.map_err(told)?;
+        let fits = layout(connection, table, columns).await.map_err(told)?;
+        Ok(schema::status(&found, fits, known, table, &BOOKKEEPING))
+    };
+    timeout(MIGRATION, read).await.map_err(|_| place.silent(Phase::Connecting, MIGRATION))?
+}
+
+/// Returns the status of the schema of an outbox or a delay table, by a connection outside of the pool.
+#[cfg(any(feature = "delay", feature = "outbox"))]
+pub(super) async fn status_by(
+    pool: &PgPool,
+    table: &Table,
+    known: &[Migration],
+    columns: &[&str],
+) -> Result<SchemaStatus, StoreError> {
+    let place = place(pool, table.name());
+    let connection = pool.connect_options().connect().await;
+    let mut connection = connection.map_err(|error| place.error::<PostgresDialect>(Phase::Connecting, error))?;
+    let status = status(&mut connection, table, &place, known, columns).await?;
+    // Whether it was said or not, it ends here.
+    let _ = connection.close().await;
+    Ok(status)
+}
+
+/// Returns the names of a pool's database for errors.
+#[cfg(any(feature = "delay", feature = "outbox"))]
+pub(super) fn place(pool: &PgPool, table: &str) -> ErrorContext {
+    let connections = pool.options().get_max_connections();
+    let database = shown(&pool.connect_options());
+    ErrorContext { database, table: table.into(), connections, read_only: false }
 }
 
 /// Reads the applied migrations before the table: if another process migrates, the table exists when its migration is
@@ -174,13 +221,20 @@ async fn fits(
     connection: &mut PgConnection,
     table: &Table,
     place: &ErrorContext,
-    known: &[Migration],
     expected: &[&str],
 ) -> Result<(), StoreError> {
-    let told = |error| place.error::<PostgresDialect>(Phase::Connecting, error);
-    let oid = oid(connection, table, table.name()).await.map_err(told)?;
+    let fits = layout(connection, table, expected).await;
+    match fits.map_err(|error| place.error::<PostgresDialect>(Phase::Connecting, error))? {
+        true => Ok(()),
+        false => Err(schema::foreign(table).into()),
+    }
+}
+
+/// Returns true if the table has every column that the statements name.
+async fn layout(connection: &mut PgConnection, table: &Table, expected: &[&str]) -> Result<bool, sqlx::Error> {
+    let oid = oid(connection, table, table.name()).await?;
     let text = "SELECT attname::text FROM pg_attribute WHERE attrelid::bigint = $1 AND attnum > 0 AND NOT attisdropped";
-    let columns = sqlx::query(text).bind(oid).fetch_all(connection).await.map_err(told)?;
+    let columns = sqlx::query(text).bind(oid).fetch_all(connection).await?;
     let there = |name: &&str| columns.iter().any(|row| row.try_get::<&str, _>(0).is_ok_and(|found| found == *name));
-    if expected.iter().all(there) { Ok(()) } else { schema::applied(&Found::Foreign, known, table).map(drop) }
+    Ok(expected.iter().all(there))
 }

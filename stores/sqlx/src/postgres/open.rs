@@ -1,10 +1,10 @@
 //! Opening: checks, the pool, the schema.
 use std::sync::Arc;
 
-use idempotent_core::StoreError;
+use idempotent_core::{StoreError, StoreErrorKind};
 use sha2::{Digest, Sha256};
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection, PgPool};
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgPool, Row};
 use tokio::time::timeout;
 
 use super::dialect::{PostgresDialect, halves};
@@ -14,22 +14,26 @@ use super::session::Session;
 use super::sql::{NotificationSettings, StatementBuilder};
 use super::url::parse;
 use super::{inbox, pooler, sql};
+use crate::row::COLUMNS;
+use crate::schema::SchemaStatus;
 use crate::server::{
     ErrorContext, OrderStatements, Phase, Pool, RecentKeys, ServerSettings, ServerStore, ServerTarget, Statement,
     StatementRunner, StepStatements, connect,
 };
 use crate::table::Table;
 
+/// The setting that makes the transactions of a session read-only.
+const READ_ONLY: &str = "default_transaction_read_only";
+
 pub(super) async fn open(
     builder: ServerSettings<PgPool>,
     session: Session,
 ) -> Result<Arc<ServerStore<PostgresDialect>>, StoreError> {
+    builder.check()?;
     let table = builder.table()?;
     let (pool, transactions, connections, options) = match &builder.target {
         ServerTarget::Url(url) => {
-            // The texts of statements are always the same: logging them says nothing and costs.
-            // PgBouncer knows no such parameter, and the tables hold no floating-point numbers.
-            let options = parse(url)?.disable_statement_logging().extra_float_digits(None);
+            let options = url_options(url, builder.read_only)?;
             let transactions = builder.pool_options().connect_lazy_with(options.clone());
             (Pool::own(options.clone(), builder.connections, None), transactions, builder.connections, options)
         }
@@ -38,9 +42,12 @@ pub(super) async fn open(
             (Pool::Shared(pool.clone()), pool.clone(), pool.options().get_max_connections(), options)
         }
     };
-    let place = ErrorContext { database: shown(&options), table: table.name().into(), connections };
+    let place = context(&builder, &table, &options, connections);
     // A connection outside of the pool: if this future is dropped, the connection closes, and the server rolls back.
     let mut connection = connect::<PostgresDialect>(&options, &place, builder.patience).await?;
+    if builder.read_only {
+        check_session(&mut connection, &place).await?;
+    }
     let is_lent = !session.is_known && pooler::detect(&mut connection, &options, &place).await?;
     let migrated = timeout(MIGRATION, migrate::migrate(&mut connection, &table, &place, builder.create, MIGRATIONS));
     migrated.await.map_err(|_| place.silent(Phase::Connecting, MIGRATION))??;
@@ -81,6 +88,56 @@ pub(super) async fn open(
         recent_keys: RecentKeys::new(),
         clock: builder.clock,
     }))
+}
+
+/// Returns the options of the store's own connections.
+fn url_options(url: &str, read_only: bool) -> Result<PgConnectOptions, StoreError> {
+    // The texts of statements are always the same: logging them says nothing and costs.
+    // PgBouncer knows no such parameter, and the tables hold no floating-point numbers.
+    let options = parse(url)?.disable_statement_logging().extra_float_digits(None);
+    // Not by a statement, which would also change the sessions of other clients of a transaction pooler.
+    Ok(if read_only { options.options([(READ_ONLY, "on")]) } else { options })
+}
+
+/// Returns an error if a pooler has ignored the setting of the session.
+async fn check_session(connection: &mut PgConnection, place: &ErrorContext) -> Result<(), StoreError> {
+    let told = |error| place.error::<PostgresDialect>(Phase::Connecting, error);
+    let setting =
+        sqlx::raw_sql(AssertSqlSafe(format!("SHOW {READ_ONLY}"))).fetch_one(connection).await.map_err(told)?;
+    match setting.try_get::<&str, _>(0).map_err(told)? {
+        "on" => Ok(()),
+        _ => Err(StoreError::new(StoreErrorKind::Schema).because(format!(
+            "the session of {} is not read-only, as `read_only(true)` demands: a pooler ignores the startup parameter \
+             `options`; connect to the server directly",
+            place.database
+        ))),
+    }
+}
+
+/// Returns the status of the schema, over a connection of its own.
+pub(super) async fn status(settings: &ServerSettings<PgPool>) -> Result<SchemaStatus, StoreError> {
+    settings.check()?;
+    let table = settings.table()?;
+    let options = match &settings.target {
+        ServerTarget::Url(url) => url_options(url, settings.read_only)?,
+        ServerTarget::Pool(pool) => (*pool.connect_options()).clone(),
+    };
+    let place = context(settings, &table, &options, 1);
+    let mut connection = connect::<PostgresDialect>(&options, &place, settings.patience).await?;
+    let status = migrate::status(&mut connection, &table, &place, MIGRATIONS, &COLUMNS).await?;
+    // Whether it was said or not, it ends here.
+    let _ = timeout(settings.patience, connection.close()).await;
+    Ok(status)
+}
+
+fn context(
+    settings: &ServerSettings<PgPool>,
+    table: &Table,
+    options: &PgConnectOptions,
+    connections: u32,
+) -> ErrorContext {
+    let (database, table, read_only) = (shown(options), table.name().into(), settings.read_only);
+    ErrorContext { database, table, connections, read_only }
 }
 
 pub(super) fn shown(options: &PgConnectOptions) -> String {

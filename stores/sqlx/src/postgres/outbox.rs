@@ -4,11 +4,10 @@ use sqlx::{ConnectOptions, Connection, PgPool};
 
 use super::dialect::PostgresDialect;
 use super::migrate::MIGRATION;
-use super::open::shown;
 use super::{migrate, pooler};
 use crate::outbox::COLUMNS;
-use crate::schema::{self, Migration, SchemaStep};
-use crate::server::{ErrorContext, Phase};
+use crate::schema::{self, Migration, SchemaStatus, SchemaStep};
+use crate::server::Phase;
 use crate::table::Table;
 
 /// Finished records (sent or settled) are only in the indexes by number, id and status, so their number does not slow
@@ -74,11 +73,15 @@ pub(crate) fn steps(table: &Table) -> Vec<SchemaStep> {
     schema::steps(MIGRATIONS, table, &migrate::BOOKKEEPING)
 }
 
+/// Returns the status of the schema.
+pub(crate) async fn status(pool: &PgPool, table: &Table) -> Result<SchemaStatus, StoreError> {
+    migrate::status_by(pool, table, MIGRATIONS, &COLUMNS).await
+}
+
 /// Sees to the tables.
 pub(crate) async fn migrate(pool: &PgPool, table: &Table, create: bool) -> Result<(), StoreError> {
     let options = pool.connect_options();
-    let connections = pool.options().get_max_connections();
-    let place = ErrorContext { database: shown(&options), table: table.name().into(), connections };
+    let place = migrate::place(pool, table.name());
     // A connection outside of the pool: if this future is dropped, the connection closes, and the server rolls back.
     let mut connection =
         options.connect().await.map_err(|error| place.error::<PostgresDialect>(Phase::Connecting, error))?;

@@ -36,6 +36,7 @@ impl<DB: Database> ServerSettings<sqlx::Pool<DB>> {
             schema: self.schema.clone(),
             connections: 1,
             create: false,
+            read_only: self.read_only,
             patience: self.patience,
             clock: self.clock.clone(),
         }

@@ -31,6 +31,8 @@ pub(crate) trait Driver: Debug + Send + Sync + Sized + 'static {
 
     /// Interprets an error that the server returned.
     fn refusal(error: &dyn DatabaseError) -> Refusal;
+    /// Returns true if the session refused the statement because it is read-only.
+    fn is_read_only(error: &dyn DatabaseError) -> bool;
     /// Returns the kind of contention if the statement failed due to another transaction and had no effect.
     fn contention(error: &dyn DatabaseError) -> Option<Contention>;
 

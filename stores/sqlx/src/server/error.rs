@@ -15,6 +15,8 @@ pub(crate) struct ErrorContext {
     /// The record table.
     pub(crate) table: String,
     pub(crate) connections: u32,
+    /// True if the store is set to read only.
+    pub(crate) read_only: bool,
 }
 
 /// The phase of a call in which an error occurred.
@@ -29,6 +31,12 @@ pub(crate) enum Phase {
 impl ErrorContext {
     /// Converts the error of a statement, or of a connection for a statement.
     pub(crate) fn error<D: Driver>(&self, when: Phase, error: sqlx::Error) -> StoreError {
+        if self.read_only && error.as_database_error().is_some_and(D::is_read_only) {
+            return StoreError::new(StoreErrorKind::Denied).because(format!(
+                "{}: the store is open with `read_only(true)`: open it without `read_only` to write",
+                self.database
+            ));
+        }
         match error.as_database_error().map(D::refusal) {
             Some(Refusal { kind, text, words }) => {
                 let nothing_sent = when == Phase::Connecting && kind == StoreErrorKind::Ambiguous;

@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_core::{Clock, StoreError};
+use idempotent_core::{Clock, StoreError, StoreErrorKind};
 
 use crate::table::Table;
 
@@ -16,6 +16,7 @@ pub(crate) struct ServerSettings<P> {
     pub(crate) connections: u32,
     pub(crate) patience: Duration,
     pub(crate) create: bool,
+    pub(crate) read_only: bool,
     pub(crate) clock: Option<Arc<dyn Clock>>,
 }
 
@@ -45,8 +46,26 @@ impl<P> ServerSettings<P> {
             connections: 10,
             patience: Duration::from_secs(5),
             create: false,
+            read_only: false,
             clock: None,
         }
+    }
+
+    /// Checks the settings that exclude each other.
+    ///
+    /// # Errors
+    /// `read_only` is set together with a setting that it excludes.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        let text = match &self.target {
+            _ if !self.read_only => return Ok(()),
+            _ if self.create => "`read_only(true)` excludes `create(true)`: remove one of them",
+            ServerTarget::Pool(_) => {
+                "`read_only(true)` needs connections of the store's own: open the store by its URL, or make the \
+                 connections of the pool read-only"
+            }
+            ServerTarget::Url(_) => return Ok(()),
+        };
+        Err(StoreError::new(StoreErrorKind::Schema).because(text))
     }
 
     /// Returns the validated name of the table.
@@ -101,6 +120,31 @@ macro_rules! server_builder {
             pub fn create(mut self, create: bool) -> Self {
                 self.0.create = create;
                 self
+            }
+
+            /// Sets whether the store only reads, for tools that inspect records.
+            ///
+            /// Each session of the store is then read-only: the server refuses every write, and the method fails as
+            /// [`Denied`](::idempotent_core::StoreErrorKind::Denied). This setting excludes [`create`](Self::create) and an
+            /// existing pool.
+            ///
+            /// # Default
+            /// false
+            pub fn read_only(mut self, read_only: bool) -> Self {
+                self.0.read_only = read_only;
+                self
+            }
+
+            /// Compares the tables with the migrations of this version, over a connection of its own. Reads only.
+            ///
+            /// # Errors
+            /// The same as [`connect`](Self::connect), except for the tables: missing migrations and problems of the
+            /// tables are part of the status.
+            ///
+            /// # Cancellation
+            /// Dropping the future closes the connection.
+            pub async fn schema_status(&self) -> Result<crate::SchemaStatus, ::idempotent_core::StoreError> {
+                super::open::status(&self.0).await
             }
 
             /// Sets a clock that replaces the server's clock, for tests. Every process must use the same clock.

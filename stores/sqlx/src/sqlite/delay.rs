@@ -1,13 +1,10 @@
 //! The table of delayed work on SQLite.
-use std::time::Duration;
-
 use idempotent_core::{StoreError, StoreErrorKind};
 use sqlx::SqlitePool;
 
-use super::error::ErrorContext;
 use super::migrate;
 use crate::delay::COLUMNS;
-use crate::schema::{self, Migration, SchemaStep};
+use crate::schema::{self, Migration, SchemaStatus, SchemaStep};
 use crate::table::Table;
 
 /// `due_at` is the time from which a row may be taken: the end of its visibility timeout if the row is in flight, or
@@ -41,9 +38,14 @@ pub(crate) fn steps(table: &Table) -> Vec<SchemaStep> {
     schema::steps(MIGRATIONS, table, &migrate::BOOKKEEPING)
 }
 
+/// Returns the status of the schema.
+pub(crate) async fn status(pool: &SqlitePool, table: &Table) -> Result<SchemaStatus, StoreError> {
+    migrate::status_by(pool, table, MIGRATIONS, &COLUMNS).await
+}
+
 /// Sees to the table.
 pub(crate) async fn migrate(pool: &SqlitePool, table: &Table, create: bool) -> Result<(), StoreError> {
-    let place = place(pool, table.name());
+    let place = migrate::place(pool, table.name());
     // A connection of the pool, since another one would not see a database in memory. A dropped transaction is rolled back.
     let mut connection = pool.acquire().await.map_err(|error| place.error(error))?;
     migrate::migrate_to(&mut connection, table, &place, create, MIGRATIONS, &COLUMNS).await
@@ -51,19 +53,9 @@ pub(crate) async fn migrate(pool: &SqlitePool, table: &Table, create: bool) -> R
 
 /// Converts an error. `sent`: the statement may have been executed.
 pub(crate) fn told(pool: &SqlitePool, table: &str, sent: bool, error: sqlx::Error) -> StoreError {
-    let error = place(pool, table).error(error);
+    let error = migrate::place(pool, table).error(error);
     if !sent && error.kind() == StoreErrorKind::Ambiguous {
         return StoreError::new(StoreErrorKind::NotApplied).because(error.to_string()).with_source(error);
     }
     error
-}
-
-fn place(pool: &SqlitePool, table: &str) -> ErrorContext {
-    ErrorContext {
-        file: pool.connect_options().get_filename().display().to_string(),
-        in_memory: false,
-        table: table.into(),
-        // For a text only.
-        busy_timeout: Duration::from_secs(5),
-    }
 }

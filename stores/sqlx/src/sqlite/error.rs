@@ -41,6 +41,8 @@ pub(super) struct ErrorContext {
     pub(super) table: String,
     /// The time limit of waiting for a lock.
     pub(super) busy_timeout: Duration,
+    /// True if the store is set to read only.
+    pub(super) read_only: bool,
 }
 
 impl ErrorContext {
@@ -48,6 +50,10 @@ impl ErrorContext {
     pub(super) fn error(&self, error: sqlx::Error) -> StoreError {
         let Self { file, table, busy_timeout, .. } = self;
         let (kind, because) = match primary(&error) {
+            Some(code::READONLY) if self.read_only => (
+                StoreErrorKind::Denied,
+                "`{file}` is open with `read_only(true)`: open it without `read_only` to write".into(),
+            ),
             Some(code) => (kind(code, &error), text(extended(&error).unwrap_or(code), &error)),
             None => match &error {
                 sqlx::Error::WorkerCrashed => (

@@ -1,12 +1,14 @@
 //! Brings the schema up to date, or says why not. Not sqlx's migrator: on SQLite that one takes no lock, so two
 //! processes that start at once would both apply a step.
 use idempotent_core::StoreError;
+#[cfg(any(feature = "delay", feature = "outbox"))]
+use sqlx::SqlitePool;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Connection, Row};
 
 use super::error::ErrorContext;
 use crate::row::COLUMNS;
-use crate::schema::{self, BookkeepingSql, Found, Migration};
+use crate::schema::{self, BookkeepingSql, Found, Migration, SchemaStatus};
 use crate::table::Table;
 
 /// All migrations. The tables are STRICT, so that columns have their declared types, and WITHOUT ROWID, so that a lookup
@@ -95,9 +97,63 @@ pub(super) async fn migrate_to(
     }
     let fits = layout(&mut transaction, table, columns).await.map_err(|error| place.error(error))?;
     if !fits {
-        schema::applied(&Found::Foreign, known, table)?;
+        return Err(schema::foreign(table).into());
     }
     transaction.commit().await.map_err(|error| place.error(error))
+}
+
+/// Checks the schema of a file that is open for reading only.
+pub(super) async fn check(
+    connection: &mut SqliteConnection,
+    table: &Table,
+    place: &ErrorContext,
+) -> Result<(), StoreError> {
+    let mut transaction = connection.begin().await.map_err(|error| place.error(error))?;
+    let found = inspect(&mut transaction, table).await.map_err(|error| place.error(error))?;
+    schema::is_due(&found, MIGRATIONS, table, false)?;
+    let fits = layout(&mut transaction, table, &COLUMNS).await.map_err(|error| place.error(error))?;
+    if fits { Ok(()) } else { Err(schema::foreign(table).into()) }
+}
+
+/// Returns the status of the schema, from one snapshot of the file.
+pub(super) async fn status(
+    connection: &mut SqliteConnection,
+    table: &Table,
+    place: &ErrorContext,
+    known: &[Migration],
+    columns: &[&str],
+) -> Result<SchemaStatus, StoreError> {
+    let mut transaction = connection.begin().await.map_err(|error| place.error(error))?;
+    let found = inspect(&mut transaction, table).await.map_err(|error| place.error(error))?;
+    let fits = layout(&mut transaction, table, columns).await.map_err(|error| place.error(error))?;
+    Ok(schema::status(&found, fits, known, table, &BOOKKEEPING))
+}
+
+/// Returns the status of the schema of an outbox or a delay table, by a connection of the pool, which alone sees a database
+/// in memory.
+#[cfg(any(feature = "delay", feature = "outbox"))]
+pub(super) async fn status_by(
+    pool: &SqlitePool,
+    table: &Table,
+    known: &[Migration],
+    columns: &[&str],
+) -> Result<SchemaStatus, StoreError> {
+    let place = place(pool, table.name());
+    let mut connection = pool.acquire().await.map_err(|error| place.error(error))?;
+    status(&mut connection, table, &place, known, columns).await
+}
+
+/// Returns the names of a pool's database for errors.
+#[cfg(any(feature = "delay", feature = "outbox"))]
+pub(super) fn place(pool: &SqlitePool, table: &str) -> ErrorContext {
+    ErrorContext {
+        file: pool.connect_options().get_filename().display().to_string(),
+        in_memory: false,
+        table: table.into(),
+        // For a text only.
+        busy_timeout: std::time::Duration::from_secs(5),
+        read_only: false,
+    }
 }
 
 async fn inspect(connection: &mut SqliteConnection, table: &Table) -> Result<Found, sqlx::Error> {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use idempotent_core::{StoreError, StoreErrorKind};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteSynchronous};
-use sqlx::{ConnectOptions, Row};
+use sqlx::{ConnectOptions, Connection, Row};
 
 use super::connection::FairConnection;
 use super::error::{self, ErrorContext};
@@ -15,6 +15,8 @@ use super::record_access::RecordAccess;
 use super::statements::SqliteStatements;
 use super::transactions::Transactions;
 use super::{Inner, SqliteStore};
+use crate::row::COLUMNS;
+use crate::schema::SchemaStatus;
 use crate::table::Table;
 
 /// The pause between checks of a journal that another process is switching.
@@ -40,16 +42,11 @@ impl SqliteStoreBuilder {
 async fn open(builder: SqliteStoreBuilder) -> Result<SqliteStore, StoreError> {
     let table = Table::new(&builder.table)?;
     let target = match builder.target()? {
+        _ if builder.read_only => DatabaseTarget::File(builder.existing_file()?),
         DatabaseTarget::File(path) => DatabaseTarget::File(options::check(&path, builder.create)?),
         memory => memory,
     };
-    let file = match &target {
-        DatabaseTarget::Memory => ":memory:".into(),
-        DatabaseTarget::File(path) => path.display().to_string(),
-    };
-    let in_memory = target == DatabaseTarget::Memory;
-    let place =
-        Arc::new(ErrorContext { file, in_memory, table: table.name().into(), busy_timeout: builder.busy_timeout });
+    let place = Arc::new(place(&builder, &target, &table));
     let (writing, reading) = connections(&builder, &target);
     let mut connection = writing.connect().await.map_err(|error| place.error(error))?;
     // No other process could create the tables of a database in memory.
@@ -57,10 +54,14 @@ async fn open(builder: SqliteStoreBuilder) -> Result<SqliteStore, StoreError> {
         DatabaseTarget::Memory => (0, true),
         DatabaseTarget::File(_) => (builder.readers, builder.create),
     };
-    migrate::migrate(&mut connection, &table, &place, create, MIGRATIONS).await?;
-    // Only now: a file that turned out not to be ours keeps its journal.
-    if let DatabaseTarget::File(_) = &target {
-        use_wal(&mut connection, &place).await?;
+    if builder.read_only {
+        migrate::check(&mut connection, &table, &place).await?;
+    } else {
+        migrate::migrate(&mut connection, &table, &place, create, MIGRATIONS).await?;
+        // Only now: a file that turned out not to be ours keeps its journal.
+        if let DatabaseTarget::File(_) = &target {
+            use_wal(&mut connection, &place).await?;
+        }
     }
     let readers = (0..readers).map(|_| FairConnection::new(reading.clone(), place.clone(), None)).collect();
     let options = (target != DatabaseTarget::Memory).then(|| writing.clone());
@@ -83,6 +84,28 @@ async fn open(builder: SqliteStoreBuilder) -> Result<SqliteStore, StoreError> {
     })))
 }
 
+/// Returns the status of the schema of an existing file.
+pub(super) async fn status(builder: &SqliteStoreBuilder) -> Result<SchemaStatus, StoreError> {
+    let table = Table::new(&builder.table)?;
+    let target = DatabaseTarget::File(builder.existing_file()?);
+    let place = place(builder, &target, &table);
+    let (_, reading) = connections(builder, &target);
+    let connection = reading.read_only(true).connect().await;
+    let mut connection = connection.map_err(|error| place.error(error))?;
+    let status = migrate::status(&mut connection, &table, &place, MIGRATIONS, &COLUMNS).await?;
+    connection.close().await.map_err(|error| place.error(error))?;
+    Ok(status)
+}
+
+fn place(builder: &SqliteStoreBuilder, target: &DatabaseTarget, table: &Table) -> ErrorContext {
+    let file = match target {
+        DatabaseTarget::Memory => ":memory:".into(),
+        DatabaseTarget::File(path) => path.display().to_string(),
+    };
+    let (in_memory, table) = (*target == DatabaseTarget::Memory, table.name().into());
+    ErrorContext { file, in_memory, table, busy_timeout: builder.busy_timeout, read_only: builder.read_only }
+}
+
 /// Returns the options of the writing connection, and those of the reading connections.
 fn connections(builder: &SqliteStoreBuilder, target: &DatabaseTarget) -> (SqliteConnectOptions, SqliteConnectOptions) {
     let synchronous = match builder.synchronous {
@@ -95,8 +118,9 @@ fn connections(builder: &SqliteStoreBuilder, target: &DatabaseTarget) -> (Sqlite
     };
     // The texts of statements are always the same: logging them says nothing and costs.
     let options = options.busy_timeout(builder.busy_timeout).synchronous(synchronous).disable_statement_logging();
+    let options = options.read_only(builder.read_only);
     let reading = options.clone().pragma("query_only", "1");
-    (options.create_if_missing(builder.create), reading)
+    (options.create_if_missing(builder.create && !builder.read_only), reading)
 }
 
 /// Readers do not wait for the writer only with a write-ahead log. The file remembers it.

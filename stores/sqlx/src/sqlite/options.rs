@@ -6,7 +6,7 @@ use std::time::Duration;
 use idempotent_core::{Clock, StoreError, StoreErrorKind};
 
 use super::migrate::{BOOKKEEPING, MIGRATIONS};
-use crate::schema::{self, SchemaStep};
+use crate::schema::{self, SchemaStatus, SchemaStep};
 use crate::table::Table;
 
 /// The point at which a write is complete.
@@ -32,6 +32,7 @@ pub struct SqliteStoreBuilder {
     pub(super) clock: Option<Arc<dyn Clock>>,
     pub(super) readers: usize,
     pub(super) synchronous: Synchronous,
+    pub(super) read_only: bool,
 }
 
 /// The database that contains the records.
@@ -55,6 +56,7 @@ impl SqliteStoreBuilder {
             clock: None,
             readers: 2,
             synchronous: Synchronous::Full,
+            read_only: false,
         }
     }
 
@@ -122,6 +124,20 @@ impl SqliteStoreBuilder {
         self
     }
 
+    /// Sets whether the store only reads, for tools that inspect records.
+    ///
+    /// SQLite then opens the file in its read-only mode. Nothing is created, also with [`create`](Self::create), and each
+    /// method that writes fails as [`Denied`](StoreErrorKind::Denied). SQLite needs the files `-wal` and `-shm` of a file in
+    /// WAL mode, and creates them if they are missing.
+    ///
+    /// # Default
+    /// false
+    #[must_use]
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
     /// Returns the SQL text of all migrations of the store's tables, without a connection to the database.
     ///
     /// Use it where an administrator creates tables. A program with other rights executes the text, and the store opens
@@ -142,11 +158,33 @@ impl SqliteStoreBuilder {
         Ok(schema::steps(MIGRATIONS, &Table::new(&self.table)?, &BOOKKEEPING))
     }
 
+    /// Compares the tables of the file with the migrations of this version. Reads only.
+    ///
+    /// # Errors
+    /// The same as [`open`](Self::open), except for the tables: missing migrations and problems of the tables are part of
+    /// the status. [`Schema`](StoreErrorKind::Schema): the file is missing, or the database is in memory.
+    ///
+    /// # Cancellation
+    /// Dropping the future has no effect.
+    pub async fn schema_status(&self) -> Result<SchemaStatus, StoreError> {
+        super::open::status(self).await
+    }
+
     /// Returns a builder that opens the same file again, even after this process has changed its working directory.
     pub(super) fn again(self, target: &DatabaseTarget) -> Option<Self> {
         match target {
             DatabaseTarget::Memory => None,
             DatabaseTarget::File(path) => Some(Self { place: path.to_str()?.to_owned(), create: false, ..self }),
+        }
+    }
+
+    /// Returns the path of a database file that exists.
+    pub(super) fn existing_file(&self) -> Result<PathBuf, StoreError> {
+        match self.target()? {
+            DatabaseTarget::File(path) => check(&path, false),
+            DatabaseTarget::Memory => {
+                Err(refused("a database in memory is empty when it opens: name a file to read".into()))
+            }
         }
     }
 
@@ -217,7 +255,9 @@ fn shown(path: &Path) -> Box<str> {
 fn missing(path: &Path, create: bool) -> Result<(), StoreError> {
     let shown = shown(path);
     if !create {
-        return Err(refused(format!("the database file `{shown}` is missing: open it once with `create(true)`")));
+        return Err(refused(format!(
+            "the database file `{shown}` is missing: check the path, or open it once with `create(true)`"
+        )));
     }
     match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         Some(parent) if !parent.is_dir() => Err(StoreError::new(StoreErrorKind::Denied).because(format!(

@@ -1,13 +1,10 @@
 //! The outbox's tables on SQLite.
-use std::time::Duration;
-
 use idempotent_core::StoreError;
 use sqlx::SqlitePool;
 
-use super::error::ErrorContext;
 use super::migrate;
 use crate::outbox::COLUMNS;
-use crate::schema::{self, Migration, SchemaStep};
+use crate::schema::{self, Migration, SchemaStatus, SchemaStep};
 use crate::table::Table;
 
 /// Finished records (sent or settled) are only in the indexes by number, id and status, so their number does not slow
@@ -73,16 +70,14 @@ pub(crate) fn steps(table: &Table) -> Vec<SchemaStep> {
     schema::steps(MIGRATIONS, table, &migrate::BOOKKEEPING)
 }
 
+/// Returns the status of the schema.
+pub(crate) async fn status(pool: &SqlitePool, table: &Table) -> Result<SchemaStatus, StoreError> {
+    migrate::status_by(pool, table, MIGRATIONS, &COLUMNS).await
+}
+
 /// Sees to the tables.
 pub(crate) async fn migrate(pool: &SqlitePool, table: &Table, create: bool) -> Result<(), StoreError> {
-    let options = pool.connect_options();
-    let place = ErrorContext {
-        file: options.get_filename().display().to_string(),
-        in_memory: false,
-        table: table.name().into(),
-        // For a text only.
-        busy_timeout: Duration::from_secs(5),
-    };
+    let place = migrate::place(pool, table.name());
     // A connection of the pool, since another one would not see a database in memory. A dropped transaction is rolled back.
     let mut connection = pool.acquire().await.map_err(|error| place.error(error))?;
     migrate::migrate_to(&mut connection, table, &place, create, MIGRATIONS, &COLUMNS).await
