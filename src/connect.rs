@@ -55,7 +55,7 @@ pub use self::error::ConnectError;
 /// # Cancellation
 /// Stored records do not change. A file or tables may have been created.
 pub fn connect(url: impl Into<String>) -> Connect {
-    Connect { url: url.into(), cache: None, create: None }
+    Connect { url: url.into(), cache: None, create: None, read_only: false, namespace: None }
 }
 
 /// A request to open a store, made by [`connect`]. Awaiting the request opens the store.
@@ -65,6 +65,8 @@ pub struct Connect {
     url: String,
     cache: Option<String>,
     create: Option<bool>,
+    read_only: bool,
+    namespace: Option<String>,
 }
 
 impl Connect {
@@ -76,6 +78,24 @@ impl Connect {
     /// false for PostgreSQL, MariaDB and MySQL, where a missing table is an error that names this setting; true for SQLite
     pub fn create(mut self, create: bool) -> Self {
         self.create = Some(create);
+        self
+    }
+
+    /// Opens the store for reading only, for tools: every operation that would write is refused, and opening creates nothing.
+    ///
+    /// # Default
+    /// false
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
+    /// Sets the namespace of the executor. Redis checks its version and the access to its keys; databases do not need it.
+    ///
+    /// # Default
+    /// `idempotent`, like the default of [`ExecutorBuilder::namespace`](crate::ExecutorBuilder::namespace)
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
         self
     }
 
@@ -119,6 +139,10 @@ impl fmt::Display for Connect {
 /// Prints the URLs without passwords.
 impl fmt::Debug for Connect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connect").field("urls", &self.masked()).field("create", &self.create).finish()
+        f.debug_struct("Connect")
+            .field("urls", &self.masked())
+            .field("create", &self.create)
+            .field("read_only", &self.read_only)
+            .finish()
     }
 }

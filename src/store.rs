@@ -15,5 +15,7 @@ pub use idempotent_redis::{
 pub use idempotent_sqlx::{MySqlStore, MySqlStoreBuilder};
 #[cfg(feature = "postgres")]
 pub use idempotent_sqlx::{PostgresStore, PostgresStoreBuilder};
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+pub use idempotent_sqlx::{SchemaProblem, SchemaProblemKind, SchemaStatus, SchemaStep};
 #[cfg(feature = "sqlite")]
 pub use idempotent_sqlx::{SqliteStore, SqliteStoreBuilder, Synchronous};

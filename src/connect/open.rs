@@ -15,7 +15,7 @@ pub(super) async fn open(connect: &Connect) -> Result<Arc<dyn Store>, ConnectErr
         (None, Some(cache)) => (url, Some(Url::parse(cache)?)),
         (None, None) => (url, None),
     };
-    let Some(cache) = cache else { return one(&durable, connect.create).await };
+    let Some(cache) = cache else { return one(&durable, connect).await };
     if matches!(durable.scheme, Scheme::Memory | Scheme::Redis { .. }) {
         return Err(durable.invalid(
             "the durable tier is a database, because a cache in front of memory or Redis saves nothing: use `sqlite:PATH`, \
@@ -25,9 +25,9 @@ pub(super) async fn open(connect: &Connect) -> Result<Arc<dyn Store>, ConnectErr
     match cache.scheme {
         Scheme::Memory => {
             cache.check_memory()?;
-            Ok(Arc::new(TieredStore::new(one(&durable, connect.create).await?, MemoryTier::new())))
+            Ok(Arc::new(TieredStore::new(one(&durable, connect).await?, MemoryTier::new())))
         }
-        Scheme::Redis { name, tls } => redis_tier(&cache, name, tls, &durable, connect.create).await,
+        Scheme::Redis { name, tls } => redis_tier(&cache, name, tls, &durable, connect).await,
         Scheme::Sqlite | Scheme::Postgres | Scheme::MySql | Scheme::Tiered => Err(cache.invalid(
             "the cache is Redis or the memory of this process: use `redis://…` or `memory:`; the first URL is the database",
         )),
@@ -35,64 +35,71 @@ pub(super) async fn open(connect: &Connect) -> Result<Arc<dyn Store>, ConnectErr
 }
 
 /// Opens a store without a cache.
-async fn one(url: &Url<'_>, create: Option<bool>) -> Result<Arc<dyn Store>, ConnectError> {
+async fn one(url: &Url<'_>, connect: &Connect) -> Result<Arc<dyn Store>, ConnectError> {
     match url.scheme {
         Scheme::Memory => {
             url.check_memory()?;
             Ok(Arc::new(MemoryStore::new()))
         }
-        Scheme::Sqlite => sqlite(url.rest, create).await,
-        Scheme::Redis { name, tls } => redis(url, name, tls).await,
-        Scheme::Postgres => postgres(url, create).await,
-        Scheme::MySql => mysql(url, create).await,
+        Scheme::Sqlite => sqlite(url.rest, connect).await,
+        Scheme::Redis { name, tls } => redis(url, name, tls, connect).await,
+        Scheme::Postgres => postgres(url, connect).await,
+        Scheme::MySql => mysql(url, connect).await,
         Scheme::Tiered => Err(url.invalid("a tier has no tiers of its own")),
     }
 }
 
 #[cfg(feature = "sqlite")]
-async fn sqlite(rest: &str, create: Option<bool>) -> Result<Arc<dyn Store>, ConnectError> {
+async fn sqlite(rest: &str, connect: &Connect) -> Result<Arc<dyn Store>, ConnectError> {
     let builder = idempotent_sqlx::SqliteStore::builder(format!("sqlite:{rest}"));
-    Ok(Arc::new(builder.create(create.unwrap_or(true)).open().await?))
+    Ok(Arc::new(
+        builder.create(connect.create.unwrap_or(!connect.read_only)).read_only(connect.read_only).open().await?,
+    ))
 }
 
 #[cfg(not(feature = "sqlite"))]
-async fn sqlite(_: &str, _: Option<bool>) -> Result<Arc<dyn Store>, ConnectError> {
+async fn sqlite(_: &str, _: &Connect) -> Result<Arc<dyn Store>, ConnectError> {
     Err(ConnectError::FeatureOff { scheme: "sqlite", feature: "sqlite" })
 }
 
 #[cfg(feature = "mysql")]
-async fn mysql(url: &Url<'_>, create: Option<bool>) -> Result<Arc<dyn Store>, ConnectError> {
+async fn mysql(url: &Url<'_>, connect: &Connect) -> Result<Arc<dyn Store>, ConnectError> {
     url.check_ports()?;
     let builder = idempotent_sqlx::MySqlStore::builder(url.text);
-    Ok(Arc::new(builder.create(create.unwrap_or(false)).connect().await?))
+    Ok(Arc::new(builder.create(connect.create.unwrap_or(false)).read_only(connect.read_only).connect().await?))
 }
 
 #[cfg(not(feature = "mysql"))]
-async fn mysql(url: &Url<'_>, _: Option<bool>) -> Result<Arc<dyn Store>, ConnectError> {
+async fn mysql(url: &Url<'_>, _: &Connect) -> Result<Arc<dyn Store>, ConnectError> {
     url.check_ports()?;
     Err(ConnectError::FeatureOff { scheme: "mysql", feature: "mysql" })
 }
 
 #[cfg(feature = "postgres")]
-async fn postgres(url: &Url<'_>, create: Option<bool>) -> Result<Arc<dyn Store>, ConnectError> {
+async fn postgres(url: &Url<'_>, connect: &Connect) -> Result<Arc<dyn Store>, ConnectError> {
     url.check_ports()?;
     let builder = idempotent_sqlx::PostgresStore::builder(url.text);
-    Ok(Arc::new(builder.create(create.unwrap_or(false)).connect().await?))
+    Ok(Arc::new(builder.create(connect.create.unwrap_or(false)).read_only(connect.read_only).connect().await?))
 }
 
 #[cfg(not(feature = "postgres"))]
-async fn postgres(url: &Url<'_>, _: Option<bool>) -> Result<Arc<dyn Store>, ConnectError> {
+async fn postgres(url: &Url<'_>, _: &Connect) -> Result<Arc<dyn Store>, ConnectError> {
     url.check_ports()?;
     Err(ConnectError::FeatureOff { scheme: "postgres", feature: "postgres" })
 }
 
 #[cfg(feature = "redis")]
-async fn redis(url: &Url<'_>, scheme: &'static str, tls: bool) -> Result<Arc<dyn Store>, ConnectError> {
-    Ok(Arc::new(redis_store(url, scheme, tls).await?))
+async fn redis(
+    url: &Url<'_>,
+    scheme: &'static str,
+    tls: bool,
+    connect: &Connect,
+) -> Result<Arc<dyn Store>, ConnectError> {
+    Ok(Arc::new(redis_store(url, scheme, tls, connect).await?))
 }
 
 #[cfg(not(feature = "redis"))]
-async fn redis(url: &Url<'_>, scheme: &'static str, tls: bool) -> Result<Arc<dyn Store>, ConnectError> {
+async fn redis(url: &Url<'_>, scheme: &'static str, tls: bool, _: &Connect) -> Result<Arc<dyn Store>, ConnectError> {
     Err(redis_is_off(url, scheme, tls))
 }
 
@@ -102,10 +109,10 @@ async fn redis_tier(
     scheme: &'static str,
     tls: bool,
     durable: &Url<'_>,
-    create: Option<bool>,
+    connect: &Connect,
 ) -> Result<Arc<dyn Store>, ConnectError> {
-    let cache = redis_store(cache, scheme, tls).await?;
-    Ok(Arc::new(TieredStore::new(one(durable, create).await?, cache.fast_tier())))
+    let cache = redis_store(cache, scheme, tls, connect).await?;
+    Ok(Arc::new(TieredStore::new(one(durable, connect).await?, cache.fast_tier())))
 }
 
 #[cfg(not(feature = "redis"))]
@@ -114,7 +121,7 @@ async fn redis_tier(
     scheme: &'static str,
     tls: bool,
     _: &Url<'_>,
-    _: Option<bool>,
+    _: &Connect,
 ) -> Result<Arc<dyn Store>, ConnectError> {
     Err(redis_is_off(cache, scheme, tls))
 }
@@ -124,12 +131,17 @@ async fn redis_store(
     url: &Url<'_>,
     scheme: &'static str,
     tls: bool,
+    connect: &Connect,
 ) -> Result<idempotent_redis::RedisStore, ConnectError> {
     idempotent_redis::RedisStore::check_url(url.text).map_err(|part| url.invalid(&part.to_string()))?;
     if tls && !cfg!(feature = "redis-tls") {
         return Err(ConnectError::FeatureOff { scheme, feature: "redis-tls" });
     }
-    Ok(idempotent_redis::RedisStore::connect(url.text).await?)
+    let mut builder = idempotent_redis::RedisStore::builder(url.text).read_only(connect.read_only);
+    if let Some(namespace) = &connect.namespace {
+        builder = builder.namespace(namespace.as_str());
+    }
+    Ok(builder.connect().await?)
 }
 
 #[cfg(not(feature = "redis"))]

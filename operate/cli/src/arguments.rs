@@ -6,6 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use idempotent::store::StateKind;
 use idempotent_operate::{KeyAddress, KeyFilter, NamePattern};
 
+use crate::backend::Backend;
+
 /// Inspects and repairs the records of an idempotency store.
 #[derive(Debug, Parser)]
 #[command(name = "idempotent", version, after_help = AFTER, arg_required_else_help = true, max_term_width = 100)]
@@ -22,10 +24,11 @@ Examples:
   idempotent list --orphaned
   idempotent inspect --scene mq --scope orders --part 4711
   idempotent forget KEY --reason 'stock corrected'
+  idempotent doctor --fail-on warn
 
 Exit codes:
-  0 done   2 usage   4 not found   5 unreadable record or other schema   6 refused, nothing was changed
-  7 store not reachable   8 access denied   1 other failure   130 interrupted";
+  0 done   1 other failure   2 usage   3 findings   4 not found   5 unreadable record or other schema
+  6 refused, nothing was changed   7 store not reachable   8 access denied   130 interrupted";
 
 /// The options of every command.
 #[derive(Args, Debug)]
@@ -81,6 +84,11 @@ pub(crate) enum Command {
     Release(RepairArguments),
     /// Removes expired records. Redis removes them by itself.
     Purge(PurgeArguments),
+    /// Checks the store for everything that would lose records. Changes nothing.
+    Doctor(DoctorArguments),
+    /// Shows and applies the migrations of a database.
+    #[command(subcommand)]
+    Migrate(MigrateCommand),
     /// Prints the completions of a shell.
     Completions { shell: clap_complete::Shell },
     /// Prints the manual page.
@@ -269,6 +277,57 @@ pub(crate) struct PurgeArguments {
     /// The largest number of records to remove.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     pub(crate) limit: u32,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DoctorArguments {
+    /// The lowest severity that ends the command with exit code 3.
+    #[arg(long, value_enum, default_value_t = FailOn::Fail, value_name = "SEVERITY")]
+    pub(crate) fail_on: FailOn,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum FailOn {
+    Warn,
+    Fail,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MigrateCommand {
+    /// Compares the tables with the migrations of this version. Ends with exit code 3 if migrations are missing.
+    Status,
+    /// Applies the missing migrations.
+    Up {
+        /// Asks for no confirmation.
+        #[arg(short, long)]
+        yes: bool,
+    },
+    /// Prints the migrations as SQL text for an administrator. Needs no connection.
+    Sql {
+        /// The version that the database has.
+        #[arg(long, default_value_t = 0, value_name = "VERSION")]
+        from: u32,
+        /// The dialect [default: that of the store's URL].
+        #[arg(long)]
+        dialect: Option<Dialect>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Dialect {
+    Mysql,
+    Postgres,
+    Sqlite,
+}
+
+impl From<Dialect> for Backend {
+    fn from(dialect: Dialect) -> Self {
+        match dialect {
+            Dialect::Mysql => Self::MySql,
+            Dialect::Postgres => Self::Postgres,
+            Dialect::Sqlite => Self::Sqlite,
+        }
+    }
 }
 
 /// Parses the cursor of a page: 32 hexadecimal digits.

@@ -1,6 +1,8 @@
 //! The commands.
 mod count;
+pub(crate) mod doctor;
 mod keys;
+mod migrate;
 mod purge;
 mod repair;
 
@@ -11,7 +13,7 @@ use clap::CommandFactory;
 
 use crate::arguments::{Arguments, Command, GlobalOptions};
 use crate::exit::Failure;
-use crate::target::{self, Target};
+use crate::target::{self, Access, Target};
 
 /// The longest time for opening a store.
 const OPENING: Duration = Duration::from_secs(5);
@@ -27,6 +29,8 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<()> {
             Command::Forget(forget) => repair::forget(global, &forget.repair).await,
             Command::Release(release) => repair::release(global, release).await,
             Command::Purge(purge) => purge::purge(global, purge).await,
+            Command::Doctor(doctor) => doctor::doctor(global, doctor).await,
+            Command::Migrate(command) => migrate::migrate(global, command).await,
             Command::Completions { shell } => {
                 clap_complete::generate(*shell, &mut Arguments::command(), "idempotent", &mut std::io::stdout());
                 Ok(())
@@ -39,15 +43,17 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
 /// Opens the store of a command that only reads.
 async fn open(global: &GlobalOptions) -> anyhow::Result<Target> {
-    within(Some(OPENING), target::open(global)).await
+    within(Some(OPENING), target::open(global, Access::Read)).await
 }
 
 /// Opens the store of a command that writes.
-async fn open_for_writing(global: &GlobalOptions) -> anyhow::Result<Target> {
+async fn open_for_writing(global: &GlobalOptions, access: Access) -> anyhow::Result<Target> {
     if global.read_only {
         return Err(Failure::Refused("--read-only forbids this command".into()).into());
     }
-    open(global).await
+    // A migration of a large table takes longer than the opening of a store.
+    let most = (access != Access::Migrate).then_some(OPENING);
+    within(most, target::open(global, access)).await
 }
 
 async fn within<T>(most: Option<Duration>, future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {

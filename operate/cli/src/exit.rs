@@ -14,6 +14,10 @@ pub(crate) enum Failure {
     NotFound(String),
     /// A rule forbids the change. Nothing was changed.
     Refused(String),
+    /// A check has failed, or migrations are missing.
+    Findings,
+    /// The tables can neither be used nor migrated.
+    Unfit(String),
     /// The command took longer than `--timeout`.
     TimedOut,
     /// The user pressed Ctrl-C.
@@ -23,7 +27,8 @@ pub(crate) enum Failure {
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Usage(text) | Self::NotFound(text) | Self::Refused(text) => f.write_str(text),
+            Self::Usage(text) | Self::NotFound(text) | Self::Refused(text) | Self::Unfit(text) => f.write_str(text),
+            Self::Findings => f.write_str("there are findings"),
             Self::TimedOut => f.write_str("the command took longer than --timeout"),
             Self::Interrupted => f.write_str("interrupted"),
         }
@@ -54,7 +59,9 @@ fn code(error: &anyhow::Error) -> u8 {
     if let Some(failure) = error.downcast_ref::<Failure>() {
         return match failure {
             Failure::Usage(_) => 2,
+            Failure::Findings => 3,
             Failure::NotFound(_) => 4,
+            Failure::Unfit(_) => 5,
             Failure::Refused(_) => 6,
             Failure::TimedOut => 7,
             Failure::Interrupted => 130,

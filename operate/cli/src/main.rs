@@ -4,6 +4,7 @@
 //! an error to an exit code.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 mod arguments;
+mod backend;
 mod commands;
 mod confirm;
 mod exit;

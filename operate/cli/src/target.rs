@@ -6,6 +6,7 @@ use anyhow::Context;
 use idempotent::Store;
 
 use crate::arguments::GlobalOptions;
+use crate::backend::Backend;
 use crate::exit::Failure;
 
 /// An open store.
@@ -15,20 +16,41 @@ pub(crate) struct Target {
     pub(crate) name: String,
 }
 
-/// Opens the store of `--store`. Creates neither a file nor a table.
-pub(crate) async fn open(options: &GlobalOptions) -> anyhow::Result<Target> {
+/// The purpose for which a store is opened.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+    /// To write, and to apply the missing migrations.
+    Migrate,
+}
+
+/// Opens the store of `--store`. Only [`Access::Migrate`] creates a file or a table.
+pub(crate) async fn open(options: &GlobalOptions, access: Access) -> anyhow::Result<Target> {
     let url = url(options)?;
     if url.split(':').next() == Some("memory") {
         let why = "a memory store belongs to its process, so another process cannot read it";
         return Err(Failure::Usage(why.into()).into());
     }
-    let request = idempotent::connect(url).create(false);
+    let request = idempotent::connect(url)
+        .create(access == Access::Migrate)
+        .read_only(access == Access::Read)
+        .namespace(&options.namespace);
     let name = request.to_string();
     Ok(Target { store: request.await?, name })
 }
 
+/// Returns the backend of `--store`.
+pub(crate) fn backend(options: &GlobalOptions) -> anyhow::Result<Backend> {
+    let url = url(options)?;
+    let unknown = || {
+        format!("`{}` has no schema and no checks: expected a URL such as redis://localhost", idempotent::connect(&url))
+    };
+    Ok(Backend::of(&url).ok_or_else(|| Failure::Usage(unknown()))?)
+}
+
 /// Returns the URL of the argument, of the environment or of the file that `@FILE` names.
-fn url(options: &GlobalOptions) -> anyhow::Result<String> {
+pub(crate) fn url(options: &GlobalOptions) -> anyhow::Result<String> {
     let Some(url) = &options.store else {
         let why = "no store: set IDEMPOTENT_STORE, or pass --store URL, such as --store redis://localhost";
         return Err(Failure::Usage(why.into()).into());

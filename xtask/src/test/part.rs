@@ -31,7 +31,11 @@ struct Serverless {
 
 const SERVERLESS: [Serverless; 15] = [
     Serverless { package: "idempotent-alert", not: "", without: &[] },
-    Serverless { package: "idempotent-cli", not: "", without: &["servers::"] },
+    Serverless {
+        package: "idempotent-cli",
+        not: "",
+        without: &["servers::", "redis", "database", "statements", "another_program"],
+    },
     Serverless { package: "idempotent-core", not: "", without: &[] },
     Serverless { package: "idempotent-fuzz-bodies", not: "", without: &[] },
     Serverless { package: "idempotent-harness", not: "", without: &["servers::"] },

@@ -8,12 +8,12 @@ use idempotent_operate::{
 };
 
 use super::keys::absent;
-use super::open_for_writing;
+use super::{open, open_for_writing};
 use crate::arguments::{GlobalOptions, RepairArguments, RepairOptions};
 use crate::confirm::confirm;
 use crate::exit::Failure;
 use crate::output;
-use crate::target::Target;
+use crate::target::{Access, Target};
 
 pub(super) async fn forget(global: &GlobalOptions, arguments: &RepairArguments) -> anyhow::Result<()> {
     repair(global, arguments, Repair::Forget).await
@@ -26,7 +26,10 @@ pub(super) async fn release(global: &GlobalOptions, arguments: &RepairArguments)
 async fn repair(global: &GlobalOptions, arguments: &RepairArguments, repair: Repair) -> anyhow::Result<()> {
     let key = arguments.key.address(&global.namespace)?.key()?;
     let options = &arguments.options;
-    let target = open_for_writing(global).await?;
+    let target = match options.dry_run {
+        true => open(global).await?,
+        false => open_for_writing(global, Access::Write).await?,
+    };
     let repairer = repairer(&target, options)?;
     let record = idempotent_operate::inspect(&*target.store, &key).await?.ok_or_else(|| absent(key.as_str()))?;
     check(&record, arguments.fencing, repair)?;

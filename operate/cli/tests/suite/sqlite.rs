@@ -2,10 +2,14 @@
 use crate::support::{done, fill, key, run};
 
 /// Creates a file with the records of [`fill`], and returns its folder and URL.
-pub async fn file() -> (tempfile::TempDir, String) {
+pub(crate) async fn file() -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", folder.path().join("records.db").display());
     fill(&idempotent::connect(&url).await.unwrap()).await;
+    // The last connection closes in the background, and moves its journal into the file.
+    while folder.path().join("records.db-wal").exists() {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
     (folder, url)
 }
 

@@ -9,38 +9,38 @@ use idempotent::{Call, Executor, Handler, Identity, Json, Policy, Rejection, Sce
 
 /// The result of a command.
 #[derive(Debug)]
-pub struct Ran {
-    pub code: i32,
-    pub out: String,
-    pub err: String,
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 /// Runs the command line with a store and arguments, without a terminal and without settings of the environment.
-pub fn run(store: &str, arguments: &[&str]) -> Ran {
+pub(crate) fn run(store: &str, arguments: &[&str]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_idempotent"));
     command.env_clear().env("IDEMPOTENT_STORE", store).env("USER", "ann").args(arguments).stdin(Stdio::null());
     ran(command.output().unwrap())
 }
 
-pub fn ran(output: Output) -> Ran {
+pub(crate) fn ran(output: Output) -> Ran {
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Ran { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
 }
 
 /// Runs a command that must succeed, and returns its output.
-pub fn done(store: &str, arguments: &[&str]) -> String {
+pub(crate) fn done(store: &str, arguments: &[&str]) -> String {
     let ran = run(store, arguments);
     assert_eq!(ran.code, 0, "{arguments:?}: {ran:?}");
     ran.out
 }
 
 /// Returns the storage key of an order.
-pub fn key(order: &str) -> String {
+pub(crate) fn key(order: &str) -> String {
     Identity::new(Scene::Mq, "orders", order).key("idempotent").unwrap().as_str().to_owned()
 }
 
 /// Writes the records `paid` (consumed with a result), `lost` (failed), `poison` (dead) and `held` (consuming).
-pub async fn fill(store: &Arc<dyn Store>) {
+pub(crate) async fn fill(store: &Arc<dyn Store>) {
     let executor = Executor::new(store.clone());
     for (order, policy) in [
         ("paid", Policy::new()),

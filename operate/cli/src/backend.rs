@@ -1,0 +1,162 @@
+//! The systems in which records are stored, and the checks that each of them offers.
+use crate::arguments::GlobalOptions;
+use crate::commands::doctor::{Finding, Severity};
+use crate::exit::Failure;
+
+/// A system that stores records.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Backend {
+    Redis,
+    Sqlite,
+    Postgres,
+    MySql,
+    /// A database with a cache.
+    Tiered,
+}
+
+/// A migration of a table, as text.
+pub(crate) struct Migration {
+    pub(crate) version: u32,
+    pub(crate) name: String,
+    pub(crate) statements: Vec<String>,
+}
+
+/// The status of a table.
+pub(crate) struct Schema {
+    pub(crate) table: String,
+    pub(crate) found: u32,
+    pub(crate) known: u32,
+    pub(crate) pending: Vec<Migration>,
+    pub(crate) problem: Option<String>,
+}
+
+impl Backend {
+    /// Returns the backend of a URL. The URL may be invalid in other respects.
+    pub(crate) fn of(url: &str) -> Option<Self> {
+        match url.split(':').next().unwrap_or_default().to_ascii_lowercase().as_str() {
+            "sqlite" => Some(Self::Sqlite),
+            "postgres" | "postgresql" => Some(Self::Postgres),
+            "mysql" | "mariadb" => Some(Self::MySql),
+            "tiered" => Some(Self::Tiered),
+            scheme if scheme.starts_with("redis") => Some(Self::Redis),
+            _ => None,
+        }
+    }
+
+    /// Returns true for a database server.
+    pub(crate) fn is_database(self) -> bool {
+        matches!(self, Self::Postgres | Self::MySql | Self::Tiered)
+    }
+
+    /// Runs the checks of this backend. They write nothing.
+    pub(crate) async fn findings(self, url: &str, global: &GlobalOptions) -> anyhow::Result<Vec<Finding>> {
+        match self {
+            Self::Redis => redis(url, global).await,
+            Self::Tiered => {
+                let (database, cache) =
+                    url.split_once(':').and_then(|(_, tiers)| tiers.split_once('|')).unwrap_or_default();
+                let mut findings = Vec::new();
+                for tier in [database, cache] {
+                    if let Some(backend) = Self::of(tier) {
+                        findings.extend(Box::pin(backend.findings(tier, global)).await?);
+                    }
+                }
+                Ok(findings)
+            }
+            Self::Sqlite | Self::Postgres | Self::MySql => Ok(vec![self.schema(url).await?.finding(url)]),
+        }
+    }
+
+    /// Returns the status of the tables. Reads only.
+    pub(crate) async fn schema(self, url: &str) -> anyhow::Result<Schema> {
+        Ok(match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite => schema(idempotent::SqliteStore::builder(url).read_only(true).schema_status().await?),
+            #[cfg(feature = "postgres")]
+            Self::Postgres => schema(idempotent::PostgresStore::builder(url).read_only(true).schema_status().await?),
+            #[cfg(feature = "mysql")]
+            Self::MySql => schema(idempotent::MySqlStore::builder(url).read_only(true).schema_status().await?),
+            other => return Err(other.has_no_schema()),
+        })
+    }
+
+    /// Returns all migrations. Needs no connection.
+    pub(crate) fn migrations(self) -> anyhow::Result<Vec<Migration>> {
+        Ok(match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite => migrations(idempotent::SqliteStore::builder("sqlite::memory:").schema_steps()?),
+            #[cfg(feature = "postgres")]
+            Self::Postgres => migrations(idempotent::PostgresStore::builder("postgres://localhost").schema_steps()?),
+            #[cfg(feature = "mysql")]
+            Self::MySql => migrations(idempotent::MySqlStore::builder("mysql://localhost").schema_steps()?),
+            other => return Err(other.has_no_schema()),
+        })
+    }
+
+    fn has_no_schema(self) -> anyhow::Error {
+        Failure::Usage(format!("{self:?} has no schema to migrate, or this program was built without it")).into()
+    }
+}
+
+impl Schema {
+    fn finding(&self, url: &str) -> Finding {
+        let Self { table, found, known, pending, problem } = self;
+        let (severity, text) = match (problem, pending.len()) {
+            (Some(problem), _) => (Severity::Fail, problem.clone()),
+            (None, 0) => (Severity::Ok, format!("table `{table}` has version {found}")),
+            (None, missing) => {
+                let text = format!(
+                    "table `{table}` has version {found} of {known}, {missing} migrations are missing: run \
+                                    `idempotent migrate up`"
+                );
+                (Severity::Fail, text)
+            }
+        };
+        Finding { severity, check: "schema", server: idempotent::connect(url).to_string(), text }
+    }
+}
+
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+fn migrations(steps: Vec<idempotent::store::SchemaStep>) -> Vec<Migration> {
+    let migration = |step: &idempotent::store::SchemaStep| Migration {
+        version: step.version(),
+        name: step.name().to_owned(),
+        statements: step.statements().to_vec(),
+    };
+    steps.iter().map(migration).collect()
+}
+
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+fn schema(status: idempotent::store::SchemaStatus) -> Schema {
+    Schema {
+        table: status.table,
+        found: status.found,
+        known: status.known,
+        pending: migrations(status.pending),
+        problem: status.problem.map(|problem| problem.to_string()),
+    }
+}
+
+#[cfg(feature = "redis")]
+async fn redis(url: &str, global: &GlobalOptions) -> anyhow::Result<Vec<Finding>> {
+    use idempotent::store::Severity as Health;
+
+    let builder = idempotent::RedisStore::builder(url).namespace(global.namespace.clone()).read_only(true);
+    let report = builder.connect().await?.check().await?;
+    let findings = report.findings().iter().map(|finding| Finding {
+        severity: match finding.severity() {
+            Health::Ok => Severity::Ok,
+            Health::Warn => Severity::Warn,
+            _ => Severity::Fail,
+        },
+        check: finding.subject(),
+        server: finding.server().to_owned(),
+        text: finding.text().to_owned(),
+    });
+    Ok(findings.collect())
+}
+
+#[cfg(not(feature = "redis"))]
+async fn redis(_: &str, _: &GlobalOptions) -> anyhow::Result<Vec<Finding>> {
+    Err(Failure::Usage("this program was built without Redis".into()).into())
+}

@@ -1,0 +1,102 @@
+//! The command `doctor`: checks of a store that find a loss of records before it happens.
+use idempotent_operate::{KeyFilter, PageLimits, list, store_time};
+
+use super::open;
+use crate::arguments::{DoctorArguments, FailOn, Format, GlobalOptions};
+use crate::backend::Backend;
+use crate::exit::Failure;
+use crate::output;
+use crate::target;
+
+/// The severity of a finding, in ascending order.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Severity {
+    /// No problem.
+    Ok,
+    /// The store works with weaker guarantees.
+    Warn,
+    /// The store does not work, or would lose records.
+    Fail,
+}
+
+/// The result of one check.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct Finding {
+    pub(crate) severity: Severity,
+    pub(crate) check: &'static str,
+    pub(crate) server: String,
+    pub(crate) text: String,
+}
+
+/// The number of records that the check of orphaned keys examines.
+const SAMPLE: usize = 10_000;
+
+/// The differences between the clocks, in seconds, that lead to a warning and to a failure.
+const APART: [u64; 2] = [1, 300];
+
+pub(super) async fn doctor(global: &GlobalOptions, arguments: &DoctorArguments) -> anyhow::Result<()> {
+    let (backend, url) = (target::backend(global)?, target::url(global)?);
+    let mut findings = backend.findings(&url, global).await?;
+    // A store whose tables are missing cannot be opened.
+    if findings.iter().all(|finding| finding.severity < Severity::Fail) {
+        findings.extend(records(global, backend).await?);
+    }
+    print(output::format(global.output), &findings)?;
+    let worst = findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Ok);
+    let limit = if arguments.fail_on == FailOn::Warn { Severity::Warn } else { Severity::Fail };
+    if worst >= limit { Err(Failure::Findings.into()) } else { Ok(()) }
+}
+
+/// Checks the clock and a sample of the records.
+async fn records(global: &GlobalOptions, backend: Backend) -> anyhow::Result<Vec<Finding>> {
+    let target = open(global).await?;
+    let finding = |severity, check, text| Finding { severity, check, server: target.name.clone(), text };
+    let mut findings = Vec::new();
+    // A file has the clock of this machine, and Redis reports its clock.
+    if backend.is_database() {
+        let now = store_time(&*target.store, Some(&global.namespace)).await?;
+        let here = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
+        let apart = here.abs_diff(now.0 / 1_000_000);
+        let severity = match apart {
+            _ if apart >= APART[1] => Severity::Fail,
+            _ if apart > APART[0] => Severity::Warn,
+            _ => Severity::Ok,
+        };
+        let text =
+            format!("{apart} s apart from this machine; leases use the store's clock, so synchronize the clocks");
+        let text = if severity == Severity::Ok { "within a second of this machine".to_owned() } else { text };
+        findings.push(finding(severity, "clock", text));
+    }
+    let mut filter = KeyFilter::default();
+    (filter.namespace, filter.orphaned) = (Some(global.namespace.clone()), true);
+    let page = list(&*target.store, &filter, None, PageLimits { keys: SAMPLE, examined: SAMPLE }).await?;
+    let (orphans, examined) = (page.keys.len(), page.examined);
+    findings.push(if orphans == 0 {
+        finding(Severity::Ok, "orphans", format!("none among {examined} records"))
+    } else {
+        let text = format!(
+            "{orphans} keys among {examined} records are held by a worker that is gone; their next duplicate takes over: \
+             `idempotent list --orphaned` shows them"
+        );
+        finding(Severity::Warn, "orphans", text)
+    });
+    Ok(findings)
+}
+
+fn print(format: Format, findings: &[Finding]) -> anyhow::Result<()> {
+    for finding in findings {
+        if format == Format::Table {
+            let severity = match finding.severity {
+                Severity::Ok => "ok",
+                Severity::Warn => "warn",
+                Severity::Fail => "FAIL",
+            };
+            let text = idempotent_operate::escaped(&finding.text);
+            println!("{severity:<5} {:<12} {}: {text}", finding.check, finding.server);
+        } else {
+            println!("{}", serde_json::to_string(finding)?);
+        }
+    }
+    Ok(())
+}

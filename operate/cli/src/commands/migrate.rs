@@ -1,0 +1,75 @@
+//! The command `migrate`: the schema of a database.
+use super::{open_for_writing, within};
+use crate::arguments::{Format, GlobalOptions, MigrateCommand};
+use crate::backend::{Backend, Schema};
+use crate::confirm::confirm;
+use crate::exit::Failure;
+use crate::output;
+use crate::target::{self, Access};
+
+pub(super) async fn migrate(global: &GlobalOptions, command: &MigrateCommand) -> anyhow::Result<()> {
+    match command {
+        MigrateCommand::Status => status(global).await,
+        MigrateCommand::Up { yes } => up(global, *yes).await,
+        MigrateCommand::Sql { from, dialect } => sql(global, *from, dialect.map(Into::into)),
+    }
+}
+
+async fn schema(global: &GlobalOptions) -> anyhow::Result<Schema> {
+    let (backend, url) = (target::backend(global)?, target::url(global)?);
+    within(Some(super::OPENING), backend.schema(&url)).await
+}
+
+async fn status(global: &GlobalOptions) -> anyhow::Result<()> {
+    let schema = schema(global).await?;
+    let Schema { table, found, known, pending, problem } = &schema;
+    if output::format(global.output) == Format::Table {
+        println!("table `{table}`: version {found} of {known}");
+        pending.iter().for_each(|step| println!("missing: {} {}", step.version, step.name));
+    } else {
+        let pending: Vec<_> = pending.iter().map(|step| step.version).collect();
+        let line = serde_json::json!({
+            "table": table, "found": found, "known": known, "pending": pending, "problem": problem,
+        });
+        println!("{line}");
+    }
+    match (problem, pending.is_empty()) {
+        (Some(problem), _) => Err(Failure::Unfit(problem.clone()).into()),
+        (None, false) => Err(Failure::Findings.into()),
+        (None, true) => Ok(()),
+    }
+}
+
+/// Applies the missing migrations. A second process waits for the first one, and then finds nothing to do.
+async fn up(global: &GlobalOptions, yes: bool) -> anyhow::Result<()> {
+    let schema = schema(global).await?;
+    if let Some(problem) = schema.problem {
+        return Err(Failure::Unfit(problem).into());
+    }
+    if schema.pending.is_empty() {
+        eprintln!("table `{}` has version {}: nothing to do", schema.table, schema.found);
+        return Ok(());
+    }
+    for step in &schema.pending {
+        eprintln!("{} {}: {} statements", step.version, step.name, step.statements.len());
+    }
+    if !yes && !global.read_only {
+        confirm("These migrations change the database.")?;
+    }
+    open_for_writing(global, Access::Migrate).await?;
+    eprintln!("done: table `{}` has version {}", schema.table, schema.known);
+    Ok(())
+}
+
+/// Prints the migrations after the version `from` as SQL text. Needs no connection.
+fn sql(global: &GlobalOptions, from: u32, dialect: Option<Backend>) -> anyhow::Result<()> {
+    let backend = match dialect {
+        Some(dialect) => dialect,
+        None => target::backend(global)?,
+    };
+    for step in backend.migrations()?.iter().filter(|step| step.version > from) {
+        println!("-- {} {}", step.version, step.name);
+        step.statements.iter().for_each(|statement| println!("{};", statement.trim_end_matches(';')));
+    }
+    Ok(())
+}

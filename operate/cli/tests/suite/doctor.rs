@@ -1,0 +1,102 @@
+//! The checks and migrations of real servers, in states that would lose records.
+use idempotent_harness::servers::{PostgresServer, RedisServer};
+
+use crate::sqlite::file;
+use crate::support::{done, fill, run};
+
+/// Returns the findings as (severity, check, text).
+fn findings(out: &str) -> Vec<(String, String, String)> {
+    let finding = |line: &str| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let field = |name: &str| line[name].as_str().unwrap().to_owned();
+        (field("severity"), field("check"), field("text"))
+    };
+    out.lines().map(finding).collect()
+}
+
+#[tokio::test]
+async fn a_redis_that_evicts_records_fails_and_one_without_persistence_is_a_warning() {
+    let server = RedisServer::start();
+    let healthy = run(&server.url(), &["doctor"]);
+    assert_eq!(healthy.code, 0, "{healthy:?}");
+    let strict = run(&server.url(), &["doctor", "--fail-on", "warn"]);
+    let found = findings(&strict.out);
+    assert!(strict.code == 3 && found.iter().any(|(severity, check, _)| severity == "warn" && check == "persistence"));
+
+    server.command(&["CONFIG", "SET", "maxmemory", "100mb"]);
+    server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    let evicting = run(&server.url(), &["doctor"]);
+    let found = findings(&evicting.out);
+    let eviction = found.iter().find(|(_, check, _)| check == "eviction").unwrap();
+    assert!(evicting.code == 3 && eviction.0 == "fail" && eviction.2.contains("noeviction"), "{evicting:?}");
+}
+
+#[tokio::test]
+async fn a_check_of_redis_writes_nothing() {
+    let server = RedisServer::start();
+    for arguments in [&["doctor"][..], &["list"], &["count"], &["inspect", "--scope", "orders", "--part", "7"]] {
+        run(&server.url(), arguments);
+        assert_eq!(server.cli(&["DBSIZE"]).trim(), "0", "{arguments:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_database_without_tables_fails_until_the_migrations_are_applied() {
+    let server = PostgresServer::start();
+    let url = server.url();
+    let before = run(&url, &["doctor"]);
+    let found = findings(&before.out);
+    assert!(before.code == 3 && found.len() == 1 && found[0].2.contains("run `idempotent migrate up`"), "{before:?}");
+    let status = run(&url, &["migrate", "status"]);
+    assert!(status.code == 3 && status.out.contains("\"found\":0"), "{status:?}");
+
+    let refused = [(&["migrate", "up"][..], "pass --yes"), (&["migrate", "up", "--yes", "--read-only"], "--read-only")];
+    for (arguments, text) in refused {
+        let ran = run(&url, arguments);
+        assert!(ran.code == 6 && ran.err.contains(text), "{ran:?}");
+    }
+    done(&url, &["migrate", "up", "--yes"]);
+    assert!(run(&url, &["migrate", "up", "--yes"]).err.contains("nothing to do"));
+    assert!(done(&url, &["migrate", "status"]).contains("\"pending\":[]"));
+    fill(&idempotent::connect(&url).await.unwrap()).await;
+    let after = findings(&done(&url, &["doctor", "--fail-on", "warn"]));
+    let checks: Vec<_> = after.iter().map(|(severity, check, _)| (severity.as_str(), check.as_str())).collect();
+    assert_eq!(checks, [("ok", "schema"), ("ok", "clock"), ("ok", "orphans")]);
+}
+
+#[tokio::test]
+async fn the_printed_statements_create_the_tables_that_the_store_needs() {
+    let server = PostgresServer::start();
+    let url = server.url();
+    let sql = done("", &["migrate", "sql", "--dialect", "postgres"]);
+    server.psql("postgres", &sql);
+    done(&url, &["migrate", "status"]);
+    for dialect in ["mysql", "sqlite"] {
+        assert!(done("", &["migrate", "sql", "--dialect", dialect]).contains("CREATE TABLE"));
+    }
+    let none = done(&url, &["migrate", "sql", "--from", "1000"]);
+    assert!(none.is_empty(), "{none}");
+}
+
+#[tokio::test]
+async fn a_table_of_another_program_is_a_failure_that_names_it() {
+    let server = PostgresServer::start();
+    server.psql("postgres", "CREATE TABLE idempotent_record (id bigint primary key)");
+    let url = server.url();
+    for (arguments, code) in [(&["doctor"][..], 3), (&["migrate", "status"], 5), (&["migrate", "up", "--yes"], 5)] {
+        let ran = run(&url, arguments);
+        let said = format!("{}{}", ran.out, ran.err);
+        assert!(ran.code == code && said.contains("idempotent_record"), "{arguments:?}: {ran:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_has_a_schema_and_no_clock_of_its_own() {
+    let (_folder, url) = file().await;
+    let found = findings(&done(&url, &["doctor"]));
+    let checks: Vec<_> = found.iter().map(|(severity, check, _)| (severity.as_str(), check.as_str())).collect();
+    assert_eq!(checks, [("ok", "schema"), ("ok", "orphans")]);
+    assert!(run("mongodb://host", &["doctor"]).err.contains("expected a URL"));
+    let redis = run("redis://localhost", &["migrate", "status"]);
+    assert!(redis.code == 2 && redis.err.contains("has no schema"), "{redis:?}");
+}
