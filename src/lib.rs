@@ -199,8 +199,8 @@ pub mod delay_queue {
 #[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 pub mod outbox {
     pub use idempotent_sqlx::{
-        AuditEntry, ConsumerProgress, DeferReason, Enqueued, Outbox, OutboxBuilder, OutboxDb, OutboxEntry, OutboxError,
-        OutboxErrorKind, OutboxRecord, OutboxStatus, QueueOffset, Relay, RelayCounts, RelayRound, ResendDecision,
-        ResendPolicy,
+        AuditEntry, ConsumerProgress, DeferReason, Enqueued, Outbox, OutboxBuilder, OutboxCounts, OutboxDb,
+        OutboxEntry, OutboxError, OutboxErrorKind, OutboxRecord, OutboxStatus, QueueOffset, Relay, RelayCounters,
+        RelayCounts, RelayRound, ResendDecision, ResendPolicy,
     };
 }
