@@ -10,8 +10,8 @@ use crate::store_metrics::StoreMetrics;
 
 /// An observer that records metrics of runs, of store calls, and of a consumer's deliveries.
 ///
-/// Set the observer at the executor, and a clone at each [consumer](idempotent_core::Observer) whose message ages are of
-/// interest. Clones share their metrics. Use one observer for each store.
+/// Set the observer at the executor, and a clone at each consumer for the ages of its messages. Clones share their metrics.
+/// Use one observer for each store.
 ///
 /// The metrics go to the recorder that the process has installed when a scope has its first run, so install the recorder
 /// before. Without a recorder, the metrics are lost.
