@@ -1,10 +1,13 @@
 //! The collector, which reads counts and sizes at an interval.
 #[cfg(feature = "mq")]
 mod consumer;
-#[cfg(any(feature = "delay", feature = "delay-queue"))]
+#[cfg(any(
+    feature = "delay-queue",
+    all(feature = "delay", any(feature = "mysql", feature = "postgres", feature = "sqlite"))
+))]
 mod delay;
 mod executor;
-#[cfg(feature = "outbox")]
+#[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 mod outbox;
 mod source;
 mod stores;

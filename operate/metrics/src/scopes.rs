@@ -41,12 +41,13 @@ impl ScopeTable {
         (scene, scope): (&Scene, &str),
         record: impl FnOnce(&ScopeMetrics),
     ) {
-        let known = self.scopes.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(metrics) = known.find(scene, scope) {
-            return record(metrics);
-        }
-        let full = known.number >= max_scopes;
-        drop(known);
+        let full = {
+            let known = self.scopes.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(metrics) = known.find(scene, scope) {
+                return record(metrics);
+            }
+            known.number >= max_scopes
+        };
         let metrics = if full { None } else { self.add(recording, max_scopes, scene, scope) };
         record(&metrics.unwrap_or_else(|| self.other(recording, scope)));
     }

@@ -20,7 +20,8 @@ impl MetricsCollector {
             of(&catalogue::CONSUMER_UNDECODABLE),
             of(&catalogue::CONSUMER_ALERTS),
         ];
-        self.add(ConsumerSource { ends: ENDS.map(of_end), others, group, counters })
+        let ends = ENDS.map(of_end);
+        self.add(ConsumerSource { group, counters, ends, others })
     }
 
     /// Adds the dead letters of a queue. Each reading counts them by a call of the broker.

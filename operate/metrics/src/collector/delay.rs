@@ -11,7 +11,7 @@ use crate::recording::Recording;
 impl MetricsCollector {
     /// Adds a delay table. Each reading [counts](idempotent_sqlx::DelayTable::counts) its tasks, so one process of a fleet is
     /// enough.
-    #[cfg(feature = "delay")]
+    #[cfg(all(feature = "delay", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
     pub fn delay_table<Db: idempotent_sqlx::DelayDb>(
         self,
         name: impl Into<String>,
@@ -35,7 +35,7 @@ trait Delayed: Send + Sync {
     async fn sizes(&self) -> Option<([u64; 4], Option<Duration>)>;
 }
 
-#[cfg(feature = "delay")]
+#[cfg(all(feature = "delay", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 #[async_trait]
 impl<Db: idempotent_sqlx::DelayDb> Delayed for idempotent_sqlx::DelayTable<Db> {
     async fn sizes(&self) -> Option<([u64; 4], Option<Duration>)> {

@@ -29,7 +29,7 @@ async fn serve(world: &World) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn prometheus_scrapes_a_consumer_and_fires_the_alert_about_its_dead_key() {
     let world = World::new();
-    let policy = Policy::new().max_attempts(2).retry_delay(Duration::ZERO);
+    let policy = Policy::new().max_retries(1).retry_delay(Duration::from_millis(1));
     let executor = Executor::builder(MemoryStore::new()).policy(Scene::Mq, policy).observer(world.observer()).build();
     let (executor, queue) = (executor.unwrap(), MemoryQueue::new("orders"));
     let handling = Messages::json().keyed(KeyFrom::body("order", |order: &u64| order.to_string())).run(charge);
