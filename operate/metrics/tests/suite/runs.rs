@@ -159,7 +159,8 @@ async fn no_series_contains_a_key_a_tenant_a_result_or_a_token() {
     let world = World::new();
     let executor = world.executor(Policy::new());
     let identity = || Identity::new(Scene::Mq, "orders", "planted-key").tenant("planted-tenant");
-    let handler = || Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<_, Rejection>("planted-result".to_owned()) });
+    let handler =
+        || Handler::<DefaultReply, Json, _, _>::new(|| async { Ok::<_, Rejection>("planted-result".to_owned()) });
     executor.run(Call::new(identity()), handler()).await.unwrap();
     executor.run(Call::new(identity()), handler()).await.unwrap();
     let text = world.handle.render();
