@@ -28,6 +28,7 @@ guides! {
     sizing = "sizing.md",
     alerts = "alerts.md",
     command_line = "command-line.md",
+    metrics = "metrics.md",
     troubleshooting = "troubleshooting.md",
     faq = "faq.md",
     coming_from = "coming-from.md",

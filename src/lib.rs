@@ -71,6 +71,7 @@
 //! | find the cause of a problem | [`docs::troubleshooting`], [`docs::faq`] |
 //! | replace another tool | [`docs::coming_from`] |
 //! | monitor runs | [`Observer`], [`Tracing`], [`Executor::counts`] |
+//! | export metrics | [`metrics`]; [`docs::metrics`] |
 //! | send alerts to operators | [`Alerts`], [`AlertObserver`](alert::AlertObserver); [`docs::alerts`] |
 //! | test my handlers | [`docs::testing`]: duplicates, crash points, rejections, time |
 //! | test without waiting | `idempotent-testkit`: `VirtualClock`, `FaultStore`, `conformance!`, `cas_conformance!` |
@@ -83,6 +84,7 @@
 //! | `alert-email` | alerts by webhook and by e-mail |
 //! | `delay` | [`delay`]: scheduled work in a database table; enables `mq` |
 //! | `delay-queue` | [`delay_queue`]: a delay queue on Redis; enables `mq` and `redis` |
+//! | `metrics` | [`metrics`]: metrics of runs, consumers, outboxes, queues and stores, by the facade `metrics` |
 //! | `mq` | [`mq`]: the consumer runtime |
 //! | `mysql` | [`MySqlStore`], for MariaDB and MySQL |
 //! | `mysql-tls` | TLS connections to MariaDB and MySQL, set by `ssl-mode` in the URL |
@@ -110,6 +112,7 @@
         feature = "delay",
         feature = "delay-queue",
         feature = "macros",
+        feature = "metrics",
         feature = "mysql",
         feature = "postgres",
         feature = "rabbitmq",
@@ -146,6 +149,8 @@ pub use idempotent_core::{
 };
 #[cfg(feature = "macros")]
 pub use idempotent_macros::idempotent;
+#[cfg(feature = "metrics")]
+pub use idempotent_metrics as metrics;
 #[cfg(feature = "mq")]
 pub use idempotent_mq as mq;
 #[cfg(feature = "rabbitmq")]
@@ -199,8 +204,8 @@ pub mod delay_queue {
 #[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 pub mod outbox {
     pub use idempotent_sqlx::{
-        AuditEntry, ConsumerProgress, DeferReason, Enqueued, Outbox, OutboxBuilder, OutboxDb, OutboxEntry, OutboxError,
-        OutboxErrorKind, OutboxRecord, OutboxStatus, QueueOffset, Relay, RelayCounts, RelayRound, ResendDecision,
-        ResendPolicy,
+        AuditEntry, ConsumerProgress, DeferReason, Enqueued, Outbox, OutboxBuilder, OutboxCounts, OutboxDb,
+        OutboxEntry, OutboxError, OutboxErrorKind, OutboxRecord, OutboxStatus, QueueOffset, Relay, RelayCounters,
+        RelayCounts, RelayRound, ResendDecision, ResendPolicy,
     };
 }

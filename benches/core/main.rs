@@ -7,6 +7,7 @@ mod floors;
 mod heartbeat;
 mod keys;
 mod memory;
+mod metrics;
 mod report;
 mod rounds;
 mod sizes;
@@ -22,6 +23,7 @@ fn main() {
     runtime.block_on(async {
         sizes::all(&report).await;
         memory::all(&report).await;
+        metrics::all(&report).await;
         stalls::all(&report).await;
         heartbeat::all(&report).await;
         sqlite::all(&report).await;

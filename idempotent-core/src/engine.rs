@@ -41,6 +41,8 @@ pub(crate) struct Engine {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) observer: Arc<dyn Observer>,
+    /// True if the observer wants the events that need a clock reading.
+    pub(crate) is_timed: bool,
     pub(crate) counters: Counters,
     pub(crate) renewer: Arc<LeaseRenewer>,
     pub(crate) waiters: Arc<Waiters>,
@@ -92,6 +94,7 @@ impl Engine {
             duplicate_messages,
             clock,
             entropy,
+            is_timed: observer.wants_timing(),
             observer,
             counters: Counters::default(),
             renewer,
@@ -189,6 +192,11 @@ impl Engine {
     /// Waits until the grace of a drain has ended, after which running handlers are dropped.
     pub(crate) async fn grace_ended(&self) {
         self.drain.wait_for(DrainPhase::GraceEnded).await;
+    }
+
+    /// Returns the number of calls that wait for another run.
+    pub(crate) fn waiting_calls(&self) -> usize {
+        MAX_WAITERS.saturating_sub(self.wait_permits.available_permits())
     }
 
     /// Returns true after a drain has begun.

@@ -35,6 +35,23 @@ pub enum StoreErrorKind {
     RolledBack,
 }
 
+impl StoreErrorKind {
+    /// Returns the name of the kind in metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NotApplied => "not_applied",
+            Self::Ambiguous => "ambiguous",
+            Self::Denied => "denied",
+            Self::Schema => "schema",
+            Self::Corrupt => "corrupt",
+            Self::UnknownVersion => "unknown_version",
+            Self::Foreign => "foreign",
+            Self::RolledBack => "rolled_back",
+        }
+    }
+}
+
 impl StoreError {
     /// Creates an error of this kind.
     #[must_use]

@@ -74,6 +74,12 @@ impl Executor {
         self.0.counters.read()
     }
 
+    /// Returns the number of calls that wait for another run to end: duplicates in flight, and calls with an order.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.0.waiting_calls()
+    }
+
     /// Returns the executor's store.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {

@@ -64,7 +64,7 @@ pub use fingerprint::{Fingerprint, Fingerprinted, Fingerprinter};
 pub use key::{DisplayKey, Identity, Key, KeyExtractor, KeyPart, Parts, Scene, key_hash};
 pub use key_strategy::{DerivedKey, KeyStrategy};
 pub use lease::Lease;
-pub use observe::{Event, ExecutorCounts, Observer, RunInfo, Tracing};
+pub use observe::{Event, ExecutorCounts, HandlerEnd, Observer, RunInfo, Tracing};
 pub use ordering::{BrokenOrder, MAX_WAITING_RANGES, OnBrokenOrder, OnLate, Predecessor, Registered, Stream};
 pub use outcome::{Disposition, Outcome, RunSummary};
 pub use policy::{OnConsumed, OnInFlight, OnLeaseLost, OnStoreError, Policy, PolicyError, Redelivery};

@@ -24,12 +24,25 @@ pub trait Observer: fmt::Debug + Send + Sync + 'static {
     /// settlement that continues in the background reports [`StoreFailed`](Event::StoreFailed) and
     /// [`SettledLate`](Event::SettledLate) from another task, usually after that.
     fn on(&self, run: &RunInfo<'_>, event: &Event<'_>);
+
+    /// Returns whether the executor measures and reports the steps of each run: [`Event::HandlerStarted`],
+    /// [`Event::HandlerEnded`] and [`Event::StoreAnswered`]. The executor asks once, when it is built.
+    ///
+    /// # Default
+    /// `false`: the executor neither reads the clock for these events nor emits them
+    fn wants_timing(&self) -> bool {
+        false
+    }
 }
 
 impl<A: Observer, B: Observer> Observer for (A, B) {
     fn on(&self, run: &RunInfo<'_>, event: &Event<'_>) {
         self.0.on(run, event);
         self.1.on(run, event);
+    }
+
+    fn wants_timing(&self) -> bool {
+        self.0.wants_timing() || self.1.wants_timing()
     }
 }
 
@@ -55,6 +68,33 @@ impl<'a> RunInfo<'a> {
     }
 }
 
+/// The way in which a handler ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum HandlerEnd {
+    /// The handler returned a result that counts as done.
+    Ok,
+    /// The handler returned an error, or a value that counts as not done.
+    Error,
+    /// The handler panicked.
+    Panic,
+    /// The handler was dropped: its lease was lost, a drain ended, or its caller dropped the run.
+    Aborted,
+}
+
+impl HandlerEnd {
+    /// Returns the name of the end in metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Error => "error",
+            Self::Panic => "panic",
+            Self::Aborted => "aborted",
+        }
+    }
+}
+
 /// An event of a run.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -63,6 +103,27 @@ pub enum Event<'a> {
     Claimed {
         /// The fencing token of the previous owner, if this run took over an expired lease.
         taken_over: Option<FencingToken>,
+    },
+    /// The handler starts. Emitted only if the observer [wants timing](Observer::wants_timing).
+    HandlerStarted,
+    /// The handler has ended, or was dropped. Emitted exactly once after each [`HandlerStarted`](Event::HandlerStarted).
+    HandlerEnded {
+        /// The way in which the handler ended.
+        end: HandlerEnd,
+        /// The time since the start.
+        elapsed: Duration,
+    },
+    /// A call of the store has ended. Emitted only if the observer [wants timing](Observer::wants_timing).
+    ///
+    /// A store may claim or renew many keys in one call. Such a call is reported once, for one of its runs. Calls for
+    /// order and steps are not measured.
+    StoreAnswered {
+        /// The step: claim, renew, complete, release or peek.
+        step: &'static str,
+        /// The error, or `None` if the store answered. A call without an answer in time is an error, too.
+        error: Option<&'a StoreError>,
+        /// The duration of the call.
+        elapsed: Duration,
     },
     /// The store did not answer, or returned an error. The step may be retried.
     StoreFailed {

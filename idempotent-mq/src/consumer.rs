@@ -7,10 +7,12 @@ mod builder;
 mod counts;
 mod dead_letter;
 mod decision;
+mod gauges;
 mod intake;
 mod keep_alive;
 mod lanes;
 mod message_log;
+mod observer;
 mod postponed_retries;
 mod settle;
 mod state;
@@ -30,8 +32,10 @@ use tracing::{error, info};
 
 pub use self::builder::ConsumerBuilder;
 pub use self::counts::{ConsumerCounters, ConsumerCounts};
+pub use self::gauges::ConsumerGauges;
 use self::intake::{Intake, IntakeEvent};
 use self::message_log::without_run;
+pub use self::observer::{DeliveryObserver, SettledDelivery};
 pub(crate) use self::state::Phase;
 use self::state::{ConsumerState, DeliveryJob};
 use self::worker::{WorkerResult, WorkerTask, put_off, work};
@@ -71,10 +75,12 @@ impl<S: Source> Consumer<S> {
     pub(crate) fn new(parts: ConsumerParts<S>, probe: Key) -> Self {
         let ConsumerParts { source, context, work, settler, capabilities, rules, .. } = parts;
         let (clock, entropy) = (context.executor.clock().clone(), context.executor.entropy().clone());
+        let counters = ConsumerCounters::default();
+        counters.set_capacity(parts.concurrency);
         let shared = ConsumerState {
             postponed: PostponedRetries::new(capabilities.delays),
-            breaker: StoreBreaker::new(clock, entropy),
-            counters: ConsumerCounters::default(),
+            breaker: StoreBreaker::new(clock, entropy, counters.clone()),
+            counters,
             phase: watch::Sender::new(Phase::Running),
             held: Mutex::default(),
             max_deliveries: parts.max_deliveries,
@@ -88,6 +94,7 @@ impl<S: Source> Consumer<S> {
             log: parts.log,
             logged_as: parts.logged_as,
             alerts: parts.alerts,
+            observer: parts.observer,
         };
         let (concurrency, prefetch, grace) = (parts.concurrency, parts.prefetch, parts.grace);
         Self { shared: Arc::new(shared), source, probe, concurrency, prefetch, grace }

@@ -95,7 +95,9 @@ mod schedule;
 mod source;
 mod time;
 
-pub use self::consumer::{Consumer, ConsumerBuilder, ConsumerCounters, ConsumerCounts};
+pub use self::consumer::{
+    Consumer, ConsumerBuilder, ConsumerCounters, ConsumerCounts, ConsumerGauges, DeliveryObserver, SettledDelivery,
+};
 pub use self::delay::{Cancelled, Delay, DelayError, DelayErrorKind, Scheduled};
 pub use self::error::{SetupError, SourceError, SourceErrorKind, Undecodable};
 pub use self::handler::{Decode, HandlerResult, IntoHandlerResult, KeyedMessages, MessageHandler, Messages, service};

@@ -3,6 +3,7 @@ pub(crate) mod brokers;
 pub(crate) mod browser;
 pub(crate) mod flavours;
 pub(crate) mod packaged;
+mod prometheus;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -31,7 +32,8 @@ const NEEDED: [Needed; 11] = [
 
 /// Installs the programs for all tests except the extras.
 pub(crate) fn all() -> Done {
-    install(&NEEDED)
+    let installed = install(&NEEDED)?;
+    Ok(prometheus::all()? && installed)
 }
 
 /// Installs missing programs with apt-get if that is allowed, and otherwise prints the command. Does nothing if all

@@ -23,6 +23,8 @@ pub(crate) struct LeaseRenewer {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     observer: Arc<dyn Observer>,
+    /// True if the observer wants the events that need a clock reading.
+    is_timed: bool,
     table: Mutex<RenewalTable>,
     wake_driver: Notify,
     /// A store with connections that no handler's runtime serves, opened on demand.
@@ -61,6 +63,7 @@ impl LeaseRenewer {
         Arc::new(Self {
             store,
             clock,
+            is_timed: observer.wants_timing(),
             observer,
             table: Mutex::default(),
             wake_driver: Notify::new(),

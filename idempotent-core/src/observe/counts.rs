@@ -9,6 +9,12 @@ macro_rules! outcomes {
         const NAMES: &[&str] = &[$($name),*];
 
         impl Outcome {
+            /// Returns the names of all outcomes, so that metrics can start each of them at 0.
+            #[must_use]
+            pub fn names() -> &'static [&'static str] {
+                NAMES
+            }
+
             /// Returns the name of the outcome in logs and metrics.
             #[must_use]
             pub fn name(&self) -> &'static str {

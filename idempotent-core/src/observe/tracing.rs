@@ -82,6 +82,7 @@ impl Observer for Tracing {
                 warn!(target: "idempotent", scope = run.scope, key, reason, "result not stored for replay");
             }
             Event::Ended { outcome, elapsed } => ended(run, outcome, *elapsed),
+            Event::HandlerStarted | Event::HandlerEnded { .. } | Event::StoreAnswered { .. } => {}
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 
-use self::answers::{Answers, HandlerEnd};
+use self::answers::{Answers, BatchHandlerEnd};
 use super::attempt::{AbortReason, Attempt};
 use super::claim::{ClaimReply, await_turn, check_token, handle_reply, send_claim};
 use super::not_acquired::{NotAcquired, duplicate_rejection};
@@ -19,11 +19,11 @@ use super::prepared::Prepared;
 use super::release_on_drop::ReleaseOnDrop;
 use super::report::Report;
 use crate::context::TaskContext;
-use crate::engine::Engine;
+use crate::engine::{Engine, no_answer};
 use crate::executor::{BatchItem, Call, Handler};
 use crate::outcome::OutcomeSlot;
 use crate::transaction::CallStore;
-use crate::{Claim, Codec, Event, Fingerprint, InFlight, Lease, Outcome, Rejection, ReplyStrategy};
+use crate::{Claim, Codec, Event, Fingerprint, InFlight, Lease, Outcome, Rejection, ReplyStrategy, StoreError};
 
 /// The answer to one item of a batch.
 #[derive(Clone, Debug)]
@@ -179,7 +179,11 @@ async fn send_claims<'e, T>(
         (Some(batch), [_, _, ..]) => {
             let requests: Vec<_> = to_claim.iter().map(|(_, _, own, _)| own.request.clone()).collect();
             let timeout = requests.iter().map(|request| request.lease / 3).min().unwrap_or_default();
-            Some(engine.before(now + timeout, batch.claim_all(&requests)).await.unwrap_or_default())
+            let replies = engine.before(now + timeout, batch.claim_all(&requests)).await.unwrap_or_default();
+            if let [(.., report), ..] = &to_claim[..] {
+                report_batch_claim(report, now, &replies);
+            }
+            Some(replies)
         }
         _ => None,
     };
@@ -209,6 +213,14 @@ async fn send_claims<'e, T>(
         }
     });
     join_all(claims).await
+}
+
+/// Reports the call that claims a batch, as a call of the batch's first run.
+fn report_batch_claim(report: &Report<'_>, sent: Instant, replies: &[Result<Claim, StoreError>]) {
+    match replies.first() {
+        Some(reply) => report.store_answered("claim", sent, reply),
+        None => report.store_answered::<()>("claim", sent, &Err(no_answer("within a third of the lease"))),
+    }
 }
 
 /// Claims an item whose key occurred earlier in the batch, as if it had come alone. A key that is free by now is not
@@ -257,7 +269,7 @@ async fn run_handler<P, R, T, F, Fut>(
     run: F,
     batch_items: Vec<BatchItem<T>>,
     claimed: &[ClaimedItem<'_>],
-) -> HandlerEnd<P::Value, P::Failure>
+) -> BatchHandlerEnd<P::Value, P::Failure>
 where
     P: ReplyStrategy<R>,
     F: FnOnce(Vec<BatchItem<T>>) -> Fut,
@@ -276,8 +288,8 @@ where
     let running = AssertUnwindSafe(inner_context.enter(Box::pin(handled))).catch_unwind();
     tokio::select! {
         biased;
-        ended = running => ended.map_or_else(HandlerEnd::Panicked, HandlerEnd::Replies),
-        _ = join_all(claimed.iter().map(|(_, attempt, _)| attempt.lease_lost())) => HandlerEnd::Aborted(AbortReason::LeaseLost),
-        () = engine.grace_ended() => HandlerEnd::Aborted(AbortReason::GraceEnded),
+        ended = running => ended.map_or_else(BatchHandlerEnd::Panicked, BatchHandlerEnd::Replies),
+        _ = join_all(claimed.iter().map(|(_, attempt, _)| attempt.lease_lost())) => BatchHandlerEnd::Aborted(AbortReason::LeaseLost),
+        () = engine.grace_ended() => BatchHandlerEnd::Aborted(AbortReason::GraceEnded),
     }
 }

@@ -63,9 +63,11 @@ pub(super) fn claim<'e>(
 /// Checks that the token is known before it is claimed, so that a guessed token leaves no record. A token that expires
 /// between the two requests counts as valid.
 pub(super) async fn check_token(engine: &Engine, prepared: &Prepared, report: &Report<'_>) -> Result<(), NotAcquired> {
-    let deadline = engine.clock.now() + prepared.policy.lease / 3;
-    let found = engine.before(deadline, engine.store.peek(&prepared.request.key)).await;
-    match found.unwrap_or_else(|| Err(no_answer("within a third of the lease"))) {
+    let sent = engine.clock.now();
+    let found = engine.before(sent + prepared.policy.lease / 3, engine.store.peek(&prepared.request.key)).await;
+    let found = found.unwrap_or_else(|| Err(no_answer("within a third of the lease")));
+    report.store_answered("peek", sent, &found);
+    match found {
         Ok(Some(_)) => Ok(()),
         Ok(None) => Err(Rejection::UnknownToken.into()),
         Err(error) => {
@@ -148,7 +150,7 @@ pub(super) fn send_claim(
     began: Instant,
 ) -> impl Future<Output = ClaimReply> {
     async move {
-        match try_claim(engine, prepared, deadline, began).await {
+        match try_claim(engine, prepared, report, deadline, began).await {
             answer @ (Err(_) | Ok(Claim::InFlight(InFlight::Busy))) => {
                 Box::pin(retry_claim(engine, prepared, report, ambiguous_since, deadline, (began, answer))).await
             }
@@ -162,6 +164,7 @@ pub(super) fn send_claim(
 fn try_claim(
     engine: &Engine,
     prepared: &Prepared,
+    report: &Report<'_>,
     deadline: Option<Instant>,
     sent: Instant,
 ) -> impl Future<Output = Result<Claim, StoreError>> {
@@ -169,7 +172,9 @@ fn try_claim(
         let until = sent + prepared.policy.lease / 3;
         let until = deadline.map_or(until, |deadline| deadline.min(until));
         let answer = engine.before(until, prepared.store(engine).claim(&prepared.request)).await;
-        answer.unwrap_or_else(|| Err(no_answer("within a third of the lease")))
+        let answer = answer.unwrap_or_else(|| Err(no_answer("within a third of the lease")));
+        report.store_answered("claim", sent, &answer);
+        answer
     }
 }
 
@@ -211,7 +216,7 @@ async fn retry_claim(
             }
         }
         sent = engine.clock.now();
-        answer = try_claim(engine, prepared, deadline, sent).await;
+        answer = try_claim(engine, prepared, report, deadline, sent).await;
     }
 }
 

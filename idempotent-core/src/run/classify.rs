@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::report::Report;
 use crate::executor::Handler;
 use crate::policy::ResolvedPolicy;
-use crate::{Codec, Event, HandlerOutcome, ReplyStrategy};
+use crate::{Codec, Event, HandlerEnd, HandlerOutcome, ReplyStrategy};
 
 /// An answer, classified by the handler's rules.
 pub(crate) enum Classified<V, F> {
@@ -32,13 +32,13 @@ pub(crate) fn classify<P, C, R>(
     reply: HandlerOutcome<P::Value, P::Failure>,
     rules: &Handler<P, C, R, ()>,
     policy: &ResolvedPolicy,
-    report: &Report<'_>,
+    report: &mut Report<'_>,
 ) -> Result<Classified<P::Value, P::Failure>, Box<dyn Any + Send>>
 where
     P: ReplyStrategy<R>,
     C: Codec<P::Value>,
 {
-    catch_unwind(AssertUnwindSafe(|| match reply {
+    let classified = catch_unwind(AssertUnwindSafe(|| match reply {
         HandlerOutcome::Value(value) if (rules.failed_if)(&value) => Classified::NotDone(value),
         HandlerOutcome::Value(value) => {
             let stored_value = encode_result::<P, C, R>(&value, policy, report);
@@ -53,7 +53,13 @@ where
             let error = P::describe(&failure);
             Classified::Failed(failure, RetryDecision::GiveUp, error)
         }
-    }))
+    }));
+    report.handler_ended(match classified {
+        Ok(Classified::Done(..)) => HandlerEnd::Ok,
+        Ok(Classified::NotDone(_) | Classified::Failed(..)) => HandlerEnd::Error,
+        Err(_) => HandlerEnd::Panic,
+    });
+    classified
 }
 
 /// Encodes the value for storage. The run counts as done even if that fails or the codec panics: another run would

@@ -1,6 +1,6 @@
 //! The report of each delivery's terminal outcome, however the delivery ends.
 use std::borrow::Cow;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tracing::Span;
 
@@ -10,7 +10,10 @@ use crate::executor::Handler;
 use crate::lease::HandlerName;
 use crate::observe::{self, RunInfo};
 use crate::outcome::{OutcomeSlot, RunSummary};
-use crate::{Event, FencingToken, Grant, Identity, Key, Observer, Outcome, Rejection, ReplyStrategy, Scene, Tracing};
+use crate::{
+    Event, FencingToken, Grant, HandlerEnd, Identity, Key, Observer, Outcome, Rejection, ReplyStrategy, Scene,
+    StoreError, Tracing,
+};
 
 /// A reporter that publishes the outcome exactly once, to the outcome slot, the counters and the observer. A report
 /// that is dropped without an outcome reports a dropped run.
@@ -25,6 +28,8 @@ pub(crate) struct Report<'e> {
     /// True if the consumer may acknowledge a duplicate of a run in flight.
     acks_in_flight: bool,
     began_at: Instant,
+    /// The start of a handler that has not ended yet, if the observer wants timing.
+    handler_began_at: Option<Instant>,
     /// The span, or `None` if it is disabled.
     span: Option<Span>,
     /// The outcome to report on a drop; `None` after the outcome was published.
@@ -45,6 +50,7 @@ impl<'e> Report<'e> {
             fencing: None,
             acks_in_flight: false,
             began_at: engine.clock.now(),
+            handler_began_at: None,
             span: observe::span(&identity.scene, &identity.scope),
             outcome_if_dropped: Some(Outcome::Cancelled),
         }
@@ -77,6 +83,28 @@ impl<'e> Report<'e> {
     /// Marks the handler as started, so that a drop reports an unknown effect.
     pub(crate) fn started(&mut self) {
         self.outcome_if_dropped = Some(Outcome::Abandoned);
+        if self.engine.is_timed {
+            self.event(&Event::HandlerStarted);
+            self.handler_began_at = Some(self.engine.clock.now());
+        }
+    }
+
+    /// Reports the end of the handler. The first report counts, and the end of the run is the last one.
+    pub(crate) fn handler_ended(&mut self, end: HandlerEnd) {
+        if let Some(began) = self.handler_began_at.take() {
+            self.event(&Event::HandlerEnded { end, elapsed: self.since(began) });
+        }
+    }
+
+    /// Reports a call of the store that was sent at this instant.
+    pub(crate) fn store_answered<T>(&self, step: &'static str, sent: Instant, answer: &Result<T, StoreError>) {
+        if self.engine.is_timed {
+            self.event(&Event::StoreAnswered { step, error: answer.as_ref().err(), elapsed: self.since(sent) });
+        }
+    }
+
+    fn since(&self, instant: Instant) -> Duration {
+        self.engine.clock.now().saturating_duration_since(instant)
     }
 
     pub(crate) fn event(&self, event: &Event<'_>) {
@@ -117,14 +145,14 @@ impl<'e> Report<'e> {
         RunInfo { attempt: self.attempt, fencing: self.fencing, ..run }
     }
 
-    fn publish(&self, outcome: Outcome) {
+    fn publish(&mut self, outcome: Outcome) {
         let engine = self.engine;
+        self.handler_ended(HandlerEnd::Aborted);
         engine.counters.ended(&outcome);
         if let Some(span) = &self.span {
             span.record("outcome", outcome.name());
         }
-        let elapsed = engine.clock.now().saturating_duration_since(self.began_at);
-        self.event(&Event::Ended { outcome: &outcome, elapsed });
+        self.event(&Event::Ended { outcome: &outcome, elapsed: self.since(self.began_at) });
         if let Some(slot) = &self.slot {
             let acks_in_flight = self.acks_in_flight && matches!(outcome, Outcome::InFlight { .. });
             slot.tell(RunSummary { outcome, key: self.key.clone(), attempt: self.attempt, acks_in_flight });
@@ -145,7 +173,7 @@ impl Drop for Report<'_> {
 pub(crate) fn without_executor(identity: &Identity, rejection: &Rejection) {
     let outcome = Outcome::of(rejection);
     let run = RunInfo::new(&identity.scene, &identity.scope, None);
-    Tracing.on(&run, &Event::Ended { outcome: &outcome, elapsed: std::time::Duration::ZERO });
+    Tracing.on(&run, &Event::Ended { outcome: &outcome, elapsed: Duration::ZERO });
     if let Some(slot) = &TaskContext::current().slot {
         slot.tell(RunSummary::without_run(outcome));
     }

@@ -13,7 +13,9 @@ use crate::context::TaskContext;
 use crate::executor::Handler;
 use crate::ordering::sequence;
 use crate::outcome::OutcomeSlot;
-use crate::{Completion, Event, Outcome, Rejection, ReleaseKind, ReplyStrategy, Settled, StoreError, StoreErrorKind};
+use crate::{
+    Completion, Event, HandlerEnd, Outcome, Rejection, ReleaseKind, ReplyStrategy, Settled, StoreError, StoreErrorKind,
+};
 
 /// A settled run.
 pub(crate) struct SettledRun<O> {
@@ -92,6 +94,7 @@ impl Attempt<'_> {
 
     /// Releases the key after a panic of the handler.
     pub(crate) async fn settle_panic(&mut self, report: &mut Report<'_>) -> Outcome {
+        report.handler_ended(HandlerEnd::Panic);
         let outcome = self.release_failed(report, RetryDecision::Retry, "the handler panicked".into(), None).await;
         self.end(report, outcome.clone());
         outcome

@@ -63,7 +63,12 @@ impl Attempt<'_> {
                 return Box::pin(self.retry_step(report, step, now, None)).await;
             }
             let first = self.first_try_deadline(now);
-            match self.engine.before(first, step.send(self.store(), self.lease.held())).await {
+            let answer = self.engine.before(first, step.send(self.store(), self.lease.held())).await;
+            match &answer {
+                Some(answer) => report.store_answered(step.name(), now, answer),
+                None => report.store_answered::<()>(step.name(), now, &Err(no_answer("in time"))),
+            }
+            match answer {
                 Some(Ok(settled)) => (Ok(settled), false),
                 // The drain has ended the try: there is no time for another.
                 None if self.engine.drain.has_reached(DrainPhase::GraceEnded) && clock.now() < first => {
@@ -166,9 +171,15 @@ impl StepRetry {
     }
 
     async fn send(&self) -> Result<Settled, StoreError> {
-        let retry_deadline = try_deadline(self.engine.clock.now(), self.retry_deadline);
+        let sent = self.engine.clock.now();
+        let retry_deadline = try_deadline(sent, self.retry_deadline);
         let answer = self.engine.before(retry_deadline, self.step.send(self.store(), self.lease.held())).await;
-        answer.unwrap_or_else(|| Err(no_answer("in time")))
+        let answer = answer.unwrap_or_else(|| Err(no_answer("in time")));
+        if self.engine.is_timed {
+            let elapsed = self.engine.clock.now().saturating_duration_since(sent);
+            self.notify(&Event::StoreAnswered { step: self.step.name(), error: answer.as_ref().err(), elapsed });
+        }
+        answer
     }
 
     fn store(&self) -> &dyn Store {

@@ -43,7 +43,7 @@ where
             return handler.reject(draining_rejection());
         }
     };
-    let (output, outcome) = match classify(reply, &handler, policy, &report) {
+    let (output, outcome) = match classify(reply, &handler, policy, &mut report) {
         Ok(Classified::Done(value, _)) => (P::value(value), Outcome::Unprotected),
         Ok(Classified::NotDone(value)) => (P::value(value), released(engine, policy)),
         Ok(Classified::Failed(failure, RetryDecision::Retry, _)) => (P::failure(failure), released(engine, policy)),

@@ -8,7 +8,8 @@ use idempotent_core::{Alerts, DeliveryContext, Executor, Identity, Key, OnInFlig
 use crate::consumer::decision::SettlementRules;
 use crate::handler::{ConsumerContext, DeliveryHandler};
 use crate::{
-    Consumer, DelaySupport, MessageHandler, MessageLog, Schedule, Settle, SetupError, Source, SourceCapabilities,
+    Consumer, DelaySupport, DeliveryObserver, MessageHandler, MessageLog, Schedule, Settle, SetupError, Source,
+    SourceCapabilities,
 };
 
 /// A builder for a [`Consumer`].
@@ -27,6 +28,7 @@ pub struct ConsumerBuilder<S: Source> {
     log: Option<Arc<dyn MessageLog>>,
     skip_consumed: bool,
     alerts: Option<Alerts>,
+    observer: Option<Arc<dyn DeliveryObserver>>,
 }
 
 /// The checked parts of a consumer.
@@ -46,6 +48,7 @@ pub(crate) struct ConsumerParts<S: Source> {
     pub(crate) log: Option<Arc<dyn MessageLog>>,
     pub(crate) logged_as: Option<Arc<str>>,
     pub(crate) alerts: Option<Alerts>,
+    pub(crate) observer: Option<Arc<dyn DeliveryObserver>>,
 }
 
 /// The factor between attempts and deliveries by the broker's count, which includes deferrals.
@@ -78,6 +81,7 @@ impl<S: Source> ConsumerBuilder<S> {
             log: None,
             skip_consumed: true,
             alerts: None,
+            observer: None,
         }
     }
 
@@ -197,6 +201,15 @@ impl<S: Source> ConsumerBuilder<S> {
         self
     }
 
+    /// Sets the observer of settled deliveries. The events of runs go to the observer of the executor.
+    ///
+    /// # Default
+    /// None
+    pub fn observer(mut self, observer: impl DeliveryObserver) -> Self {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+
     /// Builds the consumer.
     ///
     /// # Errors
@@ -251,6 +264,7 @@ impl<S: Source> ConsumerBuilder<S> {
             log: self.log,
             logged_as,
             alerts: self.alerts,
+            observer: self.observer,
         };
         Ok(Consumer::new(parts, probe))
     }

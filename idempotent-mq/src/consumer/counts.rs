@@ -2,10 +2,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::gauges::GaugeCells;
+
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         #[derive(Debug, Default)]
-        struct CounterCells { $($name: AtomicU64,)* }
+        struct CounterCells { gauges: GaugeCells, $($name: AtomicU64,)* }
 
         /// Counts of deliveries by their results. Without unsettled deliveries, [`received`](Self::received) is the sum of the next
         /// nine counts.
@@ -96,7 +98,28 @@ pub(crate) enum DeliveryEnd {
     Unsettled,
 }
 
+impl DeliveryEnd {
+    /// Returns the name of the count.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Acked => "acked",
+            Self::Skipped | Self::SkippedAsVoid => "skipped",
+            Self::Expired => "expired",
+            Self::Retried => "retried",
+            Self::Deferred => "deferred",
+            Self::DeadLettered => "dead_lettered",
+            Self::GivenBack => "given_back",
+            Self::Revoked => "revoked",
+            Self::Unsettled => "unsettled",
+        }
+    }
+}
+
 impl ConsumerCounters {
+    pub(super) fn gauge_cells(&self) -> &GaugeCells {
+        &self.0.gauges
+    }
+
     pub(crate) fn ended(&self, end: DeliveryEnd) {
         match end {
             DeliveryEnd::Acked => self.acked(),

@@ -14,7 +14,8 @@ use crate::consumer::postponed_retries::PostponedRetries;
 use crate::consumer::store_breaker::StoreBreaker;
 use crate::handler::{ConsumerContext, DeliveryHandler};
 use crate::{
-    ConsumerCounters, Delivery, LoggedDelivery, MessageLog, Position, SenderState, Settle, SourceCapabilities,
+    ConsumerCounters, Delivery, DeliveryObserver, LoggedDelivery, MessageLog, Position, SenderState, Settle,
+    SourceCapabilities,
 };
 
 pub(crate) struct ConsumerState<Tag> {
@@ -27,6 +28,7 @@ pub(crate) struct ConsumerState<Tag> {
     /// The name of this consumer in the message log, or `None` if the consumer runs consumed messages again.
     pub(crate) logged_as: Option<Arc<str>>,
     pub(crate) alerts: Option<Alerts>,
+    pub(crate) observer: Option<Arc<dyn DeliveryObserver>>,
     /// The maximum of deliveries by the broker's count. A message with more is dead-lettered.
     pub(crate) max_deliveries: Option<u32>,
     pub(crate) max_body: usize,

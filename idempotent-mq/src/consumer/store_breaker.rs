@@ -7,6 +7,7 @@ use idempotent_core::__private::backoff::delay;
 use idempotent_core::{Clock, Entropy, Key, Outcome, RunSummary, Store, StoreErrorKind};
 use tokio::sync::watch;
 
+use crate::ConsumerCounters;
 use crate::time::{pause, within};
 
 /// A circuit breaker that pauses the intake while the store is down.
@@ -18,6 +19,7 @@ pub(crate) struct StoreBreaker {
     state: watch::Sender<BreakerState>,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
+    counters: ConsumerCounters,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,8 +40,8 @@ const MOST: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl StoreBreaker {
-    pub(crate) fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Self {
-        Self { state: watch::Sender::new(BreakerState::Closed), clock, entropy }
+    pub(crate) fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>, counters: ConsumerCounters) -> Self {
+        Self { state: watch::Sender::new(BreakerState::Closed), clock, entropy, counters }
     }
 
     /// Waits until deliveries may be received, and returns their maximum number.
@@ -120,6 +122,7 @@ impl StoreBreaker {
         self.state.send_if_modified(|state| match next(*state) {
             Some(next) => {
                 *state = next;
+                self.counters.set_paused(next != BreakerState::Closed);
                 true
             }
             None => false,
@@ -196,7 +199,7 @@ mod tests {
     use super::*;
 
     fn breaker() -> StoreBreaker {
-        StoreBreaker::new(Arc::new(SystemClock::new()), Arc::new(OsEntropy))
+        StoreBreaker::new(Arc::new(SystemClock::new()), Arc::new(OsEntropy), ConsumerCounters::default())
     }
 
     fn ended(outcome: Outcome) -> RunSummary {

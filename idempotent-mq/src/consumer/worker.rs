@@ -75,6 +75,7 @@ pub(super) async fn work<Tag: Send + Sync + 'static>(job: DeliveryJob<Tag>, task
         WorkerTask::Run(run) => match shared.before_it_runs(&job) {
             Some((decision, end)) => (decision, end, None),
             None => {
+                let _running = shared.counters.start_handler();
                 let begun = RunProgress::default();
                 let ended = tokio::select! {
                     biased;
@@ -124,6 +125,7 @@ pub(super) async fn work<Tag: Send + Sync + 'static>(job: DeliveryJob<Tag>, task
     if let (DeliveryEnd::DeadLettered, Settlement::DeadLetter(letter)) = (end, &settlement) {
         shared.alert(job.delivery(), letter);
     }
+    job.observe(end);
     job.end(end);
     WorkerResult { put_off, refused }
 }

@@ -8,8 +8,8 @@ use idempotent_core::{
     Clock, Executor, ExecutorBuilder, Identity, Key, Lease, MemoryStore, Policy, Record, Scene, Store,
 };
 use idempotent_mq::{
-    Consumer, ConsumerBuilder, ConsumerCounters, ConsumerCounts, HandlerResult, KeyFrom, Message, MessageHandler,
-    Messages, SetupError, SourceError,
+    Consumer, ConsumerBuilder, ConsumerCounters, ConsumerCounts, ConsumerGauges, HandlerResult, KeyFrom, Message,
+    MessageHandler, Messages, SetupError, SourceError,
 };
 use idempotent_testkit::{FaultStore, SeededEntropy, VirtualClock};
 use tokio::sync::oneshot;
@@ -131,6 +131,10 @@ impl Process {
 
     pub fn counts(&self) -> ConsumerCounts {
         self.counters.counts()
+    }
+
+    pub fn gauges(&self) -> ConsumerGauges {
+        self.counters.gauges()
     }
 }
 

@@ -65,9 +65,9 @@ pub use self::inbox::{Inbox, InboxTransaction, StepTransaction};
 pub use self::mysql::{MySqlStore, MySqlStoreBuilder};
 #[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 pub use self::outbox::{
-    AuditEntry, ConsumerProgress, DeferReason, Enqueued, Outbox, OutboxBuilder, OutboxDb, OutboxEntry, OutboxError,
-    OutboxErrorKind, OutboxRecord, OutboxStatus, QueueOffset, Relay, RelayCounts, RelayRound, ResendDecision,
-    ResendPolicy,
+    AuditEntry, ConsumerProgress, DeferReason, Enqueued, Outbox, OutboxBuilder, OutboxCounts, OutboxDb, OutboxEntry,
+    OutboxError, OutboxErrorKind, OutboxRecord, OutboxStatus, QueueOffset, Relay, RelayCounters, RelayCounts,
+    RelayRound, ResendDecision, ResendPolicy,
 };
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PostgresStore, PostgresStoreBuilder};

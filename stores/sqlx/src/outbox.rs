@@ -8,6 +8,7 @@ mod administration;
 mod builder;
 mod confirm;
 mod confirmation_queue;
+mod counts;
 mod database;
 mod delivery_time;
 mod digest;
@@ -26,13 +27,14 @@ mod statements;
 
 pub use self::administration::{AuditEntry, OutboxEntry};
 pub use self::builder::OutboxBuilder;
+pub use self::counts::OutboxCounts;
 pub use self::database::OutboxDb;
 pub use self::enqueue::Enqueued;
 pub use self::error::{OutboxError, OutboxErrorKind};
 pub use self::handle::Outbox;
 pub use self::queue_offset::QueueOffset;
 pub use self::record::{OutboxRecord, OutboxStatus};
-pub use self::relay::{Relay, RelayCounts, RelayRound};
+pub use self::relay::{Relay, RelayCounters, RelayCounts, RelayRound};
 pub use self::resend_policy::{ConsumerProgress, DeferReason, ResendDecision, ResendPolicy};
 
 /// The columns that the statements name.

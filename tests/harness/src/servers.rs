@@ -10,6 +10,7 @@
 //! | PostgreSQL, also with TLS | [`PostgresServer`] |
 //! | PgBouncer in front of PostgreSQL | [`PgBouncer`] |
 //! | MariaDB, also with TLS | [`MariaDbServer`] |
+//! | Prometheus, unpacked by `cargo xtask setup` | [`PrometheusServer`] |
 //! | RocketMQ, built by `cargo xtask setup --brokers` | [`RocketServer`] |
 //!
 //! The servers listen on 127.0.0.1 only, on a free port between 12000 and 20000 (a cluster node also 10,000 above), so
@@ -35,6 +36,7 @@ mod pgbouncer;
 pub(crate) mod port;
 mod postgres;
 mod process;
+mod prometheus;
 mod rabbit;
 mod replicas;
 mod resp;
@@ -48,6 +50,7 @@ pub use self::cluster::RedisCluster;
 pub use self::mariadb::{MARIADB_BIN, MariaDbServer};
 pub use self::pgbouncer::{PGBOUNCER, PgBouncer};
 pub use self::postgres::{POSTGRES_BIN, PostgresServer};
+pub use self::prometheus::{PROMETHEUS_BIN, PrometheusServer};
 pub use self::rabbit::{RABBITMQ_SBIN, RabbitServer};
 pub use self::replicas::RedisReplicas;
 pub use self::resp::{Connection, Value};

@@ -112,21 +112,8 @@ fn folder() -> Result<PathBuf, Box<dyn Error>> {
 }
 
 fn unpack(folder: &Path) -> Result<(), Box<dyn Error>> {
-    let apt = folder.join("apt");
-    for part in ["lists/partial", "archives/partial", "etc/apt.conf.d", "etc/preferences.d"] {
-        fs::create_dir_all(apt.join(part))?;
-    }
-    let source = format!("deb [signed-by={KEYRING}] {} {SUITE} main\n", mirror()?);
-    fs::write(apt.join("etc/sources.list"), source)?;
-    apt_get(&apt, &["update"])?;
-    apt_get(&apt, &[&["download"][..], &PACKAGES].concat())?;
     let system = folder.join("root");
-    for package in fs::read_dir(apt.join("archives"))? {
-        let package = package?.path();
-        if package.extension().is_some_and(|extension| extension == "deb") {
-            ran(Command::new("dpkg-deb").arg("-x").arg(package).arg(&system))?;
-        }
-    }
+    extract(folder, &system, SUITE, &PACKAGES)?;
     let bin = folder.join("bin");
     fs::create_dir_all(&bin)?;
     for flavour in every() {
@@ -134,8 +121,29 @@ fn unpack(folder: &Path) -> Result<(), Box<dyn Error>> {
         fs::write(&script, launcher(&system, flavour)?)?;
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
     }
-    fs::remove_dir_all(apt)?;
     Ok(())
+}
+
+/// Downloads packages of a release of Debian, and extracts them into `system`.
+///
+/// # Errors
+/// apt-get cannot download the packages.
+pub(super) fn extract(folder: &Path, system: &Path, suite: &str, packages: &[&str]) -> Result<(), Box<dyn Error>> {
+    let apt = folder.join("apt");
+    for part in ["lists/partial", "archives/partial", "etc/apt.conf.d", "etc/preferences.d"] {
+        fs::create_dir_all(apt.join(part))?;
+    }
+    let source = format!("deb [signed-by={KEYRING}] {} {suite} main\n", mirror()?);
+    fs::write(apt.join("etc/sources.list"), source)?;
+    apt_get(&apt, &["update"])?;
+    apt_get(&apt, &[&["download"][..], packages].concat())?;
+    for package in fs::read_dir(apt.join("archives"))? {
+        let package = package?.path();
+        if package.extension().is_some_and(|extension| extension == "deb") {
+            ran(Command::new("dpkg-deb").arg("-x").arg(package).arg(system))?;
+        }
+    }
+    Ok(fs::remove_dir_all(apt)?)
 }
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";

@@ -29,7 +29,7 @@ struct Serverless {
     without: &'static [&'static str],
 }
 
-const SERVERLESS: [Serverless; 15] = [
+const SERVERLESS: [Serverless; 16] = [
     Serverless { package: "idempotent-alert", not: "", without: &[] },
     Serverless {
         package: "idempotent-cli",
@@ -40,6 +40,7 @@ const SERVERLESS: [Serverless; 15] = [
     Serverless { package: "idempotent-fuzz-bodies", not: "", without: &[] },
     Serverless { package: "idempotent-harness", not: "", without: &["servers::"] },
     Serverless { package: "idempotent-macros", not: "", without: &[] },
+    Serverless { package: "idempotent-metrics", not: "", without: &["prometheus::", "redis::"] },
     Serverless { package: "idempotent-model", not: "", without: &[] },
     Serverless { package: "idempotent-mq", not: "", without: &[] },
     Serverless { package: "idempotent-operate", not: "", without: &[] },
@@ -56,8 +57,13 @@ const SERVERLESS: [Serverless; 15] = [
 ];
 
 /// The variables that name server programs. `--quick` sets them to [`NONE`], so that a test that starts a server fails.
-const PROGRAMS: [&str; 4] =
-    ["IDEMPOTENT_REDIS_SERVER", "IDEMPOTENT_POSTGRES_BIN", "IDEMPOTENT_MARIADB_BIN", "IDEMPOTENT_RABBITMQ_SBIN"];
+const PROGRAMS: [&str; 5] = [
+    "IDEMPOTENT_REDIS_SERVER",
+    "IDEMPOTENT_POSTGRES_BIN",
+    "IDEMPOTENT_MARIADB_BIN",
+    "IDEMPOTENT_RABBITMQ_SBIN",
+    "IDEMPOTENT_PROMETHEUS_BIN",
+];
 const NONE: &str = "/no/server/in/test/--quick";
 
 impl Part {

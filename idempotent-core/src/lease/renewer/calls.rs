@@ -78,20 +78,39 @@ impl LeaseRenewer {
                 let held: Vec<_> = leases.iter().map(|lease| (lease.held().clone(), lease.length())).collect();
                 let last = leases.iter().map(Lease::guard).max().unwrap_or(sent);
                 let answers = before(&*self.clock, last, batch.renew_all(&held)).await;
-                for (lease, answer) in leases.iter().zip(answers.unwrap_or_default()) {
+                let answers = answers.unwrap_or_default();
+                if let [first, ..] = leases {
+                    self.report_call(first, sent, answers.first());
+                }
+                for (lease, answer) in leases.iter().zip(answers) {
                     answered += usize::from(self.handle_reply(lease, sent, answer));
                 }
             }
             _ => {
                 for lease in leases {
+                    let sent_now = if self.is_timed { self.clock.now() } else { sent };
                     let answer = store.renew(lease.held(), lease.length());
-                    if let Some(answer) = before(&*self.clock, lease.guard(), answer).await {
+                    let answer = before(&*self.clock, lease.guard(), answer).await;
+                    self.report_call(lease, sent_now, answer.as_ref());
+                    if let Some(answer) = answer {
                         answered += usize::from(self.handle_reply(lease, sent, answer));
                     }
                 }
             }
         }
         answered == leases.len()
+    }
+
+    /// Reports a call of the store for this lease, which has no answer if the lease's guard was reached first.
+    fn report_call(&self, lease: &Lease, sent: Instant, answer: Option<&Result<Settled, StoreError>>) {
+        if !self.is_timed {
+            return;
+        }
+        let no_answer = || StoreError::new(StoreErrorKind::Ambiguous).because("no answer before the lease expired");
+        let missing = answer.is_none().then(no_answer);
+        let error = answer.and_then(|answer| answer.as_ref().err()).or(missing.as_ref());
+        let elapsed = self.clock.now().saturating_duration_since(sent);
+        self.notify(lease, &Event::StoreAnswered { step: "renew", error, elapsed });
     }
 
     /// Applies a reply. Returns true if the reply is final.

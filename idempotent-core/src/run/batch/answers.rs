@@ -15,10 +15,10 @@ use crate::run::classify::{RetryDecision, classify};
 use crate::run::prepared::Prepared;
 use crate::run::report::Report;
 use crate::run::settle::SettledRun;
-use crate::{Codec, Disposition, HandlerOutcome, Outcome, Rejection, ReplyStrategy};
+use crate::{Codec, Disposition, HandlerEnd, HandlerOutcome, Outcome, Rejection, ReplyStrategy};
 
 /// The end of the handler of a batch.
-pub(super) enum HandlerEnd<V, F> {
+pub(super) enum BatchHandlerEnd<V, F> {
     Replies(Vec<HandlerOutcome<V, F>>),
     Aborted(AbortReason),
     Panicked(Box<dyn Any + Send>),
@@ -49,17 +49,20 @@ where
     /// one item, so a deferral defers every failed item.
     pub(super) async fn settle(
         &mut self,
-        ended: HandlerEnd<P::Value, P::Failure>,
+        ended: BatchHandlerEnd<P::Value, P::Failure>,
         claimed: Vec<ClaimedItem<'_>>,
         nested: Option<Outcome>,
     ) {
         let given = claimed.len();
         match ended {
-            HandlerEnd::Replies(replies) if replies.len() == given => self.settle_each(replies, claimed, nested).await,
-            HandlerEnd::Replies(replies) => {
+            BatchHandlerEnd::Replies(replies) if replies.len() == given => {
+                self.settle_each(replies, claimed, nested).await
+            }
+            BatchHandlerEnd::Replies(replies) => {
                 let answered = replies.len();
                 let error = "the batch handler did not answer for each item";
                 let released = claimed.into_iter().map(|(index, mut attempt, mut report)| async move {
+                    report.handler_ended(HandlerEnd::Error);
                     let outcome = attempt.release_failed(&report, RetryDecision::Retry, error.into(), None).await;
                     attempt.end(&mut report, outcome.clone());
                     (index, outcome)
@@ -69,7 +72,7 @@ where
                     self.by_index.insert(index, BatchOutput { output, outcome });
                 }
             }
-            HandlerEnd::Aborted(why) => {
+            BatchHandlerEnd::Aborted(why) => {
                 for (index, mut attempt, mut report) in claimed {
                     let outcome = match why {
                         AbortReason::LeaseLost => Outcome::LeaseLost,
@@ -79,7 +82,7 @@ where
                     self.by_index.insert(index, BatchOutput { output, outcome });
                 }
             }
-            HandlerEnd::Panicked(panic) => {
+            BatchHandlerEnd::Panicked(panic) => {
                 join_all(
                     claimed
                         .into_iter()
@@ -101,8 +104,8 @@ where
     ) {
         let (rules, mut panicked) = (self.rules, None);
         let (mut classified, mut broken) = (Vec::new(), Vec::new());
-        for (reply, (index, attempt, report)) in replies.into_iter().zip(claimed) {
-            match classify(reply, rules, attempt.policy(), &report) {
+        for (reply, (index, attempt, mut report)) in replies.into_iter().zip(claimed) {
+            match classify(reply, rules, attempt.policy(), &mut report) {
                 Ok(answer) => classified.push((index, attempt, report, answer)),
                 Err(panic) => {
                     panicked = Some(panic);

@@ -19,7 +19,7 @@ pub(super) async fn complete<V, F>(handled: &mut [Handled<'_, V, F>]) -> Vec<Opt
     let Some(batch) = engine.store.capabilities().batch else { return replies };
     let now = engine.clock.now();
     let (mut completions, mut until) = (Vec::with_capacity(done_indices.len()), None);
-    for (_, attempt, _, classified) in handled {
+    for (_, attempt, _, classified) in handled.iter_mut() {
         if let Classified::Done(_, stored_value) = classified {
             let completion = attempt.completion(stored_value.clone());
             completions.push((attempt.lease.held().clone(), completion));
@@ -33,6 +33,9 @@ pub(super) async fn complete<V, F>(handled: &mut [Handled<'_, V, F>]) -> Vec<Opt
     let mut answers = answers.into_iter().flatten();
     for index in done_indices {
         let answer = answers.next().unwrap_or_else(|| Err(no_answer("in time")));
+        if index == first {
+            handled[first].2.store_answered("complete", now, &answer);
+        }
         replies[index] = Some(StoreReply { answer, is_last });
     }
     replies

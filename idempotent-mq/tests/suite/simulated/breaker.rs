@@ -10,9 +10,12 @@ async fn no_deliveries_are_taken_while_the_store_is_down_and_pending_ones_are_po
     let world = World::new();
     let job = Job::ok(&world, ms(10));
     let process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.concurrency(1).prefetch(4)).await;
+    let gauges = process.gauges();
+    assert_eq!((gauges.held, gauges.running, gauges.capacity, gauges.paused), (0, 0, 1, false));
     process.store.down();
     world.broker.send_numbered(20);
     world.clock.advance(secs(60)).await;
+    assert!(process.gauges().paused);
     // Four were in hand when it was noticed; after that one at a time is tried at most, and only if a peek is answered.
     let counts = process.counts();
     assert_eq!((counts.received, counts.deferred, counts.pauses), (4, 4, 1));
@@ -22,6 +25,8 @@ async fn no_deliveries_are_taken_while_the_store_is_down_and_pending_ones_are_po
     process.store.up();
     world.clock.advance(secs(60)).await;
     assert_eq!((job.runs(), world.broker.left()), (20, 0));
+    let gauges = process.gauges();
+    assert_eq!((gauges.held, gauges.running, gauges.paused), (0, 0, false));
 }
 
 #[tokio::test]

@@ -31,13 +31,17 @@ pub struct Relay<Db: OutboxDb> {
     batch: u32,
     lease: Duration,
     poll: Duration,
-    totals: RelayTotals,
+    totals: RelayCounters,
 }
 
 /// The first delay after a message was written: its transaction may commit at any moment.
 const EAGER_DELAY: Duration = Duration::from_millis(2);
 /// The maximum lease and poll interval: their ends are representable times.
 const LONGEST: Duration = Duration::from_secs(24 * 3_600);
+
+/// A handle on the counts of a relay, valid while the relay runs and afterwards. Clones share the counts.
+#[derive(Clone, Debug, Default)]
+pub struct RelayCounters(Arc<RelayTotals>);
 
 /// The totals of all rounds.
 #[derive(Debug, Default)]
@@ -87,7 +91,7 @@ impl<Db: OutboxDb> Relay<Db> {
             batch: 100,
             lease: Duration::from_secs(60),
             poll: Duration::from_secs(1),
-            totals: RelayTotals::default(),
+            totals: RelayCounters::default(),
         }
     }
 
@@ -162,12 +166,28 @@ impl<Db: OutboxDb> Relay<Db> {
     /// Returns the totals so far.
     #[must_use]
     pub fn counts(&self) -> RelayCounts {
+        self.totals.counts()
+    }
+
+    /// Returns a handle on the totals, which also works while the relay runs.
+    #[must_use]
+    pub fn counters(&self) -> RelayCounters {
+        self.totals.clone()
+    }
+}
+
+impl RelayCounters {
+    /// Returns the totals so far.
+    #[must_use]
+    pub fn counts(&self) -> RelayCounts {
         let of = |sum: &AtomicU64| sum.load(Ordering::Relaxed);
-        RelayCounts {
-            sent: of(&self.totals.sent),
-            failed: of(&self.totals.failed),
-            given_up: of(&self.totals.given_up),
-        }
+        RelayCounts { sent: of(&self.0.sent), failed: of(&self.0.failed), given_up: of(&self.0.given_up) }
+    }
+
+    fn add(&self, round: &RelayRound) {
+        self.0.sent.fetch_add(round.sent as u64, Ordering::Relaxed);
+        self.0.failed.fetch_add(round.failed as u64, Ordering::Relaxed);
+        self.0.given_up.fetch_add(round.given_up as u64, Ordering::Relaxed);
     }
 }
 

@@ -20,6 +20,7 @@ impl OutboxStatements {
             ("forget_own", self.forget_own()),
             ("forget_old", self.forget_old()),
             ("list", self.list()),
+            ("counts", self.counts()),
             ("inspect", self.inspect()),
             ("resend", self.resend()),
             ("void", self.void()),

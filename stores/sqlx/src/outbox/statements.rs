@@ -295,6 +295,17 @@ impl OutboxStatements {
         )
     }
 
+    /// Counts the unsent, unconfirmed and dead messages, and selects the earliest time of an unsent message, and the time.
+    /// Arguments: time.
+    pub(super) fn counts(&self) -> String {
+        let (table, now, unsent) = (&self.table, self.now(), "status=0 AND sent_at IS NULL");
+        self.finished("counts", format!(
+            "SELECT count(CASE WHEN {unsent} THEN 1 END),count(CASE WHEN status=0 AND sent_at IS NOT NULL THEN 1 END),\
+             count(CASE WHEN status=3 THEN 1 END),min(CASE WHEN {unsent} THEN created_at END),{now} \
+             FROM {table} WHERE status IN (0,3)"
+        ))
+    }
+
     /// Selects one message with its content. Arguments: id.
     pub(super) fn inspect(&self) -> String {
         self.finished(

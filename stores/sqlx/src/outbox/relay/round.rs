@@ -1,6 +1,5 @@
 //! One round of a relay: lease, decide, send, and write the results.
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -77,9 +76,7 @@ impl<Db: OutboxDb> Relay<Db> {
         results.extend(given_up);
         self.send(sorted.send, since, &mut results, &mut round).await;
         self.write_results(&owner, &results).await?;
-        self.totals.sent.fetch_add(round.sent as u64, Ordering::Relaxed);
-        self.totals.failed.fetch_add(round.failed as u64, Ordering::Relaxed);
-        self.totals.given_up.fetch_add(round.given_up as u64, Ordering::Relaxed);
+        self.totals.add(&round);
         Ok(round)
     }
 

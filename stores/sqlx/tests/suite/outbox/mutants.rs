@@ -26,6 +26,7 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("consumed", "`kind=?` always holds", "no row of another kind has a digest as its id"),
     ("consumed", "`id IN (?,?)` always holds", "answers more than is asked; what was not asked is not looked at"),
     ("log", "`>` is `>=`", "the same place"),
+    ("counts", "`status IN (0,3)` always holds", "each count has a condition of its own"),
 ];
 
 struct Mutant {

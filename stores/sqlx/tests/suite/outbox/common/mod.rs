@@ -2,6 +2,7 @@
 mod alerts;
 mod consuming;
 mod cost;
+mod counts;
 mod crashes;
 mod delayed;
 mod enqueue;

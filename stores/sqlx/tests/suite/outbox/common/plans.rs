@@ -22,6 +22,7 @@ const TAKES: &[(&str, &str)] = &[
     ("forget", "nii"),
     ("forget_own", "nio"),
     ("list", "nnn"),
+    ("counts", "t"),
     ("inspect", "i"),
     ("resend", "ti"),
     ("void", "ti"),

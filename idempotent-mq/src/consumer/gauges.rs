@@ -1,0 +1,63 @@
+//! The current state of a consumer, for metrics.
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::ConsumerCounters;
+
+/// The current state of a consumer, returned by [`ConsumerCounters::gauges`].
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct ConsumerGauges {
+    /// Unsettled deliveries, whether they run or wait.
+    pub held: u64,
+    /// Deliveries whose handlers run.
+    pub running: u64,
+    /// The [concurrency](crate::ConsumerBuilder::concurrency).
+    pub capacity: u64,
+    /// True while the intake is paused because the store is down.
+    pub paused: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct GaugeCells {
+    running: AtomicU64,
+    capacity: AtomicU64,
+    paused: AtomicBool,
+}
+
+impl ConsumerCounters {
+    /// Returns the current state of the consumer. The values are read one after another, so they may differ by the deliveries
+    /// that end meanwhile.
+    #[must_use]
+    pub fn gauges(&self) -> ConsumerGauges {
+        let (cells, counts) = (self.gauge_cells(), self.counts());
+        ConsumerGauges {
+            held: counts.received.saturating_sub(counts.ended()),
+            running: cells.running.load(Ordering::Relaxed),
+            capacity: cells.capacity.load(Ordering::Relaxed),
+            paused: cells.paused.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(super) fn set_capacity(&self, concurrency: usize) {
+        self.gauge_cells().capacity.store(concurrency as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_paused(&self, paused: bool) {
+        self.gauge_cells().paused.store(paused, Ordering::Relaxed);
+    }
+
+    /// Counts a running handler until the returned guard is dropped.
+    pub(super) fn start_handler(&self) -> RunningHandler {
+        self.gauge_cells().running.fetch_add(1, Ordering::Relaxed);
+        RunningHandler(self.clone())
+    }
+}
+
+/// A guard that counts a running handler.
+pub(super) struct RunningHandler(ConsumerCounters);
+
+impl Drop for RunningHandler {
+    fn drop(&mut self) {
+        self.0.gauge_cells().running.fetch_sub(1, Ordering::Relaxed);
+    }
+}

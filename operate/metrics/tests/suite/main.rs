@@ -1,0 +1,11 @@
+//! Metrics from their sources to Prometheus, its rules and the dashboard.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, unreachable_pub)]
+mod catalogue;
+mod collector;
+mod prometheus;
+mod redis;
+mod runs;
+mod scopes;
+mod storm;
+mod timing;
+mod world;

@@ -1,0 +1,3 @@
+//! A real Prometheus, and its tool.
+mod promtool;
+mod scraping;
