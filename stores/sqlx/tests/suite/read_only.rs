@@ -3,8 +3,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use idempotent_core::{
-    Admin, Batch, Browse, FencingToken, OrderStore, Purge, ReleaseKind, StepRecord, StepState, StepStore, Store,
-    StoreError, StoreErrorKind,
+    Admin, Batch, Browse, OrderStore, Purge, ReleaseKind, StepRecord, StepState, StepStore, Store, StoreError,
+    StoreErrorKind,
 };
 use idempotent_sqlx::SqliteStore;
 
@@ -17,13 +17,14 @@ pub(crate) async fn write(
     store: &(impl Store + Admin + Batch + OrderStore + Purge + StepStore),
 ) -> Vec<(&'static str, Result<(), StoreError>)> {
     let (owned, done) = (held(&key("held"), 1), done(b"paid"));
+    let expected = store.peek(&owned.key).await.unwrap().unwrap().fencing;
     let step = StepRecord { name: "pay".into(), place: 0, state: StepState::Done, value: None };
     let mut all = vec![
         ("claim", store.claim(&request(&key("new"), 1)).await.map(drop)),
         ("renew", store.renew(&owned, HOUR).await.map(drop)),
         ("complete", store.complete(&owned, &done).await.map(drop)),
         ("release", store.release(&owned, &release(ReleaseKind::Delete)).await.map(drop)),
-        ("forget", store.forget(&owned.key, FencingToken(1), true, HOUR).await.map(drop)),
+        ("forget", store.forget(&owned.key, expected, true, HOUR).await.map(drop)),
         ("note", store.note(&owned, &step, HOUR).await.map(drop)),
         ("compare_and_swap", store.compare_and_swap(&key("stream"), None, b"next", HOUR).await.map(drop)),
     ];
