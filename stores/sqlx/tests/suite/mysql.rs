@@ -15,6 +15,8 @@ mod insert_only;
 mod pages;
 #[path = "server/protocol.rs"]
 mod protocol;
+#[path = "server/read_only.rs"]
+mod read_only;
 #[path = "server/recent_keys.rs"]
 mod recent_keys;
 #[path = "server/results.rs"]

@@ -19,6 +19,8 @@ mod pooler;
 #[path = "server/protocol.rs"]
 mod protocol;
 mod purge;
+#[path = "server/read_only.rs"]
+mod read_only;
 #[path = "server/recent_keys.rs"]
 mod recent_keys;
 #[path = "server/results.rs"]

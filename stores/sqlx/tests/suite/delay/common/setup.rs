@@ -6,6 +6,7 @@ use idempotent_sqlx::{DelayTable, ScheduledTask};
 
 use super::backend;
 use super::world::{Hand, World};
+use crate::schema_status::follows_the_database;
 use crate::tables::{is_made_on_request_only, open_on_printed_migrations, refuses_bad_names};
 
 #[tokio::test]
@@ -24,6 +25,18 @@ async fn tables_can_be_created_by_an_administrator() {
         sqlx::raw_sql(sqlx::AssertSqlSafe::<String>(sql)).execute(&pool).await.unwrap();
     };
     open_on_printed_migrations(&steps, execute, async |create| builder().create(create).open().await).await;
+}
+
+#[tokio::test]
+async fn the_status_of_the_schema_follows_the_tables() {
+    let (pool, table, _kept) = backend::fixture("delay").await;
+    let builder = || DelayTable::builder(pool.clone()).table(&table);
+    let steps = builder().schema_steps().unwrap();
+    let execute = async |sql| {
+        sqlx::raw_sql(sqlx::AssertSqlSafe::<String>(sql)).execute(&pool).await.unwrap();
+    };
+    let status = async || builder().schema_status().await;
+    follows_the_database(&table, &steps, execute, status, async || builder().open().await.unwrap_err()).await;
 }
 
 #[tokio::test]
