@@ -6,8 +6,6 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use idempotent::store::StateKind;
 use idempotent_operate::{KeyAddress, KeyFilter, NamePattern};
 
-use crate::backend::Backend;
-
 /// Inspects and repairs the records of an idempotency store.
 #[derive(Debug, Parser)]
 #[command(name = "idempotent", version, after_help = AFTER, arg_required_else_help = true, max_term_width = 100)]
@@ -318,16 +316,6 @@ pub(crate) enum Dialect {
     Mysql,
     Postgres,
     Sqlite,
-}
-
-impl From<Dialect> for Backend {
-    fn from(dialect: Dialect) -> Self {
-        match dialect {
-            Dialect::Mysql => Self::MySql,
-            Dialect::Postgres => Self::Postgres,
-            Dialect::Sqlite => Self::Sqlite,
-        }
-    }
 }
 
 /// Parses the cursor of a page: 32 hexadecimal digits.

@@ -1,7 +1,6 @@
 //! The systems in which records are stored, and the checks that each of them offers.
-use crate::arguments::GlobalOptions;
-use crate::commands::doctor::{Finding, Severity};
 use crate::exit::Failure;
+use crate::finding::{Finding, Severity};
 
 /// A system that stores records.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -49,16 +48,16 @@ impl Backend {
     }
 
     /// Runs the checks of this backend. They write nothing.
-    pub(crate) async fn findings(self, url: &str, global: &GlobalOptions) -> anyhow::Result<Vec<Finding>> {
+    pub(crate) async fn findings(self, url: &str, namespace: &str) -> anyhow::Result<Vec<Finding>> {
         match self {
-            Self::Redis => redis(url, global).await,
+            Self::Redis => redis(url, namespace).await,
             Self::Tiered => {
                 let (database, cache) =
                     url.split_once(':').and_then(|(_, tiers)| tiers.split_once('|')).unwrap_or_default();
                 let mut findings = Vec::new();
                 for tier in [database, cache] {
                     if let Some(backend) = Self::of(tier) {
-                        findings.extend(Box::pin(backend.findings(tier, global)).await?);
+                        findings.extend(Box::pin(backend.findings(tier, namespace)).await?);
                     }
                 }
                 Ok(findings)
@@ -138,10 +137,10 @@ fn schema(status: idempotent::store::SchemaStatus) -> Schema {
 }
 
 #[cfg(feature = "redis")]
-async fn redis(url: &str, global: &GlobalOptions) -> anyhow::Result<Vec<Finding>> {
+async fn redis(url: &str, namespace: &str) -> anyhow::Result<Vec<Finding>> {
     use idempotent::store::Severity as Health;
 
-    let builder = idempotent::RedisStore::builder(url).namespace(global.namespace.clone()).read_only(true);
+    let builder = idempotent::RedisStore::builder(url).namespace(namespace).read_only(true);
     let report = builder.connect().await?.check().await?;
     let findings = report.findings().iter().map(|finding| Finding {
         severity: match finding.severity() {
@@ -157,6 +156,6 @@ async fn redis(url: &str, global: &GlobalOptions) -> anyhow::Result<Vec<Finding>
 }
 
 #[cfg(not(feature = "redis"))]
-async fn redis(_: &str, _: &GlobalOptions) -> anyhow::Result<Vec<Finding>> {
+async fn redis(_: &str, _: &str) -> anyhow::Result<Vec<Finding>> {
     Err(Failure::Usage("this program was built without Redis".into()).into())
 }

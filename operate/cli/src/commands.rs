@@ -1,6 +1,6 @@
 //! The commands.
 mod count;
-pub(crate) mod doctor;
+mod doctor;
 mod keys;
 mod migrate;
 mod purge;

@@ -8,6 +8,7 @@ mod backend;
 mod commands;
 mod confirm;
 mod exit;
+mod finding;
 mod output;
 mod target;
 

@@ -21,7 +21,7 @@ pub(crate) struct Target {
 pub(crate) enum Access {
     Read,
     Write,
-    /// To write, and to apply the missing migrations.
+    /// Write access that also applies the missing migrations.
     Migrate,
 }
 

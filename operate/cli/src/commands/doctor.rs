@@ -5,29 +5,9 @@ use super::open;
 use crate::arguments::{DoctorArguments, FailOn, Format, GlobalOptions};
 use crate::backend::Backend;
 use crate::exit::Failure;
+use crate::finding::{Finding, Severity};
 use crate::output;
 use crate::target;
-
-/// The severity of a finding, in ascending order.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Severity {
-    /// No problem.
-    Ok,
-    /// The store works with weaker guarantees.
-    Warn,
-    /// The store does not work, or would lose records.
-    Fail,
-}
-
-/// The result of one check.
-#[derive(Debug, serde::Serialize)]
-pub(crate) struct Finding {
-    pub(crate) severity: Severity,
-    pub(crate) check: &'static str,
-    pub(crate) server: String,
-    pub(crate) text: String,
-}
 
 /// The number of records that the check of orphaned keys examines.
 const SAMPLE: usize = 10_000;
@@ -37,7 +17,7 @@ const APART: [u64; 2] = [1, 300];
 
 pub(super) async fn doctor(global: &GlobalOptions, arguments: &DoctorArguments) -> anyhow::Result<()> {
     let (backend, url) = (target::backend(global)?, target::url(global)?);
-    let mut findings = backend.findings(&url, global).await?;
+    let mut findings = backend.findings(&url, &global.namespace).await?;
     // A store whose tables are missing cannot be opened.
     if findings.iter().all(|finding| finding.severity < Severity::Fail) {
         findings.extend(records(global, backend).await?);

@@ -1,6 +1,6 @@
 //! The command `migrate`: the schema of a database.
 use super::{open_for_writing, within};
-use crate::arguments::{Format, GlobalOptions, MigrateCommand};
+use crate::arguments::{Dialect, Format, GlobalOptions, MigrateCommand};
 use crate::backend::{Backend, Schema};
 use crate::confirm::confirm;
 use crate::exit::Failure;
@@ -72,4 +72,14 @@ fn sql(global: &GlobalOptions, from: u32, dialect: Option<Backend>) -> anyhow::R
         step.statements.iter().for_each(|statement| println!("{};", statement.trim_end_matches(';')));
     }
     Ok(())
+}
+
+impl From<Dialect> for Backend {
+    fn from(dialect: Dialect) -> Self {
+        match dialect {
+            Dialect::Mysql => Self::MySql,
+            Dialect::Postgres => Self::Postgres,
+            Dialect::Sqlite => Self::Sqlite,
+        }
+    }
 }

@@ -34,8 +34,7 @@ async fn names(timed: bool) -> Vec<&'static str> {
     // A pair wants what one of both wants.
     let executor = Executor::builder(MemoryStore::new()).observer((Tracing, observer.clone())).build().unwrap();
     runs(&executor, Call::new(identity("1")), Ok(1)).await;
-    let names = observer.names.lock().unwrap().clone();
-    names
+    observer.names.lock().unwrap().clone()
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::dialect::PostgresDialect;
 #[cfg(any(feature = "delay", feature = "outbox"))]
-use super::open::shown;
+use super::url::shown;
 use crate::row::COLUMNS;
 use crate::schema::{self, BookkeepingSql, Found, Migration, SchemaStatus};
 use crate::server::{ErrorContext, Phase};

@@ -12,7 +12,7 @@ use super::listener::SettlementListener;
 use super::migrate::{self, MIGRATION, MIGRATIONS};
 use super::session::Session;
 use super::sql::{NotificationSettings, StatementBuilder};
-use super::url::parse;
+use super::url::{parse, shown};
 use super::{inbox, pooler, sql};
 use crate::row::COLUMNS;
 use crate::schema::SchemaStatus;
@@ -138,11 +138,6 @@ fn context(
 ) -> ErrorContext {
     let (database, table, read_only) = (shown(options), table.name().into(), settings.read_only);
     ErrorContext { database, table, connections, read_only }
-}
-
-pub(super) fn shown(options: &PgConnectOptions) -> String {
-    let database = options.get_database().unwrap_or_else(|| options.get_username());
-    format!("`{}:{}/{database}`", options.get_host(), options.get_port())
 }
 
 /// Derives the salt of the advisory locks from the name of the schema, even if the schema was not set: both settings

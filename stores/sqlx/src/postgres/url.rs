@@ -25,6 +25,12 @@ pub(super) fn parse(url: &str) -> Result<PgConnectOptions, StoreError> {
     }
 }
 
+/// Returns the host, port and database, for errors.
+pub(super) fn shown(options: &PgConnectOptions) -> String {
+    let database = options.get_database().unwrap_or_else(|| options.get_username());
+    format!("`{}:{}/{database}`", options.get_host(), options.get_port())
+}
+
 fn tls(mode: PgSslMode) -> TlsSettings {
     let verified = matches!(mode, PgSslMode::VerifyCa | PgSslMode::VerifyFull);
     TlsSettings {

@@ -37,6 +37,18 @@ impl SqliteStoreBuilder {
     pub async fn open(self) -> Result<SqliteStore, StoreError> {
         open(self).await
     }
+
+    /// Compares the tables of the file with the migrations of this version. Reads only.
+    ///
+    /// # Errors
+    /// The same as [`open`](Self::open), except for the tables: missing migrations and problems of the tables are part of
+    /// the status. [`Schema`](StoreErrorKind::Schema): the file is missing, or the database is in memory.
+    ///
+    /// # Cancellation
+    /// Dropping the future has no effect.
+    pub async fn schema_status(&self) -> Result<SchemaStatus, StoreError> {
+        status(self).await
+    }
 }
 
 async fn open(builder: SqliteStoreBuilder) -> Result<SqliteStore, StoreError> {
@@ -85,7 +97,7 @@ async fn open(builder: SqliteStoreBuilder) -> Result<SqliteStore, StoreError> {
 }
 
 /// Returns the status of the schema of an existing file.
-pub(super) async fn status(builder: &SqliteStoreBuilder) -> Result<SchemaStatus, StoreError> {
+async fn status(builder: &SqliteStoreBuilder) -> Result<SchemaStatus, StoreError> {
     let table = Table::new(&builder.table)?;
     let target = DatabaseTarget::File(builder.existing_file()?);
     let place = place(builder, &target, &table);

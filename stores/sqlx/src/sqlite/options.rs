@@ -6,7 +6,7 @@ use std::time::Duration;
 use idempotent_core::{Clock, StoreError, StoreErrorKind};
 
 use super::migrate::{BOOKKEEPING, MIGRATIONS};
-use crate::schema::{self, SchemaStatus, SchemaStep};
+use crate::schema::{self, SchemaStep};
 use crate::table::Table;
 
 /// The point at which a write is complete.
@@ -156,18 +156,6 @@ impl SqliteStoreBuilder {
     /// [`Schema`](idempotent_core::StoreErrorKind::Schema): the name of the table or of the schema is refused.
     pub fn schema_steps(&self) -> Result<Vec<SchemaStep>, StoreError> {
         Ok(schema::steps(MIGRATIONS, &Table::new(&self.table)?, &BOOKKEEPING))
-    }
-
-    /// Compares the tables of the file with the migrations of this version. Reads only.
-    ///
-    /// # Errors
-    /// The same as [`open`](Self::open), except for the tables: missing migrations and problems of the tables are part of
-    /// the status. [`Schema`](StoreErrorKind::Schema): the file is missing, or the database is in memory.
-    ///
-    /// # Cancellation
-    /// Dropping the future has no effect.
-    pub async fn schema_status(&self) -> Result<SchemaStatus, StoreError> {
-        super::open::status(self).await
     }
 
     /// Returns a builder that opens the same file again, even after this process has changed its working directory.

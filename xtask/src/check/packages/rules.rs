@@ -4,7 +4,8 @@ use serde_json::Value;
 use super::Package;
 
 /// The files that each package contains.
-const REQUIRED: [&str; 4] = ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "src/lib.rs"];
+const REQUIRED: [&str; 4] = ["LICENSE-APACHE", "LICENSE-MIT", "README.md", ROOT];
+const ROOT: &str = "src/lib.rs";
 
 /// The folders that no package contains, because users cannot run their contents.
 const EXCLUDED: [&str; 4] = ["benches", "examples", "fuzz", "tests"];
@@ -73,9 +74,11 @@ fn lists_files(manifest: &str) -> bool {
 fn contents(package: &Package) -> Vec<String> {
     let mut found = Vec::new();
     let (files, unpacked) = (&package.archive.files, package.archive.unpacked);
-    for required in REQUIRED.iter().filter(|required| !files.iter().any(|(file, _)| file == **required)) {
-        found.push(format!("{required} is not in the package"));
-    }
+    let contains = |name: &str| files.iter().any(|(file, _)| file == name);
+    // A program has no library.
+    let is_there = |required: &str| contains(required) || required == ROOT && contains("src/main.rs");
+    let missing = REQUIRED.iter().filter(|required| !is_there(required));
+    found.extend(missing.map(|required| format!("{required} is not in the package")));
     for (file, size) in files {
         if EXCLUDED.iter().any(|folder| file.split('/').next() == Some(folder)) {
             found.push(format!("{file} does not belong in the package"));
