@@ -20,7 +20,7 @@ pub enum StoreErrorKind {
     NotApplied,
     /// The operation may or may not be applied. Retry only operations that are idempotent by their owner token.
     Ambiguous,
-    /// The server's access rules refused the operation. It was not applied.
+    /// The server's access rules, or the setting `read_only` of the store, refused the operation. It was not applied.
     Denied,
     /// The store's schema or settings do not fit this version. The operation was not applied.
     Schema,
