@@ -81,7 +81,7 @@ impl RabbitDeadLetters {
     }
 
     /// Drops the connection, which returns a taken letter to its queue.
-    fn close(&mut self, error: lapin::Error) -> SourceError {
+    fn broken(&mut self, error: lapin::Error) -> SourceError {
         self.open = None;
         failure("reading the dead letters failed; see the cause", error)
     }
@@ -94,7 +94,7 @@ impl DeadLetters for RabbitDeadLetters {
         let channel = self.open().await?.channel.clone();
         let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
         let declared = channel.queue_declare(dead, options, FieldTable::default()).await;
-        declared.map(|queue| queue.message_count().into()).map_err(|error| self.close(error))
+        declared.map(|queue| queue.message_count().into()).map_err(|error| self.broken(error))
     }
 
     async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
@@ -102,7 +102,7 @@ impl DeadLetters for RabbitDeadLetters {
         let open = self.open().await?;
         open.taken = match open.channel.basic_get(dead, BasicGetOptions::default()).await {
             Ok(taken) => taken,
-            Err(error) => return Err(self.close(error)),
+            Err(error) => return Err(self.broken(error)),
         };
         let Some(taken) = &open.taken else { return Ok(None) };
         let (properties, body, redelivered) = (taken.properties.clone(), taken.data.clone(), taken.redelivered);
@@ -111,6 +111,7 @@ impl DeadLetters for RabbitDeadLetters {
         let headers = RetryHeaders::decode(properties, &self.queue, &ExpirySettings::default(), now);
         let mut delivery = headers.delivery(Position::of(self.queue.dead_name()), body);
         delivery.redelivered = redelivered;
+        delivery.delivered = Some(headers.delivered);
         Ok(Some((delivery, letter)))
     }
 
@@ -141,6 +142,12 @@ impl DeadLetters for RabbitDeadLetters {
         let _ = timeout(RETURN_TIMEOUT, taken.acker.nack(REQUEUE)).await;
         self.open = None;
         Err(failed)
+    }
+
+    async fn close(&mut self) {
+        let Some(open) = self.open.take() else { return };
+        // If this fails, the closed connection returns the letters.
+        let _ = timeout(RETURN_TIMEOUT, open.channel.close(200, "done".into())).await;
     }
 }
 
