@@ -207,11 +207,7 @@ impl Redrive {
         summary
     }
 
-    async fn run_each(
-        &self,
-        letters: &mut dyn DeadLetters,
-        summary: &mut RedriveSummary,
-    ) -> Result<(), SourceError> {
+    async fn run_each(&self, letters: &mut dyn DeadLetters, summary: &mut RedriveSummary) -> Result<(), SourceError> {
         let there = letters.count().await?;
         let mut pace = self.rate.filter(|_| !self.is_dry_run).map(pace);
         for _ in 0..there {

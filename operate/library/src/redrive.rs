@@ -32,12 +32,7 @@ impl Redriver {
     ///
     /// # Errors
     /// [`Author`](OperateError::Author), as for [`Repairer::new`](crate::Repairer::new).
-    pub fn new(
-        audit: Arc<dyn AuditSink>,
-        author: (&str, &str),
-        via: &str,
-        target: &str,
-    ) -> Result<Self, OperateError> {
+    pub fn new(audit: Arc<dyn AuditSink>, author: (&str, &str), via: &str, target: &str) -> Result<Self, OperateError> {
         Ok(Self { audit, entry: AuditEntry::of_author(author, via, target)? })
     }
 

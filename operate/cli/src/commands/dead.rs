@@ -146,7 +146,9 @@ fn report(global: &GlobalOptions, outcome: RedriveOutcome, done: &str) -> anyhow
         writeln!(io::stdout(), "{put_back} {done}, {skipped} skipped by the conditions, {gone} gone")?;
     }
     match summary.failed {
-        Some(error) => Err(anyhow::Error::new(error).context("the redrive ended early; the letter is still a dead letter")),
+        Some(error) => {
+            Err(anyhow::Error::new(error).context("the redrive ended early; the letter is still a dead letter"))
+        }
         None => Ok(()),
     }
 }
