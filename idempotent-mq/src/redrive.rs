@@ -15,8 +15,8 @@ use crate::{DeadLetter, Delivery, SourceError, SourceErrorKind};
 pub trait DeadLetters: Send {
     /// Returns the number of dead letters. Call this method before the first [`next`](Self::next).
     ///
-    /// An adapter whose letters have an order of arrival ends the listing there: [`next`](Self::next) returns no letter that
-    /// arrives after this call.
+    /// An adapter that can tell them apart then returns no letter that arrives after this call. [`Redrive`] reads at most as
+    /// many letters as there were.
     ///
     /// # Errors
     /// Same as [`Source::receive`](crate::Source::receive).

@@ -112,3 +112,76 @@ fn outcome(step: &RedriveStep<'_>) -> String {
         None => result,
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io;
+
+    use idempotent_core::Timestamp;
+    use idempotent_mq::{DeadLetter, MemoryDeadLetters, MemoryQueue, Received, Settlement, Source};
+
+    use super::*;
+
+    /// An audit log in memory, which fails after a number of entries.
+    #[derive(Debug)]
+    struct Log {
+        entries: Mutex<Vec<AuditEntry>>,
+        most: usize,
+    }
+
+    impl AuditSink for Log {
+        fn write(&self, entry: &AuditEntry) -> io::Result<()> {
+            let mut entries = self.entries.lock().unwrap();
+            if entries.len() == self.most {
+                return Err(io::Error::other("the disk is full"));
+            }
+            entries.push(entry.clone());
+            Ok(())
+        }
+    }
+
+    /// Returns a queue with two dead letters.
+    async fn queue() -> MemoryQueue {
+        let queue = MemoryQueue::new("orders");
+        let mut source = queue.source();
+        for reason in ["no stock", "no customer"] {
+            queue.send("{}");
+            let Received::Deliveries(taken) = source.receive(1).await.unwrap() else { unreachable!() };
+            let letter = Settlement::DeadLetter(DeadLetter::because(reason, Timestamp(9)));
+            source.settler().settle(&taken[0].0, &taken[0].1, &letter).await.unwrap();
+        }
+        queue
+    }
+
+    async fn redrive(queue: &MemoryQueue, most: usize) -> (Result<RedriveOutcome, OperateError>, Vec<AuditEntry>) {
+        let log = Arc::new(Log { entries: Mutex::default(), most });
+        let redriver = Redriver::new(log.clone(), ("ann", "stock corrected"), "test", "orders").unwrap();
+        let filter = LetterFilter { cause: Some("stock".into()), ..LetterFilter::default() };
+        let mut letters = MemoryDeadLetters::new(queue);
+        let outcome = redriver.run(Redrive::new(), (&filter, "stock"), &mut letters, |_| {}).await;
+        let entries = std::mem::take(&mut *log.entries.lock().unwrap());
+        (outcome, entries)
+    }
+
+    #[tokio::test]
+    async fn a_redrive_has_one_intent_and_a_result_for_each_letter() {
+        let queue = queue().await;
+        let (outcome, entries) = redrive(&queue, usize::MAX).await;
+        let outcome = outcome.unwrap();
+        assert_eq!((outcome.summary.put_back, outcome.summary.skipped, queue.dead_letters().len()), (1, 1, 1));
+        let outcomes: Vec<_> = entries.iter().map(|entry| entry.outcome.as_deref()).collect();
+        assert_eq!((outcomes, entries[0].subject.as_str()), (vec![None, Some("done")], "stock"));
+        assert_eq!(entries[0].id, entries[1].id);
+    }
+
+    #[tokio::test]
+    async fn without_an_intent_in_the_audit_log_no_letter_is_put_back() {
+        let queue = queue().await;
+        let (refused, _) = redrive(&queue, 0).await;
+        assert!(matches!(refused, Err(OperateError::Audit(_))), "{refused:?}");
+        assert_eq!(queue.dead_letters().len(), 2);
+        // A lost result does not hide the redrive.
+        assert_eq!(redrive(&queue, 1).await.0.unwrap().summary.put_back, 1);
+    }
+}
