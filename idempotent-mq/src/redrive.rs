@@ -53,7 +53,7 @@ pub trait DeadLetters: Send {
     /// The message is in its queue, among the dead letters, or in both.
     async fn put_back(&mut self) -> Result<bool, SourceError>;
 
-    /// Returns the letters that were read and not put back to their place, so that others can read them at once.
+    /// Returns the letters that were read and not put back to the dead letters, so that others can read them at once.
     ///
     /// The default does nothing, for a broker on which reading hides no letter.
     ///

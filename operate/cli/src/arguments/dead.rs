@@ -28,8 +28,8 @@ const LIST: &str = "\
 Example:
   idempotent dead list --queue amqp://localhost/shop --name orders --cause 'no stock'
 
-RabbitMQ counts each look at a letter of a quorum queue as a delivery, see --assume-delivery-limit. The letters return to
-their queue when the command ends.";
+RabbitMQ counts each look at a letter of a quorum queue as a delivery, see --assume-delivery-limit. The letters return when
+the command ends: to their place in a classic queue, and after the others in a quorum queue. Name a letter by --id there.";
 
 const SHOW: &str = "\
 Example:
