@@ -107,6 +107,6 @@ pub use self::message_log::{
     DeliveryResult, LogError, LogErrorKind, LoggedDelivery, MessageLog, OUTBOX_HEADER, SenderState,
 };
 pub use self::publish::{OutboundMessage, Publish, PublishError, PublishErrorKind, Published, chains, publish_each};
-pub use self::redrive::{DeadLetters, Redrive, RedriveSummary};
+pub use self::redrive::{DeadLetters, Redrive, RedriveResult, RedriveStep, RedriveSummary};
 pub use self::schedule::Schedule;
 pub use self::source::{DeadLetter, DelaySupport, Received, Retry, Settle, Settlement, Source, SourceCapabilities};

@@ -1,10 +1,12 @@
 //! Redrive of dead letters.
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_core::{FencingToken, Key, Store};
+use idempotent_core::{FencingToken, Key, Settled, Store};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::{DeadLetter, Delivery, SourceError, SourceErrorKind};
 
@@ -12,6 +14,9 @@ use crate::{DeadLetter, Delivery, SourceError, SourceErrorKind};
 #[async_trait]
 pub trait DeadLetters: Send {
     /// Returns the number of dead letters. Call this method before the first [`next`](Self::next).
+    ///
+    /// An adapter that can tell them apart then returns no letter that arrives after this call. [`Redrive`] reads at most as
+    /// many letters as there were.
     ///
     /// # Errors
     /// Same as [`Source::receive`](crate::Source::receive).
@@ -47,6 +52,14 @@ pub trait DeadLetters: Send {
     /// # Cancellation
     /// The message is in its queue, among the dead letters, or in both.
     async fn put_back(&mut self) -> Result<bool, SourceError>;
+
+    /// Returns the letters that were read and not put back to the dead letters, so that others can read them at once.
+    ///
+    /// The default does nothing, for a broker on which reading hides no letter.
+    ///
+    /// # Cancellation
+    /// The letters return a moment later, when the broker notices the end of the connection.
+    async fn close(&mut self) {}
 }
 
 /// A redrive of dead letters into their queue, from the oldest on.
@@ -65,17 +78,56 @@ pub trait DeadLetters: Send {
 pub struct Redrive {
     limit: u64,
     store: Option<Arc<dyn Store>>,
+    select: Option<Arc<Select>>,
+    rate: Option<NonZeroU32>,
+    is_dry_run: bool,
+    observer: Option<Arc<Observe>>,
 }
+
+type Select = dyn Fn(&Delivery, Option<&DeadLetter>) -> bool + Send + Sync;
+type Observe = dyn Fn(&RedriveStep<'_>) + Send + Sync;
 
 /// The result of a redrive.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 #[must_use]
 pub struct RedriveSummary {
-    /// The number of dead letters that were put back.
+    /// The number of dead letters that were put back. After a [dry run](Redrive::dry_run), the number that would be.
     pub put_back: u64,
+    /// The number of letters that [`only`](Redrive::only) did not select.
+    pub skipped: u64,
+    /// The number of selected letters that another operator had put back.
+    pub gone: u64,
     /// The error that ended the redrive early. The letter in question and all later letters stay.
     pub failed: Option<SourceError>,
+}
+
+/// A selected letter and the result of its redrive, for [`Redrive::on_each`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct RedriveStep<'a> {
+    /// The message.
+    pub delivery: &'a Delivery,
+    /// The stored data of the dead letter.
+    pub letter: Option<&'a DeadLetter>,
+    /// The answer of the store that was asked to let the key go.
+    pub key: Option<Settled>,
+    /// The result.
+    pub result: RedriveResult<'a>,
+}
+
+/// The result of the redrive of one letter.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RedriveResult<'a> {
+    /// The message is in its queue.
+    PutBack,
+    /// A dry run would put the letter back.
+    WouldPutBack,
+    /// Another operator had put the letter back.
+    Gone,
+    /// The letter was not put back. The redrive ends.
+    Failed(&'a SourceError),
 }
 
 /// The time for which the store remembers a key after its release.
@@ -90,7 +142,7 @@ impl Default for Redrive {
 impl Redrive {
     /// Creates a redrive of all dead letters.
     pub fn new() -> Self {
-        Self { limit: u64::MAX, store: None }
+        Self { limit: u64::MAX, store: None, select: None, rate: None, is_dry_run: false, observer: None }
     }
 
     /// Limits the number of letters.
@@ -112,33 +164,109 @@ impl Redrive {
         self
     }
 
+    /// Sets a selection of letters. The others stay among the dead letters and do not count towards the limit.
+    ///
+    /// # Default
+    /// All letters
+    pub fn only(mut self, select: impl Fn(&Delivery, Option<&DeadLetter>) -> bool + Send + Sync + 'static) -> Self {
+        self.select = Some(Arc::new(select));
+        self
+    }
+
+    /// Limits the number of letters per second, so that the consumers are not flooded.
+    ///
+    /// # Default
+    /// No limit
+    pub fn rate(mut self, per_second: NonZeroU32) -> Self {
+        self.rate = Some(per_second);
+        self
+    }
+
+    /// Makes the redrive a dry run: it reads and selects letters, and changes neither a letter nor a key.
+    pub fn dry_run(mut self) -> Self {
+        self.is_dry_run = true;
+        self
+    }
+
+    /// Sets a function that observes the result of each selected letter.
+    ///
+    /// # Default
+    /// None
+    pub fn on_each(mut self, observe: impl Fn(&RedriveStep<'_>) + Send + Sync + 'static) -> Self {
+        self.observer = Some(Arc::new(observe));
+        self
+    }
+
     /// Runs the redrive.
     ///
     /// # Cancellation
     /// Each letter is in its queue or among the dead letters. The current one may be in both.
     pub async fn run(&self, letters: &mut dyn DeadLetters) -> RedriveSummary {
-        let mut redriven = RedriveSummary::default();
-        redriven.failed = self.put_back(letters, &mut redriven.put_back).await.err();
-        redriven
+        let mut summary = RedriveSummary::default();
+        summary.failed = self.run_each(letters, &mut summary).await.err();
+        summary
     }
 
-    async fn put_back(&self, letters: &mut dyn DeadLetters, done: &mut u64) -> Result<(), SourceError> {
+    async fn run_each(&self, letters: &mut dyn DeadLetters, summary: &mut RedriveSummary) -> Result<(), SourceError> {
         let there = letters.count().await?;
+        let mut pace = self.rate.filter(|_| !self.is_dry_run).map(pace);
         for _ in 0..there {
-            if *done == self.limit {
+            if summary.put_back == self.limit {
                 break;
             }
-            let Some((_, letter)) = letters.next().await? else { break };
-            if let Some((store, key)) = self.store.as_ref().zip(letter.as_ref().and_then(DeadLetter::key)) {
-                let_go(store, key).await?;
+            let Some((delivery, letter)) = letters.next().await? else { break };
+            let letter = letter.as_ref();
+            if self.select.as_ref().is_some_and(|select| !select(&delivery, letter)) {
+                summary.skipped += 1;
+                continue;
             }
-            *done += u64::from(letters.put_back().await?);
+            if let Some(pace) = &mut pace {
+                pace.tick().await;
+            }
+            let mut key = None;
+            let put_back = match self.is_dry_run {
+                true => Ok(true),
+                false => self.put_back(letters, letter, &mut key).await,
+            };
+            let result = match &put_back {
+                Ok(true) if self.is_dry_run => RedriveResult::WouldPutBack,
+                Ok(true) => RedriveResult::PutBack,
+                Ok(false) => RedriveResult::Gone,
+                Err(error) => RedriveResult::Failed(error),
+            };
+            if let Some(observe) = &self.observer {
+                observe(&RedriveStep { delivery: &delivery, letter, key, result });
+            }
+            let is_put_back = put_back?;
+            summary.put_back += u64::from(is_put_back);
+            summary.gone += u64::from(!is_put_back);
         }
         Ok(())
     }
+
+    /// Lets the key of a letter go, if the redrive has a store, and puts the letter back.
+    async fn put_back(
+        &self,
+        letters: &mut dyn DeadLetters,
+        letter: Option<&DeadLetter>,
+        let_go: &mut Option<Settled>,
+    ) -> Result<bool, SourceError> {
+        if let Some((store, key)) = self.store.as_ref().zip(letter.and_then(DeadLetter::key)) {
+            *let_go = Some(forget(store, key).await?);
+        }
+        letters.put_back().await
+    }
 }
 
-async fn let_go(store: &Arc<dyn Store>, (key, fencing): (Key, FencingToken)) -> Result<(), SourceError> {
+/// Returns the interval between two letters. The first tick is due at once.
+fn pace(per_second: NonZeroU32) -> Interval {
+    let mut pace = interval(Duration::from_secs(1) / per_second.get());
+    // After a slow letter, the next ones are not faster.
+    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    pace
+}
+
+async fn forget(store: &Arc<dyn Store>, (key, fencing): (Key, FencingToken)) -> Result<Settled, SourceError> {
     let admin = store.capabilities().admin.ok_or_else(|| {
         SourceError::new(
             SourceErrorKind::Fatal,
@@ -147,7 +275,7 @@ async fn let_go(store: &Arc<dyn Store>, (key, fencing): (Key, FencingToken)) -> 
     })?;
     // `Lost` means that the key has changed since: removed, released, or granted again.
     let forgotten = admin.forget(&key, fencing, false, MEMORY).await;
-    forgotten.map(drop).map_err(|error| {
+    forgotten.map_err(|error| {
         SourceError::new(SourceErrorKind::Transient, "the store failed to release a key").with_cause(error)
     })
 }
@@ -163,6 +291,11 @@ impl DeadLetter {
 
 impl fmt::Debug for Redrive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redrive").field("limit", &self.limit).field("lets_go", &self.store.is_some()).finish()
+        f.debug_struct("Redrive")
+            .field("limit", &self.limit)
+            .field("lets_go", &self.store.is_some())
+            .field("rate", &self.rate)
+            .field("is_dry_run", &self.is_dry_run)
+            .finish_non_exhaustive()
     }
 }

@@ -8,7 +8,7 @@ use idempotent_mq::{DeadLetter, DeadLetters, Delivery, Position, SourceError, So
 use lapin::message::BasicGetMessage;
 use lapin::options::{BasicAckOptions, BasicGetOptions, QueueDeclareOptions};
 use lapin::types::{FieldTable, ShortString};
-use lapin::{Channel, Connection};
+use lapin::{Acker, Channel, Connection};
 use tokio::time::timeout;
 
 use crate::broker_url::BrokerUrl;
@@ -46,6 +46,8 @@ struct OpenConnection {
     publishing: PublishConnection,
     /// The letter of the last `next`.
     taken: Option<BasicGetMessage>,
+    /// The earlier letters that were not put back, in their order.
+    left: Vec<Acker>,
 }
 
 /// Maximum time for a confirm.
@@ -70,7 +72,12 @@ impl RabbitDeadLetters {
             let connect = async {
                 let connection: Connection = self.url.connect("idempotent: dead letters").await?;
                 let channel = connection.create_channel().await?;
-                Ok(OpenConnection { channel, publishing: PublishConnection::new(connection, 1), taken: None })
+                Ok(OpenConnection {
+                    channel,
+                    publishing: PublishConnection::new(connection, 1),
+                    taken: None,
+                    left: Vec::new(),
+                })
             };
             let opened =
                 connect.await.map_err(|error| failure("connecting to the broker failed; see the cause", error))?;
@@ -81,7 +88,7 @@ impl RabbitDeadLetters {
     }
 
     /// Drops the connection, which returns a taken letter to its queue.
-    fn close(&mut self, error: lapin::Error) -> SourceError {
+    fn broken(&mut self, error: lapin::Error) -> SourceError {
         self.open = None;
         failure("reading the dead letters failed; see the cause", error)
     }
@@ -94,15 +101,16 @@ impl DeadLetters for RabbitDeadLetters {
         let channel = self.open().await?.channel.clone();
         let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
         let declared = channel.queue_declare(dead, options, FieldTable::default()).await;
-        declared.map(|queue| queue.message_count().into()).map_err(|error| self.close(error))
+        declared.map(|queue| queue.message_count().into()).map_err(|error| self.broken(error))
     }
 
     async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
         let dead = ShortString::from(self.queue.dead_name());
         let open = self.open().await?;
+        open.left.extend(open.taken.take().map(|taken| taken.acker.clone()));
         open.taken = match open.channel.basic_get(dead, BasicGetOptions::default()).await {
             Ok(taken) => taken,
-            Err(error) => return Err(self.close(error)),
+            Err(error) => return Err(self.broken(error)),
         };
         let Some(taken) = &open.taken else { return Ok(None) };
         let (properties, body, redelivered) = (taken.properties.clone(), taken.data.clone(), taken.redelivered);
@@ -111,6 +119,7 @@ impl DeadLetters for RabbitDeadLetters {
         let headers = RetryHeaders::decode(properties, &self.queue, &ExpirySettings::default(), now);
         let mut delivery = headers.delivery(Position::of(self.queue.dead_name()), body);
         delivery.redelivered = redelivered;
+        delivery.delivered = Some(headers.delivered);
         Ok(Some((delivery, letter)))
     }
 
@@ -141,6 +150,20 @@ impl DeadLetters for RabbitDeadLetters {
         let _ = timeout(RETURN_TIMEOUT, taken.acker.nack(REQUEUE)).await;
         self.open = None;
         Err(failed)
+    }
+
+    async fn close(&mut self) {
+        let Some(open) = self.open.take() else { return };
+        // A quorum queue keeps the order in which letters return. A closed channel returns them in any order.
+        let last = open.taken.map(|taken| taken.acker.clone());
+        let returned = async {
+            for acker in open.left.iter().chain(&last) {
+                acker.nack(REQUEUE).await?;
+            }
+            open.channel.close(200, "done".into()).await
+        };
+        // If this fails, the closed connection returns the letters.
+        let _ = timeout(RETURN_TIMEOUT, returned).await;
     }
 }
 

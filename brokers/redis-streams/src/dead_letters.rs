@@ -41,6 +41,8 @@ pub struct StreamsDeadLetters {
     layout: FieldMapping,
     /// The last listed entry.
     at: Option<String>,
+    /// The newest entry at the count, at which the listing ends.
+    end: Option<String>,
     /// Fields of that entry, if a script cannot move them.
     large: Option<Fields>,
     /// True if no letter is listed that could be put back.
@@ -63,6 +65,7 @@ impl StreamsDeadLetters {
             stream,
             layout,
             at: None,
+            end: None,
             large: None,
             done: true,
         })
@@ -95,13 +98,18 @@ impl DeadLetters for StreamsDeadLetters {
         rest.arg(&*self.layout.stream);
         let counted = self.connection.query("counting the dead letters", &rest).await?;
         let Value::Int(all) = counted else { return Err(fatal("XLEN: unexpected reply")) };
+        let mut newest = redis::cmd("XREVRANGE");
+        newest.arg(&*self.layout.stream).arg("+").arg("-").arg("COUNT").arg(1);
+        let newest = self.connection.query("reading the newest dead letter", &newest).await?;
+        let newest = reply::parse_range(newest)?.pop();
+        self.end = Some(newest.map_or_else(|| "0-0".to_owned(), |entry| entry.id));
         Ok(u64::try_from(all).unwrap_or_default())
     }
 
     async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
         let from = self.at.as_ref().map_or_else(|| "-".to_owned(), |at| format!("({at}"));
         let mut range = redis::cmd("XRANGE");
-        range.arg(&*self.layout.stream).arg(from).arg("+").arg("COUNT").arg(1);
+        range.arg(&*self.layout.stream).arg(from).arg(self.end.as_deref().unwrap_or("+")).arg("COUNT").arg(1);
         let found = self.connection.query("reading the dead letters", &range).await?;
         let Some(entry) = reply::parse_range(found)?.pop() else { return Ok(None) };
         let mut delivery = self.layout.delivery(&entry);

@@ -1,5 +1,7 @@
 //! Putting dead letters back.
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -7,7 +9,9 @@ use idempotent_core::{
     Claim, ClaimHandle, ClaimRequest, Identity, Key, MemoryStore, OnExpiry, OwnerToken, Release, ReleaseKind, Scene,
     Settled, StateKind, Store, Timestamp,
 };
-use idempotent_mq::{DeadLetter, DeadLetters, Delivery, Position, Redrive, SourceError, SourceErrorKind};
+use idempotent_mq::{
+    DeadLetter, DeadLetters, Delivery, Position, Redrive, RedriveResult, SourceError, SourceErrorKind,
+};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -125,4 +129,58 @@ async fn a_key_is_released_before_its_letter_is_put_back_and_only_as_the_letter_
     assert_eq!((redriven.put_back, redriven.failed.is_none()), (3, true));
     let state = async |key: &Key| store.peek(key).await.unwrap().unwrap().state.kind();
     assert_eq!((state(&key).await, state(&other).await), (StateKind::Vacant, StateKind::Dead));
+}
+
+/// Returns a redrive that writes the result of each letter into a list, and the list.
+fn observed(redrive: Redrive) -> (Redrive, Arc<Mutex<Vec<String>>>) {
+    let results = Arc::new(Mutex::new(Vec::new()));
+    let into = results.clone();
+    let redrive = redrive.on_each(move |step| {
+        let body = String::from_utf8_lossy(&step.delivery.body).into_owned();
+        let result = match step.result {
+            RedriveResult::PutBack => "put back",
+            RedriveResult::WouldPutBack => "would",
+            RedriveResult::Gone => "gone",
+            RedriveResult::Failed(_) => "failed",
+            _ => "?",
+        };
+        into.lock().unwrap().push(format!("{body} {result} {}", step.key.map_or("-".into(), |key| format!("{key:?}"))));
+    });
+    (redrive, results)
+}
+
+#[tokio::test]
+async fn only_selected_letters_are_put_back_and_the_others_do_not_count_towards_the_limit() {
+    let mut place = Place { elsewhere: "d", refused: "f", ..Place::of(&["a", "b", "c", "d", "e", "f"]) };
+    let (redrive, results) = observed(Redrive::new().only(|delivery, _| !matches!(&*delivery.body, b"a" | b"c")));
+    let redriven = redrive.run(&mut place).await;
+    assert_eq!((redriven.put_back, redriven.skipped, redriven.gone, redriven.failed.is_some()), (2, 2, 1, true));
+    assert_eq!((&place.queue[..], &place.left[..]), (&["b", "e"][..], &["a", "c", "f"][..]));
+    assert_eq!(*results.lock().unwrap(), ["b put back -", "d gone -", "e put back -", "f failed -"]);
+    let mut place = Place::of(&["a", "b", "c"]);
+    assert_eq!(Redrive::new().limit(1).only(|delivery, _| delivery.body == b"b").run(&mut place).await.put_back, 1);
+    assert_eq!((&place.queue[..], place.lying.len()), (&["b"][..], 1));
+}
+
+#[tokio::test]
+async fn a_dry_run_changes_neither_a_letter_nor_a_key() {
+    let store = MemoryStore::new();
+    let (key, letter) = buried(&store, "a").await;
+    let mut place = Place::default();
+    place.lying.extend([("a", Some(letter.clone())), ("b", None), ("c", None)]);
+    let (redrive, results) = observed(Redrive::new().limit(2).letting_go(store.clone()));
+    let redriven = redrive.clone().dry_run().run(&mut place).await;
+    assert_eq!((redriven.put_back, place.queue.len(), place.taken), (2, 0, Some("b")));
+    assert_eq!(store.peek(&key).await.unwrap().unwrap().state.kind(), StateKind::Dead);
+    place.lying = [("a", Some(letter))].into();
+    assert_eq!(redrive.run(&mut place).await.put_back, 1);
+    assert_eq!(*results.lock().unwrap(), ["a would -", "b would -", "a put back Done"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn letters_are_put_back_at_the_rate() {
+    let start = tokio::time::Instant::now();
+    let rate = NonZeroU32::new(4).unwrap();
+    let redriven = Redrive::new().rate(rate).run(&mut Place::of(&["a", "b", "c", "d", "e"])).await;
+    assert_eq!((redriven.put_back, start.elapsed()), (5, Duration::from_secs(1)));
 }

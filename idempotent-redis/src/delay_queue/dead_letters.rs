@@ -25,12 +25,15 @@ pub struct DelayDeadLetters {
     cursor: (String, String),
     /// True if the last listed letter can be put back.
     can_put_back: bool,
+    /// The server's time of the count of each slot in µs, at which its listing ends.
+    ends: Vec<u64>,
 }
 
 impl DelayDeadLetters {
     /// Returns a handle to the dead letters of `queue`.
     pub fn new(queue: &DelayQueue) -> Self {
-        Self { queue: queue.clone(), slot: 0, cursor: (String::from("0"), String::new()), can_put_back: false }
+        let cursor = (String::from("0"), String::new());
+        Self { queue: queue.clone(), slot: 0, cursor, can_put_back: false, ends: Vec::new() }
     }
 
     async fn next_of_slot(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
@@ -46,6 +49,10 @@ impl DelayDeadLetters {
         }
         let parts = (|| Some((items.text()?, items.text()?, items.bytes()?, items.bytes()?, items.bytes()?)))();
         let (member, died, state, letter, value) = parts.ok_or_else(unexpected_reply)?;
+        let end = self.ends.get(usize::from(self.slot)).copied().unwrap_or(u64::MAX);
+        if died.parse().is_ok_and(|died: u64| died > end) {
+            return Ok(None);
+        }
         self.cursor = (died, member.clone());
         self.can_put_back = true;
         let number = |at: usize| String::from_utf8_lossy(&state).split(' ').nth(at)?.parse().ok();
@@ -63,14 +70,15 @@ impl DelayDeadLetters {
 #[async_trait]
 impl DeadLetters for DelayDeadLetters {
     async fn count(&mut self) -> Result<u64, SourceError> {
-        let counts = self.queue.counts().await;
-        counts.map(|counts| counts.dead).map_err(|error| {
+        let counts = self.queue.counts_by_slot().await.map_err(|error| {
             let kind = match error.kind() {
                 idempotent_mq::DelayErrorKind::Refused => SourceErrorKind::Fatal,
                 _ => SourceErrorKind::Transient,
             };
             SourceError::new(kind, error.to_string()).with_cause(error)
-        })
+        })?;
+        self.ends = counts.iter().map(|(_, now)| *now).collect();
+        Ok(counts.iter().map(|(counts, _)| counts.dead).sum())
     }
 
     async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {

@@ -257,10 +257,18 @@ impl DelayQueue {
     /// Dropping the future has no effect.
     pub async fn counts(&self) -> Result<DelayCounts, DelayError> {
         let mut all = DelayCounts::default();
+        self.counts_by_slot().await?.into_iter().for_each(|(counts, _)| all.add(counts));
+        Ok(all)
+    }
+
+    /// Counts the messages of each slot, and returns the server's time of each count in µs.
+    pub(crate) async fn counts_by_slot(&self) -> Result<Vec<(DelayCounts, u64)>, DelayError> {
+        let mut all = Vec::new();
         for slot in self.slots() {
             let reply = self.call(DelayScript::Count, slot, &ScriptArgs::new(), "counting").await?;
-            let counts = DelayCounts::read(&mut items(reply, "counting")?);
-            all.add(counts.ok_or_else(|| delay_error("counting", unexpected_reply("counting")))?);
+            let mut items = items(reply, "counting")?;
+            let counts = DelayCounts::read(&mut items).zip(items.number());
+            all.push(counts.ok_or_else(|| delay_error("counting", unexpected_reply("counting")))?);
         }
         Ok(all)
     }

@@ -1,10 +1,15 @@
 //! The arguments of all commands.
-use std::path::PathBuf;
+mod change;
+mod dead;
+
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use idempotent::store::StateKind;
 use idempotent_operate::{KeyAddress, KeyFilter, NamePattern};
+
+pub(crate) use self::change::ChangeOptions;
+pub(crate) use self::dead::{DeadCommand, LetterArguments, QueueOptions, RedriveArguments, ShowArguments};
 
 /// Inspects and repairs the records of an idempotency store.
 #[derive(Debug, Parser)]
@@ -23,10 +28,11 @@ Examples:
   idempotent inspect --scene mq --scope orders --part 4711
   idempotent forget KEY --reason 'stock corrected'
   idempotent doctor --fail-on warn
+  idempotent dead list --queue amqp://localhost/shop --name orders
 
 Exit codes:
   0 done   1 other failure   2 usage   3 findings   4 not found   5 unreadable record or other schema
-  6 refused, nothing was changed   7 store not reachable   8 access denied   130 interrupted";
+  6 refused, nothing was changed   7 store or queue not reachable   8 access denied   130 interrupted";
 
 /// The options of every command.
 #[derive(Args, Debug)]
@@ -80,6 +86,9 @@ pub(crate) enum Command {
     Forget(ForgetArguments),
     /// Takes a consuming key from its owner. The owner may still be running, and its effect may happen.
     Release(RepairArguments),
+    /// Lists the dead letters of a queue, and puts them back.
+    #[command(subcommand)]
+    Dead(DeadCommand),
     /// Removes expired records. Redis removes them by itself.
     Purge(PurgeArguments),
     /// Checks the store for everything that would lose records. Changes nothing.
@@ -230,21 +239,8 @@ pub(crate) struct CountArguments {
 /// The options of a repair.
 #[derive(Args, Debug)]
 pub(crate) struct RepairOptions {
-    /// The reason, for the audit log.
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) reason: String,
-    /// The author, for the audit log.
-    #[arg(long, env = "IDEMPOTENT_BY", value_name = "NAME")]
-    pub(crate) by: Option<String>,
-    /// A file for the audit log, one JSON object per line [default: the log on stderr].
-    #[arg(long, env = "IDEMPOTENT_AUDIT", value_name = "FILE")]
-    pub(crate) audit: Option<PathBuf>,
-    /// Changes nothing, and prints what the command would change.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Asks for no confirmation.
-    #[arg(short, long)]
-    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) change: ChangeOptions,
     /// The time for which the store remembers the fencing number of a repaired key.
     #[arg(long, default_value = "1h", value_parser = humantime::parse_duration, value_name = "DURATION")]
     pub(crate) memory: Duration,

@@ -1,5 +1,6 @@
 //! The commands.
 mod count;
+mod dead;
 mod doctor;
 mod keys;
 mod migrate;
@@ -28,6 +29,7 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<()> {
             Command::Count(count) => count::count(global, count).await,
             Command::Forget(forget) => repair::forget(global, &forget.repair).await,
             Command::Release(release) => repair::release(global, release).await,
+            Command::Dead(dead) => dead::run(global, dead).await,
             Command::Purge(purge) => purge::purge(global, purge).await,
             Command::Doctor(doctor) => doctor::doctor(global, doctor).await,
             Command::Migrate(command) => migrate::migrate(global, command).await,

@@ -1,16 +1,18 @@
 //! The exit codes of the command line.
+use std::error::Error;
 use std::io;
 use std::process::ExitCode;
 
+use idempotent::mq::{SourceError, SourceErrorKind};
 use idempotent::{ConnectError, StoreError, StoreErrorKind};
 use idempotent_operate::{OperateError, escaped};
 
-/// A failure that no store has reported.
+/// A failure that neither a store nor a broker has reported.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The command line is incomplete.
     Usage(String),
-    /// The key is absent.
+    /// The key or the letter is absent.
     NotFound(String),
     /// A rule forbids the change. Nothing was changed.
     Refused(String),
@@ -35,7 +37,7 @@ impl std::fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl Error for Failure {}
 
 /// Prints an error to stderr and returns its exit code. A reader that closed stdout has seen enough, which is no error.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
@@ -45,6 +47,18 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     }
     eprintln!("error: {}", escaped(&format!("{error:#}")));
     ExitCode::from(code(error))
+}
+
+/// Returns the exit code of a broker's error. The brokers' own codes are in the text.
+fn of_broker(error: &SourceError, text: &str) -> u8 {
+    let has = |codes: &[&str]| codes.iter().any(|code| text.contains(code));
+    match error.kind() {
+        _ if error.source().is_some_and(<dyn Error>::is::<Failure>) => 6,
+        _ if has(&["ACCESS_REFUSED", "ACCESS-REFUSED", "NOAUTH", "WRONGPASS", "NOPERM"]) => 8,
+        _ if has(&["NOT_FOUND", "NOT-FOUND"]) => 4,
+        SourceErrorKind::Fatal => 5,
+        _ => 7,
+    }
 }
 
 fn code(error: &anyhow::Error) -> u8 {
@@ -66,6 +80,9 @@ fn code(error: &anyhow::Error) -> u8 {
             Failure::TimedOut => 7,
             Failure::Interrupted => 130,
         };
+    }
+    if let Some(broker) = error.downcast_ref::<SourceError>() {
+        return of_broker(broker, &format!("{error:#}"));
     }
     match error.downcast_ref::<OperateError>() {
         Some(OperateError::Store(error)) => return of_store(error),

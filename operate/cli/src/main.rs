@@ -1,6 +1,6 @@
 //! The command line `idempotent`: inspects and repairs the records of a store.
 //!
-//! `arguments` parses a command, `target` opens its store, `commands` runs it, `output` prints the result, and `exit` maps
+//! `arguments` parses a command, `target` opens its store and `queue` its queue, `commands` runs it, `output` prints the result, and `exit` maps
 //! an error to an exit code.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 mod arguments;
@@ -10,6 +10,7 @@ mod confirm;
 mod exit;
 mod finding;
 mod output;
+mod queue;
 mod target;
 
 use std::io::IsTerminal;

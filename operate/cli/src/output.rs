@@ -1,10 +1,14 @@
-//! The output of records: columns for people, JSON lines for scripts.
+//! The output of records and dead letters: columns for people, JSON lines for scripts.
+mod letters;
+
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use idempotent_operate::{RecordSummary, StateName, escaped};
 
 use crate::arguments::Format;
+
+pub(crate) use self::letters::{letter, letters};
 
 /// Returns the format of the option, or the default for this stdout.
 pub(crate) fn format(option: Option<Format>) -> Format {
@@ -39,14 +43,19 @@ pub(crate) fn records(format: Format, records: &[RecordSummary]) -> io::Result<(
         let [attempt, age, lease, fencing] = numbers;
         [state(record.state).to_owned(), attempt, age, lease, fencing, escaped(&record.key)]
     }));
+    // The key is the last column and is never truncated.
+    columns(&mut out, &rows)
+}
+
+/// Prints rows in aligned columns.
+fn columns<const N: usize>(out: &mut impl Write, rows: &[[String; N]]) -> io::Result<()> {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-    let widths: Vec<_> = (0..5).map(width).collect();
-    for row in &rows {
+    let widths: Vec<_> = (0..N - 1).map(width).collect();
+    for row in rows {
         for (cell, width) in row.iter().zip(&widths) {
             write!(out, "{cell:<width$}  ")?;
         }
-        // The key is the last column and is never truncated.
-        writeln!(out, "{}", row[5])?;
+        writeln!(out, "{}", row[N - 1])?;
     }
     Ok(())
 }

@@ -51,12 +51,15 @@ pub(crate) fn backend(options: &GlobalOptions) -> anyhow::Result<Backend> {
 
 /// Returns the URL of the argument, of the environment or of the file that `@FILE` names.
 pub(crate) fn url(options: &GlobalOptions) -> anyhow::Result<String> {
-    let Some(url) = &options.store else {
-        let why = "no store: set IDEMPOTENT_STORE, or pass --store URL, such as --store redis://localhost";
-        return Err(Failure::Usage(why.into()).into());
-    };
-    let Some(path) = url.strip_prefix('@') else { return Ok(url.clone()) };
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read the store's URL from `{path}`"))?;
+    let missing = "no store: set IDEMPOTENT_STORE, or pass --store URL, such as --store redis://localhost";
+    read_url(options.store.as_deref(), missing)
+}
+
+/// Returns a URL, or the first line of the file that `@FILE` names. `missing` is the error for no URL.
+pub(crate) fn read_url(url: Option<&str>, missing: &str) -> anyhow::Result<String> {
+    let url = url.ok_or_else(|| Failure::Usage(missing.into()))?;
+    let Some(path) = url.strip_prefix('@') else { return Ok(url.to_owned()) };
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read a URL from `{path}`"))?;
     let line = text.lines().next().unwrap_or_default().trim();
     if line.is_empty() {
         return Err(Failure::Usage(format!("the file `{path}` has no URL in its first line")).into());

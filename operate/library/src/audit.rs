@@ -4,8 +4,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
 
+use idempotent_core::{Entropy, OsEntropy};
 use serde::{Deserialize, Serialize};
+
+use crate::OperateError;
 
 /// The phase of a repair that an entry describes.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -31,19 +35,64 @@ pub struct AuditEntry {
     pub by: String,
     /// The program: `cli` for the command line.
     pub via: String,
-    /// The action: `forget` or `release`.
+    /// The action: `forget`, `release` or `redrive`.
     pub action: String,
-    /// The store's URL, with masked passwords.
+    /// The URL of the store or of the queue, with masked passwords.
     pub target: String,
-    /// The storage key.
+    /// The storage key, the selection of dead letters, or the id of one.
     pub subject: String,
-    /// The fencing number that the author saw.
+    /// The fencing number that the author saw, or 0 for a dead letter without a key.
     pub fencing: u64,
     /// The author's reason.
     pub reason: String,
-    /// The result: `done`, `changed: STATE` or `failed: ERROR`.
+    /// The result: `done`, `gone`, `changed: STATE` or `failed: ERROR`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
+}
+
+impl AuditEntry {
+    /// Creates the fields that all entries of an author have in common.
+    ///
+    /// # Errors
+    /// [`Author`](OperateError::Author) if `by` has not 1 to 255 bytes, if `reason` has not 1 to 4,096, or if one of
+    /// them contains a control character.
+    pub(crate) fn of_author((by, reason): (&str, &str), via: &str, target: &str) -> Result<Self, OperateError> {
+        check("author", by, 255, "1 to 255 bytes without control characters")?;
+        check("reason", reason, 4_096, "1 to 4,096 bytes without control characters")?;
+        Ok(Self {
+            id: String::new(),
+            at: String::new(),
+            phase: AuditPhase::Intent,
+            by: by.to_owned(),
+            via: via.to_owned(),
+            action: String::new(),
+            target: target.to_owned(),
+            subject: String::new(),
+            fencing: 0,
+            reason: reason.to_owned(),
+            outcome: None,
+        })
+    }
+
+    /// Creates the entry of an intent, with a new id.
+    pub(crate) fn intent(&self, action: &str, subject: &str, fencing: u64) -> Result<Self, OperateError> {
+        let (id, at) = (format!("{:032x}", OsEntropy.bits()?), now());
+        Ok(Self { id, at, action: action.to_owned(), subject: subject.to_owned(), fencing, ..self.clone() })
+    }
+
+    /// Creates the entry of the result of this intent.
+    pub(crate) fn result(&self, outcome: String) -> Self {
+        Self { at: now(), phase: AuditPhase::Result, outcome: Some(outcome), ..self.clone() }
+    }
+}
+
+fn check(field: &'static str, text: &str, most: usize, rule: &'static str) -> Result<(), OperateError> {
+    let is_valid = !text.trim().is_empty() && text.len() <= most && !text.contains(char::is_control);
+    if is_valid { Ok(()) } else { Err(OperateError::Author { field, rule }) }
+}
+
+fn now() -> String {
+    humantime::format_rfc3339_millis(SystemTime::now()).to_string()
 }
 
 /// A destination of audit entries.
@@ -53,6 +102,13 @@ pub trait AuditSink: fmt::Debug + Send + Sync {
     /// # Errors
     /// The entry may be lost.
     fn write(&self, entry: &AuditEntry) -> io::Result<()>;
+}
+
+/// Writes the result of a change. The change has happened, so a lost entry must not hide it.
+pub(crate) fn write_result(audit: &dyn AuditSink, entry: &AuditEntry) {
+    if let Err(error) = audit.write(entry) {
+        tracing::error!(%error, id = entry.id, "the result of a change is missing in the audit log");
+    }
 }
 
 /// An audit log in the program's log: one event of target `idempotent::audit` for each entry.

@@ -7,13 +7,18 @@
 //! 3. [`Repairer`] forgets or releases keys. Each change names the fencing number that the operator saw, and an
 //!    [`AuditSink`] records it.
 //!
+//! [`LetterFilter`] selects dead letters of a queue, [`LetterSummary`] describes one without its body, and [`Redriver`]
+//! puts them back into their queue.
+//!
 //! Texts from a store are untrusted: print them by [`escaped`].
 #![cfg_attr(docsrs, feature(doc_cfg))]
 mod address;
 mod audit;
 mod error;
 mod filter;
+mod letter;
 mod listing;
+mod redrive;
 mod repair;
 mod summary;
 mod text;
@@ -22,7 +27,9 @@ pub use self::address::KeyAddress;
 pub use self::audit::{AuditEntry, AuditFile, AuditPhase, AuditSink, TracingAudit};
 pub use self::error::OperateError;
 pub use self::filter::{KeyFilter, NamePattern};
+pub use self::letter::{LetterFilter, LetterSummary};
 pub use self::listing::{KeyPage, PageLimits, inspect, list, store_time};
+pub use self::redrive::{RedriveOutcome, Redriver};
 pub use self::repair::{Repair, RepairResult, Repairer};
 pub use self::summary::{RecordSummary, StateName};
-pub use self::text::escaped;
+pub use self::text::{escaped, escaped_bytes};

@@ -1,10 +1,11 @@
 //! Repairs of single keys, each guarded by the fencing number that the operator saw.
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use idempotent_core::{Entropy, FencingToken, Key, OsEntropy, Settled, StateKind, Store};
+use idempotent_core::{FencingToken, Key, Settled, StateKind, Store};
 
-use crate::{AuditEntry, AuditPhase, AuditSink, OperateError};
+use crate::audit::write_result;
+use crate::{AuditEntry, AuditSink, OperateError};
 
 /// A repair of one key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -51,33 +52,19 @@ pub struct Repairer {
 }
 
 impl Repairer {
-    /// Creates a repairer. `target` describes the store in the audit log: pass its URL without passwords.
+    /// Creates a repairer. `author` is a name and a reason for the audit log. `target` describes the store in the audit log: pass its URL without passwords.
     ///
     /// # Errors
-    /// [`Author`](OperateError::Author) if `by` has not 1 to 255 bytes, if `reason` has not 1 to 4,096, or if one of
-    /// them contains a control character.
+    /// [`Author`](OperateError::Author) if the author's name has not 1 to 255 bytes, if the reason has not 1 to 4,096, or
+    /// if one of them contains a control character.
     pub fn new(
         store: Arc<dyn Store>,
         audit: Arc<dyn AuditSink>,
-        (by, reason): (&str, &str),
+        author: (&str, &str),
         via: &str,
         target: &str,
     ) -> Result<Self, OperateError> {
-        check("author", by, 255, "1 to 255 bytes without control characters")?;
-        check("reason", reason, 4_096, "1 to 4,096 bytes without control characters")?;
-        let entry = AuditEntry {
-            id: String::new(),
-            at: String::new(),
-            phase: AuditPhase::Intent,
-            by: by.to_owned(),
-            via: via.to_owned(),
-            action: String::new(),
-            target: target.to_owned(),
-            subject: String::new(),
-            fencing: 0,
-            reason: reason.to_owned(),
-            outcome: None,
-        };
+        let entry = AuditEntry::of_author(author, via, target)?;
         Ok(Self { store, audit, entry, retention: Duration::from_secs(3_600) })
     }
 
@@ -102,40 +89,20 @@ impl Repairer {
     /// The repair may or may not be applied. Its audit entry has no result.
     pub async fn apply(&self, repair: Repair, key: &Key, seen: FencingToken) -> Result<RepairResult, OperateError> {
         let admin = self.store.capabilities().admin.ok_or(OperateError::Unsupported { action: "repair records" })?;
-        let mut entry = AuditEntry {
-            id: format!("{:032x}", OsEntropy.bits()?),
-            at: now(),
-            action: repair.name().to_owned(),
-            subject: key.as_str().to_owned(),
-            fencing: seen.0,
-            ..self.entry.clone()
-        };
+        let entry = self.entry.intent(repair.name(), key.as_str(), seen.0)?;
         self.audit.write(&entry).map_err(OperateError::Audit)?;
         let result = admin.forget(key, seen, repair == Repair::Release, self.retention).await;
-        (entry.at, entry.phase) = (now(), AuditPhase::Result);
-        entry.outcome = Some(match &result {
+        let outcome = match &result {
             Ok(Settled::Done) => "done".to_owned(),
             Ok(Settled::Lost { now }) => format!("changed: {now}"),
             Err(error) => format!("failed: {error}"),
-        });
-        // The repair has happened, so a lost result must not hide it.
-        if let Err(error) = self.audit.write(&entry) {
-            tracing::error!(%error, id = entry.id, "the result of a repair is missing in the audit log");
-        }
+        };
+        write_result(&*self.audit, &entry.result(outcome));
         Ok(match result? {
             Settled::Done => RepairResult::Done,
             Settled::Lost { now } => RepairResult::Changed { now },
         })
     }
-}
-
-fn check(field: &'static str, text: &str, most: usize, rule: &'static str) -> Result<(), OperateError> {
-    let is_valid = !text.trim().is_empty() && text.len() <= most && !text.contains(char::is_control);
-    if is_valid { Ok(()) } else { Err(OperateError::Author { field, rule }) }
-}
-
-fn now() -> String {
-    humantime::format_rfc3339_millis(SystemTime::now()).to_string()
 }
 
 #[cfg(test)]
@@ -147,6 +114,7 @@ mod tests {
     use idempotent_core::{Claim, ClaimRequest, Identity, MemoryStore, OnExpiry, OwnerToken, Scene};
 
     use super::*;
+    use crate::AuditPhase;
 
     /// An audit log in memory, which fails after a number of entries.
     #[derive(Debug)]

@@ -20,17 +20,44 @@ pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (count, char) in text.chars().enumerate() {
         if count == LONGEST {
-            // Writing to a string cannot fail.
             let _ = write!(out, "… ({} bytes)", text.len());
             break;
         }
-        if is_plain(char) {
-            out.push(char);
-        } else {
-            let _ = write!(out, "\\u{{{:x}}}", u32::from(char));
-        }
+        push(&mut out, char);
     }
     out
+}
+
+/// Escapes a body like [`escaped`], with `\xNN` for each byte that is not UTF-8, and truncates it after `most` bytes.
+///
+/// ```
+/// use idempotent_operate::escaped_bytes;
+///
+/// assert_eq!(escaped_bytes(b"{\"n\": 17}\n\xff", 100), "{\"n\": 17}\\u{a}\\xff");
+/// assert_eq!(escaped_bytes(b"abcdef", 4), "abcd… (6 bytes)");
+/// ```
+#[must_use]
+pub fn escaped_bytes(body: &[u8], most: usize) -> String {
+    let mut out = String::new();
+    for chunk in body[..body.len().min(most)].utf8_chunks() {
+        chunk.valid().chars().for_each(|char| push(&mut out, char));
+        for byte in chunk.invalid() {
+            let _ = write!(out, "\\x{byte:02x}");
+        }
+    }
+    if body.len() > most {
+        let _ = write!(out, "… ({} bytes)", body.len());
+    }
+    out
+}
+
+fn push(out: &mut String, char: char) {
+    if is_plain(char) {
+        out.push(char);
+    } else {
+        // Writing to a string cannot fail.
+        let _ = write!(out, "\\u{{{:x}}}", u32::from(char));
+    }
 }
 
 /// Returns true for a printable character. `escape_debug` keeps exactly the printable ones, apart from quotes and

@@ -34,7 +34,7 @@ const SERVERLESS: [Serverless; 16] = [
     Serverless {
         package: "idempotent-cli",
         not: "",
-        without: &["servers::", "redis", "database", "statements", "another_program"],
+        without: &["servers::", "rabbitmq", "redis", "delay", "database", "statements", "another_program"],
     },
     Serverless { package: "idempotent-core", not: "", without: &[] },
     Serverless { package: "idempotent-fuzz-bodies", not: "", without: &[] },

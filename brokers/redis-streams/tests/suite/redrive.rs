@@ -21,6 +21,22 @@ fn send(world: &World, fields: &[&[u8]]) {
 }
 
 #[tokio::test]
+async fn an_entry_that_dies_after_the_count_is_not_listed() {
+    let world = World::new();
+    let dead = |body: &[u8]| assert!(!world.server.command(&[b"XADD", b"orders:dead", b"*", b"body", body]).is_error());
+    let mut letters = letters_of(&world);
+    assert_eq!(letters.count().await.unwrap(), 0);
+    dead(b"a");
+    assert!(letters.next().await.unwrap().is_none());
+    assert_eq!(letters.count().await.unwrap(), 1);
+    dead(b"b");
+    assert_eq!(letters.next().await.unwrap().unwrap().0.body, b"a");
+    assert!(letters.next().await.unwrap().is_none());
+    assert_eq!(letters.count().await.unwrap(), 2);
+    assert_eq!(letters.next().await.unwrap().unwrap().0.body, b"b");
+}
+
+#[tokio::test]
 async fn a_redriven_entry_has_the_original_bytes_and_its_deaths() {
     let world = World::new();
     let mut source = world.source("a").await;

@@ -1,4 +1,4 @@
--- Returns {ready, waiting, in flight, dead, µs for which the oldest ready message has been ready, or -1}.
+-- Returns {ready, waiting, in flight, dead, µs for which the oldest ready message has been ready, or -1, now}.
 local passed = '(' .. text(now)
 local over, late = call('ZCOUNT', held, '-inf', passed), call('ZCOUNT', due, '-inf', passed)
 local oldest
@@ -14,4 +14,4 @@ for _ = 1, 256 do
   from = '(' .. first[2]
 end
 return {late + over + call('ZCARD', rank), call('ZCARD', due) - late, call('ZCARD', held) - over, call('ZCARD', dead),
-  oldest and oldest < now and text(now - oldest) or '-1'}
+  oldest and oldest < now and text(now - oldest) or '-1', text(now)}

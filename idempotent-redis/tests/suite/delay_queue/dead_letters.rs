@@ -55,6 +55,20 @@ pub(crate) async fn dead_letters_are_listed_oldest_first_and_redriven_as_first_a
     assert!(letters(&queue).await.is_empty());
 }
 
+pub(crate) async fn a_message_that_dies_after_the_count_is_not_listed(world: &World) {
+    let queue = world.queue_with(|builder| no_retries(builder).slots(2)).await;
+    die(&queue, &DelayMessage::after(ms(0), "a").id("a").slot_basis("0")).await;
+    let mut letters = DelayDeadLetters::new(&queue);
+    assert_eq!(letters.count().await.unwrap(), 1);
+    world.at(5);
+    for number in 0..8 {
+        die(&queue, &DelayMessage::after(ms(0), "later").slot_basis(number.to_string())).await;
+    }
+    assert_eq!(letters.next().await.unwrap().unwrap().0.body, b"a");
+    assert!(letters.next().await.unwrap().is_none());
+    assert_eq!(DelayDeadLetters::new(&queue).count().await.unwrap(), 9);
+}
+
 pub(crate) async fn dead_letters_are_listed_in_order_of_death_and_cannot_be_cancelled(world: &World) {
     let queue = world.queue_with(no_retries).await;
     let older = new(queue.send(&DelayMessage::after(ms(100), "older")).await.unwrap());

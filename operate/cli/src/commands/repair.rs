@@ -1,11 +1,6 @@
 //! The commands `forget` and `release`.
-use std::sync::Arc;
-
-use anyhow::Context;
 use idempotent::FencingToken;
-use idempotent_operate::{
-    AuditFile, AuditSink, RecordSummary, Repair, RepairResult, Repairer, StateName, TracingAudit, escaped,
-};
+use idempotent_operate::{RecordSummary, Repair, RepairResult, Repairer, StateName, escaped};
 
 use super::keys::absent;
 use super::{open, open_for_writing};
@@ -33,12 +28,12 @@ async fn repair(global: &GlobalOptions, arguments: &RepairArguments, repair: Rep
     let repairer = repairer(&target, options)?;
     let record = idempotent_operate::inspect(&*target.store, &key).await?.ok_or_else(|| absent(key.as_str()))?;
     check(&record, arguments.fencing, repair)?;
-    if options.dry_run {
+    if options.change.dry_run {
         output::record(output::format(global.output), &record)?;
         eprintln!("dry run: `{}` would {} this key", key.as_str(), repair.name());
         return Ok(());
     }
-    if !options.yes {
+    if !options.change.yes {
         output::record(crate::arguments::Format::Table, &record)?;
         let warning = match repair {
             Repair::Release => "The owner may still be running, and its effect may happen.",
@@ -81,14 +76,8 @@ fn check(record: &RecordSummary, fencing: Option<u64>, repair: Repair) -> anyhow
 }
 
 fn repairer(target: &Target, options: &RepairOptions) -> anyhow::Result<Repairer> {
-    let audit: Arc<dyn AuditSink> = match &options.audit {
-        Some(path) => {
-            Arc::new(AuditFile::open(path).with_context(|| format!("cannot open the audit log `{}`", path.display()))?)
-        }
-        None => Arc::new(TracingAudit),
-    };
-    let by = options.by.clone().or_else(|| std::env::var("USER").ok()).or_else(|| std::env::var("LOGNAME").ok());
-    let by = by.ok_or_else(|| Failure::Usage("no author: pass --by NAME, or set IDEMPOTENT_BY".into()))?;
-    let repairer = Repairer::new(target.store.clone(), audit, (&by, &options.reason), "cli", &target.name)?;
+    let author = options.change.author()?;
+    let author = (author.as_str(), options.change.reason.as_str());
+    let repairer = Repairer::new(target.store.clone(), options.change.audit()?, author, "cli", &target.name)?;
     Ok(repairer.retention(options.memory))
 }

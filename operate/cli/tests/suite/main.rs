@@ -1,6 +1,7 @@
-//! The command line, run as a process: its output, its exit codes, and its changes in real stores.
+//! The command line, run as a process: its output, its exit codes, and its changes in real stores and queues.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, missing_docs)]
 mod bad_input;
+mod dead;
 mod doctor;
 mod repairs;
 mod servers;

@@ -1,0 +1,44 @@
+//! The options of every command that changes something.
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::Args;
+use idempotent_operate::{AuditFile, AuditSink, TracingAudit};
+
+use crate::exit::Failure;
+
+/// The audit and the confirmation of a change.
+#[derive(Args, Debug)]
+pub(crate) struct ChangeOptions {
+    /// The reason, for the audit log.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+    /// The author, for the audit log.
+    #[arg(long, env = "IDEMPOTENT_BY", value_name = "NAME")]
+    by: Option<String>,
+    /// A file for the audit log, one JSON object per line [default: the log on stderr].
+    #[arg(long, env = "IDEMPOTENT_AUDIT", value_name = "FILE")]
+    audit: Option<PathBuf>,
+    /// Changes nothing, and prints what the command would change.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Asks for no confirmation.
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+}
+
+impl ChangeOptions {
+    /// Opens the audit log.
+    pub(crate) fn audit(&self) -> anyhow::Result<Arc<dyn AuditSink>> {
+        let Some(path) = &self.audit else { return Ok(Arc::new(TracingAudit)) };
+        let file = AuditFile::open(path);
+        Ok(Arc::new(file.with_context(|| format!("cannot open the audit log `{}`", path.display()))?))
+    }
+
+    /// Returns the name of the author.
+    pub(crate) fn author(&self) -> anyhow::Result<String> {
+        let by = self.by.clone().or_else(|| std::env::var("USER").ok()).or_else(|| std::env::var("LOGNAME").ok());
+        Ok(by.ok_or_else(|| Failure::Usage("no author: pass --by NAME, or set IDEMPOTENT_BY".into()))?)
+    }
+}

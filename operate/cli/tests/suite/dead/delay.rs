@@ -1,0 +1,34 @@
+//! Dead letters of delay queues.
+use std::time::Duration;
+
+use idempotent::delay_queue::{DelayMessage, DelayQueue, DelaySource};
+use idempotent::mq::{Settlement, Source};
+use idempotent_harness::servers::RedisServer;
+
+use crate::dead::site::{BODIES, REASONS, Site, bury, is_back, next};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn letters_of_a_delay_queue_are_listed_shown_and_put_back() {
+    let server = RedisServer::start();
+    let queue = DelayQueue::builder(server.url(), "orders").namespace("shop").connect().await.unwrap();
+    let mut source = DelaySource::new(&queue);
+    for (number, body) in BODIES.iter().enumerate() {
+        let message = DelayMessage::after(Duration::ZERO, *body).id(format!("m-{number}")).header("trace", *b"secret");
+        queue.send(&message).await.unwrap();
+        bury(&mut source, REASONS[number], None).await;
+    }
+    let url = server.url().replacen("redis://", "redis+delay://", 1);
+    let site = Site { queue: &["--queue", &url, "--name", "orders", "--namespace", "shop"] };
+    assert_eq!(site.is_listed(), ["m-0", "m-1", "m-2"]);
+    site.is_redriven();
+    let (delivery, tag) = next(&mut source).await;
+    is_back(&delivery, BODIES[0]);
+    source.settler().settle(&delivery, &tag, &Settlement::Ack).await.unwrap();
+    let one = ["--id", "m-2", "--reason", "again", "--yes"];
+    assert_eq!(site.dead("redrive", &one).lines()[1]["put_back"], 1);
+    is_back(&next(&mut source).await.0, BODIES[2]);
+    assert_eq!(site.reasons(&[]), REASONS[1..2]);
+
+    server.command(&["CONFIG", "SET", "requirepass", "s3cret"]);
+    site.dead("list", &[]).fails(8, "NOAUTH");
+}

@@ -1,0 +1,76 @@
+//! Dead letters of RabbitMQ queues.
+use idempotent::mq::{DeadLetters, OutboundMessage, Settlement, Source};
+use idempotent::rabbitmq::{Queue, RabbitDeadLetters, RabbitPublisher, RabbitSource};
+use idempotent_harness::servers::RabbitServer;
+
+use crate::dead::site::{BODIES, REASONS, Site, bury, is_back, next};
+
+/// Waits until this number of letters is ready. A finished command returns its letters a moment later.
+async fn are_ready(url: &str, letters: u64) {
+    let mut dead = RabbitDeadLetters::new(url, "orders").unwrap();
+    let wait = async { while dead.count().await.unwrap() != letters {} };
+    tokio::time::timeout(std::time::Duration::from_secs(60), wait).await.unwrap();
+}
+
+async fn letters(url: &str, queue: Queue) -> RabbitSource {
+    let source = RabbitSource::builder(url, queue).build().unwrap();
+    source.declare().await.unwrap();
+    let publisher = RabbitPublisher::builder(url).build().unwrap();
+    let mut source = source;
+    for (number, body) in BODIES.iter().enumerate() {
+        let message = OutboundMessage::new("orders", format!("m-{number}"), *body).header("trace", *b"secret");
+        publisher.publish(&message).await.unwrap();
+        bury(&mut source, REASONS[number], None).await;
+    }
+    source
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn letters_of_a_rabbitmq_queue_are_listed_shown_and_put_back() {
+    let server = RabbitServer::start();
+    let url = server.url();
+    let mut source = letters(&url, Queue::classic("orders")).await;
+    let site = Site { queue: &["--queue", &url, "--name", "orders"] };
+    let ids = site.is_listed();
+    assert_eq!(ids, ["m-0", "m-1", "m-2"]);
+    are_ready(&url, 3).await;
+    site.is_redriven();
+    let (delivery, tag) = next(&mut source).await;
+    is_back(&delivery, BODIES[0]);
+    source.settler().settle(&delivery, &tag, &Settlement::Ack).await.unwrap();
+
+    are_ready(&url, 2).await;
+    let one = ["--id", "m-2", "--reason", "again", "--yes", "--rate", "0", "-o", "table"];
+    let done = site.dead("redrive", &one);
+    assert!(done.out.ends_with("1 put back, 1 skipped by the conditions, 0 gone\n"), "{done:?}");
+    is_back(&next(&mut source).await.0, BODIES[2]);
+    are_ready(&url, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_letter_that_a_quorum_queue_may_drop_is_not_read_and_a_bad_queue_is_named() {
+    let server = RabbitServer::start();
+    let url = server.url();
+    let _source = letters(&url, Queue::quorum("orders")).await;
+    let site = Site { queue: &["--queue", &url, "--name", "orders", "--assume-delivery-limit", "4"] };
+    let mut codes = Vec::new();
+    for _ in 0..4 {
+        let listed = site.dead("list", &[]);
+        codes.push(listed.code);
+        if listed.code != 0 {
+            listed.fails(6, "--assume-delivery-limit");
+        }
+        are_ready(&url, 3).await;
+    }
+    assert_eq!(codes, [0, 0, 6, 6]);
+    assert_eq!(site.dead("redrive", &["--limit", "1", "--reason", "why", "--dry-run"]).code, 6);
+    let assured = Site { queue: &["--queue", &url, "--name", "orders", "--assume-delivery-limit", "1000000"] };
+    are_ready(&url, 3).await;
+    assert_eq!(assured.reasons(&[]), REASONS);
+
+    Site { queue: &["--queue", &url, "--name", "invoices"] }.dead("list", &[]).fails(4, "invoices on amqp://");
+    let denied = url.replace("guest:guest", "guest:s3cret");
+    let denied = Site { queue: &["--queue", &denied, "--name", "orders"] }.dead("list", &[]);
+    denied.fails(8, "orders on amqp://guest:***@");
+    assert!(!denied.err.contains("s3cret"), "{denied:?}");
+}

@@ -1,0 +1,106 @@
+//! Dead letters of Redis Streams.
+use std::time::Duration;
+
+use idempotent::mq::{Settlement, Source};
+use idempotent::redis_streams::{StartPosition, StreamsSource};
+use idempotent::store::{
+    Claim, ClaimHandle, ClaimRequest, OnExpiry, OwnerToken, Release, ReleaseKind, Settled, StateKind,
+};
+use idempotent::{Identity, Key, RedisStore, Scene, Store};
+use idempotent_harness::servers::RedisServer;
+
+use crate::dead::site::{BODIES, REASONS, Site, bury, is_back, next};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Marks a key as dead. Returns its name and its letter's id.
+async fn dead_key(store: &RedisStore, part: &str) -> (Key, String) {
+    let key = Identity::new(Scene::Mq, "orders", part).key("idempotent").unwrap();
+    let owner = OwnerToken(17);
+    let request = ClaimRequest {
+        key: key.clone(),
+        owner,
+        lease: HOUR,
+        fingerprint: None,
+        max_attempts: 0,
+        on_expiry: OnExpiry::Takeover,
+        retention: HOUR,
+        display: None,
+    };
+    let Claim::Acquired(grant) = store.claim(&request).await.unwrap() else { panic!("the key is held") };
+    let held = ClaimHandle { fencing: Some(grant.fencing), ..ClaimHandle::unanswered(key.clone(), owner) };
+    let release =
+        Release { kind: ReleaseKind::MarkDead, delay: Duration::ZERO, retention: HOUR, error: "no stock".into() };
+    assert_eq!(store.release(&held, &release).await.unwrap(), Settled::Done);
+    let id = format!("{key}:{}", grant.fencing);
+    (key, id)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn letters_of_a_stream_are_listed_shown_and_put_back_with_a_free_key() {
+    let server = RedisServer::start();
+    let url = server.url();
+    let store = RedisStore::connect(&url).await.unwrap();
+    let source = StreamsSource::builder(&url, "orders", "billing").declare(StartPosition::Beginning);
+    let mut source = source.connect().await.unwrap();
+    let mut keys = Vec::new();
+    for (number, body) in BODIES.iter().enumerate() {
+        server.command(&[&b"XADD"[..], b"orders", b"*", b"trace", b"secret", b"body", body]);
+        let (key, id) = dead_key(&store, &number.to_string()).await;
+        bury(&mut source, REASONS[number], Some(id)).await;
+        keys.push(key);
+    }
+    let queue = url.replacen("redis://", "redis+stream://", 1);
+    let site = Site { queue: &["--queue", &queue, "--name", "orders"] };
+    site.is_listed();
+    site.is_redriven();
+    let (delivery, tag) = next(&mut source).await;
+    is_back(&delivery, BODIES[0]);
+    source.settler().settle(&delivery, &tag, &Settlement::Ack).await.unwrap();
+
+    let state = async |at: usize| store.peek(&keys[at]).await.unwrap().unwrap().state.kind();
+    let letters = site.dead("list", &["--cause", "stock"]).lines();
+    let id = format!("{}:{}", keys[2].as_str(), letters[0]["fencing"]);
+    let redrive = ["--id", &id, "--reason", "why", "--yes", "--let-go"];
+    site.dead("redrive", &redrive).fails(2, "no store");
+    assert_eq!(state(2).await, StateKind::Dead);
+    let done = site.dead("redrive", &[&redrive[..], &["--store", &url]].concat()).lines();
+    assert_eq!(done[0]["outcome"], "done, the key can be claimed");
+    let states = [state(0).await, state(1).await, state(2).await];
+    assert_eq!(states, [StateKind::Dead, StateKind::Dead, StateKind::Vacant]);
+    is_back(&next(&mut source).await.0, BODIES[2]);
+    assert_eq!(site.reasons(&[]), REASONS[1..2]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_died_often_stays_and_a_bad_stream_is_named() {
+    let server = RedisServer::start();
+    let url = server.url().replacen("redis://", "redis+stream://", 1);
+    server.command(&["XGROUP", "CREATE", "orders", "billing", "0", "MKSTREAM"]);
+    for deaths in ["3", "4"] {
+        let mark = |name: &str| format!("idempotent-{name}");
+        let names = ["reason", "attempts", "first-at", "last-at", "deaths"].map(mark);
+        let fields = names.iter().map(String::as_str).zip(["no stock", "17", "1", "2", deaths]);
+        let fields = fields.flat_map(|(name, value)| [name, value]);
+        server.command(&["XADD", "morgue", "*"].into_iter().chain(fields).collect::<Vec<_>>());
+    }
+    let site = Site { queue: &["--queue", &url, "--name", "orders", "--dead-stream", "morgue"] };
+    let redrive = |more: &[&str]| {
+        let done = site.dead("redrive", &[&["--limit", "9", "--reason", "why", "--yes"], more].concat()).lines();
+        let counts = done.last().unwrap();
+        (counts["put_back"].as_u64().unwrap(), counts["skipped"].as_u64().unwrap())
+    };
+    assert_eq!(redrive(&[]), (1, 1));
+    assert_eq!(redrive(&["--max-deaths", "4"]), (1, 0));
+    let empty = site.dead("list", &[]);
+    assert!(empty.lines().is_empty() && empty.err.contains("0 of 0 dead letters of orders on redis+stream://"));
+
+    // A stream that nobody would read is not created.
+    server.command(&["XADD", "invoices:dead", "*", "body", "x"]);
+    let invoices = Site { queue: &["--queue", &url, "--name", "invoices"] };
+    let refused = invoices.dead("redrive", &["--limit", "1", "--reason", "why", "--yes"]);
+    refused.fails(5, "does not exist");
+    assert!(refused.out.contains("\"put_back\":0"), "{refused:?}");
+    server.command(&["CONFIG", "SET", "requirepass", "s3cret"]);
+    site.dead("list", &[]).fails(8, "orders on redis+stream://");
+}
