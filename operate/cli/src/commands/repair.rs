@@ -21,7 +21,7 @@ pub(super) async fn release(global: &GlobalOptions, arguments: &RepairArguments)
 async fn repair(global: &GlobalOptions, arguments: &RepairArguments, repair: Repair) -> anyhow::Result<()> {
     let key = arguments.key.address(&global.namespace)?.key()?;
     let options = &arguments.options;
-    let target = match options.dry_run {
+    let target = match options.change.dry_run {
         true => open(global).await?,
         false => open_for_writing(global, Access::Write).await?,
     };
