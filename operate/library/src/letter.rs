@@ -143,7 +143,9 @@ mod tests {
         let later = Timestamp(at.0 + 1);
         type Set = fn(&mut LetterFilter, bool, (Timestamp, Timestamp));
         let conditions: [(&str, Set); 7] = [
-            ("id", |filter, fits, _| drop(filter.ids.insert(if fits { "m-17".into() } else { "m-1".into() }))),
+            ("id", |filter, fits, _| {
+                filter.ids.insert(if fits { "m-17".into() } else { "m-1".into() });
+            }),
             ("cause", |filter, fits, _| filter.cause = Some(if fits { "stock".into() } else { "Stock".into() })),
             ("before", |filter, fits, (at, later)| filter.died_before = Some(if fits { later } else { at })),
             ("after", |filter, fits, (at, later)| filter.died_after = Some(if fits { at } else { later })),

@@ -23,7 +23,10 @@ fn send(world: &World, fields: &[&[u8]]) {
 #[tokio::test]
 async fn an_entry_that_dies_after_the_count_is_not_listed() {
     let world = World::new();
-    let dead = |body: &[u8]| assert!(!world.server.command(&[b"XADD", b"orders:dead", b"*", b"body", body]).is_error());
+    let dead = |body: &[u8]| {
+        let command: [&[u8]; 5] = [b"XADD", b"orders:dead", b"*", b"body", body];
+        assert!(!world.server.command(&command).is_error());
+    };
     let mut letters = letters_of(&world);
     assert_eq!(letters.count().await.unwrap(), 0);
     dead(b"a");
