@@ -40,7 +40,7 @@ fn each_bad_store_is_refused_without_its_password() {
         ("redsi://u:hunter2@cache", 2, "did you mean `redis`?"),
         ("redis://u:hunter2@cache:99999", 2, "port"),
         ("memory:", 2, "belongs to its process"),
-        ("@/no/such/file", 1, "cannot read the store's URL from `/no/such/file`"),
+        ("@/no/such/file", 1, "cannot read a URL from `/no/such/file`"),
         ("redis://u:hunter2@127.0.0.1:1", 7, "Connection refused"),
         ("postgres://u:hunter2@127.0.0.1:1/shop", 7, "127.0.0.1"),
     ] {
