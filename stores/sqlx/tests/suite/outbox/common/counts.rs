@@ -35,3 +35,16 @@ async fn unsent_unconfirmed_and_dead_messages_are_counted_and_settled_ones_are_n
     tx.commit().await.unwrap();
     assert_eq!(world.numbers().await, (1, 1, 1, Some(Duration::from_secs(3))));
 }
+
+#[tokio::test]
+async fn a_message_given_up_unsent_is_dead_and_no_longer_unsent() {
+    let world = World::new().await;
+    world.broker.say_of("refused", Says::Fails(PublishErrorKind::Refused));
+    world.put(&[message("refused")]).await;
+    for _ in 0..3 {
+        assert_eq!(world.round().await.failed, 1);
+        world.pass(20);
+    }
+    assert_eq!(world.round().await.given_up, 1);
+    assert_eq!(world.numbers().await, (0, 0, 1, None));
+}
