@@ -153,3 +153,23 @@ impl AuditSink for AuditFile {
         file.sync_data()
     }
 }
+
+/// An audit log in memory for tests, which fails after a number of entries.
+#[cfg(test)]
+#[derive(Debug)]
+pub(crate) struct MemoryAudit {
+    pub(crate) entries: Mutex<Vec<AuditEntry>>,
+    pub(crate) most: usize,
+}
+
+#[cfg(test)]
+impl AuditSink for MemoryAudit {
+    fn write(&self, entry: &AuditEntry) -> io::Result<()> {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if entries.len() == self.most {
+            return Err(io::Error::other("the disk is full"));
+        }
+        entries.push(entry.clone());
+        Ok(())
+    }
+}

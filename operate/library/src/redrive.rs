@@ -116,30 +116,12 @@ fn outcome(step: &RedriveStep<'_>) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::io;
 
     use idempotent_core::Timestamp;
     use idempotent_mq::{DeadLetter, MemoryDeadLetters, MemoryQueue, Received, Settlement, Source};
 
     use super::*;
-
-    /// An audit log in memory, which fails after a number of entries.
-    #[derive(Debug)]
-    struct Log {
-        entries: Mutex<Vec<AuditEntry>>,
-        most: usize,
-    }
-
-    impl AuditSink for Log {
-        fn write(&self, entry: &AuditEntry) -> io::Result<()> {
-            let mut entries = self.entries.lock().unwrap();
-            if entries.len() == self.most {
-                return Err(io::Error::other("the disk is full"));
-            }
-            entries.push(entry.clone());
-            Ok(())
-        }
-    }
+    use crate::audit::MemoryAudit;
 
     /// Returns a queue with two dead letters.
     async fn queue() -> MemoryQueue {
@@ -155,7 +137,7 @@ mod tests {
     }
 
     async fn redrive(queue: &MemoryQueue, most: usize) -> (Result<RedriveOutcome, OperateError>, Vec<AuditEntry>) {
-        let log = Arc::new(Log { entries: Mutex::default(), most });
+        let log = Arc::new(MemoryAudit { entries: Mutex::default(), most });
         let redriver = Redriver::new(log.clone(), ("ann", "stock corrected"), "test", "orders").unwrap();
         let filter = LetterFilter { cause: Some("stock".into()), ..LetterFilter::default() };
         let mut letters = MemoryDeadLetters::new(queue);

@@ -108,38 +108,20 @@ impl Repairer {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::io;
     use std::sync::Mutex;
 
     use idempotent_core::{Claim, ClaimRequest, Identity, MemoryStore, OnExpiry, OwnerToken, Scene};
 
     use super::*;
     use crate::AuditPhase;
-
-    /// An audit log in memory, which fails after a number of entries.
-    #[derive(Debug)]
-    struct Log {
-        entries: Mutex<Vec<AuditEntry>>,
-        most: usize,
-    }
-
-    impl AuditSink for Log {
-        fn write(&self, entry: &AuditEntry) -> io::Result<()> {
-            let mut entries = self.entries.lock().unwrap();
-            if entries.len() == self.most {
-                return Err(io::Error::other("the disk is full"));
-            }
-            entries.push(entry.clone());
-            Ok(())
-        }
-    }
+    use crate::audit::MemoryAudit;
 
     fn key() -> Key {
         Identity::new(Scene::Mq, "orders", "o-17").key("shop").unwrap()
     }
 
     /// Returns a store with a consuming key, its fencing number, and a repairer.
-    async fn consuming(most: usize) -> (FencingToken, Repairer, Arc<Log>) {
+    async fn consuming(most: usize) -> (FencingToken, Repairer, Arc<MemoryAudit>) {
         let store = Arc::new(MemoryStore::new());
         let request = ClaimRequest {
             key: key(),
@@ -152,7 +134,7 @@ mod tests {
             display: None,
         };
         let Claim::Acquired(grant) = Store::claim(&*store, &request).await.unwrap() else { unreachable!() };
-        let log = Arc::new(Log { entries: Mutex::default(), most });
+        let log = Arc::new(MemoryAudit { entries: Mutex::default(), most });
         let repairer = Repairer::new(store, log.clone(), ("ann", "worker was removed"), "test", "memory:").unwrap();
         (grant.fencing, repairer, log)
     }

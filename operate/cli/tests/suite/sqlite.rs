@@ -8,7 +8,7 @@ pub(crate) async fn file() -> (tempfile::TempDir, String) {
     fill(&idempotent::connect(&url).await.unwrap()).await;
     // The last connection closes in the background, and moves its journal into the file.
     while folder.path().join("records.db-wal").exists() {
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        tokio::task::yield_now().await;
     }
     (folder, url)
 }

@@ -144,7 +144,7 @@ pub(super) async fn status_by(
     let connection = pool.connect_options().connect().await;
     let mut connection = connection.map_err(|error| place.error::<MySqlDialect>(Phase::Connecting, error))?;
     let status = status(&mut connection, &table.clone().in_backticks(), &place, known, columns).await?;
-    // Whether it was said or not, it ends here.
+    // The connection ends even if its closing fails.
     let _ = connection.close().await;
     Ok(status)
 }

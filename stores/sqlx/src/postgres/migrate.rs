@@ -141,7 +141,7 @@ pub(super) async fn status_by(
     let connection = pool.connect_options().connect().await;
     let mut connection = connection.map_err(|error| place.error::<PostgresDialect>(Phase::Connecting, error))?;
     let status = status(&mut connection, table, &place, known, columns).await?;
-    // Whether it was said or not, it ends here.
+    // The connection ends even if its closing fails.
     let _ = connection.close().await;
     Ok(status)
 }
