@@ -3,8 +3,8 @@
 pub use idempotent_core::store::*;
 pub use idempotent_core::{
     Claim, ClaimHandle, ClaimRequest, Clock, Completion, Consumed, Dead, Entropy, EntropyError, FencingToken, Grant,
-    InFlight, OnExpiry, OsEntropy, OwnerToken, Record, Release, ReleaseKind, Settled, State, StateKind, StoreError,
-    StoreErrorKind, SystemClock, Timer, Timestamp, protocol,
+    GrantTerms, InFlight, OnExpiry, OsEntropy, OwnerToken, Record, Release, ReleaseKind, Settled, State, StateKind,
+    StoreError, StoreErrorKind, SystemClock, Timer, Timestamp, protocol,
 };
 #[cfg(feature = "redis")]
 pub use idempotent_redis::{

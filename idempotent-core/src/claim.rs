@@ -194,13 +194,44 @@ pub struct ClaimHandle {
     /// was overtaken and the key was freed. Both grants have the same token, and the overtaken run must not settle the
     /// second one.
     pub fencing: Option<FencingToken>,
+    /// The terms of the grant, if this is the first grant of its record and no renewal was sent since.
+    pub terms: Option<GrantTerms>,
+}
+
+/// The terms of the first grant of a record.
+///
+/// The whole record of such a grant follows from the terms, the owner and the fencing number. A store may therefore
+/// complete the run by one comparison of the whole record. The terms are a hint only: another caller may have changed the
+/// record since, so a store whose record differs must decide by owner and fencing number as for a handle without terms.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct GrantTerms {
+    /// The duration of the lease, as claimed.
+    pub lease: Duration,
+    /// The time for which the store keeps the record after the lease, as claimed.
+    pub retention: Duration,
+    /// The fingerprint of the payload, as claimed.
+    pub fingerprint: Option<Fingerprint>,
+    /// The part of the key that operators may see, as claimed.
+    pub display: Option<Arc<str>>,
 }
 
 impl ClaimHandle {
     /// Creates the proof of a claim whose answer is unknown.
     #[must_use]
     pub fn unanswered(key: Key, owner: OwnerToken) -> Self {
-        Self { key, owner, fencing: None }
+        Self { key, owner, fencing: None, terms: None }
+    }
+
+    /// Creates the proof of a claim that was granted.
+    #[must_use]
+    pub fn granted(request: &ClaimRequest, grant: &Grant) -> Self {
+        let terms = (grant.attempt == 1 && grant.taken_over.is_none()).then(|| GrantTerms {
+            lease: grant.lease,
+            retention: request.retention,
+            fingerprint: request.fingerprint,
+            display: request.display.clone(),
+        });
+        Self { key: request.key.clone(), owner: request.owner, fencing: Some(grant.fencing), terms }
     }
 
     /// Returns whether a record with this owner and fencing number belongs to this claim.

@@ -46,6 +46,8 @@ struct LeaseInner {
     guard: AtomicU64,
     /// The latest time of a renewal.
     renewable_until: Instant,
+    /// True once a renewal was sent, which changes the record even if its answer is lost.
+    renewal_sent: AtomicBool,
     /// The last time at which the run's task was polled, in ns after `claim_sent`.
     last_poll: AtomicU64,
     /// True once a blocked runtime was reported.
@@ -105,6 +107,7 @@ impl Lease {
             claim_sent,
             guard,
             renewable_until,
+            renewal_sent: AtomicBool::new(false),
             last_poll: AtomicU64::new(nanos(round_trip)),
             reported: AtomicBool::new(false),
             lost,
@@ -220,6 +223,20 @@ impl Lease {
 
     pub(crate) fn held(&self) -> &ClaimHandle {
         &self.0.held
+    }
+
+    /// Returns the handle for a settlement. Without the terms of the grant, if the record may have been renewed: a store
+    /// would compare them in vain.
+    pub(crate) fn settling_handle(&self) -> Cow<'_, ClaimHandle> {
+        if self.0.renewal_sent.load(Ordering::Relaxed) {
+            return Cow::Owned(ClaimHandle { terms: None, ..self.0.held.clone() });
+        }
+        Cow::Borrowed(&self.0.held)
+    }
+
+    /// Records that a renewal is about to be sent.
+    pub(crate) fn mark_renewal_sent(&self) {
+        self.0.renewal_sent.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn length(&self) -> Duration {

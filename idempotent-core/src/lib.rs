@@ -49,8 +49,8 @@ pub use alert::{
     AlertsBuilder, GivenUp,
 };
 pub use claim::{
-    Claim, ClaimHandle, ClaimRequest, Completion, Consumed, Dead, FencingToken, Grant, InFlight, OnExpiry, OwnerToken,
-    Release, ReleaseKind, Settled,
+    Claim, ClaimHandle, ClaimRequest, Completion, Consumed, Dead, FencingToken, Grant, GrantTerms, InFlight, OnExpiry,
+    OwnerToken, Release, ReleaseKind, Settled,
 };
 pub use clock::{Clock, SystemClock, Timer};
 pub use codec::{Codec, Discard, Json};

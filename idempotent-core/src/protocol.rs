@@ -305,7 +305,7 @@ mod tests {
         let done = Completion { value: None, retain: Duration::from_secs(1) };
         let (settled, write) = complete(
             Some(&record),
-            &ClaimHandle { key, owner: asks, fencing: number.map(FencingToken) },
+            &ClaimHandle { key, owner: asks, fencing: number.map(FencingToken), terms: None },
             &done,
             Timestamp(9),
         );

@@ -110,7 +110,7 @@ impl Tokens {
             let error = StoreError::new(StoreErrorKind::NotApplied);
             return Err(error.because("issue a token: a new token exists already; check the random generator").into());
         };
-        let held = ClaimHandle { key, owner, fencing: Some(grant.fencing) };
+        let held = ClaimHandle::granted(&request, &grant);
         let unused = Release {
             kind: ReleaseKind::Vacate,
             delay: Duration::ZERO,

@@ -67,18 +67,64 @@ pub(crate) fn claimed(request: &ClaimRequest) -> Arc<[u8]> {
         return Arc::new(out);
     }
     let mut out = Vec::with_capacity(34);
-    out.extend(request.owner.0.to_be_bytes());
-    let seen = if request.fingerprint.is_some() { SEEN } else { 0 };
-    let shown = if request.display.is_some() { SHOWN } else { 0 };
+    extend_with_claim(&mut out, request.owner, request.fingerprint, request.display.as_deref());
+    out.into()
+}
+
+fn extend_with_claim(out: &mut Vec<u8>, owner: OwnerToken, fingerprint: Option<Fingerprint>, display: Option<&str>) {
+    out.extend(owner.0.to_be_bytes());
+    let seen = if fingerprint.is_some() { SEEN } else { 0 };
+    let shown = if display.is_some() { SHOWN } else { 0 };
     out.push(seen | shown);
-    if let Some(fingerprint) = request.fingerprint {
+    if let Some(fingerprint) = fingerprint {
         out.extend(fingerprint.to_bytes());
     }
-    if let Some(display) = &request.display {
+    if let Some(display) = display {
         // Policies keep the text far below any limit.
         out.extend(u32::try_from(display.len()).unwrap_or(u32::MAX).to_be_bytes());
         out.extend(display.as_bytes());
     }
+}
+
+/// Encodes the record of a first grant, as the claim script writes it. Returns `None` if the terms or the fencing number
+/// are unknown.
+pub(crate) fn granted_record(held: &ClaimHandle) -> Option<Arc<[u8]>> {
+    let (terms, fencing) = (held.terms.as_ref()?, held.fencing?);
+    let mut out = Vec::with_capacity(2 + FENCING + ATTEMPT + 34 + TIMES + THOUSANDS);
+    out.extend([VERSION, b'P']);
+    out.extend(digits(fencing));
+    out.extend(FIRST);
+    extend_with_claim(&mut out, held.owner, terms.fingerprint, terms.display.as_deref());
+    let until = fencing.0.checked_add(micros(terms.lease).max(1))?;
+    for time in [fencing.0, fencing.0, until, micros(terms.retention), 0] {
+        out.extend(&time.to_be_bytes()[1..]);
+    }
+    out.extend([b'0'; THOUSANDS]);
+    Some(out.into())
+}
+
+/// Encodes the consumed record of a first attempt with this fencing number.
+pub(crate) fn consumed_record(
+    fencing: FencingToken,
+    fingerprint: Option<Fingerprint>,
+    value: Option<&[u8]>,
+) -> Arc<[u8]> {
+    if fingerprint.is_none() && value.is_none() {
+        let mut out = [0; FENCING + ATTEMPT];
+        out[..FENCING].copy_from_slice(&digits(fencing));
+        out[FENCING..].copy_from_slice(FIRST);
+        return Arc::new(out);
+    }
+    let mut out = Vec::with_capacity(2 + 7 + 2 + 17 + value.map_or(0, <[u8]>::len));
+    let seen = if fingerprint.is_some() { SEEN } else { 0 };
+    let valued = if value.is_some() { VALUED } else { 0 };
+    out.extend([VERSION, CONSUMED + (seen | valued)]);
+    out.extend(&fencing.0.to_be_bytes()[1..]);
+    out.extend(1_u16.to_be_bytes());
+    if let Some(fingerprint) = fingerprint {
+        out.extend(fingerprint.to_bytes());
+    }
+    out.extend(value.unwrap_or_default());
     out.into()
 }
 

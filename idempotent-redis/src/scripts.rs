@@ -11,6 +11,8 @@ pub(crate) const FORGOTTEN: &str = "idempotent:forgotten";
 pub(crate) enum Script {
     Claim,
     Complete,
+    /// Completes a record that is exactly as granted.
+    Replace,
     Renew,
     Release,
     Look,
@@ -35,9 +37,10 @@ impl Script {
     }
 }
 
-const ALL: [(Script, &str); 16] = [
+const ALL: [(Script, &str); 17] = [
     (Script::Claim, include_str!("scripts/claim.lua")),
     (Script::Complete, include_str!("scripts/complete.lua")),
+    (Script::Replace, include_str!("scripts/replace.lua")),
     (Script::Renew, include_str!("scripts/renew.lua")),
     (Script::Release, include_str!("scripts/release.lua")),
     (Script::Look, include_str!("scripts/look.lua")),
@@ -182,7 +185,9 @@ mod tests {
     fn scripts_that_end_runs_are_allowed_when_memory_is_full_and_claims_are_not() {
         let first = |script: Script| ALL[script as usize].1.lines().next().unwrap_or_default();
         assert_eq!([Script::Claim, Script::CompareAndSwap].map(first), ["#!lua"; 2]);
-        for script in [Script::Complete, Script::Renew, Script::Release, Script::Forget, Script::Shrink] {
+        for script in
+            [Script::Complete, Script::Replace, Script::Renew, Script::Release, Script::Forget, Script::Shrink]
+        {
             assert_eq!(first(script), "#!lua flags=allow-oom");
         }
     }

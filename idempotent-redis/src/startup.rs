@@ -35,6 +35,8 @@ pub(crate) struct StartupChecks {
 #[derive(Debug)]
 pub(crate) struct ServerReport {
     pub(crate) dialect: Dialect,
+    /// True if the server has `SET … IFEQ`.
+    pub(crate) compares_natively: bool,
     pub(crate) findings: Vec<HealthFinding>,
     /// Number of keys that the server has evicted since its start, if reported.
     pub(crate) evicted: Option<u64>,
@@ -46,18 +48,18 @@ pub(crate) const PROTOCOL: u64 = 1;
 /// Difference between the clocks above which a check warns.
 const APART: Duration = Duration::from_secs(300);
 
-/// Returns the script dialect of the first server that can be reached.
+/// Returns the report of the first server that can be reached.
 ///
 /// # Errors
 /// The last error, if no server can be reached.
-pub(crate) async fn dialect(
+pub(crate) async fn first_report(
     connections: impl Iterator<Item = Connection>,
     checks: &StartupChecks,
-) -> Result<Dialect, CallFailure> {
+) -> Result<ServerReport, CallFailure> {
     let mut failure = CallFailure::unreachable("no server to connect to");
     for connection in connections {
         match inspect(&connection, checks).await {
-            Ok(report) => return Ok(report.dialect),
+            Ok(report) => return Ok(report),
             Err(why) => failure = why,
         }
     }
@@ -93,6 +95,7 @@ pub(crate) async fn inspect(connection: &Connection, checks: &StartupChecks) -> 
     let info = permissions::answer(first, harmless, "info").and_then(text);
     let info = info.map(ServerInfo);
     let found = info.and_then(ServerVersion::of).or_else(|| greeted(hello));
+    let compares_natively = found.as_ref().is_some_and(ServerVersion::compares_natively);
     let dialect = version(&mut findings, found, permissions::dialect(harmless));
 
     let rest = ProbeSet::of(dialect, checks.read_only);
@@ -110,7 +113,7 @@ pub(crate) async fn inspect(connection: &Connection, checks: &StartupChecks) -> 
     replication(&mut findings, info, checks.replicas);
     clock(&mut findings, permissions::answer(first, harmless, "time"));
     let evicted = info.and_then(|info| info.number("evicted_keys"));
-    Ok(ServerReport { dialect, findings: findings.all, evicted })
+    Ok(ServerReport { dialect, compares_natively, findings: findings.all, evicted })
 }
 
 pub(crate) fn text(value: &Value) -> Option<&str> {

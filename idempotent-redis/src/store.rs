@@ -3,6 +3,7 @@ mod batch;
 mod browse;
 pub(crate) mod builder;
 mod calls;
+mod completion;
 mod journal;
 mod order_tables;
 mod replication;
@@ -16,19 +17,20 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol::{self, Write, live};
 use idempotent_core::{
-    Admin, Claim, ClaimHandle, ClaimRequest, Completion, Consumed, FencingToken, Inspect, InspectedRecord, Key, Record,
-    Release, Renewal, Settled, Store, StoreCapabilities, StoreError,
+    Admin, Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Inspect, InspectedRecord, Key, Record, Release,
+    Renewal, Settled, Store, StoreCapabilities, StoreError,
 };
 
 #[cfg(doc)]
 use crate::CacheOptions;
-use crate::batching::call::{ReplyBody, ScriptCall, ScriptReply};
-use crate::cache::{CacheGeneration, PayloadKnowledge};
+use crate::batching::call::ScriptCall;
+use crate::cache::PayloadKnowledge;
 use crate::connection::notifications::NotificationHub;
 use crate::connection::url::{self as connection_url, InvalidUrl};
 use crate::durability::{Counters, Durability, RedisCounts};
 use crate::startup::StartupChecks;
 use crate::store::builder::RedisStoreBuilder;
+use crate::store::completion::whole_record;
 use crate::topology::Topology;
 
 /// A store that keeps records in Redis 6.2 or later, or in Valkey.
@@ -195,9 +197,12 @@ impl Store for RedisStore {
 
     async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
         let generation = self.0.hub.cache.generation();
+        if let Some(answer) = self.replaced(held, completion).await? {
+            return self.completed(held, completion, (generation, whole_record(held)), &answer);
+        }
         let call = ScriptCall::complete(held, completion);
         let answer = self.0.call(&call, BUDGET).await?;
-        self.completed(held, completion, generation, &answer)
+        self.completed(held, completion, (generation, PayloadKnowledge::Unknown), &answer)
     }
 
     async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
@@ -227,23 +232,6 @@ impl Store for RedisStore {
 impl Renewal for RedisStore {
     async fn renewal_store(&self) -> Result<Arc<dyn Store>, StoreError> {
         Ok(Arc::new(self.0.reopen.clone().cache(None).connect().await?))
-    }
-}
-
-impl RedisStore {
-    /// Records in the cache that this process has completed a run.
-    pub(crate) fn remember(
-        &self,
-        held: &ClaimHandle,
-        completion: &Completion,
-        generation: Option<CacheGeneration>,
-        answer: &ScriptReply,
-    ) {
-        // Only for a result that this call has written: if the key was already consumed, the first result is kept.
-        if let (ReplyBody::Empty, Some(fencing)) = (&answer.body, held.fencing) {
-            let consumed = Consumed { fencing, value: completion.value.clone() };
-            self.0.hub.cache.insert(&held.key, generation, completion.retain, PayloadKnowledge::Unknown, &consumed);
-        }
     }
 }
 

@@ -9,7 +9,7 @@ use super::wait_marker::marker_interval;
 use crate::clock::later;
 use crate::engine::{Engine, draining_rejection};
 use crate::run::{NotAcquired, Prepared, ReleaseOnDrop, Report, not_granted, release, store_failure};
-use crate::{Claim, Event, Key, Record, Rejection, ReleaseKind, Settled, StoreError, Timestamp};
+use crate::{Claim, ClaimHandle, Event, Key, Record, Rejection, ReleaseKind, Settled, StoreError, Timestamp};
 
 /// The shortest retry delay, and the shortest wait in place.
 pub(super) const MIN_DELAY: Duration = Duration::from_millis(1);
@@ -91,7 +91,7 @@ async fn halt_call(engine: &Arc<Engine>, prepared: &Prepared, why: BrokenOrder) 
     guard.granted(grant.fencing);
     let mut bury = release(ReleaseKind::MarkDead, prepared.policy.retain_failures, "");
     bury.error = halted(why, &prepared.waits_for(), grant.attempt).into();
-    let held = prepared.held(Some(grant.fencing));
+    let held = ClaimHandle::granted(&prepared.request, &grant);
     let settled = engine.with_timeout(patience, engine.store.release(&held, &bury)).await?;
     guard.disarm();
     engine.wake_waiters(&prepared.request.key);

@@ -116,7 +116,7 @@ async fn store_marker(engine: &Arc<Engine>, prepared: &Prepared, since: Option<T
     let timeout = policy.lease / 3;
     // A concurrent writer writes the same marker.
     if let Claim::Acquired(grant) = engine.with_timeout(timeout, engine.store.claim(&request)).await? {
-        let held = ClaimHandle { key, owner: request.owner, fencing: Some(grant.fencing) };
+        let held = ClaimHandle::granted(&request, &grant);
         // The marker is never deleted, not even for a restart: without it, the call would be taken for missing.
         let left = release(ReleaseKind::Vacate, retention, &marker_text(since));
         engine.with_timeout(timeout, engine.store.release(&held, &left)).await?;

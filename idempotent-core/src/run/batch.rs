@@ -36,6 +36,8 @@ pub struct BatchOutput<O> {
 }
 
 /// An item of a batch after the claims.
+// Most items are claimed, so a box for the largest variant would be an allocation for most items.
+#[allow(clippy::large_enum_variant)]
 enum BatchEntry<'e, T> {
     /// The key was granted, so the handler gets the item.
     Claimed(T, Attempt<'e>, Report<'e>),

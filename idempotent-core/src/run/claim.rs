@@ -13,7 +13,7 @@ use crate::engine::{DrainPhase, Engine, no_answer};
 use crate::lease::LeaseTiming;
 use crate::ordering::{after, sequence};
 use crate::policy::OnInFlight;
-use crate::{Claim, Event, Grant, InFlight, Lease, Rejection, StoreError, StoreErrorKind};
+use crate::{Claim, ClaimHandle, Event, Grant, InFlight, Lease, Rejection, StoreError, StoreErrorKind};
 
 /// A store's answer to a claim.
 pub(super) struct ClaimReply {
@@ -122,7 +122,7 @@ fn new_lease(
     report: &Report<'_>,
     timestamps: (Instant, Instant),
 ) -> Lease {
-    let held = prepared.held(Some(grant.fencing));
+    let held = ClaimHandle::granted(&prepared.request, &grant);
     let policy = &prepared.policy;
     let step_retention = policy.max_run.saturating_add(policy.lease).saturating_add(policy.retain_failures);
     let renews = prepared.transaction_store.as_ref().is_none_or(|own| own.renews());

@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::ordering::SequencePosition;
 use crate::policy::ResolvedPolicy;
 use crate::transaction::TransactionalRun;
-use crate::{ClaimHandle, ClaimRequest, DuplicateMessages, FencingToken, Key, OnConsumed, Rejection, Store};
+use crate::{ClaimHandle, ClaimRequest, DuplicateMessages, Key, OnConsumed, Rejection, Store};
 
 /// A call with its resolved policy and claim request.
 pub(crate) struct Prepared {
@@ -32,8 +32,9 @@ pub(crate) enum ResolvedOrdering {
 }
 
 impl Prepared {
-    pub(crate) fn held(&self, fencing: Option<FencingToken>) -> ClaimHandle {
-        ClaimHandle { key: self.request.key.clone(), owner: self.request.owner, fencing }
+    /// Returns the proof of a claim whose answer is unknown.
+    pub(crate) fn unanswered(&self) -> ClaimHandle {
+        ClaimHandle::unanswered(self.request.key.clone(), self.request.owner)
     }
 
     /// Returns the store that claims, completes and releases the run.

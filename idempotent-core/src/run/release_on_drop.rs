@@ -36,7 +36,7 @@ impl<'e> ReleaseOnDrop<'e> {
         let policy = &prepared.policy;
         // Only the store knows whether there is a count to keep: the claim may have taken over without an answer.
         let pending = Some(PendingRelease {
-            held: prepared.held(None),
+            held: prepared.unanswered(),
             verdict: ReleaseKind::Refund,
             error: "cancelled before it started",
         });

@@ -63,7 +63,7 @@ impl Attempt<'_> {
                 return Box::pin(self.retry_step(report, step, now, None)).await;
             }
             let first = self.first_try_deadline(now);
-            let answer = self.engine.before(first, step.send(self.store(), self.lease.held())).await;
+            let answer = self.engine.before(first, step.send(self.store(), &self.lease.settling_handle())).await;
             match &answer {
                 Some(answer) => report.store_answered(step.name(), now, answer),
                 None => report.store_answered::<()>(step.name(), now, &Err(no_answer("in time"))),
@@ -173,7 +173,8 @@ impl StepRetry {
     async fn send(&self) -> Result<Settled, StoreError> {
         let sent = self.engine.clock.now();
         let retry_deadline = try_deadline(sent, self.retry_deadline);
-        let answer = self.engine.before(retry_deadline, self.step.send(self.store(), self.lease.held())).await;
+        let answer =
+            self.engine.before(retry_deadline, self.step.send(self.store(), &self.lease.settling_handle())).await;
         let answer = answer.unwrap_or_else(|| Err(no_answer("in time")));
         if self.engine.is_timed {
             let elapsed = self.engine.clock.now().saturating_duration_since(sent);

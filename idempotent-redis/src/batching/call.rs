@@ -6,8 +6,11 @@ use redis::{Cmd, Value};
 
 use crate::durability::UnconfirmedReplicas;
 use crate::failure::CallFailure;
-use crate::record::{ORDER_TABLE_SUFFIX, STEPS_SUFFIX, claimed, digits, guard, micros, millis};
+use crate::record::{
+    ORDER_TABLE_SUFFIX, STEPS_SUFFIX, claimed, consumed_record, digits, granted_record, guard, micros, millis,
+};
 use crate::scripts::{Script, ScriptSet};
+use crate::startup::text;
 
 /// Maximum number of keys of one command. Other clients wait while the server runs a command.
 pub(crate) const MAX_KEYS_PER_COMMAND: usize = 256;
@@ -48,15 +51,19 @@ pub(crate) struct ScriptParams {
     pub(crate) waits: bool,
     /// Maximum jitter that is added to the first number.
     spread: u64,
+    /// True if the call may be sent as a command that compares and sets.
+    pub(crate) is_native: bool,
 }
 
 impl ScriptParams {
     fn new<const N: usize>(script: Script, numbers: [u64; N]) -> Self {
         let mut all = [0; 5];
         all[..N].copy_from_slice(&numbers);
-        let waits =
-            matches!(script, Script::Claim | Script::Complete | Script::Note | Script::CompareAndSwap | Script::Shrink);
-        Self { script, verdict: 0, numbers: all, given: N, waits, spread: 0 }
+        let waits = matches!(
+            script,
+            Script::Claim | Script::Complete | Script::Replace | Script::Note | Script::CompareAndSwap | Script::Shrink
+        );
+        Self { script, verdict: 0, numbers: all, given: N, waits, spread: 0, is_native: script == Script::Replace }
     }
 }
 
@@ -65,6 +72,11 @@ impl ScriptParams {
 /// A longer retention is extended by up to 1/128, at most 15 minutes. Records written at the same time then do not
 /// expire in the same second.
 const SPREAD_FROM_MS: u64 = 3_600_000;
+
+/// Returns the retention of a completion in ms. 0 means forever.
+fn retain(done: &Completion) -> u64 {
+    if done.retain >= crate::record::LONGEST { 0 } else { millis(done.retain) }
+}
 
 fn spread(retain: u64) -> u64 {
     if retain <= SPREAD_FROM_MS { 0 } else { (retain / 128).min(900_000) }
@@ -105,8 +117,35 @@ impl ScriptCall {
         call
     }
 
+    /// Creates the completion of a first grant that replaces the record if it is exactly as granted. Returns `None` if the
+    /// record of the grant is unknown.
+    pub(crate) fn replace(held: &ClaimHandle, done: &Completion) -> Option<Self> {
+        let (granted, terms, fencing) = (granted_record(held)?, held.terms.as_ref()?, held.fencing?);
+        let consumed = consumed_record(fencing, terms.fingerprint, done.value.as_deref());
+        let (retain, kept) = (retain(done), micros(terms.lease).max(1) + micros(terms.retention));
+        let params = ScriptParams { spread: spread(retain), ..ScriptParams::new(Script::Replace, [retain, kept]) };
+        Some(Self::new(params, &held.key, [Some(CallArgument::Own(granted)), Some(CallArgument::Own(consumed))]))
+    }
+
+    /// Creates a call that keeps a completed record until the clock has passed its number, if the clock was set back by more
+    /// than the retention since the claim.
+    /// Returns `None` if the retention is long enough. `now` is the server time of the completion, in µs.
+    pub(crate) fn prolong(held: &ClaimHandle, done: &Completion, now: u64) -> Option<Self> {
+        let (fencing, retain) = (held.fencing?.0, retain(done));
+        if retain == 0 || fencing <= now + retain * 1_000 {
+            return None;
+        }
+        let mut call = Self::replace(held, done)?;
+        call.params.numbers[0] = (fencing - now).div_ceil(1_000) + 1;
+        call.params.is_native = false;
+        // The record is complete already.
+        call.args[0] = call.args[1].clone();
+        Some(call)
+    }
+
+    /// Creates the completion of a grant whose record may have changed.
     pub(crate) fn complete(held: &ClaimHandle, done: &Completion) -> Self {
-        let retain = if done.retain >= crate::record::LONGEST { 0 } else { millis(done.retain) };
+        let retain = retain(done);
         let value = done.value.as_deref().map(|value| CallArgument::Own([b"V", value].concat().into()));
         // Number of arguments per key.
         let each = 1 + u64::from(value.is_some());
@@ -199,6 +238,38 @@ impl ScriptCall {
     }
 }
 
+/// Encodes the completion of one record as a command that compares and sets, for servers with `SET … IFEQ`.
+pub(crate) fn native_command(call: &ScriptCall) -> Cmd {
+    let bytes = |at: usize| call.args[at].as_ref().map_or(&[][..], CallArgument::bytes);
+    let (key, [retain, ..]) = (call.key.as_str(), call.params.numbers);
+    let mut cmd = Cmd::with_capacity(7, 96 + key.len() + bytes(0).len() + bytes(1).len());
+    cmd.arg("SET").arg(key).arg(bytes(1)).arg("IFEQ").arg(bytes(0));
+    if retain > 0 {
+        cmd.arg("PX").arg(retain + jitter(call.params.spread));
+    }
+    cmd
+}
+
+/// Converts the reply to a [`native_command`] into the reply of the script, which has the server time in µs.
+pub(crate) fn native_reply(reply: &Value, now: i64) -> Result<Value, CallFailure> {
+    match reply {
+        Value::Okay => Ok(Value::Int(now)),
+        Value::Nil => Ok(Value::Array(vec![Value::Int(now), Value::Int(1), Value::BulkString(vec![DIFFERS])])),
+        _ => Err(unexpected_reply()),
+    }
+}
+
+/// Parses the reply to `TIME`, in µs.
+pub(crate) fn parse_time(reply: &Value) -> Result<i64, CallFailure> {
+    let Value::Array(parts) = reply else { return Err(unexpected_reply()) };
+    let part = |at: usize| text(parts.get(at)?)?.parse::<i64>().ok();
+    let time = part(0).zip(part(1)).map(|(seconds, micros)| seconds * 1_000_000 + micros);
+    time.ok_or_else(unexpected_reply)
+}
+
+/// Tag of the reply for a record that is not as granted.
+const DIFFERS: u8 = b'M';
+
 /// Encodes calls with the same parameters as one command.
 pub(crate) fn command(scripts: &ScriptSet, calls: &[&ScriptCall], in_full: bool) -> Cmd {
     let Some(ScriptCall { params, .. }) = calls.first() else { return Cmd::new() };
@@ -248,6 +319,11 @@ pub(crate) struct ScriptReply {
 impl ScriptReply {
     fn new(now: u64, body: ReplyBody) -> Self {
         Self { now, body, unconfirmed: None }
+    }
+
+    /// Returns whether a record was not replaced because it is not as granted.
+    pub(crate) fn differs(&self) -> bool {
+        matches!(&self.body, ReplyBody::Tagged(reply) if reply.first() == Some(&DIFFERS))
     }
 
     /// Returns an error if a command inside the script failed, the same error as outside of a script.

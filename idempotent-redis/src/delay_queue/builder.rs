@@ -182,7 +182,12 @@ impl DelayQueueBuilder {
         let connection = |target: Box<dyn ConnectTarget>| Connection::new(target, timeouts, hub.clone());
         // The batcher requires the scripts of the store, which the queue never calls.
         let stores = crate::scripts::ScriptSet::new(Dialect::Plain, str::to_owned);
-        let options = SendOptions { scripts: stores, joins: true, durability: Durability::Primary };
+        let options = SendOptions {
+            scripts: stores,
+            joins: true,
+            durability: Durability::Primary,
+            compares_natively: Arc::default(),
+        };
         let topology = match url.location {
             ServerLocation::Single { server } => {
                 Topology::Single(CallBatcher::new(connection(Box::new(SingleServer { server, access })), options))

@@ -118,7 +118,7 @@ fn the_arguments_of_a_claim_have_the_documented_form() {
          01239f59ed55e737c77147cf55ad0c1b03\
          000000046f2d3137"
     );
-    let held = ClaimHandle { key: key(), owner: OWNER, fencing: None };
+    let held = ClaimHandle { key: key(), owner: OWNER, fencing: None, terms: None };
     assert_eq!(hex(&guard(&held)), "81500102030405060708090a0b0c0d0e0f1000");
     let held = ClaimHandle { fencing: Some(FENCING), ..held };
     assert_eq!(

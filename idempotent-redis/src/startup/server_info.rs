@@ -39,6 +39,8 @@ pub(crate) struct ServerVersion {
 
 /// First Redis version with all commands of the scripts.
 const OLDEST: (u32, u32) = (6, 2);
+/// First versions with `SET … IFEQ`.
+const COMPARES: [(ServerFlavour, (u32, u32)); 2] = [(ServerFlavour::Redis, (8, 4)), (ServerFlavour::Valkey, (8, 1))];
 /// First Redis version with script flags, and with `SET … NX GET`.
 const FLAGS: (u32, u32) = (7, 0);
 
@@ -79,6 +81,12 @@ impl ServerVersion {
     /// Returns whether the tests run on this product.
     pub(crate) fn is_tested(&self) -> bool {
         matches!(self.flavour, ServerFlavour::Redis | ServerFlavour::Valkey)
+    }
+
+    /// Returns whether the server has `SET … IFEQ`.
+    pub(crate) fn compares_natively(&self) -> bool {
+        let number = first_two(&self.number);
+        COMPARES.iter().any(|(flavour, first)| *flavour == self.flavour && number >= Some(*first))
     }
 
     pub(crate) fn dialect(&self) -> Dialect {

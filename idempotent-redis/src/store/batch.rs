@@ -49,11 +49,6 @@ impl Batch for RedisStore {
     }
 
     async fn complete_all(&self, done: &[(ClaimHandle, Completion)]) -> Vec<Result<Settled, StoreError>> {
-        let generation = self.0.hub.cache.generation();
-        let calls: Vec<ScriptCall> =
-            done.iter().map(|(held, completion)| ScriptCall::complete(held, completion)).collect();
-        let reply = self.0.call_all(&calls, BUDGET).await;
-        let replied = done.iter().zip(reply);
-        replied.map(|((held, completion), reply)| self.completed(held, completion, generation, &reply?)).collect()
+        self.complete_in_one_batch(done).await
     }
 }

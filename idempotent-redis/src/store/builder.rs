@@ -1,6 +1,7 @@
 //! Builder of a [`RedisStore`].
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use idempotent_core::{Clock, StoreError, SystemClock};
@@ -17,7 +18,7 @@ use crate::connection::url::{RedisUrl, ServerEndpoint, ServerLocation};
 use crate::connection::{ConnectTarget, Connection, ConnectionTimeouts};
 use crate::durability::{Counters, Durability};
 use crate::scripts::{Dialect, ScriptSet};
-use crate::startup::{self, StartupChecks};
+use crate::startup::{self, ServerReport, StartupChecks};
 use crate::store::StoreInner;
 use crate::topology::Topology;
 use crate::topology::cluster::{ClusterRouter, NodeFactory};
@@ -39,6 +40,7 @@ pub struct RedisStoreBuilder {
     sentinel_login: Credentials,
     edit: Option<ScriptEdit>,
     plain: bool,
+    compares_natively: Option<bool>,
     namespace: String,
     allow_eviction: bool,
     read_only: bool,
@@ -58,6 +60,7 @@ impl RedisStoreBuilder {
             sentinel_login: Credentials::default(),
             edit: None,
             plain: false,
+            compares_natively: None,
             namespace: "idempotent".to_owned(),
             allow_eviction: false,
             read_only: false,
@@ -177,6 +180,13 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// Sets whether completions use `SET … IFEQ`, whatever the server's version is. For tests only.
+    #[doc(hidden)]
+    pub fn native_comparison(mut self, is_used: bool) -> Self {
+        self.compares_natively = Some(is_used);
+        self
+    }
+
     /// Connects and checks the servers as [`RedisStore::check`] does. Warnings are emitted as `tracing` events. Writes the
     /// namespace's epoch key if it is missing, except with [`read_only`](Self::read_only).
     ///
@@ -206,14 +216,14 @@ impl RedisStoreBuilder {
             ServerLocation::Single { server } => {
                 let connection = connection(Box::new(SingleServer { server, access }));
                 reports.push(startup::inspect(&connection, &checks).await?);
-                Topology::Single(CallBatcher::new(connection, self.options(reports[0].dialect, true)))
+                Topology::Single(CallBatcher::new(connection, self.options(&reports[0], true)))
             }
             ServerLocation::Sentinel { sentinels, primary } => {
                 let login = access.of_sentinels(self.sentinel_login.clone());
                 let connection =
                     connection(Box::new(SentinelTarget::new(sentinels, primary, login, access, timeouts.connect)));
                 reports.push(startup::inspect(&connection, &checks).await?);
-                Topology::Sentinel(CallBatcher::new(connection, self.options(reports[0].dialect, true)))
+                Topology::Sentinel(CallBatcher::new(connection, self.options(&reports[0], true)))
             }
             ServerLocation::Cluster { nodes } => {
                 let seeds = nodes.iter().map(|node| {
@@ -223,7 +233,7 @@ impl RedisStoreBuilder {
                     }))
                 });
                 // The keys of a node are in several slots, and a script must not use keys of more than one slot.
-                let options = self.options(startup::dialect(seeds, &checks).await?, false);
+                let options = self.options(&startup::first_report(seeds, &checks).await?, false);
                 let factory = NodeFactory { access, timeouts, hub: hub.clone(), options };
                 let cluster = Arc::new(ClusterRouter::connect(factory, nodes, counters.clone()).await?);
                 for batcher in cluster.batchers(false).await? {
@@ -269,10 +279,18 @@ impl RedisStoreBuilder {
         }
     }
 
-    fn options(&self, dialect: Dialect, joins: bool) -> SendOptions {
-        let dialect = if self.plain { Dialect::Plain } else { dialect };
+    fn options(&self, report: &ServerReport, joins: bool) -> SendOptions {
+        let dialect = if self.plain { Dialect::Plain } else { report.dialect };
+        // A test that edits the scripts needs them.
+        let is_edited = self.edit.is_some() || self.plain;
+        let compares_natively = self.compares_natively.unwrap_or(report.compares_natively && !is_edited);
         let edit = self.edit.clone().unwrap_or_else(|| Arc::new(str::to_owned));
-        SendOptions { scripts: ScriptSet::new(dialect, |text| edit(text)), joins, durability: self.durability }
+        SendOptions {
+            scripts: ScriptSet::new(dialect, |text| edit(text)),
+            joins,
+            durability: self.durability,
+            compares_natively: Arc::new(AtomicBool::new(compares_natively)),
+        }
     }
 }
 

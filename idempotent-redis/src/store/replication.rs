@@ -8,7 +8,7 @@ use idempotent_core::{
 
 use crate::RedisStore;
 use crate::batching::call::{ReplyBody, ScriptCall, ScriptReply};
-use crate::cache::CacheGeneration;
+use crate::cache::{CacheGeneration, PayloadKnowledge};
 use crate::durability::{Durability, UnconfirmedReplicas, count};
 use crate::store::BUDGET;
 use crate::store::replies;
@@ -28,7 +28,7 @@ impl RedisStore {
         if self.0.durability == Durability::Primary {
             return Ok(claim);
         }
-        let held = ClaimHandle { key: request.key.clone(), owner: request.owner, fencing: Some(grant.fencing) };
+        let held = ClaimHandle::granted(request, grant);
         let unconfirmed = match unconfirmed {
             // The first attempt wrote the claim, possibly over a closed connection. This attempt wrote nothing to wait
             // for.
@@ -95,10 +95,10 @@ impl RedisStore {
         &self,
         held: &ClaimHandle,
         completion: &Completion,
-        generation: Option<CacheGeneration>,
+        known: (Option<CacheGeneration>, PayloadKnowledge),
         answer: &ScriptReply,
     ) -> Result<Settled, StoreError> {
-        self.remember(held, completion, generation, answer);
+        self.remember(held, completion, known, answer);
         let settled = replies::settled(answer, |found, now| protocol::complete(found, held, completion, now))?;
         let lacks = match (&answer.body, answer.unconfirmed) {
             (ReplyBody::Empty, Some(unconfirmed)) => unconfirmed.to_string(),

@@ -74,11 +74,7 @@ async fn a_cached_key_detects_another_payload_and_unknown_payloads_ask_the_serve
     let with =
         |payload: &str, owner| ClaimRequest { fingerprint: Some(Fingerprint::of_bytes(payload)), ..ask("k", owner) };
     let grant = granted(one.claim(&with("a", 1)).await.unwrap());
-    let held = idempotent_core::ClaimHandle {
-        key: key("k"),
-        owner: idempotent_core::OwnerToken(1),
-        fencing: Some(grant.fencing),
-    };
+    let held = ClaimHandle { terms: None, ..ClaimHandle::granted(&with("a", 1), &grant) };
     one.complete(&held, &done(None)).await.unwrap();
     // The process that completed the key does not know the payload's fingerprint and asks once.
     let before = calls(&server, "evalsha");
@@ -91,6 +87,22 @@ async fn a_cached_key_detects_another_payload_and_unknown_payloads_ask_the_serve
         assert!(is_consumed(&store.claim(&ask("k", 5)).await.unwrap(), None));
         assert_eq!(calls(&server, "evalsha"), before);
     }
+}
+
+#[tokio::test]
+async fn the_terms_of_a_grant_tell_the_process_that_completes_the_key_its_payload() {
+    let server = RedisServer::start();
+    let store = open(&server).await;
+    let with = |payload: &str, owner| {
+        let fingerprint = Some(Fingerprint::of_bytes(payload));
+        ClaimRequest { fingerprint, ..ask("k", owner) }
+    };
+    let grant = granted(store.claim(&with("a", 1)).await.unwrap());
+    store.complete(&ClaimHandle::granted(&with("a", 1), &grant), &done(None)).await.unwrap();
+    let before = calls(&server, "evalsha");
+    assert_eq!(store.claim(&with("b", 2)).await.unwrap(), Claim::Mismatch);
+    assert!(is_consumed(&store.claim(&with("a", 3)).await.unwrap(), None));
+    assert_eq!(calls(&server, "evalsha"), before);
 }
 
 #[tokio::test]
@@ -189,7 +201,7 @@ async fn an_unlimited_cache_age_is_accepted() {
     let store = RedisStore::builder(server.url()).cache(options).connect().await.unwrap();
     let request = ask_number(1, 1);
     let Claim::Acquired(grant) = store.claim(&request).await.unwrap() else { panic!("not granted") };
-    let held = ClaimHandle { key: request.key.clone(), owner: request.owner, fencing: Some(grant.fencing) };
+    let held = ClaimHandle::granted(&request, &grant);
     let done = Completion { value: None, retain: Duration::MAX };
     assert_eq!(store.complete(&held, &done).await.unwrap(), Settled::Done);
 }

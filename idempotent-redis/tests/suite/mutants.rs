@@ -5,6 +5,7 @@ mod order_tables;
 mod planted_records;
 mod side_effects;
 mod steps;
+mod whole_records;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,6 +23,7 @@ use crate::mutants::guards::{Mutant, Scripts, quietly};
 const SCRIPTS: &[(&str, &str)] = &[
     ("claim", include_str!("../../src/scripts/claim.lua")),
     ("complete", include_str!("../../src/scripts/complete.lua")),
+    ("replace", include_str!("../../src/scripts/replace.lua")),
     ("renew", include_str!("../../src/scripts/renew.lua")),
     ("release", include_str!("../../src/scripts/release.lua")),
     ("forget", include_str!("../../src/scripts/forget.lua")),
@@ -52,6 +54,7 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
         "what is vacant has no owner, nobody owns by zero",
     ),
     ("complete", "`number > now` always true", "the larger of the two is taken, which is the same, and takes longer"),
+    ("replace", "`retain ~= '0'` always true", "a number ahead of the clock is kept forever by the other script, too"),
     ("renew", "`fence > now` always true", "likewise: the larger of the two is taken"),
     ("renew", "`ms ~= last` always true", "the same text is made again"),
     ("release", "`not r` always true", "where the write is refused waiters are woken for nothing, and ask"),
@@ -143,6 +146,12 @@ cases! {
     side_effects::a_number_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it
     side_effects::a_caching_store_asks_once
     side_effects::notifications_are_sent_only_for_watched_keys
+    whole_records::a_record_as_granted_is_completed_by_one_call
+    whole_records::a_completion_by_the_whole_record_is_retained_as_asked
+    whole_records::a_grant_ahead_of_the_clock_is_retained_until_the_clock_has_passed_it
+    whole_records::a_grant_whose_time_is_over_is_lost
+    whole_records::each_differing_record_of_a_batch_is_decided_by_its_owner
+    whole_records::a_foreign_value_is_not_replaced
 }
 
 fn play(case: Case, server: &Arc<RedisServer>, edit: impl virtual_clock::Edit) {

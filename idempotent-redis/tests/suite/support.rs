@@ -54,7 +54,7 @@ pub(crate) fn granted(claim: Claim) -> Grant {
 pub(crate) async fn hold(store: &dyn Store, part: &str, owner: u128) -> ClaimHandle {
     let request = ask(part, owner);
     let grant = granted(store.claim(&request).await.unwrap());
-    ClaimHandle { key: request.key, owner: request.owner, fencing: Some(grant.fencing) }
+    ClaimHandle::granted(&request, &grant)
 }
 
 pub(crate) fn done(value: Option<&[u8]>) -> Completion {

@@ -5,8 +5,8 @@ use std::fmt;
 use std::time::Duration;
 
 use idempotent_core::{
-    Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Fingerprint, Key, OnExpiry, OwnerToken, Release,
-    ReleaseKind,
+    Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Fingerprint, GrantTerms, Key, OnExpiry, OwnerToken,
+    Release, ReleaseKind,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -24,9 +24,9 @@ pub(crate) struct Script {
     pub(crate) steps: Vec<Operation>,
 }
 
-/// The last fencing tokens, by key and owner. Empty if requests have none.
+/// The last fencing tokens and terms, by key and owner. Empty if requests have none.
 #[derive(Debug, Default)]
-pub(crate) struct Grants(HashMap<(usize, u8), FencingToken>);
+pub(crate) struct Grants(HashMap<(usize, u8), (FencingToken, Option<GrantTerms>)>);
 
 /// A step of a script: a request with numbers in place of keys.
 #[derive(Clone, Debug)]
@@ -77,8 +77,10 @@ const OWNERS: u8 = 4;
 
 impl By {
     pub(crate) fn held(&self, keys: &[Key], granted: &Grants) -> ClaimHandle {
-        let fencing = if self.stray { Some(FencingToken(1)) } else { granted.0.get(&(self.key, self.owner)).copied() };
-        ClaimHandle { fencing, ..ClaimHandle::unanswered(keys[self.key].clone(), self.token()) }
+        let (fencing, terms) = granted.0.get(&(self.key, self.owner)).cloned().unzip();
+        let fencing = if self.stray { Some(FencingToken(1)) } else { fencing };
+        let terms = terms.flatten();
+        ClaimHandle { fencing, terms, ..ClaimHandle::unanswered(keys[self.key].clone(), self.token()) }
     }
 
     /// Returns the owner token, which is never zero, since zero means no owner.
@@ -88,9 +90,11 @@ impl By {
 }
 
 impl Grants {
-    pub(crate) fn note(&mut self, by: &By, claim: &Claim) {
+    /// Notes a grant. The terms stay valid for the store, even if a later step changes the record.
+    pub(crate) fn note(&mut self, ask: &Ask, keys: &[Key], claim: &Claim) {
         if let Claim::Acquired(grant) = claim {
-            self.0.insert((by.key, by.owner), grant.fencing);
+            let held = ClaimHandle::granted(&ask.request(keys), grant);
+            self.0.insert((ask.by.key, ask.by.owner), (grant.fencing, held.terms));
         }
     }
 }

@@ -65,7 +65,7 @@ impl Script {
         let later = || retry(request.lease / 3);
         let Some(claim) = self.patiently(store.claim(&request)).await else { return later() };
         let Claim::Acquired(grant) = claim else { return turned(claim, request.lease) };
-        let held = ClaimHandle { key: request.key.clone(), owner: request.owner, fencing: Some(grant.fencing) };
+        let held = ClaimHandle::granted(&request, &grant);
         if !self.world.touch(&self.worker, ORDERS, self.key, Some(grant.fencing), false) {
             return later();
         }

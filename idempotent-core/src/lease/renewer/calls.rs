@@ -72,6 +72,7 @@ impl LeaseRenewer {
     /// needs to be tried.
     async fn renew_in(&self, store: &dyn Store, leases: &[Lease]) -> bool {
         let sent = self.clock.now();
+        leases.iter().for_each(Lease::mark_renewal_sent);
         let mut answered = 0;
         match (leases, store.capabilities().batch) {
             ([_, _, ..], Some(batch)) => {

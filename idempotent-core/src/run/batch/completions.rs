@@ -22,7 +22,7 @@ pub(super) async fn complete<V, F>(handled: &mut [Handled<'_, V, F>]) -> Vec<Opt
     for (_, attempt, _, classified) in handled.iter_mut() {
         if let Classified::Done(_, stored_value) = classified {
             let completion = attempt.completion(stored_value.clone());
-            completions.push((attempt.lease.held().clone(), completion));
+            completions.push((attempt.lease.settling_handle().into_owned(), completion));
             let own = attempt.first_try_deadline(now);
             until = Some(until.map_or(own, |others| own.min(others)));
         }

@@ -81,13 +81,13 @@ impl World {
     }
 
     fn complete(&self, part: &str, owner: u128, fencing: FencingToken) -> bool {
-        let held = crate::ClaimHandle { key: key(part), owner: OwnerToken(owner), fencing: Some(fencing) };
+        let held = crate::ClaimHandle { key: key(part), owner: OwnerToken(owner), fencing: Some(fencing), terms: None };
         let done = Completion { value: None, retain: LEASE };
         block_on(self.store.complete(&held, &done)).unwrap() == Settled::Done
     }
 
     fn delete(&self, part: &str, owner: u128, fencing: FencingToken) {
-        let held = crate::ClaimHandle { key: key(part), owner: OwnerToken(owner), fencing: Some(fencing) };
+        let held = crate::ClaimHandle { key: key(part), owner: OwnerToken(owner), fencing: Some(fencing), terms: None };
         let release =
             Release { kind: ReleaseKind::Delete, delay: Duration::ZERO, retention: LEASE, error: Arc::from("why") };
         assert_eq!(block_on(self.store.release(&held, &release)).unwrap(), Settled::Done);

@@ -57,7 +57,7 @@ async fn exactly_one_of_50_concurrent_claims_wins() {
         last = if round % 7 == 0 { fencing } else { last };
         // Frees the key for the next round, by deletion or as vacant.
         let verdict = if round % 2 == 0 { ReleaseKind::Delete } else { ReleaseKind::Vacate };
-        let held = ClaimHandle { key: key(&part), owner: OwnerToken(owner), fencing: Some(fencing) };
+        let held = ClaimHandle { key: key(&part), owner: OwnerToken(owner), fencing: Some(fencing), terms: None };
         assert_eq!(stores[0].release(&held, &put_down(verdict)).await.unwrap(), Settled::Done);
     }
 }

@@ -175,7 +175,7 @@ async fn a_stale_completion_is_refused_and_nothing_is_lost() {
     assert_eq!(run_a.await.unwrap().0, Outcome::LeaseLost);
     // A stale renewal of A fails as well, by number or by token alone.
     for fencing in [None, Some(first.fencing()[0])] {
-        let stale = ClaimHandle { key: key("k"), owner, fencing };
+        let stale = ClaimHandle { key: key("k"), owner, fencing, terms: None };
         let lost = Settled::Lost { now: StateKind::Consuming };
         assert_eq!(store.renew(&stale, secs(600)).await.unwrap(), lost);
     }

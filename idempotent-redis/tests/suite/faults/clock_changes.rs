@@ -162,7 +162,8 @@ fn a_lease_renewed_after_the_clock_was_set_back_by_months_can_be_completed() {
         updated_at: now,
         display: None,
     };
-    let held = ClaimHandle { key: ask_number(1, 1).key, owner: OwnerToken(1), fencing: Some(record.fencing) };
+    let held =
+        ClaimHandle { key: ask_number(1, 1).key, owner: OwnerToken(1), fencing: Some(record.fencing), terms: None };
     let back = Timestamp(now.0 - 40 * DAY);
     let (settled, write) = protocol::renew(Some(&record), &held, Duration::from_secs(30), back);
     assert_eq!(settled, Settled::Done);

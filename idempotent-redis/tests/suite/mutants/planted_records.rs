@@ -88,7 +88,7 @@ pub(crate) fn ask(key: &Key, owner: u128) -> ClaimRequest {
 }
 
 pub(crate) fn held(key: &Key, owner: u128) -> ClaimHandle {
-    ClaimHandle { key: key.clone(), owner: OwnerToken(owner), fencing: None }
+    ClaimHandle { key: key.clone(), owner: OwnerToken(owner), fencing: None, terms: None }
 }
 
 pub(crate) fn down(verdict: ReleaseKind) -> Release {

@@ -100,7 +100,7 @@ async fn said(store: &RedisStore, part: &str, number: u64) -> Vec<(&'static str,
     }
     said.push(refused(part, "forget, its number", admin.forget(&key(part), FencingToken(number), true, HOUR).await));
     for fencing in [None, Some(FencingToken(1)), Some(FencingToken(number))] {
-        let held = ClaimHandle { key: key(part), owner: OwnerToken(1), fencing };
+        let held = ClaimHandle { key: key(part), owner: OwnerToken(1), fencing, terms: None };
         said.push(refused(part, "renew", store.renew(&held, secs(60)).await));
         said.push(refused(part, "complete", store.complete(&held, &done(None)).await));
         for verdict in [

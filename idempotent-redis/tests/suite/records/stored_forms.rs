@@ -9,7 +9,7 @@ use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
 
 use crate::support::runs::{raw, record, secs};
-use crate::support::{HOUR, ask, done, granted, hold, key, open_without_cache, put_down};
+use crate::support::{HOUR, ask, calls, done, granted, hold, key, open_without_cache, put_down};
 
 const OWNER: u128 = 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10;
 
@@ -60,6 +60,7 @@ async fn records_have_the_documented_bytes() {
         key: key(part),
         owner: OwnerToken(OWNER),
         fencing: Some(FencingToken(1_767_225_600_000_005)),
+        terms: None,
     };
     store.renew(&held("full"), secs(31)).await.unwrap();
     let renewed = "06474847f945c5";
@@ -104,7 +105,7 @@ async fn records_have_the_documented_bytes() {
 async fn every_state_decodes_as_stored_with_and_without_optional_fields() {
     let server = RedisServer::start();
     let store = open_without_cache(&server).await;
-    for bits in 0..16_u32 {
+    for bits in 0..32_u32 {
         let has = |bit: u32| bits & 1 << bit != 0;
         let request = |part: &str| ClaimRequest {
             fingerprint: has(0).then(|| Fingerprint::of_bytes("payload")),
@@ -115,7 +116,10 @@ async fn every_state_decodes_as_stored_with_and_without_optional_fields() {
         let take = async |state: &str| {
             let request = request(&format!("{state} {bits}"));
             let grant = granted(store.claim(&request).await.unwrap());
-            ClaimHandle { key: request.key, owner: request.owner, fencing: has(2).then_some(grant.fencing) }
+            // With the terms, without them, or without the number.
+            let held = ClaimHandle::granted(&request, &grant);
+            let terms = held.terms.clone().filter(|_| has(4));
+            ClaimHandle { fencing: has(2).then_some(grant.fencing), terms, ..held }
         };
         let check = |found: &Record, display: bool| {
             assert_eq!(found.fingerprint, request("any").fingerprint);
@@ -136,7 +140,9 @@ async fn every_state_decodes_as_stored_with_and_without_optional_fields() {
         let value = has(3).then(|| Arc::<[u8]>::from(&b"\0\xff{}"[..]));
         let held = take("consumed").await;
         let done = Completion { value: value.clone(), retain: HOUR };
+        let before = calls(&server, "evalsha");
         assert_eq!(store.complete(&held, &done).await.unwrap(), Settled::Done);
+        assert_eq!(calls(&server, "evalsha"), before + 1);
         let found = look("consumed").await;
         let owner = if has(2) { OwnerToken::NOT_KEPT } else { OwnerToken(7) };
         assert_eq!(found.state, State::Consumed { owner, value });
@@ -167,6 +173,32 @@ async fn every_state_decodes_as_stored_with_and_without_optional_fields() {
     }
 }
 
+/// A completion by the terms of the grant compares the whole record. A record that differs is completed by its owner and
+/// number.
+#[tokio::test]
+async fn a_record_that_is_not_as_granted_is_completed_by_a_second_call() {
+    let server = RedisServer::start();
+    let store = open_without_cache(&server).await;
+    for (part, is_changed) in [("as granted", false), ("renewed", true), ("watched", true)] {
+        let held = hold(&store, part, 1).await;
+        assert!(held.terms.is_some());
+        match part {
+            "renewed" => drop(store.renew(&held, secs(31)).await.unwrap()),
+            "watched" => {
+                let mut record = raw(&server, part);
+                record[37] |= 4;
+                server.command(&[b"SET", key(part).as_str().as_bytes(), &record]);
+            }
+            _ => {}
+        }
+        let before = calls(&server, "evalsha");
+        assert_eq!(store.complete(&held, &done(Some(b"{}"))).await.unwrap(), Settled::Done);
+        assert_eq!(calls(&server, "evalsha") - before, 1 + u64::from(is_changed), "{part}");
+        let State::Consumed { value, .. } = record(&store, part).await.unwrap().state else { panic!("{part}") };
+        assert_eq!(value.as_deref(), Some(&b"{}"[..]));
+    }
+}
+
 /// More than the short form holds, and more than two bytes hold.
 #[tokio::test]
 async fn attempts_are_counted_beyond_the_range_of_the_short_forms() {
@@ -185,7 +217,7 @@ async fn attempts_are_counted_beyond_the_range_of_the_short_forms() {
         let request = ask(&part, 2);
         let grant = granted(store.claim(&request).await.unwrap());
         assert_eq!(u64::from(grant.attempt), attempts + 1);
-        let held = ClaimHandle { key: request.key, owner: request.owner, fencing: Some(grant.fencing) };
+        let held = ClaimHandle::granted(&request, &grant);
         assert_eq!(store.complete(&held, &done(None)).await.unwrap(), Settled::Done);
         let found = record(&store, &part).await.unwrap();
         assert_eq!((u64::from(found.attempt), found.state.kind()), (attempts + 1, StateKind::Consumed));
@@ -208,7 +240,7 @@ async fn a_takeover_is_remembered_until_its_run_ends() {
     assert_eq!((over.taken_over, over.attempt), (Some(first.fencing), 2));
     let found = record(&store, "k").await.unwrap();
     assert!(matches!(found.state, State::Consuming { taken_over, .. } if taken_over == Some(first.fencing)));
-    let held = ClaimHandle { key: key("k"), owner: OwnerToken(2), fencing: Some(over.fencing) };
+    let held = ClaimHandle { key: key("k"), owner: OwnerToken(2), fencing: Some(over.fencing), terms: None };
     assert_eq!(store.release(&held, &put_down(ReleaseKind::Refund)).await.unwrap(), Settled::Done);
     let found = record(&store, "k").await.unwrap();
     assert!(matches!(found.state, State::Vacant { taken_over, .. } if taken_over == Some(first.fencing)));

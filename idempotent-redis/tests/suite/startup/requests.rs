@@ -22,9 +22,7 @@ pub(crate) fn request(name: &str) -> ClaimRequest {
 pub(crate) async fn claim(store: &RedisStore, name: &str) -> Result<ClaimHandle, StoreError> {
     let request = request(name);
     match store.claim(&request).await? {
-        Claim::Acquired(grant) => {
-            Ok(ClaimHandle { key: request.key, owner: request.owner, fencing: Some(grant.fencing) })
-        }
+        Claim::Acquired(grant) => Ok(ClaimHandle::granted(&request, &grant)),
         other => panic!("not free: {other:?}"),
     }
 }

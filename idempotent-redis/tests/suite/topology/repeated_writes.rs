@@ -64,7 +64,7 @@ async fn a_completion_repeated_over_another_connection_does_not_count_as_durable
     let plain = RedisStore::builder(group.url()).cache(None).connect().await.unwrap();
     let request = ask_number(1, 1);
     let Claim::Acquired(grant) = plain.claim(&request).await.unwrap() else { panic!("not granted") };
-    let held = ClaimHandle { key: request.key.clone(), owner: request.owner, fencing: Some(grant.fencing) };
+    let held = ClaimHandle::granted(&request, &grant);
     group.replica().pause();
     let done = Completion { value: None, retain: HOUR };
     assert_eq!(plain.complete(&held, &done).await.unwrap(), Settled::Done);

@@ -11,7 +11,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use crate::VirtualClock;
 use crate::conformance::Subject;
 use crate::conformance::model::{Model, Shape};
-use crate::conformance::operations::{By, Grants, KEYS, NAMES, Operation, Script, scripts};
+use crate::conformance::operations::{Ask, By, Grants, KEYS, NAMES, Operation, Script, scripts};
 use crate::conformance::subject::must;
 
 /// The number of scripts.
@@ -143,15 +143,15 @@ impl<'a> Comparison<'a> {
         (by.held(&self.keys, &self.store_grants), by.held(&self.keys, &self.model_grants))
     }
 
-    fn same_claim(&mut self, by: &By, got: Claim, want: Claim) -> Result<(), String> {
+    fn same_claim(&mut self, ask: &Ask, got: Claim, want: Claim) -> Result<(), String> {
         if self.told {
-            self.store_grants.note(by, &got);
-            self.model_grants.note(by, &want);
+            self.store_grants.note(ask, &self.keys, &got);
+            self.model_grants.note(ask, &self.keys, &want);
         }
         if self.s.clock.is_some() {
             return same("the claim's answer", &got, &want);
         }
-        let key = by.key;
+        let key = ask.by().key;
         let (got, want) = (self.store_shape[key].claim(got), self.model_shape[key].claim(want));
         same("the claim's answer", &got, &want)
     }
@@ -164,7 +164,7 @@ impl<'a> Comparison<'a> {
                 let request = ask.request(&self.keys);
                 let got = must("claim", self.store(ask.by()).claim(&request).await);
                 let want = self.model.claim(&request, now);
-                self.same_claim(ask.by(), got, want)
+                self.same_claim(ask, got, want)
             }
             Operation::Renew(by, lease) => {
                 let (held, known) = self.held(by);
@@ -218,7 +218,7 @@ impl<'a> Comparison<'a> {
                 let got = all("claim_all", batch.claim_all(&requests).await, requests.len())?;
                 for ((ask, request), got) in asks.iter().zip(&requests).zip(got) {
                     let want = self.model.claim(request, now);
-                    self.same_claim(ask.by(), got, want)?;
+                    self.same_claim(ask, got, want)?;
                 }
             }
             Operation::RenewAll(renewals) => {

@@ -129,7 +129,7 @@ impl<S: Store + Admin + Batch + Purge> Sequence<'_, S> {
             1 => granted.map(|fencing| FencingToken(fencing.0 - 1)),
             _ => granted,
         };
-        ClaimHandle { key, owner, fencing }
+        ClaimHandle { key, owner, fencing, terms: None }
     }
 
     fn completion(&mut self) -> Completion {

@@ -48,7 +48,7 @@ impl Worker {
         self.context.effect(key, Token(owner.0), grant.fencing, message.fenced).await.ok()?;
         // It may know its number or not.
         let known = |fencing: FencingToken| delivery.is_multiple_of(2).then_some(fencing);
-        let held = ClaimHandle { key: key.clone(), owner, fencing: known(grant.fencing) };
+        let held = ClaimHandle { key: key.clone(), owner, fencing: known(grant.fencing), terms: None };
         self.insist(&held, lease, VERBS[usize::try_from(delivery % 3).unwrap_or_default()]).await
     }
 

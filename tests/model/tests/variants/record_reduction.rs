@@ -32,8 +32,12 @@ impl Whole {
         let token = OwnerToken(u128::from(owner) + 1);
         let key = Key::from_parts("model", 1);
         let number = self.held[usize::from(owner)];
-        let held =
-            ClaimHandle { key: key.clone(), owner: token, fencing: (number > 0).then_some(FencingToken(number)) };
+        let held = ClaimHandle {
+            key: key.clone(),
+            owner: token,
+            fencing: (number > 0).then_some(FencingToken(number)),
+            terms: None,
+        };
         let (answer, write) = match request {
             Request::Claim => {
                 let (lease, fingerprint, max_attempts, on_expiry) = (LEASE, None, self.limit, OnExpiry::Takeover);

@@ -230,7 +230,7 @@ async fn a_leased_key_is_completed_in_a_transaction_by_its_owner_only() {
     let world = World::new().await;
     let first = request("a");
     let Claim::Acquired(grant) = world.store.claim(&first).await.unwrap() else { panic!("it is new") };
-    let held = ClaimHandle { key: key("a"), owner: first.owner, fencing: Some(grant.fencing) };
+    let held = ClaimHandle { key: key("a"), owner: first.owner, fencing: Some(grant.fencing), terms: None };
     let other = ClaimHandle { owner: OwnerToken(7), ..held.clone() };
     let completion = crate::support::done(b"17");
     let mut tx = world.begin().await;

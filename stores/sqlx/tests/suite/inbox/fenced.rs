@@ -39,7 +39,7 @@ async fn stopped_worker(world: &World, name: &str, ending: Ending) -> FencingTok
     let lease = if matches!(ending, Ending::Expiry) { Duration::from_millis(1) } else { Duration::from_secs(60) };
     let claim = ClaimRequest { lease, ..request(name) };
     let Claim::Acquired(grant) = world.store.claim(&claim).await.unwrap() else { panic!("the key is free") };
-    let held = ClaimHandle { key: key(name), owner: claim.owner, fencing: Some(grant.fencing) };
+    let held = ClaimHandle { key: key(name), owner: claim.owner, fencing: Some(grant.fencing), terms: None };
     let kind = match ending {
         Ending::Expiry => return grant.fencing,
         Ending::Vacate => ReleaseKind::Vacate,

@@ -28,7 +28,7 @@ where
 pub(super) async fn free(world: &World, name: &str) {
     let record = world.store.peek(&key(name)).await.unwrap().unwrap();
     let State::Consuming { owner, .. } = record.state else { panic!("{record:?}") };
-    let held = ClaimHandle { key: key(name), owner, fencing: None };
+    let held = ClaimHandle { key: key(name), owner, fencing: None, terms: None };
     assert_eq!(world.store.release(&held, &release(ReleaseKind::Vacate)).await.unwrap(), Settled::Done);
 }
 

@@ -75,7 +75,7 @@ async fn a_key_that_is_being_completed_is_busy_for_a_takeover() {
     let world = World::new().await;
     let short = ClaimRequest { lease: Duration::from_millis(1), ..request("a") };
     let Claim::Acquired(grant) = world.store.claim(&short).await.unwrap() else { panic!("it is new") };
-    let held = ClaimHandle { key: key("a"), owner: short.owner, fencing: Some(grant.fencing) };
+    let held = ClaimHandle { key: key("a"), owner: short.owner, fencing: Some(grant.fencing), terms: None };
     let pool = sqlx::Pool::<Db>::connect(&world.place.url).await.unwrap();
     let mut tx = pool.begin().await.unwrap();
     assert_eq!(world.store.complete_in(&mut tx, &held, &done(b"1")).await.unwrap(), Settled::Done);

@@ -1,0 +1,71 @@
+//! Completions by `SET … IFEQ`, where the server has that option.
+use idempotent_core::{Batch, Completion, Settled, StateKind, Store};
+use idempotent_harness::servers::RedisServer;
+use idempotent_redis::RedisStore;
+
+use crate::support::runs::{record, secs, ttl};
+use crate::support::{calls, done, hold, open_without_cache};
+
+/// Returns whether the server has the option: Redis 8.4 and later, Valkey 8.1 and later.
+fn has_comparison(server: &RedisServer) -> bool {
+    let first_two = |number: &str| {
+        let mut parts = number.split('.').map(|part| part.parse::<u32>().unwrap_or_default());
+        (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
+    };
+    let valkey = server.info("valkey_version");
+    if valkey.is_empty() { first_two(&server.info("redis_version")) >= (8, 4) } else { first_two(&valkey) >= (8, 1) }
+}
+
+#[tokio::test]
+async fn a_completion_is_a_command_where_the_server_compares_and_a_script_elsewhere() {
+    let server = RedisServer::start();
+    let store = open_without_cache(&server).await;
+    for (part, is_batch) in [("single", false), ("batch", true)] {
+        let held = hold(&store, part, 1).await;
+        let before = (calls(&server, "evalsha"), calls(&server, "time"));
+        let completion = Completion { retain: secs(60), ..done(Some(b"{}")) };
+        let settled = match is_batch {
+            false => store.complete(&held, &completion).await,
+            true => store.complete_all(&[(held, completion)]).await.remove(0),
+        };
+        assert_eq!(settled.unwrap(), Settled::Done);
+        let scripts = calls(&server, "evalsha") - before.0;
+        assert_eq!(scripts, u64::from(!has_comparison(&server)), "{part}");
+        // A script asks for the time, too.
+        assert_eq!(calls(&server, "time"), before.1 + 1, "{part}");
+        assert_eq!(record(&store, part).await.unwrap().state.kind(), StateKind::Consumed);
+        assert!((1..=60_000).contains(&ttl(&server, part)), "{part}");
+    }
+}
+
+/// A failover may lead to an older server.
+#[tokio::test]
+async fn a_server_that_refuses_the_option_is_asked_by_script_from_then_on() {
+    let server = RedisServer::start();
+    let store = RedisStore::builder(server.url()).cache(None).native_comparison(true).connect().await.unwrap();
+    let refused = || {
+        let stats = server.info("cmdstat_set");
+        let rejected = |stats: &str| stats.split(',').find_map(|part| part.strip_prefix("failed_calls=")?.parse().ok());
+        rejected(&stats).unwrap_or(0_u64)
+    };
+    let before = refused();
+    for part in ["first", "second", "third"] {
+        let held = hold(&store, part, 1).await;
+        assert_eq!(store.complete(&held, &done(None)).await.unwrap(), Settled::Done);
+        assert_eq!(record(&store, part).await.unwrap().state.kind(), StateKind::Consumed);
+    }
+    assert_eq!(refused() - before, u64::from(!has_comparison(&server)));
+}
+
+/// The other owner's record stays as it is.
+#[tokio::test]
+async fn a_record_of_another_owner_is_not_replaced() {
+    let server = RedisServer::start();
+    let store = open_without_cache(&server).await;
+    let held = hold(&store, "k", 1).await;
+    let forgotten = store.capabilities().admin.unwrap().forget(&held.key, held.fencing.unwrap(), true, secs(60)).await;
+    assert_eq!(forgotten.unwrap(), Settled::Done);
+    let next = hold(&store, "k", 2).await;
+    assert_eq!(store.complete(&held, &done(None)).await.unwrap(), Settled::Lost { now: StateKind::Consuming });
+    assert_eq!(store.complete(&next, &done(None)).await.unwrap(), Settled::Done);
+}
