@@ -51,8 +51,6 @@ pub(crate) struct ScriptParams {
     pub(crate) waits: bool,
     /// Maximum jitter that is added to the first number.
     spread: u64,
-    /// True if the call may be sent as a command that compares and sets.
-    pub(crate) is_native: bool,
 }
 
 impl ScriptParams {
@@ -63,7 +61,7 @@ impl ScriptParams {
             script,
             Script::Claim | Script::Complete | Script::Replace | Script::Note | Script::CompareAndSwap | Script::Shrink
         );
-        Self { script, verdict: 0, numbers: all, given: N, waits, spread: 0, is_native: script == Script::Replace }
+        Self { script, verdict: 0, numbers: all, given: N, waits, spread: 0 }
     }
 }
 
@@ -129,6 +127,7 @@ impl ScriptCall {
 
     /// Creates a call that keeps a completed record until the clock has passed its number, if the clock was set back by more
     /// than the retention since the claim.
+    ///
     /// Returns `None` if the retention is long enough. `now` is the server time of the completion, in µs.
     pub(crate) fn prolong(held: &ClaimHandle, done: &Completion, now: u64) -> Option<Self> {
         let (fencing, retain) = (held.fencing?.0, retain(done));
@@ -137,8 +136,7 @@ impl ScriptCall {
         }
         let mut call = Self::replace(held, done)?;
         call.params.numbers[0] = (fencing - now).div_ceil(1_000) + 1;
-        call.params.is_native = false;
-        // The record is complete already.
+        // The record is complete already. The call is a command again: the script expects a granted record.
         call.args[0] = call.args[1].clone();
         Some(call)
     }
@@ -314,11 +312,13 @@ pub(crate) struct ScriptReply {
     pub(crate) body: ReplyBody,
     /// Missing replicas, if the write is less durable than requested.
     pub(crate) unconfirmed: Option<UnconfirmedReplicas>,
+    /// True if the reply is that of a command, which does not know the time, instead of a script.
+    pub(crate) is_native: bool,
 }
 
 impl ScriptReply {
     fn new(now: u64, body: ReplyBody) -> Self {
-        Self { now, body, unconfirmed: None }
+        Self { now, body, unconfirmed: None, is_native: false }
     }
 
     /// Returns whether a record was not replaced because it is not as granted.

@@ -10,7 +10,7 @@ use crate::batching::call::{
 use crate::connection::{Connection, refused};
 use crate::durability::{Durability, UnconfirmedReplicas};
 use crate::failure::{CallFailure, FailureKind};
-use crate::scripts::ScriptSet;
+use crate::scripts::{Script, ScriptSet};
 
 /// Settings for sending calls.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct SendOptions {
 
 impl SendOptions {
     fn is_native(&self, call: &ScriptCall) -> bool {
-        call.params.is_native && self.compares_natively.load(Ordering::Relaxed)
+        call.params.script == Script::Replace && self.compares_natively.load(Ordering::Relaxed)
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) async fn send_all(
             reply[at] = answer;
         }
     }
-    groups.into_iter().zip(reply).flat_map(|(group, reply)| split_replies(group.calls, reply)).collect()
+    groups.into_iter().zip(reply).flat_map(|(group, reply)| split_replies(group, reply)).collect()
 }
 
 /// Divides calls with the same parameters into the groups that share a command.
@@ -181,13 +181,14 @@ fn needs_wait(group: &[&ScriptCall]) -> bool {
     group.first().is_some_and(|call| call.params.waits)
 }
 
-fn split_replies(group: &[&ScriptCall], reply: GroupReply) -> Vec<Result<ScriptReply, CallFailure>> {
+fn split_replies(group: CallGroup<'_>, reply: GroupReply) -> Vec<Result<ScriptReply, CallFailure>> {
+    let CallGroup { calls: group, is_native } = group;
     let Some(first) = group.first() else { return Vec::new() };
     let parsed = reply
         .and_then(|(reply, unconfirmed)| Ok((parse_replies(first.params.script, group.len(), reply)?, unconfirmed)));
     match parsed {
         Ok((replies, unconfirmed)) if replies.len() == group.len() => {
-            replies.into_iter().map(|answer| ScriptReply { unconfirmed, ..answer }.into_result()).collect()
+            replies.into_iter().map(|answer| ScriptReply { unconfirmed, is_native, ..answer }.into_result()).collect()
         }
         Ok(_) => vec![
             Err(CallFailure::ambiguous(

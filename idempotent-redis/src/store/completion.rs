@@ -23,17 +23,17 @@ impl RedisStore {
         Ok(Some(answer))
     }
 
-    /// Keeps a completed record until the clock has passed its number.
+    /// Keeps a record that a command has completed until the clock has passed its number. A script does so itself.
     async fn prolong(
         &self,
         held: &ClaimHandle,
         completion: &Completion,
         answer: &ScriptReply,
     ) -> Result<(), StoreError> {
-        if let Some(call) = ScriptCall::prolong(held, completion, answer.now) {
-            self.0.call(&call, BUDGET).await?;
+        match ScriptCall::prolong(held, completion, answer.now) {
+            Some(call) if answer.is_native => self.0.call(&call, BUDGET).await.map(drop),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Completes runs in one batch. A second batch completes those whose record is not as granted.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use idempotent_core::{Claim, Settled, Store};
 use idempotent_harness::servers::RedisServer;
+use idempotent_redis::RedisStore;
 use tokio::task::JoinSet;
 
 use crate::support::{ask, calls, done, granted, hold, open_without_cache, until};
@@ -36,7 +37,7 @@ async fn concurrent_calls_share_script_calls_and_each_gets_its_own_reply() {
 #[tokio::test]
 async fn a_single_call_is_sent_as_its_own_script_call() {
     let server = RedisServer::start();
-    let store = open_without_cache(&server).await;
+    let store = RedisStore::builder(server.url()).cache(None).native_comparison(false).connect().await.unwrap();
     hold(&store, "warm", 1).await;
     let before = calls(&server, "evalsha");
     let held = hold(&store, "k", 1).await;

@@ -1,7 +1,7 @@
 //! Connections that stay open without traffic, and slow ones: no call hangs, and the next connection is used.
 use std::time::Duration;
 
-use idempotent_core::{Outcome, Policy, Settled, Store, StoreErrorKind};
+use idempotent_core::{ClaimHandle, Outcome, Policy, Settled, Store, StoreErrorKind};
 use idempotent_harness::proxy::{Fault, Proxy};
 use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
@@ -130,7 +130,8 @@ async fn a_call_that_arrives_after_its_timeout_has_no_effect() {
     proxy.fail_next_with(key("k").as_str(), Fault::Delay(secs(4)));
     let error = answered(store.claim(&ask("k", 1))).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Ambiguous, "{error}");
-    let held = hold(&store, "k", 1).await;
+    // Without the terms, the completion is a script on each server.
+    let held = ClaimHandle { terms: None, ..hold(&store, "k", 1).await };
     assert_eq!(store.complete(&held, &done(Some(b"v"))).await.unwrap(), Settled::Done);
     let written = crate::support::runs::raw(&server, "k");
     until("the late copy is on its way", async || proxy.met() == 1).await;

@@ -38,6 +38,21 @@ async fn a_completion_is_a_command_where_the_server_compares_and_a_script_elsewh
     }
 }
 
+/// Otherwise the record would expire before the clock has passed its number, and the next number could be lower.
+#[tokio::test]
+async fn a_completion_after_the_clock_was_set_back_outlasts_its_number() {
+    let server = RedisServer::builder().faketime().start();
+    let store = open_without_cache(&server).await;
+    let (single, batched) = (hold(&store, "single", 1).await, hold(&store, "batch", 1).await);
+    server.shift_clock(-3_600.0);
+    let short = Completion { retain: secs(1), ..done(None) };
+    assert_eq!(store.complete(&single, &short).await.unwrap(), Settled::Done);
+    assert_eq!(store.complete_all(&[(batched, short)]).await.remove(0).unwrap(), Settled::Done);
+    for part in ["single", "batch"] {
+        assert!(ttl(&server, part) > 3_500_000, "{part}: {}", ttl(&server, part));
+    }
+}
+
 /// A failover may lead to an older server.
 #[tokio::test]
 async fn a_server_that_refuses_the_option_is_asked_by_script_from_then_on() {
