@@ -31,7 +31,7 @@ pub struct Line {
 }
 
 /// The goal of a figure.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum Goal {
     None,
     AtMost(f64),

@@ -6,7 +6,7 @@ use idempotent_redis::CacheOptions;
 
 use crate::report::{Goal, Report};
 use crate::rounds::drive;
-use crate::{CONCURRENCIES, ours};
+use crate::{CONCURRENCIES, ours, server_name};
 
 const MESSAGES: u64 = 20_000;
 
@@ -27,7 +27,7 @@ pub fn forget(server: &RedisServer) {
 }
 
 pub async fn all(report: &Report, server: &RedisServer) {
-    if !report.wants("redis", "calls of a message") {
+    if !report.wants(server_name(), "calls of a message") {
         return;
     }
     let messages = if report.is_tried() { 256 } else { MESSAGES };
@@ -35,7 +35,7 @@ pub async fn all(report: &Report, server: &RedisServer) {
         ("script calls of a fresh message", "script calls of a cold duplicate", "commands of a cached duplicate");
     for tasks in CONCURRENCIES {
         server.command(&["FLUSHALL", "SYNC"]);
-        let at = |case| ("redis", case, Some(tasks));
+        let at = |case| (server_name(), case, Some(tasks));
         let executor = ours::executor(server, None).await;
         let knowing = ours::executor(server, Some(CacheOptions::default())).await;
         let each = |executor: &idempotent::Executor| {

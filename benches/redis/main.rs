@@ -23,14 +23,25 @@ mod report;
 mod rounds;
 mod slices;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use idempotent_harness::servers::RedisServer;
 
-use crate::report::Report;
+use crate::report::{Goal, Report};
 
 /// The numbers of concurrent tasks: one consumer, a prefetch, the share of a fleet, and more than most services have.
 pub const CONCURRENCIES: [usize; 4] = [1, 16, 64, 256];
+
+/// Returns the name of the server in the figures: its product and version if the variable of the tests names it.
+pub fn server_name() -> &'static str {
+    static NAME: OnceLock<&str> = OnceLock::new();
+    NAME.get_or_init(|| std::env::var("IDEMPOTENT_REDIS_VERSION").map_or("redis", |name| name.leak()))
+}
+
+/// Returns the goal for servers without `SET … IFEQ`, or the one for servers with this option.
+pub fn goal(of_scripts: f64, of_comparisons: f64) -> Goal {
+    Goal::AtLeast(if server_name().starts_with("valkey") { of_comparisons } else { of_scripts })
+}
 
 fn main() {
     let report = Report::from_args("redis");

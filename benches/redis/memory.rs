@@ -6,7 +6,7 @@ use idempotent_harness::servers::RedisServer;
 
 use crate::report::{Goal, Report};
 use crate::rounds::drive;
-use crate::{keys, ours};
+use crate::{keys, ours, server_name};
 
 const RECORDS: u64 = 100_000;
 /// A namespace with which storage keys have 40 characters.
@@ -14,7 +14,7 @@ const NAMESPACE: &str = "orders";
 
 pub async fn all(report: &Report, server: &RedisServer) {
     let (plain, with) = ("memory of a consumed record", "memory of one with a fingerprint");
-    if !report.wants("redis", plain) && !report.wants("redis", with) {
+    if !report.wants(server_name(), plain) && !report.wants(server_name(), with) {
         return;
     }
     assert_eq!(keys::identity(0).key(NAMESPACE).unwrap().as_str().len(), 40);
@@ -41,7 +41,7 @@ pub async fn all(report: &Report, server: &RedisServer) {
         drive(64, 0, records, &run).await;
         assert_eq!(server.command(&["DBSIZE"]), idempotent_harness::servers::Value::Integer(records as i64));
         let each = (used(server) - before) / records as f64;
-        report.value(("redis", case, None), "B", each, Goal::AtMost(goal));
+        report.value((server_name(), case, None), "B", each, Goal::AtMost(goal));
     }
     server.command(&["FLUSHALL", "SYNC"]);
 }

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use crate::calls::{calls, forget};
 use crate::report::{Goal, Report};
 use crate::rounds::median;
-use crate::{keys, ours};
+use crate::{keys, ours, server_name};
 
 const LEASES: u64 = 10_000;
 const TICKS: usize = 21;
@@ -22,7 +22,7 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 /// Measures waiting runs with leases by the server's clock. The executor's clock is moved from heartbeat to heartbeat.
 pub async fn all(report: &Report, server: &RedisServer) {
     let (count, longest) = ("script calls to renew 10,000 leases", "longest of them");
-    if !report.wants("redis", count) && !report.wants("redis", longest) {
+    if !report.wants(server_name(), count) && !report.wants(server_name(), longest) {
         return;
     }
     let (leases, ticks) = if report.is_tried() { (600, 1) } else { (LEASES, TICKS) };
@@ -68,9 +68,9 @@ pub async fn all(report: &Report, server: &RedisServer) {
     // One call for each 256 leases.
     let most = leases.div_ceil(256) as f64;
     let worst = times.iter().copied().fold(0.0, f64::max);
-    report.value(("redis", count, None), "calls", counts.into_iter().fold(0.0, f64::max), Goal::AtMost(most));
-    report.value(("redis", longest, None), "ms", worst, Goal::AtMost(2.0));
-    report.value(("redis", "longest of them, of half the ticks", None), "ms", median(times), Goal::None);
+    report.value((server_name(), count, None), "calls", counts.into_iter().fold(0.0, f64::max), Goal::AtMost(most));
+    report.value((server_name(), longest, None), "ms", worst, Goal::AtMost(2.0));
+    report.value((server_name(), "longest of them, of half the ticks", None), "ms", median(times), Goal::None);
 }
 
 async fn until(so: impl Fn() -> bool) {

@@ -4,11 +4,17 @@ mod page;
 mod peers;
 mod plot;
 
+use std::error::Error;
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use self::figures::Figure;
+use crate::setup::flavours::{self, FLAVOURS, Flavour};
 use crate::tools::{Done, cargo, root};
+
+/// The variable that names another Redis server.
+const SERVER: &str = "IDEMPOTENT_REDIS_SERVER";
 
 /// A group of measurements.
 #[derive(Clone, Copy, Debug)]
@@ -66,20 +72,45 @@ impl Options {
 
 /// Runs a bench. A missed goal is printed, but is not a failure: this machine may not be the one to judge by.
 pub(crate) fn run(bench: Bench, options: &Options) -> Done {
-    let mut run = cargo(&["bench", "--quiet", "--locked", "--package", bench.package])?;
-    run.args(bench.targets.iter().flat_map(|target| ["--bench", target])).arg("--").args(&options.only);
+    let mut variables = vec![vec![]];
     if bench.name == PEERS.name {
-        run.envs(peers::install()?);
+        variables = vec![peers::install()?];
+    }
+    if bench.name == REDIS.name {
+        variables.extend(on_flavours()?);
+    }
+    let mut lines = String::new();
+    for variables in variables {
+        let mut run = cargo(&["bench", "--quiet", "--locked", "--package", bench.package])?;
+        run.args(bench.targets.iter().flat_map(|target| ["--bench", target])).arg("--").args(&options.only);
+        run.envs(variables);
+        if options.write {
+            lines += &output(run.arg("--json"))?;
+        } else if !run.args(options.json.then_some("--json")).status()?.success() {
+            return Ok(false);
+        }
     }
     if !options.write {
-        run.args(options.json.then_some("--json"));
-        return Ok(run.status()?.success());
+        return Ok(true);
     }
-    let lines = output(run.arg("--json"))?;
     let figures = lines.lines().map(Figure::parse).collect::<Result<Vec<_>, _>>()?;
     write(bench.name, &root()?.join("docs"), &lines, &figures)?;
     print!("{lines}");
     Ok(true)
+}
+
+type Variables = Vec<(&'static str, OsString)>;
+
+/// Returns the variables for each further flavour of Redis, and installs the servers.
+fn on_flavours() -> Result<Vec<Variables>, Box<dyn Error>> {
+    if !flavours::all()? {
+        return Err("Redis 8.0 and Valkey 8.1 cannot be installed".into());
+    }
+    let variables = |flavour: &Flavour| {
+        let version = OsString::from(flavour.version);
+        Ok(vec![(SERVER, flavour.path()?.into()), ("IDEMPOTENT_REDIS_VERSION", version)])
+    };
+    FLAVOURS.iter().map(variables).collect()
 }
 
 fn output(run: &mut Command) -> Result<String, Box<dyn std::error::Error>> {

@@ -5,13 +5,12 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use super::SERVER;
 use crate::setup::flavours::{self, FLAVOURS};
 use crate::tools::{cargo, ran, root, target};
 
 /// The folder of the bench, with the versions of the peers.
 const SOURCE: &str = "benches/peers";
-/// The variable that names another Redis server.
-const SERVER: &str = "IDEMPOTENT_REDIS_SERVER";
 
 /// Installs the peers whose versions have changed, and returns the environment of the bench.
 ///

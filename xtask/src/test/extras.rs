@@ -97,8 +97,11 @@ impl Only {
 
 /// The tests that run on each flavour of Redis: the laws of a store, and those about the behaviour of servers. `cargo
 /// xtask nightly` runs all tests.
-const ON_REDIS: [(&str, &str); 2] =
-    [("idempotent-harness", "servers::"), ("idempotent-redis", "conformance::by_the_servers_clock::")];
+const ON_REDIS: [(&str, &str); 3] = [
+    ("idempotent-harness", "servers::"),
+    ("idempotent-redis", "conformance::by_the_servers_clock::"),
+    ("idempotent-redis", "native_comparison::"),
+];
 
 fn on_flavours(built: &Built, libraries: &str) -> Result<Vec<Job>, Box<dyn Error>> {
     let mut jobs = Vec::new();
