@@ -14,6 +14,7 @@ const CHECKED: [&str; 13] = [
     "operate/cli/src",
     "operate/library/src",
     "operate/metrics/src",
+    "operate/otel/src",
     "idempotent-core/src",
     "idempotent-macros/src",
     "idempotent-mq/src",
