@@ -47,7 +47,7 @@ async fn order(queue: &MemoryQueue, tracer: &ProducerTracer) -> Result<(), Box<d
     Ok(())
 }
 
-async fn charge(order: Message<String>) -> Result<(), &'static str> {
+async fn charge(order: Message<u64>) -> Result<(), &'static str> {
     println!("order {}: charged", order.body);
     Ok(())
 }
@@ -59,7 +59,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     order(&queue, &ProducerTracer::new("memory")).instrument(tracing::info_span!("request")).await?;
 
     let executor = Executor::builder(MemoryStore::new()).observer((Tracing, RunTracer::new())).build()?;
-    let handling = Messages::text().keyed(KeyFrom::message_id()).run(charge);
+    let handling = Messages::json().keyed(KeyFrom::message_id()).run(charge);
     let consumer =
         Consumer::builder(queue.source(), "billing", &executor).observer(ConsumerTracer::new("memory")).build(handling)?;
     let counts = consumer.run(queue.drained()).await?;

@@ -1,6 +1,7 @@
 //! Requests to a REST service inside of the idempotency layer.
 use std::convert::Infallible;
 
+use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use idempotent_core::{Executor, MemoryStore, Tracing};
@@ -12,7 +13,7 @@ use tracing::Instrument;
 
 use crate::world::{Traces, attribute, id, links};
 
-type Body = Full<std::collections::VecDeque<u8>>;
+type Body = Full<Bytes>;
 
 #[tokio::test]
 async fn a_request_keeps_its_server_span_and_a_replay_links_to_the_first_request() {
@@ -27,7 +28,7 @@ async fn a_request_keeps_its_server_span_and_a_replay_links_to_the_first_request
     let mut service = layer.layer(tower::service_fn(handler));
     for _ in 0..2 {
         let request = Request::post("/orders").header("idempotency-key", "\"k-1\"");
-        let request = request.body(Full::new(b"tea".to_vec().into())).unwrap();
+        let request = request.body(Full::new(Bytes::from_static(b"tea"))).unwrap();
         // As the middleware of the application does.
         let server = tracing::info_span!(target: "service", "server", otel.name = "POST /orders", otel.kind = "server");
         let answer = async { service.ready().await.unwrap().call(request).await.unwrap() }.instrument(server).await;

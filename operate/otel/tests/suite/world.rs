@@ -9,7 +9,7 @@ use idempotent_core::{
 };
 use idempotent_mq::{
     Consumer, ConsumerCounts, Delivery, HandlerResult, KeyFrom, MemoryQueue, Message, Messages, OutboundMessage,
-    Position, Publish, PublishError, Published, Schedule,
+    Position, Publish, PublishError, Published, Schedule, Undecodable,
 };
 use idempotent_otel::{ConsumerTracer, RunTracer};
 use idempotent_testkit::VirtualClock;
@@ -124,13 +124,17 @@ pub async fn consume(queue: &MemoryQueue, tracer: ConsumerTracer) -> ConsumerCou
 }
 
 pub async fn consume_with(queue: &MemoryQueue, tracer: ConsumerTracer, executor: &Executor) -> ConsumerCounts {
-    let handling = Messages::text().keyed(KeyFrom::message_id()).run(answers);
+    let handling = Messages::decoded(text).keyed(KeyFrom::message_id()).run(answers);
     let consumer = Consumer::builder(queue.source(), "billing", executor)
         .schedule(Schedule::exponential(std::time::Duration::from_millis(1), std::time::Duration::from_millis(1)))
         .observer(tracer)
         .build(handling)
         .unwrap();
     consumer.run(queue.drained()).await.unwrap()
+}
+
+fn text(delivery: &Delivery) -> Result<String, Undecodable> {
+    String::from_utf8(delivery.body.clone()).map_err(|_| Undecodable("not UTF-8".to_owned()))
 }
 
 async fn answers(message: Message<String>) -> HandlerResult {
