@@ -19,7 +19,7 @@ use opentelemetry_sdk::trace::SdkTracerProvider;
 use tracing::Instrument;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 /// Exports the spans of this program and those of the target `idempotent`.
@@ -29,7 +29,7 @@ fn install() -> Result<SdkTracerProvider, Box<dyn Error>> {
     let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build();
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("shop"));
     let targets = Targets::new().with_target("traces", LevelFilter::INFO).with_target("idempotent", LevelFilter::DEBUG);
-    tracing_subscriber::registry().with(layer.with_filter(targets)).init();
+    tracing_subscriber::registry().with(targets).with(layer).init();
     Ok(provider)
 }
 

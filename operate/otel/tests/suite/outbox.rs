@@ -1,11 +1,9 @@
 //! The trace context on its way through an outbox on SQLite and its relay.
 use std::sync::Arc;
-use std::time::Duration;
 
 use idempotent_mq::{OutboundMessage, Publish};
 use idempotent_otel::ProducerTracer;
-use idempotent_sqlx::{Enqueued, Outbox, Relay, ResendPolicy};
-use idempotent_testkit::VirtualClock;
+use idempotent_sqlx::{Enqueued, Outbox, Relay};
 use opentelemetry::trace::{SpanId, SpanKind, Status};
 use sqlx::Sqlite;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
@@ -15,7 +13,6 @@ use crate::world::{Broker, Traces, attribute, header, id, links, service_span, t
 
 struct World {
     traces: Traces,
-    clock: VirtualClock,
     pool: SqlitePool,
     outbox: Outbox<Sqlite>,
     broker: Broker,
@@ -29,16 +26,13 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let options = SqliteConnectOptions::new().filename(folder.path().join("shop.db")).create_if_missing(true);
         let pool = SqlitePool::connect_with(options).await.unwrap();
-        let clock = VirtualClock::new();
-        let outbox = Outbox::builder(pool.clone()).clock(Arc::new(clock.clone())).create(true).open().await.unwrap();
+        let outbox = Outbox::builder(pool.clone()).create(true).open().await.unwrap();
         let (broker, tracer) = (Broker::default(), ProducerTracer::new("rabbitmq"));
-        Self { traces, clock, pool, outbox, broker, tracer, _folder: folder }
+        Self { traces, pool, outbox, broker, tracer, _folder: folder }
     }
 
     fn relay(&self) -> Relay<Sqlite> {
-        let resends = ResendPolicy::new().backoff(Duration::from_secs(10), Duration::from_secs(10));
-        let publisher = Arc::new(self.tracer.publisher(self.broker.clone()));
-        Relay::new(&self.outbox, publisher).resends(resends).clock(Arc::new(self.clock.clone()))
+        Relay::new(&self.outbox, Arc::new(self.tracer.publisher(self.broker.clone())))
     }
 
     /// Writes messages in one transaction, inside of a span of the application.
@@ -64,16 +58,17 @@ fn message(id: &str) -> OutboundMessage {
 async fn the_relay_sends_and_resends_the_context_of_the_transaction() {
     let world = World::new().await;
     world.enqueue("transaction", &[message("m-1")]).await;
-    let (transaction, create) = (world.traces.one("transaction"), world.traces.one("create payments"));
+    let (transaction, create) = (world.traces.arrives("transaction").await, world.traces.one("create payments"));
     assert_eq!((create.parent_span_id, &create.span_kind), (id(&transaction), &SpanKind::Producer));
     let relay = world.relay();
     for sends in 1..=2 {
-        // Without a consumer that confirms, the message counts as lost.
         assert_eq!(relay.round().await.unwrap().sent, 1);
         let taken = world.broker.taken();
         assert_eq!(taken.len(), sends);
         assert_eq!(header(&taken[sends - 1], "traceparent").unwrap(), traceparent(&create));
-        world.clock.advance(Duration::from_secs(60)).await;
+        let mut tx = world.pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
+        world.outbox.resend(&mut tx, "m-1", "an operator", "the consumer lost it").await.unwrap();
+        tx.commit().await.unwrap();
     }
     let sends = world.traces.all("send payments");
     assert_eq!(sends.len(), 2);
@@ -93,7 +88,7 @@ async fn the_same_message_in_another_trace_is_the_same_message() {
     assert_eq!(world.enqueue("second", &[message("m-1")]).await, [Enqueued::Already]);
     world.relay().round().await.unwrap();
     let creates = world.traces.all("create payments");
-    assert_eq!(creates[0].parent_span_id, id(&world.traces.one("first")));
+    assert_eq!(creates[0].parent_span_id, id(&world.traces.arrives("first").await));
     assert_eq!(header(&world.broker.taken()[0], "traceparent").unwrap(), traceparent(&creates[0]));
 }
 

@@ -27,7 +27,7 @@ where
     Fut: Future<Output = Result<(), &'static str>> + Send + 'static,
 {
     let handling = Messages::raw().keyed(KeyFrom::message_id()).run(handler);
-    let builder = Consumer::builder(source, "billing", executor).observer(ConsumerTracer::new(system));
+    let builder = Consumer::builder(source, "billing", executor).observer(ConsumerTracer::new(system)).concurrency(1);
     let consumer = builder.build(handling).unwrap();
     let counters = consumer.counters();
     let all_are_acked = async move {
@@ -86,7 +86,7 @@ async fn a_trace_goes_on_over_an_outbox_a_stream_and_a_delay_queue() {
     .await;
     acknowledges(DelaySource::new(&queue), "redis", &executor, 1, |_| async { Ok(()) }).await;
 
-    let (transaction, create) = (traces.one("transaction"), process_spans(&traces, "create orders"));
+    let (transaction, create) = (traces.arrives("transaction").await, process_spans(&traces, "create orders"));
     let orders = process_spans(&traces, "process orders");
     let outcomes: Vec<_> = orders.iter().map(|span| attribute(span, "idempotent.outcome").unwrap()).collect();
     assert_eq!(outcomes, ["ran", "replayed"]);

@@ -2,6 +2,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use idempotent_core::{
     Call, DefaultReply, Executor, Handler, Identity, Json, MemoryStore, Observer, Outcome, Policy, Rejection, Scene,
@@ -19,7 +20,7 @@ use tracing::level_filters::LevelFilter;
 use tracing::subscriber::DefaultGuard;
 use tracing::{Instrument, Span};
 use tracing_subscriber::filter::Targets;
-use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry;
 
 /// A subscriber for the thread of the test, with an exporter in memory.
@@ -41,7 +42,8 @@ impl Traces {
             SdkTracerProvider::builder().with_sampler(sampler).with_simple_exporter(exporter.clone()).build();
         let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("suite"));
         let filter = Targets::new().with_target("idempotent", level).with_target("service", level);
-        let guard = tracing::subscriber::set_default(registry().with(layer.with_filter(filter)));
+        // A filter of all layers: after a check by the macro `enabled!`, as in sqlx, a filter of one layer drops the next span.
+        let guard = tracing::subscriber::set_default(registry().with(filter).with(layer));
         Self { exporter, _provider: provider, _guard: guard }
     }
 
@@ -53,6 +55,17 @@ impl Traces {
     /// Returns the ended spans with this name.
     pub fn all(&self, name: &str) -> Vec<SpanData> {
         self.ended().into_iter().filter(|span| span.name == name).collect()
+    }
+
+    /// Waits for a span around calls of sqlx, whose thread may hold the span for a moment longer.
+    pub async fn arrives(&self, name: &str) -> SpanData {
+        let arrived = async {
+            while self.all(name).is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), arrived).await.expect("the span ends");
+        self.one(name)
     }
 
     /// Returns the only span with this name.
@@ -126,7 +139,7 @@ pub async fn consume(queue: &MemoryQueue, tracer: ConsumerTracer) -> ConsumerCou
 pub async fn consume_with(queue: &MemoryQueue, tracer: ConsumerTracer, executor: &Executor) -> ConsumerCounts {
     let handling = Messages::decoded(text).keyed(KeyFrom::message_id()).run(answers);
     let consumer = Consumer::builder(queue.source(), "billing", executor)
-        .schedule(Schedule::exponential(std::time::Duration::from_millis(1), std::time::Duration::from_millis(1)))
+        .schedule(Schedule::exponential(Duration::from_millis(1), Duration::from_millis(1)))
         .observer(tracer)
         .build(handling)
         .unwrap();
