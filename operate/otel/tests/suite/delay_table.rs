@@ -38,9 +38,8 @@ async fn due_work_belongs_to_the_trace_that_scheduled_it() {
         .unwrap();
     consumer.run(async move { done.notified().await }).await.unwrap();
     let (request, create) = (traces.one("request"), traces.one("create reminders"));
-    let ended = traces.ended();
-    let process = ended.iter().find(|span| span.name.starts_with("process ")).unwrap();
+    let process = traces.arrives("process idempotent_delay").await;
     assert_eq!(process.parent_span_id, id(&create));
-    assert_eq!(links(process), [(id(&create), String::new())]);
+    assert_eq!(links(&process), [(id(&create), String::new())]);
     assert_eq!(process.span_context.trace_id(), request.span_context.trace_id());
 }
