@@ -29,6 +29,7 @@ guides! {
     alerts = "alerts.md",
     command_line = "command-line.md",
     metrics = "metrics.md",
+    traces = "traces.md",
     troubleshooting = "troubleshooting.md",
     faq = "faq.md",
     coming_from = "coming-from.md",

@@ -72,6 +72,7 @@
 //! | replace another tool | [`docs::coming_from`] |
 //! | monitor runs | [`Observer`], [`Tracing`], [`Executor::counts`] |
 //! | export metrics | [`metrics`]; [`docs::metrics`] |
+//! | export traces | [`otel`]; [`docs::traces`] |
 //! | send alerts to operators | [`Alerts`], [`AlertObserver`](alert::AlertObserver); [`docs::alerts`] |
 //! | test my handlers | [`docs::testing`]: duplicates, crash points, rejections, time |
 //! | test without waiting | `idempotent-testkit`: `VirtualClock`, `FaultStore`, `conformance!`, `cas_conformance!` |
@@ -88,6 +89,7 @@
 //! | `mq` | [`mq`]: the consumer runtime |
 //! | `mysql` | [`MySqlStore`], for MariaDB and MySQL |
 //! | `mysql-tls` | TLS connections to MariaDB and MySQL, set by `ssl-mode` in the URL |
+//! | `otel` | [`otel`]: traces by the conventions of OpenTelemetry; with `mq`, trace context in messages |
 //! | `outbox` | `outbox`: messages in a database transaction, and the relay that publishes them; enables `mq` |
 //! | `postgres` | [`PostgresStore`] |
 //! | `postgres-tls` | TLS connections to PostgreSQL, set by `sslmode` in the URL |
@@ -114,6 +116,7 @@
         feature = "macros",
         feature = "metrics",
         feature = "mysql",
+        feature = "otel",
         feature = "postgres",
         feature = "rabbitmq",
         feature = "redis",
@@ -153,6 +156,8 @@ pub use idempotent_macros::idempotent;
 pub use idempotent_metrics as metrics;
 #[cfg(feature = "mq")]
 pub use idempotent_mq as mq;
+#[cfg(feature = "otel")]
+pub use idempotent_otel as otel;
 #[cfg(feature = "rabbitmq")]
 pub use idempotent_rabbitmq as rabbitmq;
 #[cfg(feature = "redis")]

@@ -104,6 +104,12 @@ pub enum Event<'a> {
         /// The fencing token of the previous owner, if this run took over an expired lease.
         taken_over: Option<FencingToken>,
     },
+    /// The key is consumed, so the delivery is a duplicate. Emitted when the store has answered the claim, before
+    /// [`Ended`](Event::Ended). A duplicate of another item of its batch needs no answer of the store, and emits no such event.
+    FoundConsumed {
+        /// The fencing token of the run that consumed the key.
+        fencing: FencingToken,
+    },
     /// The handler starts. Emitted only if the observer [wants timing](Observer::wants_timing).
     HandlerStarted,
     /// The handler has ended, or was dropped. Emitted exactly once after each [`HandlerStarted`](Event::HandlerStarted).

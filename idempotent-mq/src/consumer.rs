@@ -28,14 +28,14 @@ use std::time::Duration;
 use idempotent_core::{Key, Timer};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{Id, JoinError, JoinSet};
-use tracing::{error, info};
+use tracing::{Instrument, error, info};
 
 pub use self::builder::ConsumerBuilder;
 pub use self::counts::{ConsumerCounters, ConsumerCounts};
 pub use self::gauges::ConsumerGauges;
 use self::intake::{Intake, IntakeEvent};
 use self::message_log::without_run;
-pub use self::observer::{DeliveryObserver, SettledDelivery};
+pub use self::observer::{DeliveryObserver, SettledDelivery, StartedDelivery};
 pub(crate) use self::state::Phase;
 use self::state::{ConsumerState, DeliveryJob};
 use self::worker::{WorkerResult, WorkerTask, put_off, work};
@@ -283,14 +283,24 @@ impl<Tag: Send + Sync + 'static> Dispatcher<Tag> {
         while self.running.len() < self.concurrency
             && let Some((lane, QueuedJob { job, run })) = self.lanes.next()
         {
-            let worker = self.workers.spawn(work(job, WorkerTask::Run(run)));
-            self.running.insert(worker.id(), lane);
+            let worker = self.spawn(job, WorkerTask::Run(run));
+            self.running.insert(worker, lane);
         }
     }
 
     /// Settles a delivery without a run.
     fn settle(&mut self, job: DeliveryJob<Tag>, decision: Decision, end: DeliveryEnd) {
-        self.workers.spawn(work(job, WorkerTask::Settle(decision, end)));
+        self.spawn(job, WorkerTask::Settle(decision, end));
+    }
+
+    /// Starts a worker, inside of the observer's span if there is one.
+    fn spawn(&mut self, job: DeliveryJob<Tag>, task: WorkerTask) -> Id {
+        let span = job.span(matches!(task, WorkerTask::Run(_)));
+        let worker = work(job, task);
+        match span {
+            Some(span) => self.workers.spawn(worker.instrument(span)).id(),
+            None => self.workers.spawn(worker).id(),
+        }
     }
 
     /// Updates the queues after a worker has ended. Returns the error of a source that refused to settle.

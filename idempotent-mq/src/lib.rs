@@ -97,12 +97,13 @@ mod time;
 
 pub use self::consumer::{
     Consumer, ConsumerBuilder, ConsumerCounters, ConsumerCounts, ConsumerGauges, DeliveryObserver, SettledDelivery,
+    StartedDelivery,
 };
 pub use self::delay::{Cancelled, Delay, DelayError, DelayErrorKind, Scheduled};
 pub use self::error::{SetupError, SourceError, SourceErrorKind, Undecodable};
 pub use self::handler::{Decode, HandlerResult, IntoHandlerResult, KeyedMessages, MessageHandler, Messages, service};
 pub use self::memory_queue::{MemoryDeadLetters, MemoryQueue, MemorySource, MemoryTag};
-pub use self::message::{Delivery, Headers, KeyFrom, Message, Position};
+pub use self::message::{Delivery, Headers, KeyFrom, Message, Position, TRACE_HEADERS};
 pub use self::message_log::{
     DeliveryResult, LogError, LogErrorKind, LoggedDelivery, MessageLog, OUTBOX_HEADER, SenderState,
 };

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use self::delivery::Delivery;
-pub use self::headers::Headers;
+pub use self::headers::{Headers, TRACE_HEADERS};
 pub use self::key::KeyFrom;
 pub use self::position::Position;
 

@@ -59,6 +59,9 @@ pub mod alerts {}
 #[doc = include_str!("../../guides/metrics.md")]
 pub mod metrics {}
 
+#[doc = include_str!("../../guides/traces.md")]
+pub mod traces {}
+
 #[doc = include_str!("../../guides/troubleshooting.md")]
 pub mod troubleshooting {}
 

@@ -82,7 +82,10 @@ impl Observer for Tracing {
                 warn!(target: "idempotent", scope = run.scope, key, reason, "result not stored for replay");
             }
             Event::Ended { outcome, elapsed } => ended(run, outcome, *elapsed),
-            Event::HandlerStarted | Event::HandlerEnded { .. } | Event::StoreAnswered { .. } => {}
+            Event::FoundConsumed { .. }
+            | Event::HandlerStarted
+            | Event::HandlerEnded { .. }
+            | Event::StoreAnswered { .. } => {}
         }
     }
 }

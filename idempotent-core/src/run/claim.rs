@@ -99,6 +99,9 @@ pub(super) fn handle_reply<'e>(
             Ok(Attempt::new(engine, prepared, lease, guard, now))
         }
         answer => {
+            if let Ok(Claim::Consumed(consumed)) = &answer {
+                report.event(&Event::FoundConsumed { fencing: consumed.fencing });
+            }
             // The guard releases a copy of the claim that may still be applied. Without such a copy, there is nothing
             // to release.
             if !reply.is_ambiguous {

@@ -125,7 +125,7 @@ pub(super) async fn work<Tag: Send + Sync + 'static>(job: DeliveryJob<Tag>, task
     if let (DeliveryEnd::DeadLettered, Settlement::DeadLetter(letter)) = (end, &settlement) {
         shared.alert(job.delivery(), letter);
     }
-    job.observe(end);
+    job.observe(end, ended.as_ref());
     job.end(end);
     WorkerResult { put_off, refused }
 }

@@ -1,6 +1,10 @@
 //! Headers of a message.
 use std::fmt;
 
+/// The names of the W3C headers that contain the trace context of a message. An outbox does not compare them: a message that is
+/// written again in another trace is the same message.
+pub const TRACE_HEADERS: [&str; 2] = ["traceparent", "tracestate"];
+
 /// The headers of a message: an ordered list of names and byte values, in which a name may occur several times.
 #[derive(Clone, Default, Eq, PartialEq)]
 pub struct Headers(Vec<(String, Vec<u8>)>);

@@ -5,11 +5,12 @@ use std::path::Path;
 use super::sources::texts;
 
 /// The crates whose sources keep the rules. A crate that keeps them is added here.
-const CHECKED: [&str; 17] = [
+const CHECKED: [&str; 18] = [
     "operate/alert/src",
     "operate/cli/src",
     "operate/library/src",
     "operate/metrics/src",
+    "operate/otel/src",
     "idempotent-core/src",
     "idempotent-macros/src",
     "idempotent-mq/src",

@@ -29,7 +29,7 @@ struct Serverless {
     without: &'static [&'static str],
 }
 
-const SERVERLESS: [Serverless; 16] = [
+const SERVERLESS: [Serverless; 17] = [
     Serverless { package: "idempotent-alert", not: "", without: &[] },
     Serverless {
         package: "idempotent-cli",
@@ -44,6 +44,7 @@ const SERVERLESS: [Serverless; 16] = [
     Serverless { package: "idempotent-model", not: "", without: &[] },
     Serverless { package: "idempotent-mq", not: "", without: &[] },
     Serverless { package: "idempotent-operate", not: "", without: &[] },
+    Serverless { package: "idempotent-otel", not: "", without: &["redis"] },
     Serverless { package: "idempotent-simulator", not: "", without: &[] },
     Serverless { package: "idempotent-sqlx", not: "", without: &["postgres", "mysql"] },
     Serverless { package: "idempotent-testkit", not: "", without: &[] },

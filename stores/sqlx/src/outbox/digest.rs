@@ -1,10 +1,13 @@
 //! The digest of a message's content.
-use idempotent_mq::OutboundMessage;
+use std::borrow::Cow;
+
+use idempotent_mq::{Headers, OutboundMessage, TRACE_HEADERS};
 use sha2::{Digest, Sha256};
 
 pub(super) use crate::packed::{pack, unpack};
 
-/// Returns the digest of a message's content, by which the outbox recognizes another message with the same id.
+/// Returns the digest of a message's content, by which the outbox recognizes another message with the same id. The trace context
+/// is not part of the content, because each try to write a message has its own.
 pub(super) fn digest(message: &OutboundMessage) -> [u8; 32] {
     let mut sum = Sha256::new();
     let optional = |text: &Option<String>| text.as_ref().map(|text| text.as_bytes().to_vec());
@@ -12,7 +15,7 @@ pub(super) fn digest(message: &OutboundMessage) -> [u8; 32] {
         Some(message.topic.as_bytes().to_vec()),
         optional(&message.business_key),
         optional(&message.aggregate),
-        Some(pack(&message.headers)),
+        Some(pack(&without_trace(&message.headers))),
         Some(message.body.clone()),
     ];
     for part in parts {
@@ -21,6 +24,16 @@ pub(super) fn digest(message: &OutboundMessage) -> [u8; 32] {
         sum.update(part.unwrap_or_default());
     }
     sum.finalize().into()
+}
+
+fn without_trace(headers: &Headers) -> Cow<'_, Headers> {
+    let mut headers = Cow::Borrowed(headers);
+    for name in TRACE_HEADERS {
+        if headers.first(name).is_some() {
+            headers.to_mut().remove(name);
+        }
+    }
+    headers
 }
 
 #[cfg(test)]
@@ -43,5 +56,8 @@ mod tests {
         digests.dedup();
         assert_eq!(digests.len(), 7);
         assert_eq!(digest(&one), digest(&OutboundMessage::new("t", "other id", "b")));
+        let traced = one.clone().header("traceparent", "00-…").header("tracestate", "a=b");
+        assert_eq!(digest(&one), digest(&traced), "the same message in a trace");
+        assert_ne!(digest(&one), digest(&one.clone().header("Traceparent", "")), "another header");
     }
 }

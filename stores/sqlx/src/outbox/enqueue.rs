@@ -40,6 +40,9 @@ impl<Db: OutboxDb> Outbox<Db> {
     /// message is written again with another time, the first time is kept. The message counts as lost, and is resent,
     /// only some time [after](super::ResendPolicy::backoff) its delivery time.
     ///
+    /// The [trace context](idempotent_mq::TRACE_HEADERS) is not part of the content either. If the same message is written again in
+    /// another trace, the first trace context is kept, and the relay sends it.
+    ///
     /// The outbox sets the header [`OUTBOX_HEADER`], and replaces one that the message already has.
     ///
     /// # Errors
