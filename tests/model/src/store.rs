@@ -64,6 +64,7 @@ impl Store {
             key: key.clone(),
             owner: OwnerToken(owner.into()),
             fencing: (number > 0 && variant.numbered).then_some(FencingToken(number as u64)),
+            terms: None,
         };
         let release = |end: End| Release {
             kind: end.into(),
