@@ -60,8 +60,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let executor = Executor::builder(MemoryStore::new()).observer((Tracing, RunTracer::new())).build()?;
     let handling = Messages::json().keyed(KeyFrom::message_id()).run(charge);
-    let consumer =
-        Consumer::builder(queue.source(), "billing", &executor).observer(ConsumerTracer::new("memory")).build(handling)?;
+    let consumer = Consumer::builder(queue.source(), "billing", &executor)
+        .observer(ConsumerTracer::new("memory"))
+        .build(handling)?;
     let counts = consumer.run(queue.drained()).await?;
     println!("{} acknowledged", counts.acked);
 
