@@ -47,7 +47,7 @@ async fn without_a_subscriber_messages_run_and_get_no_context() {
     let (tracer, broker) = (ProducerTracer::new("memory"), Broker::default());
     let message = OutboundMessage::new("orders", "m-1", "done");
     assert!(tracer.headers("orders").is_empty());
-    assert!(tracer.publisher(broker.clone()).publish(&[message.clone()]).await[0].is_ok());
+    assert!(tracer.publisher(broker.clone()).publish(std::slice::from_ref(&message)).await[0].is_ok());
     assert!(broker.taken() == [message], "the message is unchanged");
 }
 
