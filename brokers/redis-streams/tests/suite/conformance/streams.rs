@@ -79,6 +79,14 @@ impl Broker for Streams {
         assert!(redriven.failed.is_none(), "{redriven:?}");
     }
 
+    async fn discard(&self, id: &str) {
+        let mut letters = StreamsDeadLetters::new(self.server.url(), "orders").unwrap();
+        let id = id.to_owned();
+        let discard = Redrive::new().only(move |delivery, _| delivery.id.as_ref() == Some(&id)).discarding();
+        let discarded = discard.run(&mut letters).await;
+        assert!(discarded.failed.is_none() && discarded.discarded == 1, "{discarded:?}");
+    }
+
     async fn is_empty(&self) -> bool {
         let read = self.info(&["XINFO", "GROUPS", "orders"], "last-delivered-id");
         let there = self.info(&["XINFO", "STREAM", "orders"], "last-generated-id");
