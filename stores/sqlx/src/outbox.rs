@@ -5,6 +5,7 @@
 //! (the SQL), `database` (the supported databases), `lease` (the relay that may send a message), `relay` (sending),
 //! `message_log` and `confirm` (the consumers' side).
 mod administration;
+mod backlog;
 mod builder;
 mod confirm;
 mod confirmation_queue;
@@ -26,6 +27,7 @@ mod statement_list;
 mod statements;
 
 pub use self::administration::{AuditEntry, OutboxEntry};
+pub use self::backlog::OutboxBacklog;
 pub use self::builder::OutboxBuilder;
 pub use self::counts::OutboxCounts;
 pub use self::database::OutboxDb;
