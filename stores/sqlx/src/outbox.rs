@@ -9,6 +9,7 @@ mod backlog;
 mod builder;
 mod confirm;
 mod confirmation_queue;
+mod count_statements;
 mod counts;
 mod database;
 mod delivery_time;
