@@ -3,6 +3,7 @@ mod audit;
 mod change;
 mod dead;
 mod delay;
+mod order;
 #[cfg(feature = "database")]
 mod outbox;
 
@@ -19,6 +20,7 @@ pub(crate) use self::dead::{
 };
 
 pub(crate) use self::delay::{DelayCommand, DelayOptions};
+pub(crate) use self::order::{OrderCommand, OrderListArguments};
 #[cfg(feature = "database")]
 pub(crate) use self::outbox::{
     OutboxChangeArguments, OutboxCommand, OutboxListArguments, OutboxOptions, OutboxPurgeArguments,
@@ -111,6 +113,9 @@ pub(crate) enum Command {
     #[cfg(feature = "database")]
     #[command(subcommand)]
     Outbox(OutboxCommand),
+    /// Shows streams whose numbered calls wait.
+    #[command(subcommand)]
+    Order(OrderCommand),
     /// Removes expired records. Redis removes them by itself.
     Purge(PurgeArguments),
     /// Prints the changes that an audit file contains.

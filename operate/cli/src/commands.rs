@@ -8,6 +8,7 @@ mod doctor;
 #[allow(clippy::print_stdout, clippy::print_stderr)]
 mod keys;
 mod migrate;
+mod order;
 #[cfg(feature = "database")]
 pub(crate) mod outbox;
 mod purge;
@@ -41,6 +42,7 @@ pub(crate) async fn run(arguments: &Arguments, stop: &StopRequest) -> anyhow::Re
             Command::Delay(command) => delay::run(global, command).await,
             #[cfg(feature = "database")]
             Command::Outbox(command) => outbox::run(global, command, stop).await,
+            Command::Order(command) => order::run(global, command).await,
             Command::Purge(purge) => purge::purge(global, purge, stop).await,
             Command::Audit(arguments) => audit::audit(global, arguments),
             Command::Doctor(doctor) => doctor::doctor(global, doctor).await,

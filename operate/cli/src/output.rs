@@ -3,6 +3,7 @@ mod counts;
 mod letters;
 #[cfg(feature = "database")]
 mod outbox;
+mod streams;
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -15,6 +16,7 @@ pub(crate) use self::counts::{Count, counts};
 pub(crate) use self::letters::{letter, letters};
 #[cfg(feature = "database")]
 pub(crate) use self::outbox::{OutboxMessage, outbox_entries, outbox_message};
+pub(crate) use self::streams::{stream, streams};
 
 /// Returns the format of the option, or the default for this stdout.
 pub(crate) fn format(option: Option<Format>) -> Format {

@@ -21,6 +21,7 @@ mod letter;
 mod listing;
 mod redrive;
 mod repair;
+mod stream;
 mod summary;
 mod text;
 
@@ -33,5 +34,6 @@ pub use self::letter::{LetterFilter, LetterSummary};
 pub use self::listing::{KeyPage, PageLimits, inspect, list, store_time};
 pub use self::redrive::{RedriveOutcome, Redriver};
 pub use self::repair::{Repair, RepairResult, Repairer};
+pub use self::stream::{StreamNumbers, StreamSummary};
 pub use self::summary::{RecordSummary, StateName, date};
 pub use self::text::{escaped, escaped_bytes};

@@ -5,6 +5,7 @@ mod bad_input;
 mod dead;
 mod delay;
 mod doctor;
+mod order;
 mod outbox;
 mod repairs;
 mod servers;
