@@ -179,10 +179,10 @@ async fn a_discarded_letter_is_acknowledged_and_one_with_a_lost_connection_stays
     let mut source = world.opened(Queue::classic("back-off")).await;
     dead_letter(&world, &mut source, &[b"\xff\0", b"\xff\0", b"\xff\0"]).await;
     drop(source);
-    let second = Redrive::new().only(|delivery, _| delivery.id.as_deref() == Some("m-1")).discarding();
+    let second = Redrive::new().limit(1).only(|delivery, _| delivery.id.as_deref() == Some("m-1")).discarding();
     let mut letters = letters_of("back-off");
     let summary = second.run(&mut letters).await;
-    assert_eq!((summary.discarded, summary.skipped, summary.failed.is_none()), (1, 2, true), "{summary:?}");
+    assert_eq!((summary.discarded, summary.skipped, summary.failed.is_none()), (1, 1, true), "{summary:?}");
     assert_eq!(letters.discard().await.unwrap_err().kind(), SourceErrorKind::Fatal, "nothing was read");
     letters.close().await;
     are_unchanged(&world, "back-off.dead", &["m-0", "m-2"]).await;
