@@ -189,8 +189,8 @@ pub use idempotent_tower::{IdempotencyKey, IdempotencyLayer};
 #[cfg(all(feature = "delay", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 pub mod delay {
     pub use idempotent_sqlx::{
-        DelayDb, DelayTable, DelayTableBuilder, DelayTableCounts, DelayTableDeadLetters, DelayTableSource,
-        DelayTableTag, ScheduledTask,
+        CappedCount, DelayDb, DelayTable, DelayTableBacklog, DelayTableBuilder, DelayTableCounts,
+        DelayTableDeadLetters, DelayTableSource, DelayTableTag, ScheduledTask,
     };
 }
 
@@ -209,8 +209,8 @@ pub mod delay_queue {
 #[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 pub mod outbox {
     pub use idempotent_sqlx::{
-        AuditEntry, ConsumerProgress, DeferReason, Enqueued, Outbox, OutboxBuilder, OutboxCounts, OutboxDb,
-        OutboxEntry, OutboxError, OutboxErrorKind, OutboxRecord, OutboxStatus, QueueOffset, Relay, RelayCounters,
-        RelayCounts, RelayRound, ResendDecision, ResendPolicy,
+        AuditEntry, CappedCount, ConsumerProgress, DeferReason, Enqueued, Outbox, OutboxBacklog, OutboxBuilder,
+        OutboxCounts, OutboxDb, OutboxEntry, OutboxError, OutboxErrorKind, OutboxRecord, OutboxStatus, QueueOffset,
+        Relay, RelayCounters, RelayCounts, RelayRound, ResendDecision, ResendPolicy,
     };
 }

@@ -65,7 +65,10 @@ pub use key::{DisplayKey, Identity, Key, KeyExtractor, KeyPart, Parts, Scene, ke
 pub use key_strategy::{DerivedKey, KeyStrategy};
 pub use lease::Lease;
 pub use observe::{Event, ExecutorCounts, HandlerEnd, Observer, RunInfo, Tracing};
-pub use ordering::{BrokenOrder, MAX_WAITING_RANGES, OnBrokenOrder, OnLate, Predecessor, Registered, Stream};
+pub use ordering::{
+    AdmittedNumber, BrokenOrder, MAX_WAITING_RANGES, OnBrokenOrder, OnLate, Predecessor, Registered, Stream,
+    StreamBlocker, StreamView, WaitingNumbers,
+};
 pub use outcome::{Disposition, Outcome, RunSummary};
 pub use policy::{OnConsumed, OnInFlight, OnLeaseLost, OnStoreError, Policy, PolicyError, Redelivery};
 pub use record::{Record, State, StateKind, Timestamp};
@@ -77,10 +80,10 @@ pub use steps::{
     StepRecord, StepState, StoredSteps, step, step_in, step_key,
 };
 pub use store::{
-    Admin, Batch, Browse, CacheTier, CachedOutcome, Cas, CasBackend, ClaimMode, Inspect, InspectedRecord, MemoryStore,
-    MemoryStoreBuilder, MemoryTier, OrderStore, Purge, RecordEntry, RecordPage, Renewal, StepStore, Store,
-    StoreCapabilities, StoredOrderTable, TierCounts, TieredStore, TieredStoreBuilder, Transactional, Version,
-    VersionedRecord, Watch, Watching, orphans,
+    Admin, Batch, Browse, BrowseOrder, CacheTier, CachedOutcome, Cas, CasBackend, ClaimMode, Inspect, InspectedRecord,
+    MemoryStore, MemoryStoreBuilder, MemoryTier, OrderStore, OrderTablePage, Purge, RecordEntry, RecordPage, Renewal,
+    StepStore, Store, StoreCapabilities, StoredOrderTable, TierCounts, TieredStore, TieredStoreBuilder, Transactional,
+    Version, VersionedRecord, Watch, Watching, orphans,
 };
 pub use token::{Token, Tokens};
 pub use transaction::{

@@ -19,6 +19,7 @@ mod register;
 mod registered;
 pub(crate) mod sequence;
 mod stream;
+mod stream_view;
 mod wait_marker;
 
 use std::fmt;
@@ -33,6 +34,7 @@ pub(crate) use self::predecessor::Named;
 pub use self::predecessor::Predecessor;
 pub use self::registered::Registered;
 pub use self::stream::Stream;
+pub use self::stream_view::{AdmittedNumber, StreamBlocker, StreamView, WaitingNumbers};
 use crate::units::time;
 
 /// The treatment of a call whose predecessor will not be consumed without intervention.

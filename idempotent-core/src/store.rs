@@ -13,8 +13,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use self::capability::{
-    Admin, Batch, Browse, Inspect, InspectedRecord, OrderStore, Purge, RecordEntry, RecordPage, Renewal, StepStore,
-    StoreCapabilities, StoredOrderTable, Watch, Watching,
+    Admin, Batch, Browse, BrowseOrder, Inspect, InspectedRecord, OrderStore, OrderTablePage, Purge, RecordEntry,
+    RecordPage, Renewal, StepStore, StoreCapabilities, StoredOrderTable, Watch, Watching,
 };
 pub use self::cas::{Cas, CasBackend, Version, VersionedRecord};
 pub use self::memory::{MemoryStore, MemoryStoreBuilder};

@@ -1,4 +1,4 @@
-//! Redrive of dead letters.
+//! Redrive and removal of dead letters.
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -53,6 +53,18 @@ pub trait DeadLetters: Send {
     /// The message is in its queue, among the dead letters, or in both.
     async fn put_back(&mut self) -> Result<bool, SourceError>;
 
+    /// Removes the letter that `next` returned last for good. Returns false if the letter is gone because another operator put
+    /// it back or removed it.
+    ///
+    /// A letter that died again since `next` is another letter, and stays if the adapter can tell them apart.
+    ///
+    /// # Errors
+    /// The letter stays, or is removed if only the broker's answer was lost.
+    ///
+    /// # Cancellation
+    /// The letter may be removed.
+    async fn discard(&mut self) -> Result<bool, SourceError>;
+
     /// Returns the letters that were read and not put back to the dead letters, so that others can read them at once.
     ///
     /// The default does nothing, for a broker on which reading hides no letter.
@@ -81,10 +93,13 @@ pub struct Redrive {
     select: Option<Arc<Select>>,
     rate: Option<NonZeroU32>,
     is_dry_run: bool,
+    discards: bool,
+    stops: Vec<Arc<Stop>>,
     observer: Option<Arc<Observe>>,
 }
 
 type Select = dyn Fn(&Delivery, Option<&DeadLetter>) -> bool + Send + Sync;
+type Stop = dyn Fn() -> bool + Send + Sync;
 type Observe = dyn Fn(&RedriveStep<'_>) + Send + Sync;
 
 /// The result of a redrive.
@@ -94,10 +109,14 @@ type Observe = dyn Fn(&RedriveStep<'_>) + Send + Sync;
 pub struct RedriveSummary {
     /// The number of dead letters that were put back. After a [dry run](Redrive::dry_run), the number that would be.
     pub put_back: u64,
+    /// The number of dead letters that were removed, or would be, by a redrive that [discards](Redrive::discarding).
+    pub discarded: u64,
     /// The number of letters that [`only`](Redrive::only) did not select.
     pub skipped: u64,
-    /// The number of selected letters that another operator had put back.
+    /// The number of selected letters that another operator had put back or removed.
     pub gone: u64,
+    /// True if [`stop_if`](Redrive::stop_if) ended the redrive early.
+    pub is_stopped: bool,
     /// The error that ended the redrive early. The letter in question and all later letters stay.
     pub failed: Option<SourceError>,
 }
@@ -124,9 +143,13 @@ pub enum RedriveResult<'a> {
     PutBack,
     /// A dry run would put the letter back.
     WouldPutBack,
-    /// Another operator had put the letter back.
+    /// The letter was removed.
+    Discarded,
+    /// A dry run would remove the letter.
+    WouldDiscard,
+    /// Another operator had put the letter back or removed it.
     Gone,
-    /// The letter was not put back. The redrive ends.
+    /// The letter was neither put back nor removed. The redrive ends.
     Failed(&'a SourceError),
 }
 
@@ -142,7 +165,16 @@ impl Default for Redrive {
 impl Redrive {
     /// Creates a redrive of all dead letters.
     pub fn new() -> Self {
-        Self { limit: u64::MAX, store: None, select: None, rate: None, is_dry_run: false, observer: None }
+        Self {
+            limit: u64::MAX,
+            store: None,
+            select: None,
+            rate: None,
+            is_dry_run: false,
+            discards: false,
+            stops: Vec::new(),
+            observer: None,
+        }
     }
 
     /// Limits the number of letters.
@@ -188,6 +220,22 @@ impl Redrive {
         self
     }
 
+    /// Removes each selected letter for good, instead of putting it back. The keys of the letters stay unchanged, even after
+    /// [`letting_go`](Self::letting_go).
+    pub fn discarding(mut self) -> Self {
+        self.discards = true;
+        self
+    }
+
+    /// Adds a function that ends the redrive before its next letter once the function returns true.
+    ///
+    /// # Default
+    /// The redrive ends after its last letter
+    pub fn stop_if(mut self, stop: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.stops.push(Arc::new(stop));
+        self
+    }
+
     /// Sets a function that observes the result of each selected letter.
     ///
     /// # Default
@@ -211,7 +259,11 @@ impl Redrive {
         let there = letters.count().await?;
         let mut pace = self.rate.filter(|_| !self.is_dry_run).map(pace);
         for _ in 0..there {
-            if summary.put_back == self.limit {
+            if summary.put_back + summary.discarded == self.limit {
+                break;
+            }
+            if self.stops() {
+                summary.is_stopped = true;
                 break;
             }
             let Some((delivery, letter)) = letters.next().await? else { break };
@@ -222,26 +274,40 @@ impl Redrive {
             }
             if let Some(pace) = &mut pace {
                 pace.tick().await;
+                if self.stops() {
+                    summary.is_stopped = true;
+                    break;
+                }
             }
             let mut key = None;
-            let put_back = match self.is_dry_run {
-                true => Ok(true),
-                false => self.put_back(letters, letter, &mut key).await,
+            let done = match (self.is_dry_run, self.discards) {
+                (true, _) => Ok(true),
+                (false, true) => letters.discard().await,
+                (false, false) => self.put_back(letters, letter, &mut key).await,
             };
-            let result = match &put_back {
-                Ok(true) if self.is_dry_run => RedriveResult::WouldPutBack,
-                Ok(true) => RedriveResult::PutBack,
-                Ok(false) => RedriveResult::Gone,
-                Err(error) => RedriveResult::Failed(error),
+            let result = match (&done, self.is_dry_run, self.discards) {
+                (Ok(true), true, true) => RedriveResult::WouldDiscard,
+                (Ok(true), true, false) => RedriveResult::WouldPutBack,
+                (Ok(true), false, true) => RedriveResult::Discarded,
+                (Ok(true), false, false) => RedriveResult::PutBack,
+                (Ok(false), ..) => RedriveResult::Gone,
+                (Err(error), ..) => RedriveResult::Failed(error),
             };
             if let Some(observe) = &self.observer {
                 observe(&RedriveStep { delivery: &delivery, letter, key, result });
             }
-            let is_put_back = put_back?;
-            summary.put_back += u64::from(is_put_back);
-            summary.gone += u64::from(!is_put_back);
+            let count = match (done?, self.discards) {
+                (false, _) => &mut summary.gone,
+                (true, true) => &mut summary.discarded,
+                (true, false) => &mut summary.put_back,
+            };
+            *count += 1;
         }
         Ok(())
+    }
+
+    fn stops(&self) -> bool {
+        self.stops.iter().any(|stop| stop())
     }
 
     /// Lets the key of a letter go, if the redrive has a store, and puts the letter back.
@@ -296,6 +362,7 @@ impl fmt::Debug for Redrive {
             .field("lets_go", &self.store.is_some())
             .field("rate", &self.rate)
             .field("is_dry_run", &self.is_dry_run)
+            .field("discards", &self.discards)
             .finish_non_exhaustive()
     }
 }

@@ -12,7 +12,7 @@
 //! | 2, 4: deliveries | `a_body_arrives_unchanged`, `headers_arrive_unchanged`, `repeated_headers_arrive_in_order` |
 //! | 4: copies | `a_retry_keeps_id_body_and_headers_byte_for_byte`, `a_dead_letter_keeps_id_body_and_headers_byte_for_byte` |
 //! | 5: attempts | `a_retry_leaves_attempt_and_first_seen`, `a_postponed_delivery_is_the_same_attempt` |
-//! | 6: dead letters | `a_dead_letter_states_reason_time_and_attempts`, `a_redriven_dead_letter_is_a_first_attempt_with_its_history` |
+//! | 6: dead letters | `a_dead_letter_states_reason_time_and_attempts`, `a_redriven_dead_letter_is_a_first_attempt_with_its_history`, `a_discarded_dead_letter_never_returns` |
 //! | 12: unreadable messages | `an_unreadable_message_is_dead_lettered_and_blocks_nothing` |
 //! | delays | `a_retry_is_delivered_after_its_delay_and_never_before` |
 //! | returning deliveries | `a_returned_delivery_is_redelivered_unchanged`, `the_attempts_of_a_retry_survive_a_return`, `closing_returns_undelivered_messages` |
@@ -74,6 +74,19 @@ pub trait Broker: Send + Sync + 'static {
 
     /// Puts all dead letters back into the queue unchanged, including their marks, like an operator.
     async fn put_back(&self);
+
+    /// Removes the dead letter of the message with this id for good, like an operator.
+    ///
+    /// # Default
+    /// Panics. Leave out the law `a_discarded_dead_letter_never_returns` if the adapter has no
+    /// [`DeadLetters`](idempotent_mq::DeadLetters).
+    #[allow(clippy::panic, reason = "a part of a test")]
+    async fn discard(&self, id: &str) {
+        panic!(
+            "`discard` is not implemented, so the dead letter of `{id}` stays: implement it, or leave out the law \
+             `a_discarded_dead_letter_never_returns` by `without:`"
+        )
+    }
 
     /// Returns whether the queue is empty: no message is ready, delayed or held by a consumer. Dead letters do not
     /// count. The laws call this method repeatedly, also while consumers hold messages.

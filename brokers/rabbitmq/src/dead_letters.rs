@@ -1,4 +1,4 @@
-//! Listing and redriving the dead letters of a queue.
+//! Listing, redriving and removing the dead letters of a queue.
 use std::fmt;
 use std::time::Duration;
 
@@ -152,6 +152,33 @@ impl DeadLetters for RabbitDeadLetters {
         Err(failed)
     }
 
+    async fn discard(&mut self) -> Result<bool, SourceError> {
+        let dead = ShortString::from(self.queue.dead_name());
+        let open = self.open.as_mut().ok_or_else(nothing_taken)?;
+        let taken = open.taken.take().ok_or_else(nothing_taken)?;
+        let channel = open.channel.clone();
+        let removed = async {
+            let is_open = taken.acker.ack(BasicAckOptions::default()).await?;
+            // A broker handles the methods of a channel in order, so this answer confirms the acknowledgement.
+            let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+            channel.queue_declare(dead, options, FieldTable::default()).await?;
+            Ok::<_, lapin::Error>(is_open)
+        };
+        let failed = match timeout(CONFIRM_TIMEOUT, removed).await {
+            Ok(Ok(true)) => return Ok(true),
+            Ok(Ok(false)) => {
+                transient("removing a letter: the connection closed before; the letter is still a dead letter")
+            }
+            Ok(Err(error)) => {
+                transient("removing a letter: the connection failed; the letter is possibly still a dead letter")
+                    .with_cause(error)
+            }
+            Err(_) => transient("removing a letter: no answer within 10 s; the letter is possibly still a dead letter"),
+        };
+        self.open = None;
+        Err(failed)
+    }
+
     async fn close(&mut self) {
         let Some(open) = self.open.take() else { return };
         // A quorum queue keeps the order in which letters return. A closed channel returns them in any order.
@@ -191,7 +218,7 @@ fn not_put_back(failure: PublishFailure) -> SourceError {
 }
 
 fn nothing_taken() -> SourceError {
-    SourceError::new(SourceErrorKind::Fatal, "no dead letter to put back; call `next` first")
+    SourceError::new(SourceErrorKind::Fatal, "no dead letter was read; call `next` first")
 }
 
 /// Shows nothing of the URL's password.

@@ -1,4 +1,4 @@
-//! Listing and redriving the dead letters of a stream.
+//! Listing, redriving and removing the dead letters of a stream.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ pub struct StreamsDeadLetters {
     end: Option<String>,
     /// Fields of that entry, if a script cannot move them.
     large: Option<Fields>,
-    /// True if no letter is listed that could be put back.
+    /// True if no letter is listed that could be put back or removed.
     done: bool,
 }
 
@@ -121,9 +121,7 @@ impl DeadLetters for StreamsDeadLetters {
     }
 
     async fn put_back(&mut self) -> Result<bool, SourceError> {
-        let Some(at) = self.at.as_ref().filter(|_| !self.done) else {
-            return Err(fatal("no dead letter to put back; call `next` first"));
-        };
+        let at = self.listed()?;
         let moved = match &self.large {
             Some(fields) => self.move_large(at, fields).await?,
             None => {
@@ -141,11 +139,29 @@ impl DeadLetters for StreamsDeadLetters {
             _ => Err(fatal("putting an entry back: unexpected reply")),
         }
     }
+
+    async fn discard(&mut self) -> Result<bool, SourceError> {
+        let mut remove = redis::cmd("XDEL");
+        remove.arg(&*self.layout.stream).arg(self.listed()?);
+        match self.connection.query("removing a dead letter", &remove).await? {
+            Value::Int(removed @ 0..=1) => {
+                self.done = true;
+                Ok(removed == 1)
+            }
+            _ => Err(fatal("XDEL: unexpected reply")),
+        }
+    }
 }
 
 const PUTTING_BACK: &str = "putting an entry back";
 
 impl StreamsDeadLetters {
+    /// Returns the id of the entry that `next` returned last.
+    fn listed(&self) -> Result<&String, SourceError> {
+        let nothing = || fatal("no dead letter was read; call `next` first");
+        self.at.as_ref().filter(|_| !self.done).ok_or_else(nothing)
+    }
+
     /// Moves an entry with too many fields for a script, in three steps. Returns the same values as the script.
     ///
     /// If the process dies before the last step, or another process moves the same entry, the entry is put back twice.

@@ -32,6 +32,8 @@ pub struct StoreCapabilities<'a> {
     pub steps: Option<&'a dyn StepStore>,
     /// Stores the order tables of streams.
     pub order: Option<&'a dyn OrderStore>,
+    /// Lists the order tables of streams.
+    pub browse_order: Option<&'a dyn BrowseOrder>,
     /// Begins transactions in which runs are claimed and completed.
     pub transact: Option<&'a dyn Transactional>,
     /// Opens separate connections for renewals.
@@ -112,6 +114,13 @@ impl<'a> StoreCapabilities<'a> {
     #[must_use]
     pub fn with_order(mut self, order: &'a dyn OrderStore) -> Self {
         self.order = Some(order);
+        self
+    }
+
+    /// Adds [`BrowseOrder`].
+    #[must_use]
+    pub fn with_browse_order(mut self, browse: &'a dyn BrowseOrder) -> Self {
+        self.browse_order = Some(browse);
         self
     }
 }
@@ -366,6 +375,33 @@ pub trait OrderStore: fmt::Debug + Send + Sync {
         next: &[u8],
         keep: Duration,
     ) -> Result<bool, StoreError>;
+}
+
+/// Lists the order tables of streams, for operators. A store whose tables are stored among all records does not offer this
+/// capability, because the listing would read the keys of all records.
+#[async_trait]
+pub trait BrowseOrder: fmt::Debug + Send + Sync {
+    /// Returns at most `limit` tables after the position `after`, in the order of their positions. Expired tables are left out.
+    ///
+    /// Pass `None` for the first page, and [`next`](OrderTablePage::next) for the next one.
+    ///
+    /// # Errors
+    /// Same as [`Store::peek`](super::Store::peek).
+    ///
+    /// # Cancellation
+    /// The call only reads, so a drop has no effect.
+    async fn browse_order(&self, after: Option<u128>, limit: usize) -> Result<OrderTablePage, StoreError>;
+}
+
+/// A page of order tables, as returned by [`BrowseOrder::browse_order`].
+#[derive(Clone, Debug, Default)]
+pub struct OrderTablePage {
+    /// The tables, for [`StreamView::decode`](crate::StreamView::decode).
+    pub tables: Vec<Arc<[u8]>>,
+    /// The store's time of the read; zero for a page without a table.
+    pub now: Timestamp,
+    /// The position of the next page, or `None` at the end.
+    pub next: Option<u128>,
 }
 
 /// An order table and the store's time, as returned by [`OrderStore::load`].

@@ -1,4 +1,4 @@
-//! Redrive of the dead letters of a queue in memory.
+//! Redrive and removal of the dead letters of a queue in memory.
 use async_trait::async_trait;
 
 use super::MemoryQueue;
@@ -13,6 +13,12 @@ pub struct MemoryDeadLetters {
 }
 
 impl MemoryDeadLetters {
+    /// Returns the number of the letter that `next` returned last.
+    fn taken(&self) -> Result<u64, SourceError> {
+        let nothing = || SourceError::new(SourceErrorKind::Fatal, "no dead letter was read; call `next` first");
+        (self.at > 0).then_some(self.at).ok_or_else(nothing)
+    }
+
     /// Creates a handle that begins with the oldest letter.
     #[must_use]
     pub fn new(queue: &MemoryQueue) -> Self {
@@ -35,10 +41,12 @@ impl DeadLetters for MemoryDeadLetters {
     }
 
     async fn put_back(&mut self) -> Result<bool, SourceError> {
-        if self.at == 0 {
-            return Err(SourceError::new(SourceErrorKind::Fatal, "no dead letter to put back; call `next` first"));
-        }
-        let (now, number) = (self.queue.clock.now(), self.at);
+        let (now, number) = (self.queue.clock.now(), self.taken()?);
         Ok(self.queue.change(|messages| messages.put_back(now, number)))
+    }
+
+    async fn discard(&mut self) -> Result<bool, SourceError> {
+        let number = self.taken()?;
+        Ok(self.queue.change(|messages| messages.discard(number)))
     }
 }

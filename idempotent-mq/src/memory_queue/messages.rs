@@ -95,6 +95,11 @@ impl Messages {
         self.dead.range(number + 1..).next().map(|(number, letter)| (*number, letter.clone()))
     }
 
+    /// Removes a dead letter. Returns false if the letter is gone.
+    pub(super) fn discard(&mut self, number: u64) -> bool {
+        self.dead.remove(&number).is_some()
+    }
+
     /// Moves a dead letter to the end of the queue, as a first attempt with its deaths. Returns false if the letter is gone.
     pub(super) fn put_back(&mut self, now: Instant, number: u64) -> bool {
         let Some((mut delivery, letter)) = self.dead.remove(&number) else { return false };

@@ -45,6 +45,13 @@ impl Broker for Subject {
         assert!(redriven.failed.is_none(), "{redriven:?}");
     }
 
+    async fn discard(&self, id: &str) {
+        let id = id.to_owned();
+        let discard = Redrive::new().only(move |delivery, _| delivery.id.as_ref() == Some(&id)).discarding();
+        let discarded = discard.run(&mut MemoryDeadLetters::new(&self.0)).await;
+        assert!(discarded.failed.is_none() && discarded.discarded == 1, "{discarded:?}");
+    }
+
     async fn is_empty(&self) -> bool {
         self.0.pending() == 0
     }

@@ -23,6 +23,7 @@ struct Place {
     left: Vec<&'static str>,
     taken: Option<&'static str>,
     queue: Vec<&'static str>,
+    discarded: Vec<&'static str>,
     /// Cannot be put back.
     refused: &'static str,
     /// Dies again at once.
@@ -65,6 +66,73 @@ impl DeadLetters for Place {
         }
         Ok(true)
     }
+
+    async fn discard(&mut self) -> Result<bool, SourceError> {
+        let body = self.taken.take().unwrap();
+        if body == self.refused {
+            return Err(SourceError::new(SourceErrorKind::Transient, "no connection"));
+        }
+        if body == self.elsewhere {
+            return Ok(false);
+        }
+        self.discarded.push(body);
+        Ok(true)
+    }
+}
+
+#[tokio::test]
+async fn a_discarding_redrive_removes_the_selected_letters_and_puts_none_back() {
+    let mut place = Place { elsewhere: "b", ..Place::of(&["a", "b", "c", "d", "e"]) };
+    let (redrive, results) = observed(Redrive::new().limit(2).only(|delivery, _| delivery.body != b"a").discarding());
+    let summary = redrive.run(&mut place).await;
+    assert_eq!((summary.discarded, summary.put_back, summary.gone, summary.skipped), (2, 0, 1, 1));
+    assert_eq!((&place.discarded[..], &place.left[..], place.queue.len()), (&["c", "d"][..], &["a"][..], 0));
+    assert_eq!(*results.lock().unwrap(), ["b gone -", "c discarded -", "d discarded -"]);
+
+    let mut place = Place::of(&["a", "b"]);
+    let (redrive, results) = observed(Redrive::new().discarding().dry_run());
+    let summary = redrive.run(&mut place).await;
+    assert_eq!((summary.discarded, place.discarded.len()), (2, 0));
+    assert_eq!(*results.lock().unwrap(), ["a would discard -", "b would discard -"]);
+    let mut place = Place { refused: "b", ..Place::of(&["a", "b", "c"]) };
+    let summary = Redrive::new().discarding().run(&mut place).await;
+    assert_eq!((summary.discarded, summary.failed.is_some(), place.lying.len()), (1, true, 1));
+}
+
+#[tokio::test]
+async fn a_discarding_redrive_lets_no_key_go() {
+    let store = MemoryStore::new();
+    let (key, letter) = buried(&store, "a").await;
+    let mut place = Place::default();
+    place.lying.push_back(("a", Some(letter)));
+    let summary = Redrive::new().letting_go(store.clone()).discarding().run(&mut place).await;
+    let state = store.peek(&key).await.unwrap().unwrap().state.kind();
+    assert_eq!((summary.discarded, state), (1, StateKind::Dead));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_redrive_stops_between_two_letters() {
+    let done = Arc::new(Mutex::new(0));
+    let (counted, seen) = (done.clone(), done.clone());
+    let redrive =
+        Redrive::new().on_each(move |_| *counted.lock().unwrap() += 1).stop_if(move || *seen.lock().unwrap() == 2);
+    let mut place = Place::of(&["a", "b", "c"]);
+    let summary = redrive.run(&mut place).await;
+    assert_eq!((summary.put_back, summary.is_stopped, place.lying.len()), (2, true, 1));
+    // After the last letter, there is nothing to stop.
+    *done.lock().unwrap() = 1;
+    assert!(!redrive.run(&mut place).await.is_stopped);
+    // The request arrives while the redrive waits for its rate.
+    let asked = Arc::new(Mutex::new(0));
+    let redrive = Redrive::new().rate(NonZeroU32::MIN).stop_if(move || {
+        let mut asked = asked.lock().unwrap();
+        *asked += 1;
+        // The third letter is the first one for which the second question has another answer.
+        *asked == 6
+    });
+    let mut place = Place::of(&["a", "b", "c", "d"]);
+    let summary = redrive.run(&mut place).await;
+    assert_eq!((summary.put_back, summary.is_stopped, &place.queue[..]), (2, true, &["a", "b"][..]));
 }
 
 #[tokio::test]
@@ -140,6 +208,8 @@ fn observed(redrive: Redrive) -> (Redrive, Arc<Mutex<Vec<String>>>) {
         let result = match step.result {
             RedriveResult::PutBack => "put back",
             RedriveResult::WouldPutBack => "would",
+            RedriveResult::Discarded => "discarded",
+            RedriveResult::WouldDiscard => "would discard",
             RedriveResult::Gone => "gone",
             RedriveResult::Failed(_) => "failed",
             _ => "?",

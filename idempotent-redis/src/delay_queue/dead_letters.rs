@@ -23,8 +23,8 @@ pub struct DelayDeadLetters {
     slot: u16,
     /// Time of death and member of the last listed letter.
     cursor: (String, String),
-    /// True if the last listed letter can be put back.
-    can_put_back: bool,
+    /// True if the last listed letter can be put back or removed.
+    is_listed: bool,
     /// The server's time of the count of each slot in µs, at which its listing ends.
     ends: Vec<u64>,
 }
@@ -33,7 +33,7 @@ impl DelayDeadLetters {
     /// Returns a handle to the dead letters of `queue`.
     pub fn new(queue: &DelayQueue) -> Self {
         let cursor = (String::from("0"), String::new());
-        Self { queue: queue.clone(), slot: 0, cursor, can_put_back: false, ends: Vec::new() }
+        Self { queue: queue.clone(), slot: 0, cursor, is_listed: false, ends: Vec::new() }
     }
 
     async fn next_of_slot(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
@@ -54,7 +54,7 @@ impl DelayDeadLetters {
             return Ok(None);
         }
         self.cursor = (died, member.clone());
-        self.can_put_back = true;
+        self.is_listed = true;
         let number = |at: usize| String::from_utf8_lossy(&state).split(' ').nth(at)?.parse().ok();
         let receipt = DeliveryReceipt { keys, member, name: String::new(), number: number(0).unwrap_or(0), mark: 1 };
         let letter = decode_letter(&String::from_utf8_lossy(&letter));
@@ -64,6 +64,27 @@ impl DelayDeadLetters {
         let (mut delivery, _) = delivery(&self.queue.topic().into(), taken);
         delivery.delivered = None;
         Ok(Some((delivery, letter)))
+    }
+}
+
+impl DelayDeadLetters {
+    /// Calls a script for the last listed letter. Returns whether the letter was there.
+    async fn change(
+        &mut self,
+        doing: &'static str,
+        script: DelayScript,
+        args: &ScriptArgs,
+    ) -> Result<bool, SourceError> {
+        if !self.is_listed {
+            return Err(SourceError::new(SourceErrorKind::Fatal, "no dead letter was read; call `next` first"));
+        }
+        let there = match self.queue.0.servers.call(script, self.queue.keys(self.slot), args).await {
+            Ok(Value::Int(there)) => there == 1,
+            Ok(_) => return Err(source_error(doing, unexpected_reply(doing))),
+            Err(error) => return Err(source_error(doing, error)),
+        };
+        self.is_listed = false;
+        Ok(there)
     }
 }
 
@@ -88,25 +109,19 @@ impl DeadLetters for DelayDeadLetters {
             }
             self.slot += 1;
             self.cursor = (String::from("0"), String::new());
-            self.can_put_back = false;
+            self.is_listed = false;
         }
         Ok(None)
     }
 
     async fn put_back(&mut self) -> Result<bool, SourceError> {
-        if !self.can_put_back {
-            let text = "no dead letter to put back; call `next` first";
-            return Err(SourceError::new(SourceErrorKind::Fatal, text));
-        }
         let args = ScriptArgs::new().text(&self.cursor.1);
-        let reply = self.queue.0.servers.call(DelayScript::Redrive, self.queue.keys(self.slot), &args).await;
-        let there = match reply {
-            Ok(Value::Int(there)) => there == 1,
-            Ok(_) => return Err(source_error("putting back", unexpected_reply("putting back"))),
-            Err(error) => return Err(source_error("putting back", error)),
-        };
-        self.can_put_back = false;
-        Ok(there)
+        self.change("putting back", DelayScript::Redrive, &args).await
+    }
+
+    async fn discard(&mut self) -> Result<bool, SourceError> {
+        let args = ScriptArgs::new().text(&self.cursor.1).text(&self.cursor.0);
+        self.change("removing a dead letter", DelayScript::Discard, &args).await
     }
 }
 

@@ -17,11 +17,12 @@ pub(crate) enum DelayScript {
     Letters,
     Redrive,
     Purge,
+    Discard,
 }
 
 const COMMON: &str = include_str!("scripts/common.lua");
 
-const ALL: [(DelayScript, &str); 11] = [
+const ALL: [(DelayScript, &str); 12] = [
     (DelayScript::Send, include_str!("scripts/send.lua")),
     (DelayScript::Take, include_str!("scripts/take.lua")),
     (DelayScript::Done, include_str!("scripts/done.lua")),
@@ -33,6 +34,7 @@ const ALL: [(DelayScript, &str); 11] = [
     (DelayScript::Letters, include_str!("scripts/letters.lua")),
     (DelayScript::Redrive, include_str!("scripts/redrive.lua")),
     (DelayScript::Purge, include_str!("scripts/purge.lua")),
+    (DelayScript::Discard, include_str!("scripts/discard.lua")),
 ];
 
 /// The texts and hashes of the scripts.

@@ -19,7 +19,7 @@ pub use self::consumer::{
 };
 pub use self::dead_letters::{
     a_dead_letter_keeps_id_body_and_headers_byte_for_byte, a_dead_letter_states_reason_time_and_attempts,
-    a_redriven_dead_letter_is_a_first_attempt_with_its_history,
+    a_discarded_dead_letter_never_returns, a_redriven_dead_letter_is_a_first_attempt_with_its_history,
     an_unreadable_message_is_dead_lettered_and_blocks_nothing,
 };
 pub use self::deliveries::{

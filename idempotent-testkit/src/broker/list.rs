@@ -96,6 +96,7 @@ laws! { $
     a_dead_letter_keeps_id_body_and_headers_byte_for_byte
     a_dead_letter_states_reason_time_and_attempts
     a_redriven_dead_letter_is_a_first_attempt_with_its_history
+    a_discarded_dead_letter_never_returns
     an_unreadable_message_is_dead_lettered_and_blocks_nothing
     a_returned_delivery_is_redelivered_unchanged
     the_attempts_of_a_retry_survive_a_return

@@ -1,6 +1,11 @@
 //! The arguments of all commands.
+mod audit;
 mod change;
 mod dead;
+mod delay;
+mod order;
+#[cfg(feature = "database")]
+mod outbox;
 
 use std::time::Duration;
 
@@ -8,8 +13,19 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use idempotent::store::StateKind;
 use idempotent_operate::{KeyAddress, KeyFilter, NamePattern};
 
+pub(crate) use self::audit::AuditArguments;
 pub(crate) use self::change::ChangeOptions;
-pub(crate) use self::dead::{DeadCommand, LetterArguments, QueueOptions, RedriveArguments, ShowArguments};
+pub(crate) use self::dead::{
+    DeadCommand, DiscardArguments, LetterArguments, QueueOptions, RedriveArguments, ShowArguments,
+};
+
+pub(crate) use self::delay::{DelayCommand, DelayOptions};
+pub(crate) use self::order::{OrderCommand, OrderListArguments};
+#[cfg(feature = "database")]
+pub(crate) use self::outbox::{
+    OutboxChangeArguments, OutboxCommand, OutboxListArguments, OutboxOptions, OutboxPurgeArguments,
+    OutboxShowArguments, OutboxStatusArgument, SHORTEST_AGE,
+};
 
 /// Inspects and repairs the records of an idempotency store.
 #[derive(Debug, Parser)]
@@ -29,6 +45,7 @@ Examples:
   idempotent forget KEY --reason 'stock corrected'
   idempotent doctor --fail-on warn
   idempotent dead list --queue amqp://localhost/shop --name orders
+  idempotent outbox status --outbox postgres://localhost/shop
 
 Exit codes:
   0 done   1 other failure   2 usage   3 findings   4 not found   5 unreadable record or other schema
@@ -86,11 +103,23 @@ pub(crate) enum Command {
     Forget(ForgetArguments),
     /// Takes a consuming key from its owner. The owner may still be running, and its effect may happen.
     Release(RepairArguments),
-    /// Lists the dead letters of a queue, and puts them back.
+    /// Lists the dead letters of a queue, puts them back, or removes them.
     #[command(subcommand)]
     Dead(DeadCommand),
+    /// Counts the messages of a delay queue or delay table.
+    #[command(subcommand)]
+    Delay(DelayCommand),
+    /// Shows the messages of an outbox, and sends, voids or removes them.
+    #[cfg(feature = "database")]
+    #[command(subcommand)]
+    Outbox(OutboxCommand),
+    /// Shows streams whose numbered calls wait.
+    #[command(subcommand)]
+    Order(OrderCommand),
     /// Removes expired records. Redis removes them by itself.
     Purge(PurgeArguments),
+    /// Prints the changes that an audit file contains.
+    Audit(AuditArguments),
     /// Checks the store for everything that would lose records. Changes nothing.
     Doctor(DoctorArguments),
     /// Shows and applies the migrations of a database.

@@ -1,26 +1,35 @@
 //! The commands.
+mod audit;
+#[allow(clippy::print_stdout)]
 mod count;
 mod dead;
+mod delay;
 mod doctor;
+#[allow(clippy::print_stdout, clippy::print_stderr)]
 mod keys;
 mod migrate;
+mod order;
+#[cfg(feature = "database")]
+pub(crate) mod outbox;
 mod purge;
 mod repair;
 
 use std::future::Future;
+use std::io::Write;
 use std::time::Duration;
 
 use clap::CommandFactory;
 
 use crate::arguments::{Arguments, Command, GlobalOptions};
 use crate::exit::Failure;
+use crate::stop::StopRequest;
 use crate::target::{self, Access, Target};
 
 /// The longest time for opening a store.
-const OPENING: Duration = Duration::from_secs(5);
+pub(crate) const OPENING: Duration = Duration::from_secs(5);
 
 /// Runs the command of the arguments.
-pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) async fn run(arguments: &Arguments, stop: &StopRequest) -> anyhow::Result<()> {
     let global = &arguments.global;
     let running = async {
         match &arguments.command {
@@ -29,13 +38,20 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<()> {
             Command::Count(count) => count::count(global, count).await,
             Command::Forget(forget) => repair::forget(global, &forget.repair).await,
             Command::Release(release) => repair::release(global, release).await,
-            Command::Dead(dead) => dead::run(global, dead).await,
-            Command::Purge(purge) => purge::purge(global, purge).await,
+            Command::Dead(dead) => dead::run(global, dead, stop).await,
+            Command::Delay(command) => delay::run(global, command).await,
+            #[cfg(feature = "database")]
+            Command::Outbox(command) => outbox::run(global, command, stop).await,
+            Command::Order(command) => order::run(global, command).await,
+            Command::Purge(purge) => purge::purge(global, purge, stop).await,
+            Command::Audit(arguments) => audit::audit(global, arguments),
             Command::Doctor(doctor) => doctor::doctor(global, doctor).await,
             Command::Migrate(command) => migrate::migrate(global, command).await,
             Command::Completions { shell } => {
-                clap_complete::generate(*shell, &mut Arguments::command(), "idempotent", &mut std::io::stdout());
-                Ok(())
+                // `generate` panics if the reader closes stdout.
+                let mut script = Vec::new();
+                clap_complete::generate(*shell, &mut Arguments::command(), "idempotent", &mut script);
+                Ok(std::io::stdout().write_all(&script)?)
             }
             Command::Man => Ok(clap_mangen::Man::new(Arguments::command()).render(&mut std::io::stdout())?),
         }

@@ -7,15 +7,20 @@ use crate::exit::Failure;
 ///
 /// # Errors
 /// The user declined, or stdin is no terminal.
-pub(crate) fn confirm(question: &str) -> anyhow::Result<()> {
+pub(crate) async fn confirm(question: &str) -> anyhow::Result<()> {
     if !io::stdin().is_terminal() {
         let why = "the command asks for a confirmation, but stdin is no terminal: pass --yes";
         return Err(Failure::Refused(why.into()).into());
     }
     let mut stderr = io::stderr();
-    write!(stderr, "{question} Type `yes` to continue: ")?;
-    stderr.flush()?;
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
+    let asked = write!(stderr, "{question} Type `yes` to continue: ").and_then(|()| stderr.flush());
+    // Not passed on: the error of a closed pipe means a success of a command that printed.
+    asked.map_err(|error| Failure::Refused(format!("the command cannot ask for a confirmation on stderr: {error}")))?;
+    // On another thread, so that signals and --timeout end the wait.
+    let answer = tokio::task::spawn_blocking(|| {
+        let mut answer = String::new();
+        io::stdin().lock().read_line(&mut answer).map(|_| answer)
+    });
+    let answer = answer.await??;
     if answer.trim() == "yes" { Ok(()) } else { Err(Failure::Refused("declined, nothing was changed".into()).into()) }
 }

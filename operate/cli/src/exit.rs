@@ -7,6 +7,9 @@ use idempotent::mq::{SourceError, SourceErrorKind};
 use idempotent::{ConnectError, StoreError, StoreErrorKind};
 use idempotent_operate::{OperateError, escaped};
 
+use crate::output;
+use crate::stop::Signal;
+
 /// A failure that neither a store nor a broker has reported.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -22,8 +25,8 @@ pub(crate) enum Failure {
     Unfit(String),
     /// The command took longer than `--timeout`.
     TimedOut,
-    /// The user pressed Ctrl-C.
-    Interrupted,
+    /// A signal ended the command.
+    Interrupted(Signal),
 }
 
 impl std::fmt::Display for Failure {
@@ -32,7 +35,7 @@ impl std::fmt::Display for Failure {
             Self::Usage(text) | Self::NotFound(text) | Self::Refused(text) | Self::Unfit(text) => f.write_str(text),
             Self::Findings => f.write_str("there are findings"),
             Self::TimedOut => f.write_str("the command took longer than --timeout"),
-            Self::Interrupted => f.write_str("interrupted"),
+            Self::Interrupted(_) => f.write_str("interrupted"),
         }
     }
 }
@@ -45,7 +48,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if error.downcast_ref::<io::Error>().is_some_and(is_closed) {
         return ExitCode::SUCCESS;
     }
-    eprintln!("error: {}", escaped(&format!("{error:#}")));
+    output::note(format_args!("error: {}", escaped(&format!("{error:#}"))));
     ExitCode::from(code(error))
 }
 
@@ -58,6 +61,22 @@ fn of_broker(error: &SourceError, text: &str) -> u8 {
         _ if has(&["NOT_FOUND", "NOT-FOUND"]) => 4,
         SourceErrorKind::Fatal => 5,
         _ => 7,
+    }
+}
+
+/// Returns the exit code of an error of a database's driver.
+#[cfg(feature = "database")]
+fn of_database(error: &idempotent::sqlx::Error) -> u8 {
+    use idempotent::sqlx::Error;
+
+    match error.as_database_error().map(|error| error.code().unwrap_or_default()) {
+        // Wrong passwords and missing rights of PostgreSQL and of MariaDB.
+        Some(code) if ["28000", "28P01", "42501", "42000"].contains(&&*code) => 8,
+        // An unknown database, and a file that is no database.
+        Some(code) if ["3D000", "26"].contains(&&*code) => 5,
+        Some(_) => 1,
+        None if matches!(error, Error::Io(_) | Error::Tls(_) | Error::PoolTimedOut | Error::Protocol(_)) => 7,
+        None => 1,
     }
 }
 
@@ -78,11 +97,21 @@ fn code(error: &anyhow::Error) -> u8 {
             Failure::Unfit(_) => 5,
             Failure::Refused(_) => 6,
             Failure::TimedOut => 7,
-            Failure::Interrupted => 130,
+            Failure::Interrupted(Signal::Interrupt) => 130,
+            Failure::Interrupted(Signal::Terminate) => 143,
         };
     }
     if let Some(broker) = error.downcast_ref::<SourceError>() {
         return of_broker(broker, &format!("{error:#}"));
+    }
+    #[cfg(feature = "database")]
+    if let Some(error) = error.downcast_ref::<idempotent::sqlx::Error>() {
+        return of_database(error);
+    }
+    #[cfg(feature = "database")]
+    if let Some(error) = error.downcast_ref::<idempotent::outbox::OutboxError>() {
+        let cause = error.source().and_then(<dyn Error>::downcast_ref::<idempotent::sqlx::Error>);
+        return crate::commands::outbox::code(error.kind()).or(cause.map(of_database)).unwrap_or(1);
     }
     match error.downcast_ref::<OperateError>() {
         Some(OperateError::Store(error)) => return of_store(error),

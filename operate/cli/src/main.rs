@@ -1,16 +1,20 @@
 //! The command line `idempotent`: inspects and repairs the records of a store.
 //!
-//! `arguments` parses a command, `target` opens its store and `queue` its queue, `commands` runs it, `output` prints the result, and `exit` maps
-//! an error to an exit code.
-#![allow(clippy::print_stdout, clippy::print_stderr)]
+//! `arguments` parses a command, `target` opens its store and `queue` its queue, `commands` runs it, `output` prints the result, `stop` ends
+//! it by a signal, and `exit` maps an error to an exit code.
 mod arguments;
 mod backend;
 mod commands;
 mod confirm;
+#[cfg(feature = "database")]
+mod database;
 mod exit;
 mod finding;
+#[cfg(feature = "database")]
+mod outbox;
 mod output;
 mod queue;
+mod stop;
 mod target;
 
 use std::io::IsTerminal;
@@ -22,6 +26,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use self::arguments::Arguments;
+use self::stop::StopRequest;
 
 fn main() -> ExitCode {
     // Usage errors end here, with exit code 2.
@@ -31,10 +36,11 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return exit::report(&error.into()),
     };
+    let stop = StopRequest::default();
     let ended = runtime.block_on(async {
         tokio::select! {
-            ended = commands::run(&arguments) => ended,
-            () = interrupted() => Err(exit::Failure::Interrupted.into()),
+            ended = commands::run(&arguments, &stop) => ended,
+            signal = stop.received() => Err(signal.into()),
         }
     });
     // A connection that does not close must not delay the exit.
@@ -42,13 +48,6 @@ fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => exit::report(&error),
-    }
-}
-
-/// Waits for Ctrl-C. A second one ends the process at once.
-async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
     }
 }
 

@@ -1,5 +1,9 @@
 //! The output of records and dead letters: columns for people, JSON lines for scripts.
+mod counts;
 mod letters;
+#[cfg(feature = "database")]
+mod outbox;
+mod streams;
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -8,11 +12,20 @@ use idempotent_operate::{RecordSummary, StateName, escaped};
 
 use crate::arguments::Format;
 
+pub(crate) use self::counts::{Count, counts};
 pub(crate) use self::letters::{letter, letters};
+#[cfg(feature = "database")]
+pub(crate) use self::outbox::{OutboxMessage, outbox_entries, outbox_message};
+pub(crate) use self::streams::{stream, streams};
 
 /// Returns the format of the option, or the default for this stdout.
 pub(crate) fn format(option: Option<Format>) -> Format {
     option.unwrap_or(if io::stdout().is_terminal() { Format::Table } else { Format::Jsonl })
+}
+
+/// Prints a line to stderr. A closed stderr is no error: the line is no data.
+pub(crate) fn note(text: impl std::fmt::Display) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
 /// Prints one record in full.

@@ -1,9 +1,11 @@
 //! The queue whose dead letters a command works on.
+use anyhow::Context;
 use async_trait::async_trait;
 use idempotent::__private::url::masked;
 use idempotent::mq::{DeadLetter, DeadLetters, Delivery, SourceError, SourceErrorKind};
 
 use crate::arguments::QueueOptions;
+use crate::backend::Backend;
 use crate::exit::Failure;
 use crate::target::read_url;
 
@@ -14,8 +16,9 @@ pub(crate) struct Queue {
     pub(crate) name: String,
 }
 
-const SCHEMES: &str = "amqp://HOST/VHOST for RabbitMQ, redis+stream://HOST for Redis Streams, or redis+delay://HOST for a \
-                       delay queue (with amqps, rediss+stream or rediss+delay for TLS)";
+const SCHEMES: &str = "amqp://HOST/VHOST for RabbitMQ, redis+stream://HOST for Redis Streams, redis+delay://HOST for a delay \
+                       queue (with amqps, rediss+stream or rediss+delay for TLS), or postgres://HOST/DATABASE, \
+                       mysql://HOST/DATABASE or sqlite:PATH for a delay table";
 
 /// Opens the dead letters of `--queue` and `--name`. Creates nothing.
 pub(crate) async fn open(options: &QueueOptions, namespace: &str) -> anyhow::Result<Queue> {
@@ -29,8 +32,9 @@ pub(crate) async fn open(options: &QueueOptions, namespace: &str) -> anyhow::Res
         "redis+stream" | "rediss+stream" => {
             streams(&url.replacen("+stream", "", 1), options).map_err(|why| usage(&why))?
         }
-        _ if scheme == "redis+delay" || scheme == "rediss+delay" || scheme.starts_with("redis+delay+") => {
-            delay(&url.replacen("+delay", "", 1), options, namespace).await?
+        _ if is_delay_queue(scheme) => delay(&url, options, namespace).await?,
+        _ if Backend::of(&url).is_some_and(|backend| !matches!(backend, Backend::Redis | Backend::Tiered)) => {
+            table(&url, options).await.with_context(|| format!("{} on {shown}", options.name))?
         }
         "redis" | "rediss" => {
             let why = "the scheme does not say which kind of queue it is; use redis+stream:// or redis+delay://";
@@ -71,25 +75,70 @@ fn streams(_: &str, _: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
     Err("this binary was built without Redis Streams; install it with the feature `redis-streams`".into())
 }
 
+/// Returns true for the scheme of a delay queue on Redis.
+pub(crate) fn is_delay_queue(scheme: &str) -> bool {
+    scheme == "redis+delay" || scheme == "rediss+delay" || scheme.starts_with("redis+delay+")
+}
+
+/// Opens a delay queue by its URL, its topic and its number of slots.
+#[cfg(feature = "delay")]
+pub(crate) async fn delay_queue(
+    url: &str,
+    (topic, slots): (&str, u16),
+    namespace: &str,
+) -> Result<idempotent::delay_queue::DelayQueue, SourceError> {
+    let url = url.replacen("+delay", "", 1);
+    let queue = idempotent::delay_queue::DelayQueue::builder(&url, topic).namespace(namespace).slots(slots);
+    queue.allow_eviction(true).connect().await.map_err(delay_error)
+}
+
+/// Converts an error of a delay queue or delay table, for its exit code.
+#[cfg(any(feature = "database", feature = "delay"))]
+pub(crate) fn delay_error(error: idempotent::mq::DelayError) -> SourceError {
+    let kind = match error.kind() {
+        idempotent::mq::DelayErrorKind::Refused => SourceErrorKind::Fatal,
+        _ => SourceErrorKind::Transient,
+    };
+    SourceError::new(kind, error.to_string())
+}
+
 #[cfg(feature = "delay")]
 async fn delay(url: &str, options: &QueueOptions, namespace: &str) -> anyhow::Result<Box<dyn DeadLetters>> {
-    use idempotent::delay_queue::{DelayDeadLetters, DelayQueue};
-    use idempotent::mq::DelayErrorKind;
-
-    let queue = DelayQueue::builder(url, &options.name).namespace(namespace).slots(options.slots).allow_eviction(true);
-    let queue = queue.connect().await.map_err(|error| {
-        let kind = match error.kind() {
-            DelayErrorKind::Refused => SourceErrorKind::Fatal,
-            _ => SourceErrorKind::Transient,
-        };
-        SourceError::new(kind, error.to_string())
-    })?;
-    Ok(Box::new(DelayDeadLetters::new(&queue)))
+    let queue = delay_queue(url, (&options.name, options.slots), namespace).await?;
+    Ok(Box::new(idempotent::delay_queue::DelayDeadLetters::new(&queue)))
 }
 
 #[cfg(not(feature = "delay"))]
 async fn delay(_: &str, _: &QueueOptions, _: &str) -> anyhow::Result<Box<dyn DeadLetters>> {
     let why = "this binary was built without delay queues; install it with the feature `delay`";
+    Err(Failure::Usage(why.into()).into())
+}
+
+#[cfg(feature = "database")]
+async fn table(url: &str, options: &QueueOptions) -> anyhow::Result<Box<dyn DeadLetters>> {
+    use idempotent::delay::{DelayDb, DelayTable, DelayTableDeadLetters};
+    use idempotent::sqlx::Pool;
+
+    use crate::database::{self, Database};
+
+    async fn letters<Db: DelayDb>(pool: Pool<Db>, name: &str) -> anyhow::Result<Box<dyn DeadLetters>> {
+        let table = DelayTable::builder(pool).table(name).open().await?;
+        Ok(Box::new(DelayTableDeadLetters::new(&table)))
+    }
+    database::check_table(&options.name)?;
+    match database::connect(url).await? {
+        #[cfg(feature = "mysql")]
+        Database::MySql(pool) => letters(pool, &options.name).await,
+        #[cfg(feature = "postgres")]
+        Database::Postgres(pool) => letters(pool, &options.name).await,
+        #[cfg(feature = "sqlite")]
+        Database::Sqlite(pool) => letters(pool, &options.name).await,
+    }
+}
+
+#[cfg(not(feature = "database"))]
+async fn table(_: &str, _: &QueueOptions) -> anyhow::Result<Box<dyn DeadLetters>> {
+    let why = "this binary was built without databases; install it with `postgres`, `mysql` or `sqlite`";
     Err(Failure::Usage(why.into()).into())
 }
 
@@ -121,6 +170,10 @@ impl DeadLetters for Guarded {
 
     async fn put_back(&mut self) -> Result<bool, SourceError> {
         self.letters.put_back().await
+    }
+
+    async fn discard(&mut self) -> Result<bool, SourceError> {
+        self.letters.discard().await
     }
 
     async fn close(&mut self) {

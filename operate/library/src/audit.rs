@@ -3,7 +3,7 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use idempotent_core::{Entropy, OsEntropy};
@@ -35,11 +35,11 @@ pub struct AuditEntry {
     pub by: String,
     /// The program: `cli` for the command line.
     pub via: String,
-    /// The action: `forget`, `release` or `redrive`.
+    /// The action: `forget`, `release`, `redrive`, `discard`, `resend` or `void`.
     pub action: String,
-    /// The URL of the store or of the queue, with masked passwords.
+    /// The URL of the store, of the queue or of the outbox, with masked passwords.
     pub target: String,
-    /// The storage key, the selection of dead letters, or the id of one.
+    /// The storage key, the selection of dead letters, or the id of a dead letter or of a message of an outbox.
     pub subject: String,
     /// The fencing number that the author saw, or 0 for a dead letter without a key.
     pub fencing: u64,
@@ -93,6 +93,52 @@ fn check(field: &'static str, text: &str, most: usize, rule: &'static str) -> Re
 
 fn now() -> String {
     humantime::format_rfc3339_millis(SystemTime::now()).to_string()
+}
+
+/// The audit log of one author's changes of one target.
+#[derive(Clone, Debug)]
+pub struct AuditTrail {
+    sink: Arc<dyn AuditSink>,
+    /// The fields that all entries have in common.
+    entry: AuditEntry,
+}
+
+/// A recorded intent, whose result is still open.
+#[derive(Debug)]
+#[must_use]
+pub struct AuditIntent {
+    sink: Arc<dyn AuditSink>,
+    entry: AuditEntry,
+}
+
+impl AuditTrail {
+    /// Creates a trail. `author` is a name and a reason. `target` describes the changed system: pass its URL without
+    /// passwords, and its name.
+    ///
+    /// # Errors
+    /// [`Author`](OperateError::Author), as for [`Repairer::new`](crate::Repairer::new).
+    pub fn new(sink: Arc<dyn AuditSink>, author: (&str, &str), via: &str, target: &str) -> Result<Self, OperateError> {
+        Ok(Self { sink, entry: AuditEntry::of_author(author, via, target)? })
+    }
+
+    /// Records the intent of a change of `subject`. Make the change only after this call, and pass its outcome to
+    /// [`AuditIntent::end`].
+    ///
+    /// # Errors
+    /// [`Audit`](OperateError::Audit) if the intent cannot be recorded.
+    pub fn begin(&self, action: &str, subject: &str) -> Result<AuditIntent, OperateError> {
+        let entry = self.entry.intent(action, subject, 0)?;
+        self.sink.write(&entry).map_err(OperateError::Audit)?;
+        Ok(AuditIntent { sink: self.sink.clone(), entry })
+    }
+}
+
+impl AuditIntent {
+    /// Records the outcome: `done`, `changed: STATE` or `failed: ERROR`. A lost entry is logged as an error, because the change
+    /// has happened.
+    pub fn end(self, outcome: impl Into<String>) {
+        write_result(&*self.sink, &self.entry.result(outcome.into()));
+    }
 }
 
 /// A destination of audit entries.

@@ -8,28 +8,32 @@
 //!    [`AuditSink`] records it.
 //!
 //! [`LetterFilter`] selects dead letters of a queue, [`LetterSummary`] describes one without its body, and [`Redriver`]
-//! puts them back into their queue.
+//! puts them back into their queue or removes them. [`AuditTrail`] records any other change.
 //!
 //! Texts from a store are untrusted: print them by [`escaped`].
 #![cfg_attr(docsrs, feature(doc_cfg))]
 mod address;
 mod audit;
+mod audit_reader;
 mod error;
 mod filter;
 mod letter;
 mod listing;
 mod redrive;
 mod repair;
+mod stream;
 mod summary;
 mod text;
 
 pub use self::address::KeyAddress;
-pub use self::audit::{AuditEntry, AuditFile, AuditPhase, AuditSink, TracingAudit};
+pub use self::audit::{AuditEntry, AuditFile, AuditIntent, AuditPhase, AuditSink, AuditTrail, TracingAudit};
+pub use self::audit_reader::{AuditFilter, AuditReader};
 pub use self::error::OperateError;
 pub use self::filter::{KeyFilter, NamePattern};
 pub use self::letter::{LetterFilter, LetterSummary};
 pub use self::listing::{KeyPage, PageLimits, inspect, list, store_time};
 pub use self::redrive::{RedriveOutcome, Redriver};
 pub use self::repair::{Repair, RepairResult, Repairer};
-pub use self::summary::{RecordSummary, StateName};
+pub use self::stream::{StreamNumbers, StreamSummary};
+pub use self::summary::{RecordSummary, StateName, date};
 pub use self::text::{escaped, escaped_bytes};

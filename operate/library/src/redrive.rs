@@ -1,4 +1,6 @@
-//! Redrives of dead letters, recorded in an audit log.
+//! Redrives and removals of dead letters, recorded in an audit log.
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use idempotent_core::Settled;
@@ -16,9 +18,11 @@ pub struct RedriveOutcome {
     pub summary: RedriveSummary,
     /// The selected letters with their outcomes, in the order of the redrive. A position counts the selected letters.
     pub letters: Vec<(LetterSummary, String)>,
+    /// The error of the audit log that ended the redrive early. The last letter has changed, and its result is not recorded.
+    pub audit_failed: Option<io::Error>,
 }
 
-/// Puts dead letters of a queue back, and records each redrive in an audit log.
+/// Puts dead letters of a queue back or removes them, and records each change in an audit log.
 #[derive(Clone, Debug)]
 pub struct Redriver {
     audit: Arc<dyn AuditSink>,
@@ -39,7 +43,8 @@ impl Redriver {
     /// Runs a redrive of the letters that the filter selects. `selection` describes the filter and the limit in the audit
     /// log. `observe` gets the number of letters so far.
     ///
-    /// The audit log gets one intent for the redrive and one result for each selected letter, with the id of the intent.
+    /// The audit log gets one intent for the redrive, one result for each selected letter, and one result for the redrive, all
+    /// with the id of the intent.
     ///
     /// # Errors
     /// [`Audit`](OperateError::Audit) if the intent cannot be recorded: no letter was put back. The error of a broker is in
@@ -54,54 +59,106 @@ impl Redriver {
         letters: &mut dyn DeadLetters,
         observe: impl Fn(usize) + Send + Sync + 'static,
     ) -> Result<RedriveOutcome, OperateError> {
-        let intent = self.entry.intent("redrive", selection, 0)?;
-        self.audit.write(&intent).map_err(OperateError::Audit)?;
-        let audit = self.audit.clone();
-        let outcome = collect(redrive, filter, letters, move |letter, outcome| {
-            let subject = letter.key.as_ref().or(letter.id.as_ref());
-            let subject = subject.cloned().unwrap_or_else(|| format!("letter {}", letter.position));
-            let fencing = letter.fencing.unwrap_or_default();
-            write_result(&*audit, &AuditEntry { subject, fencing, ..intent.result(outcome.to_owned()) });
-            observe(usize::try_from(letter.position).unwrap_or(usize::MAX));
-        });
-        Ok(outcome.await)
+        self.run_as("redrive", redrive, (filter, selection), letters, observe).await
     }
 
-    /// Returns the letters that [`run`](Self::run) would put back. Changes nothing and writes no audit entry.
+    /// Removes the letters that the filter selects for good. The parameters and the audit entries are those of
+    /// [`run`](Self::run), with the action `discard`.
+    ///
+    /// # Errors
+    /// [`Audit`](OperateError::Audit) if the intent cannot be recorded: no letter was removed. The error of a broker is in the
+    /// [summary](RedriveOutcome::summary).
+    ///
+    /// # Cancellation
+    /// The current letter may be removed. It has no result in the audit log.
+    pub async fn discard(
+        &self,
+        redrive: Redrive,
+        selection: (&LetterFilter, &str),
+        letters: &mut dyn DeadLetters,
+        observe: impl Fn(usize) + Send + Sync + 'static,
+    ) -> Result<RedriveOutcome, OperateError> {
+        self.run_as("discard", redrive.discarding(), selection, letters, observe).await
+    }
+
+    /// Returns the letters that [`run`](Self::run) or [`discard`](Self::discard) would select. Changes nothing and writes no
+    /// audit entry.
     ///
     /// # Cancellation
     /// The call only reads.
     pub async fn dry_run(redrive: Redrive, filter: &LetterFilter, letters: &mut dyn DeadLetters) -> RedriveOutcome {
-        collect(redrive.dry_run(), filter, letters, |_, _| {}).await
+        collect(redrive.dry_run(), filter, letters, |_, _| Ok(())).await
+    }
+
+    async fn run_as(
+        &self,
+        action: &str,
+        redrive: Redrive,
+        (filter, selection): (&LetterFilter, &str),
+        letters: &mut dyn DeadLetters,
+        observe: impl Fn(usize) + Send + Sync + 'static,
+    ) -> Result<RedriveOutcome, OperateError> {
+        let intent = self.entry.intent(action, selection, 0)?;
+        self.audit.write(&intent).map_err(OperateError::Audit)?;
+        let (audit, whole) = (self.audit.clone(), intent.clone());
+        let outcome = collect(redrive, filter, letters, move |letter, outcome| {
+            let subject = letter.key.as_ref().or(letter.id.as_ref());
+            let subject = subject.cloned().unwrap_or_else(|| format!("letter {}", letter.position));
+            let fencing = letter.fencing.unwrap_or_default();
+            observe(usize::try_from(letter.position).unwrap_or(usize::MAX));
+            audit.write(&AuditEntry { subject, fencing, ..intent.result(outcome.to_owned()) })
+        });
+        let outcome = outcome.await;
+        write_result(&*self.audit, &whole.result(ending(&outcome.summary)));
+        Ok(outcome)
     }
 }
 
-/// Runs a redrive, and collects the outcome of each selected letter.
+/// Runs a redrive, and collects the outcome of each selected letter. An error of `record` ends the redrive.
 async fn collect(
     redrive: Redrive,
     filter: &LetterFilter,
     letters: &mut dyn DeadLetters,
-    observe: impl Fn(&LetterSummary, &str) + Send + Sync + 'static,
+    record: impl Fn(&LetterSummary, &str) -> io::Result<()> + Send + Sync + 'static,
 ) -> RedriveOutcome {
-    let collected = Arc::new(Mutex::new(Vec::new()));
+    let collected = Arc::new(Mutex::new((Vec::new(), None)));
     let (into, filter) = (collected.clone(), filter.clone());
-    let redrive = redrive.only(move |delivery, letter| filter.matches(delivery, letter)).on_each(move |step| {
-        let mut collected = into.lock().unwrap_or_else(PoisonError::into_inner);
-        let letter = LetterSummary::new(collected.len() as u64 + 1, step.delivery, step.letter);
-        let outcome = outcome(step);
-        observe(&letter, &outcome);
-        collected.push((letter, outcome));
-    });
+    let has_failed = Arc::new(AtomicBool::new(false));
+    let stop = has_failed.clone();
+    let redrive = redrive
+        .stop_if(move || stop.load(Ordering::Relaxed))
+        .only(move |delivery, letter| filter.matches(delivery, letter))
+        .on_each(move |step| {
+            let mut collected = into.lock().unwrap_or_else(PoisonError::into_inner);
+            let letter = LetterSummary::new(collected.0.len() as u64 + 1, step.delivery, step.letter);
+            let outcome = outcome(step);
+            if let Err(error) = record(&letter, &outcome) {
+                has_failed.store(true, Ordering::Relaxed);
+                collected.1 = Some(error);
+            }
+            collected.0.push((letter, outcome));
+        });
     let summary = redrive.run(letters).await;
-    let letters = std::mem::take(&mut *collected.lock().unwrap_or_else(PoisonError::into_inner));
-    RedriveOutcome { summary, letters }
+    let (letters, audit_failed) = std::mem::take(&mut *collected.lock().unwrap_or_else(PoisonError::into_inner));
+    RedriveOutcome { summary, letters, audit_failed }
+}
+
+/// Returns the outcome of the whole change for the audit log.
+fn ending(summary: &RedriveSummary) -> String {
+    let RedriveSummary { put_back, discarded, skipped, gone, failed, is_stopped, .. } = summary;
+    let end = match failed {
+        Some(error) => format!("failed: {error}"),
+        None if *is_stopped => "stopped".to_owned(),
+        None => "done".to_owned(),
+    };
+    format!("{end}; {put_back} put back, {discarded} removed, {skipped} skipped, {gone} gone")
 }
 
 /// Returns the outcome of one letter for the audit log.
 fn outcome(step: &RedriveStep<'_>) -> String {
     let result = match step.result {
-        RedriveResult::PutBack => "done".to_owned(),
-        RedriveResult::WouldPutBack => "dry run".to_owned(),
+        RedriveResult::PutBack | RedriveResult::Discarded => "done".to_owned(),
+        RedriveResult::WouldPutBack | RedriveResult::WouldDiscard => "dry run".to_owned(),
         RedriveResult::Gone => "gone".to_owned(),
         RedriveResult::Failed(error) => format!("failed: {error}"),
         _ => "unknown".to_owned(),
@@ -137,11 +194,23 @@ mod tests {
     }
 
     async fn redrive(queue: &MemoryQueue, most: usize) -> (Result<RedriveOutcome, OperateError>, Vec<AuditEntry>) {
+        change(queue, most, "stock", false).await
+    }
+
+    async fn change(
+        queue: &MemoryQueue,
+        most: usize,
+        cause: &str,
+        discards: bool,
+    ) -> (Result<RedriveOutcome, OperateError>, Vec<AuditEntry>) {
         let log = Arc::new(MemoryAudit { entries: Mutex::default(), most });
         let redriver = Redriver::new(log.clone(), ("ann", "stock corrected"), "test", "orders").unwrap();
-        let filter = LetterFilter { cause: Some("stock".into()), ..LetterFilter::default() };
+        let filter = LetterFilter { cause: Some(cause.into()), ..LetterFilter::default() };
         let mut letters = MemoryDeadLetters::new(queue);
-        let outcome = redriver.run(Redrive::new(), (&filter, "stock"), &mut letters, |_| {}).await;
+        let outcome = match discards {
+            true => redriver.discard(Redrive::new(), (&filter, cause), &mut letters, |_| {}).await,
+            false => redriver.run(Redrive::new(), (&filter, cause), &mut letters, |_| {}).await,
+        };
         let entries = std::mem::take(&mut *log.entries.lock().unwrap());
         (outcome, entries)
     }
@@ -153,8 +222,36 @@ mod tests {
         let outcome = outcome.unwrap();
         assert_eq!((outcome.summary.put_back, outcome.summary.skipped, queue.dead_letters().len()), (1, 1, 1));
         let outcomes: Vec<_> = entries.iter().map(|entry| entry.outcome.as_deref()).collect();
-        assert_eq!((outcomes, entries[0].subject.as_str()), (vec![None, Some("done")], "stock"));
+        let expected = [None, Some("done"), Some("done; 1 put back, 0 removed, 1 skipped, 0 gone")];
+        assert_eq!((&outcomes[..], entries[0].subject.as_str()), (&expected[..], "stock"));
+        assert_eq!((&entries[0].id, &entries[0].subject), (&entries[2].id, &entries[2].subject));
         assert_eq!(entries[0].id, entries[1].id);
+    }
+
+    #[tokio::test]
+    async fn a_removal_has_one_intent_and_a_result_for_each_letter_and_puts_nothing_back() {
+        let queue = queue().await;
+        let (outcome, entries) = change(&queue, usize::MAX, "stock", true).await;
+        let summary = outcome.unwrap().summary;
+        assert_eq!((summary.discarded, summary.put_back, summary.skipped), (1, 0, 1));
+        assert_eq!((queue.dead_letters().len(), queue.pending()), (1, 0));
+        let shown: Vec<_> = entries.iter().map(|entry| (entry.action.as_str(), entry.outcome.as_deref())).collect();
+        let end = "done; 0 put back, 1 removed, 1 skipped, 0 gone";
+        assert_eq!(shown, [("discard", None), ("discard", Some("done")), ("discard", Some(end))]);
+    }
+
+    #[tokio::test]
+    async fn a_result_that_cannot_be_recorded_ends_the_change() {
+        for discards in [true, false] {
+            let queue = queue().await;
+            let outcome = change(&queue, 1, "no", discards).await.0.unwrap();
+            assert_eq!((outcome.summary.put_back + outcome.summary.discarded, outcome.letters.len()), (1, 1));
+            assert!(outcome.summary.is_stopped && outcome.audit_failed.is_some());
+            assert_eq!(queue.dead_letters().len(), 1);
+            // The intent cannot be recorded.
+            assert!(matches!(change(&queue, 0, "no", discards).await.0, Err(OperateError::Audit(_))));
+            assert_eq!(queue.dead_letters().len(), 1);
+        }
     }
 
     #[tokio::test]

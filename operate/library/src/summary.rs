@@ -144,7 +144,8 @@ fn left_ms(then: Timestamp, now: Timestamp) -> i64 {
 }
 
 /// Returns a time of the store as RFC 3339 in UTC.
-pub(crate) fn date(time: Timestamp) -> String {
+#[must_use]
+pub fn date(time: Timestamp) -> String {
     // Beyond the year 9999 there is no such form.
     let time = time.0.min(253_402_300_799_000_000);
     humantime::format_rfc3339_millis(SystemTime::UNIX_EPOCH + Duration::from_micros(time)).to_string()

@@ -21,7 +21,7 @@ mod timing_wheel;
 mod wakeup;
 
 pub use self::builder::DelayTableBuilder;
-pub use self::counts::DelayTableCounts;
+pub use self::counts::{DelayTableBacklog, DelayTableCounts};
 pub use self::database::DelayDb;
 pub use self::dead_letters::DelayTableDeadLetters;
 pub use self::handle::DelayTable;

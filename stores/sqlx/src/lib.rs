@@ -13,6 +13,11 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod answer;
+#[cfg(all(
+    any(feature = "delay", feature = "outbox"),
+    any(feature = "mysql", feature = "postgres", feature = "sqlite")
+))]
+mod capped_count;
 #[cfg(all(feature = "delay", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 mod delay;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
@@ -54,10 +59,15 @@ mod unique;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod version;
 
+#[cfg(all(
+    any(feature = "delay", feature = "outbox"),
+    any(feature = "mysql", feature = "postgres", feature = "sqlite")
+))]
+pub use self::capped_count::CappedCount;
 #[cfg(all(feature = "delay", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 pub use self::delay::{
-    DelayDb, DelayTable, DelayTableBuilder, DelayTableCounts, DelayTableDeadLetters, DelayTableSource, DelayTableTag,
-    ScheduledTask,
+    DelayDb, DelayTable, DelayTableBacklog, DelayTableBuilder, DelayTableCounts, DelayTableDeadLetters,
+    DelayTableSource, DelayTableTag, ScheduledTask,
 };
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use self::inbox::{Inbox, InboxTransaction, StepTransaction};
@@ -65,9 +75,9 @@ pub use self::inbox::{Inbox, InboxTransaction, StepTransaction};
 pub use self::mysql::{MySqlStore, MySqlStoreBuilder};
 #[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 pub use self::outbox::{
-    AuditEntry, ConsumerProgress, DeferReason, Enqueued, Outbox, OutboxBuilder, OutboxCounts, OutboxDb, OutboxEntry,
-    OutboxError, OutboxErrorKind, OutboxRecord, OutboxStatus, QueueOffset, Relay, RelayCounters, RelayCounts,
-    RelayRound, ResendDecision, ResendPolicy,
+    AuditEntry, ConsumerProgress, DeferReason, Enqueued, Outbox, OutboxBacklog, OutboxBuilder, OutboxCounts, OutboxDb,
+    OutboxEntry, OutboxError, OutboxErrorKind, OutboxRecord, OutboxStatus, QueueOffset, Relay, RelayCounters,
+    RelayCounts, RelayRound, ResendDecision, ResendPolicy,
 };
 #[cfg(feature = "postgres")]
 pub use self::postgres::{PostgresStore, PostgresStoreBuilder};

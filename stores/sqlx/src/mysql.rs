@@ -100,7 +100,7 @@ impl MySqlStore {
     }
 }
 
-server_store!(MySqlStore, with_steps, with_order, with_transact);
+server_store!(MySqlStore, with_steps, with_order, with_browse_order, with_transact);
 server_steps!(MySqlStore);
 server_order!(MySqlStore);
 server_inbox!(

@@ -5,9 +5,11 @@
 //! (the SQL), `database` (the supported databases), `lease` (the relay that may send a message), `relay` (sending),
 //! `message_log` and `confirm` (the consumers' side).
 mod administration;
+mod backlog;
 mod builder;
 mod confirm;
 mod confirmation_queue;
+mod count_statements;
 mod counts;
 mod database;
 mod delivery_time;
@@ -26,6 +28,7 @@ mod statement_list;
 mod statements;
 
 pub use self::administration::{AuditEntry, OutboxEntry};
+pub use self::backlog::OutboxBacklog;
 pub use self::builder::OutboxBuilder;
 pub use self::counts::OutboxCounts;
 pub use self::database::OutboxDb;

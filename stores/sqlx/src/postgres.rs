@@ -103,7 +103,7 @@ impl PostgresStore {
     }
 }
 
-server_store!(PostgresStore, with_steps, with_order, with_transact; with_watch if |store| store.0.dialect.listener.is_some());
+server_store!(PostgresStore, with_steps, with_order, with_browse_order, with_transact; with_watch if |store| store.0.dialect.listener.is_some());
 server_steps!(PostgresStore);
 server_order!(PostgresStore);
 server_inbox!(

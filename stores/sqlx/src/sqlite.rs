@@ -150,6 +150,7 @@ impl Store for SqliteStore {
             .with_inspect(self)
             .with_steps(self)
             .with_order(self)
+            .with_browse_order(self)
             .with_transact(self)
             .with_renewal(self)
     }

@@ -106,6 +106,25 @@ async fn a_dead_letter_that_cannot_be_put_back_stays_in_place() {
 }
 
 #[tokio::test]
+async fn a_discarded_entry_is_removed_once_and_the_others_stay() {
+    let world = World::new();
+    for number in 0..3 {
+        world.server.command(&["XADD", "orders:dead", "*", "body", &number.to_string()]);
+    }
+    let before = world.entries("orders:dead");
+    let [mut first, mut second] = [letters_of(&world), letters_of(&world)];
+    assert_eq!(first.discard().await.unwrap_err().kind(), SourceErrorKind::Fatal, "nothing was read");
+    first.next().await.unwrap().unwrap();
+    second.next().await.unwrap().unwrap();
+    assert!(first.discard().await.unwrap());
+    assert!(!second.discard().await.unwrap(), "another operator has removed the entry");
+    assert_eq!(first.discard().await.unwrap_err().kind(), SourceErrorKind::Fatal, "twice");
+    assert_eq!(world.entries("orders:dead"), before[1..]);
+    assert_eq!(Redrive::new().limit(1).discarding().run(&mut letters_of(&world)).await.discarded, 1);
+    assert_eq!(world.entries("orders:dead"), before[2..]);
+}
+
+#[tokio::test]
 async fn two_concurrent_redrives_put_each_letter_back_once() {
     let world = World::new();
     world.server.command(&["XGROUP", "CREATE", "orders", "billing", "0", "MKSTREAM"]);

@@ -25,6 +25,7 @@ impl TieredStore {
             // The fast tier holds no keys in flight.
             steps: durable.steps,
             order: durable.order,
+            browse_order: durable.browse_order,
             // Such runs bypass the fast tier, whose facts stay true.
             transact: durable.transact,
             // A renewal changes nothing that the fast tier keeps.

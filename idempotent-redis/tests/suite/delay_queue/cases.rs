@@ -53,6 +53,7 @@ macro_rules! each_case {
             dead_letters::dead_letters_are_listed_oldest_first_and_redriven_as_first_attempts
             dead_letters::dead_letters_are_listed_in_order_of_death_and_cannot_be_cancelled
             dead_letters::a_message_that_dies_again_has_two_deaths
+            dead_letters::a_dead_letter_is_removed_with_all_its_data_and_only_in_the_death_that_was_read
             dead_letters::a_message_that_dies_after_the_count_is_not_listed
             dead_letters::a_dead_letter_frees_its_id_and_not_the_id_of_another_message
             dead_letters::dead_letters_are_removed_oldest_first_up_to_the_limit

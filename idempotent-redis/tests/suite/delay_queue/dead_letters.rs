@@ -96,6 +96,34 @@ pub(crate) async fn a_message_that_dies_again_has_two_deaths(world: &World) {
     assert_eq!(letter.reason, "all retries are used up: still no stock");
 }
 
+pub(crate) async fn a_dead_letter_is_removed_with_all_its_data_and_only_in_the_death_that_was_read(world: &World) {
+    let queue = world.queue_with(no_retries).await;
+    for (at, body) in [(0, "first"), (5, "second")] {
+        world.at(at);
+        die(&queue, &DelayMessage::after(ms(0), body)).await;
+    }
+    let [mut early, mut late] = [DelayDeadLetters::new(&queue), DelayDeadLetters::new(&queue)];
+    assert!(early.discard().await.is_err(), "nothing was read");
+    for letters in [&mut early, &mut late] {
+        assert_eq!(letters.next().await.unwrap().unwrap().0.body, b"first");
+    }
+    // The message is put back, and dies again.
+    let one = Redrive::new().limit(1).run(&mut DelayDeadLetters::new(&queue)).await;
+    assert_eq!(one.put_back, 1);
+    world.at(10);
+    let again = only(queue.receiver().receive_now(1).await.unwrap());
+    assert!(!late.discard().await.unwrap(), "the message is no dead letter");
+    queue.rollback(&again, RetryDelay::Immediate, "").await.unwrap();
+    assert!(!early.discard().await.unwrap(), "the letter of the earlier death is gone");
+    assert!(early.discard().await.is_err(), "the answer was given already");
+    assert_eq!(queue.counts().await.unwrap().dead, 2);
+    let discarded = Redrive::new().discarding().run(&mut DelayDeadLetters::new(&queue)).await;
+    assert_eq!((discarded.discarded, discarded.gone), (2, 0));
+    for part in ["dead", "letter", "state", "msg"] {
+        assert_eq!(world.look("EXISTS", part, &[]).integer(), Some(0), "{part} is left");
+    }
+}
+
 pub(crate) async fn a_dead_letter_frees_its_id_and_not_the_id_of_another_message(world: &World) {
     let queue = world.queue_with(no_retries).await;
     let merged = |body: &str| DelayMessage::merged("k", ms(1), body);

@@ -13,7 +13,7 @@ macro_rules! scripts {
             &[$(($name, include_str!(concat!("../../../src/delay_queue/scripts/", $name, ".lua")))),+];
     };
 }
-scripts!("common" "send" "take" "done" "back" "keep" "bury" "cancel" "count" "letters" "redrive" "purge");
+scripts!("common" "send" "take" "done" "back" "keep" "bury" "cancel" "count" "letters" "redrive" "purge" "discard");
 
 /// Guards whose removal does not change the result: script, description and reason.
 const EQUIVALENT: &[(&str, &str, &str)] = &[

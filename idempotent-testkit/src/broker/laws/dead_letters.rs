@@ -1,4 +1,4 @@
-//! Laws about dead letters and redriving them.
+//! Laws about dead letters, redriving and removing them.
 use idempotent_core::Timestamp;
 use idempotent_mq::{DeadLetter, Settlement};
 
@@ -67,6 +67,32 @@ pub async fn a_redriven_dead_letter_is_a_first_attempt_with_its_history<B: Broke
     let again = hand.next().await;
     assert_eq!(marks(&again.0), (second, 2, Some(FIRST_AT)), "attempt, deaths, first seen");
     hand.ack(again).await;
+    hand.leave_nothing(broker).await;
+    aside(broker, 0).await;
+}
+
+pub async fn a_discarded_dead_letter_never_returns<B: Broker>(broker: &B) {
+    let mut hand = Hand::of(broker).await;
+    let sent = ["first", "discarded", "last"];
+    for id in sent {
+        broker.publish(Message::new(id, "body")).await;
+        let held = hand.expect(id).await;
+        hand.done(held, Settlement::DeadLetter(letter())).await;
+    }
+    aside(broker, sent.len()).await;
+    broker.discard("discarded").await;
+    let mut left: Vec<_> = aside(broker, 2).await.into_iter().map(|(message, _)| message.id).collect();
+    left.sort();
+    assert_eq!(left, ["first", "last"], "the other dead letters stay");
+    broker.put_back().await;
+    let mut back = Vec::new();
+    for _ in 0..2 {
+        let held = hand.next().await;
+        back.extend(held.0.id.clone());
+        hand.ack(held).await;
+    }
+    back.sort();
+    assert_eq!(back, ["first", "last"], "the discarded one does not return");
     hand.leave_nothing(broker).await;
     aside(broker, 0).await;
 }

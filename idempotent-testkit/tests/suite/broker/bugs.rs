@@ -56,6 +56,9 @@ bugs! {
     UnreadableHasNoReason: an_unreadable_message_is_dead_lettered_and_blocks_nothing;
     UnreadableIsAcked: an_unreadable_message_is_dead_lettered_and_blocks_nothing;
     AttemptOutlivesDeath: a_redriven_dead_letter_is_a_first_attempt_with_its_history;
+    DiscardDoesNothing: a_discarded_dead_letter_never_returns;
+    DiscardTakesAllBefore: a_discarded_dead_letter_never_returns;
+    DiscardPutsBack: a_discarded_dead_letter_never_returns;
     GiveBackCounts: a_returned_delivery_is_redelivered_unchanged a_stopping_consumer_returns_waiting_deliveries;
     GiveBackAcks: a_returned_delivery_is_redelivered_unchanged a_stopping_consumer_returns_waiting_deliveries;
     GiveBackWaits: a_returned_delivery_is_redelivered_unchanged;

@@ -216,6 +216,22 @@ impl Broker for Simulated {
         }
     }
 
+    async fn discard(&self, id: &str) {
+        let mut state = self.state();
+        let Some(at) = state.dead.iter().position(|(stored, _)| stored.message.id == id) else { return };
+        match self.bug {
+            Some(Bug::DiscardDoesNothing) => {}
+            Some(Bug::DiscardTakesAllBefore) => drop(state.dead.drain(..=at)),
+            _ => {
+                let (stored, _) = state.dead.remove(at);
+                drop(state);
+                if self.has(Bug::DiscardPutsBack) {
+                    self.put(Duration::ZERO, stored);
+                }
+            }
+        }
+    }
+
     async fn is_empty(&self) -> bool {
         self.take_back();
         let state = self.state();

@@ -22,6 +22,12 @@ pub(crate) enum DeadCommand {
     /// dead or failed never runs again, so its message is dead-lettered at once. `--let-go` makes the key claimable first.
     #[command(after_help = REDRIVE)]
     Redrive(RedriveArguments),
+    /// Removes dead letters for good, from the oldest on. Their messages are lost.
+    ///
+    /// The keys of the letters stay unchanged. The letters of the start of the command are the fixed set: a letter that arrives
+    /// later stays.
+    #[command(after_help = DISCARD)]
+    Discard(DiscardArguments),
 }
 
 const LIST: &str = "\
@@ -39,18 +45,27 @@ const REDRIVE: &str = "\
 Example:
   idempotent dead redrive --queue redis+delay://localhost --name orders --limit 100 --let-go --reason 'stock corrected'
 
-A command that is stopped loses no letter. The current message may be in its queue and among the dead letters, with one
-id.";
+Ctrl-C ends the command after the current letter. A command that is killed loses no letter. The current message may be in its
+queue and among the dead letters, with one id.";
+
+const DISCARD: &str = "\
+Examples:
+  idempotent dead discard --queue amqp://localhost/shop --name orders --id m-17 --reason 'customer deleted'
+  idempotent dead discard --queue amqp://localhost/shop --name orders --cause 'no such customer' --limit 100 --dry-run \\
+    --reason 'customer deleted'
+
+Ctrl-C ends the command after the current letter.";
 
 /// The name of a queue.
 #[derive(Args, Debug)]
 pub(crate) struct QueueOptions {
     /// The broker's URL, or `@FILE` with the URL in its first line: `amqp[s]://HOST/VHOST` for a RabbitMQ queue,
-    /// `redis+stream://HOST` for a Redis stream, or `redis+delay://HOST` for a delay queue, with `rediss+…` for TLS. Pass a
-    /// URL with a password by the environment or by a file.
+    /// `redis+stream://HOST` for a Redis stream, `redis+delay://HOST` for a delay queue, with `rediss+…` for TLS, or
+    /// `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE` or `sqlite:PATH` for a delay table. Pass a URL with a password by the
+    /// environment or by a file.
     #[arg(long, env = "IDEMPOTENT_QUEUE", hide_env_values = true, value_name = "URL")]
     pub(crate) queue: Option<String>,
-    /// The name of the queue, stream or topic from which the messages were dead-lettered.
+    /// The name of the queue, stream, topic or delay table from which the messages were dead-lettered.
     #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new(), value_name = "NAME")]
     pub(crate) name: String,
     /// The stream of the dead letters of a Redis stream [default: NAME:dead].
@@ -149,6 +164,19 @@ pub(crate) struct RedriveArguments {
     pub(crate) change: ChangeOptions,
 }
 
+#[derive(Args, Debug)]
+pub(crate) struct DiscardArguments {
+    #[command(flatten)]
+    pub(crate) queue: QueueOptions,
+    #[command(flatten)]
+    pub(crate) filter: LetterFilterArguments,
+    /// The largest number of letters to remove.
+    #[arg(long, required_unless_present = "id", value_parser = clap::value_parser!(u32).range(1..=10_000), value_name = "N")]
+    pub(crate) limit: Option<u32>,
+    #[command(flatten)]
+    pub(crate) change: ChangeOptions,
+}
+
 /// The number of deaths after which a redrive without ids leaves a letter.
 const MAX_DEATHS: u32 = 3;
 
@@ -164,7 +192,7 @@ impl RedriveArguments {
 }
 
 /// Parses a time of RFC 3339.
-fn time(text: &str) -> Result<Timestamp, String> {
+pub(super) fn time(text: &str) -> Result<Timestamp, String> {
     let time = humantime::parse_rfc3339(text).ok().and_then(|time: SystemTime| time.duration_since(UNIX_EPOCH).ok());
     let micros = time.and_then(|time| u64::try_from(time.as_micros()).ok());
     micros.map(Timestamp).ok_or_else(|| "expected a time in UTC, such as `2026-11-22T06:00:00Z`".to_owned())

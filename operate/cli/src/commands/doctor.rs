@@ -1,4 +1,6 @@
 //! The command `doctor`: checks of a store that find a loss of records before it happens.
+use std::io::{self, Write};
+
 use idempotent_operate::{KeyFilter, PageLimits, list, store_time};
 
 use super::open;
@@ -65,6 +67,7 @@ async fn records(global: &GlobalOptions, backend: Backend) -> anyhow::Result<Vec
 }
 
 fn print(format: Format, findings: &[Finding]) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
     for finding in findings {
         if format == Format::Table {
             let severity = match finding.severity {
@@ -73,9 +76,9 @@ fn print(format: Format, findings: &[Finding]) -> anyhow::Result<()> {
                 Severity::Fail => "FAIL",
             };
             let text = idempotent_operate::escaped(&finding.text);
-            println!("{severity:<5} {:<12} {}: {text}", finding.check, finding.server);
+            writeln!(out, "{severity:<5} {:<12} {}: {text}", finding.check, finding.server)?;
         } else {
-            println!("{}", serde_json::to_string(finding)?);
+            writeln!(out, "{}", serde_json::to_string(finding)?)?;
         }
     }
     Ok(())

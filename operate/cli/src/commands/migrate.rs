@@ -1,4 +1,6 @@
 //! The command `migrate`: the schema of a database.
+use std::io::{self, Write};
+
 use super::{open_for_writing, within};
 use crate::arguments::{Dialect, Format, GlobalOptions, MigrateCommand};
 use crate::backend::{Backend, Schema};
@@ -23,15 +25,18 @@ async fn schema(global: &GlobalOptions) -> anyhow::Result<Schema> {
 async fn status(global: &GlobalOptions) -> anyhow::Result<()> {
     let schema = schema(global).await?;
     let Schema { table, found, known, pending, problem } = &schema;
+    let mut out = io::stdout().lock();
     if output::format(global.output) == Format::Table {
-        println!("table `{table}`: version {found} of {known}");
-        pending.iter().for_each(|step| println!("missing: {} {}", step.version, step.name));
+        writeln!(out, "table `{table}`: version {found} of {known}")?;
+        for step in pending {
+            writeln!(out, "missing: {} {}", step.version, step.name)?;
+        }
     } else {
         let pending: Vec<_> = pending.iter().map(|step| step.version).collect();
         let line = serde_json::json!({
             "table": table, "found": found, "known": known, "pending": pending, "problem": problem,
         });
-        println!("{line}");
+        writeln!(out, "{line}")?;
     }
     match (problem, pending.is_empty()) {
         (Some(problem), _) => Err(Failure::Unfit(problem.clone()).into()),
@@ -47,17 +52,17 @@ async fn up(global: &GlobalOptions, yes: bool) -> anyhow::Result<()> {
         return Err(Failure::Unfit(problem).into());
     }
     if schema.pending.is_empty() {
-        eprintln!("table `{}` has version {}: nothing to do", schema.table, schema.found);
+        output::note(format_args!("table `{}` has version {}: nothing to do", schema.table, schema.found));
         return Ok(());
     }
     for step in &schema.pending {
-        eprintln!("{} {}: {} statements", step.version, step.name, step.statements.len());
+        output::note(format_args!("{} {}: {} statements", step.version, step.name, step.statements.len()));
     }
     if !yes && !global.read_only {
-        confirm("These migrations change the database.")?;
+        confirm("These migrations change the database.").await?;
     }
     open_for_writing(global, Access::Migrate).await?;
-    eprintln!("done: table `{}` has version {}", schema.table, schema.known);
+    output::note(format_args!("done: table `{}` has version {}", schema.table, schema.known));
     Ok(())
 }
 
@@ -67,9 +72,12 @@ fn sql(global: &GlobalOptions, from: u32, dialect: Option<Backend>) -> anyhow::R
         Some(dialect) => dialect,
         None => target::backend(global)?,
     };
+    let mut out = io::stdout().lock();
     for step in backend.migrations()?.iter().filter(|step| step.version > from) {
-        println!("-- {} {}", step.version, step.name);
-        step.statements.iter().for_each(|statement| println!("{};", statement.trim_end_matches(';')));
+        writeln!(out, "-- {} {}", step.version, step.name)?;
+        for statement in &step.statements {
+            writeln!(out, "{};", statement.trim_end_matches(';'))?;
+        }
     }
     Ok(())
 }

@@ -30,7 +30,7 @@ async fn repair(global: &GlobalOptions, arguments: &RepairArguments, repair: Rep
     check(&record, arguments.fencing, repair)?;
     if options.change.dry_run {
         output::record(output::format(global.output), &record)?;
-        eprintln!("dry run: `{}` would {} this key", key.as_str(), repair.name());
+        output::note(format_args!("dry run: `{}` would {} this key", key.as_str(), repair.name()));
         return Ok(());
     }
     if !options.change.yes {
@@ -39,11 +39,11 @@ async fn repair(global: &GlobalOptions, arguments: &RepairArguments, repair: Rep
             Repair::Release => "The owner may still be running, and its effect may happen.",
             _ => "The next duplicate of this key runs the handler again.",
         };
-        confirm(warning)?;
+        confirm(warning).await?;
     }
     match repairer.apply(repair, &key, FencingToken(record.fencing)).await? {
         RepairResult::Done => {
-            eprintln!("done: the key can be claimed");
+            output::note("done: the key can be claimed");
             Ok(())
         }
         RepairResult::Changed { now } => {

@@ -9,7 +9,7 @@ use super::columns;
 use crate::arguments::Format;
 
 /// The largest part of a body that is printed.
-const LONGEST_BODY: usize = 16 * 1_024;
+pub(super) const LONGEST_BODY: usize = 16 * 1_024;
 
 /// Prints dead letters, each with an outcome if a redrive has one.
 pub(crate) fn letters<'a>(

@@ -1,6 +1,7 @@
 //! Bad input: each error names the input, the rule and the remedy, and no output contains a password.
 use std::process::{Command, Stdio};
 
+use crate::sqlite::file;
 use crate::support::{key, ran, run};
 
 #[test]
@@ -53,13 +54,41 @@ fn each_bad_store_is_refused_without_its_password() {
     assert!(missing.code == 2 && missing.err.contains("set IDEMPOTENT_STORE, or pass --store URL"), "{missing:?}");
 }
 
-#[test]
-fn a_closed_stdout_is_no_error() {
+/// Runs a command whose reader has closed a stream before the first line.
+fn closed(store: &str, arguments: &[&str], is_stdout: bool) -> std::process::Output {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
     let mut command = Command::new(env!("CARGO_BIN_EXE_idempotent"));
-    let mut child = command.args(["man"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    drop(child.stdout.take());
-    let ended = ran(child.wait_with_output().unwrap());
-    assert!(ended.code == 0 && ended.err.is_empty(), "{ended:?}");
+    command.env_clear().env("IDEMPOTENT_STORE", store).env("USER", "ann").args(arguments).stdin(Stdio::null());
+    match is_stdout {
+        true => command.stdout(writer).stderr(Stdio::piped()),
+        false => command.stdout(Stdio::piped()).stderr(writer),
+    };
+    command.output().unwrap()
+}
+
+#[tokio::test]
+async fn a_closed_stdout_is_no_error() {
+    let (_folder, url) = file().await;
+    let formats = ["table", "jsonl"].map(|format| ["doctor", "purge", "migrate status"].map(|c| (format, c)));
+    for (format, command) in formats.into_iter().flatten() {
+        let arguments: Vec<_> = command.split(' ').chain(["-o", format]).collect();
+        let ended = closed(&url, &arguments, true);
+        assert!(ended.status.code() == Some(0) && ended.stderr.is_empty(), "{arguments:?}: {ended:?}");
+    }
+    for arguments in [&["man"][..], &["completions", "zsh"], &["migrate", "sql"]] {
+        let ended = closed(&url, arguments, true);
+        assert!(ended.status.code() == Some(0) && ended.stderr.is_empty(), "{arguments:?}: {ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_closed_stderr_hides_no_exit_code() {
+    let (_folder, url) = file().await;
+    let repaired = ["forget", &key("poison"), "--yes", "--reason", "why"];
+    for (arguments, code) in [(&["inspect", "orders"][..], 2), (&repaired, 0), (&repaired, 6)] {
+        assert_eq!(closed(&url, arguments, false).status.code(), Some(code), "{arguments:?}");
+    }
 }
 
 #[test]

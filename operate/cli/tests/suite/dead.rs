@@ -1,7 +1,8 @@
 //! The commands for dead letters.
 mod arguments;
-mod command;
+pub(crate) mod command;
 mod delay;
+mod delay_table;
 mod rabbitmq;
 mod redis_streams;
-mod site;
+pub(crate) mod site;

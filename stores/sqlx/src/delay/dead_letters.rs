@@ -1,4 +1,4 @@
-//! Listing, redriving and purging dead letters.
+//! Listing, redriving, removing and purging dead letters.
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -22,7 +22,7 @@ pub struct DelayTableDeadLetters<Db: DelayDb> {
     table: DelayTable<Db>,
     /// The time of death and the number of the letter that `next` returned last.
     behind: (i64, i64),
-    /// The letter that `next` returned was not put back yet.
+    /// The letter that `next` returned was neither put back nor removed yet.
     brought: bool,
 }
 
@@ -30,6 +30,13 @@ impl<Db: DelayDb> DelayTableDeadLetters<Db> {
     /// Creates a reader of the dead letters of `table`.
     pub fn new(table: &DelayTable<Db>) -> Self {
         Self { table: table.clone(), behind: (i64::MIN, i64::MIN), brought: false }
+    }
+}
+
+impl<Db: DelayDb> DelayTableDeadLetters<Db> {
+    fn check_brought(&self) -> Result<(), SourceError> {
+        let nothing = || SourceError::new(SourceErrorKind::Fatal, "no dead letter was read: call `next` first");
+        self.brought.then_some(()).ok_or_else(nothing)
     }
 }
 
@@ -63,10 +70,7 @@ impl<Db: DelayDb> DeadLetters for DelayTableDeadLetters<Db> {
     }
 
     async fn put_back(&mut self) -> Result<bool, SourceError> {
-        if !self.brought {
-            let text = "no dead letter to redrive: call `next` first";
-            return Err(SourceError::new(SourceErrorKind::Fatal, text));
-        }
+        self.check_brought()?;
         let args = || vec![self.table.now(), SqlValue::from(self.behind.1)];
         let back = match self.table.revive(true, args()).await {
             // Another task has the key.
@@ -77,6 +81,18 @@ impl<Db: DelayDb> DeadLetters for DelayTableDeadLetters<Db> {
         self.brought = false;
         self.table.notify(self.table.wakeup_after(std::time::Duration::ZERO, false));
         Ok(back.unwrap_or_default() > 0)
+    }
+
+    async fn discard(&mut self) -> Result<bool, SourceError> {
+        self.check_brought()?;
+        let (died, seq) = self.behind;
+        let removed = self
+            .table
+            .execute(self.table.0.statements.discard(), vec![SqlValue::from(seq), SqlValue::from(died)])
+            .await;
+        let removed = removed.map_err(|error| source_error("removing a dead letter", error))?;
+        self.brought = false;
+        Ok(removed > 0)
     }
 }
 

@@ -91,8 +91,8 @@ impl<Db: DelayDb> DelayTable<Db> {
     /// Returns the statements that look for due tasks, so that a test can explain them.
     #[doc(hidden)]
     #[must_use]
-    pub fn __plans(&self) -> [String; 2] {
-        [self.0.statements.ahead(), self.0.statements.__due()]
+    pub fn __plans(&self) -> [String; 3] {
+        [self.0.statements.ahead(), self.0.statements.__due(), self.0.statements.backlog()]
     }
 
     /// Returns the number of queries, so that a test can check that no source polls.

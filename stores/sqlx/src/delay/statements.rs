@@ -237,6 +237,22 @@ impl DelayStatements {
         ))
     }
 
+    /// Counts the ready, waiting, held and dead tasks up to a limit, and selects the earliest due time and the time.
+    /// Arguments: time, limit, limit, three times, limit.
+    pub(super) fn backlog(&self) -> String {
+        let (table, now) = (&self.table, self.now());
+        let count = |condition: &str| {
+            format!("(SELECT count(*) FROM (SELECT 1 AS one FROM {table} WHERE {condition} LIMIT ?) c)")
+        };
+        let (ready, dead) = (count(&format!("due_at<={now}")), count("dead_at IS NOT NULL"));
+        self.finished(format!(
+            "SELECT {ready},count(CASE WHEN w.held=0 THEN 1 END),count(CASE WHEN w.held=1 THEN 1 END),{dead},\
+             (SELECT min(due_at) FROM {table} WHERE due_at<={now}),{now} \
+             FROM (SELECT CASE WHEN holder IS NULL THEN 0 ELSE 1 END AS held FROM {table} WHERE due_at>{now} \
+             ORDER BY due_at,seq LIMIT ?) w"
+        ))
+    }
+
     pub(super) fn count_dead(&self) -> String {
         self.finished(format!("SELECT count(*) FROM {} WHERE dead_at IS NOT NULL", self.table))
     }
@@ -256,6 +272,11 @@ impl DelayStatements {
             "UPDATE {table} SET live={live},due_at={now},dead_at=NULL,letter=NULL,reason=NULL,attempt=1,taken=0,lost=0 \
              WHERE seq=? AND dead_at IS NOT NULL"
         ))
+    }
+
+    /// Removes one dead letter. Arguments: number, time of death.
+    pub(super) fn discard(&self) -> String {
+        self.finished(format!("DELETE FROM {} WHERE seq=? AND dead_at=?", self.table))
     }
 
     /// Removes the oldest dead letters. Arguments: limit.

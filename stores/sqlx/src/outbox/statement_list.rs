@@ -21,6 +21,7 @@ impl OutboxStatements {
             ("forget_old", self.forget_old()),
             ("list", self.list()),
             ("counts", self.counts()),
+            ("backlog", self.backlog()),
             ("inspect", self.inspect()),
             ("resend", self.resend()),
             ("void", self.void()),

@@ -9,7 +9,7 @@ use crate::table::Table;
 /// Builds the statements of one outbox. `?` is a placeholder; for PostgreSQL, the placeholders are numbered last.
 pub(super) struct OutboxStatements {
     kind: SqlDialect,
-    table: String,
+    pub(super) table: String,
     log: String,
     audit: String,
     edit: Option<StatementEdit>,
@@ -36,7 +36,7 @@ impl OutboxStatements {
     }
 
     /// Returns the current time in µs, constant within a statement. The argument overrides the database's clock.
-    fn now(&self) -> &'static str {
+    pub(super) fn now(&self) -> &'static str {
         match self.kind {
             // A value that changes within a statement, such as `clock_timestamp()`, is compared with each row and
             // never uses an index.
@@ -46,7 +46,7 @@ impl OutboxStatements {
         }
     }
 
-    fn finished(&self, name: &'static str, text: String) -> String {
+    pub(super) fn finished(&self, name: &'static str, text: String) -> String {
         let text = match &self.edit {
             Some(edit) => edit(name, text),
             None => text,
@@ -293,17 +293,6 @@ impl OutboxStatements {
             "list",
             format!("SELECT {columns} FROM {} t WHERE t.status=? AND t.seq>? ORDER BY t.seq LIMIT ?", self.table),
         )
-    }
-
-    /// Counts the unsent, unconfirmed and dead messages, and selects the earliest time of an unsent message, and the time.
-    /// Arguments: time.
-    pub(super) fn counts(&self) -> String {
-        let (table, now, unsent) = (&self.table, self.now(), "status=0 AND sent_at IS NULL");
-        self.finished("counts", format!(
-            "SELECT count(CASE WHEN {unsent} THEN 1 END),count(CASE WHEN status=0 AND sent_at IS NOT NULL THEN 1 END),\
-             count(CASE WHEN status=3 THEN 1 END),min(CASE WHEN {unsent} THEN created_at END),{now} \
-             FROM {table} WHERE status IN (0,3)"
-        ))
     }
 
     /// Selects one message with its content. Arguments: id.

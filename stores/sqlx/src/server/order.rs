@@ -1,7 +1,7 @@
 //! The order tables of streams. Each operation is one statement.
 use std::time::Duration;
 
-use idempotent_core::{Key, StoreError, StoredOrderTable, Timestamp};
+use idempotent_core::{Key, OrderTablePage, StoreError, StoredOrderTable, Timestamp};
 
 use super::driver::Driver;
 use super::error::Phase;
@@ -12,7 +12,7 @@ use super::statement::BoundStatement;
 use super::store::ServerStore;
 use super::value::id;
 use crate::answer;
-use crate::order::STEP;
+use crate::order::{OrderPage, STEP};
 use crate::row::{Cells, micros};
 
 impl<D: Driver> ServerStore<D> {
@@ -47,6 +47,21 @@ impl<D: Driver> ServerStore<D> {
         Err(answer::outrun())
     }
 
+    pub(crate) async fn browse_order(&self, after: Option<u128>, limit: usize) -> Result<OrderTablePage, StoreError> {
+        let limit = limit.clamp(1, OrderPage::MOST);
+        // Every id is greater than the empty byte string.
+        let after: Vec<u8> = after.map_or_else(Vec::new, |id| id.to_be_bytes().to_vec());
+        let browse = self.timed(BoundStatement::new(&self.order.browse).bind(after).bind(limit as i64));
+        let rows = settled(self.runner.all(browse).await?)?;
+        let mut page = OrderPage::default();
+        for row in &rows {
+            let bytes = |at| row.bytes(at).map_err(|error| self.runner.place.error::<D>(Phase::Executing, error));
+            let (id, table) = (bytes(0)?.unwrap_or_default(), bytes(1)?.unwrap_or_default());
+            page.add(id, table.to_vec(), self.number(row, 2)?, self.number(row, 3)?);
+        }
+        Ok(page.finish(limit))
+    }
+
     /// Removes the order tables of expired streams: `at_most`, plus at most one purge statement more.
     pub(super) async fn purge_order_tables(&self, at_most: usize) -> Result<(), StoreError> {
         let (mut after, mut gone): (Vec<u8>, u64) = (Vec::new(), 0);
@@ -76,7 +91,7 @@ impl<D: Driver> ServerStore<D> {
     }
 }
 
-/// Implements `OrderStore` for a store that wraps `Arc<ServerStore<…>>`.
+/// Implements `OrderStore` and `BrowseOrder` for a store that wraps `Arc<ServerStore<…>>`.
 macro_rules! server_order {
     ($store:ident) => {
         #[::async_trait::async_trait]
@@ -96,6 +111,17 @@ macro_rules! server_order {
                 keep: ::std::time::Duration,
             ) -> Result<bool, ::idempotent_core::StoreError> {
                 self.0.compare_and_swap(stream, seen, next, keep).await
+            }
+        }
+
+        #[::async_trait::async_trait]
+        impl ::idempotent_core::BrowseOrder for $store {
+            async fn browse_order(
+                &self,
+                after: Option<u128>,
+                limit: usize,
+            ) -> Result<::idempotent_core::OrderTablePage, ::idempotent_core::StoreError> {
+                self.0.browse_order(after, limit).await
             }
         }
     };

@@ -76,6 +76,7 @@ pub(crate) struct OrderStatements {
     pub(crate) compare_and_swap: Statement,
     pub(crate) scan: Statement,
     pub(crate) purge: Statement,
+    pub(crate) browse: Statement,
 }
 
 impl OrderStatements {
@@ -88,6 +89,7 @@ impl OrderStatements {
             compare_and_swap: written(&sql.compare_and_swap),
             scan: text(&sql.scan),
             purge: written(&sql.purge),
+            browse: text(&sql.browse),
         }
     }
 }

@@ -2,13 +2,13 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use idempotent_core::{Key, OrderStore, StoreError, StoredOrderTable, Timestamp};
+use idempotent_core::{BrowseOrder, Key, OrderStore, OrderTablePage, StoreError, StoredOrderTable, Timestamp};
 use sqlx::Row;
 
 use super::SqliteStore;
 use super::columns::id;
 use super::connection::query;
-use crate::order::STEP;
+use crate::order::{OrderPage, STEP};
 use crate::row::micros;
 
 #[async_trait]
@@ -37,6 +37,27 @@ impl OrderStore for SqliteStore {
         };
         let mut turn = self.0.access.writer.turn().await?;
         Ok(turn.execute(self.0.access.timed(put)).await? > 0)
+    }
+}
+
+#[async_trait]
+impl BrowseOrder for SqliteStore {
+    async fn browse_order(&self, after: Option<u128>, limit: usize) -> Result<OrderTablePage, StoreError> {
+        let limit = limit.clamp(1, OrderPage::MOST);
+        // Every id is greater than the empty blob.
+        let after: Vec<u8> = after.map_or_else(Vec::new, |id| id.to_be_bytes().to_vec());
+        let mut turn = self.0.access.reader().await?;
+        let browse = query(&self.0.order.browse).bind(after).bind(limit as i64);
+        let rows = turn.all(self.0.access.timed(browse)).await?;
+        drop(turn);
+        let mut page = OrderPage::default();
+        let mut add = |row: &sqlx::sqlite::SqliteRow| {
+            let id = row.try_get::<Vec<u8>, _>(0)?;
+            page.add(&id, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
+            Ok(())
+        };
+        rows.iter().try_for_each(&mut add).map_err(|error| self.0.access.place.error(error))?;
+        Ok(page.finish(limit))
     }
 }
 

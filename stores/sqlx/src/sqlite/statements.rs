@@ -47,12 +47,14 @@ pub(super) struct OrderStatements {
     pub(super) compare_and_swap: Arc<str>,
     pub(super) scan: Arc<str>,
     pub(super) purge: Arc<str>,
+    pub(super) browse: Arc<str>,
 }
 
 impl From<OrderSql> for OrderStatements {
-    fn from(OrderSql { read, add, compare_and_swap, scan, purge }: OrderSql) -> Self {
-        let [read, add, compare_and_swap, scan, purge] = [read, add, compare_and_swap, scan, purge].map(Arc::from);
-        Self { read, add, compare_and_swap, scan, purge }
+    fn from(sql: OrderSql) -> Self {
+        let all = [sql.read, sql.add, sql.compare_and_swap, sql.scan, sql.purge, sql.browse];
+        let [read, add, compare_and_swap, scan, purge, browse] = all.map(Arc::from);
+        Self { read, add, compare_and_swap, scan, purge, browse }
     }
 }
 

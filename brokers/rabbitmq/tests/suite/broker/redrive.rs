@@ -174,6 +174,31 @@ async fn a_letter_with_a_lost_confirm_stays_in_the_dead_letter_queue() {
 }
 
 #[tokio::test]
+async fn a_discarded_letter_is_acknowledged_and_one_with_a_lost_connection_stays() {
+    let world = World::new("back-off").await;
+    let mut source = world.opened(Queue::classic("back-off")).await;
+    dead_letter(&world, &mut source, &[b"\xff\0", b"\xff\0", b"\xff\0"]).await;
+    drop(source);
+    let second = Redrive::new().limit(1).only(|delivery, _| delivery.id.as_deref() == Some("m-1")).discarding();
+    let mut letters = letters_of("back-off");
+    let summary = second.run(&mut letters).await;
+    assert_eq!((summary.discarded, summary.skipped, summary.failed.is_none()), (1, 1, true), "{summary:?}");
+    assert_eq!(letters.discard().await.unwrap_err().kind(), SourceErrorKind::Fatal, "nothing was read");
+    letters.close().await;
+    are_unchanged(&world, "back-off.dead", &["m-0", "m-2"]).await;
+    assert_eq!(world.count("back-off").await, 0);
+
+    let proxy = Proxy::start(&SERVER.address()).await;
+    let url = format!("amqp://guest:guest@{}/%2f", proxy.address());
+    let mut letters = RabbitDeadLetters::new(&url, "back-off").unwrap();
+    letters.next().await.unwrap().unwrap();
+    // The first bytes of `basic.ack`: class 60, method 80.
+    proxy.fail_next_with([0, 60, 0, 80], Fault::CutBeforeSend);
+    assert_eq!(letters.discard().await.unwrap_err().kind(), SourceErrorKind::Transient);
+    are_unchanged(&world, "back-off.dead", &["m-0", "m-2"]).await;
+}
+
+#[tokio::test]
 async fn a_letter_of_another_program_is_put_back_and_reaches_no_other_queue() {
     let world = World::new("back-foreign").await;
     world.declare("back-foreign.other").await;

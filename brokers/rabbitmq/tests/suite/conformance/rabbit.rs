@@ -115,6 +115,15 @@ impl Broker for Rabbit {
         assert!(redriven.failed.is_none(), "{redriven:?}");
     }
 
+    async fn discard(&self, id: &str) {
+        let url = format!("amqp://guest:guest@127.0.0.1:{}/%2f", self.forwarder.port());
+        let mut letters = RabbitDeadLetters::new(&url, &self.name).unwrap();
+        let id = id.to_owned();
+        let discard = Redrive::new().only(move |delivery, _| delivery.id.as_ref() == Some(&id)).discarding();
+        let discarded = discard.run(&mut letters).await;
+        assert!(discarded.failed.is_none() && discarded.discarded == 1, "{discarded:?}");
+    }
+
     /// Compares the broker's own counts, which include unacknowledged messages.
     async fn is_empty(&self) -> bool {
         let messages = blocking(|| SERVER.queues("/", "messages")).await;

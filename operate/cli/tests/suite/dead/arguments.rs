@@ -9,11 +9,19 @@ fn a_bad_argument_is_refused_with_the_rule_and_without_the_password() {
     let redrive = |more: &[&'static str]| {
         [&["redrive", "--name", "orders", "--queue", "amqp://localhost", "--reason", "why"][..], more].concat()
     };
+    let discard = |more: &[&'static str]| {
+        [&["discard", "--name", "orders", "--queue", "amqp://localhost", "--reason", "why"][..], more].concat()
+    };
     let cases: Vec<(Vec<&str>, i32, &str)> = vec![
         (vec!["list", "--name", "orders"], 2, "set IDEMPOTENT_QUEUE, or pass --queue URL"),
         (vec!["list", "--queue", "amqp://localhost"], 2, "--name <NAME>"),
         (vec!["list", "--queue", "amqp://localhost", "--name", ""], 2, "a value is required for '--name <NAME>'"),
         (queue("http://u:s3cret@localhost"), 2, "unknown scheme; use amqp://HOST/VHOST"),
+        (queue("sqlite:/no/such/file"), 5, "the file `/no/such/file` is missing"),
+        (queue("postgres://u:s3cret@127.0.0.1:1/shop"), 7, "Connection refused"),
+        (queue("mysql://u:s3cret@127.0.0.1:99999/shop"), 2, "cannot be read"),
+        (vec!["list", "--queue", "sqlite:x", "--name", "x\"; drop"], 2, "is no name of a table"),
+        (queue("tiered:postgres://u:s3cret@localhost|redis://localhost"), 2, "unknown scheme"),
         (queue("s3cret"), 2, "unknown scheme; use amqp://HOST/VHOST"),
         (queue("redis://:s3cret@localhost"), 2, "use redis+stream:// or redis+delay://"),
         (queue("amqp://u:s3cret@local host"), 2, "use `amqp://USER:PASSWORD@HOST:PORT/VHOST`"),
@@ -31,6 +39,10 @@ fn a_bad_argument_is_refused_with_the_rule_and_without_the_password() {
         (redrive(&["--limit", "1", "--rate", "0.1"]), 2, "invalid digit"),
         (redrive(&["--limit", "1", "--reason", ""]), 2, "--reason"),
         (redrive(&["--limit", "1", "--read-only"]), 6, "--read-only forbids this command"),
+        (discard(&[]), 2, "--limit <N>"),
+        (discard(&["--cause", "no stock"]), 2, "--limit <N>"),
+        (discard(&["--limit", "10001"]), 2, "1..=10000"),
+        (vec!["discard", "--name", "orders", "--queue", "amqp://localhost", "--limit", "1"], 2, "--reason <TEXT>"),
     ];
     for (arguments, code, text) in cases {
         let run = run(&[&["dead"], &arguments[..]].concat());
@@ -51,7 +63,7 @@ fn a_file_without_a_url_in_its_first_line_is_refused() {
 
 #[test]
 fn each_command_has_an_example() {
-    for command in ["list", "show", "redrive"] {
+    for command in ["list", "show", "redrive", "discard"] {
         let run = run(&["dead", command, "--help"]);
         assert!(run.code == 0 && run.out.contains(&format!("  idempotent dead {command} ")), "{run:?}");
     }

@@ -1,5 +1,5 @@
 //! Runs of the binary.
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -13,12 +13,25 @@ pub(crate) struct Run {
 
 /// Runs the binary without settings of the environment and without a terminal.
 pub(crate) fn run(arguments: &[&str]) -> Run {
+    finished(command(arguments).output().unwrap())
+}
+
+/// Starts the binary, and captures its output.
+pub(crate) fn spawn(arguments: &[&str]) -> Child {
+    command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_idempotent"));
-    for name in ["STORE", "QUEUE", "NAMESPACE", "OUTPUT", "READ_ONLY", "AUDIT"] {
+    for name in ["STORE", "QUEUE", "NAMESPACE", "OUTPUT", "READ_ONLY", "AUDIT", "OUTBOX"] {
         command.env_remove(format!("IDEMPOTENT_{name}"));
     }
     command.env("IDEMPOTENT_BY", "tester").stdin(Stdio::null()).args(arguments);
-    let Output { status, stdout, stderr } = command.output().unwrap();
+    command
+}
+
+pub(crate) fn finished(output: Output) -> Run {
+    let Output { status, stdout, stderr } = output;
     let [out, err] = [stdout, stderr].map(|text| String::from_utf8(text).unwrap());
     Run { code: status.code().unwrap(), out, err }
 }

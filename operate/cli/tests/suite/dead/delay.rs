@@ -8,7 +8,7 @@ use idempotent_harness::servers::RedisServer;
 use crate::dead::site::{BODIES, REASONS, Site, bury, is_back, next};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn letters_of_a_delay_queue_are_listed_shown_and_put_back() {
+async fn letters_of_a_delay_queue_are_listed_shown_put_back_and_removed() {
     let server = RedisServer::start();
     let queue = DelayQueue::builder(server.url(), "orders").namespace("shop").connect().await.unwrap();
     let mut source = DelaySource::new(&queue);
@@ -28,6 +28,15 @@ async fn letters_of_a_delay_queue_are_listed_shown_and_put_back() {
     assert_eq!(site.dead("redrive", &one).lines()[1]["put_back"], 1);
     is_back(&next(&mut source).await.0, BODIES[2]);
     assert_eq!(site.reasons(&[]), REASONS[1..2]);
+
+    for (number, body) in BODIES.iter().enumerate() {
+        let message = DelayMessage::after(Duration::ZERO, *body).id(format!("n-{number}"));
+        queue.send(&message).await.unwrap();
+        bury(&mut source, REASONS[number], None).await;
+    }
+    site.dead("discard", &["--id", "m-1", "--reason", "why", "--yes"]).lines();
+    site.is_discarded(&["n-0", "n-1", "n-2"].map(str::to_owned));
+    assert_eq!(queue.counts().await.unwrap().dead, 2);
 
     server.command(&["CONFIG", "SET", "requirepass", "s3cret"]);
     site.dead("list", &[]).fails(8, "NOAUTH");

@@ -48,6 +48,19 @@ async fn letters_of_a_rabbitmq_queue_are_listed_shown_and_put_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn letters_of_a_rabbitmq_queue_are_removed() {
+    let server = RabbitServer::start();
+    let url = server.url();
+    let source = letters(&url, Queue::classic("orders")).await;
+    drop(source);
+    are_ready(&url, 3).await;
+    let site = Site { queue: &["--queue", &url, "--name", "orders"] };
+    site.is_discarded(&["m-0", "m-1", "m-2"].map(str::to_owned));
+    are_ready(&url, 2).await;
+    assert_eq!(server.queues("/", "messages").get("orders"), Some(&0), "nothing was put back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_letter_that_a_quorum_queue_may_drop_is_not_read_and_a_bad_queue_is_named() {
     let server = RabbitServer::start();
     let url = server.url();

@@ -72,6 +72,68 @@ async fn letters_of_a_stream_are_listed_shown_and_put_back_with_a_free_key() {
     assert_eq!(site.reasons(&[]), REASONS[1..2]);
 }
 
+/// Writes dead letters of the stream `orders`. Returns their ids.
+fn write_letters(server: &RedisServer, count: usize) -> Vec<String> {
+    server.command(&["XGROUP", "CREATE", "orders", "billing", "0", "MKSTREAM"]);
+    let write = |number: usize| {
+        let id = format!("idempotent:mq:orders:{{Pv_mJFCxQoKrWCJDVdincw}}:{number}");
+        let fields = ["reason", REASONS[number % 3], "id", &id, "attempts", "17", "first-at", "1", "last-at", "2"];
+        let fields = fields.chunks(2).flat_map(|field| [format!("idempotent-{}", field[0]), field[1].to_owned()]);
+        let fields: Vec<String> = fields.chain(["idempotent-deaths".into(), "1".into()]).collect();
+        let command = ["XADD", "orders:dead", "*"].into_iter().chain(fields.iter().map(String::as_str));
+        server.command(&command.collect::<Vec<_>>());
+        id
+    };
+    (0..count).map(write).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn letters_of_a_stream_are_removed() {
+    let server = RedisServer::start();
+    let url = server.url().replacen("redis://", "redis+stream://", 1);
+    let ids = write_letters(&server, 3);
+    let site = Site { queue: &["--queue", &url, "--name", "orders"] };
+    site.is_discarded(&ids);
+    let rest = ["--limit", "1", "--reason", "why", "--yes"];
+    assert_eq!(site.dead("discard", &rest).lines()[1]["discarded"], 1);
+    assert_eq!(site.reasons(&[]), REASONS[2..]);
+}
+
+/// Starts a change of letters, waits until it has changed the first one, and sends a signal.
+fn interrupted(site: &Site<'_>, signal: &str, arguments: &[&str]) -> (crate::dead::command::Run, usize) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let arguments = [&["dead"], arguments, site.queue, &["--reason", "why", "--yes", "--audit", path]].concat();
+    let child = crate::dead::command::spawn(&arguments);
+    let results = || std::fs::read_to_string(path).unwrap().matches("\"outcome\":\"done\"").count();
+    while results() == 0 {
+        std::thread::yield_now();
+    }
+    let sent = std::process::Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+    (crate::dead::command::finished(child.wait_with_output().unwrap()), results())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_ends_a_change_after_the_current_letter_with_its_summary() {
+    let server = RedisServer::start();
+    let url = server.url().replacen("redis://", "redis+stream://", 1);
+    let site = Site { queue: &["--queue", &url, "--name", "orders"] };
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        server.command(&["FLUSHALL"]);
+        // At one letter per second, the command would need ten minutes.
+        write_letters(&server, 600);
+        let (ended, results) = interrupted(&site, signal, &["redrive", "--limit", "600", "--rate", "1"]);
+        ended.fails(code, "interrupted");
+        let summary: serde_json::Value = serde_json::from_str(ended.out.lines().last().unwrap()).unwrap();
+        let put_back = summary["put_back"].as_u64().unwrap();
+        assert!(summary["stopped"] == true && put_back >= 1 && put_back < 600, "{ended:?}");
+        assert_eq!(results as u64, put_back, "each change has its result in the audit log");
+        let lengths = ["orders", "orders:dead"].map(|stream| server.command(&["XLEN", stream]).integer().unwrap());
+        assert_eq!(lengths, [put_back as i64, 600 - put_back as i64]);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_died_often_stays_and_a_bad_stream_is_named() {
     let server = RedisServer::start();

@@ -100,12 +100,49 @@ impl Site<'_> {
         let entries: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(
             (entries.len(), &entries[0]["phase"], &entries[1]["outcome"]),
-            (2, &"intent".into(), &"done".into())
+            (3, &"intent".into(), &"done".into())
         );
         let subject = entries[0]["subject"].as_str().unwrap();
         assert!(subject.starts_with("at most 1 of 3 dead letters, cause stock"), "{subject}");
         assert_eq!((&entries[0]["id"], &entries[0]["by"]), (&entries[1]["id"], &"tester".into()));
     }
+}
+
+impl Site<'_> {
+    /// Removes the second one of three letters, and leaves the others.
+    pub(crate) fn is_discarded(&self, ids: &[String]) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_str().unwrap();
+        let discard = |more: &[&str]| {
+            let common = ["--reason", "customer deleted", "--audit", path];
+            self.dead("discard", &[&common, more].concat())
+        };
+        discard(&["--id", &ids[1]]).fails(6, "pass --yes");
+        discard(&["--id", &ids[1], "--yes", "--read-only"]).fails(6, "--read-only");
+        let dry = discard(&["--cause", "customer", "--limit", "9", "--dry-run"]).lines();
+        assert_eq!((&dry[0]["outcome"], &dry[1]["discarded"]), (&"dry run".into(), &1.into()));
+        assert_eq!((self.reasons(&[]).len(), fs::read_to_string(path).unwrap().as_str()), (3, ""), "a dry run");
+
+        let done = discard(&["--id", &ids[1], "--yes"]).lines();
+        assert_eq!((&done[0]["reason"], &done[0]["outcome"]), (&REASONS[1].into(), &"done".into()));
+        assert_eq!((&done[1]["discarded"], &done[1]["gone"]), (&1.into(), &0.into()));
+        assert_eq!(self.reasons(&[]), [REASONS[0], REASONS[2]]);
+        let log = fs::read_to_string(path).unwrap();
+        let entries: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let shown: Vec<_> =
+            entries.iter().map(|entry| (&entry["action"], &entry["phase"], &entry["outcome"])).collect();
+        let (discard, null) = (&Value::from("discard"), &Value::Null);
+        let (result, end) = (&"result".into(), &"done; 0 put back, 1 removed, 2 skipped, 0 gone".into());
+        let expected = [(discard, &"intent".into(), null), (discard, result, &"done".into()), (discard, result, end)];
+        assert_eq!(shown, expected);
+        let again = discard_again(self, &ids[1]);
+        assert_eq!((again["discarded"].as_u64(), again["skipped"].as_u64()), (Some(0), Some(2)));
+    }
+}
+
+/// Discards a letter that is gone. Returns the summary.
+fn discard_again(site: &Site<'_>, id: &str) -> Value {
+    site.dead("discard", &["--id", id, "--reason", "again", "--yes"]).lines().remove(0)
 }
 
 /// Checks a message that was put back: its body, its header, its first attempt and its deaths.

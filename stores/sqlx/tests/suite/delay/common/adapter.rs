@@ -87,6 +87,13 @@ impl Broker for Table {
         assert!(redriven.failed.is_none(), "{redriven:?}");
     }
 
+    async fn discard(&self, id: &str) {
+        let id = id.to_owned();
+        let discard = Redrive::new().only(move |delivery, _| delivery.id.as_ref() == Some(&id)).discarding();
+        let discarded = discard.run(&mut DelayTableDeadLetters::new(&self.producer)).await;
+        assert!(discarded.failed.is_none() && discarded.discarded == 1, "{discarded:?}");
+    }
+
     async fn is_empty(&self) -> bool {
         let counts = self.producer.counts().await.unwrap();
         counts.ready + counts.waiting + counts.in_flight == 0

@@ -46,6 +46,28 @@ async fn dead_letters_are_listed_oldest_first_put_back_and_removed() {
 }
 
 #[tokio::test]
+async fn a_dead_letter_is_removed_only_in_the_death_that_was_read() {
+    let world = World::new().await;
+    let mut hand = Hand::of(&world);
+    for (key, died) in [("a", 10), ("b", 20)] {
+        bury(&world, &mut hand, key, died).await;
+    }
+    let mut letters = DelayTableDeadLetters::new(&world.work);
+    assert!(letters.discard().await.is_err(), "nothing was read");
+    letters.next().await.unwrap().unwrap();
+    // The message is put back, and dies again.
+    assert_eq!(Redrive::new().limit(1).run(&mut DelayTableDeadLetters::new(&world.work)).await.put_back, 1);
+    let held = hand.take(1).await.remove(0);
+    hand.settle(&held, Settlement::DeadLetter(DeadLetter::because("no such order", Timestamp(30)))).await;
+    assert!(!letters.discard().await.unwrap(), "the letter of the earlier death is gone");
+    assert!(letters.discard().await.is_err(), "the answer was given already");
+    assert_eq!(letters.next().await.unwrap().unwrap().0.id.as_deref(), Some("b"));
+    assert!(letters.discard().await.unwrap());
+    let (left, _) = DelayTableDeadLetters::new(&world.work).next().await.unwrap().unwrap();
+    assert_eq!((left.id.as_deref(), world.counts().await.dead), (Some("a"), 1));
+}
+
+#[tokio::test]
 async fn a_dead_letter_frees_its_key_and_is_redriven_next_to_the_newer_message() {
     let world = World::new().await;
     let mut hand = Hand::of(&world);

@@ -22,9 +22,11 @@ async fn among_100_000_that_wait_or_are_dead_what_is_due_is_found_by_index() {
     world.work.put(&ScheduledTask::after("k", Duration::ZERO, "")).await.unwrap();
     world.sql(&format!("{ANALYZE} delay")).await;
     let now = Moved::START.to_string();
-    for (plan, values) in
-        world.work.__plans().into_iter().zip([vec![&*now, &*now, "3600000000", "1"], vec![&*now, "100"]])
-    {
+    for (plan, values) in world.work.__plans().into_iter().zip([
+        vec![&*now, &*now, "3600000000", "1"],
+        vec![&*now, "100"],
+        vec![&*now, "11", "11", &*now, &*now, &*now, "11"],
+    ]) {
         let mut text = plan;
         for (at, value) in values.into_iter().enumerate() {
             // A place for a value is `$1` on one, `?` on others.
@@ -37,6 +39,9 @@ async fn among_100_000_that_wait_or_are_dead_what_is_due_is_found_by_index() {
         assert!(!must_not.iter().any(|words| plan.contains(words)), "{text}\n{plan}");
     }
     assert_eq!(id(&Hand::of(&world).take(9).await[0]), "k");
+    let backlog = world.work.backlog(10).await.unwrap();
+    let shown = [backlog.ready, backlog.waiting, backlog.in_flight, backlog.dead].map(|count| count.to_string());
+    assert_eq!(shown, ["0", "9+", "1+", "10+"], "what is held returns before the rest is due");
     let counts = world.counts().await;
     assert_eq!((counts.waiting, counts.dead), (50_000, 50_000));
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use idempotent_mq::{DeliveryResult, PublishErrorKind};
 
-use super::world::{World, message};
+use super::world::{World, message, of};
 use crate::outbox::broker::Says;
 
 impl World {
@@ -34,6 +34,49 @@ async fn unsent_unconfirmed_and_dead_messages_are_counted_and_settled_ones_are_n
     world.outbox.void(&mut tx, "refused", "anna", "not needed").await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(world.numbers().await, (1, 1, 1, Some(Duration::from_secs(3))));
+}
+
+#[tokio::test]
+async fn the_backlog_shows_what_is_due_leased_held_back_and_dead_up_to_its_limit() {
+    let world = World::new().await;
+    let shown = async |cap| {
+        let backlog = world.outbox.backlog(cap).await.unwrap();
+        let counts =
+            [backlog.unsent, backlog.unconfirmed, backlog.due, backlog.leased, backlog.held_back, backlog.dead];
+        (counts.map(|count| count.to_string()), backlog.oldest_unsent)
+    };
+    let texts = |counts: [&str; 6]| counts.map(str::to_owned);
+    assert_eq!(shown(10).await, (texts(["0", "0", "0", "0", "0", "0"]), None));
+    world.broker.say_of("a1", Says::Fails(PublishErrorKind::Refused));
+    world.put(&[of("a1", "a"), of("a2", "a"), message("sent"), message("dead"), message("confirmed")]).await;
+    world.pass(7);
+    assert_eq!(shown(10).await, (texts(["5", "0", "5", "0", "0", "0"]), Some(Duration::from_secs(7))));
+    assert_eq!(shown(4).await, (texts(["4+", "0+", "4+", "0+", "0+", "0"]), Some(Duration::from_secs(7))));
+    assert_eq!(shown(5).await.0, texts(["5", "0", "5", "0", "0", "0"]));
+    assert_eq!(world.round().await.sent, 3);
+    world.conclude("dead", 1, DeliveryResult::DeadLettered).await;
+    world.conclude("confirmed", 1, DeliveryResult::Done).await;
+    // The first one of its aggregate is sent later, so the second one is due and held back.
+    assert_eq!(shown(10).await, (texts(["2", "1", "0", "0", "1", "1"]), Some(Duration::from_secs(7))));
+    assert_eq!(shown(0).await.0, texts(["0+", "0+", "0+", "0+", "0+", "0+"]));
+
+    // A relay holds both.
+    world.sql("UPDATE outbox SET lease_until=9000000000000000 WHERE status=0 AND sent_at IS NULL").await;
+    assert_eq!(shown(10).await.0, texts(["2", "1", "0", "2", "0", "1"]));
+}
+
+#[tokio::test]
+async fn a_dead_message_holds_back_the_later_ones_of_its_aggregate() {
+    let world = World::new().await;
+    world.put(&[of("a1", "a"), of("a2", "a")]).await;
+    world.broker.say_of("a1", Says::Fails(PublishErrorKind::Refused));
+    for _ in 0..4 {
+        world.round().await;
+        world.pass(20);
+    }
+    let backlog = world.outbox.backlog(10).await.unwrap();
+    let counts = [backlog.unsent, backlog.due, backlog.held_back, backlog.dead].map(|count| count.at_least);
+    assert_eq!(counts, [1, 0, 1, 1]);
 }
 
 #[tokio::test]

@@ -23,6 +23,7 @@ const TAKES: &[(&str, &str)] = &[
     ("forget_own", "nio"),
     ("list", "nnn"),
     ("counts", "t"),
+    ("backlog", "tntttn"),
     ("inspect", "i"),
     ("resend", "ti"),
     ("void", "ti"),

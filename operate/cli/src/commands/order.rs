@@ -1,0 +1,100 @@
+//! The commands `order list` and `order show`.
+use idempotent::ordering::StreamView;
+use idempotent::{Key, Store};
+use idempotent_operate::{OperateError, StateName, StreamSummary};
+
+use super::open;
+use crate::arguments::{GlobalOptions, KeyArguments, OrderCommand, OrderListArguments};
+use crate::exit::Failure;
+use crate::output;
+
+pub(super) async fn run(global: &GlobalOptions, command: &OrderCommand) -> anyhow::Result<()> {
+    match command {
+        OrderCommand::List(arguments) => list(global, arguments).await,
+        OrderCommand::Show(arguments) => show(global, arguments).await,
+    }
+}
+
+/// The number of streams of one request.
+const PAGE: usize = 1_000;
+
+async fn list(global: &GlobalOptions, arguments: &OrderListArguments) -> anyhow::Result<()> {
+    let target = open(global).await?;
+    let action = "list its streams without reading the keys of all records: name a stream by `idempotent order show`";
+    let browse = target.store.capabilities().browse_order.ok_or(OperateError::Unsupported { action })?;
+    let (limit, mut left) = (arguments.limit as usize, arguments.budget as usize);
+    let (mut streams, mut unreadable, mut after) = (Vec::new(), 0_u64, None);
+    let is_cut = loop {
+        let page = browse.browse_order(after, PAGE.min(left)).await?;
+        left -= page.tables.len().min(left);
+        for table in &page.tables {
+            match StreamView::decode(table) {
+                Ok(view) if arguments.all || view.first_waiting().is_some() => {
+                    streams.push(StreamSummary::new(&view, page.now));
+                }
+                Ok(_) => {}
+                Err(_) => unreadable += 1,
+            }
+        }
+        after = page.next;
+        match after {
+            None => break streams.len() > limit,
+            Some(_) if streams.len() >= limit || left == 0 => break true,
+            Some(_) => {}
+        }
+    };
+    streams.truncate(limit);
+    output::streams(output::format(global.output), &streams)?;
+    if is_cut {
+        output::note("there may be more streams: raise --limit or --budget");
+    }
+    match unreadable {
+        0 => Ok(()),
+        _ => Err(Failure::Unfit(format!("{unreadable} streams have no readable order table of this version")).into()),
+    }
+}
+
+async fn show(global: &GlobalOptions, arguments: &KeyArguments) -> anyhow::Result<()> {
+    let stream = arguments.address(&global.namespace)?.key()?;
+    let target = open(global).await?;
+    let order = target.store.capabilities().order;
+    let order = order.ok_or(OperateError::Unsupported { action: "store the order of streams" })?;
+    let (view, now) = StreamView::load(order, &stream).await?;
+    let absent = || {
+        let why = "no number was registered or admitted, or the order has expired";
+        Failure::NotFound(format!("the stream `{}` has no order: {why}", stream.as_str()))
+    };
+    let summary = StreamSummary::new(&view.ok_or_else(absent)?, now);
+    let state = match summary.blocked_by.as_deref().and_then(Key::from_text) {
+        Some(key) => Some(state(&*target.store, &key).await?),
+        None => None,
+    };
+    output::stream(output::format(global.output), &summary, state)?;
+    if let Some(next) = summary.next {
+        output::note(advice(&summary, state, next));
+    }
+    Ok(())
+}
+
+async fn state(store: &dyn Store, key: &Key) -> anyhow::Result<&'static str> {
+    let record = idempotent_operate::inspect(store, key).await?;
+    Ok(record.map_or("absent", |record| output::state(record.state)))
+}
+
+/// Returns the next step for a stream whose number `next` waits.
+fn advice(summary: &StreamSummary, state: Option<&str>, next: u64) -> String {
+    let is = |name: StateName| state == Some(output::state(name));
+    match (summary.blocked_by_number, summary.blocked_by.as_deref()) {
+        (Some(number), _) => {
+            format!("number {next} waits for number {number}, which was not delivered: send its message")
+        }
+        (None, Some(key)) if is(StateName::Failed) || is(StateName::Dead) => {
+            format!("`idempotent forget '{key}'` makes the call claimable, so that its next delivery runs")
+        }
+        (None, Some(_)) if is(StateName::Consuming) => format!("number {next} waits for a call that is running"),
+        (None, Some(_)) if !is(StateName::Consumed) => {
+            format!("number {next} waits for the next delivery of that call")
+        }
+        _ => format!("number {next} runs with its next delivery"),
+    }
+}
