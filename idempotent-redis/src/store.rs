@@ -1,12 +1,13 @@
 //! [`RedisStore`] and its implementation of the core's [`Store`] trait.
 mod batch;
-mod browse;
 pub(crate) mod builder;
 mod calls;
 mod journal;
+mod listing;
 mod order_tables;
 mod replication;
 mod replies;
+mod search;
 pub(crate) mod tier;
 mod watch;
 
@@ -52,7 +53,7 @@ use crate::topology::Topology;
 /// A connection belongs to the Tokio runtime that opened it. Do not share a store with a runtime that is neither
 /// running nor dropped.
 ///
-/// The store supports the capabilities batch, watch, browse, purge, admin, inspect, journal and order. Records expire by
+/// The store supports the capabilities batch, watch, search, purge, admin, inspect, journal and order. Records expire by
 /// themselves. A purge removes only records that were retained for their fencing number.
 ///
 /// A listing covers this namespace, and other namespaces as far as the user's permissions allow. Listings use `SCAN`: a
@@ -213,7 +214,7 @@ impl Store for RedisStore {
         StoreCapabilities::none()
             .with_batch(self)
             .with_watch(self)
-            .with_browse(self)
+            .with_search(self)
             .with_purge(self)
             .with_admin(self)
             .with_inspect(self)
