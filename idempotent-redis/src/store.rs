@@ -68,7 +68,7 @@ use crate::topology::Topology;
 ///
 /// # Permissions
 /// An ACL user needs `~<namespace>:* &idempotent:* +del +eval +evalsha +get +getrange +info +pexpiretime +pttl +publish
-/// +scan +set +setrange +subscribe +time` and the commands for connecting. Errors name missing permissions. Further
+/// +scan +set +setrange +strlen +subscribe +time` and the commands for connecting. Errors name missing permissions. Further
 /// permissions depend on the setup:
 ///
 /// - Redis 6.2 needs `+persist` instead of `+pexpiretime`.

@@ -17,6 +17,17 @@ pub struct PageLimits {
     pub examined: usize,
 }
 
+impl PageLimits {
+    /// The largest number of keys of any page. They are in memory at the same time.
+    pub const MOST_KEYS: usize = 10_000;
+
+    /// Returns the limits as a store applies them: 1 to [`MOST_KEYS`](Self::MOST_KEYS) keys, and at least 1 examined record.
+    #[must_use]
+    pub fn bounded(self) -> Self {
+        Self { keys: self.keys.clamp(1, Self::MOST_KEYS), examined: self.examined.max(1) }
+    }
+}
+
 /// The default limits: 50 keys, and 200,000 examined records.
 impl Default for PageLimits {
     fn default() -> Self {
@@ -147,7 +158,7 @@ pub trait Search: fmt::Debug + Send + Sync {
     /// Returns the live records after the cursor `after` that `filter` selects.
     ///
     /// - The page ends when it has `limits.keys` entries, when the store has examined `limits.examined` records, or after the
-    ///   last record. Limits of 0 count as 1. A page may be shorter, even empty, and still have a `next`.
+    ///   last record. The store applies [`PageLimits::bounded`]. A page may be shorter, even empty, and still have a `next`.
     /// - A key that exists during the whole listing is listed exactly once, whatever is inserted or deleted meanwhile.
     /// - A record that cannot be read is an entry of [`RecordPage::unreadable`] and hides no other record.
     /// - A store decides by [`KeyFilter::selects`] on its own clock. It may apply parts of the filter on the server.

@@ -47,12 +47,13 @@ impl Search for RedisStore {
         limits: PageLimits,
     ) -> Result<RecordPage, StoreError> {
         let servers = self.servers(after.is_none()).await?;
+        let limits = limits.bounded();
         let mut searching = Searching {
             filter,
             pattern: format!("{}{KEY_PATTERN}", filter.name_prefix()),
             states: states(filter),
-            keys: limits.keys.max(1),
-            budget: limits.examined.max(1),
+            keys: limits.keys,
+            budget: limits.examined,
             count: SCAN_COUNT,
             page: RecordPage::default(),
         };

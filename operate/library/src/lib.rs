@@ -15,7 +15,6 @@
 mod address;
 mod audit;
 mod error;
-mod filter;
 mod letter;
 mod listing;
 mod redrive;
@@ -23,13 +22,14 @@ mod repair;
 mod summary;
 mod text;
 
+pub use idempotent_core::{KeyFilter, NamePattern, PageLimits, PatternError};
+
 pub use self::address::KeyAddress;
 pub use self::audit::{AuditEntry, AuditFile, AuditPhase, AuditSink, TracingAudit};
 pub use self::error::OperateError;
-pub use self::filter::{KeyFilter, NamePattern};
 pub use self::letter::{LetterFilter, LetterSummary};
-pub use self::listing::{KeyPage, PageLimits, inspect, list, store_time};
+pub use self::listing::{KeyPage, inspect, list, list_paced, store_time};
 pub use self::redrive::{RedriveOutcome, Redriver};
 pub use self::repair::{Repair, RepairResult, Repairer};
-pub use self::summary::{RecordSummary, StateName};
+pub use self::summary::{RecordSummary, StateName, UnreadableName, UnreadableSummary};
 pub use self::text::{escaped, escaped_bytes};

@@ -15,7 +15,7 @@ impl Search for MemoryStore {
         after: Option<u128>,
         limits: PageLimits,
     ) -> Result<RecordPage, StoreError> {
-        let (keys, budget) = (limits.keys.max(1), limits.examined.max(1));
+        let PageLimits { keys, examined: budget } = limits.bounded();
         let mut page = RecordPage { now: self.0.clock.wall(), next: after, ..RecordPage::default() };
         // A shard contains the hashes of one range, so a listing visits the shards in their order.
         for index in after.map_or(0, shard::index)..shard::COUNT {

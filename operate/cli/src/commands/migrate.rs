@@ -17,7 +17,7 @@ pub(super) async fn migrate(global: &GlobalOptions, command: &MigrateCommand) ->
 
 async fn schema(global: &GlobalOptions) -> anyhow::Result<Schema> {
     let (backend, url) = (target::backend(global)?, target::url(global)?);
-    within(Some(super::OPENING), backend.schema(&url)).await
+    within(Some(super::OPENING), backend.schema(&url, &global.names)).await
 }
 
 async fn status(global: &GlobalOptions) -> anyhow::Result<()> {
@@ -67,7 +67,7 @@ fn sql(global: &GlobalOptions, from: u32, dialect: Option<Backend>) -> anyhow::R
         Some(dialect) => dialect,
         None => target::backend(global)?,
     };
-    for step in backend.migrations()?.iter().filter(|step| step.version > from) {
+    for step in backend.migrations(&global.names)?.iter().filter(|step| step.version > from) {
         println!("-- {} {}", step.version, step.name);
         step.statements.iter().for_each(|statement| println!("{};", statement.trim_end_matches(';')));
     }
