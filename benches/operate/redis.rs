@@ -6,7 +6,7 @@ use idempotent::store::{Claim, ClaimHandle, Completion, Release, ReleaseKind};
 use idempotent::{RedisStore, Store};
 use idempotent_harness::servers::{RedisServer, Value};
 
-use crate::claims::request;
+use crate::claims::{held, request};
 use crate::{DEAD, Side};
 
 /// Commands that take longer are recorded, in µs.
@@ -35,7 +35,7 @@ impl RedisSide {
                 .zip(claims)
                 .map(|(request, claim)| {
                     let Ok(Claim::Acquired(grant)) = claim else { panic!("{claim:?}") };
-                    let held = ClaimHandle { fencing: Some(grant.fencing), ..request.held() };
+                    let held = ClaimHandle { fencing: Some(grant.fencing), ..held(request) };
                     (held, Completion { value: None, retain: Duration::from_secs(24 * 3_600) })
                 })
                 .collect();
@@ -46,7 +46,7 @@ impl RedisSide {
             let retention = Duration::from_secs(24 * 3_600);
             let dead =
                 Release { kind: ReleaseKind::MarkDead, delay: Duration::ZERO, retention, error: "no stock".into() };
-            store.release(&request(number).held(), &dead).await.unwrap();
+            store.release(&held(&request(number)), &dead).await.unwrap();
         }
         Self { server, store }
     }

@@ -77,10 +77,10 @@ pub use steps::{
     StepRecord, StepState, StoredSteps, step, step_in, step_key,
 };
 pub use store::{
-    Admin, Batch, CacheTier, CachedOutcome, Cas, CasBackend, ClaimMode, Inspect, InspectedRecord, KeyFilter, MemoryStore,
-    MemoryStoreBuilder, MemoryTier, NamePattern, OrderStore, PageLimits, PatternError, Purge, RecordEntry, RecordPage,
-    Renewal, Search, StepStore, Store, StoreCapabilities, StoredOrderTable, TierCounts, TieredStore, TieredStoreBuilder,
-    Transactional, UnreadableRecord, Version, VersionedRecord, Watch, Watching, orphans,
+    Admin, Batch, CacheTier, CachedOutcome, Cas, CasBackend, ClaimMode, Inspect, InspectedRecord, KeyFilter,
+    MemoryStore, MemoryStoreBuilder, MemoryTier, NamePattern, OrderStore, PageLimits, PatternError, Purge, RecordEntry,
+    RecordPage, Renewal, Search, StepStore, Store, StoreCapabilities, StoredOrderTable, TierCounts, TieredStore,
+    TieredStoreBuilder, Transactional, UnreadableRecord, Version, VersionedRecord, Watch, Watching, orphans,
 };
 pub use token::{Token, Tokens};
 pub use transaction::{

@@ -38,9 +38,9 @@ pub(super) async fn open(connect: &Connect) -> Result<Arc<dyn Store>, ConnectErr
 async fn one(url: &Url<'_>, connect: &Connect) -> Result<Arc<dyn Store>, ConnectError> {
     let is_named = connect.table.is_some() || connect.schema.is_some();
     match url.scheme {
-        Scheme::Memory | Scheme::Redis { .. } if is_named => Err(url.invalid(
-            "only databases have tables and schemas: leave `table` and `schema` out",
-        )),
+        Scheme::Memory | Scheme::Redis { .. } if is_named => {
+            Err(url.invalid("only databases have tables and schemas: leave `table` and `schema` out"))
+        }
         Scheme::Sqlite if connect.schema.is_some() => {
             Err(url.invalid("SQLite has no schemas: leave `schema` out, and name the table by `table`"))
         }

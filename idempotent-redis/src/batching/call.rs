@@ -284,7 +284,9 @@ pub(crate) fn parse_replies(script: Script, count: usize, value: Value) -> Resul
     let items = match value {
         Value::Array(items) => items,
         // A bare time means that no key has anything to report.
-        now @ Value::Int(_) if !matches!(script, Script::Watch | Script::Purge | Script::Look | Script::Search) => vec![now],
+        now @ Value::Int(_) if !matches!(script, Script::Watch | Script::Purge | Script::Look | Script::Search) => {
+            vec![now]
+        }
         _ => return Err(unexpected_reply()),
     };
     match script {

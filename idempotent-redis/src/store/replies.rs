@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{
-    Claim, ClaimRequest, Consumed, Dead, FencingToken, Grant, Key, Record, RecordEntry, Settled, State, StoreError, StoreErrorKind,
-    Timestamp,
+    Claim, ClaimRequest, Consumed, Dead, FencingToken, Grant, Key, Record, RecordEntry, Settled, State, StoreError,
+    StoreErrorKind, Timestamp,
 };
 
 use crate::batching::call::{ReplyBody, ScriptReply};
@@ -103,7 +103,8 @@ pub(crate) fn found(key: &Key, answer: ScriptReply) -> Result<Option<RecordEntry
             let head = &rest[at + 1..];
             let entry = RecordEntry::new(key.clone(), decode(head, expires)?);
             // The head ends within the result.
-            let unread = u64::try_from(length.ok_or_else(disagrees)?).ok().and_then(|all| all.checked_sub(head.len() as u64));
+            let unread =
+                u64::try_from(length.ok_or_else(disagrees)?).ok().and_then(|all| all.checked_sub(head.len() as u64));
             let bytes = entry.result_bytes.zip(unread).map(|(read, unread)| read + unread);
             Ok(Some(entry.with_result_bytes(bytes)))
         }

@@ -59,7 +59,8 @@ impl Search for RedisStore {
         };
         let mut next = Some(after.map_or_else(ListingCursor::default, ListingCursor::unpack));
         let mut is_first = true;
-        while let Some((batcher, place)) = next.filter(|_| searching.has_room()).and_then(|at| resume_at(&servers, at)) {
+        while let Some((batcher, place)) = next.filter(|_| searching.has_room()).and_then(|at| resume_at(&servers, at))
+        {
             match self.step(&mut searching, batcher, place, is_first).await? {
                 Some(after) => next = after,
                 None => break,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{
-    Admin, Batch, Search, Claim, ClaimHandle, ClaimRequest, Completion, Grant, Identity, Key, OnExpiry, OrderStore,
-    OwnerToken, Purge, Record, Release, ReleaseKind, Scene, Settled, StateKind, StepStore, Store, StoreError, Watch,
+    Admin, Batch, Claim, ClaimHandle, ClaimRequest, Completion, Grant, Identity, Key, OnExpiry, OrderStore, OwnerToken,
+    Purge, Record, Release, ReleaseKind, Scene, Search, Settled, StateKind, StepStore, Store, StoreError, Watch,
 };
 
 use super::damage::{Damage, DamageInjector};

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{
-    Admin, ClaimHandle, FencingToken, Inspect, InspectedRecord, Key, KeyFilter, OrderStore, PageLimits, Purge, RecordPage,
-    Search, Settled, StepRecord, StepStore, StoreCapabilities, StoreError, StoreErrorKind, StoredOrderTable, StoredSteps, Watch,
-    Watching,
+    Admin, ClaimHandle, FencingToken, Inspect, InspectedRecord, Key, KeyFilter, OrderStore, PageLimits, Purge,
+    RecordPage, Search, Settled, StepRecord, StepStore, StoreCapabilities, StoreError, StoreErrorKind,
+    StoredOrderTable, StoredSteps, Watch, Watching,
 };
 
 use super::{FaultStore, StoreAnswer, StoreOperation};

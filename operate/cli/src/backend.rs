@@ -49,12 +49,7 @@ impl Backend {
     }
 
     /// Runs the checks of this backend. They write nothing.
-    pub(crate) async fn findings(
-        self,
-        url: &str,
-        namespace: &str,
-        names: &TableNames,
-    ) -> anyhow::Result<Vec<Finding>> {
+    pub(crate) async fn findings(self, url: &str, namespace: &str, names: &TableNames) -> anyhow::Result<Vec<Finding>> {
         match self {
             Self::Redis => redis(url, namespace).await,
             Self::Tiered => {
@@ -128,7 +123,9 @@ impl Schema {
 #[cfg(feature = "sqlite")]
 fn sqlite(url: &str, names: &TableNames) -> anyhow::Result<idempotent::store::SqliteStoreBuilder> {
     if names.schema.is_some() {
-        return Err(Failure::Usage("SQLite has no schemas: leave --schema out, and name the table by --table".into()).into());
+        return Err(
+            Failure::Usage("SQLite has no schemas: leave --schema out, and name the table by --table".into()).into()
+        );
     }
     let builder = idempotent::SqliteStore::builder(url);
     Ok(match &names.table {

@@ -31,11 +31,7 @@ pub(crate) fn record(format: Format, record: &RecordSummary) -> io::Result<()> {
 }
 
 /// Prints a page of records, and of records that cannot be read.
-pub(crate) fn records(
-    format: Format,
-    records: &[RecordSummary],
-    unreadable: &[UnreadableSummary],
-) -> io::Result<()> {
+pub(crate) fn records(format: Format, records: &[RecordSummary], unreadable: &[UnreadableSummary]) -> io::Result<()> {
     if format != Format::Table {
         records.iter().try_for_each(|record| self::record(format, record))?;
         let mut out = io::stdout().lock();

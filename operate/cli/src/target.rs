@@ -54,7 +54,8 @@ fn check_names(url: &str, names: &TableNames) -> anyhow::Result<()> {
         return Ok(());
     };
     // The migrations of these names need no connection.
-    let backend = if backend == Backend::Tiered { url.strip_prefix("tiered:").and_then(Backend::of) } else { Some(backend) };
+    let backend =
+        if backend == Backend::Tiered { url.strip_prefix("tiered:").and_then(Backend::of) } else { Some(backend) };
     backend.map_or(Ok(()), |backend| backend.migrations(names).map(|_| ()))
 }
 

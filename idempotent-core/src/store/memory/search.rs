@@ -4,8 +4,8 @@ use std::sync::PoisonError;
 use async_trait::async_trait;
 
 use super::{MemoryStore, shard};
-use crate::store::{KeyFilter, PageLimits, RecordEntry, RecordPage, Search};
 use crate::StoreError;
+use crate::store::{KeyFilter, PageLimits, RecordEntry, RecordPage, Search};
 
 #[async_trait]
 impl Search for MemoryStore {

@@ -100,8 +100,7 @@ impl KeyFilter {
     /// Returns a filter that selects every record.
     #[must_use]
     pub fn all() -> Self {
-        let states =
-            [StateKind::Vacant, StateKind::Consuming, StateKind::Consumed, StateKind::Failed, StateKind::Dead];
+        let states = [StateKind::Vacant, StateKind::Consuming, StateKind::Consumed, StateKind::Failed, StateKind::Dead];
         Self { states: states.to_vec(), ..Self::default() }
     }
 

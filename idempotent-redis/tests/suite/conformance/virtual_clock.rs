@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{
-    Admin, Batch, Claim, ClaimHandle, ClaimRequest, Clock, Completion, FencingToken, Inspect, InspectedRecord,
-    Key, KeyFilter, OrderStore, PageLimits, Purge, Record, RecordPage, Release, Search, Settled, StepRecord, StepStore, Store, StoreCapabilities,
-    StoreError, StoredOrderTable, StoredSteps, Watch, Watching,
+    Admin, Batch, Claim, ClaimHandle, ClaimRequest, Clock, Completion, FencingToken, Inspect, InspectedRecord, Key,
+    KeyFilter, OrderStore, PageLimits, Purge, Record, RecordPage, Release, Search, Settled, StepRecord, StepStore,
+    Store, StoreCapabilities, StoreError, StoredOrderTable, StoredSteps, Watch, Watching,
 };
 use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;

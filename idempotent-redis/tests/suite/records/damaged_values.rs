@@ -1,8 +1,8 @@
 //! Values that are no records, or records of another version. Every step rejects them with a reason and a remedy, and
 //! leaves them unchanged.
 use idempotent_core::{
-    Batch, ClaimHandle, FencingToken, KeyFilter, Outcome, OwnerToken, PageLimits, Policy, Rejection, ReleaseKind, Store, StoreError,
-    StoreErrorKind,
+    Batch, ClaimHandle, FencingToken, KeyFilter, Outcome, OwnerToken, PageLimits, Policy, Rejection, ReleaseKind,
+    Store, StoreError, StoreErrorKind,
 };
 use idempotent_harness::servers::{RedisServer, Value};
 use idempotent_redis::RedisStore;

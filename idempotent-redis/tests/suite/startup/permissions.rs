@@ -2,7 +2,9 @@
 use std::time::Duration;
 
 use idempotent_core::StoreErrorKind::Denied;
-use idempotent_core::{Claim, Identity, Key, KeyFilter, PageLimits, Release, ReleaseKind, Scene, Settled, Store, StoreError};
+use idempotent_core::{
+    Claim, Identity, Key, KeyFilter, PageLimits, Release, ReleaseKind, Scene, Settled, Store, StoreError,
+};
 use idempotent_harness::servers::{RedisServer, Value};
 use idempotent_redis::{RedisStore, Severity};
 
@@ -74,7 +76,8 @@ async fn a_namespace_with_pattern_characters_lists_and_purges_no_other_namespace
         allow(&server, &printed(&said(builder().connect().await, Denied, &[])));
         let store = builder().connect().await.unwrap();
         let own = claimed(&store, namespace).await;
-        let page = store.capabilities().search.unwrap().search(&KeyFilter::all(), None, PageLimits::default()).await.unwrap();
+        let page =
+            store.capabilities().search.unwrap().search(&KeyFilter::all(), None, PageLimits::default()).await.unwrap();
         let listed: Vec<_> = page.entries.iter().map(|entry| entry.key.as_str()).collect();
         assert_eq!(listed, [own.as_str()], "{namespace}");
         assert_eq!(store.peek(&theirs).await.unwrap_err().kind(), Denied, "{namespace}");

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use idempotent_core::StoreErrorKind::{Denied, Schema};
 use idempotent_core::{
-    Admin, Batch, CacheTier, CachedOutcome, ClaimHandle, FencingToken, KeyFilter, OrderStore, PageLimits, Purge, Release,
-    ReleaseKind, Renewal, Search, StepRecord, StepState, StepStore, Store, StoreError, Timestamp,
+    Admin, Batch, CacheTier, CachedOutcome, ClaimHandle, FencingToken, KeyFilter, OrderStore, PageLimits, Purge,
+    Release, ReleaseKind, Renewal, Search, StepRecord, StepState, StepStore, Store, StoreError, Timestamp,
 };
 use idempotent_harness::servers::{RedisReplicas, RedisServer};
 use idempotent_redis::{Durability, RedisStore, Severity};

@@ -2,7 +2,8 @@
 use std::time::Duration;
 
 use idempotent_core::{
-    Admin, Claim, ClaimHandle, ClaimRequest, Clock, FencingToken, KeyFilter, PageLimits, Purge, ReleaseKind, Renewal, Settled, StateKind,
+    Admin, Claim, ClaimHandle, ClaimRequest, Clock, FencingToken, KeyFilter, PageLimits, Purge, ReleaseKind, Renewal,
+    Settled, StateKind,
 };
 
 use crate::conformance::Subject;

@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 
 use idempotent_core::{
-    ClaimRequest, FencingToken, Fingerprint, KeyFilter, OnExpiry, OwnerToken, PageLimits, Settled, StateKind, StoreError,
-    StoreErrorKind,
+    ClaimRequest, FencingToken, Fingerprint, KeyFilter, OnExpiry, OwnerToken, PageLimits, Settled, StateKind,
+    StoreError, StoreErrorKind,
 };
 
 use crate::conformance::damage::Damage;
@@ -153,7 +153,8 @@ pub async fn a_search_reports_unreadable_records(s: &Subject) {
             assert!(!record.reason.is_empty() && found.next().is_none(), "{damage:?}: one report with a reason");
         }
         let filter = KeyFilter::of_states(&[StateKind::Consuming]);
-        let page = must("search", search.search(&filter, None, PageLimits { keys: 1_000, ..PageLimits::default() }).await);
+        let page =
+            must("search", search.search(&filter, None, PageLimits { keys: 1_000, ..PageLimits::default() }).await);
         assert!(page.unreadable.is_empty(), "not selected: {:?}", page.unreadable);
     }
     assert_eq!(look_at(s, &planted).await, before, "a search changed an unreadable record");

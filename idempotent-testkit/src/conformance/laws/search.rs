@@ -64,7 +64,9 @@ pub async fn a_search_lists_each_live_key_once(s: &Subject) {
     let page = page(s, &KeyFilter::all(), None, PageLimits::default()).await;
     match &s.clock {
         Some(clock) => assert_eq!(page.now, clock.wall(), "the time is the store's"),
-        None => assert!(page.entries.iter().all(|entry| page.now >= entry.record.updated_at), "the time is the store's"),
+        None => {
+            assert!(page.entries.iter().all(|entry| page.now >= entry.record.updated_at), "the time is the store's")
+        }
     }
 }
 

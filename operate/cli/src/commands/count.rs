@@ -46,11 +46,7 @@ fn print(format: Format, counted: &StateCounts) -> io::Result<()> {
     let StateCounts { counts, examined, is_exact } = counted;
     let mut out = io::stdout().lock();
     if format != Format::Table {
-        return writeln!(
-            out,
-            "{}",
-            serde_json::json!({ "counts": counts, "exact": is_exact, "examined": examined })
-        );
+        return writeln!(out, "{}", serde_json::json!({ "counts": counts, "exact": is_exact, "examined": examined }));
     }
     for (state, count) in counts {
         writeln!(out, "{state:<11}{}{count}", if *is_exact { "" } else { "at least " })?;

@@ -3,9 +3,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use idempotent_core::{
-    Admin, Batch, KeyFilter, OrderStore, PageLimits, Purge, ReleaseKind, Search, StepRecord, StepState, StepStore, Store,
-    StoreError,
-    StoreErrorKind,
+    Admin, Batch, KeyFilter, OrderStore, PageLimits, Purge, ReleaseKind, Search, StepRecord, StepState, StepStore,
+    Store, StoreError, StoreErrorKind,
 };
 use idempotent_sqlx::SqliteStore;
 

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use idempotent_core::{
-    Admin, Batch, Claim, Clock, FencingToken, InFlight, KeyFilter, PageLimits, Purge, ReleaseKind, Search, Settled, State,
-    StateKind, Store,
-    StoreErrorKind,
+    Admin, Batch, Claim, Clock, FencingToken, InFlight, KeyFilter, PageLimits, Purge, ReleaseKind, Search, Settled,
+    State, StateKind, Store, StoreErrorKind,
 };
 use idempotent_sqlx::SqliteStore;
 
@@ -227,7 +226,8 @@ async fn a_listing_has_each_key_once_and_nothing_past_its_time() {
     store.claim_all(&requests).await;
     let (mut after, mut listed, mut pages) = (None, Vec::new(), 0);
     loop {
-        let page = store.search(&KeyFilter::all(), after, PageLimits { keys: 7, ..PageLimits::default() }).await.unwrap();
+        let page =
+            store.search(&KeyFilter::all(), after, PageLimits { keys: 7, ..PageLimits::default() }).await.unwrap();
         assert!(page.entries.len() <= 7);
         listed.extend(page.entries.into_iter().map(|entry| entry.key));
         pages += 1;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use idempotent_core::{
-    Batch, ClaimHandle, ClaimRequest, Clock, Completion, Identity, Key, KeyFilter, OnExpiry, OwnerToken, PageLimits, Release,
-    ReleaseKind, Scene, Store, Timer, Timestamp,
+    Batch, ClaimHandle, ClaimRequest, Clock, Completion, Identity, Key, KeyFilter, OnExpiry, OwnerToken, PageLimits,
+    Release, ReleaseKind, Scene, Store, Timer, Timestamp,
 };
 use idempotent_sqlx::{SqliteStore, SqliteStoreBuilder};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};

@@ -4,8 +4,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol;
 use idempotent_core::{
-    Admin, Batch, Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Key, Purge, Record, Settled, State, Store,
-    StoreError, Watch, Watching,
+    Admin, Batch, Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Key, Purge, Record, Settled, State,
+    Store, StoreError, Watch, Watching,
 };
 
 use super::{Bug, Mutant, lock};

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use idempotent_core::{
-    Claim, ClaimRequest, FencingToken, Key, KeyFilter, PageLimits, ReleaseKind, Settled, StepRecord, StepState, Store, StoredSteps,
+    Claim, ClaimRequest, FencingToken, Key, KeyFilter, PageLimits, ReleaseKind, Settled, StepRecord, StepState, Store,
+    StoredSteps,
 };
 use idempotent_harness::servers::PostgresServer;
 use idempotent_sqlx::PostgresStore;
