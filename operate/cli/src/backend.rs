@@ -98,7 +98,7 @@ impl Backend {
     }
 
     fn has_no_schema(self) -> anyhow::Error {
-        Failure::Usage(format!("{self:?} has no tables, or this program was built without it")).into()
+        Failure::Usage(format!("{self:?} has no schema and no tables, or this program was built without it")).into()
     }
 }
 
