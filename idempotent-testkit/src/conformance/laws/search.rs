@@ -88,7 +88,7 @@ pub async fn a_search_selects_by_every_condition_of_its_filter(s: &Subject) {
     // A long lease, so that this key is neither orphaned nor new at the end.
     acquired(s.claim(&ClaimRequest { lease: HOUR, ..ask("held") }).await);
     let other = s.key_of(&idempotent_core::Identity::new(Scene::Rest, "other scope", "part"));
-    acquired(s.claim(&ClaimRequest { key: other, lease: HOUR, ..ask("") }).await);
+    acquired(s.claim(&ClaimRequest { key: other, lease: HOUR, ..ask("other") }).await);
     s.pass(s.lease() * 4).await;
     acquired(s.claim(&ask("new")).await);
     must("release", s.store.release(&ask("new").held(), &put_down(ReleaseKind::Vacate)).await);

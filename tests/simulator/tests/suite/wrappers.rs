@@ -62,7 +62,10 @@ fn a_fault_store_forwards_all_but_batch() {
 #[test]
 fn a_fault_store_offers_nothing_that_the_store_underneath_does_not_have() {
     let clock = VirtualClock::new();
-    assert_eq!(capabilities(&FaultStore::new(MemoryStore::new(), &clock)), ["watch", "purge", "admin", "journal"]);
+    assert_eq!(
+        capabilities(&FaultStore::new(MemoryStore::new(), &clock)),
+        ["watch", "search", "purge", "admin", "journal"]
+    );
     assert_eq!(capabilities(&FaultStore::new(Cas(Nothing), &clock)), Vec::<&str>::new());
 }
 
