@@ -71,7 +71,7 @@ impl Side for RedisSide {
         self.server.command(&["CONFIG", "SET", "slowlog-log-slower-than", "-1"]);
         // An entry: its id, the time, the duration in µs, the command.
         let duration = |entry: &Value| match entry {
-            Value::Array(fields) => fields.get(2).map_or(0, Value::integer),
+            Value::Array(fields) => fields.get(2).and_then(Value::integer).unwrap_or_default(),
             _ => 0,
         };
         // Nothing slow: the threshold is an upper bound.
