@@ -13,7 +13,7 @@ use idempotent_sqlx::PostgresStore;
 use crate::support::{done, held, key, release, request};
 
 /// The statements of `postgres/sql.rs`, and three of steps. Those of the inbox differ only in the written values.
-const STATEMENTS: usize = 17;
+const STATEMENTS: usize = 18;
 
 #[tokio::test]
 async fn each_statement_goes_by_the_primary_key_over_100_000_rows() {
