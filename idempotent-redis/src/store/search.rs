@@ -88,7 +88,9 @@ impl RedisStore {
         is_first: bool,
     ) -> Result<Option<Option<ListingCursor>>, StoreError> {
         loop {
-            let count = searching.count.min(searching.budget);
+            // The rank belongs to the keys of one `SCAN` with the count 1. A larger count would return further keys, and those with
+            // lower ranks would be lost.
+            let count = if place.from > 0 { 1 } else { searching.count.min(searching.budget) };
             let (cursor, mut keys) = scan(batcher, &searching.pattern, place.cursor, count).await?;
             keys.retain(|key| rank(key) >= place.from);
             keys.sort_unstable_by_key(Key::hash);
