@@ -55,7 +55,8 @@ pub use self::error::ConnectError;
 /// # Cancellation
 /// Stored records do not change. A file or tables may have been created.
 pub fn connect(url: impl Into<String>) -> Connect {
-    Connect { url: url.into(), cache: None, create: None, read_only: false, namespace: None }
+    let url = url.into();
+    Connect { url, cache: None, create: None, read_only: false, namespace: None, table: None, schema: None }
 }
 
 /// A request to open a store, made by [`connect`]. Awaiting the request opens the store.
@@ -67,6 +68,8 @@ pub struct Connect {
     create: Option<bool>,
     read_only: bool,
     namespace: Option<String>,
+    table: Option<String>,
+    schema: Option<String>,
 }
 
 impl Connect {
@@ -96,6 +99,25 @@ impl Connect {
     /// `idempotent`, like the default of [`ExecutorBuilder::namespace`](crate::ExecutorBuilder::namespace)
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Sets the name of the database's record table. A name consists of at most 63 of the characters a-z, 0-9 and `_`, does
+    /// not start with a digit, and is checked before the database is asked. Redis and the memory store have no tables.
+    ///
+    /// # Default
+    /// `idempotent_record`
+    pub fn table(mut self, name: impl Into<String>) -> Self {
+        self.table = Some(name.into());
+        self
+    }
+
+    /// Sets the schema of the record table, for PostgreSQL, MariaDB and MySQL. The rules for the name of a table apply.
+    ///
+    /// # Default
+    /// The first schema in the connection's `search_path` for PostgreSQL, the database of the URL for MariaDB and MySQL
+    pub fn schema(mut self, name: impl Into<String>) -> Self {
+        self.schema = Some(name.into());
         self
     }
 

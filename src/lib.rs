@@ -66,7 +66,7 @@
 //! | handle many messages at once | [`Executor::run_batch`] |
 //! | work without the attribute | [`Executor::run`], [`Call`], [`Handler`] |
 //! | shut down | [`docs::shutting_down`], [`Executor::drain`], [`Executor::serve_until`] |
-//! | list keys, or make a key claimable again | [`Browse`](store::Browse) and [`Admin`](store::Admin), by [`Store::capabilities`] |
+//! | list keys, or make a key claimable again | [`Search`](store::Search) and [`Admin`](store::Admin), by [`Store::capabilities`] |
 //! | remove expired records | [`Purge`](store::Purge); [`docs::sizing`] |
 //! | find the cause of a problem | [`docs::troubleshooting`], [`docs::faq`] |
 //! | replace another tool | [`docs::coming_from`] |

@@ -4,7 +4,7 @@
 //! length is probably dead. The job still waits for the end of the leases, because that worker may only be slow.
 use std::time::{Duration, SystemTime};
 
-use idempotent::store::{Record, RecordEntry, State};
+use idempotent::store::{KeyFilter, PageLimits, Record, RecordEntry, State};
 use idempotent::{Executor, Identity, Scene, StoreError, Timestamp};
 use tokio::time::{Instant, sleep_until};
 
@@ -18,7 +18,6 @@ impl Held {
     /// Looks through the store, if it can list its records.
     pub(crate) async fn look(executor: &Executor, screen: &Screen) -> Self {
         let mut held = records(executor).await.unwrap_or_else(|error| {
-            // One record that cannot be read spoils the list; the claims of the others go well.
             screen.say(&format!("keys held by dead workers are not announced: {error}"));
             Vec::new()
         });
@@ -55,13 +54,13 @@ impl Held {
 
 /// This example's records, if the store can list any.
 pub(crate) async fn records(executor: &Executor) -> Result<Vec<RecordEntry>, StoreError> {
-    let Some(browse) = executor.store().capabilities().browse else { return Ok(Vec::new()) };
+    let Some(search) = executor.store().capabilities().search else { return Ok(Vec::new()) };
     // Of a key only the readable part counts here: the scope it is in.
     let any = Identity::new(Scene::Mq, SCOPE, "any").key(executor.namespace());
     let name = any.as_ref().map_or("", |key| key.name());
     let (mut found, mut after) = (Vec::new(), None);
     loop {
-        let page = browse.browse(after, 10_000).await?;
+        let page = search.search(&KeyFilter::all(), after, PageLimits { keys: 10_000, examined: 10_000 }).await?;
         found.extend(page.entries.into_iter().filter(|entry| entry.key.name() == name));
         after = page.next;
         if after.is_none() {

@@ -80,10 +80,11 @@ pub use steps::{
     StepRecord, StepState, StoredSteps, step, step_in, step_key,
 };
 pub use store::{
-    Admin, Batch, Browse, BrowseOrder, CacheTier, CachedOutcome, Cas, CasBackend, ClaimMode, Inspect, InspectedRecord,
-    MemoryStore, MemoryStoreBuilder, MemoryTier, OrderStore, OrderTablePage, Purge, RecordEntry, RecordPage, Renewal,
-    StepStore, Store, StoreCapabilities, StoredOrderTable, TierCounts, TieredStore, TieredStoreBuilder, Transactional,
-    Version, VersionedRecord, Watch, Watching, orphans,
+    Admin, Batch, BrowseOrder, CacheTier, CachedOutcome, Cas, CasBackend, ClaimMode, Inspect, InspectedRecord,
+    KeyFilter, MemoryStore, MemoryStoreBuilder, MemoryTier, NamePattern, OrderStore, OrderTablePage, PageLimits,
+    PatternError, Purge, RecordEntry, RecordPage, Renewal, Search, StepStore, Store, StoreCapabilities,
+    StoredOrderTable, TierCounts, TieredStore, TieredStoreBuilder, Transactional, UnreadableRecord, Version,
+    VersionedRecord, Watch, Watching, orphans,
 };
 pub use token::{Token, Tokens};
 pub use transaction::{

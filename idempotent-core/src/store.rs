@@ -3,6 +3,7 @@ mod capability;
 mod cas;
 mod memory;
 mod orphans;
+mod search;
 mod tiered;
 mod transact;
 
@@ -13,12 +14,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use self::capability::{
-    Admin, Batch, Browse, BrowseOrder, Inspect, InspectedRecord, OrderStore, OrderTablePage, Purge, RecordEntry,
-    RecordPage, Renewal, StepStore, StoreCapabilities, StoredOrderTable, Watch, Watching,
+    Admin, Batch, BrowseOrder, Inspect, InspectedRecord, OrderStore, OrderTablePage, Purge, Renewal, StepStore,
+    StoreCapabilities, StoredOrderTable, Watch, Watching,
 };
 pub use self::cas::{Cas, CasBackend, Version, VersionedRecord};
 pub use self::memory::{MemoryStore, MemoryStoreBuilder};
 pub use self::orphans::orphans;
+pub use self::search::{
+    KeyFilter, NamePattern, PageLimits, PatternError, RecordEntry, RecordPage, Search, UnreadableRecord,
+};
 pub use self::tiered::{CacheTier, CachedOutcome, MemoryTier, TierCounts, TieredStore, TieredStoreBuilder};
 pub use self::transact::{ClaimMode, Transactional};
 use crate::{Claim, ClaimHandle, ClaimRequest, Completion, Key, Record, Release, Settled, StoreError};

@@ -28,16 +28,17 @@ pub(crate) enum Script {
     CompareAndSwap,
     /// Replaces a table that does not grow. A server whose memory is full lets this script through.
     Shrink,
+    Search,
 }
 
 impl Script {
     /// Returns whether the script writes. The other scripts declare `no-writes`.
     pub(crate) fn writes(self) -> bool {
-        !matches!(self, Self::Look | Self::Recall | Self::Line)
+        !matches!(self, Self::Look | Self::Recall | Self::Line | Self::Search)
     }
 }
 
-const ALL: [(Script, &str); 17] = [
+const ALL: [(Script, &str); 18] = [
     (Script::Claim, include_str!("scripts/claim.lua")),
     (Script::Complete, include_str!("scripts/complete.lua")),
     (Script::Replace, include_str!("scripts/replace.lua")),
@@ -55,6 +56,7 @@ const ALL: [(Script, &str); 17] = [
     (Script::Line, include_str!("scripts/line.lua")),
     (Script::CompareAndSwap, concat!("#!lua\n", include_str!("scripts/compare_and_swap.lua"))),
     (Script::Shrink, concat!("#!lua flags=allow-oom\n", include_str!("scripts/compare_and_swap.lua"))),
+    (Script::Search, include_str!("scripts/search.lua")),
 ];
 
 /// The texts of the scripts for a server version, with their hashes.

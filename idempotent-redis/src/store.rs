@@ -1,13 +1,14 @@
 //! [`RedisStore`] and its implementation of the core's [`Store`] trait.
 mod batch;
-mod browse;
 pub(crate) mod builder;
 mod calls;
 mod completion;
 mod journal;
+mod listing;
 mod order_tables;
 mod replication;
 mod replies;
+mod search;
 pub(crate) mod tier;
 mod watch;
 
@@ -54,7 +55,7 @@ use crate::topology::Topology;
 /// A connection belongs to the Tokio runtime that opened it. Do not share a store with a runtime that is neither
 /// running nor dropped.
 ///
-/// The store supports the capabilities batch, watch, browse, purge, admin, inspect, journal and order. Records expire by
+/// The store supports the capabilities batch, watch, search, purge, admin, inspect, journal and order. Records expire by
 /// themselves. A purge removes only records that were retained for their fencing number.
 ///
 /// A listing covers this namespace, and other namespaces as far as the user's permissions allow. Listings use `SCAN`: a
@@ -69,7 +70,7 @@ use crate::topology::Topology;
 ///
 /// # Permissions
 /// An ACL user needs `~<namespace>:* &idempotent:* +del +eval +evalsha +get +getrange +info +pexpiretime +pttl +publish
-/// +scan +set +setrange +subscribe +time` and the commands for connecting. Errors name missing permissions. Further
+/// +scan +set +setrange +strlen +subscribe +time` and the commands for connecting. Errors name missing permissions. Further
 /// permissions depend on the setup:
 ///
 /// - Redis 6.2 needs `+persist` instead of `+pexpiretime`.
@@ -218,7 +219,7 @@ impl Store for RedisStore {
         StoreCapabilities::none()
             .with_batch(self)
             .with_watch(self)
-            .with_browse(self)
+            .with_search(self)
             .with_purge(self)
             .with_admin(self)
             .with_inspect(self)

@@ -161,7 +161,7 @@ where
 /// | `losing` | [`Subject::losing`] | the errors for a lost request or reply |
 /// | `planting` | [`Subject::planting`] | damaged and newer records, which are rejected and left unchanged |
 /// | `foreign` | `planting`, if the storage can hold values that are not records | foreign values, which are also rejected |
-/// | `batch`, `watch`, `browse`, `purge`, `admin`, `journal`, `order` | [`StoreCapabilities`](idempotent_core::StoreCapabilities) of the store | these capabilities |
+/// | `batch`, `watch`, `search`, `purge`, `admin`, `journal`, `order` | [`StoreCapabilities`](idempotent_core::StoreCapabilities) of the store | these capabilities |
 ///
 /// An unknown name does not compile:
 ///
@@ -186,12 +186,12 @@ where
 ///     Subject::new(faults.clone()).on_clock(clock).second(store).losing(faults)
 /// }
 ///
-/// conformance!(memory_keeps_the_laws, memory(), without: [clients, planting, foreign, batch, browse]);
+/// conformance!(memory_keeps_the_laws, memory(), without: [clients, planting, foreign, batch]);
 /// // or, if the builder waits, and the store has all capabilities:
 /// // conformance!(server_keeps_the_laws, async { subject_on(connect().await) });
 /// # idempotent_testkit::conformance::not_on_offer(memory, &{
 /// #     use idempotent_testkit::conformance::Need::*;
-/// #     [Clients, Planting, Foreign, Batch, Browse]
+/// #     [Clients, Planting, Foreign, Batch]
 /// # });
 /// ```
 #[macro_export]

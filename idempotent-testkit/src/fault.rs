@@ -25,7 +25,7 @@ use crate::{InFlightCalls, VirtualClock};
 /// Clones share one handle. [`worker`](Self::worker) creates another handle to the same store with separate faults, for
 /// each simulated worker. All handles write to one [`log`](Self::log).
 ///
-/// Capabilities: watch, browse, purge, admin, inspect, journal and order if the store has them. All except watch are
+/// Capabilities: watch, search, purge, admin, inspect, journal and order if the store has them. All except watch are
 /// subject to faults, as operations of their own (an inspection is a [`StoreOperation::Peek`]). Batch is never offered,
 /// so that every request is an operation that can be scripted and logged.
 ///

@@ -36,7 +36,14 @@ pub(super) async fn open(connect: &Connect) -> Result<Arc<dyn Store>, ConnectErr
 
 /// Opens a store without a cache.
 async fn one(url: &Url<'_>, connect: &Connect) -> Result<Arc<dyn Store>, ConnectError> {
+    let is_named = connect.table.is_some() || connect.schema.is_some();
     match url.scheme {
+        Scheme::Memory | Scheme::Redis { .. } if is_named => {
+            Err(url.invalid("only databases have tables and schemas: leave `table` and `schema` out"))
+        }
+        Scheme::Sqlite if connect.schema.is_some() => {
+            Err(url.invalid("SQLite has no schemas: leave `schema` out, and name the table by `table`"))
+        }
         Scheme::Memory => {
             url.check_memory()?;
             Ok(Arc::new(MemoryStore::new()))
@@ -51,7 +58,10 @@ async fn one(url: &Url<'_>, connect: &Connect) -> Result<Arc<dyn Store>, Connect
 
 #[cfg(feature = "sqlite")]
 async fn sqlite(rest: &str, connect: &Connect) -> Result<Arc<dyn Store>, ConnectError> {
-    let builder = idempotent_sqlx::SqliteStore::builder(format!("sqlite:{rest}"));
+    let mut builder = idempotent_sqlx::SqliteStore::builder(format!("sqlite:{rest}"));
+    if let Some(table) = &connect.table {
+        builder = builder.table(table.as_str());
+    }
     Ok(Arc::new(
         builder.create(connect.create.unwrap_or(!connect.read_only)).read_only(connect.read_only).open().await?,
     ))
@@ -65,7 +75,13 @@ async fn sqlite(_: &str, _: &Connect) -> Result<Arc<dyn Store>, ConnectError> {
 #[cfg(feature = "mysql")]
 async fn mysql(url: &Url<'_>, connect: &Connect) -> Result<Arc<dyn Store>, ConnectError> {
     url.check_ports()?;
-    let builder = idempotent_sqlx::MySqlStore::builder(url.text);
+    let mut builder = idempotent_sqlx::MySqlStore::builder(url.text);
+    if let Some(table) = &connect.table {
+        builder = builder.table(table.as_str());
+    }
+    if let Some(schema) = &connect.schema {
+        builder = builder.schema(schema.as_str());
+    }
     Ok(Arc::new(builder.create(connect.create.unwrap_or(false)).read_only(connect.read_only).connect().await?))
 }
 
@@ -78,7 +94,13 @@ async fn mysql(url: &Url<'_>, _: &Connect) -> Result<Arc<dyn Store>, ConnectErro
 #[cfg(feature = "postgres")]
 async fn postgres(url: &Url<'_>, connect: &Connect) -> Result<Arc<dyn Store>, ConnectError> {
     url.check_ports()?;
-    let builder = idempotent_sqlx::PostgresStore::builder(url.text);
+    let mut builder = idempotent_sqlx::PostgresStore::builder(url.text);
+    if let Some(table) = &connect.table {
+        builder = builder.table(table.as_str());
+    }
+    if let Some(schema) = &connect.schema {
+        builder = builder.schema(schema.as_str());
+    }
     Ok(Arc::new(builder.create(connect.create.unwrap_or(false)).read_only(connect.read_only).connect().await?))
 }
 

@@ -33,6 +33,7 @@ pub(crate) const MQ: Bench = Bench { name: "mq", package: "idempotent-mq-bench",
 pub(crate) const DELIVERY: Bench =
     Bench { name: "delivery", package: "idempotent-delivery-bench", targets: &["delivery"] };
 pub(crate) const SQL: Bench = Bench { name: "sql", package: "idempotent-sql-bench", targets: &["sql"] };
+pub(crate) const OPERATE: Bench = Bench { name: "operate", package: "idempotent-operate-bench", targets: &["operate"] };
 pub(crate) const PEERS: Bench = Bench { name: "peers", package: "idempotent-peers-bench", targets: &["peers"] };
 
 /// The options after the name.
@@ -40,6 +41,8 @@ pub(crate) const PEERS: Bench = Bench { name: "peers", package: "idempotent-peer
 pub(crate) struct Options {
     json: bool,
     write: bool,
+    /// Ten times as many records, for the bench `operate`.
+    full: bool,
     only: Option<String>,
 }
 
@@ -54,8 +57,9 @@ impl Options {
             match *argument {
                 "--json" => options.json = true,
                 "--write" => options.write = true,
+                "--full" => options.full = true,
                 only if !only.starts_with('-') && options.only.is_none() => options.only = Some(only.to_owned()),
-                other => return Err(crate::unknown(other, &["--json", "--write"])),
+                other => return Err(crate::unknown(other, &["--json", "--write", "--full"])),
             }
         }
         match &options {
@@ -72,6 +76,9 @@ impl Options {
 
 /// Runs a bench. A missed goal is printed, but is not a failure: this machine may not be the one to judge by.
 pub(crate) fn run(bench: Bench, options: &Options) -> Done {
+    if options.full && bench.name != OPERATE.name {
+        return Err(format!("`--full` is an option of `bench operate`: leave it out for `{}`", bench.name).into());
+    }
     let mut variables = vec![vec![]];
     if bench.name == PEERS.name {
         variables = vec![peers::install()?];
@@ -83,7 +90,7 @@ pub(crate) fn run(bench: Bench, options: &Options) -> Done {
     for variables in variables {
         let mut run = cargo(&["bench", "--quiet", "--locked", "--package", bench.package])?;
         run.args(bench.targets.iter().flat_map(|target| ["--bench", target])).arg("--").args(&options.only);
-        run.envs(variables);
+        run.args(options.full.then_some("--full")).envs(variables);
         if options.write {
             lines += &output(run.arg("--json"))?;
         } else if !run.args(options.json.then_some("--json")).status()?.success() {
@@ -150,7 +157,7 @@ mod tests {
     fn the_page_says_what_was_measured() {
         let docs = root().unwrap().join("docs");
         let page = std::fs::read_to_string(docs.join("benchmarks.md")).unwrap();
-        for Bench { name, .. } in [CORE, REDIS, HTTP, MQ, SQL, DELIVERY, PEERS] {
+        for Bench { name, .. } in [CORE, REDIS, HTTP, MQ, SQL, DELIVERY, OPERATE, PEERS] {
             let lines = std::fs::read_to_string(docs.join(format!("benchmarks/{name}.jsonl"))).unwrap();
             let figures: Vec<_> = lines.lines().map(|line| Figure::parse(line).unwrap()).collect();
             let anew = page::with_table(&page, name, &figures).unwrap();

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::Search;
 use crate::{
     Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Key, Record, Settled, StepRecord, StoreError,
     StoredSteps, Timestamp, Transactional,
@@ -20,8 +21,8 @@ pub struct StoreCapabilities<'a> {
     pub batch: Option<&'a dyn Batch>,
     /// Notifies waiters when a key is settled.
     pub watch: Option<&'a dyn Watch>,
-    /// Lists records.
-    pub browse: Option<&'a dyn Browse>,
+    /// Searches records.
+    pub search: Option<&'a dyn Search>,
     /// Removes expired records.
     pub purge: Option<&'a dyn Purge>,
     /// Lets an operator repair records.
@@ -61,10 +62,10 @@ impl<'a> StoreCapabilities<'a> {
         self
     }
 
-    /// Adds [`Browse`].
+    /// Adds [`Search`].
     #[must_use]
-    pub fn with_browse(mut self, browse: &'a dyn Browse) -> Self {
-        self.browse = Some(browse);
+    pub fn with_search(mut self, search: &'a dyn Search) -> Self {
+        self.search = Some(search);
         self
     }
 
@@ -191,39 +192,6 @@ pub trait Watch: fmt::Debug + Send + Sync {
     /// # Cancellation
     /// Dropping the future ends the watch.
     fn watch(&self, key: &Key) -> Watching;
-}
-
-/// A record together with its key.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RecordEntry {
-    /// The key of the record.
-    pub key: Key,
-    /// The record. Expired records are not listed.
-    pub record: Record,
-}
-
-/// A page of entries and the cursor of the next page.
-#[derive(Clone, Debug, Default)]
-pub struct RecordPage {
-    /// The entries, in no particular order.
-    pub entries: Vec<RecordEntry>,
-    /// The cursor to pass to the next call, or `None` at the end.
-    pub next: Option<u128>,
-}
-
-/// Lists records for operators.
-///
-/// # Laws
-/// `browsing_lists_each_live_key_once`, `browsing_keeps_unreadable_records`.
-#[async_trait]
-pub trait Browse: fmt::Debug + Send + Sync {
-    /// Returns at most `limit` entries (at most 10,000) after the cursor `after`.
-    ///
-    /// A key that exists during the whole listing is listed exactly once.
-    ///
-    /// # Errors
-    /// Same as [`Store::peek`](super::Store::peek).
-    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<RecordPage, StoreError>;
 }
 
 /// Removes expired records.

@@ -52,7 +52,7 @@ pub trait CasBackend: fmt::Debug + Send + Sync + 'static {
     async fn swap(&self, key: &Key, seen: Version, next: Option<&Record>) -> Result<bool, StoreError>;
 
     /// Returns the capabilities that the backend adds to [`Cas`], such as [`Purge`](super::Purge) and
-    /// [`Browse`](super::Browse).
+    /// [`Search`](super::Search).
     ///
     /// # Default
     /// No capabilities. `Cas` always has [`Inspect`].

@@ -2,6 +2,8 @@
 mod entry;
 #[cfg(test)]
 mod interleavings;
+mod names;
+mod search;
 mod shard;
 
 use std::sync::atomic::Ordering;
@@ -30,7 +32,7 @@ use crate::{
 /// few expired records without a scan, and [`Purge`] removes the rest. Expired order tables are removed when new ones
 /// need their place.
 ///
-/// Capabilities: watch, purge, admin, inspect, journal, order, renewal.
+/// Capabilities: watch, search, purge, admin, inspect, journal, order, renewal.
 #[derive(Clone, Debug)]
 pub struct MemoryStore(Arc<MemoryStoreInner>);
 
@@ -150,7 +152,7 @@ impl MemoryStore {
             (Write::Put(record), Some(place)) => shard.replace(place, key.hash(), record),
             (Write::Put(record), None) => {
                 self.reserve_entry()?;
-                shard.insert(key.hash(), record);
+                shard.insert((key.hash(), key.name()), record);
             }
             (Write::Delete, Some(_)) => {
                 shard.remove(key.hash());
@@ -290,6 +292,7 @@ impl Store for MemoryStore {
     fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none()
             .with_watch(self)
+            .with_search(self)
             .with_purge(self)
             .with_admin(self)
             .with_inspect(self)

@@ -179,6 +179,11 @@ impl ScriptCall {
         Self::new(ScriptParams::new(Script::Look, []), key, [None, None])
     }
 
+    /// Creates a call that reads a record if it has one of the `states`; see the script.
+    pub(crate) fn search(key: &Key, states: u64) -> Self {
+        Self::new(ScriptParams::new(Script::Search, [states]), key, [None, None])
+    }
+
     pub(crate) fn watch(key: &Key) -> Self {
         Self::new(ScriptParams::new(Script::Watch, []), key, [None, None])
     }
@@ -344,7 +349,7 @@ pub(crate) enum ReplyBody {
     Empty,
     /// A tag byte and its payload; see the scripts.
     Tagged(Vec<u8>),
-    /// The reply to `Look`: the value and the expiry time in ms.
+    /// The reply to `Look` and `Search`: the value and the expiry time in ms.
     Value(Option<Vec<u8>>, i64),
     /// The reply to `Watch` (whether the key is held) and to `Purge` (whether the key is gone).
     Flag(bool),
@@ -355,14 +360,16 @@ pub(crate) fn parse_replies(script: Script, count: usize, value: Value) -> Resul
     let items = match value {
         Value::Array(items) => items,
         // A bare time means that no key has anything to report.
-        now @ Value::Int(_) if !matches!(script, Script::Watch | Script::Purge | Script::Look) => vec![now],
+        now @ Value::Int(_) if !matches!(script, Script::Watch | Script::Purge | Script::Look | Script::Search) => {
+            vec![now]
+        }
         _ => return Err(unexpected_reply()),
     };
     match script {
         Script::Watch | Script::Purge => {
             items.into_iter().map(|item| Ok(ScriptReply::new(0, ReplyBody::Flag(int(&item)? == 1)))).collect()
         }
-        Script::Look => parse_look(count, items),
+        Script::Look | Script::Search => parse_look(count, items),
         _ => parse_common(count, items),
     }
 }

@@ -31,13 +31,14 @@ impl PermissionProbe {
 }
 
 /// The commands of a store that only reads.
-const READING: [&str; 8] = ["eval", "evalsha", "time", "get", "pttl", "pexpiretime", "scan", "info"];
+const READING: [&str; 10] =
+    ["eval", "evalsha", "time", "get", "getrange", "strlen", "pttl", "pexpiretime", "scan", "info"];
 
 /// A script with flags that does nothing and runs on replicas and when memory is full.
 const FLAGGED: &str = "#!lua flags=no-writes,allow-oom\nreturn 1";
 const NO_SUCH_SCRIPT: &str = "0000000000000000000000000000000000000000";
 
-const RIGHTS: [PermissionProbe; 14] = [
+const RIGHTS: [PermissionProbe; 15] = [
     PermissionProbe { name: "eval", harmless: &["EVAL", FLAGGED, "0"], needed: PermissionNeed::Always },
     PermissionProbe { name: "evalsha", harmless: &["EVALSHA", NO_SUCH_SCRIPT, "0"], needed: PermissionNeed::Always },
     PermissionProbe { name: "time", harmless: &["TIME"], needed: PermissionNeed::Always },
@@ -56,6 +57,7 @@ const RIGHTS: [PermissionProbe; 14] = [
     PermissionProbe { name: "persist", harmless: &["PERSIST", "@nothing"], needed: PermissionNeed::In(Dialect::Plain) },
     PermissionProbe { name: "publish", harmless: &["PUBLISH", SETTLED, ""], needed: PermissionNeed::Partly },
     PermissionProbe { name: "scan", harmless: &["SCAN", "0", "COUNT", "1"], needed: PermissionNeed::Partly },
+    PermissionProbe { name: "strlen", harmless: &["STRLEN", "@nothing"], needed: PermissionNeed::Partly },
     PermissionProbe { name: "info", harmless: &["INFO"], needed: PermissionNeed::Partly },
 ];
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{
-    Claim, ClaimRequest, Consumed, Dead, FencingToken, Grant, Record, Settled, State, StoreError, StoreErrorKind,
-    Timestamp,
+    Claim, ClaimRequest, Consumed, Dead, FencingToken, Grant, Key, Record, RecordEntry, Settled, State, StoreError,
+    StoreErrorKind, Timestamp,
 };
 
 use crate::batching::call::{ReplyBody, ScriptReply};
@@ -87,6 +87,27 @@ pub(crate) fn seen(answer: ScriptReply) -> Result<Option<(Record, Timestamp)>, S
     let expires = u64::try_from(ends).map_or(Timestamp::FOREVER, |ends| Timestamp(ends.saturating_mul(1_000)));
     match reply.split_first() {
         Some((b'R', bytes)) => Ok(Some((decode(bytes, expires)?, now))),
+        _ => Err(disagrees()),
+    }
+}
+
+/// Returns the record that a search has read, without its result, or `None` if the search has not read it.
+pub(crate) fn found(key: &Key, answer: ScriptReply) -> Result<Option<RecordEntry>, StoreError> {
+    let ReplyBody::Value(Some(reply), ends) = answer.body else { return Ok(None) };
+    let expires = u64::try_from(ends).map_or(Timestamp::FOREVER, |ends| Timestamp(ends.saturating_mul(1_000)));
+    match reply.split_first() {
+        Some((b'R', bytes)) => Ok(Some(RecordEntry::new(key.clone(), decode(bytes, expires)?))),
+        Some((b'C', rest)) => {
+            let at = rest.iter().position(|byte| *byte == b' ').ok_or_else(disagrees)?;
+            let length = std::str::from_utf8(&rest[..at]).ok().and_then(|length| length.parse::<i64>().ok());
+            let head = &rest[at + 1..];
+            let entry = RecordEntry::new(key.clone(), decode(head, expires)?);
+            // The head ends within the result.
+            let unread =
+                u64::try_from(length.ok_or_else(disagrees)?).ok().and_then(|all| all.checked_sub(head.len() as u64));
+            let bytes = entry.result_bytes.zip(unread).map(|(read, unread)| read + unread);
+            Ok(Some(entry.with_result_bytes(bytes)))
+        }
         _ => Err(disagrees()),
     }
 }

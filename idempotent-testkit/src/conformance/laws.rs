@@ -53,12 +53,13 @@
 //! | subject | laws |
 //! |---|---|
 //! | keys | `keys_that_look_alike_are_separate`, `keys_that_differ_in_one_byte_are_separate`, `keys_with_an_ambiguous_boundary_of_name_and_hash_are_separate`, `stored_keys_that_differ_only_by_case_are_separate`, `tenants_scenes_and_scopes_are_separate` |
-//! | records that cannot be read | `a_damaged_record_is_corrupt_for_each_operation`, `a_record_of_a_newer_version_is_refused_by_each_operation`, `a_foreign_value_is_refused_by_each_operation`, `an_unreadable_record_is_never_overwritten_or_deleted`, `browsing_keeps_unreadable_records`, `a_batch_refuses_only_unreadable_records` |
+//! | records that cannot be read | `a_damaged_record_is_corrupt_for_each_operation`, `a_record_of_a_newer_version_is_refused_by_each_operation`, `a_foreign_value_is_refused_by_each_operation`, `an_unreadable_record_is_never_overwritten_or_deleted`, `a_search_reports_unreadable_records`, `a_batch_refuses_only_unreadable_records` |
 //! | clocks | `the_store_uses_its_configured_clock`, `a_client_with_a_wrong_clock_sets_durations_of_the_same_length` |
 //! | connections and errors | `a_connection_sees_the_writes_of_another_one`, `a_lost_response_is_ambiguous_and_a_refused_call_is_not` |
 //! | steps | `steps_are_read_back_unchanged`, `a_step_never_returns_to_an_earlier_state`, `only_the_owner_reads_and_records_steps`, `a_superseded_owner_records_no_step`, `steps_survive_release_and_takeover`, `a_new_record_of_a_key_has_no_steps`, `steps_of_two_keys_are_separate`, `a_takeover_sees_each_recorded_step` |
 //! | order | `an_unknown_stream_has_no_order_state`, `order_state_is_written_only_with_its_current_version`, `order_state_of_any_bytes_is_read_back_unchanged`, `order_states_of_two_streams_are_separate`, `order_state_is_not_a_record`, `order_state_survives_a_purge_until_it_expires`, `racing_changes_of_one_order_state_are_not_lost` |
-//! | capabilities | `reported_capabilities_work`, `a_batch_answers_like_separate_requests`, `watchers_are_woken_by_completion_and_release`, `watchers_are_woken_over_another_connection`, `browsing_lists_each_live_key_once` |
+//! | capabilities | `reported_capabilities_work`, `a_batch_answers_like_separate_requests`, `watchers_are_woken_by_completion_and_release`, `watchers_are_woken_over_another_connection` |
+//! | search | `a_search_lists_each_live_key_once`, `a_search_selects_by_every_condition_of_its_filter`, `a_search_stays_within_its_limits`, `a_search_returns_no_results`, `a_search_resumes_after_inserts_and_deletions` |
 #![allow(
     missing_docs,
     clippy::panic,
@@ -83,6 +84,7 @@ pub mod owners;
 pub mod payloads;
 pub mod races;
 pub mod replies;
+pub mod search;
 pub mod time;
 
 pub use super::list::all;

@@ -128,8 +128,8 @@ macro_rules! __laws {
                 a_foreign_value_is_refused_by_each_operation;
             One damage [planting purge]:
                 a_purge_keeps_unreadable_records;
-            One damage [planting browse]:
-                browsing_keeps_unreadable_records;
+            One damage [planting search]:
+                a_search_reports_unreadable_records;
             One damage [planting batch]:
                 a_batch_refuses_only_unreadable_records;
             One capabilities []:
@@ -158,8 +158,12 @@ macro_rules! __laws {
                 order_state_survives_a_purge_until_it_expires;
             Many order [order]:
                 racing_changes_of_one_order_state_are_not_lost;
-            One capabilities [browse]:
-                browsing_lists_each_live_key_once;
+            One search [search]:
+                a_search_lists_each_live_key_once
+                a_search_selects_by_every_condition_of_its_filter
+                a_search_stays_within_its_limits
+                a_search_returns_no_results
+                a_search_resumes_after_inserts_and_deletions;
             One capabilities [purge]:
                 a_purge_is_bounded_and_harmless;
             One capabilities [admin]:

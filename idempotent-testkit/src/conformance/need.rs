@@ -50,8 +50,8 @@ needs! {
     Batch batch "implement `Batch` and report it in `capabilities`",
     /// [`Watch`](idempotent_core::Watch).
     Watch watch "implement `Watch` and report it in `capabilities`",
-    /// [`Browse`](idempotent_core::Browse).
-    Browse browse "implement `Browse` and report it in `capabilities`",
+    /// [`Search`](idempotent_core::Search).
+    Search search "implement `Search` and report it in `capabilities`",
     /// [`Purge`](idempotent_core::Purge).
     Purge purge "implement `Purge` and report it in `capabilities`",
     /// [`Admin`](idempotent_core::Admin).
@@ -104,8 +104,8 @@ macro_rules! __law_test {
     (@among watch [watch $($rest:ident)*] $($law:tt)+) => {
         $crate::__law_test! { @left "not shown: without watch" $($law)+ }
     };
-    (@among browse [browse $($rest:ident)*] $($law:tt)+) => {
-        $crate::__law_test! { @left "not shown: without browse" $($law)+ }
+    (@among search [search $($rest:ident)*] $($law:tt)+) => {
+        $crate::__law_test! { @left "not shown: without search" $($law)+ }
     };
     (@among purge [purge $($rest:ident)*] $($law:tt)+) => {
         $crate::__law_test! { @left "not shown: without purge" $($law)+ }
@@ -168,8 +168,8 @@ macro_rules! __need {
     (watch) => {
         $crate::conformance::Need::Watch
     };
-    (browse) => {
-        $crate::conformance::Need::Browse
+    (search) => {
+        $crate::conformance::Need::Search
     };
     (purge) => {
         $crate::conformance::Need::Purge
@@ -188,7 +188,7 @@ macro_rules! __need {
             "`",
             stringify!($other),
             "` is nothing a law needs; known are clock, second, clients, losing, planting, \
-             foreign, batch, watch, browse, purge, admin, journal, order"
+             foreign, batch, watch, search, purge, admin, journal, order"
         ))
     };
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_core::{
-    Admin, Batch, Browse, Claim, ClaimHandle, ClaimRequest, Completion, Grant, Identity, Key, OnExpiry, OrderStore,
-    OwnerToken, Purge, Record, Release, ReleaseKind, Scene, Settled, StateKind, StepStore, Store, StoreError, Watch,
+    Admin, Batch, Claim, ClaimHandle, ClaimRequest, Completion, Grant, Identity, Key, OnExpiry, OrderStore, OwnerToken,
+    Purge, Record, Release, ReleaseKind, Scene, Search, Settled, StateKind, StepStore, Store, StoreError, Watch,
 };
 
 use super::damage::{Damage, DamageInjector};
@@ -129,7 +129,7 @@ impl Subject {
             Need::Foreign => self.planting.as_ref().is_some_and(|planting| planting.holds(Damage::Foreign)),
             Need::Batch => capabilities.batch.is_some(),
             Need::Watch => capabilities.watch.is_some(),
-            Need::Browse => capabilities.browse.is_some(),
+            Need::Search => capabilities.search.is_some(),
             Need::Purge => capabilities.purge.is_some(),
             Need::Admin => capabilities.admin.is_some(),
             Need::Journal => capabilities.steps.is_some(),
@@ -175,8 +175,8 @@ impl Subject {
         self.needed(Need::Watch, self.store.capabilities().watch)
     }
 
-    pub(crate) fn browse(&self) -> &dyn Browse {
-        self.needed(Need::Browse, self.store.capabilities().browse)
+    pub(crate) fn search(&self) -> &dyn Search {
+        self.needed(Need::Search, self.store.capabilities().search)
     }
 
     pub(crate) fn purge(&self) -> &dyn Purge {

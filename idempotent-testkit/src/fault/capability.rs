@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{
-    Admin, Browse, ClaimHandle, FencingToken, Inspect, InspectedRecord, Key, OrderStore, Purge, RecordPage, Settled,
-    StepRecord, StepStore, StoreCapabilities, StoreError, StoreErrorKind, StoredOrderTable, StoredSteps, Watch,
-    Watching,
+    Admin, ClaimHandle, FencingToken, Inspect, InspectedRecord, Key, KeyFilter, OrderStore, PageLimits, Purge,
+    RecordPage, Search, Settled, StepRecord, StepStore, StoreCapabilities, StoreError, StoreErrorKind,
+    StoredOrderTable, StoredSteps, Watch, Watching,
 };
 
 use super::{FaultStore, StoreAnswer, StoreOperation};
@@ -19,8 +19,8 @@ impl FaultStore {
         if inner.watch.is_some() {
             capabilities = capabilities.with_watch(self);
         }
-        if inner.browse.is_some() {
-            capabilities = capabilities.with_browse(self);
+        if inner.search.is_some() {
+            capabilities = capabilities.with_search(self);
         }
         if inner.purge.is_some() {
             capabilities = capabilities.with_purge(self);
@@ -58,13 +58,18 @@ impl Watch for FaultStore {
 }
 
 #[async_trait]
-impl Browse for FaultStore {
-    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<RecordPage, StoreError> {
+impl Search for FaultStore {
+    async fn search(
+        &self,
+        filter: &KeyFilter,
+        after: Option<u128>,
+        limits: PageLimits,
+    ) -> Result<RecordPage, StoreError> {
         let call = async {
-            let browse = self.shared.inner.capabilities().browse.ok_or_else(|| missing("browse"))?;
-            browse.browse(after, limit).await
+            let search = self.shared.inner.capabilities().search.ok_or_else(|| missing("search"))?;
+            search.search(filter, after, limits).await
         };
-        self.call(StoreOperation::Browse, None, None, call, |page| StoreAnswer::Count(page.entries.len())).await
+        self.call(StoreOperation::Search, None, None, call, |page| StoreAnswer::Count(page.entries.len())).await
     }
 }
 

@@ -15,7 +15,7 @@ pub struct StoreCall {
     pub worker: Arc<str>,
     /// The operation.
     pub verb: StoreOperation,
-    /// The hash of the key; `None` for purge and browse.
+    /// The hash of the key; `None` for purge and search.
     pub key: Option<u128>,
     /// The owner token; `None` for operations without an owner.
     pub owner: Option<OwnerToken>,
@@ -41,7 +41,7 @@ pub enum StoreAnswer {
     Settled(Settled),
     /// The answer to a peek.
     Peeked(Option<Record>),
-    /// The number of results of a purge, of a browse or of read steps. For an order table, 1 if it was found or
+    /// The number of results of a purge, of a search or of read steps. For an order table, 1 if it was found or
     /// changed, and 0 if not.
     Count(usize),
     /// An error, from the store or injected.

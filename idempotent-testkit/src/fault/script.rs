@@ -21,8 +21,8 @@ pub enum StoreOperation {
     Release,
     /// [`Store::peek`](idempotent_core::Store::peek)
     Peek,
-    /// [`Browse::browse`](idempotent_core::Browse::browse)
-    Browse,
+    /// [`Search::search`](idempotent_core::Search::search)
+    Search,
     /// [`Purge::purge`](idempotent_core::Purge::purge)
     Purge,
     /// [`Admin::forget`](idempotent_core::Admin::forget)

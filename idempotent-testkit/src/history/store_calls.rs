@@ -235,7 +235,7 @@ pub async fn all_settled(via: &impl Carries, asks: Vec<Ask>) -> Vec<Result<Settl
     via.carry(asks, true).await.into_iter().map(|answer| done(Some(answer))).collect()
 }
 
-/// Implements a store that forwards all requests. `peek` uses `inner`, and `watch` has its own method. Purge, browse
+/// Implements a store that forwards all requests. `peek` uses `inner`, and `watch` has its own method. Purge, search
 /// and admin are missing, because operators call them elsewhere.
 #[doc(hidden)]
 #[macro_export]

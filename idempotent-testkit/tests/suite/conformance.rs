@@ -18,7 +18,7 @@ fn behind_faults() -> Subject {
     let faults = FaultStore::new(inner, &clock);
     Subject::new(faults.clone()).second(faults.worker("other")).losing(faults).on_clock(clock)
 }
-conformance!(fault_store, behind_faults().rounds(50), without: [clients, planting, foreign, batch, browse]);
+conformance!(fault_store, behind_faults().rounds(50), without: [clients, planting, foreign, batch]);
 
 /// A map of stored forms, with versions: a server, to its clients. It has a clock of its own.
 #[derive(Clone, Debug)]
@@ -97,13 +97,13 @@ fn table() -> Subject {
         .planting(table)
         .on_clock(clock)
 }
-conformance!(custom_store, table().rounds(50), without: [batch, watch, browse, purge, admin, journal, order]);
+conformance!(custom_store, table().rounds(50), without: [batch, watch, search, purge, admin, journal, order]);
 
 // The simplest use: a store, in one line.
 conformance!(
     custom_store_in_real_time,
     async { Subject::new(Cas(Table::on(Arc::new(SystemClock::new())))).rounds(50) },
-    without: [clock, second, clients, losing, planting, foreign, batch, watch, browse, purge, admin, journal, order]
+    without: [clock, second, clients, losing, planting, foreign, batch, watch, search, purge, admin, journal, order]
 );
 
 fn bare_table() -> CasSubject {
@@ -120,7 +120,7 @@ cas_conformance!(custom_backend_later_on_a_clock, async { bare_table().rounds(20
 mod extras {
     use super::*;
 
-    conformance!(fault_store, behind_faults(), without: [clients, planting, foreign, batch, browse]);
-    conformance!(custom_store, table(), without: [batch, watch, browse, purge, admin, journal, order]);
+    conformance!(fault_store, behind_faults(), without: [clients, planting, foreign, batch]);
+    conformance!(custom_store, table(), without: [batch, watch, search, purge, admin, journal, order]);
     cas_conformance!(custom_backend, bare_table());
 }

@@ -135,7 +135,7 @@ async fn a_dead_worker_hears_nothing_and_the_others_go_on() {
 async fn capabilities_are_those_of_the_store_without_batch_and_with_faults() {
     let (store, _) = store();
     let capabilities = store.capabilities();
-    assert!(capabilities.batch.is_none() && capabilities.browse.is_none());
+    assert!(capabilities.batch.is_none() && capabilities.search.is_some());
     assert!(capabilities.watch.is_some() && capabilities.admin.is_some());
     store.fail_before(StoreOperation::Purge, 1);
     let purge = capabilities.purge.unwrap();

@@ -5,6 +5,7 @@ use idempotent_testkit::conformance::{CasLaw, Law, laws};
 
 const STORE: &str = include_str!("../../../idempotent-core/src/store.rs");
 const ABILITY: &str = include_str!("../../../idempotent-core/src/store/capability.rs");
+const SEARCH: &str = include_str!("../../../idempotent-core/src/store/search.rs");
 const CAS: &str = include_str!("../../../idempotent-core/src/store/cas.rs");
 const LAWS: &str = include_str!("../../src/conformance/laws.rs");
 
@@ -41,9 +42,10 @@ fn the_doc_of_each_method_and_ability_lists_its_laws() {
     for item in ["async fn peek(", "fn capabilities("] {
         named.extend(listed(STORE, item));
     }
-    for capability in ["Batch", "Watch", "Browse", "Purge", "Admin", "StepStore", "OrderStore"] {
+    for capability in ["Batch", "Watch", "Purge", "Admin", "StepStore", "OrderStore"] {
         named.extend(listed(ABILITY, &format!("pub trait {capability}")));
     }
+    named.extend(listed(SEARCH, "pub trait Search"));
     all_and_only(&named, &laws::all().map(Law::name).collect());
 }
 

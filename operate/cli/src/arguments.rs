@@ -61,6 +61,8 @@ pub(crate) struct GlobalOptions {
     /// The executor's namespace.
     #[arg(long, global = true, env = "IDEMPOTENT_NAMESPACE", default_value = "idempotent", value_name = "NAME")]
     pub(crate) namespace: String,
+    #[command(flatten)]
+    pub(crate) names: TableNames,
     /// The format: `table` on a terminal, `jsonl` otherwise.
     #[arg(short, long, global = true, env = "IDEMPOTENT_OUTPUT", value_name = "FORMAT")]
     pub(crate) output: Option<Format>,
@@ -76,6 +78,17 @@ pub(crate) struct GlobalOptions {
     /// Logs more to stderr. Twice for debugging.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
+}
+
+/// The place of the record table in a database.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct TableNames {
+    /// The record table of a database [default: idempotent_record].
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) table: Option<String>,
+    /// The schema of the record table, for PostgreSQL, MariaDB and MySQL.
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) schema: Option<String>,
 }
 
 /// The form of the output.
@@ -181,16 +194,19 @@ pub(crate) enum StateArgument {
     Failed,
     Dead,
     Vacant,
+    /// The record cannot be read.
+    Unreadable,
 }
 
 impl StateArgument {
-    fn kind(self) -> StateKind {
+    fn kind(self) -> Option<StateKind> {
         match self {
-            Self::Consuming => StateKind::Consuming,
-            Self::Consumed => StateKind::Consumed,
-            Self::Failed => StateKind::Failed,
-            Self::Dead => StateKind::Dead,
-            Self::Vacant => StateKind::Vacant,
+            Self::Consuming => Some(StateKind::Consuming),
+            Self::Consumed => Some(StateKind::Consumed),
+            Self::Failed => Some(StateKind::Failed),
+            Self::Dead => Some(StateKind::Dead),
+            Self::Vacant => Some(StateKind::Vacant),
+            Self::Unreadable => None,
         }
     }
 }
@@ -198,7 +214,7 @@ impl StateArgument {
 /// A selection of keys.
 #[derive(Args, Debug)]
 pub(crate) struct FilterArguments {
-    /// The states, separated by commas [default: consuming,failed,dead].
+    /// The states, separated by commas [default: consuming,failed,dead,unreadable].
     #[arg(long, value_delimiter = ',', value_name = "STATE")]
     state: Vec<StateArgument>,
     /// Only consuming keys whose lease ended longer ago than it lasted.
@@ -226,7 +242,8 @@ impl FilterArguments {
         let mut filter = KeyFilter::default();
         filter.namespace = Some(namespace.to_owned());
         if !self.state.is_empty() {
-            filter.states = self.state.iter().map(|state| state.kind()).collect();
+            filter.states = self.state.iter().filter_map(|state| state.kind()).collect();
+            filter.unreadable = self.state.iter().any(|state| state.kind().is_none());
         }
         filter.orphaned = self.orphaned;
         filter.scene.clone_from(&self.scene);
@@ -254,6 +271,9 @@ pub(crate) struct ListArguments {
     /// The largest number of records that the store examines for a page.
     #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     pub(crate) budget: u32,
+    /// The largest number of records that the store examines per second with `--all`. 0: no limit.
+    #[arg(long, default_value_t = 20_000, requires = "all", value_name = "N")]
+    pub(crate) rate: u32,
 }
 
 #[derive(Args, Debug)]
@@ -263,6 +283,9 @@ pub(crate) struct CountArguments {
     /// The largest number of records that the store examines. The counts are lower bounds after that.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     pub(crate) budget: u32,
+    /// The largest number of records that the store examines per second, so that workers are not delayed. 0: no limit.
+    #[arg(long, default_value_t = 20_000, value_name = "N")]
+    pub(crate) rate: u32,
 }
 
 /// The options of a repair.

@@ -1,4 +1,5 @@
 //! The systems in which records are stored, and the checks that each of them offers.
+use crate::arguments::TableNames;
 use crate::exit::Failure;
 use crate::finding::{Finding, Severity};
 
@@ -48,7 +49,7 @@ impl Backend {
     }
 
     /// Runs the checks of this backend. They write nothing.
-    pub(crate) async fn findings(self, url: &str, namespace: &str) -> anyhow::Result<Vec<Finding>> {
+    pub(crate) async fn findings(self, url: &str, namespace: &str, names: &TableNames) -> anyhow::Result<Vec<Finding>> {
         match self {
             Self::Redis => redis(url, namespace).await,
             Self::Tiered => {
@@ -57,43 +58,47 @@ impl Backend {
                 let mut findings = Vec::new();
                 for tier in [database, cache] {
                     if let Some(backend) = Self::of(tier) {
-                        findings.extend(Box::pin(backend.findings(tier, namespace)).await?);
+                        findings.extend(Box::pin(backend.findings(tier, namespace, names)).await?);
                     }
                 }
                 Ok(findings)
             }
-            Self::Sqlite | Self::Postgres | Self::MySql => Ok(vec![self.schema(url).await?.finding(url)]),
+            Self::Sqlite | Self::Postgres | Self::MySql => Ok(vec![self.schema(url, names).await?.finding(url)]),
         }
     }
 
     /// Returns the status of the tables. Reads only.
-    pub(crate) async fn schema(self, url: &str) -> anyhow::Result<Schema> {
+    pub(crate) async fn schema(self, url: &str, names: &TableNames) -> anyhow::Result<Schema> {
         Ok(match self {
             #[cfg(feature = "sqlite")]
-            Self::Sqlite => schema(idempotent::SqliteStore::builder(url).read_only(true).schema_status().await?),
+            Self::Sqlite => schema(sqlite(url, names)?.read_only(true).schema_status().await?),
             #[cfg(feature = "postgres")]
-            Self::Postgres => schema(idempotent::PostgresStore::builder(url).read_only(true).schema_status().await?),
+            Self::Postgres => schema(postgres(url, names).read_only(true).schema_status().await?),
             #[cfg(feature = "mysql")]
-            Self::MySql => schema(idempotent::MySqlStore::builder(url).read_only(true).schema_status().await?),
+            Self::MySql => schema(mysql(url, names).read_only(true).schema_status().await?),
             other => return Err(other.has_no_schema()),
         })
     }
 
     /// Returns all migrations. Needs no connection.
-    pub(crate) fn migrations(self) -> anyhow::Result<Vec<Migration>> {
+    ///
+    /// # Errors
+    /// The backend has no tables, or a name is invalid.
+    pub(crate) fn migrations(self, names: &TableNames) -> anyhow::Result<Vec<Migration>> {
+        let invalid = |error: idempotent::StoreError| Failure::Usage(error.to_string());
         Ok(match self {
             #[cfg(feature = "sqlite")]
-            Self::Sqlite => migrations(idempotent::SqliteStore::builder("sqlite::memory:").schema_steps()?),
+            Self::Sqlite => migrations(sqlite("sqlite::memory:", names)?.schema_steps().map_err(invalid)?),
             #[cfg(feature = "postgres")]
-            Self::Postgres => migrations(idempotent::PostgresStore::builder("postgres://localhost").schema_steps()?),
+            Self::Postgres => migrations(postgres("postgres://localhost", names).schema_steps().map_err(invalid)?),
             #[cfg(feature = "mysql")]
-            Self::MySql => migrations(idempotent::MySqlStore::builder("mysql://localhost").schema_steps()?),
+            Self::MySql => migrations(mysql("mysql://localhost", names).schema_steps().map_err(invalid)?),
             other => return Err(other.has_no_schema()),
         })
     }
 
     fn has_no_schema(self) -> anyhow::Error {
-        Failure::Usage(format!("{self:?} has no schema to migrate, or this program was built without it")).into()
+        Failure::Usage(format!("{self:?} has no schema and no tables, or this program was built without it")).into()
     }
 }
 
@@ -113,6 +118,44 @@ impl Schema {
         };
         Finding { severity, check: "schema", server: idempotent::connect(url).to_string(), text }
     }
+}
+
+#[cfg(feature = "sqlite")]
+fn sqlite(url: &str, names: &TableNames) -> anyhow::Result<idempotent::store::SqliteStoreBuilder> {
+    if names.schema.is_some() {
+        return Err(
+            Failure::Usage("SQLite has no schemas: leave --schema out, and name the table by --table".into()).into()
+        );
+    }
+    let builder = idempotent::SqliteStore::builder(url);
+    Ok(match &names.table {
+        Some(table) => builder.table(table),
+        None => builder,
+    })
+}
+
+#[cfg(feature = "postgres")]
+fn postgres(url: &str, names: &TableNames) -> idempotent::store::PostgresStoreBuilder {
+    let mut builder = idempotent::PostgresStore::builder(url);
+    if let Some(table) = &names.table {
+        builder = builder.table(table);
+    }
+    if let Some(schema) = &names.schema {
+        builder = builder.schema(schema);
+    }
+    builder
+}
+
+#[cfg(feature = "mysql")]
+fn mysql(url: &str, names: &TableNames) -> idempotent::store::MySqlStoreBuilder {
+    let mut builder = idempotent::MySqlStore::builder(url);
+    if let Some(table) = &names.table {
+        builder = builder.table(table);
+    }
+    if let Some(schema) = &names.schema {
+        builder = builder.schema(schema);
+    }
+    builder
 }
 
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]

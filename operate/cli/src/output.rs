@@ -8,7 +8,7 @@ mod streams;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-use idempotent_operate::{RecordSummary, StateName, escaped};
+use idempotent_operate::{RecordSummary, StateName, UnreadableSummary, escaped};
 
 use crate::arguments::Format;
 
@@ -43,10 +43,15 @@ pub(crate) fn record(format: Format, record: &RecordSummary) -> io::Result<()> {
     }
 }
 
-/// Prints a page of records.
-pub(crate) fn records(format: Format, records: &[RecordSummary]) -> io::Result<()> {
+/// Prints a page of records, and of records that cannot be read.
+pub(crate) fn records(format: Format, records: &[RecordSummary], unreadable: &[UnreadableSummary]) -> io::Result<()> {
     if format != Format::Table {
-        return records.iter().try_for_each(|record| self::record(format, record));
+        records.iter().try_for_each(|record| self::record(format, record))?;
+        let mut out = io::stdout().lock();
+        return unreadable.iter().try_for_each(|record| match format {
+            Format::Key => writeln!(out, "{}", escaped(&record.key)),
+            _ => writeln!(out, "{}", serde_json::to_string(record)?),
+        });
     }
     let mut out = io::stdout().lock();
     let mut rows = vec![["STATE", "ATTEMPT", "AGE", "LEASE", "FENCING", "KEY"].map(str::to_owned)];
@@ -55,6 +60,10 @@ pub(crate) fn records(format: Format, records: &[RecordSummary]) -> io::Result<(
         let numbers = [record.attempt.to_string(), time(record.age_ms), lease, record.fencing.to_string()];
         let [attempt, age, lease, fencing] = numbers;
         [state(record.state).to_owned(), attempt, age, lease, fencing, escaped(&record.key)]
+    }));
+    rows.extend(unreadable.iter().map(|record| {
+        let key = format!("{}  ({})", escaped(&record.key), escaped(&record.reason));
+        ["unreadable".to_owned(), "-".into(), "-".into(), "-".into(), "-".into(), key]
     }));
     // The key is the last column and is never truncated.
     columns(&mut out, &rows)

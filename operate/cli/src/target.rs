@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use idempotent::Store;
 
-use crate::arguments::GlobalOptions;
+use crate::arguments::{GlobalOptions, TableNames};
 use crate::backend::Backend;
 use crate::exit::Failure;
 
@@ -32,12 +32,31 @@ pub(crate) async fn open(options: &GlobalOptions, access: Access) -> anyhow::Res
         let why = "a memory store belongs to its process, so another process cannot read it";
         return Err(Failure::Usage(why.into()).into());
     }
-    let request = idempotent::connect(url)
+    check_names(&url, &options.names)?;
+    let mut request = idempotent::connect(url)
         .create(access == Access::Migrate)
         .read_only(access == Access::Read)
         .namespace(&options.namespace);
+    if let Some(table) = &options.names.table {
+        request = request.table(table);
+    }
+    if let Some(schema) = &options.names.schema {
+        request = request.schema(schema);
+    }
     let name = request.to_string();
     Ok(Target { store: request.await?, name })
+}
+
+/// Checks `--table` and `--schema` without asking the database.
+fn check_names(url: &str, names: &TableNames) -> anyhow::Result<()> {
+    // `connect` reports an unknown scheme.
+    let Some(backend) = Backend::of(url).filter(|_| names.table.is_some() || names.schema.is_some()) else {
+        return Ok(());
+    };
+    // The migrations of these names need no connection.
+    let backend =
+        if backend == Backend::Tiered { url.strip_prefix("tiered:").and_then(Backend::of) } else { Some(backend) };
+    backend.map_or(Ok(()), |backend| backend.migrations(names).map(|_| ()))
 }
 
 /// Returns the backend of `--store`.

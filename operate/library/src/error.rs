@@ -16,12 +16,6 @@ pub enum OperateError {
     /// The parts make no key.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The pattern is not a name, or a prefix that ends in `*`.
-    #[error("invalid pattern `{text}`: a name, or a prefix that ends in `*`")]
-    Pattern {
-        /// The escaped text.
-        text: String,
-    },
     /// The store lacks a capability.
     #[error("this store cannot {action}")]
     Unsupported {

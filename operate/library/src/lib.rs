@@ -16,7 +16,6 @@ mod address;
 mod audit;
 mod audit_reader;
 mod error;
-mod filter;
 mod letter;
 mod listing;
 mod redrive;
@@ -25,15 +24,16 @@ mod stream;
 mod summary;
 mod text;
 
+pub use idempotent_core::{KeyFilter, NamePattern, PageLimits, PatternError};
+
 pub use self::address::KeyAddress;
 pub use self::audit::{AuditEntry, AuditFile, AuditIntent, AuditPhase, AuditSink, AuditTrail, TracingAudit};
 pub use self::audit_reader::{AuditFilter, AuditReader};
 pub use self::error::OperateError;
-pub use self::filter::{KeyFilter, NamePattern};
 pub use self::letter::{LetterFilter, LetterSummary};
-pub use self::listing::{KeyPage, PageLimits, inspect, list, store_time};
+pub use self::listing::{KeyPage, inspect, list, list_paced, store_time};
 pub use self::redrive::{RedriveOutcome, Redriver};
 pub use self::repair::{Repair, RepairResult, Repairer};
 pub use self::stream::{StreamNumbers, StreamSummary};
-pub use self::summary::{RecordSummary, StateName, date};
+pub use self::summary::{RecordSummary, StateName, UnreadableName, UnreadableSummary, date};
 pub use self::text::{escaped, escaped_bytes};

@@ -1,23 +1,10 @@
 //! Reading of one key, and of pages of keys.
-use idempotent_core::{Identity, Key, Scene, Store, Timestamp};
+use std::num::NonZeroU32;
+use std::time::Duration;
 
-use crate::{KeyFilter, OperateError, RecordSummary};
+use idempotent_core::{Identity, Key, KeyFilter, PageLimits, Scene, Store, Timestamp};
 
-/// The limits of one page.
-#[derive(Clone, Copy, Debug)]
-pub struct PageLimits {
-    /// The largest number of keys that the page contains.
-    pub keys: usize,
-    /// The largest number of records that the store examines for the page.
-    pub examined: usize,
-}
-
-/// The default limits: 50 keys, and 200,000 examined records.
-impl Default for PageLimits {
-    fn default() -> Self {
-        Self { keys: 50, examined: 200_000 }
-    }
-}
+use crate::{OperateError, RecordSummary, UnreadableSummary};
 
 /// A page of keys.
 #[derive(Clone, Debug)]
@@ -25,15 +12,18 @@ impl Default for PageLimits {
 pub struct KeyPage {
     /// The keys that the filter selects, each with its record. In no particular order.
     pub keys: Vec<(Key, RecordSummary)>,
+    /// The selected records that the store cannot read.
+    pub unreadable: Vec<UnreadableSummary>,
     /// The number of records that were examined.
     pub examined: usize,
     /// The cursor of the next page, or `None` at the end.
     pub next: Option<u128>,
 }
 
-/// The largest number of records of one request. The records of a request are in memory at the same time, with their
-/// results.
-const REQUEST: usize = 1_000;
+/// The largest number of records that one request examines.
+const REQUEST: usize = 20_000;
+/// The number of records of a request with a rate: a tenth of a second at the default rate of the command line.
+const PACED_REQUEST: usize = 2_000;
 
 /// Returns the record of one key, or `None` if the key is absent. Writes nothing.
 ///
@@ -49,15 +39,15 @@ pub async fn inspect(store: &dyn Store, key: &Key) -> Result<Option<RecordSummar
     Ok(seen.map(|seen| RecordSummary::new(key, &seen.record, seen.now)))
 }
 
-/// Returns the keys after the cursor `after` that `filter` selects. Writes nothing.
+/// Returns the keys after the cursor `after` that `filter` selects. Writes nothing, and loads no results.
 ///
 /// The page ends when it contains enough keys, when enough records were examined, or when the store has no more
 /// records. Listings use one pass over the records, so pass [`KeyPage::next`] to the next call until it is `None`. A key
-/// that exists during all calls is listed once.
+/// that exists during all calls is listed once. A record that cannot be read is in [`KeyPage::unreadable`].
 ///
 /// # Errors
-/// [`Unsupported`](OperateError::Unsupported) if the store cannot list its records or report its time, or the error of
-/// the store.
+/// [`Unsupported`](OperateError::Unsupported) if the store has no [`Search`](idempotent_core::Search), or the error of the
+/// store.
 ///
 /// # Cancellation
 /// The call only reads, so a drop has no effect.
@@ -67,25 +57,48 @@ pub async fn list(
     after: Option<u128>,
     limits: PageLimits,
 ) -> Result<KeyPage, OperateError> {
-    let browse = store.capabilities().browse.ok_or(OperateError::Unsupported { action: "list its records" })?;
-    let mut page = KeyPage { keys: Vec::new(), examined: 0, next: after };
+    list_paced(store, filter, after, limits, None).await
+}
+
+/// Returns the same page as [`list`], and examines at most `rate` records per second on average, so that workers are not
+/// delayed.
+///
+/// # Errors
+/// Same as [`list`].
+///
+/// # Cancellation
+/// Same as [`list`].
+pub async fn list_paced(
+    store: &dyn Store,
+    filter: &KeyFilter,
+    after: Option<u128>,
+    limits: PageLimits,
+    rate: Option<NonZeroU32>,
+) -> Result<KeyPage, OperateError> {
+    let search = store.capabilities().search.ok_or(OperateError::Unsupported { action: "list its records" })?;
+    let mut page = KeyPage { keys: Vec::new(), unreadable: Vec::new(), examined: 0, next: after };
+    let started = tokio::time::Instant::now();
     loop {
-        // Never more than fit the page: a cursor leads to the end of a request, not into it.
-        let room = limits.keys.saturating_sub(page.keys.len()).min(limits.examined.saturating_sub(page.examined));
-        if room == 0 {
+        let keys = limits.keys.saturating_sub(page.keys.len() + page.unreadable.len());
+        let examined = limits.examined.saturating_sub(page.examined);
+        if keys == 0 || examined == 0 {
             return Ok(page);
         }
-        let found = browse.browse(page.next, room.min(REQUEST)).await?;
-        let now = store_time(store, filter.namespace.as_deref()).await?;
-        page.examined += found.entries.len();
-        let selected = found.entries.iter().filter(|entry| filter.matches(entry, now));
-        page.keys.extend(selected.map(|entry| {
-            let summary = RecordSummary::new(&entry.key, &entry.record, now);
-            (entry.key.clone(), summary)
+        let request = if rate.is_some() { PACED_REQUEST } else { REQUEST };
+        let found = search.search(filter, page.next, PageLimits { keys, examined: examined.min(request) }).await?;
+        page.examined += found.examined;
+        page.keys.extend(found.entries.into_iter().map(|entry| {
+            let summary = RecordSummary::of_entry(&entry, found.now);
+            (entry.key, summary)
         }));
+        page.unreadable.extend(found.unreadable.into_iter().map(UnreadableSummary::from));
         page.next = found.next;
         if page.next.is_none() {
             return Ok(page);
+        }
+        if let Some(rate) = rate {
+            let due = Duration::from_secs_f64(page.examined as f64 / f64::from(rate.get()));
+            tokio::time::sleep_until(started + due).await;
         }
     }
 }
@@ -144,7 +157,7 @@ mod tests {
     #[tokio::test]
     async fn pages_contain_each_selected_key_once_within_their_limits() {
         let executor = store().await;
-        let states = |states: &[StateKind]| KeyFilter { states: states.to_vec(), ..KeyFilter::default() };
+        let states = KeyFilter::of_states;
         for (filter, count) in
             [(states(&[StateKind::Consumed]), 40), (states(&[StateKind::Failed]), 5), (KeyFilter::default(), 5)]
         {

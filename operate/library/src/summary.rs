@@ -1,7 +1,7 @@
 //! The description of a record for operators.
 use std::time::{Duration, SystemTime};
 
-use idempotent_core::{Key, Record, State, StateKind, Timestamp};
+use idempotent_core::{Key, Record, RecordEntry, State, StateKind, Timestamp, UnreadableRecord};
 use serde::{Deserialize, Serialize};
 
 /// The state of a record in a [`RecordSummary`].
@@ -80,7 +80,7 @@ pub struct RecordSummary {
     pub display: Option<String>,
     /// The size of the recorded result in bytes, of a consumed key with a result.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub result_bytes: Option<usize>,
+    pub result_bytes: Option<u64>,
     /// The time of the first claim, RFC 3339 in UTC. For a consumed key, a store may keep only the time of the grant.
     pub first_seen: String,
     /// The time of the last write.
@@ -92,7 +92,40 @@ pub struct RecordSummary {
     pub expires_in_ms: Option<u64>,
 }
 
+/// A record that the store cannot read. The names of the fields are stable in JSON.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct UnreadableSummary {
+    /// The storage key.
+    pub key: String,
+    /// Always `unreadable`.
+    pub state: UnreadableName,
+    /// The reason, such as the name of the damaged field.
+    pub reason: String,
+}
+
+/// The state of a record that the store cannot read.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UnreadableName {
+    /// The record cannot be read.
+    #[default]
+    Unreadable,
+}
+
+impl From<UnreadableRecord> for UnreadableSummary {
+    fn from(record: UnreadableRecord) -> Self {
+        Self { key: record.key.as_str().to_owned(), state: UnreadableName::Unreadable, reason: record.reason }
+    }
+}
+
 impl RecordSummary {
+    /// Describes a record that a search found at the store's time `now`.
+    #[must_use]
+    pub fn of_entry(entry: &RecordEntry, now: Timestamp) -> Self {
+        Self { result_bytes: entry.result_bytes, ..Self::new(&entry.key, &entry.record, now) }
+    }
+
     /// Describes a record at the store's time `now`.
     #[must_use]
     pub fn new(key: &Key, record: &Record, now: Timestamp) -> Self {
@@ -109,7 +142,7 @@ impl RecordSummary {
                 lease_left_ms = Some(left_ms(*until, now));
                 taken_over = over.map(|fencing| fencing.0);
             }
-            State::Consumed { value, .. } => result_bytes = value.as_ref().map(|value| value.len()),
+            State::Consumed { value, .. } => result_bytes = value.as_ref().map(|value| value.len() as u64),
             State::Failed { error: last } | State::Dead { error: last } => error = Some(last.to_string()),
         }
         let is_forever = record.expires_at >= Timestamp::FOREVER;

@@ -41,6 +41,8 @@ mod purge_pause;
 mod row;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod schema;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod search;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod server;
 #[cfg(all(

@@ -53,7 +53,7 @@ use crate::server::{
 /// identity of the server, by the authorities that the system trusts and by `ssl-ca=FILE`. A client certificate is
 /// `ssl-cert=FILE&ssl-key=FILE`.
 ///
-/// Capabilities: batch, browse, purge, admin, inspect, steps, order, transact.
+/// Capabilities: batch, search, purge, admin, inspect, steps, order, transact.
 ///
 /// ```no_run
 /// use idempotent_sqlx::MySqlStore;

@@ -57,7 +57,7 @@ use crate::server::{
 /// identity of the server, by the authorities that the system trusts and by `sslrootcert=FILE`. A client certificate is
 /// `sslcert=FILE&sslkey=FILE`.
 ///
-/// Capabilities: batch, watch, browse, purge, admin, inspect, steps, order, transact.
+/// Capabilities: batch, watch, search, purge, admin, inspect, steps, order, transact.
 ///
 /// ```no_run
 /// use idempotent_sqlx::PostgresStore;

@@ -161,6 +161,12 @@ pub(crate) fn key(row: &impl Cells) -> Result<Key, StoreError> {
     Ok(Key::from_parts(&name, id(row)?.ok_or_else(|| corrupt(Column::Id, "is missing"))?))
 }
 
+/// Returns the key of a row whose name may be unreadable.
+pub(crate) fn lossy_key(row: &impl Cells, id: u128) -> Key {
+    let name = bytes(row, Column::Name).ok().flatten().unwrap_or_default();
+    Key::from_parts(&String::from_utf8_lossy(name), id)
+}
+
 /// Returns the hash of a row's key, or `None` if an outer join found no row.
 pub(crate) fn id(row: &impl Cells) -> Result<Option<u128>, StoreError> {
     bytes(row, Column::Id)?.map(|bytes| sixteen(Column::Id, bytes)).transpose()

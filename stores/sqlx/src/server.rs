@@ -7,7 +7,6 @@
 //! that was read, and the store writes the decision only if the row is unchanged. Renewal, completion and release are one
 //! guarded statement each. If such a statement writes nothing, the protocol decides on the record.
 mod batch;
-mod browse;
 mod connect;
 mod dialect;
 mod driver;
@@ -20,6 +19,7 @@ mod recent_keys;
 mod refusal;
 mod requests;
 mod runner;
+mod search;
 mod settings;
 mod statement;
 mod statements;

@@ -1,6 +1,5 @@
 //! The SQLite store, with one writing connection and a few for reads.
 mod batch;
-mod browse;
 mod call;
 mod claim_row;
 mod columns;
@@ -24,6 +23,7 @@ mod queue;
 mod queued_call;
 mod record_access;
 mod requests;
+mod search;
 mod statements;
 mod steps;
 #[cfg(test)]
@@ -64,7 +64,7 @@ use crate::steps::StepsSql;
 ///
 /// An expired record stays in the file until [`Purge`](idempotent_core::Purge) removes the record. Call it periodically.
 ///
-/// Capabilities: batch, browse, purge, admin, inspect, steps, order, transact.
+/// Capabilities: batch, search, purge, admin, inspect, steps, order, transact.
 ///
 /// ```
 /// use idempotent_sqlx::SqliteStore;
@@ -144,7 +144,7 @@ impl Store for SqliteStore {
     fn capabilities(&self) -> StoreCapabilities<'_> {
         StoreCapabilities::none()
             .with_batch(self)
-            .with_browse(self)
+            .with_search(self)
             .with_purge(self)
             .with_admin(self)
             .with_inspect(self)

@@ -4,8 +4,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{
-    Admin, Batch, Browse, Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Key, Purge, Record, RecordEntry,
-    RecordPage, Settled, StoreError, Timestamp,
+    Admin, Batch, Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Key, KeyFilter, PageLimits, Purge, Record,
+    RecordEntry, RecordPage, Search, Settled, StoreError, Timestamp,
 };
 use redb::ReadableTable;
 
@@ -65,9 +65,14 @@ impl Batch for RedbStore {
 }
 
 #[async_trait]
-impl Browse for RedbStore {
-    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<RecordPage, StoreError> {
-        let limit = limit.clamp(1, 10_000);
+impl Search for RedbStore {
+    async fn search(
+        &self,
+        filter: &KeyFilter,
+        after: Option<u128>,
+        limits: PageLimits,
+    ) -> Result<RecordPage, StoreError> {
+        let (filter, limits) = (filter.clone(), limits.bounded());
         self.write(move |records| {
             let from = match after {
                 Some(u128::MAX) => return Ok((RecordPage::default(), false)),
@@ -75,19 +80,20 @@ impl Browse for RedbStore {
                 None => 0,
             };
             let mut page = RecordPage::default();
+            page.now = records.now;
             for row in records.table.range(from..).map_err(refused)? {
+                if page.examined == limits.examined || page.len() == limits.keys {
+                    return Ok((page, false));
+                }
                 let (hash, row) = row.map_err(refused)?;
                 let (name, bytes) = row.value();
-                let record = Record::from_bytes(bytes)?;
-                if protocol::live(Some(&record), records.now).is_none() {
-                    continue;
-                }
-                if page.entries.len() == limit {
-                    page.next = page.entries.last().map(|entry: &RecordEntry| entry.key.hash());
-                    break;
-                }
-                page.entries.push(RecordEntry { key: Key::from_parts(name, hash.value()), record });
+                let key = Key::from_parts(name, hash.value());
+                let record = Record::from_bytes(bytes).map(|record| RecordEntry::new(key.clone(), record));
+                page.add(&filter, key, record)?;
+                page.examined += 1;
+                page.next = Some(hash.value());
             }
+            page.next = None;
             Ok((page, false))
         })
         .await

@@ -25,7 +25,7 @@ const RECORDS: TableDefinition<u128, (&str, &[u8])> = TableDefinition::new("idem
 
 /// Records in a redb file. Clones share it; the file can be opened once at a time.
 ///
-/// Capabilities: batch, browse, purge, admin.
+/// Capabilities: batch, search, purge, admin.
 #[derive(Clone, Debug)]
 pub struct RedbStore {
     database: Arc<Database>,
@@ -144,6 +144,6 @@ impl Store for RedbStore {
     }
 
     fn capabilities(&self) -> StoreCapabilities<'_> {
-        StoreCapabilities::none().with_batch(self).with_browse(self).with_purge(self).with_admin(self)
+        StoreCapabilities::none().with_batch(self).with_search(self).with_purge(self).with_admin(self)
     }
 }

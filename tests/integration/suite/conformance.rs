@@ -45,7 +45,7 @@ async fn sqlite_on_a_clock() -> Subject {
 }
 
 // The memory store has no bytes to damage, and no client has a clock that it would look at.
-conformance!(memory_store, memory().rounds(ROUNDS), without: [clients, losing, planting, foreign, batch, browse]);
+conformance!(memory_store, memory().rounds(ROUNDS), without: [clients, losing, planting, foreign, batch]);
 // A file's records have no client but this machine: one clock, and no wire to lose a reply on. The table takes nothing
 // foreign.
 conformance!(
@@ -63,6 +63,6 @@ mod extras {
         async { sqlite(None).await.rounds(ROUNDS) },
         without: [clock, clients, losing, foreign, watch]
     );
-    conformance!(memory_store, memory(), without: [clients, losing, planting, foreign, batch, browse]);
+    conformance!(memory_store, memory(), without: [clients, losing, planting, foreign, batch]);
     conformance!(sqlite_on_a_virtual_clock, sqlite_on_a_clock(), without: [clients, losing, foreign, watch]);
 }

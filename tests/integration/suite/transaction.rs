@@ -2,6 +2,7 @@
 use std::time::Duration;
 
 use idempotent::steps::StepError;
+use idempotent::store::{KeyFilter, PageLimits};
 use idempotent::{Executor, MemoryStore, Outcome, Rejection, SqliteStore, idempotent, step};
 use sqlx::{Sqlite, SqlitePool};
 
@@ -111,8 +112,8 @@ async fn a_callback_of_a_payment_is_booked_once_and_remembered_for_two_hours() {
     assert_eq!(shop.booked(4711).await, 1);
     pay_result(&shop, 4711, 18).await.unwrap();
     assert_eq!(shop.booked(4711).await, 2, "another message of the same order");
-    let browse = shop.idem.store().capabilities().browse.unwrap();
-    let listed = browse.browse(None, 9).await.unwrap().entries;
+    let search = shop.idem.store().capabilities().search.unwrap();
+    let listed = search.search(&KeyFilter::all(), None, PageLimits::default()).await.unwrap().entries;
     assert_eq!(listed.len(), 2);
     for entry in listed {
         let (key, record) = (entry.key, entry.record);

@@ -28,6 +28,7 @@ mod decide;
 mod journal;
 mod order;
 mod rows;
+mod search;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -349,7 +350,7 @@ impl Store for Mutant {
     }
 
     fn capabilities(&self) -> StoreCapabilities<'_> {
-        let most = StoreCapabilities::none().with_batch(self).with_watch(self).with_browse(self).with_admin(self);
+        let most = StoreCapabilities::none().with_batch(self).with_watch(self).with_search(self).with_admin(self);
         let most = most.with_steps(self).with_order(self);
         let mut asked = lock(&self.own.asked);
         *asked += 1;

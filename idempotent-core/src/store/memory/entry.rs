@@ -19,6 +19,8 @@ pub(super) struct CompactRecord {
     attempt: u32,
     /// The tick at which the shard checks the entry again; see [`super::shard`].
     pub(super) tick: u32,
+    /// The number of the key's name in the shard's [`NameTable`](super::names::NameTable).
+    pub(super) name: u32,
     kind: StateKind,
 }
 
@@ -33,7 +35,7 @@ struct OptionalFields {
 }
 
 impl CompactRecord {
-    pub(super) fn new(hash: u128, record: Record, tick: u32) -> Self {
+    pub(super) fn new((hash, name): (u128, u32), record: Record, tick: u32) -> Self {
         let Record { fencing, attempt, fingerprint, state, expires_at, first_seen, updated_at, display } = record;
         let kind = state.kind();
         let mut optional = OptionalFields { fingerprint, display, ..OptionalFields::default() };
@@ -59,6 +61,7 @@ impl CompactRecord {
             optional: optional.boxed(),
             attempt,
             tick,
+            name,
             kind,
         }
     }
@@ -168,9 +171,9 @@ mod tests {
                 display,
             };
             let hash = 1 << 127 | 5;
-            let entry = CompactRecord::new(hash, record.clone(), 11);
+            let entry = CompactRecord::new((hash, 3), record.clone(), 11);
             assert!(entry.has_hash(hash) && !entry.has_hash(5), "{entry:?}");
-            assert_eq!((entry.record(), entry.tick, entry.bucket_hash()), (record, 11, 5));
+            assert_eq!((entry.record(), entry.tick, entry.bucket_hash(), entry.name), (record, 11, 5, 3));
         }
     }
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 
 use super::entry::{CompactRecord, halves};
+use super::names::NameTable;
 use crate::protocol::{self, purgeable};
-use crate::{Record, State, StepRecord, Timestamp};
+use crate::{Key, Record, State, StepRecord, Timestamp};
 
 /// The number of shards. Large enough that a shard grows in small steps: the shards of a million keys double one by
 /// one, each with a thousand entries, instead of all at once.
@@ -34,6 +35,8 @@ pub(super) struct Shard {
     places: HashTable<u32>,
     entries: Vec<Option<CompactRecord>>,
     free: Vec<u32>,
+    /// The names of the keys, which listings return.
+    names: NameTable,
     /// The queue of entries by the tick of their next check: first the lease's end, then the expiry. An item that a
     /// removed record left in the queue has a different tick than its entry and is dropped.
     due: BinaryHeap<Reverse<(u32, u32)>>,
@@ -60,24 +63,44 @@ impl Shard {
         self.entries[place as usize].as_ref().map(CompactRecord::record)
     }
 
+    /// Returns the hashes after `after`, in their order, at most `most` of them.
+    pub(super) fn hashes_after(&self, after: Option<u128>, most: usize) -> Vec<u128> {
+        let all = self.entries.iter().flatten().map(CompactRecord::hash);
+        let mut hashes: Vec<u128> = all.filter(|hash| after.is_none_or(|after| *hash > after)).collect();
+        if hashes.len() > most {
+            hashes.select_nth_unstable(most);
+            hashes.truncate(most);
+        }
+        hashes.sort_unstable();
+        hashes
+    }
+
+    /// Returns the key of the entry at `place`.
+    pub(super) fn key(&self, place: u32) -> Option<Key> {
+        let entry = self.entries[place as usize].as_ref()?;
+        Some(Key::from_parts(self.names.name(entry.name)?, entry.hash()))
+    }
+
     /// Replaces the record at `place`, which belongs to the key `hash`.
     pub(super) fn replace(&mut self, place: u32, hash: u128, record: Record) {
-        let queued = self.entries[place as usize].as_ref().map_or(NEVER, |entry| entry.tick);
+        let Some((queued, name)) = self.entries[place as usize].as_ref().map(|entry| (entry.tick, entry.name)) else {
+            return;
+        };
         let due = tick(record.expires_at);
         // The entry is due earlier than queued: its old item stays in the queue and is dropped later.
         if due < queued {
             self.queue(due, place);
         }
-        self.entries[place as usize] = Some(CompactRecord::new(hash, record, due.min(queued)));
+        self.entries[place as usize] = Some(CompactRecord::new((hash, name), record, due.min(queued)));
     }
 
     /// Inserts the record of a key that has none.
-    pub(super) fn insert(&mut self, hash: u128, record: Record) {
+    pub(super) fn insert(&mut self, (hash, name): (u128, &str), record: Record) {
         let due = tick(match &record.state {
             State::Consuming { until, .. } => *until,
             _ => record.expires_at,
         });
-        let entry = Some(CompactRecord::new(hash, record, due));
+        let entry = Some(CompactRecord::new((hash, self.names.add(name)), record, due));
         let place = match self.free.pop() {
             Some(place) => {
                 self.entries[place as usize] = entry;
@@ -123,7 +146,9 @@ impl Shard {
         let is = |place: &u32| entries[*place as usize].as_ref().is_some_and(|entry| entry.has_hash(hash));
         if let Ok(found) = self.places.find_entry(halves(hash)[0], is) {
             let (place, _) = found.remove();
-            self.entries[place as usize] = None;
+            if let Some(entry) = self.entries[place as usize].take() {
+                self.names.remove(entry.name);
+            }
             self.free.push(place);
         }
         self.steps.remove(&hash);
@@ -231,7 +256,7 @@ mod tests {
     fn inserted_and_removed_keys_do_not_fill_the_queue() {
         let mut shard = Shard::default();
         for hash in 0..100_000 {
-            shard.insert(hash, consuming(3_600 * SECOND));
+            shard.insert((hash, "n"), consuming(3_600 * SECOND));
             shard.remove(hash);
         }
         assert!(shard.len() == 0 && shard.due.len() < 64, "{} left behind", shard.due.len());
@@ -240,9 +265,9 @@ mod tests {
     #[test]
     fn a_remaining_key_is_checked_on_time_after_the_queue_was_compacted() {
         let mut shard = Shard::default();
-        shard.insert(7, consuming(10 * SECOND));
+        shard.insert((7, "n"), consuming(10 * SECOND));
         for hash in 100..10_000 {
-            shard.insert(hash, consuming(3_600 * SECOND));
+            shard.insert((hash, "n"), consuming(3_600 * SECOND));
             shard.remove(hash);
         }
         shard.expire(Timestamp(12 * SECOND), 10, 10);

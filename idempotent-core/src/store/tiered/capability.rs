@@ -7,7 +7,8 @@ use futures_util::future::join_all;
 
 use super::{RecalledClaim, TieredStore};
 use crate::store::{
-    Admin, Batch, Browse, Inspect, InspectedRecord, Purge, RecordPage, StoreCapabilities, Watch, Watching,
+    Admin, Batch, Inspect, InspectedRecord, KeyFilter, PageLimits, Purge, RecordPage, Search, StoreCapabilities, Watch,
+    Watching,
 };
 use crate::{Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Key, Settled, StoreError, StoreErrorKind};
 
@@ -18,7 +19,7 @@ impl TieredStore {
         StoreCapabilities {
             batch: durable.batch.map(|_| self as _),
             watch: durable.watch.map(|_| self as _),
-            browse: durable.browse.map(|_| self as _),
+            search: durable.search.map(|_| self as _),
             purge: durable.purge.map(|_| self as _),
             admin: durable.admin.map(|_| self as _),
             inspect: durable.inspect.map(|_| self as _),
@@ -98,9 +99,14 @@ impl Watch for TieredStore {
 }
 
 #[async_trait]
-impl Browse for TieredStore {
-    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<RecordPage, StoreError> {
-        self.0.durable.capabilities().browse.ok_or_else(|| missing("browse"))?.browse(after, limit).await
+impl Search for TieredStore {
+    async fn search(
+        &self,
+        filter: &KeyFilter,
+        after: Option<u128>,
+        limits: PageLimits,
+    ) -> Result<RecordPage, StoreError> {
+        self.0.durable.capabilities().search.ok_or_else(|| missing("search"))?.search(filter, after, limits).await
     }
 }
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent_core::{
-    Admin, Batch, Browse, Claim, ClaimHandle, ClaimRequest, Clock, Completion, FencingToken, Inspect, InspectedRecord,
-    Key, OrderStore, Purge, Record, RecordPage, Release, Settled, StepRecord, StepStore, Store, StoreCapabilities,
-    StoreError, StoredOrderTable, StoredSteps, Watch, Watching,
+    Admin, Batch, Claim, ClaimHandle, ClaimRequest, Clock, Completion, FencingToken, Inspect, InspectedRecord, Key,
+    KeyFilter, OrderStore, PageLimits, Purge, Record, RecordPage, Release, Search, Settled, StepRecord, StepStore,
+    Store, StoreCapabilities, StoreError, StoredOrderTable, StoredSteps, Watch, Watching,
 };
 use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
@@ -85,7 +85,7 @@ impl Store for OnClock {
         StoreCapabilities::none()
             .with_batch(self)
             .with_watch(self)
-            .with_browse(self)
+            .with_search(self)
             .with_purge(self)
             .with_admin(self)
             .with_inspect(self)
@@ -114,9 +114,14 @@ impl Watch for OnClock {
 }
 
 #[async_trait]
-impl Browse for OnClock {
-    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<RecordPage, StoreError> {
-        self.timed().browse(after, limit).await
+impl Search for OnClock {
+    async fn search(
+        &self,
+        filter: &KeyFilter,
+        after: Option<u128>,
+        limits: PageLimits,
+    ) -> Result<RecordPage, StoreError> {
+        self.timed().search(filter, after, limits).await
     }
 }
 

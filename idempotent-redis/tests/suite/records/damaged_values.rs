@@ -1,8 +1,8 @@
 //! Values that are no records, or records of another version. Every step rejects them with a reason and a remedy, and
 //! leaves them unchanged.
 use idempotent_core::{
-    Batch, ClaimHandle, FencingToken, Outcome, OwnerToken, Policy, Rejection, ReleaseKind, Store, StoreError,
-    StoreErrorKind,
+    Batch, ClaimHandle, FencingToken, KeyFilter, Outcome, OwnerToken, PageLimits, Policy, Rejection, ReleaseKind,
+    Store, StoreError, StoreErrorKind,
 };
 use idempotent_harness::servers::{RedisServer, Value};
 use idempotent_redis::RedisStore;
@@ -144,8 +144,10 @@ async fn unreadable_values_are_rejected_with_the_field_and_left_unchanged() {
     // A purge or a listing leaves them unchanged, too.
     let number = server.command(&["DBSIZE"]).integer();
     assert_eq!(store.capabilities().purge.unwrap().purge(1_000).await.unwrap(), 0);
-    let page = store.capabilities().browse.unwrap().browse(None, 1_000).await.unwrap();
+    let limits = PageLimits { keys: 1_000, ..PageLimits::default() };
+    let page = store.capabilities().search.unwrap().search(&KeyFilter::all(), None, limits).await.unwrap();
     assert!(page.entries.is_empty() && server.command(&["DBSIZE"]).integer() == number);
+    assert_eq!(Some(page.unreadable.len() as i64), number, "{:?}", page.unreadable);
 }
 
 /// The value is not a string.

@@ -2,7 +2,9 @@
 use std::time::Duration;
 
 use idempotent_core::StoreErrorKind::Denied;
-use idempotent_core::{Claim, ClaimHandle, Identity, Key, Release, ReleaseKind, Scene, Settled, Store, StoreError};
+use idempotent_core::{
+    Claim, ClaimHandle, Identity, Key, KeyFilter, PageLimits, Release, ReleaseKind, Scene, Settled, Store, StoreError,
+};
 use idempotent_harness::servers::{RedisServer, Value};
 use idempotent_redis::{RedisStore, Severity};
 
@@ -46,7 +48,7 @@ async fn everything(store: &RedisStore, server: &RedisServer) -> Result<(), Stor
     assert_eq!(store.release(&held, &release).await?, Settled::Done);
     watching.await.unwrap();
     let record = store.peek(&key("cycle")).await?.unwrap();
-    let page = store.capabilities().browse.unwrap().browse(None, 10).await?;
+    let page = store.capabilities().search.unwrap().search(&KeyFilter::all(), None, PageLimits::default()).await?;
     assert_eq!(page.entries.len(), 1);
     store.capabilities().purge.unwrap().purge(10).await?;
     let admin = store.capabilities().admin.unwrap();
@@ -74,7 +76,8 @@ async fn a_namespace_with_pattern_characters_lists_and_purges_no_other_namespace
         allow(&server, &printed(&said(builder().connect().await, Denied, &[])));
         let store = builder().connect().await.unwrap();
         let own = claimed(&store, namespace).await;
-        let page = store.capabilities().browse.unwrap().browse(None, 100).await.unwrap();
+        let page =
+            store.capabilities().search.unwrap().search(&KeyFilter::all(), None, PageLimits::default()).await.unwrap();
         let listed: Vec<_> = page.entries.iter().map(|entry| entry.key.as_str()).collect();
         assert_eq!(listed, [own.as_str()], "{namespace}");
         assert_eq!(store.peek(&theirs).await.unwrap_err().kind(), Denied, "{namespace}");

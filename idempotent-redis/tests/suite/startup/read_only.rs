@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use idempotent_core::StoreErrorKind::{Denied, Schema};
 use idempotent_core::{
-    Admin, Batch, Browse, CacheTier, CachedOutcome, ClaimHandle, FencingToken, OrderStore, Purge, Release, ReleaseKind,
-    Renewal, StepRecord, StepState, StepStore, Store, StoreError, Timestamp,
+    Admin, Batch, CacheTier, CachedOutcome, ClaimHandle, FencingToken, KeyFilter, OrderStore, PageLimits, Purge,
+    Release, ReleaseKind, Renewal, Search, StepRecord, StepState, StepStore, Store, StoreError, Timestamp,
 };
 use idempotent_harness::servers::{RedisReplicas, RedisServer};
 use idempotent_redis::{Durability, RedisStore, Severity};
@@ -35,7 +35,7 @@ async fn read(store: &RedisStore) {
     store.check().await.unwrap();
     store.evicted_keys().await.unwrap();
     store.peek(&key("consumed")).await.unwrap();
-    store.browse(None, 10).await.unwrap();
+    store.search(&KeyFilter::all(), None, PageLimits::default()).await.unwrap();
     store.load(&key("stream")).await.unwrap();
     store.fast_tier().recall(&key("fact")).await.unwrap();
 }
@@ -55,7 +55,7 @@ async fn a_read_only_store_sends_no_command_that_writes() {
     cycle(&writer, "consumed").await.unwrap();
     server.command(&["CONFIG", "RESETSTAT"]);
     assert!(store.peek(&key("consumed")).await.unwrap().is_some());
-    assert_eq!(store.browse(None, 10).await.unwrap().entries.len(), 1);
+    assert_eq!(store.search(&KeyFilter::all(), None, PageLimits::default()).await.unwrap().entries.len(), 1);
     read(&reader(&server).await).await;
     assert_eq!(writes(&server), [""; 0]);
     cycle(&writer, "other").await.unwrap();

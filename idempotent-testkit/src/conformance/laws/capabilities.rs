@@ -1,9 +1,9 @@
 //! Laws about capabilities: a reported capability works.
-use std::collections::HashMap;
 use std::time::Duration;
 
 use idempotent_core::{
-    Admin, Claim, ClaimHandle, ClaimRequest, Clock, FencingToken, Purge, ReleaseKind, Renewal, Settled, StateKind,
+    Admin, Claim, ClaimHandle, ClaimRequest, Clock, FencingToken, KeyFilter, PageLimits, Purge, ReleaseKind, Renewal,
+    Settled, StateKind,
 };
 
 use crate::conformance::Subject;
@@ -16,7 +16,7 @@ pub async fn reported_capabilities_work(s: &Subject) {
         [
             a.batch.is_some(),
             a.watch.is_some(),
-            a.browse.is_some(),
+            a.search.is_some(),
             a.purge.is_some(),
             a.admin.is_some(),
             a.inspect.is_some(),
@@ -37,8 +37,8 @@ pub async fn reported_capabilities_work(s: &Subject) {
     if let Some(watch) = first.watch {
         drop(watch.watch(&s.key("k")));
     }
-    if let Some(browse) = first.browse {
-        must("browse", browse.browse(None, 10).await);
+    if let Some(search) = first.search {
+        must("search", search.search(&KeyFilter::all(), None, PageLimits::default()).await);
     }
     if let Some(purge) = first.purge {
         must("purge", purge.purge(10).await);
@@ -192,43 +192,6 @@ pub async fn watchers_are_woken_by_completion_and_release(s: &Subject) {
             }
         }
     }
-}
-
-pub async fn browsing_lists_each_live_key_once(s: &Subject) {
-    let browse = s.browse();
-    let mut expected = HashMap::new();
-    for n in 0..25 {
-        let ask = ClaimRequest { key: s.key(&format!("listed {n}")), ..s.ask(1) };
-        acquired(s.claim(&ask).await);
-        expected.insert(ask.key.hash(), ask.key);
-    }
-    let gone = ClaimRequest { key: s.key("gone"), retention: Duration::ZERO, ..s.ask(1) };
-    acquired(s.claim(&gone).await);
-    s.pass(s.lease()).await;
-    let (mut after, mut seen, mut pages) = (None, Vec::new(), 0);
-    loop {
-        let page = must("browse", browse.browse(after, 7).await);
-        assert!(page.entries.len() <= 7, "a page longer than asked");
-        seen.extend(page.entries);
-        after = page.next;
-        if after.is_none() {
-            break;
-        }
-        // 26 keys in pages of seven. Short pages are allowed, but an endless listing is not.
-        pages += 1;
-        assert!(pages < 1_000, "1,000 pages for 26 keys and still a next one: `next` is to lead on from `after`");
-    }
-    for entry in &seen {
-        assert_ne!(entry.key.hash(), gone.key.hash(), "a record past its time is listed");
-        let peeked = must("peek", s.store.peek(&entry.key).await);
-        assert_eq!(peeked.as_ref(), Some(&entry.record));
-        if let Some(key) = expected.remove(&entry.key.hash()) {
-            assert_eq!(entry.key, key, "its name comes back too");
-        }
-    }
-    assert!(expected.is_empty(), "not listed: {expected:?}");
-    let hashes: std::collections::HashSet<_> = seen.iter().map(|entry| entry.key.hash()).collect();
-    assert_eq!(hashes.len(), seen.len(), "a key was listed twice");
 }
 
 pub async fn a_batch_answers_like_separate_requests(s: &Subject) {

@@ -3,7 +3,8 @@
 use std::fmt::Debug;
 
 use idempotent_core::{
-    ClaimRequest, FencingToken, Fingerprint, OnExpiry, OwnerToken, Settled, StoreError, StoreErrorKind,
+    ClaimRequest, FencingToken, Fingerprint, KeyFilter, OnExpiry, OwnerToken, PageLimits, Settled, StateKind,
+    StoreError, StoreErrorKind,
 };
 
 use crate::conformance::damage::Damage;
@@ -125,23 +126,38 @@ pub async fn a_purge_keeps_unreadable_records(s: &Subject) {
     assert_eq!(look_at(s, &planted).await, before, "a purge changed an unreadable record after the end of its lease");
 }
 
-/// Checks that a listing reports such a record or skips it, but does not change it.
-pub async fn browsing_keeps_unreadable_records(s: &Subject) {
-    let browse = s.browse();
+/// Checks that a search reports each of them with its kind, changes none and hides no other record, on every page.
+pub async fn a_search_reports_unreadable_records(s: &Subject) {
+    let search = s.search();
     acquired(s.claim_by(1).await);
-    for (damage, ask) in planted(s, |_| true).await {
-        let before = s.plant().look(&ask.key).await;
-        match browse.browse(None, 1_000).await {
-            Ok(page) => {
-                let listed = page.entries.iter().any(|entry| entry.key.hash() == ask.key.hash());
-                assert!(!listed, "{damage:?}: a record that cannot be read is listed as if it could");
-                let other = page.entries.iter().any(|entry| entry.key.hash() == s.key("k").hash());
-                assert!(other, "{damage:?}: a readable record is missing");
+    let planted = planted(s, |_| true).await;
+    let before = look_at(s, &planted).await;
+    for keys in [1, 1_000] {
+        let (mut readable, mut unreadable, mut after) = (Vec::new(), Vec::new(), None);
+        loop {
+            let limits = PageLimits { keys, ..PageLimits::default() };
+            let page = must("search", search.search(&KeyFilter::default(), after, limits).await);
+            readable.extend(page.entries.into_iter().map(|entry| entry.key.hash()));
+            unreadable.extend(page.unreadable);
+            after = page.next;
+            if after.is_none() {
+                break;
             }
-            Err(error) => assert_ne!(error.kind(), StoreErrorKind::NotApplied, "{damage:?}: {error}"),
         }
-        assert_eq!(s.plant().look(&ask.key).await, before, "{damage:?}");
+        assert!(readable.contains(&s.key("k").hash()), "a readable record is missing");
+        for (damage, ask) in &planted {
+            assert!(!readable.contains(&ask.key.hash()), "{damage:?} is listed as if it could be read");
+            let mut found = unreadable.iter().filter(|record| record.key == ask.key);
+            let record = found.next().unwrap_or_else(|| panic!("{damage:?} is not reported"));
+            assert_eq!(record.kind, damage.kind(), "{damage:?}: {}", record.reason);
+            assert!(!record.reason.is_empty() && found.next().is_none(), "{damage:?}: one report with a reason");
+        }
+        let filter = KeyFilter::of_states(&[StateKind::Consuming]);
+        let page =
+            must("search", search.search(&filter, None, PageLimits { keys: 1_000, ..PageLimits::default() }).await);
+        assert!(page.unreadable.is_empty(), "not selected: {:?}", page.unreadable);
     }
+    assert_eq!(look_at(s, &planted).await, before, "a search changed an unreadable record");
 }
 
 pub async fn a_batch_refuses_only_unreadable_records(s: &Subject) {

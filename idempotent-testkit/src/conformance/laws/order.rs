@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idempotent_core::{Clock, Key, Settled, Store, StoreErrorKind};
+use idempotent_core::{Clock, Key, KeyFilter, PageLimits, Settled, Store, StoreErrorKind};
 use tokio::task::yield_now;
 
 use super::races::of_round;
@@ -69,8 +69,8 @@ pub async fn order_state_is_not_a_record(s: &Subject) {
     assert!(compare_and_swap(s, "k", None, b"line").await);
     assert!(compare_and_swap(s, "alone", None, b"line").await);
     assert_eq!(must("peek", s.store.peek(&s.key("alone")).await), None);
-    if let Some(browse) = s.store.capabilities().browse {
-        let listed = must("browse", browse.browse(None, 10).await).entries;
+    if let Some(search) = s.store.capabilities().search {
+        let listed = must("search", search.search(&KeyFilter::all(), None, PageLimits::default()).await).entries;
         assert!(listed.iter().all(|entry| entry.key == s.key("k")), "a listing shows records alone");
     }
     assert_eq!(s.complete(1, b"v").await, Settled::Done, "a line beside it does not touch a record");

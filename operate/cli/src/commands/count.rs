@@ -1,5 +1,7 @@
 //! The command `count`.
 use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::num::NonZeroU32;
 
 use idempotent_operate::PageLimits;
 
@@ -7,32 +9,47 @@ use super::open;
 use crate::arguments::{CountArguments, Format, GlobalOptions};
 use crate::output;
 
+/// The counts of keys by their state.
+#[derive(Debug, Default)]
+struct StateCounts {
+    counts: BTreeMap<&'static str, u64>,
+    examined: usize,
+    /// False if the counts are lower bounds.
+    is_exact: bool,
+}
+
 /// Counts keys by their state. The counts are lower bounds if the budget ends first.
 pub(super) async fn count(global: &GlobalOptions, arguments: &CountArguments) -> anyhow::Result<()> {
     let filter = arguments.filter.filter(&global.namespace);
     let target = open(global).await?;
-    let (budget, mut examined, mut after) = (arguments.budget as usize, 0, None);
-    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    let is_exact = loop {
-        let limits = PageLimits { keys: 1_000, examined: (budget - examined).min(1_000) };
-        let page = idempotent_operate::list(&*target.store, &filter, after, limits).await?;
+    let (budget, rate, mut after) = (arguments.budget as usize, NonZeroU32::new(arguments.rate), None);
+    let mut counted = StateCounts::default();
+    while counted.examined < budget {
+        let limits = PageLimits { keys: PageLimits::MOST_KEYS, examined: budget - counted.examined };
+        let page = idempotent_operate::list_paced(&*target.store, &filter, after, limits, rate).await?;
         for (_, record) in &page.keys {
-            *counts.entry(output::state(record.state)).or_default() += 1;
+            *counted.counts.entry(output::state(record.state)).or_default() += 1;
         }
-        (examined, after) = (examined + page.examined, page.next);
-        match after {
-            None => break true,
-            Some(_) if examined >= budget => break false,
-            Some(_) => {}
+        if !page.unreadable.is_empty() {
+            *counted.counts.entry("unreadable").or_default() += page.unreadable.len() as u64;
         }
-    };
-    if output::format(global.output) == Format::Table {
-        for (state, count) in &counts {
-            println!("{state:<10}{}{count}", if is_exact { "" } else { "at least " });
+        (counted.examined, after) = (counted.examined + page.examined, page.next);
+        if after.is_none() {
+            counted.is_exact = true;
+            break;
         }
-        println!("examined  {examined}");
-    } else {
-        println!("{}", serde_json::json!({ "counts": counts, "exact": is_exact, "examined": examined }));
     }
-    Ok(())
+    Ok(print(output::format(global.output), &counted)?)
+}
+
+fn print(format: Format, counted: &StateCounts) -> io::Result<()> {
+    let StateCounts { counts, examined, is_exact } = counted;
+    let mut out = io::stdout().lock();
+    if format != Format::Table {
+        return writeln!(out, "{}", serde_json::json!({ "counts": counts, "exact": is_exact, "examined": examined }));
+    }
+    for (state, count) in counts {
+        writeln!(out, "{state:<11}{}{count}", if *is_exact { "" } else { "at least " })?;
+    }
+    writeln!(out, "{:<11}{examined}", "examined")
 }

@@ -19,7 +19,7 @@ const APART: [u64; 2] = [1, 300];
 
 pub(super) async fn doctor(global: &GlobalOptions, arguments: &DoctorArguments) -> anyhow::Result<()> {
     let (backend, url) = (target::backend(global)?, target::url(global)?);
-    let mut findings = backend.findings(&url, &global.namespace).await?;
+    let mut findings = backend.findings(&url, &global.namespace, &global.names).await?;
     // A store whose tables are missing cannot be opened.
     if findings.iter().all(|finding| finding.severity < Severity::Fail) {
         findings.extend(records(global, backend).await?);

@@ -1,4 +1,7 @@
 //! Commands that show keys.
+use std::io::{self, Write};
+use std::num::NonZeroU32;
+
 use idempotent_operate::{PageLimits, RecordSummary};
 
 use super::open;
@@ -26,30 +29,27 @@ pub(super) async fn list(global: &GlobalOptions, arguments: &ListArguments) -> a
     let target = open(global).await?;
     let format = output::format(global.output);
     let limits = PageLimits { keys: arguments.limit as usize, examined: arguments.budget as usize };
+    let rate = NonZeroU32::new(arguments.rate).filter(|_| arguments.all);
     let mut after = arguments.after;
     loop {
-        let page = idempotent_operate::list(&*target.store, &filter, after, limits).await?;
+        let page = idempotent_operate::list_paced(&*target.store, &filter, after, limits, rate).await?;
         let records: Vec<RecordSummary> = page.keys.into_iter().map(|(_, record)| record).collect();
-        output::records(format, &records)?;
+        output::records(format, &records, &page.unreadable)?;
         after = page.next;
         match after {
             Some(_) if arguments.all => {}
-            Some(cursor) => {
-                print_cursor(format, cursor, page.examined)?;
-                return Ok(());
-            }
+            Some(cursor) => return Ok(print_cursor(format, cursor, page.examined)?),
             None => return Ok(()),
         }
     }
 }
 
 /// Prints the cursor of the next page: in JSON as the last object, otherwise on stderr.
-fn print_cursor(format: Format, cursor: u128, examined: usize) -> anyhow::Result<()> {
+fn print_cursor(format: Format, cursor: u128, examined: usize) -> io::Result<()> {
     let cursor = format!("{cursor:032x}");
     if format == Format::Jsonl {
-        println!("{}", serde_json::json!({ "next": cursor, "examined": examined }));
+        writeln!(io::stdout(), "{}", serde_json::json!({ "next": cursor, "examined": examined }))
     } else {
-        eprintln!("examined {examined} records; the next page: --after {cursor}");
+        writeln!(io::stderr(), "examined {examined} records; the next page: --after {cursor}")
     }
-    Ok(())
 }

@@ -19,7 +19,7 @@ pub(super) async fn migrate(global: &GlobalOptions, command: &MigrateCommand) ->
 
 async fn schema(global: &GlobalOptions) -> anyhow::Result<Schema> {
     let (backend, url) = (target::backend(global)?, target::url(global)?);
-    within(Some(super::OPENING), backend.schema(&url)).await
+    within(Some(super::OPENING), backend.schema(&url, &global.names)).await
 }
 
 async fn status(global: &GlobalOptions) -> anyhow::Result<()> {
@@ -73,7 +73,7 @@ fn sql(global: &GlobalOptions, from: u32, dialect: Option<Backend>) -> anyhow::R
         None => target::backend(global)?,
     };
     let mut out = io::stdout().lock();
-    for step in backend.migrations()?.iter().filter(|step| step.version > from) {
+    for step in backend.migrations(&global.names)?.iter().filter(|step| step.version > from) {
         writeln!(out, "-- {} {}", step.version, step.name)?;
         for statement in &step.statements {
             writeln!(out, "{};", statement.trim_end_matches(';'))?;

@@ -92,6 +92,29 @@ async fn a_closed_stderr_hides_no_exit_code() {
 }
 
 #[test]
+fn a_bad_table_or_schema_is_refused_before_the_database_is_asked() {
+    // Nothing listens there, so a command that asked the database would end with exit code 7.
+    let [postgres, mysql] = ["postgres://127.0.0.1:1/shop", "mysql://127.0.0.1:1/shop"];
+    let long = "a".repeat(64);
+    for (store, arguments, text) in [
+        (postgres, ["--table", "x\"; drop table r; --"], "table name"),
+        (postgres, ["--schema", "Shop"], "schema name"),
+        (postgres, ["--table", &long], "64"),
+        (mysql, ["--table", "1st"], "table name"),
+        (mysql, ["--schema", ""], "schema name"),
+        ("tiered:postgres://127.0.0.1:1/shop|memory:", ["--table", "a-b"], "table name"),
+        ("sqlite:/no/such/file.db", ["--table", "a b"], "table name"),
+        ("sqlite:/no/such/file.db", ["--schema", "main"], "SQLite has no schemas"),
+        ("redis://127.0.0.1:1", ["--table", "records"], "no tables"),
+    ] {
+        for command in ["list", "count"] {
+            let ran = run(store, &[&[command], &arguments[..]].concat());
+            assert!(ran.code == 2 && ran.err.contains(text), "{store} {arguments:?}: {ran:?}");
+        }
+    }
+}
+
+#[test]
 fn help_completions_and_the_manual_are_printed_without_a_store() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_idempotent"));
     let help = ran(command.env_clear().arg("--help").output().unwrap());

@@ -36,4 +36,11 @@ async fn postgres_records_are_inspected_and_repaired_and_a_missing_table_is_name
     assert!(ran.code == 5 && ran.err.contains("`idempotent_record` is missing"), "{ran:?}");
     fill(&idempotent::connect(&url).create(true).await.unwrap()).await;
     inspected_and_repaired(&url).await;
+    server.psql("postgres", "CREATE SCHEMA shop");
+    let other = idempotent::connect(&url).create(true).schema("shop").table("orders_record").await.unwrap();
+    fill(&other).await;
+    let names = ["--schema", "shop", "--table", "orders_record"];
+    assert_eq!(done(&url, &[&["list"][..], &names].concat()).lines().count(), 3);
+    let counts: serde_json::Value = serde_json::from_str(&done(&url, &[&["count"][..], &names].concat())).unwrap();
+    assert_eq!(counts["examined"], 4);
 }

@@ -96,6 +96,74 @@ async fn counts_are_exact_or_lower_bounds() {
     assert_eq!((&bounded["exact"], &bounded["examined"]), (&false.into(), &2.into()));
 }
 
+/// Damages the record of `lost`.
+async fn damage(folder: &tempfile::TempDir) {
+    let url = format!("sqlite:{}", folder.path().join("records.db").display());
+    let pool = sqlx::SqlitePool::connect(&url).await.unwrap();
+    let damaged =
+        sqlx::query("UPDATE idempotent_record SET fencing = -1 WHERE state = 3").execute(&pool).await.unwrap();
+    assert_eq!(damaged.rows_affected(), 1);
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn an_unreadable_record_is_listed_and_counted_with_its_reason_and_ends_no_page() {
+    let (folder, url) = file().await;
+    damage(&folder).await;
+    let lines = |arguments: &[&str]| -> Vec<serde_json::Value> {
+        let listed = done(&url, &[&["list", "--all"], arguments].concat());
+        listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    for limit in ["1", "50"] {
+        let all = lines(&["--limit", limit]);
+        assert_eq!(all.len(), 3, "{all:?}");
+        let unreadable: Vec<_> = all.iter().filter(|line| line["state"] == "unreadable").collect();
+        assert_eq!((unreadable.len(), &unreadable[0]["key"]), (1, &key("lost").into()));
+        assert!(unreadable[0]["reason"].as_str().unwrap().contains("field `fencing`"), "{unreadable:?}");
+    }
+    assert_eq!(lines(&["--state", "unreadable"]).len(), 1);
+    assert_eq!(lines(&["--state", "dead"]).len(), 1);
+    let table = done(&url, &["list", "--state", "unreadable", "-o", "table"]);
+    assert!(table.contains(&format!("{}  (", key("lost"))) && table.contains("field `fencing`"), "{table}");
+    assert_eq!(done(&url, &["list", "--state", "unreadable", "-o", "key"]).trim_end(), key("lost"));
+    let counts: serde_json::Value = serde_json::from_str(&done(&url, &["count"])).unwrap();
+    assert_eq!(counts["counts"], serde_json::json!({ "consuming": 1, "dead": 1, "unreadable": 1 }));
+}
+
+#[tokio::test]
+async fn a_reader_that_closes_stdout_ends_a_listing_and_a_count_quietly() {
+    let (_folder, url) = file().await;
+    for arguments in [&["list"][..], &["list", "--limit", "1"], &["count"], &["count", "-o", "table"]] {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_idempotent"));
+        command.env_clear().env("IDEMPOTENT_STORE", &url).args(arguments);
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ended = crate::support::ran(command.stdout(writer).stderr(std::process::Stdio::piped()).output().unwrap());
+        assert!(ended.code == 0 && ended.err.is_empty(), "{arguments:?}: {ended:?}");
+    }
+    // A cursor alone, on the next line of a page without keys.
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_idempotent"));
+    command.env_clear().env("IDEMPOTENT_STORE", &url).args(["list", "--orphaned", "--budget", "1"]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let ended = crate::support::ran(command.stdout(writer).stderr(std::process::Stdio::piped()).output().unwrap());
+    assert!(ended.code == 0 && ended.err.is_empty(), "{ended:?}");
+}
+
+#[tokio::test]
+async fn records_of_another_table_are_listed_by_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("records.db").display());
+    fill(&idempotent::connect(&url).table("shop_record").await.unwrap()).await;
+    while folder.path().join("records.db-wal").exists() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(done(&url, &["list", "--table", "shop_record"]).lines().count(), 3);
+    let ran = run(&url, &["list"]);
+    assert!(ran.code == 5 && ran.err.contains("`idempotent_record`"), "{ran:?}");
+    assert!(done(&url, &["migrate", "status", "--table", "shop_record"]).contains("shop_record"));
+}
+
 #[tokio::test]
 async fn reading_does_not_change_the_file_and_creates_none() {
     let (folder, url) = file().await;

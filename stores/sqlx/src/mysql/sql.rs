@@ -11,6 +11,7 @@
 //! Assignments execute in order, and each sees the results of the earlier ones.
 use crate::order::{self, OrderSql};
 use crate::row::{COLUMNS, VERSION};
+use crate::search::{SearchDialect, SearchSql};
 use crate::server::{Statement, Statements, completed, ended, guard, plus, renewed, sound, vacated};
 use crate::table::Table;
 
@@ -46,6 +47,7 @@ impl StatementBuilder {
     }
 
     pub(super) fn texts(&self) -> Statements {
+        let search = self.search_sql();
         let update = |clock: usize, set: &dyn Fn(&str) -> String| Statement::marks(&self.update(clock, set));
         Statements {
             claim: self.claim_all(1),
@@ -61,7 +63,8 @@ impl StatementBuilder {
             }),
             vacate: update(8, &vacated),
             end: update(7, &ended),
-            browse: Statement::marks(&self.browse()),
+            examine: Statement::marks(&search.examine),
+            read: Statement::marks(&search.read),
         }
     }
 
@@ -159,9 +162,17 @@ impl StatementBuilder {
         )))
     }
 
-    fn browse(&self) -> String {
-        let (table, now, columns) = (&self.table, self.now(3), columns());
-        format!("SELECT {columns} FROM {table} WHERE id>$1 AND expires_at>{now} ORDER BY id LIMIT $2")
+    fn search_sql(&self) -> SearchSql {
+        let dialect = SearchDialect {
+            mark: '$',
+            now: &|place| self.now(place),
+            sound: sound(),
+            name: "name",
+            last: "max(id)",
+            greater: "greatest",
+            number: ("CAST(", " AS SIGNED)"),
+        };
+        SearchSql::new(&self.table, &dialect)
     }
 
     /// Returns one page of the purge, ordered by id: each id, and whether its record has expired. $1 after this id, $2

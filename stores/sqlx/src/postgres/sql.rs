@@ -11,6 +11,7 @@
 //! deletion. A clock that was read at the start of the statement could be overtaken by another claim and deletion.
 use crate::order::{self, OrderSql};
 use crate::row::{COLUMNS, VERSION};
+use crate::search::{SearchDialect, SearchSql};
 use crate::server::{Statement, Statements, completed, ended, guard, plus, renewed, sound, vacated};
 use crate::steps::{StepsDialect, StepsSql};
 use crate::table::Table;
@@ -53,6 +54,7 @@ pub(super) struct PostgresStatements {
 }
 
 pub(super) fn texts(maker: &StatementBuilder) -> (Statements, PostgresStatements) {
+    let search = maker.search_sql();
     let texts = Statements {
         claim: Statement::numbered(maker.claim()),
         look: Statement::numbered(maker.look()),
@@ -62,7 +64,8 @@ pub(super) fn texts(maker: &StatementBuilder) -> (Statements, PostgresStatements
         delete: Statement::numbered(maker.delete()),
         vacate: Statement::numbered(maker.settle(&vacated("t.n"), 8)),
         end: Statement::numbered(maker.settle(&ended("t.n"), 7)),
-        browse: Statement::numbered(maker.browse()),
+        examine: Statement::numbered(search.examine),
+        read: Statement::numbered(search.read),
     };
     let more = PostgresStatements {
         is_held: Statement::numbered(maker.is_held()),
@@ -192,12 +195,18 @@ impl StatementBuilder {
         )
     }
 
-    /// Returns a page of records. $1 after this id, $2 maximum
-    fn browse(&self) -> String {
-        let (table, now, columns) = (&self.table, self.now(3), columns());
-        format!(
-            "SELECT {columns} FROM {table}, (SELECT {now} AS n) AS t WHERE id>$1 AND expires_at>n ORDER BY id LIMIT $2"
-        )
+    fn search_sql(&self) -> SearchSql {
+        let dialect = SearchDialect {
+            mark: '$',
+            now: &|place| self.now(place),
+            sound: sound(),
+            name: "name",
+            // Before version 18, there is no `max(bytea)`.
+            last: "(array_agg(id ORDER BY id DESC))[1]",
+            greater: "greatest",
+            number: ("(", ")::bigint"),
+        };
+        SearchSql::new(&self.table, &dialect)
     }
 
     /// Deletes one page of expired records, ordered by id, without an index on the time, which each completion would

@@ -30,8 +30,10 @@ pub(crate) struct Statements {
     pub(crate) vacate: Statement,
     /// Failed or dead. $3 the grant's number, or NULL; $4 state, $5 retention, $6 error
     pub(crate) end: Statement,
-    /// $1 the id before the first one, $2 the maximum number of rows
-    pub(crate) browse: Statement,
+    /// [`SearchSql::examine`](crate::search::SearchSql::examine)
+    pub(crate) examine: Statement,
+    /// [`SearchSql::read`](crate::search::SearchSql::read)
+    pub(crate) read: Statement,
 }
 
 /// The statements within an open transaction. They differ from [`Statements`] in two ways: they never wait for a lock, and a

@@ -10,8 +10,8 @@ macro_rules! server_store {
 
             use ::async_trait::async_trait;
             use ::idempotent_core::{
-                StoreCapabilities, Admin, Batch, Browse, Claim, ClaimRequest, Completion, FencingToken, ClaimHandle, Inspect, InspectedRecord,
-                Key, RecordPage, Purge, Record, Release, Renewal, Settled, Store, StoreError,
+                StoreCapabilities, Admin, Batch, Claim, ClaimRequest, Completion, FencingToken, ClaimHandle, Inspect, InspectedRecord,
+                Key, KeyFilter, PageLimits, RecordPage, Purge, Record, Release, Renewal, Search, Settled, Store, StoreError,
             };
 
             #[async_trait]
@@ -37,7 +37,7 @@ macro_rules! server_store {
                 }
 
                 fn capabilities(&self) -> StoreCapabilities<'_> {
-                    let all = StoreCapabilities::none().with_batch(self).with_browse(self);
+                    let all = StoreCapabilities::none().with_batch(self).with_search(self);
                     let all = all.with_purge(self).with_admin(self).with_inspect(self).with_renewal(self)$(.$more(self))*;
                     $(
                         let $it = self;
@@ -70,9 +70,14 @@ macro_rules! server_store {
             }
 
             #[async_trait]
-            impl Browse for $store {
-                async fn browse(&self, after: Option<u128>, limit: usize) -> Result<RecordPage, StoreError> {
-                    self.0.browse(after, limit).await
+            impl Search for $store {
+                async fn search(
+                    &self,
+                    filter: &KeyFilter,
+                    after: Option<u128>,
+                    limits: PageLimits,
+                ) -> Result<RecordPage, StoreError> {
+                    self.0.search(filter, after, limits).await
                 }
             }
 

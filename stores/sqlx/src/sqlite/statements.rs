@@ -11,6 +11,7 @@ use idempotent_core::protocol::{CRASHED, PARKED};
 use super::claim_row::ClaimRow;
 use crate::order::{self, OrderSql};
 use crate::row::{COLUMNS, FENCING_END, VERSION};
+use crate::search::{SearchDialect, SearchSql};
 use crate::steps::{StepsDialect, StepsSql};
 use crate::table::Table;
 
@@ -33,7 +34,8 @@ pub(super) struct SqliteStatements {
     pub(super) vacate: Arc<str>,
     pub(super) end: Arc<str>,
     pub(super) forget: Arc<str>,
-    pub(super) browse: Arc<str>,
+    pub(super) examine: Arc<str>,
+    pub(super) read: Arc<str>,
     pub(super) scan: Arc<str>,
     pub(super) purge: Arc<str>,
     maker: StatementBuilder,
@@ -63,6 +65,7 @@ impl SqliteStatements {
     /// its third.
     pub(super) fn new(table: &Table, bound_clock: bool) -> Self {
         let maker = StatementBuilder { table: table.quoted(), bound_clock };
+        let search = maker.search_sql();
         Self {
             claim: maker.claim(true).into(),
             claim_new: maker.claim(false).into(),
@@ -74,7 +77,8 @@ impl SqliteStatements {
             vacate: maker.vacate().into(),
             end: maker.end().into(),
             forget: maker.forget().into(),
-            browse: maker.browse().into(),
+            examine: search.examine.into(),
+            read: search.read.into(),
             scan: maker.scan().into(),
             purge: maker.purge().into(),
             maker,
@@ -280,10 +284,17 @@ impl StatementBuilder {
         )
     }
 
-    /// Returns a page of records. ?1 after this id, ?2 maximum
-    fn browse(&self) -> String {
-        let (table, now, columns) = (&self.table, self.now(3), columns());
-        format!("SELECT {columns}, {now} FROM {table} WHERE id>?1 AND expires_at>{now} ORDER BY id LIMIT ?2")
+    fn search_sql(&self) -> SearchSql {
+        let dialect = SearchDialect {
+            mark: '?',
+            now: &|place| self.now(place),
+            sound: format!("({})", sound()),
+            name: "CAST(name AS BLOB)",
+            last: "max(id)",
+            greater: "max",
+            number: ("", ""),
+        };
+        SearchSql::new(&self.table, &dialect)
     }
 
     /// Returns one page of the purge, ordered by id: the last id that was examined, the number examined, and the

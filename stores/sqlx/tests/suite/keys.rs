@@ -1,6 +1,6 @@
 //! Keys as they come: none is changed, none meets another.
 
-use idempotent_core::{Browse, Claim, Identity, Key, KeyPart, Scene, Store};
+use idempotent_core::{Claim, Identity, Key, KeyFilter, KeyPart, PageLimits, Scene, Search, Store};
 use idempotent_sqlx::SqliteStore;
 
 use crate::support::{Place, done, held, key, request};
@@ -19,7 +19,9 @@ async fn are_kept_apart(store: &SqliteStore, keys: &[Key]) {
         };
         assert_eq!(consumed.value.unwrap()[..], [u8::try_from(index).unwrap()], "key {index}");
     }
-    let mut listed: Vec<_> = store.browse(None, 1_000).await.unwrap().entries.into_iter().map(|e| e.key).collect();
+    let limits = PageLimits { keys: 1_000, ..PageLimits::default() };
+    let page = store.search(&KeyFilter::all(), None, limits).await.unwrap();
+    let mut listed: Vec<_> = page.entries.into_iter().map(|entry| entry.key).collect();
     let mut wanted = keys.to_vec();
     listed.sort_by_key(Key::hash);
     wanted.sort_by_key(Key::hash);

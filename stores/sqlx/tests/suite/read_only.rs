@@ -3,8 +3,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use idempotent_core::{
-    Admin, Batch, Browse, OrderStore, Purge, ReleaseKind, StepRecord, StepState, StepStore, Store, StoreError,
-    StoreErrorKind,
+    Admin, Batch, KeyFilter, OrderStore, PageLimits, Purge, ReleaseKind, Search, StepRecord, StepState, StepStore,
+    Store, StoreError, StoreErrorKind,
 };
 use idempotent_sqlx::SqliteStore;
 
@@ -74,7 +74,7 @@ async fn a_read_only_store_reads_a_file_and_leaves_it_as_it_is() {
     let before = bytes(&place);
     let store = reader(&place).await;
     assert_eq!(store.peek(&key("consumed")).await.unwrap(), writer.peek(&key("consumed")).await.unwrap());
-    assert_eq!(store.browse(None, 10).await.unwrap().entries.len(), 2);
+    assert_eq!(store.search(&KeyFilter::all(), None, PageLimits::default()).await.unwrap().entries.len(), 2);
     store.load(&key("stream")).await.unwrap();
     store.steps(&held(&key("held"), 1), HOUR).await.unwrap();
     assert!(place.builder().read_only(true).schema_status().await.unwrap().is_current());

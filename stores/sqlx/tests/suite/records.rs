@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idempotent_core::{
-    Admin, Batch, Browse, Claim, Clock, FencingToken, InFlight, Purge, ReleaseKind, Settled, State, StateKind, Store,
-    StoreErrorKind,
+    Admin, Batch, Claim, Clock, FencingToken, InFlight, KeyFilter, PageLimits, Purge, ReleaseKind, Search, Settled,
+    State, StateKind, Store, StoreErrorKind,
 };
 use idempotent_sqlx::SqliteStore;
 
@@ -81,7 +81,8 @@ async fn a_text_that_is_not_utf8_is_named() {
     let error = store.claim(&request(&a, 2)).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Corrupt);
     assert!(error.to_string().contains("`error` is not UTF-8"), "{error}");
-    assert!(store.browse(None, 10).await.is_err());
+    let page = store.search(&KeyFilter::all(), None, PageLimits::default()).await.unwrap();
+    assert!(page.entries.is_empty() && page.unreadable[0].reason.contains("`error` is not UTF-8"), "{page:?}");
 }
 
 #[tokio::test]
@@ -225,7 +226,8 @@ async fn a_listing_has_each_key_once_and_nothing_past_its_time() {
     store.claim_all(&requests).await;
     let (mut after, mut listed, mut pages) = (None, Vec::new(), 0);
     loop {
-        let page = store.browse(after, 7).await.unwrap();
+        let page =
+            store.search(&KeyFilter::all(), after, PageLimits { keys: 7, ..PageLimits::default() }).await.unwrap();
         assert!(page.entries.len() <= 7);
         listed.extend(page.entries.into_iter().map(|entry| entry.key));
         pages += 1;
@@ -239,7 +241,7 @@ async fn a_listing_has_each_key_once_and_nothing_past_its_time() {
     listed.dedup();
     assert_eq!(listed.len(), 50);
     assert!(keys.iter().all(|key| listed.contains(key)));
-    assert_eq!(store.browse(None, usize::MAX).await.unwrap().entries.len(), 50);
+    assert_eq!(store.search(&KeyFilter::all(), None, PageLimits::default()).await.unwrap().entries.len(), 50);
 }
 
 #[tokio::test]

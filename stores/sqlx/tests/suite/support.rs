@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use idempotent_core::{
-    Batch, ClaimHandle, ClaimRequest, Clock, Completion, Identity, Key, OnExpiry, OwnerToken, Release, ReleaseKind,
-    Scene, Store, Timer, Timestamp,
+    Batch, ClaimHandle, ClaimRequest, Clock, Completion, Identity, Key, KeyFilter, OnExpiry, OwnerToken, PageLimits,
+    Release, ReleaseKind, Scene, Store, Timer, Timestamp,
 };
 use idempotent_sqlx::{SqliteStore, SqliteStoreBuilder};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
@@ -145,9 +145,10 @@ pub(crate) async fn pages_are_bounded(store: &(impl Store + Batch)) {
     for some in requests.chunks(1_000) {
         assert!(store.claim_all(some).await.iter().all(Result::is_ok));
     }
-    let browse = store.capabilities().browse.unwrap();
-    let first = browse.browse(None, 1_000_000_000).await.unwrap();
+    let search = store.capabilities().search.unwrap();
+    let limits = PageLimits { keys: 1_000_000_000, examined: usize::MAX };
+    let first = search.search(&KeyFilter::all(), None, limits).await.unwrap();
     assert_eq!(first.entries.len(), 10_000);
-    let second = browse.browse(first.next, usize::MAX).await.unwrap();
+    let second = search.search(&KeyFilter::all(), first.next, limits).await.unwrap();
     assert_eq!((second.entries.len(), second.next), (1, None));
 }

@@ -63,7 +63,9 @@ fn lease(job: &Job) -> Option<u64> {
     runtime.block_on(async {
         let path = job.path("store.db");
         let store = idempotent::connect(format!("sqlite:{}", path.display())).await.ok()?;
-        let page = store.capabilities().browse?.browse(None, 10).await.ok()?;
+        let filter = idempotent::store::KeyFilter::of_states(&[idempotent::store::StateKind::Consuming]);
+        let limits = idempotent::store::PageLimits::default();
+        let page = store.capabilities().search?.search(&filter, None, limits).await.ok()?;
         page.entries.iter().find_map(|entry| match entry.record.state {
             idempotent::store::State::Consuming { until, .. } => Some(until.0),
             _ => None,

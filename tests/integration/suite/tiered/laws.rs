@@ -31,16 +31,16 @@ fn over_memory(mood: Mood) -> Subject {
     Subject::new(first).second(second).losing(faults).on_clock(clock)
 }
 
-conformance!(over_memory, over_memory(Mood::Well).rounds(50), without: [clients, planting, foreign, batch, browse]);
-conformance!(over_memory_while_down, over_memory(Mood::Down).rounds(50), without: [clients, planting, foreign, batch, browse]);
-conformance!(over_memory_that_forgets, over_memory(Mood::Forgets).rounds(50), without: [clients, planting, foreign, batch, browse]);
-conformance!(over_memory_that_is_flushed, over_memory(Mood::Flushed).rounds(50), without: [clients, planting, foreign, batch, browse]);
+conformance!(over_memory, over_memory(Mood::Well).rounds(50), without: [clients, planting, foreign, batch]);
+conformance!(over_memory_while_down, over_memory(Mood::Down).rounds(50), without: [clients, planting, foreign, batch]);
+conformance!(over_memory_that_forgets, over_memory(Mood::Forgets).rounds(50), without: [clients, planting, foreign, batch]);
+conformance!(over_memory_that_is_flushed, over_memory(Mood::Flushed).rounds(50), without: [clients, planting, foreign, batch]);
 
 /// Races in many rounds.
 mod extras {
     use super::*;
 
-    conformance!(over_memory, over_memory(Mood::Well), without: [clients, planting, foreign, batch, browse]);
+    conformance!(over_memory, over_memory(Mood::Well), without: [clients, planting, foreign, batch]);
 }
 
 async fn over_sqlite(mood: Mood) -> Subject {

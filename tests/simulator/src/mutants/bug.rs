@@ -181,8 +181,10 @@ bugs! {
     UnreadableIsMismatch,
     /// A purge removes unreadable records.
     PurgeTakesUnreadable,
-    /// A listing ends silently at an unreadable record.
-    BrowseEndsAtUnreadable,
+    /// A search ends silently at an unreadable record.
+    SearchEndsAtUnreadable,
+    /// A search skips unreadable records.
+    SearchHidesUnreadable,
     /// A batch fails as a whole because of one unreadable record.
     BatchFailsAsAWhole,
 
@@ -191,10 +193,20 @@ bugs! {
     AbilityComesAndGoes,
     /// A batch returns its answers in another order.
     BatchInDisorder,
-    /// Browsing lists expired records.
-    BrowseShowsExpired,
+    /// A search lists expired records.
+    SearchShowsExpired,
     /// A page begins with the last entry of the previous page.
-    BrowseRepeats,
+    SearchRepeats,
+    /// A search returns records in any state.
+    SearchIgnoresStates,
+    /// A search returns records of any age.
+    SearchIgnoresAges,
+    /// A search examines all records.
+    SearchIgnoresBudget,
+    /// A search returns the results of consumed records.
+    SearchReturnsResults,
+    /// A cursor is the number of the records before it.
+    SearchCountsRecords,
     /// A purge mistakes the expiry of the lease for that of the record.
     PurgeTakesOrphans,
     /// A purge removes settled records that are still valid.

@@ -4,8 +4,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol;
 use idempotent_core::{
-    Admin, Batch, Browse, Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Key, Purge, Record, RecordEntry,
-    RecordPage, Settled, State, Store, StoreError, Watch, Watching,
+    Admin, Batch, Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Key, Purge, Record, Settled, State,
+    Store, StoreError, Watch, Watching,
 };
 
 use super::{Bug, Mutant, lock};
@@ -54,39 +54,6 @@ impl Batch for Mutant {
 impl Watch for Mutant {
     fn watch(&self, _: &Key) -> Watching {
         Box::pin(self.bell().clone().notified_owned())
-    }
-}
-
-#[async_trait]
-impl Browse for Mutant {
-    /// Skips unreadable records.
-    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<RecordPage, StoreError> {
-        let (rows, now) = (self.rows(), self.now());
-        let mut listed: Vec<_> = rows
-            .values()
-            .filter(|row| {
-                after.is_none_or(|after| match self.has(Bug::BrowseRepeats) {
-                    true => row.key.hash() + 1 > after,
-                    false => row.key.hash() > after,
-                })
-            })
-            .collect();
-        listed.sort_by_key(|row| row.key.hash());
-        if self.has(Bug::BrowseEndsAtUnreadable)
-            && let Some(end) = listed.iter().position(|row| !row.is_readable())
-        {
-            listed.truncate(end);
-        }
-        let counts = |record: &Record| self.has(Bug::BrowseShowsExpired) || protocol::live(Some(record), now).is_some();
-        let entry = |row: &super::Row| {
-            let record = self.read(row).ok().flatten().filter(|record| counts(record))?;
-            Some(RecordEntry { key: row.key.clone(), record })
-        };
-        let mut live: Vec<_> = listed.into_iter().filter_map(entry).collect();
-        let more = live.len() > limit;
-        live.truncate(limit);
-        let next = live.last().filter(|_| more).map(|entry| entry.key.hash());
-        Ok(RecordPage { entries: live, next })
     }
 }
 

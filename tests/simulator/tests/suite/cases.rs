@@ -41,7 +41,7 @@ shown! {
     equal_keys_of_two_tenants_are_kept_apart: tenants_scenes_and_scopes_are_separate;
     damaged_records_are_refused_and_left_unchanged:
         a_damaged_record_is_corrupt_for_each_operation an_unreadable_record_is_never_overwritten_or_deleted
-        a_purge_keeps_unreadable_records browsing_keeps_unreadable_records;
+        a_purge_keeps_unreadable_records a_search_reports_unreadable_records;
     a_record_of_a_newer_version_is_refused_and_left_unchanged: a_record_of_a_newer_version_is_refused_by_each_operation;
     a_foreign_value_is_refused_and_left_unchanged: a_foreign_value_is_refused_by_each_operation;
 }

@@ -16,7 +16,7 @@ fn capabilities(store: &dyn Store) -> Vec<&'static str> {
     let names = [
         ("batch", capabilities.batch.is_some()),
         ("watch", capabilities.watch.is_some()),
-        ("browse", capabilities.browse.is_some()),
+        ("search", capabilities.search.is_some()),
         ("purge", capabilities.purge.is_some()),
         ("admin", capabilities.admin.is_some()),
         ("journal", capabilities.steps.is_some()),
@@ -31,7 +31,7 @@ fn whole(clock: &VirtualClock) -> Mutant {
 #[test]
 fn arc_and_box_forward_every_ability() {
     let store = whole(&VirtualClock::new());
-    let all = ["batch", "watch", "browse", "purge", "admin", "journal"];
+    let all = ["batch", "watch", "search", "purge", "admin", "journal"];
     assert_eq!(capabilities(&store), all);
     assert_eq!(capabilities(&Arc::new(store.clone())), all);
     assert_eq!(capabilities(&Box::new(store.clone())), all);
@@ -56,13 +56,16 @@ fn arc_and_box_keep_the_laws() {
 #[test]
 fn a_fault_store_forwards_all_but_batch() {
     let clock = VirtualClock::new();
-    assert_eq!(capabilities(&FaultStore::new(whole(&clock), &clock)), ["watch", "browse", "purge", "admin", "journal"]);
+    assert_eq!(capabilities(&FaultStore::new(whole(&clock), &clock)), ["watch", "search", "purge", "admin", "journal"]);
 }
 
 #[test]
 fn a_fault_store_offers_nothing_that_the_store_underneath_does_not_have() {
     let clock = VirtualClock::new();
-    assert_eq!(capabilities(&FaultStore::new(MemoryStore::new(), &clock)), ["watch", "purge", "admin", "journal"]);
+    assert_eq!(
+        capabilities(&FaultStore::new(MemoryStore::new(), &clock)),
+        ["watch", "search", "purge", "admin", "journal"]
+    );
     assert_eq!(capabilities(&FaultStore::new(Cas(Nothing), &clock)), Vec::<&str>::new());
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use idempotent_core::{
-    Claim, ClaimRequest, FencingToken, Key, ReleaseKind, Settled, StepRecord, StepState, Store, StoredSteps,
+    Claim, ClaimRequest, FencingToken, Key, KeyFilter, PageLimits, ReleaseKind, Settled, StepRecord, StepState, Store,
+    StoredSteps,
 };
 use idempotent_harness::servers::PostgresServer;
 use idempotent_sqlx::PostgresStore;
@@ -12,7 +13,7 @@ use idempotent_sqlx::PostgresStore;
 use crate::support::{done, held, key, release, request};
 
 /// The statements of `postgres/sql.rs`, and three of steps. Those of the inbox differ only in the written values.
-const STATEMENTS: usize = 17;
+const STATEMENTS: usize = 18;
 
 #[tokio::test]
 async fn each_statement_goes_by_the_primary_key_over_100_000_rows() {
@@ -122,7 +123,9 @@ async fn everything(store: &PostgresStore, run: &str) {
         let forgotten = admin.forget(&key, FencingToken(over.fencing.0), false, Duration::ZERO).await.unwrap();
         assert_eq!(forgotten, Settled::Done);
         batches(store, &named).await;
-        assert_eq!(capabilities.browse.unwrap().browse(Some(u128::MAX / 2), 100).await.unwrap().entries.len(), 100);
+        let (search, limits) = (capabilities.search.unwrap(), PageLimits { keys: 100, ..PageLimits::default() });
+        let page = search.search(&KeyFilter::all(), Some(u128::MAX / 2), limits).await.unwrap();
+        assert_eq!(page.entries.len(), 100);
         assert_eq!(capabilities.purge.unwrap().purge(100).await.unwrap(), 100);
     }
 }

@@ -2,7 +2,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use idempotent_core::{Browse, ClaimMode, Store, StoreErrorKind, TransactionSource};
+use idempotent_core::{ClaimMode, KeyFilter, PageLimits, Search, Store, StoreErrorKind, TransactionSource};
 use idempotent_sqlx::SchemaProblemKind;
 use idempotent_testkit::DamageInjector;
 use sqlx::Transaction;
@@ -24,7 +24,7 @@ async fn the_server_refuses_each_write_of_a_read_only_store() {
     let before = place.rows().look(&key("held")).await;
     let store = place.builder().create(false).read_only(true).connect().await.unwrap();
     assert_eq!(store.peek(&key("consumed")).await.unwrap(), writer.peek(&key("consumed")).await.unwrap());
-    assert_eq!(store.browse(None, 10).await.unwrap().entries.len(), 2);
+    assert_eq!(store.search(&KeyFilter::all(), None, PageLimits::default()).await.unwrap().entries.len(), 2);
     let mut results = write(&store).await;
     let run: Box<dyn Any> = store.capabilities().transact.unwrap().transactional_run(ClaimMode::Inside);
     let run = run.downcast::<Arc<dyn TransactionSource<Transaction<'static, Db>>>>().unwrap();

@@ -117,11 +117,15 @@ pub(crate) fn laws_about(bug: Bug) -> &'static [&'static str] {
         Bug::ForeignIsCorrupt => &["a_foreign_value_is_refused_by_each_operation"],
         Bug::UnreadableIsMismatch => &["an_unreadable_record_is_not_a_mismatch"],
         Bug::PurgeTakesUnreadable => &["a_purge_keeps_unreadable_records"],
-        Bug::BrowseEndsAtUnreadable => &["browsing_keeps_unreadable_records"],
+        Bug::SearchEndsAtUnreadable | Bug::SearchHidesUnreadable => &["a_search_reports_unreadable_records"],
         Bug::BatchFailsAsAWhole => &["a_batch_refuses_only_unreadable_records"],
         Bug::AbilityComesAndGoes => &["reported_capabilities_work"],
         Bug::BatchInDisorder => &["a_batch_answers_like_separate_requests"],
-        Bug::BrowseShowsExpired | Bug::BrowseRepeats => &["browsing_lists_each_live_key_once"],
+        Bug::SearchShowsExpired | Bug::SearchRepeats => &["a_search_lists_each_live_key_once"],
+        Bug::SearchIgnoresStates | Bug::SearchIgnoresAges => &["a_search_selects_by_every_condition_of_its_filter"],
+        Bug::SearchIgnoresBudget => &["a_search_stays_within_its_limits"],
+        Bug::SearchReturnsResults => &["a_search_returns_no_results"],
+        Bug::SearchCountsRecords => &["a_search_resumes_after_inserts_and_deletions"],
         Bug::PurgeTakesOrphans | Bug::PurgeTakesTheLiving | Bug::PurgeWithoutBound => {
             &["a_purge_is_bounded_and_harmless"]
         }

@@ -1,23 +1,17 @@
-//! Listing and purging of records with `SCAN`, which does not block the server.
+//! Visiting of all keys with `SCAN`, which does not block the server, and the purge.
 use async_trait::async_trait;
-use idempotent_core::protocol::live;
-use idempotent_core::{Browse, Key, Purge, RecordEntry, RecordPage, StoreError, StoreErrorKind};
+use idempotent_core::{Key, Purge, StoreError, StoreErrorKind};
 use redis::{Cmd, Value};
 
 use crate::RedisStore;
 use crate::batching::batcher::CallBatcher;
-use crate::batching::call::ScriptCall;
 use crate::failure::CallFailure;
-use crate::store::BUDGET;
-use crate::store::replies;
 use crate::topology::Topology;
 
-/// Maximum number of entries of a page.
-const MAX_PAGE: usize = 10_000;
-/// Number of table slots that one `SCAN` visits.
+/// Number of table slots that one `SCAN` of a purge visits.
 const SCAN_COUNT: usize = 1_000;
 /// Pattern that matches the end of every record key. Other keys may share the server.
-const KEY_PATTERN: &str = "*:{??????????????????????}";
+pub(super) const KEY_PATTERN: &str = "*:{??????????????????????}";
 
 /// Position of a listing: a server, a cursor on that server, and the first rank of the cursor's keys that is still to
 /// be listed.
@@ -25,54 +19,43 @@ const KEY_PATTERN: &str = "*:{??????????????????????}";
 /// A count of the listed keys would be wrong if one of them is deleted before the next page. The server is identified
 /// by a hash of its address, because its index may change before the next page.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct ListingCursor {
-    server: u32,
-    cursor: u64,
-    from: u32,
+pub(super) struct ListingCursor {
+    pub(super) server: u32,
+    pub(super) cursor: u64,
+    pub(super) from: u32,
 }
 
 impl ListingCursor {
     /// Packs 32 bits of server, 64 bits of cursor and 32 bits of rank.
-    fn pack(self) -> u128 {
+    pub(super) fn pack(self) -> u128 {
         u128::from(self.server) << 96 | u128::from(self.cursor) << 32 | u128::from(self.from)
     }
 
-    fn unpack(packed: u128) -> Self {
+    pub(super) fn unpack(packed: u128) -> Self {
         let part = |shift: u32, bits: u32| (packed >> shift) & ((1_u128 << bits) - 1);
         Self { server: part(96, 32) as u32, cursor: part(32, 64) as u64, from: part(0, 32) as u32 }
+    }
+
+    /// Returns the start of the next server.
+    pub(super) fn next_server(self) -> Option<Self> {
+        self.server.checked_add(1).map(|server| Self { server, ..Self::default() })
     }
 }
 
 /// Returns the rank of a key within its cursor: the first bits of its hash.
-fn rank(key: &Key) -> u32 {
+pub(super) fn rank(key: &Key) -> u32 {
     (key.hash() >> 96) as u32
 }
 
-/// Returns how many of these keys, sorted by hash, fit into `room` without splitting a rank.
-fn whole_ranks(keys: &[Key], room: usize) -> usize {
-    let Some(first_left) = keys.get(room) else { return keys.len() };
-    let whole = keys[..room].iter().rposition(|key| rank(key) != rank(first_left));
-    whole.map_or(room, |last| last + 1)
-}
-
-/// Scans the keys at a position, without the listed ones. With little room, scans as few keys as the server returns at
-/// once.
-async fn fitting(batcher: &CallBatcher, place: &ListingCursor, room: usize) -> Result<(u64, Vec<Key>), CallFailure> {
-    let mut count = SCAN_COUNT.min(room);
-    loop {
-        let (cursor, mut keys) = scan(batcher, place.cursor, count).await?;
-        keys.retain(|key| rank(key) >= place.from);
-        keys.sort_unstable_by_key(Key::hash);
-        if keys.len() <= room || count == 1 {
-            return Ok((cursor, keys));
-        }
-        count = count.div_ceil(4).min(count - 1);
-    }
-}
-
-async fn scan(batcher: &CallBatcher, cursor: u64, count: usize) -> Result<(u64, Vec<Key>), CallFailure> {
+/// Scans for keys with the pattern from a cursor, which the next one replaces.
+pub(super) async fn scan(
+    batcher: &CallBatcher,
+    pattern: &str,
+    cursor: u64,
+    count: usize,
+) -> Result<(u64, Vec<Key>), CallFailure> {
     let mut cmd = Cmd::new();
-    cmd.arg("SCAN").arg(cursor).arg("MATCH").arg(KEY_PATTERN).arg("COUNT").arg(count);
+    cmd.arg("SCAN").arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(count);
     let unexpected_reply = || CallFailure::ambiguous("unexpected reply to SCAN; is a proxy rewriting responses?");
     let Value::Array(reply) = batcher.connection().send(&cmd).await? else { return Err(unexpected_reply()) };
     let [Value::BulkString(cursor), Value::Array(keys)] = &reply[..] else { return Err(unexpected_reply()) };
@@ -85,46 +68,8 @@ async fn scan(batcher: &CallBatcher, cursor: u64, count: usize) -> Result<(u64, 
     Ok((cursor, keys.iter().filter_map(key).collect()))
 }
 
-#[async_trait]
-impl Browse for RedisStore {
-    async fn browse(&self, after: Option<u128>, limit: usize) -> Result<RecordPage, StoreError> {
-        let limit = limit.clamp(1, MAX_PAGE);
-        let servers = self.servers(after.is_none()).await?;
-        let mut next = Some(after.map_or_else(ListingCursor::default, ListingCursor::unpack));
-        let mut entries = Vec::new();
-        while let Some((batcher, place)) =
-            next.filter(|_| entries.len() < limit).and_then(|place| resume_at(&servers, place))
-        {
-            let room = limit - entries.len();
-            let (cursor, keys) = fitting(batcher, &place, room).await?;
-            let fits = keys.len() <= room;
-            if !fits && !entries.is_empty() {
-                // A cursor is not split across pages unless necessary, because the table may grow before the next page.
-                break;
-            }
-            let given = &keys[..whole_ranks(&keys, room)];
-            let (own, others): (Vec<&Key>, Vec<&Key>) = given.iter().partition(|key| self.is_own(key));
-            entries.extend(self.entries(&own).await?);
-            match self.entries(&others).await {
-                // The user may have no permission for the keys of other namespaces.
-                Err(error) if error.kind() == StoreErrorKind::Denied => {}
-                listed => entries.extend(listed?),
-            }
-            next = match (fits, cursor) {
-                (false, _) => Some(ListingCursor { from: given.last().map_or(0, rank).saturating_add(1), ..place }),
-                (true, 0) => {
-                    place.server.checked_add(1).map(|server| ListingCursor { server, ..ListingCursor::default() })
-                }
-                (true, cursor) => Some(ListingCursor { cursor, from: 0, ..place }),
-            };
-        }
-        let next = next.and_then(|place| resume_at(&servers, place)).map(|(_, place)| place.pack());
-        Ok(RecordPage { entries, next })
-    }
-}
-
 /// Returns the server of a position. If that server is gone, returns the start of the next one.
-fn resume_at<T>(servers: &[(u32, T)], place: ListingCursor) -> Option<(&T, ListingCursor)> {
+pub(super) fn resume_at<T>(servers: &[(u32, T)], place: ListingCursor) -> Option<(&T, ListingCursor)> {
     let (server, batcher) = servers.iter().find(|(server, _)| *server >= place.server)?;
     let begins = ListingCursor { server: *server, ..ListingCursor::default() };
     Some((batcher, if *server == place.server { place } else { begins }))
@@ -152,7 +97,7 @@ fn hashed(name: &str) -> u32 {
 
 impl RedisStore {
     /// Returns the servers that hold keys, with their numbers.
-    async fn servers(&self, refresh: bool) -> Result<Vec<(u32, CallBatcher)>, StoreError> {
+    pub(super) async fn servers(&self, refresh: bool) -> Result<Vec<(u32, CallBatcher)>, StoreError> {
         let batchers = self.0.topology.batchers(refresh).await?;
         Ok(match &self.0.topology {
             Topology::Cluster(_) => {
@@ -164,33 +109,11 @@ impl RedisStore {
     }
 
     /// Returns whether a key belongs to this store's namespace.
-    fn is_own(&self, key: &Key) -> bool {
+    pub(super) fn is_own(&self, key: &Key) -> bool {
         // The namespace as it is encoded in keys.
         let namespace = Key::from_parts(&self.0.checks.namespace, 0);
         key.name().strip_prefix(namespace.name()).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
     }
-
-    async fn entries(&self, keys: &[&Key]) -> Result<Vec<RecordEntry>, StoreError> {
-        let calls: Vec<ScriptCall> = keys.iter().map(|key| ScriptCall::look(key)).collect();
-        let reply = self.0.call_all(&calls, BUDGET).await;
-        let mut entries = Vec::new();
-        for (key, reply) in keys.iter().zip(reply) {
-            match reply.and_then(replies::seen) {
-                Ok(Some((record, now))) if live(Some(&record), now).is_some() => {
-                    entries.push(RecordEntry { key: (*key).clone(), record });
-                }
-                Ok(_) => {}
-                // Unreadable values are skipped, so that they do not hide other records.
-                Err(error) if is_unreadable(&error) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(entries)
-    }
-}
-
-fn is_unreadable(error: &StoreError) -> bool {
-    matches!(error.kind(), StoreErrorKind::Corrupt | StoreErrorKind::UnknownVersion | StoreErrorKind::Foreign)
 }
 
 #[async_trait]
@@ -201,7 +124,7 @@ impl Purge for RedisStore {
         for batcher in self.0.topology.batchers(true).await? {
             let mut cursor = 0;
             loop {
-                let (next, keys) = scan(&batcher, cursor, SCAN_COUNT).await?;
+                let (next, keys) = scan(&batcher, KEY_PATTERN, cursor, SCAN_COUNT).await?;
                 for key in &keys {
                     if gone >= at_most {
                         return Ok(gone);
@@ -235,22 +158,13 @@ mod tests {
         let (before, after) = (all(before), all(after));
         let (first, place) = resume_at(&before, ListingCursor::default()).unwrap();
         let mut visited = vec![first.clone()];
-        let mut next = place.server.checked_add(1).map(|server| ListingCursor { server, ..ListingCursor::default() });
+        let mut next = place.next_server();
         while let Some((name, place)) = next.and_then(|place| resume_at(&after, ListingCursor::unpack(place.pack()))) {
             visited.push(name.clone());
-            next = place.server.checked_add(1).map(|server| ListingCursor { server, ..ListingCursor::default() });
+            next = place.next_server();
         }
         visited.sort_unstable();
         visited
-    }
-
-    #[test]
-    fn keys_of_one_rank_are_not_split_across_pages() {
-        let key = |rank: u128, rest: u128| Key::from_parts("n", rank << 96 | rest);
-        let keys = [key(1, 0), key(2, 0), key(2, 1), key(2, 2), key(3, 0)];
-        let fits: Vec<usize> = (1..=6).map(|room| whole_ranks(&keys, room)).collect();
-        assert_eq!(fits, [1, 1, 1, 4, 5, 5]);
-        assert_eq!(whole_ranks(&keys[1..], 2), 2, "more of one rank than there is room for: better parted than none");
     }
 
     #[test]

@@ -1,0 +1,72 @@
+//! The figures of one store.
+use std::num::NonZeroU32;
+use std::time::Instant;
+
+use idempotent::store::StateKind;
+use idempotent_operate::{KeyFilter, PageLimits, list_paced};
+
+use crate::report::{Goal, Pair, Report};
+use crate::rounds::median;
+use crate::{DEAD, Side, claims};
+
+/// The default rate of `idempotent list --all` and `idempotent count`.
+const RATE: u32 = 20_000;
+/// Records that the listing of a round with claims examines.
+const EXAMINED: usize = 60_000;
+const ROUNDS: usize = 5;
+
+pub async fn all(report: &Report, side: &dyn Side, records: u64) {
+    let dead = KeyFilter::of_states(&[StateKind::Dead]);
+    for (name, filter, expected) in [("list 10 dead", dead, DEAD), ("count all", KeyFilter::all(), records + DEAD)] {
+        side.watch();
+        let start = Instant::now();
+        let (found, examined) = listed(side, &filter, usize::MAX, None).await;
+        let rate = examined as f64 / start.elapsed().as_secs_f64();
+        let longest = side.longest_ms();
+        assert_eq!((found, examined), (expected, records + DEAD), "{name}");
+        report.value((side.name(), &format!("{name}, longest server stretch"), None), "ms", longest, Goal::AtMost(5.0));
+        report.value((side.name(), &format!("{name}, examined per second"), None), "records/s", rate, Goal::None);
+    }
+    for (name, rate, goal) in [
+        ("claims' p99 during a listing, to idle", NonZeroU32::new(RATE), Goal::AtMost(1.5)),
+        ("claims' p99 during a listing without limit, to idle", None, Goal::None),
+    ] {
+        beside(report, side, name, rate, goal).await;
+    }
+}
+
+/// Reports the p99 of claims during a listing, with that of an idle server as its floor.
+async fn beside(report: &Report, side: &dyn Side, name: &str, rate: Option<NonZeroU32>, goal: Goal) {
+    let filter = KeyFilter::of_states(&[StateKind::Dead]);
+    let (rounds, examined) = if report.is_tried() { (1, 1_000) } else { (ROUNDS, EXAMINED) };
+    let (mut idle, mut busy, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let start = Instant::now();
+        let during = claims::beside(side, async {
+            listed(side, &filter, examined, rate).await;
+        });
+        let during = during.await;
+        let alone = claims::beside(side, tokio::time::sleep(start.elapsed())).await;
+        ratios.push(during / alone);
+        idle.push(alone);
+        busy.push(during);
+    }
+    let pair = Pair { value: median(busy), floor: median(idle), ratio: median(ratios) };
+    report.pair((side.name(), name, Some(claims::CLAIMERS)), "ms", pair, goal);
+}
+
+/// Examines at most `most` records. Returns the number of found and of examined records.
+async fn listed(side: &dyn Side, filter: &KeyFilter, most: usize, rate: Option<NonZeroU32>) -> (u64, u64) {
+    let store = side.store();
+    let (mut found, mut examined, mut after) = (0, 0, None);
+    while examined < most {
+        let limits = PageLimits { keys: PageLimits::MOST_KEYS, examined: most - examined };
+        let page = list_paced(&*store, filter, after, limits, rate).await.unwrap();
+        found += page.keys.len() as u64;
+        (examined, after) = (examined + page.examined, page.next);
+        if after.is_none() {
+            break;
+        }
+    }
+    (found, examined as u64)
+}
