@@ -109,3 +109,36 @@ async fn keys_of_other_namespaces_count_against_the_budget_and_not_as_examined()
     }
     assert!(pages >= 10, "{pages} pages: 500 keys at 50 for each page");
 }
+
+/// A page that ends within the keys of one `SCAN` is continued with the same keys.
+#[tokio::test]
+async fn pages_of_any_size_list_each_key_once() {
+    let server = RedisServer::start();
+    let store = RedisStore::builder(server.url()).cache(None).connect().await.unwrap();
+    let requests: Vec<_> = (0..1_000_u128)
+        .map(|number| ClaimRequest {
+            // The highest bits are the rank.
+            key: Key::from_parts("idempotent:mq:a", number.wrapping_mul(0x9e37_79b9_7f4a_7c15) << 64 | number),
+            ..ask_number(number, 1)
+        })
+        .collect();
+    for some in requests.chunks(500) {
+        assert!(store.claim_all(some).await.iter().all(Result::is_ok));
+    }
+    for keys in [1, 3, 50, 777] {
+        let (mut after, mut listed) = (None, Vec::new());
+        loop {
+            let limits = PageLimits { keys, ..PageLimits::default() };
+            let page = store.search(&KeyFilter::all(), after, limits).await.unwrap();
+            listed.extend(page.entries.iter().map(|entry| entry.key.hash()));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        listed.sort_unstable();
+        let count = listed.len();
+        listed.dedup();
+        assert_eq!((count, listed.len()), (1_000, 1_000), "pages of {keys}");
+    }
+}

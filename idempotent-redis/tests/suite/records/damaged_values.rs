@@ -147,7 +147,8 @@ async fn unreadable_values_are_rejected_with_the_field_and_left_unchanged() {
     let limits = PageLimits { keys: 1_000, ..PageLimits::default() };
     let page = store.capabilities().search.unwrap().search(&KeyFilter::all(), None, limits).await.unwrap();
     assert!(page.entries.is_empty() && server.command(&["DBSIZE"]).integer() == number);
-    assert_eq!(Some(page.unreadable.len() as i64), number, "{:?}", page.unreadable);
+    // The key of the epoch is no record.
+    assert_eq!(Some(page.unreadable.len() as i64 + 1), number, "{:?}", page.unreadable);
 }
 
 /// The value is not a string.
