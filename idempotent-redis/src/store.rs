@@ -25,13 +25,11 @@ use idempotent_core::{
 #[cfg(doc)]
 use crate::CacheOptions;
 use crate::batching::call::ScriptCall;
-use crate::cache::PayloadKnowledge;
 use crate::connection::notifications::NotificationHub;
 use crate::connection::url::{self as connection_url, InvalidUrl};
 use crate::durability::{Counters, Durability, RedisCounts};
 use crate::startup::StartupChecks;
 use crate::store::builder::RedisStoreBuilder;
-use crate::store::completion::whole_record;
 use crate::topology::Topology;
 
 /// A store that keeps records in Redis 6.2 or later, or in Valkey.
@@ -197,13 +195,7 @@ impl Store for RedisStore {
     }
 
     async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
-        let generation = self.0.hub.cache.generation();
-        if let Some(answer) = self.replaced(held, completion).await? {
-            return self.completed(held, completion, (generation, whole_record(held)), &answer);
-        }
-        let call = ScriptCall::complete(held, completion);
-        let answer = self.0.call(&call, BUDGET).await?;
-        self.completed(held, completion, (generation, PayloadKnowledge::Unknown), &answer)
+        self.complete_one(held, completion).await
     }
 
     async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {

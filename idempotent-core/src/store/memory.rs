@@ -235,10 +235,7 @@ impl MemoryStore {
     fn sweep_order_tables(&self) {
         let second = self.0.clock.wall().0 / 1_000_000;
         let last = std::mem::replace(&mut *self.0.tables_swept.lock().unwrap_or_else(PoisonError::into_inner), second);
-        if last == second {
-            return;
-        }
-        for shard in &self.0.shards {
+        for shard in self.0.shards.iter().filter(|_| last != second) {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             self.remove_expired_tables(&mut shard, self.0.clock.wall());
         }
@@ -392,10 +389,10 @@ impl OrderStore for MemoryStore {
             Some(true)
         };
         // A full store first removes expired order tables.
-        let swapped = swap().or_else(|| {
+        let retried = || {
             self.sweep_order_tables();
             swap()
-        });
-        swapped.ok_or_else(|| self.full_of_order_tables())
+        };
+        swap().or_else(retried).ok_or_else(|| self.full_of_order_tables())
     }
 }

@@ -4,9 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::{Cmd, Pipeline, Value};
 
-use crate::batching::call::{
-    MAX_KEYS_PER_COMMAND, ScriptCall, ScriptReply, command, native_command, native_reply, parse_replies, parse_time,
-};
+use crate::batching::call::native::{native_command, native_reply, parse_time};
+use crate::batching::call::{MAX_KEYS_PER_COMMAND, ScriptCall, ScriptReply, command, parse_replies};
 use crate::connection::{Connection, refused};
 use crate::durability::{Durability, UnconfirmedReplicas};
 use crate::failure::{CallFailure, FailureKind};

@@ -7,20 +7,22 @@ use crate::cache::{CacheGeneration, PayloadKnowledge};
 use crate::store::BUDGET;
 
 impl RedisStore {
-    /// Completes a run if its record is as granted. Returns `None` if the record differs, or if the terms of the grant are
-    /// unknown.
-    pub(crate) async fn replaced(
+    /// Completes one run.
+    pub(crate) async fn complete_one(
         &self,
         held: &ClaimHandle,
         completion: &Completion,
-    ) -> Result<Option<ScriptReply>, StoreError> {
-        let Some(call) = ScriptCall::replace(held, completion) else { return Ok(None) };
-        let answer = self.0.call(&call, BUDGET).await?;
-        if answer.differs() {
-            return Ok(None);
+    ) -> Result<Settled, StoreError> {
+        let generation = self.0.hub.cache.generation();
+        if let Some(call) = ScriptCall::replace(held, completion) {
+            let answer = self.0.call(&call, BUDGET).await?;
+            if !answer.differs() {
+                self.prolong(held, completion, &answer).await?;
+                return self.completed(held, completion, (generation, whole_record(held)), &answer);
+            }
         }
-        self.prolong(held, completion, &answer).await?;
-        Ok(Some(answer))
+        let answer = self.0.call(&ScriptCall::complete(held, completion), BUDGET).await?;
+        self.completed(held, completion, (generation, PayloadKnowledge::Unknown), &answer)
     }
 
     /// Keeps a record that a command has completed until the clock has passed its number. A script does so itself.
@@ -87,6 +89,6 @@ impl RedisStore {
 }
 
 /// Returns the payload of a record that was compared as a whole.
-pub(crate) fn whole_record(held: &ClaimHandle) -> PayloadKnowledge {
+fn whole_record(held: &ClaimHandle) -> PayloadKnowledge {
     held.terms.as_ref().map_or(PayloadKnowledge::Unknown, |terms| PayloadKnowledge::Known(terms.fingerprint))
 }

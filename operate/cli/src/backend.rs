@@ -1,6 +1,6 @@
 //! The systems in which records are stored, and the checks that each of them offers.
 use crate::arguments::TableNames;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::finding::{Finding, Severity};
 
 /// A system that stores records.

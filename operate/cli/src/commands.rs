@@ -21,7 +21,7 @@ use std::time::Duration;
 use clap::CommandFactory;
 
 use crate::arguments::{Arguments, Command, GlobalOptions};
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::stop::StopRequest;
 use crate::target::{self, Access, Target};
 

@@ -1,7 +1,7 @@
 //! Confirmation by the user.
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use crate::exit::Failure;
+use crate::failure::Failure;
 
 /// Asks the user on stderr, and returns an error unless the answer is `yes`.
 ///

@@ -5,7 +5,7 @@ use idempotent::__private::url::masked;
 use idempotent::sqlx::{self, ConnectOptions, Connection, Database as Sql, Pool, pool::PoolOptions};
 
 use crate::backend::Backend;
-use crate::exit::Failure;
+use crate::failure::Failure;
 
 /// The URLs of databases, for errors.
 pub(crate) const DATABASES: &str = "postgres://HOST/DATABASE, mysql://HOST/DATABASE, or sqlite:PATH";

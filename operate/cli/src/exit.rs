@@ -7,40 +7,8 @@ use idempotent::mq::{SourceError, SourceErrorKind};
 use idempotent::{ConnectError, StoreError, StoreErrorKind};
 use idempotent_operate::{OperateError, escaped};
 
+use crate::failure::{Failure, Signal};
 use crate::output;
-use crate::stop::Signal;
-
-/// A failure that neither a store nor a broker has reported.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// The command line is incomplete.
-    Usage(String),
-    /// The key or the letter is absent.
-    NotFound(String),
-    /// A rule forbids the change. Nothing was changed.
-    Refused(String),
-    /// A check has failed, or migrations are missing.
-    Findings,
-    /// The tables can neither be used nor migrated.
-    Unfit(String),
-    /// The command took longer than `--timeout`.
-    TimedOut,
-    /// A signal ended the command.
-    Interrupted(Signal),
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Usage(text) | Self::NotFound(text) | Self::Refused(text) | Self::Unfit(text) => f.write_str(text),
-            Self::Findings => f.write_str("there are findings"),
-            Self::TimedOut => f.write_str("the command took longer than --timeout"),
-            Self::Interrupted(_) => f.write_str("interrupted"),
-        }
-    }
-}
-
-impl Error for Failure {}
 
 /// Prints an error to stderr and returns its exit code. A reader that closed stdout has seen enough, which is no error.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {

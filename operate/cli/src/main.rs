@@ -9,6 +9,7 @@ mod confirm;
 #[cfg(feature = "database")]
 mod database;
 mod exit;
+mod failure;
 mod finding;
 #[cfg(feature = "database")]
 mod outbox;

@@ -6,7 +6,7 @@ use idempotent::mq::{DeadLetter, DeadLetters, Delivery, SourceError, SourceError
 
 use crate::arguments::QueueOptions;
 use crate::backend::Backend;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::target::read_url;
 
 /// The dead letters of a queue.

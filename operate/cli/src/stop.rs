@@ -2,15 +2,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::exit::Failure;
+use crate::failure::{Failure, Signal};
 use crate::output;
-
-/// A signal that ends the command.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Signal {
-    Interrupt,
-    Terminate,
-}
 
 /// A request to end the command. Clones share the request.
 #[derive(Clone, Debug, Default)]

@@ -7,7 +7,7 @@ use idempotent::Store;
 
 use crate::arguments::{GlobalOptions, TableNames};
 use crate::backend::Backend;
-use crate::exit::Failure;
+use crate::failure::Failure;
 
 /// An open store.
 pub(crate) struct Target {

@@ -16,7 +16,7 @@ pub(crate) struct RecentRuns(Cache<u128, RecentRun>);
 #[derive(Clone, Debug)]
 struct RecentRun {
     fencing: FencingToken,
-    /// Without the trace state, which has no fixed size.
+    /// The span, without the trace state, which has no fixed size.
     context: SpanContext,
     is_running: bool,
 }

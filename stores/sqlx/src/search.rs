@@ -1,4 +1,4 @@
-//! The search for records, in the order of their ids. Each dialect sends the statements, and shares everything else.
+//! The search for records, in the order of their ids. Each dialect sends the statements, and shares the rest.
 //!
 //! A step has two short statements. The first one examines some hundred records and returns their number and the last id. The
 //! second one reads the selected records up to this id, and is left out if there are none. Records that are inserted in

@@ -4,8 +4,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::protocol::{self, Write};
 use idempotent_core::{
-    Admin, Batch, Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Key, KeyFilter, PageLimits, Purge, Record,
-    RecordEntry, RecordPage, Search, Settled, StoreError, Timestamp,
+    Admin, Batch, Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Key, KeyFilter, PageLimits, Purge,
+    Record, RecordEntry, RecordPage, Search, Settled, StoreError, Timestamp,
 };
 use redb::ReadableTable;
 

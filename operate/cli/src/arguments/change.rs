@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::Args;
 use idempotent_operate::{AuditFile, AuditSink, TracingAudit};
 
-use crate::exit::Failure;
+use crate::failure::Failure;
 
 /// The audit and the confirmation of a change.
 #[derive(Args, Debug)]

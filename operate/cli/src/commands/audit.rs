@@ -5,7 +5,7 @@ use anyhow::Context;
 use idempotent_operate::{AuditReader, escaped};
 
 use crate::arguments::{AuditArguments, Format, GlobalOptions};
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::output;
 
 /// Prints the changes in an audit file, with `unknown` as the outcome of an intent without a result.

@@ -6,7 +6,7 @@ use idempotent_operate::{LetterFilter, LetterSummary};
 
 use super::{OPENING, within};
 use crate::arguments::{DeadCommand, GlobalOptions, LetterArguments, QueueOptions, ShowArguments};
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::output;
 use crate::queue::{self, Queue};
 use crate::stop::StopRequest;

@@ -7,7 +7,7 @@ use idempotent::__private::url::masked;
 use super::{OPENING, within};
 use crate::arguments::{DelayCommand, DelayOptions, GlobalOptions};
 use crate::backend::Backend;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::output::{self, Count};
 use crate::queue;
 use crate::target::read_url;

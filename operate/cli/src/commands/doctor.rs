@@ -6,7 +6,7 @@ use idempotent_operate::{KeyFilter, PageLimits, list, store_time};
 use super::open;
 use crate::arguments::{DoctorArguments, FailOn, Format, GlobalOptions};
 use crate::backend::Backend;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::finding::{Finding, Severity};
 use crate::output;
 use crate::target;

@@ -6,7 +6,7 @@ use idempotent_operate::{PageLimits, RecordSummary};
 
 use super::open;
 use crate::arguments::{Format, GlobalOptions, KeyArguments, ListArguments};
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::output;
 
 pub(super) async fn inspect(global: &GlobalOptions, arguments: &KeyArguments) -> anyhow::Result<()> {

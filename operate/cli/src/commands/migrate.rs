@@ -5,7 +5,7 @@ use super::{open_for_writing, within};
 use crate::arguments::{Dialect, Format, GlobalOptions, MigrateCommand};
 use crate::backend::{Backend, Schema};
 use crate::confirm::confirm;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::output;
 use crate::target::{self, Access};
 

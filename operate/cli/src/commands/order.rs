@@ -5,7 +5,7 @@ use idempotent_operate::{OperateError, StateName, StreamSummary};
 
 use super::open;
 use crate::arguments::{GlobalOptions, KeyArguments, OrderCommand, OrderListArguments};
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::output;
 
 pub(super) async fn run(global: &GlobalOptions, command: &OrderCommand) -> anyhow::Result<()> {

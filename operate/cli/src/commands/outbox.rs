@@ -11,7 +11,7 @@ use crate::arguments::{
     OutboxShowArguments, SHORTEST_AGE,
 };
 use crate::confirm::confirm;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::outbox::{self, OutboxChange, OutboxTarget};
 use crate::output;
 use crate::stop::StopRequest;

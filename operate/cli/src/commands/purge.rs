@@ -60,7 +60,7 @@ mod tests {
     use idempotent::StoreError;
 
     use super::*;
-    use crate::stop::Signal;
+    use crate::failure::Signal;
 
     /// A store with many expired records, which requests a stop in one of its steps.
     #[derive(Debug)]

@@ -6,7 +6,7 @@ use super::keys::absent;
 use super::{open, open_for_writing};
 use crate::arguments::{GlobalOptions, RepairArguments, RepairOptions};
 use crate::confirm::confirm;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::output;
 use crate::target::{Access, Target};
 

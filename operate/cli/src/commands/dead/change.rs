@@ -8,7 +8,7 @@ use idempotent_operate::{LetterFilter, LetterSummary, RedriveOutcome, Redriver};
 use super::super::open_for_writing;
 use crate::arguments::{ChangeOptions, DiscardArguments, Format, GlobalOptions, RedriveArguments};
 use crate::confirm::confirm;
-use crate::exit::Failure;
+use crate::failure::Failure;
 use crate::output;
 use crate::queue::Queue;
 use crate::stop::StopRequest;
