@@ -27,6 +27,10 @@ pub(crate) struct SearchDialect<'a> {
     pub(crate) number: (&'a str, &'a str),
 }
 
+/// The length of all keys. An id of another length is not one of a key. PostgreSQL assumes that two inequalities select more
+/// rows than an equality, and reads the primary key instead of the whole table.
+const BY_LENGTH: &str = "length(id)>15 AND octet_length(id)<17";
+
 /// The statements. Parameters that both have: 1 after this id; 3 the sum of the states, 1 for the state with the code 0; 4
 /// smallest attempt; 5 and 6 shortest and longest age; 7 beginning of the name; 8 whether only orphaned keys.
 #[derive(Clone, Debug)]
@@ -45,17 +49,16 @@ impl SearchSql {
         let (selected, now) = (dialect.selected(), dialect.now);
         let without_result = COLUMNS.map(|column| if column == "value" { "NULL" } else { column }).join(",");
         let inner = COLUMNS.map(|column| if column == "value" { "length(value) AS size" } else { column }).join(",");
-        // An id of another length is not one of a key.
         let examine = format!(
             "SELECT {last}, count(*), count(CASE WHEN hit THEN 1 END), coalesce(max(n),{now}) \
              FROM (SELECT id, n, {selected} AS hit FROM {table}, (SELECT {now} AS n) AS t \
-             WHERE id>{mark}1 AND length(id)=16 ORDER BY id LIMIT {mark}2) AS step",
+             WHERE id>{mark}1 AND {BY_LENGTH} ORDER BY id LIMIT {mark}2) AS step",
             now = now(9),
         );
         let read = format!(
             "SELECT {without_result},{cast}size{signed},n,{cast}nr{signed} \
              FROM (SELECT {inner}, n, {selected} AS hit, row_number() OVER (ORDER BY id) AS nr \
-             FROM {table}, (SELECT {now} AS n) AS t WHERE id>{mark}1 AND id<={mark}9 AND length(id)=16) AS step \
+             FROM {table}, (SELECT {now} AS n) AS t WHERE id>{mark}1 AND id<={mark}9 AND {BY_LENGTH}) AS step \
              WHERE hit ORDER BY id LIMIT {mark}2",
             now = now(10),
         );

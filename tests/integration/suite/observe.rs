@@ -19,6 +19,8 @@ struct Notes(Arc<Mutex<Vec<String>>>);
 impl Observer for Notes {
     fn on(&self, run: &RunInfo<'_>, event: &Event<'_>) {
         let note = match event {
+            // Not the end of a delivery.
+            Event::FoundConsumed { .. } => return,
             Event::Claimed { taken_over } => format!("claimed, over {}", taken_over.is_some()),
             Event::StoreFailed { step, error } => format!("{step}: {:?}", error.kind()),
             Event::LeaseLost => "lease lost".to_owned(),

@@ -244,7 +244,8 @@ impl DelayStatements {
         let count = |condition: &str| {
             format!("(SELECT count(*) FROM (SELECT 1 AS one FROM {table} WHERE {condition} LIMIT ?) c)")
         };
-        let (ready, dead) = (count(&format!("due_at<={now}")), count("dead_at IS NOT NULL"));
+        // With the order, PostgreSQL reads the index.
+        let (ready, dead) = (count(&format!("due_at<={now}")), count("dead_at IS NOT NULL ORDER BY dead_at"));
         self.finished(format!(
             "SELECT {ready},count(CASE WHEN w.held=0 THEN 1 END),count(CASE WHEN w.held=1 THEN 1 END),{dead},\
              (SELECT min(due_at) FROM {table} WHERE due_at<={now}),{now} \

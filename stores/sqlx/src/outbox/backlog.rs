@@ -17,7 +17,7 @@ pub struct OutboxBacklog {
     pub due: CappedCount,
     /// Messages that a relay is sending.
     pub leased: CappedCount,
-    /// Due messages that wait for an earlier message of their aggregate, which is sent later, leased, or dead.
+    /// Messages that wait for an earlier message of their aggregate, which is not sent yet or dead.
     pub held_back: CappedCount,
     /// Messages that were given up.
     pub dead: CappedCount,
@@ -37,7 +37,7 @@ impl<Db: OutboxDb> Outbox<Db> {
     pub async fn backlog(&self, cap: u32) -> Result<OutboxBacklog, OutboxError> {
         let most = || SqlValue::from(i64::from(cap) + 1);
         let now = || self.now();
-        let args = vec![now(), most(), now(), now(), now(), most()];
+        let args = vec![now(), most(), now(), now(), most()];
         let rows = self.fetch(self.0.statements.backlog(), args, "iiiiiiii").await?;
         let mut row = rows.into_iter().next().ok_or(sqlx::Error::RowNotFound)?;
         let mut count = || row.int().unsigned_abs();

@@ -14,7 +14,7 @@ impl OutboxStatements {
     }
 
     /// Counts the messages that are not settled, the longest due first, and selects the earliest time of an unsent one, the
-    /// time, and the number of dead ones. Arguments: time, limit of dead ones, three times, limit.
+    /// time, and the number of dead ones. Arguments: time, limit of dead ones, two times, limit.
     pub(super) fn backlog(&self) -> String {
         let (table, now) = (&self.table, self.now());
         let flag = |name: &str, condition: &str| format!("CASE WHEN {condition} THEN 1 ELSE 0 END AS {name}");
@@ -22,13 +22,7 @@ impl OutboxStatements {
             flag("unsent", "t.sent_at IS NULL"),
             flag("leased", &format!("t.lease_until>{now}")),
             flag("due", &format!("t.due_at<={now}")),
-            flag(
-                "held",
-                &format!(
-                    "EXISTS (SELECT 1 FROM {table} p WHERE p.holds=t.holds AND p.seq<t.seq \
-                 AND (p.due_at IS NULL OR p.due_at>t.due_at OR p.lease_until>{now}))"
-                ),
-            ),
+            flag("held", &format!("EXISTS (SELECT 1 FROM {table} p WHERE p.holds=t.holds AND p.seq<t.seq)")),
         ];
         let count = |condition: &str| format!("count(CASE WHEN {condition} THEN 1 END)");
         let counts = [
@@ -36,7 +30,7 @@ impl OutboxStatements {
             count("w.unsent=1"),
             count("w.leased=1"),
             count("w.leased=0 AND w.due=1 AND w.held=0"),
-            count("w.leased=0 AND w.due=1 AND w.held=1"),
+            count("w.leased=0 AND w.held=1"),
         ];
         self.finished(
             "backlog",
