@@ -51,7 +51,7 @@ pub enum StreamBlocker {
     /// This smaller number was registered, and was not delivered.
     Expected(u64),
     /// The call with this key was admitted before, and is not known to be consumed. Its record decides.
-    Call(Key),
+    LastAdmitted(Key),
 }
 
 impl StreamView {
@@ -94,7 +94,7 @@ impl From<OrderTable> for StreamView {
         let first = table.waiting.iter().find(|range| range.wait_times.is_some()).map(|range| range.from);
         let blocker = first.and_then(|number| match table.precedence(number) {
             Precedence::Nothing => None,
-            Precedence::LastAdmitted(key) => Some(StreamBlocker::Call(key)),
+            Precedence::LastAdmitted(key) => Some(StreamBlocker::LastAdmitted(key)),
             Precedence::Expected(_) => table.waiting.first().map(|range| StreamBlocker::Expected(range.from)),
         });
         Self {
@@ -143,7 +143,10 @@ mod tests {
 
         table.admit(1, &key("one"), Timestamp(20));
         let running = view(&table);
-        assert_eq!((running.blocker, running.running), (Some(StreamBlocker::Call(key("one"))), Some(key("one"))));
+        assert_eq!(
+            (running.blocker, running.running),
+            (Some(StreamBlocker::LastAdmitted(key("one"))), Some(key("one")))
+        );
         table.mark_consumed(1, &key("one"));
         let free = view(&table);
         assert_eq!((free.blocker, free.running, free.last.unwrap().is_consumed), (None, None, true));

@@ -60,7 +60,7 @@ impl StreamSummary {
         let first = view.first_waiting();
         let (mut blocked_by, mut blocked_by_number) = (None, None);
         match &view.blocker {
-            Some(StreamBlocker::Call(key)) => blocked_by = Some(key.as_str().to_owned()),
+            Some(StreamBlocker::LastAdmitted(key)) => blocked_by = Some(key.as_str().to_owned()),
             Some(StreamBlocker::Expected(number)) => blocked_by_number = Some(*number),
             _ => {}
         }
