@@ -1,7 +1,7 @@
 -- Removes a dead letter that died at a time. Returns how many existed.
 local m = ARGV[1]
 local died = call('ZSCORE', dead, m)
-if not died or tonumber(died) ~= tonumber(ARGV[2]) then return 0 end
+if tonumber(died) ~= tonumber(ARGV[2]) then return 0 end
 call('ZREM', dead, m)
 call('HDEL', letter, m)
 call('HDEL', state, m)

@@ -66,6 +66,29 @@ async fn the_backlog_shows_what_is_due_leased_held_back_and_dead_up_to_its_limit
 }
 
 #[tokio::test]
+async fn the_backlog_takes_the_longest_due_first_and_judges_times_exactly() {
+    let world = World::new().await;
+    let shown = async |cap| {
+        let backlog = world.outbox.backlog(cap).await.unwrap();
+        let counts = [backlog.unsent, backlog.due, backlog.leased].map(|count| count.to_string());
+        (counts, backlog.oldest_unsent.map(|age| age.as_secs()))
+    };
+    let texts = |counts: [&str; 3]| counts.map(str::to_owned);
+    world.put(&[message("first")]).await;
+    assert_eq!(shown(10).await, (texts(["1", "1", "0"]), Some(0)), "due from this moment on");
+    world.pass(7);
+    world.put(&[message("late")]).await;
+    assert_eq!(shown(0).await.1, Some(7), "one message is read, and it is the first one");
+    let first = format!("WHERE id={}", world.bytes("first"));
+    world.sql(&format!("UPDATE outbox SET lease_until=created_at+7000000 {first}")).await;
+    assert_eq!(shown(10).await.0, texts(["2", "2", "0"]), "a lease ends at its time");
+    world.sql(&format!("UPDATE outbox SET lease_until=created_at+7001000 {first}")).await;
+    assert_eq!(shown(10).await.0, texts(["2", "1", "1"]), "a relay holds the first one");
+    world.sql(&format!("UPDATE outbox SET sent_at=created_at {first}")).await;
+    assert_eq!(shown(10).await, (texts(["1", "1", "1"]), Some(0)), "the age is that of unsent messages");
+}
+
+#[tokio::test]
 async fn a_dead_message_holds_back_the_later_ones_of_its_aggregate() {
     let world = World::new().await;
     world.put(&[of("a1", "a"), of("a2", "a")]).await;
