@@ -133,8 +133,10 @@ pub async fn a_search_reports_unreadable_records(s: &Subject) {
     let planted = planted(s, |_| true).await;
     let before = look_at(s, &planted).await;
     for keys in [1, 1_000] {
-        let (mut readable, mut unreadable, mut after) = (Vec::new(), Vec::new(), None);
+        let (mut readable, mut unreadable, mut after, mut pages) = (Vec::new(), Vec::new(), None, 0);
         loop {
+            pages += 1;
+            assert!(pages < 1_000, "1,000 pages and still a next one: `next` is to lead on from `after`");
             let limits = PageLimits { keys, ..PageLimits::default() };
             let page = must("search", search.search(&KeyFilter::default(), after, limits).await);
             readable.extend(page.entries.into_iter().map(|entry| entry.key.hash()));

@@ -198,6 +198,7 @@ pub async fn a_search_resumes_after_inserts_and_deletions(s: &Subject) {
             claimed(s, &format!("come {round}"), 2).await;
         }
         round += 1;
+        assert!(round < 1_000, "1,000 pages and still a next one: `next` is to lead on from `after`");
         assert!(round < 1_000, "the pages do not end");
     }
     for hash in stay.keys() {
