@@ -21,6 +21,8 @@ pub(super) struct Stage {
     pub(super) servers: Vec<(Arc<dyn Server>, Proxy)>,
     /// One at a time, of each.
     crashing: Vec<JoinSet<()>>,
+    /// The end of the last restart of each server.
+    restarted: Vec<Option<Instant>>,
     pub(super) harms: Harms,
 }
 
@@ -28,13 +30,17 @@ pub(super) struct Stage {
 const LOOK: Duration = Duration::from_millis(250);
 /// The number of consecutive checks that must find nothing to do.
 const SURE: u32 = 3;
+/// The minimum time between the restart of a server and its next crash. A server that starts slowly on a busy machine would
+/// otherwise be down during most of the play.
+const UP: Duration = Duration::from_secs(5);
 /// If so many end by themselves, another will do so, too.
 const MANY: usize = 20;
 
 impl Stage {
     pub(super) fn new(workers: Workers, servers: Vec<(Arc<dyn Server>, Proxy)>) -> Self {
         let crashing = servers.iter().map(|_| JoinSet::new()).collect();
-        Self { workers, servers, crashing, harms: Harms::default() }
+        let restarted = vec![None; servers.len()];
+        Self { workers, servers, crashing, restarted, harms: Harms::default() }
     }
 
     /// The bad times.
@@ -88,7 +94,7 @@ impl Stage {
                 self.servers[server].1.cut_all();
                 self.harms.cuts += 1;
             }
-            Harm::Crash(server) if self.crashing[server].is_empty() => {
+            Harm::Crash(server) if self.may_crash(server) => {
                 let harmed = self.servers[server].0.clone();
                 self.crashing[server].spawn_blocking(move || harmed.crash());
                 self.harms.crashes += 1;
@@ -98,13 +104,19 @@ impl Stage {
         Ok(())
     }
 
+    /// Returns whether the server runs, and has run for long enough.
+    fn may_crash(&self, server: usize) -> bool {
+        self.crashing[server].is_empty() && self.restarted[server].is_none_or(|restarted| restarted.elapsed() >= UP)
+    }
+
     /// Replaces killed processes and continues stopped ones until this time.
     async fn pass(&mut self, until: Instant) -> anyhow::Result<()> {
         while Instant::now() < until {
             self.workers.resume(Instant::now())?;
-            for crashing in &mut self.crashing {
+            for (crashing, restarted) in self.crashing.iter_mut().zip(&mut self.restarted) {
                 if let Some(done) = crashing.try_join_next() {
                     done.context("a server did not come back")?;
+                    *restarted = Some(Instant::now());
                 }
             }
             tokio::select! {

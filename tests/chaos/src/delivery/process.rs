@@ -48,7 +48,7 @@ pub(super) struct ProcessContext {
 pub(super) type Stop = watch::Receiver<bool>;
 
 /// The probability of a kill at each point, in percent.
-const DOOMED: u64 = 1;
+pub(super) const DOOMED: u64 = 1;
 
 impl ProcessContext {
     pub(super) fn start(start: Start, mut lines: Orders) -> anyhow::Result<(Arc<Self>, Stop)> {
@@ -70,17 +70,27 @@ impl ProcessContext {
         self.peace.load(Ordering::Relaxed)
     }
 
-    /// Now and then this is where the process ends.
+    /// Kills this process with the usual probability.
     pub(super) fn may_die(&self, at: Point) {
-        if !self.is_peace() && self.dice.percent(DOOMED) {
+        self.may_die_with(DOOMED, at);
+    }
+
+    /// Kills this process with a probability in percent.
+    pub(super) fn may_die_with(&self, doomed: u64, at: Point) {
+        if !self.is_peace() && self.dice.percent(doomed) {
             self.notes.write(&Dies { dies: at });
             die();
         }
     }
 
-    /// Now and then the process ends while this is under way, wherever it is then.
+    /// Kills this process during the call with the usual probability.
     pub(super) async fn may_die_in<T>(&self, at: Point, call: impl Future<Output = T>) -> T {
-        if self.is_peace() || !self.dice.percent(DOOMED) {
+        self.may_die_in_with(DOOMED, at, call).await
+    }
+
+    /// Kills this process during the call with a probability in percent.
+    pub(super) async fn may_die_in_with<T>(&self, doomed: u64, at: Point, call: impl Future<Output = T>) -> T {
+        if self.is_peace() || !self.dice.percent(doomed) {
             return call.await;
         }
         self.notes.write(&Dies { dies: at });

@@ -12,7 +12,7 @@ use super::home::Home;
 use super::statements::Statements;
 use super::{MOST_SENDS, Note, broker};
 use crate::delivery::database::on_database;
-use crate::delivery::process::{Point, ProcessContext, Stop, stopped};
+use crate::delivery::process::{DOOMED, Point, ProcessContext, Stop, stopped};
 use crate::delivery::{DeliveryFlaw, SqlStore};
 
 const POLL: Duration = Duration::from_millis(50);
@@ -25,9 +25,9 @@ pub(in crate::delivery) async fn relay(context: &Arc<ProcessContext>, stop: Stop
 async fn relay_of<Db: Statements>(context: &Arc<ProcessContext>, stop: Stop) -> anyhow::Result<()> {
     let home = Home::<Db>::reach(&context.start.database).await?;
     let inner = broker::publisher(&context.start.broker).await?;
-    let publisher = Arc::new(DyingPublisher { inner, context: context.clone() });
-    let alert = Arc::new(Noted(context.clone()));
     let (broker, _) = OutboxBroker::of(&context.start.broker)?;
+    let publisher = Arc::new(DyingPublisher { inner, context: context.clone(), doomed: doomed(broker) });
+    let alert = Arc::new(Noted(context.clone()));
     let (first, most) = patience(broker);
     let resends = ResendPolicy::new()
         .backoff(first, most)
@@ -63,24 +63,35 @@ fn patience(broker: OutboxBroker) -> (Duration, Duration) {
     }
 }
 
+/// Returns the probability of a kill around a call of the broker, in percent. Brokers other than the delay queue are
+/// down for longer after a crash, so a play contains fewer calls of them.
+fn doomed(broker: OutboxBroker) -> u64 {
+    match broker {
+        OutboxBroker::Delay => DOOMED,
+        _ => DOOMED * 4,
+    }
+}
+
 /// A producer in whose calls its process dies.
 struct DyingPublisher {
     inner: Arc<dyn Publish>,
     context: Arc<ProcessContext>,
+    /// The probability of a kill, in percent.
+    doomed: u64,
 }
 
 #[async_trait]
 impl Publish for DyingPublisher {
     async fn publish(&self, messages: &[OutboundMessage]) -> Vec<Result<Published, PublishError>> {
-        self.context.may_die(Point::BeforeSend);
+        self.context.may_die_with(self.doomed, Point::BeforeSend);
         if self.context.start.flaw == Some(DeliveryFlaw::SendsBackwards) {
             let backwards: Vec<_> = messages.iter().rev().cloned().collect();
             let mut answers = self.inner.publish(&backwards).await;
             answers.reverse();
             return answers;
         }
-        let answers = self.context.may_die_in(Point::AtSending, self.inner.publish(messages)).await;
-        self.context.may_die(Point::AfterSend);
+        let answers = self.context.may_die_in_with(self.doomed, Point::AtSending, self.inner.publish(messages)).await;
+        self.context.may_die_with(self.doomed, Point::AfterSend);
         answers
     }
 }

@@ -62,17 +62,28 @@ impl<Db: Statements> Writer<Db> {
     async fn transact(&self, ids: &[String]) -> Result<(), OutboxError> {
         let dice = &self.context.dice;
         let aggregate = format!("a{}", dice.below(AGGREGATES));
+        let outside = self.context.start.flaw == Some(DeliveryFlaw::EnqueuesOutside);
+        let messages: Vec<_> = ids
+            .iter()
+            .map(|id| {
+                let poison = dice.percent(POISON);
+                let body = serde_json::to_vec(&Body { poison }).unwrap_or_default();
+                (poison, OutboundMessage::new(self.topic, id, body).aggregate(&aggregate))
+            })
+            .collect();
+        // Before the transaction, because SQLite has a single writer.
+        if outside {
+            let mut connection = self.home.pool.acquire().await?;
+            for (_, message) in &messages {
+                self.home.outbox.enqueue(&mut connection, message).await?;
+            }
+        }
         let mut tx = Db::begin(&self.home.pool).await?;
         let before = Db::advance(&mut tx, &aggregate, i64::try_from(ids.len()).unwrap_or(i64::MAX)).await?;
-        for (id, version) in ids.iter().zip(before + 1..) {
-            let poison = dice.percent(POISON);
+        for ((id, version), (poison, message)) in ids.iter().zip(before + 1..).zip(messages) {
             let written = Written { aggregate: aggregate.clone(), version, poison, void: false };
             Db::write(&mut tx, id, &written).await?;
-            let body = serde_json::to_vec(&Body { poison }).unwrap_or_default();
-            let message = OutboundMessage::new(self.topic, id, body).aggregate(&aggregate);
-            if self.context.start.flaw == Some(DeliveryFlaw::EnqueuesOutside) {
-                self.enqueue_beside(&message).await?;
-            } else {
+            if !outside {
                 self.home.outbox.enqueue(&mut tx, &message).await?;
             }
         }
@@ -88,12 +99,6 @@ impl<Db: Statements> Writer<Db> {
             return Ok(());
         }
         Ok(self.context.may_die_in(Point::AtCommit, tx.commit()).await?)
-    }
-
-    /// Wrong on purpose.
-    async fn enqueue_beside(&self, message: &OutboundMessage) -> Result<(), OutboxError> {
-        let mut beside = self.home.pool.acquire().await?;
-        self.home.outbox.enqueue(&mut beside, message).await.map(drop)
     }
 
     async fn call_off(&self, id: &str) -> Result<(), OutboxError> {
