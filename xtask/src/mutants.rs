@@ -8,7 +8,7 @@ use std::error::Error;
 use std::fs;
 
 use self::areas::{AREAS, Area, files};
-use self::page::{Row, page, read};
+use self::page::{Row, Tests, page, read};
 use self::tool::{Tool, missed};
 use crate::tools::{Done, date, root};
 
@@ -24,6 +24,8 @@ pub(crate) struct Options {
     /// True if the figures are written to the page.
     write: bool,
     list: bool,
+    /// True if only the first test set of each area runs, the unit tests.
+    unit: bool,
 }
 
 impl Options {
@@ -38,12 +40,15 @@ impl Options {
             match *word {
                 "--write" => options.write = true,
                 "--list" => options.list = true,
+                "--unit" => options.unit = true,
                 "--seed" => {
                     let seed = words.next().and_then(|seed| seed.parse().ok());
                     options.seed = Some(seed.ok_or("--seed wants a number, e.g. --seed 7")?);
                 }
                 flag if flag.starts_with('-') => {
-                    return Err(format!("`mutants` has no option `{flag}`; it has --seed N, --write and --list"));
+                    return Err(format!(
+                        "`mutants` has no option `{flag}`; it has --seed N, --unit, --write and --list"
+                    ));
                 }
                 wanted => options.wanted.push(wanted.to_owned()),
             }
@@ -91,8 +96,9 @@ pub(crate) fn run(options: &Options) -> Done {
     let path = root()?.join("docs/mutants.md");
     let (mut all_caught, mut mutants) = (true, 0);
     for (area, file) in files {
-        let figures = tool.mutate(area, &file)?;
-        let row = Row { figures, date: date()?, commit: tool.commit().to_owned() };
+        let figures = tool.mutate(area, &file, options.unit)?;
+        let tests = if options.unit { Tests::Unit } else { Tests::All };
+        let row = Row { figures, tests, date: date()?, commit: tool.commit().to_owned() };
         println!("xtask mutants: {file}: {}", row.figures);
         for survivor in missed(&tool)? {
             println!("  survived: {survivor}");

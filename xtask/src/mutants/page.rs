@@ -7,11 +7,12 @@ const HEAD: &str = "\
 
 `cargo xtask mutants [AREA | FILE …] --write` writes this page. cargo-mutants changes one expression at a time, and some test
 must fail: the unit tests of the package first, then its test suite without database servers. A mutant that does not compile
-is unviable. A mutant that makes the tests run for longer than three minutes counts as caught. `.cargo/mutants.toml` lists
+is unviable. With `--unit`, only the unit tests run, so a survivor of such a row may be detected by the suite. A mutant that
+makes the tests run for longer than three minutes counts as caught. `.cargo/mutants.toml` lists
 mutants that change nothing anyone can observe, each with its reason. A file without a row has not been mutated yet.
 
-| file | mutants | caught | unviable | survived | date (UTC) | commit |
-|---|---|---|---|---|---|---|
+| file | tests | mutants | caught | unviable | survived | date (UTC) | commit |
+|---|---|---|---|---|---|---|---|
 ";
 
 /// The results of one file.
@@ -23,10 +24,29 @@ pub(super) struct Figures {
     pub(super) survived: u64,
 }
 
+/// The tests that a row covers.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Tests {
+    Unit,
+    All,
+}
+
+impl Tests {
+    const ALL: [Self; 2] = [Self::Unit, Self::All];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Unit => "unit",
+            Self::All => "all",
+        }
+    }
+}
+
 /// A row of the page.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Row {
     pub(super) figures: Figures,
+    pub(super) tests: Tests,
     pub(super) date: String,
     pub(super) commit: String,
 }
@@ -51,9 +71,13 @@ impl fmt::Display for Figures {
 /// Returns the whole page.
 pub(super) fn page(rows: &BTreeMap<String, Row>) -> String {
     let mut page = HEAD.to_owned();
-    for (file, Row { figures: Figures { mutants, caught, unviable, survived }, date, commit }) in rows {
+    for (file, Row { figures: Figures { mutants, caught, unviable, survived }, tests, date, commit }) in rows {
+        let tests = tests.word();
         // Writing to a string cannot fail.
-        let _ = writeln!(page, "| `{file}` | {mutants} | {caught} | {unviable} | {survived} | {date} | {commit} |");
+        let _ = writeln!(
+            page,
+            "| `{file}` | {tests} | {mutants} | {caught} | {unviable} | {survived} | {date} | {commit} |"
+        );
     }
     page
 }
@@ -65,11 +89,12 @@ pub(super) fn read(page: &str) -> BTreeMap<String, Row> {
 
 fn row(line: &str) -> Option<(String, Row)> {
     let cells: Vec<_> = line.strip_prefix("| `")?.strip_suffix(" |")?.split(" | ").collect();
-    let [file, mutants, caught, unviable, survived, date, commit] = cells[..] else { return None };
+    let [file, tests, mutants, caught, unviable, survived, date, commit] = cells[..] else { return None };
+    let tests = Tests::ALL.into_iter().find(|known| known.word() == tests)?;
     let number = |cell: &str| cell.parse().ok();
     let (mutants, caught) = (number(mutants)?, number(caught)?);
     let figures = Figures { mutants, caught, unviable: number(unviable)?, survived: number(survived)? };
-    let row = Row { figures, date: date.to_owned(), commit: commit.to_owned() };
+    let row = Row { figures, tests, date: date.to_owned(), commit: commit.to_owned() };
     Some((file.strip_suffix('`')?.to_owned(), row))
 }
 
@@ -80,8 +105,9 @@ mod tests {
     #[test]
     fn a_page_is_read_as_it_was_written() {
         let figures = Figures { mutants: 9, caught: 6, unviable: 1, survived: 2 };
-        let row = Row { figures, date: "2026-11-23 06:00".into(), commit: "0123456789".into() };
-        let rows = BTreeMap::from([("a/b.rs".to_owned(), row.clone()), ("c.rs".to_owned(), row)]);
+        let row = Row { figures, tests: Tests::Unit, date: "2026-11-23 06:00".into(), commit: "0123456789".into() };
+        let all = Row { tests: Tests::All, ..row.clone() };
+        let rows = BTreeMap::from([("a/b.rs".to_owned(), row), ("c.rs".to_owned(), all)]);
         assert_eq!(read(&page(&rows)), rows);
     }
 

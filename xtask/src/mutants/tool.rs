@@ -52,11 +52,11 @@ impl Tool {
         &self.commit[..10.min(self.commit.len())]
     }
 
-    /// Tests all mutants of a file with the test sets of its area.
+    /// Tests all mutants of a file with the test sets of its area, or with the first of them.
     ///
     /// # Errors
     /// The tests fail without a mutant, or the tool fails.
-    pub(super) fn mutate(&mut self, area: &'static Area, file: &str) -> Result<Figures, Box<dyn Error>> {
+    pub(super) fn mutate(&mut self, area: &'static Area, file: &str, unit: bool) -> Result<Figures, Box<dyn Error>> {
         let results = self.output.join("mutants.out");
         for old in [&results, &self.output.join("mutants.out.old")] {
             if old.exists() {
@@ -65,7 +65,7 @@ impl Tool {
         }
         let mut figures = Figures::default();
         for (nth, tests) in area.test_sets.iter().enumerate() {
-            if nth > 0 && figures.survived == 0 {
+            if nth > 0 && (unit || figures.survived == 0) {
                 break;
             }
             self.pass_without_a_mutant(tests)?;
