@@ -8,8 +8,7 @@ pub use idempotent_core::{
 };
 #[cfg(feature = "redis")]
 pub use idempotent_redis::{
-    CacheOptions, Durability, HealthFinding, HealthReport, InvalidUrl, RedisCounts, RedisStore, RedisStoreBuilder,
-    RedisTier, Severity,
+    CacheOptions, Durability, InvalidUrl, RedisCounts, RedisStore, RedisStoreBuilder, RedisTier,
 };
 #[cfg(feature = "mysql")]
 pub use idempotent_sqlx::{MySqlStore, MySqlStoreBuilder};

@@ -1,6 +1,7 @@
 //! The [`Store`] trait, its optional capabilities and the built-in stores.
 mod capability;
 mod cas;
+mod health;
 mod memory;
 mod orphans;
 mod search;
@@ -18,6 +19,7 @@ pub use self::capability::{
     StoreCapabilities, StoredOrderTable, Watch, Watching,
 };
 pub use self::cas::{Cas, CasBackend, Version, VersionedRecord};
+pub use self::health::{Health, HealthFinding, HealthReport, Severity};
 pub use self::memory::{MemoryStore, MemoryStoreBuilder};
 pub use self::orphans::orphans;
 pub use self::search::{

@@ -24,7 +24,6 @@ pub use self::delay_queue::{
     DelayQueueBuilder, DelayReceiver, DelaySource, DelayTag, RetryDelay, RollbackResult, SendReceipt, SettleResult,
 };
 pub use self::durability::{Durability, RedisCounts};
-pub use self::startup::health_report::{HealthFinding, HealthReport, Severity};
 pub use self::store::RedisStore;
 pub use self::store::builder::RedisStoreBuilder;
 pub use self::store::tier::RedisTier;

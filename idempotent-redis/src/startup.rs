@@ -1,18 +1,19 @@
 //! Checks of the servers, before a store is used and on request.
 mod health_check;
-pub(crate) mod health_report;
 pub(crate) mod permissions;
+pub(crate) mod server_findings;
 pub(crate) mod server_info;
 
 use std::time::{Duration, SystemTime};
 
+use idempotent_core::store::HealthFinding;
 use redis::{Cmd, Pipeline, Value};
 
 use crate::connection::{Connection, refused};
 use crate::failure::{CallFailure, FailureKind};
 use crate::scripts::Dialect;
-use crate::startup::health_report::{HealthFinding, ServerFindings};
 use crate::startup::permissions::{MissingPermissions, ProbeSet};
+use crate::startup::server_findings::ServerFindings;
 use crate::startup::server_info::{ServerInfo, ServerVersion};
 
 /// The requirements that servers are checked against.

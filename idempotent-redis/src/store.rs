@@ -217,6 +217,7 @@ impl Store for RedisStore {
             .with_inspect(self)
             .with_steps(self)
             .with_order(self)
+            .with_health(self)
             .with_renewal(self)
     }
 }

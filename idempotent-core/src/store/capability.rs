@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::Search;
+use super::{Health, Search};
 use crate::{
     Claim, ClaimHandle, ClaimRequest, Completion, FencingToken, Key, Record, Settled, StepRecord, StoreError,
     StoredSteps, Timestamp, Transactional,
@@ -37,6 +37,8 @@ pub struct StoreCapabilities<'a> {
     pub browse_order: Option<&'a dyn BrowseOrder>,
     /// Begins transactions in which runs are claimed and completed.
     pub transact: Option<&'a dyn Transactional>,
+    /// Checks the servers.
+    pub health: Option<&'a dyn Health>,
     /// Opens separate connections for renewals.
     pub renewal: Option<&'a dyn Renewal>,
 }
@@ -108,6 +110,13 @@ impl<'a> StoreCapabilities<'a> {
     #[must_use]
     pub fn with_renewal(mut self, renewal: &'a dyn Renewal) -> Self {
         self.renewal = Some(renewal);
+        self
+    }
+
+    /// Adds [`Health`].
+    #[must_use]
+    pub fn with_health(mut self, health: &'a dyn Health) -> Self {
+        self.health = Some(health);
         self
     }
 

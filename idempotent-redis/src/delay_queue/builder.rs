@@ -3,6 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use idempotent_core::store::{HealthFinding, HealthReport};
 use idempotent_core::{StoreError, SystemClock};
 use idempotent_mq::DelayError;
 use redis::Cmd;
@@ -23,7 +24,7 @@ use crate::connection::{ConnectTarget, Connection, ConnectionTimeouts};
 use crate::durability::{Counters, Durability};
 use crate::scripts::Dialect;
 use crate::startup;
-use crate::startup::health_report::{HealthReport, ServerFindings};
+use crate::startup::server_findings::ServerFindings;
 use crate::startup::server_info::{ServerInfo, ServerVersion};
 use crate::topology::Topology;
 use crate::topology::cluster::{ClusterRouter, NodeFactory};
@@ -214,7 +215,7 @@ impl DelayQueueBuilder {
     }
 }
 
-async fn look(connection: &Connection, allow_eviction: bool) -> Result<Vec<crate::HealthFinding>, StoreError> {
+async fn look(connection: &Connection, allow_eviction: bool) -> Result<Vec<HealthFinding>, StoreError> {
     let reply = connection.send(Cmd::new().arg("INFO")).await?;
     let info = startup::text(&reply).map(ServerInfo);
     let server = connection.name();

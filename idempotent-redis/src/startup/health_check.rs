@@ -1,23 +1,19 @@
 //! Checks of an open store.
+use async_trait::async_trait;
 use idempotent_core::StoreError;
+use idempotent_core::store::{Health, HealthFinding, HealthReport};
 use redis::Cmd;
 
 use crate::RedisStore;
 use crate::failure::FailureKind;
-use crate::startup::health_report::{HealthFinding, HealthReport};
 use crate::startup::server_info::ServerInfo;
 use crate::startup::{self, ServerReport};
 
-impl RedisStore {
+#[async_trait]
+impl Health for RedisStore {
     /// Checks version, eviction, persistence, replication, clock, permissions and the namespace's epoch, as
     /// [`connect`](Self::connect) does, and writes nothing. A missing epoch is a finding.
-    ///
-    /// # Errors
-    /// A server cannot be reached. Findings are never errors, however severe.
-    ///
-    /// # Cancellation
-    /// Dropping the future has no effect.
-    pub async fn check(&self) -> Result<HealthReport, StoreError> {
+    async fn check(&self) -> Result<HealthReport, StoreError> {
         let mut findings = Vec::new();
         for batcher in self.0.topology.batchers(true).await? {
             findings.extend(startup::inspect(batcher.connection(), &self.0.checks).await?.findings);
@@ -25,7 +21,9 @@ impl RedisStore {
         findings.extend(self.epoch(false).await?);
         Ok(HealthReport::new(findings))
     }
+}
 
+impl RedisStore {
     /// Returns the number of keys that the servers have evicted since this store was opened. Each of them may have been
     /// a record, whose key then runs again.
     ///

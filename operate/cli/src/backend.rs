@@ -181,21 +181,10 @@ fn schema(status: idempotent::store::SchemaStatus) -> Schema {
 
 #[cfg(feature = "redis")]
 async fn redis(url: &str, namespace: &str) -> anyhow::Result<Vec<Finding>> {
-    use idempotent::store::Severity as Health;
+    use idempotent::store::Health;
 
     let builder = idempotent::RedisStore::builder(url).namespace(namespace).read_only(true);
-    let report = builder.connect().await?.check().await?;
-    let findings = report.findings().iter().map(|finding| Finding {
-        severity: match finding.severity() {
-            Health::Ok => Severity::Ok,
-            Health::Warn => Severity::Warn,
-            _ => Severity::Fail,
-        },
-        check: finding.subject(),
-        server: finding.server().to_owned(),
-        text: finding.text().to_owned(),
-    });
-    Ok(findings.collect())
+    Ok(builder.connect().await?.check().await?.findings().iter().map(Finding::from).collect())
 }
 
 #[cfg(not(feature = "redis"))]

@@ -3,6 +3,7 @@
 pub(crate) mod delay;
 mod dialect;
 mod error;
+mod health;
 mod inbox;
 mod migrate;
 mod open;

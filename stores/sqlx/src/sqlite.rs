@@ -11,6 +11,7 @@ mod ending_tests;
 mod error;
 #[cfg(test)]
 mod group_tests;
+mod health;
 mod inbox;
 mod migrate;
 mod open;
@@ -153,6 +154,7 @@ impl Store for SqliteStore {
             .with_browse_order(self)
             .with_transact(self)
             .with_renewal(self)
+            .with_health(self)
     }
 }
 

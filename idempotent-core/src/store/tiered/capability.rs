@@ -31,6 +31,7 @@ impl TieredStore {
             transact: durable.transact,
             // A renewal changes nothing that the fast tier keeps.
             renewal: durable.renewal,
+            health: durable.health,
         }
     }
 

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use idempotent_core::Store;
 use idempotent_core::StoreErrorKind::{Denied, NotApplied, Schema};
+use idempotent_core::store::Health;
 use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
 

@@ -1,7 +1,8 @@
 //! Checks of a server before it is used for records.
 use idempotent_core::StoreErrorKind::{NotApplied, Schema};
+use idempotent_core::store::{Health, HealthFinding, HealthReport, Severity};
 use idempotent_harness::servers::{RedisReplicas, RedisServer};
-use idempotent_redis::{HealthFinding, HealthReport, RedisStore, Severity};
+use idempotent_redis::RedisStore;
 
 use crate::startup::requests::{cycle, open, quick, said};
 

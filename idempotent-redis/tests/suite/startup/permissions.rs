@@ -2,11 +2,12 @@
 use std::time::Duration;
 
 use idempotent_core::StoreErrorKind::Denied;
+use idempotent_core::store::{Health, Severity};
 use idempotent_core::{
     Claim, ClaimHandle, Identity, Key, KeyFilter, PageLimits, Release, ReleaseKind, Scene, Settled, Store, StoreError,
 };
 use idempotent_harness::servers::{RedisServer, Value};
-use idempotent_redis::{RedisStore, Severity};
+use idempotent_redis::RedisStore;
 
 use crate::startup::requests::{claim, completion, cycle, key, quick, said};
 use crate::support::ask_for;

@@ -3,12 +3,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use idempotent_core::StoreErrorKind::{Denied, Schema};
+use idempotent_core::store::{Health, Severity};
 use idempotent_core::{
     Admin, Batch, CacheTier, CachedOutcome, ClaimHandle, FencingToken, KeyFilter, OrderStore, PageLimits, Purge,
     Release, ReleaseKind, Renewal, Search, StepRecord, StepState, StepStore, Store, StoreError, Timestamp,
 };
 use idempotent_harness::servers::{RedisReplicas, RedisServer};
-use idempotent_redis::{Durability, RedisStore, Severity};
+use idempotent_redis::{Durability, RedisStore};
 
 use crate::startup::requests::{claim, completion, cycle, key, open, quick, request, said};
 use crate::support::{calls, until};

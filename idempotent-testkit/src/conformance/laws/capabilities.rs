@@ -2,8 +2,8 @@
 use std::time::Duration;
 
 use idempotent_core::{
-    Admin, Claim, ClaimHandle, ClaimRequest, Clock, FencingToken, KeyFilter, PageLimits, Purge, ReleaseKind, Renewal,
-    Settled, StateKind,
+    Admin, BrowseOrder, Claim, ClaimHandle, ClaimRequest, Clock, FencingToken, KeyFilter, OrderStore, PageLimits,
+    Purge, ReleaseKind, Renewal, Settled, StateKind,
 };
 
 use crate::conformance::Subject;
@@ -22,7 +22,9 @@ pub async fn reported_capabilities_work(s: &Subject) {
             a.inspect.is_some(),
             a.steps.is_some(),
             a.order.is_some(),
+            a.browse_order.is_some(),
             a.renewal.is_some(),
+            a.health.is_some(),
         ]
     };
     assert_eq!(names(first), names(again), "a capability does not come and go");
@@ -47,6 +49,13 @@ pub async fn reported_capabilities_work(s: &Subject) {
         let settled = must("forget", admin.forget(&s.key("absent"), FencingToken(1), true, HOUR).await);
         assert_eq!(settled, lost(StateKind::Absent));
     }
+    if let (Some(order), Some(browse)) = (first.order, first.browse_order) {
+        lists_each_order_table_once(s, order, browse).await;
+    }
+    if let Some(health) = first.health {
+        let report = must("check", health.check().await);
+        assert!(!report.findings().is_empty(), "a check has findings, if only that all is well");
+    }
     if let Some(inspect) = first.inspect {
         let seen = must("inspect", inspect.inspect(&s.key("k")).await).expect("the key is held");
         assert_eq!(Some(&seen.record), s.peek().await.as_ref(), "an inspection returns the same record as a peek");
@@ -59,6 +68,30 @@ pub async fn reported_capabilities_work(s: &Subject) {
         assert_eq!(must("inspect", inspect.inspect(&s.key("absent")).await), None);
     }
     assert_eq!(s.complete(1, b"v").await, Settled::Done, "none of them touched a held key");
+}
+
+/// Lists the same tables in pages of each size. A bound of pages ends the test of a store whose position stays.
+async fn lists_each_order_table_once(s: &Subject, order: &dyn OrderStore, browse: &dyn BrowseOrder) {
+    let mut written: Vec<Vec<u8>> = ["one", "two", "three"].map(|name| name.as_bytes().to_vec()).to_vec();
+    for (stream, table) in ["k1", "k2", "k3"].into_iter().zip(&written) {
+        assert!(must("compare_and_swap", order.compare_and_swap(&s.key(stream), None, table, HOUR).await));
+    }
+    written.sort();
+    for limit in 1..=written.len() + 1 {
+        let (mut listed, mut after) = (Vec::new(), None);
+        for _ in 0..=written.len() {
+            let page = must("browse_order", browse.browse_order(after, limit).await);
+            assert!(page.tables.len() <= limit, "a page has at most {limit} tables");
+            listed.extend(page.tables.iter().map(|table| table.to_vec()));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(after, None, "the listing ends");
+        listed.sort();
+        assert_eq!(listed, written, "each table is listed once in pages of {limit}");
+    }
 }
 
 /// Joins the thread without awaiting it: the runtime of the store under test is blocked in the meantime.

@@ -1,6 +1,7 @@
 //! The command `doctor`: checks of a store that find a loss of records before it happens.
 use std::io::{self, Write};
 
+use idempotent::{ConnectError, StoreError, StoreErrorKind};
 use idempotent_operate::{KeyFilter, PageLimits, list, store_time};
 
 use super::open;
@@ -9,7 +10,7 @@ use crate::backend::Backend;
 use crate::failure::Failure;
 use crate::finding::{Finding, Severity};
 use crate::output;
-use crate::target;
+use crate::target::{self, Target};
 
 /// The number of records that the check of orphaned keys examines.
 const SAMPLE: usize = 10_000;
@@ -19,10 +20,16 @@ const APART: [u64; 2] = [1, 300];
 
 pub(super) async fn doctor(global: &GlobalOptions, arguments: &DoctorArguments) -> anyhow::Result<()> {
     let (backend, url) = (target::backend(global)?, target::url(global)?);
-    let mut findings = backend.findings(&url, &global.namespace, &global.names).await?;
+    let mut findings = match backend.findings(&url, &global.namespace, &global.names).await {
+        Ok(findings) => findings,
+        Err(error) => vec![refused(&url, error)?],
+    };
     // A store whose tables are missing cannot be opened.
     if findings.iter().all(|finding| finding.severity < Severity::Fail) {
-        findings.extend(records(global, backend).await?);
+        match open(global).await {
+            Ok(target) => findings.extend(checked(global, backend, &target).await?),
+            Err(error) => findings.push(refused(&url, error)?),
+        }
     }
     print(output::format(global.output), &findings)?;
     let worst = findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Ok);
@@ -30,11 +37,32 @@ pub(super) async fn doctor(global: &GlobalOptions, arguments: &DoctorArguments) 
     if worst >= limit { Err(Failure::Findings.into()) } else { Ok(()) }
 }
 
-/// Checks the clock and a sample of the records.
-async fn records(global: &GlobalOptions, backend: Backend) -> anyhow::Result<Vec<Finding>> {
-    let target = open(global).await?;
+/// Returns the finding about a store that refuses to open.
+///
+/// # Errors
+/// The store cannot be reached.
+fn refused(url: &str, error: anyhow::Error) -> anyhow::Result<Finding> {
+    let refused = match error.downcast_ref::<ConnectError>() {
+        Some(ConnectError::Store(refused)) => Some(refused),
+        _ => error.downcast_ref::<StoreError>(),
+    };
+    match refused {
+        Some(refused) if refused.kind() == StoreErrorKind::Schema => {
+            let (server, text) = (idempotent::connect(url).to_string(), refused.to_string());
+            Ok(Finding { severity: Severity::Fail, check: "open", server, text })
+        }
+        _ => Err(error),
+    }
+}
+
+/// Checks the server, its clock and a sample of the records.
+async fn checked(global: &GlobalOptions, backend: Backend, target: &Target) -> anyhow::Result<Vec<Finding>> {
     let finding = |severity, check, text| Finding { severity, check, server: target.name.clone(), text };
     let mut findings = Vec::new();
+    // Redis has been checked before.
+    if let (Some(health), true) = (target.store.capabilities().health, backend != Backend::Redis) {
+        findings.extend(health.check().await?.findings().iter().map(Finding::from));
+    }
     // A file has the clock of this machine, and Redis reports its clock.
     if backend.is_database() {
         let now = store_time(&*target.store, Some(&global.namespace)).await?;

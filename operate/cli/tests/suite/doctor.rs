@@ -1,5 +1,5 @@
 //! The checks and migrations of real servers, in states that would lose records.
-use idempotent_harness::servers::{PostgresServer, RedisServer};
+use idempotent_harness::servers::{PgBouncer, PostgresServer, RedisServer};
 
 use crate::sqlite::file;
 use crate::support::{done, fill, run};
@@ -42,7 +42,7 @@ async fn a_check_of_redis_writes_nothing() {
 
 #[tokio::test]
 async fn a_database_without_tables_fails_until_the_migrations_are_applied() {
-    let server = PostgresServer::start();
+    let server = PostgresServer::start_durable();
     let url = server.url();
     let before = run(&url, &["doctor"]);
     let found = findings(&before.out);
@@ -61,7 +61,28 @@ async fn a_database_without_tables_fails_until_the_migrations_are_applied() {
     fill(&idempotent::connect(&url).await.unwrap()).await;
     let after = findings(&done(&url, &["doctor", "--fail-on", "warn"]));
     let checks: Vec<_> = after.iter().map(|(severity, check, _)| (severity.as_str(), check.as_str())).collect();
-    assert_eq!(checks, [("ok", "schema"), ("ok", "clock"), ("ok", "orphans")]);
+    let of_server =
+        ["rights", "pooler", "version", "durability", "isolation", "indexes", "bloat", "connections", "purge"];
+    let expected = [&["schema"], &of_server[..], &["clock", "orphans"]].concat();
+    assert_eq!(checks, expected.into_iter().map(|check| ("ok", check)).collect::<Vec<_>>());
+
+    server.psql("postgres", "CREATE INDEX ON idempotent_record (expires_at)");
+    let strict = run(&url, &["doctor", "--fail-on", "warn"]);
+    let index = findings(&strict.out).into_iter().find(|(_, check, _)| check == "indexes").unwrap();
+    assert!(strict.code == 3 && index.0 == "warn" && index.2.contains("drop it"), "{strict:?}");
+}
+
+#[tokio::test]
+async fn a_pooler_is_a_failure_with_the_remedy() {
+    let server = PostgresServer::start();
+    done(&server.url(), &["migrate", "up", "--yes"]);
+    for more in ["", "ignore_startup_parameters = options\n"] {
+        let pooler = PgBouncer::start(&server, &format!("pool_mode = transaction\n{more}"));
+        let ran = run(&pooler.url_of("postgres"), &["doctor"]);
+        let found = findings(&ran.out);
+        let open = found.iter().find(|(_, check, _)| check == "open").unwrap_or_else(|| panic!("{ran:?}"));
+        assert!(ran.code == 3 && open.0 == "fail" && open.2.contains("connect to the server directly"), "{ran:?}");
+    }
 }
 
 #[tokio::test]
@@ -95,7 +116,7 @@ async fn a_file_has_a_schema_and_no_clock_of_its_own() {
     let (_folder, url) = file().await;
     let found = findings(&done(&url, &["doctor"]));
     let checks: Vec<_> = found.iter().map(|(severity, check, _)| (severity.as_str(), check.as_str())).collect();
-    assert_eq!(checks, [("ok", "schema"), ("ok", "orphans")]);
+    assert_eq!(checks, [("ok", "schema"), ("ok", "journal"), ("ok", "orphans")]);
     assert!(run("mongodb://host", &["doctor"]).err.contains("expected a URL"));
     let redis = run("redis://localhost", &["migrate", "status"]);
     assert!(redis.code == 2 && redis.err.contains("has no schema"), "{redis:?}");

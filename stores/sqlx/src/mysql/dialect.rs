@@ -1,6 +1,7 @@
 //! The driver and the dialect of MariaDB and MySQL.
 use std::collections::{BTreeMap, HashSet};
 
+use idempotent_core::store::HealthFinding;
 use idempotent_core::{Key, StoreError};
 use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySql, MySqlConnection, MySqlRow};
@@ -8,13 +9,13 @@ use sqlx::{MySqlPool, Row, Transaction, ValueRef};
 
 use super::server_version::ServerVersion;
 use super::sql::{NOW, StatementBuilder};
-use super::{error, inbox};
+use super::{error, health, inbox};
 use crate::inbox::FinalWrite;
 use crate::row::Cells;
 use crate::server::{
-    BatchKind, BoundStatement, Contention, Dialect, Driver, DriverFuture, FoundRecord, PurgeStep, Query, Refusal,
-    ServerSettings, ServerStore, Statement, StatementResult, StatementTarget, Value, WriteResult, hex, in_packets,
-    settled,
+    BatchKind, BoundStatement, Contention, Dialect, DialectFuture, Driver, DriverFuture, FoundRecord, HealthQuery,
+    PurgeStep, Query, Refusal, ServerSettings, ServerStore, Statement, StatementResult, StatementTarget, Value,
+    WriteResult, hex, in_packets, settled,
 };
 
 /// Records looked at in one step of a purge, and so the most that are removed in one transaction.
@@ -28,6 +29,10 @@ pub(crate) struct MySqlDialect {
     pub(super) server: ServerVersion,
     /// $1 the key's hash: fails if another transaction holds the key.
     pub(super) free: Statement,
+    /// The quoted names of all tables that a worker writes.
+    pub(super) tables: [String; 3],
+    /// The condition on `information_schema.tables` that selects the record table.
+    pub(super) is_table: String,
     /// The settings of the builder, and whether it selected the statements for MySQL.
     pub(super) opened_with: (ServerSettings<MySqlPool>, bool),
 }
@@ -204,6 +209,24 @@ impl Dialect for MySqlDialect {
         }
         old.truncate(usize::try_from(room).unwrap_or(usize::MAX));
         Ok(StatementResult::Done(PurgeStep { next, removed: remove(store, &old).await? }))
+    }
+
+    const MAX_CONNECTIONS: &'static str = health::MAX_CONNECTIONS;
+
+    fn statement(sql: &str) -> Statement {
+        Statement::marks(sql)
+    }
+
+    fn table(store: &ServerStore<Self>) -> &str {
+        &store.dialect.maker.table
+    }
+
+    fn health_queries(store: &ServerStore<Self>) -> Vec<HealthQuery> {
+        health::queries(store)
+    }
+
+    fn health(store: &ServerStore<Self>) -> impl DialectFuture<Vec<HealthFinding>> {
+        health::findings(store)
     }
 }
 

@@ -66,12 +66,16 @@ pub(super) async fn open(
     let steps = super::steps::steps(&maker, &table);
     let order = OrderStatements::new(&maker.order_sql(&table), Statement::marks, |sql| maker.writing(sql));
     let in_transaction = inbox::statements(&maker.in_a_transaction());
+    // Names of tables and schemas contain no quotes.
+    let schema = table.schema().map_or_else(|| "database()".to_owned(), |schema| format!("'{schema}'"));
     let runner = StatementRunner { pool, transactions, place, patience: settings.patience };
     Ok(Arc::new(ServerStore {
         dialect: MySqlDialect {
             free: inbox::free(&maker),
             maker,
             server,
+            tables: [table.quoted(), table.quoted_steps(), table.quoted_beside("lines")],
+            is_table: format!("table_schema={schema} AND table_name='{}'", table.name()),
             opened_with: (settings.clone(), as_on_mysql),
         },
         texts,

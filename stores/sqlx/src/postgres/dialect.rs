@@ -1,21 +1,22 @@
 //! The driver and the dialect of PostgreSQL.
 use std::sync::Arc;
 
+use idempotent_core::store::HealthFinding;
 use idempotent_core::{Key, StoreError};
 use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgConnection, PgRow, Postgres};
 use sqlx::{PgPool, Row, Transaction};
 
 use super::error;
-use super::inbox;
 use super::listener::SettlementListener;
 use super::sql::{NOW, PostgresStatements};
+use super::{health, inbox};
 use crate::inbox::FinalWrite;
 use crate::row::Cells;
 use crate::server::{
-    BatchKind, BoundStatement, Contention, Dialect, Driver, DriverFuture, FoundRecord, PurgeStep, Query, Refusal,
-    ServerSettings, ServerStore, Statement, StatementResult, StatementTarget, Value, WriteResult, hex, in_packets,
-    settled,
+    BatchKind, BoundStatement, Contention, Dialect, DialectFuture, Driver, DriverFuture, FoundRecord, HealthQuery,
+    PurgeStep, Query, Refusal, ServerSettings, ServerStore, Statement, StatementResult, StatementTarget, Value,
+    WriteResult, hex, in_packets, settled,
 };
 
 /// Records looked at in one statement of a purge, and so the most that are removed in one transaction: a claim of a key that
@@ -27,6 +28,10 @@ pub(crate) struct PostgresDialect {
     pub(super) own_statements: PostgresStatements,
     /// Quoted.
     pub(super) table: String,
+    /// The quoted names of all tables that a worker writes.
+    pub(super) tables: [String; 3],
+    /// True if a pooler lends connections for one transaction.
+    pub(super) is_pooled: bool,
     pub(super) tell: String,
     /// $1 the key's lock
     pub(super) free: Statement,
@@ -203,6 +208,24 @@ impl Dialect for PostgresDialect {
             let last = row.bytes(0).ok().flatten().filter(|_| more).map(<[u8]>::to_vec);
             Ok(PurgeStep { next: last, removed: usize::try_from(store.number(&row, 2)?).unwrap_or_default() })
         })
+    }
+
+    const MAX_CONNECTIONS: &'static str = health::MAX_CONNECTIONS;
+
+    fn statement(sql: &str) -> Statement {
+        Statement::numbered(sql.to_owned())
+    }
+
+    fn table(store: &ServerStore<Self>) -> &str {
+        &store.dialect.table
+    }
+
+    fn health_queries(store: &ServerStore<Self>) -> Vec<HealthQuery> {
+        health::queries(&store.dialect.table)
+    }
+
+    fn health(store: &ServerStore<Self>) -> impl DialectFuture<Vec<HealthFinding>> {
+        health::findings(store)
     }
 }
 

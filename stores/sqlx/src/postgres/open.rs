@@ -1,5 +1,6 @@
 //! Opening: checks, the pool, the schema.
 use std::sync::Arc;
+use std::time::Duration;
 
 use idempotent_core::{StoreError, StoreErrorKind};
 use sha2::{Digest, Sha256};
@@ -44,7 +45,7 @@ pub(super) async fn open(
     };
     let place = context(&builder, &table, &options, connections);
     // A connection outside of the pool: if this future is dropped, the connection closes, and the server rolls back.
-    let mut connection = connect::<PostgresDialect>(&options, &place, builder.patience).await?;
+    let mut connection = first_connection(&options, &place, builder.patience).await?;
     if builder.read_only {
         check_session(&mut connection, &place).await?;
     }
@@ -72,6 +73,8 @@ pub(super) async fn open(
     let dialect = PostgresDialect {
         own_statements,
         table: maker.table,
+        tables: [table.quoted(), table.quoted_steps(), table.quoted_beside("lines")],
+        is_pooled: is_lent,
         tell: maker.tell,
         free: inbox::free(),
         salt,
@@ -99,6 +102,28 @@ fn url_options(url: &str, read_only: bool) -> Result<PgConnectOptions, StoreErro
     Ok(if read_only { options.options([(READ_ONLY, "on")]) } else { options })
 }
 
+/// Connects. A pooler that refuses the setting of a session that only reads is named with its remedy.
+async fn first_connection(
+    options: &PgConnectOptions,
+    place: &ErrorContext,
+    patience: Duration,
+) -> Result<PgConnection, StoreError> {
+    match connect::<PostgresDialect>(options, place, patience).await {
+        Err(error) if place.read_only && error.to_string().contains("unsupported startup parameter") => {
+            Err(not_read_only(place, "refuses").with_source(error))
+        }
+        connection => connection,
+    }
+}
+
+fn not_read_only(place: &ErrorContext, does: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Schema).because(format!(
+        "the session of {} is not read-only, as `read_only(true)` demands: a pooler {does} the startup parameter \
+         `options`; connect to the server directly",
+        place.database
+    ))
+}
+
 /// Returns an error if a pooler has ignored the setting of the session.
 async fn check_session(connection: &mut PgConnection, place: &ErrorContext) -> Result<(), StoreError> {
     let told = |error| place.error::<PostgresDialect>(Phase::Connecting, error);
@@ -106,11 +131,7 @@ async fn check_session(connection: &mut PgConnection, place: &ErrorContext) -> R
         sqlx::raw_sql(AssertSqlSafe(format!("SHOW {READ_ONLY}"))).fetch_one(connection).await.map_err(told)?;
     match setting.try_get::<&str, _>(0).map_err(told)? {
         "on" => Ok(()),
-        _ => Err(StoreError::new(StoreErrorKind::Schema).because(format!(
-            "the session of {} is not read-only, as `read_only(true)` demands: a pooler ignores the startup parameter \
-             `options`; connect to the server directly",
-            place.database
-        ))),
+        _ => Err(not_read_only(place, "ignores")),
     }
 }
 
@@ -123,7 +144,7 @@ pub(super) async fn status(settings: &ServerSettings<PgPool>) -> Result<SchemaSt
         ServerTarget::Pool(pool) => (*pool.connect_options()).clone(),
     };
     let place = context(settings, &table, &options, 1);
-    let mut connection = connect::<PostgresDialect>(&options, &place, settings.patience).await?;
+    let mut connection = first_connection(&options, &place, settings.patience).await?;
     let status = migrate::status(&mut connection, &table, &place, MIGRATIONS, &COLUMNS).await?;
     // Whether it was said or not, it ends here.
     let _ = timeout(settings.patience, connection.close()).await;

@@ -1,11 +1,13 @@
 //! The [`Dialect`] trait: statements and operations that differ between MySQL/MariaDB and PostgreSQL.
+use idempotent_core::store::HealthFinding;
 use idempotent_core::{Key, StoreError};
 use sqlx::Transaction;
 
 use super::driver::{Connection, Driver, DriverFuture, Row};
+use super::health::HealthQuery;
 use super::refusal::Contention;
 use super::runner::StatementResult;
-use super::statement::BoundStatement;
+use super::statement::{BoundStatement, Statement};
 use super::store::{FoundRecord, ServerStore};
 use super::target::StatementTarget;
 use super::value::Value;
@@ -49,6 +51,16 @@ pub(crate) trait Dialect: Driver {
     fn is_free(store: &ServerStore<Self>, key: &Key) -> impl DialectFuture<bool>;
     /// Scans the next records after an id, and removes at most `room` expired ones.
     fn purge(store: &ServerStore<Self>, after: Vec<u8>, room: i64) -> impl DialectFuture<StatementResult<PurgeStep>>;
+    /// A query of the server's limit of connections.
+    const MAX_CONNECTIONS: &'static str;
+    /// Returns a statement without parameters.
+    fn statement(sql: &str) -> Statement;
+    /// Returns the quoted name of the record table.
+    fn table(store: &ServerStore<Self>) -> &str;
+    /// Returns the checks of the server's settings and of the table.
+    fn health_queries(store: &ServerStore<Self>) -> Vec<HealthQuery>;
+    /// Runs the checks that are more than a query. They write nothing.
+    fn health(store: &ServerStore<Self>) -> impl DialectFuture<Vec<HealthFinding>>;
 }
 
 /// A future of a dialect's operation.

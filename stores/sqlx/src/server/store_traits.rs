@@ -9,6 +9,7 @@ macro_rules! server_store {
             use ::std::time::Duration;
 
             use ::async_trait::async_trait;
+            use ::idempotent_core::store::{Health, HealthReport};
             use ::idempotent_core::{
                 StoreCapabilities, Admin, Batch, Claim, ClaimRequest, Completion, FencingToken, ClaimHandle, Inspect, InspectedRecord,
                 Key, KeyFilter, PageLimits, RecordPage, Purge, Record, Release, Renewal, Search, Settled, Store, StoreError,
@@ -38,7 +39,7 @@ macro_rules! server_store {
 
                 fn capabilities(&self) -> StoreCapabilities<'_> {
                     let all = StoreCapabilities::none().with_batch(self).with_search(self);
-                    let all = all.with_purge(self).with_admin(self).with_inspect(self).with_renewal(self)$(.$more(self))*;
+                    let all = all.with_purge(self).with_admin(self).with_inspect(self).with_renewal(self).with_health(self)$(.$more(self))*;
                     $(
                         let $it = self;
                         let all = if $there { all.$some(self) } else { all };
@@ -51,6 +52,13 @@ macro_rules! server_store {
             impl Renewal for $store {
                 async fn renewal_store(&self) -> Result<Arc<dyn Store>, StoreError> {
                     Ok(Arc::new(self.again().connect().await?))
+                }
+            }
+
+            #[async_trait]
+            impl Health for $store {
+                async fn check(&self) -> Result<HealthReport, StoreError> {
+                    self.0.check().await
                 }
             }
 

@@ -10,6 +10,7 @@ mod errors;
 #[path = "server/failover.rs"]
 mod failover;
 pub(crate) mod fixture;
+mod health;
 #[path = "server/insert_only.rs"]
 mod insert_only;
 #[path = "server/pages.rs"]

@@ -2,6 +2,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use idempotent_core::store::{Health, Severity};
 use idempotent_core::{
     Admin, Batch, KeyFilter, OrderStore, PageLimits, Purge, ReleaseKind, Search, StepRecord, StepState, StepStore,
     Store, StoreError, StoreErrorKind,
@@ -98,4 +99,21 @@ async fn a_read_only_store_never_creates_a_file_or_a_table() {
     assert!(bytes(&place) == before);
     let error = SqliteStore::builder("sqlite::memory:").read_only(true).open().await.unwrap_err();
     assert!(error.to_string().contains("name a file to read"), "{error}");
+}
+
+#[tokio::test]
+async fn a_check_warns_of_a_file_with_a_rollback_journal() {
+    let place = Place::new();
+    let journal = async |store: &SqliteStore| {
+        let report = store.check().await.unwrap();
+        (report.severity(), report.findings()[0].text().to_owned())
+    };
+    let writer = place.open().await;
+    assert_eq!(journal(&writer).await, (Severity::Ok, "journal mode `wal`".to_owned()));
+    drop(writer);
+    place.sql("PRAGMA journal_mode=delete").await;
+    let (severity, text) = journal(&reader(&place).await).await;
+    assert!(severity == Severity::Warn && text.contains("block each other: open the file once"), "{text}");
+    let memory = SqliteStore::open("sqlite::memory:").await.unwrap();
+    assert_eq!(journal(&memory).await.0, Severity::Ok);
 }

@@ -1,9 +1,27 @@
-//! The findings about a store's servers.
+//! The [`Health`] capability, and the findings about a store's servers.
 use std::fmt;
 
-use idempotent_core::{StoreError, StoreErrorKind};
+use async_trait::async_trait;
 
-/// The findings of [`RedisStore::check`](crate::RedisStore::check). Displays as a table.
+use crate::{StoreError, StoreErrorKind};
+
+/// Checks of a store's servers, which find a loss of records before it happens.
+#[async_trait]
+pub trait Health: fmt::Debug + Send + Sync {
+    /// Checks the servers of this store, and writes nothing.
+    ///
+    /// # Errors
+    /// A server cannot be reached. Findings are never errors, however severe.
+    ///
+    /// # Cancellation
+    /// Dropping the future has no effect.
+    ///
+    /// # Laws
+    /// `reported_capabilities_work`.
+    async fn check(&self) -> Result<HealthReport, StoreError>;
+}
+
+/// The findings of [`Health::check`]. Displays as a table.
 #[derive(Clone, Debug, Default)]
 pub struct HealthReport {
     findings: Vec<HealthFinding>,
@@ -27,12 +45,14 @@ pub enum Severity {
     Ok,
     /// Works with weaker guarantees, which the text names.
     Warn,
-    /// Does not work, or would lose records. [`RedisStore::connect`](crate::RedisStore::connect) fails.
+    /// Does not work, or would lose records. A store that checks its servers when it opens refuses to open.
     Refuse,
 }
 
 impl HealthReport {
-    pub(crate) fn new(findings: Vec<HealthFinding>) -> Self {
+    /// Creates a report.
+    #[must_use]
+    pub fn new(findings: Vec<HealthFinding>) -> Self {
         Self { findings }
     }
 
@@ -48,8 +68,11 @@ impl HealthReport {
         self.findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Ok)
     }
 
-    /// Returns the findings of severity `Refuse` as one error, and emits warnings as `tracing` events.
-    pub(crate) fn judge(&self) -> Result<(), StoreError> {
+    /// Emits warnings as `tracing` events, and returns an error if a finding has the severity `Refuse`.
+    ///
+    /// # Errors
+    /// The texts of all findings of severity `Refuse`. The kind is that of the first one.
+    pub fn judge(&self) -> Result<(), StoreError> {
         for finding in self.findings.iter().filter(|finding| finding.severity == Severity::Warn) {
             tracing::warn!(target: "idempotent", subject = finding.subject, server = %finding.server, "{}", finding.text);
         }
@@ -61,14 +84,26 @@ impl HealthReport {
 }
 
 impl HealthFinding {
+    /// Creates a finding about a server, whose name contains no credentials. The text describes the finding and its remedy.
+    /// The [error](HealthReport::judge) of a refused finding has the kind [`Schema`](StoreErrorKind::Schema).
+    pub fn new(severity: Severity, subject: &'static str, server: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { severity, subject, server: server.into(), text: text.into(), kind: StoreErrorKind::Schema }
+    }
+
+    /// Creates a finding of severity `Refuse` about missing permissions, whose error has the kind
+    /// [`Denied`](StoreErrorKind::Denied).
+    pub fn denied(subject: &'static str, server: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { kind: StoreErrorKind::Denied, ..Self::new(Severity::Refuse, subject, server, text) }
+    }
+
     /// Returns the severity.
     #[must_use]
     pub fn severity(&self) -> Severity {
         self.severity
     }
 
-    /// Returns the subject of the check: `version`, `eviction`, `persistence`, `replication`, `clock`, `rights` or
-    /// `epoch`.
+    /// Returns the subject of the check, such as `version`, `rights` or `clock`. The documentation of each store lists its
+    /// subjects.
     #[must_use]
     pub fn subject(&self) -> &'static str {
         self.subject
@@ -84,37 +119,6 @@ impl HealthFinding {
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
-    }
-}
-
-/// A collector for the findings about one server.
-#[derive(Debug)]
-pub(crate) struct ServerFindings<'a> {
-    pub(crate) server: &'a str,
-    pub(crate) all: Vec<HealthFinding>,
-}
-
-impl ServerFindings<'_> {
-    pub(crate) fn ok(&mut self, subject: &'static str, text: impl Into<String>) {
-        self.add(Severity::Ok, subject, StoreErrorKind::Schema, text);
-    }
-
-    pub(crate) fn warn(&mut self, subject: &'static str, text: impl Into<String>) {
-        self.add(Severity::Warn, subject, StoreErrorKind::Schema, text);
-    }
-
-    pub(crate) fn refuse(&mut self, subject: &'static str, text: impl Into<String>) {
-        self.add(Severity::Refuse, subject, StoreErrorKind::Schema, text);
-    }
-
-    /// Adds a finding of severity `Refuse` for missing permissions.
-    pub(crate) fn deny(&mut self, subject: &'static str, text: impl Into<String>) {
-        self.add(Severity::Refuse, subject, StoreErrorKind::Denied, text);
-    }
-
-    fn add(&mut self, severity: Severity, subject: &'static str, kind: StoreErrorKind, text: impl Into<String>) {
-        let (server, text) = (self.server.to_owned(), text.into());
-        self.all.push(HealthFinding { severity, subject, server, text, kind });
     }
 }
 
