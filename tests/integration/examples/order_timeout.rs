@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 
 use self::clock::Moved;
 use self::queue::Queue;
-use self::shop::{Limit, PAYMENT, Shop, time_is_over};
+use self::shop::{Failed, Limit, PAYMENT, Shop, time_is_over};
 
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -65,10 +65,8 @@ impl World {
 
     /// Brings an order to the status in which it waits for its customer.
     async fn waits(&self, order: &str, limit: Limit, time: Duration) {
-        if limit == PAYMENT {
-            self.shop.place(order, time).await.unwrap();
-        } else {
-            self.shop.place(order, time).await.unwrap();
+        self.shop.place(order, time).await.unwrap();
+        if limit != PAYMENT {
             assert!(self.shop.pay(order).await.unwrap());
             assert!(self.shop.ship(order, time).await.unwrap());
         }
@@ -176,8 +174,27 @@ async fn over_twice_it_has_one_effect_and_one_notice(limit: Limit) {
         world.settled().await;
     }
     running.ends().await;
-    let forgetful = Executor::new(MemoryStore::new());
-    forgetful.scope(time_is_over(limit, "o", &world.shop)).await.unwrap();
+    handle(&world, limit).await.unwrap();
     assert!(world.shop.nothing_left().await.unwrap(), "no other notice is to be sent");
     assert_eq!(world.state("o").await, once(limit, limit.over));
+}
+
+/// Runs the handler of an order's limit in a process of its own, which remembers nothing.
+async fn handle(world: &World, limit: Limit) -> Result<(), Failed> {
+    Executor::new(MemoryStore::new()).scope(time_is_over(limit, "o", &world.shop)).await
+}
+
+async fn an_order_and_its_notice_are_one_commit(limit: Limit) {
+    let world = World::new().await;
+    world.waits("o", limit, LIMIT).await;
+    world.clock.advance(LIMIT);
+    let sql = async |text: &'static str| sqlx::raw_sql(text).execute(&world.shop.orders).await.unwrap();
+    sql("CREATE TRIGGER refuse BEFORE INSERT ON idempotent_outbox BEGIN SELECT RAISE(ABORT, 'full'); END").await;
+    assert!(matches!(handle(&world, limit).await, Err(Failed::Outbox(_))));
+    assert_eq!(world.state("o").await, once(limit, limit.waits), "neither the order is changed nor a notice written");
+    sql("DROP TRIGGER refuse").await;
+    handle(&world, limit).await.unwrap();
+    let running = world.start();
+    until("the customer is told", async || world.state("o").await == once(limit, limit.over)).await;
+    running.ends().await;
 }

@@ -71,3 +71,8 @@ async fn a_process_that_was_down_when_it_was_due_cancels_it_when_it_starts() {
     assert_eq!(world.state("paid").await, once(PAYMENT, "paid"));
     running.ends().await;
 }
+
+#[tokio::test]
+async fn a_cancelled_order_and_its_notice_are_one_commit() {
+    super::an_order_and_its_notice_are_one_commit(PAYMENT).await;
+}

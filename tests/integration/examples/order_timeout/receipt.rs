@@ -39,3 +39,8 @@ async fn only_a_paid_order_is_shipped_and_only_a_shipped_one_confirmed() {
     assert!(!world.shop.ship("o", WEEK).await.unwrap(), "it is shipped once");
     assert_eq!(world.state("o").await, once(RECEIPT, "shipped"));
 }
+
+#[tokio::test]
+async fn a_confirmed_receipt_and_its_notice_are_one_commit() {
+    super::an_order_and_its_notice_are_one_commit(RECEIPT).await;
+}
