@@ -1,23 +1,31 @@
-//! The time limit of an order: the parts of `apps/order_timeout` on a clock that the test moves, and the application
-//! as processes that are killed.
+//! The time limits of an order: the parts of `apps/order_timeout` on a clock that the test moves, and the application as
+//! processes that are killed.
 #[path = "../../../stores/sqlx/tests/suite/delay/clock.rs"]
 mod clock;
+mod payment;
 mod processes;
+#[allow(dead_code, reason = "parts of it are for another application")]
+#[path = "../../../apps/outbox_payment/queue.rs"]
+mod queue;
 mod rabbit;
+mod receipt;
 #[allow(dead_code, reason = "parts of it are for the example")]
 #[path = "../../../apps/order_timeout/shop.rs"]
 mod shop;
+#[path = "../../../apps/order_timeout/work.rs"]
+mod work;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent::delay::ScheduledTask;
-use idempotent::mq::{Consumer, Message, Messages, Received, Source};
-use idempotent::{Executor, MemoryStore};
+use idempotent::mq::{Received, Source};
+use idempotent::{Executor, MemoryStore, SqliteStore};
 use tokio::sync::oneshot;
 
 use self::clock::Moved;
-use self::shop::{Failed, Shop, time_is_over};
+use self::queue::Queue;
+use self::shop::{Failed, Limit, PAYMENT, Shop, time_is_over};
 
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -38,40 +46,51 @@ struct Running {
 impl World {
     async fn new() -> Self {
         let (folder, clock) = (tempfile::tempdir().unwrap(), Moved::new());
-        let file = folder.path().join("shop.db");
-        let shop = Shop::open(file.to_str().unwrap(), |limits| limits.clock(clock.clone())).await.unwrap();
-        Self { shop: Arc::new(shop), clock, executor: Executor::new(MemoryStore::new()), _folder: folder }
+        let file = folder.path().join("shop.db").display().to_string();
+        let shop = Arc::new(Shop::open(&file, Some(clock.clone())).await.unwrap());
+        let executor = Executor::new(SqliteStore::open(&file).await.unwrap());
+        Self { shop, clock, executor, _folder: folder }
     }
 
     /// A process of the shop's.
     fn start(&self) -> Running {
-        let shop = self.shop.clone();
-        let handling = Messages::raw().annotated(move |message: Message<()>| {
-            let shop = shop.clone();
-            async move {
-                let order = String::from_utf8(message.delivery.body.clone()).map_err(|_| Failed::NoOrder)?;
-                time_is_over(&order, &shop).await
-            }
-        });
-        let consumer = Consumer::builder(self.shop.limits.source(), "order_limits", &self.executor);
-        let consumer = consumer.build(handling).unwrap();
+        let (shop, executor, queue) = (self.shop.clone(), self.executor.clone(), Queue::default());
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
-            consumer.run(async { drop(stopped.await) }).await.unwrap();
+            let (limits, publisher) = (shop.limits.source(), Arc::new(queue.clone()));
+            work::work(&shop, &executor, limits, queue, publisher, async { drop(stopped.await) }).await.unwrap();
         });
         Running { stop, task }
     }
 
+    /// Brings an order to the status in which it waits for its customer.
+    async fn waits(&self, order: &str, limit: Limit, time: Duration) {
+        self.shop.place(order, time).await.unwrap();
+        if limit != PAYMENT {
+            assert!(self.shop.pay(order).await.unwrap());
+            assert!(self.shop.ship(order, time).await.unwrap());
+        }
+    }
+
+    /// The customer acts. Returns whether the customer was first.
+    async fn customer_acts(&self, order: &str, limit: Limit) -> bool {
+        let acted = if limit == PAYMENT { self.shop.pay(order).await } else { self.shop.confirm(order).await };
+        acted.unwrap()
+    }
+
     async fn settled(&self) {
         until("nothing is left to be done", async || {
-            let counts = self.shop.limits.counts().await.unwrap();
-            counts.ready + counts.in_flight == 0
+            let (limits, notices) =
+                (self.shop.limits.counts().await.unwrap(), self.shop.outbox.counts().await.unwrap());
+            limits.ready + limits.in_flight == 0 && notices.unsent + notices.unconfirmed == 0
         })
         .await;
     }
 
-    async fn state(&self, order: &str) -> (String, Vec<String>) {
-        (self.shop.status(order).await.unwrap(), self.shop.effects(order).await.unwrap())
+    /// Returns the status of an order, its effects, and the notices that its customer has got.
+    async fn state(&self, order: &str) -> (String, Vec<String>, Vec<String>) {
+        let shop = &self.shop;
+        (shop.status(order).await.unwrap(), shop.effects(order).await.unwrap(), shop.notices(order).await.unwrap())
     }
 }
 
@@ -90,117 +109,92 @@ pub(crate) async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
     }
 }
 
-fn once(what: &str) -> (String, Vec<String>) {
-    (what.to_owned(), vec![what.to_owned()])
+/// Returns the state of an order after each of these effects once, and a notice of what the shop has done.
+fn once(limit: Limit, what: &str) -> (String, Vec<String>, Vec<String>) {
+    let before: &[&str] = if limit == PAYMENT { &[] } else { &["paid", "shipped"] };
+    let effects = before.iter().copied().chain((what != limit.waits && !before.contains(&what)).then_some(what));
+    let notice = (what == limit.over).then(|| format!("o is {what}"));
+    (what.to_owned(), effects.map(str::to_owned).collect(), notice.into_iter().collect())
 }
 
-#[tokio::test]
-async fn paid_a_millisecond_before_its_time_it_is_not_cancelled() {
+async fn it_is_over_at_its_time_and_not_before(limit: Limit, time: Duration) {
     let world = World::new().await;
     let running = world.start();
-    world.shop.place("o", LIMIT).await.unwrap();
-    world.clock.advance(LIMIT - MILLI);
-    assert!(world.shop.pay("o").await.unwrap());
-    world.clock.advance(2 * LIMIT);
-    world.settled().await;
-    assert_eq!(world.state("o").await, once("paid"));
-    assert!(!world.shop.pay("o").await.unwrap(), "it is paid once");
-    running.ends().await;
-}
-
-#[tokio::test]
-async fn unpaid_it_is_cancelled_when_its_time_is_over_and_not_before() {
-    let world = World::new().await;
-    let running = world.start();
-    world.shop.place("o", LIMIT).await.unwrap();
-    world.clock.advance(LIMIT - MILLI);
+    world.waits("o", limit, time).await;
+    world.clock.advance(time - MILLI);
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(world.state("o").await, ("unpaid".to_owned(), vec![]));
-    // The clock stays at 30:00 from here on, so an order that needed a later time would never be cancelled.
+    assert_eq!(world.state("o").await, once(limit, limit.waits));
+    // The clock stays here from now on, so an order that needed a later time would never be changed.
     world.clock.advance(MILLI);
-    until("it is cancelled", async || world.state("o").await == once("cancelled")).await;
-    assert!(!world.shop.pay("o").await.unwrap(), "a payment that comes later is told so");
-    assert_eq!(world.state("o").await, once("cancelled"));
+    until("its time is over", async || world.state("o").await == once(limit, limit.over)).await;
+    assert!(!world.customer_acts("o", limit).await, "a customer who comes later is told so");
+    world.settled().await;
+    assert_eq!(world.state("o").await, once(limit, limit.over));
     running.ends().await;
 }
 
-#[tokio::test]
-async fn cancelled_twice_it_is_cancelled_once() {
+async fn a_customer_who_acts_a_millisecond_before_is_first(limit: Limit, time: Duration) {
     let world = World::new().await;
     let running = world.start();
-    world.shop.place("o", LIMIT).await.unwrap();
-    world.clock.advance(LIMIT);
-    until("it is cancelled", async || world.state("o").await == once("cancelled")).await;
+    world.waits("o", limit, time).await;
+    world.clock.advance(time - MILLI);
+    assert!(world.customer_acts("o", limit).await);
+    world.clock.advance(2 * time);
     world.settled().await;
-    // As if it had been scheduled again, or not acknowledged; also by a process that remembers nothing of the first.
-    for _ in 0..2 {
-        world.shop.limits.put(&ScheduledTask::after("o", Duration::ZERO, "o")).await.unwrap();
-        world.settled().await;
-    }
-    running.ends().await;
-    let forgetful = World { executor: Executor::new(MemoryStore::new()), ..world };
-    let running = forgetful.start();
-    forgetful.shop.limits.put(&ScheduledTask::after("o", Duration::ZERO, "o")).await.unwrap();
-    forgetful.settled().await;
-    assert_eq!(forgetful.state("o").await, once("cancelled"));
+    assert_eq!(world.state("o").await, once(limit, limit.in_time));
+    assert!(!world.customer_acts("o", limit).await, "the customer acts once");
+    assert_eq!(world.state("o").await, once(limit, limit.in_time));
     running.ends().await;
 }
 
-#[tokio::test]
-async fn a_payment_between_delivery_and_handler_wins() {
+async fn a_customer_between_delivery_and_handler_is_first(limit: Limit) {
     let world = World::new().await;
-    world.shop.place("o", LIMIT).await.unwrap();
+    world.waits("o", limit, LIMIT).await;
     world.clock.advance(LIMIT);
     let mut source = world.shop.limits.source();
     let Received::Deliveries(taken) = source.receive(1).await.unwrap() else { panic!() };
-    assert_eq!(&*taken[0].0.body, b"o", "it is on its way");
-    assert!(world.shop.pay("o").await.unwrap());
-    world.executor.scope(time_is_over("o", &world.shop)).await.unwrap();
-    assert_eq!(world.state("o").await, once("paid"));
+    assert_eq!(Limit::of_key(&taken[0].0.body).unwrap(), (limit, "o"), "it is on its way");
+    assert!(world.customer_acts("o", limit).await);
+    world.executor.scope(time_is_over(limit, "o", &world.shop)).await.unwrap();
+    assert_eq!(world.state("o").await, once(limit, limit.in_time));
+    assert!(world.shop.nothing_left().await.unwrap(), "no notice is to be sent");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn payment_and_cancellation_at_the_same_instant_never_both_take_effect() {
-    const ORDERS: usize = 60;
+async fn over_twice_it_has_one_effect_and_one_notice(limit: Limit) {
     let world = World::new().await;
     let running = world.start();
-    let (mut paid, mut cancelled) = (0, 0);
-    for number in 0..ORDERS {
-        let order = format!("o{number}");
-        world.shop.place(&order, LIMIT).await.unwrap();
-        let (shop, of_payment) = (world.shop.clone(), order.clone());
-        // The payment a little earlier each time, or the clock.
-        let wait = Duration::from_micros(400 * u64::try_from(number % 10).unwrap());
-        let paying = tokio::spawn(async move {
-            tokio::time::sleep(wait).await;
-            shop.pay(&of_payment).await.unwrap()
-        });
-        world.clock.advance(LIMIT);
-        let was_paid = paying.await.unwrap();
+    world.waits("o", limit, LIMIT).await;
+    world.clock.advance(LIMIT);
+    until("its time is over", async || world.state("o").await == once(limit, limit.over)).await;
+    world.settled().await;
+    // As if it had been scheduled again, or not acknowledged; also by a process that remembers nothing of the first.
+    let key = limit.key("o");
+    for _ in 0..2 {
+        world.shop.limits.put(&ScheduledTask::after(&*key, Duration::ZERO, &*key)).await.unwrap();
         world.settled().await;
-        let expected = if was_paid { once("paid") } else { once("cancelled") };
-        until("one of both", async || world.state(&order).await == expected).await;
-        (paid, cancelled) = if was_paid { (paid + 1, cancelled) } else { (paid, cancelled + 1) };
     }
-    assert_eq!(paid + cancelled, ORDERS);
     running.ends().await;
+    handle(&world, limit).await.unwrap();
+    assert!(world.shop.nothing_left().await.unwrap(), "no other notice is to be sent");
+    assert_eq!(world.state("o").await, once(limit, limit.over));
 }
 
-#[tokio::test]
-async fn a_process_that_was_down_when_it_was_due_cancels_it_when_it_starts() {
+/// Runs the handler of an order's limit in a process of its own, which remembers nothing.
+async fn handle(world: &World, limit: Limit) -> Result<(), Failed> {
+    Executor::new(MemoryStore::new()).scope(time_is_over(limit, "o", &world.shop)).await
+}
+
+async fn an_order_and_its_notice_are_one_commit(limit: Limit) {
     let world = World::new().await;
+    world.waits("o", limit, LIMIT).await;
+    world.clock.advance(LIMIT);
+    let sql = async |text: &'static str| sqlx::raw_sql(text).execute(&world.shop.orders).await.unwrap();
+    sql("CREATE TRIGGER refuse BEFORE INSERT ON idempotent_outbox BEGIN SELECT RAISE(ABORT, 'full'); END").await;
+    assert!(matches!(handle(&world, limit).await, Err(Failed::Outbox(_))));
+    assert_eq!(world.state("o").await, once(limit, limit.waits), "neither the order is changed nor a notice written");
+    sql("DROP TRIGGER refuse").await;
+    handle(&world, limit).await.unwrap();
     let running = world.start();
-    for order in ["unpaid", "paid"] {
-        world.shop.place(order, LIMIT).await.unwrap();
-    }
-    // Down from 29:00 to 31:00; the payment came by another one.
-    world.clock.advance(LIMIT - MINUTE);
-    running.ends().await;
-    assert!(world.shop.pay("paid").await.unwrap());
-    world.clock.advance(2 * MINUTE);
-    assert_eq!(world.shop.status("unpaid").await.unwrap(), "unpaid", "nobody runs");
-    let running = world.start();
-    until("it is cancelled", async || world.state("unpaid").await == once("cancelled")).await;
-    assert_eq!(world.state("paid").await, once("paid"));
+    until("the customer is told", async || world.state("o").await == once(limit, limit.over)).await;
     running.ends().await;
 }

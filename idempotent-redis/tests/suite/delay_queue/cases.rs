@@ -33,6 +33,7 @@ macro_rules! each_case {
             message_kinds::a_task_is_scheduled_once_per_key_until_it_is_settled_or_cancelled
             message_kinds::scheduling_returns_the_time_of_any_message_with_the_key
             message_kinds::a_message_is_cancelled_by_its_server_assigned_id
+            message_kinds::a_backlog_of_delayed_messages_is_divided_over_the_slots
             redelivery::a_taken_message_is_held_until_it_is_committed
             redelivery::an_unsettled_message_is_redelivered_at_the_timeout_and_not_before
             redelivery::an_expired_delivery_cannot_affect_the_next_one

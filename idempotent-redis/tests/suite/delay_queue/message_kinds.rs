@@ -1,9 +1,11 @@
 //! The kinds of messages: due times and order.
+use std::collections::BTreeSet;
+
 use idempotent_core::Timestamp;
 use idempotent_mq::{Cancelled, Delay, DelayErrorKind, Scheduled};
 use idempotent_redis::{DelayMessage, RetryDelay, SettleResult};
 
-use crate::delay_queue::world::{BEGIN, World, bodies, due, ms, new, only, time};
+use crate::delay_queue::world::{BEGIN, MINUTE, Place, TOPIC, World, bodies, due, ms, new, only, time};
 
 pub(crate) async fn a_duplicate_within_the_interval_is_merged_and_keeps_the_first_time(world: &World) {
     let queue = world.queue().await;
@@ -217,4 +219,32 @@ pub(crate) async fn a_message_is_cancelled_by_its_server_assigned_id(world: &Wor
     new(queue.send(&DelayMessage::merged("k", ms(10), "")).await.unwrap());
     new(queue.send(&DelayMessage::after(ms(1), "").id("i").slot_basis("b")).await.unwrap());
     assert_eq!(queue.cancel_in("b", "i").await.unwrap(), Cancelled::Done);
+}
+
+pub(crate) async fn a_backlog_of_delayed_messages_is_divided_over_the_slots(world: &World) {
+    const MESSAGES: usize = 400;
+    let queue = world.queue_with(|builder| builder.slots(4)).await;
+    let mut receiver = queue.receiver();
+    let message = |number: usize| DelayMessage::after(MINUTE, number.to_string()).id(format!("order-{number}"));
+    let sent = queue.send_all(&(0..MESSAGES).map(message).collect::<Vec<_>>()).await;
+    assert!(sent.iter().all(|sent| sent.as_ref().unwrap().is_new));
+    let keys = [0, 1, 2, 3].map(|slot| format!("idempotent:delay:{{{TOPIC}:{slot}}}:due"));
+    let waiting = keys.each_ref().map(|key| world.place.command(key, &["ZCARD", key]).integer().unwrap());
+    assert_eq!(waiting.iter().sum::<i64>(), 400);
+    assert!(waiting.iter().all(|waiting| (80..=120).contains(waiting)), "{waiting:?}");
+    if let Place::Cluster(cluster) = &*world.place {
+        let nodes: BTreeSet<_> = keys.iter().map(|key| cluster.owner_of(cluster.slot_of(key))).collect();
+        assert!(nodes.len() > 1, "the backlog is on several nodes");
+    }
+    assert!(due(&mut receiver).await.is_empty(), "not before its time");
+    world.at(60_000);
+    let mut taken = BTreeSet::new();
+    loop {
+        let some = due(&mut receiver).await;
+        if some.is_empty() {
+            break;
+        }
+        assert!(some.into_iter().all(|body| taken.insert(body)), "each once");
+    }
+    assert_eq!(taken.len(), MESSAGES);
 }
