@@ -43,8 +43,11 @@ Examples:
   idempotent list --orphaned
   idempotent inspect --scene mq --scope orders --part 4711
   idempotent forget KEY --reason 'stock corrected'
+  idempotent release --scope orders --part 4711 --reason 'its worker was killed'
   idempotent doctor --fail-on warn
+  idempotent order show --scene mq --scope entries --part acc-4
   idempotent dead list --queue amqp://localhost/shop --name orders
+  idempotent dead redrive --queue amqp://localhost/shop --name orders --id m-17 --let-go --reason 'stock corrected'
   idempotent outbox status --outbox postgres://localhost/shop
 
 Exit codes:
@@ -110,7 +113,7 @@ pub(crate) enum Command {
     /// Lists keys.
     #[command(visible_alias = "ls")]
     List(ListArguments),
-    /// Counts keys by their state.
+    /// Counts keys by their state. Without --state, consumed and vacant keys are not counted.
     Count(CountArguments),
     /// Makes a consumed, failed or dead key claimable again, so that its next duplicate runs.
     Forget(ForgetArguments),
@@ -214,7 +217,7 @@ impl StateArgument {
 /// A selection of keys.
 #[derive(Args, Debug)]
 pub(crate) struct FilterArguments {
-    /// The states, separated by commas [default: consuming,failed,dead,unreadable].
+    /// The states, separated by commas. A vacant key failed or was repaired, and can be claimed after its delay [default: consuming,failed,dead,unreadable].
     #[arg(long, value_delimiter = ',', value_name = "STATE")]
     state: Vec<StateArgument>,
     /// Only consuming keys whose lease ended longer ago than it lasted.

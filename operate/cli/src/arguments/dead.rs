@@ -16,7 +16,7 @@ pub(crate) enum DeadCommand {
     /// Shows one dead letter with the names and sizes of its headers.
     #[command(after_help = SHOW)]
     Show(ShowArguments),
-    /// Puts dead letters back into their queue, from the oldest on.
+    /// Puts dead letters back into their queue, from the oldest on. In a quorum queue, each earlier look has changed their order.
     ///
     /// The letters of the start of the command are the fixed set: a letter that arrives later is not put back. A key that is
     /// dead or failed never runs again, so its message is dead-lettered at once. `--let-go` makes the key claimable first.
@@ -84,7 +84,7 @@ pub(crate) struct QueueOptions {
 /// A selection of dead letters.
 #[derive(Args, Debug)]
 pub(crate) struct LetterFilterArguments {
-    /// Only the letter with this id: that of the message, or `KEY:FENCING` of a letter whose key failed. Repeatable.
+    /// Only the letter with this id, as the field `id` of `dead list` prints it. Repeatable.
     #[arg(long, value_name = "ID")]
     id: Vec<String>,
     /// Only letters whose reason contains this text.

@@ -106,7 +106,10 @@ async fn change(
     let Selection { filter, text } = selection;
     if options.dry_run {
         let redrive = if change == LetterChange::Discard { redrive.discarding() } else { redrive };
-        return report(global, change, Redriver::dry_run(redrive, filter, &mut *queue.letters).await, true);
+        let outcome = Redriver::dry_run(redrive, filter, &mut *queue.letters).await;
+        let found = some_letter(filter, &outcome);
+        report(global, change, outcome, true)?;
+        return found;
     }
     if !options.yes {
         let question = match change {
@@ -130,8 +133,20 @@ async fn change(
         LetterChange::Redrive => redriver.run(redrive, (filter, text), &mut *queue.letters, progress).await?,
         LetterChange::Discard => redriver.discard(redrive, (filter, text), &mut *queue.letters, progress).await?,
     };
+    let found = some_letter(filter, &outcome);
     report(global, change, outcome, false)?;
-    Ok(stop.check()?)
+    stop.check()?;
+    found
+}
+
+/// Returns an error if the command names letters by their ids, and none of them is there.
+fn some_letter(filter: &LetterFilter, outcome: &RedriveOutcome) -> anyhow::Result<()> {
+    if filter.ids.is_empty() || !outcome.letters.is_empty() || outcome.summary.failed.is_some() {
+        return Ok(());
+    }
+    let ids = filter.ids.iter().map(|id| format!("`{}`", idempotent_operate::escaped(id))).collect::<Vec<_>>();
+    let why = format!("no dead letter has the id {}; `idempotent dead list` prints the ids", ids.join(" or "));
+    Err(Failure::NotFound(why).into())
 }
 
 /// Prints the letters and the summary of a change. Returns the error that ended it.

@@ -135,14 +135,10 @@ impl Site<'_> {
         let (result, end) = (&"result".into(), &"done; 0 put back, 1 removed, 2 skipped, 0 gone".into());
         let expected = [(discard, &"intent".into(), null), (discard, result, &"done".into()), (discard, result, end)];
         assert_eq!(shown, expected);
-        let again = discard_again(self, &ids[1]);
-        assert_eq!((again["discarded"].as_u64(), again["skipped"].as_u64()), (Some(0), Some(2)));
+        for more in ["--yes", "--dry-run"] {
+            discard(&["--id", &ids[1], more]).fails(4, &format!("no dead letter has the id `{}`", ids[1]));
+        }
     }
-}
-
-/// Discards a letter that is gone. Returns the summary.
-fn discard_again(site: &Site<'_>, id: &str) -> Value {
-    site.dead("discard", &["--id", id, "--reason", "again", "--yes"]).lines().remove(0)
 }
 
 /// Checks a message that was put back: its body, its header, its first attempt and its deaths.
