@@ -131,9 +131,9 @@ impl Site<'_> {
         let entries: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let shown: Vec<_> =
             entries.iter().map(|entry| (&entry["action"], &entry["phase"], &entry["outcome"])).collect();
-        let (discard, null) = (&Value::from("discard"), &Value::Null);
+        let (action, null) = (&Value::from("discard"), &Value::Null);
         let (result, end) = (&"result".into(), &"done; 0 put back, 1 removed, 2 skipped, 0 gone".into());
-        let expected = [(discard, &"intent".into(), null), (discard, result, &"done".into()), (discard, result, end)];
+        let expected = [(action, &"intent".into(), null), (action, result, &"done".into()), (action, result, end)];
         assert_eq!(shown, expected);
         for more in ["--yes", "--dry-run"] {
             discard(&["--id", &ids[1], more]).fails(4, &format!("no dead letter has the id `{}`", ids[1]));
