@@ -71,7 +71,7 @@ use std::time::{Duration, Instant};
 pub const SERVER: &str = "IDEMPOTENT_REDIS_SERVER";
 
 /// The time limit for a state that is certain to occur, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The pause between two checks.
 const LOOK: Duration = Duration::from_millis(5);
