@@ -7,6 +7,7 @@
 //! | a primary, a replica and three sentinels | [`RedisSentinels`] |
 //! | a Redis Cluster | [`RedisCluster`] |
 //! | RabbitMQ | [`RabbitServer`] |
+//! | a RabbitMQ cluster of three nodes | [`RabbitCluster`] |
 //! | PostgreSQL, also with TLS | [`PostgresServer`] |
 //! | PgBouncer in front of PostgreSQL | [`PgBouncer`] |
 //! | MariaDB, also with TLS | [`MariaDbServer`] |
@@ -38,6 +39,7 @@ mod postgres;
 mod process;
 mod prometheus;
 mod rabbit;
+mod rabbit_cluster;
 mod replicas;
 mod resp;
 mod rocket;
@@ -52,6 +54,7 @@ pub use self::pgbouncer::{PGBOUNCER, PgBouncer};
 pub use self::postgres::{POSTGRES_BIN, PostgresServer};
 pub use self::prometheus::{PROMETHEUS_BIN, PrometheusServer};
 pub use self::rabbit::{RABBITMQ_SBIN, RabbitServer};
+pub use self::rabbit_cluster::{QueueReplicas, RabbitCluster};
 pub use self::replicas::RedisReplicas;
 pub use self::resp::{Connection, Value};
 pub use self::rocket::{ROCKETMQ_BIN, RocketServer};
@@ -68,7 +71,7 @@ use std::time::{Duration, Instant};
 pub const SERVER: &str = "IDEMPOTENT_REDIS_SERVER";
 
 /// The time limit for a state that is certain to occur, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The pause between two checks.
 const LOOK: Duration = Duration::from_millis(5);

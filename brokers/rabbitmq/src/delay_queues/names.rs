@@ -7,12 +7,13 @@ pub(super) const BASE: &str = "idempotent.delay";
 pub(crate) const QUEUE_PREFIX: &str = "idempotent.delay.";
 /// The prefix of the names of all headers that route a delayed message.
 pub(crate) const HEADER_PREFIX: &str = "idempotent-delay-";
-pub(super) const DESTINATION: &str = "idempotent-delay-to";
-pub(super) const FIRST_LEVEL: &str = "idempotent-delay-first";
+pub(crate) const DESTINATION: &str = "idempotent-delay-to";
+/// The header of the first level. A message that the plugin delays has none.
+pub(crate) const FIRST_LEVEL: &str = "idempotent-delay-first";
 /// The value of the header of the last level.
 pub(super) const END: &str = "end";
-/// The plugin's header with the delay in ms.
-pub(super) const PLUGIN_DELAY: &str = "x-delay";
+/// The plugin's header with the delay in ms. On a delivered message, the plugin has negated the number.
+pub(crate) const PLUGIN_DELAY: &str = "x-delay";
 /// The plugin's type of exchange.
 pub(super) const PLUGIN_TYPE: &str = "x-delayed-message";
 

@@ -3,7 +3,7 @@ use lapin::types::{AMQPValue, ShortString};
 
 use super::own_headers::HeaderTable;
 use crate::Queue;
-use crate::delay_queues::names::{HEADER_PREFIX, QUEUE_PREFIX};
+use crate::delay_queues::names::{DESTINATION, FIRST_LEVEL, HEADER_PREFIX, PLUGIN_DELAY, QUEUE_PREFIX};
 use crate::headers::integer;
 
 /// Removes the broker's headers about retry queues and delay queues, and keeps those about other queues. Returns how
@@ -12,6 +12,10 @@ pub(super) fn remove_delay_headers(headers: &mut HeaderTable, queue: &Queue) -> 
     let retries = queue.retry_prefix();
     let is_own = |queue: &[u8]| queue.starts_with(retries.as_bytes()) || queue.starts_with(QUEUE_PREFIX.as_bytes());
     remove_deaths(headers, is_own);
+    // Without levels, the delay of a publisher of this crate is the plugin's. Other delays are the producer's.
+    if headers.contains_key(DESTINATION) && !headers.contains_key(FIRST_LEVEL) {
+        headers.remove(PLUGIN_DELAY);
+    }
     headers.retain(|name, _| !name.as_str().starts_with(HEADER_PREFIX));
     for which in ["first", "last"] {
         let named = |what: &str| format!("x-{which}-death-{what}");

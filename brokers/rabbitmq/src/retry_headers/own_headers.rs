@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 
 use lapin::types::{AMQPValue, ShortString};
 
+use crate::delay_queues::names::PLUGIN_DELAY;
 use crate::headers::integer;
 
 /// The headers of a message, ordered by name.
@@ -23,8 +24,9 @@ pub(super) const USER: &str = "x-idempotent-user-id";
 /// The prefix of a header that the broker would act on.
 pub(super) const KEPT: &str = "x-idempotent-kept-";
 /// The headers that the broker acts on. `CC` and `BCC` name further queues, to which a copy must not go again. If
-/// `x-death` contains a cycle of queues, the broker drops the message, and a copy passes a retry queue.
-pub(super) const ACTED_ON: [&str; 3] = ["CC", "BCC", "x-death"];
+/// `x-death` contains a cycle of queues, the broker drops the message, and a copy passes a retry queue. An exchange of
+/// the plugin would delay a dead letter by `x-delay`, if an operator routes dead letters to such an exchange.
+pub(super) const ACTED_ON: [&str; 4] = ["CC", "BCC", "x-death", PLUGIN_DELAY];
 /// Maximum length of a text in bytes.
 const MAX_TEXT: usize = 1024;
 

@@ -64,6 +64,35 @@ fn the_brokers_headers_about_retry_queues_are_removed_and_about_other_queues_kep
 }
 
 #[test]
+fn the_delay_of_the_plugin_is_on_no_copy_dead_letter_or_redriven_message_and_a_handler_sees_that_of_its_producer() {
+    let delay = |ms| table(&[("x-delay", AMQPValue::LongInt(ms)), ("a", text("b"))]);
+    let is_kept = |copy: &BasicProperties, ms| {
+        let headers = copy.headers().as_ref().unwrap().inner();
+        assert_eq!(headers.get("x-delay"), None, "an exchange of the plugin would delay the message again");
+        assert_eq!(decode(copy.clone()).headers, delay(ms));
+    };
+    for ms in [-5_000, 5_000] {
+        let message = BasicProperties::default().with_headers(delay(ms));
+        is_kept(&decode(message.clone()).encode_retry(&retry(2)), ms);
+        let letter = DeadLetter::because("no stock", Timestamp(9));
+        is_kept(&decode(message.clone()).encode_dead_letter(&letter, "q"), ms);
+        is_kept(&redriven_properties(&message, "q"), ms);
+    }
+}
+
+#[test]
+fn a_handler_sees_no_delay_of_a_publisher_of_this_crate() {
+    let delayed = |more: &[(&str, AMQPValue)]| {
+        let by_plugin = [("x-delay", AMQPValue::LongLongInt(-300)), ("idempotent-delay-to", text("queue q"))];
+        decode(BasicProperties::default().with_headers(table(&[&by_plugin, more].concat()))).headers
+    };
+    assert_eq!(delayed(&[]), FieldTable::default());
+    // Queues have delayed this message, so the header is the producer's.
+    let of_producer = table(&[("x-delay", AMQPValue::LongLongInt(-300))]);
+    assert_eq!(delayed(&[("idempotent-delay-first", text("300"))]), of_producer);
+}
+
+#[test]
 fn malformed_own_headers_are_ignored() {
     let odd = table(&[(ATTEMPT, text("many")), (FIRST_AT, AMQPValue::LongLongInt(-1)), (DEATHS, AMQPValue::Void)]);
     let decoded = decode(BasicProperties::default().with_headers(odd).with_expiration("soon".into()));

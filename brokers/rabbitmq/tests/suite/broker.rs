@@ -1,6 +1,7 @@
 //! Tests of the source and the publisher on a real RabbitMQ.
 mod acknowledgements;
 mod broker_dead_letters;
+mod cluster;
 mod confirm_time;
 mod dead_letters;
 mod delayed;

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::files::Folder;
@@ -21,6 +21,9 @@ pub const RABBITMQ_SBIN: &str = "IDEMPOTENT_RABBITMQ_SBIN";
 /// root calls them, and thereby all private settings.
 const DEBIAN: &str = "/usr/lib/rabbitmq/lib";
 
+/// The file with the secret that nodes and tools share.
+const COOKIE: &str = ".erlang.cookie";
+
 /// The number of tries, since another program may take a port that was free.
 const TRIES: usize = 20;
 
@@ -34,11 +37,18 @@ const TRIES: usize = 20;
 pub struct RabbitServer {
     // The fields are dropped in this order: a process must not outlive its folder, nor a node its port mapper.
     node: Mutex<Process>,
-    _port_mapper: Process,
+    mapper: Arc<PortMapper>,
     ports: Ports,
-    _reserved: [Reserved; 3],
+    _reserved: [Reserved; 2],
     sbin: PathBuf,
     folder: Folder,
+}
+
+/// The process through which the nodes of a cluster find each other. It ends with the last of them.
+#[derive(Debug)]
+struct PortMapper {
+    _process: Process,
+    reserved: Reserved,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -55,30 +65,26 @@ impl RabbitServer {
     /// If the server cannot start. The message shows what to install.
     #[must_use]
     pub fn start() -> Self {
-        or_panic(Self::new())
+        or_panic(Self::new(None))
     }
 
-    fn new() -> Result<Self, String> {
+    /// Starts a server, which joins the cluster of the other one.
+    pub(super) fn new(join: Option<&Self>) -> Result<Self, String> {
         let sbin = sbin()?;
         let folder = Folder::new("rabbitmq")?;
-        write_config(&folder).map_err(|e| format!("no configuration: {e}"))?;
+        if let Some(other) = join {
+            let copied = fs::copy(other.folder.file(COOKIE), folder.file(COOKIE));
+            copied.map_err(|e| format!("no cookie: {e}"))?;
+        }
         for _ in 0..TRIES {
-            let reserved = [port::free(false)?, port::free(false)?, port::free(false)?];
-            let [amqp, distribution, mapper] = reserved.each_ref().map(|reserved| reserved.number);
-            let ports = Ports { amqp, distribution, mapper };
-            let mapper = Process::start(ports.port_mapper(), folder.path(), &folder.file("epmd.log"))?;
+            let mapper = join.map_or_else(|| PortMapper::start(&folder), |other| Ok(other.mapper.clone()))?;
+            let reserved = [port::free(false)?, port::free(false)?];
+            let [amqp, distribution] = reserved.each_ref().map(|reserved| reserved.number);
+            let ports = Ports { amqp, distribution, mapper: mapper.reserved.number };
+            write_config(&folder, ports, join).map_err(|e| format!("no configuration: {e}"))?;
             let mut node = Process::start(ports.node(&folder, &sbin), folder.path(), &folder.log())?;
             match ready(&mut node, ports.amqp, &folder) {
-                Ok(()) => {
-                    return Ok(Self {
-                        node: Mutex::new(node),
-                        _port_mapper: mapper,
-                        ports,
-                        _reserved: reserved,
-                        sbin,
-                        folder,
-                    });
-                }
+                Ok(()) => return Ok(Self { node: Mutex::new(node), mapper, ports, _reserved: reserved, sbin, folder }),
                 // Another program has taken a port. The log must not be read a second time.
                 Err(why) if why.contains("eaddrinuse") => {
                     fs::remove_file(folder.log()).map_err(|e| e.to_string())?;
@@ -87,6 +93,11 @@ impl RabbitServer {
             }
         }
         Err(format!("{TRIES} ports were free and then taken"))
+    }
+
+    /// Returns the name by which nodes know each other.
+    pub(super) fn name(&self) -> String {
+        self.ports.name()
     }
 
     /// Returns `amqp://guest:guest@127.0.0.1:PORT/%2f`.
@@ -171,7 +182,7 @@ impl RabbitServer {
 
     /// Returns the secret that nodes and tools share.
     fn cookie(&self) -> String {
-        or_panic(fs::read_to_string(self.folder.file(".erlang.cookie")).map_err(|e| format!("no cookie: {e}")))
+        or_panic(fs::read_to_string(self.folder.file(COOKIE)).map_err(|e| format!("no cookie: {e}")))
     }
 
     /// Returns the end of the log.
@@ -250,12 +261,21 @@ impl RabbitServer {
     }
 }
 
-impl Ports {
-    /// Starts the port mapper in the foreground before the node, which would otherwise start one that outlives it.
-    fn port_mapper(self) -> Command {
+impl PortMapper {
+    /// Starts the port mapper in the foreground before the first node, which would otherwise start one that outlives
+    /// it.
+    fn start(folder: &Folder) -> Result<Arc<Self>, String> {
+        let reserved = port::free(false)?;
         let mut command = Command::new("epmd");
-        command.args(["-address", "127.0.0.1", "-port", &self.mapper.to_string()]);
-        command
+        command.args(["-address", "127.0.0.1", "-port", &reserved.number.to_string()]);
+        let process = Process::start(command, folder.path(), &folder.file("epmd.log"))?;
+        Ok(Arc::new(Self { _process: process, reserved }))
+    }
+}
+
+impl Ports {
+    fn name(self) -> String {
+        format!("idempotent{}@localhost", self.amqp)
     }
 
     fn node(self, folder: &Folder, sbin: &Path) -> Command {
@@ -284,20 +304,26 @@ impl Ports {
         let mut command = Command::new(sbin.join(name));
         command.env("HOME", folder.path()).env("ERL_CRASH_DUMP", folder.file("erl_crash.dump"));
         command.env("RABBITMQ_CONF_ENV_FILE", "/dev/null");
-        command.env("RABBITMQ_NODENAME", format!("idempotent{}@localhost", self.amqp));
+        command.env("RABBITMQ_NODENAME", self.name());
         command.env("ERL_EPMD_PORT", self.mapper.to_string());
         command.env("ERL_EPMD_ADDRESS", "127.0.0.1");
         command
     }
 }
 
-fn write_config(folder: &Folder) -> std::io::Result<()> {
+fn write_config(folder: &Folder, ports: Ports, join: Option<&RabbitServer>) -> std::io::Result<()> {
     fs::write(folder.file("enabled_plugins"), "[].\n")?;
     // The node must not watch the memory and disk of the machine.
-    fs::write(
-        folder.file("rabbitmq.conf"),
-        "loopback_users = none\ndisk_free_limit.absolute = 50MB\nvm_memory_high_watermark.absolute = 512MB\n",
-    )
+    let mut config =
+        "loopback_users = none\ndisk_free_limit.absolute = 50MB\nvm_memory_high_watermark.absolute = 512MB\n"
+            .to_owned();
+    if let Some(other) = join {
+        // A node that is not itself in the list refuses to join.
+        for (number, name) in [other.name(), ports.name()].iter().enumerate() {
+            config += &format!("cluster_formation.classic_config.nodes.{} = {name}\n", number + 1);
+        }
+    }
+    fs::write(folder.file("rabbitmq.conf"), config)
 }
 
 /// Returns the folder of the newest installed version.

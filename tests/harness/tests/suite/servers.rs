@@ -9,13 +9,13 @@ mod tls;
 use std::path::Path;
 
 /// Returns whether the process exists and is not a zombie.
-fn exists(pid: u32) -> bool {
+pub fn exists(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     Path::new(&format!("/proc/{pid}")).exists() && !stat.contains(") Z ")
 }
 
 /// Waits until the condition holds, and panics after a minute.
-fn eventually(what: &str, mut so: impl FnMut() -> bool) {
+pub fn eventually(what: &str, mut so: impl FnMut() -> bool) {
     let start = std::time::Instant::now();
     while !so() {
         assert!(start.elapsed().as_secs() < 60, "after a minute still not: {what}");

@@ -203,7 +203,7 @@ async fn a_publisher_survives_a_crash_of_its_broker() {
     world.declare("outlived").await;
     // Longer than a restart of the broker on a busy machine.
     let patient =
-        RabbitPublisher::builder(&SERVER.url()).confirm_within(ms(2_000)).give_up_after(5 * LIMIT).build().unwrap();
+        RabbitPublisher::builder(&SERVER.url()).confirm_within(ms(2_000)).give_up_after(2 * LIMIT).build().unwrap();
     patient.publish(&OutboundMessage::new("outlived", "before", "{}")).await.unwrap();
     world.kill_broker().await;
     let refused = Arc::new(AtomicU32::new(0));
@@ -227,7 +227,7 @@ async fn a_publisher_survives_a_crash_of_its_broker() {
     tokio::task::spawn_blocking(|| SERVER.restart()).await.unwrap();
     let away = began.elapsed();
     // The queue is restored.
-    let sent = tokio::time::timeout(5 * LIMIT, meanwhile).await.map(Result::unwrap);
+    let sent = tokio::time::timeout(2 * LIMIT, meanwhile).await.map(Result::unwrap);
     let details = || {
         let queues = SERVER.queues("/", "messages");
         format!(

@@ -25,7 +25,7 @@ pub static SERVER: LazyLock<RabbitServer> = LazyLock::new(RabbitServer::start);
 /// A lock for reading by tests that share the broker, and for writing by tests that stop the broker.
 static BROKER: RwLock<()> = RwLock::const_new(());
 /// Maximum time of a short operation on a busy machine.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_secs(180);
 
 pub const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -172,20 +172,25 @@ pub fn named(id: &str) -> BasicProperties {
     BasicProperties::default().with_message_id(id.into())
 }
 
-/// Polls until there is a value, for a minute at most.
+/// Returns the end of the broker's log, if a test has started the broker.
+fn log() -> String {
+    LazyLock::get(&SERVER).map(RabbitServer::log).unwrap_or_default()
+}
+
+/// Polls until there is a value, for [`LIMIT`] at most.
 pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let end = Instant::now() + LIMIT;
     loop {
         if let Some(found) = ask().await {
             return found;
         }
-        assert!(Instant::now() < end, "not within a minute: {what}; the broker says\n{}", SERVER.log());
+        assert!(Instant::now() < end, "not within {LIMIT:?}: {what}; the broker says\n{}", log());
         tokio::time::sleep(ms(10)).await;
     }
 }
 
 pub async fn within<F: Future>(what: &str, future: F) -> F::Output {
-    tokio::time::timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("not within a minute: {what}"))
+    tokio::time::timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("not within {LIMIT:?}: {what}"))
 }
 
 /// A source without a consumer, and the name of its queue.
