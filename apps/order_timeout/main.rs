@@ -168,8 +168,9 @@ impl App {
         };
         #[cfg(feature = "rabbitmq")]
         return rabbit::work_with(shop, executor, &url, stop).await;
+        // The URL may contain a password.
         #[cfg(not(feature = "rabbitmq"))]
-        Err(format!("this build has no RabbitMQ, for {url}: add `--features rabbitmq`").into())
+        Err(format!("this build has no RabbitMQ for a URL of {} bytes: add `--features rabbitmq`", url.len()).into())
     }
 
     async fn nothing_left(&self) {
