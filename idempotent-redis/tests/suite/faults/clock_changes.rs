@@ -1,7 +1,6 @@
 //! A server whose clock is changed: only the documented effects occur, and they are counted.
 use std::time::Duration;
 
-use idempotent_core::store::Health;
 use idempotent_core::{
     Admin, Claim, ClaimHandle, Completion, FencingToken, InFlight, OnLeaseLost, Outcome, OwnerToken, Policy, Record,
     Release, ReleaseKind, Settled, State, StateKind, Store, Timestamp, protocol,

@@ -38,7 +38,21 @@ pub(super) struct Kept {
     pub(super) sends: u32,
 }
 
+/// The number of tries. Each failed one removes a connection from the pool that a crash of its server has ended.
+const TRIES: usize = 20;
+
+/// Reads the final state.
 pub(super) async fn left<Db: Statements>(home: &Home<Db>, broker: &Broker) -> anyhow::Result<Left> {
+    for _ in 1..TRIES {
+        match read(home, broker).await {
+            Err(error) => eprintln!("not read: {error:#}"),
+            left => return left,
+        }
+    }
+    read(home, broker).await
+}
+
+async fn read<Db: Statements>(home: &Home<Db>, broker: &Broker) -> anyhow::Result<Left> {
     let mut connection = home.pool.acquire().await.context("the database is gone")?;
     let written = Db::written(&mut connection).await?;
     let [unwanted, effects] = Db::rest(&mut connection).await?;
