@@ -37,7 +37,7 @@
 //! | reject a form that is submitted twice | [`Tokens`], and `by = token` |
 //! | reject two equal calls in a row | `by = param`, [`Policy::window`] |
 //! | store records in a file, without a server | [`SqliteStore`] |
-//! | store records on Redis or Valkey | [`RedisStore`]; [`RedisStore::check`] checks the servers |
+//! | store records on Redis or Valkey | [`RedisStore`]; [`Health`](store::Health) checks the servers |
 //! | share records between all instances | [`RedisStore`], [`docs::redis`] |
 //! | put a fast tier in front of a durable store | [`TieredStore`], [`RedisTier`](store::RedisTier), [`MemoryTier`](store::MemoryTier); [`docs::tiers`] |
 //! | store records in memory, for tests | [`MemoryStore`] |
