@@ -57,18 +57,7 @@ fn expired(job: &Job) -> bool {
     lease(job).is_some_and(|until| u128::from(until) < now)
 }
 
-/// The end of the one key's lease, as any operator's tool would find it.
+/// Returns the end of the lease of the only key.
 fn lease(job: &Job) -> Option<u64> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let path = job.path("store.db");
-        let store = idempotent::connect(format!("sqlite:{}", path.display())).await.ok()?;
-        let filter = idempotent::store::KeyFilter::of_states(&[idempotent::store::StateKind::Consuming]);
-        let limits = idempotent::store::PageLimits::default();
-        let page = store.capabilities().search?.search(&filter, None, limits).await.ok()?;
-        page.entries.iter().find_map(|entry| match entry.record.state {
-            idempotent::store::State::Consuming { until, .. } => Some(until.0),
-            _ => None,
-        })
-    })
+    shared::consuming(&format!("sqlite:{}", job.path("store.db").display())).first().copied()
 }

@@ -1,4 +1,6 @@
 //! Requirements for each store of several processes.
+use idempotent::store::{KeyFilter, PageLimits, RecordEntry, State, StateKind};
+
 use crate::consume::support::{Ended, Job};
 use crate::wait::until;
 
@@ -37,6 +39,17 @@ pub(crate) fn a_killed_process_costs_a_lease_and_at_most_one_effect_a_worker(sto
     // Slow, so that the kill meets workers in their handlers.
     let running = job.spawn(&[&on[..], &["--slow-ms", "200"]].concat());
     until("some effects", || job.try_effects().is_some_and(|rows| rows.len() >= 12));
+    // Between two handlers, a worker holds no key. The process is therefore killed while it is stopped.
+    let file = format!("sqlite:{}", job.path("store.db").display());
+    let url = store.get(1).copied().unwrap_or(&file);
+    until("a stopped process that holds keys", || {
+        running.signal("-STOP");
+        let holds = !consuming(url).is_empty();
+        if !holds {
+            running.signal("-CONT");
+        }
+        holds
+    });
     running.kill();
     let before = job.effects();
     assert!(before.len() < 287);
@@ -52,6 +65,23 @@ pub(crate) fn a_killed_process_costs_a_lease_and_at_most_one_effect_a_worker(sto
     assert!(twice <= WORKERS, "{twice} keys with more than one effect");
     assert!(effects.values().all(|rows| *rows <= 2));
     (second, effects.values().sum::<usize>() - before.values().sum::<usize>())
+}
+
+/// Returns the ends of the leases of all consuming keys, and none if the store cannot be read.
+pub(crate) fn consuming(url: &str) -> Vec<u64> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let found = runtime.block_on(async {
+        // A store that only reads does not wait for a lock of the stopped process.
+        let store = idempotent::connect(url).read_only(true).await.ok()?;
+        let filter = KeyFilter::of_states(&[StateKind::Consuming]);
+        let page = store.capabilities().search?.search(&filter, None, PageLimits::default()).await.ok()?;
+        Some(page.entries)
+    });
+    let lease = |entry: &RecordEntry| match entry.record.state {
+        State::Consuming { until, .. } => Some(until.0),
+        _ => None,
+    };
+    found.iter().flatten().filter_map(lease).collect()
 }
 
 /// Checks that a fresh start forgets the keys and runs the job again.

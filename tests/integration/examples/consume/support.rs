@@ -139,6 +139,12 @@ impl Running {
         self.0.as_ref().unwrap().id()
     }
 
+    /// Sends a signal, such as `-STOP`.
+    pub(crate) fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.id().to_string()]).status().unwrap();
+        assert!(sent.success(), "{signal}: {sent}");
+    }
+
     /// SIGKILL, to this process alone.
     pub(crate) fn kill(mut self) {
         let mut child = self.0.take().unwrap();
