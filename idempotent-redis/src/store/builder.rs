@@ -187,8 +187,9 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Connects and checks the servers as [`Health::check`](idempotent_core::store::Health::check) does. Warnings are emitted as `tracing` events. Writes the
-    /// namespace's epoch key if it is missing, except with [`read_only`](Self::read_only).
+    /// Connects and checks the servers as [`Health::check`](idempotent_core::store::Health::check) does. Warnings are
+    /// emitted as `tracing` events. Writes the namespace's epoch key if it is missing, except with
+    /// [`read_only`](Self::read_only).
     ///
     /// # Errors
     /// - `NotApplied`: a server cannot be reached.
