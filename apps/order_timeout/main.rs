@@ -113,7 +113,7 @@ const ORDERS: [&str; 3] = ["order-1", "order-2", "order-3"];
 impl App {
     async fn run(&self, command: &Command) -> Result<(), Failure> {
         let shop = &self.shop;
-        let told = |order: &str, done: bool, what: &str| {
+        let report = |order: &str, done: bool, what: &str| {
             println!("{order}: {}", if done { what.to_owned() } else { format!("too late, or {what} before") });
         };
         match command {
@@ -122,12 +122,12 @@ impl App {
                 println!("{order}: placed");
                 self.work(std::future::pending()).await?;
             }
-            Command::Pay { order } => told(order, shop.pay(order).await?, "paid"),
+            Command::Pay { order } => report(order, shop.pay(order).await?, "paid"),
             Command::Ship { order } => {
                 let shipped = shop.ship(order, self.args.receipt.unwrap_or(RECEIPT_TIME)).await?;
                 println!("{order}: {}", if shipped { "shipped" } else { "unpaid, or shipped before" });
             }
-            Command::Confirm { order } => told(order, shop.confirm(order).await?, "confirmed"),
+            Command::Confirm { order } => report(order, shop.confirm(order).await?, "confirmed"),
             Command::Work => self.work(self.nothing_left()).await?,
         }
         Ok(())
@@ -168,9 +168,12 @@ impl App {
         };
         #[cfg(feature = "rabbitmq")]
         return rabbit::work_with(shop, executor, &url, stop).await;
-        // The URL may contain a password.
         #[cfg(not(feature = "rabbitmq"))]
-        Err(format!("this build has no RabbitMQ for a URL of {} bytes: add `--features rabbitmq`", url.len()).into())
+        {
+            // The error does not contain the URL, which may contain a password.
+            drop(url);
+            Err("this build has no RabbitMQ: add `--features rabbitmq`".into())
+        }
     }
 
     async fn nothing_left(&self) {

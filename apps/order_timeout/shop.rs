@@ -19,7 +19,7 @@ pub(crate) enum Failed {
     Limits(#[from] idempotent::mq::DelayError),
     #[error(transparent)]
     Outbox(#[from] idempotent::outbox::OutboxError),
-    #[error("the message is none of this shop")]
+    #[error("the message does not belong to this shop")]
     Unknown,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Shop {
     pub(crate) orders: SqlitePool,
     pub(crate) limits: DelayTable<Sqlite>,
     pub(crate) outbox: Outbox<Sqlite>,
-    /// Whether RabbitMQ keeps the time limits, instead of the table.
+    /// True if RabbitMQ keeps the time limits, and false if the table does.
     pub(crate) limits_at_broker: bool,
 }
 
@@ -158,8 +158,8 @@ impl Shop {
         Ok(())
     }
 
-    /// Changes the status of an order in a transaction, which the caller commits; `None` if its status is not `from`.
-    /// Of the customer and the shop, the first one succeeds.
+    /// Changes the status of an order in a transaction, which the caller commits. Returns `None` if the status is not
+    /// `from`. If customer and shop act at the same time, the first one succeeds.
     async fn change(&self, order: &str, from: &str, to: &str) -> Result<Option<Transaction<'_, Sqlite>>, Failed> {
         let mut tx = self.orders.begin_with("BEGIN IMMEDIATE").await?;
         let update = sqlx::query("UPDATE orders SET status = ? WHERE id = ? AND status = ?");
@@ -201,14 +201,14 @@ impl Shop {
 }
 
 /// Handles a time limit that is over. The customer may have acted in the last moment, while the limit was on its way.
-/// So the statement that changes the order also checks its status. A duplicate does not get here.
+/// The statement that changes the order therefore checks its status. A duplicate does not run this handler.
 #[idempotent(scene = mq, scope = "order_limit", key = (limit.waits, order))]
 pub(crate) async fn time_is_over(limit: Limit, order: &str, shop: &Shop) -> Result<(), Failed> {
     shop.act_for_customer(limit, order).await
 }
 
-/// Tells the customer, which is a row here: the row and the key are one commit. The relay may send a notice again, with
-/// the same id. A service outside of this database would get the id as its own key.
+/// Writes a notice for the customer, here a row, which commits together with the key. The relay may send a notice again, with
+/// the same id. A service outside of this database would get the id as an idempotency key.
 #[idempotent(scene = mq, scope = "order_notice", key = id, transaction = tx)]
 pub(crate) async fn tell_customer(id: &str, text: &str, tx: &mut Transaction<'_, Sqlite>) -> Result<(), Failed> {
     sqlx::query("INSERT INTO notices (text) VALUES (?)").bind(text.to_owned()).execute(&mut **tx).await?;

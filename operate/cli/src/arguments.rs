@@ -217,7 +217,7 @@ impl StateArgument {
 /// A selection of keys.
 #[derive(Args, Debug)]
 pub(crate) struct FilterArguments {
-    /// The states, separated by commas. A vacant key failed or was repaired, and can be claimed after its delay [default: consuming,failed,dead,unreadable].
+    /// The states, separated by commas. A vacant key may be claimed [default: consuming,failed,dead,unreadable].
     #[arg(long, value_delimiter = ',', value_name = "STATE")]
     state: Vec<StateArgument>,
     /// Only consuming keys whose lease ended longer ago than it lasted.

@@ -54,7 +54,8 @@ use crate::server::{
 /// identity of the server, by the authorities that the system trusts and by `ssl-ca=FILE`. A client certificate is
 /// `ssl-cert=FILE&ssl-key=FILE`.
 ///
-/// Capabilities: batch, search, purge, admin, inspect, steps, order, transact.
+/// Capabilities: batch, search, purge, admin, inspect, steps, order, transact, health. The subjects of the health check are `rights`,
+/// `durability`, `isolation`, `engine`, `connections` and `purge`.
 ///
 /// ```no_run
 /// use idempotent_sqlx::MySqlStore;

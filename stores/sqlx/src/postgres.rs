@@ -58,7 +58,8 @@ use crate::server::{
 /// identity of the server, by the authorities that the system trusts and by `sslrootcert=FILE`. A client certificate is
 /// `sslcert=FILE&sslkey=FILE`.
 ///
-/// Capabilities: batch, watch, search, purge, admin, inspect, steps, order, transact.
+/// Capabilities: batch, watch, search, purge, admin, inspect, steps, order, transact, health. The subjects of the health check are
+/// `rights`, `pooler`, `version`, `durability`, `isolation`, `indexes`, `bloat`, `connections` and `purge`.
 ///
 /// ```no_run
 /// use idempotent_sqlx::PostgresStore;

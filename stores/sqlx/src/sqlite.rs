@@ -65,7 +65,7 @@ use crate::steps::StepsSql;
 ///
 /// An expired record stays in the file until [`Purge`](idempotent_core::Purge) removes the record. Call it periodically.
 ///
-/// Capabilities: batch, search, purge, admin, inspect, steps, order, transact.
+/// Capabilities: batch, search, purge, admin, inspect, steps, order, transact, health.
 ///
 /// ```
 /// use idempotent_sqlx::SqliteStore;

@@ -52,7 +52,7 @@ impl World {
         Self { shop, clock, executor, _folder: folder }
     }
 
-    /// A process of the shop's.
+    /// Starts what a process of the shop runs.
     fn start(&self) -> Running {
         let (shop, executor, queue) = (self.shop.clone(), self.executor.clone(), Queue::default());
         let (stop, stopped) = oneshot::channel();
@@ -72,7 +72,7 @@ impl World {
         }
     }
 
-    /// The customer acts. Returns whether the customer was first.
+    /// Acts as the customer. Returns whether the customer was first.
     async fn customer_acts(&self, order: &str, limit: Limit) -> bool {
         let acted = if limit == PAYMENT { self.shop.pay(order).await } else { self.shop.confirm(order).await };
         acted.unwrap()

@@ -7,10 +7,12 @@ use crate::server::{BoundStatement, HealthQuery, ServerStore, Statement, settled
 
 pub(super) const MAX_CONNECTIONS: &str = "SELECT CAST(@@max_connections AS SIGNED)";
 
+/// Returns the checks of the settings and of the tables.
 pub(super) fn queries(store: &ServerStore<MySqlDialect>) -> Vec<HealthQuery> {
     // The statements for MySQL are also tested on MariaDB.
     let is_mariadb = store.dialect.server.returning || store.dialect.opened_with.1;
     let isolation = if is_mariadb { "@@tx_isolation" } else { "@@transaction_isolation" };
+    let query = HealthQuery::new::<MySqlDialect>;
     vec![
         query(
             "durability",
@@ -73,10 +75,6 @@ fn missing(store: &ServerStore<MySqlDialect>, right: &str, table: &str) -> Healt
     // A tool that only reads needs no other right.
     match store.dialect.opened_with.0.read_only && right != "SELECT" {
         true => store.finding(Severity::Warn, "rights", text),
-        false => HealthFinding::denied("rights", store.runner.place.database.as_str(), text),
+        false => store.denied(text),
     }
-}
-
-fn query(subject: &'static str, sql: &str, texts: [&'static str; 3]) -> HealthQuery {
-    HealthQuery { subject, statement: Statement::marks(sql), texts }
 }

@@ -1,4 +1,5 @@
 //! The checks of a PostgreSQL server, and of the store's tables in it.
+use idempotent_core::StoreError;
 use idempotent_core::store::{HealthFinding, Severity};
 
 use super::dialect::PostgresDialect;
@@ -10,8 +11,10 @@ pub(super) const MAX_CONNECTIONS: &str = "SELECT current_setting('max_connection
 const CHANGED: &str = "'state','owner','fencing','attempt','until_at','taken_over','fingerprint','expires_at',\
                        'updated_at','value','error'";
 
+/// Returns the checks of the settings and of the tables.
 pub(super) fn queries(table: &str) -> Vec<HealthQuery> {
     let literal = format!("'{table}'::regclass");
+    let query = HealthQuery::new::<PostgresDialect>;
     vec![
         query(
             "version",
@@ -73,9 +76,7 @@ fn indexes(table: &str) -> String {
 }
 
 /// Checks the permissions of the role, and the pooler.
-pub(super) async fn findings(
-    store: &ServerStore<PostgresDialect>,
-) -> Result<Vec<HealthFinding>, idempotent_core::StoreError> {
+pub(super) async fn findings(store: &ServerStore<PostgresDialect>) -> Result<Vec<HealthFinding>, StoreError> {
     let may = |rights: &[&str]| {
         let of = |table: &str| {
             let each = rights.iter().map(|right| format!("has_table_privilege('{table}','{right}')"));
@@ -85,7 +86,8 @@ pub(super) async fn findings(
         Statement::numbered(format!("SELECT ({})::int::bigint", tables.join(" AND ")))
     };
     let tables = store.dialect.tables.join(", ");
-    let (reads, writes) = (store.level(&may(&["SELECT"])).await?, store.level(&may(WRITES)).await?);
+    let (reads, writes) =
+        (store.level(&may(&["SELECT"])).await?, store.level(&may(&["INSERT", "UPDATE", "DELETE"])).await?);
     let read_only = store.dialect.settings.read_only;
     let rights = match (reads, writes) {
         (1, 1) => store.finding(Severity::Ok, "rights", "the role may read and write the tables"),
@@ -95,7 +97,7 @@ pub(super) async fn findings(
         }
         _ => {
             let text = format!("rights are missing: GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO the role");
-            HealthFinding::denied("rights", store.runner.place.database.as_str(), text)
+            store.denied(text)
         }
     };
     let pooler = if store.dialect.is_pooled {
@@ -109,10 +111,4 @@ pub(super) async fn findings(
         store.finding(Severity::Ok, "pooler", "no pooler lends connections for one transaction")
     };
     Ok(vec![rights, pooler])
-}
-
-const WRITES: &[&str] = &["INSERT", "UPDATE", "DELETE"];
-
-fn query(subject: &'static str, sql: &str, texts: [&'static str; 3]) -> HealthQuery {
-    HealthQuery { subject, statement: Statement::numbered(sql.to_owned()), texts }
 }

@@ -16,9 +16,15 @@ const DAY: u64 = 86_400_000_000;
 /// A check: a statement that returns 0 (no problem), 1 (warn) or 2 (refuse), and a text for each of them.
 #[derive(Debug)]
 pub(crate) struct HealthQuery {
-    pub(crate) subject: &'static str,
-    pub(crate) statement: Statement,
-    pub(crate) texts: [&'static str; 3],
+    subject: &'static str,
+    statement: Statement,
+    texts: [&'static str; 3],
+}
+
+impl HealthQuery {
+    pub(crate) fn new<D: Dialect>(subject: &'static str, sql: &str, texts: [&'static str; 3]) -> Self {
+        Self { subject, statement: D::statement(sql), texts }
+    }
 }
 
 impl<D: Dialect> ServerStore<D> {
@@ -39,6 +45,11 @@ impl<D: Dialect> ServerStore<D> {
     /// Returns a finding about this server.
     pub(crate) fn finding(&self, severity: Severity, subject: &'static str, text: impl Into<String>) -> HealthFinding {
         HealthFinding::new(severity, subject, self.runner.place.database.as_str(), text)
+    }
+
+    /// Returns a finding about missing permissions on this server.
+    pub(crate) fn denied(&self, text: String) -> HealthFinding {
+        HealthFinding::denied("rights", self.runner.place.database.as_str(), text)
     }
 
     async fn ask(&self, HealthQuery { subject, statement, texts }: &HealthQuery) -> Result<HealthFinding, StoreError> {

@@ -9,7 +9,7 @@ use super::connection::query;
 
 #[async_trait]
 impl Health for SqliteStore {
-    /// Checks the journal of the file. A rollback journal blocks readers while a worker writes.
+    /// Checks the journal of the file, with the subject `journal`. A rollback journal blocks readers while a worker writes.
     async fn check(&self) -> Result<HealthReport, StoreError> {
         let access = &self.0.access;
         let mut turn = access.reader().await?;
