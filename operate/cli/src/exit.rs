@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use idempotent::mq::{SourceError, SourceErrorKind};
 use idempotent::{ConnectError, StoreError, StoreErrorKind};
-use idempotent_operate::{OperateError, escaped};
+use idempotent_operate::{DeliveryLimitError, OperateError, escaped};
 
 use crate::failure::{Failure, Signal};
 use crate::output;
@@ -24,7 +24,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
 fn of_broker(error: &SourceError, text: &str) -> u8 {
     let has = |codes: &[&str]| codes.iter().any(|code| text.contains(code));
     match error.kind() {
-        _ if error.source().is_some_and(<dyn Error>::is::<Failure>) => 6,
+        _ if error.source().is_some_and(<dyn Error>::is::<DeliveryLimitError>) => 6,
         _ if has(&["ACCESS_REFUSED", "ACCESS-REFUSED", "NOAUTH", "WRONGPASS", "NOPERM"]) => 8,
         _ if has(&["NOT_FOUND", "NOT-FOUND"]) => 4,
         SourceErrorKind::Fatal => 5,

@@ -6,13 +6,12 @@ mod outbox;
 mod streams;
 
 use std::io::{self, IsTerminal, Write};
-use std::time::Duration;
 
-use idempotent_operate::{RecordSummary, StateName, UnreadableSummary, escaped};
+use idempotent_operate::{RecordSummary, StateName, UnreadableSummary, escaped, short_time as time};
 
 use crate::arguments::Format;
 
-pub(crate) use self::counts::{Count, counts};
+pub(crate) use self::counts::counts;
 pub(crate) use self::letters::{letter, letters};
 #[cfg(feature = "database")]
 pub(crate) use self::outbox::{OutboxMessage, outbox_entries, outbox_message};
@@ -125,24 +124,12 @@ fn lease(left: i64) -> String {
     if left < 0 { format!("ended {time} ago") } else { format!("ends in {time}") }
 }
 
-/// Formats a time with at most two units, such as `6days 23h`: smaller ones are noise.
-fn time(ms: u64) -> String {
-    let ms = if ms < 10_000 { ms } else { ms / 1_000 * 1_000 };
-    let text = humantime::format_duration(Duration::from_millis(ms)).to_string();
-    text.split(' ').take(2).collect::<Vec<_>>().join(" ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_time_has_at_most_two_units() {
-        let second = 1_000;
-        let cases = [(0, "0s"), (1_250, "1s 250ms"), (12 * second + 300, "12s"), (3_700 * second, "1h 1m")];
-        for (ms, text) in cases.into_iter().chain([(600_000 * second, "6days 22h")]) {
-            assert_eq!(time(ms), text);
-        }
+    fn a_lease_has_ended_or_ends_later() {
         assert_eq!([lease(-1_500), lease(20_000)], ["ended 1s 500ms ago", "ends in 20s"]);
     }
 }

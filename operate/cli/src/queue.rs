@@ -1,8 +1,8 @@
 //! The queue whose dead letters a command works on.
 use anyhow::Context;
-use async_trait::async_trait;
 use idempotent::__private::url::masked;
-use idempotent::mq::{DeadLetter, DeadLetters, Delivery, SourceError, SourceErrorKind};
+use idempotent::mq::{DeadLetters, SourceError, SourceErrorKind};
+use idempotent_operate::DeliveryLimited;
 
 use crate::arguments::QueueOptions;
 use crate::backend::Backend;
@@ -43,7 +43,7 @@ pub(crate) async fn open(options: &QueueOptions, namespace: &str) -> anyhow::Res
         _ => return Err(usage(&format!("unknown scheme; use {SCHEMES}"))),
     };
     let name = format!("{} on {shown}", options.name);
-    let letters = Box::new(Guarded { letters, delivery_limit: options.assume_delivery_limit });
+    let letters = Box::new(DeliveryLimited::new(letters, options.assume_delivery_limit));
     Ok(Queue { letters, name })
 }
 
@@ -140,43 +140,4 @@ async fn table(url: &str, options: &QueueOptions) -> anyhow::Result<Box<dyn Dead
 async fn table(_: &str, _: &QueueOptions) -> anyhow::Result<Box<dyn DeadLetters>> {
     let why = "this binary was built without databases; install it with `postgres`, `mysql` or `sqlite`";
     Err(Failure::Usage(why.into()).into())
-}
-
-/// Dead letters of a broker that drops a letter that was read too often.
-struct Guarded {
-    letters: Box<dyn DeadLetters>,
-    delivery_limit: u32,
-}
-
-#[async_trait]
-impl DeadLetters for Guarded {
-    async fn count(&mut self) -> Result<u64, SourceError> {
-        self.letters.count().await
-    }
-
-    async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
-        let next = self.letters.next().await?;
-        let read = next.as_ref().and_then(|(delivery, _)| delivery.delivered).unwrap_or_default();
-        if read <= self.delivery_limit / 2 {
-            return Ok(next);
-        }
-        let why = format!(
-            "a dead letter was read {read} times, and the queue may drop it after {}: look up its delivery limit, and pass \
-             it by --assume-delivery-limit",
-            self.delivery_limit
-        );
-        Err(SourceError::new(SourceErrorKind::Fatal, why.as_str()).with_cause(Failure::Refused(why)))
-    }
-
-    async fn put_back(&mut self) -> Result<bool, SourceError> {
-        self.letters.put_back().await
-    }
-
-    async fn discard(&mut self) -> Result<bool, SourceError> {
-        self.letters.discard().await
-    }
-
-    async fn close(&mut self) {
-        self.letters.close().await;
-    }
 }

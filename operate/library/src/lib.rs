@@ -10,14 +10,21 @@
 //! [`LetterFilter`] selects dead letters of a queue, [`LetterSummary`] describes one without its body, and [`Redriver`]
 //! puts them back into their queue or removes them. [`AuditTrail`] records any other change.
 //!
+//! `OutboxAccess` and [`DelayAccess`] show an outbox, a delay queue and a delay table of any database. The features `outbox`,
+//! `delay` and `delay-queue` switch them on.
+//!
 //! Texts from a store are untrusted: print them by [`escaped`].
 #![cfg_attr(docsrs, feature(doc_cfg))]
 mod address;
 mod audit;
 mod audit_reader;
+mod delay;
+mod delivery_limit;
 mod error;
 mod letter;
 mod listing;
+#[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
+mod outbox;
 mod redrive;
 mod repair;
 mod stream;
@@ -29,11 +36,15 @@ pub use idempotent_core::{KeyFilter, NamePattern, PageLimits, PatternError};
 pub use self::address::KeyAddress;
 pub use self::audit::{AuditEntry, AuditFile, AuditIntent, AuditPhase, AuditSink, AuditTrail, TracingAudit};
 pub use self::audit_reader::{AuditFilter, AuditReader};
+pub use self::delay::{BoundedCount, DelayAccess, DelayDepth};
+pub use self::delivery_limit::{DeliveryLimitError, DeliveryLimited};
 pub use self::error::OperateError;
 pub use self::letter::{LetterFilter, LetterSummary};
 pub use self::listing::{KeyPage, inspect, list, list_paced, store_time};
+#[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
+pub use self::outbox::{OutboxAccess, OutboxChange};
 pub use self::redrive::{RedriveOutcome, Redriver};
 pub use self::repair::{Repair, RepairResult, Repairer};
 pub use self::stream::{StreamNumbers, StreamSummary};
 pub use self::summary::{RecordSummary, StateName, UnreadableName, UnreadableSummary, date};
-pub use self::text::{escaped, escaped_bytes};
+pub use self::text::{escaped, escaped_bytes, short_time};

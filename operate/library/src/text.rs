@@ -1,5 +1,6 @@
-//! Escaping of untrusted texts for a terminal.
+//! Texts for operators: untrusted ones without their control characters, and times.
 use std::fmt::Write;
+use std::time::Duration;
 
 /// The longest text that is printed, in characters.
 const LONGEST: usize = 4_096;
@@ -51,6 +52,21 @@ pub fn escaped_bytes(body: &[u8], most: usize) -> String {
     out
 }
 
+/// Formats a time in ms with at most two units, because smaller ones are noise.
+///
+/// ```
+/// use idempotent_operate::short_time;
+///
+/// assert_eq!(short_time(1_250), "1s 250ms");
+/// assert_eq!(short_time(600_000_000), "6days 22h");
+/// ```
+#[must_use]
+pub fn short_time(ms: u64) -> String {
+    let ms = if ms < 10_000 { ms } else { ms / 1_000 * 1_000 };
+    let text = humantime::format_duration(Duration::from_millis(ms)).to_string();
+    text.split(' ').take(2).collect::<Vec<_>>().join(" ")
+}
+
 fn push(out: &mut String, char: char) {
     if is_plain(char) {
         out.push(char);
@@ -92,6 +108,13 @@ mod tests {
     fn letters_of_all_scripts_and_quotes_are_kept() {
         for text in ["it's \"open\" \\ 100 %", "订单 заказ"] {
             assert_eq!(escaped(text), text);
+        }
+    }
+
+    #[test]
+    fn a_time_has_at_most_two_units() {
+        for (ms, text) in [(0, "0s"), (12_300, "12s"), (3_700_000, "1h 1m"), (86_400_000, "1day")] {
+            assert_eq!(short_time(ms), text);
         }
     }
 

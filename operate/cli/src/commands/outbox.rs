@@ -3,7 +3,7 @@ use std::io::{self, Write};
 
 use anyhow::Context;
 use idempotent::outbox::{OutboxErrorKind, OutboxStatus};
-use idempotent_operate::AuditTrail;
+use idempotent_operate::{AuditTrail, OutboxChange};
 
 use super::{OPENING, within};
 use crate::arguments::{
@@ -12,7 +12,7 @@ use crate::arguments::{
 };
 use crate::confirm::confirm;
 use crate::failure::Failure;
-use crate::outbox::{self, OutboxChange, OutboxTarget};
+use crate::outbox::{self, OutboxTarget};
 use crate::output;
 use crate::stop::StopRequest;
 
@@ -106,9 +106,10 @@ async fn change(
     let (options, ids) = (&arguments.change, &arguments.ids);
     let author = options.author()?;
     let trail = AuditTrail::new(options.audit()?, (&author, &options.reason), "cli", &target.name)?;
-    let (action, warning) = match change {
-        OutboxChange::Resend => ("resend", "A consumer that has processed a message may receive it once more."),
-        OutboxChange::Void => ("void", "A copy that a consumer has received already may still take effect."),
+    let action = change.name();
+    let warning = match change {
+        OutboxChange::Void => "A copy that a consumer has received already may still take effect.",
+        _ => "A consumer that has processed a message may receive it once more.",
     };
     for id in ids {
         check(target, id).await?;

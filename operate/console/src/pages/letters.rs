@@ -1,0 +1,133 @@
+//! The page of dead letters. The letters of a queue are read only when the user asks for them.
+use askama::Template;
+use axum::response::Response;
+use idempotent_mq::DeadLetters;
+use idempotent_operate::{LetterFilter, LetterSummary};
+use serde::Serialize;
+
+use super::{Layout, Page, shown};
+use crate::error::PageError;
+use crate::targets::{Queue, answer};
+
+/// The largest number of letters of a page.
+const MOST: usize = 200;
+/// The largest number of letters that a page reads.
+const READ: u64 = 1_000;
+
+#[derive(Template, Serialize)]
+#[template(path = "letters.html")]
+struct LettersView {
+    #[serde(skip)]
+    layout: Layout,
+    queue: String,
+    #[serde(skip)]
+    queues: Vec<String>,
+    /// The number of letters in the queue.
+    count: Option<u64>,
+    /// The number of letters that were read.
+    read: u64,
+    letters: Vec<LetterSummary>,
+    #[serde(skip)]
+    rows: Vec<LetterRow>,
+    /// The reasons with their numbers of letters, the most frequent one first.
+    reasons: Vec<(String, usize)>,
+    #[serde(skip)]
+    cause: String,
+    #[serde(skip)]
+    is_asked: bool,
+    error: Option<String>,
+}
+
+struct LetterRow {
+    /// The value of the checkbox. Empty for a letter without an id, which no action can name.
+    entry: String,
+    id: String,
+    reason: String,
+    died_at: String,
+    attempts: String,
+    deaths: u32,
+    bytes: usize,
+}
+
+impl LetterRow {
+    fn new(letter: &LetterSummary) -> Self {
+        Self {
+            entry: letter.id.clone().unwrap_or_default(),
+            id: letter.id.as_deref().map_or_else(|| "(no id)".to_owned(), shown),
+            reason: letter.reason.as_deref().map_or_else(|| "(another program's letter)".to_owned(), shown),
+            died_at: letter.died_at.clone().unwrap_or_default(),
+            attempts: letter.attempts.map(|attempts| attempts.to_string()).unwrap_or_default(),
+            deaths: letter.deaths,
+            bytes: letter.body_bytes,
+        }
+    }
+}
+
+/// The letters that were read from a queue.
+#[derive(Default)]
+struct Found {
+    count: u64,
+    read: u64,
+    letters: Vec<LetterSummary>,
+}
+
+pub(crate) async fn letters(page: Page) -> Result<Response, PageError> {
+    let most = page.number("limit", 50, MOST)?;
+    let is_asked = page.text("read").is_some();
+    let queue = page.shared.targets.queues.open(page.text("queue"))?;
+    let mut filter = LetterFilter::default();
+    filter.cause = page.text("cause").map(str::to_owned);
+    let found = answer(read(&queue.target, filter, if is_asked { most } else { 0 })).await;
+    let (found, error) = match found {
+        Ok(found) => (found, None),
+        Err(error) => (Found::default(), Some(shown(&error))),
+    };
+    let view = LettersView {
+        layout: page.layout("Dead letters"),
+        queues: page.shared.targets.queues.names().map(str::to_owned).collect(),
+        count: error.is_none().then_some(found.count),
+        read: found.read,
+        rows: found.letters.iter().map(LetterRow::new).collect(),
+        reasons: reasons(&found.letters),
+        letters: found.letters,
+        cause: page.query.get("cause").to_owned(),
+        queue: queue.name,
+        is_asked,
+        error,
+    };
+    Ok(page.answer(&view))
+}
+
+/// Counts the letters, and reads at most `most` that the filter selects. They return to their place.
+async fn read(queue: &Queue, filter: LetterFilter, most: usize) -> Result<Found, String> {
+    let mut letters = queue.letters()?;
+    let found = collect(&mut letters, &filter, most).await;
+    letters.close().await;
+    found
+}
+
+async fn collect(letters: &mut dyn DeadLetters, filter: &LetterFilter, most: usize) -> Result<Found, String> {
+    let mut found = Found { count: letters.count().await.map_err(|error| error.to_string())?, ..Found::default() };
+    while found.letters.len() < most && found.read < found.count.min(READ) {
+        let next = letters.next().await.map_err(|error| error.to_string())?;
+        let Some((delivery, letter)) = next else { break };
+        found.read += 1;
+        if filter.matches(&delivery, letter.as_ref()) {
+            found.letters.push(LetterSummary::new(found.read, &delivery, letter.as_ref()));
+        }
+    }
+    Ok(found)
+}
+
+fn reasons(letters: &[LetterSummary]) -> Vec<(String, usize)> {
+    let mut reasons: Vec<(String, usize)> = Vec::new();
+    for letter in letters {
+        let reason = letter.reason.as_deref().map(shown).unwrap_or_default();
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, count)) => *count += 1,
+            None => reasons.push((reason, 1)),
+        }
+    }
+    reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    reasons
+}

@@ -1,0 +1,131 @@
+//! The overview: rates of the executors, consumers, outboxes and delay queues.
+use std::time::Duration;
+
+use askama::Template;
+use axum::response::Response;
+use idempotent_core::ExecutorCounts;
+use serde::Serialize;
+
+use super::delay::{DelayRow, rows};
+use super::{Layout, Page};
+use crate::error::PageError;
+
+#[derive(Template, Serialize)]
+#[template(path = "overview.html")]
+struct OverviewView {
+    #[serde(skip)]
+    layout: Layout,
+    executors: Vec<ExecutorRow>,
+    consumers: Vec<ConsumerRow>,
+    outboxes: Vec<OutboxRow>,
+    delays: Vec<DelayRow>,
+    #[serde(skip)]
+    queues: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct ExecutorRow {
+    executor: String,
+    deliveries: u64,
+    /// Deliveries per second over 1, 5 and 15 minutes, as far as the console has older counts.
+    rates: [Option<String>; 3],
+    ran: u64,
+    duplicates: u64,
+    in_flight: u64,
+    released: u64,
+    failed: u64,
+    dead: u64,
+    /// The share of duplicates in percent.
+    duplicate_share: Option<String>,
+}
+
+impl ExecutorRow {
+    fn new(page: &Page, name: &str, counts: &ExecutorCounts) -> Self {
+        let sum = |names: &[&str]| names.iter().map(|name| counts.of(name)).sum::<u64>();
+        let duplicates = sum(&["replayed", "consumed_without_result", "duplicate"]);
+        let deliveries = counts.deliveries();
+        let share = (deliveries > 0).then(|| format!("{:.1} %", 100.0 * duplicates as f64 / deliveries as f64));
+        let rate = |minutes: u64| {
+            let window = Duration::from_secs(60 * minutes);
+            let (age, before) = page.shared.samples.record(name, counts, window)?;
+            Some(format!("{:.1}/s", deliveries.saturating_sub(before.deliveries()) as f64 / age.as_secs_f64()))
+        };
+        Self {
+            executor: name.to_owned(),
+            deliveries,
+            rates: [1, 5, 15].map(rate),
+            ran: sum(&["ran", "unprotected"]),
+            duplicates,
+            in_flight: sum(&["in_flight", "delayed", "waiting", "held"]),
+            released: counts.of("released"),
+            failed: counts.of("failed"),
+            dead: counts.of("dead"),
+            duplicate_share: share,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ConsumerRow {
+    consumer: String,
+    received: u64,
+    acked: u64,
+    retried: u64,
+    deferred: u64,
+    dead_lettered: u64,
+    undecodable: u64,
+    source_errors: u64,
+}
+
+#[derive(Serialize)]
+struct OutboxRow {
+    outbox: String,
+    backlog: Vec<(&'static str, String)>,
+    error: Option<String>,
+}
+
+pub(crate) async fn overview(page: Page) -> Result<Response, PageError> {
+    let targets = &page.shared.targets;
+    let consumers = targets.consumers.iter().map(|(name, counters)| {
+        let counts = counters.counts();
+        ConsumerRow {
+            consumer: name.to_owned(),
+            received: counts.received,
+            acked: counts.acked + counts.skipped,
+            retried: counts.retried,
+            deferred: counts.deferred,
+            dead_lettered: counts.dead_lettered,
+            undecodable: counts.undecodable,
+            source_errors: counts.source_errors,
+        }
+    });
+    let view = OverviewView {
+        layout: page.layout("Overview"),
+        executors: targets.executors.iter().map(|(name, own)| ExecutorRow::new(&page, name, &own.counts())).collect(),
+        consumers: consumers.collect(),
+        outboxes: outboxes(&page).await?,
+        delays: rows(&page).await?,
+        queues: targets.queues.names().map(str::to_owned).collect(),
+    };
+    Ok(page.answer(&view))
+}
+
+#[cfg(feature = "__outbox")]
+async fn outboxes(page: &Page) -> Result<Vec<OutboxRow>, PageError> {
+    let targets = &page.shared.targets.outboxes;
+    let mut rows = Vec::new();
+    for name in targets.names() {
+        let outbox = targets.open(Some(name))?;
+        let (backlog, error) = match crate::targets::answer(outbox.target.backlog(10_000)).await {
+            Ok(backlog) => (super::outbox::counts(&backlog), None),
+            Err(error) => (Vec::new(), Some(super::shown(&error))),
+        };
+        rows.push(OutboxRow { outbox: outbox.name, backlog, error });
+    }
+    Ok(rows)
+}
+
+#[cfg(not(feature = "__outbox"))]
+async fn outboxes(_: &Page) -> Result<Vec<OutboxRow>, PageError> {
+    Ok(Vec::new())
+}

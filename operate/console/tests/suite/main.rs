@@ -1,0 +1,8 @@
+//! Tests of the console over its router.
+#![allow(clippy::unwrap_used, clippy::panic)]
+mod access;
+mod actions;
+mod hostile;
+mod outage;
+mod pages;
+mod site;

@@ -1,0 +1,139 @@
+//! The pages: contents, links, mounting, JSON and headers.
+use axum::Router;
+use axum::body::Body;
+use http::StatusCode;
+
+use crate::site::{ORDERS, Site, request, send};
+
+const PAGES: [&str; 9] =
+    ["overview", "keys", "in-flight", "dead", "dead-letters", "order", "health", "audit", "dead-letters?read=1"];
+
+#[tokio::test]
+async fn each_page_answers_with_its_security_headers_and_loads_only_own_files() {
+    let site = Site::new().await;
+    for page in PAGES {
+        let answer = site.get("ann:admin", &format!("/{page}")).await;
+        assert_eq!(answer.status, StatusCode::OK, "{page}: {}", answer.body);
+        let header = |name: &str| answer.headers[name].to_str().unwrap().to_owned();
+        let policy = header("content-security-policy");
+        for rule in ["default-src 'none'", "frame-ancestors 'none'", "require-trusted-types-for 'script'"] {
+            assert!(policy.contains(rule), "{policy}");
+        }
+        assert_eq!((header("cache-control"), header("x-frame-options")), ("no-store".into(), "DENY".into()));
+        assert_eq!(header("x-content-type-options"), "nosniff");
+        for inline in ["<style", "style=", "onclick", "onload", "javascript:", "<script>"] {
+            assert!(!answer.body.contains(inline), "{page} has {inline}");
+        }
+        assert!(answer.body.matches("<h1>").count() == 1, "{page}");
+        assert!(answer.links().iter().all(|link| !link.contains("//")), "{page}: {:?}", answer.links());
+    }
+}
+
+#[tokio::test]
+async fn all_links_answer_wherever_the_console_is_mounted() {
+    for mount in ["", "/a", "/a/b/c"] {
+        let site = Site::new().await;
+        let router = match mount {
+            "" => site.router.clone(),
+            mount => Router::new().nest(mount, site.router.clone()),
+        };
+        let get = async |path: String| {
+            let answer = send(&router, request("GET", "ann:admin", &path).body(Body::empty()).unwrap()).await;
+            (path, answer)
+        };
+        let root = if mount.is_empty() { "/" } else { mount };
+        let (_, answer) = get(root.to_owned()).await;
+        assert_eq!(answer.status, StatusCode::SEE_OTHER);
+        let base = root.rsplit_once('/').unwrap().0;
+        assert_eq!(format!("{base}/{}", answer.location()), format!("{mount}/overview"));
+        for page in PAGES {
+            let (path, answer) = get(format!("{mount}/{page}")).await;
+            assert_eq!(answer.status, StatusCode::OK, "{path}");
+            for link in answer
+                .links()
+                .iter()
+                .filter(|link| !["plan", "find", "theme"].iter().any(|post| link.starts_with(post)))
+            {
+                let (path, answer) = get(format!("{mount}/{link}")).await;
+                assert_eq!(answer.status, StatusCode::OK, "{path}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn keys_are_listed_by_state_and_one_key_has_its_facts() {
+    let site = Site::new().await;
+    let dead = site.get("ann:viewer", "/dead").await;
+    assert_eq!(
+        dead.body.matches("class=\"state dead\"").count() + dead.body.matches("class=\"state failed\"").count(),
+        2
+    );
+    let consumed = site.get("ann:viewer", "/keys?state=consumed&scope=ord*").await;
+    assert!(consumed.body.contains("2 keys, "), "{}", consumed.body);
+    assert!(site.get("ann:viewer", "/keys?state=consumed&scope=other").await.body.contains("0 keys, "));
+    let link = dead.links().into_iter().find(|link| link.starts_with("key?")).unwrap();
+    let key = site.get("ann:viewer", &format!("/{link}")).await;
+    assert!(key.body.contains("Fencing number") && key.body.contains("Attempt"), "{}", key.body);
+    let absent = site.get("ann:viewer", "/key?k=idempotent:mq:orders:%7BPv_mJFCxQoKrWCJDVdincw%7D").await;
+    assert!(absent.body.contains("The key is absent"));
+}
+
+#[tokio::test]
+async fn pages_follow_each_other_by_a_cursor_and_list_each_key_once() {
+    let site = Site::with(crate::site::store(25, 0).await, |builder| {
+        builder.access(idempotent_console::Access::from_request(|_| {
+            Some(idempotent_console::User::new("ann", idempotent_console::Role::Viewer))
+        }))
+    })
+    .await;
+    let (mut link, mut seen) = ("keys?state=consumed&limit=10".to_owned(), Vec::new());
+    loop {
+        let page = site.get("", &format!("/{link}")).await;
+        seen.extend(page.links().into_iter().filter(|link| link.starts_with("key?")));
+        let next = page.links().into_iter().find(|link| link.contains("after="));
+        let Some(next) = next else { break };
+        link = next;
+    }
+    assert_eq!(seen.len(), 25);
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), 25);
+}
+
+#[tokio::test]
+async fn a_key_is_found_by_the_parts_of_its_identity() {
+    let site = Site::new().await;
+    let token = site.token("ann:viewer").await;
+    let fields = [("token", token.as_str()), ("store", ORDERS), ("kind", "key"), ("scope", ORDERS), ("parts", "1")];
+    let found = site.post("ann:viewer", "/find", &fields).await;
+    assert_eq!(found.status, StatusCode::SEE_OTHER, "{}", found.body);
+    let key = site.get("ann:viewer", &format!("/{}", found.location())).await;
+    assert!(key.body.contains("class=\"state consumed\""), "{}", key.body);
+}
+
+#[tokio::test]
+async fn programs_get_the_same_data_as_json() {
+    let site = Site::new().await;
+    for page in PAGES {
+        let request = request("GET", "ann:viewer", &format!("/{page}")).header("accept", "application/json");
+        let answer = site.send(request.body(Body::empty()).unwrap()).await;
+        let json: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+        assert!(json.is_object(), "{page}");
+        if page == "dead" {
+            assert_eq!(json["keys"].as_array().unwrap().len(), 2);
+            assert!(json["keys"][0]["fencing"].is_u64());
+        }
+    }
+}
+
+#[tokio::test]
+async fn dead_letters_are_read_on_request_only_and_never_show_a_body() {
+    let site = Site::new().await;
+    let unread = site.get("ann:viewer", "/dead-letters").await;
+    assert!(unread.body.contains("<strong>2</strong> dead letters") && !unread.body.contains("no stock"));
+    let read = site.get("ann:viewer", "/dead-letters?read=1").await;
+    assert!(read.body.contains("no stock") && read.body.contains("no customer") && !read.body.contains("secret"));
+    let one = site.get("ann:viewer", "/dead-letters?read=1&cause=stock").await;
+    assert!(one.body.contains("no stock") && !one.body.contains("no customer"));
+}
