@@ -1,8 +1,11 @@
 //! The arguments of all commands.
 mod audit;
 mod change;
+#[cfg(feature = "console")]
+mod console;
 mod dead;
 mod delay;
+mod migrate;
 mod order;
 #[cfg(feature = "database")]
 mod outbox;
@@ -15,11 +18,13 @@ use idempotent_operate::{KeyAddress, KeyFilter, NamePattern};
 
 pub(crate) use self::audit::AuditArguments;
 pub(crate) use self::change::ChangeOptions;
+#[cfg(feature = "console")]
+pub(crate) use self::console::{ConsoleArguments, NamedUrl};
 pub(crate) use self::dead::{
     DeadCommand, DiscardArguments, LetterArguments, QueueOptions, RedriveArguments, ShowArguments,
 };
-
 pub(crate) use self::delay::{DelayCommand, DelayOptions};
+pub(crate) use self::migrate::{Dialect, MigrateCommand};
 pub(crate) use self::order::{OrderCommand, OrderListArguments};
 #[cfg(feature = "database")]
 pub(crate) use self::outbox::{
@@ -138,6 +143,9 @@ pub(crate) enum Command {
     Audit(AuditArguments),
     /// Checks the store for everything that would lose records. Changes nothing.
     Doctor(DoctorArguments),
+    /// Runs the web console for this store and for queues, outboxes and delay queues.
+    #[cfg(feature = "console")]
+    Console(ConsoleArguments),
     /// Shows and applies the migrations of a database.
     #[command(subcommand)]
     Migrate(MigrateCommand),
@@ -339,34 +347,6 @@ pub(crate) struct DoctorArguments {
 pub(crate) enum FailOn {
     Warn,
     Fail,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum MigrateCommand {
-    /// Compares the tables with the migrations of this version. Ends with exit code 3 if migrations are missing.
-    Status,
-    /// Applies the missing migrations.
-    Up {
-        /// Asks for no confirmation.
-        #[arg(short, long)]
-        yes: bool,
-    },
-    /// Prints the migrations as SQL text for an administrator. Needs no connection.
-    Sql {
-        /// The version that the database has.
-        #[arg(long, default_value_t = 0, value_name = "VERSION")]
-        from: u32,
-        /// The dialect [default: that of the store's URL].
-        #[arg(long)]
-        dialect: Option<Dialect>,
-    },
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Dialect {
-    Mysql,
-    Postgres,
-    Sqlite,
 }
 
 /// Parses the cursor of a page: 32 hexadecimal digits.

@@ -1,5 +1,7 @@
 //! The commands.
 mod audit;
+#[cfg(feature = "console")]
+mod console;
 #[allow(clippy::print_stdout)]
 mod count;
 mod dead;
@@ -46,6 +48,8 @@ pub(crate) async fn run(arguments: &Arguments, stop: &StopRequest) -> anyhow::Re
             Command::Purge(purge) => purge::purge(global, purge, stop).await,
             Command::Audit(arguments) => audit::audit(global, arguments),
             Command::Doctor(doctor) => doctor::doctor(global, doctor).await,
+            #[cfg(feature = "console")]
+            Command::Console(arguments) => console::console(global, arguments).await,
             Command::Migrate(command) => migrate::migrate(global, command).await,
             Command::Completions { shell } => {
                 // `generate` panics if the reader closes stdout.

@@ -2,7 +2,7 @@
 use idempotent::__private::url::masked;
 use idempotent::outbox::{Outbox, OutboxDb};
 use idempotent::sqlx::Pool;
-use idempotent_operate::OutboxAccess;
+use idempotent_operate::{OutboxAccess, PooledOutbox};
 
 use crate::arguments::{GlobalOptions, OutboxOptions};
 use crate::database::{self, DATABASES, Database};
@@ -33,5 +33,5 @@ pub(crate) async fn open(global: &GlobalOptions, options: &OutboxOptions) -> any
 
 async fn access<Db: OutboxDb>(pool: Pool<Db>, table: &str) -> anyhow::Result<Box<dyn OutboxAccess>> {
     let outbox = Outbox::builder(pool.clone()).table(table).open().await?;
-    Ok(<dyn OutboxAccess>::new(outbox, pool))
+    Ok(Box::new(PooledOutbox::new(outbox, pool)))
 }

@@ -135,23 +135,27 @@ impl ConsoleBuilder {
     /// Adds a queue with dead letters. The console calls `open` for each request that reads or changes letters. RabbitMQ may drop
     /// a letter of a foreign quorum queue that was read too often, so reading stops after 10 deliveries of a letter.
     #[must_use]
-    pub fn queue<E: fmt::Display>(
-        self,
-        name: impl Into<String>,
-        open: impl Fn() -> Result<Box<dyn DeadLetters>, E> + Send + Sync + 'static,
-    ) -> Self {
+    pub fn queue<F, E>(self, name: impl Into<String>, open: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<Box<dyn DeadLetters>, E>> + Send + 'static,
+        E: fmt::Display,
+    {
         self.add_queue(name.into(), Queue::new(open, None))
     }
 
     /// Adds a queue with dead letters, and the store of its consumer. A redrive can then free the keys of the letters, so that
     /// the messages run again.
     #[must_use]
-    pub fn queue_with_store<E: fmt::Display>(
+    pub fn queue_with_store<F, E>(
         self,
         name: impl Into<String>,
-        open: impl Fn() -> Result<Box<dyn DeadLetters>, E> + Send + Sync + 'static,
+        open: impl Fn() -> F + Send + Sync + 'static,
         store: Arc<dyn Store>,
-    ) -> Self {
+    ) -> Self
+    where
+        F: Future<Output = Result<Box<dyn DeadLetters>, E>> + Send + 'static,
+        E: fmt::Display,
+    {
         self.add_queue(name.into(), Queue::new(open, Some(store)))
     }
 
@@ -160,28 +164,21 @@ impl ConsoleBuilder {
         self.named("queues", name, is_new)
     }
 
-    /// Adds an outbox. `pool` connects to its database.
+    /// Adds an outbox: a [`PooledOutbox`](crate::PooledOutbox).
     #[cfg(feature = "__outbox")]
     #[cfg_attr(docsrs, doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))))]
     #[must_use]
-    pub fn outbox<Db: idempotent_sqlx::OutboxDb>(
-        mut self,
-        name: impl Into<String>,
-        outbox: idempotent_sqlx::Outbox<Db>,
-        pool: idempotent_sqlx::sqlx::Pool<Db>,
-    ) -> Self {
+    pub fn outbox(mut self, name: impl Into<String>, outbox: Arc<dyn idempotent_operate::OutboxAccess>) -> Self {
         let name = name.into();
-        let access: Arc<dyn idempotent_operate::OutboxAccess> =
-            <dyn idempotent_operate::OutboxAccess>::new(outbox, pool).into();
-        let is_new = self.targets.outboxes.add(name.clone(), access);
+        let is_new = self.targets.outboxes.add(name.clone(), outbox);
         self.named("outboxes", name, is_new)
     }
 
     /// Adds a delay queue or a delay table.
     #[must_use]
-    pub fn delay(mut self, name: impl Into<String>, delay: impl DelayAccess + 'static) -> Self {
+    pub fn delay(mut self, name: impl Into<String>, delay: Arc<dyn DelayAccess>) -> Self {
         let name = name.into();
-        let is_new = self.targets.delays.add(name.clone(), Arc::new(delay));
+        let is_new = self.targets.delays.add(name.clone(), delay);
         self.named("delay queues", name, is_new)
     }
 
@@ -255,6 +252,7 @@ impl ConsoleBuilder {
             throttle: Default::default(),
             plans: Default::default(),
             samples: Default::default(),
+            readings: Default::default(),
             audit: self.audit,
             audit_file: self.audit_file,
             is_read_only: self.is_read_only,

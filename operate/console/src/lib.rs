@@ -49,5 +49,10 @@ mod router;
 mod state;
 mod targets;
 
+pub use idempotent_operate::{AuditFile, AuditSink, DelayAccess, TracingAudit};
+#[cfg(feature = "__outbox")]
+#[cfg_attr(docsrs, doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))))]
+pub use idempotent_operate::{OutboxAccess, PooledOutbox};
+
 pub use self::access::{Access, Role, TokenError, TokenList, User};
 pub use self::builder::{Console, ConsoleBuilder, SetupError};

@@ -1,10 +1,13 @@
-//! Earlier counts of the executors, from which the overview computes rates.
+//! Earlier counts, from which the overview computes rates, and counts of stores that are read rarely.
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use idempotent_core::ExecutorCounts;
+use idempotent_core::{ExecutorCounts, KeyFilter, PageLimits, StateKind, Store};
+use idempotent_operate::{BoundedCount, OperateError, StateName, list};
 use tokio::time::Instant;
+
+use crate::targets::answer;
 
 /// The shortest time between two samples.
 const STEP: Duration = Duration::from_secs(5);
@@ -36,6 +39,57 @@ impl Samples {
         let before = samples.iter().rev().find(|(at, _)| now - *at >= window);
         before.map(|(at, counts)| (now - *at, counts.clone()))
     }
+}
+
+/// The shortest time between two readings of a store.
+const READING: Duration = Duration::from_secs(30);
+/// The number of records that one reading examines.
+const EXAMINED: usize = 20_000;
+
+/// The numbers of keys that may need an operator.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyCounts {
+    pub(crate) consuming: BoundedCount,
+    pub(crate) orphaned: BoundedCount,
+    pub(crate) failed: BoundedCount,
+    pub(crate) dead: BoundedCount,
+    /// The number of records that the reading examined.
+    pub(crate) examined: usize,
+}
+
+/// The last reading of each store.
+#[derive(Debug, Default)]
+pub(crate) struct Readings(Mutex<HashMap<String, (Instant, KeyCounts)>>);
+
+impl Readings {
+    /// Returns the counts of a store with their age. Reads the store only if the last reading is old.
+    pub(crate) async fn of(&self, name: &str, store: &dyn Store) -> Result<(Duration, KeyCounts), String> {
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, counts)) = lock().get(name).filter(|(at, _)| at.elapsed() < READING) {
+            return Ok((at.elapsed(), *counts));
+        }
+        let counts = answer(read(store)).await?;
+        lock().insert(name.to_owned(), (Instant::now(), counts));
+        Ok((Duration::ZERO, counts))
+    }
+}
+
+async fn read(store: &dyn Store) -> Result<KeyCounts, OperateError> {
+    let limits = PageLimits { keys: PageLimits::MOST_KEYS, examined: EXAMINED };
+    let states = [StateKind::Consuming, StateKind::Failed, StateKind::Dead];
+    let all = list(store, &KeyFilter::of_states(&states), None, limits).await?;
+    let mut orphaned = KeyFilter::of_states(&[StateKind::Consuming]);
+    orphaned.orphaned = true;
+    let orphaned = list(store, &orphaned, None, limits).await?;
+    let of = |state| all.keys.iter().filter(|(_, record)| record.state == state).count();
+    let count = |count: usize, is_exact| BoundedCount::new(count as u64, is_exact);
+    Ok(KeyCounts {
+        consuming: count(of(StateName::Consuming), all.next.is_none()),
+        orphaned: count(orphaned.keys.len(), orphaned.next.is_none()),
+        failed: count(of(StateName::Failed), all.next.is_none()),
+        dead: count(of(StateName::Dead), all.next.is_none()),
+        examined: all.examined,
+    })
 }
 
 #[cfg(test)]

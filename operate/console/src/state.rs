@@ -8,7 +8,7 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
 use crate::access::{Access, Sessions, Throttle};
-use crate::overview::Samples;
+use crate::overview::{Readings, Samples};
 use crate::plan::Plans;
 use crate::targets::Targets;
 
@@ -21,6 +21,7 @@ pub(crate) struct Shared {
     pub(crate) throttle: Throttle,
     pub(crate) plans: Plans,
     pub(crate) samples: Samples,
+    pub(crate) readings: Readings,
     pub(crate) audit: Arc<dyn AuditSink>,
     /// The file that the audit page reads.
     pub(crate) audit_file: Option<PathBuf>,

@@ -1,6 +1,7 @@
 //! The stores, queues and outboxes that the console shows.
 use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -89,7 +90,8 @@ pub(crate) async fn answer<T, E: fmt::Display>(asked: impl Future<Output = Resul
     }
 }
 
-type OpenLetters = dyn Fn() -> Result<Box<dyn DeadLetters>, String> + Send + Sync;
+type Opening = Pin<Box<dyn Future<Output = Result<Box<dyn DeadLetters>, String>> + Send>>;
+type OpenLetters = dyn Fn() -> Opening + Send + Sync;
 
 /// A queue whose dead letters are shown.
 #[derive(Clone)]
@@ -106,15 +108,20 @@ impl fmt::Debug for Queue {
 }
 
 impl Queue {
-    pub(crate) fn new<E: fmt::Display>(
-        open: impl Fn() -> Result<Box<dyn DeadLetters>, E> + Send + Sync + 'static,
-        store: Option<Arc<dyn Store>>,
-    ) -> Self {
-        Self { open: Arc::new(move || open().map_err(|error| error.to_string())), store }
+    pub(crate) fn new<F, E>(open: impl Fn() -> F + Send + Sync + 'static, store: Option<Arc<dyn Store>>) -> Self
+    where
+        F: Future<Output = Result<Box<dyn DeadLetters>, E>> + Send + 'static,
+        E: fmt::Display,
+    {
+        let open = move || -> Opening {
+            let opening = open();
+            Box::pin(async { opening.await.map_err(|error| error.to_string()) })
+        };
+        Self { open: Arc::new(open), store }
     }
 
     /// Opens the dead letters for one request. Reading stops before a broker drops a letter that was read too often.
-    pub(crate) fn letters(&self) -> Result<DeliveryLimited, String> {
-        Ok(DeliveryLimited::new((self.open)()?, DeliveryLimited::RABBITMQ))
+    pub(crate) async fn letters(&self) -> Result<DeliveryLimited, String> {
+        Ok(DeliveryLimited::new((self.open)().await?, DeliveryLimited::RABBITMQ))
     }
 }

@@ -15,6 +15,14 @@ pub struct BoundedCount {
     pub is_exact: bool,
 }
 
+impl BoundedCount {
+    /// Creates a count.
+    #[must_use]
+    pub fn new(at_least: u64, is_exact: bool) -> Self {
+        Self { at_least, is_exact }
+    }
+}
+
 /// Formats the number, with a `+` after a lower bound.
 impl fmt::Display for BoundedCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

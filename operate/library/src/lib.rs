@@ -42,7 +42,7 @@ pub use self::error::OperateError;
 pub use self::letter::{LetterFilter, LetterSummary};
 pub use self::listing::{KeyPage, inspect, list, list_paced, store_time};
 #[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
-pub use self::outbox::{OutboxAccess, OutboxChange};
+pub use self::outbox::{OutboxAccess, OutboxChange, PooledOutbox};
 pub use self::redrive::{RedriveOutcome, Redriver};
 pub use self::repair::{Repair, RepairResult, Repairer};
 pub use self::stream::{StreamNumbers, StreamSummary};

@@ -29,7 +29,7 @@ impl OutboxChange {
     }
 }
 
-/// An outbox, independent of its database. [`OutboxAccess::new`] returns that of an [`Outbox`].
+/// An outbox, independent of its database. [`PooledOutbox`] implements this trait.
 #[async_trait]
 pub trait OutboxAccess: fmt::Debug + Send + Sync {
     /// Counts the waiting messages, as [`Outbox::backlog`] does.
@@ -69,18 +69,19 @@ pub trait OutboxAccess: fmt::Debug + Send + Sync {
     async fn purge(&self, age: Duration, most: u32) -> Result<u64, OutboxError>;
 }
 
-impl dyn OutboxAccess {
-    /// Returns the access to an outbox. `pool` connects to its database.
-    #[must_use]
-    pub fn new<Db: OutboxDb>(outbox: Outbox<Db>, pool: Pool<Db>) -> Box<Self> {
-        Box::new(PooledOutbox { outbox, pool })
-    }
-}
-
-#[derive(Debug)]
-struct PooledOutbox<Db: OutboxDb> {
+/// An [`Outbox`] with connections to its database.
+#[derive(Clone, Debug)]
+pub struct PooledOutbox<Db: OutboxDb> {
     outbox: Outbox<Db>,
     pool: Pool<Db>,
+}
+
+impl<Db: OutboxDb> PooledOutbox<Db> {
+    /// Creates the access to an outbox. `pool` connects to its database.
+    #[must_use]
+    pub fn new(outbox: Outbox<Db>, pool: Pool<Db>) -> Self {
+        Self { outbox, pool }
+    }
 }
 
 #[async_trait]

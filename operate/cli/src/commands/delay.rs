@@ -1,7 +1,7 @@
 //! The command `delay status`.
 use anyhow::Context;
 use idempotent::__private::url::masked;
-use idempotent_operate::{DelayAccess, DelayDepth};
+use idempotent_operate::DelayAccess;
 
 use super::{OPENING, within};
 use crate::arguments::{DelayCommand, DelayOptions, GlobalOptions};
@@ -16,27 +16,35 @@ const PLACES: &str = "redis+delay://HOST for a delay queue, or postgres://HOST/D
 
 pub(super) async fn run(global: &GlobalOptions, command: &DelayCommand) -> anyhow::Result<()> {
     let DelayCommand::Status(options) = command;
-    let url =
-        read_url(options.queue.as_deref(), &format!("no queue: set IDEMPOTENT_QUEUE, or pass --queue URL: {PLACES}"))?;
+    let url = url(options)?;
     let shown = masked(&url);
-    let depth = within(Some(OPENING), depth(global, options, &url)).await;
+    let depth = within(Some(OPENING), async {
+        let access = open(global, options).await?;
+        Ok(access.depth().await.map_err(queue::delay_error)?)
+    });
+    let depth = depth.await;
     let depth = depth.with_context(|| format!("{} on {shown}", options.name))?;
     let [ready, waiting] = [("ready", depth.ready), ("waiting", depth.waiting)];
     let counts = [ready, waiting, ("in_flight", depth.in_flight), ("dead", depth.dead)];
     Ok(output::counts(output::format(global.output), &counts, ("oldest_ready", depth.oldest_ready))?)
 }
 
-async fn depth(global: &GlobalOptions, options: &DelayOptions, url: &str) -> anyhow::Result<DelayDepth> {
+/// Opens the delay queue or the delay table of the options.
+pub(super) async fn open(global: &GlobalOptions, options: &DelayOptions) -> anyhow::Result<Box<dyn DelayAccess>> {
+    let url = url(options)?;
     let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
-    let access = if queue::is_delay_queue(scheme) {
-        of_queue(global, options, url).await?
-    } else {
-        match Backend::of(url) {
-            Some(Backend::Sqlite | Backend::Postgres | Backend::MySql) => of_table(options, url).await?,
-            _ => return Err(Failure::Usage(format!("--queue `{}`: use {PLACES}", masked(url))).into()),
-        }
-    };
-    Ok(access.depth().await.map_err(queue::delay_error)?)
+    if queue::is_delay_queue(scheme) {
+        return of_queue(global, options, &url).await;
+    }
+    match Backend::of(&url) {
+        Some(Backend::Sqlite | Backend::Postgres | Backend::MySql) => of_table(options, &url).await,
+        _ => Err(Failure::Usage(format!("--queue `{}`: use {PLACES}", masked(&url))).into()),
+    }
+}
+
+fn url(options: &DelayOptions) -> anyhow::Result<String> {
+    let missing = format!("no queue: set IDEMPOTENT_QUEUE, or pass --queue URL: {PLACES}");
+    read_url(options.queue.as_deref(), &missing)
 }
 
 #[cfg(feature = "delay")]

@@ -100,7 +100,7 @@ pub(crate) async fn letters(page: Page) -> Result<Response, PageError> {
 
 /// Counts the letters, and reads at most `most` that the filter selects. They return to their place.
 async fn read(queue: &Queue, filter: LetterFilter, most: usize) -> Result<Found, String> {
-    let mut letters = queue.letters()?;
+    let mut letters = queue.letters().await?;
     let found = collect(&mut letters, &filter, most).await;
     letters.close().await;
     found

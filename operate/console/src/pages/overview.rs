@@ -4,23 +4,56 @@ use std::time::Duration;
 use askama::Template;
 use axum::response::Response;
 use idempotent_core::ExecutorCounts;
+use idempotent_operate::short_time;
 use serde::Serialize;
 
 use super::delay::{DelayRow, rows};
-use super::{Layout, Page};
+use super::{Layout, Page, shown};
 use crate::error::PageError;
+use crate::overview::KeyCounts;
 
 #[derive(Template, Serialize)]
 #[template(path = "overview.html")]
 struct OverviewView {
     #[serde(skip)]
     layout: Layout,
+    stores: Vec<StoreRow>,
     executors: Vec<ExecutorRow>,
     consumers: Vec<ConsumerRow>,
     outboxes: Vec<OutboxRow>,
     delays: Vec<DelayRow>,
     #[serde(skip)]
     queues: Vec<String>,
+}
+
+/// The keys of a store that may need an operator, or the error of counting them.
+#[derive(Serialize)]
+struct StoreRow {
+    store: String,
+    /// The numbers of keys, each with its name and its page.
+    counts: Vec<(&'static str, String, &'static str)>,
+    examined: usize,
+    /// The age of the counts.
+    age: String,
+    error: Option<String>,
+}
+
+impl StoreRow {
+    fn new(store: String, read: Result<(Duration, KeyCounts), String>) -> Self {
+        let (counts, examined, age, error) = match read {
+            Ok((age, counts)) => {
+                let named = [
+                    ("in flight", counts.consuming.to_string(), "in-flight"),
+                    ("orphaned", counts.orphaned.to_string(), "in-flight?orphaned=1"),
+                    ("failed", counts.failed.to_string(), "dead?state=failed"),
+                    ("dead", counts.dead.to_string(), "dead?state=dead"),
+                ];
+                (named.to_vec(), counts.examined, short_time(age.as_secs() * 1_000), None)
+            }
+            Err(error) => (Vec::new(), 0, String::new(), Some(shown(&error))),
+        };
+        Self { store, counts, examined, age, error }
+    }
 }
 
 #[derive(Serialize)]
@@ -99,8 +132,15 @@ pub(crate) async fn overview(page: Page) -> Result<Response, PageError> {
             source_errors: counts.source_errors,
         }
     });
+    let mut stores = Vec::new();
+    for name in targets.stores.names() {
+        let store = targets.stores.open(Some(name))?;
+        let read = page.shared.readings.of(name, &*store.target).await;
+        stores.push(StoreRow::new(store.name, read));
+    }
     let view = OverviewView {
         layout: page.layout("Overview"),
+        stores,
         executors: targets.executors.iter().map(|(name, own)| ExecutorRow::new(&page, name, &own.counts())).collect(),
         consumers: consumers.collect(),
         outboxes: outboxes(&page).await?,
@@ -118,7 +158,7 @@ async fn outboxes(page: &Page) -> Result<Vec<OutboxRow>, PageError> {
         let outbox = targets.open(Some(name))?;
         let (backlog, error) = match crate::targets::answer(outbox.target.backlog(10_000)).await {
             Ok(backlog) => (super::outbox::counts(&backlog), None),
-            Err(error) => (Vec::new(), Some(super::shown(&error))),
+            Err(error) => (Vec::new(), Some(shown(&error))),
         };
         rows.push(OutboxRow { outbox: outbox.name, backlog, error });
     }

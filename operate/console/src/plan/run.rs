@@ -65,7 +65,7 @@ async fn letters(shared: &Shared, plan: &Plan, task: &Arc<Task>, order: &Order) 
     let queue = shared.targets.queues.open(Some(&plan.target)).map_err(|error| error.to_string())?;
     let author = (plan.by.name.as_str(), order.reason.as_str());
     let redriver = Redriver::new(shared.audit.clone(), author, VIA, &plan.target).map_err(|error| error.to_string())?;
-    let mut letters = queue.target.letters()?;
+    let mut letters = queue.target.letters().await?;
     let ended = redrive(&redriver, &queue.target, plan, task, order, &mut letters).await;
     letters.close().await;
     ended

@@ -8,7 +8,7 @@ use crate::site::{Site, store};
 #[tokio::test]
 async fn a_queue_that_cannot_be_opened_is_an_error_in_its_panel() {
     let site = Site::with(store(1, 0).await, |builder| {
-        let open = || Err::<Box<dyn DeadLetters>, _>("amqp://localhost: connection refused");
+        let open = || async { Err::<Box<dyn DeadLetters>, _>("amqp://localhost: connection refused") };
         builder.queue("payments", open).access(Access::from_request(|_| Some(User::new("ann", Role::Admin))))
     })
     .await;

@@ -96,7 +96,10 @@ impl Site {
     pub(crate) async fn with(store: Arc<dyn Store>, change: impl FnOnce(ConsoleBuilder) -> ConsoleBuilder) -> Self {
         let (audit, queue) = (NamedTempFile::new().unwrap(), queue(&["no stock", "no customer"]).await);
         let letters = queue.clone();
-        let open = move || Ok::<_, String>(Box::new(MemoryDeadLetters::new(&letters)) as Box<_>);
+        let open = move || {
+            let letters = MemoryDeadLetters::new(&letters);
+            async { Ok::<_, String>(Box::new(letters) as Box<_>) }
+        };
         let builder = Console::builder().store(ORDERS, store.clone()).queue(ORDERS, open);
         let builder = change(builder.audit_file(audit.path()).unwrap());
         Self { router: builder.build().unwrap().router(), store, queue, audit }
