@@ -65,6 +65,8 @@ fn code(error: &anyhow::Error) -> u8 {
             Failure::Unfit(_) => 5,
             Failure::Refused(_) => 6,
             Failure::TimedOut => 7,
+            #[cfg(feature = "console")]
+            Failure::CannotListen(_) => 7,
             Failure::Interrupted(Signal::Interrupt) => 130,
             Failure::Interrupted(Signal::Terminate) => 143,
         };

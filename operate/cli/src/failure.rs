@@ -14,6 +14,9 @@ pub(crate) enum Failure {
     Findings,
     /// The tables can neither be used nor migrated.
     Unfit(String),
+    /// The address of the console cannot be used.
+    #[cfg(feature = "console")]
+    CannotListen(String),
     /// The command took longer than `--timeout`.
     TimedOut,
     /// A signal ended the command.
@@ -24,6 +27,8 @@ impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Usage(text) | Self::NotFound(text) | Self::Refused(text) | Self::Unfit(text) => f.write_str(text),
+            #[cfg(feature = "console")]
+            Self::CannotListen(text) => f.write_str(text),
             Self::Findings => f.write_str("there are findings"),
             Self::TimedOut => f.write_str("the command took longer than --timeout"),
             Self::Interrupted(_) => f.write_str("interrupted"),

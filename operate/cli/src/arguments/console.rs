@@ -32,9 +32,23 @@ pub(crate) struct ConsoleArguments {
     /// The topic of a delay queue or the name of a delay table, such as `timeouts=redis+delay://localhost`. Repeatable.
     #[arg(long, value_parser = NamedUrl::parse, value_name = "NAME=URL")]
     pub(crate) delay: Vec<NamedUrl>,
+    /// The number of slots of the delay queues, as their consumers set it.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1_024), value_name = "N")]
+    pub(crate) slots: u16,
     /// A file for the audit log, one JSON object per line, which the console shows, too [default: the log on stderr].
     #[arg(long, env = "IDEMPOTENT_AUDIT", value_name = "FILE")]
     pub(crate) audit: Option<PathBuf>,
+}
+
+impl ConsoleArguments {
+    /// Returns whether no queue, outbox and delay queue is named.
+    pub(crate) fn has_no_target(&self) -> bool {
+        #[cfg(feature = "database")]
+        let outboxes = self.outbox.len();
+        #[cfg(not(feature = "database"))]
+        let outboxes = 0;
+        self.queue.len() + self.delay.len() + outboxes == 0
+    }
 }
 
 const AFTER: &str = "\

@@ -3,7 +3,6 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use anyhow::Context;
 use idempotent_console::{Access, Console, ConsoleBuilder, Role, TokenList, User};
 use tokio::net::TcpListener;
 
@@ -25,14 +24,18 @@ pub(super) async fn console(global: &GlobalOptions, arguments: &ConsoleArguments
         );
         return Err(Failure::Usage(why).into());
     }
+    if global.store.is_none() && arguments.has_no_target() {
+        let why = "nothing to show: pass --store, --queue, --outbox or --delay, or set IDEMPOTENT_STORE";
+        return Err(Failure::Usage(why.into()).into());
+    }
     let (access, login) = access(arguments)?;
+    let unusable = |error| Failure::CannotListen(format!("cannot listen on {}: {error}", arguments.bind));
+    let listener = TcpListener::bind(arguments.bind).await.map_err(unusable)?;
     let builder = Console::builder().access(access).read_only(!arguments.allow_write).secure_cookie(!is_local);
     let mut builder = targets(global, arguments, builder).await?;
     if let Some(path) = &arguments.audit {
         builder = builder.audit_file(path)?;
     }
-    let listener = TcpListener::bind(arguments.bind).await;
-    let listener = listener.with_context(|| format!("cannot listen on {}", arguments.bind))?;
     let address = listener.local_addr()?;
     let console = builder.hosts(hosts(address, &arguments.host)).build()?;
     let link = login.map(|token| format!("login?token={token}")).unwrap_or_default();
@@ -72,7 +75,7 @@ async fn targets(
         store = Some(target.store);
     }
     for named in &arguments.queue {
-        let (options, namespace) = (Arc::new(queue_options(named)?), global.namespace.clone());
+        let (options, namespace) = (Arc::new(queue_options(named, arguments.slots)?), global.namespace.clone());
         within(Some(OPENING), queue::open(&options, &namespace)).await?.letters.close().await;
         let open = move || {
             let (options, namespace) = (options.clone(), namespace.clone());
@@ -90,19 +93,19 @@ async fn targets(
         builder = builder.outbox(&named.name, target.outbox.into());
     }
     for named in &arguments.delay {
-        let options = DelayOptions { queue: Some(named.url.clone()), name: named.name.clone(), slots: 1 };
+        let options = DelayOptions { queue: Some(named.url.clone()), name: named.name.clone(), slots: arguments.slots };
         let access = within(Some(OPENING), delay::open(global, &options)).await?;
         builder = builder.delay(&named.name, access.into());
     }
     Ok(builder)
 }
 
-fn queue_options(named: &NamedUrl) -> anyhow::Result<QueueOptions> {
+fn queue_options(named: &NamedUrl, slots: u16) -> anyhow::Result<QueueOptions> {
     Ok(QueueOptions {
         queue: Some(read_url(Some(&named.url), "no queue")?),
         name: named.name.clone(),
         dead_stream: None,
-        slots: 1,
+        slots,
         assume_delivery_limit: idempotent_operate::DeliveryLimited::RABBITMQ,
     })
 }

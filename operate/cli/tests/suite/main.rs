@@ -2,6 +2,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, missing_docs)]
 mod audit;
 mod bad_input;
+mod console;
 mod dead;
 mod delay;
 mod doctor;
