@@ -93,7 +93,6 @@ pub(crate) async fn delay_queue(
 }
 
 /// Converts an error of a delay queue or delay table, for its exit code.
-#[cfg(any(feature = "database", feature = "delay"))]
 pub(crate) fn delay_error(error: idempotent::mq::DelayError) -> SourceError {
     let kind = match error.kind() {
         idempotent::mq::DelayErrorKind::Refused => SourceErrorKind::Fatal,

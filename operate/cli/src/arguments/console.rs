@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::failure::Failure;
+
 /// The address, the targets and the users of a console.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER)]
@@ -23,15 +25,15 @@ pub(crate) struct ConsoleArguments {
     pub(crate) host: Vec<String>,
     /// A queue with dead letters, such as `orders=amqp://localhost/shop`, or `orders=@FILE` with the URL in the first line of the
     /// file. Repeatable.
-    #[arg(long, value_parser = NamedUrl::parse, value_name = "NAME=URL")]
-    pub(crate) queue: Vec<NamedUrl>,
+    #[arg(long, value_name = "NAME=URL")]
+    pub(crate) queue: Vec<String>,
     /// The table of an outbox, such as `outbox=postgres://localhost/shop`. Repeatable.
     #[cfg(feature = "database")]
-    #[arg(long, value_parser = NamedUrl::parse, value_name = "TABLE=URL")]
-    pub(crate) outbox: Vec<NamedUrl>,
+    #[arg(long, value_name = "TABLE=URL")]
+    pub(crate) outbox: Vec<String>,
     /// The topic of a delay queue or the name of a delay table, such as `timeouts=redis+delay://localhost`. Repeatable.
-    #[arg(long, value_parser = NamedUrl::parse, value_name = "NAME=URL")]
-    pub(crate) delay: Vec<NamedUrl>,
+    #[arg(long, value_name = "NAME=URL")]
+    pub(crate) delay: Vec<String>,
     /// The number of slots of the delay queues, as their consumers set it.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1_024), value_name = "N")]
     pub(crate) slots: u16,
@@ -65,13 +67,13 @@ pub(crate) struct NamedUrl {
 }
 
 impl NamedUrl {
-    fn parse(text: &str) -> Result<Self, String> {
+    /// Parses an argument, which may contain a password. The parser of the command line would repeat the argument in its error.
+    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
         match text.split_once('=') {
-            // The URL may contain a password, so the error does not repeat the text.
             Some((name, url)) if !name.is_empty() && !url.is_empty() && !name.contains("://") => {
                 Ok(Self { name: name.to_owned(), url: url.to_owned() })
             }
-            _ => Err("expected NAME=URL, such as orders=amqp://localhost/shop".to_owned()),
+            _ => Err(Failure::Usage("a target is NAME=URL, such as orders=amqp://localhost/shop".into())),
         }
     }
 }
@@ -83,7 +85,7 @@ mod tests {
     #[test]
     fn a_name_precedes_the_url_which_may_contain_any_character() {
         let parsed = NamedUrl::parse("orders=amqp://localhost/shop?a=b").map(|named| (named.name, named.url));
-        assert_eq!(parsed, Ok(("orders".to_owned(), "amqp://localhost/shop?a=b".to_owned())));
+        assert_eq!(parsed.ok(), Some(("orders".to_owned(), "amqp://localhost/shop?a=b".to_owned())));
         for bad in ["amqp://localhost/shop?a=b", "orders", "=amqp://localhost", "orders="] {
             assert!(NamedUrl::parse(bad).is_err(), "{bad}");
         }

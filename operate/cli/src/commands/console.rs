@@ -67,6 +67,9 @@ async fn targets(
     arguments: &ConsoleArguments,
     mut builder: ConsoleBuilder,
 ) -> anyhow::Result<ConsoleBuilder> {
+    let (queues, delays) = (all(&arguments.queue)?, all(&arguments.delay)?);
+    #[cfg(feature = "database")]
+    let outboxes = all(&arguments.outbox)?;
     let mut store = None;
     if global.store.is_some() {
         let access = if arguments.allow_write { StoreAccess::Write } else { StoreAccess::Read };
@@ -74,7 +77,7 @@ async fn targets(
         builder = builder.store(target.name, target.store.clone());
         store = Some(target.store);
     }
-    for named in &arguments.queue {
+    for named in &queues {
         let (options, namespace) = (Arc::new(queue_options(named, arguments.slots)?), global.namespace.clone());
         within(Some(OPENING), queue::open(&options, &namespace)).await?.letters.close().await;
         let open = move || {
@@ -87,17 +90,21 @@ async fn targets(
         };
     }
     #[cfg(feature = "database")]
-    for named in &arguments.outbox {
+    for named in &outboxes {
         let place = crate::arguments::OutboxOptions { outbox: Some(named.url.clone()), name: named.name.clone() };
         let target = within(Some(OPENING), crate::outbox::open(global, &place)).await?;
         builder = builder.outbox(&named.name, target.outbox.into());
     }
-    for named in &arguments.delay {
+    for named in &delays {
         let options = DelayOptions { queue: Some(named.url.clone()), name: named.name.clone(), slots: arguments.slots };
         let access = within(Some(OPENING), delay::open(global, &options)).await?;
         builder = builder.delay(&named.name, access.into());
     }
     Ok(builder)
+}
+
+fn all(arguments: &[String]) -> Result<Vec<NamedUrl>, Failure> {
+    arguments.iter().map(|argument| NamedUrl::parse(argument)).collect()
 }
 
 fn queue_options(named: &NamedUrl, slots: u16) -> anyhow::Result<QueueOptions> {

@@ -181,7 +181,7 @@ fn a_console_that_is_open_to_others_or_cannot_start_is_refused() {
         (&["--tokens", tokens], 2, "line 1 of the tokens: the role"),
         (&["--bind", &taken], 7, "cannot listen on 127.0.0.1:"),
         (&["--read-only", "--allow-write"], 6, "--read-only forbids"),
-        (&["--queue", "amqp://ann:secret@localhost/shop"], 2, "expected NAME=URL"),
+        (&["--queue", "amqp://ann:secret@localhost/shop"], 2, "a target is NAME=URL"),
         (&["--bind", "127.0.0.1:0"], 5, "missing.db"),
     ];
     for (arguments, code, text) in cases {
