@@ -28,6 +28,7 @@ guides! {
     sizing = "sizing.md",
     alerts = "alerts.md",
     command_line = "command-line.md",
+    console = "console.md",
     metrics = "metrics.md",
     traces = "traces.md",
     troubleshooting = "troubleshooting.md",

@@ -71,6 +71,7 @@
 //! | find the cause of a problem | [`docs::troubleshooting`], [`docs::faq`] |
 //! | replace another tool | [`docs::coming_from`] |
 //! | monitor runs | [`Observer`], [`Tracing`], [`Executor::counts`] |
+//! | show and repair keys in a browser | [`console`]; [`docs::console`] |
 //! | export metrics | [`metrics`]; [`docs::metrics`] |
 //! | export traces | [`otel`]; [`docs::traces`] |
 //! | send alerts to operators | [`Alerts`], [`AlertObserver`](alert::AlertObserver); [`docs::alerts`] |
@@ -85,6 +86,7 @@
 //! | `alert-email` | alerts by webhook and by e-mail |
 //! | `delay` | [`delay`]: scheduled work in a database table; enables `mq` |
 //! | `delay-queue` | [`delay_queue`]: a delay queue on Redis; enables `mq` and `redis` |
+//! | `console` | [`console`]: pages for operators, as an axum router |
 //! | `metrics` | [`metrics`]: metrics of runs, consumers, outboxes, queues and stores, by the facade `metrics` |
 //! | `mq` | [`mq`]: the consumer runtime |
 //! | `mysql` | [`MySqlStore`], for MariaDB and MySQL |
@@ -114,6 +116,7 @@
         feature = "delay",
         feature = "delay-queue",
         feature = "macros",
+        feature = "console",
         feature = "metrics",
         feature = "mysql",
         feature = "otel",
@@ -152,6 +155,8 @@ pub use idempotent_core::{
 };
 #[cfg(feature = "macros")]
 pub use idempotent_macros::idempotent;
+#[cfg(feature = "console")]
+pub use idempotent_console as console;
 #[cfg(feature = "metrics")]
 pub use idempotent_metrics as metrics;
 #[cfg(feature = "mq")]

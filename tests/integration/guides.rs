@@ -56,6 +56,9 @@ pub mod sizing {}
 #[doc = include_str!("../../guides/alerts.md")]
 pub mod alerts {}
 
+#[doc = include_str!("../../guides/console.md")]
+pub mod console {}
+
 #[doc = include_str!("../../guides/metrics.md")]
 pub mod metrics {}
 
