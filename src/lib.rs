@@ -145,6 +145,8 @@ pub mod store;
 pub mod transaction;
 
 pub use self::connect::{Connect, ConnectError, connect};
+#[cfg(feature = "console")]
+pub use idempotent_console as console;
 #[doc(hidden)]
 pub use idempotent_core::__private;
 pub use idempotent_core::{
@@ -155,8 +157,6 @@ pub use idempotent_core::{
 };
 #[cfg(feature = "macros")]
 pub use idempotent_macros::idempotent;
-#[cfg(feature = "console")]
-pub use idempotent_console as console;
 #[cfg(feature = "metrics")]
 pub use idempotent_metrics as metrics;
 #[cfg(feature = "mq")]

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | start Redis, PostgreSQL, MariaDB, RabbitMQ or RocketMQ | [`servers`] |
 //! | stop, pause or kill a server, or set its clock | the methods of its type in [`servers`] |
+//! | open pages in a browser | [`webdriver`] |
 //! | lose, delay or cut what a client and a server exchange | [`proxy`] |
 pub mod proxy;
 pub mod servers;
+pub mod webdriver;

@@ -3,7 +3,6 @@
 //! `cargo xtask test extras` runs them; `cargo xtask setup --browser` installs what they need.
 
 mod chromium;
-mod webdriver;
 
 mod extras {
     mod orders;

@@ -33,6 +33,9 @@ pub(crate) fn extras() -> Done {
         let command = Part::Extras.command(binary, &libraries);
         jobs.extend(command.map(|command| Job { title: binary.title(), command }));
     }
+    for job in &mut jobs {
+        job.command.env("IDEMPOTENT_AXE", browser::axe_script()?);
+    }
     jobs.extend(on_flavours(&built, &libraries)?);
     run(jobs, &scratch, &mut tally);
     tally.tell(false);

@@ -29,13 +29,14 @@ struct Serverless {
     without: &'static [&'static str],
 }
 
-const SERVERLESS: [Serverless; 17] = [
+const SERVERLESS: [Serverless; 18] = [
     Serverless { package: "idempotent-alert", not: "", without: &[] },
     Serverless {
         package: "idempotent-cli",
         not: "",
         without: &["servers::", "rabbitmq", "redis", "delay", "database", "statements", "another_program"],
     },
+    Serverless { package: "idempotent-console", not: "", without: &[] },
     Serverless { package: "idempotent-core", not: "", without: &[] },
     Serverless { package: "idempotent-fuzz-bodies", not: "", without: &[] },
     Serverless { package: "idempotent-harness", not: "", without: &["servers::"] },

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 mod access;
 mod actions;
+mod browser;
 mod hostile;
 mod outage;
 mod pages;

@@ -6,7 +6,7 @@ use axum::body::Body;
 use http::request::Parts;
 use http::{HeaderMap, Request, StatusCode};
 use idempotent::mq::{DeadLetter, MemoryDeadLetters, MemoryQueue, Received, Settlement, Source};
-use idempotent::{Executor, Store};
+use idempotent::{Executor, FencingToken, Key, Store};
 use idempotent_console::{Access, Console, ConsoleBuilder, Role, User};
 use tempfile::NamedTempFile;
 use tower::ServiceExt;
@@ -146,6 +146,19 @@ impl Site {
             }
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Returns the storage keys of the dead and failed keys.
+    pub(crate) async fn get_keys(&self) -> Vec<(Key, FencingToken)> {
+        let filter = idempotent_operate::KeyFilter::default();
+        let page = idempotent_operate::list(&*self.store, &filter, None, Default::default()).await.unwrap();
+        page.keys.into_iter().map(|(key, record)| (key, FencingToken(record.fencing))).collect()
+    }
+
+    /// Forgets a key without the console.
+    pub(crate) async fn forget(&self, (key, seen): &(Key, FencingToken)) {
+        let admin = self.store.capabilities().admin.unwrap();
+        admin.forget(key, *seen, false, std::time::Duration::from_secs(60)).await.unwrap();
     }
 
     /// Returns the outcomes of the audit file, without those of intents.

@@ -1,7 +1,7 @@
 //! The page, open in a browser.
+use idempotent_harness::webdriver::{Element, WebDriver};
 use serde_json::{Value, json};
 
-use crate::browser::webdriver::{Element, WebDriver};
 use crate::rest::service::Service;
 use crate::wait::until;
 

@@ -1,4 +1,4 @@
-//! The driver's protocol, W3C WebDriver: JSON over HTTP, one connection for each command.
+//! A browser for tests of pages: Chromium, driven by the W3C WebDriver protocol.
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// A driver and its browser. Both end with it.
-pub(crate) struct WebDriver {
+/// A Chromium without a window, and its driver. Dropping the value ends both.
+#[derive(Debug)]
+pub struct WebDriver {
     driver: Child,
     /// Read no more, and open, so that the driver can go on writing.
     _stdout: BufReader<ChildStdout>,
@@ -37,7 +38,21 @@ const FLAGS: [&str; 11] = [
 ];
 
 impl WebDriver {
-    pub(crate) fn start() -> Self {
+    /// Starts a browser.
+    ///
+    /// # Panics
+    /// If chromedriver or Chromium is missing.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Starts a browser with more flags, such as `--window-size=320,700`.
+    ///
+    /// # Panics
+    /// Same as [`start`](Self::start).
+    #[must_use]
+    pub fn start_with(more: &[&str]) -> Self {
         let mut command = Command::new("chromedriver");
         command.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut driver = command.spawn().unwrap_or_else(|error| {
@@ -64,7 +79,7 @@ impl WebDriver {
             session: String::new(),
             _profile: profile,
         };
-        let flags = [&FLAGS[..], &[&folder]].concat();
+        let flags = [&FLAGS[..], &[&folder], more].concat();
         let options = json!({ "args": flags });
         let wanted = json!({ "goog:chromeOptions": options, "goog:loggingPrefs": { "browser": "ALL" } });
         let session = started.send("POST", "/session", &json!({ "capabilities": { "alwaysMatch": wanted } }));
@@ -72,22 +87,35 @@ impl WebDriver {
         started
     }
 
-    pub(crate) fn post(&self, command: &str, body: &Value) -> Value {
+    /// Sends a command of the session, and returns its value.
+    pub fn post(&self, command: &str, body: &Value) -> Value {
         self.send("POST", &format!("/session/{}/{command}", self.session), body)
     }
 
-    pub(crate) fn get(&self, command: &str) -> Value {
+    /// Reads a value of the session.
+    pub fn get(&self, command: &str) -> Value {
         self.send("GET", &format!("/session/{}/{command}", self.session), &Value::Null)
     }
 
-    /// The one element this CSS selector finds.
-    pub(crate) fn element(&self, selector: &str) -> Element<'_> {
+    /// Returns the first element of a CSS selector.
+    pub fn element(&self, selector: &str) -> Element<'_> {
         let found = self.post("element", &json!({ "using": "css selector", "value": selector }));
         Element { driver: self, id: found[ELEMENT].as_str().unwrap().to_owned() }
     }
 
+    /// Returns the visible text of the first element of a CSS selector, or `None` while a navigation replaces the page.
+    #[must_use]
+    pub fn try_text(&self, selector: &str) -> Option<String> {
+        let session = format!("/session/{}", self.session);
+        let body = json!({ "using": "css selector", "value": selector });
+        let (status, found) = self.exchange("POST", &format!("{session}/element"), &body).ok()?;
+        let id = found["value"][ELEMENT].as_str().filter(|_| status == 200)?;
+        let (status, text) = self.exchange("GET", &format!("{session}/element/{id}/text"), &Value::Null).ok()?;
+        text["value"].as_str().filter(|_| status == 200).map(str::to_owned)
+    }
+
     /// Executes the body of a function in the page, and returns its result.
-    pub(crate) fn script(&self, body: &str) -> Value {
+    pub fn script(&self, body: &str) -> Value {
         self.post("execute/sync", &json!({ "script": body, "args": [] }))
     }
 
@@ -136,34 +164,42 @@ impl Drop for WebDriver {
     }
 }
 
-/// A part of the page.
-pub(crate) struct Element<'a> {
+/// An element of the page.
+#[derive(Debug)]
+pub struct Element<'a> {
     driver: &'a WebDriver,
     id: String,
 }
 
 impl Element<'_> {
-    pub(crate) fn get(&self, what: &str) -> String {
+    /// Returns a value of the element, such as `text` or `attribute/href`.
+    pub fn get(&self, what: &str) -> String {
         self.driver.get(&format!("element/{}/{what}", self.id)).as_str().unwrap_or_default().to_owned()
     }
 
     /// Returns the visible text.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         self.get("text")
     }
 
     /// Clears the field, and types this text.
-    pub(crate) fn fill(&self, text: &str) {
+    pub fn fill(&self, text: &str) {
         self.driver.post(&format!("element/{}/clear", self.id), &json!({}));
         self.type_in(text);
     }
 
-    pub(crate) fn type_in(&self, text: &str) {
+    /// Types this text.
+    pub fn type_in(&self, text: &str) {
         self.driver.post(&format!("element/{}/value", self.id), &json!({ "text": text }));
     }
 
+    /// Scrolls to the element, and clicks in its middle.
+    pub fn press(&self) {
+        self.driver.post(&format!("element/{}/click", self.id), &json!({}));
+    }
+
     /// Moves the mouse to the element, and clicks this number of times.
-    pub(crate) fn click(&self, times: usize) {
+    pub fn click(&self, times: usize) {
         let origin = json!({ ELEMENT: &self.id });
         let there = json!({ "type": "pointerMove", "duration": 0, "x": 0, "y": 0, "origin": origin });
         let (down, up) = (json!({ "type": "pointerDown", "button": 0 }), json!({ "type": "pointerUp", "button": 0 }));

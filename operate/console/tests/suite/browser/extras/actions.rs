@@ -1,0 +1,83 @@
+//! Changes in a browser.
+use crate::browser::visitor::Served;
+
+/// Scripts are off: each page must work without them.
+const NO_SCRIPTS: &str = "--blink-settings=scriptEnabled=false";
+
+#[test]
+fn a_dead_key_is_forgotten_and_audited_with_and_without_scripts() {
+    for flags in [&[][..], &[NO_SCRIPTS]] {
+        let served = Served::start();
+        let visitor = served.visitor("secret", flags);
+        visitor.click("nav a[href=dead]");
+        visitor.until_text("caption", "3 keys");
+        visitor.click("tbody th a");
+        visitor.until_text("h1", "Key");
+        visitor.act("forget");
+        assert!(visitor.text().contains("done"), "{}", visitor.text());
+        visitor.click("nav a[href=audit]");
+        visitor.until_text("main", "stock corrected");
+        visitor.click("nav a[href=dead]");
+        visitor.until_text("caption", "2 keys");
+        if flags.is_empty() {
+            assert_eq!(visitor.complaints(), Vec::<String>::new());
+        }
+    }
+}
+
+#[test]
+fn a_double_click_changes_a_key_once() {
+    let served = Served::start();
+    let visitor = served.visitor("secret", &[]);
+    visitor.go("dead");
+    visitor.click("tbody input[name=entry]");
+    visitor.plan("forget");
+    visitor.find("form.card button.danger").click(2);
+    visitor.until_text("main", "Ended.");
+    assert!(visitor.text().contains("done") && !visitor.text().contains("changed"), "{}", visitor.text());
+    assert_eq!(served.site.audited().len(), 1);
+}
+
+#[test]
+fn of_two_operators_with_the_same_page_the_second_changes_nothing() {
+    let served = Served::start();
+    let visitors = [served.visitor("secret", &[]), served.visitor("other", &[])];
+    for visitor in &visitors {
+        visitor.go("dead");
+        visitor.click("tbody input[name=entry]");
+    }
+    visitors[0].act("forget");
+    visitors[1].act("forget");
+    assert!(visitors[0].text().contains("done"));
+    assert!(visitors[1].text().contains("changed: vacant"), "{}", visitors[1].text());
+    let by: Vec<_> = served.site.audited().into_iter().map(|(by, _, outcome)| (by, outcome)).collect();
+    assert_eq!(by, [("ann".into(), "done".into()), ("bob".into(), "changed: vacant".into())]);
+}
+
+#[test]
+fn dead_letters_are_redriven_and_discarded() {
+    let served = Served::start();
+    let visitor = served.visitor("secret", &[]);
+    for (action, left) in [("redrive", 1), ("discard", 0)] {
+        visitor.go("dead-letters");
+        visitor.click("button[name=read]");
+        visitor.until_text("caption", &format!("{} dead letters", left + 1));
+        visitor.click("tbody input[name=entry]");
+        visitor.act(action);
+        assert!(visitor.text().contains("done"), "{}", visitor.text());
+        assert_eq!(served.site.queue.dead_letters().len(), left);
+    }
+    assert_eq!(served.site.queue.pending(), 1);
+    assert_eq!(visitor.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_read_only_console_has_no_button_of_an_action() {
+    let served = Served::with(|| crate::site::store(1, 1), |builder| builder.read_only(true));
+    let visitor = served.visitor("secret", &[]);
+    for page in ["dead", "keys", "dead-letters?read=1"] {
+        visitor.go(page);
+        visitor.until_text("header", "read-only");
+        assert_eq!(visitor.script("return document.querySelectorAll('[name=action], [name=entry]').length"), 0);
+    }
+}
