@@ -200,6 +200,9 @@ fn not_put_back(failure: PublishFailure) -> SourceError {
             SourceErrorKind::Fatal,
             "putting a letter back: the queue does not exist; declare it, or use another queue",
         ),
+        PublishFailure::QueueDown(_) => transient(
+            "putting a letter back: the node of the queue is down; the letter is still a dead letter, retry later",
+        ),
         PublishFailure::Nacked => transient(
             "putting a letter back: the broker rejected it for now; check whether the queue is full, and retry",
         ),

@@ -24,11 +24,17 @@ impl From<SettingError> for SourceError {
 pub(crate) fn is_final(error: &lapin::Error) -> bool {
     let ErrorKind::ProtocolError(refused) = error.kind() else { return false };
     match refused.get_id() {
-        // The broker also reports a durable queue as not found while its node is down.
-        NOT_FOUND => !refused.get_message().as_str().contains("home node"),
+        NOT_FOUND => !is_node_down(error),
         ACCESS_REFUSED | PRECONDITION_FAILED | NOT_ALLOWED => true,
         _ => false,
     }
+}
+
+/// Returns whether the node of a queue is down. The broker also reports such a durable queue as not found, with a text
+/// of its own.
+pub(crate) fn is_node_down(error: &lapin::Error) -> bool {
+    let ErrorKind::ProtocolError(refused) = error.kind() else { return false };
+    refused.get_id() == NOT_FOUND && refused.get_message().as_str().starts_with("NOT_FOUND - home node ")
 }
 
 /// Returns whether a queue or exchange is missing.

@@ -12,10 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::try_join_all;
-use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
-use lapin::types::ShortString;
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
+use lapin::types::{FieldTable, ShortString};
 use lapin::{BasicProperties, Channel, Confirmation, Connection};
 use tokio::sync::Semaphore;
+
+use crate::error::{is_final, is_node_down};
 
 /// A connection with channels for publishing.
 #[derive(Debug)]
@@ -37,10 +39,13 @@ pub(crate) struct BatchMessage<'a> {
 }
 
 /// The reason why a message is not confirmed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum PublishFailure {
     /// No queue is bound for the message, which the broker has returned.
     Unroutable,
+    /// The broker has returned the message, although its queue exists. The error names the node that is down. Without
+    /// an error, the queue is available again, or the broker did not respond in time.
+    QueueDown(Option<lapin::Error>),
     /// The broker rejected the message for now, for example because the queue is full.
     Nacked,
     /// The channel or connection failed. The message may be stored, unless `is_final` holds for the error or the
@@ -92,11 +97,12 @@ impl PublishConnection {
         let _permit = self.permits.acquire().await;
         let channel = self.channel().await.map_err(before)?;
         prepare(&channel).await.map_err(before)?;
-        let (exchange, key) = (ShortString::from(exchange), ShortString::from(key));
         let after = |error| PublishFailure::Broken { error, unsent: false };
-        let sent = channel.basic_publish(exchange, key, options, body, properties).await.map_err(after)?;
+        let sent =
+            channel.basic_publish(exchange.into(), key.into(), options, body, properties).await.map_err(after)?;
         let result = match sent.await.map_err(after)? {
             Confirmation::Ack(None) => Ok(()),
+            Confirmation::Ack(Some(_)) if exchange.is_empty() => return Err(self.returned(channel, key).await),
             Confirmation::Ack(Some(_)) => Err(PublishFailure::Unroutable),
             // All channels are in confirm mode, so `NotRequested` does not occur.
             Confirmation::Nack(_) | Confirmation::NotRequested => Err(PublishFailure::Nacked),
@@ -106,7 +112,8 @@ impl PublishConnection {
     }
 
     /// Publishes messages in order on one channel, and returns when all are confirmed. Each result shows whether the
-    /// message is in a queue. `sent` is set before the first message is sent.
+    /// message is in a queue. A returned message is [`Unroutable`](PublishFailure::Unroutable), for which
+    /// [`explain_return`](Self::explain_return) finds the reason. `sent` is set before the first message is sent.
     ///
     /// # Errors
     /// Not all messages were confirmed. The state of all sent messages is unknown.
@@ -140,6 +147,37 @@ impl PublishConnection {
             Confirmation::Nack(_) | Confirmation::NotRequested => Err(PublishFailure::Nacked),
         });
         Ok(results.collect())
+    }
+
+    /// Returns the reason why the broker has returned messages of a batch to this queue.
+    ///
+    /// # Cancellation
+    /// The channel is closed.
+    pub(crate) async fn explain_return(&self, queue: &str) -> PublishFailure {
+        // The semaphore is never closed.
+        let _permit = self.permits.acquire().await;
+        match self.channel().await {
+            Ok(channel) => self.returned(channel, queue).await,
+            Err(error) => PublishFailure::Broken { error, unsent: true },
+        }
+    }
+
+    /// Returns the reason why the broker has returned a message to this queue. The broker returns a message for a
+    /// missing queue and for a queue whose node is down in the same way. Only a passive declaration shows the
+    /// difference, and closes the channel in both cases.
+    async fn returned(&self, channel: Channel, queue: &str) -> PublishFailure {
+        let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+        match channel.queue_declare(queue.into(), options, FieldTable::default()).await {
+            Ok(found) => {
+                self.idle().push(channel);
+                // A declaration ignores line breaks in the name, and an empty name is that of another queue.
+                let is_same = found.name().as_str() == queue;
+                if is_same { PublishFailure::QueueDown(None) } else { PublishFailure::Unroutable }
+            }
+            Err(error) if is_node_down(&error) => PublishFailure::QueueDown(Some(error)),
+            Err(error) if is_final(&error) => PublishFailure::Unroutable,
+            Err(error) => PublishFailure::Broken { error, unsent: true },
+        }
     }
 
     /// Runs declarations on a channel.

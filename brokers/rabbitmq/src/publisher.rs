@@ -153,7 +153,7 @@ impl RabbitPublisher {
 
     /// Publishes a message and returns when the broker has confirmed that at least one queue has stored the message.
     /// While the broker is unreachable, does not confirm, or rejects the message for now, the publisher sends the
-    /// message again under the same id, with growing pauses.
+    /// message again under the same id, with growing pauses. The same applies while the node of the queue is down.
     ///
     /// The topic is a queue, or `EXCHANGE/ROUTING KEY`, and a [`Route`](crate::Route) converts to it. A message with
     /// [`deliver_at`](OutboundMessage::deliver_at) is delivered at this time by the clock of this process, or
@@ -162,7 +162,9 @@ impl RabbitPublisher {
     ///
     /// # Errors
     /// The [`kind`](PublishError::kind) shows whether the message may be in a queue. A message that no queue is bound
-    /// for is [`Refused`](idempotent_mq::PublishErrorKind::Refused).
+    /// for is [`Refused`](idempotent_mq::PublishErrorKind::Refused). A message to a queue whose node is down is
+    /// [`Unsent`](idempotent_mq::PublishErrorKind::Unsent). The broker shows this difference only if the topic is a
+    /// queue: a message to an exchange whose queues are all down is refused.
     ///
     /// # Cancellation
     /// The message may be published, unless the call was waiting for a free channel.

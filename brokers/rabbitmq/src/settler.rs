@@ -88,6 +88,7 @@ impl RabbitTag {
             PublishFailure::Unroutable => {
                 transient("storing the copy: its queue was deleted; the next attempt declares the queue again")
             }
+            PublishFailure::QueueDown(_) => transient("storing the copy: the node of its queue is down"),
             PublishFailure::Nacked => {
                 transient("storing the copy: the broker rejected it for now; check the limits of its queue")
             }

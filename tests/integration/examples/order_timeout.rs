@@ -189,10 +189,23 @@ async fn an_order_and_its_notice_are_one_commit(limit: Limit) {
     world.waits("o", limit, LIMIT).await;
     world.clock.advance(LIMIT);
     let sql = async |text: &'static str| sqlx::raw_sql(text).execute(&world.shop.orders).await.unwrap();
-    sql("CREATE TRIGGER refuse BEFORE INSERT ON idempotent_outbox BEGIN SELECT RAISE(ABORT, 'full'); END").await;
-    assert!(matches!(handle(&world, limit).await, Err(Failed::Outbox(_))));
-    assert_eq!(world.state("o").await, once(limit, limit.waits), "neither the order is changed nor a notice written");
-    sql("DROP TRIGGER refuse").await;
+    for (refuse, allow) in [
+        (
+            "CREATE TRIGGER no_notice BEFORE INSERT ON idempotent_outbox BEGIN SELECT RAISE(ABORT, 'full'); END",
+            "DROP TRIGGER no_notice",
+        ),
+        (
+            "CREATE TRIGGER no_change BEFORE UPDATE ON orders BEGIN SELECT RAISE(ABORT, 'full'); END",
+            "DROP TRIGGER no_change",
+        ),
+    ] {
+        sql(refuse).await;
+        assert!(matches!(handle(&world, limit).await, Err(Failed::Outbox(_) | Failed::Orders(_))), "{refuse}");
+        assert_eq!(world.state("o").await, once(limit, limit.waits), "the order is not changed: {refuse}");
+        let notices = world.shop.outbox.counts().await.unwrap();
+        assert_eq!(notices.unsent + notices.unconfirmed, 0, "no notice is written: {refuse}");
+        sql(allow).await;
+    }
     handle(&world, limit).await.unwrap();
     let running = world.start();
     until("the customer is told", async || world.state("o").await == once(limit, limit.over)).await;

@@ -1,17 +1,17 @@
 //! Publishing many messages over few channels. Messages that fail in a batch are sent again separately.
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use futures_util::future::join_all;
-use idempotent_mq::{OutboundMessage, PublishError, PublishErrorKind, Published, chains};
-use tokio::time::{Instant, timeout};
+use idempotent_mq::{OutboundMessage, PublishError, Published, chains};
+use tokio::time::{Instant, timeout, timeout_at};
 use tracing::warn;
 
 use super::RabbitPublisher;
-use super::outcome::{KnownState, UNROUTABLE};
+use super::outcome::{AttemptOutcome, KnownState};
 use super::state::PublisherState;
 use crate::message::{EncodedMessage, RabbitProperties};
-use crate::publish_connection::{BatchMessage, PublishFailure};
+use crate::publish_connection::{BatchMessage, PublishConnection, PublishFailure};
 
 /// Maximum number of messages in a batch. If a confirm is missing, the whole batch is sent again.
 const MAX_BATCH: usize = 128;
@@ -103,10 +103,13 @@ impl RabbitPublisher {
                         going.push(chain);
                     }
                 }
-                Ok(Err(PublishFailure::Unroutable)) => {
-                    results[at] = Some(Err(PublishError::new(PublishErrorKind::Refused, UNROUTABLE)));
+                Ok(Err(failure)) => {
+                    let mut known = KnownState::default();
+                    match known.add(AttemptOutcome::Failed(failure)) {
+                        Some(result) => results[at] = Some(result.map(|()| Published::somewhere())),
+                        None => again.push(MessageChain { known, ..chain }),
+                    }
                 }
-                Ok(Err(_)) => again.push(MessageChain { known: KnownState::nacked(), ..chain }),
                 Err((sent, error)) => again.push(MessageChain { known: KnownState::after_batch(sent, error), ..chain }),
             }
         }
@@ -165,6 +168,30 @@ fn batch_message<'a>(EncodedMessage { to, properties, body, .. }: &'a EncodedMes
     BatchMessage { exchange: &to.exchange, key: &to.key, properties: properties.clone(), body }
 }
 
+/// Finds out why the broker has returned messages, with one request for each queue. After `end`, the reason is left open.
+async fn explain_returns(
+    connection: &PublishConnection,
+    batch: &[&EncodedMessage<'_>],
+    results: &mut [Result<(), PublishFailure>],
+    end: Instant,
+) {
+    let mut by_queue: HashMap<&str, PublishFailure> = HashMap::new();
+    for (result, message) in results.iter_mut().zip(batch) {
+        let Err(failure @ PublishFailure::Unroutable) = result else { continue };
+        if !message.to.exchange.is_empty() {
+            continue;
+        }
+        let queue = message.to.key.as_str();
+        if !by_queue.contains_key(queue) {
+            let explained = timeout_at(end, connection.explain_return(queue)).await;
+            by_queue.insert(queue, explained.unwrap_or(PublishFailure::QueueDown(None)));
+        }
+        if let Some(explained) = by_queue.get(queue) {
+            *failure = explained.clone();
+        }
+    }
+}
+
 impl PublisherState {
     /// Returns whether a message may be in a batch. A message that the broker refuses closes the channel, and leaves
     /// the state of all messages on the channel unknown.
@@ -187,7 +214,10 @@ impl PublisherState {
         let sent = AtomicBool::new(false);
         let published = timeout(self.confirm_within.min(left()), connection.publish_batch(&messages, &sent)).await;
         let error = match published {
-            Ok(Ok(each)) => return Ok(each),
+            Ok(Ok(mut each)) => {
+                explain_returns(&connection, batch, &mut each, end).await;
+                return Ok(each);
+            }
             Ok(Err(error)) => Some(error),
             Err(_) => {
                 self.connection.discard(&connection).await;

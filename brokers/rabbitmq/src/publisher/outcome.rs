@@ -52,6 +52,9 @@ impl KnownState {
             AttemptOutcome::Failed(PublishFailure::Nacked) => {
                 ("the broker rejected the message for now, for example because the queue is full", None, false)
             }
+            AttemptOutcome::Failed(PublishFailure::QueueDown(error)) => {
+                ("the broker returned the message, because the node of its queue is down", error, false)
+            }
             AttemptOutcome::Failed(PublishFailure::Broken { error, .. }) if is_final(&error) => {
                 let text = "the broker refuses the message; the cause shows what is missing";
                 return Some(Err(self.final_error(PublishErrorKind::Refused, text, Some(error))));
@@ -69,13 +72,6 @@ impl KnownState {
     /// Creates the state after a failed batch. The cause may be another message of the batch.
     pub(super) fn after_batch(sent: bool, error: Option<lapin::Error>) -> Self {
         Self { may_be_stored: sent, last_error: error, text: "not all messages of the batch were confirmed" }
-    }
-
-    /// Creates the state after an attempt that the broker rejected for now.
-    pub(super) fn nacked() -> Self {
-        let mut known = Self::default();
-        let _: Option<_> = known.add(AttemptOutcome::Failed(PublishFailure::Nacked));
-        known
     }
 
     /// Returns whether there was an attempt.
@@ -102,7 +98,7 @@ impl KnownState {
 }
 
 /// The error text of a message that the broker has returned.
-pub(super) const UNROUTABLE: &str = "unroutable: no queue is bound for the message; declare the queue, or bind one";
+const UNROUTABLE: &str = "unroutable: no queue is bound for the message; declare the queue, or bind one";
 
 fn publish_error(kind: PublishErrorKind, text: &str, cause: Option<lapin::Error>) -> PublishError {
     let error = PublishError::new(kind, text);
@@ -144,9 +140,10 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_was_never_sent_is_known_not_to_be_stored() {
+    fn a_message_that_was_never_sent_or_was_returned_is_known_not_to_be_stored() {
         let mut known = KnownState::default();
         assert!(known.add(AttemptOutcome::TimedOut { sent: false }).is_none());
+        assert!(known.add(AttemptOutcome::Failed(PublishFailure::QueueDown(None))).is_none());
         assert_eq!(known.into_error().kind(), PublishErrorKind::Unsent);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use idempotent_core::{MemoryStore, Policy};
 use idempotent_harness::servers::{RabbitCluster, RabbitServer};
 use idempotent_mq::{HandlerResult, KeyFrom, MessageHandler, Messages, OutboundMessage};
-use idempotent_rabbitmq::{DelayTopology, Queue, RabbitPublisher, RabbitSource, Topology};
+use idempotent_rabbitmq::{DelayTopology, Exchange, Queue, RabbitPublisher, RabbitSource, Topology};
 use tokio::sync::MutexGuard;
 
 use crate::broker::world::{Process, executor, until, within};
@@ -33,6 +33,12 @@ impl Cluster {
     pub async fn declare(&self, queue: Queue, node: usize) {
         let declared = async { Topology::new().queue(queue).declare(&self.url(node).await).await };
         within("a declaration", declared).await.unwrap();
+    }
+
+    /// Declares a fanout exchange over this node, and binds the queue.
+    pub async fn bind(&self, queue: &str, exchange: &str, node: usize) {
+        let topology = Topology::new().exchange(Exchange::fanout(exchange)).bind(queue, exchange, "");
+        within("a binding", async { topology.declare(&self.url(node).await).await }).await.unwrap();
     }
 
     /// Returns the node of the queue's leader, after all nodes have a replica of the queue that is online.

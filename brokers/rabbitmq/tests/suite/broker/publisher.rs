@@ -176,6 +176,20 @@ async fn a_message_to_a_full_queue_is_sent_again_until_the_queue_has_room() {
     within("a confirm", sent).await.unwrap().unwrap();
 }
 
+/// The names look like the broker's text about a queue whose node is down, and like the name of an existing queue.
+#[tokio::test]
+async fn a_message_to_a_missing_queue_is_refused_if_the_name_is_a_misleading_one() {
+    let world = World::new("names").await;
+    world.declare("names").await;
+    let publisher = RabbitPublisher::builder(&SERVER.url()).build().unwrap();
+    for missing in ["home node 'names'", "names\n"] {
+        let message = OutboundMessage::new(Route::queue(missing), "m", "{}");
+        let error = within("an answer", publisher.publish(&message)).await.unwrap_err();
+        assert_eq!(error.kind(), PublishErrorKind::Refused, "{missing:?}: {error}");
+    }
+    assert_eq!(world.count("names").await, 0);
+}
+
 #[tokio::test]
 async fn the_kind_of_an_error_shows_the_known_state_of_the_message() {
     let world = World::new("known").await;

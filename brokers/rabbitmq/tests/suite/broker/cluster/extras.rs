@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
-use idempotent_mq::{HandlerResult, PublishErrorKind};
+use idempotent_mq::{HandlerResult, Publish, PublishError, PublishErrorKind};
 use idempotent_rabbitmq::{DelayTopology, Queue};
 use tokio::sync::{Notify, watch};
 
@@ -131,17 +131,29 @@ async fn a_message_to_a_queue_without_its_majority_is_never_confirmed_and_has_on
 }
 
 #[tokio::test]
-async fn a_message_to_a_classic_queue_is_unroutable_while_its_node_is_down_and_a_worker_waits_for_the_node() {
+async fn a_message_to_a_classic_queue_is_not_sent_while_its_node_is_down_and_a_worker_waits_for_the_node() {
     const QUEUE: &str = "unreplicated";
+    const OTHER: &str = "unreplicated.other";
     let cluster = Cluster::new().await;
     cluster.declare(Queue::classic(QUEUE), 0).await;
+    cluster.declare(Queue::classic(OTHER), 1).await;
+    cluster.bind(QUEUE, "unreplicated.all", 0).await;
     let publisher = cluster.publisher(1, quorum(), LIMIT).await;
     within("a confirm", publisher.publish(&message(QUEUE, "before"))).await.unwrap();
     cluster.kill(vec![0]).await;
-    let impatient = cluster.publisher(1, quorum(), Duration::from_secs(4)).await;
-    let error = within("an answer", impatient.publish(&message(QUEUE, "m"))).await.unwrap_err();
-    // The other nodes forget the queue until its node is back.
-    assert!(error.kind() == PublishErrorKind::Refused && error.to_string().contains("unroutable"), "{error}");
+    // The first message lets the others share a channel. Then each of them that was returned is sent again separately.
+    let impatient = cluster.publisher(1, quorum(), Duration::from_secs(20)).await;
+    within("a confirm", impatient.publish(&message(OTHER, "first"))).await.unwrap();
+    let to_others = ["unreplicated.missing", "unreplicated.all/"].map(|topic| message(topic, topic));
+    let batch = [&[message(OTHER, "second"), message(QUEUE, "m")][..], &to_others].concat();
+    let results = within("answers", Publish::publish(&impatient, &batch)).await;
+    let errors: Vec<_> = results.into_iter().map(Result::err).collect();
+    let kinds = errors.iter().map(|error| error.as_ref().map(PublishError::kind)).collect::<Vec<_>>();
+    // The other nodes return messages for the queue and for a missing queue. They do not name the queues of an exchange.
+    let refused = Some(PublishErrorKind::Refused);
+    assert_eq!(kinds, [None, Some(PublishErrorKind::Unsent), refused, refused], "{errors:?}");
+    let text = errors[1].as_ref().unwrap().to_string();
+    assert!(text.contains("the node of its queue is down"), "{text}");
     let effects = Effects::default();
     let worker = effects.worker(cluster.source(Queue::classic(QUEUE), 2).await, effects.handler(done));
     worker.until("the queue is missed", |counts| counts.source_errors > 0).await;
