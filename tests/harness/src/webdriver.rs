@@ -1,4 +1,6 @@
 //! A browser for tests of pages: Chromium, driven by the W3C WebDriver protocol.
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test ends if its browser fails")]
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
