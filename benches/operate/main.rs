@@ -1,10 +1,11 @@
 //! The cost of an operator's listings and counts: `cargo xtask bench operate`.
 //!
 //! A private server holds consumed records, and ten dead ones among them. The bench measures the longest time for which one command or
-//! statement of a listing keeps the server busy, the records that are examined per second, and the p99 of claims during a
-//! listing. Rounds with and without the listing alternate, so that a busy machine slows down both.
+//! statement of a listing keeps the server busy, the records that are examined per second, the p99 of claims during a
+//! listing, and the time of the pages of the console. Rounds with and without the listing alternate, so that a busy machine slows down both.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, unreachable_pub)]
 mod claims;
+mod console;
 #[path = "../core/keys.rs"]
 mod keys;
 mod listing;
@@ -44,10 +45,14 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         if report.wants("redis", "") {
-            listing::all(&report, &redis::RedisSide::start(records).await, records).await;
+            let side = redis::RedisSide::start(records).await;
+            console::all(&report, &side).await;
+            listing::all(&report, &side, records).await;
         }
         if report.wants("postgres", "") {
-            listing::all(&report, &postgres::PostgresSide::start(records).await, records).await;
+            let side = postgres::PostgresSide::start(records).await;
+            console::all(&report, &side).await;
+            listing::all(&report, &side, records).await;
         }
     });
 }

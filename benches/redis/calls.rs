@@ -32,7 +32,7 @@ pub async fn all(report: &Report, server: &RedisServer) {
     }
     let messages = if report.is_tried() { 256 } else { MESSAGES };
     let (fresh, cold, cached) =
-        ("script calls of a fresh message", "script calls of a cold duplicate", "commands of a cached duplicate");
+        ("calls of a fresh message", "script calls of a cold duplicate", "commands of a cached duplicate");
     for tasks in CONCURRENCIES {
         server.command(&["FLUSHALL", "SYNC"]);
         let at = |case| (server_name(), case, Some(tasks));
@@ -49,7 +49,8 @@ pub async fn all(report: &Report, server: &RedisServer) {
         ours::run(&executor, messages).await;
         forget(server);
         drive(tasks as u64, 0, messages, &each(&executor)).await;
-        let figure = calls(server, "evalsha") as f64 / messages as f64;
+        // Valkey 8.1 and Redis 8.4 complete a first grant by a native command.
+        let figure = (calls(server, "evalsha") + calls(server, "set")) as f64 / messages as f64;
         assert!(tasks > 1 || figure == 2.0, "alone, a message is a claim and a completion");
         report.value(at(fresh), "calls", figure, Goal::AtMost(2.0));
         forget(server);

@@ -2,11 +2,11 @@
 use std::sync::Arc;
 
 use axum::extract::{FromRequest, Request};
-use http::header::{CONTENT_TYPE, HOST, ORIGIN};
+use http::header::{CONTENT_TYPE, ORIGIN};
 use http::{HeaderMap, HeaderName};
 
 use crate::error::PageError;
-use crate::gate::Visitor;
+use crate::gate::{Visitor, host};
 use crate::state::Shared;
 
 /// The largest form, in bytes: the selected entries of one page.
@@ -57,7 +57,7 @@ impl FromRequest<Arc<Shared>> for OpenForm {
 
     async fn from_request(request: Request, _: &Arc<Shared>) -> Result<Self, PageError> {
         let (parts, body) = request.into_parts();
-        check_origin(&parts.headers)?;
+        check_origin(&parts.headers, host(&parts.uri, &parts.headers))?;
         let kind = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if kind.split(';').next() != Some("application/x-www-form-urlencoded") {
             return Err(PageError::Invalid("send the form as `application/x-www-form-urlencoded`".into()));
@@ -86,21 +86,26 @@ impl FromRequest<Arc<Shared>> for UserForm {
 }
 
 /// Refuses a request that a page of another site has sent.
-fn check_origin(headers: &HeaderMap) -> Result<(), PageError> {
+fn check_origin(headers: &HeaderMap, host: Option<&str>) -> Result<(), PageError> {
     let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let is_same_site = text(&FETCH_SITE).is_none_or(|site| site == "same-origin");
     let is_same_host = text(&ORIGIN).is_none_or(|origin| {
-        let host = origin.split_once("://").map(|(_, host)| host);
-        host.is_some() && host == text(&HOST)
+        let own = origin.split_once("://").map(|(_, host)| host);
+        own.is_some() && own == host
     });
     if is_same_site && is_same_host { Ok(()) } else { Err(PageError::Forged) }
 }
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
+    use http::header::HOST;
+    use http::{HeaderValue, Uri};
 
     use super::*;
+
+    fn check(headers: &HeaderMap) -> Result<(), PageError> {
+        check_origin(headers, host(&Uri::from_static("/plan"), headers))
+    }
 
     #[test]
     fn only_requests_of_this_site_are_accepted() {
@@ -112,7 +117,7 @@ mod tests {
             headers(&[(&HOST, "a:80")]),
             headers(&[(&HOST, "a:80"), (&ORIGIN, "http://a:80"), (&FETCH_SITE, "same-origin")]),
         ] {
-            assert_eq!(check_origin(&accepted), Ok(()));
+            assert_eq!(check(&accepted), Ok(()));
         }
         for refused in [
             headers(&[(&HOST, "a:80"), (&ORIGIN, "http://b:80")]),
@@ -122,7 +127,15 @@ mod tests {
             headers(&[(&HOST, "a:80"), (&FETCH_SITE, "cross-site")]),
             headers(&[(&HOST, "a:80"), (&FETCH_SITE, "same-site")]),
         ] {
-            assert_eq!(check_origin(&refused), Err(PageError::Forged));
+            assert_eq!(check(&refused), Err(PageError::Forged));
         }
+    }
+
+    #[test]
+    fn the_host_of_http_2_is_in_the_uri() {
+        let headers = HeaderMap::from_iter([(ORIGIN, HeaderValue::from_static("https://console.example"))]);
+        let uri = |text| Uri::from_static(text);
+        assert_eq!(check_origin(&headers, host(&uri("https://console.example/plan"), &headers)), Ok(()));
+        assert_eq!(check_origin(&headers, host(&uri("https://evil.example/plan"), &headers)), Err(PageError::Forged));
     }
 }

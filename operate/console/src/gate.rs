@@ -11,6 +11,7 @@ use http::header::{
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use http::request::Parts;
+use http::uri::{Authority, Uri};
 use http::{Extensions, HeaderMap, Method, StatusCode};
 
 use crate::access::{AccessKind, User};
@@ -74,7 +75,7 @@ async fn admit(shared: &Shared, request: Request) -> Result<Request, Response> {
     if path > LONGEST_PATH {
         return Err(PageError::TooLarge.into_response());
     }
-    if !is_known_host(&shared.hosts, request.headers()) {
+    if !is_known_host(&shared.hosts, host(request.uri(), request.headers())) {
         return Err(PageError::WrongHost.into_response());
     }
     let path = request.uri().path();
@@ -98,8 +99,13 @@ fn has_login_page(shared: &Shared, parts: &Parts) -> bool {
     is_page && matches!(shared.access.0, AccessKind::Tokens(_)) && !parts.headers.contains_key(AUTHORIZATION)
 }
 
-fn is_known_host(hosts: &[String], headers: &HeaderMap) -> bool {
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+/// Returns the host and the port that the client has named: in the URI of HTTP/2, otherwise in a header.
+pub(crate) fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
+    let header = headers.get(HOST).and_then(|host| host.to_str().ok());
+    header.or_else(|| uri.authority().map(Authority::as_str))
+}
+
+fn is_known_host(hosts: &[String], host: Option<&str>) -> bool {
     hosts.is_empty() || host.is_some_and(|host| hosts.iter().any(|known| known.eq_ignore_ascii_case(host)))
 }
 

@@ -83,10 +83,18 @@ pub(crate) struct OpenTarget<T> {
 
 /// Waits for a target's answer for a bounded time. The error is a text for the page.
 pub(crate) async fn answer<T, E: fmt::Display>(asked: impl Future<Output = Result<T, E>>) -> Result<T, String> {
-    match tokio::time::timeout(ANSWER, asked).await {
+    answer_within(ANSWER, asked).await
+}
+
+/// Waits for an answer for at most this time.
+pub(crate) async fn answer_within<T, E: fmt::Display>(
+    most: Duration,
+    asked: impl Future<Output = Result<T, E>>,
+) -> Result<T, String> {
+    match tokio::time::timeout(most, asked).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(format!("no answer within {} s", ANSWER.as_secs())),
+        Err(_) => Err(format!("no answer within {} s", most.as_secs())),
     }
 }
 

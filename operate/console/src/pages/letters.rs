@@ -1,4 +1,6 @@
 //! The page of dead letters. The letters of a queue are read only when the user asks for them.
+use std::time::Duration;
+
 use askama::Template;
 use axum::response::Response;
 use idempotent_mq::DeadLetters;
@@ -7,12 +9,15 @@ use serde::Serialize;
 
 use super::{Layout, Page, shown};
 use crate::error::PageError;
-use crate::targets::{Queue, answer};
+use crate::targets::{Queue, answer_within};
 
 /// The largest number of letters of a page.
 const MOST: usize = 200;
 /// The largest number of letters that a page reads.
 const READ: u64 = 1_000;
+
+/// The longest time of a reading, which opens a connection.
+const READING: Duration = Duration::from_secs(15);
 
 #[derive(Template, Serialize)]
 #[template(path = "letters.html")]
@@ -77,7 +82,7 @@ pub(crate) async fn letters(page: Page) -> Result<Response, PageError> {
     let queue = page.shared.targets.queues.open(page.text("queue"))?;
     let mut filter = LetterFilter::default();
     filter.cause = page.text("cause").map(str::to_owned);
-    let found = answer(read(&queue.target, filter, if is_asked { most } else { 0 })).await;
+    let found = answer_within(READING, read(&queue.target, filter, if is_asked { most } else { 0 })).await;
     let (found, error) = match found {
         Ok(found) => (found, None),
         Err(error) => (Found::default(), Some(shown(&error))),
