@@ -4,7 +4,8 @@
 //! cargo test -p idempotent-tests --test examples lateness -- --ignored --nocapture
 //! ```
 //!
-//! It measures, and asserts only what is no matter of speed: nothing is early, and what is lost is lost.
+//! It measures, and asserts only what is no matter of speed: nothing is early, and what is lost is lost. Two tests, which are not
+//! ignored, show this for a scan and for keyspace events without a measurement.
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use idempotent::delay_queue::{DelayMessage, DelayQueue, DelaySource};
 use idempotent::mq::{OutboundMessage, Publish, Received, Retry, Settlement, Source};
 use idempotent::rabbitmq::{Queue, RabbitPublisher, RabbitSource};
 use idempotent_harness::servers::{PostgresServer, RabbitServer, RedisServer};
+use redis::aio::{MultiplexedConnection, PubSub};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions};
 
 /// The number of tasks, which are due from 3 s after the last scheduling, about 20 ms apart.
@@ -87,10 +89,41 @@ async fn sqlite(folder: &tempfile::TempDir) -> sqlx::SqlitePool {
     SqlitePoolOptions::new().max_connections(4).connect_with(options).await.unwrap()
 }
 
+/// A table that a scan searches for due tasks.
+async fn scanned(folder: &tempfile::TempDir) -> sqlx::SqlitePool {
+    let pool = sqlite(folder).await;
+    sqlx::raw_sql("CREATE TABLE work (id TEXT, due_at REAL)").execute(&pool).await.unwrap();
+    pool
+}
+
+/// Takes the tasks that are due at a time, or at that of the database.
+async fn due(pool: &sqlx::SqlitePool, at: Option<f64>) -> Vec<String> {
+    let due = "DELETE FROM work WHERE due_at <= coalesce(?, unixepoch('now', 'subsec')) RETURNING id";
+    sqlx::query_scalar(due).bind(at).fetch_all(pool).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_scan_finds_a_task_in_the_next_round_and_not_before_its_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let pool = scanned(&folder).await;
+    let mut found = Vec::new();
+    for round in 0..4_u32 {
+        found.push(due(&pool, Some(round.into())).await);
+        if round == 0 {
+            // Placed just after a round, with a timeout of one round, the first order waits for almost two.
+            for (id, due_at) in [("just after round 1", 1.001), ("at round 3", 3.0), ("just before round 3", 2.999)] {
+                let insert = sqlx::query("INSERT INTO work VALUES (?, ?)").bind(id).bind(due_at);
+                insert.execute(&pool).await.unwrap();
+            }
+        }
+    }
+    found[3].sort_unstable();
+    assert_eq!(found, [&[][..], &[], &["just after round 1"], &["at round 3", "just before round 3"]]);
+}
+
 async fn scan() {
     let folder = tempfile::tempdir().unwrap();
-    let pool = sqlite(&folder).await;
-    sqlx::raw_sql("CREATE TABLE work (id TEXT, due_at REAL)").execute(&pool).await.unwrap();
+    let pool = scanned(&folder).await;
     let mut measured = Measured::default();
     for number in 0..TIMES {
         let (id, after) = (number.to_string(), after(number));
@@ -101,9 +134,7 @@ async fn scan() {
     let mut scans = tokio::time::interval(INTERVAL);
     while !measured.due.is_empty() {
         scans.tick().await;
-        let due = sqlx::query_scalar("DELETE FROM work WHERE due_at <= unixepoch('now', 'subsec') RETURNING id");
-        let due: Vec<String> = due.fetch_all(&pool).await.unwrap();
-        due.iter().for_each(|id| measured.came(id));
+        due(&pool, None).await.iter().for_each(|id| measured.came(id));
     }
     measured.print("(1) a scan every second");
 }
@@ -154,55 +185,103 @@ async fn wheel() {
     }
 }
 
+/// A Redis that tells its listeners of each key that expires.
+struct Expiring {
+    client: redis::Client,
+    connection: MultiplexedConnection,
+    _server: RedisServer,
+}
+
+impl Expiring {
+    async fn start() -> Self {
+        let server = RedisServer::start();
+        server.command(&["CONFIG", "SET", "notify-keyspace-events", "Ex"]);
+        let client = redis::Client::open(server.url()).unwrap();
+        let connection = client.get_multiplexed_async_connection().await.unwrap();
+        Self { client, connection, _server: server }
+    }
+
+    async fn listen(&self) -> PubSub {
+        let mut listening = self.client.get_async_pubsub().await.unwrap();
+        listening.subscribe("__keyevent@0__:expired").await.unwrap();
+        listening
+    }
+
+    async fn set(&mut self, id: &str, after: Duration) {
+        let mut set = redis::cmd("SET");
+        set.arg(format!("work:{id}")).arg("").arg("PX").arg(u64::try_from(after.as_millis()).unwrap() + 1);
+        set.query_async::<()>(&mut self.connection).await.unwrap();
+    }
+
+    /// Waits until only this number of keys is left.
+    async fn left(&mut self, keys: u64) {
+        let waiting = async {
+            while redis::cmd("DBSIZE").query_async::<u64>(&mut self.connection).await.unwrap() != keys {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(5 * MINUTE, waiting).await.expect("the keys did not expire");
+    }
+}
+
+/// The task of the next event.
+async fn next(listening: &mut PubSub) -> String {
+    let event = tokio::time::timeout(5 * MINUTE, listening.on_message().next()).await.expect("no event came").unwrap();
+    let key: String = event.get_payload().unwrap();
+    key.strip_prefix("work:").unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn an_event_without_a_listener_is_lost_and_a_delay_table_delivers_at_the_next_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = async || DelayTable::builder(sqlite(&folder).await).create(true).open().await.unwrap();
+    let mut redis = Expiring::start().await;
+    let mut listening = redis.listen().await;
+    redis.set("listened to", Duration::ZERO).await;
+    assert_eq!(next(&mut listening).await, "listened to");
+    // The process ends, and its tasks fall due.
+    let after = Duration::from_millis(50);
+    open().await.put(&ScheduledTask::after("restart", after, "")).await.unwrap();
+    drop(listening);
+    redis.set("restart", after).await;
+    redis.left(0).await;
+    let mut listening = redis.listen().await;
+    redis.set("after the restart", Duration::ZERO).await;
+    assert_eq!(next(&mut listening).await, "after the restart", "the first event");
+    let mut source = open().await.source();
+    let received = tokio::time::timeout(MINUTE, source.receive(9)).await.expect("nothing came").unwrap();
+    let Received::Deliveries(taken) = received else { panic!("revoked") };
+    assert_eq!(taken.iter().map(|(delivery, _)| delivery.id.as_deref()).collect::<Vec<_>>(), [Some("restart")]);
+}
+
 async fn keyspace_events(others: u64) {
-    let server = RedisServer::start();
-    server.command(&["CONFIG", "SET", "notify-keyspace-events", "Ex"]);
-    let client = redis::Client::open(server.url()).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let mut redis = Expiring::start().await;
     // Others of the server's users have keys that end some time, too.
     let mut pipe = redis::pipe();
     for number in 0..others {
         pipe.cmd("SET").arg(format!("other:{number}")).arg("").arg("EX").arg(3_600 + number).ignore();
     }
     if others > 0 {
-        pipe.query_async::<()>(&mut connection).await.unwrap();
+        pipe.query_async::<()>(&mut redis.connection).await.unwrap();
     }
-    let mut listening = client.get_async_pubsub().await.unwrap();
-    listening.subscribe("__keyevent@0__:expired").await.unwrap();
+    let mut listening = redis.listen().await;
     let mut measured = Measured::default();
-    let set = async |connection: &mut redis::aio::MultiplexedConnection, id: &str, after: Duration| {
-        let mut set = redis::cmd("SET");
-        set.arg(format!("work:{id}")).arg("").arg("PX").arg(u64::try_from(after.as_millis()).unwrap() + 1);
-        set.query_async::<()>(connection).await.unwrap();
-    };
     for number in 0..TIMES {
         let id = number.to_string();
         measured.schedules(&id, after(number));
-        set(&mut connection, &id, after(number)).await;
+        redis.set(&id, after(number)).await;
     }
-    {
-        let mut events = listening.on_message();
-        while !measured.due.is_empty() {
-            let event = tokio::time::timeout(5 * MINUTE, events.next()).await.expect("no event came").unwrap();
-            let key: String = event.get_payload().unwrap();
-            measured.came(key.strip_prefix("work:").unwrap());
-        }
+    while !measured.due.is_empty() {
+        measured.came(&next(&mut listening).await);
     }
     measured.print(&format!("(4) Redis keyspace events, among {others} other keys that expire"));
     // While the application is down.
     drop(listening);
     for number in 0..TIMES {
-        set(&mut connection, &number.to_string(), Duration::from_millis(50)).await;
+        redis.set(&number.to_string(), Duration::from_millis(50)).await;
     }
-    loop {
-        let left: u64 = redis::cmd("DBSIZE").query_async(&mut connection).await.unwrap();
-        if left == others {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    let mut listening = client.get_async_pubsub().await.unwrap();
-    listening.subscribe("__keyevent@0__:expired").await.unwrap();
+    redis.left(others).await;
+    let mut listening = redis.listen().await;
     let event = tokio::time::timeout(Duration::from_secs(2), listening.on_message().next()).await;
     assert!(event.is_err(), "an event that was told of nobody came all the same");
     println!("| (4) the same, due while the application is down | {TIMES} of {TIMES} never come | | |");

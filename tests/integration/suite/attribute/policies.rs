@@ -180,6 +180,20 @@ async fn a_result_is_kept_for_its_retention() {
 }
 
 #[tokio::test]
+async fn a_message_is_a_duplicate_for_7_days_by_default() {
+    #[idempotent(key = const { ONE }, with = e)]
+    async fn consumed(e: &Executor) -> Result<u32, AppError> {
+        Ok(ran())
+    }
+    let (world, Worker { executor: e, .. }) = world(Policy::new());
+    once(1, || async { consumed(&e).await.unwrap() }).await;
+    world.clock.advance(secs(7 * 24 * 3600) - ms(1)).await;
+    assert_eq!(outcome_of(consumed(&e)).await, Outcome::Replayed);
+    world.clock.advance(ms(1)).await;
+    assert_eq!(outcome_of(consumed(&e)).await, Outcome::Ran);
+}
+
+#[tokio::test]
 async fn a_lease_that_is_lost_drops_the_handler_or_lets_it_finish() {
     #[idempotent(key = const { ONE }, with = worker.executor, lease = "9s")]
     async fn abort(worker: Worker, takes: Duration) -> Result<(), AppError> {
