@@ -60,6 +60,9 @@ async fn main() -> anyhow::Result<()> {
     }
     let redriven = redrive.run(&mut *letters).await;
     println!("{} of {there} put back into {}", redriven.put_back, args.queue);
+    if redriven.unread > 0 {
+        println!("{} could not be read: another reader holds them; close it", redriven.unread);
+    }
     match redriven.failed {
         Some(failed) => {
             Err(anyhow::Error::new(failed).context("the next one could not be put back, and lies where it lay"))

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::{FencingToken, Key, Settled, Store};
 use tokio::time::{Interval, MissedTickBehavior, interval};
+use tracing::warn;
 
 use crate::{DeadLetter, Delivery, SourceError, SourceErrorKind};
 
@@ -16,7 +17,8 @@ pub trait DeadLetters: Send {
     /// Returns the number of dead letters. Call this method before the first [`next`](Self::next).
     ///
     /// An adapter that can tell them apart then returns no letter that arrives after this call. [`Redrive`] reads at most as
-    /// many letters as there were.
+    /// many letters as there were. A broker that hides a letter while another reader holds it, such as RabbitMQ, does not count
+    /// that letter.
     ///
     /// # Errors
     /// Same as [`Source::receive`](crate::Source::receive).
@@ -25,7 +27,8 @@ pub trait DeadLetters: Send {
     /// The call only reads, so a drop has no effect.
     async fn count(&mut self) -> Result<u64, SourceError>;
 
-    /// Returns the next dead letter, from the oldest on, or `None` at the end.
+    /// Returns the next dead letter, from the oldest on, or `None` at the end. After the end, a call may return earlier letters
+    /// again.
     ///
     /// The first part is the delivery as a consumer would receive it. The second part is the stored data of the dead letter, or
     /// `None` if neither a consumer nor the broker stored a reason.
@@ -115,6 +118,9 @@ pub struct RedriveSummary {
     pub skipped: u64,
     /// The number of selected letters that another operator had put back or removed.
     pub gone: u64,
+    /// The number of letters that were counted at the start and could not be read. Another reader holds them, or another operator
+    /// has put them back: close the other reader, and repeat the redrive.
+    pub unread: u64,
     /// True if [`stop_if`](Redrive::stop_if) ended the redrive early.
     pub is_stopped: bool,
     /// The error that ended the redrive early. The letter in question and all later letters stay.
@@ -252,13 +258,17 @@ impl Redrive {
     pub async fn run(&self, letters: &mut dyn DeadLetters) -> RedriveSummary {
         let mut summary = RedriveSummary::default();
         summary.failed = self.run_each(letters, &mut summary).await.err();
+        if summary.unread > 0 {
+            warn!(target: "idempotent", unread = summary.unread,
+                "redrive: counted letters could not be read; another reader holds them: close it, and repeat the redrive");
+        }
         summary
     }
 
     async fn run_each(&self, letters: &mut dyn DeadLetters, summary: &mut RedriveSummary) -> Result<(), SourceError> {
         let there = letters.count().await?;
         let mut pace = self.rate.filter(|_| !self.is_dry_run).map(pace);
-        for _ in 0..there {
+        for read in 0..there {
             if summary.put_back + summary.discarded == self.limit {
                 break;
             }
@@ -266,7 +276,10 @@ impl Redrive {
                 summary.is_stopped = true;
                 break;
             }
-            let Some((delivery, letter)) = letters.next().await? else { break };
+            let Some((delivery, letter)) = letters.next().await? else {
+                summary.unread = there - read;
+                break;
+            };
             let letter = letter.as_ref();
             if self.select.as_ref().is_some_and(|select| !select(&delivery, letter)) {
                 summary.skipped += 1;

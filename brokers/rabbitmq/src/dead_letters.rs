@@ -21,6 +21,10 @@ use crate::{Queue, SettingError};
 /// The dead letters of a queue in `QUEUE.dead`, for [`Redrive`](idempotent_mq::Redrive). Each letter is published to
 /// the queue, and acknowledged after the broker has confirmed that the queue has stored the message.
 ///
+/// The broker hides the letters that were read from all other readers, and does not count them, until
+/// [`next`](DeadLetters::next) has returned `None`, [`close`](DeadLetters::close) has ended, or `self` is dropped. End a listing
+/// in one of these ways before a redrive: it would otherwise find no letter.
+///
 /// ```no_run
 /// use idempotent_mq::Redrive;
 /// use idempotent_rabbitmq::RabbitDeadLetters;
@@ -112,7 +116,11 @@ impl DeadLetters for RabbitDeadLetters {
             Ok(taken) => taken,
             Err(error) => return Err(self.broken(error)),
         };
-        let Some(taken) = &open.taken else { return Ok(None) };
+        let Some(taken) = &open.taken else {
+            // A reader at its end must not hide the letters from a redrive.
+            self.close().await;
+            return Ok(None);
+        };
         let (properties, body, redelivered) = (taken.properties.clone(), taken.data.clone(), taken.redelivered);
         let letter = decode_letter(&properties, &self.queue.name);
         let now = SystemClock::new().wall();

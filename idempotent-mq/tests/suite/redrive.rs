@@ -30,6 +30,8 @@ struct Place {
     hopeless: &'static str,
     /// The letter that another program puts back.
     elsewhere: &'static str,
+    /// The number of letters that are counted and that another reader holds.
+    held: u64,
 }
 
 impl Place {
@@ -41,7 +43,7 @@ impl Place {
 #[async_trait]
 impl DeadLetters for Place {
     async fn count(&mut self) -> Result<u64, SourceError> {
-        Ok(self.lying.len() as u64)
+        Ok(self.lying.len() as u64 + self.held)
     }
 
     async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
@@ -164,6 +166,17 @@ async fn a_message_that_another_process_has_redriven_is_not_counted() {
     let mut place = Place { elsewhere: "a", ..Place::of(&["a", "b"]) };
     assert_eq!(Redrive::new().limit(1).run(&mut place).await.put_back, 1);
     assert_eq!(place.queue, ["b"]);
+}
+
+#[tokio::test]
+async fn letters_that_another_reader_holds_are_counted_as_unread() {
+    let mut place = Place { held: 2, ..Place::of(&["a", "b", "c"]) };
+    let redriven = Redrive::new().limit(1).run(&mut place).await;
+    assert_eq!((redriven.put_back, redriven.unread), (1, 0), "the limit ends the redrive");
+    let redriven = Redrive::new().run(&mut place).await;
+    assert_eq!((redriven.put_back, redriven.unread, redriven.failed.is_none()), (2, 2, true));
+    let redriven = Redrive::new().run(&mut place).await;
+    assert_eq!((redriven.put_back, redriven.unread), (0, 2));
 }
 
 /// A key that was given up, and its dead letter.

@@ -18,7 +18,6 @@ mod queue;
 mod stop;
 mod target;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -64,7 +63,7 @@ fn log(arguments: &Arguments) {
     let targets = tracing_subscriber::filter::Targets::new()
         .with_default(level)
         .with_target("idempotent::audit", audit.max(level));
-    let lines =
-        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+    // Colours need a feature of tracing-subscriber that this program does not enable, and end in a panic without it.
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
     tracing_subscriber::registry().with(lines).with(targets).init();
 }

@@ -36,9 +36,10 @@ impl ChangeOptions {
         Ok(Arc::new(file.with_context(|| format!("cannot open the audit log `{}`", path.display()))?))
     }
 
-    /// Returns the name of the author.
+    /// Returns the name of the author. A dry run writes no audit entry, so it needs none.
     pub(crate) fn author(&self) -> anyhow::Result<String> {
         let by = self.by.clone().or_else(|| std::env::var("USER").ok()).or_else(|| std::env::var("LOGNAME").ok());
+        let by = by.or_else(|| self.dry_run.then(|| "dry run".to_owned()));
         Ok(by.ok_or_else(|| Failure::Usage("no author: pass --by NAME, or set IDEMPOTENT_BY".into()))?)
     }
 }

@@ -12,3 +12,4 @@ mod repairs;
 mod servers;
 mod sqlite;
 mod support;
+mod terminal;

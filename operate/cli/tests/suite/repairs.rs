@@ -1,6 +1,8 @@
 //! Repairs: their guards, and their audit log.
+use std::process::Command;
+
 use crate::sqlite::file;
-use crate::support::{done, key, run};
+use crate::support::{done, key, ran, run};
 
 const REASON: [&str; 2] = ["--reason", "stock corrected"];
 
@@ -59,6 +61,19 @@ async fn without_a_matching_number_a_confirmation_or_the_right_to_write_nothing_
         let ran = run(&url, &[&["forget", &paid], &REASON[..], arguments].concat());
         assert!(ran.code == code && ran.err.contains(text), "{arguments:?}: {ran:?}");
         assert!(done(&url, &["inspect", &paid]).contains("\"state\":\"consumed\""), "{arguments:?}");
+    }
+}
+
+#[tokio::test]
+async fn only_a_dry_run_needs_no_author() {
+    let (_folder, url) = file().await;
+    let paid = key("paid");
+    for (more, code, text) in [("--dry-run", 0, "dry run"), ("--yes", 2, "no author: pass --by NAME")] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_idempotent"));
+        command.env_clear().args(["forget", &paid, "--store", &url, more]).args(REASON);
+        let ran = ran(command.output().unwrap());
+        assert!(ran.code == code && ran.err.contains(text), "{more}: {ran:?}");
+        assert!(done(&url, &["inspect", &paid]).contains("\"state\":\"consumed\""), "{more}");
     }
 }
 

@@ -102,6 +102,26 @@ async fn a_redriven_message_of_a_quorum_queue_is_unchanged_byte_for_byte() {
     byte_for_byte("back-quorum", Queue::quorum("back-quorum")).await;
 }
 
+#[tokio::test]
+async fn a_reader_hides_its_letters_until_its_end() {
+    for (name, queue) in [("back-read", Queue::classic("back-read")), ("back-held", Queue::quorum("back-held"))] {
+        let world = World::new(name).await;
+        let mut source = world.opened(queue).await;
+        dead_letter(&world, &mut source, &[b"\xff\0", b"\xff\0"]).await;
+        drop(source);
+        let mut reader = letters_of(name);
+        reader.next().await.unwrap().unwrap();
+        let redriven = Redrive::new().dry_run().run(&mut letters_of(name)).await;
+        assert_eq!((redriven.put_back, redriven.failed.is_none()), (1, true), "{redriven:?}");
+        while reader.next().await.unwrap().is_some() {}
+        // The reader is still there, and holds no letter.
+        are_ready(&world, &format!("{name}.dead"), 2).await;
+        let redriven = Redrive::new().run(&mut letters_of(name)).await;
+        assert_eq!((redriven.put_back, redriven.unread), (2, 0), "{redriven:?}");
+        assert_eq!(reader.count().await.unwrap(), 0);
+    }
+}
+
 /// Checks that the dead letters are unchanged, and sends them to their queue again.
 async fn are_unchanged(world: &World, dead: &str, expected: &[&str]) {
     are_ready(world, dead, expected.len().try_into().unwrap()).await;

@@ -180,6 +180,10 @@ fn print(
 ) -> anyhow::Result<()> {
     output::letters(format, letters.iter().map(|(letter, outcome)| (letter, Some(outcome.as_str()))))?;
     let (skipped, gone) = (summary.skipped, summary.gone);
+    if summary.unread > 0 {
+        let why = "another reader holds them; close it, and repeat the command";
+        output::note(format_args!("{} counted letters could not be read: {why}", summary.unread));
+    }
     let (count, name, done) = match change {
         LetterChange::Redrive if is_dry_run => (summary.put_back, "put_back", "would be put back"),
         LetterChange::Redrive => (summary.put_back, "put_back", "put back"),
@@ -189,8 +193,10 @@ fn print(
     let mut out = io::stdout().lock();
     if format == Format::Jsonl {
         let failed = summary.failed.as_ref().map(ToString::to_string);
-        let stopped = summary.is_stopped;
-        let counts = serde_json::json!({ (name): count, "skipped": skipped, "gone": gone, "failed": failed, "stopped": stopped });
+        let counts = serde_json::json!({
+            (name): count, "skipped": skipped, "gone": gone, "unread": summary.unread, "failed": failed,
+            "stopped": summary.is_stopped,
+        });
         writeln!(out, "{counts}")?;
     } else {
         writeln!(out, "{count} {done}, {skipped} skipped by the conditions, {gone} gone")?;
