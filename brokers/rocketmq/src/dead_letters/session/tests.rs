@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -13,8 +14,10 @@ use crate::queue_position::QueuePosition;
 struct Broker {
     topics: BTreeMap<String, Vec<String>>,
     committed: u64,
-    /// Number of further changes until the broker accepts none.
-    changes_left: Option<u32>,
+    /// The number of changes so far.
+    changes: u32,
+    /// The numbers of the changes that fail.
+    failing: Range<u32>,
     lock: Option<u32>,
 }
 
@@ -26,12 +29,9 @@ impl Broker {
 
     /// Counts a change, or fails.
     fn change(&mut self) -> Result<(), SourceError> {
-        match &mut self.changes_left {
-            Some(0) => return Err(transient("no more changes")),
-            Some(left) => *left -= 1,
-            None => {}
-        }
-        Ok(())
+        let number = self.changes;
+        self.changes += 1;
+        if self.failing.contains(&number) { Err(transient("this change fails")) } else { Ok(()) }
     }
 
     /// Returns the ids of the dead letters.
@@ -143,7 +143,7 @@ async fn skipped_letters_are_copied_before_the_offset_passes_them_and_later_ones
 #[tokio::test]
 async fn a_session_that_reads_changes_nothing_and_ends_at_the_letters_of_its_count() {
     let broker = Broker::letters(&["a", "b", "c"]);
-    broker.lock().unwrap().changes_left = Some(0);
+    broker.lock().unwrap().failing = 0..u32::MAX;
     let mut reader = session(&broker, 1);
     assert!(reader.handle(&back()).await.is_err_and(|error| error.to_string().contains("call `next` first")));
     assert_eq!(reader.count().await.unwrap(), 3);
@@ -158,51 +158,60 @@ async fn a_session_that_reads_changes_nothing_and_ends_at_the_letters_of_its_cou
     assert!(reader.next().await.unwrap().is_none());
 }
 
-/// A session ends after each possible number of changes, as a killed process does.
+/// One change fails, or all changes from this one on do, as in a process that is killed.
 #[tokio::test]
 async fn an_end_between_any_two_changes_loses_no_letter() {
-    for changes in 0.. {
-        let broker = Broker::letters(&["a", "b", "c", "d", "e"]);
-        broker.lock().unwrap().changes_left = Some(changes);
-        let is_done = work(&mut session(&broker, 1), "bd", "").await.is_ok();
-        {
-            let state = broker.lock().unwrap();
-            for id in ["a", "b", "c", "d", "e"] {
-                let exists = state.dead().contains(&id) || "bd".contains(id) && state.back().contains(&id);
-                assert!(exists, "after {changes} changes, {id} is lost: {state:?}");
-            }
+    for number in 0.. {
+        let mut is_done = true;
+        for failing in [number..number + 1, number..u32::MAX] {
+            is_done &= loses_nothing(failing).await;
         }
-        // The next session completes the work.
-        broker.lock().unwrap().changes_left = None;
-        work(&mut session(&broker, 2), "bd", "").await.unwrap();
-        let state = broker.lock().unwrap();
-        let (mut left, mut back) = (state.dead(), state.back());
-        left.sort_unstable();
-        left.dedup();
-        back.sort_unstable();
-        back.dedup();
-        assert_eq!((left, back), (vec!["a", "c", "e"], vec!["b", "d"]), "after {changes} changes");
         if is_done {
-            assert!(changes > 5, "{changes}");
+            assert!(number > 5, "{number}");
             return;
         }
     }
 }
 
+/// Puts back two letters of five while changes fail, and then in a second session. Returns whether no change has failed.
+async fn loses_nothing(failing: Range<u32>) -> bool {
+    let broker = Broker::letters(&["a", "b", "c", "d", "e"]);
+    broker.lock().unwrap().failing = failing.clone();
+    let is_done = work(&mut session(&broker, 1), "bd", "").await.is_ok();
+    {
+        let state = broker.lock().unwrap();
+        for id in ["a", "b", "c", "d", "e"] {
+            let exists = state.dead().contains(&id) || "bd".contains(id) && state.back().contains(&id);
+            assert!(exists, "{failing:?}: {id} is lost: {state:?}");
+        }
+    }
+    broker.lock().unwrap().failing = 0..0;
+    work(&mut session(&broker, 2), "bd", "").await.unwrap();
+    let state = broker.lock().unwrap();
+    let sorted = |mut ids: Vec<&str>| {
+        ids.sort_unstable();
+        ids.dedup();
+        ids.concat()
+    };
+    assert_eq!((sorted(state.dead()), sorted(state.back())), ("ace".to_owned(), "bd".to_owned()), "{failing:?}");
+    is_done
+}
+
 #[tokio::test]
 async fn a_failed_step_is_repeated_on_the_same_letter() {
-    let broker = Broker::letters(&["a", "b"]);
-    // The message and the copy, without the offset.
-    broker.lock().unwrap().changes_left = Some(2);
+    let broker = Broker::letters(&["a", "b", "c"]);
+    // The message and the first copy are stored, and the second copy is not.
+    broker.lock().unwrap().failing = 2..u32::MAX;
     let mut operator = session(&broker, 1);
-    operator.next().await.unwrap();
-    operator.next().await.unwrap();
+    for _ in 0..3 {
+        operator.next().await.unwrap();
+    }
     let error = operator.handle(&back()).await.unwrap_err().to_string();
     assert!(error.contains("the message is in its topic"), "{error}");
-    broker.lock().unwrap().changes_left = None;
+    broker.lock().unwrap().failing = 0..0;
     assert!(operator.handle(&back()).await.unwrap());
     let state = broker.lock().unwrap();
-    assert_eq!((state.back(), state.dead()), (vec!["b", "b"], vec!["a"]), "the copy is stored once");
+    assert_eq!((state.back(), state.dead()), (vec!["c", "c"], vec!["a", "b"]), "each copy is stored once");
 }
 
 /// Two sessions read the same letters, and their steps alternate in each order.
