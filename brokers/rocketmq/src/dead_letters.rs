@@ -178,6 +178,8 @@ impl DeadLetters for RocketDeadLetters {
         Ok(next.map(|letter| self.settings.decode(letter)))
     }
 
+    /// Puts the letter back into its topic, or into the topic of this handle if the letter names none.
+    ///
     /// # Cancellation
     /// The call continues in the background, unless the process ends.
     async fn put_back(&mut self) -> Result<bool, SourceError> {
@@ -185,6 +187,8 @@ impl DeadLetters for RocketDeadLetters {
         self.ask(|reply| SessionStep::Handle(handling, reply)).await
     }
 
+    /// Commits the offset after the letter.
+    ///
     /// # Cancellation
     /// The call continues in the background, unless the process ends.
     async fn discard(&mut self) -> Result<bool, SourceError> {

@@ -96,7 +96,7 @@ impl BrokerLog {
         }
     }
 
-    /// Checks that a topic exists, since a broker may otherwise create a topic that nobody consumes.
+    /// Checks that a topic exists, since a broker may otherwise create a topic without consumers.
     async fn check_topic(&self, topic: &str) -> Result<(), SourceError> {
         match within(self.producer.queue_count(topic)).await? {
             Ok(_) => Ok(()),

@@ -38,7 +38,7 @@ struct LetterQueue {
     settled: u64,
 }
 
-/// How a letter is handled.
+/// The way in which a letter is handled.
 #[derive(Debug)]
 pub(crate) enum Handling {
     /// The letter is sent to its own topic, or to this one if it has none.

@@ -158,7 +158,7 @@ async fn a_session_that_reads_changes_nothing_and_ends_at_the_letters_of_its_cou
     assert!(reader.next().await.unwrap().is_none());
 }
 
-/// One change fails, or all changes from this one on do, as in a process that is killed.
+/// Lets one change fail, or all changes from this one on, as in a process that is killed.
 #[tokio::test]
 async fn an_end_between_any_two_changes_loses_no_letter() {
     for number in 0.. {
@@ -214,7 +214,7 @@ async fn a_failed_step_is_repeated_on_the_same_letter() {
     assert_eq!((state.back(), state.dead()), (vec!["c", "c"], vec!["a", "b"]), "each copy is stored once");
 }
 
-/// Two sessions read the same letters, and their steps alternate in each order.
+/// Alternates the steps of two sessions that read the same letters, in each order.
 #[tokio::test]
 async fn two_sessions_at_once_lose_no_letter_and_no_removed_letter_returns() {
     let ids = ["a", "b", "c", "d"];
