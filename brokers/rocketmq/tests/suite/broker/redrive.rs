@@ -189,37 +189,6 @@ async fn two_sessions_at_once_lose_no_letter() {
 /// More tries than those of the client.
 const TRIES: usize = 20;
 
-/// The session ends between the message and the offset, as in a process that is killed.
-#[tokio::test]
-async fn a_session_that_cannot_commit_leaves_the_letter_in_both_places() {
-    let (server, proxy) = start_with_proxy(Ipv4Addr::new(127, 0, 0, 5)).await;
-    let world = World::on(server, "redrive-4").await;
-    let mut consumer = world.consumer();
-    dead_letter(&world, &mut consumer, &[b"0", b"1"]).await;
-    let mut letters = letters_of(&world);
-    letters.next().await.unwrap().unwrap();
-    letters.next().await.unwrap().unwrap();
-    // The client tries several times.
-    for _ in 0..TRIES {
-        proxy.fail_next_if(is_commit, Fault::CutBeforeSend);
-    }
-    let error = letters.put_back().await.unwrap_err();
-    assert_eq!(error.kind(), SourceErrorKind::Transient, "{error:?}");
-    assert!(error.to_string().contains("the message is in its topic"), "{error}");
-    assert!((1..TRIES).contains(&proxy.disarm()));
-    drop(letters);
-    let held = consumer.next().await;
-    assert_eq!(held.0.id.as_deref(), Some("m-1"));
-    consumer.settle(&held, &Settlement::Ack).await.unwrap();
-    // The first letter was copied before the end.
-    until("the letters", async || (ids(&listed(&world).await) == ["m-0", "m-1", "m-0"]).then_some(())).await;
-}
-
-/// Returns whether a request commits an offset of the operators.
-fn is_commit(request: &[u8]) -> bool {
-    has(request, b"-dead-operator") && has(request, b"commitOffset") && !has(request, b"maxMsgNums")
-}
-
 fn has(request: &[u8], part: &[u8]) -> bool {
     request.windows(part.len()).any(|window| window == part)
 }

@@ -114,11 +114,7 @@ impl Rocket {
     /// Returns the offset up to which operators have handled the dead letters.
     async fn handled(&self) -> u64 {
         let (dead, operators) = (format!("{}-dead", self.group), format!("{}-dead-operator", self.group));
-        blocking(move || {
-            let left = SERVER.backlog(&dead, &operators);
-            SERVER.published(&dead).saturating_sub(left)
-        })
-        .await
+        blocking(move || SERVER.committed(&dead, &operators)).await
     }
 
     fn letter(&self, message: &MessageExt) -> (Message, DeadLetter) {
