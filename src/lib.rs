@@ -100,7 +100,7 @@
 //! | `redis` | [`RedisStore`] |
 //! | `redis-streams` | [`redis_streams`]: a source for Redis Streams, and a publisher; enables `mq` |
 //! | `redis-tls` | `rediss://`: TLS to Redis |
-//! | `rocketmq` | `rocketmq`: a topic as a source, and a publisher; its client takes minutes to build |
+//! | `rocketmq` | `rocketmq`: a topic as a source, a publisher, and dead letters; its client takes minutes to build |
 //! | `rocketmq-tls` | TLS to RocketMQ |
 //! | `sqlite` | [`SqliteStore`] |
 //! | `tower` | [`IdempotencyLayer`], for any tower service |

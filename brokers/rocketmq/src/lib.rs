@@ -2,6 +2,7 @@
 //!
 //! [`RocketSource`] is a [`Source`](idempotent_mq::Source) that consumes a topic as a member of a group.
 //! [`RocketPublisher`] implements [`Publish`](idempotent_mq::Publish) and reports the known state of each message.
+//! [`RocketDeadLetters`] implements [`DeadLetters`](idempotent_mq::DeadLetters): it lists, redrives and removes dead letters.
 //! [`RocketDelay`] implements [`Delay`](idempotent_mq::Delay) by the delay levels of the broker.
 //!
 //! ```no_run
@@ -50,6 +51,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 mod call_queue;
 mod client;
+mod dead_letters;
 mod delay;
 mod delay_levels;
 mod drain;
@@ -70,6 +72,7 @@ mod settler;
 mod source;
 mod topics;
 
+pub use self::dead_letters::{RocketDeadLetters, RocketDeadLettersBuilder};
 pub use self::delay::RocketDelay;
 pub use self::error::SettingError;
 pub use self::publisher::{RocketPublisher, RocketPublisherBuilder};

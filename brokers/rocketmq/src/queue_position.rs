@@ -23,6 +23,10 @@ impl QueuePosition {
         Position::of(format!("{topic}@{}", self.broker)).partition(self.queue).offset(self.offset)
     }
 
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
     /// Encodes the position for the property of a copy.
     pub(crate) fn encode(&self) -> String {
         format!("{} {} {}", self.offset, self.queue, self.broker)

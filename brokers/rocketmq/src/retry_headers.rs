@@ -1,6 +1,10 @@
 //! The properties that this crate adds to copies and dead letters. Their names begin with `x-idempotent-`.
+mod dead_letter;
+
 use idempotent_core::Timestamp;
-use idempotent_mq::{DeadLetter, Headers, Retry};
+use idempotent_mq::{DeadLetter, Delivery, Headers, Position, Retry};
+
+pub(crate) use self::dead_letter::{decode_letter, original_topic};
 
 use crate::headers::decode_packed;
 use crate::properties::{EMPTY, HEADERS, KEYS, Properties, SEPARATORS, UNIQ_KEY, is_of_one_delivery, is_own};
@@ -86,6 +90,16 @@ impl RetryHeaders {
     pub(crate) fn expires_at(&self, header: Option<&str>) -> Option<Timestamp> {
         let ms: u64 = self.property(header?)?.trim().parse().ok()?;
         Some(Timestamp(ms.saturating_mul(1_000)))
+    }
+
+    /// Returns a delivery with these headers.
+    pub(crate) fn delivery(&self, position: Position, body: Vec<u8>) -> Delivery {
+        let mut delivery = Delivery::new(position, body);
+        delivery.id = self.id().map(str::to_owned);
+        delivery.business_key = self.business_key().map(str::to_owned);
+        delivery.headers = self.headers();
+        (delivery.first_at, delivery.deaths) = (self.first_at, self.deaths);
+        delivery
     }
 
     /// Returns the properties of a copy for a retry.

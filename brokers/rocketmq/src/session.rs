@@ -72,15 +72,10 @@ impl ConsumerSession {
         // All copies have the position of the original message, or none.
         let position = headers.position.as_ref().map(|position| position.position(&settings.topic));
         let position = position.unwrap_or_else(|| settings.position());
-        let mut delivery = Delivery::new(position, body);
-        delivery.id = headers.id().map(str::to_owned);
-        delivery.business_key = headers.business_key().map(str::to_owned);
-        delivery.headers = headers.headers();
+        let mut delivery = headers.delivery(position, body);
         delivery.attempt = Some(headers.attempt.unwrap_or(1));
         delivery.redelivered = redelivered || headers.attempt.is_some();
         delivery.expires_at = headers.expires_at(settings.expires_at_header.as_deref());
-        delivery.first_at = headers.first_at;
-        delivery.deaths = headers.deaths;
         delivery
     }
 

@@ -131,12 +131,12 @@ impl Drop for RocketTag {
     }
 }
 
-fn not_stored(reason: SendFailure) -> SourceError {
+pub(crate) fn not_stored(reason: SendFailure) -> SourceError {
     match reason {
-        SendFailure::Incomplete(status) => {
-            transient(&format!("storing the copy: not flushed or replicated as the broker is configured ({status:?})"))
-        }
+        SendFailure::Incomplete(status) => transient(&format!(
+            "storing the message: not flushed or replicated as the broker is configured ({status:?})"
+        )),
         SendFailure::Ended => client_ended(),
-        SendFailure::Failed(error) => failure("storing the copy failed; see the cause", error),
+        SendFailure::Failed(error) => failure("storing the message failed; see the cause", error),
     }
 }

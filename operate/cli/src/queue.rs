@@ -17,8 +17,8 @@ pub(crate) struct Queue {
 }
 
 const SCHEMES: &str = "amqp://HOST/VHOST for RabbitMQ, redis+stream://HOST for Redis Streams, redis+delay://HOST for a delay \
-                       queue (with amqps, rediss+stream or rediss+delay for TLS), or postgres://HOST/DATABASE, \
-                       mysql://HOST/DATABASE or sqlite:PATH for a delay table";
+                       queue (with amqps, rediss+stream or rediss+delay for TLS), rocketmq://HOST:PORT for RocketMQ, or \
+                       postgres://HOST/DATABASE, mysql://HOST/DATABASE or sqlite:PATH for a delay table";
 
 /// Opens the dead letters of `--queue` and `--name`. Creates nothing.
 pub(crate) async fn open(options: &QueueOptions, namespace: &str) -> anyhow::Result<Queue> {
@@ -32,6 +32,7 @@ pub(crate) async fn open(options: &QueueOptions, namespace: &str) -> anyhow::Res
         "redis+stream" | "rediss+stream" => {
             streams(&url.replacen("+stream", "", 1), options).map_err(|why| usage(&why))?
         }
+        "rocketmq" | "rocketmqs" => rocketmq(&url, options).map_err(|why| usage(&why))?,
         _ if is_delay_queue(scheme) => delay(&url, options, namespace).await?,
         _ if Backend::of(&url).is_some_and(|backend| !matches!(backend, Backend::Redis | Backend::Tiered)) => {
             table(&url, options).await.with_context(|| format!("{} on {shown}", options.name))?
@@ -42,7 +43,10 @@ pub(crate) async fn open(options: &QueueOptions, namespace: &str) -> anyhow::Res
         }
         _ => return Err(usage(&format!("unknown scheme; use {SCHEMES}"))),
     };
-    let name = format!("{} on {shown}", options.name);
+    let name = match &options.group {
+        Some(group) => format!("{} of {group} on {shown}", options.name),
+        None => format!("{} on {shown}", options.name),
+    };
     let letters = Box::new(DeliveryLimited::new(letters, options.assume_delivery_limit));
     Ok(Queue { letters, name })
 }
@@ -73,6 +77,65 @@ fn streams(url: &str, options: &QueueOptions) -> Result<Box<dyn DeadLetters>, St
 #[cfg(not(feature = "redis-streams"))]
 fn streams(_: &str, _: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
     Err("this binary was built without Redis Streams; install it with the feature `redis-streams`".into())
+}
+
+#[cfg(feature = "rocketmq")]
+fn rocketmq(url: &str, options: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
+    use idempotent::rocketmq::RocketDeadLetters;
+
+    let group = options.group.as_deref().ok_or("name the consumer group of the topic by --group")?;
+    let RocketUrl { servers, keys, certificates } = rocket_url(url)?;
+    let mut letters = RocketDeadLetters::builder(servers, options.name.as_str(), group);
+    if let Some([access, secret]) = keys {
+        letters = letters.credentials(access, secret);
+    }
+    if let Some(certificates) = certificates {
+        letters = letters.tls_ca(certificates);
+    }
+    if let Some(topic) = &options.dead_stream {
+        letters = letters.dead_letter_topic(topic.as_str());
+    }
+    match letters.build() {
+        Ok(letters) => Ok(Box::new(letters)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(not(feature = "rocketmq"))]
+fn rocketmq(_: &str, _: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
+    Err("this binary was built without RocketMQ; install it with the feature `rocketmq`".into())
+}
+
+/// The parts of a URL `rocketmq://[ACCESS_KEY:SECRET_KEY@]HOST:PORT[;HOST:PORT]` or `rocketmqs://…?ca=FILE`.
+#[cfg(feature = "rocketmq")]
+#[derive(Debug, PartialEq)]
+struct RocketUrl {
+    servers: String,
+    keys: Option<[String; 2]>,
+    certificates: Option<String>,
+}
+
+/// Parses a URL of RocketMQ. The name servers are checked later.
+#[cfg(feature = "rocketmq")]
+fn rocket_url(url: &str) -> Result<RocketUrl, String> {
+    use idempotent::__private::url::decoded;
+
+    let (scheme, rest) = url.split_once("://").unwrap_or_default();
+    let (place, settings) = rest.split_once('?').map_or((rest, None), |(place, settings)| (place, Some(settings)));
+    let (keys, servers) = place.rsplit_once('@').map_or((None, place), |(keys, servers)| (Some(keys), servers));
+    let keys = keys.map(|keys| {
+        let (access, secret) = keys.split_once(':')?;
+        Some([decoded(access)?, decoded(secret)?])
+    });
+    if keys == Some(None) {
+        return Err("use rocketmq://ACCESS_KEY:SECRET_KEY@HOST:PORT, with percent-encoded keys".into());
+    }
+    let certificates = match (scheme, settings.map(|settings| settings.strip_prefix("ca=").unwrap_or_default())) {
+        ("rocketmqs", Some(file)) if !file.is_empty() => Some(file.to_owned()),
+        ("rocketmq", None) => None,
+        _ => return Err("use rocketmq://HOST:PORT, or rocketmqs://HOST:PORT?ca=FILE for TLS".into()),
+    };
+    Ok(RocketUrl { servers: servers.trim_end_matches('/').to_owned(), keys: keys.flatten(), certificates })
 }
 
 /// Returns true for the scheme of a delay queue on Redis.
@@ -139,4 +202,25 @@ async fn table(url: &str, options: &QueueOptions) -> anyhow::Result<Box<dyn Dead
 async fn table(_: &str, _: &QueueOptions) -> anyhow::Result<Box<dyn DeadLetters>> {
     let why = "this binary was built without databases; install it with `postgres`, `mysql` or `sqlite`";
     Err(Failure::Usage(why.into()).into())
+}
+
+#[cfg(all(test, feature = "rocketmq"))]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_url_of_rocketmq_has_name_servers_and_possibly_keys_and_certificates() {
+        let parsed = |url| rocket_url(url).unwrap();
+        let plain = RocketUrl { servers: "a:1;b:2".to_owned(), keys: None, certificates: None };
+        assert_eq!(parsed("rocketmq://a:1;b:2"), plain);
+        let keys = Some(["ledger".to_owned(), "p@:".to_owned()]);
+        let secure = RocketUrl { servers: "h:1".to_owned(), keys, certificates: Some("/etc/ca.pem".to_owned()) };
+        assert_eq!(parsed("rocketmqs://ledger:p%40%3a@h:1/?ca=/etc/ca.pem"), secure);
+        for bad in
+            ["rocketmqs://h:1", "rocketmqs://h:1?ca=", "rocketmq://h:1?ca=x", "rocketmq://k@h:1", "rocketmq://k:%z@h:1"]
+        {
+            assert!(rocket_url(bad).is_err(), "{bad}");
+        }
+    }
 }

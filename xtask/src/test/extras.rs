@@ -121,19 +121,27 @@ fn on_flavours(built: &Built, libraries: &str) -> Result<Vec<Job>, Box<dyn Error
     Ok(jobs)
 }
 
-const ON_ROCKETMQ: [Only; 2] = [
+const ON_ROCKETMQ: [Only; 4] = [
     Only {
         what: "the examples on RocketMQ",
         package: "idempotent-tests",
         target: "examples",
         arguments: &["rocketmq::"],
     },
+    Only {
+        what: "the command line on RocketMQ",
+        package: "idempotent-cli",
+        target: "suite",
+        arguments: &["dead::rocketmq::", "dead::arguments::"],
+    },
+    Only { what: "the URL of RocketMQ", package: "idempotent-cli", target: "idempotent", arguments: &["queue::"] },
     Only { what: "chaos on RocketMQ", package: "idempotent-chaos", target: "smoke", arguments: &["rocketmq"] },
 ];
 
 /// The packages that have the feature of the client.
-const PROGRAMS: [&str; 5] = [
+const PROGRAMS: [&str; 6] = [
     "idempotent-chaos",
+    "idempotent-cli",
     "idempotent-consume",
     "idempotent-examples",
     "idempotent-payment-callback",

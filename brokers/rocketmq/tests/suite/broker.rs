@@ -7,6 +7,7 @@ mod deliveries;
 mod orderly;
 mod outbox;
 mod publisher_outages;
+mod redrive;
 mod runtime;
 mod security;
 mod world;

@@ -16,8 +16,6 @@ broker_conformance!(
         deliveries_of_a_cut_connection_are_redelivered,
         // A queue is reassigned as a whole after all taken messages are settled. See `broker::closing`.
         closing_returns_undelivered_messages,
-        // The adapter has no `DeadLetters`.
-        a_discarded_dead_letter_never_returns,
         // The client parses messages before the adapter receives them.
         an_unreadable_message_is_dead_lettered_and_blocks_nothing,
     ]

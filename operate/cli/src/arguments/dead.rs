@@ -35,7 +35,10 @@ Example:
   idempotent dead list --queue amqp://localhost/shop --name orders --cause 'no stock'
 
 RabbitMQ counts each look at a letter of a quorum queue as a delivery, see --assume-delivery-limit. The letters return when
-the command ends: to their place in a classic queue, and after the others in a quorum queue. Name a letter by --id there.";
+the command ends: to their place in a classic queue, and after the others in a quorum queue. Name a letter by --id there.
+
+RocketMQ: pass --queue rocketmq://HOST:PORT --name TOPIC --group GROUP. A redrive or removal moves the letters before the last
+changed one to the end.";
 
 const SHOW: &str = "\
 Example:
@@ -60,7 +63,8 @@ Ctrl-C ends the command after the current letter.";
 #[derive(Args, Debug)]
 pub(crate) struct QueueOptions {
     /// The broker's URL, or `@FILE` with the URL in its first line: `amqp[s]://HOST/VHOST` for a RabbitMQ queue,
-    /// `redis+stream://HOST` for a Redis stream, `redis+delay://HOST` for a delay queue, with `rediss+…` for TLS, or
+    /// `redis+stream://HOST` for a Redis stream, `redis+delay://HOST` for a delay queue, with `rediss+…` for TLS,
+    /// `rocketmq://[ACCESS_KEY:SECRET_KEY@]HOST:PORT` with the name server of RocketMQ, or `rocketmqs://…?ca=FILE` for TLS, or
     /// `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE` or `sqlite:PATH` for a delay table. Pass a URL with a password by the
     /// environment or by a file.
     #[arg(long, env = "IDEMPOTENT_QUEUE", hide_env_values = true, value_name = "URL")]
@@ -68,7 +72,10 @@ pub(crate) struct QueueOptions {
     /// The name of the queue, stream, topic or delay table from which the messages were dead-lettered.
     #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new(), value_name = "NAME")]
     pub(crate) name: String,
-    /// The stream of the dead letters of a Redis stream [default: NAME:dead].
+    /// The consumer group that has dead-lettered the messages of a RocketMQ topic.
+    #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new(), value_name = "GROUP")]
+    pub(crate) group: Option<String>,
+    /// The stream or topic of the dead letters [default: NAME:dead of a Redis stream, GROUP-dead of RocketMQ].
     #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new(), value_name = "STREAM")]
     pub(crate) dead_stream: Option<String>,
     /// The number of slots of a delay queue, as its consumers set it.

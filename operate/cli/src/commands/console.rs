@@ -108,9 +108,16 @@ fn all(arguments: &[String]) -> Result<Vec<NamedUrl>, Failure> {
 }
 
 fn queue_options(named: &NamedUrl, slots: u16) -> anyhow::Result<QueueOptions> {
+    let url = read_url(Some(&named.url), "no queue")?;
+    // Only RocketMQ has groups: `TOPIC/GROUP`.
+    let (name, group) = match named.name.split_once('/').filter(|_| url.starts_with("rocketmq")) {
+        Some((topic, group)) => (topic.to_owned(), Some(group.to_owned())),
+        None => (named.name.clone(), None),
+    };
     Ok(QueueOptions {
-        queue: Some(read_url(Some(&named.url), "no queue")?),
-        name: named.name.clone(),
+        queue: Some(url),
+        name,
+        group,
         dead_stream: None,
         slots,
         assume_delivery_limit: idempotent_operate::DeliveryLimited::RABBITMQ,

@@ -5,4 +5,6 @@ mod delay;
 mod delay_table;
 mod rabbitmq;
 mod redis_streams;
+#[cfg(feature = "rocketmq")]
+mod rocketmq;
 pub(crate) mod site;

@@ -203,6 +203,14 @@ impl RocketServer {
         or_panic((0..MOST_QUEUES).map(|queue| self.waiting(topic, group, queue)).sum())
     }
 
+    /// Returns the offset that this group has committed in the first queue of a topic, or 0 if there is none.
+    ///
+    /// # Panics
+    /// If the broker does not answer.
+    pub fn committed(&self, topic: &str, group: &str) -> u64 {
+        or_panic(self.offset(CONSUMED, topic, group, 0))
+    }
+
     fn waiting(&self, topic: &str, group: &str, queue: u16) -> Result<u64, String> {
         let published = self.offset(PUBLISHED, topic, group, queue)?;
         Ok(published.saturating_sub(self.offset(CONSUMED, topic, group, queue)?))

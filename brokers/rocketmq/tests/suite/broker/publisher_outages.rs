@@ -20,7 +20,7 @@ fn publisher(server: &RocketServer, seconds: u64) -> RocketPublisher {
 }
 
 /// Starts a broker that clients reach by a proxy at this address, with a topic `away` of one queue.
-async fn start_with_proxy(address: Ipv4Addr) -> (Arc<RocketServer>, Proxy) {
+pub(crate) async fn start_with_proxy(address: Ipv4Addr) -> (Arc<RocketServer>, Proxy) {
     let started = move || RocketServer::behind(address, "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h");
     let server = Arc::new(tokio::task::spawn_blocking(started).await.unwrap());
     let port = server.address().rsplit_once(':').unwrap().1.parse().unwrap();

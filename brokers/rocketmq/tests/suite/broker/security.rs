@@ -3,10 +3,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent_harness::servers::RocketServer;
-use idempotent_mq::{OutboundMessage, PublishErrorKind, Settlement, Source, SourceErrorKind};
-use idempotent_rocketmq::{RocketPublisher, RocketPublisherBuilder, RocketSource, RocketSourceBuilder};
+use idempotent_mq::{DeadLetters, OutboundMessage, PublishErrorKind, Settlement, Source, SourceErrorKind};
+use idempotent_rocketmq::{
+    RocketDeadLetters, RocketDeadLettersBuilder, RocketPublisher, RocketPublisherBuilder, RocketSource,
+    RocketSourceBuilder,
+};
 
-use crate::broker::world::ManualConsumer;
+use crate::broker::world::{ManualConsumer, until};
 
 const KEYS: [&str; 2] = ["ledger", "secret-17"];
 
@@ -26,16 +29,25 @@ fn message(id: &str) -> OutboundMessage {
     OutboundMessage::new("orders", id, "b")
 }
 
-/// Receives the message, dead-letters it, and reads the dead letter.
-async fn consume(source: RocketSource, dead_letters: RocketSource) {
+fn dead_letters(server: &RocketServer) -> RocketDeadLettersBuilder {
+    RocketDeadLetters::builder(server.name_server(), "orders", "billing")
+}
+
+/// Receives the message, dead-letters it, and puts the dead letter back.
+async fn consume(source: RocketSource, mut dead: RocketDeadLetters) {
     let mut consumer = ManualConsumer(source);
     let held = consumer.next().await;
     let reason = idempotent_mq::DeadLetter::because("a reason", idempotent_core::Timestamp(0));
     consumer.settle(&held, &Settlement::DeadLetter(reason)).await.unwrap();
-    let mut dead = ManualConsumer(dead_letters);
-    let held = dead.next().await;
-    assert_eq!(held.0.id.as_deref(), Some("m"));
-    dead.settle(&held, &Settlement::Ack).await.unwrap();
+    until("the dead letter", async || (dead.count().await.unwrap() == 1).then_some(())).await;
+    let (delivery, letter) = dead.next().await.unwrap().unwrap();
+    assert_eq!((delivery.id.as_deref(), &*letter.unwrap().reason), (Some("m"), "a reason"));
+    assert!(dead.put_back().await.unwrap());
+    assert_eq!(dead.count().await.unwrap(), 0);
+    dead.close().await;
+    let held = consumer.next().await;
+    assert_eq!((held.0.id.as_deref(), held.0.deaths), (Some("m"), 1));
+    consumer.settle(&held, &Settlement::Ack).await.unwrap();
 }
 
 #[tokio::test]
@@ -45,8 +57,15 @@ async fn a_broker_with_authentication_accepts_the_right_keys_and_refuses_others_
     signed(source(&server)).declare(1).await.unwrap();
     let right = publisher(&server).credentials(KEYS[0], KEYS[1]).build().unwrap();
     right.publish(&message("m")).await.unwrap();
-    let dead_letters = RocketSource::builder(server.name_server(), "billing-dead", "operator");
-    consume(signed(source(&server)), signed(dead_letters)).await;
+    let letters = dead_letters(&server).credentials(KEYS[0], KEYS[1]).build().unwrap();
+    consume(signed(source(&server)), letters).await;
+    for wrong in [dead_letters(&server), dead_letters(&server).credentials(KEYS[0], "secret-18")] {
+        let mut wrong = wrong.build().unwrap();
+        let error = wrong.count().await.unwrap_err();
+        assert_eq!(error.kind(), SourceErrorKind::Fatal, "{error}");
+        assert!(!format!("{error:?} {wrong:?}").contains("secret"), "{error:?}");
+        wrong.close().await;
+    }
 
     for wrong in [publisher(&server), publisher(&server).credentials(KEYS[0], "secret-18")] {
         let error = wrong.build().unwrap().publish(&message("n")).await.unwrap_err();
@@ -70,14 +89,15 @@ async fn a_client_with_tls_trusts_only_the_configured_authority() {
     let right = publisher(&server).tls_ca(certificates.ca()).build().unwrap();
     right.publish(&message("m")).await.unwrap();
     let encrypted = |source: RocketSourceBuilder| source.tls_ca(certificates.ca()).build().unwrap();
-    let dead_letters = RocketSource::builder(server.name_server(), "billing-dead", "operator");
-    consume(encrypted(source(&server)), encrypted(dead_letters)).await;
+    consume(encrypted(source(&server)), dead_letters(&server).tls_ca(certificates.ca()).build().unwrap()).await;
 
     let wrong = publisher(&server).tls_ca(certificates.other_ca()).build().unwrap();
     let error = wrong.publish(&message("n")).await.unwrap_err();
     assert_eq!(error.kind(), PublishErrorKind::Unsent, "{error}");
     let mut wrong = source(&server).tls_ca(certificates.other_ca()).build().unwrap();
     assert_eq!(wrong.receive(1).await.unwrap_err().kind(), SourceErrorKind::Transient);
+    let mut wrong = dead_letters(&server).tls_ca(certificates.other_ca()).build().unwrap();
+    assert_eq!(wrong.count().await.unwrap_err().kind(), SourceErrorKind::Transient);
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use idempotent_core::Timestamp;
 use idempotent_harness::servers::RocketServer;
-use idempotent_mq::{DeadLetter, Headers, OutboundMessage};
-use idempotent_rocketmq::{RocketPublisher, RocketSource};
+use idempotent_mq::{DeadLetter, Headers, OutboundMessage, Redrive};
+use idempotent_rocketmq::{RocketDeadLetters, RocketPublisher, RocketSource};
 use idempotent_testkit::broker::{Broker, Limits, Message};
 use rocketmq_model::common::message::message_ext::MessageExt;
 
@@ -75,14 +75,22 @@ impl Broker for Rocket {
     }
 
     async fn dead_letters(&self) -> Vec<(Message, DeadLetter)> {
-        self.client.collected().iter().map(|message| self.letter(message)).collect()
+        let handled = self.handled().await;
+        let collected = self.client.collected();
+        let dead = collected.iter().filter(|message| u64::try_from(message.queue_offset()).unwrap() >= handled);
+        dead.map(|message| self.letter(message)).collect()
     }
 
     async fn put_back(&self) {
-        for message in self.client.take() {
-            let properties = message.properties().iter().map(|(name, value)| (name.as_str(), value.as_str()));
-            self.client.send(&self.topic, &message.body().unwrap(), properties).await;
-        }
+        let redriven = Redrive::new().run(&mut self.own_letters()).await;
+        assert!(redriven.failed.is_none(), "{redriven:?}");
+    }
+
+    async fn discard(&self, id: &str) {
+        let id = id.to_owned();
+        let discard = Redrive::new().only(move |delivery, _| delivery.id.as_ref() == Some(&id)).discarding();
+        let discarded = discard.run(&mut self.own_letters()).await;
+        assert!(discarded.failed.is_none() && discarded.discarded == 1, "{discarded:?}");
     }
 
     async fn is_empty(&self) -> bool {
@@ -99,6 +107,16 @@ impl Broker for Rocket {
 }
 
 impl Rocket {
+    fn own_letters(&self) -> RocketDeadLetters {
+        RocketDeadLetters::new(SERVER.name_server(), &self.topic, &self.group).unwrap()
+    }
+
+    /// Returns the offset up to which operators have handled the dead letters.
+    async fn handled(&self) -> u64 {
+        let (dead, operators) = (format!("{}-dead", self.group), format!("{}-dead-operator", self.group));
+        blocking(move || SERVER.committed(&dead, &operators)).await
+    }
+
     fn letter(&self, message: &MessageExt) -> (Message, DeadLetter) {
         let properties: BTreeMap<_, _> =
             message.properties().iter().map(|(name, value)| (name.as_str(), value)).collect();

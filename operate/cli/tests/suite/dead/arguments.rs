@@ -12,6 +12,10 @@ fn a_bad_argument_is_refused_with_the_rule_and_without_the_password() {
     let discard = |more: &[&'static str]| {
         [&["discard", "--name", "orders", "--queue", "amqp://localhost", "--reason", "why"][..], more].concat()
     };
+    let without_group = match cfg!(feature = "rocketmq") {
+        true => "name the consumer group of the topic by --group",
+        false => "built without RocketMQ; install it with the feature `rocketmq`",
+    };
     let cases: Vec<(Vec<&str>, i32, &str)> = vec![
         (vec!["list", "--name", "orders"], 2, "set IDEMPOTENT_QUEUE, or pass --queue URL"),
         (vec!["list", "--queue", "amqp://localhost"], 2, "--name <NAME>"),
@@ -30,6 +34,7 @@ fn a_bad_argument_is_refused_with_the_rule_and_without_the_password() {
         (queue("redis+stream://u:s3cret@127.0.0.1:1"), 7, "the broker failed for now"),
         (queue("redis+delay://u:s3cret@127.0.0.1:1"), 7, "the broker failed for now"),
         (queue("redis+delay://u:s3cret@127.0.0.1:99999"), 5, "99999"),
+        (queue("rocketmq://localhost:9876"), 2, without_group),
         ([queue("amqp://localhost"), vec!["--limit", "0"]].concat(), 2, "1..=10000"),
         ([queue("amqp://localhost"), vec!["--died-before", "yesterday"]].concat(), 2, "2026-11-22T06:00:00Z"),
         ([queue("amqp://localhost"), vec!["--slots", "0"]].concat(), 2, "1..=1024"),

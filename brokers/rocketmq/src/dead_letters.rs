@@ -1,0 +1,243 @@
+//! Listing, redriving and removing the dead letters of a group.
+mod broker_log;
+mod log;
+mod open_session;
+mod session;
+
+use std::fmt;
+#[cfg(feature = "tls")]
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use idempotent_mq::{DeadLetter, DeadLetters, Delivery, SourceError};
+use tokio::sync::oneshot;
+
+use self::log::StoredLetter;
+use self::open_session::{OpenSession, Reply, SessionStep};
+use self::session::Handling;
+use crate::SettingError;
+use crate::client::ClientSettings;
+use crate::error::transient;
+use crate::retry_headers::{RetryHeaders, decode_letter};
+use crate::settings::check_name;
+
+/// The dead letters of a consumer group in `GROUP-dead`, for [`Redrive`](idempotent_mq::Redrive).
+///
+/// Each letter is sent to its topic, and counts as handled after the broker has confirmed the message. All groups of the topic
+/// receive the message again. Groups that have handled the message recognize it by its key.
+///
+/// # Handled letters
+///
+/// RocketMQ removes no single message. The committed offset of the group `GROUP-dead-operator` therefore separates handled letters
+/// from dead letters, and [`put_back`](DeadLetters::put_back) and [`discard`](DeadLetters::discard) move this offset. Before the offset
+/// passes skipped letters, these are copied to the end of the topic, with their ids, headers and deaths. A session that only reads
+/// changes nothing.
+///
+/// A process that dies between two of these steps loses no letter. Some letters may then exist twice: in their topic and as dead
+/// letters, or as two dead letters. A broker that crashes may forget the offsets of the last seconds, and the letters return.
+///
+/// A broker deletes old messages, including dead letters, after its `fileReservedTime` (72 h by default). A copy is a new
+/// message.
+///
+/// ```no_run
+/// use idempotent_mq::Redrive;
+/// use idempotent_rocketmq::RocketDeadLetters;
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut letters = RocketDeadLetters::new("localhost:9876", "orders", "billing")?;
+/// let redriven = Redrive::new().limit(10).run(&mut letters).await;
+/// println!("{} put back", redriven.put_back);
+/// redriven.failed.map_or(Ok(()), |failed| Err(failed.into()))
+/// # }
+/// ```
+pub struct RocketDeadLetters {
+    settings: LetterSettings,
+    /// The session, which opens on first use.
+    open: Option<OpenSession>,
+}
+
+/// A builder for [`RocketDeadLetters`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct RocketDeadLettersBuilder {
+    settings: LetterSettings,
+}
+
+#[derive(Clone, Debug)]
+struct LetterSettings {
+    client: ClientSettings,
+    /// The topic of letters that do not name their topic.
+    topic: String,
+    group: String,
+    dead_topic: String,
+    operator_group: String,
+}
+
+impl RocketDeadLetters {
+    /// Creates a handle to the dead letters of this group, with the default settings. The arguments are those of
+    /// [`RocketSource::builder`](crate::RocketSource::builder).
+    ///
+    /// # Errors
+    /// The name servers or a name is invalid.
+    pub fn new(
+        name_servers: impl Into<String>,
+        topic: impl Into<String>,
+        group: impl Into<String>,
+    ) -> Result<Self, SettingError> {
+        Self::builder(name_servers, topic, group).build()
+    }
+
+    /// Returns a builder for a handle to the dead letters of this group.
+    pub fn builder(
+        name_servers: impl Into<String>,
+        topic: impl Into<String>,
+        group: impl Into<String>,
+    ) -> RocketDeadLettersBuilder {
+        let group = group.into();
+        RocketDeadLettersBuilder {
+            settings: LetterSettings {
+                client: ClientSettings::new(name_servers.into()),
+                topic: topic.into(),
+                dead_topic: format!("{group}-dead"),
+                operator_group: format!("{group}-dead-operator"),
+                group,
+            },
+        }
+    }
+}
+
+impl RocketDeadLettersBuilder {
+    /// Sets the topic of the dead letters, as in
+    /// [`RocketSourceBuilder::dead_letter_topic`](crate::RocketSourceBuilder::dead_letter_topic).
+    ///
+    /// # Default
+    /// The group's name with the suffix `-dead`
+    pub fn dead_letter_topic(mut self, topic: impl Into<String>) -> Self {
+        self.settings.dead_topic = topic.into();
+        self
+    }
+
+    /// Sets the group whose committed offset separates handled letters from dead letters. All operators need the same group, and no
+    /// consumer may use it.
+    ///
+    /// # Default
+    /// The name of the consumers' group with the suffix `-dead-operator`
+    pub fn operator_group(mut self, group: impl Into<String>) -> Self {
+        self.settings.operator_group = group.into();
+        self
+    }
+
+    /// Sets the access key and the secret key, as in [`RocketSourceBuilder::credentials`](crate::RocketSourceBuilder::credentials).
+    ///
+    /// # Default
+    /// None: requests are not signed
+    pub fn credentials(mut self, access_key: impl Into<String>, secret_key: impl Into<String>) -> Self {
+        self.settings.client.credentials = Some([access_key.into(), secret_key.into()]);
+        self
+    }
+
+    /// Encrypts all connections with TLS, as in [`RocketSourceBuilder::tls_ca`](crate::RocketSourceBuilder::tls_ca).
+    ///
+    /// # Default
+    /// None: connections are not encrypted
+    #[cfg(feature = "tls")]
+    pub fn tls_ca(mut self, certificates: impl Into<PathBuf>) -> Self {
+        self.settings.client.tls_ca = Some(certificates.into());
+        self
+    }
+
+    /// Builds the handle, which connects on first use.
+    ///
+    /// # Errors
+    /// The name servers, a name, the credentials or the certificates are invalid.
+    pub fn build(self) -> Result<RocketDeadLetters, SettingError> {
+        let LetterSettings { client, topic, group, dead_topic, operator_group } = &self.settings;
+        client.check()?;
+        for (what, name) in
+            [("topic", topic), ("group", group), ("dead letter topic", dead_topic), ("operator group", operator_group)]
+        {
+            check_name(what, name)?;
+        }
+        if operator_group == group {
+            return Err(SettingError::new(
+                "operator_group: must differ from the group of the consumers; choose another name",
+            ));
+        }
+        Ok(RocketDeadLetters { settings: self.settings, open: None })
+    }
+}
+
+#[async_trait]
+impl DeadLetters for RocketDeadLetters {
+    async fn count(&mut self) -> Result<u64, SourceError> {
+        self.ask(SessionStep::Count).await
+    }
+
+    async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
+        let next = self.ask(SessionStep::Next).await?;
+        Ok(next.map(|letter| self.settings.decode(letter)))
+    }
+
+    /// Puts the letter back into its topic, or into the topic of this handle if the letter names none.
+    ///
+    /// # Cancellation
+    /// The call continues in the background, unless the process ends.
+    async fn put_back(&mut self) -> Result<bool, SourceError> {
+        let handling = Handling::PutBack { topic: self.settings.topic.clone() };
+        self.ask(|reply| SessionStep::Handle(handling, reply)).await
+    }
+
+    /// Commits the offset after the letter.
+    ///
+    /// # Cancellation
+    /// The call continues in the background, unless the process ends.
+    async fn discard(&mut self) -> Result<bool, SourceError> {
+        self.ask(|reply| SessionStep::Handle(Handling::Discard, reply)).await
+    }
+
+    async fn close(&mut self) {
+        if let Some(open) = self.open.take() {
+            open.close().await;
+        }
+    }
+}
+
+impl RocketDeadLetters {
+    /// Runs a step of the session, which opens first if necessary.
+    async fn ask<T>(&mut self, step: impl FnOnce(Reply<T>) -> SessionStep) -> Result<T, SourceError> {
+        let open = match &mut self.open {
+            Some(open) => open,
+            none => none.insert(OpenSession::open(&self.settings).await?),
+        };
+        let (reply, replied) = oneshot::channel();
+        let is_sent = open.steps.send(step(reply)).is_ok();
+        match replied.await {
+            Ok(result) if is_sent => result,
+            _ => {
+                self.open = None;
+                Err(transient("the client for the dead letters has ended; see the log"))
+            }
+        }
+    }
+}
+
+impl LetterSettings {
+    /// Decodes a letter as a consumer of its topic would receive it.
+    fn decode(&self, letter: StoredLetter) -> (Delivery, Option<DeadLetter>) {
+        let StoredLetter { position, properties, flag, body, .. } = letter;
+        let all = properties.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let headers = RetryHeaders::decode(all, flag);
+        let body = if headers.has_empty_body() { Vec::new() } else { body };
+        let mut delivery = headers.delivery(position.position(&self.dead_topic), body);
+        delivery.attempt = Some(1);
+        (delivery, decode_letter(&properties))
+    }
+}
+
+/// Shows no credentials.
+impl fmt::Debug for RocketDeadLetters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LetterSettings { client, group, .. } = &self.settings;
+        f.debug_struct("RocketDeadLetters").field("client", client).field("group", group).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,72 @@
+//! A session on the runtime of its client.
+use idempotent_mq::SourceError;
+use tokio::sync::{mpsc, oneshot};
+
+use super::LetterSettings;
+use super::broker_log::BrokerLog;
+use super::log::StoredLetter;
+use super::session::{Handling, LetterSession};
+use crate::client::spawn_client;
+use crate::error::{failure, transient};
+
+/// A session on its own thread, which runs one step after the other. After the drop of this value, the session ends with its
+/// current step: the caller's cancellation interrupts no step.
+pub(crate) struct OpenSession {
+    pub(crate) steps: mpsc::UnboundedSender<SessionStep>,
+    ended: oneshot::Receiver<()>,
+}
+
+/// A step of a session, and the receiver of its result.
+pub(crate) enum SessionStep {
+    Count(Reply<u64>),
+    Next(Reply<Option<StoredLetter>>),
+    Handle(Handling, Reply<bool>),
+}
+
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, SourceError>>;
+
+impl OpenSession {
+    /// Starts the client, in one attempt.
+    pub(crate) async fn open(settings: &LetterSettings) -> Result<Self, SourceError> {
+        let (ready, opened) = oneshot::channel();
+        let ((steps, orders), (end, ended)) = (mpsc::unbounded_channel(), oneshot::channel());
+        let LetterSettings { client, dead_topic, operator_group, .. } = settings.clone();
+        spawn_client(0, move |runtime| async move {
+            match BrokerLog::start(&runtime, &client, &dead_topic, &operator_group).await {
+                Ok(log) => {
+                    drop(ready.send(Ok(())));
+                    let mut session = LetterSession::new(log, dead_topic);
+                    session.run(orders).await;
+                    session.into_log().shut_down().await;
+                }
+                Err(error) => drop(ready.send(Err(error))),
+            }
+            drop(end);
+        });
+        let started =
+            opened.await.map_err(|_| transient("connecting: the client could not be started; see the log"))?;
+        started.map_err(|error| failure("connecting: the client for the dead letters could not be started", error))?;
+        Ok(Self { steps, ended })
+    }
+
+    /// Ends the session, and waits until its client has ended.
+    pub(crate) async fn close(self) {
+        drop(self.steps);
+        // The channel carries no value and ends with the drop of its sender.
+        let _: Result<(), _> = self.ended.await;
+    }
+}
+
+impl LetterSession<BrokerLog> {
+    /// Runs the steps in turn, until there are no more callers.
+    async fn run(&mut self, mut steps: mpsc::UnboundedReceiver<SessionStep>) {
+        // A caller that was cancelled needs no result.
+        while let Some(step) = steps.recv().await {
+            match step {
+                SessionStep::Count(reply) => drop(reply.send(self.count().await)),
+                SessionStep::Next(reply) => drop(reply.send(self.next().await)),
+                SessionStep::Handle(handling, reply) => drop(reply.send(self.handle(&handling).await)),
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Dead letters of RocketMQ groups.
+use std::time::Duration;
+
+use idempotent::mq::{DeadLetters, OutboundMessage, Settlement, Source};
+use idempotent::rocketmq::{RocketDeadLetters, RocketPublisher, RocketSource};
+use idempotent_harness::servers::RocketServer;
+
+use crate::dead::site::{BODIES, REASONS, Site, bury, is_back, next};
+
+/// Starts a server with three dead letters of the topic `orders` and the group `billing`.
+async fn server_with_letters() -> (RocketServer, RocketSource) {
+    let server = tokio::task::spawn_blocking(RocketServer::start).await.unwrap();
+    let mut source = RocketSource::builder(server.name_server(), "orders", "billing").build().unwrap();
+    source.declare(1).await.unwrap();
+    let publisher = RocketPublisher::builder(server.name_server()).build().unwrap();
+    for (number, body) in BODIES.iter().enumerate() {
+        let message = OutboundMessage::new("orders", format!("m-{number}"), *body).header("trace", *b"secret");
+        publisher.publish(&message).await.unwrap();
+        bury(&mut source, REASONS[number], None).await;
+    }
+    are_there(&server, 3).await;
+    (server, source)
+}
+
+/// Waits until the queue counts this number of letters, which it does a moment after the broker's confirmation.
+async fn are_there(server: &RocketServer, letters: u64) {
+    let mut dead = RocketDeadLetters::new(server.name_server(), "orders", "billing").unwrap();
+    let wait = async { while dead.count().await.unwrap() != letters {} };
+    tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap();
+    dead.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn letters_of_a_rocketmq_group_are_listed_shown_put_back_and_removed() {
+    let (server, mut source) = server_with_letters().await;
+    let url = format!("rocketmq://{}", server.name_server());
+    let site = Site { queue: &["--queue", &url, "--name", "orders", "--group", "billing"] };
+    let ids = site.is_listed();
+    assert_eq!(ids, ["m-0", "m-1", "m-2"]);
+    site.is_redriven();
+    let (delivery, tag) = next(&mut source).await;
+    is_back(&delivery, BODIES[0]);
+    source.settler().settle(&delivery, &tag, &Settlement::Ack).await.unwrap();
+
+    let one = ["--id", "m-2", "--reason", "again", "--yes", "--rate", "0", "-o", "table"];
+    let done = site.dead("redrive", &one);
+    assert!(done.out.ends_with("1 put back, 1 skipped by the conditions, 0 gone\n"), "{done:?}");
+    let (delivery, tag) = next(&mut source).await;
+    is_back(&delivery, BODIES[2]);
+    source.settler().settle(&delivery, &tag, &Settlement::Ack).await.unwrap();
+    are_there(&server, 1).await;
+    assert_eq!(site.reasons(&[]), [REASONS[1]], "the skipped letter was copied");
+    let removed = site.dead("discard", &["--id", "m-1", "--reason", "customer deleted", "--yes"]).lines();
+    assert_eq!(removed[1]["discarded"], 1);
+    assert!(site.reasons(&[]).is_empty());
+
+    let other = Site { queue: &["--queue", &url, "--name", "orders", "--group", "shipping"] };
+    other.dead("list", &[]).fails(7, "orders of shipping on rocketmq://");
+}
