@@ -16,15 +16,21 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if error.downcast_ref::<io::Error>().is_some_and(is_closed) {
         return ExitCode::SUCCESS;
     }
-    output::note(format_args!("error: {}", escaped(&format!("{error:#}"))));
+    let is_limited = error.downcast_ref::<SourceError>().is_some_and(is_delivery_limit);
+    let remedy = if is_limited { ", and pass it by `--assume-delivery-limit`" } else { "" };
+    output::note(format_args!("error: {}{remedy}", escaped(&format!("{error:#}"))));
     ExitCode::from(code(error))
+}
+
+fn is_delivery_limit(error: &SourceError) -> bool {
+    error.source().is_some_and(<dyn Error>::is::<DeliveryLimitError>)
 }
 
 /// Returns the exit code of a broker's error. The brokers' own codes are in the text.
 fn of_broker(error: &SourceError, text: &str) -> u8 {
     let has = |codes: &[&str]| codes.iter().any(|code| text.contains(code));
     match error.kind() {
-        _ if error.source().is_some_and(<dyn Error>::is::<DeliveryLimitError>) => 6,
+        _ if is_delivery_limit(error) => 6,
         _ if has(&["ACCESS_REFUSED", "ACCESS-REFUSED", "NOAUTH", "WRONGPASS", "NOPERM"]) => 8,
         _ if has(&["NOT_FOUND", "NOT-FOUND"]) => 4,
         SourceErrorKind::Fatal => 5,
