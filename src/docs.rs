@@ -29,6 +29,7 @@ guides! {
     alerts = "alerts.md",
     command_line = "command-line.md",
     console = "console.md",
+    operating = "operating.md",
     metrics = "metrics.md",
     traces = "traces.md",
     troubleshooting = "troubleshooting.md",

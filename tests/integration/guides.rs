@@ -59,6 +59,9 @@ pub mod alerts {}
 #[doc = include_str!("../../guides/console.md")]
 pub mod console {}
 
+#[doc = include_str!("../../guides/operating.md")]
+pub mod operating {}
+
 #[doc = include_str!("../../guides/metrics.md")]
 pub mod metrics {}
 
