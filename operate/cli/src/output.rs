@@ -7,7 +7,7 @@ mod streams;
 
 use std::io::{self, IsTerminal, Write};
 
-use idempotent_operate::{RecordSummary, StateName, UnreadableSummary, escaped, short_time as time};
+use idempotent_operate::{RecordSummary, UnreadableSummary, escaped, lease_time, short_time as time};
 
 use crate::arguments::Format;
 
@@ -55,10 +55,10 @@ pub(crate) fn records(format: Format, records: &[RecordSummary], unreadable: &[U
     let mut out = io::stdout().lock();
     let mut rows = vec![["STATE", "ATTEMPT", "AGE", "LEASE", "FENCING", "KEY"].map(str::to_owned)];
     rows.extend(records.iter().map(|record| {
-        let lease = record.lease_left_ms.map_or_else(|| "-".to_owned(), lease);
+        let lease = record.lease_left_ms.map_or_else(|| "-".to_owned(), lease_time);
         let numbers = [record.attempt.to_string(), time(record.age_ms), lease, record.fencing.to_string()];
         let [attempt, age, lease, fencing] = numbers;
-        [state(record.state).to_owned(), attempt, age, lease, fencing, escaped(&record.key)]
+        [record.state.text().to_owned(), attempt, age, lease, fencing, escaped(&record.key)]
     }));
     rows.extend(unreadable.iter().map(|record| {
         let key = format!("{}  ({})", escaped(&record.key), escaped(&record.reason));
@@ -86,13 +86,13 @@ fn fields(record: &RecordSummary) -> Vec<(&'static str, String)> {
     let over = record.taken_over.map_or_else(String::new, |fencing| format!(", took over from {fencing}"));
     let mut fields = vec![
         ("key", escaped(&record.key)),
-        ("state", state(record.state).to_owned()),
+        ("state", record.state.text().to_owned()),
         ("attempt", format!("{}{over}", record.attempt)),
         ("fencing", record.fencing.to_string()),
     ];
     let mut add = |name, value: Option<String>| fields.extend(value.map(|value| (name, value)));
     add("owner", record.owner.as_ref().map(|owner| format!("{}…", escaped(owner))));
-    add("lease", record.lease_left_ms.map(lease));
+    add("lease", record.lease_left_ms.map(lease_time));
     add(
         "claimable",
         record
@@ -106,30 +106,4 @@ fn fields(record: &RecordSummary) -> Vec<(&'static str, String)> {
     add("updated", Some(format!("{}, {} ago", record.updated_at, time(record.age_ms))));
     add("expires", record.expires_in_ms.map(|left| format!("in {}", time(left))));
     fields
-}
-
-pub(crate) fn state(state: StateName) -> &'static str {
-    match state {
-        StateName::Vacant => "vacant",
-        StateName::Consuming => "consuming",
-        StateName::Consumed => "consumed",
-        StateName::Failed => "failed",
-        StateName::Dead => "dead",
-        _ => "other",
-    }
-}
-
-fn lease(left: i64) -> String {
-    let time = time(left.unsigned_abs());
-    if left < 0 { format!("ended {time} ago") } else { format!("ends in {time}") }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lease_has_ended_or_ends_later() {
-        assert_eq!([lease(-1_500), lease(20_000)], ["ended 1s 500ms ago", "ends in 20s"]);
-    }
 }

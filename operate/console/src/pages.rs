@@ -47,7 +47,7 @@ impl FromRequestParts<Arc<Shared>> for Page {
 }
 
 impl Page {
-    /// Returns what all pages have in common.
+    /// Returns the header and the navigation of a page.
     pub(crate) fn layout(&self, title: &'static str) -> Layout {
         Layout::new(title, &self.shared, &self.visitor, theme(&self.headers))
     }

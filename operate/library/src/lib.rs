@@ -47,4 +47,4 @@ pub use self::redrive::{RedriveOutcome, Redriver};
 pub use self::repair::{Repair, RepairResult, Repairer};
 pub use self::stream::{StreamNumbers, StreamSummary};
 pub use self::summary::{RecordSummary, StateName, UnreadableName, UnreadableSummary, date};
-pub use self::text::{escaped, escaped_bytes, short_time};
+pub use self::text::{escaped, escaped_bytes, lease_time, short_time};

@@ -22,6 +22,18 @@ pub enum StateName {
 }
 
 impl StateName {
+    /// Returns the text of the name, as in JSON.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Vacant => "vacant",
+            Self::Consuming => "consuming",
+            Self::Consumed => "consumed",
+            Self::Failed => "failed",
+            Self::Dead => "dead",
+        }
+    }
+
     /// Returns the kind of state with this name.
     #[must_use]
     pub fn kind(self) -> StateKind {

@@ -67,6 +67,19 @@ pub fn short_time(ms: u64) -> String {
     text.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
+/// Describes the rest of a lease in ms, which is negative after its end.
+///
+/// ```
+/// use idempotent_operate::lease_time;
+///
+/// assert_eq!([lease_time(-1_500), lease_time(20_000)], ["ended 1s 500ms ago", "ends in 20s"]);
+/// ```
+#[must_use]
+pub fn lease_time(left_ms: i64) -> String {
+    let time = short_time(left_ms.unsigned_abs());
+    if left_ms < 0 { format!("ended {time} ago") } else { format!("ends in {time}") }
+}
+
 fn push(out: &mut String, char: char) {
     if is_plain(char) {
         out.push(char);

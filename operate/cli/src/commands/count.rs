@@ -28,7 +28,7 @@ pub(super) async fn count(global: &GlobalOptions, arguments: &CountArguments) ->
         let limits = PageLimits { keys: PageLimits::MOST_KEYS, examined: budget - counted.examined };
         let page = idempotent_operate::list_paced(&*target.store, &filter, after, limits, rate).await?;
         for (_, record) in &page.keys {
-            *counted.counts.entry(output::state(record.state)).or_default() += 1;
+            *counted.counts.entry(record.state.text()).or_default() += 1;
         }
         if !page.unreadable.is_empty() {
             *counted.counts.entry("unreadable").or_default() += page.unreadable.len() as u64;

@@ -78,12 +78,12 @@ async fn show(global: &GlobalOptions, arguments: &KeyArguments) -> anyhow::Resul
 
 async fn state(store: &dyn Store, key: &Key) -> anyhow::Result<&'static str> {
     let record = idempotent_operate::inspect(store, key).await?;
-    Ok(record.map_or("absent", |record| output::state(record.state)))
+    Ok(record.map_or("absent", |record| record.state.text()))
 }
 
 /// Returns the next step for a stream whose number `next` waits.
 fn advice(summary: &StreamSummary, state: Option<&str>, next: u64) -> String {
-    let is = |name: StateName| state == Some(output::state(name));
+    let is = |name: StateName| state == Some(name.text());
     match (summary.blocked_by_number, summary.blocked_by.as_deref()) {
         (Some(number), _) => {
             format!("number {next} waits for number {number}, which was not delivered: send its message")

@@ -70,7 +70,7 @@ fn check(record: &RecordSummary, fencing: Option<u64>, repair: Repair) -> anyhow
             return Ok(());
         }
         (_, StateName::Vacant) => "the key is vacant already, so its next duplicate runs".to_owned(),
-        _ => format!("the key is {}: use `idempotent forget`", output::state(record.state)),
+        _ => format!("the key is {}: use `idempotent forget`", record.state.text()),
     };
     Err(Failure::Refused(why).into())
 }

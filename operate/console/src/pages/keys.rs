@@ -5,8 +5,8 @@ use askama::Template;
 use axum::response::Response;
 use idempotent_core::{Key, StateKind};
 use idempotent_operate::{
-    KeyAddress, KeyFilter, NamePattern, PageLimits, RecordSummary, StateName, UnreadableSummary, inspect, list,
-    short_time,
+    KeyAddress, KeyFilter, NamePattern, PageLimits, RecordSummary, StateName, UnreadableSummary, inspect, lease_time,
+    list, short_time,
 };
 use serde::Serialize;
 
@@ -74,9 +74,9 @@ impl KeyRow {
             entry: format!("{} {}", record.fencing, record.key),
             key: shown(&record.key),
             link: key_link(store, &record.key),
-            state: state_name(record.state),
+            state: record.state.text(),
             age: short_time(record.age_ms),
-            lease: record.lease_left_ms.map(lease).unwrap_or_default(),
+            lease: record.lease_left_ms.map(lease_time).unwrap_or_default(),
             owner: record.owner.as_deref().map(shown).unwrap_or_default(),
             attempt: record.attempt,
             note,
@@ -87,22 +87,6 @@ impl KeyRow {
 /// Returns the link to the page of a key.
 pub(super) fn key_link(store: &str, key: &str) -> String {
     form_urlencoded::Serializer::new("key?".to_owned()).append_pair("store", store).append_pair("k", key).finish()
-}
-
-pub(super) fn lease(left: i64) -> String {
-    let time = short_time(left.unsigned_abs());
-    if left < 0 { format!("ended {time} ago") } else { format!("ends in {time}") }
-}
-
-pub(super) fn state_name(state: StateName) -> &'static str {
-    match state {
-        StateName::Vacant => "vacant",
-        StateName::Consuming => "consuming",
-        StateName::Consumed => "consumed",
-        StateName::Failed => "failed",
-        StateName::Dead => "dead",
-        _ => "unknown",
-    }
 }
 
 const STATES: [(&str, StateKind); 5] = [
@@ -254,11 +238,11 @@ pub(crate) async fn key(page: Page) -> Result<Response, PageError> {
 }
 
 fn facts(record: &RecordSummary) -> Vec<(&'static str, String)> {
-    let mut facts = vec![("State", state_name(record.state).to_owned()), ("Attempt", record.attempt.to_string())];
+    let mut facts = vec![("State", record.state.text().to_owned()), ("Attempt", record.attempt.to_string())];
     let mut add = |name, value: Option<String>| facts.extend(value.map(|value| (name, value)));
     add("Fencing number", Some(record.fencing.to_string()));
     add("Owner", record.owner.as_deref().map(|owner| format!("{}…", shown(owner))));
-    add("Lease", record.lease_left_ms.map(lease));
+    add("Lease", record.lease_left_ms.map(lease_time));
     add("Taken over from", record.taken_over.map(|fencing| fencing.to_string()));
     add("Claimable in", record.delay_left_ms.map(|left| short_time(left.unsigned_abs())));
     add("Error", record.error.as_deref().map(shown));

@@ -1,4 +1,4 @@
-//! What the pages have in common.
+//! The header, the navigation and the texts that all pages share.
 use idempotent_operate::escaped;
 
 use crate::access::Role;
