@@ -55,9 +55,13 @@ fn the_keyboard_alone_forgets_a_key_and_the_focus_is_visible() {
     let visitor = served.visitor("secret", &[]);
     visitor.go("dead");
     let tab = |visitor: &Visitor| visitor.press_key("\u{e004}");
-    tab(&visitor);
-    let focus = visitor.script("return document.activeElement.textContent");
-    assert_eq!(focus, "Skip to the content");
+    // Chromium drops keys until it has drawn the first frame of a page, so the first keys may change nothing.
+    let focus = (0..1_000).find_map(|_| {
+        tab(&visitor);
+        let found = visitor.script("const at = document.activeElement; return at === document.body ? null : at.textContent");
+        (!found.is_null()).then_some(found)
+    });
+    assert_eq!(focus, Some("Skip to the content".into()), "the first element that Tab reaches");
     for _ in 0..60 {
         tab(&visitor);
         let outline = visitor.script("return getComputedStyle(document.activeElement).outlineStyle");
