@@ -38,9 +38,14 @@ pub fn server_name() -> &'static str {
     NAME.get_or_init(|| std::env::var("IDEMPOTENT_REDIS_VERSION").map_or("redis", |name| name.leak()))
 }
 
+/// Returns whether the server has `SET … IFEQ`.
+pub fn has_comparisons() -> bool {
+    server_name().starts_with("valkey")
+}
+
 /// Returns the goal for servers without `SET … IFEQ`, or the one for servers with this option.
 pub fn goal(of_scripts: f64, of_comparisons: f64) -> Goal {
-    Goal::AtLeast(if server_name().starts_with("valkey") { of_comparisons } else { of_scripts })
+    Goal::AtLeast(if has_comparisons() { of_comparisons } else { of_scripts })
 }
 
 fn main() {
