@@ -36,7 +36,7 @@ While you work
     budget          holds the processor time of `check`, `test` and `test extras` against their limits
   fix               repairs what a machine can repair of that
   book              builds the guides as a site in target/book/site
-  pictures [NAME]   records README's pictures from the programs consume and shop, in docs/pictures
+  pictures [NAME]   records the pictures of consume, console or shop, or all, in guides/pictures
   setup             installs what the tests need besides a Rust toolchain; `test` does it, too
 
 Also run by CI

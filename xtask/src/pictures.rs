@@ -1,4 +1,5 @@
-//! The command `cargo xtask pictures`: records the pictures of README from the real programs.
+//! The command `cargo xtask pictures`: records the pictures of README and the guides from the real programs.
+mod console;
 mod page;
 mod recording;
 mod svg;
@@ -14,7 +15,7 @@ use crate::setup;
 use crate::tools::{Done, cargo, ran, root, target};
 
 /// The pictures, by the name of their program.
-pub(crate) const NAMES: [&str; 2] = ["consume", "shop"];
+pub(crate) const NAMES: [&str; 3] = ["consume", "console", "shop"];
 
 /// A command in the recorded terminal, and a text that its output must contain.
 struct Scene {
@@ -43,8 +44,8 @@ const SCENES: [Scene; 4] = [
     },
 ];
 
-/// The largest permitted sizes in bytes: the pictures are a part of each clone.
-const LARGEST: [(&str, usize); 2] = [("consume.svg", 100 << 10), ("shop.png", 150 << 10)];
+/// The largest permitted size of a picture in bytes: the pictures are a part of each clone.
+const LARGEST: usize = 150 << 10;
 
 /// Writes the picture of one program, or all pictures.
 pub(crate) fn write(only: Option<&str>) -> Done {
@@ -53,10 +54,18 @@ pub(crate) fn write(only: Option<&str>) -> Done {
     if only.is_none_or(|only| only == "consume") {
         save("consume.svg", consume(&scratch)?.as_bytes())?;
     }
-    if only.is_none_or(|only| only == "shop") {
-        if !setup::browser::all()? {
-            return Ok(false);
+    if only.is_none_or(|only| only != "consume") && !setup::browser::all()? {
+        return Ok(false);
+    }
+    if only.is_none_or(|only| only == "console") {
+        println!("xtask pictures: building the example console");
+        let build = ["build", "--locked", "--package", "idempotent-examples", "--features", "console"];
+        ran(cargo(&build)?.args(["--example", "console"]))?;
+        for (name, picture) in console::take(&target()?.join("debug/examples/console"), &scratch)? {
+            save(name, &picture)?;
         }
+    }
+    if only.is_none_or(|only| only == "shop") {
         println!("xtask pictures: building shop");
         ran(&mut cargo(&["build", "--release", "--locked", "--package", "idempotent-shop"])?)?;
         save("shop.png", &page::take(&target()?.join("release/shop"), &scratch)?)?;
@@ -92,13 +101,13 @@ fn consume(scratch: &Path) -> Result<String, Box<dyn Error>> {
 /// The picture is too large, or cannot be written.
 fn save(name: &str, picture: &[u8]) -> Result<(), Box<dyn Error>> {
     let size = picture.len();
-    if let Some((_, largest)) = LARGEST.iter().find(|(limited, largest)| *limited == name && size > *largest) {
-        return Err(format!("{name} has {size} bytes, at most {largest} are permitted").into());
+    if size > LARGEST {
+        return Err(format!("{name} has {size} bytes, at most {LARGEST} are permitted").into());
     }
-    let folder = root()?.join("docs/pictures");
+    let folder = root()?.join("guides/pictures");
     fs::create_dir_all(&folder)?;
     fs::write(folder.join(name), picture)?;
-    println!("xtask pictures: docs/pictures/{name} has {} KiB", size.div_ceil(1 << 10));
+    println!("xtask pictures: guides/pictures/{name} has {} KiB", size.div_ceil(1 << 10));
     Ok(())
 }
 

@@ -43,7 +43,7 @@ pub(super) fn take(service: &Path, scratch: &Path) -> Result<Vec<u8>, Box<dyn Er
 ///
 /// # Errors
 /// The condition fails, or is not true in time.
-fn until(what: &str, is_true: impl Fn() -> Result<bool, Box<dyn Error>>) -> Result<(), Box<dyn Error>> {
+pub(super) fn until(what: &str, is_true: impl Fn() -> Result<bool, Box<dyn Error>>) -> Result<(), Box<dyn Error>> {
     let start = Instant::now();
     while !is_true()? {
         if start.elapsed() > LONGEST {

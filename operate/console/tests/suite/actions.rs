@@ -22,7 +22,7 @@ async fn selected_keys_are_forgotten_and_audited_and_no_other_key() {
     let entries = dead(&site).await;
     assert_eq!(entries.len(), 2);
     let plan = site.plan(ANN, "forget", &entries[..1]).await;
-    assert!(plan.body.contains("One entry") && plan.body.contains("runs the handler again"), "{}", plan.body);
+    assert!(plan.body.contains("<p>1 entry of") && plan.body.contains("runs the handler again"), "{}", plan.body);
     assert_eq!(state(&site, &entries[0]).await, state(&site, &entries[1]).await, "a plan changes nothing");
     let task = site.apply(ANN, &plan, &WHY).await;
     assert!(task.body.contains(">done<"), "{}", task.body);

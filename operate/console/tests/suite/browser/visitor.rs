@@ -77,6 +77,13 @@ impl Visitor {
         self.driver.post("url", &json!({ "url": format!("{}{page}", self.base) }));
     }
 
+    /// Sets the width of the pages in CSS pixels. A window has a minimum width, which this emulation of a phone has not.
+    pub(crate) fn set_width(&self, width: u32) {
+        let phone = json!({ "width": width, "height": 800, "deviceScaleFactor": 1, "mobile": false });
+        let command = json!({ "cmd": "Emulation.setDeviceMetricsOverride", "params": phone });
+        self.driver.post("goog/cdp/execute", &command);
+    }
+
     pub(crate) fn find(&self, selector: &str) -> Element<'_> {
         self.driver.element(selector)
     }

@@ -16,7 +16,7 @@ fn a_listing_follows_the_store_until_it_is_paused() {
     visitor.until_text("#live", "Paused");
     served.block_on(served.site.forget(&keys[1]));
     visitor.click("#live button");
-    visitor.until_text("caption", "1 keys");
+    visitor.until_text("caption", "1 key,");
     assert_eq!(visitor.complaints(), Vec::<String>::new());
 }
 
