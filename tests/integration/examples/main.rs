@@ -4,6 +4,7 @@ mod browser;
 mod consume;
 mod example;
 mod lateness;
+mod order_service;
 mod order_steps;
 mod order_timeout;
 mod outbox;
