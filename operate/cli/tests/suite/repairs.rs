@@ -108,5 +108,5 @@ async fn a_repeated_purge_ends_between_two_rounds_by_a_signal() {
     // The second round follows an interval.
     assert_eq!(lines.map(Result::unwrap).collect::<Vec<_>>(), [r#"{"done":true,"removed":0}"#; 2]);
     assert!(Command::new("kill").arg(purge.id().to_string()).status().unwrap().success());
-    assert_eq!(purge.wait().unwrap().code(), Some(130));
+    assert_eq!(purge.wait().unwrap().code(), Some(143));
 }
