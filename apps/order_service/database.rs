@@ -1,10 +1,14 @@
 //! The tables of orders and shipments, and the outbox.
+use std::time::Duration;
+
 use idempotent::Outbox;
 use sqlx::postgres::{PgPool, PgPoolOptions};
 use sqlx::{Postgres, Transaction};
 
 /// The number of connections of one process, besides those of the store.
 const CONNECTIONS: u32 = 4;
+/// The longest wait for a connection. A process that finds no database at its start ends, and is started again.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 // A repeated shipment adds a row, so that it shows.
 const TABLES: [&str; 2] = [
@@ -24,7 +28,7 @@ pub(crate) async fn migrate(url: &str) -> anyhow::Result<()> {
 
 /// Connects to the database, whose tables exist.
 pub(crate) async fn connect(url: &str) -> anyhow::Result<PgPool> {
-    Ok(PgPoolOptions::new().max_connections(CONNECTIONS).connect(url).await?)
+    Ok(PgPoolOptions::new().max_connections(CONNECTIONS).acquire_timeout(PATIENCE).connect(url).await?)
 }
 
 /// Inserts an order. Returns false if the order exists.

@@ -63,7 +63,8 @@ pub(crate) async fn relay(arguments: RelayArguments) -> anyhow::Result<()> {
     // A message for a missing queue is refused.
     declared(&url).await?;
     // Shorter than two thirds of the lease: the relay itself retries while the broker is down.
-    let publisher = RabbitPublisher::builder(&url).give_up_after(Duration::from_secs(5).min(arguments.lease / 2)).build()?;
+    let publisher =
+        RabbitPublisher::builder(&url).give_up_after(Duration::from_secs(5).min(arguments.lease / 2)).build()?;
     let relay = Relay::new(&outbox, Arc::new(publisher)).lease(arguments.lease);
     let collector = MetricsCollector::new().relay("orders", relay.counters()).outbox("orders", &outbox);
     health::start(arguments.listen, health::routes(stop.clone(), metrics), collector).await?;

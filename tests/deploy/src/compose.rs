@@ -14,7 +14,10 @@ const FILE: &str = "compose.yaml";
 /// Returns the processes of this project's programs.
 pub(crate) fn processes(deploy: &Path) -> Result<Vec<Process>, Failure> {
     let compose = compose(deploy)?;
-    entries(&compose["services"]).filter(|(_, service)| is_own(service)).map(|(name, service)| process(name, service)).collect()
+    entries(&compose["services"])
+        .filter(|(_, service)| is_own(service))
+        .map(|(name, service)| process(name, service))
+        .collect()
 }
 
 /// Returns what is wrong with references, variables, ports and privileges.
@@ -89,7 +92,11 @@ fn references(name: &str, service: &Value, compose: &Value, folder: &Path) -> Ve
     }
     for volume in texts(&service["volumes"]) {
         let source = volume.split(':').next().unwrap_or_default();
-        let exists = if source.starts_with('.') { folder.join(source).exists() } else { compose["volumes"].get(source).is_some() };
+        let exists = if source.starts_with('.') {
+            folder.join(source).exists()
+        } else {
+            compose["volumes"].get(source).is_some()
+        };
         if !exists {
             all.push(format!("{name}: there is no volume or file {source}"));
         }

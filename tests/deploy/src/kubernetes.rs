@@ -46,7 +46,9 @@ pub(crate) fn complaints(deploy: &Path) -> Result<Vec<String>, Failure> {
     let secrets = secrets(&manifests);
     for pod in &pods {
         all.extend(pod.complaints());
-        all.extend(pod.secrets().difference(&secrets).map(|(name, key)| format!("{}: no secret {name} with {key}", pod.place)));
+        all.extend(
+            pod.secrets().difference(&secrets).map(|(name, key)| format!("{}: no secret {name} with {key}", pod.place)),
+        );
     }
     let used: BTreeSet<_> = pods.iter().flat_map(Pod::secrets).collect();
     all.extend(secrets.difference(&used).map(|(name, key)| format!("no pod uses {key} of the secret {name}")));
@@ -105,7 +107,8 @@ fn selector(manifest: &Manifest, pods: &[Pod]) -> Option<String> {
         "Service" => &manifest.value["spec"]["selector"],
         _ => return None,
     };
-    let found = pods.iter().any(|pod| pod.has(selector) && (manifest.kind() != "Deployment" || pod.place == manifest.place()));
+    let found =
+        pods.iter().any(|pod| pod.has(selector) && (manifest.kind() != "Deployment" || pod.place == manifest.place()));
     (!found).then(|| format!("{}: the selector selects no pod", manifest.place()))
 }
 
@@ -119,8 +122,10 @@ fn deployment(manifest: &Manifest) -> Option<String> {
 
 /// Each Deployment of several pods has a disruption budget.
 fn budgets(manifests: &[Manifest]) -> Vec<String> {
-    let budgets: Vec<&Value> = manifests.iter().filter(|m| m.kind() == "PodDisruptionBudget").map(|m| &m.value).collect();
+    let budgets: Vec<&Value> =
+        manifests.iter().filter(|m| m.kind() == "PodDisruptionBudget").map(|m| &m.value).collect();
     let several = manifests.iter().filter(|m| m.kind() == "Deployment" && m.value["spec"]["replicas"] != 1);
-    let without = several.filter(|m| !budgets.iter().any(|budget| budget["spec"]["selector"] == m.value["spec"]["selector"]));
+    let without =
+        several.filter(|m| !budgets.iter().any(|budget| budget["spec"]["selector"] == m.value["spec"]["selector"]));
     without.map(|manifest| format!("{}: no PodDisruptionBudget", manifest.place())).collect()
 }

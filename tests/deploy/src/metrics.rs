@@ -28,7 +28,8 @@ fn unknown(text: &str, catalogue: &BTreeSet<String>) -> Vec<String> {
         let suffix = ["_bucket", "_count", "_sum"].iter().find_map(|suffix| name.strip_suffix(suffix));
         suffix.unwrap_or(name).to_owned()
     };
-    let is_known = |name: &String| TABLES.contains(&name.as_str()) || catalogue.contains(name) || catalogue.contains(&base(name));
+    let is_known =
+        |name: &String| TABLES.contains(&name.as_str()) || catalogue.contains(name) || catalogue.contains(&base(name));
     names(text).into_iter().filter(|name| !is_known(name)).collect()
 }
 

@@ -61,7 +61,8 @@ impl Process {
         for path in self.files.iter().filter(|path| !named.contains(path.as_str())) {
             all.push(format!("{place}: {path} is mounted, and no argument names it"));
         }
-        if self.arguments.iter().any(|argument| argument.contains("://") && !argument.starts_with("http://127.0.0.1:")) {
+        if self.arguments.iter().any(|argument| argument.contains("://") && !argument.starts_with("http://127.0.0.1:"))
+        {
             all.push(format!("{place}: an argument contains a URL, which other users can read: use @FILE"));
         }
         all
@@ -92,7 +93,9 @@ impl Process {
             }
         }
         for argument in &mut arguments {
-            if let Some((option, _)) = argument.split_once('=').filter(|(option, _)| ["--listen", "--bind"].contains(option)) {
+            if let Some((option, _)) =
+                argument.split_once('=').filter(|(option, _)| ["--listen", "--bind"].contains(option))
+            {
                 *argument = format!("{option}=127.0.0.1:0");
             }
         }

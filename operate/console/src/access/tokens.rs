@@ -246,9 +246,14 @@ mod tests {
             assert_eq!(matches!(TokenList::open(file.path()), Err(TokenError::Mode { .. })), is_refused, "{mode:o}");
         }
         assert!(matches!(TokenList::open("missing"), Err(TokenError::File { .. })));
-        for (owner, mode, refused) in
-            [(0, 0o440, false), (0, 0o640, false), (0, 0o660, true), (0, 0o444, true), (65_532, 0o400, false), (65_532, 0o440, true)]
-        {
+        for (owner, mode, refused) in [
+            (0, 0o440, false),
+            (0, 0o640, false),
+            (0, 0o660, true),
+            (0, 0o444, true),
+            (65_532, 0o400, false),
+            (65_532, 0o440, true),
+        ] {
             assert_eq!(is_open(owner, mode), refused, "{owner} {mode:o}");
         }
     }

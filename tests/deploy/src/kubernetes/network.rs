@@ -18,6 +18,7 @@ pub(super) fn complaints(manifest: &Manifest, pods: &[Pod]) -> Vec<String> {
         return vec![format!("{}: the selector selects no pod", manifest.place())];
     }
     let has = |pod: &Pod, port: &String| pod.ports().any(|(name, number)| *port == name || *port == number);
-    let missing = ports.iter().flat_map(|port| selected.iter().filter(move |pod| !has(pod, port)).map(move |pod| (port, pod)));
+    let missing =
+        ports.iter().flat_map(|port| selected.iter().filter(move |pod| !has(pod, port)).map(move |pod| (port, pod)));
     missing.map(|(port, pod)| format!("{}: {} has no port {port}", manifest.place(), pod.place)).collect()
 }

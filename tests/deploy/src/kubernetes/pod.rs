@@ -68,7 +68,8 @@ impl Pod {
                 let volume = volumes.get(&text(&mount["name"]))?;
                 Some((text(&mount["mountPath"]), array(&volume["secret"]["items"])))
             });
-            let files = mounts.flat_map(|(folder, items)| items.iter().map(move |item| format!("{folder}/{}", text(&item["path"]))));
+            let files = mounts
+                .flat_map(|(folder, items)| items.iter().map(move |item| format!("{folder}/{}", text(&item["path"]))));
             // Containers of a pod share a volume: each needs only some of its files.
             let is_own = |path: &String| {
                 let is_in = |all: &[String]| all.iter().any(|argument| argument.ends_with(path.as_str()));
@@ -85,13 +86,17 @@ impl Pod {
                 pre_stop: Duration::from_secs(pre_stop),
             }
         };
-        self.containers().filter(|container| PROGRAMS.contains(&text(&container["image"]).as_str())).map(process).collect()
+        self.containers()
+            .filter(|container| PROGRAMS.contains(&text(&container["image"]).as_str()))
+            .map(process)
+            .collect()
     }
 
     /// Returns what is wrong with volumes, ports, probes and privileges.
     pub(super) fn complaints(&self) -> Vec<String> {
         let mut all = self.privileges();
-        let volumes: BTreeSet<String> = array(&self.spec["volumes"]).iter().map(|volume| text(&volume["name"])).collect();
+        let volumes: BTreeSet<String> =
+            array(&self.spec["volumes"]).iter().map(|volume| text(&volume["name"])).collect();
         for container in self.containers() {
             let mounts = array(&container["volumeMounts"]).iter().map(|mount| text(&mount["name"]));
             all.extend(mounts.filter(|name| !volumes.contains(name)).map(|name| format!("there is no volume {name}")));
@@ -101,7 +106,9 @@ impl Pod {
             all.extend(self.probes(container));
         }
         for process in self.processes() {
-            if let Some(port) = process.port().filter(|port| !self.ports().any(|(_, number)| number == port.to_string())) {
+            if let Some(port) =
+                process.port().filter(|port| !self.ports().any(|(_, number)| number == port.to_string()))
+            {
                 all.push(format!("the process listens on port {port}, which the container does not name"));
             }
         }
@@ -111,14 +118,17 @@ impl Pod {
     /// Liveness and readiness have different paths, neither of which calls a store, and a port that exists.
     fn probes(&self, container: &Value) -> Vec<String> {
         let mut all = Vec::new();
-        for probe in ["livenessProbe", "readinessProbe", "startupProbe"].iter().filter_map(|name| container.get(*name)) {
+        for probe in ["livenessProbe", "readinessProbe", "startupProbe"].iter().filter_map(|name| container.get(*name))
+        {
             let port = [&probe["httpGet"]["port"], &probe["tcpSocket"]["port"]].map(text).concat();
             if !self.ports().any(|(name, number)| name == port || number == port) {
                 all.push(format!("a probe asks the port {port}, which does not exist"));
             }
         }
         if self.is_service && text(&container["image"]) == "order_service" {
-            for (probe, path) in [("livenessProbe", "/healthz"), ("readinessProbe", "/readyz"), ("startupProbe", "/healthz")] {
+            for (probe, path) in
+                [("livenessProbe", "/healthz"), ("readinessProbe", "/readyz"), ("startupProbe", "/healthz")]
+            {
                 if text(&container[probe]["httpGet"]["path"]) != path {
                     all.push(format!("{probe} does not ask {path}"));
                 }

@@ -27,7 +27,8 @@ fn kubectl_renders_each_manifest_of_the_kustomization() {
     fs::write(&file, &rendered.stdout).unwrap();
     let rendered = documents(&file).unwrap();
     let kustomization = documents(&kubernetes.join("kustomization.yaml")).unwrap().remove(0);
-    let files = kustomization["resources"].as_array().unwrap().iter().map(|file| kubernetes.join(file.as_str().unwrap()));
+    let files =
+        kustomization["resources"].as_array().unwrap().iter().map(|file| kubernetes.join(file.as_str().unwrap()));
     let mut expected: Vec<String> = files
         .flat_map(|file| documents(&file).unwrap())
         .map(|manifest| format!("{} {}", manifest["kind"], manifest["metadata"]["name"]))
@@ -53,7 +54,8 @@ fn systemd_accepts_each_unit_and_finds_each_service_hardened() {
         let name = entry.file_name().into_string().unwrap().replace("@.", "@1.");
         // The programs of the project are not installed here.
         let unit = fs::read_to_string(entry.path()).unwrap();
-        let unit = unit.replace("/usr/local/bin/order_service", "/bin/true").replace("/usr/local/bin/idempotent", "/bin/true");
+        let unit =
+            unit.replace("/usr/local/bin/order_service", "/bin/true").replace("/usr/local/bin/idempotent", "/bin/true");
         fs::write(folder.path().join(&name), unit).unwrap();
         units.push(name);
     }
@@ -71,9 +73,17 @@ fn systemd_accepts_each_unit_and_finds_each_service_hardened() {
     let worker = folder.path().join("idempotent-worker@1.service");
     let unit = fs::read_to_string(&worker).unwrap();
     fs::write(&worker, unit.replace("TimeoutStopSec", "TimeoutStopSecs")).unwrap();
-    let verified = run("systemd-analyze", &["verify", "--recursive-errors=no", "--man=no", "./idempotent-worker@1.service"], folder.path());
+    let verified = run(
+        "systemd-analyze",
+        &["verify", "--recursive-errors=no", "--man=no", "./idempotent-worker@1.service"],
+        folder.path(),
+    );
     assert!(text(&verified).contains("Unknown key"), "{}", text(&verified));
     fs::write(&worker, unit.replace("SystemCallFilter", "# SystemCallFilter").replace("Protect", "# Protect")).unwrap();
-    let open = run("systemd-analyze", &["security", "--offline=true", EXPOSURE, "./idempotent-worker@1.service"], folder.path());
+    let open = run(
+        "systemd-analyze",
+        &["security", "--offline=true", EXPOSURE, "./idempotent-worker@1.service"],
+        folder.path(),
+    );
     assert!(!open.status.success(), "{}", text(&open));
 }

@@ -8,6 +8,7 @@ use idempotent_harness::servers::{PostgresServer, RabbitServer, RedisServer};
 use tokio::runtime::Runtime;
 
 use super::orders::Clients;
+use super::rights::{DATABASE, Rights};
 use crate::example::{self, Running};
 
 const APP: &str = "order_service";
@@ -73,12 +74,19 @@ impl Fleet {
     pub(super) fn start() -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (postgres, redis, rabbit) = (PostgresServer::start(), RedisServer::start(), RabbitServer::start());
-        runtime.block_on(async { idempotent::connect(postgres.url()).create(true).await }).unwrap();
-        example::run(APP, &["migrate", "--database", &postgres.url()]);
+        let rights = Rights::of_the_sample();
+        rights.apply(&postgres, &redis);
+        let migrator = rights.migrator(&postgres);
+        runtime.block_on(async { idempotent::connect(&migrator).create(true).await }).unwrap();
+        example::run(APP, &["migrate", "--database", &migrator]);
+        let (database, keys) = (rights.database(&postgres), rights.keys(&redis));
         let member = |role: Role| {
-            let second = if role == Role::Serve { ("--keys", redis.url(), redis.address()) } else { ("--broker", rabbit.url(), rabbit.address()) };
+            let second = match role {
+                Role::Serve => ("--keys", keys.clone(), redis.address()),
+                Role::Relay | Role::Work => ("--broker", rabbit.url(), rabbit.address()),
+            };
             let mut member = Member { running: None, proxies: Vec::new(), urls: Vec::new(), before: 0 };
-            for (option, url, address) in [("--database", postgres.url(), postgres.address()), second] {
+            for (option, url, address) in [("--database", database.clone(), postgres.address()), second] {
                 let proxy = runtime.block_on(Proxy::start(&address));
                 let through = url.replace(&address, &proxy.address());
                 assert_ne!(through, url, "{address} is no part of the URL");
@@ -131,7 +139,7 @@ impl Fleet {
         running.ends();
         let took = stopped.elapsed();
         assert!(took <= role.budget(), "{role:?} took {took:?} at moment {moment}");
-        let url = if role == Role::Serve { self.redis.url() } else { self.postgres.url() };
+        let url = if role == Role::Serve { self.redis.url() } else { self.postgres.url_of(DATABASE) };
         if role != Role::Relay {
             assert_eq!(self.held(&url), Vec::<String>::new(), "{role:?} at moment {moment}");
         }
@@ -155,14 +163,14 @@ impl Fleet {
     pub(super) fn settles(self, least: usize) {
         let accepted = self.clients.end();
         assert!(accepted.len() >= least, "only {} orders", accepted.len());
-        let count = |sql: &str| self.postgres.psql("postgres", sql).trim().parse::<usize>().unwrap();
+        let count = |sql: &str| self.postgres.psql(DATABASE, sql).trim().parse::<usize>().unwrap();
         crate::wait::until("each order is shipped", || {
             count("SELECT count(DISTINCT order_number) FROM shipments") >= accepted.len()
         });
         crate::wait::until("no message is left", || self.rabbit.queues("/", "messages").values().sum::<u64>() == 0);
         assert_eq!(count("SELECT count(*) FROM orders"), accepted.len());
         assert_eq!(count("SELECT count(*) FROM shipments"), accepted.len());
-        for order in self.postgres.psql("postgres", "SELECT order_number FROM shipments").lines().map(str::trim) {
+        for order in self.postgres.psql(DATABASE, "SELECT order_number FROM shipments").lines().map(str::trim) {
             assert!(accepted.contains(order), "{order} was not accepted");
         }
     }

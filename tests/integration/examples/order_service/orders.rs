@@ -29,10 +29,12 @@ pub(super) struct Clients {
 impl Clients {
     pub(super) fn start() -> Self {
         let shared = Arc::<Shared>::default();
-        let threads = (0..CLIENTS).map(|_| std::thread::spawn({
-            let shared = shared.clone();
-            move || shared.place_orders()
-        }));
+        let threads = (0..CLIENTS).map(|_| {
+            std::thread::spawn({
+                let shared = shared.clone();
+                move || shared.place_orders()
+            })
+        });
         Self { threads: threads.collect(), shared }
     }
 
@@ -58,12 +60,15 @@ impl Shared {
     fn place_orders(&self) {
         loop {
             let limit = self.limit.load(Ordering::SeqCst);
-            let taken = self.next.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |next| (next < limit).then_some(next + 1));
+            let taken =
+                self.next.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |next| (next < limit).then_some(next + 1));
             match taken {
                 Ok(number) => {
                     let number = format!("n-{number}");
                     // A service that stops rejects the request, or ends the connection.
-                    crate::wait::until("the order is accepted", || self.place(&number).is_some_and(|status| status / 100 == 2));
+                    crate::wait::until("the order is accepted", || {
+                        self.place(&number).is_some_and(|status| status / 100 == 2)
+                    });
                     self.accepted.lock().unwrap().insert(number);
                 }
                 Err(_) if self.is_over.load(Ordering::SeqCst) => return,

@@ -58,7 +58,8 @@ fn the_keyboard_alone_forgets_a_key_and_the_focus_is_visible() {
     // Chromium drops keys until it has drawn the first frame of a page, so the first keys may change nothing.
     let focus = (0..1_000).find_map(|_| {
         tab(&visitor);
-        let found = visitor.script("const at = document.activeElement; return at === document.body ? null : at.textContent");
+        let found =
+            visitor.script("const at = document.activeElement; return at === document.body ? null : at.textContent");
         (!found.is_null()).then_some(found)
     });
     assert_eq!(focus, Some("Skip to the content".into()), "the first element that Tab reaches");
