@@ -1,4 +1,5 @@
 //! The command lines of the deployment samples, run with URLs of servers that refuse connections.
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -17,7 +18,7 @@ fn exit(arguments: &[String]) -> (i32, String) {
 fn each_command_line_of_the_samples_is_accepted_and_reaches_for_its_server() {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let own = processes(checkout).unwrap().into_iter().filter(|process| process.program == "idempotent");
-    let mut commands = std::collections::BTreeSet::new();
+    let mut commands = BTreeSet::new();
     for process in own {
         let folder = tempfile::tempdir().unwrap();
         let arguments = process.runnable(folder.path()).unwrap();
@@ -26,9 +27,8 @@ fn each_command_line_of_the_samples_is_accepted_and_reaches_for_its_server() {
         assert_eq!(code, 7, "{}: {arguments:?}: {text}", process.place);
         let unknown = [arguments, vec!["--unknown".to_owned()]].concat();
         assert_eq!(exit(&unknown).0, 2, "{}", process.place);
-        commands.extend(
-            ["console", "doctor", "migrate", "purge"].iter().filter(|name| unknown.iter().any(|word| word == *name)),
-        );
+        let known = ["console", "doctor", "migrate", "purge"].into_iter();
+        commands.extend(known.filter(|name| unknown.iter().any(|word| word == name)));
     }
     assert_eq!(commands.len(), 4, "{commands:?}");
 }
