@@ -25,6 +25,7 @@ guides! {
     tiers = "tiers.md",
     testing = "testing.md",
     shutting_down = "shutting-down.md",
+    deploying = "deploying.md",
     sizing = "sizing.md",
     alerts = "alerts.md",
     command_line = "command-line.md",

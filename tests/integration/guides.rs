@@ -50,6 +50,9 @@ pub mod testing {}
 #[doc = include_str!("../../guides/shutting-down.md")]
 pub mod shutting_down {}
 
+#[doc = include_str!("../../guides/deploying.md")]
+pub mod deploying {}
+
 #[doc = include_str!("../../guides/sizing.md")]
 pub mod sizing {}
 

@@ -2,6 +2,7 @@
 mod book;
 mod cases;
 mod crates;
+mod deploy;
 mod equal_lines;
 mod examples;
 mod imports;
@@ -41,6 +42,7 @@ pub(crate) fn all() -> Done {
     report.check("links of pages", || links::links().map(Outcome::of));
     report.check("translations", || translations::translations().map(Outcome::of));
     report.check("prose", || prose::prose().map(Outcome::of));
+    report.check("deployment samples", || deploy::samples().map(Outcome::of));
     report.check("crates of the first build", || crates::first().map(Outcome::of));
     let lints = ["--", "-D", "warnings"];
     let mut clippy = cargo(&["clippy", "--locked", "--all-targets"])?;
@@ -83,6 +85,13 @@ pub(crate) fn all() -> Done {
         println!("`cargo xtask fix` repairs formatting and simple lints");
     }
     Ok(passed && within)
+}
+
+/// Checks only the deployment samples.
+pub(crate) fn deploy() -> Done {
+    let mut report = Report::default();
+    report.check("deployment samples", || deploy::samples().map(Outcome::of));
+    Ok(report.summary("check deploy"))
 }
 
 /// Checks only the packages to be published.

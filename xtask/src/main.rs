@@ -30,8 +30,9 @@ While you work
     -- FILTER       only tests with this in their name
     --timings       prints the slowest binaries and tests, and has cargo report on the build
     --list          prints what is left to `test extras`
-  check             formatting, lints, docs, features, file sizes, equal lines, import circles, guides, links, language, crates
-                    of the first build, packages, licenses
+  check             formatting, lints, docs, features, file sizes, equal lines, import circles, guides, links, language, deployment
+                    samples, crates of the first build, packages, licenses
+    deploy          only the deployment samples: their references, ports, secrets, and grace periods
     packages        only the packages: their manifests, their contents, and `rust-version` against all dependencies
     budget          holds the processor time of `check`, `test` and `test extras` against their limits
   fix               repairs what a machine can repair of that
@@ -116,6 +117,7 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["test", ref options @ ..] => test::all(&test::Options::parse(options)?),
         ["check"] => check::all(),
         ["check", "budget"] => budget::check(),
+        ["check", "deploy"] => check::deploy(),
         ["check", "packages"] => check::packages(),
         ["release"] => release::run(),
         ["soak", "model"] => soak::model(),
@@ -155,7 +157,7 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["setup", "--browser"] => setup::browser::all(),
         ["setup", "--brokers"] => setup::brokers::all(),
         ["setup", other, ..] => return Err(unknown(other, &["--flavours", "--browser", "--brokers"])),
-        ["check", other, ..] => return Err(unknown(other, &["budget", "packages"])),
+        ["check", other, ..] => return Err(unknown(other, &["budget", "deploy", "packages"])),
         ["fix" | "release", other, ..] => return Err(unknown(other, &[])),
         [other, ..] => return Err(unknown(other, &COMMANDS)),
     };

@@ -13,7 +13,7 @@ use crate::tools::{Done, stream, which};
 /// A program, and the Debian packages that contain it.
 type Needed = (&'static str, &'static [&'static str]);
 
-const NEEDED: [Needed; 11] = [
+const NEEDED: [Needed; 13] = [
     ("redis-server", &["redis-server"]),
     ("redis-cli", &["redis-tools"]),
     ("openssl", &["openssl"]),
@@ -28,6 +28,9 @@ const NEEDED: [Needed; 11] = [
     ("psql", &["postgresql"]),
     ("pgbouncer", &["pgbouncer"]),
     ("mariadb-install-db", &["mariadb-server"]),
+    // Render and verify the deployment samples.
+    ("kubectl", &["kubernetes-client"]),
+    ("systemd-analyze", &["systemd"]),
 ];
 
 /// Installs the programs for all tests except the extras.

@@ -334,6 +334,17 @@ pub(crate) struct PurgeArguments {
     /// The largest number of records to remove.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     pub(crate) limit: u32,
+    /// Repeats the command at this interval, such as `1h`, until a signal. A failure ends it.
+    #[arg(long, value_parser = interval, value_name = "DURATION")]
+    pub(crate) every: Option<Duration>,
+}
+
+/// Parses an interval of at least a second.
+fn interval(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text).map_err(|error| error.to_string())? {
+        interval if interval >= Duration::from_secs(1) => Ok(interval),
+        _ => Err("an interval is at least 1s".to_owned()),
+    }
 }
 
 #[derive(Args, Debug)]

@@ -2,6 +2,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use tokio::sync::Notify;
+
 use crate::failure::{Failure, Signal};
 use crate::output;
 
@@ -14,6 +16,8 @@ struct RequestState {
     signal: OnceLock<Signal>,
     /// The command ends by itself after its current step.
     ends_itself: AtomicBool,
+    /// Wakes the command from a wait.
+    wake: Notify,
 }
 
 impl StopRequest {
@@ -33,9 +37,18 @@ impl StopRequest {
         self.0.signal.get().map_or(Ok(()), |signal| Err(Failure::Interrupted(*signal)))
     }
 
+    /// Waits for this time, or until a signal arrives. One wait at a time.
+    pub(crate) async fn wait(&self, time: std::time::Duration) {
+        if !self.is_requested() {
+            // A signal before the wait has left its permit.
+            let _ = tokio::time::timeout(time, self.0.wake.notified()).await;
+        }
+    }
+
     /// Records a signal. Returns whether the command has to end at once.
     pub(crate) fn request(&self, signal: Signal) -> bool {
         let is_second = self.0.signal.set(signal).is_err();
+        self.0.wake.notify_one();
         is_second || !self.0.ends_itself.load(Ordering::Relaxed)
     }
 

@@ -23,15 +23,26 @@ pub(super) async fn purge(
     let purge = target.store.capabilities().purge;
     let purge = purge.ok_or(OperateError::Unsupported { action: "remove expired records" })?;
     stop.finish_steps();
-    let (removed, is_done) = in_steps(purge, arguments.limit as usize, stop).await?;
-    let mut out = io::stdout().lock();
-    if output::format(global.output) == Format::Table {
-        let more = if is_done { "no expired record is left" } else { "more expired records may be left" };
-        writeln!(out, "removed {removed} records; {more}")?;
-    } else {
-        writeln!(out, "{}", serde_json::json!({ "removed": removed, "done": is_done }))?;
+    loop {
+        let (removed, is_done) = in_steps(purge, arguments.limit as usize, stop).await?;
+        print(output::format(global.output), removed, is_done)?;
+        let Some(interval) = arguments.every else { break };
+        stop.wait(interval).await;
+        if stop.is_requested() {
+            break;
+        }
     }
     Ok(stop.check()?)
+}
+
+fn print(format: Format, removed: usize, is_done: bool) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if format == Format::Table {
+        let more = if is_done { "no expired record is left" } else { "more expired records may be left" };
+        writeln!(out, "removed {removed} records; {more}")
+    } else {
+        writeln!(out, "{}", serde_json::json!({ "removed": removed, "done": is_done }))
+    }
 }
 
 /// Returns the number of removed records, and whether no expired record is left.

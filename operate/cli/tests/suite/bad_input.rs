@@ -28,6 +28,7 @@ fn each_bad_argument_is_refused_with_its_rule() {
             "is not in 0..9007199254740992",
         ),
         (&["purge", "--limit", "0"], 2, "0 is not in 1.."),
+        (&["purge", "--every", "10ms"], 2, "an interval is at least 1s"),
     ] {
         let ran = run("sqlite::memory:", arguments);
         assert!(ran.code == code && ran.err.contains(text), "{arguments:?}: {ran:?}");

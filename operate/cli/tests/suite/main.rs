@@ -9,6 +9,7 @@ mod doctor;
 mod order;
 mod outbox;
 mod repairs;
+mod samples;
 mod servers;
 mod sqlite;
 mod support;

@@ -93,3 +93,20 @@ async fn a_purge_removes_only_expired_records() {
     assert_eq!(purged, serde_json::json!({ "removed": 0, "done": true }));
     assert!(done(&url, &["count"]).contains("\"examined\":4"));
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_repeated_purge_ends_between_two_rounds_by_a_signal() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    let (_folder, url) = file().await;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_idempotent"));
+    command.env_clear().env("IDEMPOTENT_STORE", &url).args(["purge", "--every", "1s"]).stdout(Stdio::piped());
+    let mut purge = command.spawn().unwrap();
+    let lines = BufReader::new(purge.stdout.take().unwrap()).lines().take(2);
+    // The second round follows an interval.
+    assert_eq!(lines.map(Result::unwrap).collect::<Vec<_>>(), [r#"{"done":true,"removed":0}"#; 2]);
+    assert!(Command::new("kill").arg(purge.id().to_string()).status().unwrap().success());
+    assert_eq!(purge.wait().unwrap().code(), Some(143));
+}

@@ -84,7 +84,8 @@ impl TokenList {
     /// A token has no length limit. Use at least 128 random bits, such as the output of `openssl rand -hex 32`.
     ///
     /// # Errors
-    /// The file cannot be read, has no token or a malformed line, or on Unix is readable for other users.
+    /// The file cannot be read, has no token or a malformed line, or on Unix is readable for other users. A file of root may be
+    /// readable for its group: Kubernetes mounts secrets in this form for a process that is not root.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, TokenError> {
         let path = path.as_ref();
         let shown = path.display().to_string();
@@ -93,7 +94,7 @@ impl TokenList {
         {
             let file = std::fs::metadata(path).map_err(|error| TokenError::File { path: shown.clone(), error })?;
             let mode = std::os::unix::fs::PermissionsExt::mode(&file.permissions()) & 0o777;
-            if mode & 0o077 != 0 {
+            if is_open(std::os::unix::fs::MetadataExt::uid(&file), mode) {
                 return Err(TokenError::Mode { path: shown, mode });
             }
         }
@@ -140,6 +141,13 @@ impl TokenList {
         }
         found.filter(|entry| entry.admit()).map(|entry| entry.user.clone())
     }
+}
+
+/// Returns whether others than the owner can use a file, or for a file of root, others than its group.
+#[cfg(unix)]
+fn is_open(owner: u32, mode: u32) -> bool {
+    let others = if owner == 0 { 0o037 } else { 0o077 };
+    mode & others != 0
 }
 
 impl TokenEntry {
@@ -233,10 +241,20 @@ mod tests {
 
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), format!("ann:admin:{}\n", hash("a"))).unwrap();
-        for (mode, is_refused) in [(0o600, false), (0o640, true), (0o604, true)] {
+        for (mode, is_refused) in [(0o600, false), (0o660, true), (0o604, true)] {
             std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(mode)).unwrap();
             assert_eq!(matches!(TokenList::open(file.path()), Err(TokenError::Mode { .. })), is_refused, "{mode:o}");
         }
         assert!(matches!(TokenList::open("missing"), Err(TokenError::File { .. })));
+        for (owner, mode, refused) in [
+            (0, 0o440, false),
+            (0, 0o640, false),
+            (0, 0o660, true),
+            (0, 0o444, true),
+            (65_532, 0o400, false),
+            (65_532, 0o440, true),
+        ] {
+            assert_eq!(is_open(owner, mode), refused, "{owner} {mode:o}");
+        }
     }
 }
