@@ -216,7 +216,7 @@ mod tests {
             (&["soak", "mq", "many"], "`many` is no number of messages"),
             (&["tset"], "did you mean `test`?"),
             (&["pictures", "shp"], "did you mean `shop`?"),
-            (&["check", "now"], "unknown argument `now`; known here: budget, packages"),
+            (&["check", "now"], "unknown argument `now`; known here: budget, deploy, packages"),
             (&["release", "now"], "unknown argument `now`; nothing is expected here"),
             (&["bench", "core", "--jsn"], "unknown argument `--jsn`; did you mean `--json`?"),
             (&["bench", "core", "fresh", "--write"], "leave `fresh` out"),
