@@ -26,11 +26,11 @@ use crate::{CodecError, Fingerprint};
 /// # Ok::<(), CodecError>(())
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "codec `{Self}` cannot keep a `{T}` for replay",
-    label = "this codec has no form for a `{T}`",
-    note = "derive serde's Serialize and Deserialize for `{T}`, name a codec of yours: `codec = …`, or say \
+    message = "the codec `{Self}` cannot store a `{T}` for replay",
+    label = "this codec does not encode a `{T}`",
+    note = "derive serde's Serialize and Deserialize for `{T}`, set a codec of your own by `codec = …`, or set \
             `codec = idempotent::Discard` to replay the default value",
-    note = "an `axum::Json` is kept by `codec = idempotent::http::AxumJson`, a whole answer by `reply = idempotent::Http` (feature `axum`)"
+    note = "`codec = idempotent::http::AxumJson` stores an `axum::Json`, and `reply = idempotent::Http` a whole response (feature `axum`)"
 )]
 pub trait Codec<T> {
     /// Encodes a value, or returns `None` to keep nothing.

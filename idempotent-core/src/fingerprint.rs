@@ -112,7 +112,7 @@ impl Fingerprinter {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be fingerprinted",
     label = "this fingerprint expression",
-    note = "derive Serialize, or give `Fingerprint::of_bytes(&bytes)`; a streaming body must be buffered first"
+    note = "derive Serialize, or pass `Fingerprint::of_bytes(&bytes)`; buffer a streaming body first"
 )]
 pub trait Fingerprinted {
     /// Returns the fingerprint of this value.
@@ -143,9 +143,9 @@ pub fn fingerprint(value: &(impl Fingerprinted + ?Sized)) -> Result<Fingerprint,
 /// An argument of a handler whose arguments are its key.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot tell two calls apart",
-    label = "`by = param` without a `key` takes in every argument, and this one has no fingerprint",
-    note = "name the arguments that count, `key = (a, b)`, or derive Serialize; what `with` names does not count"
+    message = "`{Self}` cannot distinguish two calls",
+    label = "`by = param` without a `key` uses every argument, and this one has no fingerprint",
+    note = "list the arguments of the key, `key = (a, b)`, or derive Serialize; the argument of `with` is not used"
 )]
 pub trait Argument {
     fn said(&self) -> Result<Fingerprint, KeyError>;

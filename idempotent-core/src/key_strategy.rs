@@ -32,7 +32,7 @@ use crate::{Fingerprint, KeyError, Policy};
 /// let call = Call::new(Identity::new(Scene::Mq, "webhooks", &derived)).derived(derived);
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no strategy for keys of `{Source}`",
+    message = "`{Self}` is not a key strategy for `{Source}`",
     label = "must implement `KeyStrategy<{Source}>`",
     note = "`by` is a value whose type implements `KeyStrategy` for the type of `key`; if `key` is a reference, write \
             `key = *name`"

@@ -27,9 +27,9 @@ pub trait ResponseShape {
 /// A strategy that classifies an `R` and builds the caller's answer.
 #[diagnostic::on_unimplemented(
     message = "an idempotent handler cannot return `{R}`",
-    label = "no reply strategy covers this",
-    note = "return `Result<T, E>` where `E: From<idempotent::Rejection>`, or `Disposition`, or name a strategy that \
-            knows the type: `reply = idempotent::Http` (feature `axum`) for what axum answers with, or one of your own"
+    label = "no reply strategy supports this type",
+    note = "return `Result<T, E>` where `E: From<idempotent::Rejection>`, or `Disposition`, or set a reply strategy \
+            for the type: `reply = idempotent::Http` (feature `axum`) for the responses of axum, or one of your own"
 )]
 pub trait ReplyStrategy<R>: ResponseShape {
     /// The part of an answer that is kept for replay.
@@ -91,11 +91,11 @@ pub trait ReplyStrategy<R>: ResponseShape {
 
 /// A strategy that can also answer with a rejection. `reject = fn` replaces this trait for types that cannot.
 #[diagnostic::on_unimplemented(
-    message = "an idempotent handler cannot return `{R}`: a rejection cannot be told as one",
-    label = "duplicates and refusals need an answer of this type",
+    message = "an idempotent handler cannot return `{R}`: this type cannot represent a rejection",
+    label = "a rejected duplicate needs a value of this type",
     note = "return `Result<T, E>` where `E: From<idempotent::Rejection>` (anyhow::Error is one), or `Disposition`, or \
-            say `reject = |rejection| …`, or name a strategy that knows the type: `reply = Http` for what axum \
-            answers with, or one of your own"
+            set `reject = |rejection| …`, or set a reply strategy for the type: `reply = Http` for the responses \
+            of axum, or one of your own"
 )]
 pub trait RejectStrategy<R>: ReplyStrategy<R> {
     /// Builds the answer to a caller whose handler did not run, or whose run does not count.

@@ -214,3 +214,19 @@ pub fn within<T: 'static>(executor: Option<&Executor>, call: Call, mode: ClaimMo
         None => (call, TransactionHandle(None)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Scene;
+
+    #[test]
+    fn the_settings_of_a_strategy_apply_where_neither_call_nor_scene_has_a_value() {
+        let own = Policy::new().max_result(1);
+        let of_scene = Policy::new().max_result(2).max_retries(2);
+        let needed = Policy::new().max_result(3).max_retries(3).lease(Duration::from_secs(3));
+        let mut call = Call::new(Identity::new(Scene::Mq, "orders", "o-1")).policy(own);
+        call.add_needed(of_scene, needed);
+        assert_eq!(call.overrides(), own.max_retries(2).lease(Duration::from_secs(3)));
+    }
+}

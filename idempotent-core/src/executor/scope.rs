@@ -71,9 +71,9 @@ pub struct AlreadyInstalled(pub Executor);
 /// A value that contains an executor, for `with = …`.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` holds no executor",
+    message = "`{Self}` does not contain an executor",
     label = "this expression",
-    note = "give an `Executor`, an `Arc` of it, or a state that is `AsRef<Executor>`; for an `Arc` of a state say `with = *state`"
+    note = "use an `Executor`, an `Arc<Executor>`, or a state that implements `AsRef<Executor>`; for an `Arc` of a state, write `with = *state`"
 )]
 pub trait HoldsExecutor {
     fn held(&self) -> &Executor;

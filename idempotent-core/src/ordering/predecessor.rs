@@ -9,9 +9,9 @@ use crate::{Identity, Key, KeyError, KeyPart, Parts};
 /// A missing part *within* a key is an error, as for keys, and does not mark the first call. Instead of
 /// `(user, number.checked_sub(1))`, write `number.checked_sub(1).map(|before| (user, before))`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` does not name a call to come after",
-    label = "must be what a key is made of, an `Identity`, a `Key`, or an `Option` of those",
-    note = "use text, bytes, an integer, or a tuple of those for a call of the same handler, an `Identity` for one of another"
+    message = "`{Self}` does not identify a predecessor",
+    label = "must be parts of a key, an `Identity`, a `Key`, or an `Option` of one",
+    note = "use text, bytes, an integer, or a tuple of these for a call of the same handler, and an `Identity` for another handler"
 )]
 pub trait Predecessor {
     #[doc(hidden)]

@@ -7,9 +7,9 @@ use crate::{Identity, Key, KeyPart, Parts};
 /// Anything that makes a key names a stream of the same scene, scope, tenant and namespace. An [`Identity`] or a
 /// [`Key`] names any other stream. A missing part is an error, as for keys.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` does not name a stream",
-    label = "must be what a key is made of, an `Identity` or a `Key`",
-    note = "use text, bytes, an integer, or a tuple of those for a stream of the same handler, an `Identity` for one of several"
+    message = "`{Self}` does not identify a stream",
+    label = "must be parts of a key, an `Identity` or a `Key`",
+    note = "use text, bytes, an integer, or a tuple of these for a stream of the same handler, and an `Identity` for several handlers"
 )]
 pub trait Stream {
     #[doc(hidden)]

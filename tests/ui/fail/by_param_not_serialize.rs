@@ -1,4 +1,4 @@
-// expect: `&Connection` cannot tell two calls apart
+// expect: `&Connection` cannot distinguish two calls
 use idempotent::{Rejection, idempotent};
 
 struct Connection;

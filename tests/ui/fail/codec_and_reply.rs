@@ -1,4 +1,4 @@
-// expect: codec `u8` cannot keep a `u64` for replay
+// expect: the codec `u8` cannot store a `u64` for replay
 use idempotent::{Rejection, idempotent};
 
 #[idempotent(key = order, codec = u8)]

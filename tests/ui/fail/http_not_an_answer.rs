@@ -1,4 +1,4 @@
-// expect: an idempotent handler cannot answer with `u64` by `Http`
+// expect: `reply = Http` does not support `u64`
 use idempotent::{Http, IdempotencyKey, idempotent};
 
 #[idempotent(scene = rest, key = key, tenant = (), fingerprint = (), reply = Http)]

@@ -1,4 +1,4 @@
-// expect: is no strategy for keys of
+// expect: is not a key strategy for
 use idempotent::key::{DerivedKey, KeyStrategy, Scene};
 use idempotent::{Rejection, idempotent};
 

@@ -1,4 +1,4 @@
-// expect: codec `Json` cannot keep a `HandlerResult` for replay
+// expect: the codec `Json` cannot store a `HandlerResult` for replay
 use idempotent::mq::HandlerResult;
 use idempotent::{Disposition, Rejection, idempotent};
 

@@ -1,4 +1,4 @@
-// expect: `f64` does not name a call to come after
+// expect: `f64` does not identify a predecessor
 use idempotent::{Rejection, idempotent};
 
 #[idempotent(key = number, after = before)]

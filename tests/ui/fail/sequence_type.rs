@@ -1,4 +1,4 @@
-// expect: `f64` does not name a stream
+// expect: `f64` does not identify a stream
 use idempotent::{Rejection, idempotent};
 
 #[idempotent(key = number, sequence = (stream, number))]

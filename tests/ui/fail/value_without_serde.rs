@@ -1,4 +1,4 @@
-// expect: codec `Json` cannot keep a `Receipt` for replay
+// expect: the codec `Json` cannot store a `Receipt` for replay
 use idempotent::{Rejection, idempotent};
 
 struct Receipt(u64);

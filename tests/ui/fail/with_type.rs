@@ -1,4 +1,4 @@
-// expect: `u64` holds no executor
+// expect: `u64` does not contain an executor
 use idempotent::{Rejection, idempotent};
 
 #[idempotent(key = order, with = order)]

@@ -85,10 +85,10 @@ impl<C> Http<C> {
 /// A type that [`Http`] accepts: any [`IntoResponse`]. This trait provides the error message for other types.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "an idempotent handler cannot answer with `{Self}` by `Http`",
-    label = "axum has no answer for this type",
-    note = "return what axum takes from handlers: `impl IntoResponse`, `Json<T>`, `Response`, a tuple that begins with a \
-            status, or a `Result` of these whose error is an answer, too"
+    message = "`reply = Http` does not support `{Self}`",
+    label = "axum cannot convert this type into a response",
+    note = "return a type that axum accepts from handlers: `impl IntoResponse`, `Json<T>`, `Response`, a tuple that begins \
+            with a status, or a `Result` of these whose error is a response, too"
 )]
 pub trait IntoAxumResponse {
     fn answer(self) -> Response;

@@ -307,14 +307,14 @@ fn route<'a>(named: Option<&RouteFn>, parts: &'a Parts) -> Option<Cow<'a, str>> 
     }
 }
 
-#[cfg(feature = "axum")]
 fn matched_path(parts: &Parts) -> Option<&str> {
-    parts.extensions.get::<axum::extract::MatchedPath>().map(axum::extract::MatchedPath::as_str)
-}
-
-#[cfg(not(feature = "axum"))]
-fn matched_path(_: &Parts) -> Option<&str> {
-    None
+    #[cfg(feature = "axum")]
+    return parts.extensions.get::<axum::extract::MatchedPath>().map(axum::extract::MatchedPath::as_str);
+    #[cfg(not(feature = "axum"))]
+    {
+        let _ = parts;
+        None
+    }
 }
 
 fn buffered_response<R: Body>(bytes: Bytes) -> ResponseBody<R> {

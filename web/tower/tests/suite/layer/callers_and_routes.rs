@@ -2,7 +2,7 @@
 use axum::Router;
 use axum::routing::post;
 use http::{Method, Response, StatusCode};
-use idempotent_core::{DisplayKey, Policy};
+use idempotent_core::{DisplayKey, Identity, Policy, Scene, key_hash};
 use idempotent_tower::{Caller, Denied, IdempotencyLayer, PayloadCheck, Principal};
 
 use crate::layer::support::{Shop, World, ask, by_user, order_by};
@@ -142,6 +142,13 @@ async fn paths_without_a_template_may_be_longer_than_a_key() {
         let path = format!("/{}", "x".repeat(length - 1));
         let to = |path: &str| order_by(&key).to(Method::POST, path);
         to(&path).send(&count).await.ran(1);
+        let stored = if length + key.len() > 1_024 {
+            Identity::new(Scene::Rest, "POST", &("long", key_hash(&path), key.as_bytes()))
+        } else {
+            Identity::new(Scene::Rest, "POST", &(&*path, key.as_bytes()))
+        };
+        let stored = stored.tenant(&Caller::anonymous()).key("idempotent").unwrap();
+        assert_eq!(world.keys().last(), Some(&stored), "a duplicate of another release has this key, too: {length}");
         to(&path).send(&count).await.replays(1);
         to(&format!("{path}y")).send(&count).await.ran(1);
         to(&path.replacen('x', "y", 1)).send(&count).await.ran(1);
