@@ -6,6 +6,7 @@ mod console;
 mod dead;
 mod delay;
 mod doctor;
+mod handbook;
 mod order;
 mod outbox;
 mod repairs;

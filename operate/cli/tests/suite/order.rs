@@ -18,7 +18,7 @@ async fn call(executor: &Executor, stream: &str, number: u64) -> Option<Outcome>
 }
 
 /// Writes the streams `ann`, whose number 1 was not delivered, `bob`, whose number 1 has failed, and `eve`, in which nothing waits.
-async fn fill(store: &Arc<dyn Store>) {
+pub(crate) async fn fill(store: &Arc<dyn Store>) {
     let executor = Executor::new(store.clone());
     executor.register(&Identity::new(Scene::Mq, "points", "ann"), [1, 2, 3, 4]).await.unwrap();
     assert!(matches!(call(&executor, "ann", 2).await, Some(Outcome::Waiting { .. })));
@@ -27,7 +27,7 @@ async fn fill(store: &Arc<dyn Store>) {
     assert_eq!(call(&executor, "eve", 7).await, Some(Outcome::Ran));
 }
 
-fn key(stream: &str, number: u64) -> String {
+pub(crate) fn key(stream: &str, number: u64) -> String {
     Identity::new(Scene::Mq, "points", &(stream, number)).key("idempotent").unwrap().as_str().to_owned()
 }
 
