@@ -9,6 +9,7 @@ mod doctor;
 mod handbook;
 mod order;
 mod outbox;
+mod reference;
 mod repairs;
 mod samples;
 mod servers;

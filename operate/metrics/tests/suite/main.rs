@@ -4,6 +4,7 @@ mod catalogue;
 mod collector;
 mod prometheus;
 mod redis;
+mod reference;
 mod runbooks;
 mod runs;
 mod scopes;
