@@ -2,6 +2,7 @@
 //!
 //! A command of a guide that no incident runs fails a test.
 mod command_line;
+mod erasure;
 mod flows;
 mod guide;
 mod incident;
@@ -42,16 +43,23 @@ incidents! {
     each_section_of_operating_with_commands_has_an_incident, OPERATING,
     a_store_is_checked_before_production: "Before production" => stores::before_production;
     a_stuck_key_is_released: "A key is stuck" => keys::stuck;
+    a_key_whose_lease_was_lost_runs_in_another_worker: "A lease is lost" => keys::lease_lost;
     a_poison_message_is_redriven_or_discarded: "A message is poison" => letters::poison;
+    a_run_without_a_record_is_repeated: "An effect has no record" => keys::unrecorded;
     a_store_that_is_down_is_named: "The store is down or slow" => stores::down;
     a_full_redis_is_recognized: "Redis is full, or evicts keys" => stores::full;
+    a_primary_without_enough_replicas_is_named: "A failover" => stores::failover;
+    a_message_older_than_its_retention_is_recognized: "Many duplicates at once" => keys::repeated;
+    an_expired_record_is_absent: "The retention is too short" => keys::forgotten_too_early;
     a_key_with_two_contents_shows_its_first_run: "One key has two contents" => keys::mismatch;
     a_held_stream_continues_after_its_blocker: "A stream waits" => flows::held_stream;
     an_outbox_sends_again: "The outbox does not send" => flows::outbox;
     late_messages_are_counted: "Delayed work is late" => flows::late;
+    a_step_of_the_clock_is_shown: "The clock of the store steps" => stores::clock;
     an_unreadable_record_is_listed: "A record cannot be read" => keys::unreadable;
     old_tables_are_migrated: "An upgrade" => stores::upgrade;
-    the_data_of_one_person_is_found: "The data of one person" => keys::person;
+    a_restored_store_lacks_the_records_after_its_backup: "A restore" => stores::restored;
+    the_data_of_one_person_is_removed: "The data of one person" => erasure::person;
 }
 
 incidents! {

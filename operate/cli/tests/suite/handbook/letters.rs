@@ -12,14 +12,14 @@ use serde_json::Value;
 use crate::handbook::incident::Incident;
 
 /// A consumer of the stream `orders` without retries, whose handler fails until its cause is repaired.
-struct Service {
-    server: RedisServer,
+pub(crate) struct Service {
+    pub(crate) server: RedisServer,
     is_repaired: Arc<AtomicBool>,
     counters: ConsumerCounters,
 }
 
 impl Service {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let (server, is_repaired) = (RedisServer::start(), Arc::new(AtomicBool::new(false)));
         let source = StreamsSource::builder(server.url(), "orders", "billing").declare(StartPosition::Beginning);
         let store = idempotent::connect(server.url()).await.unwrap();
@@ -42,12 +42,12 @@ impl Service {
         Self { server, is_repaired, counters }
     }
 
-    fn send(&self, body: &str) {
+    pub(crate) fn send(&self, body: &str) {
         self.server.command(&["XADD", "orders", "*", "body", body]);
     }
 
     /// Waits for this number of acknowledged messages and of dead letters.
-    async fn has_settled(&self, acked: u64, dead_lettered: u64) {
+    pub(crate) async fn has_settled(&self, acked: u64, dead_lettered: u64) {
         let is_settled = || {
             let counts = self.counters.counts();
             (counts.acked, counts.dead_lettered) == (acked, dead_lettered)
@@ -62,7 +62,7 @@ impl Service {
 }
 
 /// Returns the key and the id of the first letter.
-fn first_letter(listed: &str) -> (String, String) {
+pub(crate) fn first_letter(listed: &str) -> (String, String) {
     let letter: Value = serde_json::from_str(listed.lines().next().unwrap()).unwrap();
     (letter["key"].as_str().unwrap().to_owned(), letter["id"].as_str().unwrap().to_owned())
 }

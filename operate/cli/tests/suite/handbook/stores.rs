@@ -1,8 +1,12 @@
 //! Incidents of a store and its servers.
-use idempotent_harness::servers::{PostgresServer, RedisServer};
+use idempotent::{Executor, Outcome};
+use idempotent_harness::servers::{PostgresServer, RedisReplicas, RedisServer};
 
+use crate::handbook::flows::stalled_outbox;
 use crate::handbook::incident::Incident;
-use crate::support::{done, fill};
+use crate::handbook::keys::{claim, run};
+use crate::sqlite::file;
+use crate::support::{done, fill, key};
 
 /// A database without tables, and later one whose records nothing removes.
 pub(crate) async fn before_production(incident: &mut Incident) {
@@ -50,7 +54,7 @@ pub(crate) async fn full(incident: &mut Incident) {
 
 /// A database with the tables of an older version.
 pub(crate) async fn upgrade(incident: &mut Incident) {
-    let server = PostgresServer::start();
+    let server = PostgresServer::start_durable();
     let statements = done("", &["migrate", "sql", "--dialect", "postgres"]);
     let first = statements.split("\n-- 2 ").next().unwrap();
     server.psql("postgres", first);
@@ -59,4 +63,59 @@ pub(crate) async fn upgrade(incident: &mut Incident) {
     incident.ends(status, 3, &["\"found\":1", "\"pending\":[2,"]);
     incident.changes("idempotent migrate up", &["done: table `idempotent_record` has version"]);
     incident.shows(status, &["\"pending\":[]"]);
+    incident.shows("idempotent doctor", &["\"check\":\"schema\"", "\"check\":\"orphans\""]);
+}
+
+/// A primary whose replica may lack its last writes.
+pub(crate) async fn failover(incident: &mut Incident) {
+    let group = RedisReplicas::start(1);
+    fill(&idempotent::connect(group.primary().url()).await.unwrap()).await;
+    incident.set("IDEMPOTENT_STORE", group.primary().url());
+    incident.shows("idempotent doctor", &["writes not yet replicated are lost"]);
+    incident.shows("idempotent list --orphaned", &[]);
+    group.primary().command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    incident.shows("idempotent doctor", &["min-replicas-to-write is set"]);
+    incident.set("IDEMPOTENT_STORE", group.replica().url());
+    incident.shows("idempotent doctor", &["this is a replica and rejects writes"]);
+}
+
+/// A server whose clock jumps ten minutes ahead while a worker holds a key.
+pub(crate) async fn clock(incident: &mut Incident) {
+    let server = RedisServer::builder().faketime().start();
+    claim(&idempotent::connect(server.url()).await.unwrap(), "held").await;
+    incident.set("IDEMPOTENT_STORE", server.url());
+    incident.shows("idempotent doctor", &["agrees with the local clock"]);
+    assert_eq!(incident.shows("idempotent list --orphaned", &[]), "");
+    // The check compares whole seconds and prints whole minutes.
+    server.shift_clock(630.0);
+    incident.shows("idempotent doctor", &["differs by 10 minutes from the local clock"]);
+    incident.shows("idempotent list --orphaned", &[&key("held")]);
+}
+
+/// Records and an outbox that are restored from a copy, which lacks the newest record.
+pub(crate) async fn restored(incident: &mut Incident) {
+    let (_outbox, outbox) = stalled_outbox().await;
+    let (folder, url) = file().await;
+    let (records, copy) = (folder.path().join("records.db"), folder.path().join("copy.db"));
+    std::fs::copy(&records, &copy).unwrap();
+    let executor = Executor::new(idempotent::connect(&url).await.unwrap());
+    assert_eq!(run(&executor, 500, "4711").await, Some(Outcome::Ran));
+    incident.set("IDEMPOTENT_STORE", &url);
+    incident.set("IDEMPOTENT_OUTBOX", outbox);
+    let inspect = "idempotent inspect --scope orders --part 4711";
+    incident.shows(inspect, &["\"state\":\"consumed\""]);
+
+    incident.set("IDEMPOTENT_STORE", format!("sqlite:{}", copy.display()));
+    incident.shows("idempotent migrate status", &["\"pending\":[]"]);
+    incident.shows("idempotent doctor", &["\"check\":\"schema\""]);
+    incident.ends(inspect, 4, &["has expired"]);
+    incident.value("4711", "paid");
+    incident.shows(inspect, &["\"state\":\"consumed\""]);
+    incident.shows("idempotent outbox status", &["\"unsent\":{\"at_least\":"]);
+
+    let server = RedisServer::start();
+    fill(&idempotent::connect(server.url()).await.unwrap()).await;
+    server.command(&["FLUSHALL"]);
+    incident.set("IDEMPOTENT_STORE", server.url());
+    incident.shows("idempotent doctor", &["`idempotent:epoch` is missing", "the server has lost its keys"]);
 }
