@@ -61,6 +61,7 @@ Examples:
 
 /// The options of every command.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "Global options")]
 pub(crate) struct GlobalOptions {
     /// The store's URL, or `@FILE` with the URL in its first line. Other users can read an argument, so pass a URL with a
     /// password by the environment or by a file.

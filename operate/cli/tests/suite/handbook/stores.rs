@@ -43,13 +43,17 @@ pub(crate) async fn full(incident: &mut Incident) {
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let refused = server.command(&["SET", "other", "1"]).text();
     assert!(refused.starts_with("OOM"), "{refused}");
-    incident.shows("idempotent doctor", &["new claims are rejected when memory is full"]);
+    incident.shows("idempotent doctor", &["new claims are rejected when memory is full", "the memory is full now"]);
     let counted = "idempotent count --state consuming,consumed,failed,dead,vacant";
     incident.shows(counted, &["\"consumed\":1", "\"dead\":1", "\"examined\":4"]);
 
     server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
     server.command(&["SET", "other", "1"]);
-    incident.ends("idempotent doctor", 3, &["`allkeys-lru`", "set `maxmemory-policy noeviction`"]);
+    let evicted = format!("; {} keys were evicted", server.info("evicted_keys"));
+    assert_ne!(evicted, "; 0 keys were evicted");
+    incident.ends("idempotent doctor", 3, &["`allkeys-lru`", "set `maxmemory-policy noeviction`", &evicted]);
+    server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    incident.shows("idempotent doctor", &["new claims are rejected when memory is full", &evicted]);
 }
 
 /// A database with the tables of an older version.
