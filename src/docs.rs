@@ -32,6 +32,7 @@ guides! {
     console = "console.md",
     operating = "operating.md",
     metrics = "metrics.md",
+    reference = "reference.md",
     traces = "traces.md",
     troubleshooting = "troubleshooting.md",
     faq = "faq.md",

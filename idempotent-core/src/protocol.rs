@@ -152,7 +152,7 @@ pub fn forget(
     if !allowed || record.fencing != expected {
         return lost(kind);
     }
-    let state = State::Vacant { not_before: now, error: Arc::from("forgotten by an operator"), taken_over: None };
+    let state = State::Vacant { not_before: now, error: Arc::from("made claimable by an operator"), taken_over: None };
     let expires_at = now + retention;
     // The record begins again and keeps only the fencing number.
     let (fencing, attempt, fingerprint, display) = (record.fencing, 0, None, None);

@@ -177,9 +177,12 @@ fn rights(
     }
 }
 
-/// Checks the eviction policy. Eviction removes leases first, and with them the guarantees.
+/// Checks the eviction policy, past evictions, and whether the memory is full. Eviction removes leases first, and with them the
+/// guarantees.
 pub(crate) fn eviction(findings: &mut ServerFindings<'_>, info: Option<ServerInfo<'_>>, allowed: bool) {
     let found = info.and_then(|info| Some((info.number("maxmemory")?, info.line("maxmemory_policy")?)));
+    let number = |name: &str| info.and_then(|info| info.number(name)).unwrap_or_default();
+    let (evicted, used) = (number("evicted_keys"), number("used_memory"));
     let (text, harmless) = match found {
         Some((0, _)) => ("maxmemory is 0; nothing is evicted".to_owned(), true),
         Some((_, "noeviction")) => ("noeviction; new claims are rejected when memory is full".to_owned(), true),
@@ -192,7 +195,16 @@ pub(crate) fn eviction(findings: &mut ServerFindings<'_>, info: Option<ServerInf
             false,
         ),
     };
+    let past = "keys were evicted since the server started, and each may have been a record";
+    let text = if evicted == 0 { text } else { format!("{text}; {evicted} {past}") };
     match (harmless, allowed) {
+        (true, _) if evicted > 0 => {
+            findings.warn("eviction", format!("{text}; duplicates may run; `CONFIG RESETSTAT` resets the number"));
+        }
+        (true, _) if found.is_some_and(|(bytes, _)| bytes > 0 && used >= bytes) => {
+            let remedy = "raise `maxmemory`, or shorten `retain`";
+            findings.warn("eviction", format!("{text}; the memory is full now: {used} bytes are used; {remedy}"));
+        }
         (true, _) => findings.ok("eviction", text),
         (false, true) => findings.warn("eviction", format!("{text}; allowed by `allow_eviction`")),
         (false, false) => findings.refuse(

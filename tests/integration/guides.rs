@@ -68,6 +68,9 @@ pub mod operating {}
 #[doc = include_str!("../../guides/metrics.md")]
 pub mod metrics {}
 
+#[doc = include_str!("../../guides/reference.md")]
+pub mod reference {}
+
 #[doc = include_str!("../../guides/traces.md")]
 pub mod traces {}
 

@@ -13,7 +13,7 @@ use crate::tools::{Done, stream, which};
 /// A program, and the Debian packages that contain it.
 type Needed = (&'static str, &'static [&'static str]);
 
-const NEEDED: [Needed; 13] = [
+const NEEDED: [Needed; 14] = [
     ("redis-server", &["redis-server"]),
     ("redis-cli", &["redis-tools"]),
     ("openssl", &["openssl"]),
@@ -31,6 +31,8 @@ const NEEDED: [Needed; 13] = [
     // Render and verify the deployment samples.
     ("kubectl", &["kubernetes-client"]),
     ("systemd-analyze", &["systemd"]),
+    // A command of the guide of the command line.
+    ("jq", &["jq"]),
 ];
 
 /// Installs the programs for all tests except the extras.

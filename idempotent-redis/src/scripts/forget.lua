@@ -33,7 +33,7 @@ for i = 1, #K do
     r = 'R' .. cur
     local fence, watched = settled(cur, force)
     if fence and fence == tonumber(expected) and fence < 9007199254740992 then
-      local v = '\129V' .. string.format('%016.0f', fence) .. '000' .. string.rep('\0', 17) .. 'forgotten by an operator'
+      local v = '\129V' .. string.format('%016.0f', fence) .. '000' .. string.rep('\0', 17) .. 'made claimable by an operator'
         .. struct.pack('>I7I7I7I7I7', now, now, now, memory, 0) .. '0000000'
       r = pcall('SET', k, v, 'PX', math.max(math.ceil(memory / 1000), math.ceil((fence - now) / 1000) + 1))
       r = r.err and 'E' .. r.err or nil

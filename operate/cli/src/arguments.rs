@@ -34,7 +34,7 @@ pub(crate) use self::outbox::{
 
 /// Inspects and repairs the records of an idempotency store.
 #[derive(Debug, Parser)]
-#[command(name = "idempotent", version, after_help = AFTER, arg_required_else_help = true, max_term_width = 100)]
+#[command(name = "idempotent", version, after_help = after(), arg_required_else_help = true, max_term_width = 100)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) global: GlobalOptions,
@@ -42,7 +42,11 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
-const AFTER: &str = "\
+fn after() -> String {
+    format!("{EXAMPLES}\n\n{}", crate::exit::list())
+}
+
+const EXAMPLES: &str = "\
 Examples:
   export IDEMPOTENT_STORE=redis://localhost
   idempotent list --orphaned
@@ -53,14 +57,11 @@ Examples:
   idempotent order show --scene mq --scope entries --part acc-4
   idempotent dead list --queue amqp://localhost/shop --name orders
   idempotent dead redrive --queue amqp://localhost/shop --name orders --id m-17 --let-go --reason 'stock corrected'
-  idempotent outbox status --outbox postgres://localhost/shop
-
-Exit codes:
-  0 done   1 other failure   2 usage   3 findings   4 not found   5 unreadable record or other schema
-  6 refused, nothing was changed   7 store or queue not reachable   8 access denied   130 interrupted";
+  idempotent outbox status --outbox postgres://localhost/shop";
 
 /// The options of every command.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "Global options")]
 pub(crate) struct GlobalOptions {
     /// The store's URL, or `@FILE` with the URL in its first line. Other users can read an argument, so pass a URL with a
     /// password by the environment or by a file.

@@ -15,7 +15,7 @@ pub(crate) use self::counts::counts;
 pub(crate) use self::letters::{letter, letters};
 #[cfg(feature = "database")]
 pub(crate) use self::outbox::{OutboxMessage, outbox_entries, outbox_message};
-pub(crate) use self::streams::{stream, streams};
+pub(crate) use self::streams::{BlockingCall, stream, streams};
 
 /// Returns the format of the option, or the default for this stdout.
 pub(crate) fn format(option: Option<Format>) -> Format {

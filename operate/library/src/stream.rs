@@ -18,6 +18,9 @@ pub struct StreamSummary {
     /// The storage key of its call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_key: Option<String>,
+    /// The scope of that call, which is usually the scope of the stream. The store keeps only a hash of the stream itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
     /// The storage key of the call that was admitted last, unless its run is known to have ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub running: Option<String>,
@@ -72,6 +75,8 @@ impl StreamSummary {
         Self {
             last: view.last.as_ref().map(|last| last.number),
             last_key: view.last.as_ref().map(|last| last.key.as_str().to_owned()),
+            // NAMESPACE:SCENE:SCOPE
+            scope: view.last.as_ref().and_then(|last| last.key.name().splitn(3, ':').nth(2)).map(str::to_owned),
             running: view.running.as_ref().map(|key| key.as_str().to_owned()),
             next: first.map(|(number, _)| number),
             waiting_ms: first.map(|(_, (first, _))| millis(now - first)),

@@ -100,7 +100,7 @@ async fn records_have_the_documented_bytes() {
         store.forget(&key("unheard"), FencingToken(1_767_225_600_000_005), false, HOUR).await.unwrap(),
         Settled::Done
     );
-    let error = hex(b"forgotten by an operator");
+    let error = hex(b"made claimable by an operator");
     let none = NUMBER.replace("303031", "303030");
     assert_eq!(written("unheard"), format!("8156{none}{NOBODY}00{error}{NOW}{NOW}{NOW}{HOUR_KEPT}{NONE}{first}"));
 }

@@ -31,7 +31,24 @@ async fn an_evicting_server_is_refused_unless_eviction_is_allowed() {
 
     server.command(&["CONFIG", "SET", "maxmemory", "100mb"]);
     server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    let checkup = open(&server).await.check().await.unwrap();
+    let evicted = server.info("evicted_keys");
+    assert_eq!(find(&checkup, "eviction").severity(), Severity::Warn);
+    assert!(find(&checkup, "eviction").text().contains(&format!("; {evicted} keys were evicted")), "{checkup}");
+    server.command(&["CONFIG", "RESETSTAT"]);
     assert_eq!(find(&open(&server).await.check().await.unwrap(), "eviction").severity(), Severity::Ok);
+}
+
+#[tokio::test]
+async fn a_server_whose_memory_is_full_causes_a_warning() {
+    let server = RedisServer::start();
+    let store = open(&server).await;
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let checkup = store.check().await.unwrap();
+    assert_eq!(find(&checkup, "eviction").severity(), Severity::Warn);
+    assert!(find(&checkup, "eviction").text().contains("the memory is full now"), "{checkup}");
+    server.command(&["CONFIG", "SET", "maxmemory", "1gb"]);
+    assert_eq!(find(&store.check().await.unwrap(), "eviction").severity(), Severity::Ok);
 }
 
 #[tokio::test]

@@ -29,9 +29,9 @@ pub(crate) struct ChangeOptions {
 }
 
 impl ChangeOptions {
-    /// Opens the audit log.
+    /// Opens the audit log. A dry run writes no audit entry, so it creates no file.
     pub(crate) fn audit(&self) -> anyhow::Result<Arc<dyn AuditSink>> {
-        let Some(path) = &self.audit else { return Ok(Arc::new(TracingAudit)) };
+        let Some(path) = self.audit.as_ref().filter(|_| !self.dry_run) else { return Ok(Arc::new(TracingAudit)) };
         let file = AuditFile::open(path);
         Ok(Arc::new(file.with_context(|| format!("cannot open the audit log `{}`", path.display()))?))
     }

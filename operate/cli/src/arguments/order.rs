@@ -7,6 +7,10 @@ use super::KeyArguments;
 #[derive(Debug, Subcommand)]
 pub(crate) enum OrderCommand {
     /// Lists the streams in which a delivered number waits. Redis cannot list its streams.
+    ///
+    /// The store keeps a hash of each stream, so the list cannot show the key of a stream. The list shows the scope of the call
+    /// that ran last, and the readable part of the call that blocks, if its policy stores one (`display_key`).
+    /// A stream whose first number was never delivered has neither: its producer knows which streams it has registered.
     #[command(visible_alias = "ls", after_help = "Example:\n  idempotent order list --store postgres://localhost/shop")]
     List(OrderListArguments),
     /// Shows the order of one stream, and the state of the call that blocks it.

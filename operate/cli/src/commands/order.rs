@@ -6,7 +6,7 @@ use idempotent_operate::{OperateError, StateName, StreamSummary};
 use super::open;
 use crate::arguments::{GlobalOptions, KeyArguments, OrderCommand, OrderListArguments};
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, BlockingCall};
 
 pub(super) async fn run(global: &GlobalOptions, command: &OrderCommand) -> anyhow::Result<()> {
     match command {
@@ -44,7 +44,12 @@ async fn list(global: &GlobalOptions, arguments: &OrderListArguments) -> anyhow:
         }
     };
     streams.truncate(limit);
-    output::streams(output::format(global.output), &streams)?;
+    let mut rows = Vec::with_capacity(streams.len());
+    for stream in streams {
+        let call = blocking_call(&*target.store, &stream).await?;
+        rows.push((stream, call));
+    }
+    output::streams(output::format(global.output), &rows)?;
     if is_cut {
         output::note("there may be more streams: raise --limit or --budget");
     }
@@ -65,20 +70,22 @@ async fn show(global: &GlobalOptions, arguments: &KeyArguments) -> anyhow::Resul
         Failure::NotFound(format!("the stream `{}` has no order: {why}", stream.as_str()))
     };
     let summary = StreamSummary::new(&view.ok_or_else(absent)?, now);
-    let state = match summary.blocked_by.as_deref().and_then(Key::from_text) {
-        Some(key) => Some(state(&*target.store, &key).await?),
-        None => None,
-    };
-    output::stream(output::format(global.output), &summary, state)?;
+    let call = blocking_call(&*target.store, &summary).await?;
+    output::stream(output::format(global.output), &summary, call.as_ref())?;
     if let Some(next) = summary.next {
-        output::note(advice(&summary, state, next));
+        output::note(advice(&summary, call.map(|call| call.state), next));
     }
     Ok(())
 }
 
-async fn state(store: &dyn Store, key: &Key) -> anyhow::Result<&'static str> {
-    let record = idempotent_operate::inspect(store, key).await?;
-    Ok(record.map_or("absent", |record| record.state.text()))
+/// Reads the record of the call that blocks a stream.
+async fn blocking_call(store: &dyn Store, stream: &StreamSummary) -> anyhow::Result<Option<BlockingCall>> {
+    let Some(key) = stream.blocked_by.as_deref().and_then(Key::from_text) else { return Ok(None) };
+    let call = match idempotent_operate::inspect(store, &key).await? {
+        Some(record) => BlockingCall { state: record.state.text(), display: record.display },
+        None => BlockingCall { state: "absent", display: None },
+    };
+    Ok(Some(call))
 }
 
 /// Returns the next step for a stream whose number `next` waits.

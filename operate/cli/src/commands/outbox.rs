@@ -11,6 +11,7 @@ use crate::arguments::{
     OutboxShowArguments, SHORTEST_AGE,
 };
 use crate::confirm::confirm;
+use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::outbox::{self, OutboxTarget};
 use crate::output;
@@ -182,11 +183,11 @@ async fn purge(
 }
 
 /// Returns the exit code of an outbox's error.
-pub(crate) fn code(kind: OutboxErrorKind) -> Option<u8> {
+pub(crate) fn code(kind: OutboxErrorKind) -> Option<Exit> {
     match kind {
-        OutboxErrorKind::NotFound => Some(4),
-        OutboxErrorKind::Invalid => Some(2),
-        OutboxErrorKind::Conflict => Some(6),
+        OutboxErrorKind::NotFound => Some(Exit::Absent),
+        OutboxErrorKind::Invalid => Some(Exit::Usage),
+        OutboxErrorKind::Conflict => Some(Exit::Refused),
         _ => None,
     }
 }

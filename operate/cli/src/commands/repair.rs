@@ -69,7 +69,12 @@ fn check(record: &RecordSummary, fencing: Option<u64>, repair: Repair) -> anyhow
         | (Repair::Forget, StateName::Consumed | StateName::Failed | StateName::Dead) => {
             return Ok(());
         }
-        (_, StateName::Vacant) => "the key is vacant already, so its next duplicate runs".to_owned(),
+        (_, StateName::Vacant) => {
+            let error = record.error.as_deref().map_or_else(String::new, |error| format!(" ({})", escaped(error)));
+            format!(
+                "the key is vacant{error}, so its next delivery runs: send or redrive its message, no repair is needed"
+            )
+        }
         _ => format!("the key is {}: use `idempotent forget`", record.state.text()),
     };
     Err(Failure::Refused(why).into())

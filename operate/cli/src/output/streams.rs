@@ -6,21 +6,31 @@ use idempotent_operate::{StreamSummary, escaped};
 use super::{columns, time};
 use crate::arguments::Format;
 
-/// Prints a page of streams.
-pub(crate) fn streams(format: Format, streams: &[StreamSummary]) -> io::Result<()> {
+/// The call that blocks a stream.
+#[derive(Debug)]
+pub(crate) struct BlockingCall {
+    pub(crate) state: &'static str,
+    /// The readable part of its key, if its record has one.
+    pub(crate) display: Option<String>,
+}
+
+/// Prints a page of streams, each with the call that blocks it.
+pub(crate) fn streams(format: Format, streams: &[(StreamSummary, Option<BlockingCall>)]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if format != Format::Table {
-        return streams.iter().try_for_each(|stream| writeln!(out, "{}", serde_json::to_string(stream)?));
+        return streams.iter().try_for_each(|(stream, call)| writeln!(out, "{}", object(stream, call.as_ref())?));
     }
-    let mut rows = vec![["LAST", "NEXT", "WAITING", "LAST DELIVERED", "BLOCKED BY", "LAST KEY"].map(str::to_owned)];
-    rows.extend(streams.iter().map(|stream| {
+    let header = ["SCOPE", "LAST", "NEXT", "WAITING", "LAST DELIVERED", "BLOCKED BY", "LAST KEY"];
+    let mut rows = vec![header.map(str::to_owned)];
+    rows.extend(streams.iter().map(|(stream, call)| {
         let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         [
+            or_none(stream.scope.as_deref().map(escaped)),
             or_none(stream.last.map(|number| number.to_string())),
             or_none(stream.next.map(|number| number.to_string())),
             or_none(stream.waiting_ms.map(time)),
             or_none(stream.last_delivered.clone()),
-            or_none(blocker(stream)),
+            or_none(blocker(stream).map(|blocker| blocker + &description(call.as_ref()))),
             or_none(stream.last_key.as_deref().map(escaped)),
         ]
     }));
@@ -32,25 +42,38 @@ fn blocker(stream: &StreamSummary) -> Option<String> {
     number.or_else(|| stream.blocked_by.as_deref().map(escaped))
 }
 
-/// Prints one stream in full, with the state of the call that blocks it.
-pub(crate) fn stream(format: Format, stream: &StreamSummary, state: Option<&str>) -> io::Result<()> {
+/// Returns the state of a blocking call and the readable part of its key, in brackets.
+fn description(call: Option<&BlockingCall>) -> String {
+    let Some(call) = call else { return String::new() };
+    let display = call.display.as_deref().map_or_else(String::new, |display| format!(", {}", escaped(display)));
+    format!(" ({}{display})", call.state)
+}
+
+fn object(stream: &StreamSummary, call: Option<&BlockingCall>) -> serde_json::Result<serde_json::Value> {
+    let mut object = serde_json::to_value(stream)?;
+    if let (Some(object), Some(call)) = (object.as_object_mut(), call) {
+        object.insert("blocked_by_state".to_owned(), call.state.into());
+        object.extend(call.display.as_deref().map(|display| ("blocked_by_display".to_owned(), display.into())));
+    }
+    Ok(object)
+}
+
+/// Prints one stream in full, with the call that blocks it.
+pub(crate) fn stream(format: Format, stream: &StreamSummary, call: Option<&BlockingCall>) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if format != Format::Table {
-        let mut object = serde_json::to_value(stream)?;
-        if let Some(object) = object.as_object_mut() {
-            object.extend(state.map(|state| ("blocked_by_state".to_owned(), state.into())));
-        }
-        return writeln!(out, "{object}");
+        return writeln!(out, "{}", object(stream, call)?);
     }
-    let state = state.map_or_else(String::new, |state| format!(" ({state})"));
+    let call = description(call);
     let fields = [
+        ("scope", stream.scope.as_deref().map(escaped)),
         ("last", stream.last.map(|number| number.to_string())),
         ("last key", stream.last_key.as_deref().map(escaped)),
         ("running", stream.running.as_deref().map(escaped)),
         ("next", stream.next.map(|number| number.to_string())),
         ("waiting", stream.waiting_ms.map(|age| format!("since {}", time(age)))),
         ("delivered", stream.last_delivered.clone()),
-        ("blocked by", blocker(stream).map(|blocker| blocker + &state)),
+        ("blocked by", blocker(stream).map(|blocker| blocker + &call)),
     ];
     for (name, value) in fields {
         if let Some(value) = value {

@@ -116,6 +116,42 @@ fn a_bad_table_or_schema_is_refused_before_the_database_is_asked() {
 }
 
 #[test]
+fn the_help_of_a_command_separates_its_own_options_from_the_global_ones() {
+    let global = [
+        "--store",
+        "--namespace",
+        "--table",
+        "--schema",
+        "--output",
+        "--timeout",
+        "--read-only",
+        "--quiet",
+        "--verbose",
+    ];
+    for (arguments, own) in [
+        (&["list"][..], "--state"),
+        (&["forget"], "--reason"),
+        (&["dead", "redrive"], "--let-go"),
+        (&["order", "show"], "--part"),
+    ] {
+        let help = run("", &[arguments, &["--help"]].concat()).out;
+        let (before, after) = help.split_once("\nGlobal options:\n").unwrap_or_else(|| panic!("{arguments:?}: {help}"));
+        let (_, before) = before.split_once("\nOptions:\n").unwrap();
+        assert_eq!(options(after), global, "{arguments:?}");
+        let before = options(before);
+        assert!(before.contains(&own) && !before.iter().any(|option| global.contains(option)), "{before:?}");
+    }
+}
+
+/// Returns the long names of the options that a part of a help text describes, up to its next part.
+fn options(help: &str) -> Vec<&str> {
+    let lines = help.lines().take_while(|line| line.is_empty() || line.starts_with(' '));
+    // `  -o, --output <FORMAT>` and `      --store <URL>`: a text begins further right.
+    let described = lines.filter_map(|line| line.get(6..).filter(|rest| rest.starts_with("--")));
+    described.map(|rest| rest.split([' ', '.']).next().unwrap_or_default()).collect()
+}
+
+#[test]
 fn help_completions_and_the_manual_are_printed_without_a_store() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_idempotent"));
     let help = ran(command.env_clear().arg("--help").output().unwrap());

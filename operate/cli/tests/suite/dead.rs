@@ -3,7 +3,7 @@ mod arguments;
 pub(crate) mod command;
 mod delay;
 mod delay_table;
-mod rabbitmq;
+pub(crate) mod rabbitmq;
 mod redis_streams;
 #[cfg(feature = "rocketmq")]
 mod rocketmq;

@@ -1,8 +1,9 @@
 //! The commands `order list` and `order show`.
 use std::sync::Arc;
 
+use idempotent::key::DisplayKey;
 use idempotent::reply::DefaultReply;
-use idempotent::{Call, Executor, Handler, Identity, Json, Outcome, Rejection, Scene, Store};
+use idempotent::{Call, Executor, Handler, Identity, Json, Outcome, Policy, Rejection, Scene, Store};
 use idempotent_harness::servers::{MariaDbServer, PostgresServer, RedisServer};
 
 use crate::support::{done, run};
@@ -10,6 +11,7 @@ use crate::support::{done, run};
 /// Calls a number of a stream. The calls of the stream `bob` fail permanently.
 async fn call(executor: &Executor, stream: &str, number: u64) -> Option<Outcome> {
     let call = Call::new(Identity::new(Scene::Mq, "points", &(stream, number))).sequence(stream, number);
+    let call = if stream == "bob" { call.policy(Policy::new().display_key(DisplayKey::Full)) } else { call };
     let handler = Handler::<DefaultReply, Json, _, _>::new(async || match stream {
         "bob" => Err(Rejection::Mismatch),
         _ => Ok(number),
@@ -18,7 +20,7 @@ async fn call(executor: &Executor, stream: &str, number: u64) -> Option<Outcome>
 }
 
 /// Writes the streams `ann`, whose number 1 was not delivered, `bob`, whose number 1 has failed, and `eve`, in which nothing waits.
-async fn fill(store: &Arc<dyn Store>) {
+pub(crate) async fn fill(store: &Arc<dyn Store>) {
     let executor = Executor::new(store.clone());
     executor.register(&Identity::new(Scene::Mq, "points", "ann"), [1, 2, 3, 4]).await.unwrap();
     assert!(matches!(call(&executor, "ann", 2).await, Some(Outcome::Waiting { .. })));
@@ -27,7 +29,7 @@ async fn fill(store: &Arc<dyn Store>) {
     assert_eq!(call(&executor, "eve", 7).await, Some(Outcome::Ran));
 }
 
-fn key(stream: &str, number: u64) -> String {
+pub(crate) fn key(stream: &str, number: u64) -> String {
     Identity::new(Scene::Mq, "points", &(stream, number)).key("idempotent").unwrap().as_str().to_owned()
 }
 
@@ -53,7 +55,7 @@ fn are_shown(url: &str) {
     );
     let bob = advised("bob");
     let command = format!("`idempotent forget '{}'`", key("bob", 1));
-    assert!(bob.err.contains(&command) && bob.out.contains(" (failed)\n"), "{bob:?}");
+    assert!(bob.err.contains(&command) && bob.out.contains(" (failed, bob / 1)\n"), "{bob:?}");
     assert!(advised("ann").out.contains("expected   3 to 4\n"));
     let absent = run(url, &["order", "show", "--scope", "points", "--part", "dan"]);
     assert!(absent.code == 4 && absent.err.contains("has no order"), "{absent:?}");
@@ -76,6 +78,11 @@ fn are_listed(url: &str) {
     assert!(next(&["--all", "--budget", "1"]).len() == 1 && list(&["--budget", "1"]).err.contains("--budget"));
     let table = list(&["-o", "table"]).out;
     assert!(table.contains("number 1, not delivered") && table.contains(&key("bob", 1)), "{table}");
+    assert!(table.starts_with("SCOPE ") && table.contains("\npoints "), "{table}");
+    // The calls of `bob` store the readable part of their keys.
+    assert!(table.contains(&format!("{} (failed, bob / 1)", key("bob", 1))), "{table}");
+    let bob = list(&[]).out.lines().find(|line| line.contains("blocked_by_display")).unwrap().to_owned();
+    assert!(bob.contains("\"scope\":\"points\"") && bob.contains("\"blocked_by_state\":\"failed\""), "{bob}");
 }
 
 #[tokio::test]

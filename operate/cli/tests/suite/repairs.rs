@@ -42,7 +42,26 @@ async fn a_held_key_needs_a_release_and_a_settled_one_a_forget() {
         assert!(ran.code == 6 && ran.err.contains(remedy), "{ran:?}");
     }
     done(&url, &[&["release", &key("held"), "--yes"], &REASON[..]].concat());
-    assert!(done(&url, &["inspect", &key("held")]).contains("\"state\":\"vacant\""));
+    let released = done(&url, &["inspect", &key("held")]);
+    assert!(released.contains("\"state\":\"vacant\"") && !released.contains("forgotten"), "{released}");
+    for command in ["forget", "release"] {
+        let ran = run(&url, &[&[command, &key("held"), "--yes"], &REASON[..]].concat());
+        let (what, then) = ("the key is vacant (made claimable by an operator)", "send or redrive its message");
+        assert!(ran.code == 6 && ran.err.contains(what) && ran.err.contains(then), "{ran:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_dry_run_creates_no_audit_file() {
+    let (folder, url) = file().await;
+    let audit = folder.path().join("audit.jsonl");
+    let options = ["--audit", audit.to_str().unwrap(), "--reason", "a look"];
+    for (command, order) in [("forget", "paid"), ("release", "held")] {
+        done(&url, &[&[command, &key(order), "--dry-run"], &options[..]].concat());
+        assert!(!audit.exists(), "{command}");
+    }
+    done(&url, &[&["forget", &key("paid"), "--yes"], &options[..]].concat());
+    assert!(audit.exists());
 }
 
 #[tokio::test]

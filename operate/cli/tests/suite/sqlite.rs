@@ -97,7 +97,7 @@ async fn counts_are_exact_or_lower_bounds() {
 }
 
 /// Damages the record of `lost`.
-async fn damage(folder: &tempfile::TempDir) {
+pub(crate) async fn damage(folder: &tempfile::TempDir) {
     let url = format!("sqlite:{}", folder.path().join("records.db").display());
     let pool = sqlx::SqlitePool::connect(&url).await.unwrap();
     let damaged =

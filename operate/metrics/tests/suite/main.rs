@@ -4,6 +4,8 @@ mod catalogue;
 mod collector;
 mod prometheus;
 mod redis;
+mod reference;
+mod runbooks;
 mod runs;
 mod scopes;
 mod storm;

@@ -279,7 +279,7 @@ impl StatementBuilder {
         let expires = plus(&now, "?4");
         format!(
             "UPDATE {table} SET state=0, {NOBODY}, attempt=0, fingerprint=NULL, until_at={now}, expires_at={expires}, \
-             value=NULL, error='forgotten by an operator', display=NULL, first_seen={now}, updated_at={now} \
+             value=NULL, error='made claimable by an operator', display=NULL, first_seen={now}, updated_at={now} \
              WHERE id=?1 AND fencing=?2 AND (state>=2 OR state=1 AND ?3) AND expires_at>{now} AND {sound}"
         )
     }

@@ -41,7 +41,7 @@ pub(super) fn kept(bug: Option<Bug>, mut record: Record, now: Timestamp) -> Reco
         }
         Some(Bug::ForgettingForgetsNumber) if record.attempt == 0 && record.fingerprint.is_none() => {
             if let State::Vacant { error, .. } = &record.state
-                && &**error == "forgotten by an operator"
+                && &**error == "made claimable by an operator"
             {
                 record.fencing = FencingToken(0);
             }

@@ -6,13 +6,14 @@ use idempotent_harness::servers::RabbitServer;
 use crate::dead::site::{BODIES, REASONS, Site, bury, is_back, next};
 
 /// Waits until this number of letters is ready. A finished command returns its letters a moment later.
-async fn are_ready(url: &str, letters: u64) {
+pub(crate) async fn are_ready(url: &str, letters: u64) {
     let mut dead = RabbitDeadLetters::new(url, "orders").unwrap();
     let wait = async { while dead.count().await.unwrap() != letters {} };
     tokio::time::timeout(std::time::Duration::from_secs(60), wait).await.unwrap();
 }
 
-async fn letters(url: &str, queue: Queue) -> RabbitSource {
+/// Declares a queue with three dead letters.
+pub(crate) async fn letters(url: &str, queue: Queue) -> RabbitSource {
     let source = RabbitSource::builder(url, queue).build().unwrap();
     source.declare().await.unwrap();
     let publisher = RabbitPublisher::builder(url).build().unwrap();
