@@ -1,7 +1,7 @@
 //! A connection, which the client restores by itself.
 use async_nats::connection::State;
 use async_nats::jetstream::Context;
-use async_nats::{Client, Event, ServerAddr};
+use async_nats::{Client, Event};
 use idempotent_mq::SourceError;
 use tokio::sync::watch;
 
@@ -24,11 +24,10 @@ impl Connection {
     /// - `Fatal`: the URL or a file of the options is invalid, or the server rejects the user.
     /// - `Transient`: no server can be reached.
     pub(crate) async fn open(options: &NatsOptions) -> Result<Self, SourceError> {
-        let addresses: Result<Vec<ServerAddr>, _> = options.url.split(',').map(|url| url.trim().parse()).collect();
-        let addresses = addresses.map_err(|error| {
+        let addresses = options.addresses().map_err(|error| {
             fatal("parsing the URL", "use `nats://[USER:PASSWORD@]HOST[:PORT]`, or `tls://` for TLS").with_cause(error)
         })?;
-        let connect = options.client().await.map_err(|error| {
+        let connect = options.client(&addresses).await.map_err(|error| {
             fatal("reading the credentials", "pass the path of a file that `nsc generate creds` wrote")
                 .with_cause(error)
         })?;

@@ -10,6 +10,7 @@ use crate::connection::Connection;
 use crate::declare::existing_stream;
 use crate::error::{fatal, jetstream_failure, transient};
 use crate::headers::{HeaderWriter, delivery, letter, original_subject, without_control};
+use crate::number::MessageNumber;
 use crate::publisher::confirmed;
 
 /// The dead letters of a stream, for [`Redrive`](idempotent_mq::Redrive).
@@ -83,6 +84,12 @@ impl JetStreamDeadLetters {
         Ok((connection, stream))
     }
 
+    /// Returns the id of the message that is put back for a letter.
+    fn copy_id(&self, letter: &StreamMessage) -> String {
+        let number = MessageNumber { sequence: letter.sequence, stored_at: letter.time.unix_timestamp_nanos() };
+        format!("{}/{number}", self.dead)
+    }
+
     /// Returns the letter that `next` returned last.
     fn listed(&self) -> Result<StreamMessage, SourceError> {
         self.listed.clone().ok_or_else(|| fatal(PUTTING_BACK, "no dead letter was read; call `next` first"))
@@ -141,7 +148,7 @@ impl DeadLetters for JetStreamDeadLetters {
         }
         self.from = message.sequence + 1;
         message.headers = without_control(message.headers);
-        let origin = format!("{}/{}", self.dead, message.sequence);
+        let origin = self.copy_id(&message);
         let subject = original_subject(&message.headers).unwrap_or(&message.subject);
         let delivery = delivery(subject, message.sequence, Some(&message.headers), message.payload.to_vec(), origin);
         let left = letter(&message.headers);
@@ -161,7 +168,7 @@ impl DeadLetters for JetStreamDeadLetters {
         let mut headers = HeaderWriter::default();
         headers.put_back(&message.headers);
         // Another redrive of this letter sends the same id.
-        headers.message_id(&format!("{}/{}", self.dead, message.sequence));
+        headers.message_id(&self.copy_id(&message));
         let publish = PublishMessage::build().headers(headers.0).payload(message.payload.clone());
         let sent = confirmed(&connection.jetstream, subject, publish).await.map_err(|error| {
             let kind = match error.kind() {

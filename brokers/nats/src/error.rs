@@ -17,16 +17,24 @@ pub(crate) fn transient(doing: &str, error: impl Error + Send + Sync + 'static) 
 
 /// Converts an error of connecting.
 pub(crate) fn connect_failure(error: ConnectError) -> SourceError {
-    use ConnectErrorKind::{Authentication, AuthorizationViolation, ServerParse, Tls};
+    use ConnectErrorKind::{Authentication, AuthorizationViolation, ServerParse};
     let remedy = match error.kind() {
         Authentication | AuthorizationViolation => {
             "check the user and the password in the URL, or the credentials file"
         }
         ServerParse => "use `nats://[USER:PASSWORD@]HOST[:PORT]`, or `tls://` for TLS",
-        Tls => "check the certificate authority (`tls_ca`) and the certificate of the client (`tls_identity`)",
+        _ if is_tls(&error) => {
+            "check the certificate authority (`tls_ca`) and the certificate of the client (`tls_identity`)"
+        }
         _ => return transient("connecting", error),
     };
     SourceError::new(SourceErrorKind::Fatal, format!("connecting: {}; {remedy}", error.kind())).with_cause(error)
+}
+
+/// Returns whether the handshake of TLS failed. The client reports most of these errors as errors of the connection.
+fn is_tls(error: &ConnectError) -> bool {
+    let io = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
+    error.kind() == ConnectErrorKind::Tls || io.is_some_and(|io| io.kind() == std::io::ErrorKind::InvalidData)
 }
 
 /// Converts the error of a request without an answer of JetStream.

@@ -49,6 +49,7 @@ mod dead_letters;
 mod declare;
 mod error;
 mod headers;
+mod number;
 mod options;
 mod publisher;
 mod pulls;

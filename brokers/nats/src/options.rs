@@ -3,7 +3,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use async_nats::ConnectOptions;
+use async_nats::{ConnectOptions, ServerAddr};
+use percent_encoding::percent_decode_str;
 
 /// The address and the options of a connection to NATS. A URL converts into options without further settings.
 ///
@@ -29,7 +30,8 @@ pub(crate) const REQUEST: Duration = Duration::from_secs(5);
 const PING: Duration = Duration::from_secs(10);
 
 impl NatsOptions {
-    /// Creates options with a URL, or several separated by commas: `nats://[USER:PASSWORD@]HOST[:PORT]`, or `tls://` for TLS.
+    /// Creates options with a URL, or several separated by commas: `nats://[USER:PASSWORD@]HOST[:PORT]`, or `tls://` for TLS. A user
+    /// without a password is a token. Characters such as `@` are percent-encoded.
     pub fn new(url: impl Into<String>) -> Self {
         Self { url: url.into(), credentials: None, ca: None, identity: None }
     }
@@ -61,16 +63,36 @@ impl NatsOptions {
         self
     }
 
-    /// Converts the options for the client.
+    /// Parses the URLs.
+    ///
+    /// # Errors
+    /// A URL is invalid, or has no host.
+    pub(crate) fn addresses(&self) -> Result<Vec<ServerAddr>, std::io::Error> {
+        let addresses: Vec<ServerAddr> = self.url.split(',').map(|url| url.trim().parse()).collect::<Result<_, _>>()?;
+        if addresses.iter().any(|address| address.host().is_empty()) {
+            return Err(std::io::Error::other("a URL has no host"));
+        }
+        Ok(addresses)
+    }
+
+    /// Converts the options for the client. The client ignores a user in a URL.
     ///
     /// # Errors
     /// The credentials file cannot be read.
-    pub(crate) async fn client(&self) -> std::io::Result<ConnectOptions> {
+    pub(crate) async fn client(&self, addresses: &[ServerAddr]) -> std::io::Result<ConnectOptions> {
         let mut options = ConnectOptions::new()
             .name("idempotent")
             .connection_timeout(REQUEST)
             .request_timeout(Some(REQUEST))
             .ping_interval(PING);
+        let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        let named =
+            addresses.iter().find_map(|address| Some((decoded(address.username()?), address.password().map(decoded))));
+        options = match named {
+            Some((user, Some(password))) => options.user_and_password(user, password),
+            Some((token, None)) => options.token(token),
+            None => options,
+        };
         if let Some(file) = &self.credentials {
             options = options.credentials_file(file).await?;
         }

@@ -126,9 +126,10 @@ impl Pulls {
 
     /// Ends the subscription, and returns the messages that have arrived.
     pub(crate) async fn close(&mut self) -> Vec<Message> {
-        // The server then forgets the pull requests. Messages on their way are redelivered when their time is over.
-        let _ = self.subscriber.unsubscribe().await;
-        let _ = self.connection.client.flush().await;
+        // The server then forgets the pull requests, and the subscription ends after the messages that are on their way.
+        if self.subscriber.drain().await.is_err() {
+            return self.arrived.drain(..).collect();
+        }
         while let Some(message) = self.subscriber.next().await {
             let _ = self.arrive(message);
         }

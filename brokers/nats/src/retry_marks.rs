@@ -7,6 +7,7 @@ use idempotent_mq::{Retry, SourceError};
 
 use crate::connection::Connection;
 use crate::error::{fatal, transient};
+use crate::number::MessageNumber;
 
 /// The attempt and the first delivery of a message that is retried. A message without a failed attempt has no mark.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -35,7 +36,7 @@ impl RetryMark {
 /// The lifetime of a mark. A message whose mark is lost starts again with its first attempt.
 const LIFETIME: Duration = Duration::from_secs(7 * 86_400);
 
-/// The key-value bucket with the marks of a consumer, by the sequence numbers of the messages.
+/// The key-value bucket with the marks of a consumer, by the numbers of the messages.
 #[derive(Clone, Debug)]
 pub(crate) struct RetryMarks(kv::Store);
 
@@ -70,21 +71,21 @@ impl RetryMarks {
     }
 
     /// Returns the mark of a message.
-    pub(crate) async fn get(&self, sequence: u64) -> Result<Option<RetryMark>, SourceError> {
-        let found = self.0.get(sequence.to_string()).await;
+    pub(crate) async fn get(&self, message: MessageNumber) -> Result<Option<RetryMark>, SourceError> {
+        let found = self.0.get(message.to_string()).await;
         let value = found.map_err(|error| transient("reading a retry mark", error))?;
         Ok(value.and_then(|value| RetryMark::parse(&value)))
     }
 
-    pub(crate) async fn put(&self, sequence: u64, mark: RetryMark) -> Result<(), SourceError> {
-        let put = self.0.put(sequence.to_string(), mark.value().into()).await;
+    pub(crate) async fn put(&self, message: MessageNumber, mark: RetryMark) -> Result<(), SourceError> {
+        let put = self.0.put(message.to_string(), mark.value().into()).await;
         put.map(drop).map_err(|error| transient("writing a retry mark", error))
     }
 
     /// Removes the mark of a settled message. A mark that remains after an error expires.
-    pub(crate) async fn remove(&self, sequence: u64) {
+    pub(crate) async fn remove(&self, message: MessageNumber) {
         // Not `Store::delete`, which leaves a marker for each key.
-        let subject = format!("{}{sequence}", self.0.prefix);
+        let subject = format!("{}{message}", self.0.prefix);
         if let Err(error) = self.0.stream.purge().filter(subject).await {
             tracing::debug!(target: "idempotent", %error, "a retry mark remains until it expires");
         }

@@ -14,6 +14,7 @@ use idempotent_mq::{DeadLetter, Delivery, Retry, Settle, Settlement, SourceError
 use crate::connection::Connection;
 use crate::error::request_failure;
 use crate::headers::HeaderWriter;
+use crate::number::MessageNumber;
 use crate::publisher::confirmed;
 use crate::retry_marks::{RetryMark, RetryMarks};
 
@@ -21,7 +22,7 @@ use crate::retry_marks::{RetryMark, RetryMarks};
 pub struct JetStreamTag {
     /// The subject of acknowledgements.
     reply: Subject,
-    sequence: u64,
+    number: MessageNumber,
     /// True if the message has a retry mark, which its settlement removes.
     is_marked: bool,
     /// True while the message is being delayed or returned. Keeping it alive would undo that.
@@ -29,14 +30,14 @@ pub struct JetStreamTag {
 }
 
 impl JetStreamTag {
-    pub(crate) fn new(reply: Subject, sequence: u64, is_marked: bool) -> Self {
-        Self { reply, sequence, is_marked, leaving: AtomicBool::new(false) }
+    pub(crate) fn new(reply: Subject, number: MessageNumber, is_marked: bool) -> Self {
+        Self { reply, number, is_marked, leaving: AtomicBool::new(false) }
     }
 }
 
 impl fmt::Debug for JetStreamTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JetStreamTag").field("sequence", &self.sequence).finish_non_exhaustive()
+        f.debug_struct("JetStreamTag").field("number", &self.number).finish_non_exhaustive()
     }
 }
 
@@ -89,14 +90,14 @@ impl JetStreamSettler {
     async fn ack(&self, tag: &JetStreamTag) -> Result<(), SourceError> {
         self.send(tag, AckKind::Ack, "acknowledging").await?;
         if tag.is_marked {
-            self.marks.remove(tag.sequence).await;
+            self.marks.remove(tag.number).await;
         }
         Ok(())
     }
 
     async fn retry(&self, tag: &JetStreamTag, retry: &Retry) -> Result<(), SourceError> {
         if let Some(mark) = RetryMark::of(retry) {
-            self.marks.put(tag.sequence, mark).await?;
+            self.marks.put(tag.number, mark).await?;
         }
         // With a delay of 0, the server applies the backoff of the consumer.
         self.release(tag, Some(retry.after.max(Duration::from_millis(1))), "retrying a message").await
@@ -120,7 +121,7 @@ impl JetStreamSettler {
     ) -> Result<(), SourceError> {
         let mut headers = HeaderWriter::default();
         // A copy that was sent before a crash has the same id, and the server drops this one.
-        headers.message_id(&format!("{}/{}/{}", self.stream, tag.sequence, letter.deaths));
+        headers.message_id(&format!("{}/{}/{}", self.stream, tag.number, letter.deaths));
         headers.letter(delivery, letter);
         let sent = self.publish(headers.0, &delivery.body).await;
         sent.map_err(|error| {

@@ -13,6 +13,7 @@ use crate::NatsOptions;
 use crate::builder::JetStreamSourceBuilder;
 use crate::error::fatal;
 use crate::headers::delivery;
+use crate::number::MessageNumber;
 use crate::pulls::Pulls;
 use crate::settler::{JetStreamSettler, JetStreamTag};
 
@@ -60,28 +61,29 @@ impl JetStreamSource {
     }
 
     async fn convert(&self, message: Message) -> Result<(Delivery, JetStreamTag), SourceError> {
-        let (sequence, delivered) = info(&self.settler, &message)?;
+        let (number, delivered) = info(&self.settler, &message)?;
         let Message { subject, reply, payload, headers, .. } = message;
         let reply = reply.ok_or_else(|| fatal("receiving", "a message has no subject for its acknowledgement"))?;
-        let origin = format!("{}/{sequence}", self.settler.stream);
-        let mut delivery = delivery(&subject, sequence, headers.as_ref(), payload.into(), origin);
-        let mark = if delivered > 1 { self.settler.marks.get(sequence).await? } else { None };
+        let origin = format!("{}/{number}", self.settler.stream);
+        let mut delivery = delivery(&subject, number.sequence, headers.as_ref(), payload.into(), origin);
+        let mark = if delivered > 1 { self.settler.marks.get(number).await? } else { None };
         delivery.attempt = Some(mark.map_or(1, |mark| mark.attempt));
         delivery.first_at = mark.map(|mark| mark.first_at).or(delivery.first_at);
         delivery.delivered = Some(delivered);
         delivery.redelivered = delivered > 1;
-        Ok((delivery, JetStreamTag::new(reply, sequence, mark.is_some())))
+        Ok((delivery, JetStreamTag::new(reply, number, mark.is_some())))
     }
 }
 
-/// Returns the sequence number of a message and the number of its deliveries.
-fn info(settler: &JetStreamSettler, message: &Message) -> Result<(u64, u32), SourceError> {
+/// Returns the number of a message and the number of its deliveries.
+fn info(settler: &JetStreamSettler, message: &Message) -> Result<(MessageNumber, u32), SourceError> {
     let message = jetstream::Message { message: message.clone(), context: settler.connection.jetstream.clone() };
     let info = message.info().map_err(|error| {
         let text = format!("a message was not delivered by JetStream: {error}");
         fatal("receiving", &text)
     })?;
-    Ok((info.stream_sequence, u32::try_from(info.delivered).unwrap_or(u32::MAX)))
+    let number = MessageNumber { sequence: info.stream_sequence, stored_at: info.published.unix_timestamp_nanos() };
+    Ok((number, u32::try_from(info.delivered).unwrap_or(u32::MAX)))
 }
 
 #[async_trait]

@@ -19,6 +19,13 @@ pub struct NatsServer(Daemon<JetStream>);
 struct JetStream {
     settings: String,
     tls: bool,
+    jetstream: bool,
+}
+
+impl Default for JetStream {
+    fn default() -> Self {
+        Self { settings: String::new(), tls: false, jetstream: true }
+    }
 }
 
 impl NatsServer {
@@ -37,7 +44,7 @@ impl NatsServer {
     /// If the server cannot start.
     #[must_use]
     pub fn with(settings: &str) -> Self {
-        Self::of(JetStream { settings: settings.to_owned(), tls: false })
+        Self::of(JetStream { settings: settings.to_owned(), ..JetStream::default() })
     }
 
     /// Starts a server that accepts only TLS connections, with a certificate of a private authority
@@ -47,7 +54,16 @@ impl NatsServer {
     /// If the server cannot start.
     #[must_use]
     pub fn tls() -> Self {
-        Self::of(JetStream { settings: String::new(), tls: true })
+        Self::of(JetStream { tls: true, ..JetStream::default() })
+    }
+
+    /// Starts a server without JetStream.
+    ///
+    /// # Panics
+    /// If the server cannot start.
+    #[must_use]
+    pub fn without_jetstream() -> Self {
+        Self::of(JetStream { jetstream: false, ..JetStream::default() })
     }
 
     fn of(kind: JetStream) -> Self {
@@ -98,7 +114,10 @@ impl Kind for JetStream {
     const TAKEN: &'static str = "address already in use";
 
     fn init(&self, place: &Place) -> Result<(), String> {
-        let mut settings = format!("jetstream {{ store_dir: data }}\n{}\n", self.settings);
+        let mut settings = format!("{}\n", self.settings);
+        if self.jetstream {
+            settings += "jetstream { store_dir: data }\n";
+        }
         if self.tls {
             place.certify()?;
             let certificates = place.certificates();
