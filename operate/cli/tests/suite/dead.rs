@@ -3,6 +3,7 @@ mod arguments;
 pub(crate) mod command;
 mod delay;
 mod delay_table;
+mod nats;
 mod rabbitmq;
 mod redis_streams;
 #[cfg(feature = "rocketmq")]
