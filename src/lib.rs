@@ -47,6 +47,7 @@
 //! | test a consumer without a broker | [`mq::MemoryQueue`] |
 //! | consume from RabbitMQ, or publish to it | [`rabbitmq`] |
 //! | consume from Redis Streams | [`redis_streams::StreamsSource`] |
+//! | consume from NATS JetStream, or publish to it | [`nats`] |
 //! | delay, merge or prioritise messages | [`delay_queue::DelayQueue`] |
 //! | schedule work and cancel it | [`mq::Delay`], [`delay_queue::DelayQueue`], [`delay::DelayTable`]; [`docs::delay`] |
 //! | consume from RocketMQ, or publish to it | `rocketmq` |
@@ -91,6 +92,7 @@
 //! | `mq` | [`mq`]: the consumer runtime |
 //! | `mysql` | [`MySqlStore`], for MariaDB and MySQL |
 //! | `mysql-tls` | TLS connections to MariaDB and MySQL, set by `ssl-mode` in the URL |
+//! | `nats` | [`nats`]: a stream of NATS JetStream as a source, a publisher, and dead letters; enables `mq` |
 //! | `otel` | [`otel`]: traces by the conventions of OpenTelemetry; with `mq`, trace context in messages |
 //! | `outbox` | `outbox`: messages in a database transaction, and the relay that publishes them; enables `mq` |
 //! | `postgres` | [`PostgresStore`] |
@@ -119,6 +121,7 @@
         feature = "console",
         feature = "metrics",
         feature = "mysql",
+        feature = "nats",
         feature = "otel",
         feature = "postgres",
         feature = "rabbitmq",
@@ -161,6 +164,8 @@ pub use idempotent_macros::idempotent;
 pub use idempotent_metrics as metrics;
 #[cfg(feature = "mq")]
 pub use idempotent_mq as mq;
+#[cfg(feature = "nats")]
+pub use idempotent_nats as nats;
 #[cfg(feature = "otel")]
 pub use idempotent_otel as otel;
 #[cfg(feature = "rabbitmq")]

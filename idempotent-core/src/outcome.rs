@@ -97,7 +97,7 @@ pub struct RunSummary {
     pub key: Option<Key>,
     /// The number of the attempt, or `None` if the key was not granted.
     pub attempt: Option<u32>,
-    /// True for a duplicate of a run in flight whose policy says [`OnInFlight::Ack`](crate::OnInFlight::Ack).
+    /// True for a duplicate of a run in flight with the policy [`OnInFlight::Ack`](crate::OnInFlight::Ack).
     ///
     /// The consumer may acknowledge the delivery if the sender resends the message in case that the run fails.
     pub acks_in_flight: bool,

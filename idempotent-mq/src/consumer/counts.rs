@@ -32,7 +32,7 @@ counts! {
     received,
     /// Deliveries that were acknowledged because their message is consumed.
     acked,
-    /// Deliveries that were acknowledged without a run because the message log says that their message is consumed or void. See
+    /// Deliveries that were acknowledged without a run because the message log reports their message as consumed or void. See
     /// [`skip_consumed`](crate::ConsumerBuilder::skip_consumed).
     skipped,
     /// Expired deliveries that were acknowledged without a run.
@@ -85,7 +85,7 @@ pub struct ConsumerCounters(Arc<CounterCells>);
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum DeliveryEnd {
     Acked,
-    /// Acknowledged without a run, because the message log says that the message is consumed.
+    /// Acknowledged without a run, because the message log reports the message as consumed.
     Skipped,
     /// Acknowledged without a run, because the sender has voided the message.
     SkippedAsVoid,

@@ -16,8 +16,8 @@ pub(crate) struct Queue {
     pub(crate) name: String,
 }
 
-const SCHEMES: &str = "amqp://HOST/VHOST for RabbitMQ, redis+stream://HOST for Redis Streams, redis+delay://HOST for a delay \
-                       queue (with amqps, rediss+stream or rediss+delay for TLS), rocketmq://HOST:PORT for RocketMQ, or \
+const SCHEMES: &str = "amqp://HOST/VHOST for RabbitMQ, redis+stream://HOST for Redis Streams, nats://HOST for NATS JetStream, redis+delay://HOST for a delay \
+                       queue (with amqps, rediss+stream, tls or rediss+delay for TLS), rocketmq://HOST:PORT for RocketMQ, or \
                        postgres://HOST/DATABASE, mysql://HOST/DATABASE or sqlite:PATH for a delay table";
 
 /// Opens the dead letters of `--queue` and `--name`. Creates nothing.
@@ -32,6 +32,7 @@ pub(crate) async fn open(options: &QueueOptions, namespace: &str) -> anyhow::Res
         "redis+stream" | "rediss+stream" => {
             streams(&url.replacen("+stream", "", 1), options).map_err(|why| usage(&why))?
         }
+        "nats" | "tls" => nats(&url, options).map_err(|why| usage(&why))?,
         "rocketmq" | "rocketmqs" => rocketmq(&url, options).map_err(|why| usage(&why))?,
         _ if is_delay_queue(scheme) => delay(&url, options, namespace).await?,
         _ if Backend::of(&url).is_some_and(|backend| !matches!(backend, Backend::Redis | Backend::Tiered)) => {
@@ -77,6 +78,20 @@ fn streams(url: &str, options: &QueueOptions) -> Result<Box<dyn DeadLetters>, St
 #[cfg(not(feature = "redis-streams"))]
 fn streams(_: &str, _: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
     Err("this binary was built without Redis Streams; install it with the feature `redis-streams`".into())
+}
+
+#[cfg(feature = "nats")]
+fn nats(url: &str, options: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
+    let letters = idempotent::nats::JetStreamDeadLetters::new(url, &options.name);
+    Ok(Box::new(match &options.dead_stream {
+        Some(stream) => letters.stored_in(stream.as_str()),
+        None => letters,
+    }))
+}
+
+#[cfg(not(feature = "nats"))]
+fn nats(_: &str, _: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
+    Err("this binary was built without NATS; install it with the feature `nats`".into())
 }
 
 #[cfg(feature = "rocketmq")]

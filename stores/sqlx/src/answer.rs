@@ -7,7 +7,7 @@ use idempotent_core::{Claim, ClaimRequest, Dead, Grant, Record, State, StoreErro
 pub(crate) const TRIES: usize = 16;
 
 /// Returns the answer to a claim that resulted in this record, or `None` if the record can be claimed by now.
-/// `wrote` says that the claim's own statement wrote it.
+/// With `wrote`, the claim's own statement wrote the record.
 pub(crate) fn claim(record: &Record, wrote: bool, request: &ClaimRequest, now: Timestamp) -> Option<Claim> {
     match &record.state {
         // Judged before the record's own end: a grant is a grant, however short it was asked for.

@@ -9,6 +9,7 @@
 //! | RabbitMQ | [`RabbitServer`] |
 //! | a RabbitMQ cluster of three nodes | [`RabbitCluster`] |
 //! | PostgreSQL, also with TLS | [`PostgresServer`] |
+//! | NATS with JetStream | [`NatsServer`] |
 //! | PgBouncer in front of PostgreSQL | [`PgBouncer`] |
 //! | MariaDB, also with TLS | [`MariaDbServer`] |
 //! | Prometheus, unpacked by `cargo xtask setup` | [`PrometheusServer`] |
@@ -33,6 +34,7 @@ mod cluster;
 mod daemon;
 mod files;
 mod mariadb;
+mod nats;
 mod pgbouncer;
 pub(crate) mod port;
 mod postgres;
@@ -50,6 +52,7 @@ mod tls;
 pub use self::builder::RedisBuilder;
 pub use self::cluster::RedisCluster;
 pub use self::mariadb::{MARIADB_BIN, MariaDbServer};
+pub use self::nats::{NATS, NatsServer};
 pub use self::pgbouncer::{PGBOUNCER, PgBouncer};
 pub use self::postgres::{POSTGRES_BIN, PostgresServer};
 pub use self::prometheus::{PROMETHEUS_BIN, PrometheusServer};

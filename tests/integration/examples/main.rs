@@ -5,6 +5,7 @@ mod console;
 mod consume;
 mod example;
 mod lateness;
+mod nats;
 mod order_service;
 mod order_steps;
 mod order_timeout;

@@ -18,6 +18,7 @@ const CHECKED: [&str; 14] = [
     "idempotent-core/src",
     "idempotent-macros/src",
     "idempotent-mq/src",
+    "brokers/nats/src",
     "brokers/redis-streams/src",
     "idempotent-redis/src",
     "brokers/rabbitmq/src",

@@ -7,6 +7,7 @@ use super::sources::texts;
 /// The crates whose sources keep the rules. A crate that keeps them is added here.
 const CHECKED: [&str; 18] = [
     "brokers/rabbitmq/src",
+    "brokers/nats/src",
     "brokers/redis-streams/src",
     "brokers/rocketmq/src",
     "idempotent-core/src",

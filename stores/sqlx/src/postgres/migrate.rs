@@ -1,4 +1,4 @@
-//! Brings the schema up to date, or says why not. Not sqlx's migrator: its bookkeeping is the user's.
+//! Brings the schema up to date, or reports the reason. Not sqlx's migrator: its bookkeeping is the user's.
 use std::time::Duration;
 
 use idempotent_core::StoreError;

@@ -10,7 +10,7 @@ use sqlx::sqlite::SqliteRow;
 pub(super) enum ClaimRow {
     /// The answer.
     Answered(Claim),
-    /// The whole record must be looked at. `wrote` says that the claim's own statement wrote it.
+    /// The whole record must be looked at. With `wrote`, the claim's own statement wrote the record.
     Look { wrote: bool },
 }
 

@@ -1,4 +1,4 @@
-//! Brings the schema up to date, or says why not. Not sqlx's migrator: on SQLite that one takes no lock, so two
+//! Brings the schema up to date, or reports the reason. Not sqlx's migrator: on SQLite that one takes no lock, so two
 //! processes that start at once would both apply a step.
 use idempotent_core::StoreError;
 #[cfg(any(feature = "delay", feature = "outbox"))]

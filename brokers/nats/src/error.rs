@@ -1,0 +1,68 @@
+//! Conversion of client and server errors into errors of a source.
+use std::error::Error;
+
+use async_nats::jetstream::{self, ErrorCode};
+use async_nats::{ConnectError, ConnectErrorKind, RequestError, RequestErrorKind};
+use idempotent_mq::{SourceError, SourceErrorKind};
+
+/// Creates an error for a setting or a state that a retry does not change.
+pub(crate) fn fatal(doing: &str, remedy: &str) -> SourceError {
+    SourceError::new(SourceErrorKind::Fatal, format!("{doing}: {remedy}"))
+}
+
+/// Creates an error that a retry may solve.
+pub(crate) fn transient(doing: &str, error: impl Error + Send + Sync + 'static) -> SourceError {
+    SourceError::new(SourceErrorKind::Transient, format!("{doing}: {error}")).with_cause(error)
+}
+
+/// Converts an error of connecting.
+pub(crate) fn connect_failure(error: ConnectError) -> SourceError {
+    use ConnectErrorKind::{Authentication, AuthorizationViolation, ServerParse};
+    let remedy = match error.kind() {
+        Authentication | AuthorizationViolation => {
+            "check the user and the password in the URL, or the credentials file"
+        }
+        ServerParse => "use `nats://[USER:PASSWORD@]HOST[:PORT]`, or `tls://` for TLS",
+        _ if is_tls(&error) => {
+            "check the certificate authority (`tls_ca`) and the certificate of the client (`tls_identity`)"
+        }
+        _ => return transient("connecting", error),
+    };
+    SourceError::new(SourceErrorKind::Fatal, format!("connecting: {}; {remedy}", error.kind())).with_cause(error)
+}
+
+/// Returns whether the handshake of TLS failed. The client reports most of these errors as errors of the connection.
+fn is_tls(error: &ConnectError) -> bool {
+    let io = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
+    error.kind() == ConnectErrorKind::Tls || io.is_some_and(|io| io.kind() == std::io::ErrorKind::InvalidData)
+}
+
+/// Converts the error of a request without an answer of JetStream.
+pub(crate) fn request_failure(doing: &str, error: RequestError) -> SourceError {
+    let hint = match error.kind() {
+        RequestErrorKind::NoResponders => "; is JetStream enabled, and has the cluster a leader?",
+        RequestErrorKind::TimedOut => {
+            "; is the server reachable, and may the user publish to `$JS.API.>` and `$JS.ACK.>`?"
+        }
+        _ => "",
+    };
+    SourceError::new(SourceErrorKind::Transient, format!("{doing}: {}{hint}", error.kind())).with_cause(error)
+}
+
+/// Converts an error with which JetStream answered.
+pub(crate) fn jetstream_failure(doing: &str, error: &jetstream::Error) -> SourceError {
+    let code = error.error_code();
+    let remedy = match code {
+        ErrorCode::STREAM_NOT_FOUND => "; create the stream by `declare` on the builder, or by `nats stream add`",
+        ErrorCode::CONSUMER_NOT_FOUND => "; create the consumer by `declare` on the builder, or by `nats consumer add`",
+        ErrorCode::JETSTREAM_NOT_ENABLED | ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT => {
+            "; enable JetStream for the server and the account"
+        }
+        ErrorCode::STREAM_SUBJECT_OVERLAP => "; another stream contains one of the subjects",
+        _ => "",
+    };
+    // 503: no leader, no resources, or a server that is starting.
+    let kind =
+        if error.code() == 503 && remedy.is_empty() { SourceErrorKind::Transient } else { SourceErrorKind::Fatal };
+    SourceError::new(kind, format!("{doing}: {error}{remedy}"))
+}

@@ -1,0 +1,237 @@
+//! Mapping between the headers of NATS and the headers of a delivery.
+use std::str::FromStr;
+
+use async_nats::header::{HeaderMap, HeaderName, HeaderValue};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
+use idempotent_core::Timestamp;
+use idempotent_mq::{DeadLetter, Delivery, Headers, Position};
+
+/// The header in which producers set the id of a message. The server drops a message whose id it has seen within the duplicate
+/// window of the stream.
+pub(crate) const MESSAGE_ID: &str = "Nats-Msg-Id";
+/// The prefix of headers that control the server.
+const CONTROL: &str = "Nats-";
+
+/// The prefix of the adapter's own headers.
+const OWN: &str = "Idempotent-";
+const ID: &str = "Idempotent-Id";
+const BUSINESS_KEY: &str = "Idempotent-Key";
+/// A header that NATS cannot transmit: name and value in Base64, separated by a colon.
+const ENCODED: &str = "Idempotent-Encoded";
+/// The subject of a message among the dead letters.
+const SUBJECT: &str = "Idempotent-Subject";
+const REASON: &str = "Idempotent-Reason";
+const LETTER: &str = "Idempotent-Letter";
+const ATTEMPTS: &str = "Idempotent-Attempts";
+const FIRST_AT: &str = "Idempotent-First-At";
+const LAST_AT: &str = "Idempotent-Last-At";
+const DEATHS: &str = "Idempotent-Deaths";
+
+/// The headers of a message to be published.
+#[derive(Debug, Default)]
+pub(crate) struct HeaderWriter(pub(crate) HeaderMap);
+
+impl HeaderWriter {
+    /// Sets one of the adapter's headers. A value that NATS cannot transmit is left out.
+    fn set(&mut self, name: &'static str, value: &str) {
+        if let Some((name, value)) = plain(name, value.as_bytes()) {
+            self.0.insert(name, value);
+        }
+    }
+
+    /// Sets the id by which the server recognizes a message that is sent again.
+    pub(crate) fn message_id(&mut self, id: &str) {
+        self.set(MESSAGE_ID, id);
+    }
+
+    pub(crate) fn business_key(&mut self, key: Option<&str>) {
+        if let Some(key) = key {
+            self.set(BUSINESS_KEY, key);
+        }
+    }
+
+    /// Appends headers. Those that NATS cannot transmit, or would misinterpret, are encoded with all values of their name, so
+    /// that these keep their order.
+    pub(crate) fn append(&mut self, headers: &Headers) {
+        let transmits = |name: &str| !is_reserved(name) && headers.all(name).all(|value| plain(name, value).is_some());
+        for (name, value) in headers.iter() {
+            match plain(name, value).filter(|_| transmits(name)) {
+                Some((name, value)) => self.0.append(name, value),
+                None => {
+                    let encoded = format!("{}:{}", BASE64.encode(name), BASE64.encode(value));
+                    self.0.append(ENCODED, encoded);
+                }
+            }
+        }
+    }
+
+    /// Appends the headers of a received message and the data of its dead letter.
+    pub(crate) fn letter(&mut self, delivery: &Delivery, letter: &DeadLetter) {
+        self.append(&delivery.headers);
+        self.business_key(delivery.business_key.as_deref());
+        self.set(ID, delivery.id.as_deref().unwrap_or_default());
+        self.set(SUBJECT, &delivery.position.source);
+        // A reason may contain line breaks.
+        self.set(REASON, &BASE64.encode(letter.reason.as_bytes()));
+        if let Some(id) = &letter.id {
+            self.set(LETTER, id);
+        }
+        self.set(ATTEMPTS, &letter.attempts.to_string());
+        self.set(FIRST_AT, &letter.first_at.0.to_string());
+        self.set(LAST_AT, &letter.last_at.0.to_string());
+        self.set(DEATHS, &letter.deaths.to_string());
+    }
+
+    /// Copies the headers of a dead letter for the message that is put back.
+    pub(crate) fn put_back(&mut self, letter: &HeaderMap) {
+        const LEFT_OUT: [&str; 5] = [SUBJECT, REASON, LETTER, ATTEMPTS, LAST_AT];
+        for (name, values) in letter.iter().filter(|(name, _)| !LEFT_OUT.contains(&name.as_ref())) {
+            for value in values {
+                self.0.append(name.clone(), value.clone());
+            }
+        }
+    }
+}
+
+/// Returns a header as NATS transmits it, or `None` if the received header would differ.
+fn plain(name: &str, value: &[u8]) -> Option<(HeaderName, HeaderValue)> {
+    let value = std::str::from_utf8(value).ok().filter(|value| value.trim() == *value)?;
+    Some((HeaderName::from_str(name).ok()?, HeaderValue::from_str(value).ok()?))
+}
+
+fn is_reserved(name: &str) -> bool {
+    [CONTROL, OWN].iter().any(|prefix| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix)))
+}
+
+/// Creates a delivery. `origin` is the id of a message whose producer set none.
+pub(crate) fn delivery(
+    subject: &str,
+    sequence: u64,
+    headers: Option<&HeaderMap>,
+    body: Vec<u8>,
+    origin: String,
+) -> Delivery {
+    let mut delivery = Delivery::new(Position::of(subject).offset(sequence), body);
+    let text = |name: &str| {
+        headers.and_then(|headers| headers.get(name)).map(HeaderValue::as_str).filter(|text| !text.is_empty())
+    };
+    delivery.id = Some(text(ID).or_else(|| text(MESSAGE_ID)).map_or(origin, str::to_owned));
+    delivery.business_key = text(BUSINESS_KEY).map(str::to_owned);
+    delivery.first_at = text(FIRST_AT).and_then(|text| text.parse().ok()).map(Timestamp);
+    delivery.deaths = text(DEATHS).and_then(|text| text.parse().ok()).unwrap_or(0);
+    delivery.headers = headers.map(decode).unwrap_or_default();
+    delivery
+}
+
+/// Returns the headers without the adapter's own, sorted by name.
+fn decode(map: &HeaderMap) -> Headers {
+    let mut all: Vec<(String, Vec<u8>)> = Vec::with_capacity(map.len());
+    for (name, values) in map.iter() {
+        let name: &str = name.as_ref();
+        for value in values {
+            if name == ENCODED {
+                all.extend(decoded(value.as_str()));
+            } else if name != MESSAGE_ID && !name.starts_with(OWN) {
+                all.push((name.to_owned(), value.as_str().as_bytes().to_vec()));
+            }
+        }
+    }
+    // The client returns the names in a random order.
+    all.sort_by(|(one, _), (other, _)| one.cmp(other));
+    all.into_iter().collect()
+}
+
+fn decoded(text: &str) -> Option<(String, Vec<u8>)> {
+    let (name, value) = text.split_once(':')?;
+    Some((String::from_utf8(BASE64.decode(name).ok()?).ok()?, BASE64.decode(value).ok()?))
+}
+
+/// Returns the data of a dead letter, or `None` if the headers are missing or another program wrote the message.
+pub(crate) fn letter(headers: &HeaderMap) -> Option<DeadLetter> {
+    let text = |name: &str| headers.get(name).map(HeaderValue::as_str);
+    let number = |name: &str| text(name)?.parse::<u64>().ok();
+    let small = |name: &str| number(name)?.try_into().ok();
+    let reason = String::from_utf8(BASE64.decode(text(REASON)?).ok()?).ok()?;
+    let mut letter = DeadLetter::because(reason, Timestamp(number(LAST_AT)?));
+    (letter.id, letter.first_at) = (text(LETTER).map(str::to_owned), Timestamp(number(FIRST_AT)?));
+    (letter.attempts, letter.deaths) = (small(ATTEMPTS)?, small(DEATHS)?);
+    Some(letter)
+}
+
+/// Removes the headers that the server adds to a message that is read without a consumer.
+pub(crate) fn without_control(headers: HeaderMap) -> HeaderMap {
+    let mut left = HeaderMap::new();
+    for (name, values) in headers.iter().filter(|(name, _)| !name.to_string().starts_with(CONTROL)) {
+        for value in values {
+            left.append(name.clone(), value.clone());
+        }
+    }
+    left
+}
+
+/// Returns the subject to which a dead letter is put back.
+pub(crate) fn original_subject(headers: &HeaderMap) -> Option<&str> {
+    headers.get(SUBJECT).map(HeaderValue::as_str)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn sent() -> Headers {
+        let mut headers = Headers::default();
+        for (name, value) in [
+            ("trace", &b"00-abc"[..]),
+            ("via", b"second"),
+            ("via", b" padded "),
+            ("gr\u{f6} \u{df}e", &[0, 255, 13, 10]),
+            ("nothing", b""),
+            ("Nats-Rollup", b"all"),
+            ("idempotent-deaths", b"9"),
+        ] {
+            headers.push(name, value);
+        }
+        headers
+    }
+
+    fn sorted(headers: &Headers) -> Vec<(String, Vec<u8>)> {
+        let mut all: Vec<_> = headers.iter().map(|(name, value)| (name.to_owned(), value.to_vec())).collect();
+        all.sort_by(|(one, _), (other, _)| one.cmp(other));
+        all
+    }
+
+    #[test]
+    fn headers_arrive_as_they_were_sent_and_none_controls_the_server_or_the_adapter() {
+        let mut writer = HeaderWriter::default();
+        writer.append(&sent());
+        assert!(writer.0.iter().all(|(name, _)| !name.to_string().starts_with(CONTROL)), "{:?}", writer.0);
+        let delivery = delivery("orders", 7, Some(&writer.0), Vec::new(), "S/7".into());
+        assert_eq!(sorted(&delivery.headers), sorted(&sent()));
+        assert_eq!((delivery.id.as_deref(), delivery.deaths), (Some("S/7"), 0));
+    }
+
+    #[test]
+    fn a_letter_that_is_put_back_keeps_id_headers_and_history_and_loses_control_headers() {
+        let mut original = HeaderMap::new();
+        original.insert(MESSAGE_ID, "m-1");
+        original.insert("Nats-TTL", "5s");
+        let received = delivery("orders.eu", 7, Some(&original), b"body".to_vec(), "S/7".into());
+        let mut dead = DeadLetter::because("two\r\nlines", Timestamp(9));
+        (dead.attempts, dead.first_at, dead.deaths, dead.id) = (3, Timestamp(4), 2, Some("k:1".into()));
+        let mut writer = HeaderWriter::default();
+        writer.message_id("S/7/2");
+        writer.letter(&received, &dead);
+        assert_eq!(letter(&writer.0), Some(dead));
+        assert_eq!(original_subject(&writer.0), Some("orders.eu"));
+        assert_eq!(writer.0.get("Nats-TTL"), None, "the dead letter would expire");
+
+        let mut back = HeaderWriter::default();
+        back.put_back(&without_control(writer.0));
+        assert_eq!((back.0.get(MESSAGE_ID), letter(&back.0)), (None, None));
+        let again = delivery("orders.eu", 8, Some(&back.0), b"body".to_vec(), "S/8".into());
+        assert_eq!((again.id.as_deref(), again.deaths, again.first_at), (Some("m-1"), 2, Some(Timestamp(4))));
+        assert_eq!(again.headers.first("Nats-TTL"), Some(&b"5s"[..]));
+    }
+}

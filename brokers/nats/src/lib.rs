@@ -1,0 +1,66 @@
+//! NATS JetStream for the consumer runtime [`idempotent_mq`].
+//!
+//! [`JetStreamSource`] is a [`Source`](idempotent_mq::Source) that reads a stream as one member of a durable pull consumer.
+//! [`JetStreamPublisher`] implements [`Publish`](idempotent_mq::Publish) and reports the result for each message.
+//! [`JetStreamDeadLetters`] lists dead letters and puts them back.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use idempotent_core::{Executor, MemoryStore};
+//! use idempotent_mq::{Consumer, KeyFrom, Message, Messages};
+//! use idempotent_nats::JetStreamSource;
+//!
+//! #[derive(serde::Deserialize)]
+//! struct Order {
+//!     number: u64,
+//!     cents: u64,
+//! }
+//!
+//! async fn charge(message: Message<Order>) -> Result<(), &'static str> {
+//!     match message.body.cents {
+//!         0 => Err("nothing to charge"), // retried 16 times, then moved to the stream `ORDERS-dead`
+//!         _ => Ok(()),
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // nats pub orders.new '{"number": 1, "cents": 5}'
+//! let source = JetStreamSource::builder("nats://127.0.0.1", "ORDERS", "billing")
+//!     .declare(["orders.>"])
+//!     .ack_wait(Duration::from_secs(30))
+//!     .connect()
+//!     .await?;
+//! // Several processes need a store that they share.
+//! let executor = Executor::new(MemoryStore::new());
+//! let handling = Messages::json().keyed(KeyFrom::body("order.number", |order: &Order| order.number)).run(charge);
+//! let consumer = Consumer::builder(source, "billing", &executor).build(handling)?;
+//! let counts = consumer.run(async { drop(tokio::signal::ctrl_c().await) }).await?;
+//! println!("{counts:?}");
+//! # Ok(())
+//! # }
+//! ```
+#![doc = include_str!("docs/jetstream.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+mod builder;
+mod connection;
+mod dead_letters;
+mod declare;
+mod error;
+mod headers;
+mod number;
+mod options;
+mod publisher;
+mod pulls;
+mod retry_marks;
+mod settler;
+mod source;
+
+pub use self::builder::JetStreamSourceBuilder;
+pub use self::dead_letters::JetStreamDeadLetters;
+pub use self::declare::StartPosition;
+pub use self::options::NatsOptions;
+pub use self::publisher::JetStreamPublisher;
+pub use self::settler::JetStreamTag;
+pub use self::source::JetStreamSource;

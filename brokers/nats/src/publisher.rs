@@ -1,0 +1,117 @@
+//! Publishing of messages, e.g. for the relay of an outbox.
+use std::fmt;
+
+use async_nats::jetstream::Context;
+use async_nats::jetstream::context::PublishErrorKind as Kind;
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::publish::PublishAck;
+use async_trait::async_trait;
+use bytes::Bytes;
+use idempotent_mq::{
+    OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, SourceErrorKind, publish_each,
+};
+use tokio::sync::OnceCell;
+
+use crate::NatsOptions;
+use crate::connection::Connection;
+use crate::headers::HeaderWriter;
+
+/// A publisher that adds messages to streams and returns their positions. The topic of a message is a subject.
+///
+/// | message | NATS |
+/// |---|---|
+/// | `topic` | the subject, which some stream must contain |
+/// | `body` | the payload |
+/// | `id` | the header `Nats-Msg-Id`: within its duplicate window (2 min by default), a stream drops a message that is sent again |
+/// | `business_key` | the header `Idempotent-Key` |
+/// | headers | headers. The adapter encodes names and values that NATS cannot transmit, and names that begin with `Nats-`, because these control the server |
+/// | `aggregate` | not stored: messages of one aggregate are sent one after another, and a stream keeps their order |
+///
+/// The [position](Published::position) is the subject with the sequence number in the stream.
+///
+/// # Results
+/// - [`Unconfirmed`](PublishErrorKind::Unconfirmed): the stream did not confirm within 5 s.
+/// - [`Unsent`](PublishErrorKind::Unsent): the server cannot be reached, or the stream has no leader or no resources.
+/// - [`Refused`](PublishErrorKind::Refused): no stream contains the subject, the message is larger than the server permits, or
+///   the stream rejects it, for example because it is full.
+#[must_use]
+pub struct JetStreamPublisher {
+    server: NatsOptions,
+    connection: OnceCell<Connection>,
+}
+
+impl JetStreamPublisher {
+    /// Creates a publisher, which connects at its first message.
+    pub fn new(server: impl Into<NatsOptions>) -> Self {
+        Self { server: server.into(), connection: OnceCell::new() }
+    }
+
+    async fn send(&self, message: &OutboundMessage) -> Result<Published, PublishError> {
+        if message.deliver_at.is_some() {
+            return Err(PublishError::cannot_delay());
+        }
+        let connection = self.connection.get_or_try_init(|| Connection::open(&self.server)).await.map_err(|error| {
+            let kind = match error.kind() {
+                SourceErrorKind::Fatal => PublishErrorKind::Refused,
+                _ => PublishErrorKind::Unsent,
+            };
+            PublishError::new(kind, error.to_string()).with_cause(error)
+        })?;
+        if !connection.is_connected() {
+            return Err(PublishError::new(
+                PublishErrorKind::Unsent,
+                "the connection is lost, and the client reconnects",
+            ));
+        }
+        let mut headers = HeaderWriter::default();
+        headers.append(&message.headers);
+        headers.business_key(message.business_key.as_deref());
+        headers.message_id(&message.id);
+        let publish = PublishMessage::build().headers(headers.0).payload(Bytes::copy_from_slice(&message.body));
+        let confirmed = confirmed(&connection.jetstream, &message.topic, publish).await?;
+        Ok(Published::at(Position::of(&*message.topic).offset(confirmed.sequence)))
+    }
+}
+
+#[async_trait]
+impl Publish for JetStreamPublisher {
+    async fn publish(&self, messages: &[OutboundMessage]) -> Vec<Result<Published, PublishError>> {
+        publish_each(messages, |message| self.send(message)).await
+    }
+}
+
+/// Publishes a message, and waits until its stream confirms it.
+pub(crate) async fn confirmed(
+    jetstream: &Context,
+    subject: &str,
+    message: PublishMessage,
+) -> Result<PublishAck, PublishError> {
+    let sent = match jetstream.send_publish(subject.to_owned(), message).await {
+        Ok(confirmation) => confirmation.await,
+        Err(error) => Err(error),
+    };
+    sent.map_err(|error| {
+        let (kind, remedy) = classify(error.kind(), &error.to_string());
+        PublishError::new(kind, format!("publishing to `{subject}`: {error}{remedy}")).with_cause(error)
+    })
+}
+
+fn classify(kind: Kind, text: &str) -> (PublishErrorKind, &'static str) {
+    use PublishErrorKind::{Refused, Unconfirmed, Unsent};
+    match kind {
+        Kind::StreamNotFound => (Refused, "; create a stream with this subject"),
+        Kind::MaxPayloadExceeded => (Refused, "; raise `max_payload` of the server, or send a shorter body"),
+        Kind::TimedOut | Kind::BrokenPipe => (Unconfirmed, ""),
+        Kind::MaxAckPending => (Unsent, ""),
+        // The client reports refusals of the stream by their text only.
+        _ if text.contains("insufficient") || text.contains("temporarily") || text.contains("leader") => (Unsent, ""),
+        _ => (Refused, ""),
+    }
+}
+
+/// Shows nothing of the URL.
+impl fmt::Debug for JetStreamPublisher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JetStreamPublisher").field("server", &self.server).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,141 @@
+//! Settlement of messages.
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_nats::jetstream::AckKind;
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::{HeaderMap, Subject};
+use async_trait::async_trait;
+use bytes::Bytes;
+use idempotent_mq::{DeadLetter, Delivery, Retry, Settle, Settlement, SourceError, SourceErrorKind};
+
+use crate::connection::Connection;
+use crate::error::request_failure;
+use crate::headers::HeaderWriter;
+use crate::number::MessageNumber;
+use crate::publisher::confirmed;
+use crate::retry_marks::{RetryMark, RetryMarks};
+
+/// The handle that settles a message.
+pub struct JetStreamTag {
+    /// The subject of acknowledgements.
+    reply: Subject,
+    number: MessageNumber,
+    /// True if the message has a retry mark, which its settlement removes.
+    is_marked: bool,
+    /// True while the message is being delayed or returned. Keeping it alive would undo that.
+    leaving: AtomicBool,
+}
+
+impl JetStreamTag {
+    pub(crate) fn new(reply: Subject, number: MessageNumber, is_marked: bool) -> Self {
+        Self { reply, number, is_marked, leaving: AtomicBool::new(false) }
+    }
+}
+
+impl fmt::Debug for JetStreamTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JetStreamTag").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct JetStreamSettler {
+    pub(crate) connection: Connection,
+    pub(crate) stream: Arc<str>,
+    /// The subject of the dead letters.
+    pub(crate) dead: Arc<str>,
+    pub(crate) marks: RetryMarks,
+}
+
+#[async_trait]
+impl Settle<JetStreamTag> for JetStreamSettler {
+    async fn settle(
+        &self,
+        delivery: &Delivery,
+        tag: &JetStreamTag,
+        settlement: &Settlement,
+    ) -> Result<(), SourceError> {
+        match settlement {
+            Settlement::Ack => self.ack(tag).await,
+            Settlement::Retry(retry) => self.retry(tag, retry).await,
+            Settlement::DeadLetter(letter) => self.dead_letter(delivery, tag, letter).await,
+            Settlement::GiveBack => self.release(tag, None, "returning a message").await,
+            other => {
+                let text = format!("settlement `{}` is not supported by this source", other.name());
+                Err(SourceError::new(SourceErrorKind::Fatal, text))
+            }
+        }
+    }
+
+    async fn keep_alive(&self, held: &[&JetStreamTag]) -> Result<(), SourceError> {
+        for tag in held.iter().filter(|tag| !tag.leaving.load(Ordering::Acquire)) {
+            let progress = Bytes::from(AckKind::Progress);
+            let sent = self.connection.client.publish(tag.reply.clone(), progress).await;
+            sent.map_err(|error| crate::error::transient("extending messages", error))?;
+        }
+        Ok(())
+    }
+}
+
+impl JetStreamSettler {
+    /// Sends an acknowledgement, and waits until the server confirms it.
+    async fn send(&self, tag: &JetStreamTag, kind: AckKind, doing: &str) -> Result<(), SourceError> {
+        let answer = self.connection.client.request(tag.reply.clone(), Bytes::from(kind)).await;
+        answer.map(drop).map_err(|error| request_failure(doing, error))
+    }
+
+    async fn ack(&self, tag: &JetStreamTag) -> Result<(), SourceError> {
+        self.send(tag, AckKind::Ack, "acknowledging").await?;
+        if tag.is_marked {
+            self.marks.remove(tag.number).await;
+        }
+        Ok(())
+    }
+
+    async fn retry(&self, tag: &JetStreamTag, retry: &Retry) -> Result<(), SourceError> {
+        if let Some(mark) = RetryMark::of(retry) {
+            self.marks.put(tag.number, mark).await?;
+        }
+        // With a delay of 0, the server applies the backoff of the consumer.
+        self.release(tag, Some(retry.after.max(Duration::from_millis(1))), "retrying a message").await
+    }
+
+    /// Makes a message available to all consumers after this time.
+    async fn release(&self, tag: &JetStreamTag, after: Option<Duration>, doing: &str) -> Result<(), SourceError> {
+        tag.leaving.store(true, Ordering::Release);
+        let sent = self.send(tag, AckKind::Nak(after), doing).await;
+        if sent.is_err() {
+            tag.leaving.store(false, Ordering::Release);
+        }
+        sent
+    }
+
+    async fn dead_letter(
+        &self,
+        delivery: &Delivery,
+        tag: &JetStreamTag,
+        letter: &DeadLetter,
+    ) -> Result<(), SourceError> {
+        let mut headers = HeaderWriter::default();
+        // A copy that was sent before a crash has the same id, and the server drops this one.
+        headers.message_id(&format!("{}/{}/{}", self.stream, tag.number, letter.deaths));
+        headers.letter(delivery, letter);
+        let sent = self.publish(headers.0, &delivery.body).await;
+        sent.map_err(|error| {
+            let kind = match error.kind() {
+                idempotent_mq::PublishErrorKind::Refused => SourceErrorKind::Fatal,
+                _ => SourceErrorKind::Transient,
+            };
+            SourceError::new(kind, format!("dead-lettering a message: {error}")).with_cause(error)
+        })?;
+        self.ack(tag).await
+    }
+
+    async fn publish(&self, headers: HeaderMap, body: &[u8]) -> Result<(), idempotent_mq::PublishError> {
+        let message = PublishMessage::build().headers(headers).payload(Bytes::copy_from_slice(body));
+        confirmed(&self.connection.jetstream, &self.dead, message).await.map(drop)
+    }
+}

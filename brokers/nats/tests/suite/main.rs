@@ -1,0 +1,8 @@
+//! Tests of the source and the publisher on a real NATS server.
+#![allow(clippy::panic, clippy::unwrap_used, missing_docs)]
+mod conformance;
+mod outages;
+mod publisher;
+mod redrive;
+mod setup;
+mod world;

@@ -1,0 +1,137 @@
+//! Opening a source: what is created, what is refused, and by which error.
+use async_nats::jetstream::consumer::{AckPolicy, pull, push};
+use async_nats::jetstream::{Context, stream};
+use idempotent_harness::servers::NatsServer;
+use idempotent_mq::{SourceError, SourceErrorKind};
+use idempotent_nats::{JetStreamSource, NatsOptions, StartPosition};
+
+use crate::world::{World, ms, one};
+
+/// Checks the kind of an error, and a part of its text.
+#[track_caller]
+fn refused(opened: Result<JetStreamSource, SourceError>, part: &str) {
+    let error = opened.map(drop).unwrap_err();
+    assert!(error.kind() == SourceErrorKind::Fatal && error.to_string().contains(part), "{error}");
+}
+
+async fn orders(client: &Context) -> stream::Stream {
+    let config =
+        stream::Config { name: "ORDERS".into(), subjects: vec!["orders.>".into()], ..stream::Config::default() };
+    client.create_stream(config).await.unwrap()
+}
+
+fn existing(world: &World) -> idempotent_nats::JetStreamSourceBuilder {
+    JetStreamSource::builder(world.server.url(), "ORDERS", "billing")
+}
+
+#[tokio::test]
+async fn what_does_not_exist_is_named_with_its_remedy_and_created_on_request() {
+    let world = World::new().await;
+    refused(existing(&world).connect().await, "`nats stream add`");
+    orders(&world.client).await;
+    refused(existing(&world).connect().await, "consumer `billing`: it does not exist; create it by `declare`");
+    world.source().await;
+    for (kind, name) in [("stream", "ORDERS-dead"), ("bucket", "KV_idempotent-ORDERS-billing")] {
+        existing(&world).connect().await.unwrap();
+        world.client.delete_stream(name).await.unwrap();
+        let error = existing(&world).connect().await.map(drop).unwrap_err();
+        assert!(error.kind() == SourceErrorKind::Fatal && error.to_string().contains("`declare`"), "{kind}: {error}");
+        world.source().await;
+    }
+}
+
+#[tokio::test]
+async fn a_consumer_that_would_lose_messages_is_refused() {
+    let world = World::new().await;
+    world.source().await;
+    let stream = world.client.get_stream("ORDERS").await.unwrap();
+    let explicit = pull::Config { ack_policy: AckPolicy::Explicit, ack_wait: ms(600), ..pull::Config::default() };
+    let cases = [
+        ("acks", pull::Config { ack_policy: AckPolicy::None, ..pull::Config::default() }, "--ack explicit"),
+        ("limited", pull::Config { max_deliver: 5, ..explicit.clone() }, "set it to -1"),
+        ("backoff", pull::Config { max_deliver: 0, backoff: vec![ms(600)], ..explicit.clone() }, "`backoff`"),
+        ("slower", pull::Config { ack_wait: ms(900), ..explicit }, "its `ack_wait` is 900ms and not 600ms"),
+    ];
+    for (name, config, part) in cases {
+        let config = pull::Config { durable_name: Some(name.into()), ..config };
+        stream.create_consumer(config).await.unwrap();
+        let builder =
+            JetStreamSource::builder(world.server.url(), "ORDERS", name).declare(["orders.>"]).ack_wait(ms(600));
+        refused(builder.connect().await, part);
+    }
+    let pushed = push::Config {
+        deliver_subject: "inbox".into(),
+        durable_name: Some("pushed".into()),
+        ..push::Config::default()
+    };
+    stream.create_consumer(pushed).await.unwrap();
+    refused(JetStreamSource::connect(world.server.url(), "ORDERS", "pushed").await, "push consumer");
+}
+
+#[tokio::test]
+async fn bad_settings_and_addresses_are_refused_before_anything_is_created() {
+    let world = World::new().await;
+    let builder = |stream: &str, consumer: &str| {
+        JetStreamSource::builder(world.server.url(), stream.to_owned(), consumer.to_owned()).declare(["orders.>"])
+    };
+    refused(builder("OR.DERS", "billing").connect().await, "`stream` is `OR.DERS`; use letters, digits");
+    refused(builder("ORDERS", "").connect().await, "`consumer` is ``");
+    refused(builder("ORDERS", "billing").dead_letters("ORDERS").connect().await, "the stream itself");
+    refused(builder("ORDERS", "billing").ack_wait(ms(99)).connect().await, "at least 100 ms");
+    for url in ["nats://", "amqp://localhost", ""] {
+        refused(JetStreamSource::connect(url, "ORDERS", "billing").await, "nats://[USER:PASSWORD@]HOST[:PORT]");
+    }
+    let credentials = NatsOptions::new(world.server.url()).credentials("missing.creds");
+    refused(JetStreamSource::connect(credentials, "ORDERS", "billing").await, "nsc generate creds");
+    assert!(world.client.get_stream("ORDERS").await.is_err());
+    let closed = JetStreamSource::connect("nats://127.0.0.1:1", "ORDERS", "billing").await.map(drop).unwrap_err();
+    assert_eq!(closed.kind(), SourceErrorKind::Transient, "{closed}");
+}
+
+#[tokio::test]
+async fn wrong_credentials_are_refused_and_shown_in_no_error() {
+    let server = NatsServer::with(r#"authorization { user: ann, password: "ses@me" }"#);
+    let address = server.address();
+    for url in [format!("nats://{address}"), format!("nats://ann:hush@{address}")] {
+        let error = JetStreamSource::connect(url, "ORDERS", "billing").await.map(drop).unwrap_err();
+        assert!(
+            error.kind() == SourceErrorKind::Fatal && error.to_string().contains("user and the password"),
+            "{error}"
+        );
+        assert!(!format!("{error:?}").contains("hush"), "{error:?}");
+    }
+    World::builder_at(format!("nats://ann:ses%40me@{address}")).connect().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_without_jetstream_is_named() {
+    let server = NatsServer::without_jetstream();
+    let error = JetStreamSource::connect(server.url(), "ORDERS", "billing").await.map(drop).unwrap_err();
+    assert!(error.to_string().contains("JetStream"), "{error}");
+}
+
+#[tokio::test]
+async fn tls_is_verified() {
+    let server = NatsServer::tls();
+    let trusted = NatsOptions::new(server.url()).tls_ca(server.certificate_authority());
+    let source = JetStreamSource::builder(trusted, "ORDERS", "billing").declare(["orders.>"]).connect().await;
+    source.unwrap();
+    let error = JetStreamSource::connect(server.url(), "ORDERS", "billing").await.map(drop).unwrap_err();
+    assert!(error.kind() == SourceErrorKind::Fatal && error.to_string().contains("tls_ca"), "{error}");
+}
+
+#[tokio::test]
+async fn a_new_consumer_starts_where_it_is_told_and_takes_its_subjects_only() {
+    let world = World::new().await;
+    world.source().await;
+    world.send("old").await;
+    let late =
+        JetStreamSource::builder(world.server.url(), "ORDERS", "late").declare(["orders.>"]).start(StartPosition::New);
+    let mut late = late.filter(["orders.new"]).connect().await.unwrap();
+    world.client.publish("orders.other", "other".into()).await.unwrap().await.unwrap();
+    world.send("new").await;
+    let (delivery, _) = one(&mut late).await;
+    assert_eq!((delivery.body.as_slice(), &*delivery.position.source), (&b"new"[..], "orders.new"));
+    let mut first = world.source().await;
+    assert_eq!(one(&mut first).await.0.body, b"old");
+}

