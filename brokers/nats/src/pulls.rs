@@ -51,6 +51,9 @@ impl Pulls {
 
     /// Waits for messages, and returns at most `room` of them. Returns none after a change of the connection.
     ///
+    /// # Errors
+    /// The consumer is gone, or the server rejects a pull request. The next call returns the messages that have arrived.
+    ///
     /// # Cancellation
     /// The next call returns the messages that have arrived.
     pub(crate) async fn next(&mut self, room: usize) -> Result<Vec<Message>, SourceError> {
@@ -60,8 +63,7 @@ impl Pulls {
         }
         while self.arrived.len() < room {
             let Some(Some(message)) = self.subscriber.next().now_or_never() else { break };
-            // An error at the end of a pull request shows again in the next one.
-            let _ = self.arrive(message)?;
+            self.arrive(message)?;
         }
         Ok(self.arrived.drain(..room.min(self.arrived.len())).collect())
     }
