@@ -1,7 +1,7 @@
 //! A server of ours, for those who harm it.
 #[cfg(feature = "rocketmq")]
 use idempotent_harness::servers::RocketServer;
-use idempotent_harness::servers::{MariaDbServer, PostgresServer, RabbitServer, RedisServer};
+use idempotent_harness::servers::{MariaDbServer, NatsServer, PostgresServer, RabbitServer, RedisServer};
 
 /// A server that can be stopped, and killed. All of it blocks.
 pub(crate) trait Server: Send + Sync {
@@ -36,6 +36,7 @@ macro_rules! servers {
 }
 servers!(
     MariaDbServer,
+    NatsServer,
     PostgresServer,
     RabbitServer,
     RedisServer,

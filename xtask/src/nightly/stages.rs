@@ -138,7 +138,7 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
 }
 
 /// Each play on each of its servers.
-const CHAOS: [&str; 29] = [
+const CHAOS: [&str; 31] = [
     "sqlite",
     "redis --topology single",
     "redis --topology sentinel",
@@ -152,6 +152,8 @@ const CHAOS: [&str; 29] = [
     "rabbitmq --store sqlite",
     "redis-streams --store redis",
     "redis-streams --store sqlite",
+    "nats --store redis",
+    "nats --store sqlite",
     "rocketmq --store redis",
     "rocketmq --store sqlite",
     "delay",

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::copy::Copy;
 #[cfg(feature = "rocketmq")]
 use super::rocket;
-use super::{rabbit, streams};
+use super::{nats, rabbit, streams};
 use crate::plan::Harm;
 use crate::server::Server;
 
@@ -25,6 +25,8 @@ pub enum Kind {
     Rabbitmq,
     /// A group of a Redis stream, on a server that writes down each change before it answers.
     RedisStreams,
+    /// A stream of NATS JetStream, on a server that writes down each change before it answers.
+    Nats,
     /// A topic of RocketMQ. Not in a program that was built without the feature `rocketmq`, whose client takes minutes.
     #[cfg(feature = "rocketmq")]
     Rocketmq,
@@ -35,6 +37,7 @@ impl Kind {
     pub const ALL: &[Self] = &[
         Self::Rabbitmq,
         Self::RedisStreams,
+        Self::Nats,
         #[cfg(feature = "rocketmq")]
         Self::Rocketmq,
     ];
@@ -45,6 +48,7 @@ impl Kind {
         match self {
             Self::Rabbitmq => "rabbitmq",
             Self::RedisStreams => "redis-streams",
+            Self::Nats => "nats",
             #[cfg(feature = "rocketmq")]
             Self::Rocketmq => "rocketmq",
         }
@@ -61,6 +65,7 @@ impl Kind {
         Ok(match self {
             Self::Rabbitmq => Arc::new(rabbit::Rabbit::start().await?),
             Self::RedisStreams => Arc::new(streams::Streams::start().await?),
+            Self::Nats => Arc::new(nats::Nats::start().await?),
             #[cfg(feature = "rocketmq")]
             Self::Rocketmq => Arc::new(rocket::Rocket::start().await?),
         })

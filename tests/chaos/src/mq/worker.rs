@@ -12,7 +12,7 @@ use super::broker::Kind;
 use super::recording_source::{DeliveryWorker, RecordingSource};
 #[cfg(feature = "rocketmq")]
 use super::rocket;
-use super::{rabbit, streams};
+use super::{nats, rabbit, streams};
 use crate::dice::Dice;
 use crate::process::{Orders, next};
 use crate::wire::{self, News, Order, Origin, Start};
@@ -65,6 +65,7 @@ async fn consume(desk: Arc<DeliveryWorker>, stop: oneshot::Receiver<()>) -> anyh
     match desk.origin.kind {
         Kind::Rabbitmq => run(rabbit::source(&url)?, desk, stop).await,
         Kind::RedisStreams => run(streams::source(&url).await, desk, stop).await,
+        Kind::Nats => run(nats::source(&url).await, desk, stop).await,
         #[cfg(feature = "rocketmq")]
         Kind::Rocketmq => run(rocket::source(&url)?, desk, stop).await,
     }
@@ -115,6 +116,7 @@ pub(super) async fn bury_bare(origin: &Origin, delivery: &Delivery) -> anyhow::R
     match origin.kind {
         Kind::Rabbitmq => rabbit::bury_bare(&origin.url, delivery).await,
         Kind::RedisStreams => streams::bury_bare(&origin.url, delivery).await,
+        Kind::Nats => nats::bury_bare(&origin.url, delivery).await,
         #[cfg(feature = "rocketmq")]
         Kind::Rocketmq => rocket::bury_bare(&origin.url, delivery).await,
     }

@@ -20,11 +20,12 @@ struct JetStream {
     settings: String,
     tls: bool,
     jetstream: bool,
+    is_durable: bool,
 }
 
 impl Default for JetStream {
     fn default() -> Self {
-        Self { settings: String::new(), tls: false, jetstream: true }
+        Self { settings: String::new(), tls: false, jetstream: true, is_durable: false }
     }
 }
 
@@ -45,6 +46,15 @@ impl NatsServer {
     #[must_use]
     pub fn with(settings: &str) -> Self {
         Self::of(JetStream { settings: settings.to_owned(), ..JetStream::default() })
+    }
+
+    /// Starts a server that writes each message to its files before it confirms the message. A kill then loses nothing.
+    ///
+    /// # Panics
+    /// If the server cannot start.
+    #[must_use]
+    pub fn start_durable() -> Self {
+        Self::of(JetStream { is_durable: true, ..JetStream::default() })
     }
 
     /// Starts a server that accepts only TLS connections, with a certificate of a private authority
@@ -89,7 +99,23 @@ impl NatsServer {
         self.0.place.certificates().ca()
     }
 
-    /// Ends the process by SIGKILL. Confirmed messages are in its files.
+    /// Stops the process (SIGSTOP).
+    ///
+    /// # Panics
+    /// If the process has ended.
+    pub fn pause(&self) {
+        or_panic(self.0.server().pause());
+    }
+
+    /// Continues the process (SIGCONT).
+    ///
+    /// # Panics
+    /// If the process has ended.
+    pub fn resume(&self) {
+        or_panic(self.0.server().resume());
+    }
+
+    /// Ends the process by SIGKILL. A server that is not [durable](Self::start_durable) may lose the last messages.
     ///
     /// # Panics
     /// If the process cannot be ended.
@@ -116,7 +142,8 @@ impl Kind for JetStream {
     fn init(&self, place: &Place) -> Result<(), String> {
         let mut settings = format!("{}\n", self.settings);
         if self.jetstream {
-            settings += "jetstream { store_dir: data }\n";
+            let sync = if self.is_durable { ", sync_interval: always" } else { "" };
+            settings += &format!("jetstream {{ store_dir: data{sync} }}\n");
         }
         if self.tls {
             place.certify()?;
