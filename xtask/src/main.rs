@@ -74,7 +74,7 @@ const COMMANDS: [&str; 13] = [
     "release",
 ];
 const SOAKS: [&str; 7] = ["model", "chaos", "delivery", "fire", "mq", "sql", "released"];
-const BENCHES: [&str; 8] = ["core", "redis", "http", "mq", "sql", "delivery", "operate", "peers"];
+const BENCHES: [&str; 9] = ["core", "redis", "http", "mq", "nats", "sql", "delivery", "operate", "peers"];
 
 /// The number of messages of `soak mq`.
 const MILLION: u64 = 1_000_000;
@@ -146,6 +146,7 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["bench", "redis", ref options @ ..] => bench::run(bench::REDIS, &bench::Options::parse(options)?),
         ["bench", "http", ref options @ ..] => bench::run(bench::HTTP, &bench::Options::parse(options)?),
         ["bench", "mq", ref options @ ..] => bench::run(bench::MQ, &bench::Options::parse(options)?),
+        ["bench", "nats", ref options @ ..] => bench::run(bench::NATS, &bench::Options::parse(options)?),
         ["bench", "sql", ref options @ ..] => bench::run(bench::SQL, &bench::Options::parse(options)?),
         ["bench", "delivery", ref options @ ..] => bench::run(bench::DELIVERY, &bench::Options::parse(options)?),
         ["bench", "operate", ref options @ ..] => bench::run(bench::OPERATE, &bench::Options::parse(options)?),
