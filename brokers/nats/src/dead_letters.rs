@@ -148,7 +148,7 @@ impl DeadLetters for JetStreamDeadLetters {
         }
         self.from = message.sequence + 1;
         message.headers = without_control(message.headers);
-        let origin = self.copy_id(&message);
+        let origin = || self.copy_id(&message);
         let subject = original_subject(&message.headers).unwrap_or(&message.subject);
         let delivery = delivery(subject, message.sequence, Some(&message.headers), message.payload.to_vec(), origin);
         let left = letter(&message.headers);

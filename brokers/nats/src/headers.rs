@@ -110,13 +110,13 @@ pub(crate) fn delivery(
     sequence: u64,
     headers: Option<&HeaderMap>,
     body: Vec<u8>,
-    origin: String,
+    origin: impl FnOnce() -> String,
 ) -> Delivery {
     let mut delivery = Delivery::new(Position::of(subject).offset(sequence), body);
     let text = |name: &str| {
         headers.and_then(|headers| headers.get(name)).map(HeaderValue::as_str).filter(|text| !text.is_empty())
     };
-    delivery.id = Some(text(ID).or_else(|| text(MESSAGE_ID)).map_or(origin, str::to_owned));
+    delivery.id = Some(text(ID).or_else(|| text(MESSAGE_ID)).map_or_else(origin, str::to_owned));
     delivery.business_key = text(BUSINESS_KEY).map(str::to_owned);
     delivery.first_at = text(FIRST_AT).and_then(|text| text.parse().ok()).map(Timestamp);
     delivery.deaths = text(DEATHS).and_then(|text| text.parse().ok()).unwrap_or(0);
@@ -207,7 +207,7 @@ mod tests {
         let mut writer = HeaderWriter::default();
         writer.append(&sent());
         assert!(writer.0.iter().all(|(name, _)| !name.to_string().starts_with(CONTROL)), "{:?}", writer.0);
-        let delivery = delivery("orders", 7, Some(&writer.0), Vec::new(), "S/7".into());
+        let delivery = delivery("orders", 7, Some(&writer.0), Vec::new(), || "S/7".into());
         assert_eq!(sorted(&delivery.headers), sorted(&sent()));
         assert_eq!((delivery.id.as_deref(), delivery.deaths), (Some("S/7"), 0));
     }
@@ -217,7 +217,7 @@ mod tests {
         let mut original = HeaderMap::new();
         original.insert(MESSAGE_ID, "m-1");
         original.insert("Nats-TTL", "5s");
-        let received = delivery("orders.eu", 7, Some(&original), b"body".to_vec(), "S/7".into());
+        let received = delivery("orders.eu", 7, Some(&original), b"body".to_vec(), || "S/7".into());
         let mut dead = DeadLetter::because("two\r\nlines", Timestamp(9));
         (dead.attempts, dead.first_at, dead.deaths, dead.id) = (3, Timestamp(4), 2, Some("k:1".into()));
         let mut writer = HeaderWriter::default();
@@ -230,7 +230,7 @@ mod tests {
         let mut back = HeaderWriter::default();
         back.put_back(&without_control(writer.0));
         assert_eq!((back.0.get(MESSAGE_ID), letter(&back.0)), (None, None));
-        let again = delivery("orders.eu", 8, Some(&back.0), b"body".to_vec(), "S/8".into());
+        let again = delivery("orders.eu", 8, Some(&back.0), b"body".to_vec(), || "S/8".into());
         assert_eq!((again.id.as_deref(), again.deaths, again.first_at), (Some("m-1"), 2, Some(Timestamp(4))));
         assert_eq!(again.headers.first("Nats-TTL"), Some(&b"5s"[..]));
     }

@@ -22,16 +22,16 @@ use crate::retry_marks::{RetryMark, RetryMarks};
 pub struct JetStreamTag {
     /// The subject of acknowledgements.
     reply: Subject,
-    number: MessageNumber,
+    pub(crate) number: MessageNumber,
     /// True if the message has a retry mark, which its settlement removes.
-    is_marked: bool,
+    pub(crate) is_marked: bool,
     /// True while the message is being delayed or returned. Keeping it alive would undo that.
     leaving: AtomicBool,
 }
 
 impl JetStreamTag {
-    pub(crate) fn new(reply: Subject, number: MessageNumber, is_marked: bool) -> Self {
-        Self { reply, number, is_marked, leaving: AtomicBool::new(false) }
+    pub(crate) fn new(reply: Subject, number: MessageNumber) -> Self {
+        Self { reply, number, is_marked: false, leaving: AtomicBool::new(false) }
     }
 }
 

@@ -57,33 +57,43 @@ impl JetStreamSource {
 
     /// Converts messages, and reads the retry marks of redelivered messages.
     async fn deliveries(&self, messages: Vec<Message>) -> Result<Vec<(Delivery, JetStreamTag)>, SourceError> {
-        try_join_all(messages.into_iter().map(|message| self.convert(message))).await
-    }
-
-    async fn convert(&self, message: Message) -> Result<(Delivery, JetStreamTag), SourceError> {
-        let (number, delivered) = info(&self.settler, &message)?;
-        let Message { subject, reply, payload, headers, .. } = message;
-        let reply = reply.ok_or_else(|| fatal("receiving", "a message has no subject for its acknowledgement"))?;
-        let origin = format!("{}/{number}", self.settler.stream);
-        let mut delivery = delivery(&subject, number.sequence, headers.as_ref(), payload.into(), origin);
-        let mark = if delivered > 1 { self.settler.marks.get(number).await? } else { None };
-        delivery.attempt = Some(mark.map_or(1, |mark| mark.attempt));
-        delivery.first_at = mark.map(|mark| mark.first_at).or(delivery.first_at);
-        delivery.delivered = Some(delivered);
-        delivery.redelivered = delivered > 1;
-        Ok((delivery, JetStreamTag::new(reply, number, mark.is_some())))
+        let taken: Vec<_> =
+            messages.into_iter().map(|message| self.settler.convert(message)).collect::<Result<_, _>>()?;
+        let redelivered = taken.iter().filter(|(delivery, _)| delivery.redelivered).map(|(_, tag)| tag.number);
+        let marks = try_join_all(redelivered.map(|number| self.settler.marks.get(number))).await?;
+        let mut marks = marks.into_iter();
+        let marked = taken.into_iter().map(|(mut delivery, mut tag)| {
+            if delivery.redelivered
+                && let Some(mark) = marks.next().flatten()
+            {
+                (delivery.attempt, delivery.first_at) = (Some(mark.attempt), Some(mark.first_at));
+                tag.is_marked = true;
+            }
+            (delivery, tag)
+        });
+        Ok(marked.collect())
     }
 }
 
-/// Returns the number of a message and the number of its deliveries.
-fn info(settler: &JetStreamSettler, message: &Message) -> Result<(MessageNumber, u32), SourceError> {
-    let message = jetstream::Message { message: message.clone(), context: settler.connection.jetstream.clone() };
-    let info = message.info().map_err(|error| {
-        let text = format!("a message was not delivered by JetStream: {error}");
-        fatal("receiving", &text)
-    })?;
-    let number = MessageNumber { sequence: info.stream_sequence, stored_at: info.published.unix_timestamp_nanos() };
-    Ok((number, u32::try_from(info.delivered).unwrap_or(u32::MAX)))
+impl JetStreamSettler {
+    /// Converts a message, without its retry mark.
+    fn convert(&self, message: Message) -> Result<(Delivery, JetStreamTag), SourceError> {
+        let message = jetstream::Message { message, context: self.connection.jetstream.clone() };
+        let info = message.info().map_err(|error| {
+            let text = format!("a message was not delivered by JetStream: {error}");
+            fatal("receiving", &text)
+        })?;
+        let number = MessageNumber { sequence: info.stream_sequence, stored_at: info.published.unix_timestamp_nanos() };
+        let delivered = u32::try_from(info.delivered).unwrap_or(u32::MAX);
+        let Message { subject, reply, payload, headers, .. } = message.message;
+        let reply = reply.ok_or_else(|| fatal("receiving", "a message has no subject for its acknowledgement"))?;
+        let origin = || format!("{}/{number}", self.stream);
+        let mut delivery = delivery(&subject, number.sequence, headers.as_ref(), payload.into(), origin);
+        delivery.attempt = Some(1);
+        delivery.delivered = Some(delivered);
+        delivery.redelivered = delivered > 1;
+        Ok((delivery, JetStreamTag::new(reply, number)))
+    }
 }
 
 #[async_trait]
@@ -104,10 +114,9 @@ impl Source for JetStreamSource {
     }
 
     async fn close(&mut self) {
-        let left = self.pulls.close().await;
-        for message in left {
+        for message in self.pulls.close().await {
             // A message that cannot be returned is redelivered when its time is over.
-            if let Ok((delivery, tag)) = self.convert(message).await {
+            if let Ok((delivery, tag)) = self.settler.convert(message) {
                 let _ = self.settler.settle(&delivery, &tag, &Settlement::GiveBack).await;
             }
         }
