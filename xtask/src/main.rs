@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn a_mistake_is_reported_with_the_valid_values() {
         for (arguments, told) in [
-            (&["bench", "foo"][..], "unknown argument `foo`; known here: core, redis, http, mq, sql, delivery"),
+            (&["bench", "foo"][..], "unknown argument `foo`; known here: core, redis, http, mq, nats, sql"),
             (&["bench"], "`bench` needs one of: core, redis, http"),
             (&["test", "b12"], "`cargo xtask test -- b12`"),
             (&["soak", "mq", "many"], "`many` is no number of messages"),
