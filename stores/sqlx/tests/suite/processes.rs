@@ -314,8 +314,7 @@ async fn a_read_only_file_is_denied_with_path_and_remedy() {
     let place = Place::new();
     place.open().await;
     // A checkpoint leaves a single file, which a reader can open alone.
-    let mut other = place.other().await;
-    sqlx::raw_sql("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode=delete").execute(&mut other).await.unwrap();
+    place.leave_wal().await;
     let permit = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
     // Root can write to every file. The other process therefore runs as the user nobody, with a copy of the program.
     let program = place.folder.path().join("program");

@@ -111,7 +111,7 @@ async fn a_check_warns_of_a_file_with_a_rollback_journal() {
     let writer = place.open().await;
     assert_eq!(journal(&writer).await, (Severity::Ok, "journal mode `wal`".to_owned()));
     drop(writer);
-    place.sql("PRAGMA journal_mode=delete").await;
+    place.leave_wal().await;
     let (severity, text) = journal(&reader(&place).await).await;
     assert!(severity == Severity::Warn && text.contains("block each other: open the file once"), "{text}");
     let memory = SqliteStore::open("sqlite::memory:").await.unwrap();

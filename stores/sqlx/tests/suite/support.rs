@@ -74,6 +74,19 @@ impl Place {
         sqlx::raw_sql(AssertSqlSafe(text.to_owned())).execute(&mut other).await.unwrap();
     }
 
+    /// Leaves a single file with a rollback journal. Waits for the connections of dropped stores, which close in their own threads.
+    pub(crate) async fn leave_wal(&self) {
+        let began = Instant::now();
+        loop {
+            let changed = sqlx::query("PRAGMA journal_mode=delete").fetch_one(&mut self.other().await).await;
+            match changed.map(|row| row.get::<String, _>(0)) {
+                Ok(mode) if mode == "delete" => return,
+                other => assert!(began.elapsed() < Duration::from_secs(60), "{other:?}"),
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     /// Every column of the only row, as SQLite quotes it.
     pub(crate) async fn row(&self) -> String {
         let text = "SELECT quote(id)||quote(v)||quote(name)||quote(state)||quote(owner)||quote(fencing)||quote(attempt)\
