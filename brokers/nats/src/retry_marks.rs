@@ -1,4 +1,4 @@
-//! The marks of retried messages: the number of the next attempt, which a message of a stream cannot store.
+//! The marks of retried messages: the data of the next delivery, which a message of a stream cannot store.
 use std::time::Duration;
 
 use async_nats::jetstream::kv;
@@ -9,27 +9,33 @@ use crate::connection::Connection;
 use crate::error::{fatal, transient};
 use crate::number::MessageNumber;
 
-/// The attempt and the first delivery of a message that is retried. A message without a failed attempt has no mark.
+/// The data of a message that is retried.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct RetryMark {
+    /// The number of the next attempt.
     pub(crate) attempt: u32,
+    /// The time of the first delivery.
     pub(crate) first_at: Timestamp,
+    /// The number of deliveries that ended by a retry. The server counts them like deliveries that end by a crash.
+    pub(crate) retried: u32,
 }
 
 impl RetryMark {
-    /// Returns the mark of a retry, or `None` for a deferral before the first failure.
-    pub(crate) fn of(retry: &Retry) -> Option<Self> {
-        (retry.attempt > 1).then_some(Self { attempt: retry.attempt, first_at: retry.first_at })
+    /// Creates the mark of a retry, after this number of earlier ones.
+    pub(crate) fn of(retry: &Retry, retried: u32) -> Self {
+        Self { attempt: retry.attempt, first_at: retry.first_at, retried: retried.saturating_add(1) }
     }
 
     /// Parses the value of a bucket. A message without a valid mark is a first attempt.
     fn parse(value: &[u8]) -> Option<Self> {
-        let (attempt, first_at) = std::str::from_utf8(value).ok()?.split_once(' ')?;
-        Some(Self { attempt: attempt.parse().ok()?, first_at: Timestamp(first_at.parse().ok()?) })
+        let mut fields = std::str::from_utf8(value).ok()?.split(' ');
+        let mut next = || fields.next();
+        let (attempt, first_at, retried) = (next()?.parse().ok()?, next()?.parse().ok()?, next()?.parse().ok()?);
+        next().is_none().then_some(Self { attempt, first_at: Timestamp(first_at), retried })
     }
 
     fn value(self) -> String {
-        format!("{} {}", self.attempt, self.first_at.0)
+        format!("{} {} {}", self.attempt, self.first_at.0, self.retried)
     }
 }
 
@@ -98,18 +104,11 @@ mod tests {
 
     #[test]
     fn a_mark_is_read_as_it_was_written_and_another_value_is_no_mark() {
-        let mark = RetryMark { attempt: 70_000, first_at: Timestamp(u64::MAX) };
+        let mark = RetryMark { attempt: 70_000, first_at: Timestamp(u64::MAX), retried: u32::MAX };
         assert_eq!(RetryMark::parse(mark.value().as_bytes()), Some(mark));
-        for value in [&b""[..], b"2", b"2 x", b"x 2", b"-1 2", b"4294967296 2", b"\xff 2"] {
+        for value in [&b""[..], b"2", b"2 3", b"2 x 3", b"x 2 3", b"-1 2 3", b"4294967296 2 3", b"\xff 2 3", b"1 2 3 4"]
+        {
             assert_eq!(RetryMark::parse(value), None, "{value:?}");
         }
-    }
-
-    #[test]
-    fn only_a_failed_attempt_has_a_mark() {
-        let mut retry = Retry::after(Duration::ZERO, Timestamp(5));
-        assert_eq!(RetryMark::of(&retry), Some(RetryMark { attempt: 2, first_at: Timestamp(5) }));
-        retry.attempt = 1;
-        assert_eq!(RetryMark::of(&retry), None);
     }
 }

@@ -23,15 +23,15 @@ pub struct JetStreamTag {
     /// The subject of acknowledgements.
     reply: Subject,
     pub(crate) number: MessageNumber,
-    /// True if the message has a retry mark, which its settlement removes.
-    pub(crate) is_marked: bool,
+    /// The retry mark of the message, which its settlement removes.
+    pub(crate) mark: Option<RetryMark>,
     /// True while the message is being delayed or returned. Keeping it alive would undo that.
     leaving: AtomicBool,
 }
 
 impl JetStreamTag {
     pub(crate) fn new(reply: Subject, number: MessageNumber) -> Self {
-        Self { reply, number, is_marked: false, leaving: AtomicBool::new(false) }
+        Self { reply, number, mark: None, leaving: AtomicBool::new(false) }
     }
 }
 
@@ -89,16 +89,15 @@ impl JetStreamSettler {
 
     async fn ack(&self, tag: &JetStreamTag) -> Result<(), SourceError> {
         self.send(tag, AckKind::Ack, "acknowledging").await?;
-        if tag.is_marked {
+        if tag.mark.is_some() {
             self.marks.remove(tag.number).await;
         }
         Ok(())
     }
 
     async fn retry(&self, tag: &JetStreamTag, retry: &Retry) -> Result<(), SourceError> {
-        if let Some(mark) = RetryMark::of(retry) {
-            self.marks.put(tag.number, mark).await?;
-        }
+        let mark = RetryMark::of(retry, tag.mark.map_or(0, |mark| mark.retried));
+        self.marks.put(tag.number, mark).await?;
         // With a delay of 0, the server applies the backoff of the consumer.
         self.release(tag, Some(retry.after.max(Duration::from_millis(1))), "retrying a message").await
     }

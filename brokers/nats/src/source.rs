@@ -67,7 +67,8 @@ impl JetStreamSource {
                 && let Some(mark) = marks.next().flatten()
             {
                 (delivery.attempt, delivery.first_at) = (Some(mark.attempt), Some(mark.first_at));
-                tag.is_marked = true;
+                delivery.delivered = delivery.delivered.map(|count| count.saturating_sub(mark.retried));
+                tag.mark = Some(mark);
             }
             (delivery, tag)
         });

@@ -116,3 +116,19 @@ async fn a_killed_consumer_leaves_its_keys_to_the_next_one() {
     until("the message is acknowledged", async || world.open().await.0 == 0).await;
     next.ended().await.unwrap();
 }
+
+#[tokio::test]
+async fn only_deliveries_without_a_settlement_count() {
+    let world = World::new().await;
+    let mut source = world.source().await;
+    let settler = source.settler();
+    world.send("one").await;
+    for _ in 0..5 {
+        let held = one(&mut source).await;
+        assert_eq!(held.0.delivered, Some(1), "a deferral must not use up `max_deliveries`");
+        settle(&settler, &held, retry(ms(1))).await;
+    }
+    drop(one(&mut source).await);
+    let (delivery, _) = one(&mut source).await;
+    assert_eq!((delivery.delivered, delivery.attempt), (Some(2), Some(2)), "as after a crash");
+}
