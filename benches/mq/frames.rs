@@ -7,8 +7,9 @@ use std::thread;
 
 use idempotent_harness::servers::{RabbitServer, RedisServer};
 
+use crate::consumed::numbers;
 use crate::report::Report;
-use crate::ways::{Place, Way, numbers};
+use crate::ways::{Place, Way};
 
 /// The counts for each message.
 pub struct Asked {

@@ -5,6 +5,7 @@
 //! the same round, measured alternately, so that a busy machine slows down both. Ratios are medians of the ratios
 //! within a round.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, unreachable_pub)]
+mod consumed;
 #[path = "../redis/cpu.rs"]
 mod cpu;
 mod frames;

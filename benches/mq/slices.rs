@@ -1,9 +1,10 @@
 //! Alternating slices of all ways.
 use idempotent_harness::servers::RedisServer;
 
+use crate::consumed::{Consumed, numbers};
 use crate::report::{Pair, Report};
 use crate::rounds::median;
-use crate::ways::{Consumed, Place, Way, numbers};
+use crate::ways::{Place, Way};
 
 /// The number of rounds, and the number of messages in a slice, in a measurement.
 const ROUNDS: usize = 21;

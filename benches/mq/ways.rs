@@ -1,11 +1,6 @@
 //! The queue, consumed in several ways.
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
-
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use idempotent::mq::{Consumer, ConsumerCounters, HandlerResult, KeyFrom, Message, MessageHandler, Messages};
 use idempotent::rabbitmq::{Queue as Ours, RabbitSource};
 use idempotent::{Executor, MemoryStore, RedisStore};
 use idempotent_harness::servers::{RabbitServer, RedisServer};
@@ -14,7 +9,7 @@ use lapin::types::FieldTable;
 use lapin::{Connection, ConnectionProperties};
 use tokio::runtime::Runtime;
 
-use crate::cpu;
+use crate::consumed::{Begun, Consumed, TimedHandler};
 use crate::queue::{PREFETCH, QUEUE, Queue};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,27 +35,6 @@ pub struct Place {
     redis: Executor,
 }
 
-/// The time from the first delivery to the last acknowledgement.
-#[derive(Clone, Copy, Debug)]
-pub struct Consumed {
-    pub wall: Duration,
-    /// The processor time of this process.
-    pub here: Duration,
-}
-
-/// The start time, and the processor time until then.
-struct Begun(Instant, Duration);
-
-impl Begun {
-    fn now() -> Self {
-        Self(Instant::now(), cpu::spent(std::process::id()))
-    }
-
-    fn ended(&self) -> Consumed {
-        Consumed { wall: self.0.elapsed(), here: cpu::spent(std::process::id()).saturating_sub(self.1) }
-    }
-}
-
 impl Place {
     pub fn new(rabbit: &RabbitServer, redis: &RedisServer) -> Self {
         let runtime = crate::cpu::runtime();
@@ -71,59 +45,18 @@ impl Place {
 
     /// Consumes `messages` existing messages from the broker at this URL.
     pub fn consume(&self, way: Way, url: &str, messages: u64) -> Consumed {
-        let keyed = |executor| {
-            let key = KeyFrom::message_id();
-            (executor, handling(|handler| Messages::raw().keyed(key).run(handler)))
-        };
-        let (executor, (handling, begun)) = match way {
+        let (executor, handler) = match way {
             Way::Bare => return self.runtime.block_on(bare(url, messages)),
             Way::OneByOne => return self.runtime.block_on(one_by_one(url, messages)),
-            Way::Unprotected => {
-                let handling = handling(|handler| Messages::raw().unprotected(handler));
-                (Executor::new(MemoryStore::new()), handling)
-            }
-            Way::Memory => keyed(Executor::new(MemoryStore::new())),
-            Way::Redis => keyed(self.redis.clone()),
+            Way::Unprotected => (Executor::new(MemoryStore::new()), TimedHandler::unprotected()),
+            Way::Memory => (Executor::new(MemoryStore::new()), TimedHandler::keyed()),
+            Way::Redis => (self.redis.clone(), TimedHandler::keyed()),
         };
-        self.runtime.block_on(ours(url, &executor, handling, &begun, messages))
+        self.runtime.block_on(async {
+            let source = RabbitSource::builder(url, Ours::classic(QUEUE)).build().unwrap();
+            handler.consume(source, &executor, PREFETCH, messages).await
+        })
     }
-}
-
-type Handler = Box<dyn Fn(Message<()>) -> std::future::Ready<HandlerResult> + Send + Sync>;
-
-/// Returns a handler that does nothing, and the time of its first call.
-fn handling(with: impl FnOnce(Handler) -> MessageHandler) -> (MessageHandler, Arc<OnceLock<Begun>>) {
-    let begun = Arc::new(OnceLock::new());
-    let noted = begun.clone();
-    let handler: Handler = Box::new(move |_| {
-        noted.get_or_init(Begun::now);
-        std::future::ready(HandlerResult::Done)
-    });
-    (with(handler), begun)
-}
-
-async fn ours(
-    url: &str,
-    executor: &Executor,
-    handling: MessageHandler,
-    begun: &OnceLock<Begun>,
-    messages: u64,
-) -> Consumed {
-    let source = RabbitSource::builder(url, Ours::classic(QUEUE)).build().unwrap();
-    let consumer = Consumer::builder(source, QUEUE, executor).concurrency(PREFETCH).prefetch(PREFETCH);
-    let consumer = consumer.build(handling).unwrap();
-    let counters = consumer.counters();
-    let mut consumed = None;
-    let counts = consumer.run(async { consumed = Some(all(&counters, begun, messages).await) }).await.unwrap();
-    assert_eq!((counts.acked, counts.received), (messages, messages), "{counts:?}");
-    consumed.unwrap()
-}
-
-async fn all(counters: &ConsumerCounters, begun: &OnceLock<Begun>, messages: u64) -> Consumed {
-    while counters.counts().acked < messages {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    begun.get().unwrap().ended()
 }
 
 /// Returns the deliveries of a bare consumer.
@@ -163,10 +96,4 @@ async fn bare(url: &str, messages: u64) -> Consumed {
         }
     }
     begun.unwrap().ended()
-}
-
-/// Returns new numbers for messages.
-pub fn numbers(messages: u64) -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    NEXT.fetch_add(messages, Relaxed)
 }

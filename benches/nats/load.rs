@@ -5,6 +5,8 @@
 //! consumer runtime waits for the confirmations. Each figure is compared with that of a bare client in the same round, measured
 //! alternately, so that a busy machine slows down both. Ratios are medians of the ratios within a round.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, unreachable_pub)]
+#[path = "../mq/consumed.rs"]
+mod consumed;
 #[path = "../redis/cpu.rs"]
 mod cpu;
 #[path = "../core/report.rs"]
