@@ -3,12 +3,12 @@ use async_nats::jetstream::message::{PublishMessage, StreamMessage};
 use async_nats::jetstream::stream::{DeleteMessageErrorKind, DirectGetErrorKind, Stream};
 use async_nats::jetstream::{self, ErrorCode};
 use async_trait::async_trait;
-use idempotent_mq::{DeadLetter, DeadLetters, Delivery, PublishErrorKind, SourceError, SourceErrorKind};
+use idempotent_mq::{DeadLetter, DeadLetters, Delivery, SourceError};
 
 use crate::NatsOptions;
 use crate::connection::Connection;
 use crate::declare::existing_stream;
-use crate::error::{fatal, jetstream_failure, transient};
+use crate::error::{copy_failure, fatal, jetstream_failure, transient};
 use crate::headers::{HeaderWriter, delivery, letter, original_subject, without_control};
 use crate::number::MessageNumber;
 use crate::publisher::confirmed;
@@ -170,13 +170,8 @@ impl DeadLetters for JetStreamDeadLetters {
         // Another redrive of this letter sends the same id.
         headers.message_id(&self.copy_id(&message));
         let publish = PublishMessage::build().headers(headers.0).payload(message.payload.clone());
-        let sent = confirmed(&connection.jetstream, subject, publish).await.map_err(|error| {
-            let kind = match error.kind() {
-                PublishErrorKind::Refused => SourceErrorKind::Fatal,
-                _ => SourceErrorKind::Transient,
-            };
-            SourceError::new(kind, format!("{PUTTING_BACK}: {error}")).with_cause(error)
-        })?;
+        let sent = confirmed(&connection.jetstream, subject, publish).await;
+        let sent = sent.map_err(|error| copy_failure(PUTTING_BACK, error))?;
         let is_removed = self.remove(message.sequence).await?;
         // Both signs together: another redrive has sent and removed the letter.
         Ok(is_removed || !sent.duplicate)

@@ -3,7 +3,7 @@ use std::error::Error;
 
 use async_nats::jetstream::{self, ErrorCode};
 use async_nats::{ConnectError, ConnectErrorKind, RequestError, RequestErrorKind};
-use idempotent_mq::{SourceError, SourceErrorKind};
+use idempotent_mq::{PublishError, PublishErrorKind, SourceError, SourceErrorKind};
 
 /// Creates an error for a setting or a state that a retry does not change.
 pub(crate) fn fatal(doing: &str, remedy: &str) -> SourceError {
@@ -35,6 +35,15 @@ pub(crate) fn connect_failure(error: ConnectError) -> SourceError {
 fn is_tls(error: &ConnectError) -> bool {
     let io = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
     error.kind() == ConnectErrorKind::Tls || io.is_some_and(|io| io.kind() == std::io::ErrorKind::InvalidData)
+}
+
+/// Converts an error of publishing a copy of a message.
+pub(crate) fn copy_failure(doing: &str, error: PublishError) -> SourceError {
+    let kind = match error.kind() {
+        PublishErrorKind::Refused => SourceErrorKind::Fatal,
+        _ => SourceErrorKind::Transient,
+    };
+    SourceError::new(kind, format!("{doing}: {error}")).with_cause(error)
 }
 
 /// Converts the error of a request without an answer of JetStream.

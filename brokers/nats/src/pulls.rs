@@ -100,10 +100,8 @@ impl Pulls {
                     // The server has forgotten the request, or the connection is half open.
                     Err(_) => self.requested = 0,
                 },
-                changed = self.connection.losses.changed() => {
-                    let _ = changed;
-                    self.requested = 0;
-                }
+                // An error means that the client has ended, which the subscription reports, too.
+                _ = self.connection.losses.changed() => self.requested = 0,
             }
         }
         Ok(!self.arrived.is_empty())

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use async_nats::Subject;
 use async_nats::jetstream::AckKind;
 use async_nats::jetstream::message::PublishMessage;
-use async_nats::{HeaderMap, Subject};
 use async_trait::async_trait;
 use bytes::Bytes;
 use idempotent_mq::{DeadLetter, Delivery, Retry, Settle, Settlement, SourceError, SourceErrorKind};
 
 use crate::connection::Connection;
-use crate::error::request_failure;
+use crate::error::{copy_failure, request_failure, transient};
 use crate::headers::HeaderWriter;
 use crate::number::MessageNumber;
 use crate::publisher::confirmed;
@@ -74,7 +74,7 @@ impl Settle<JetStreamTag> for JetStreamSettler {
         for tag in held.iter().filter(|tag| !tag.leaving.load(Ordering::Acquire)) {
             let progress = Bytes::from(AckKind::Progress);
             let sent = self.connection.client.publish(tag.reply.clone(), progress).await;
-            sent.map_err(|error| crate::error::transient("extending messages", error))?;
+            sent.map_err(|error| transient("extending messages", error))?;
         }
         Ok(())
     }
@@ -122,19 +122,9 @@ impl JetStreamSettler {
         // A copy that was sent before a crash has the same id, and the server drops this one.
         headers.message_id(&format!("{}/{}/{}", self.stream, tag.number, letter.deaths));
         headers.letter(delivery, letter);
-        let sent = self.publish(headers.0, &delivery.body).await;
-        sent.map_err(|error| {
-            let kind = match error.kind() {
-                idempotent_mq::PublishErrorKind::Refused => SourceErrorKind::Fatal,
-                _ => SourceErrorKind::Transient,
-            };
-            SourceError::new(kind, format!("dead-lettering a message: {error}")).with_cause(error)
-        })?;
+        let copy = PublishMessage::build().headers(headers.0).payload(Bytes::copy_from_slice(&delivery.body));
+        let sent = confirmed(&self.connection.jetstream, &self.dead, copy).await;
+        sent.map_err(|error| copy_failure("dead-lettering a message", error))?;
         self.ack(tag).await
-    }
-
-    async fn publish(&self, headers: HeaderMap, body: &[u8]) -> Result<(), idempotent_mq::PublishError> {
-        let message = PublishMessage::build().headers(headers).payload(Bytes::copy_from_slice(body));
-        confirmed(&self.connection.jetstream, &self.dead, message).await.map(drop)
     }
 }

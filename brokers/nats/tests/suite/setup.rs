@@ -121,7 +121,7 @@ async fn tls_is_verified() {
 }
 
 #[tokio::test]
-async fn a_new_consumer_starts_where_it_is_told_and_takes_its_subjects_only() {
+async fn a_new_consumer_starts_at_its_position_and_takes_its_subjects_only() {
     let world = World::new().await;
     world.source().await;
     world.send("old").await;
