@@ -63,10 +63,10 @@ Ctrl-C ends the command after the current letter.";
 #[derive(Args, Debug)]
 pub(crate) struct QueueOptions {
     /// The broker's URL, or `@FILE` with the URL in its first line: `amqp[s]://HOST/VHOST` for a RabbitMQ queue,
-    /// `redis+stream://HOST` for a Redis stream, `nats://HOST` or `tls://HOST` for NATS JetStream, `redis+delay://HOST` for a delay queue, with `rediss+…` for TLS,
-    /// `rocketmq://[ACCESS_KEY:SECRET_KEY@]HOST:PORT` with the name server of RocketMQ, or `rocketmqs://…?ca=FILE` for TLS, or
-    /// `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE` or `sqlite:PATH` for a delay table. Pass a URL with a password by the
-    /// environment or by a file.
+    /// `redis+stream://HOST` for a Redis stream, `nats://HOST` or `tls://HOST` for NATS JetStream, `redis+delay://HOST` for a delay
+    /// queue, with `rediss+…` for TLS, `rocketmq://[ACCESS_KEY:SECRET_KEY@]HOST:PORT` with the name server of RocketMQ, or
+    /// `rocketmqs://…?ca=FILE` for TLS, or `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE` or `sqlite:PATH` for a delay table.
+    /// Pass a URL with a password by the environment or by a file.
     #[arg(long, env = "IDEMPOTENT_QUEUE", hide_env_values = true, value_name = "URL")]
     pub(crate) queue: Option<String>,
     /// The name of the queue, stream, topic or delay table from which the messages were dead-lettered.
