@@ -17,6 +17,8 @@ guides! {
     guarantees = "guarantees.md",
     keys = "keys.md",
     consumers = "consumers.md",
+    brokers = "brokers.md",
+    payments = "payments.md",
     steps = "steps.md",
     ordering = "ordering.md",
     outbox = "outbox.md",

@@ -32,7 +32,7 @@
 //! | get started | [`docs::getting_started`] |
 //! | know the guarantees | [`docs::guarantees`] |
 //! | make a handler idempotent | [`macro@idempotent`], with all arguments and defaults |
-//! | choose a store, a level and a key | [`docs::choosing`], [`docs::keys`] |
+//! | choose a store, a level and a key | [`docs::choosing`], [`docs::keys`]; for a payment service [`docs::payments`] |
 //! | protect REST handlers | [`docs::http`]: [`IdempotencyLayer`], [`Http`] for annotated ones |
 //! | reject a form that is submitted twice | [`Tokens`], and `by = token` |
 //! | reject two equal calls in a row | `by = param`, [`Policy::window`] |
@@ -43,7 +43,7 @@
 //! | store records in memory, for tests | [`MemoryStore`] |
 //! | select the store by configuration | [`connect`] |
 //! | store records in another system | [`docs::custom_stores`], [`CasBackend`](store::CasBackend), [`Store`] |
-//! | consume from a broker | [`docs::consumers`], [`mq::Consumer`]; for another broker [`mq::docs::source`] |
+//! | consume from a broker | [`docs::consumers`], [`docs::brokers`], [`mq::Consumer`]; for another broker [`mq::docs::source`] |
 //! | test a consumer without a broker | [`mq::MemoryQueue`] |
 //! | consume from RabbitMQ, or publish to it | [`rabbitmq`] |
 //! | consume from Redis Streams | [`redis_streams::StreamsSource`] |

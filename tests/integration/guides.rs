@@ -23,6 +23,12 @@ pub mod keys {}
 #[doc = include_str!("../../guides/consumers.md")]
 pub mod consumers {}
 
+#[doc = include_str!("../../guides/brokers.md")]
+pub mod brokers {}
+
+#[doc = include_str!("../../guides/payments.md")]
+pub mod payments {}
+
 #[doc = include_str!("../../guides/http.md")]
 pub mod http {}
 
