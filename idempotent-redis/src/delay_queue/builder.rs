@@ -188,6 +188,8 @@ impl DelayQueueBuilder {
             joins: true,
             durability: Durability::Primary,
             compares_natively: Arc::default(),
+            claims_natively: false,
+            script_share: Arc::default(),
         };
         let topology = match url.location {
             ServerLocation::Single { server } => {

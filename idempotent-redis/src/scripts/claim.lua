@@ -1,12 +1,13 @@
 #!lua
 -- Claims. ARGV: lease, memory (µs), time to live of the keys (ms), maximum attempts (0: no limit), flags: park (1),
--- return the remaining retention of consumed keys (2). Then for each key the part of its record between the number and
--- the times: owner, flags, fingerprint, display. Reply: now (µs), or a list of now and (index, answer) for each key
--- that was not free. Answers: 'G', taken over (7), fencing (16), attempt (10); 'D' and the record of a key that just
--- died; 'R' and the unchanged record; 'T', time to live (ms, 16) and a consumed record; 'E' and an error.
+-- return the remaining retention of consumed keys (2), raise the number of an own record (4). Then for each key the part
+-- of its record between the number and the times: owner, flags, fingerprint, display. Reply: now (µs), or a list of now
+-- and (index, answer) for each key that was not free. Answers: 'G', taken over (7), fencing (16), attempt (10); 'D' and
+-- the record of a key that just died; 'R' and the unchanged record; 'T', time to live (ms, 16) and a consumed record;
+-- 'E' and an error.
 local A, K, pcall, sub = ARGV, KEYS, redis.pcall, string.sub
 local t = redis.call('TIME')
-local lease, memory, ttl, timed = A[1] + 0, A[2] + 0, A[3], A[5] >= '2'
+local lease, memory, ttl, timed = A[1] + 0, A[2] + 0, A[3], A[5] % 4 >= 2
 -- The fencing number is the time: ten digits of seconds, six of microseconds.
 local stamp = t[1] .. sub('00000' .. t[2], -6)
 local now = stamp + 0
@@ -16,7 +17,7 @@ local out, n
 
 -- Handles keys that are not free. Created for the first such key.
 local function made()
-  local most, park = A[4] + 0, A[5] % 2 == 1
+  local most, park, raise = A[4] + 0, A[5] % 2 == 1, A[5] >= '4'
 
   -- Sets the time to live, at least until the clock has passed the number.
   local function put(k, v, fence, ms)
@@ -50,8 +51,10 @@ local function made()
     local higher = math.max(fence + 1, now)
     if till - updated > 2678400000000 and state == 'P' then return end
     if till + kept <= now then return grant(k, a, now, higher, 1, 0) end
+    local own = state == 'P' and sub(cur, 22, 37) == sub(a, 1, 16)
+    if own and raise then return grant(k, sub(cur, 22, -43), first, higher, attempt, over) end
     if state == 'F' or state == 'D' or till > now then return end
-    if state == 'P' and sub(cur, 22, 37) == sub(a, 1, 16) then return end
+    if own then return end
     local spent = most > 0 and attempt >= most
     if state == 'V' then
       if spent then return bury(k, cur, first, fence, '') end

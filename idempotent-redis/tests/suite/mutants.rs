@@ -50,7 +50,7 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("claim", r"`string.match(cur, '^[\129%d]')` always true", "the client refuses what is no record all the same"),
     (
         "claim",
-        "`state == 'P'` always true, in `if state == 'P' and sub(",
+        "`state == 'P'` always true, in `local own = state == 'P' and sub(",
         "what is vacant has no owner, nobody owns by zero",
     ),
     ("complete", "`number > now` always true", "the larger of the two is taken, which is the same, and takes longer"),
@@ -146,6 +146,7 @@ cases! {
     side_effects::a_number_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it
     side_effects::a_caching_store_asks_once
     side_effects::notifications_are_sent_only_for_watched_keys
+    side_effects::an_unanswered_claim_raises_the_number_of_its_own_record_only
     whole_records::a_record_as_granted_is_completed_by_one_call
     whole_records::a_completion_by_the_whole_record_is_retained_as_asked
     whole_records::a_grant_ahead_of_the_clock_is_retained_until_the_clock_has_passed_it
