@@ -1,4 +1,5 @@
 //! The choice between a command and a script for claims.
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The share of claims that needed a script, above which claims are scripts. A claim that begins as a command and needs the
@@ -7,6 +8,17 @@ const MOST_SCRIPTS: u32 = ALL / 8;
 const ALL: u32 = 1 << 16;
 /// The number of claims after which the share has mostly followed a change.
 const MEMORY: u32 = 64;
+
+/// The form of claims.
+#[derive(Clone, Debug)]
+pub(crate) enum ClaimForm {
+    /// Always a script.
+    Script,
+    /// A command for most absent keys, if a script is rarely needed and the server's clock is known well enough.
+    Adaptive(Arc<ScriptShare>),
+    /// A command whenever there is any reading of the server's clock.
+    Command,
+}
 
 /// The share of recent claims whose outcome only the script can decide.
 #[derive(Debug, Default)]

@@ -58,11 +58,15 @@ impl ClockEstimate {
     /// Returns a number that the server's clock does not reach before it executes a command that is sent at `now`, unless
     /// this command takes longer than those before. Returns `None` without a recent reading, or if replies take too long.
     pub(crate) fn number(&self, now: Instant) -> Option<EstimatedNumber> {
+        let ClockReading { sent, round_trip, .. } = (*self.reading())?;
+        let is_usable = now.duration_since(sent) <= MAX_AGE && round_trip <= MAX_ROUND_TRIP;
+        if is_usable { self.any_number(now) } else { None }
+    }
+
+    /// Returns a [`number`](Self::number), however old the reading is and however long replies take.
+    pub(crate) fn any_number(&self, now: Instant) -> Option<EstimatedNumber> {
         let ClockReading { time, sent, round_trip } = (*self.reading())?;
         let age = now.duration_since(sent);
-        if age > MAX_AGE || round_trip > MAX_ROUND_TRIP {
-            return None;
-        }
         let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
         // The server's clock is at most at `time + age` now, and at least a round trip before this.
         let margin = round_trip * 3 / 2 + MARGIN;

@@ -7,7 +7,7 @@ use redis::{Cmd, Pipeline, Value};
 
 use crate::batching::call::native::{NativeForm, parse_time};
 use crate::batching::call::{MAX_KEYS_PER_COMMAND, ScriptCall, ScriptReply, command, parse_replies};
-use crate::batching::claim_form::ScriptShare;
+use crate::batching::claim_form::ClaimForm;
 use crate::connection::{Connection, refused};
 use crate::durability::{Durability, UnconfirmedReplicas};
 use crate::failure::{CallFailure, FailureKind};
@@ -23,10 +23,7 @@ pub(crate) struct SendOptions {
     /// True if the servers have `SET … IFEQ`. Becomes false once a server refuses the option, for example after a failover
     /// to an older server.
     pub(crate) compares_natively: Arc<AtomicBool>,
-    /// True if claims may be commands.
-    pub(crate) claims_natively: bool,
-    /// The share of claims that only a script could decide.
-    pub(crate) script_share: Arc<ScriptShare>,
+    pub(crate) claims: ClaimForm,
 }
 
 impl SendOptions {
@@ -34,18 +31,21 @@ impl SendOptions {
     fn native_form(&self, connection: &Connection, call: &ScriptCall, sent: Instant) -> Option<NativeForm> {
         match call.params.script {
             Script::Replace if self.compares_natively.load(Ordering::Relaxed) => Some(NativeForm::Replace),
-            Script::Claim if self.claims_natively && !call.params.is_scripted && self.script_share.is_low() => {
-                connection.clock().number(sent).map(NativeForm::Claim)
-            }
+            Script::Claim if !call.params.is_scripted => match &self.claims {
+                ClaimForm::Adaptive(share) if share.is_low() => connection.clock().number(sent).map(NativeForm::Claim),
+                ClaimForm::Command => connection.clock().any_number(sent).map(NativeForm::Claim),
+                _ => None,
+            },
             _ => None,
         }
     }
 
     /// Counts the claims of a group of calls that needed, or would have needed, the script.
     fn observe(&self, group: CallGroup<'_>, replies: &[ScriptReply]) {
-        if self.claims_natively && group.calls.first().is_some_and(|call| call.params.script == Script::Claim) {
-            let needed = replies.iter().filter(|reply| reply.needed_script()).count();
-            self.script_share.add(needed, replies.len());
+        if let (ClaimForm::Adaptive(share), Some(Script::Claim)) =
+            (&self.claims, group.calls.first().map(|call| call.params.script))
+        {
+            share.add(replies.iter().filter(|reply| reply.needed_script()).count(), replies.len());
         }
     }
 }

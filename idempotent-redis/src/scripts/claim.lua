@@ -32,6 +32,13 @@ local function made()
       or 'G' .. sub(times, -7) .. number .. count
   end
 
+  -- Raises the number of a record, and changes nothing else.
+  local function renumber(k, cur, fence, attempt, ends, over)
+    local number = string.format('%016.0f', fence)
+    return put(k, '\129P' .. number .. sub(cur, 19), fence, math.ceil((ends - now) / 1000))
+      or 'G' .. struct.pack('>I7', over) .. number .. string.format('%010.0f', attempt)
+  end
+
   local function bury(k, cur, first, fence, text)
     local times = struct.pack('>I7I7I7I7I7', first, now, now, memory, 0)
     local v = '\129D' .. sub(cur, 3, 21) .. string.rep('\0', 16) .. sub(cur, 38, -43) .. text .. times .. sub(cur, -7)
@@ -52,7 +59,7 @@ local function made()
     if till - updated > 2678400000000 and state == 'P' then return end
     if till + kept <= now then return grant(k, a, now, higher, 1, 0) end
     local own = state == 'P' and sub(cur, 22, 37) == sub(a, 1, 16)
-    if own and raise then return grant(k, sub(cur, 22, -43), first, higher, attempt, over) end
+    if own and raise then return renumber(k, cur, higher, attempt, till + kept, over) end
     if state == 'F' or state == 'D' or till > now then return end
     if own then return end
     local spent = most > 0 and attempt >= most

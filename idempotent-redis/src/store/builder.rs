@@ -8,6 +8,7 @@ use idempotent_core::{Clock, StoreError, SystemClock};
 
 use crate::RedisStore;
 use crate::batching::batcher::{CallBatcher, MAX_WAITING_FLUSHES};
+use crate::batching::claim_form::ClaimForm;
 use crate::batching::flush::SendOptions;
 use crate::cache::{CacheOptions, ConsumedCache};
 use crate::connection::address::Credentials;
@@ -190,7 +191,7 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Sets whether claims may be commands instead of scripts. For tests only.
+    /// Sets whether claims are commands whenever possible, or always scripts. For tests only.
     #[doc(hidden)]
     pub fn native_claims(mut self, are_used: bool) -> Self {
         self.claims_natively = Some(are_used);
@@ -302,8 +303,11 @@ impl RedisStoreBuilder {
             joins,
             durability: self.durability,
             compares_natively: Arc::new(AtomicBool::new(compares_natively)),
-            claims_natively: self.claims_natively.unwrap_or(dialect == Dialect::Flags && !is_edited),
-            script_share: Arc::default(),
+            claims: match self.claims_natively {
+                Some(true) => ClaimForm::Command,
+                None if dialect == Dialect::Flags && !is_edited => ClaimForm::Adaptive(Arc::default()),
+                _ => ClaimForm::Script,
+            },
         }
     }
 }

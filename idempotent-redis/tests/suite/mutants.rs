@@ -48,11 +48,6 @@ fn prepared(text: &str) -> String {
 const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("claim", "`timed` always true", "the time to live is read for nothing where nobody keeps it"),
     ("claim", r"`string.match(cur, '^[\129%d]')` always true", "the client refuses what is no record all the same"),
-    (
-        "claim",
-        "`state == 'P'` always true, in `local own = state == 'P' and sub(",
-        "what is vacant has no owner, nobody owns by zero",
-    ),
     ("complete", "`number > now` always true", "the larger of the two is taken, which is the same, and takes longer"),
     ("replace", "`retain ~= '0'` always true", "a number ahead of the clock is kept forever by the other script, too"),
     ("renew", "`fence > now` always true", "likewise: the larger of the two is taken"),

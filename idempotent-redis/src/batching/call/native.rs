@@ -94,3 +94,69 @@ pub(crate) fn parse_time(reply: &Value) -> Result<u64, CallFailure> {
     let time = part(0).zip(part(1)).map(|(seconds, micros)| seconds * 1_000_000 + micros);
     time.ok_or_else(unexpected_reply)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::time::Duration;
+
+    use idempotent_core::{ClaimRequest, FencingToken, Identity, OwnerToken, Scene};
+
+    use super::*;
+
+    const ESTIMATED: EstimatedNumber = EstimatedNumber { number: 1_790_000_000_000_000, ahead: 1_500 };
+    const FORM: NativeForm = NativeForm::Claim(ESTIMATED);
+
+    fn call(is_timed: bool) -> ScriptCall {
+        let key = Identity::new(Scene::Mq, "orders", "o-1").key("shop").unwrap();
+        let lease = Duration::from_secs(30);
+        let request = ClaimRequest { owner: OwnerToken(1), lease, ..ClaimRequest::new(key).unwrap() };
+        ScriptCall::claim(&request, is_timed)
+    }
+
+    fn body(is_timed: bool, value: Value, now: u64) -> ReplyBody {
+        FORM.reply(&call(is_timed), value, now).unwrap().body
+    }
+
+    #[test]
+    fn the_key_of_a_claim_outlasts_the_record() {
+        let command = FORM.command(&call(false));
+        let words = command.args_iter().filter_map(|arg| match arg {
+            redis::Arg::Simple(word) => Some(word.to_vec()),
+            _ => None,
+        });
+        let words: Vec<_> = words.collect();
+        let [set, _, record, options @ .., time_to_live] = &words[..] else { panic!("{words:?}") };
+        assert_eq!((&set[..], options), (&b"SET"[..], &[b"NX".to_vec(), b"GET".to_vec(), b"PX".to_vec()][..]));
+        // A lease of 30 s and a retention of one hour, up to 2 ms ahead, and a further ms.
+        assert_eq!(time_to_live, b"3630003");
+        let found = crate::record::decode(record, idempotent_core::Timestamp::FOREVER).unwrap();
+        assert_eq!((found.fencing.0, found.attempt, found.first_seen.0), (ESTIMATED.number, 1, ESTIMATED.number));
+        assert_eq!(found.expires_at.0, ESTIMATED.number + 3_630_000_000);
+    }
+
+    #[test]
+    fn a_written_claim_is_granted_if_the_clock_has_not_passed_its_number() {
+        let granted = ReplyBody::Granted(FencingToken(ESTIMATED.number));
+        for (now, expected) in [
+            (ESTIMATED.number - 1_501, ReplyBody::Late),
+            (ESTIMATED.number - 1_500, granted.clone()),
+            (ESTIMATED.number, granted),
+            (ESTIMATED.number + 1, ReplyBody::Late),
+        ] {
+            assert_eq!(body(false, Value::Nil, now), expected, "{now}");
+        }
+    }
+
+    #[test]
+    fn only_the_script_returns_a_consumed_key_with_its_retention() {
+        let consumed = || Value::BulkString(b"1790000000000000001".to_vec());
+        let long = || Value::BulkString(vec![0x81, 0x60, 0]);
+        let held = || Value::BulkString(vec![0x81, b'P', 0]);
+        assert_eq!([body(true, consumed(), 1), body(true, long(), 1)], [ReplyBody::Undecided, ReplyBody::Undecided]);
+        assert_eq!(body(true, held(), 1), ReplyBody::Tagged(vec![b'R', 0x81, b'P', 0]));
+        assert_eq!(body(false, consumed(), 1), ReplyBody::Tagged(b"R1790000000000000001".to_vec()));
+        assert!(FORM.reply(&call(false), Value::Int(1), 1).is_err());
+        assert_eq!(FORM.refused(1).body, ReplyBody::Undecided);
+    }
+}

@@ -6,6 +6,7 @@ use idempotent_core::{
     Release, ReleaseKind, Settled, State, StateKind, Store, Timestamp, protocol,
 };
 use idempotent_harness::servers::RedisServer;
+use idempotent_redis::RedisStore;
 
 use crate::support::runs::{End, Job, Worker, assert_in_flight, record, secs, ttl};
 use crate::support::{HOUR, ask, ask_number, consume, done, hold, key, open_without_cache, put_down};

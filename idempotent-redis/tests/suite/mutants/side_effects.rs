@@ -223,6 +223,8 @@ pub(crate) async fn a_caching_store_asks_once(w: &World) {
 
 /// A claim without an answer may have written a number that is too low. Its owner raises this number, and no other.
 pub(crate) async fn an_unanswered_claim_raises_the_number_of_its_own_record_only(w: &World) {
+    // The script is cached from here on.
+    assert!(matches!(w.store.claim(&ask(&key(3), 1)).await, Ok(Claim::Acquired(_))));
     let unanswered = async |key: &idempotent_core::Key, owner| {
         w.server.pause();
         let claim = tokio::time::timeout(Duration::from_millis(10), w.store.claim(&ask(key, owner))).await;
