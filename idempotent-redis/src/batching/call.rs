@@ -52,6 +52,8 @@ pub(crate) struct ScriptParams {
     pub(crate) waits: bool,
     /// Maximum jitter that is added to the first number.
     spread: u64,
+    /// True if a claim must not be a command.
+    pub(crate) is_scripted: bool,
 }
 
 impl ScriptParams {
@@ -62,7 +64,7 @@ impl ScriptParams {
             script,
             Script::Claim | Script::Complete | Script::Replace | Script::Note | Script::CompareAndSwap | Script::Shrink
         );
-        Self { script, verdict: 0, numbers: all, given: N, waits, spread: 0 }
+        Self { script, verdict: 0, numbers: all, given: N, waits, spread: 0, is_scripted: false }
     }
 }
 
@@ -99,6 +101,20 @@ impl ScriptCall {
             &request.key,
             [Some(CallArgument::Own(claimed(request))), None],
         )
+    }
+
+    /// Converts a claim into one that is sent as a script. With `raising`, the script raises the number of a record that this
+    /// owner has written before, because that number may be too low.
+    pub(crate) fn scripted(&self, raising: bool) -> Self {
+        let mut call = self.clone();
+        call.params.is_scripted = true;
+        call.params.numbers[4] += if raising { 4 } else { 0 };
+        call
+    }
+
+    /// Returns whether the reply to a claim must contain the remaining retention of a consumed key.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.params.numbers[4] & 2 != 0
     }
 
     pub(crate) fn renew(held: &ClaimHandle, lease: std::time::Duration) -> Self {
@@ -303,6 +319,15 @@ impl ScriptReply {
         matches!(&self.body, ReplyBody::Tagged(reply) if reply.first() == Some(&DIFFERS))
     }
 
+    /// Returns whether a claim needed the script, or would have needed it as a command.
+    pub(crate) fn needed_script(&self) -> bool {
+        match &self.body {
+            ReplyBody::Late | ReplyBody::Undecided => true,
+            ReplyBody::Tagged(reply) => matches!(reply.first(), Some(b'G' | b'D' | b'T')),
+            _ => false,
+        }
+    }
+
     /// Returns an error if a command inside the script failed, the same error as outside of a script.
     pub(crate) fn into_result(self) -> Result<Self, CallFailure> {
         match &self.body {
@@ -319,6 +344,12 @@ impl ScriptReply {
 pub(crate) enum ReplyBody {
     /// Nothing to report: the call succeeded, or the key was free.
     Empty,
+    /// A command has written a claim with this fencing number.
+    Granted(FencingToken),
+    /// A command has written a claim whose number must not be used, because the server's clock had passed the number.
+    Late,
+    /// A command has written nothing, and only the script can decide about the claim.
+    Undecided,
     /// A tag byte and its payload; see the scripts.
     Tagged(Vec<u8>),
     /// The reply to `Look` and `Search`: the value and the expiry time in ms.

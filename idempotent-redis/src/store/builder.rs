@@ -8,6 +8,7 @@ use idempotent_core::{Clock, StoreError, SystemClock};
 
 use crate::RedisStore;
 use crate::batching::batcher::{CallBatcher, MAX_WAITING_FLUSHES};
+use crate::batching::claim_form::ClaimForm;
 use crate::batching::flush::SendOptions;
 use crate::cache::{CacheOptions, ConsumedCache};
 use crate::connection::address::Credentials;
@@ -20,6 +21,7 @@ use crate::durability::{Counters, Durability};
 use crate::scripts::{Dialect, ScriptSet};
 use crate::startup::{self, ServerReport, StartupChecks};
 use crate::store::StoreInner;
+use crate::store::unanswered::UnansweredClaims;
 use crate::topology::Topology;
 use crate::topology::cluster::{ClusterRouter, NodeFactory};
 use crate::topology::sentinel::SentinelTarget;
@@ -41,6 +43,7 @@ pub struct RedisStoreBuilder {
     edit: Option<ScriptEdit>,
     plain: bool,
     compares_natively: Option<bool>,
+    claims_natively: Option<bool>,
     namespace: String,
     allow_eviction: bool,
     read_only: bool,
@@ -61,6 +64,7 @@ impl RedisStoreBuilder {
             edit: None,
             plain: false,
             compares_natively: None,
+            claims_natively: None,
             namespace: "idempotent".to_owned(),
             allow_eviction: false,
             read_only: false,
@@ -187,6 +191,13 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// Sets whether claims are commands whenever possible, or always scripts. For tests only.
+    #[doc(hidden)]
+    pub fn native_claims(mut self, are_used: bool) -> Self {
+        self.claims_natively = Some(are_used);
+        self
+    }
+
     /// Connects and checks the servers as [`Health::check`](idempotent_core::store::Health::check) does. Warnings are
     /// emitted as `tracing` events. Writes the namespace's epoch key if it is missing, except with
     /// [`read_only`](Self::read_only).
@@ -251,7 +262,8 @@ impl RedisStoreBuilder {
             }
         }
         let evicted = reports.iter().filter_map(|reports| reports.evicted).sum();
-        let inner = StoreInner { topology, hub, durability: self.durability, counters, checks, evicted, reopen };
+        let (unanswered, durability) = (UnansweredClaims::default(), self.durability);
+        let inner = StoreInner { topology, hub, durability, counters, checks, evicted, reopen, unanswered };
         let store = RedisStore(Arc::new(inner));
         store.judge(reports).await?;
         Ok(store)
@@ -291,6 +303,11 @@ impl RedisStoreBuilder {
             joins,
             durability: self.durability,
             compares_natively: Arc::new(AtomicBool::new(compares_natively)),
+            claims: match self.claims_natively {
+                Some(true) => ClaimForm::Command,
+                None if dialect == Dialect::Flags && !is_edited => ClaimForm::Adaptive(Arc::default()),
+                _ => ClaimForm::Script,
+            },
         }
     }
 }

@@ -48,6 +48,7 @@ pub mod action;
 pub mod check;
 pub mod invariant;
 mod judge;
+pub mod native_claim;
 pub mod record;
 pub mod state;
 pub mod store;

@@ -3,6 +3,7 @@
 mod additional_cases;
 mod broken;
 mod long_running;
+mod native_claim;
 mod record_reduction;
 mod table;
 mod traces;
