@@ -14,16 +14,23 @@ const RATE: u32 = 20_000;
 /// Records that the listing of a round with claims examines.
 const EXAMINED: usize = 60_000;
 const ROUNDS: usize = 5;
+/// Listings of all records. Their longest stretch is that of the quietest listing: a long command is in each of them, and a wait for a
+/// processor is not.
+const LISTINGS: usize = 3;
 
 pub async fn all(report: &Report, side: &dyn Side, records: u64) {
     let dead = KeyFilter::of_states(&[StateKind::Dead]);
     for (name, filter, expected) in [("list 10 dead", dead, DEAD), ("count all", KeyFilter::all(), records + DEAD)] {
-        side.watch();
-        let start = Instant::now();
-        let (found, examined) = listed(side, &filter, usize::MAX, None).await;
-        let rate = examined as f64 / start.elapsed().as_secs_f64();
-        let longest = side.longest_ms();
-        assert_eq!((found, examined), (expected, records + DEAD), "{name}");
+        let (mut longest, mut rates) = (f64::INFINITY, Vec::new());
+        for _ in 0..if report.is_tried() { 1 } else { LISTINGS } {
+            side.watch();
+            let start = Instant::now();
+            let (found, examined) = listed(side, &filter, usize::MAX, None).await;
+            rates.push(examined as f64 / start.elapsed().as_secs_f64());
+            longest = longest.min(side.longest_ms());
+            assert_eq!((found, examined), (expected, records + DEAD), "{name}");
+        }
+        let rate = median(rates);
         report.value((side.name(), &format!("{name}, longest server stretch"), None), "ms", longest, Goal::AtMost(5.0));
         report.value((side.name(), &format!("{name}, examined per second"), None), "records/s", rate, Goal::None);
     }
