@@ -18,7 +18,7 @@ pub async fn all(report: &Report, server: &RedisServer) {
     let executor = ours::executor(server, None).await;
     let connection = bare::connect(server).await;
     let scripts = idempotent_redis::RedisStore::builder(server.url()).cache(None).native_claims(false).connect().await.unwrap();
-    let scripts = idempotent::Executor::builder(scripts).build().unwrap();
+    let scripts = idempotent::Executor::builder(scripts).namespace("scripts").build().unwrap();
     let modes: [Mode; 5] = [
         tasks({
             let executor = executor.clone();
