@@ -12,14 +12,11 @@ const OURS: usize = 0;
 const BARE: usize = 1;
 const NAIVE: usize = 2;
 const RAW: usize = 3;
-const SCRIPTS: usize = 4;
 
 pub async fn all(report: &Report, server: &RedisServer) {
     let executor = ours::executor(server, None).await;
     let connection = bare::connect(server).await;
-    let scripts = idempotent_redis::RedisStore::builder(server.url()).cache(None).native_claims(false).connect().await.unwrap();
-    let scripts = idempotent::Executor::builder(scripts).namespace("scripts").build().unwrap();
-    let modes: [Mode; 5] = [
+    let modes: [Mode; 4] = [
         tasks({
             let executor = executor.clone();
             move |number| {
@@ -39,10 +36,6 @@ pub async fn all(report: &Report, server: &RedisServer) {
             async move { bare::naive(&mut connection, number).await }
         }),
         raw::mode(server),
-        tasks(move |number| {
-            let executor = scripts.clone();
-            async move { ours::run(&executor, number).await }
-        }),
     ];
     let mut ran = 0;
     for (at, tasks) in CONCURRENCIES.into_iter().enumerate() {
@@ -66,9 +59,6 @@ pub async fn all(report: &Report, server: &RedisServer) {
         line("fresh, CPU here", "us", rounds.pair(OURS, BARE, Taken::client), Goal::None);
         line("fresh, CPU of the server", "us", rounds.pair(OURS, BARE, Taken::server), Goal::None);
         line("fresh, to four commands", "runs/s", rate(NAIVE), Goal::AtLeast(AGAINST_NAIVE[at]));
-        line("fresh by scripts, to bare redis-rs", "runs/s", rounds.pair(SCRIPTS, BARE, Taken::rate), Goal::None);
-        line("fresh by scripts, CPU here", "us", rounds.pair(SCRIPTS, BARE, Taken::client), Goal::None);
-        line("fresh by scripts, CPU of the server", "us", rounds.pair(SCRIPTS, BARE, Taken::server), Goal::None);
         let raw = if tasks >= 64 { Goal::AtLeast(0.4) } else { Goal::None };
         line("fresh, to a raw socket", "runs/s", rate(RAW), raw);
     }

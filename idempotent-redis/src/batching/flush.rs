@@ -27,12 +27,18 @@ pub(crate) struct SendOptions {
 }
 
 impl SendOptions {
-    /// Returns the command for calls with these parameters, or `None` if they are a script. `sent` is the current time.
-    fn native_form(&self, connection: &Connection, call: &ScriptCall, sent: Instant) -> Option<NativeForm> {
+    /// Returns the command for each of these calls, which have the same parameters, or `None` if they are a script. `sent` is
+    /// the current time.
+    fn native_form(&self, connection: &Connection, alike: &[&ScriptCall], sent: Instant) -> Option<NativeForm> {
+        let call = alike.first()?;
+        // One script for several keys costs this process less than several commands.
+        let is_joined = self.joins && alike.len() > 1;
         match call.params.script {
             Script::Replace if self.compares_natively.load(Ordering::Relaxed) => Some(NativeForm::Replace),
             Script::Claim if !call.params.is_scripted => match &self.claims {
-                ClaimForm::Adaptive(share) if share.is_low() => connection.clock().number(sent).map(NativeForm::Claim),
+                ClaimForm::Adaptive(share) if !is_joined && share.is_low() => {
+                    connection.clock().number(sent).map(NativeForm::Claim)
+                }
                 ClaimForm::Command => connection.clock().any_number(sent).map(NativeForm::Claim),
                 _ => None,
             },
@@ -78,7 +84,7 @@ pub(crate) async fn send_one(
     call: &ScriptCall,
 ) -> Result<ScriptReply, CallFailure> {
     let sent = Instant::now();
-    if options.native_form(connection, call, sent).is_some() {
+    if options.native_form(connection, &[call], sent).is_some() {
         return single(Box::pin(send_all(connection, options, &[call], false)).await);
     }
     let scripts = &options.scripts;
@@ -108,7 +114,7 @@ pub(crate) async fn send_all(
     let sent = Instant::now();
     let groups: Vec<CallGroup<'_>> = calls
         .chunk_by(|one, next| one.params == next.params)
-        .flat_map(|alike| groups(alike, options.joins, options.native_form(connection, alike[0], sent)))
+        .flat_map(|alike| groups(alike, options.joins, options.native_form(connection, alike, sent)))
         .collect();
     let trip = RoundTrip { in_full: false, asking, sent };
     let mut reply = round_trip(connection, options, &groups, trip).await;
