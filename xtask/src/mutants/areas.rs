@@ -13,7 +13,7 @@ pub(crate) struct Area {
     folder: &'static str,
     /// Folders and files without decisions.
     left_out: &'static [&'static str],
-    /// The test sets, the fastest first. A mutant that one of them detects is not tested with the others.
+    /// The test sets, the unit tests first. A mutant that one of them detects is not tested with the others.
     pub(super) test_sets: &'static [TestSet],
 }
 
@@ -53,7 +53,8 @@ pub(super) const AREAS: [Area; 4] = [
         // Texts for people, and sources of time and randomness.
         left_out: &["observe", "clock.rs", "entropy.rs", "error.rs", "rejection.rs", "lib.rs"],
         test_sets: &[
-            TestSet { package: "idempotent-core", arguments: &["--lib"] },
+            // The schedules of threads take seconds.
+            TestSet { package: "idempotent-core", arguments: &["--lib", "--", "--skip", "interleavings"] },
             TestSet { package: "idempotent-tests", arguments: QUICK },
         ],
     },
@@ -88,6 +89,22 @@ pub(super) const AREAS: [Area; 4] = [
         ],
     },
 ];
+
+/// Returns the test sets for a file, the one that detects most of its mutants first: the unit tests if the file has some.
+/// With `unit`, only the unit tests.
+///
+/// # Errors
+/// The file cannot be read.
+pub(super) fn test_sets(area: &'static Area, file: &str, unit: bool) -> Result<Vec<&'static TestSet>, Box<dyn Error>> {
+    let has_unit_tests = fs::read_to_string(root()?.join(file))?.contains("#[cfg(test)]");
+    let mut sets: Vec<_> = area.test_sets.iter().collect();
+    if unit {
+        sets.truncate(1);
+    } else if !has_unit_tests {
+        sets.reverse();
+    }
+    Ok(sets)
+}
 
 /// Returns the source files of an area, in order, without test modules.
 ///

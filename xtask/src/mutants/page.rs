@@ -6,9 +6,9 @@ const HEAD: &str = "\
 # Mutants
 
 `cargo xtask mutants [AREA | FILE …] --write` writes this page. cargo-mutants changes one expression at a time, and some test
-must fail: the unit tests of the package first, then its test suite without database servers. A mutant that does not compile
+must fail: a unit test of the package, or a test of its suite without database servers. A mutant that does not compile
 is unviable. With `--unit`, only the unit tests run, so a survivor of such a row may be detected by the suite. A mutant that
-makes the tests run for longer than three minutes counts as caught. `.cargo/mutants.toml` lists
+makes the tests run for longer than a minute counts as caught. `.cargo/mutants.toml` lists
 mutants that change nothing anyone can observe, each with its reason. A file without a row has not been mutated yet.
 
 | file | tests | mutants | caught | unviable | survived | date (UTC) | commit |

@@ -6,13 +6,13 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::areas::{Area, TestSet};
+use super::areas::{Area, TestSet, test_sets};
 use super::page::Figures;
 use crate::tools::{capture, cargo, program, ran, root, some_passed, stream, target};
 
 const VERSION: &str = "27.1.0";
 /// The time limit for the tests of one mutant, in seconds. They take some seconds, unless the mutant loops forever.
-const TESTS: &str = "180";
+const TESTS: &str = "60";
 /// The time limit for the build of one mutant, in seconds.
 const BUILD: &str = "1200";
 
@@ -52,7 +52,7 @@ impl Tool {
         &self.commit[..10.min(self.commit.len())]
     }
 
-    /// Tests all mutants of a file with the test sets of its area, or with the first of them.
+    /// Tests all mutants of a file with the test sets of its area, or with the unit tests only.
     ///
     /// # Errors
     /// The tests fail without a mutant, or the tool fails.
@@ -64,8 +64,8 @@ impl Tool {
             }
         }
         let mut figures = Figures::default();
-        for (nth, tests) in area.test_sets.iter().enumerate() {
-            if nth > 0 && (unit || figures.survived == 0) {
+        for (nth, tests) in test_sets(area, file, unit)?.into_iter().enumerate() {
+            if nth > 0 && figures.survived == 0 {
                 break;
             }
             self.pass_without_a_mutant(tests)?;
