@@ -25,6 +25,26 @@ pub(super) struct TestSet {
     pub(super) arguments: &'static [&'static str],
 }
 
+impl Area {
+    /// Returns the file of the crate's root module.
+    pub(super) fn crate_root(&self) -> String {
+        let package = self.folder.split("/src").next().unwrap_or_default();
+        format!("{package}/src/lib.rs")
+    }
+}
+
+impl TestSet {
+    /// Returns the arguments that select what is built.
+    pub(super) fn build_arguments(&self) -> &'static [&'static str] {
+        self.arguments.split(|word| *word == "--").next().unwrap_or_default()
+    }
+
+    /// Returns the arguments of the test programs.
+    pub(super) fn run_arguments(&self) -> &'static [&'static str] {
+        self.arguments.get(self.build_arguments().len() + 1..).unwrap_or_default()
+    }
+}
+
 /// The tests of the engine on the memory store, without tests that take seconds and tests of the test kit.
 const QUICK: &[&str] = &[
     "--no-default-features",

@@ -120,7 +120,36 @@ impl Tool {
         Ok(())
     }
 
-    fn in_tree(&self, mut command: Command) -> Command {
+    /// Returns the mutants of the files, as cargo-mutants lists them.
+    ///
+    /// # Errors
+    /// The tool fails, or its list cannot be read.
+    pub(super) fn list(&self, area: &Area, files: &[String]) -> Result<Vec<Value>, Box<dyn Error>> {
+        let mut command = self.in_tree(Command::new(&self.program));
+        command.args(["mutants", "--list", "--json", "--package", area.package]);
+        command.args(files.iter().flat_map(|file| ["--file", file]));
+        let output = command.output()?;
+        if !output.status.success() {
+            return Err(format!("cargo-mutants --list: {}", String::from_utf8_lossy(&output.stderr)).into());
+        }
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+
+    /// Returns the folder of the clone.
+    pub(super) fn tree(&self) -> &Path {
+        &self.tree
+    }
+
+    /// Restores the source in the clone.
+    ///
+    /// # Errors
+    /// Git fails.
+    pub(super) fn restore(&self) -> Result<(), Box<dyn Error>> {
+        ran(Command::new("git").arg("-C").arg(&self.tree).args(["checkout", "--quiet", "--force", "."]))
+    }
+
+    /// Runs a command in the clone, with its target folder.
+    pub(super) fn in_tree(&self, mut command: Command) -> Command {
         command.current_dir(&self.tree).env_remove("CARGO_TARGET_DIR");
         // Most of the time of a mutant is its build.
         command.env("CARGO_INCREMENTAL", "1").env("CARGO_PROFILE_DEV_DEBUG", "none");
