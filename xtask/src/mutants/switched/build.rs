@@ -10,6 +10,9 @@ use serde_json::Value;
 use super::rewrite::{Id, Mutant, Rewritten, rewrite};
 use crate::mutants::areas::{Area, TestSet};
 
+/// The lints that reject a mutant after `cargo check`. Such a mutant panics when it runs.
+const LINTS: &str = "#![allow(arithmetic_overflow, unconditional_panic)]\n";
+
 /// The selection of a mutant in the mutated crate. If `MUTANTS_REACHED` names a file, the numbers of all mutants in
 /// places that were reached are appended to this file.
 const SELECTION: &str = r#"
@@ -60,8 +63,7 @@ impl SwitchedBuild<'_> {
             }
         }
         let root = self.tree.join(self.area.crate_root());
-        let selection = fs::read_to_string(&root)? + SELECTION;
-        fs::write(&root, selection)?;
+        fs::write(&root, format!("{LINTS}{}{SELECTION}", fs::read_to_string(&root)?))?;
         for _ in 0..ROUNDS {
             let files = self.write(&sources)?;
             let mut check = command(&["check", "--message-format=json", "--package", self.area.package]);
