@@ -76,6 +76,8 @@ pub(super) const AREAS: [Area; 4] = [
             // The schedules of threads take seconds.
             TestSet { package: "idempotent-core", arguments: &["--lib", "--", "--skip", "interleavings"] },
             TestSet { package: "idempotent-tests", arguments: QUICK },
+            TestSet { package: "idempotent-mq", arguments: &["--test", "suite"] },
+            TestSet { package: "idempotent-alert", arguments: &["--test", "suite"] },
         ],
     },
     Area {
