@@ -6,8 +6,7 @@ const HEAD: &str = "\
 # Mutants
 
 `cargo xtask mutants [AREA | FILE …] --write` writes this page. cargo-mutants changes one expression at a time, and some test
-must fail. A mutant that does not compile is unviable. A mutant that makes the tests run for longer than a minute counts as
-caught. `.cargo/mutants.toml` lists mutants that change nothing anyone can observe, each with its reason.
+must fail. A mutant that does not compile is unviable. A mutant whose tests do not end counts as caught. `.cargo/mutants.toml` lists mutants that change nothing anyone can observe, each with its reason.
 
 | tests | meaning |
 |---|---|

@@ -193,3 +193,76 @@ fn offset(source: &str, (line, column): (usize, usize)) -> Option<usize> {
     let inside = rest.char_indices().nth(column.checked_sub(1)?).map_or(rest.len(), |(at, _)| at);
     Some(start + inside)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// Returns a mutant of the first occurrence of a text in a source of one line.
+    fn mutant(source: &str, genre: &str, text: &str, replacement: &str) -> Mutant {
+        let start = source.find(text).unwrap();
+        let place = |offset: usize| serde_json::json!({ "line": 1, "column": offset + 1 });
+        let listed = serde_json::json!({
+            "name": "m", "file": "f.rs", "genre": genre, "replacement": replacement,
+            "span": { "start": place(start), "end": place(start + text.len()) },
+        });
+        Mutant::read(&listed).unwrap()
+    }
+
+    #[test]
+    fn each_mutant_is_a_branch_of_its_smallest_expression() {
+        for (genre, source, text, replacement, expected) in [
+            ("BinaryOperator", "fn f() { g(a && b < c) }", "<", ">", "g(a && (match S { 1u32 => b > c, _ => b < c }))"),
+            ("BinaryOperator", "fn f() { n += 1; }", "+=", "-=", "(match S { 1u32 => n -= 1, _ => n += 1 });"),
+            ("UnaryOperator", "fn f() { !a }", "!", "", "(match S { 1u32 => a, _ => !a })"),
+            ("FnValue", "fn f() { g() }", "g()", "0", "match S { 1u32 => return (0), _ => {} } g()"),
+            (
+                "StructField",
+                "fn f() { A { b: 1, ..c } }",
+                "b: 1,",
+                "",
+                "(match S { 1u32 => A {  ..c }, _ => A { b: 1, ..c } })",
+            ),
+            (
+                "MatchArmGuard",
+                "fn f() { match a { b if c => d } }",
+                "c",
+                "true",
+                "b if (match S { 1u32 => true, _ => c }) => d",
+            ),
+            (
+                "MatchArm",
+                "fn f() { match a { 1 => b, _ => c } }",
+                "1 => b,",
+                "",
+                "match S { 1u32 => match a {  _ => c }, _ => match a { 1 => b, _ => c } }",
+            ),
+        ] {
+            let mutant = mutant(source, genre, text, replacement);
+            let rewritten = rewrite(source, &[(1, &mutant)]).unwrap();
+            let text = rewritten.text.replace("crate::active_mutant(&[1])", "S");
+            assert!(text.contains(expected), "{genre}: {text}");
+            assert_eq!(rewritten.branches.len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_mutant_inside_another_is_a_branch_of_the_unchanged_expression() {
+        let source = "fn f() { a < b || c }";
+        let (outer, inner) =
+            (mutant(source, "BinaryOperator", "||", "&&"), mutant(source, "BinaryOperator", "<", "=="));
+        let text = rewrite(source, &[(1, &outer), (2, &inner)]).unwrap().text;
+        let expected = "(match crate::active_mutant(&[1]) { 1u32 => a < b && c, _ => \
+                        (match crate::active_mutant(&[2]) { 2u32 => a == b, _ => a < b }) || c })";
+        assert!(text.contains(expected), "{text}");
+    }
+
+    #[test]
+    fn a_condition_with_let_has_no_branch() {
+        let source = "fn f() { if let Some(a) = b && c {} }";
+        let mutant = mutant(source, "BinaryOperator", "&&", "||");
+        let rewritten = rewrite(source, &[(1, &mutant)]).unwrap();
+        assert_eq!((rewritten.text.as_str(), rewritten.branches.len()), (source, 0));
+    }
+}

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use super::rewrite::Id;
 
-/// The time limit of a run. The tests take some seconds, unless the mutant never ends.
-const LIMIT: Duration = Duration::from_secs(60);
-/// The memory limit of a run in kilobytes: some mutants fill the memory.
-const MEMORY: u32 = 8_000_000;
+/// The time limit of a run. The tests take some seconds on an idle machine, unless the mutant waits forever.
+const LIMIT: Duration = Duration::from_secs(180);
+/// The limits of a run in seconds of processor time, and in kilobytes of memory: some mutants never end, or fill the memory.
+const LIMITS: &str = "ulimit -t 60; ulimit -v 8000000";
 /// The number of concurrent runs.
 const RUNS: usize = 2;
 
@@ -77,7 +77,7 @@ impl TestProgram {
 
     fn command(&self) -> Command {
         let mut command = Command::new("sh");
-        command.args(["-c", &format!("ulimit -v {MEMORY}; exec \"$0\" \"$@\"")]).arg(&self.path);
+        command.args(["-c", &format!("{LIMITS}; exec \"$0\" \"$@\"")]).arg(&self.path);
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
         command
     }
