@@ -6,15 +6,17 @@ const HEAD: &str = "\
 # Mutants
 
 `cargo xtask mutants [AREA | FILE …] --write` writes this page. cargo-mutants changes one expression at a time, and some test
-must fail. A mutant that does not compile is unviable. A mutant whose tests do not end counts as caught. `.cargo/mutants.toml` lists mutants that change nothing anyone can observe, each with its reason.
+must fail. A mutant that does not compile is unviable. A mutant whose tests do not end counts as caught. The file
+`.cargo/mutants.toml` lists mutants that change nothing anyone can observe, each with its reason.
 
 | tests | meaning |
 |---|---|
-| `all` | cargo-mutants builds each mutant. It runs the unit tests of the package, and its test suite without database servers. |
-| `unit` | The same with the unit tests only (`--unit`). The suite may detect a survivor. |
-| `switched` | One build contains all mutants of an area as branches (`--switched`). Each mutant runs the tests of `all` that reach its branch. A mutant that does not compile as a branch counts as unviable, for example in a constant function. |
+| `all` | cargo-mutants builds each mutant. The unit tests of the package run, and test suites without database servers. |
+| `unit` | Only the unit tests run (`--unit`), so the suites may detect a survivor. |
+| `switched` | One build contains all mutants of an area as branches (`--switched`). Each mutant runs the tests of `all` that reach its branch. A mutant that does not compile as a branch counts as unviable too, for example in a constant function. |
 
-A file without a row has not been mutated yet. Files that make no decision, such as texts for people, belong to no area.
+Tests that take seconds are left out, for example those of blocked runtimes, so they may detect a survivor. A file without a
+row has not been mutated yet. Files that make no decision, such as texts for people, belong to no area.
 
 | area | files | with a row |
 |---|---|---|

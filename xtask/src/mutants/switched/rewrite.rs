@@ -226,10 +226,10 @@ mod tests {
             ),
             (
                 "MatchArmGuard",
-                "fn f() { match a { b if c => d } }",
-                "c",
+                "fn f() { match a { b if e => d } }",
+                "e",
                 "true",
-                "b if (match S { 1u32 => true, _ => c }) => d",
+                "b if (match S { 1u32 => true, _ => e }) => d",
             ),
             (
                 "MatchArm",
