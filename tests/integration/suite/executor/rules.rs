@@ -8,8 +8,7 @@ use crate::common::{AppError, Job, ask, id, key_of, ms, on_memory, secs};
 use idempotent::reply::DefaultReply;
 use idempotent::store::{Claim, ClaimRequest, StateKind};
 use idempotent::{
-    BatchItem, Call, Clock, Handler, Identity, Json, MemoryStore, OnInFlight, Outcome, Policy, Scene,
-    Store,
+    BatchItem, Call, Clock, Handler, Identity, Json, MemoryStore, OnInFlight, Outcome, Policy, Scene, Store,
 };
 use idempotent_testkit::{FOREVER, StoreOperation, VirtualClock};
 
