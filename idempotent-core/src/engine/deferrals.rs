@@ -59,7 +59,7 @@ impl Deferrals {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::{Identity, Scene};
+    use crate::{Clock, Identity, Scene, SystemClock};
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_count_grows_until_its_key_is_forgotten_or_expires() {
-        let (deferrals, now) = (Deferrals::default(), Instant::now());
+        let (deferrals, now) = (Deferrals::default(), SystemClock::new().now());
         assert_eq!([0; 3].map(|_| deferrals.count(&key("a"), MINUTE, now)), [0, 1, 2]);
         deferrals.count(&key("b"), MINUTE, now);
         deferrals.forget(&key("a"));
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_full_map_counts_known_keys_and_makes_room_once_counts_expire() {
-        let (deferrals, now) = (Deferrals::default(), Instant::now());
+        let (deferrals, now) = (Deferrals::default(), SystemClock::new().now());
         for nth in 0..Deferrals::CAPACITY {
             deferrals.count(&key(&nth.to_string()), MINUTE, now);
         }
