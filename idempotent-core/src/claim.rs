@@ -299,3 +299,22 @@ pub enum Settled {
         now: StateKind,
     },
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::{Identity, Scene};
+
+    #[test]
+    fn only_the_first_grant_of_a_record_has_terms() {
+        let request = ClaimRequest::new(Identity::new(Scene::Mq, "work", "k").key("test").unwrap()).unwrap();
+        let first = Grant { fencing: FencingToken(1), attempt: 1, lease: request.lease, taken_over: None };
+        assert!(ClaimHandle::granted(&request, &first).terms.is_some());
+        let second = Grant { attempt: 2, ..first.clone() };
+        let takeover = Grant { taken_over: Some(FencingToken(0)), ..first };
+        let has_terms = |grant| ClaimHandle::granted(&request, grant).terms.is_some();
+        assert_eq!([&second, &takeover].map(has_terms), [false, false]);
+        assert_eq!(FencingToken(7).to_string(), "7");
+    }
+}

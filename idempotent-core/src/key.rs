@@ -354,3 +354,34 @@ impl fmt::Display for Key {
         f.write_str(&self.text)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_name_is_truncated_after_its_last_whole_character() {
+        for (name, length) in [("a".repeat(120), 120), ("a".repeat(121), 120), ("é".repeat(61), 120)] {
+            assert_eq!(Key::from_parts(&name, 1).name().len(), length);
+        }
+        assert_eq!(Key::from_parts(&format!("a{}", "é".repeat(60)), 1).name().len(), 119);
+    }
+
+    #[test]
+    fn a_key_is_parsed_from_its_own_text_only() {
+        let key = Identity::new(Scene::Named("rest".into()), "orders", "o-17").key("shop").unwrap();
+        assert!(key.as_str().starts_with("shop:rest:orders:{"));
+        assert_eq!((Key::from_text(key.as_str()), key.to_string()), (Some(key.clone()), key.as_str().to_owned()));
+        assert_eq!(Key::from_text(&key.as_str().replace("orders", "or ders")), None);
+        assert_eq!(Scene::Named("rest".into()).canonical(), Scene::Rest);
+    }
+
+    #[test]
+    fn the_arrow_of_a_function_type_does_not_end_type_arguments() {
+        fn scope<T>() -> &'static str {
+            scope_of(&|| std::any::type_name::<T>())
+        }
+        assert!(scope::<fn(u8) -> Vec<u8>>().ends_with("::scope"), "{}", scope::<fn(u8) -> Vec<u8>>());
+    }
+}

@@ -2,13 +2,14 @@
 //! command works on a clone of the last commit, so that the checkout does not change.
 mod areas;
 mod page;
+mod switched;
 mod tool;
 
 use std::error::Error;
 use std::fs;
 
 use self::areas::{AREAS, Area, files};
-use self::page::{Row, Tests, page, read};
+use self::page::{Figures, Row, Tests, page, read};
 use self::tool::{Tool, missed};
 use crate::tools::{Done, date, root};
 
@@ -26,6 +27,8 @@ pub(crate) struct Options {
     list: bool,
     /// True if only the first test set of each area runs, the unit tests.
     unit: bool,
+    /// True if all mutants of an area are compiled into one build.
+    switched: bool,
 }
 
 impl Options {
@@ -41,13 +44,14 @@ impl Options {
                 "--write" => options.write = true,
                 "--list" => options.list = true,
                 "--unit" => options.unit = true,
+                "--switched" => options.switched = true,
                 "--seed" => {
                     let seed = words.next().and_then(|seed| seed.parse().ok());
                     options.seed = Some(seed.ok_or("--seed wants a number, e.g. --seed 7")?);
                 }
                 flag if flag.starts_with('-') => {
                     return Err(format!(
-                        "`mutants` has no option `{flag}`; it has --seed N, --unit, --write and --list"
+                        "`mutants` has no option `{flag}`; it has --seed N, --unit, --switched, --write and --list"
                     ));
                 }
                 wanted => options.wanted.push(wanted.to_owned()),
@@ -93,26 +97,61 @@ pub(crate) fn run(options: &Options) -> Done {
         return Ok(true);
     }
     let mut tool = Tool::ready()?;
-    let path = root()?.join("docs/mutants.md");
-    let (mut all_caught, mut mutants) = (true, 0);
-    for (area, file) in files {
-        let figures = tool.mutate(area, &file, options.unit)?;
-        let tests = if options.unit { Tests::Unit } else { Tests::All };
-        let row = Row { figures, tests, date: date()?, commit: tool.commit().to_owned() };
-        println!("xtask mutants: {file}: {}", row.figures);
-        for survivor in missed(&tool)? {
-            println!("  survived: {survivor}");
+    let mut total = Total::default();
+    if options.switched {
+        for area in &AREAS {
+            let files: Vec<_> =
+                files.iter().filter(|(of, _)| of.name == area.name).map(|(_, file)| file.clone()).collect();
+            let note = |file: &str, figures, survivors: &[String]| {
+                total.note(options, file, Tests::Switched, figures, survivors, tool.commit())
+            };
+            switched::mutate(&tool, area, &files, note)?;
         }
-        mutants += row.figures.mutants;
-        all_caught &= row.figures.survived == 0;
-        if options.write {
-            let mut rows = fs::read_to_string(&path).map(|page| read(&page)).unwrap_or_default();
-            rows.insert(file, row);
-            fs::write(&path, page(&rows))?;
+    } else {
+        for (area, file) in files {
+            let figures = tool.mutate(area, &file, options.unit)?;
+            let tests = if options.unit { Tests::Unit } else { Tests::All };
+            total.note(options, &file, tests, figures, &missed(&tool)?, tool.commit())?;
         }
     }
-    println!("xtask mutants: {mutants} mutants");
-    Ok(all_caught)
+    println!("xtask mutants: {} mutants, {} survived", total.mutants, total.survived);
+    Ok(total.survived == 0)
+}
+
+/// The sums of all files.
+#[derive(Debug, Default)]
+struct Total {
+    mutants: u64,
+    survived: u64,
+}
+
+impl Total {
+    /// Adds the figures of a file, prints them, and writes its row if wanted.
+    ///
+    /// # Errors
+    /// The page cannot be written.
+    fn note(
+        &mut self,
+        options: &Options,
+        file: &str,
+        tests: Tests,
+        figures: Figures,
+        survivors: &[String],
+        commit: &str,
+    ) -> Result<(), Box<dyn Error>> {
+        println!("xtask mutants: {file}: {figures}");
+        survivors.iter().for_each(|survivor| println!("  survived: {survivor}"));
+        self.mutants += figures.mutants;
+        self.survived += figures.survived;
+        if options.write {
+            let path = root()?.join("docs/mutants.md");
+            let mut rows = fs::read_to_string(&path).map(|page| read(&page)).unwrap_or_default();
+            rows.insert(file.to_owned(), Row { figures, tests, date: date()?, commit: commit.to_owned() });
+            let areas: Result<Vec<_>, _> = AREAS.iter().map(|area| Ok((area.name, files(area)?))).collect();
+            fs::write(&path, page(&rows, &areas.map_err(|error: Box<dyn Error>| error)?))?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -54,3 +54,44 @@ impl Deferrals {
         self.has_entries.store(!entries.is_empty(), Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::{Clock, Identity, Scene, SystemClock};
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn key(name: &str) -> Key {
+        Identity::new(Scene::Mq, "test", name).key("test").unwrap()
+    }
+
+    #[test]
+    fn a_count_grows_until_its_key_is_forgotten_or_expires() {
+        let (deferrals, now) = (Deferrals::default(), SystemClock::new().now());
+        assert_eq!([0; 3].map(|_| deferrals.count(&key("a"), MINUTE, now)), [0, 1, 2]);
+        deferrals.count(&key("b"), MINUTE, now);
+        deferrals.forget(&key("a"));
+        assert_eq!(deferrals.count(&key("a"), MINUTE, now), 0);
+        assert_eq!(deferrals.count(&key("b"), MINUTE, now), 1);
+        deferrals.forget(&key("a"));
+        deferrals.forget(&key("b"));
+        assert!(!deferrals.has_entries.load(Ordering::Relaxed));
+        assert_eq!(deferrals.count(&key("b"), MINUTE, now), 0);
+        assert_eq!(deferrals.count(&key("b"), MINUTE, now + MINUTE), 0);
+    }
+
+    #[test]
+    fn a_full_map_counts_known_keys_and_makes_room_once_counts_expire() {
+        let (deferrals, now) = (Deferrals::default(), SystemClock::new().now());
+        for nth in 0..Deferrals::CAPACITY {
+            deferrals.count(&key(&nth.to_string()), MINUTE, now);
+        }
+        assert_eq!([0; 2].map(|_| deferrals.count(&key("new"), MINUTE, now)), [0, 0]);
+        assert_eq!(deferrals.count(&key("0"), 2 * MINUTE, now), 1);
+        assert_eq!([0; 2].map(|_| deferrals.count(&key("new"), MINUTE, now + MINUTE)), [0, 1]);
+        assert_eq!(deferrals.count(&key("0"), MINUTE, now + MINUTE), 2);
+        assert_eq!(deferrals.entries.lock().unwrap().len(), 2);
+    }
+}

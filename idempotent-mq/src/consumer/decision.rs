@@ -128,3 +128,38 @@ impl HandlerResult {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Position;
+
+    /// Returns the decision about the first delivery of a message whose handler returned "done".
+    fn decision(outcome: Outcome, stopping: bool) -> Decision {
+        let rules = SettlementRules { schedule: None, max_runs: None, acks_in_flight: false };
+        let captured = Some(RunSummary::new(outcome, None, None));
+        let ended = HandlerEnd { captured, verdict: HandlerResult::Done, rejection: None };
+        let delivery = Delivery::new(Position::of("orders"), Vec::new());
+        rules.decide(&ended, &delivery, DecisionContext { stopping, resent: false }, 0)
+    }
+
+    #[test]
+    fn a_duplicate_without_a_result_is_acknowledged() {
+        for outcome in [Outcome::Replayed, Outcome::ConsumedWithoutResult, Outcome::Duplicate] {
+            assert_eq!(decision(outcome.clone(), false), Decision::Ack, "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn a_consumer_that_drains_returns_what_has_not_run() {
+        let after = Duration::from_secs(7);
+        for outcome in [Outcome::Draining { retry_after: after }, Outcome::Abandoned, Outcome::Cancelled] {
+            assert_eq!(decision(outcome.clone(), true), Decision::GiveBack, "{outcome:?}");
+            assert!(matches!(decision(outcome, false), Decision::Retry { .. }));
+        }
+        assert_eq!(
+            decision(Outcome::InFlight { retry_after: after }, true),
+            Decision::Retry { after, attempt: false, reason: Outcome::InFlight { retry_after: after }.name().into() }
+        );
+    }
+}

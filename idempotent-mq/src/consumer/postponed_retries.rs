@@ -72,3 +72,40 @@ fn name(delivery: &Delivery) -> Option<MessageName> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn at(offset: usize) -> Delivery {
+        Delivery::new(Position::of("orders").offset(offset), Vec::new())
+    }
+
+    #[test]
+    fn only_a_delay_that_the_broker_cannot_keep_is_remembered() {
+        let (retries, now) = (PostponedRetries::new(DelaySupport::UpTo(MINUTE)), Instant::now());
+        assert_eq!(retries.step(&at(1), MINUTE, now), MINUTE);
+        assert_eq!(retries.rest(&at(1), now), None);
+        assert_eq!(retries.step(&at(1), 3 * MINUTE, now), MINUTE);
+        assert_eq!(retries.rest(&at(1), now + MINUTE), Some(2 * MINUTE));
+        assert_eq!(retries.rest(&at(2), now + MINUTE), None);
+        assert_eq!([0; 2].map(|_| retries.rest(&at(1), now + 3 * MINUTE)), [None, None]);
+    }
+
+    #[test]
+    fn a_full_table_makes_room_only_from_messages_that_are_due() {
+        let (retries, now) = (PostponedRetries::new(DelaySupport::UpTo(MINUTE)), Instant::now());
+        for offset in 0..MOST {
+            retries.step(&at(offset), 2 * MINUTE, now);
+        }
+        retries.step(&at(MOST), 2 * MINUTE, now);
+        assert_eq!(retries.rest(&at(MOST), now), None);
+        assert_eq!(retries.rest(&at(0), now), Some(2 * MINUTE));
+        let later = now + 2 * MINUTE;
+        retries.step(&at(MOST), 2 * MINUTE, later);
+        assert_eq!(retries.rest(&at(MOST), later), Some(2 * MINUTE));
+        assert_eq!(retries.lock().len(), 1);
+    }
+}

@@ -68,6 +68,7 @@ impl World {
         Self::over(MemoryStore::builder().clock(Arc::new(clock.clone())).build(), clock)
     }
 
+    #[cfg(feature = "stores")]
     pub async fn sqlite() -> Self {
         let clock = VirtualClock::new();
         let dir = tempfile::tempdir().unwrap();
@@ -253,6 +254,7 @@ pub fn on_memory<F: Future<Output = ()>>(test: impl FnOnce(World) -> F) {
     runtime().block_on(async { test(World::memory()).await });
 }
 
+#[cfg(feature = "stores")]
 pub fn on_sqlite<F: Future<Output = ()>>(test: impl FnOnce(World) -> F) {
     runtime().block_on(async { test(World::sqlite().await).await });
 }
@@ -268,8 +270,25 @@ macro_rules! on_both_stores {
         mod memory {
             $(#[test] fn $name() { crate::common::on_memory(super::$name) })*
         }
+        #[cfg(feature = "stores")]
         mod sqlite {
             $(#[test] fn $name() { crate::common::on_sqlite(super::$name) })*
+        }
+    };
+}
+
+/// Runs each test on every store.
+#[macro_export]
+macro_rules! on_all_stores {
+    ($($name:ident)*) => {
+        $crate::on_both_stores! { $($name)* }
+        #[cfg(feature = "stores")]
+        mod postgres {
+            $(#[test] fn $name() { $crate::servers::on_postgres(super::$name) })*
+        }
+        #[cfg(feature = "stores")]
+        mod mariadb {
+            $(#[test] fn $name() { $crate::servers::on_mariadb(super::$name) })*
         }
     };
 }

@@ -7,4 +7,5 @@ mod edges;
 mod leases;
 mod rules;
 mod runtimes;
+#[cfg(feature = "stores")]
 mod stores;

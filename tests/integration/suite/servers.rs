@@ -32,17 +32,3 @@ macro_rules! on_server {
 
 on_server! { on_postgres, PostgresStore, POSTGRES }
 on_server! { on_mariadb, MySqlStore, MARIADB }
-
-/// Runs each test on every store.
-#[macro_export]
-macro_rules! on_all_stores {
-    ($($name:ident)*) => {
-        $crate::on_both_stores! { $($name)* }
-        mod postgres {
-            $(#[test] fn $name() { $crate::servers::on_postgres(super::$name) })*
-        }
-        mod mariadb {
-            $(#[test] fn $name() { $crate::servers::on_mariadb(super::$name) })*
-        }
-    };
-}

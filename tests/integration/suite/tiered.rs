@@ -3,6 +3,7 @@
 mod crashes;
 mod duplicates;
 mod expiry;
+#[cfg(feature = "stores")]
 mod laws;
 mod operator_deletion;
 mod unreliable_tiers;

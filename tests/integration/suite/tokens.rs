@@ -3,6 +3,7 @@
 mod batches;
 mod issue;
 mod spend;
+#[cfg(feature = "stores")]
 mod stores;
 
 use std::sync::Arc;

@@ -13,7 +13,7 @@ pub(crate) struct Area {
     folder: &'static str,
     /// Folders and files without decisions.
     left_out: &'static [&'static str],
-    /// The test sets, the fastest first. A mutant that one of them detects is not tested with the others.
+    /// The test sets, the unit tests first. A mutant that one of them detects is not tested with the others.
     pub(super) test_sets: &'static [TestSet],
 }
 
@@ -25,30 +25,44 @@ pub(super) struct TestSet {
     pub(super) arguments: &'static [&'static str],
 }
 
-/// The tests of the engine on the memory store, without tests with servers and files, laws of wrappers, and tests that
-/// take seconds.
+impl Area {
+    /// Returns the file of the crate's root module.
+    pub(super) fn crate_root(&self) -> String {
+        let package = self.folder.split("/src").next().unwrap_or_default();
+        format!("{package}/src/lib.rs")
+    }
+}
+
+impl TestSet {
+    /// Returns the arguments that select what is built.
+    pub(super) fn build_arguments(&self) -> &'static [&'static str] {
+        self.arguments.split(|word| *word == "--").next().unwrap_or_default()
+    }
+
+    /// Returns the arguments of the test programs.
+    pub(super) fn run_arguments(&self) -> &'static [&'static str] {
+        self.arguments.get(self.build_arguments().len() + 1..).unwrap_or_default()
+    }
+}
+
+/// The tests of the engine on the memory store, without tests that take seconds and tests of the test kit.
 const QUICK: &[&str] = &[
+    "--no-default-features",
     "--test",
     "suite",
     "--",
     "--skip",
-    "postgres",
-    "--skip",
-    "mariadb",
-    "--skip",
-    "sqlite",
-    "--skip",
-    "redis",
-    "--skip",
-    "tiered::laws",
-    "--skip",
     "extras::",
     "--skip",
-    "crash",
+    "executor::chaos::",
     "--skip",
-    "runtimes::",
+    "executor::runtimes::",
+    "--skip",
+    "executor::rules::waiting_ends_at_its_limit_with_a_tiny_hint_too",
     "--skip",
     "order::missing_capability",
+    "--skip",
+    "testing::",
 ];
 
 pub(super) const AREAS: [Area; 4] = [
@@ -59,8 +73,11 @@ pub(super) const AREAS: [Area; 4] = [
         // Texts for people, and sources of time and randomness.
         left_out: &["observe", "clock.rs", "entropy.rs", "error.rs", "rejection.rs", "lib.rs"],
         test_sets: &[
-            TestSet { package: "idempotent-core", arguments: &["--lib"] },
+            // The schedules of threads take seconds.
+            TestSet { package: "idempotent-core", arguments: &["--lib", "--", "--skip", "interleavings"] },
             TestSet { package: "idempotent-tests", arguments: QUICK },
+            TestSet { package: "idempotent-mq", arguments: &["--test", "suite"] },
+            TestSet { package: "idempotent-alert", arguments: &["--test", "suite"] },
         ],
     },
     Area {
@@ -94,6 +111,22 @@ pub(super) const AREAS: [Area; 4] = [
         ],
     },
 ];
+
+/// Returns the test sets for a file, the one that detects most of its mutants first: the unit tests if the file has some.
+/// With `unit`, only the unit tests.
+///
+/// # Errors
+/// The file cannot be read.
+pub(super) fn test_sets(area: &'static Area, file: &str, unit: bool) -> Result<Vec<&'static TestSet>, Box<dyn Error>> {
+    let has_unit_tests = fs::read_to_string(root()?.join(file))?.contains("#[cfg(test)]");
+    let mut sets: Vec<_> = area.test_sets.iter().collect();
+    if unit {
+        sets.truncate(1);
+    } else if !has_unit_tests {
+        sets.reverse();
+    }
+    Ok(sets)
+}
 
 /// Returns the source files of an area, in order, without test modules.
 ///
@@ -146,5 +179,13 @@ mod tests {
             assert!(files.iter().all(|file| !file.ends_with("tests.rs")), "{files:?}");
             assert!(area.left_out.iter().all(|out| !files.contains(&format!("{}/{out}", area.folder))), "{files:?}");
         }
+    }
+    #[test]
+    fn the_arguments_of_the_programs_follow_the_dashes() {
+        let set = |arguments| TestSet { package: "p", arguments };
+        let both = set(&["--lib", "--", "--skip", "slow"]);
+        assert_eq!((both.build_arguments(), both.run_arguments()), (&["--lib"][..], &["--skip", "slow"][..]));
+        let one = set(&["--lib"]);
+        assert_eq!((one.build_arguments(), one.run_arguments()), (&["--lib"][..], &[][..]));
     }
 }

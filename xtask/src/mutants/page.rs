@@ -6,11 +6,23 @@ const HEAD: &str = "\
 # Mutants
 
 `cargo xtask mutants [AREA | FILE …] --write` writes this page. cargo-mutants changes one expression at a time, and some test
-must fail: the unit tests of the package first, then its test suite without database servers. A mutant that does not compile
-is unviable. With `--unit`, only the unit tests run, so a survivor of such a row may be detected by the suite. A mutant that
-makes the tests run for longer than three minutes counts as caught. `.cargo/mutants.toml` lists
-mutants that change nothing anyone can observe, each with its reason. A file without a row has not been mutated yet.
+must fail. A mutant that does not compile is unviable. A mutant whose tests do not end counts as caught. The file
+`.cargo/mutants.toml` lists mutants that change nothing anyone can observe, each with its reason.
 
+| tests | meaning |
+|---|---|
+| `all` | cargo-mutants builds each mutant. The unit tests of the package run, and test suites without database servers. |
+| `unit` | Only the unit tests run (`--unit`), so the suites may detect a survivor. |
+| `switched` | One build contains all mutants of an area as branches (`--switched`). Each mutant runs the tests of `all` that reach its branch. A mutant that does not compile as a branch counts as unviable too, for example in a constant function. |
+
+Tests that take seconds are left out, for example those of blocked runtimes, so they may detect a survivor. A file without a
+row has not been mutated yet. Files that make no decision, such as texts for people, belong to no area.
+
+| area | files | with a row |
+|---|---|---|
+";
+
+const ROWS: &str = "
 | file | tests | mutants | caught | unviable | survived | date (UTC) | commit |
 |---|---|---|---|---|---|---|---|
 ";
@@ -29,15 +41,18 @@ pub(super) struct Figures {
 pub(super) enum Tests {
     Unit,
     All,
+    /// All tests, with all mutants of the area in one build.
+    Switched,
 }
 
 impl Tests {
-    const ALL: [Self; 2] = [Self::Unit, Self::All];
+    const ALL: [Self; 3] = [Self::Unit, Self::All, Self::Switched];
 
     fn word(self) -> &'static str {
         match self {
             Self::Unit => "unit",
             Self::All => "all",
+            Self::Switched => "switched",
         }
     }
 }
@@ -68,12 +83,17 @@ impl fmt::Display for Figures {
     }
 }
 
-/// Returns the whole page.
-pub(super) fn page(rows: &BTreeMap<String, Row>) -> String {
+/// Returns the whole page. The areas are names with all files.
+pub(super) fn page(rows: &BTreeMap<String, Row>, areas: &[(&str, Vec<String>)]) -> String {
     let mut page = HEAD.to_owned();
+    for (area, files) in areas {
+        let with_row = files.iter().filter(|file| rows.contains_key(*file)).count();
+        // Writing to a string cannot fail.
+        let _ = writeln!(page, "| {area} | {} | {with_row} |", files.len());
+    }
+    page.push_str(ROWS);
     for (file, Row { figures: Figures { mutants, caught, unviable, survived }, tests, date, commit }) in rows {
         let tests = tests.word();
-        // Writing to a string cannot fail.
         let _ = writeln!(
             page,
             "| `{file}` | {tests} | {mutants} | {caught} | {unviable} | {survived} | {date} | {commit} |"
@@ -108,7 +128,9 @@ mod tests {
         let row = Row { figures, tests: Tests::Unit, date: "2026-11-23 06:00".into(), commit: "0123456789".into() };
         let all = Row { tests: Tests::All, ..row.clone() };
         let rows = BTreeMap::from([("a/b.rs".to_owned(), row), ("c.rs".to_owned(), all)]);
-        assert_eq!(read(&page(&rows)), rows);
+        let areas = [("a", vec!["a/b.rs".to_owned(), "a/c.rs".to_owned()])];
+        assert!(page(&rows, &areas).contains("| a | 2 | 1 |"));
+        assert_eq!(read(&page(&rows, &areas)), rows);
     }
 
     #[test]

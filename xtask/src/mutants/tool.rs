@@ -6,13 +6,13 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::areas::{Area, TestSet};
+use super::areas::{Area, TestSet, test_sets};
 use super::page::Figures;
 use crate::tools::{capture, cargo, program, ran, root, some_passed, stream, target};
 
 const VERSION: &str = "27.1.0";
 /// The time limit for the tests of one mutant, in seconds. They take some seconds, unless the mutant loops forever.
-const TESTS: &str = "180";
+const TESTS: &str = "60";
 /// The time limit for the build of one mutant, in seconds.
 const BUILD: &str = "1200";
 
@@ -52,7 +52,7 @@ impl Tool {
         &self.commit[..10.min(self.commit.len())]
     }
 
-    /// Tests all mutants of a file with the test sets of its area, or with the first of them.
+    /// Tests all mutants of a file with the test sets of its area, or with the unit tests only.
     ///
     /// # Errors
     /// The tests fail without a mutant, or the tool fails.
@@ -64,8 +64,8 @@ impl Tool {
             }
         }
         let mut figures = Figures::default();
-        for (nth, tests) in area.test_sets.iter().enumerate() {
-            if nth > 0 && (unit || figures.survived == 0) {
+        for (nth, tests) in test_sets(area, file, unit)?.into_iter().enumerate() {
+            if nth > 0 && figures.survived == 0 {
                 break;
             }
             self.pass_without_a_mutant(tests)?;
@@ -120,7 +120,36 @@ impl Tool {
         Ok(())
     }
 
-    fn in_tree(&self, mut command: Command) -> Command {
+    /// Returns the mutants of the files, as cargo-mutants lists them.
+    ///
+    /// # Errors
+    /// The tool fails, or its list cannot be read.
+    pub(super) fn list(&self, area: &Area, files: &[String]) -> Result<Vec<Value>, Box<dyn Error>> {
+        let mut command = self.in_tree(Command::new(&self.program));
+        command.args(["mutants", "--list", "--json", "--package", area.package]);
+        command.args(files.iter().flat_map(|file| ["--file", file]));
+        let output = command.output()?;
+        if !output.status.success() {
+            return Err(format!("cargo-mutants --list: {}", String::from_utf8_lossy(&output.stderr)).into());
+        }
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+
+    /// Returns the folder of the clone.
+    pub(super) fn tree(&self) -> &Path {
+        &self.tree
+    }
+
+    /// Restores the source in the clone.
+    ///
+    /// # Errors
+    /// Git fails.
+    pub(super) fn restore(&self) -> Result<(), Box<dyn Error>> {
+        ran(Command::new("git").arg("-C").arg(&self.tree).args(["checkout", "--quiet", "--force", "."]))
+    }
+
+    /// Runs a command in the clone, with its target folder.
+    pub(super) fn in_tree(&self, mut command: Command) -> Command {
         command.current_dir(&self.tree).env_remove("CARGO_TARGET_DIR");
         // Most of the time of a mutant is its build.
         command.env("CARGO_INCREMENTAL", "1").env("CARGO_PROFILE_DEV_DEBUG", "none");

@@ -2,7 +2,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use crate::common::{AppError, World, id, ms, on_memory, on_sqlite, secs};
+use crate::common::{AppError, World, id, ms, on_memory, secs};
 use idempotent::reply::DefaultReply;
 use idempotent::store::StateKind;
 use idempotent::{BatchItem, Call, Clock, Disposition, Handler, Json, Lease, OnInFlight, OnLeaseLost, Outcome, Policy};
@@ -206,9 +206,10 @@ fn chaos_with_hangs_on_memory() {
     on_memory(|world| all(world, 15, 0.05, 1, 5));
 }
 
+#[cfg(feature = "stores")]
 #[test]
 fn chaos_without_hangs_on_sqlite() {
-    on_sqlite(|world| all(world, 4, 0.0, 1, 5));
+    crate::common::on_sqlite(|world| all(world, 4, 0.0, 1, 5));
 }
 
 /// The same without batches.

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use idempotent::store::Claim;
-use idempotent::{Fingerprint, Outcome, SqliteStore, Store, TieredStore};
+use idempotent::{Fingerprint, Outcome, Store, TieredStore};
 use idempotent_testkit::StoreOperation;
 
 use crate::common::{Job, World, assert_in_flight, ms, secs};
@@ -170,9 +170,10 @@ async fn the_first_result_is_what_the_fast_tier_learns(world: World) {
 
 /// The durable store receives only the keys of a batch that the fast tier does not know, in one call, or no call at
 /// all.
+#[cfg(feature = "stores")]
 #[tokio::test]
 async fn a_batch_asks_the_durable_store_only_for_what_is_not_known() {
-    let durable = SqliteStore::builder("sqlite::memory:").open().await.unwrap();
+    let durable = idempotent::SqliteStore::builder("sqlite::memory:").open().await.unwrap();
     let fast = Weak::new(idempotent::store::MemoryTier::new(), Mood::Well);
     let store = TieredStore::builder(durable, fast.clone()).patience(Duration::from_secs(600)).build();
     let batch = store.capabilities().batch.unwrap();

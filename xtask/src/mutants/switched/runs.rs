@@ -1,0 +1,133 @@
+//! The runs of test programs, each with one mutant selected.
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::rewrite::Id;
+
+/// The time limit of a run. The tests take some seconds on an idle machine, unless the mutant waits forever.
+const LIMIT: Duration = Duration::from_secs(180);
+/// The limits of a run in seconds of processor time, and in kilobytes of memory: some mutants never end, or fill the memory.
+const LIMITS: &str = "ulimit -t 60; ulimit -v 8000000";
+/// The number of concurrent runs.
+const RUNS: usize = 2;
+
+/// A test program, and the mutants that each of its tests reaches.
+#[derive(Debug)]
+pub(super) struct TestProgram {
+    path: PathBuf,
+    folder: PathBuf,
+    tests: Vec<Test>,
+}
+
+#[derive(Debug)]
+struct Test {
+    name: String,
+    reaches: BTreeSet<Id>,
+}
+
+impl TestProgram {
+    /// Runs each test alone and without a mutant, and notes the mutants that the test reaches.
+    ///
+    /// # Errors
+    /// A test fails, or the program cannot be started.
+    pub(super) fn observe(
+        path: &Path,
+        folder: &Path,
+        arguments: &[&str],
+        notes: &Path,
+    ) -> Result<Self, Box<dyn Error>> {
+        let list =
+            Command::new(path).args(arguments).args(["--list", "--format", "terse"]).current_dir(folder).output()?;
+        let list = String::from_utf8(list.stdout)?;
+        let names: Vec<_> = list.lines().filter_map(|line| line.strip_suffix(": test")).collect();
+        let mut program = Self { path: path.to_owned(), folder: folder.to_owned(), tests: Vec::new() };
+        let tests = concurrently(&names, |nth, name| {
+            let note = notes.join(format!("reached-{nth}"));
+            let _ = fs::remove_file(&note);
+            let mut command = program.command();
+            command.env("MUTANTS_REACHED", &note).args(["--exact", name]);
+            if !passes(&mut command) {
+                return None;
+            }
+            let reached = fs::read_to_string(&note).unwrap_or_default();
+            let reaches = reached.lines().filter_map(|id| id.parse().ok()).collect();
+            Some(Test { name: (*name).to_owned(), reaches })
+        });
+        for (name, test) in names.iter().zip(tests) {
+            program.tests.push(test.ok_or_else(|| format!("the test {name} fails without a mutant"))?);
+        }
+        Ok(program)
+    }
+
+    /// Returns whether a test that reaches the mutant fails.
+    pub(super) fn detects(&self, mutant: Id) -> bool {
+        let tests: Vec<_> = self.tests.iter().filter(|test| test.reaches.contains(&mutant)).collect();
+        let names = tests.iter().map(|test| &test.name);
+        !tests.is_empty() && !passes(self.command().env("MUTANT", mutant.to_string()).arg("--exact").args(names))
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{LIMITS}; exec \"$0\" \"$@\"")]).arg(&self.path);
+        command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
+        command
+    }
+}
+
+/// Calls the function for each item, some at a time, and returns the results in the order of the items.
+pub(super) fn concurrently<T: Sync, R: Send>(items: &[T], work: impl Fn(usize, &T) -> R + Sync) -> Vec<R> {
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..RUNS {
+            scope.spawn(|| {
+                while let Some((nth, item)) =
+                    Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|nth| Some((nth, items.get(nth)?)))
+                {
+                    let result = work(nth, item);
+                    results.lock().unwrap_or_else(PoisonError::into_inner).push((nth, result));
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_by_key(|(nth, _)| *nth);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Returns whether the program ends with success in time. Ends the program at its first failed test.
+fn passes(command: &mut Command) -> bool {
+    let Ok(mut child) = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn() else {
+        return false;
+    };
+    let (sender, lines) = channel();
+    let output = child.stdout.take();
+    thread::spawn(move || {
+        for line in output.into_iter().flat_map(|output| BufReader::new(output).lines()).map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    let deadline = Instant::now() + LIMIT;
+    let passed = loop {
+        match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(line) if line.ends_with("... FAILED") => break false,
+            Ok(_) => {}
+            Err(RecvTimeoutError::Disconnected) => break child.wait().is_ok_and(|status| status.success()),
+            Err(RecvTimeoutError::Timeout) => break false,
+        }
+    };
+    // An error means that the program has ended. The reader ends with the last process that has the pipe.
+    let _ = child.kill();
+    let _ = child.wait();
+    passed
+}
