@@ -243,7 +243,12 @@ async fn start(member: Member, config: ClientConfig, topics: Topics) -> Result<(
     answer.await.map_err(|_| fatal("connecting", "the thread of the client has ended"))?
 }
 
-async fn run(member: Member, config: ClientConfig, topics: Topics, connected: oneshot::Sender<Result<(), SourceError>>) {
+async fn run(
+    member: Member,
+    config: ClientConfig,
+    topics: Topics,
+    connected: oneshot::Sender<Result<(), SourceError>>,
+) {
     let events = GroupEvents(member.assignment.clone());
     let consumer = match join(&config, events, &topics).await {
         Ok(consumer) => consumer,
@@ -279,4 +284,3 @@ impl fmt::Debug for KafkaSourceBuilder {
             .finish_non_exhaustive()
     }
 }
-

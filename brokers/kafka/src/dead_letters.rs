@@ -108,7 +108,10 @@ impl KafkaDeadLetters {
     /// Writes the record that removes the current letter.
     async fn remove(&mut self) -> Result<(), SourceError> {
         let key = self.current(REMOVING)?.key.clone().ok_or_else(|| {
-            fatal(REMOVING, "another program wrote the letter without a record key; delete it by `kafka-delete-records`")
+            fatal(
+                REMOVING,
+                "another program wrote the letter without a record key; delete it by `kafka-delete-records`",
+            )
         })?;
         let dead = self.dead.clone();
         self.open().await?.produce(&dead, removal(key), REMOVING).await?;

@@ -82,7 +82,11 @@ pub(crate) fn publish_failure(topic: &str, error: KafkaError) -> PublishError {
 fn is_refusal(code: Code) -> bool {
     matches!(
         code,
-        Code::UnknownPartition | Code::InvalidTopic | Code::InvalidRecord | Code::PolicyViolation | Code::InvalidRequiredAcks
+        Code::UnknownPartition
+            | Code::InvalidTopic
+            | Code::InvalidRecord
+            | Code::PolicyViolation
+            | Code::InvalidRequiredAcks
     )
 }
 

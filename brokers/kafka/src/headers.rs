@@ -95,9 +95,7 @@ impl HeaderWriter {
         let kept = catch_unwind(AssertUnwindSafe(|| {
             let is_plain = |header: &Header<'_, &[u8]>| !OWN.contains(&header.key);
             let plain = received.iter().filter(is_plain);
-            plain.fold(OwnedHeaders::new_with_capacity(received.count()), |headers, header| {
-                headers.insert(header)
-            })
+            plain.fold(OwnedHeaders::new_with_capacity(received.count()), |headers, header| headers.insert(header))
         }));
         // With a name that is not UTF-8, all headers remain. The ones that are appended later take precedence.
         Self(kept.unwrap_or_else(|_| received.clone()))
@@ -186,9 +184,9 @@ mod tests {
 
     #[test]
     fn damaged_headers_of_the_adapter_are_like_missing_ones() {
-        let headers = [ID, DEATHS, ATTEMPT, REASON, LAST_AT].iter().fold(HeaderWriter::new(), |headers, name| {
-            headers.set(name, "7").set(name, [0xff])
-        });
+        let headers = [ID, DEATHS, ATTEMPT, REASON, LAST_AT]
+            .iter()
+            .fold(HeaderWriter::new(), |headers, name| headers.set(name, "7").set(name, [0xff]));
         let read = ReceivedHeaders::read(&headers.0).unwrap();
         assert_eq!((read.text(ID), read.number::<u32>(DEATHS), read.letter()), (None, None, None));
     }

@@ -51,11 +51,7 @@ const SEEK: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(60);
 
 impl Member {
-    pub(crate) fn new(
-        assignment: Arc<Assignment>,
-        requests: mpsc::UnboundedReceiver<Request>,
-        window: usize,
-    ) -> Self {
+    pub(crate) fn new(assignment: Arc<Assignment>, requests: mpsc::UnboundedReceiver<Request>, window: usize) -> Self {
         let now = Instant::now();
         Self { assignment, requests, waiting: None, answered: now, commit_at: now, broken: None, window }
     }

@@ -96,8 +96,9 @@ impl KafkaOptions {
     /// # Errors
     /// The URL is invalid, or a property cannot be set.
     pub(crate) fn client(&self) -> Result<ClientConfig, SourceError> {
-        let address = Address::parse(&self.url)
-            .ok_or_else(|| fatal("parsing the URL", "use `kafka://[USER:PASSWORD@]HOST[:PORT]`, or `kafkas://` for TLS"))?;
+        let address = Address::parse(&self.url).ok_or_else(|| {
+            fatal("parsing the URL", "use `kafka://[USER:PASSWORD@]HOST[:PORT]`, or `kafkas://` for TLS")
+        })?;
         let mut config = ClientConfig::new();
         config.set("client.id", "idempotent");
         config.set("bootstrap.servers", address.hosts.join(","));
@@ -175,9 +176,13 @@ impl Address {
             None => (None, rest),
         };
         let hosts: Vec<_> = hosts.split(',').map(|host| host.trim().to_owned()).collect();
-        let port = |host: &str| host.rsplit_once(':').filter(|_| !host.ends_with(']')).map(|(_, port)| port.parse::<u16>());
+        let port =
+            |host: &str| host.rsplit_once(':').filter(|_| !host.ends_with(']')).map(|(_, port)| port.parse::<u16>());
         let is_valid = |host: &String| {
-            !host.is_empty() && !host.starts_with(':') && !host.contains(['/', '?', '#', ' ']) && port(host).is_none_or(|port| port.is_ok())
+            !host.is_empty()
+                && !host.starts_with(':')
+                && !host.contains(['/', '?', '#', ' '])
+                && port(host).is_none_or(|port| port.is_ok())
         };
         hosts.iter().all(is_valid).then_some(Self { tls, user, hosts })
     }
@@ -213,7 +218,16 @@ mod tests {
         let user = Address::parse("kafkas://me:p%40ss:w@[::1]:9093").unwrap();
         assert_eq!(user.user, Some(("me".to_owned(), "p@ss:w".to_owned())));
         assert_eq!((user.tls, user.hosts), (true, vec!["[::1]:9093".to_owned()]));
-        for url in ["localhost:9092", "http://a", "kafka://", "kafka://a,", "kafka://a:port", "kafka://a/topic", "kafka://me@a", "kafka://:9092"] {
+        for url in [
+            "localhost:9092",
+            "http://a",
+            "kafka://",
+            "kafka://a,",
+            "kafka://a:port",
+            "kafka://a/topic",
+            "kafka://me@a",
+            "kafka://:9092",
+        ] {
             assert_eq!(Address::parse(url), None, "{url}");
         }
     }

@@ -45,9 +45,8 @@ impl KafkaPublisher {
     fn producer(&self) -> Result<Arc<Producer>, PublishError> {
         let mut producer = self.producer.lock().unwrap_or_else(PoisonError::into_inner);
         if producer.is_none() {
-            let created = Producer::new(&self.server).map_err(|error| {
-                PublishError::new(PublishErrorKind::Refused, error.to_string()).with_cause(error)
-            })?;
+            let created = Producer::new(&self.server)
+                .map_err(|error| PublishError::new(PublishErrorKind::Refused, error.to_string()).with_cause(error))?;
             *producer = Some(Arc::new(created));
         }
         producer.clone().ok_or_else(PublishError::kept_back)

@@ -50,12 +50,7 @@ const LEAVING: Duration = Duration::from_secs(3);
 
 #[async_trait]
 impl Settle<KafkaTag> for KafkaSettler {
-    async fn settle(
-        &self,
-        delivery: &Delivery,
-        tag: &KafkaTag,
-        settlement: &Settlement,
-    ) -> Result<(), SourceError> {
+    async fn settle(&self, delivery: &Delivery, tag: &KafkaTag, settlement: &Settlement) -> Result<(), SourceError> {
         let place = &tag.place;
         match settlement {
             Settlement::Ack => held(self.assignment.settle(place))?,
@@ -88,12 +83,7 @@ impl KafkaSettler {
         self.replace(tag, topic, copy, "retrying a message").await
     }
 
-    async fn dead_letter(
-        &self,
-        delivery: &Delivery,
-        tag: &KafkaTag,
-        letter: &DeadLetter,
-    ) -> Result<(), SourceError> {
+    async fn dead_letter(&self, delivery: &Delivery, tag: &KafkaTag, letter: &DeadLetter) -> Result<(), SourceError> {
         let copy = tag.original.dead_letter(delivery, letter, &self.group);
         self.replace(tag, &self.dead, copy, "dead-lettering a message").await
     }

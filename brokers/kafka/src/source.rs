@@ -8,11 +8,11 @@ use idempotent_mq::{DelaySupport, Received, Settle, Source, SourceCapabilities, 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
+use crate::KafkaOptions;
 use crate::builder::KafkaSourceBuilder;
 use crate::error::fatal;
 use crate::member::Request;
 use crate::settler::{KafkaSettler, KafkaTag};
-use crate::KafkaOptions;
 
 /// A source that reads a topic as one member of a consumer group. See the [crate documentation](crate) for an example.
 pub struct KafkaSource {

@@ -71,7 +71,12 @@ impl Topics {
         Ok(())
     }
 
-    async fn create(&self, missing: &[Arc<str>], declare: Declaration, config: &ClientConfig) -> Result<(), SourceError> {
+    async fn create(
+        &self,
+        missing: &[Arc<str>],
+        declare: Declaration,
+        config: &ClientConfig,
+    ) -> Result<(), SourceError> {
         let doing = "creating topics";
         let mut config = config.clone();
         // Properties of a group member, for which the administration client logs warnings.
@@ -100,7 +105,8 @@ impl Topics {
             match result {
                 Ok(_) | Err((_, Code::TopicAlreadyExists)) => {}
                 Err((topic, code)) => {
-                    let text = format!("the broker does not create `{topic}`: {code}; create it by `kafka-topics --create`");
+                    let text =
+                        format!("the broker does not create `{topic}`: {code}; create it by `kafka-topics --create`");
                     return Err(fatal(doing, &text));
                 }
             }

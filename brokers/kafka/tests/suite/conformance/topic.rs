@@ -10,6 +10,8 @@ use idempotent_kafka::{KafkaDeadLetters, KafkaSource};
 use idempotent_mq::{DeadLetter, Redrive};
 use idempotent_testkit::broker::{Broker, Limits, Message};
 use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{Header, Headers, Message as _, OwnedHeaders, OwnedMessage};
@@ -42,7 +44,12 @@ impl Topic {
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", server.address()).set("message.max.bytes", "8000000");
         let producer = config.set("linger.ms", "0").create().unwrap();
-        Self { server, between, producer, retry }
+        let topic = Self { server, between, producer, retry };
+        // Some laws publish before they create a source.
+        let admin: AdminClient<DefaultClientContext> = topic.config().create().unwrap();
+        let new = NewTopic::new("orders", 1, TopicReplication::Fixed(1));
+        admin.create_topics([&new], &AdminOptions::new()).await.unwrap().pop().unwrap().unwrap();
+        topic
     }
 
     async fn send(&self, headers: OwnedHeaders, body: Vec<u8>) {
@@ -51,9 +58,15 @@ impl Topic {
         self.producer.send(record, WAIT).await.map_err(|(error, _)| error).unwrap();
     }
 
-    fn client(&self) -> BaseConsumer {
+    fn config(&self) -> ClientConfig {
         let mut config = ClientConfig::new();
-        config.set("bootstrap.servers", self.server.address()).set("group.id", GROUP);
+        config.set("bootstrap.servers", self.server.address());
+        config
+    }
+
+    fn client(&self) -> BaseConsumer {
+        let mut config = self.config();
+        config.set("group.id", GROUP);
         config.set("enable.auto.commit", "false").set("enable.partition.eof", "true").create().unwrap()
     }
 
