@@ -5,6 +5,8 @@ mod console;
 mod consume;
 mod example;
 mod lateness;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod nats;
 mod order_service;
 mod order_steps;
