@@ -161,14 +161,14 @@ pub use idempotent_core::{
     OnConsumed, OnInFlight, OnLeaseLost, OnStoreError, Outcome, Policy, PolicyError, Redelivery, Rejection, RunSummary,
     Scene, Step, Store, StoreError, StoreErrorKind, TieredStore, Timestamp, Token, Tokens, Tracing, step, step_in,
 };
+#[cfg(feature = "kafka")]
+pub use idempotent_kafka as kafka;
 #[cfg(feature = "macros")]
 pub use idempotent_macros::idempotent;
 #[cfg(feature = "metrics")]
 pub use idempotent_metrics as metrics;
 #[cfg(feature = "mq")]
 pub use idempotent_mq as mq;
-#[cfg(feature = "kafka")]
-pub use idempotent_kafka as kafka;
 #[cfg(feature = "nats")]
 pub use idempotent_nats as nats;
 #[cfg(feature = "otel")]

@@ -156,7 +156,8 @@ impl KafkaSourceBuilder {
         let dead: Arc<str> = self.dead_topic().into();
         let config = self.config()?;
         let mut read: Vec<Arc<str>> = vec![self.topic.clone()];
-        read.extend(self.retry.as_deref().map(Arc::from));
+        let retry: Option<Arc<str>> = self.retry.map(Into::into);
+        read.extend(retry.clone());
         let topics = Topics {
             read: read.clone(),
             dead: dead.clone(),
@@ -164,15 +165,10 @@ impl KafkaSourceBuilder {
         };
         let assignment = Assignment::new();
         let (requests, inbox) = mpsc::unbounded_channel();
-        let member = Member::new(assignment.clone(), inbox, self.max_in_flight);
+        let member = Member::new(assignment.clone(), inbox, self.max_in_flight, retry.clone());
         start(member, config, topics).await?;
-        let settler = KafkaSettler {
-            assignment,
-            producer: Producer::new(&self.server)?,
-            group: self.group,
-            dead,
-            retry: self.retry.map(Into::into),
-        };
+        let settler =
+            KafkaSettler { assignment, producer: Producer::new(&self.server)?, group: self.group, dead, retry };
         Ok(KafkaSource::new(settler, requests))
     }
 

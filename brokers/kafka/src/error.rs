@@ -29,6 +29,15 @@ pub(crate) fn failure(doing: &str, error: KafkaError) -> SourceError {
     .with_cause(error)
 }
 
+/// Converts an error of a client that was connected before.
+pub(crate) fn receive_failure(error: KafkaError) -> SourceError {
+    match error.rdkafka_error_code() {
+        // A broker that restarts ends a handshake.
+        Some(Code::SSL) => transient("receiving", error),
+        _ => failure("receiving", error),
+    }
+}
+
 /// Returns the text of the error code, since the client's text repeats the name of the operation.
 fn words(error: &KafkaError) -> String {
     error.rdkafka_error_code().map_or_else(|| error.to_string(), |code| code.to_string())

@@ -13,7 +13,7 @@ use tokio::time::sleep_until;
 use tracing::{debug, warn};
 
 use crate::assignment::{Assignment, PartitionName, Place};
-use crate::error::failure;
+use crate::error::receive_failure;
 use crate::group_events::GroupEvents;
 use crate::message::convert;
 use crate::partition::{Partition, Reading, Step};
@@ -38,6 +38,8 @@ pub(crate) struct Member {
     /// A permanent error that no request has received.
     broken: Option<SourceError>,
     window: usize,
+    /// The retry topic, whose messages have a due time.
+    retry: Option<Arc<str>>,
 }
 
 /// The time after which a member without a request pauses its partitions. Pausing discards messages that were fetched, so a shorter
@@ -51,9 +53,14 @@ const SEEK: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(60);
 
 impl Member {
-    pub(crate) fn new(assignment: Arc<Assignment>, requests: mpsc::UnboundedReceiver<Request>, window: usize) -> Self {
+    pub(crate) fn new(
+        assignment: Arc<Assignment>,
+        requests: mpsc::UnboundedReceiver<Request>,
+        window: usize,
+        retry: Option<Arc<str>>,
+    ) -> Self {
         let now = Instant::now();
-        Self { assignment, requests, waiting: None, answered: now, commit_at: now, broken: None, window }
+        Self { assignment, requests, waiting: None, answered: now, commit_at: now, broken: None, window, retry }
     }
 
     /// Runs until the source is closed, and all its deliveries are settled or returned.
@@ -144,7 +151,11 @@ impl Member {
         if now >= self.commit_at {
             let offsets = self.assignment.lock().commit();
             // The result of the commit is an event of the group.
-            log_failure("committing", apply(&offsets, |list| consumer.commit(list, CommitMode::Async)));
+            let committed = apply(&offsets, |list| consumer.commit(list, CommitMode::Async));
+            if committed.is_err() {
+                self.assignment.lock().partitions.values_mut().for_each(Partition::uncommitted);
+            }
+            log_failure("committing", committed);
             self.commit_at = now + COMMIT;
         }
         self.commit_at
@@ -158,7 +169,7 @@ impl Member {
             match message {
                 Ok(message) => deliveries.extend(self.deliver(&message, room > deliveries.len())),
                 Err(error) => {
-                    self.failed(failure("receiving", error));
+                    self.failed(receive_failure(error));
                     break;
                 }
             }
@@ -178,6 +189,8 @@ impl Member {
         let name = PartitionName { topic: message.topic().into(), number: message.partition() };
         let (offset, now) = (message.offset(), Instant::now());
         let (mut delivery, original, due) = convert(message, &name);
+        // Another producer must not stop a partition by the header.
+        let due = due.filter(|_| self.retry.as_ref() == Some(&name.topic));
         let mut assigned = self.assignment.lock();
         let is_refused = !has_room || assigned.is_closing || !assigned.revoked.is_empty();
         let number = assigned.next_number();

@@ -4,9 +4,9 @@ mod browser;
 mod console;
 mod consume;
 mod example;
-mod lateness;
 #[cfg(feature = "kafka")]
 mod kafka;
+mod lateness;
 mod nats;
 mod order_service;
 mod order_steps;

@@ -19,6 +19,9 @@ fn record(world: &World, topic: &str, offset: i64) -> OwnedMessage {
     client.poll(LIMIT).unwrap().unwrap().detach()
 }
 
+/// A key and a value.
+type Record = (Option<&'static [u8]>, Option<&'static [u8]>);
+
 fn because(reason: &'static str) -> Settlement {
     Settlement::DeadLetter(DeadLetter::because(reason, Timestamp(9)))
 }
@@ -32,7 +35,7 @@ async fn a_message_without_key_or_value_is_delivered_dead_lettered_and_put_back_
         headers.insert(Header { key: "bytes", value: Some(&[0u8, 255]) })
     };
     // tansu changes an empty value into null.
-    let records: [(Option<&[u8]>, Option<&[u8]>); 3] = [(None, None), (Some(b"k"), None), (Some(b"\xff"), Some(b"v"))];
+    let records: [Record; 3] = [(None, None), (Some(b"k"), None), (Some(b"\xff"), Some(b"v"))];
     for (key, value) in records {
         world.send_to(0, key, value, headers()).await;
     }
@@ -79,6 +82,16 @@ async fn an_empty_value_is_no_tombstone() {
     assert_eq!((held.0.id.as_deref(), held.0.body.len(), held.0.headers.len()), (Some("m-1"), 0, 0));
     settle(&source, &held, Settlement::Ack).await;
     source.close().await;
+}
+
+#[tokio::test]
+async fn a_due_time_of_another_producer_does_not_stop_a_partition() {
+    let world = World::new(1).await;
+    let far = i64::MAX.to_string();
+    let headers = OwnedHeaders::new().insert(Header { key: "idempotent-due", value: Some(&far) });
+    world.send_to(0, None, Some(b"now"), headers).await;
+    let mut source = world.builder().retry_topic("orders-billing-retry").connect().await.unwrap();
+    assert_eq!(one(&mut source).await.0.body, b"now");
 }
 
 #[tokio::test]
