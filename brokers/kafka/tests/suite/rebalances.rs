@@ -31,7 +31,6 @@ async fn member_process() {
 #[tokio::test]
 async fn messages_of_a_killed_process_are_taken_over_and_each_runs_once() {
     let world = World::new(1).await;
-    world.source().await;
     for number in 0..20 {
         world.send(&number.to_string()).await;
     }

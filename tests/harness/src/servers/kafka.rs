@@ -26,11 +26,11 @@ pub struct KafkaServer {
 struct Tansu {
     /// The address that clients connect to, if a proxy is in between.
     advertised: Option<String>,
-    tls: bool,
+    authenticates: bool,
 }
 
 impl KafkaServer {
-    /// Starts a broker without users and without TLS.
+    /// Starts a broker that requires no user.
     ///
     /// # Panics
     /// If the broker cannot start.
@@ -56,14 +56,13 @@ impl KafkaServer {
         (server, proxy)
     }
 
-    /// Starts a broker that accepts only TLS connections, with a certificate of a private authority
-    /// ([`certificate_authority`](Self::certificate_authority)).
+    /// Starts a broker that requires a user, and knows none.
     ///
     /// # Panics
     /// If the broker cannot start.
     #[must_use]
-    pub fn tls() -> Self {
-        Self::of(Tansu { tls: true, ..Tansu::default() })
+    pub fn without_users() -> Self {
+        Self::of(Tansu { authenticates: true, ..Tansu::default() })
     }
 
     fn of(kind: Tansu) -> Self {
@@ -79,14 +78,7 @@ impl KafkaServer {
     /// Returns the URL.
     #[must_use]
     pub fn url(&self) -> String {
-        let scheme = if self.daemon.kind.tls { "kafkas" } else { "kafka" };
-        format!("{scheme}://{}", self.address())
-    }
-
-    /// Returns the file of the authority that signed the certificate of a broker with TLS.
-    #[must_use]
-    pub fn certificate_authority(&self) -> PathBuf {
-        self.daemon.place.certificates().ca()
+        format!("kafka://{}", self.address())
     }
 
     /// Stops the process (SIGSTOP).
@@ -113,8 +105,8 @@ impl Kind for Tansu {
     const VARIABLES: &'static str = "TANSU";
     const TAKEN: &'static str = "Address already in use";
 
-    fn init(&self, place: &Place) -> Result<(), String> {
-        if self.tls { place.certify() } else { Ok(()) }
+    fn init(&self, _: &Place) -> Result<(), String> {
+        Ok(())
     }
 
     fn server(&self, place: &Place, port: u16) -> Command {
@@ -124,10 +116,8 @@ impl Kind for Tansu {
         command.args(["--listener-url", &format!("tcp://{own}")]);
         command.args(["--advertised-listener-url", &format!("tcp://{}", self.advertised.as_ref().unwrap_or(&own))]);
         command.args(["--storage-engine", "memory://tansu/"]);
-        if self.tls {
-            let certificates = place.certificates();
-            command.arg("--cert").arg(certificates.server_certificate());
-            command.arg("--key").arg(certificates.server_key());
+        if self.authenticates {
+            command.arg("--authentication");
         }
         command
     }
@@ -142,8 +132,7 @@ impl Kind for Tansu {
             return false;
         }
         let mut answer = [0; 8];
-        // A broker with TLS closes the connection.
-        !matches!(connection.read(&mut answer), Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused)
+        connection.read(&mut answer).is_ok()
     }
 }
 
