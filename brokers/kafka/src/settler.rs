@@ -96,7 +96,7 @@ impl KafkaSettler {
         held(self.assignment.settle(&tag.place))
     }
 
-    /// After the last settlement of a closed source, waits until the offsets are committed and the member has left its group. The
+    /// Waits after the last settlement of a closed source, until the offsets are committed and the member has left its group. The
     /// process may end right after the consumer.
     async fn leave(&self) {
         if self.assignment.lock().is_done() {
