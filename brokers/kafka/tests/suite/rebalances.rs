@@ -153,17 +153,3 @@ async fn a_full_consumer_keeps_its_partitions_and_delivers_the_rest_later() {
     }
     until("all are committed", async || world.committed(0) == Some(5)).await;
 }
-
-#[tokio::test]
-async fn a_source_that_is_dropped_while_it_joins_leaves_its_group() {
-    let world = World::new(1).await;
-    for number in 0..4 {
-        drop(world.source().await);
-        world.send(&number.to_string()).await;
-        let mut source = world.source().await;
-        let held = one(&mut source).await;
-        settle(&source, &held, Settlement::Ack).await;
-        source.close().await;
-    }
-    assert_eq!(world.committed(0), Some(4));
-}

@@ -1,7 +1,5 @@
 //! Opening a source: what is created, what is refused, and by which error.
 use idempotent_harness::servers::KafkaServer;
-#[cfg(feature = "tls")]
-use idempotent_harness::servers::RedisServer;
 use idempotent_kafka::{KafkaOptions, KafkaSource, StartPosition};
 use idempotent_mq::{SourceError, SourceErrorKind};
 
@@ -75,15 +73,6 @@ async fn a_build_without_tls_names_the_feature() {
     let scram = format!("kafka://ann:hush@{}", server.address());
     let scram = KafkaOptions::new(scram).sasl_mechanism("SCRAM-SHA-256");
     refused(KafkaSource::connect(scram, "orders", "billing").await, "enable the feature `tls`");
-}
-
-// tansu accepts no TLS: its arguments for the certificate and the key exclude each other. The handshake ends before the first request.
-#[cfg(feature = "tls")]
-#[tokio::test]
-async fn a_certificate_of_an_unknown_authority_is_refused() {
-    let server = RedisServer::builder().tls().start();
-    let url = format!("kafkas://{}", server.address());
-    refused(KafkaSource::connect(url, "orders", "billing").await, "tls_ca");
 }
 
 #[tokio::test]
