@@ -51,6 +51,7 @@
 //! | delay, merge or prioritise messages | [`delay_queue::DelayQueue`] |
 //! | schedule work and cancel it | [`mq::Delay`], [`delay_queue::DelayQueue`], [`delay::DelayTable`]; [`docs::delay`] |
 //! | consume from RocketMQ, or publish to it | `rocketmq` |
+//! | consume from Kafka, or publish to it | `kafka` |
 //! | acknowledge, retry or dead-letter messages in my own consumer | [`Outcome::capture`], [`Outcome::settle`], [`Disposition`] |
 //! | set leases, retention, retries | [`Policy`], [`ExecutorBuilder::policy`] |
 //! | check these settings against my broker | [`Redelivery`] |
@@ -82,6 +83,8 @@
 //! # Features
 //! | feature | adds |
 //! |---|---|
+//! | `kafka` | `kafka`: a topic as a source, a publisher, and dead letters; its client takes minutes to build; enables `mq` |
+//! | `kafka-tls`, `kafka-zstd` | TLS and SASL SCRAM to Kafka, by OpenSSL; messages that are compressed by zstd |
 //! | `macros` (default) | [`macro@idempotent`] |
 //! | `alert` | [`alert`]: alerts by a signed webhook |
 //! | `alert-email` | alerts by webhook and by e-mail |
@@ -158,6 +161,8 @@ pub use idempotent_core::{
     OnConsumed, OnInFlight, OnLeaseLost, OnStoreError, Outcome, Policy, PolicyError, Redelivery, Rejection, RunSummary,
     Scene, Step, Store, StoreError, StoreErrorKind, TieredStore, Timestamp, Token, Tokens, Tracing, step, step_in,
 };
+#[cfg(feature = "kafka")]
+pub use idempotent_kafka as kafka;
 #[cfg(feature = "macros")]
 pub use idempotent_macros::idempotent;
 #[cfg(feature = "metrics")]

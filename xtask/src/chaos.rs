@@ -9,7 +9,7 @@ const HARNESS: [&str; 7] = ["run", "--quiet", "--locked", "--package", "idempote
 
 pub(crate) fn run(arguments: &[&str]) -> ExitCode {
     // Only a play that needs the slow client builds it.
-    let heavy = arguments.contains(&heavy::FEATURE);
-    let features: &[&str] = if heavy { &["--features", heavy::FEATURE] } else { &[] };
+    let feature = heavy::ROCKETMQ.feature;
+    let features: &[&str] = if arguments.contains(&feature) { &["--features", feature] } else { &[] };
     crate::sim::pass_on(&[&HARNESS[..], features].concat(), arguments)
 }

@@ -1,5 +1,5 @@
-//! The RocketMQ adapter, whose client takes minutes to build. `test` and `check` leave it out; `test rocketmq` covers
-//! it.
+//! The adapters whose clients take minutes to build. `test` and `check` leave them out; `test rocketmq` and `test kafka` cover
+//! them.
 use std::error::Error;
 use std::path::Path;
 
@@ -7,18 +7,26 @@ use serde_json::Value;
 
 use crate::tools::{cargo, root};
 
-/// The package that needs the client.
-pub(crate) const PACKAGE: &str = "idempotent-rocketmq";
-/// The feature of the facade that enables it.
-pub(crate) const FEATURE: &str = "rocketmq";
-
-/// Returns cargo's arguments for the workspace without the adapter, and with all other features.
-pub(crate) fn everything_else() -> Result<Vec<String>, Box<dyn Error>> {
-    let features = packages()?.iter().flat_map(features_of).collect::<Vec<_>>().join(",");
-    Ok(["--workspace", "--exclude", PACKAGE, "--features"].map(str::to_owned).into_iter().chain([features]).collect())
+/// An adapter whose client takes minutes to build.
+#[derive(Debug)]
+pub(crate) struct Heavy {
+    /// The package that needs the client.
+    pub(crate) package: &'static str,
+    /// The feature of the facade that enables the adapter. The names of its other features begin with this name.
+    pub(crate) feature: &'static str,
 }
 
-/// Returns cargo's arguments for the workspace without the adapter, and with all other features of the examples and
+pub(crate) const ROCKETMQ: Heavy = Heavy { package: "idempotent-rocketmq", feature: "rocketmq" };
+pub(crate) const KAFKA: Heavy = Heavy { package: "idempotent-kafka", feature: "kafka" };
+const ALL: [Heavy; 2] = [ROCKETMQ, KAFKA];
+
+/// Returns cargo's arguments for the workspace without these adapters, and with all other features.
+pub(crate) fn everything_else() -> Result<Vec<String>, Box<dyn Error>> {
+    let features = packages()?.iter().flat_map(features_of).collect::<Vec<_>>().join(",");
+    Ok(without_adapters(features))
+}
+
+/// Returns cargo's arguments for the workspace without these adapters, and with all other features of the examples and
 /// applications. Tests enable features by their own dependencies, because some test a build without a feature.
 pub(crate) fn tested() -> Result<Vec<String>, Box<dyn Error>> {
     let (apps, examples) = (root()?.join("apps"), root()?.join("examples"));
@@ -27,13 +35,30 @@ pub(crate) fn tested() -> Result<Vec<String>, Box<dyn Error>> {
         manifest.is_some_and(|manifest| manifest.starts_with(&apps) || manifest.starts_with(&examples))
     };
     let features = packages()?.iter().filter(is_program).flat_map(features_of).collect::<Vec<_>>().join(",");
-    Ok(["--workspace", "--exclude", PACKAGE, "--features"].map(str::to_owned).into_iter().chain([features]).collect())
+    Ok(without_adapters(features))
+}
+
+/// Returns cargo's arguments for all packages except the adapters, with these features.
+fn without_adapters(features: String) -> Vec<String> {
+    let excluded = ALL.iter().flat_map(|heavy| ["--exclude", heavy.package]);
+    ["--workspace"].into_iter().chain(excluded).chain(["--features"]).map(str::to_owned).chain([features]).collect()
+}
+
+/// Returns true for the package of one of the adapters.
+fn is_adapter(name: &str) -> bool {
+    ALL.iter().any(|heavy| heavy.package == name)
+}
+
+/// Returns true for a feature that enables one of the adapters, or a part of it.
+pub(crate) fn is_feature(name: &str) -> bool {
+    ALL.iter().any(|heavy| name.starts_with(heavy.feature))
 }
 
 /// Returns cargo's arguments for the packages that users depend on, with all other features.
 pub(crate) fn published() -> Result<Vec<String>, Box<dyn Error>> {
     let packages = packages()?;
-    let published = |package: &&Value| package["publish"].is_null() && package["name"] != PACKAGE;
+    let published =
+        |package: &&Value| package["publish"].is_null() && !package["name"].as_str().is_some_and(is_adapter);
     let features = packages.iter().filter(published).flat_map(features_of).collect::<Vec<_>>().join(",");
     let names = packages.iter().filter(published).filter_map(|package| package["name"].as_str());
     let names = names.flat_map(|name| ["--package".to_owned(), name.to_owned()]);
@@ -50,11 +75,11 @@ pub(crate) fn packages() -> Result<Vec<Value>, Box<dyn Error>> {
     Ok(metadata["packages"].as_array().ok_or("cargo metadata without packages")?.clone())
 }
 
-/// Returns the features as `package/feature`, without those that enable the adapter.
+/// Returns the features as `package/feature`, without those that enable one of the adapters.
 fn features_of(package: &Value) -> Vec<String> {
     let name = package["name"].as_str().unwrap_or_default();
     let features = package["features"].as_object().into_iter().flat_map(serde_json::Map::keys);
-    let others = features.filter(|feature| name != PACKAGE && !feature.starts_with(FEATURE));
+    let others = features.filter(|feature| !is_adapter(name) && !is_feature(feature));
     others.map(|feature| format!("{name}/{feature}")).collect()
 }
 
@@ -67,8 +92,8 @@ mod tests {
     #[test]
     fn only_what_brings_the_client_is_left_out() {
         let facade =
-            json!({"name": "facade", "features": {"default": [], "redis": [], "rocketmq": [], "rocketmq-tls": []}});
+            json!({"name": "facade", "features": {"default": [], "redis": [], "rocketmq": [], "kafka-tls": []}});
         assert_eq!(features_of(&facade), ["facade/default", "facade/redis"]);
-        assert!(features_of(&json!({"name": PACKAGE, "features": {"any": []}})).is_empty());
+        assert!(features_of(&json!({"name": KAFKA.package, "features": {"any": []}})).is_empty());
     }
 }

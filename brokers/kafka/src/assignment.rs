@@ -1,0 +1,149 @@
+//! The partitions of a member, which its thread, its settler and its deliveries share.
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use idempotent_mq::Position;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use tokio::sync::{Notify, watch};
+
+use crate::partition::{Partition, Return};
+
+/// A partition of a topic.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct PartitionName {
+    pub(crate) topic: Arc<str>,
+    pub(crate) number: i32,
+}
+
+/// The place of a delivery.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) partition: PartitionName,
+    pub(crate) offset: i64,
+    /// The generation of the assignment. A partition that is revoked and assigned again has a new one.
+    pub(crate) generation: u64,
+    /// The number of the delivery. A message that is delivered again has a new one.
+    pub(crate) number: u64,
+}
+
+/// The state of a member's assignment.
+#[derive(Debug, Default)]
+pub(crate) struct Assigned {
+    pub(crate) partitions: HashMap<PartitionName, Partition>,
+    generation: u64,
+    /// The number of the last delivery.
+    number: u64,
+    /// The revoked partitions that the consumer does not know about.
+    pub(crate) revoked: Vec<Position>,
+    /// True once the consumer has closed its source: nothing more is delivered.
+    pub(crate) is_closing: bool,
+}
+
+/// The assignment, and the means to wait for its changes.
+#[derive(Debug)]
+pub(crate) struct Assignment {
+    assigned: Mutex<Assigned>,
+    /// Wakes the thread of the member.
+    pub(crate) changed: Notify,
+    /// True once the member has left its group.
+    pub(crate) left: watch::Sender<bool>,
+}
+
+impl Assignment {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { assigned: Mutex::default(), changed: Notify::new(), left: watch::Sender::new(false) })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Assigned> {
+        self.assigned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Settles a delivery. Returns false if the delivery no longer belongs to this member.
+    pub(crate) fn settle(&self, place: &Place) -> bool {
+        let is_settled = self.with(place, |partition| partition.settle(place.offset, place.number));
+        self.changed.notify_one();
+        is_settled
+    }
+
+    /// Returns a delivery, so that its message is delivered again. Returns false if the delivery no longer belongs to this member.
+    pub(crate) fn give_back(&self, place: &Place, again: Return) -> bool {
+        let is_returned = self.with(place, |partition| partition.give_back(place.offset, place.number, again));
+        if is_returned {
+            self.changed.notify_one();
+        }
+        is_returned
+    }
+
+    /// Returns whether a delivery belongs to this member and is unsettled.
+    pub(crate) fn holds(&self, place: &Place) -> bool {
+        self.with(place, |partition| partition.holds(place.offset, place.number))
+    }
+
+    fn with(&self, place: &Place, act: impl FnOnce(&mut Partition) -> bool) -> bool {
+        let mut assigned = self.lock();
+        let partition = assigned.partitions.get_mut(&place.partition);
+        partition.filter(|partition| partition.generation == place.generation).is_some_and(act)
+    }
+}
+
+impl Assigned {
+    /// Adds partitions with a new generation.
+    pub(crate) fn assign(&mut self, list: &TopicPartitionList) {
+        self.generation += 1;
+        for name in names(list) {
+            self.partitions.insert(name, Partition::new(self.generation));
+        }
+    }
+
+    /// Removes partitions, and returns the offsets to commit for them. Their deliveries no longer belong to this member.
+    pub(crate) fn revoke(&mut self, list: &TopicPartitionList) -> TopicPartitionList {
+        let mut offsets = TopicPartitionList::new();
+        for name in names(list) {
+            if let Some(mut partition) = self.partitions.remove(&name) {
+                partition.uncommitted();
+                add(&mut offsets, &name, partition.commit());
+                let area = Position::of(name.topic);
+                self.revoked.push(area.partition(u32::try_from(name.number).unwrap_or_default()));
+            }
+        }
+        offsets
+    }
+
+    /// Returns the offsets to commit, of partitions whose offset has changed.
+    pub(crate) fn commit(&mut self) -> TopicPartitionList {
+        let mut offsets = TopicPartitionList::new();
+        for (name, partition) in &mut self.partitions {
+            add(&mut offsets, name, partition.commit());
+        }
+        offsets
+    }
+
+    /// Returns true if the consumer has closed its source, and all deliveries are settled or returned.
+    pub(crate) fn is_done(&self) -> bool {
+        self.is_closing && self.partitions.values().all(|partition| partition.held() == 0)
+    }
+
+    /// Returns the number of a new delivery.
+    pub(crate) fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+}
+
+fn add(offsets: &mut TopicPartitionList, name: &PartitionName, offset: Option<i64>) {
+    if let Some(offset) = offset {
+        // Fails only for special offsets, such as the end of the log.
+        let _ = offsets.add_partition_offset(&name.topic, name.number, Offset::Offset(offset));
+    }
+}
+
+fn names(list: &TopicPartitionList) -> Vec<PartitionName> {
+    let name = |topic: &str, number| PartitionName { topic: topic.into(), number };
+    list.elements().iter().map(|element| name(element.topic(), element.partition())).collect()
+}
+
+/// Returns a return without a delay and without a mark of its own.
+pub(crate) fn at_once(mark: Option<crate::partition::RetryMark>) -> Return {
+    Return { due: Instant::now(), mark }
+}

@@ -1,0 +1,282 @@
+//! Builder of a [`KafkaSource`].
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idempotent_mq::SourceError;
+use rdkafka::ClientConfig;
+use rdkafka::consumer::{Consumer, StreamConsumer};
+use tokio::runtime;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::assignment::Assignment;
+use crate::error::{failure, fatal};
+use crate::group_events::GroupEvents;
+use crate::member::Member;
+use crate::producer::Producer;
+use crate::settler::KafkaSettler;
+use crate::topics::{Declaration, Topics};
+use crate::{KafkaOptions, KafkaSource};
+
+/// A builder for a [`KafkaSource`].
+#[must_use]
+pub struct KafkaSourceBuilder {
+    server: KafkaOptions,
+    topic: Arc<str>,
+    group: Arc<str>,
+    partitions: Option<i32>,
+    replicas: i32,
+    start: StartPosition,
+    member: Option<String>,
+    session_timeout: Duration,
+    max_in_flight: usize,
+    dead: Option<String>,
+    retry: Option<String>,
+}
+
+/// The position of the first message of a group without committed offsets.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum StartPosition {
+    /// The first message that the topic contains.
+    Beginning,
+    /// The first message after the group has joined.
+    New,
+}
+
+/// The default of `session_timeout`, which equals the client's default.
+const SESSION: Duration = Duration::from_secs(45);
+/// The default of `max_in_flight`.
+const IN_FLIGHT: usize = 10_000;
+
+impl KafkaSourceBuilder {
+    pub(crate) fn new(server: KafkaOptions, topic: Arc<str>, group: Arc<str>) -> Self {
+        Self {
+            server,
+            topic,
+            group,
+            partitions: None,
+            replicas: 1,
+            start: StartPosition::Beginning,
+            member: None,
+            session_timeout: SESSION,
+            max_in_flight: IN_FLIGHT,
+            dead: None,
+            retry: None,
+        }
+    }
+
+    /// Creates the topics that do not exist: the topic and the retry topic with this number of partitions, and the compacted topic of
+    /// the dead letters with one. Existing ones stay unchanged.
+    ///
+    /// # Default
+    /// All of them must exist
+    pub fn declare(mut self, partitions: u32) -> Self {
+        self.partitions = Some(i32::try_from(partitions).unwrap_or(i32::MAX));
+        self
+    }
+
+    /// Sets the number of replicas of the topics that [`declare`](Self::declare) creates.
+    ///
+    /// # Default
+    /// 1
+    pub fn replicas(mut self, replicas: u16) -> Self {
+        self.replicas = i32::from(replicas);
+        self
+    }
+
+    /// Sets the first message of a group that has not committed an offset, or whose offset the log no longer contains.
+    ///
+    /// # Default
+    /// [`StartPosition::Beginning`]
+    pub fn start(mut self, start: StartPosition) -> Self {
+        self.start = start;
+        self
+    }
+
+    /// Makes the source a static member with this name, such as the name of its pod. A member that returns within the
+    /// [session timeout](Self::session_timeout) gets its partitions back without a rebalance. Until then, no other member reads them,
+    /// even after a drain. Each process needs a name of its own.
+    ///
+    /// # Default
+    /// A dynamic member, whose partitions are reassigned when it closes
+    pub fn member(mut self, name: impl Into<String>) -> Self {
+        self.member = Some(name.into());
+        self
+    }
+
+    /// Sets the time after which the broker reassigns the partitions of a process without a heartbeat, at least 1 s.
+    ///
+    /// # Default
+    /// 45 s
+    pub fn session_timeout(mut self, time: Duration) -> Self {
+        self.session_timeout = time;
+        self
+    }
+
+    /// Sets the maximum number of messages of a partition between the oldest unsettled one and the last delivered one. The source then
+    /// pauses the partition, and other partitions continue. After a crash, at most so many messages are delivered again.
+    ///
+    /// # Default
+    /// 10,000
+    pub fn max_in_flight(mut self, messages: usize) -> Self {
+        self.max_in_flight = messages;
+        self
+    }
+
+    /// Sets the topic for dead letters.
+    ///
+    /// # Default
+    /// `TOPIC-dead`
+    pub fn dead_letters(mut self, topic: impl Into<String>) -> Self {
+        self.dead = Some(topic.into());
+        self
+    }
+
+    /// Retries by a copy in this topic, which only this group may use. Later messages of the partition then do not wait for the retried
+    /// one, and the attempts survive a rebalance.
+    ///
+    /// # Default
+    /// The partition is paused until the retry is due, and read again from the retried message. The order of the partition is kept
+    pub fn retry_topic(mut self, topic: impl Into<String>) -> Self {
+        self.retry = Some(topic.into());
+        self
+    }
+
+    /// Connects, creates or checks the topics, and joins the group.
+    ///
+    /// # Errors
+    /// - `Fatal`: a setting is invalid, a topic does not exist, or the broker rejects the user.
+    /// - `Transient`: the broker cannot be reached or does not answer.
+    ///
+    /// # Cancellation
+    /// Some of the declared topics may have been created.
+    pub async fn connect(self) -> Result<KafkaSource, SourceError> {
+        self.check()?;
+        let dead: Arc<str> = self.dead_topic().into();
+        let config = self.config()?;
+        let mut read: Vec<Arc<str>> = vec![self.topic.clone()];
+        let retry: Option<Arc<str>> = self.retry.map(Into::into);
+        read.extend(retry.clone());
+        let topics = Topics {
+            read: read.clone(),
+            dead: dead.clone(),
+            declare: self.partitions.map(|partitions| Declaration { partitions, replicas: self.replicas }),
+        };
+        let assignment = Assignment::new();
+        let (requests, inbox) = mpsc::unbounded_channel();
+        let member = Member::new(assignment.clone(), inbox, self.max_in_flight, retry.clone());
+        start(member, config, topics).await?;
+        let settler =
+            KafkaSettler { assignment, producer: Producer::new(&self.server)?, group: self.group, dead, retry };
+        Ok(KafkaSource::new(settler, requests))
+    }
+
+    fn dead_topic(&self) -> String {
+        self.dead.clone().unwrap_or_else(|| format!("{}-dead", self.topic))
+    }
+
+    fn check(&self) -> Result<(), SourceError> {
+        let doing = "checking the settings";
+        let (dead, retry) = (self.dead_topic(), self.retry.as_deref());
+        let names = [("topic", Some(&*self.topic)), ("dead_letters", Some(&*dead)), ("retry_topic", retry)];
+        for (what, name) in names.into_iter().filter_map(|(what, name)| Some((what, name?))) {
+            let is_valid = |c: char| c.is_ascii_alphanumeric() || ['-', '_', '.'].contains(&c);
+            if name.is_empty() || name.len() > 249 || !name.chars().all(is_valid) || name == "." || name == ".." {
+                let text = format!("`{what}` is `{name}`; use at most 249 letters, digits, `-`, `_` and `.`");
+                return Err(fatal(doing, &text));
+            }
+        }
+        if self.group.is_empty() {
+            return Err(fatal(doing, "the group is empty; name the consumer group"));
+        }
+        if *dead == *self.topic || retry.is_some_and(|retry| retry == dead || retry == &*self.topic) {
+            return Err(fatal(doing, "two of the topics are the same; name different ones"));
+        }
+        if self.partitions == Some(0) || self.replicas == 0 || self.max_in_flight == 0 {
+            return Err(fatal(doing, "`declare`, `replicas` and `max_in_flight` must be at least 1"));
+        }
+        if self.session_timeout < Duration::from_secs(1) {
+            return Err(fatal(doing, "`session_timeout` is too short; set it to at least 1 s"));
+        }
+        Ok(())
+    }
+
+    fn config(&self) -> Result<ClientConfig, SourceError> {
+        let mut config = self.server.client()?;
+        let session = self.session_timeout.as_millis();
+        config.set("group.id", &*self.group);
+        config.set("enable.auto.commit", "false").set("enable.auto.offset.store", "false");
+        config.set("session.timeout.ms", session.to_string());
+        config.set("heartbeat.interval.ms", (session / 15).clamp(100, 3000).to_string());
+        config.set("partition.assignment.strategy", "cooperative-sticky");
+        config.set(
+            "auto.offset.reset",
+            match self.start {
+                StartPosition::Beginning => "earliest",
+                StartPosition::New => "latest",
+            },
+        );
+        if let Some(member) = &self.member {
+            config.set("group.instance.id", member);
+        }
+        Ok(config)
+    }
+}
+
+/// Starts the thread of a member, and waits until the member is connected.
+async fn start(member: Member, config: ClientConfig, topics: Topics) -> Result<(), SourceError> {
+    let (connected, answer) = oneshot::channel();
+    let spawned = std::thread::Builder::new().name("idempotent-kafka".into()).spawn(move || {
+        let left = member.assignment.clone();
+        match runtime::Builder::new_current_thread().enable_time().build() {
+            Ok(runtime) => runtime.block_on(run(member, config, topics, connected)),
+            Err(error) => drop(connected.send(Err(fatal("starting a thread", &error.to_string())))),
+        }
+        left.left.send_replace(true);
+    });
+    spawned.map_err(|error| fatal("starting a thread", &error.to_string()))?;
+    answer.await.map_err(|_| fatal("connecting", "the thread of the client has ended"))?
+}
+
+async fn run(
+    member: Member,
+    config: ClientConfig,
+    topics: Topics,
+    connected: oneshot::Sender<Result<(), SourceError>>,
+) {
+    let events = GroupEvents(member.assignment.clone());
+    let consumer = match join(&config, events, &topics).await {
+        Ok(consumer) => consumer,
+        Err(error) => return drop(connected.send(Err(error))),
+    };
+    if connected.send(Ok(())).is_ok() {
+        member.run(&consumer).await;
+    }
+    // Leaves the group: the end of the client revokes all partitions, which commits their offsets.
+    drop(consumer);
+}
+
+async fn join(
+    config: &ClientConfig,
+    events: GroupEvents,
+    topics: &Topics,
+) -> Result<StreamConsumer<GroupEvents>, SourceError> {
+    let created = config.create_with_context(events);
+    let consumer: StreamConsumer<GroupEvents> = created.map_err(|error| failure("configuring the client", error))?;
+    topics.prepare(&consumer, config).await?;
+    let read: Vec<&str> = topics.read.iter().map(|topic| &**topic).collect();
+    consumer.subscribe(&read).map_err(|error| failure("joining the group", error))?;
+    Ok(consumer)
+}
+
+/// Shows nothing of the URL.
+impl fmt::Debug for KafkaSourceBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KafkaSourceBuilder")
+            .field("topic", &self.topic)
+            .field("group", &self.group)
+            .field("retry_topic", &self.retry)
+            .finish_non_exhaustive()
+    }
+}

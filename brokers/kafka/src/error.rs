@@ -1,0 +1,109 @@
+//! Conversion of client and server errors into errors of a source.
+use std::error::Error;
+
+use idempotent_mq::{PublishError, PublishErrorKind, SourceError, SourceErrorKind};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+
+/// Creates an error for a setting or a state that a retry does not change.
+pub(crate) fn fatal(doing: &str, remedy: &str) -> SourceError {
+    SourceError::new(SourceErrorKind::Fatal, format!("{doing}: {remedy}"))
+}
+
+/// Creates an error that a retry may solve.
+pub(crate) fn transient(doing: &str, error: impl Error + Send + Sync + 'static) -> SourceError {
+    SourceError::new(SourceErrorKind::Transient, format!("{doing}: {error}")).with_cause(error)
+}
+
+/// Converts an error of the client.
+pub(crate) fn failure(doing: &str, error: KafkaError) -> SourceError {
+    if let KafkaError::ClientConfig(_, description, name, _) = &error {
+        return fatal(doing, &format!("the property `{name}` is invalid: {description}; check the options"));
+    }
+    let code = error.rdkafka_error_code();
+    let is_fatal = matches!(error, KafkaError::MessageConsumptionFatal(_));
+    match code.and_then(remedy) {
+        Some(remedy) => SourceError::new(SourceErrorKind::Fatal, format!("{doing}: {}; {remedy}", words(&error))),
+        None if is_fatal => SourceError::new(SourceErrorKind::Fatal, format!("{doing}: {}", words(&error))),
+        None => SourceError::new(SourceErrorKind::Transient, format!("{doing}: {}", words(&error))),
+    }
+    .with_cause(error)
+}
+
+/// Converts an error of a client that was connected before.
+pub(crate) fn receive_failure(error: KafkaError) -> SourceError {
+    match error.rdkafka_error_code() {
+        // A broker that restarts ends a handshake.
+        Some(Code::SSL) => transient("receiving", error),
+        _ => failure("receiving", error),
+    }
+}
+
+/// Returns the text of the error code, since the client's text repeats the name of the operation.
+fn words(error: &KafkaError) -> String {
+    error.rdkafka_error_code().map_or_else(|| error.to_string(), |code| code.to_string())
+}
+
+/// Returns the remedy of an error that remains.
+fn remedy(code: Code) -> Option<&'static str> {
+    Some(match code {
+        Code::Authentication | Code::SaslAuthenticationFailed => {
+            "check the user, the password and the SASL mechanism in the options"
+        }
+        Code::UnsupportedSASLMechanism => "choose a mechanism of the broker by `sasl_mechanism`",
+        Code::SSL => "check the scheme of the URL, and the certificate authority (`tls_ca`)",
+        Code::UnknownTopicOrPartition | Code::UnknownTopic => {
+            "create the topic by `declare` on the builder, or by `kafka-topics --create`"
+        }
+        Code::TopicAuthorizationFailed => "permit the user READ and WRITE on the topics",
+        Code::GroupAuthorizationFailed => "permit the user READ on the group",
+        Code::ClusterAuthorizationFailed => "permit the user this operation on the cluster",
+        Code::InvalidGroupId | Code::InconsistentGroupProtocol => {
+            "choose another group: the members of this group use other settings"
+        }
+        Code::FencedInstanceId => "another process has the same `member`; give each process a name of its own",
+        Code::InvalidSessionTimeout => "set `session_timeout` to a time that the broker permits",
+        // Reading on would lose the messages.
+        Code::NotImplemented | Code::UnsupportedCompressionType => {
+            "a message is compressed by a codec that this build lacks; enable the feature `zstd`"
+        }
+        Code::BadCompression | Code::BadMessage => "a message is damaged; move the offset of the group past it",
+        Code::MessageSizeTooLarge => "raise `message.max.bytes` of the client and of the topic, or send a shorter body",
+        _ => return None,
+    })
+}
+
+/// Converts an error of producing.
+pub(crate) fn publish_failure(topic: &str, error: KafkaError) -> PublishError {
+    let code = error.rdkafka_error_code();
+    let (kind, remedy) = match code {
+        Some(Code::QueueFull) => (PublishErrorKind::Unsent, None),
+        Some(code) => match remedy(code) {
+            Some(remedy) => (PublishErrorKind::Refused, Some(remedy)),
+            None if is_refusal(code) => (PublishErrorKind::Refused, None),
+            None => (PublishErrorKind::Unconfirmed, None),
+        },
+        None => (PublishErrorKind::Refused, None),
+    };
+    let remedy = remedy.map(|remedy| format!("; {remedy}")).unwrap_or_default();
+    PublishError::new(kind, format!("producing to `{topic}`: {}{remedy}", words(&error))).with_cause(error)
+}
+
+fn is_refusal(code: Code) -> bool {
+    matches!(
+        code,
+        Code::UnknownPartition
+            | Code::InvalidTopic
+            | Code::InvalidRecord
+            | Code::PolicyViolation
+            | Code::InvalidRequiredAcks
+    )
+}
+
+/// Converts an error of producing a copy of a message.
+pub(crate) fn copy_failure(doing: &str, error: PublishError) -> SourceError {
+    let kind = match error.kind() {
+        PublishErrorKind::Refused => SourceErrorKind::Fatal,
+        _ => SourceErrorKind::Transient,
+    };
+    SourceError::new(kind, format!("{doing}: {error}")).with_cause(error)
+}

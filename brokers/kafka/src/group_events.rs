@@ -1,0 +1,54 @@
+//! The reactions of a member to events of its group: rebalances and results of commits.
+use std::sync::Arc;
+
+use rdkafka::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
+use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::topic_partition_list::TopicPartitionList;
+use tracing::debug;
+
+use crate::assignment::Assignment;
+
+/// The context of the client. All events are handled on the thread of the member.
+pub(crate) struct GroupEvents(pub(crate) Arc<Assignment>);
+
+impl ClientContext for GroupEvents {
+    fn log(&self, _: RDKafkaLogLevel, facility: &str, text: &str) {
+        debug!(target: "idempotent", facility, text, "kafka client");
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        // `recv` returns the error, too.
+        debug!(target: "idempotent", %error, reason, "kafka client");
+    }
+}
+
+impl ConsumerContext for GroupEvents {
+    /// Commits the settled prefixes of revoked partitions before their next owner reads them.
+    fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        match rebalance {
+            Rebalance::Assign(list) => self.0.lock().assign(list),
+            Rebalance::Revoke(list) => {
+                let offsets = self.0.lock().revoke(list);
+                // A member that was expelled has no right to commit. Its messages are delivered again.
+                if offsets.count() > 0
+                    && !consumer.assignment_lost()
+                    && let Err(error) = consumer.commit(&offsets, CommitMode::Sync)
+                {
+                    debug!(target: "idempotent", %error, "kafka: committing revoked partitions failed");
+                }
+                self.0.changed.notify_one();
+            }
+            Rebalance::Error(error) => debug!(target: "idempotent", %error, "kafka: rebalancing failed"),
+        }
+    }
+
+    fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
+        if let Err(error) = result {
+            debug!(target: "idempotent", %error, "kafka: committing failed; retrying");
+            self.0.lock().partitions.values_mut().for_each(crate::partition::Partition::uncommitted);
+            self.0.changed.notify_one();
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Kafka for the consumer runtime [`idempotent_mq`].
+//!
+//! [`KafkaSource`] is a [`Source`](idempotent_mq::Source) that reads a topic as one member of a consumer group.
+//! [`KafkaPublisher`] implements [`Publish`](idempotent_mq::Publish) and reports the result for each message.
+//! [`KafkaDeadLetters`] lists dead letters and puts them back.
+//!
+//! ```no_run
+//! use idempotent_core::{Executor, MemoryStore};
+//! use idempotent_kafka::KafkaSource;
+//! use idempotent_mq::{Consumer, KeyFrom, Message, Messages};
+//!
+//! #[derive(serde::Deserialize)]
+//! struct Order {
+//!     number: u64,
+//!     cents: u64,
+//! }
+//!
+//! async fn charge(message: Message<Order>) -> Result<(), &'static str> {
+//!     match message.body.cents {
+//!         0 => Err("nothing to charge"), // retried 16 times, then moved to the topic `orders-dead`
+//!         _ => Ok(()),
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // echo '{"number": 1, "cents": 5}' | kafka-console-producer --bootstrap-server localhost:9092 --topic orders
+//! let source = KafkaSource::builder("kafka://127.0.0.1", "orders", "billing").declare(6).connect().await?;
+//! // Several processes need a store that they share.
+//! let executor = Executor::new(MemoryStore::new());
+//! let handling = Messages::json().keyed(KeyFrom::body("order.number", |order: &Order| order.number)).run(charge);
+//! let consumer = Consumer::builder(source, "billing", &executor).build(handling)?;
+//! let counts = consumer.run(async { drop(tokio::signal::ctrl_c().await) }).await?;
+//! println!("{counts:?}");
+//! # Ok(())
+//! # }
+//! ```
+#![doc = include_str!("docs/kafka.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+mod assignment;
+mod builder;
+mod dead_letters;
+mod error;
+mod group_events;
+mod headers;
+mod member;
+mod message;
+mod options;
+mod partition;
+mod producer;
+mod publisher;
+mod settler;
+mod source;
+mod topics;
+
+pub use self::builder::{KafkaSourceBuilder, StartPosition};
+pub use self::dead_letters::KafkaDeadLetters;
+pub use self::options::KafkaOptions;
+pub use self::publisher::KafkaPublisher;
+pub use self::settler::KafkaTag;
+pub use self::source::KafkaSource;

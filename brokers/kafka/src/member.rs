@@ -1,0 +1,236 @@
+//! The thread of a group member: reads, pauses and commits, and polls the client at all times.
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
+use idempotent_mq::{Delivery, Received, SourceError, SourceErrorKind};
+use rdkafka::consumer::{CommitMode, Consumer, StreamConsumer};
+use rdkafka::error::KafkaResult;
+use rdkafka::message::{BorrowedMessage, Message};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::sleep_until;
+use tracing::{debug, warn};
+
+use crate::assignment::{Assignment, PartitionName, Place};
+use crate::error::receive_failure;
+use crate::group_events::GroupEvents;
+use crate::message::convert;
+use crate::partition::{Partition, Reading, Step};
+use crate::settler::KafkaTag;
+
+/// A request of the source for deliveries.
+pub(crate) struct Request {
+    pub(crate) room: usize,
+    pub(crate) reply: oneshot::Sender<Result<Received<KafkaTag>, SourceError>>,
+}
+
+/// A member of a consumer group.
+pub(crate) struct Member {
+    pub(crate) assignment: Arc<Assignment>,
+    /// The requests, until the source is closed.
+    pub(crate) requests: mpsc::UnboundedReceiver<Request>,
+    waiting: Option<Request>,
+    /// The time of the last answer.
+    answered: Instant,
+    /// The time before which nothing is committed.
+    commit_at: Instant,
+    /// A permanent error that no request has received.
+    broken: Option<SourceError>,
+    window: usize,
+    /// The retry topic, whose messages have a due time.
+    retry: Option<Arc<str>>,
+}
+
+/// The time after which a member without a request pauses its partitions. Pausing discards messages that were fetched, so a shorter
+/// pause of the consumer does not pause them.
+const FULL: Duration = Duration::from_millis(100);
+/// The minimum time between two commits.
+const COMMIT: Duration = Duration::from_millis(100);
+/// The maximum time of the client's own thread to change the position of a partition.
+const SEEK: Duration = Duration::from_secs(1);
+/// A wake-up of a member without any other event.
+const IDLE: Duration = Duration::from_secs(60);
+
+impl Member {
+    pub(crate) fn new(
+        assignment: Arc<Assignment>,
+        requests: mpsc::UnboundedReceiver<Request>,
+        window: usize,
+        retry: Option<Arc<str>>,
+    ) -> Self {
+        let now = Instant::now();
+        Self { assignment, requests, waiting: None, answered: now, commit_at: now, broken: None, window, retry }
+    }
+
+    /// Runs until the source is closed, and all its deliveries are settled or returned.
+    pub(crate) async fn run(mut self, consumer: &StreamConsumer<GroupEvents>) {
+        while !self.assignment.lock().is_done() {
+            self.answer_events();
+            let is_closing = self.assignment.lock().is_closing;
+            let now = Instant::now();
+            let is_full = self.waiting.is_none() && now >= self.answered + FULL;
+            let wake = self.steer(consumer, now, !is_closing && !is_full).min(self.commit(consumer, now));
+            let polls = self.waiting.is_some() || is_full || is_closing;
+            let wake = if polls { wake } else { wake.min(self.answered + FULL) };
+            let assignment = self.assignment.clone();
+            tokio::select! {
+                biased;
+                request = self.requests.recv(), if !is_closing => match request {
+                    Some(request) => self.waiting = Some(request),
+                    None => self.assignment.lock().is_closing = true,
+                },
+                message = consumer.recv(), if polls => self.received(consumer, message),
+                () = assignment.changed.notified() => {}
+                () = sleep_until(wake.into()) => {}
+            }
+        }
+    }
+
+    /// Answers a request with revoked partitions or a permanent error, if there are any.
+    fn answer_events(&mut self) {
+        if self.waiting.as_ref().is_some_and(|request| request.reply.is_closed()) {
+            self.waiting = None;
+        }
+        let Some(request) = self.waiting.take() else { return };
+        let revoked = std::mem::take(&mut self.assignment.lock().revoked);
+        if !revoked.is_empty() {
+            self.answer(request, Ok(Received::Revoked(revoked)));
+        } else if let Some(broken) = self.broken.take() {
+            self.answer(request, Err(broken));
+        } else {
+            self.waiting = Some(request);
+        }
+    }
+
+    fn answer(&mut self, request: Request, answer: Result<Received<KafkaTag>, SourceError>) {
+        self.answered = Instant::now();
+        if let Err(Ok(Received::Revoked(revoked))) = request.reply.send(answer) {
+            self.assignment.lock().revoked.extend(revoked);
+        }
+    }
+
+    /// Pauses, resumes and seeks partitions. Returns the time of the next change.
+    fn steer(&self, consumer: &StreamConsumer<GroupEvents>, now: Instant, is_reading: bool) -> Instant {
+        let (mut wake, mut seeks) = (now + IDLE, Vec::new());
+        let (mut pause, mut resume) = (TopicPartitionList::new(), TopicPartitionList::new());
+        for (name, partition) in &mut self.assignment.lock().partitions {
+            let step = partition.step(now, self.window);
+            if let Step::Pause(Some(due)) = step {
+                wake = wake.min(due);
+            }
+            let is_paused = !is_reading || matches!(step, Step::Pause(_));
+            if is_paused != partition.is_paused {
+                let list = if is_paused { &mut pause } else { &mut resume };
+                list.add_partition(&name.topic, name.number);
+                partition.is_paused = is_paused;
+            }
+            if let (Step::Seek(offset), true) = (step, is_reading) {
+                seeks.push((name.clone(), offset));
+            }
+        }
+        log_failure("pausing", apply(&pause, |list| consumer.pause(list)));
+        log_failure("resuming", apply(&resume, |list| consumer.resume(list)));
+        for (name, offset) in seeks {
+            match consumer.seek(&name.topic, name.number, Offset::Offset(offset), SEEK) {
+                Ok(()) => self.partition(&name, |partition| partition.sought(offset)),
+                Err(error) => {
+                    debug!(target: "idempotent", %error, "kafka: seeking failed; retrying");
+                    wake = wake.min(now + COMMIT);
+                }
+            }
+        }
+        wake
+    }
+
+    /// Commits the settled prefixes. Returns the time of the next commit.
+    fn commit(&mut self, consumer: &StreamConsumer<GroupEvents>, now: Instant) -> Instant {
+        if !self.assignment.lock().partitions.values().any(Partition::is_dirty) {
+            return now + IDLE;
+        }
+        if now >= self.commit_at {
+            let offsets = self.assignment.lock().commit();
+            // The result of the commit is an event of the group.
+            let committed = apply(&offsets, |list| consumer.commit(list, CommitMode::Async));
+            if committed.is_err() {
+                self.assignment.lock().partitions.values_mut().for_each(Partition::uncommitted);
+            }
+            log_failure("committing", committed);
+            self.commit_at = now + COMMIT;
+        }
+        self.commit_at
+    }
+
+    /// Answers the request with a message and with those that are available at once.
+    fn received(&mut self, consumer: &StreamConsumer<GroupEvents>, first: KafkaResult<BorrowedMessage<'_>>) {
+        let (mut deliveries, mut next) = (Vec::new(), Some(first));
+        let room = self.waiting.as_ref().map_or(0, |request| request.room);
+        while let Some(message) = next {
+            match message {
+                Ok(message) => deliveries.extend(self.deliver(&message, room > deliveries.len())),
+                Err(error) => {
+                    self.failed(receive_failure(error));
+                    break;
+                }
+            }
+            let is_full = deliveries.len() >= room || !self.assignment.lock().revoked.is_empty();
+            next = if is_full { None } else { consumer.recv().now_or_never() };
+        }
+        if !deliveries.is_empty()
+            && let Some(request) = self.waiting.take()
+        {
+            // The tags of deliveries that cannot be sent return them.
+            self.answer(request, Ok(Received::Deliveries(deliveries)));
+        }
+    }
+
+    /// Converts a message into a delivery, unless the message is not to be delivered now.
+    fn deliver(&self, message: &BorrowedMessage<'_>, has_room: bool) -> Option<(Delivery, KafkaTag)> {
+        let name = PartitionName { topic: message.topic().into(), number: message.partition() };
+        let (offset, now) = (message.offset(), Instant::now());
+        let (mut delivery, original, due) = convert(message, &name);
+        // Another producer must not stop a partition by the header.
+        let due = due.filter(|_| self.retry.as_ref() == Some(&name.topic));
+        let mut assigned = self.assignment.lock();
+        let is_refused = !has_room || assigned.is_closing || !assigned.revoked.is_empty();
+        let number = assigned.next_number();
+        let partition = assigned.partitions.get_mut(&name)?;
+        if is_refused {
+            partition.ignore(offset);
+            return None;
+        }
+        let Reading::Deliver(mark) = partition.read(offset, due, now, number) else { return None };
+        let generation = partition.generation;
+        drop(assigned);
+        if let Some((attempt, first_at)) = mark {
+            (delivery.attempt, delivery.first_at) = (Some(attempt), Some(first_at));
+        }
+        let place = Place { partition: name, offset, generation, number };
+        Some((delivery, KafkaTag { place, original, mark, assignment: self.assignment.clone() }))
+    }
+
+    /// Answers the request with an error. Without a request, keeps a permanent error for the next one.
+    fn failed(&mut self, error: SourceError) {
+        match self.waiting.take() {
+            Some(request) => self.answer(request, Err(error)),
+            None if error.kind() == SourceErrorKind::Fatal => self.broken = Some(error),
+            None => debug!(target: "idempotent", %error, "kafka client"),
+        }
+    }
+
+    fn partition(&self, name: &PartitionName, act: impl FnOnce(&mut Partition)) {
+        if let Some(partition) = self.assignment.lock().partitions.get_mut(name) {
+            act(partition);
+        }
+    }
+}
+
+fn apply(list: &TopicPartitionList, act: impl FnOnce(&TopicPartitionList) -> KafkaResult<()>) -> KafkaResult<()> {
+    if list.count() == 0 { Ok(()) } else { act(list) }
+}
+
+fn log_failure(doing: &str, done: KafkaResult<()>) {
+    if let Err(error) = done {
+        warn!(target: "idempotent", %error, doing, "kafka: the client failed; retrying");
+    }
+}

@@ -1,0 +1,10 @@
+//! Tests of the source and the publisher on a broker that has the protocol of Kafka.
+#![allow(clippy::panic, clippy::unwrap_used, missing_docs)]
+mod conformance;
+mod messages;
+mod outages;
+mod publisher;
+mod rebalances;
+mod retries;
+mod setup;
+mod world;

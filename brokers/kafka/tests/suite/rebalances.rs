@@ -1,0 +1,155 @@
+//! Members that join, leave, and are killed.
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering::SeqCst;
+
+use idempotent_kafka::KafkaSource;
+use idempotent_mq::{Received, Settlement, Source, SourceErrorKind};
+use rdkafka::message::OwnedHeaders;
+
+use crate::world::{LIMIT, World, builder_at, counting, ms, one, receive, settle, until};
+
+/// The variable that contains the URL for the process.
+const URL: &str = "IDEMPOTENT_TEST_KAFKA";
+
+/// In a process of the next test, receives five messages, acknowledges one, and waits for the kill.
+#[tokio::test]
+#[allow(clippy::print_stdout, reason = "the parent process waits for this line")]
+async fn member_process() {
+    let Ok(url) = std::env::var(URL) else { return };
+    let mut source = builder_at(&url).connect().await.unwrap();
+    let mut held = Vec::new();
+    while held.len() < 5 {
+        held.extend(receive(&mut source, 5 - held.len()).await);
+    }
+    settle(&source, &held[0], Settlement::Ack).await;
+    println!("\nholding");
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test]
+async fn messages_of_a_killed_process_are_taken_over_and_each_runs_once() {
+    let world = World::new(1).await;
+    for number in 0..20 {
+        world.send(&number.to_string()).await;
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "rebalances::member_process", "--nocapture"]).env(URL, world.url());
+    let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+    let is_holding = tokio::task::spawn_blocking(move || lines.any(|line| line.unwrap() == "holding")).await.unwrap();
+    until("the first message is committed", async || world.committed(0) == Some(1)).await;
+    process.kill().unwrap();
+    process.wait().unwrap();
+    assert!(is_holding, "the process has received messages");
+    let (handling, runs) = counting();
+    let running = world.run(world.source().await, handling);
+    until("all messages are acknowledged", async || world.committed(0) == Some(20)).await;
+    running.ended().await.unwrap();
+    assert_eq!(runs.load(SeqCst), 19, "all but the acknowledged one");
+}
+
+/// Receives until partitions are revoked, and returns the numbers of the partitions.
+async fn revoked(source: &mut KafkaSource) -> BTreeSet<u32> {
+    let waiting = async {
+        loop {
+            if let Received::Revoked(areas) = source.receive(1).await.unwrap() {
+                return areas.into_iter().filter_map(|area| area.partition).collect();
+            }
+        }
+    };
+    tokio::time::timeout(LIMIT, waiting).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_second_member_gets_partitions_whose_settled_messages_are_committed_and_old_tags_are_gone() {
+    let world = World::new(2).await;
+    let mut first = world.source().await;
+    let mut held = Vec::new();
+    for partition in [0, 1] {
+        for number in 0..3 {
+            let body = format!("{partition}{number}");
+            world.send_to(partition, None, Some(body.as_bytes()), OwnedHeaders::new()).await;
+        }
+    }
+    while held.len() < 6 {
+        held.extend(receive(&mut first, 6 - held.len()).await);
+    }
+    let mut second = world.source().await;
+    // Settled just before the rebalance, so no earlier commit contains them.
+    for (delivery, tag) in &held {
+        if delivery.body.ends_with(b"0") {
+            first.settler().settle(delivery, tag, &Settlement::Ack).await.unwrap();
+        }
+    }
+    let moved = revoked(&mut first).await;
+    let (delivery, tag) = one(&mut second).await;
+    assert_eq!(moved, [delivery.position.partition.unwrap()].into(), "one partition moves");
+    assert!(delivery.body.ends_with(b"1"), "the acknowledged message is committed");
+    for held in held.iter().filter(|(delivery, _)| !delivery.body.ends_with(b"0")) {
+        let settled = first.settler().settle(&held.0, &held.1, &Settlement::Ack).await;
+        let is_moved = moved.contains(&held.0.position.partition.unwrap());
+        assert_eq!(settled.map_err(|error| error.kind()), if is_moved { Err(SourceErrorKind::Gone) } else { Ok(()) });
+    }
+    drop((delivery, tag));
+}
+
+#[tokio::test]
+async fn a_closed_source_stays_a_member_until_its_deliveries_are_settled() {
+    let world = World::new(1).await;
+    let mut source = world.source().await;
+    for body in ["0", "1"] {
+        world.send(body).await;
+    }
+    let (first, second) = (one(&mut source).await, one(&mut source).await);
+    source.close().await;
+    settle(&source, &second, Settlement::Ack).await;
+    // The last settlement waits for the commit and for the end of the membership.
+    settle(&source, &first, Settlement::Ack).await;
+    assert_eq!(world.committed(0), Some(2));
+    let error = source.receive(1).await.unwrap_err();
+    assert_eq!(error.kind(), SourceErrorKind::Fatal, "{error}");
+    // The other member waits for no session timeout.
+    let mut other = world.source().await;
+    world.send("2").await;
+    assert_eq!(one(&mut other).await.0.body, b"2");
+}
+
+#[tokio::test]
+async fn a_static_member_continues_after_a_restart() {
+    let world = World::new(1).await;
+    for body in ["0", "1"] {
+        world.send(body).await;
+    }
+    for number in 0..2 {
+        let mut source = world.builder().member("billing-0").connect().await.unwrap();
+        let held = one(&mut source).await;
+        assert_eq!(held.0.body, number.to_string().into_bytes());
+        settle(&source, &held, Settlement::Ack).await;
+        source.close().await;
+    }
+    assert_eq!(world.committed(0), Some(2));
+}
+
+#[tokio::test]
+async fn a_full_consumer_keeps_its_partitions_and_delivers_the_rest_later() {
+    let world = World::new(1).await;
+    let mut source = world.source().await;
+    for number in 0..5 {
+        world.send(&number.to_string()).await;
+    }
+    let first = one(&mut source).await;
+    // Long enough that the source pauses its partition. A shorter time does not fail the test.
+    tokio::time::sleep(ms(300)).await;
+    let mut rest = Vec::new();
+    while rest.len() < 4 {
+        rest.extend(receive(&mut source, 4).await);
+    }
+    let bodies: Vec<_> = rest.iter().map(|(delivery, _)| delivery.body[0]).collect();
+    assert_eq!(bodies, *b"1234");
+    for held in rest.iter().chain([&first]) {
+        settle(&source, held, Settlement::Ack).await;
+    }
+    until("all are committed", async || world.committed(0) == Some(5)).await;
+}

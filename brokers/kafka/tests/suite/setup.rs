@@ -1,0 +1,85 @@
+//! Opening a source: what is created, what is refused, and by which error.
+use idempotent_harness::servers::KafkaServer;
+use idempotent_kafka::{KafkaOptions, KafkaSource, StartPosition};
+use idempotent_mq::{SourceError, SourceErrorKind};
+
+use crate::world::{World, ms, one};
+
+/// Checks the kind of an error, and a part of its text.
+#[track_caller]
+fn refused(opened: Result<KafkaSource, SourceError>, part: &str) {
+    let error = opened.map(drop).unwrap_err();
+    assert!(error.kind() == SourceErrorKind::Fatal && error.to_string().contains(part), "{error}");
+}
+
+#[tokio::test]
+async fn topics_that_do_not_exist_are_named_with_their_remedy_and_created_on_request() {
+    let world = World::new(1).await;
+    let existing = || KafkaSource::builder(world.url(), "orders", "billing").retry_topic("again");
+    refused(existing().connect().await, "`again` does not exist; create it by `declare`");
+    world.create("again", 1).await;
+    refused(existing().connect().await, "`orders-dead` does not exist");
+    world.source().await;
+    existing().connect().await.unwrap();
+}
+
+#[tokio::test]
+async fn bad_settings_and_addresses_are_refused() {
+    let builder = |topic: &str, group: &str| KafkaSource::builder("kafka://127.0.0.1:1", topic, group);
+    refused(builder("or ders", "billing").connect().await, "`topic` is `or ders`; use at most 249 letters");
+    refused(builder("orders", "").connect().await, "the group is empty");
+    refused(builder("orders", "billing").dead_letters("orders").connect().await, "two of the topics are the same");
+    refused(builder("orders", "billing").retry_topic("orders-dead").connect().await, "two of the topics");
+    refused(builder("orders", "billing").declare(0).connect().await, "at least 1");
+    refused(builder("orders", "billing").session_timeout(ms(999)).connect().await, "at least 1 s");
+    for url in ["kafka://", "amqp://localhost", "", "kafka://ann@localhost"] {
+        refused(KafkaSource::connect(url, "orders", "billing").await, "kafka://[USER:PASSWORD@]HOST[:PORT]");
+    }
+    let options = || KafkaOptions::new("kafka://127.0.0.1:1");
+    refused(KafkaSource::connect(options().property("nonsense", "1"), "orders", "billing").await, "`nonsense`");
+    refused(KafkaSource::connect(options().property("acks", "0"), "orders", "billing").await, "`acks`");
+    let closed = builder("orders", "billing").connect().await.map(drop).unwrap_err();
+    assert_eq!(closed.kind(), SourceErrorKind::Transient, "{closed}");
+}
+
+#[tokio::test]
+async fn a_new_group_starts_at_its_position() {
+    let world = World::new(1).await;
+    world.send("old").await;
+    let mut late = KafkaSource::builder(world.url(), "orders", "late")
+        .declare(1)
+        .start(StartPosition::New)
+        .connect()
+        .await
+        .unwrap();
+    // A message that is sent before the group has joined is before its first offset.
+    let (delivery, _) = loop {
+        world.send("new").await;
+        if let Ok(held) = tokio::time::timeout(ms(500), one(&mut late)).await {
+            break held;
+        }
+    };
+    assert_eq!(delivery.body, b"new");
+    let mut first = world.source().await;
+    assert_eq!(one(&mut first).await.0.body, b"old");
+}
+
+#[cfg(not(feature = "tls"))]
+#[tokio::test]
+async fn a_build_without_tls_names_the_feature() {
+    let server = KafkaServer::start();
+    let url = server.url().replace("kafka:", "kafkas:");
+    refused(KafkaSource::connect(url, "orders", "billing").await, "enable the feature `tls`");
+    let scram = format!("kafka://ann:hush@{}", server.address());
+    let scram = KafkaOptions::new(scram).sasl_mechanism("SCRAM-SHA-256");
+    refused(KafkaSource::connect(scram, "orders", "billing").await, "enable the feature `tls`");
+}
+
+#[tokio::test]
+async fn a_rejected_user_is_refused_and_shown_in_no_error() {
+    let server = KafkaServer::without_users();
+    let url = format!("kafka://ann:hush@{}", server.address());
+    let error = KafkaSource::connect(url, "orders", "billing").await.map(drop).unwrap_err();
+    assert!(error.kind() == SourceErrorKind::Fatal && error.to_string().contains("the password"), "{error}");
+    assert!(!format!("{error:?}").contains("hush"), "{error:?}");
+}

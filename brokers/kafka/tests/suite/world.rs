@@ -1,0 +1,176 @@
+//! A broker per test, and helpers.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use idempotent_core::{Executor, MemoryStore, Timestamp};
+use idempotent_harness::proxy::Proxy;
+use idempotent_harness::servers::KafkaServer;
+use idempotent_kafka::{KafkaSource, KafkaSourceBuilder, KafkaTag};
+use idempotent_mq::{
+    Consumer, ConsumerCounts, Delivery, KeyFrom, Message, MessageHandler, Messages, Received, Retry, Schedule,
+    Settlement, Source, SourceError,
+};
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::message::OwnedHeaders;
+use rdkafka::producer::{FutureProducer, FutureRecord};
+use rdkafka::topic_partition_list::TopicPartitionList;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// Limit for events that are certain to happen.
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
+pub(crate) const GROUP: &str = "billing";
+
+pub(crate) type Held = (Delivery, KafkaTag);
+
+pub(crate) struct World {
+    pub(crate) server: KafkaServer,
+    /// A proxy, which all clients use.
+    pub(crate) between: Proxy,
+    pub(crate) producer: FutureProducer,
+    pub(crate) executor: Executor,
+}
+
+/// A consumer that runs in a task.
+pub(crate) struct Running {
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<Result<ConsumerCounts, SourceError>>,
+}
+
+impl World {
+    /// Creates a broker with the topic `orders` of this number of partitions.
+    pub(crate) async fn new(partitions: i32) -> Self {
+        let (server, between) = KafkaServer::with_proxy().await;
+        let producer = config(&server).set("linger.ms", "0").create().unwrap();
+        let world = Self { server, between, producer, executor: Executor::new(MemoryStore::new()) };
+        world.create("orders", partitions).await;
+        world
+    }
+
+    pub(crate) async fn create(&self, topic: &str, partitions: i32) {
+        let admin: AdminClient<DefaultClientContext> = config(&self.server).create().unwrap();
+        let new = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
+        admin.create_topics([&new], &AdminOptions::new()).await.unwrap().pop().unwrap().unwrap();
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("kafka://{}", self.between.address())
+    }
+
+    pub(crate) fn builder(&self) -> KafkaSourceBuilder {
+        builder_at(&self.url())
+    }
+
+    pub(crate) async fn source(&self) -> KafkaSource {
+        self.builder().connect().await.unwrap()
+    }
+
+    pub(crate) async fn send(&self, body: &str) {
+        self.send_to(0, None, Some(body.as_bytes()), OwnedHeaders::new()).await;
+    }
+
+    /// Produces a record, and returns its offset.
+    pub(crate) async fn send_to(
+        &self,
+        partition: i32,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: OwnedHeaders,
+    ) -> i64 {
+        let mut record = FutureRecord::<[u8], [u8]>::to("orders").partition(partition).headers(headers);
+        (record.key, record.payload) = (key, value);
+        // The error contains the message.
+        let sent = self.producer.send(record, LIMIT).await;
+        sent.map_err(|(error, _)| error).unwrap().offset
+    }
+
+    /// Returns the committed offset of a partition of `orders`, or `None` if there is none.
+    pub(crate) fn committed(&self, partition: i32) -> Option<i64> {
+        let client: BaseConsumer = config(&self.server).set("group.id", GROUP).create().unwrap();
+        let mut list = TopicPartitionList::new();
+        list.add_partition("orders", partition);
+        let committed = client.committed_offsets(list, LIMIT).unwrap();
+        committed.elements()[0].offset().to_raw().filter(|offset| *offset >= 0)
+    }
+
+    pub(crate) fn run(&self, source: KafkaSource, handling: MessageHandler) -> Running {
+        let builder = Consumer::builder(source, GROUP, &self.executor).prefetch(8).concurrency(4);
+        let builder = builder.schedule(Schedule::exponential(ms(50), ms(200)));
+        Running::new(builder.grace(Duration::from_secs(5)).build(handling).unwrap())
+    }
+}
+
+pub(crate) fn config(server: &KafkaServer) -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", server.address());
+    config
+}
+
+/// Returns a builder for a source whose messages are taken over 6 s after a kill.
+pub(crate) fn builder_at(url: &str) -> KafkaSourceBuilder {
+    KafkaSource::builder(url, "orders", GROUP).declare(1).session_timeout(Duration::from_secs(6))
+}
+
+/// Returns a handler that counts its runs, one for each message.
+pub(crate) fn counting() -> (MessageHandler, Arc<AtomicU32>) {
+    let runs = Arc::<AtomicU32>::default();
+    let counted = runs.clone();
+    let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |_: Message<()>| {
+        counted.fetch_add(1, SeqCst);
+        async { Ok::<_, String>(()) }
+    });
+    (handling, runs)
+}
+
+impl Running {
+    fn new(consumer: Consumer<KafkaSource>) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(consumer.run(async { drop(stopped.await) }));
+        Self { stop: Some(stop), task }
+    }
+
+    pub(crate) async fn ended(mut self) -> Result<ConsumerCounts, SourceError> {
+        drop(self.stop.take());
+        tokio::time::timeout(LIMIT, self.task).await.unwrap().unwrap()
+    }
+}
+
+/// Waits until there are messages. Revoked partitions are left out.
+pub(crate) async fn receive(source: &mut KafkaSource, room: usize) -> Vec<Held> {
+    let receiving = async {
+        loop {
+            if let Received::Deliveries(some) = source.receive(room).await.unwrap() {
+                return some;
+            }
+        }
+    };
+    tokio::time::timeout(LIMIT, receiving).await.unwrap()
+}
+
+pub(crate) async fn one(source: &mut KafkaSource) -> Held {
+    receive(source, 1).await.pop().unwrap()
+}
+
+pub(crate) async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
+    let start = Instant::now();
+    while !so().await {
+        assert!(start.elapsed() < LIMIT, "still not: {what}");
+        tokio::time::sleep(ms(20)).await;
+    }
+}
+
+pub(crate) async fn settle(source: &KafkaSource, held: &Held, how: Settlement) {
+    source.settler().settle(&held.0, &held.1, &how).await.unwrap();
+}
+
+pub(crate) fn retry(after: Duration) -> Settlement {
+    Settlement::Retry(Retry::after(after, Timestamp(1)))
+}
+
+pub(crate) fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}

@@ -1,0 +1,51 @@
+//! Consumes a topic of Kafka: each order is charged once, however often it is sent or delivered.
+//!
+//! ```text
+//! cargo run -p idempotent-examples --features kafka --example kafka -- kafka://127.0.0.1:9092
+//! kafka-console-producer --bootstrap-server 127.0.0.1:9092 --topic orders
+//! {"number": 1, "cents": 500}    # charged
+//! {"number": 1, "cents": 500}    # sent twice: acknowledged, not charged
+//! {"number": 2, "cents": 0}      # fails, and is retried, while later orders of its partition wait
+//! what?                          # dead-lettered at once
+//! kafka-console-consumer --bootstrap-server 127.0.0.1:9092 --topic orders-dead --from-beginning --property print.headers=true
+//! ```
+//!
+//! The keys are in the file `kafka.db`, or in the one that a second argument names, so several processes on one machine share them.
+#![allow(clippy::print_stdout, reason = "an example prints its progress")]
+use idempotent::kafka::KafkaSource;
+use idempotent::mq::{Consumer, KeyFrom, Message, Messages};
+use idempotent::{Executor, SqliteStore};
+use tokio::signal::unix::{SignalKind, signal};
+
+#[derive(serde::Deserialize)]
+struct Order {
+    number: u64,
+    cents: u64,
+}
+
+async fn charge(message: Message<Order>) -> Result<(), &'static str> {
+    let Order { number, cents } = message.body;
+    if cents == 0 {
+        return Err("nothing to charge");
+    }
+    println!("order {number}: charged {cents} cents");
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let url = arguments.next().unwrap_or_else(|| "kafka://127.0.0.1:9092".to_owned());
+    let keys = arguments.next().unwrap_or_else(|| "kafka.db".to_owned());
+    let source = KafkaSource::builder(url, "orders", "billing").declare(6).connect().await?;
+    let executor = Executor::new(SqliteStore::open(keys).await?);
+    let handling = Messages::json().keyed(KeyFrom::body("order.number", |order: &Order| order.number)).run(charge);
+    let consumer = Consumer::builder(source, "billing", &executor).build(handling)?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let stop = async move {
+        tokio::select! { _ = terminate.recv() => {} _ = tokio::signal::ctrl_c() => {} }
+    };
+    let counts = consumer.run(stop).await?;
+    println!("{} acknowledged, {} retried, {} dead-lettered", counts.acked, counts.retried, counts.dead_lettered);
+    Ok(())
+}

