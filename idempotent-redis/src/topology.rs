@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use idempotent_core::StoreError;
 
 use crate::batching::batcher::CallBatcher;
-use crate::batching::call::{ScriptCall, ScriptReply};
+use crate::batching::call::ScriptCall;
+use crate::batching::call::reply::ScriptReply;
 use crate::failure::{CallFailure, FailureKind};
 use crate::topology::cluster::ClusterRouter;
 

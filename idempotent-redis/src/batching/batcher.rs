@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use crate::batching::call::{ScriptCall, ScriptReply};
+use crate::batching::call::ScriptCall;
+use crate::batching::call::reply::ScriptReply;
 use crate::batching::flush::{self, SendOptions};
 use crate::connection::Connection;
 use crate::durability::Durability;

@@ -6,7 +6,8 @@ use std::time::Instant;
 use redis::{Cmd, Pipeline, Value};
 
 use crate::batching::call::native::{NativeForm, parse_time};
-use crate::batching::call::{MAX_KEYS_PER_COMMAND, ScriptCall, ScriptReply, command, parse_replies};
+use crate::batching::call::reply::{ScriptReply, parse_replies};
+use crate::batching::call::{MAX_KEYS_PER_COMMAND, ScriptCall, command};
 use crate::batching::claim_form::ClaimForm;
 use crate::connection::{Connection, refused};
 use crate::durability::{Durability, UnconfirmedReplicas};

@@ -7,8 +7,8 @@ use idempotent_core::{Batch, Claim, ClaimHandle, ClaimRequest, Completion, Settl
 
 use crate::RedisStore;
 use crate::batching::call::ScriptCall;
-use crate::store::replies;
 use crate::store::BUDGET;
+use crate::store::replies;
 
 #[async_trait]
 impl Batch for RedisStore {

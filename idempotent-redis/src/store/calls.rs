@@ -3,7 +3,8 @@ use std::time::Duration;
 
 use idempotent_core::{Key, StoreError, StoreErrorKind};
 
-use crate::batching::call::{ReplyBody, ScriptCall, ScriptReply};
+use crate::batching::call::ScriptCall;
+use crate::batching::call::reply::{ReplyBody, ScriptReply};
 use crate::store::StoreInner;
 
 impl StoreInner {

@@ -9,7 +9,8 @@ use idempotent_core::protocol::{self, Write};
 use idempotent_core::{Claim, ClaimRequest, StoreError, Timestamp};
 
 use crate::RedisStore;
-use crate::batching::call::{ReplyBody, ScriptCall, ScriptReply};
+use crate::batching::call::ScriptCall;
+use crate::batching::call::reply::{ReplyBody, ScriptReply};
 use crate::cache::CacheGeneration;
 use crate::durability::Durability;
 use crate::record::decode;
@@ -54,7 +55,8 @@ impl RedisStore {
         let until = Instant::now() + budget;
         let calls: Vec<_> = requests.iter().map(|request| self.claim_call(request, generation)).collect();
         let mut replies = self.0.call_all(&calls, budget).await;
-        let follow = |at: usize| follow_up(&calls[at], &requests[at], replies[at].as_ref().ok()?).map(|call| (at, call));
+        let follow =
+            |at: usize| follow_up(&calls[at], &requests[at], replies[at].as_ref().ok()?).map(|call| (at, call));
         let (places, calls): (Vec<usize>, Vec<ScriptCall>) = (0..requests.len()).filter_map(follow).unzip();
         if !calls.is_empty() {
             let rest = until.saturating_duration_since(Instant::now());

@@ -2,7 +2,8 @@
 use idempotent_core::{ClaimHandle, Completion, Consumed, Settled, StoreError};
 
 use crate::RedisStore;
-use crate::batching::call::{ReplyBody, ScriptCall, ScriptReply};
+use crate::batching::call::ScriptCall;
+use crate::batching::call::reply::{ReplyBody, ScriptReply};
 use crate::cache::{CacheGeneration, PayloadKnowledge};
 use crate::store::BUDGET;
 

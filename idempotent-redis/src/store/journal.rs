@@ -15,7 +15,8 @@ use idempotent_core::{
 };
 
 use crate::RedisStore;
-use crate::batching::call::{ReplyBody, ScriptCall};
+use crate::batching::call::ScriptCall;
+use crate::batching::call::reply::ReplyBody;
 use crate::record::foreign;
 use crate::store::BUDGET;
 use crate::store::replies;

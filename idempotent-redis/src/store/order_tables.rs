@@ -5,7 +5,8 @@ use async_trait::async_trait;
 use idempotent_core::{Key, OrderStore, StoreError, StoreErrorKind, StoredOrderTable, Timestamp};
 
 use crate::RedisStore;
-use crate::batching::call::{ReplyBody, ScriptCall};
+use crate::batching::call::ScriptCall;
+use crate::batching::call::reply::ReplyBody;
 use crate::store::BUDGET;
 
 #[async_trait]

@@ -7,7 +7,8 @@ use idempotent_core::{
 };
 
 use crate::RedisStore;
-use crate::batching::call::{ReplyBody, ScriptCall, ScriptReply};
+use crate::batching::call::ScriptCall;
+use crate::batching::call::reply::{ReplyBody, ScriptReply};
 use crate::cache::{CacheGeneration, PayloadKnowledge};
 use crate::durability::{Durability, UnconfirmedReplicas, count};
 use crate::store::BUDGET;

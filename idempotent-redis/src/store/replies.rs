@@ -10,7 +10,7 @@ use idempotent_core::{
     StoreErrorKind, Timestamp,
 };
 
-use crate::batching::call::{ReplyBody, ScriptReply};
+use crate::batching::call::reply::{ReplyBody, ScriptReply};
 use crate::cache::{CacheGeneration, ConsumedCache, PayloadKnowledge};
 use crate::record::decode;
 

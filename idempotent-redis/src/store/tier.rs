@@ -8,7 +8,8 @@ use idempotent_core::{
 };
 
 use crate::RedisStore;
-use crate::batching::call::{ReplyBody, ScriptCall, ScriptReply};
+use crate::batching::call::ScriptCall;
+use crate::batching::call::reply::{ReplyBody, ScriptReply};
 use crate::record::{VERSION, foreign};
 
 /// The fast tier of a [`TieredStore`](idempotent_core::TieredStore) whose records are in another store.

@@ -5,7 +5,8 @@ use std::time::Duration;
 use idempotent_core::{Key, State, StoreError, Watch, Watching};
 
 use crate::RedisStore;
-use crate::batching::call::{ReplyBody, ScriptCall};
+use crate::batching::call::ScriptCall;
+use crate::batching::call::reply::ReplyBody;
 use crate::store::{StoreInner, replies};
 
 /// First and last poll interval without notifications. The interval doubles with each poll.

@@ -14,7 +14,8 @@ use futures_util::future::join_all;
 
 use self::slot_map::{ClusterNode, ClusterView, SlotMap};
 use crate::batching::batcher::CallBatcher;
-use crate::batching::call::{ScriptCall, ScriptReply};
+use crate::batching::call::ScriptCall;
+use crate::batching::call::reply::ScriptReply;
 use crate::batching::flush::SendOptions;
 use crate::connection::address::ServerAddress;
 use crate::connection::client::ClientFactory;

@@ -49,11 +49,19 @@ enum Phase {
     #[default]
     Idle,
     /// The write and the reading of the clock are on their way. `read` is the clock, if it was read before the write.
-    Sent { number: u8, read: Option<u8> },
+    Sent {
+        number: u8,
+        read: Option<u8>,
+    },
     /// The write was applied.
-    Written { number: u8, read: Option<u8> },
+    Written {
+        number: u8,
+        read: Option<u8>,
+    },
     /// The client calls the script next.
-    Script { raises: bool },
+    Script {
+        raises: bool,
+    },
     Granted(u8),
     Over,
 }
@@ -95,7 +103,10 @@ struct Seen {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Action {
     /// Estimates a number, and sends the write with it.
-    Send { client: usize, number: u8 },
+    Send {
+        client: usize,
+        number: u8,
+    },
     /// Calls the script without an estimate.
     SkipEstimate(usize),
     /// The store applies the write.
@@ -185,7 +196,9 @@ impl Model for NativeClaims {
             actions.push(Action::Tick);
         }
         match state.record {
-            Some(Record { owner: Some(_), is_expired: false, .. }) if state.expiries > 0 => actions.push(Action::Expire),
+            Some(Record { owner: Some(_), is_expired: false, .. }) if state.expiries > 0 => {
+                actions.push(Action::Expire)
+            }
             Some(Record { owner: None, number, .. }) if number < state.clock => actions.push(Action::Forget),
             _ => {}
         }

@@ -3,7 +3,8 @@ use std::io::Write;
 
 use redis::{Cmd, RedisWrite, Value};
 
-use super::{CallArgument, DIFFERS, ReplyBody, ScriptCall, ScriptReply, jitter, unexpected_reply};
+use super::reply::{DIFFERS, ReplyBody, ScriptReply, unexpected_reply};
+use super::{CallArgument, ScriptCall, jitter};
 use crate::batching::clock_estimate::EstimatedNumber;
 use crate::failure::CallFailure;
 use crate::record::{is_consumed, record_head, record_tail};
@@ -96,7 +97,7 @@ pub(crate) fn parse_time(reply: &Value) -> Result<u64, CallFailure> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::panic, clippy::unwrap_used)]
 mod tests {
     use std::time::Duration;
 

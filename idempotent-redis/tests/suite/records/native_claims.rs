@@ -215,7 +215,10 @@ async fn a_cold_duplicate_is_cached_and_then_costs_no_command() {
     refresh(&store).await;
     for _ in 0..2 {
         let claim = store.claim(&ask("k", 2)).await.unwrap();
-        assert!(matches!(&claim, Claim::Consumed(found) if found.fencing == fencing && found.value.is_some()), "{claim:?}");
+        assert!(
+            matches!(&claim, Claim::Consumed(found) if found.fencing == fencing && found.value.is_some()),
+            "{claim:?}"
+        );
     }
     let before = (calls(&server, "evalsha"), calls(&server, "set"));
     assert!(matches!(store.claim(&ask("k", 2)).await.unwrap(), Claim::Consumed(_)));
