@@ -133,7 +133,7 @@ async fn numbers_of_a_retained_key_rise_even_if_the_clock_goes_back() {
 #[tokio::test]
 async fn a_number_may_repeat_if_the_clock_is_set_back_after_its_record_is_gone() {
     let server = RedisServer::builder().faketime().start();
-    let store = RedisStore::builder(server.url()).cache(None).native_claims(false).connect().await.unwrap();
+    let store = RedisStore::builder(server.url()).cache(None).connect().await.unwrap();
     for (part, verdict) in [("deleted", ReleaseKind::Delete), ("remembered", ReleaseKind::Vacate)] {
         let held = hold(&store, part, 1).await;
         assert_eq!(store.release(&held, &put_down(verdict)).await.unwrap(), Settled::Done);

@@ -127,7 +127,7 @@ async fn a_call_that_arrives_after_its_timeout_has_no_effect() {
     let server = RedisServer::start();
     let proxy = Proxy::start(&server.address()).await;
     // Claims are scripts, so that the test can count the copies.
-    let builder = RedisStore::builder(proxy.url()).response_timeout(secs(1)).cache(None).native_claims(false);
+    let builder = RedisStore::builder(proxy.url()).response_timeout(secs(1)).cache(None);
     let store = builder.connect().await.unwrap();
     consume(&store, "warm", None).await;
     let seen = calls(&server, "evalsha");

@@ -13,7 +13,7 @@ use crate::support::{HOUR, ask, calls, consume, done, granted, hold, key, open_w
 
 /// Opens a store that has read the server's clock, so that its claims are commands.
 async fn open_with_reading(server: &RedisServer) -> RedisStore {
-    let store = RedisStore::builder(server.url()).cache(None).native_claims(true).connect().await.unwrap();
+    let store = RedisStore::builder(server.url()).cache(None).native_claims().connect().await.unwrap();
     refresh(&store).await;
     store
 }
@@ -24,7 +24,7 @@ async fn refresh(store: &RedisStore) {
 }
 
 async fn open_with_scripts(server: &RedisServer) -> RedisStore {
-    RedisStore::builder(server.url()).cache(None).native_claims(false).connect().await.unwrap()
+    open_without_cache(server).await
 }
 
 /// Claims by a command, even if the machine is so slow that a number is late.
@@ -123,7 +123,7 @@ async fn a_number_far_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it()
 async fn a_claim_without_an_answer_is_raised_when_its_owner_repeats_it() {
     let server = RedisServer::builder().faketime().start();
     let proxy = Proxy::start(&server.address()).await;
-    let store = RedisStore::builder(proxy.url()).cache(None).native_claims(true).connect().await.unwrap();
+    let store = RedisStore::builder(proxy.url()).cache(None).native_claims().connect().await.unwrap();
     refresh(&store).await;
     proxy.fail_next_with(key("k").as_str(), Fault::CutAfterApply);
     // The clock passes the number that the claim is going to write.
@@ -209,7 +209,7 @@ async fn keys_in_other_states_have_the_answers_of_the_script() {
 #[tokio::test]
 async fn a_cold_duplicate_is_cached_and_then_costs_no_command() {
     let server = RedisServer::start();
-    let store = RedisStore::builder(server.url()).native_claims(true).connect().await.unwrap();
+    let store = RedisStore::builder(server.url()).native_claims().connect().await.unwrap();
     let scripts = open_with_scripts(&server).await;
     let fencing = consume(&scripts, "k", Some(b"{}")).await;
     refresh(&store).await;
@@ -249,7 +249,7 @@ async fn records_of_commands_and_of_scripts_are_read_and_ended_by_either() {
 #[tokio::test]
 async fn a_load_of_takeovers_makes_claims_scripts() {
     let server = RedisServer::start();
-    let store = open_without_cache(&server).await;
+    let store = RedisStore::builder(server.url()).cache(None).adaptive_claims().connect().await.unwrap();
     refresh(&store).await;
     for part in 0..40 {
         let part = format!("vacant-{part}");

@@ -21,7 +21,7 @@ async fn at_a_fixed_time(server: &RedisServer) -> RedisStore {
 
 /// Opens a store that completes by scripts on each server.
 async fn by_scripts(server: &RedisServer) -> RedisStore {
-    RedisStore::builder(server.url()).cache(None).native_comparison(false).native_claims(false).connect().await.unwrap()
+    RedisStore::builder(server.url()).cache(None).native_comparison(false).connect().await.unwrap()
 }
 
 fn hex(bytes: &[u8]) -> String {
