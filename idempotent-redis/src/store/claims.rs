@@ -1,4 +1,4 @@
-//! Claims: by a command where that suffices, otherwise by the script.
+//! Claims: by the script, or by a command where that is enabled and suffices.
 //!
 //! A command writes a claim if the key is absent, with a fencing number that the client has estimated. The number is valid if
 //! it is at least the server's time after the write: then it is higher than the number of any earlier grant of the key. The
