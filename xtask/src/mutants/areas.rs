@@ -15,6 +15,8 @@ pub(crate) struct Area {
     left_out: &'static [&'static str],
     /// The test sets, the unit tests first. A mutant that one of them detects is not tested with the others.
     pub(super) test_sets: &'static [TestSet],
+    /// Tests that take seconds. They run only if all mutants are in one build, and only for mutants that they reach.
+    pub(super) slow_test_sets: &'static [TestSet],
 }
 
 /// Some tests of one package.
@@ -65,6 +67,20 @@ const QUICK: &[&str] = &[
     "testing::",
 ];
 
+/// The tests of the engine on the memory store that take seconds, and those of the test kit.
+const SLOW: &[&str] = &[
+    "--no-default-features",
+    "--test",
+    "suite",
+    "--",
+    "extras::",
+    "executor::chaos::",
+    "executor::runtimes::",
+    "executor::rules::waiting_ends_at_its_limit_with_a_tiny_hint_too",
+    "order::missing_capability",
+    "testing::",
+];
+
 pub(super) const AREAS: [Area; 4] = [
     Area {
         name: "core",
@@ -79,6 +95,10 @@ pub(super) const AREAS: [Area; 4] = [
             TestSet { package: "idempotent-mq", arguments: &["--test", "suite"] },
             TestSet { package: "idempotent-alert", arguments: &["--test", "suite"] },
         ],
+        slow_test_sets: &[
+            TestSet { package: "idempotent-core", arguments: &["--lib", "--", "interleavings"] },
+            TestSet { package: "idempotent-tests", arguments: SLOW },
+        ],
     },
     Area {
         name: "mq",
@@ -89,6 +109,7 @@ pub(super) const AREAS: [Area; 4] = [
             TestSet { package: "idempotent-mq", arguments: &["--lib"] },
             TestSet { package: "idempotent-mq", arguments: &["--test", "suite"] },
         ],
+        slow_test_sets: &[],
     },
     Area {
         name: "tower",
@@ -99,6 +120,10 @@ pub(super) const AREAS: [Area; 4] = [
             TestSet { package: "idempotent-tower", arguments: &["--lib"] },
             TestSet { package: "idempotent-tower", arguments: &["--test", "suite", "--", "layer::"] },
         ],
+        slow_test_sets: &[TestSet {
+            package: "idempotent-tower",
+            arguments: &["--test", "suite", "--", "attribute::", "sockets::"],
+        }],
     },
     Area {
         name: "outbox",
@@ -106,9 +131,10 @@ pub(super) const AREAS: [Area; 4] = [
         folder: "stores/sqlx/src/outbox",
         left_out: &[],
         test_sets: &[
-            TestSet { package: "idempotent-sqlx", arguments: &["--lib", "--features", "outbox,sqlite"] },
+            TestSet { package: "idempotent-sqlx", arguments: &["--lib", "--features", "mysql,outbox,postgres,sqlite"] },
             TestSet { package: "idempotent-sqlx", arguments: &["--test", "suite", "--", "outbox::sqlite::"] },
         ],
+        slow_test_sets: &[],
     },
 ];
 

@@ -13,10 +13,10 @@ must fail. A mutant that does not compile is unviable. A mutant whose tests do n
 |---|---|
 | `all` | cargo-mutants builds each mutant. The unit tests of the package run, and test suites without database servers. |
 | `unit` | Only the unit tests run (`--unit`), so the suites may detect a survivor. |
-| `switched` | One build contains all mutants of an area as branches (`--switched`). Each mutant runs the tests of `all` that reach its branch. A mutant that does not compile as a branch counts as unviable too, for example in a constant function. |
+| `switched` | One build contains all mutants of an area as branches (`--switched`). Each mutant runs the tests that reach its branch, also tests that take seconds, for example those of blocked runtimes. A mutant that does not compile as a branch counts as unviable too, for example in a constant function. |
 
-Tests that take seconds are left out, for example those of blocked runtimes, so they may detect a survivor. A file without a
-row has not been mutated yet. Files that make no decision, such as texts for people, belong to no area.
+With `all` and `unit`, tests that take seconds are left out, so they may detect a survivor. A file without a row has not been
+mutated yet. Files that make no decision, such as texts for people, belong to no area.
 
 | area | files | with a row |
 |---|---|---|

@@ -40,7 +40,7 @@ pub(super) fn mutate(
     };
     build.prepare(in_tree)?;
     let mut tests = Vec::new();
-    for set in area.test_sets {
+    for set in area.test_sets.iter().chain(area.slow_test_sets) {
         let folder = folder(tool, set.package)?;
         for program in programs(set, in_tree(&["test"]))? {
             tests.push(TestProgram::observe(&program, &folder, set.run_arguments(), &target()?.join("mutants"))?);
