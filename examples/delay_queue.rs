@@ -66,7 +66,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
     });
     let counts = counts.await?;
-    println!("{} done, {} retried, {} put aside", counts.acked, counts.retried, counts.dead_lettered);
+    println!("{} acknowledged, {} retried, {} dead-lettered", counts.acked, counts.retried, counts.dead_lettered);
     let mut letters = DelayDeadLetters::new(&queue);
     while let Some((delivery, letter)) = letters.next().await? {
         let why = letter.map(|letter| letter.reason.into_owned()).unwrap_or_default();

@@ -85,7 +85,7 @@ async fn show(letters: &mut dyn DeadLetters, limit: u64) -> anyhow::Result<u64> 
                 let (attempts, deaths, reason) = (letter.attempts, letter.deaths, letter.reason);
                 println!("{shown}. {id}, {bytes} bytes: {reason}; attempt {attempts}, death {deaths}, {died}");
             }
-            None => println!("{shown}. {id}, {bytes} bytes: put aside by somebody else"),
+            None => println!("{shown}. {id}, {bytes} bytes: dead-lettered by another program"),
         }
     }
     Ok(shown)

@@ -245,6 +245,8 @@ impl<'a> Serializer for CanonicalWriter<'a> {
 mod tests {
     use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 
+    use serde::ser::SerializeStruct;
+
     use super::*;
 
     fn text(value: &(impl Serialize + ?Sized)) -> String {
@@ -287,6 +289,24 @@ mod tests {
             text(&vec![HashSet::from([2]), HashSet::from([1])])
         );
         assert_ne!(text(&vec!["HashSet", "a"]), text(&vec!["a", "HashSet"]));
+    }
+
+    /// JSON text in a struct of this name, the form in which serde_json passes it.
+    struct Text(&'static str, &'static str);
+
+    impl Serialize for Text {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            let mut writer = serializer.serialize_struct(self.0, 1)?;
+            writer.serialize_field(self.0, self.1)?;
+            writer.end()
+        }
+    }
+
+    #[test]
+    fn raw_json_is_written_in_canonical_form_and_a_number_with_all_its_digits() {
+        assert_eq!(text(&Text(RAW, r#"{"b": 1, "a": [ ]}"#)), r#"{"a":[],"b":1}"#);
+        assert_eq!(text(&Text(NUMBER, "1.00000000000000000000001")), "1.00000000000000000000001");
+        assert_eq!(text(&Text("Other", "1")), r#"{"Other":"1"}"#);
     }
 
     #[test]

@@ -246,7 +246,23 @@ mod tests {
     fn a_list_that_decodes_in_another_order_is_kept() {
         round_trip(Tags((0..100).collect()));
         round_trip([Some(Tags((0..100).collect()))]);
+        round_trip(std::collections::BTreeMap::from([(1, Tags((0..100).collect()))]));
         round_trip((Tags((0..100).collect()), 0.1_f32));
+    }
+
+    #[test]
+    fn a_discarded_value_decodes_as_the_default() {
+        assert_eq!(<Discard as Codec<u8>>::encode(&7).unwrap(), None);
+        assert_eq!(<Discard as Codec<Defaulted>>::decode(None).unwrap(), Defaulted(7));
+    }
+
+    #[derive(Debug, PartialEq)]
+    struct Defaulted(u8);
+
+    impl Default for Defaulted {
+        fn default() -> Self {
+            Self(7)
+        }
     }
 
     #[test]

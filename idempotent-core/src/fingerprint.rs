@@ -203,4 +203,24 @@ mod tests {
         assert_eq!(of(r#"{"a":1,"b":2}"#), of(r#"{"b":2,"a":1}"#));
         assert_ne!(of(r#"{"a":1}"#), of(r#"{"a":2}"#));
     }
+
+    #[test]
+    fn fingerprints_differ_if_digest_and_algorithm_differ_by_the_same_bits() {
+        let of = |algorithm: u8, digest: u128| Fingerprint { algorithm, digest: digest.to_ne_bytes() };
+        assert_ne!(of(1, 0), of(2, 3));
+        assert_ne!(of(1, 0), of(2, 0));
+        assert_ne!(of(1, 0), of(1, 3));
+        assert_eq!(of(2, 3), of(2, 3));
+    }
+
+    #[test]
+    fn a_part_is_preceded_by_its_length() {
+        let of = |parts: &[&str]| {
+            let mut pieces = Fingerprinter::new();
+            parts.iter().for_each(|part| pieces.part(part));
+            pieces.finish()
+        };
+        assert_eq!(of(&["ab"]), Fingerprint::of_bytes(b"\x02\0\0\0\0\0\0\0ab"));
+        assert_ne!(of(&["a", "b"]), of(&["ab", ""]));
+    }
 }

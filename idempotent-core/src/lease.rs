@@ -326,3 +326,67 @@ impl fmt::Debug for Lease {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::{ClaimRequest, Identity, MemoryStore, SystemClock};
+
+    const HEARTBEAT: Duration = Duration::from_secs(4);
+    const NANOSECOND: Duration = Duration::from_nanos(1);
+
+    /// Returns the lease of a claim that was sent and answered at `claimed`.
+    fn lease(claimed: Instant, change: impl FnOnce(&mut LeaseTiming)) -> Lease {
+        let key = Identity::new(Scene::Mq, "work", "k").key("test").unwrap();
+        let request = ClaimRequest::new(key).unwrap();
+        let grant = Grant { fencing: FencingToken(1), attempt: 1, lease: HEARTBEAT * 3, taken_over: None };
+        let mut timing = LeaseTiming {
+            heartbeat: HEARTBEAT,
+            max_run: Duration::from_secs(60),
+            step_retention: Duration::from_secs(70),
+            renews: true,
+            in_transaction: false,
+        };
+        change(&mut timing);
+        let name = HandlerName { scene: Scene::Mq, scope: "work".into() };
+        let parts: (Arc<dyn Clock>, Arc<dyn Store>) = (Arc::new(SystemClock::new()), Arc::new(MemoryStore::new()));
+        Lease::new(ClaimHandle::granted(&request, &grant), grant, name, None, parts, (claimed, claimed), &timing)
+    }
+
+    #[test]
+    fn a_task_that_sleeps_longer_than_a_watch_is_reported_as_blocked_once() {
+        let start = SystemClock::new().now();
+        let limit = HEARTBEAT * 7 / 4;
+        let asleep = lease(start, |_| {});
+        assert_eq!(asleep.blocked(start + limit), None);
+        assert_eq!(asleep.blocked(start + limit + NANOSECOND), Some(limit + NANOSECOND));
+        assert_eq!(asleep.blocked(start + limit * 2), None, "reported already");
+        let polled = lease(start, |_| {});
+        polled.record_poll(start + HEARTBEAT);
+        assert_eq!(polled.blocked(start + HEARTBEAT + limit), None);
+        assert_eq!(polled.blocked(start + HEARTBEAT * 3), Some(HEARTBEAT * 2));
+    }
+
+    #[test]
+    fn a_renewed_record_is_settled_without_the_terms_of_its_grant() {
+        let lease = lease(SystemClock::new().now(), |_| {});
+        assert_eq!(lease.settling_handle().terms, lease.held().terms);
+        assert!(lease.held().terms.is_some());
+        lease.mark_renewal_sent();
+        assert_eq!(*lease.settling_handle(), ClaimHandle { terms: None, ..lease.held().clone() });
+    }
+
+    #[test]
+    fn a_lease_has_the_timing_that_it_was_created_with() {
+        let now = SystemClock::new().now();
+        let (renewed, inside) =
+            (lease(now, |_| {}), lease(now, |timing| (timing.renews, timing.in_transaction) = (false, true)));
+        assert_eq!(
+            [&renewed, &inside].map(|lease| (lease.renews_in_store(), lease.is_in_transaction())),
+            [(true, false), (false, true)]
+        );
+        assert_eq!(renewed.step_retention(), Duration::from_secs(70));
+        assert!(renewed.is_same(&renewed.clone()) && !renewed.is_same(&inside));
+    }
+}

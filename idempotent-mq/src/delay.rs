@@ -112,3 +112,15 @@ impl DelayErrorKind {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_whether_the_call_was_applied() {
+        let text = |kind| DelayError::new(kind, "no room").to_string();
+        let kinds = [DelayErrorKind::NotApplied, DelayErrorKind::Ambiguous, DelayErrorKind::Refused];
+        assert_eq!(kinds.map(text), ["not applied: no room", "the result is unknown: no room", "refused: no room"]);
+    }
+}

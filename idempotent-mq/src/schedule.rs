@@ -102,3 +102,42 @@ impl Schedule {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const fn secs(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    #[test]
+    fn a_schedule_that_cannot_work_is_refused() {
+        let refused = |schedule: Schedule, why: &str| {
+            let error = schedule.check().unwrap_err();
+            assert!(error.contains(why), "{error}");
+        };
+        refused(Schedule::list([secs(1)]).jitter(101), "jitter is 101 %");
+        refused(Schedule::list([]), "empty list");
+        refused(Schedule::list([secs(1), Duration::ZERO]), "delay of 0");
+        refused(Schedule::exponential(Duration::ZERO, secs(1)), "begins with 0ns");
+        refused(Schedule::exponential(secs(2), secs(1)), "begins with 2s");
+        let accepted = [
+            Schedule::list([secs(1)]).jitter(100),
+            Schedule::exponential(secs(1), secs(1)).jitter(0),
+            Schedule::default(),
+            Schedule::rocketmq(),
+        ];
+        assert_eq!(accepted.map(|schedule| schedule.check()), [Ok(()), Ok(()), Ok(()), Ok(())]);
+    }
+
+    #[test]
+    fn the_redelivery_has_the_delays_without_jitter() {
+        let plain = Schedule::exponential(secs(1), secs(300));
+        let jittered = plain.clone().jitter(50);
+        assert_ne!(jittered.after(3, 0), plain.after(3, 0));
+        assert_eq!(jittered.redelivery(5).budget(), plain.redelivery(5).budget());
+        assert_eq!(jittered.redelivery(3).budget(), secs(1 + 2 + 4));
+    }
+}

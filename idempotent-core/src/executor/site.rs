@@ -43,3 +43,36 @@ impl Site {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::Scene;
+
+    fn register(site: &'static Site, scope: String) {
+        site.register_call(&Identity::new(Scene::Mq, scope, "k"));
+    }
+
+    fn first_site(scope: &str) -> Option<&'static Site> {
+        SITES.lock().unwrap().get(&("mq".to_owned(), scope.to_owned())).copied()
+    }
+
+    #[test]
+    fn the_first_site_of_each_scope_is_kept_up_to_a_limit() {
+        static SITES_OF_ONE_SCOPE: [Site; 2] = [Site::new("one.rs:1"), Site::new("two.rs:2")];
+        let [one, two] = &SITES_OF_ONE_SCOPE;
+        for site in [one, two, one] {
+            register(site, "shared".to_owned());
+        }
+        assert!(std::ptr::eq(first_site("shared").unwrap(), one));
+        register(one, "another".to_owned());
+        assert!(first_site("another").is_none(), "one scope for each site");
+        for number in 0..=MAX_SITES {
+            register(Box::leak(Box::new(Site::new("made.rs:1"))), format!("made {number}"));
+        }
+        assert_eq!(SITES.lock().unwrap().len(), MAX_SITES);
+        assert!(first_site("made 0").is_some());
+        assert!(first_site(&format!("made {MAX_SITES}")).is_none());
+    }
+}

@@ -84,3 +84,21 @@ impl DeadLetter {
         Self { reason: reason.into(), id: None, attempts: 1, first_at: now, last_at: now, deaths: 1 }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settlements_have_different_names() {
+        let now = Timestamp::default();
+        let retry = Retry { after: Duration::ZERO, attempt: 1, first_at: now, reason: Cow::Borrowed("") };
+        let all = [
+            Settlement::Ack,
+            Settlement::Retry(retry),
+            Settlement::DeadLetter(DeadLetter::because("", now)),
+            Settlement::GiveBack,
+        ];
+        assert_eq!(all.map(|settlement| settlement.name()), ["ack", "retry", "dead letter", "give back"]);
+    }
+}

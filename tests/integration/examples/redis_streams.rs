@@ -21,7 +21,7 @@ fn each_order_is_charged_once_and_sigterm_ends_what_runs() {
     }
     let mut running = Running::start("redis_streams", &[&server.url()]);
     assert_eq!(running.says(2), ["order 1: asking the bank", "order 1: charged 500 cents"]);
-    until("both copies are done, and the odd one is put aside", || pending(&server) == Some(0));
+    until("both copies are done, and the odd one is a dead letter", || pending(&server) == Some(0));
     let dead = server.command(&["XRANGE", "orders:dead", "-", "+"]);
     let [Value::Array(entry)] = dead.items() else { panic!("not one dead letter: {dead:?}") };
     assert_eq!(entry[1].items()[..2].iter().map(Value::text).collect::<Vec<_>>(), ["body", "what?"]);

@@ -75,7 +75,7 @@ async fn a_redrive_that_is_killed_loses_nothing_and_the_next_one_puts_the_rest_b
 
     let shown = redrive(&url, &["--dry-run", "--limit", "2"]).output().unwrap();
     let lines = "1. m-0, 4011 bytes: no stock; attempt 17, death 1, 2023-11-14T22:13:20Z\n\
-                 2. m-1, 4011 bytes: put aside by somebody else\n2 of 400 would be put back into orders\n";
+                 2. m-1, 4011 bytes: dead-lettered by another program\n2 of 400 would be put back into orders\n";
     assert_eq!((text(&shown), shown.status.success()), (lines.to_owned(), true));
     dead(&url, |letters| letters == 400).await;
 

@@ -98,6 +98,7 @@ pub(super) const AREAS: [Area; 4] = [
         slow_test_sets: &[
             TestSet { package: "idempotent-core", arguments: &["--lib", "--", "interleavings"] },
             TestSet { package: "idempotent-tests", arguments: SLOW },
+            TestSet { package: "idempotent-tests", arguments: &["--no-default-features", "--test", "spans"] },
         ],
     },
     Area {

@@ -7,7 +7,7 @@ const HEAD: &str = "\
 
 `cargo xtask mutants [AREA | FILE …] --write` writes this page. cargo-mutants changes one expression at a time, and some test
 must fail. A mutant that does not compile is unviable. A mutant whose tests do not end counts as caught. The file
-`.cargo/mutants.toml` lists mutants that change nothing anyone can observe, each with its reason.
+`.cargo/mutants.toml` lists mutants that no test has to detect, each with its reason.
 
 | tests | meaning |
 |---|---|

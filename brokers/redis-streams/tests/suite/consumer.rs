@@ -186,7 +186,7 @@ async fn an_entry_that_always_fails_runs_17_times_and_is_dead_lettered() {
     });
     world.send("x");
     let running = world.run(world.source("a").await, handling, 8, 6);
-    until("it is put aside", || running.counters.counts().dead_lettered == 1).await;
+    until("it is a dead letter", || running.counters.counts().dead_lettered == 1).await;
     let counts = running.ended().await.unwrap();
     assert_eq!((runs.load(SeqCst), counts.retried), (17, 16));
     let dead = world.entries("orders:dead").pop().unwrap();

@@ -255,3 +255,16 @@ async fn a_dead_letter_that_the_broker_refuses_comes_again_and_is_never_acknowle
     world.clock.advance(secs(301)).await;
     assert_eq!((world.broker.dead().len(), job.runs()), (1, 1));
 }
+
+#[tokio::test]
+async fn the_retries_of_messages_that_fail_together_are_spread_by_the_jitter() {
+    let world = World::new();
+    let job = Job::ends(&world, ms(10), again);
+    let schedule = Schedule::list([secs(100)]).jitter(50);
+    world.consume_by(Policy::new(), job.by_id(), |builder| builder.schedule(schedule)).await;
+    world.broker.send_numbered(20);
+    world.clock.advance(secs(1)).await;
+    let names = (0..20).map(|number| world.broker.retries(&format!("m{number}")));
+    let delays: std::collections::BTreeSet<_> = names.flatten().map(|retry| retry.after).collect();
+    assert!(delays.len() > 10 && delays.iter().all(|delay| (secs(50)..=secs(150)).contains(delay)), "{delays:?}");
+}

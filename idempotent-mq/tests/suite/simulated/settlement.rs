@@ -112,3 +112,58 @@ async fn the_deliveries_that_a_long_delay_is_made_of_are_not_held_against_the_me
     assert_eq!((job.runs(), &*letter.reason), (3, "given up after 3 runs: no stock"));
     assert!(world.broker.delivered("m1").len() > 300);
 }
+
+#[tokio::test]
+async fn a_settlement_that_keeps_failing_is_given_up_after_15_s_and_the_consumer_goes_on() {
+    let world = World::new();
+    let job = Job::ok(&world, ms(10));
+    let process = world.consume(Policy::new(), job.by_id()).await;
+    world.broker.fail_settling(SourceErrorKind::Transient, 1_000);
+    world.broker.send("m1", "{}");
+    world.clock.advance(secs(60)).await;
+    let story = world.broker.story("m1");
+    let (last, _) = story.last().unwrap();
+    assert!(story.len() > 5 && (10_000..15_010).contains(last), "{story:?}");
+    assert_eq!((process.counts().unsettled, process.counts().acked, process.task.is_finished()), (1, 0, false));
+}
+
+#[tokio::test]
+async fn a_dead_letter_refused_for_good_and_a_retry_that_fails_for_now_do_not_end_the_consumer() {
+    let world = World::new();
+    let job = Job::ends(&world, ms(10), |_| HandlerResult::Never { reason: "no".into() });
+    let process = world.consume(Policy::new(), job.by_id()).await;
+    world.broker.fail_settling(SourceErrorKind::Fatal, 1);
+    world.broker.fail_settling(SourceErrorKind::Transient, 1_000);
+    world.broker.send("m1", "{}");
+    world.clock.advance(secs(60)).await;
+    assert_eq!((process.counts().unsettled, process.task.is_finished()), (1, false));
+}
+
+#[tokio::test]
+async fn the_unanswered_settlement_of_a_revoked_delivery_is_not_repeated() {
+    let world = World::new();
+    let job = Job::ok(&world, ms(10));
+    let process = world.consume(Policy::new(), job.by_id()).await;
+    world.broker.hang_settling(1_000);
+    let position = Position::of("orders").offset(17);
+    world.broker.send_delivery("m1", Delivery::new(position, b"{}".to_vec()).id("m1"));
+    world.clock.advance(ms(50)).await;
+    world.broker.revoke(Position::of("orders"));
+    world.clock.advance(secs(60)).await;
+    let counts = process.counts();
+    assert_eq!((counts.source_errors, counts.unsettled, counts.revoked, counts.acked), (1, 0, 1, 0));
+}
+
+#[tokio::test]
+async fn a_delivery_that_cannot_be_given_back_during_a_drain_does_not_fail_the_consumer() {
+    let world = World::new();
+    let job = Job::ok(&world, secs(1));
+    let mut process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.concurrency(1).prefetch(2)).await;
+    world.broker.send_all(&["m1", "m2"]);
+    world.clock.advance(ms(10)).await;
+    world.broker.fail_settling(SourceErrorKind::Fatal, 1);
+    process.stop().await;
+    world.clock.advance(secs(60)).await;
+    let counts = process.task.await.unwrap().unwrap();
+    assert_eq!((counts.acked, counts.given_back, counts.unsettled), (1, 0, 1));
+}

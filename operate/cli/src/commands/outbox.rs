@@ -116,11 +116,11 @@ async fn change(
         check(target, id).await?;
     }
     if options.dry_run {
-        output::note(format_args!("dry run: `{action}` would change {} messages", ids.len()));
+        output::note(format_args!("dry run: `{action}` would change {}", messages(ids.len())));
         return Ok(());
     }
     if !options.yes {
-        confirm(&format!("The command `{action}` changes {} messages. {warning}", ids.len())).await?;
+        confirm(&format!("The command `{action}` changes {}. {warning}", messages(ids.len()))).await?;
     }
     stop.finish_steps();
     let mut done = 0;
@@ -134,8 +134,13 @@ async fn change(
         changed.with_context(|| format!("message {} of {}", done + 1, ids.len()))?;
         done += 1;
     }
-    output::note(format_args!("done: {action} of {done} of {} messages", ids.len()));
+    output::note(format_args!("done: {action} of {done} of {}", messages(ids.len())));
     Ok(stop.check()?)
+}
+
+/// Returns the number with its noun.
+fn messages(count: usize) -> String {
+    if count == 1 { "1 message".to_owned() } else { format!("{count} messages") }
 }
 
 /// Refuses a message that cannot be changed, before any message is changed.

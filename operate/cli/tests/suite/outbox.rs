@@ -63,13 +63,13 @@ impl Site<'_> {
             self.outbox(&[&[action, "--reason", "the queue is bound", "--audit", path], more].concat())
         };
         change("resend", &["p-1"]).fails(6, "pass --yes");
-        change("resend", &["p-1", "--dry-run"]).fails(0, "would change 1 messages");
+        change("resend", &["p-1", "--dry-run"]).fails(0, "would change 1 message");
         change("resend", &["p-1", "p-2", "--yes"]).fails(6, "the message `p-2` is confirmed");
         change("void", &["p-1", "p-9", "--yes"]).fails(4, "p-9");
         change("void", &["p-1", "--yes", "--read-only"]).fails(6, "--read-only");
         assert_eq!((self.ids("dead").as_str(), fs::read_to_string(path).unwrap().as_str()), ("p-1\n", ""));
 
-        change("resend", &["p-1", "--yes"]).fails(0, "resend of 1 of 1 messages");
+        change("resend", &["p-1", "--yes"]).fails(0, "resend of 1 of 1 message");
         assert_eq!(self.ids("unconfirmed"), "p-0\np-1\np-3\n");
         change("void", &["p-0", "p-1", "--yes"]).fails(0, "void of 2 of 2 messages");
         assert_eq!([self.ids("unconfirmed"), self.ids("void")], ["p-3\n", "p-0\np-1\n"]);

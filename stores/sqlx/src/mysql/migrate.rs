@@ -18,8 +18,8 @@ use crate::schema::{self, BookkeepingSql, Found, Migration, SchemaStatus};
 use crate::server::{ErrorContext, Phase};
 use crate::table::Table;
 
-/// All steps there are. Texts are bytes: no character set has a say in them. There is no index on `expires_at`, which
-/// each flip would have to keep.
+/// All migrations. Texts are bytes, so that no character set applies. `expires_at` has no index, because each completion
+/// would have to update the index.
 pub(super) const MIGRATIONS: &[Migration] = &[
     Migration {
         name: "record table",
@@ -108,7 +108,7 @@ pub(super) async fn migrate_to(
         let why = format!("{}: the lock of migrations is taken; try again", place.database);
         return Err(StoreError::new(StoreErrorKind::NotApplied).because(why));
     }
-    // Another process may have been here meanwhile.
+    // Another process may have migrated meanwhile.
     let found = inspect(connection, table).await.map_err(told)?;
     let applied = schema::applied(&found, known, table)?;
     apply(connection, table, known, applied).await.map_err(told)?;
@@ -163,7 +163,7 @@ async fn inspect(connection: &mut MySqlConnection, table: &Table) -> Result<Foun
     let mut noted = notes(connection, table).await?;
     let records = is_there(connection, table, table.name()).await?;
     if records && noted.is_none() {
-        // Both may have been made since.
+        // Both may have been created since.
         noted = notes(connection, table).await?;
     }
     Ok(match (records, noted) {
@@ -175,7 +175,7 @@ async fn inspect(connection: &mut MySqlConnection, table: &Table) -> Result<Foun
     })
 }
 
-/// Versions and checksums; none without their table.
+/// Returns the versions and checksums of the applied migrations, or `None` without their table.
 async fn notes(connection: &mut MySqlConnection, table: &Table) -> Result<Option<Vec<(i64, Vec<u8>)>>, sqlx::Error> {
     if !is_there(connection, table, &table.migrations()).await? {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Brings the schema up to date, or reports the reason. Not sqlx's migrator: its bookkeeping is the user's.
+//! Migration of the schema. sqlx's migrator is not used, because its bookkeeping belongs to the application.
 use std::time::Duration;
 
 use idempotent_core::StoreError;
@@ -16,11 +16,11 @@ use crate::schema::{self, BookkeepingSql, Found, Migration, SchemaStatus};
 use crate::server::{ErrorContext, Phase};
 use crate::table::Table;
 
-/// One that waits for another's migration.
+/// The time limit of a migration, which may wait for the migration of another process.
 pub(super) const MIGRATION: Duration = Duration::from_secs(60);
 
-/// All steps there are. Texts are bytes, since a text of PostgreSQL cannot hold every character. Pages are not filled,
-/// and there is no index on `expires_at`: so a flip stays on its page and touches no index.
+/// All migrations. Texts are bytes, because a text of PostgreSQL cannot contain every character. Pages are not filled and
+/// `expires_at` has no index, so that a completion stays on its page and changes no index.
 pub(super) const MIGRATIONS: &[Migration] = &[
     Migration {
         name: "record table",
@@ -104,7 +104,7 @@ pub(super) async fn migrate_to(
     let mut transaction = connection.begin().await.map_err(told)?;
     let lock = sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK);
     lock.execute(&mut *transaction).await.map_err(told)?;
-    // Another process may have been here meanwhile.
+    // Another process may have migrated meanwhile.
     let found = inspect(&mut transaction, table).await.map_err(told)?;
     let applied = schema::applied(&found, known, table)?;
     apply(&mut transaction, table, known, applied).await.map_err(told)?;
@@ -160,7 +160,7 @@ async fn inspect(connection: &mut PgConnection, table: &Table) -> Result<Found, 
     let mut noted = notes(connection, table).await?;
     let records = oid(connection, table, table.name()).await?.is_some();
     if records && noted.is_none() {
-        // Both may have been made since.
+        // Both may have been created since.
         noted = notes(connection, table).await?;
     }
     Ok(match (records, noted) {
@@ -173,7 +173,7 @@ async fn inspect(connection: &mut PgConnection, table: &Table) -> Result<Found, 
     })
 }
 
-/// Versions and checksums; none without their table.
+/// Returns the versions and checksums of the applied migrations, or `None` without their table.
 async fn notes(connection: &mut PgConnection, table: &Table) -> Result<Option<Vec<(i64, Vec<u8>)>>, sqlx::Error> {
     if oid(connection, table, &table.migrations()).await?.is_none() {
         return Ok(None);

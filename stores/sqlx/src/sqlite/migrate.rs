@@ -1,5 +1,5 @@
-//! Brings the schema up to date, or reports the reason. Not sqlx's migrator: on SQLite that one takes no lock, so two
-//! processes that start at once would both apply a step.
+//! Migration of the schema. sqlx's migrator is not used, because it takes no lock on SQLite: two processes that start
+//! together would both apply a migration.
 use idempotent_core::StoreError;
 #[cfg(any(feature = "delay", feature = "outbox"))]
 use sqlx::SqlitePool;

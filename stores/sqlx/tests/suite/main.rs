@@ -15,6 +15,7 @@ mod processes;
 mod protocol;
 mod read_only;
 mod records;
+mod released_migrations;
 mod schema_status;
 mod sequence;
 mod setup;

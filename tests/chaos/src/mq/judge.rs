@@ -65,14 +65,14 @@ pub(super) fn letters(
             found.push(format!("D1: the dead letter {} is {}, and was {}", copy.name, letter.content, whole.content));
         }
         if copy.key.map(&fate).is_some_and(|fate| !fate.buried && !fate.unheard) {
-            found.push(format!("D2: {} was put aside, and its key is neither failed nor dead", copy.name));
+            found.push(format!("D2: {} is a dead letter, and its key is neither failed nor dead", copy.name));
         }
         there.insert(copy.name.as_str());
     }
     for (name, (copy, confirmed)) in &ledger.copies {
         let belongs = copy.key.is_none_or(|number| fate(number).buried && !fate(number).consumed);
         if *confirmed && belongs && !there.contains(name.as_str()) {
-            found.push(format!("D3: {name} had to be put aside, and lies nowhere"));
+            found.push(format!("D3: {name} had to become a dead letter, and is nowhere"));
         }
     }
     found

@@ -88,9 +88,9 @@ pub(crate) async fn outboxes_and_delays(incident: &mut Incident) {
     incident.shows("idempotent outbox list --status dead", &["payment-4711"]);
     incident.shows("idempotent outbox show payment-4711", &["no queue is bound"]);
     let resend = "idempotent outbox resend payment-4711 --reason 'the queue is bound now'";
-    incident.changes(resend, &["done: resend of 1 of 1 messages"]);
+    incident.changes(resend, &["done: resend of 1 of 1 message"]);
     let void = "idempotent outbox void payment-4712 --reason 'paid twice'";
-    incident.changes(void, &["done: void of 1 of 1 messages"]);
+    incident.changes(void, &["done: void of 1 of 1 message"]);
 
     let server = RedisServer::start();
     let queue = DelayQueue::builder(server.url(), "orders").connect().await.unwrap();

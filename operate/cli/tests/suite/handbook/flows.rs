@@ -71,10 +71,10 @@ pub(crate) async fn outbox(incident: &mut Incident) {
     incident.shows("idempotent outbox list --status dead", &["payment-4711", "no queue is bound"]);
     incident.value("ID", "payment-4711");
     incident.shows("idempotent outbox show ID", &["no queue is bound"]);
-    incident.changes("idempotent outbox resend ID --reason …", &["done: resend of 1 of 1 messages"]);
+    incident.changes("idempotent outbox resend ID --reason …", &["done: resend of 1 of 1 message"]);
     assert_eq!(incident.shows("idempotent outbox list --status dead", &[]), "");
     incident.value("ID", "payment-4712");
-    incident.changes("idempotent outbox void ID --reason …", &["done: void of 1 of 1 messages"]);
+    incident.changes("idempotent outbox void ID --reason …", &["done: void of 1 of 1 message"]);
     incident.shows("idempotent outbox status", &["\"held_back\":{\"at_least\":0"]);
 }
 
