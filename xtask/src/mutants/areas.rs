@@ -118,7 +118,7 @@ pub(super) const AREAS: [Area; 4] = [
         folder: "web/tower/src",
         left_out: &["lib.rs"],
         test_sets: &[
-            TestSet { package: "idempotent-tower", arguments: &["--lib"] },
+            TestSet { package: "idempotent-tower", arguments: &["--lib", "--features", "axum"] },
             TestSet { package: "idempotent-tower", arguments: &["--test", "suite", "--", "layer::"] },
         ],
         slow_test_sets: &[TestSet {
