@@ -131,3 +131,17 @@ fn debug_output_shows_no_message() {
     queue.send("secret");
     assert_eq!(format!("{queue:?}"), "MemoryQueue { name: \"orders\", pending: 1, dead_letters: 0, .. }");
 }
+
+#[tokio::test]
+async fn a_delivery_of_a_test_gets_the_position_of_the_queue_and_keeps_its_other_fields() {
+    let queue = MemoryQueue::new("orders");
+    let elsewhere = idempotent_mq::Position::of("invoices").offset(7);
+    let mut delivery = idempotent_mq::Delivery::new(elsewhere, b"{}".to_vec()).id("m-1");
+    delivery.deaths = 2;
+    queue.send_delivery(delivery);
+    assert_eq!(queue.pending(), 1);
+    let received = idempotent_mq::Source::receive(&mut queue.source(), 1).await.unwrap();
+    let idempotent_mq::Received::Deliveries(received) = received else { panic!("deliveries") };
+    let (delivery, _) = &received[0];
+    assert_eq!((&*delivery.position.source, delivery.id.as_deref(), delivery.deaths), ("orders", Some("m-1"), 2));
+}
