@@ -105,6 +105,7 @@ async fn retries_wait_on_the_clock_of_the_queue_and_end_as_a_dead_letter() {
 async fn published_messages_keep_their_fields_and_wait_for_their_time() {
     let clock = VirtualClock::new();
     let queue = MemoryQueue::new("orders").clock(Arc::new(clock.clone()));
+    assert!(queue.delays());
     let due = clock.wall() + Duration::from_secs(5);
     let later = OutboundMessage::new("orders", "m-1", "1").header("trace", "abc").business_key("o-1").deliver_at(due);
     let elsewhere = OutboundMessage::new("invoices", "m-2", "2");
@@ -144,4 +145,13 @@ async fn a_delivery_of_a_test_gets_the_position_of_the_queue_and_keeps_its_other
     let idempotent_mq::Received::Deliveries(received) = received else { panic!("deliveries") };
     let (delivery, _) = &received[0];
     assert_eq!((&*delivery.position.source, delivery.id.as_deref(), delivery.deaths), ("orders", Some("m-1"), 2));
+}
+
+#[tokio::test]
+async fn a_letter_must_be_read_before_it_is_changed() {
+    use idempotent_mq::{DeadLetters, MemoryDeadLetters};
+    let mut letters = MemoryDeadLetters::new(&MemoryQueue::new("orders"));
+    for refused in [letters.discard().await, letters.put_back().await] {
+        assert!(refused.unwrap_err().to_string().contains("call `next` first"));
+    }
 }
