@@ -54,9 +54,9 @@ Proofs that take hours
   sim [--seeds N]   simulated fleets under faults, 10,000 of them; `sim --help` lists its options
   chaos NAME        real processes on real servers, killed, stopped, cut off; `chaos --help` lists names and options
   mutants [AREA | FILE ...] [--seed N] [--unit | --switched] [--write] [--list]
-                    changes one expression of the source at a time: some test must fail. Areas: core, mq, tower, outbox;
-                    --seed picks three files; --unit runs the unit tests only; --switched puts all mutants of an area
-                    into one build; --write puts the figures into docs/mutants.md
+                    changes one expression of the source at a time: some test must fail. Areas: core, mq, tower, outbox,
+                    metrics, otel; --seed picks three files; --unit runs the unit tests only; --switched puts all mutants
+                    of an area into one build; --write puts the figures into docs/mutants.md
   soak NAME         model, chaos, delivery, fire, mq [N], released, sql
 
 Before a release

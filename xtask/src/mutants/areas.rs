@@ -81,7 +81,7 @@ const SLOW: &[&str] = &[
     "testing::",
 ];
 
-pub(super) const AREAS: [Area; 4] = [
+pub(super) const AREAS: [Area; 6] = [
     Area {
         name: "core",
         package: "idempotent-core",
@@ -135,6 +135,31 @@ pub(super) const AREAS: [Area; 4] = [
         test_sets: &[
             TestSet { package: "idempotent-sqlx", arguments: &["--lib", "--features", "mysql,outbox,postgres,sqlite"] },
             TestSet { package: "idempotent-sqlx", arguments: &["--test", "suite", "--", "outbox::sqlite::"] },
+        ],
+        slow_test_sets: &[],
+    },
+    Area {
+        name: "metrics",
+        package: "idempotent-metrics",
+        folder: "operate/metrics/src",
+        left_out: &["lib.rs"],
+        test_sets: &[
+            TestSet {
+                package: "idempotent-metrics",
+                arguments: &["--lib", "--features", "delay,delay-queue,mq,outbox,redis,sqlite"],
+            },
+            TestSet { package: "idempotent-metrics", arguments: &["--test", "suite"] },
+        ],
+        slow_test_sets: &[],
+    },
+    Area {
+        name: "otel",
+        package: "idempotent-otel",
+        folder: "operate/otel/src",
+        left_out: &["lib.rs"],
+        test_sets: &[
+            TestSet { package: "idempotent-otel", arguments: &["--lib", "--features", "mq"] },
+            TestSet { package: "idempotent-otel", arguments: &["--test", "suite"] },
         ],
         slow_test_sets: &[],
     },
