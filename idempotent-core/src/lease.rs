@@ -329,15 +329,15 @@ impl fmt::Debug for Lease {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::{ClaimRequest, Identity, MemoryStore, SystemClock};
 
-    const HEARTBEAT: Duration = Duration::from_secs(4);
+    pub(crate) const HEARTBEAT: Duration = Duration::from_secs(4);
     const NANOSECOND: Duration = Duration::from_nanos(1);
 
     /// Returns the lease of a claim that was sent and answered at `claimed`.
-    fn lease(claimed: Instant, change: impl FnOnce(&mut LeaseTiming)) -> Lease {
+    pub(crate) fn lease(claimed: Instant, change: impl FnOnce(&mut LeaseTiming)) -> Lease {
         let key = Identity::new(Scene::Mq, "work", "k").key("test").unwrap();
         let request = ClaimRequest::new(key).unwrap();
         let grant = Grant { fencing: FencingToken(1), attempt: 1, lease: HEARTBEAT * 3, taken_over: None };

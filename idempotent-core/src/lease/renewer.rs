@@ -83,7 +83,7 @@ impl LeaseRenewer {
         table.entries[slot] = Some(RenewalEntry { lease: lease.clone(), due, not_before: now });
         table.has_new_entries = true;
         // An overdue driver may belong to a runtime that is blocked.
-        let late = table.next_due.is_some_and(|next| next <= now && next + lease.heartbeat() / 8 <= now);
+        let late = table.next_due.is_some_and(|next| next + lease.heartbeat() / 8 <= now);
         let sooner = late || table.next_due.is_none_or(|next| due < next);
         if sooner {
             // Set here, so that a driver that never scans again is detected.
@@ -245,5 +245,101 @@ impl Drop for RenewalGuard<'_> {
         if let Some(entry) = entry {
             entry.lease.mark_ended();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Timer;
+    use crate::lease::tests::{HEARTBEAT, lease};
+    use crate::{MemoryStore, Timestamp};
+
+    const NANOSECOND: Duration = Duration::from_nanos(1);
+
+    /// A clock that never moves, so that no driver does anything by itself.
+    #[derive(Debug)]
+    struct StoppedClock(Instant);
+
+    impl Clock for StoppedClock {
+        fn now(&self) -> Instant {
+            self.0
+        }
+
+        fn wall(&self) -> Timestamp {
+            Timestamp(0)
+        }
+
+        fn sleep_until(&self, _: Instant) -> Timer {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    /// An observer that records the token and the attempt of each event.
+    #[derive(Debug, Default)]
+    struct Recorder(Mutex<Vec<(Option<u64>, Option<u32>)>>);
+
+    impl Observer for Recorder {
+        fn on(&self, run: &RunInfo<'_>, _: &Event<'_>) {
+            let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            events.push((run.fencing.map(|fencing| fencing.0), run.attempt));
+        }
+    }
+
+    fn renewer(now: Instant) -> (Arc<LeaseRenewer>, Arc<Recorder>) {
+        let observer = Arc::new(Recorder::default());
+        let clock = Arc::new(StoppedClock(now));
+        (LeaseRenewer::new(Arc::new(MemoryStore::new()), clock, observer.clone()), observer)
+    }
+
+    #[tokio::test]
+    async fn a_driver_is_replaced_once_it_is_an_eighth_of_a_heartbeat_late() {
+        let now = Instant::now() + HEARTBEAT * 10;
+        let (renewer, _) = renewer(now);
+        let _first = renewer.add(&lease(now, |_| {}), now);
+        assert_eq!(renewer.table().driver, Some(1));
+        assert_eq!(renewer.table().next_due, Some(now + HEARTBEAT));
+        let late = HEARTBEAT / 8;
+        for (next_due, driver) in [(now - late + NANOSECOND, 1), (now - late, 2)] {
+            renewer.table().next_due = Some(next_due);
+            drop(renewer.add(&lease(now, |_| {}), now));
+            assert_eq!(renewer.table().driver, Some(driver));
+        }
+        assert_eq!(renewer.table().next_due, Some(now + HEARTBEAT), "set, so that the next delay is detected");
+        assert!(!renewer.is_late(now + HEARTBEAT + late - NANOSECOND, late));
+        assert!(renewer.is_late(now + HEARTBEAT + late, late));
+        renewer.table().driver = None;
+        assert!(renewer.is_late(now, late), "without a driver");
+        assert!(!renewer.is_closed());
+        renewer.close();
+        assert!(renewer.is_closed());
+    }
+
+    #[tokio::test]
+    async fn leases_are_renewed_up_to_an_eighth_of_a_heartbeat_early() {
+        let now = Instant::now();
+        let (renewer, observer) = renewer(now);
+        let held = lease(now, |_| {});
+        let _guard = renewer.add(&held, now);
+        let early = now + HEARTBEAT * 7 / 8;
+        let (renewed, next) = renewer.take_due(early - NANOSECOND, false);
+        assert_eq!((renewed.len(), next), (0, Some(now + HEARTBEAT)));
+        let (renewed, next) = renewer.take_due(early, false);
+        assert_eq!((renewed.len(), next), (1, Some(early + HEARTBEAT)));
+        assert!(renewed[0].is_same(&held) && observer.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_loss_of_a_lease_is_reported_once_with_its_token_and_attempt() {
+        let now = Instant::now();
+        let (renewer, observer) = renewer(now);
+        let held = lease(now, |_| {});
+        let _guard = renewer.add(&held, now);
+        for _ in 0..2 {
+            let (renewed, next) = renewer.take_due(held.guard(), false);
+            assert!(renewed.is_empty() && next.is_none_or(|next| next == held.guard() + IDLE_TIMEOUT));
+        }
+        assert!(held.is_lost_at(now));
+        assert_eq!(*observer.0.lock().unwrap_or_else(PoisonError::into_inner), [(Some(1), Some(1))]);
     }
 }
