@@ -200,3 +200,25 @@ const DOCS: HeaderValue = HeaderValue::from_static(
 fn whole_seconds(after: Duration) -> u64 {
     after.as_secs().saturating_add(u64::from(after.subsec_nanos() > 0)).max(1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_header_contains_uris_only() {
+        let header = docs_header("https://shop.example/docs");
+        assert_eq!(header, Some(HeaderValue::from_static("<https://shop.example/docs>; rel=\"describedby\"")));
+        for refused in ["https://shop.example/a b", "https://shop.example/<a>", "https://shop.example/\"", "é"] {
+            assert_eq!(docs_header(refused), None, "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_problem_has_the_time_of_its_retry() {
+        let after = Duration::from_millis(1_500);
+        let problem = Problem::new(ProblemKind::InFlight).retry_after(after);
+        assert_eq!((problem.comes_back_after(), whole_seconds(after)), (Some(after), 2));
+        assert_eq!(Problem::new(ProblemKind::MissingKey).comes_back_after(), None);
+    }
+}

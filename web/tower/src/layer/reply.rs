@@ -94,3 +94,24 @@ impl<B: Body<Data = Bytes>, E> RejectStrategy<Result<HandlerResponse<B>, E>> for
         CallResult::Rejected(rejection)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Full;
+
+    use super::*;
+
+    type Reply = LayerReply<Full<Bytes>, &'static str>;
+
+    fn describe(failure: &HandlerFailure<Full<Bytes>, &'static str>) -> Cow<'static, str> {
+        <Reply as ReplyStrategy<Result<HandlerResponse<Full<Bytes>>, &'static str>>>::describe(failure)
+    }
+
+    #[test]
+    fn a_failure_is_described_by_its_status() {
+        let mut response = Response::new(ResponseBody::passing(Full::default()));
+        *response.status_mut() = http::StatusCode::BAD_GATEWAY;
+        assert_eq!(describe(&HandlerFailure::Response(response)), "answered 502");
+        assert_eq!(describe(&HandlerFailure::Service("secret")), "the service failed");
+    }
+}

@@ -255,3 +255,16 @@ impl fmt::Debug for IdempotencyKey {
         write!(f, "IdempotencyKey({} characters)", self.0.len())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_keys_is_reported_as_a_list() {
+        assert_eq!(bare(b"k-1"), Ok("k-1".to_owned()));
+        assert_eq!(bare(b"k-1,k-2"), Err(InvalidKey::List));
+        assert_eq!(bare(b"k 1"), Err(InvalidKey::Characters));
+        assert_eq!(bare(b"k\xff"), Err(InvalidKey::Characters));
+    }
+}

@@ -126,13 +126,11 @@ fn of_head(parts: &Parts) -> Fingerprinter {
 
 /// Returns the URI that the client sent. A nested router removes the prefix from the URI of a request, and with it the
 /// difference between `/a/orders` and `/b/orders`.
-#[cfg(feature = "axum")]
 pub(crate) fn target(parts: &Parts) -> &Uri {
-    parts.extensions.get::<axum::extract::OriginalUri>().map_or(&parts.uri, |original| &original.0)
-}
-
-#[cfg(not(feature = "axum"))]
-pub(crate) fn target(parts: &Parts) -> &Uri {
+    #[cfg(feature = "axum")]
+    if let Some(original) = parts.extensions.get::<axum::extract::OriginalUri>() {
+        return &original.0;
+    }
     &parts.uri
 }
 

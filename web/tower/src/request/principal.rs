@@ -164,3 +164,26 @@ impl Denied {
         self.0
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use idempotent_core::{Identity, Scene};
+
+    use super::*;
+
+    #[test]
+    fn only_a_name_over_the_limit_is_hashed() {
+        let key = |part: &dyn Fn(&mut KeyParts)| {
+            let mut parts = KeyParts::default();
+            part(&mut parts);
+            Identity::new(Scene::Rest, "orders", &parts).key("shop").unwrap()
+        };
+        for (length, is_plain) in [(MAX_NAME, true), (MAX_NAME + 1, false)] {
+            let name = "n".repeat(length);
+            let caller = Caller::named(name.as_str());
+            let plain = key(&|parts| ("named", &name).write_to(parts));
+            assert_eq!(key(&|parts| caller.write_to(parts)) == plain, is_plain, "{length}");
+        }
+    }
+}

@@ -108,8 +108,8 @@ mod tests {
 
     #[test]
     fn unambiguous_json_is_parsed() {
-        let json =
-            r#" {"a": [null, true, -1, 1.5, 123456789012345, 1e300], "b": "12345678901234567890\\\"1", "": {}} "#;
+        let json = r#" {"a": [null, true, -1, 1.5, 123456789012345, 1e300], "b": "12345678901234567890\\\"1", "": {},
+                "c": "\"1234567890123456"} "#;
         let value = unambiguous(json.as_bytes()).unwrap();
         assert_eq!(value, serde_json::from_str::<serde_json::Value>(json).unwrap());
     }

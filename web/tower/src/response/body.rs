@@ -108,3 +108,28 @@ impl<B: Body> fmt::Debug for ResponseBody<B> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{BodyExt, Empty, Full};
+
+    use super::*;
+
+    #[test]
+    fn a_resumed_body_ends_after_its_frames_and_its_rest() {
+        let ends = |frames: usize, rest: &'static str| {
+            let frames = (0..frames).map(|_| Frame::data(Bytes::from_static(b"x"))).collect();
+            let rest = Box::pin(Full::new(Bytes::from_static(rest.as_bytes())));
+            ResponseBody::resumed(PartialBody { frames, broke: None, rest }).is_end_stream()
+        };
+        assert!(ends(0, ""));
+        assert!(!ends(1, "") && !ends(0, "rest") && !ends(1, "rest"));
+    }
+
+    #[test]
+    fn a_body_with_an_error_has_not_ended() {
+        let rest = Box::pin(Empty::new().map_err(|never| -> &'static str { match never {} }));
+        let body = PartialBody { frames: VecDeque::new(), broke: Some("broken"), rest };
+        assert!(!ResponseBody::resumed(body).is_end_stream());
+    }
+}
