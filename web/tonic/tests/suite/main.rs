@@ -1,0 +1,12 @@
+//! The layer in tonic's server, called by tonic's client over TCP.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+mod denied_callers;
+mod interruptions;
+mod key_metadata;
+mod passed_calls;
+mod problem_codes;
+mod problems;
+mod replays;
+mod setup_errors;
+mod streams;
+mod support;
