@@ -62,15 +62,13 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let is_handled = request.extensions_mut().remove::<UnaryCall>().is_some();
-        let path = request.uri().path().to_owned();
+        let handled = request.extensions_mut().remove::<UnaryCall>().map(|UnaryCall| request.uri().path().to_owned());
         let (answered, rules) = (self.inner.call(request), self.rules.clone());
         Box::pin(async move {
             let response = answered.await?;
-            if is_handled && is_grpc(response.headers()) {
-                Ok(rules.read(response, &path).await)
-            } else {
-                Ok(response.map(ResponseBody::passing))
+            match handled {
+                Some(path) if is_grpc(response.headers()) => Ok(rules.read(response, &path).await),
+                _ => Ok(response.map(ResponseBody::passing)),
             }
         })
     }
