@@ -3,6 +3,7 @@
 mod denied_callers;
 mod interruptions;
 mod key_metadata;
+mod other_layers;
 mod passed_calls;
 mod problem_codes;
 mod problems;

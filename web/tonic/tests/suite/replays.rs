@@ -68,6 +68,14 @@ async fn a_failure_with_a_stored_code_is_replayed_with_its_status() {
 }
 
 #[tokio::test]
+async fn a_method_overrides_the_decision_of_the_layer() {
+    let world = World::with(|layer| layer.store_codes([Code::Ok])).await;
+    for call in 1..=2 {
+        assert_eq!(run(world.pay("a", "tentative").await), (call, false));
+    }
+}
+
+#[tokio::test]
 async fn two_methods_have_separate_keys() {
     let world = World::new().await;
     assert_eq!(run(world.pay("a", "tea").await), (1, false));
@@ -134,24 +142,4 @@ async fn a_handler_finds_its_key_and_attempt() {
     run(world.pay("a", "tea").await);
     let attempts = world.shop.attempts.lock().unwrap().clone();
     assert!(attempts.len() == 1 && attempts[0].number() == 1 && !attempts[0].is_retry(), "{attempts:?}");
-}
-
-#[tokio::test]
-async fn the_layer_of_one_service_protects_only_this_service() {
-    use tower::{Layer, ServiceExt};
-    let world = World::new().await;
-    let executor = world.executor.clone();
-    let layer = idempotent_tonic::GrpcLayer::new(executor, idempotent_tower::Principal::none());
-    fn named<S: tonic::server::NamedService>(service: S) -> (S, &'static str) {
-        (service, S::NAME)
-    }
-    let (service, name) = named(layer.layer(world.shop.clone()));
-    assert_eq!(name, "shop.Orders");
-    for replay in [false, true] {
-        let body = tonic::body::Body::new(http_body_util::Full::new(bytes::Bytes::from_static(crate::support::TEA)));
-        let request = http::Request::post("/shop.Orders/Pay").header("content-type", "application/grpc");
-        let request = request.header("idempotency-key", "own").body(body).unwrap();
-        let response = service.clone().oneshot(request).await.unwrap();
-        assert_eq!(response.headers().contains_key("idempotent-replayed"), replay);
-    }
 }

@@ -14,7 +14,7 @@ use http_body_util::BodyExt;
 use idempotent_core::{Executor, MemoryStore};
 use idempotent_testkit::VirtualClock;
 use idempotent_tonic::GrpcLayer;
-use idempotent_tower::{Principal, RequestAttempt};
+use idempotent_tower::{Idempotent, Principal, RequestAttempt};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_stream::wrappers::TcpListenerStream;
@@ -77,6 +77,9 @@ impl Shop {
             _ => {}
         }
         let mut response = Response::new(Receipt { run, filler: payment.filler });
+        if payment.order == "tentative" {
+            response.extensions_mut().insert(Idempotent::release());
+        }
         response.metadata_mut().insert("x-run", run.into());
         response.metadata_mut().append("x-part", "one".parse().unwrap());
         response.metadata_mut().append("x-part", "two".parse().unwrap());
