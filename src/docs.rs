@@ -19,6 +19,7 @@ guides! {
     consumers = "consumers.md",
     brokers = "brokers.md",
     payments = "payments.md",
+    grpc = "grpc.md",
     steps = "steps.md",
     ordering = "ordering.md",
     outbox = "outbox.md",

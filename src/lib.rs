@@ -109,6 +109,7 @@
 //! | `rocketmq-tls` | TLS to RocketMQ |
 //! | `sqlite` | [`SqliteStore`] |
 //! | `tower` | [`IdempotencyLayer`], for any tower service |
+//! | `tonic` | [`grpc::GrpcLayer`], for gRPC services of tonic; enables `tower` |
 //! | `axum` | `tower`, with [`Http`], extractors and route templates |
 //!
 //! Features only add items. No feature changes the behaviour of others.
@@ -130,7 +131,8 @@
         feature = "rabbitmq",
         feature = "redis",
         feature = "redis-streams",
-        feature = "sqlite"
+        feature = "sqlite",
+        feature = "tonic"
     )),
     allow(rustdoc::broken_intra_doc_links)
 )]
@@ -139,6 +141,8 @@ pub mod alert;
 mod connect;
 pub mod docs;
 pub mod executor;
+#[cfg(feature = "tonic")]
+pub mod grpc;
 #[cfg(feature = "tower")]
 pub mod http;
 pub mod key;

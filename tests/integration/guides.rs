@@ -32,6 +32,9 @@ pub mod payments {}
 #[doc = include_str!("../../guides/http.md")]
 pub mod http {}
 
+#[doc = include_str!("../../guides/grpc.md")]
+pub mod grpc {}
+
 #[doc = include_str!("../../guides/steps.md")]
 pub mod steps {}
 

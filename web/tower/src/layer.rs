@@ -106,6 +106,13 @@ impl IdempotencyLayer {
         self
     }
 
+    /// Adds a problem of the settings that an adapter has found. Such a layer rejects each request that it handles.
+    #[doc(hidden)]
+    pub fn invalid(mut self, problem: String) -> Self {
+        self.config.adapter_problems.push(problem);
+        self
+    }
+
     /// Checks the settings. A layer with invalid settings responds with 500 to each request and logs the reason. A
     /// setter that has no effect in this layer, such as `payload` for tokens, is invalid as well.
     ///

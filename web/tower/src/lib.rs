@@ -38,3 +38,12 @@ pub use self::response::replay_header::ReplayHeader;
 pub use self::response::rules::ResponseRules;
 pub use self::response::store_policy::{Idempotent, StorePolicy};
 pub use self::response::stored::StoredResponse;
+
+/// The parts that the adapters of this project share.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::panic_guard::catch_panic;
+    pub use crate::response::body::PartialBody;
+    pub use crate::response::classify::StreamedBody;
+    pub use crate::response::store_policy::is_grpc;
+}

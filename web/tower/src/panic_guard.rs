@@ -3,7 +3,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs `hook` and returns its value, or `None` if it panics. State that a panicking hook has left inconsistent is not
 /// used again.
-pub(crate) fn catch_panic<T>(name: &'static str, hook: impl FnOnce() -> T) -> Option<T> {
+pub fn catch_panic<T>(name: &'static str, hook: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(hook)).map_err(|_| log_panic(name)).ok()
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::sources::texts;
 
 /// The crates whose sources keep the rules. A crate that keeps them is added here.
-const CHECKED: [&str; 20] = [
+const CHECKED: [&str; 21] = [
     "brokers/rabbitmq/src",
     "brokers/kafka/src",
     "brokers/nats/src",
@@ -22,6 +22,7 @@ const CHECKED: [&str; 20] = [
     "operate/metrics/src",
     "operate/otel/src",
     "stores/sqlx/src",
+    "web/tonic/src",
     "web/tower/src",
     "tests/harness/src",
     "tests/simulator/src",

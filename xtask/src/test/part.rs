@@ -29,7 +29,7 @@ struct Serverless {
     without: &'static [&'static str],
 }
 
-const SERVERLESS: [Serverless; 18] = [
+const SERVERLESS: [Serverless; 19] = [
     Serverless { package: "idempotent-alert", not: "", without: &[] },
     Serverless {
         package: "idempotent-cli",
@@ -54,6 +54,7 @@ const SERVERLESS: [Serverless; 18] = [
         not: "examples",
         without: &["postgres", "mariadb", "mysql_opens", "redis_opens", "tokens::stores"],
     },
+    Serverless { package: "idempotent-tonic", not: "", without: &[] },
     Serverless { package: "idempotent-tower", not: "", without: &["sockets::", "redis"] },
     Serverless { package: "xtask", not: "", without: &[] },
 ];

@@ -40,6 +40,8 @@ pub(crate) struct LayerConfig {
     pub(crate) problem_fn: Option<Arc<ProblemFn>>,
     /// The called setters that have no effect with some key source.
     pub(crate) called_setters: Vec<&'static str>,
+    /// Problems of the settings that an adapter has found.
+    pub(crate) adapter_problems: Vec<String>,
     /// The reason why the layer rejects each request.
     pub(crate) setup_error: Option<Arc<SetupError>>,
 }
@@ -79,6 +81,7 @@ impl LayerConfig {
             docs: None,
             problem_fn: None,
             called_setters: Vec::new(),
+            adapter_problems: Vec::new(),
             setup_error: None,
         }
     }
@@ -86,20 +89,25 @@ impl LayerConfig {
     /// Returns the settings for a service, with the effective policy, the clock of the executor, and the setup error.
     pub(crate) fn prepared(&self) -> Self {
         // The executor rejects an invalid policy itself, and counts that.
-        let setup_error = SetupError::of(&self.unused_setters(), self.empty_settings(), Ok(())).err().map(Arc::new);
+        let setup_error = SetupError::of(&self.unused_setters(), self.other_problems(), Ok(())).err().map(Arc::new);
         let response = ResponseRules::timed(&self.response, &self.executor);
         Self { policy: self.effective_policy(), response, setup_error, ..self.clone() }
     }
 
     pub(crate) fn check(&self) -> Result<(), SetupError> {
-        SetupError::of(&self.unused_setters(), self.empty_settings(), self.effective_policy().check(&Scene::Rest))
+        SetupError::of(&self.unused_setters(), self.other_problems(), self.effective_policy().check(&Scene::Rest))
     }
 
     fn unused_setters(&self) -> Vec<UnusedSetter> {
         setup::unused_setters(&self.key_source, &self.called_setters, &self.response)
     }
 
-    fn empty_settings(&self) -> impl Iterator<Item = &'static str> {
+    fn other_problems(&self) -> impl Iterator<Item = &str> {
+        let empty = self.empty_settings().map(|text| -> &str { text });
+        empty.chain(self.adapter_problems.iter().map(String::as_str))
+    }
+
+    fn empty_settings(&self) -> impl Iterator<Item = &'static str> + use<> {
         let scope = matches!(&self.scope, KeyScope::Named(name) if name.is_empty());
         let namespace = self.prefix.as_ref().is_some_and(|name| name.is_empty());
         let window = matches!(self.key_source, KeySource::Param) && !self.effective_policy().has_window();

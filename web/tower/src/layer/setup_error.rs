@@ -14,14 +14,14 @@ pub struct SetupError {
 
 impl SetupError {
     /// Returns an error that lists everything that is wrong.
-    pub(crate) fn of(
+    pub(crate) fn of<'a>(
         unused: &[UnusedSetter],
-        empty: impl Iterator<Item = &'static str>,
+        others: impl Iterator<Item = &'a str>,
         policy: Result<(), PolicyError>,
     ) -> Result<(), Self> {
         let policy = policy.err().map(|error| error.to_string());
         let all: Vec<_> =
-            unused.iter().map(UnusedSetter::to_string).chain(empty.map(str::to_owned)).chain(policy).collect();
+            unused.iter().map(UnusedSetter::to_string).chain(others.map(str::to_owned)).chain(policy).collect();
         if all.is_empty() { Ok(()) } else { Err(Self { text: all.join("; ").into() }) }
     }
 }
@@ -87,7 +87,7 @@ pub(crate) fn empty_settings(
     scope: bool,
     namespace: bool,
     window: bool,
-) -> impl Iterator<Item = &'static str> {
+) -> impl Iterator<Item = &'static str> + use<> {
     let found = [
         (
             window,

@@ -64,6 +64,15 @@ impl Principal {
         self
     }
 
+    /// Converts the response to a denied request.
+    #[doc(hidden)]
+    pub fn map_denied(self, response: impl Fn(Response<Bytes>) -> Response<Bytes> + Send + Sync + 'static) -> Self {
+        let Some(named) = self.named else { return self };
+        let named =
+            move |parts: &Parts| named(parts).map_err(|denied| Denied::response(response(*denied.into_response())));
+        Self { named: Some(Arc::new(named)), ..self }
+    }
+
     /// Returns the caller of a request.
     ///
     /// # Errors

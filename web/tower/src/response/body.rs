@@ -29,11 +29,19 @@ pin_project! {
     }
 }
 
-/// The frames that were read of a body before it exceeded the limit or failed.
-pub(crate) struct PartialBody<B: Body> {
-    pub(crate) frames: VecDeque<Frame<Bytes>>,
-    pub(crate) broke: Option<B::Error>,
-    pub(crate) rest: Pin<Box<B>>,
+/// The frames that were read of a body before it ended, exceeded the limit or failed.
+#[doc(hidden)]
+pub struct PartialBody<B: Body> {
+    pub frames: VecDeque<Frame<Bytes>>,
+    pub broke: Option<B::Error>,
+    /// The unread rest. `None` if the body has ended.
+    pub rest: Option<Pin<Box<B>>>,
+}
+
+impl<B: Body> fmt::Debug for PartialBody<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PartialBody({} frames)", self.frames.len())
+    }
 }
 
 impl<B: Body> ResponseBody<B> {
@@ -43,12 +51,14 @@ impl<B: Body> ResponseBody<B> {
     }
 
     /// Creates a body that passes `body` through unchanged.
-    pub(crate) fn passing(body: B) -> Self {
+    #[doc(hidden)]
+    pub fn passing(body: B) -> Self {
         Self { inner: ResponseBodyKind::Passing { body } }
     }
 
     /// Creates a body that yields the frames already read, followed by the error or by the rest.
-    pub(crate) fn resumed(read: PartialBody<B>) -> Self {
+    #[doc(hidden)]
+    pub fn resumed(read: PartialBody<B>) -> Self {
         Self { inner: ResponseBodyKind::Resumed { read } }
     }
 }
@@ -74,7 +84,7 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
                     Poll::Ready(Some(Ok(frame)))
                 }
                 (None, Some(error)) => Poll::Ready(Some(Err(error))),
-                (None, None) => read.rest.as_mut().poll_frame(cx),
+                (None, None) => read.rest.as_mut().map_or(Poll::Ready(None), |rest| rest.as_mut().poll_frame(cx)),
             },
         }
     }
@@ -84,7 +94,9 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
             ResponseBodyKind::Whole { whole } => whole.is_over(),
             ResponseBodyKind::Passing { body } => body.is_end_stream(),
             ResponseBodyKind::Resumed { read } => {
-                read.frames.is_empty() && read.broke.is_none() && read.rest.is_end_stream()
+                read.frames.is_empty()
+                    && read.broke.is_none()
+                    && read.rest.as_ref().is_none_or(|rest| rest.is_end_stream())
             }
         }
     }
@@ -93,7 +105,7 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
         match &self.inner {
             ResponseBodyKind::Whole { whole } => whole.size_hint(),
             ResponseBodyKind::Passing { body } => body.size_hint(),
-            // The body exceeded its own size hint, so its rest has an unknown size.
+            // The body may have exceeded its own size hint, so its rest has an unknown size.
             ResponseBodyKind::Resumed { .. } => SizeHint::new(),
         }
     }

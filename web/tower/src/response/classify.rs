@@ -15,6 +15,12 @@ use crate::response::rules::{ResponseRules, SanitizerPanicked};
 use crate::response::store_policy::Idempotent;
 use crate::response::stored::{StoredBody, StoredResponse};
 
+/// A mark in the extensions of a response whose body passes through as it arrives, whatever the rules. The record then
+/// states only the completion.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct StreamedBody;
+
 /// Classifies a response by its rules. `spills` states whether a body in the [`BodyStore`](crate::BodyStore) can be read again.
 ///
 /// If user code panics, the response counts as complete, because the handler may have had its effect.
@@ -44,6 +50,7 @@ pub(crate) async fn classify<B: Body<Data = Bytes>>(
     let buffered = match hint.upper() {
         // The connection switches protocols, so only this client can use the response.
         _ if parts.status.is_informational() => false,
+        _ if parts.extensions.get::<StreamedBody>().is_some() => false,
         Some(upper) => upper <= most,
         None => rules.buffers_unknown(&parts) && hint.lower() <= most,
     };
@@ -80,7 +87,13 @@ async fn buffer<B: Body<Data = Bytes>>(body: B, max: u64) -> StoredBody<B> {
         });
         let broke = match polled.await {
             // The caller receives the frames already read, and then polls the body itself.
-            None => return StoredBody::Passing(ResponseBody::resumed(PartialBody { frames, broke: None, rest })),
+            None => {
+                return StoredBody::Passing(ResponseBody::resumed(PartialBody {
+                    frames,
+                    broke: None,
+                    rest: Some(rest),
+                }));
+            }
             Some(None) => break,
             Some(Some(Err(error))) => Some(error),
             Some(Some(Ok(frame))) => {
@@ -94,7 +107,7 @@ async fn buffer<B: Body<Data = Bytes>>(body: B, max: u64) -> StoredBody<B> {
         };
         if broke.is_some() || size > max {
             frames.extend(trailers.map(Frame::trailers));
-            return StoredBody::Passing(ResponseBody::resumed(PartialBody { frames, broke, rest }));
+            return StoredBody::Passing(ResponseBody::resumed(PartialBody { frames, broke, rest: Some(rest) }));
         }
     }
     let mut pieces = frames.into_iter().filter_map(|frame| frame.into_data().ok());

@@ -176,6 +176,13 @@ impl ResponseRules {
         Idempotent::stores(response).or_else(|| self.store.stores(response.status(), response.headers()))
     }
 
+    /// Returns the size of the largest body that is read into memory, in bytes.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn largest_in_memory(&self) -> u64 {
+        self.spill.as_ref().map_or(self.max_response, |spill| spill.max.max(self.max_response))
+    }
+
     /// Returns whether the spill accepts only bodies that fit into a record.
     pub(crate) fn spills_nothing(&self) -> bool {
         self.spill.as_ref().is_some_and(|spill| spill.max <= self.max_response)

@@ -48,7 +48,7 @@ pub(crate) fn grpc_status(headers: &HeaderMap) -> Option<&header::HeaderValue> {
 }
 
 /// Returns whether a response is gRPC. gRPC-Web is excluded, because its status is part of the body.
-pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
+pub fn is_grpc(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
     kind.strip_prefix(b"application/grpc").is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }

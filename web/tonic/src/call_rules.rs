@@ -1,0 +1,114 @@
+//! The decision which calls the layer handles.
+use std::time::Duration;
+
+use http::header::{CONTENT_TYPE, HeaderMap};
+use http::request::Parts;
+use http::{HeaderName, Method};
+use idempotent_tower::__private::is_grpc;
+use idempotent_tower::{KeyRules, Problem, ProblemKind};
+
+use crate::method_set::MethodSet;
+
+/// The treatment of a call that has a key and turns out to be a stream.
+///
+/// A request is a stream if it has no message or more than one, or if it does not end soon after its message. A response
+/// is a stream under the same conditions. The layer sees the latter only after the method has begun.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum StreamPolicy {
+    /// Refuses the call with UNIMPLEMENTED. This is the default: the client sent a key and relies on its protection.
+    ///
+    /// A streaming request is refused before the method runs. A streaming response is replaced by the refusal, which
+    /// is recorded, so that a retry does not run the method again.
+    #[default]
+    Refuse,
+    /// Passes the call through.
+    ///
+    /// A streaming request runs without protection. A streaming response reaches its caller as it arrives, the key
+    /// counts as done, and a duplicate learns that the response was not stored. A unary call whose request pauses for
+    /// longer than [`stream_after`](crate::GrpcLayer::stream_after) counts as a stream as well, and runs without
+    /// protection.
+    PassThrough,
+}
+
+/// The settings that select calls.
+#[derive(Clone, Debug)]
+pub(crate) struct CallRules {
+    pub(crate) key: KeyRules,
+    pub(crate) key_required: MethodSet,
+    pub(crate) passed: MethodSet,
+    pub(crate) streams: StreamPolicy,
+    pub(crate) stream_after: Duration,
+}
+
+/// The treatment of a call by its head.
+#[derive(Debug)]
+pub(crate) enum Treatment {
+    PassThrough,
+    Handle,
+    Refuse(Problem),
+}
+
+impl CallRules {
+    /// Decides by the head of a request.
+    pub(crate) fn treatment(&self, head: &Parts) -> Treatment {
+        let path = head.uri.path();
+        if head.method != Method::POST || self.passed.contains(path) {
+            return Treatment::PassThrough;
+        }
+        let has_binary = || has_binary_entry(&head.headers, self.key.header_name());
+        let has_key = head.headers.contains_key(self.key.header_name());
+        if !has_key && !has_binary() && !self.key_required.contains(path) {
+            return Treatment::PassThrough;
+        }
+        if is_grpc_web(&head.headers) {
+            tracing::error!(target: "idempotent", "a gRPC-Web call cannot be handled; put `GrpcLayer` inside `GrpcWebLayer`");
+            return Treatment::Refuse(Problem::new(ProblemKind::Misconfigured));
+        }
+        if !is_grpc(&head.headers) {
+            return Treatment::PassThrough;
+        }
+        if has_binary() {
+            let detail =
+                format!("idempotency key: sent as binary metadata; send the entry `{}`", self.key.header_name());
+            return Treatment::Refuse(Problem::new(ProblemKind::InvalidKey).detail(detail));
+        }
+        Treatment::Handle
+    }
+
+    /// Returns the problems of the settings.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let name = self.key.header_name().as_str();
+        let mut problems = Vec::new();
+        if name.ends_with("-bin") {
+            problems.push(format!("the key entry `{name}` is binary metadata; use a name without `-bin`"));
+        }
+        if name.starts_with("grpc-") {
+            problems.push(format!("the key entry `{name}` has a name that gRPC reserves; use a name without `grpc-`"));
+        }
+        if self.stream_after.is_zero() {
+            problems
+                .push("`stream_after` is zero and each call would be a stream; use a duration such as 10 s".to_owned());
+        }
+        for (setter, methods) in [("require_key", &self.key_required), ("pass_through", &self.passed)] {
+            problems.extend(methods.malformed().into_iter().map(|entry| {
+                format!(
+                    "`{setter}` has `{entry}`; use `/package.Service/Method`, or `/package.Service/*` for all methods"
+                )
+            }));
+        }
+        problems.extend(self.key_required.common(&self.passed).into_iter().map(|entry| {
+            format!("`{entry}` requires a key and passes through; remove it from `require_key` or `pass_through`")
+        }));
+        problems
+    }
+}
+
+/// Returns whether the headers contain the entry in its binary form.
+fn has_binary_entry(headers: &HeaderMap, name: &HeaderName) -> bool {
+    headers.keys().any(|key| key.as_str().strip_suffix("-bin") == Some(name.as_str()))
+}
+
+fn is_grpc_web(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc-web"))
+}

@@ -1,0 +1,13 @@
+//! The layer in tonic's server, called by tonic's client over TCP.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+mod denied_callers;
+mod interruptions;
+mod key_metadata;
+mod other_layers;
+mod passed_calls;
+mod problem_codes;
+mod problems;
+mod replays;
+mod setup_errors;
+mod streams;
+mod support;
