@@ -14,15 +14,16 @@ const RATE: u32 = 20_000;
 /// Records that the listing of a round with claims examines.
 const EXAMINED: usize = 60_000;
 const ROUNDS: usize = 5;
-/// Listings of all records. Their longest stretch is that of the quietest listing: a long command is in each of them, and a wait for a
-/// processor is not.
+/// Listings of all records, one with `--full`. Their longest stretch is that of the quietest listing: a long command is in each of them,
+/// and a wait for a processor is not.
 const LISTINGS: usize = 3;
 
 pub async fn all(report: &Report, side: &dyn Side, records: u64) {
     let dead = KeyFilter::of_states(&[StateKind::Dead]);
     for (name, filter, expected) in [("list 10 dead", dead, DEAD), ("count all", KeyFilter::all(), records + DEAD)] {
         let (mut longest, mut rates) = (f64::INFINITY, Vec::new());
-        for _ in 0..if report.is_tried() { 1 } else { LISTINGS } {
+        let is_full = records > report.keys();
+        for _ in 0..if report.is_tried() || is_full { 1 } else { LISTINGS } {
             side.watch();
             let start = Instant::now();
             let (found, examined) = listed(side, &filter, usize::MAX, None).await;
@@ -64,7 +65,7 @@ async fn beside(report: &Report, side: &dyn Side, name: &str, rate: Option<NonZe
 
 /// Examines at most `most` records. Returns the number of found and of examined records.
 async fn listed(side: &dyn Side, filter: &KeyFilter, most: usize, rate: Option<NonZeroU32>) -> (u64, u64) {
-    let store = side.store();
+    let store = side.operator();
     let (mut found, mut examined, mut after) = (0, 0, None);
     while examined < most {
         let limits = PageLimits { keys: PageLimits::MOST_KEYS, examined: most - examined };

@@ -31,6 +31,10 @@ pub const DEAD: u64 = 10;
 pub trait Side: Send + Sync {
     fn name(&self) -> &'static str;
     fn store(&self) -> Arc<dyn Store>;
+    /// Returns the store that lists, whose connection no claim uses.
+    fn operator(&self) -> Arc<dyn Store> {
+        self.store()
+    }
     /// Begins to record the duration of each command or statement.
     fn watch(&self);
     /// Returns the longest one in ms since [`watch`](Self::watch), and stops recording.

@@ -16,6 +16,7 @@ const BATCH: u64 = 500;
 pub struct RedisSide {
     server: RedisServer,
     store: RedisStore,
+    operator: RedisStore,
 }
 
 impl RedisSide {
@@ -48,7 +49,8 @@ impl RedisSide {
                 Release { kind: ReleaseKind::MarkDead, delay: Duration::ZERO, retention, error: "no stock".into() };
             store.release(&held(&request(number)), &dead).await.unwrap();
         }
-        Self { server, store }
+        let operator = RedisStore::builder(server.url()).cache(None).connect().await.unwrap();
+        Self { server, store, operator }
     }
 }
 
@@ -61,6 +63,10 @@ impl Side for RedisSide {
         Arc::new(self.store.clone())
     }
 
+    fn operator(&self) -> Arc<dyn Store> {
+        Arc::new(self.operator.clone())
+    }
+
     fn watch(&self) {
         self.server.command(&["CONFIG", "SET", "slowlog-log-slower-than", SLOW]);
         self.server.command(&["SLOWLOG", "RESET"]);
@@ -69,9 +75,10 @@ impl Side for RedisSide {
     fn longest_ms(&self) -> f64 {
         let Value::Array(entries) = self.server.command(&["SLOWLOG", "GET", "-1"]) else { panic!("no slow log") };
         self.server.command(&["CONFIG", "SET", "slowlog-log-slower-than", "-1"]);
-        // An entry: its id, the time, the duration in µs, the command.
-        let duration = |entry: &Value| match entry {
-            Value::Array(fields) => fields.get(2).and_then(Value::integer).unwrap_or_default(),
+        // An entry: its id, the time, the duration in µs, the command. `SLOWLOG RESET` is in the log itself.
+        let duration = |entry: &Value| match entry.items() {
+            [_, _, _, command, ..] if command.items().first().is_some_and(|name| name.text() == "SLOWLOG") => 0,
+            [_, _, duration, ..] => duration.integer().unwrap_or_default(),
             _ => 0,
         };
         // Nothing slow: the threshold is an upper bound.

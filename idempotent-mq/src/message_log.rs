@@ -157,3 +157,14 @@ impl LogErrorKind {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_that_the_log_is_unavailable() {
+        let error = LogError::new(LogErrorKind::Transient, "no answer within 5 s");
+        assert_eq!(error.to_string(), "the message log is unavailable: no answer within 5 s");
+    }
+}

@@ -258,6 +258,14 @@ impl PublishErrorKind {
 mod tests {
     use super::*;
 
+    #[test]
+    fn an_error_says_whether_the_message_was_sent() {
+        let text = |kind| PublishError::new(kind, "no queue").to_string();
+        let kinds = [PublishErrorKind::Unsent, PublishErrorKind::Unconfirmed, PublishErrorKind::Refused];
+        let expected = ["not sent: no queue", "sent, but not confirmed: no queue", "refused: no queue"];
+        assert_eq!(kinds.map(text), expected);
+    }
+
     #[tokio::test]
     async fn messages_after_a_rejected_one_of_the_same_aggregate_are_not_sent() {
         let message = |id: &str| OutboundMessage::new("t", id, "");

@@ -134,3 +134,31 @@ impl ConsumerCounters {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The labels of metrics and the names of the counts' fields.
+    #[test]
+    fn the_name_of_an_end_is_that_of_its_count() {
+        let all = [
+            (DeliveryEnd::Acked, "acked"),
+            (DeliveryEnd::Skipped, "skipped"),
+            (DeliveryEnd::SkippedAsVoid, "skipped"),
+            (DeliveryEnd::Expired, "expired"),
+            (DeliveryEnd::Retried, "retried"),
+            (DeliveryEnd::Deferred, "deferred"),
+            (DeliveryEnd::DeadLettered, "dead_lettered"),
+            (DeliveryEnd::GivenBack, "given_back"),
+            (DeliveryEnd::Revoked, "revoked"),
+            (DeliveryEnd::Unsettled, "unsettled"),
+        ];
+        for (end, name) in all {
+            let counters = ConsumerCounters::default();
+            counters.ended(end);
+            let counts = format!("{:?}", counters.counts());
+            assert!(end.name() == name && counts.contains(&format!(" {name}: 1")), "{counts}");
+        }
+    }
+}

@@ -109,3 +109,29 @@ impl Messages {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Position, Retry};
+
+    #[test]
+    fn messages_due_at_one_time_keep_their_order_and_count_their_deliveries() {
+        let (mut messages, now) = (Messages::default(), Instant::now());
+        for id in ["a", "b"] {
+            messages.add(now, |_| Delivery::new(Position::of("q"), Vec::new()).id(id));
+        }
+        let taken = messages.take(now, 1);
+        assert_eq!(
+            (taken[0].0.id.as_deref(), taken[0].0.delivered, taken[0].0.redelivered),
+            (Some("a"), Some(1), false)
+        );
+        assert_eq!(messages.pending(), 2, "one with a consumer, and one that waits");
+        let first_at = idempotent_core::Timestamp(1);
+        let retry = Retry { after: Duration::ZERO, attempt: 2, first_at, reason: "".into() };
+        assert!(messages.settle(now, taken[0].1, &Settlement::Retry(retry)));
+        let again = messages.take(now, 9);
+        let seen = again.iter().map(|(delivery, _)| (delivery.id.as_deref(), delivery.delivered, delivery.redelivered));
+        assert_eq!(seen.collect::<Vec<_>>(), [(Some("a"), Some(2), true), (Some("b"), Some(1), false)]);
+    }
+}

@@ -61,3 +61,18 @@ impl fmt::Debug for Headers {
         f.debug_list().entries(self.iter().map(|(name, _)| name)).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn removing_a_name_removes_all_its_values_and_no_others() {
+        let mut headers: Headers = [("a", "1"), ("b", "2"), ("a", "3")].into_iter().collect();
+        assert_eq!((headers.len(), headers.is_empty()), (3, false));
+        headers.remove("a");
+        assert_eq!(headers.iter().collect::<Vec<_>>(), [("b", &b"2"[..])]);
+        headers.remove("b");
+        assert_eq!((headers.len(), headers.is_empty()), (0, true));
+    }
+}

@@ -43,3 +43,18 @@ impl Position {
             && (area.offset.is_none() || self.offset == area.offset)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_area_contains_the_positions_that_have_all_its_parts() {
+        let position = Position::of("orders").partition(3).offset(17);
+        let lies_in = |area: Position| position.lies_in(&area);
+        assert!(lies_in(Position::of("orders")) && lies_in(Position::of("orders").partition(3)));
+        assert!(lies_in(Position::of("orders").offset(17)) && lies_in(position.clone()));
+        assert!(!lies_in(Position::of("invoices")) && !lies_in(Position::of("orders").partition(4)));
+        assert!(!lies_in(Position::of("orders").partition(3).offset(18)));
+    }
+}

@@ -137,7 +137,7 @@ impl Broker {
     }
 
     pub fn send_delivery(&self, name: &str, mut delivery: Delivery) {
-        delivery.attempt = self.state().ways.marks.then_some(1);
+        delivery.attempt = delivery.attempt.or(self.state().ways.marks.then_some(1));
         let stored = Stored { name: name.to_owned(), delivery, times: 0 };
         let now = self.clock.now();
         self.state().waiting.push_back((now, stored));

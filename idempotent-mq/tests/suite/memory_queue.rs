@@ -105,6 +105,7 @@ async fn retries_wait_on_the_clock_of_the_queue_and_end_as_a_dead_letter() {
 async fn published_messages_keep_their_fields_and_wait_for_their_time() {
     let clock = VirtualClock::new();
     let queue = MemoryQueue::new("orders").clock(Arc::new(clock.clone()));
+    assert!(queue.delays());
     let due = clock.wall() + Duration::from_secs(5);
     let later = OutboundMessage::new("orders", "m-1", "1").header("trace", "abc").business_key("o-1").deliver_at(due);
     let elsewhere = OutboundMessage::new("invoices", "m-2", "2");
@@ -130,4 +131,27 @@ fn debug_output_shows_no_message() {
     let queue = MemoryQueue::new("orders");
     queue.send("secret");
     assert_eq!(format!("{queue:?}"), "MemoryQueue { name: \"orders\", pending: 1, dead_letters: 0, .. }");
+}
+
+#[tokio::test]
+async fn a_delivery_of_a_test_gets_the_position_of_the_queue_and_keeps_its_other_fields() {
+    let queue = MemoryQueue::new("orders");
+    let elsewhere = idempotent_mq::Position::of("invoices").offset(7);
+    let mut delivery = idempotent_mq::Delivery::new(elsewhere, b"{}".to_vec()).id("m-1");
+    delivery.deaths = 2;
+    queue.send_delivery(delivery);
+    assert_eq!(queue.pending(), 1);
+    let received = idempotent_mq::Source::receive(&mut queue.source(), 1).await.unwrap();
+    let idempotent_mq::Received::Deliveries(received) = received else { panic!("deliveries") };
+    let (delivery, _) = &received[0];
+    assert_eq!((&*delivery.position.source, delivery.id.as_deref(), delivery.deaths), ("orders", Some("m-1"), 2));
+}
+
+#[tokio::test]
+async fn a_letter_must_be_read_before_it_is_changed() {
+    use idempotent_mq::{DeadLetters, MemoryDeadLetters};
+    let mut letters = MemoryDeadLetters::new(&MemoryQueue::new("orders"));
+    for refused in [letters.discard().await, letters.put_back().await] {
+        assert!(refused.unwrap_err().to_string().contains("call `next` first"));
+    }
 }

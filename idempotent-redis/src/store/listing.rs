@@ -8,8 +8,9 @@ use crate::batching::batcher::CallBatcher;
 use crate::failure::CallFailure;
 use crate::topology::Topology;
 
-/// Number of table slots that one `SCAN` of a purge visits.
-const SCAN_COUNT: usize = 1_000;
+/// Number of table slots that one `SCAN` visits. A search reads the keys of one `SCAN` by one script. The server executes no other
+/// command meanwhile, so both must be short: about 0.1 ms each.
+pub(super) const SCAN_COUNT: usize = 32;
 /// Pattern that matches the end of every record key. Other keys may share the server.
 pub(super) const KEY_PATTERN: &str = "*:{??????????????????????}";
 

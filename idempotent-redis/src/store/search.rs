@@ -7,13 +7,9 @@ use redis::{Cmd, Value};
 
 use crate::RedisStore;
 use crate::batching::batcher::CallBatcher;
-use crate::batching::call::{MAX_KEYS_PER_COMMAND, ScriptCall};
-use crate::store::listing::{KEY_PATTERN, ListingCursor, rank, resume_at, scan};
+use crate::batching::call::ScriptCall;
+use crate::store::listing::{KEY_PATTERN, ListingCursor, SCAN_COUNT, rank, resume_at, scan};
 use crate::store::{BUDGET, replies};
-
-/// Number of table slots that one `SCAN` visits. The keys of one `SCAN` fit into one script, because the server runs all
-/// commands of a pipeline before those of other clients.
-const SCAN_COUNT: usize = MAX_KEYS_PER_COMMAND;
 
 /// A page in progress.
 struct Searching<'a> {

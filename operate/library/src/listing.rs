@@ -22,8 +22,8 @@ pub struct KeyPage {
 
 /// The largest number of records that one request examines.
 const REQUEST: usize = 20_000;
-/// The number of records of a request with a rate: a tenth of a second at the default rate of the command line.
-const PACED_REQUEST: usize = 2_000;
+/// The number of records of a request with a rate: 10 ms at the default rate of the command line. Workers wait for the server during a request.
+const PACED_REQUEST: usize = 200;
 
 /// Returns the record of one key, or `None` if the key is absent. Writes nothing.
 ///

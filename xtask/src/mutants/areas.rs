@@ -110,7 +110,8 @@ pub(super) const AREAS: [Area; 4] = [
             TestSet { package: "idempotent-mq", arguments: &["--lib"] },
             TestSet { package: "idempotent-mq", arguments: &["--test", "suite"] },
         ],
-        slow_test_sets: &[],
+        // One test with a subscriber of its own.
+        slow_test_sets: &[TestSet { package: "idempotent-mq", arguments: &["--test", "logs"] }],
     },
     Area {
         name: "tower",
@@ -118,7 +119,7 @@ pub(super) const AREAS: [Area; 4] = [
         folder: "web/tower/src",
         left_out: &["lib.rs"],
         test_sets: &[
-            TestSet { package: "idempotent-tower", arguments: &["--lib"] },
+            TestSet { package: "idempotent-tower", arguments: &["--lib", "--features", "axum"] },
             TestSet { package: "idempotent-tower", arguments: &["--test", "suite", "--", "layer::"] },
         ],
         slow_test_sets: &[TestSet {

@@ -3,10 +3,13 @@ use std::time::Duration;
 
 use idempotent_core::{Policy, Redelivery, Scene, Settled, StateKind, Store, StoreCapabilities, Timestamp};
 use idempotent_mq::{
-    DelaySupport, Delivery, HandlerResult, KeyFrom, Messages, Position, Schedule, Settlement, SourceCapabilities,
+    DelaySupport, Delivery, DeliveryResult, HandlerResult, KeyFrom, Messages, Position, Schedule, SenderState,
+    Settlement, SourceCapabilities,
 };
+use idempotent_testkit::StoreOperation;
 
 use crate::broker::{Ways, What};
+use crate::log::Log;
 use crate::world::{Job, World, again, key_of, ms, secs};
 
 fn rocketmq() -> Ways {
@@ -48,6 +51,9 @@ fn a_lease_that_outlasts_the_brokers_redelivery_is_refused_with_both_sums() {
     // The policy given with the key counts, too.
     let own = Messages::raw().keyed(KeyFrom::message_id()).policy(policy).run(|_| async { HandlerResult::Done });
     assert!(world.refused(Policy::new(), own, |builder| builder).contains("5m 36s"));
+    let of_batches = Messages::raw().keyed(KeyFrom::message_id()).policy(policy);
+    let of_batches = of_batches.run_batch(2, |_: Vec<_>| std::future::pending::<Vec<HandlerResult>>());
+    assert!(world.refused(Policy::new(), of_batches, |builder| builder).contains("5m 36s"));
 }
 
 #[test]
@@ -231,10 +237,13 @@ async fn attempts_are_counted_per_message_when_code_after_a_good_run_fails() {
             Err::<(), _>("the mail server is away")
         }
     });
-    let process = world.consume(policy, handling).await;
+    let log = Log::answering(SenderState::Unconfirmed);
+    let process = world.consume_by(policy, handling, |builder| builder.log(log.clone())).await;
     world.broker.send("m1", "{}");
     world.clock.advance(secs(60)).await;
     assert_eq!((charged.runs(), world.broker.dead().len(), process.counts().retried), (1, 1, 2));
+    let concluded: Vec<_> = log.concluded().into_iter().map(|(_, result)| result).collect();
+    assert_eq!(concluded, [DeliveryResult::Failed, DeliveryResult::Failed, DeliveryResult::DeadLettered]);
     let letter = &world.broker.dead()[0].1;
     assert!(letter.reason.contains("failed 3 times"), "{letter:?}");
     assert_eq!((letter.attempts, &letter.id), (3, &None));
@@ -267,4 +276,46 @@ async fn the_retries_of_messages_that_fail_together_are_spread_by_the_jitter() {
     let names = (0..20).map(|number| world.broker.retries(&format!("m{number}")));
     let delays: std::collections::BTreeSet<_> = names.flatten().map(|retry| retry.after).collect();
     assert!(delays.len() > 10 && delays.iter().all(|delay| (secs(50)..=secs(150)).contains(delay)), "{delays:?}");
+}
+
+#[tokio::test]
+async fn a_dead_letter_has_the_id_of_its_run_even_if_the_record_cannot_be_read() {
+    let world = World::new();
+    let job = Job::ends(&world, ms(10), again);
+    let process = world.consume(Policy::new().max_retries(0), job.by_id()).await;
+    process.store.fail_before(StoreOperation::Peek, 10);
+    world.broker.send("m1", "{}");
+    world.clock.advance(secs(10)).await;
+    let fencing = world.record("m1").await.unwrap().fencing;
+    assert_eq!(world.broker.dead()[0].1.id, Some(format!("{}:{fencing}", key_of("m1"))));
+}
+
+#[tokio::test]
+async fn an_attempt_that_a_producer_numbers_0_does_not_count() {
+    let world = World::new();
+    let job = Job::ok(&world, ms(10));
+    world.consume(Policy::new(), job.keyed(KeyFrom::header("absent"))).await;
+    let mut delivery = Delivery::new(Position::of("orders"), b"{}".to_vec());
+    delivery.attempt = Some(0);
+    world.broker.send_delivery("m1", delivery);
+    world.clock.advance(secs(10)).await;
+    let letter = &world.broker.dead()[0].1;
+    assert_eq!((letter.attempts, job.runs()), (1, 0), "{letter:?}");
+}
+
+#[tokio::test]
+async fn a_message_that_succeeds_at_the_alerting_attempt_gives_no_alert() {
+    for (succeeds_at, alerts) in [(3, 0), (4, 1)] {
+        let world = World::new();
+        let ends = if succeeds_at == 3 {
+            |run| if run < 3 { again(run) } else { HandlerResult::Done }
+        } else {
+            |run| if run < 4 { again(run) } else { HandlerResult::Done }
+        };
+        let job = Job::ends(&world, ms(10), ends);
+        let process = world.consume_by(Policy::new(), job.by_id(), |builder| builder.alert_after(3)).await;
+        world.broker.send("m1", "{}");
+        world.clock.advance(secs(60)).await;
+        assert_eq!((job.runs(), process.counts().alerts), (succeeds_at, alerts));
+    }
 }

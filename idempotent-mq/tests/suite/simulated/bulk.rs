@@ -171,9 +171,12 @@ async fn messages_that_arrive_while_a_batch_runs_form_the_next_batch_and_a_full_
     world.broker.send_all(&["b", "c"]);
     world.clock.advance(ms(100)).await;
     assert_eq!(bulk.batches(), [["a"]]);
-    world.broker.send_all(&["d", "e"]);
-    world.clock.advance(ms(100)).await;
-    assert_eq!(bulk.batches(), [vec!["a"], vec!["b", "c", "d"]]);
+    world.broker.send_all(&["d"]);
+    world.clock.advance(ms(50)).await;
+    assert_eq!(bulk.batches(), [vec!["a"], vec!["b", "c", "d"]], "three messages are a full batch");
+    world.broker.send_all(&["e"]);
+    world.clock.advance(ms(50)).await;
+    assert_eq!(bulk.batches().len(), 2);
     world.clock.advance(ms(2_000)).await;
     assert_eq!(bulk.batches(), [vec!["a"], vec!["b", "c", "d"], vec!["e"]]);
     assert_eq!(world.broker.left(), 0);

@@ -1,11 +1,13 @@
 //! The message log, which decides about a message before the store does.
 use idempotent_core::Policy;
-use idempotent_mq::{Consumer, DelaySupport, Delivery, DeliveryResult, Position, SenderState, SourceCapabilities};
+use idempotent_mq::{
+    Consumer, DelaySupport, Delivery, DeliveryResult, HandlerResult, Position, SenderState, SourceCapabilities,
+};
 use idempotent_testkit::{StoreOperation, VirtualClock};
 
 use crate::broker::Ways;
 use crate::log::Log;
-use crate::world::{Building, Job, World, ms, secs};
+use crate::world::{Building, Job, World, again, ms, secs};
 
 #[tokio::test]
 async fn a_consumed_or_void_message_is_acknowledged_without_a_claim_and_counted_as_skipped() {
@@ -120,4 +122,16 @@ async fn an_expired_message_is_concluded_as_expired_and_not_as_consumed() {
     world.clock.advance(secs(10)).await;
     assert_eq!((job.runs(), process.counts().expired, process.counts().skipped), (0, 1, 0));
     assert_eq!(log.concluded(), [("m1".to_owned(), DeliveryResult::Expired)]);
+}
+
+#[tokio::test]
+async fn a_failed_attempt_and_a_dead_letter_are_concluded_as_such() {
+    let (world, log) = (World::new(), Log::answering(SenderState::Unconfirmed));
+    let ends = |run| if run == 1 { again(run) } else { HandlerResult::Never { reason: "no".into() } };
+    let job = Job::ends(&world, ms(10), ends);
+    world.consume_by(Policy::new(), job.by_id(), |builder| builder.log(log.clone())).await;
+    world.broker.send("m1", "{}");
+    world.clock.advance(secs(60)).await;
+    let results = [DeliveryResult::Failed, DeliveryResult::DeadLettered];
+    assert_eq!(log.concluded(), results.map(|result| ("m1".to_owned(), result)));
 }

@@ -1,0 +1,53 @@
+//! Observers of deliveries.
+use std::sync::{Arc, Mutex};
+
+use idempotent_core::Policy;
+use idempotent_mq::{DeliveryObserver, HandlerResult, SettledDelivery, StartedDelivery};
+use tracing::Span;
+
+use crate::world::{Job, World, again, ms, secs};
+
+/// An observer that records its calls, and returns a span if it has a name for one.
+#[derive(Clone, Debug, Default)]
+struct Recorder {
+    calls: Arc<Mutex<Vec<String>>>,
+    has_span: bool,
+}
+
+impl Recorder {
+    fn calls(&self) -> Vec<String> {
+        self.calls.lock().unwrap().clone()
+    }
+}
+
+impl DeliveryObserver for Recorder {
+    fn settled(&self, delivery: &SettledDelivery<'_>) {
+        let SettledDelivery { group, end, is_final, attempt, .. } = delivery;
+        let text = format!("{group} {end} final={is_final} attempt={}", attempt.unwrap_or_default());
+        self.calls.lock().unwrap().push(text);
+    }
+
+    fn span(&self, delivery: &StartedDelivery<'_>) -> Option<Span> {
+        self.calls.lock().unwrap().push(format!("started runs={}", delivery.runs));
+        self.has_span.then(Span::none)
+    }
+}
+
+#[tokio::test]
+async fn both_observers_of_a_pair_see_each_end_and_the_first_span_is_used() {
+    let world = World::new();
+    let job = Job::ends(&world, ms(10), |run| if run == 1 { again(run) } else { HandlerResult::Done });
+    let (first, second) = (Recorder::default(), Recorder::default());
+    let third = Recorder { has_span: true, ..Recorder::default() };
+    let fourth = Recorder::default();
+    let all = ((first.clone(), second.clone()), (third.clone(), fourth.clone()));
+    world.consume_by(Policy::new(), job.by_id(), |builder| builder.observer(all)).await;
+    world.broker.send("m1", "{}");
+    world.clock.advance(secs(10)).await;
+    let ends = ["billing retried final=false attempt=1", "billing acked final=true attempt=2"];
+    let started = "started runs=true";
+    for asked in [&first, &second, &third] {
+        assert_eq!(asked.calls(), [started, ends[0], started, ends[1]]);
+    }
+    assert_eq!(fourth.calls(), ends, "not asked for a span, since the third observer has one");
+}
