@@ -137,6 +137,14 @@ impl PostgresServer {
         self.url_of(name)
     }
 
+    /// Installs the schema of PGMQ in this database. The SQL file and its license are in the folder `pgmq`.
+    ///
+    /// # Panics
+    /// If a statement fails, e.g. because the schema exists.
+    pub fn install_pgmq(&self, database: &str) {
+        self.psql(database, include_str!("pgmq/pgmq.sql"));
+    }
+
     /// Ends every other connection from the server's side.
     ///
     /// # Panics
