@@ -20,6 +20,7 @@ const CHECKED: [&str; 16] = [
     "idempotent-mq/src",
     "brokers/kafka/src",
     "brokers/nats/src",
+    "brokers/pgmq/src",
     "brokers/redis-streams/src",
     "idempotent-redis/src",
     "brokers/rabbitmq/src",

@@ -9,6 +9,7 @@ const CHECKED: [&str; 20] = [
     "brokers/rabbitmq/src",
     "brokers/kafka/src",
     "brokers/nats/src",
+    "brokers/pgmq/src",
     "brokers/redis-streams/src",
     "brokers/rocketmq/src",
     "idempotent-core/src",

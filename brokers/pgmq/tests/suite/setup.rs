@@ -47,7 +47,9 @@ async fn a_database_without_pgmq_or_with_an_old_version_is_refused() {
     world.source().await;
     world.execute("ALTER TABLE pgmq.q_orders DROP COLUMN headers").await;
     refused(existing(&world).connect().await, "no column `headers`; PGMQ 1.5 or later is required");
-    world.execute("ALTER TABLE pgmq.q_orders ADD COLUMN headers jsonb; DROP FUNCTION pgmq.read CASCADE").await;
+    world
+        .execute("ALTER TABLE pgmq.q_orders ADD COLUMN headers jsonb; DROP FUNCTION pgmq.read(text, int, int, jsonb)")
+        .await;
     let mut source = existing(&world).connect().await.unwrap();
     let error = source.receive(1).await.map(drop).unwrap_err();
     assert!(error.kind() == SourceErrorKind::Fatal && error.to_string().contains("PGMQ 1.5 or later"), "{error}");
@@ -151,15 +153,7 @@ async fn tls_is_verified() {
 async fn a_source_listens_where_pgmq_notifies_and_polls_elsewhere() {
     let world = World::new().await;
     drop(world.source().await);
-    // The trigger of PGMQ 1.7 and later.
-    world
-        .execute(
-            "CREATE FUNCTION pgmq.notify_queue_listeners() RETURNS trigger LANGUAGE plpgsql AS \
-             $$BEGIN PERFORM pg_notify('pgmq.' || TG_TABLE_NAME || '.' || TG_OP, NULL); RETURN NEW; END$$; \
-             CREATE CONSTRAINT TRIGGER trigger_notify_queue_insert_listeners AFTER INSERT ON pgmq.q_orders \
-             DEFERRABLE FOR EACH ROW EXECUTE PROCEDURE pgmq.notify_queue_listeners()",
-        )
-        .await;
+    world.execute("SELECT pgmq.enable_notify_insert('orders')").await;
     let listens = "SELECT count(*) FROM pg_stat_activity WHERE query = 'LISTEN \"pgmq.q_orders.INSERT\"' \
                    AND datname = current_database()";
     let mut source = world.source().await;

@@ -17,15 +17,16 @@ use tokio::task::JoinHandle;
 /// Limit for events that are certain to happen.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// The template of all databases, in which PGMQ is installed.
-const TEMPLATE: &str = "with_pgmq";
+/// The templates of all databases, in which the newest and an old version of PGMQ are installed.
+const TEMPLATES: [&str; 2] = ["with_pgmq", "with_old_pgmq"];
 
 static SERVER: LazyLock<Arc<PostgresServer>> = LazyLock::new(|| prepared(PostgresServer::start()));
 static DATABASES: AtomicU32 = AtomicU32::new(0);
 
 fn prepared(server: PostgresServer) -> Arc<PostgresServer> {
-    server.database(TEMPLATE);
-    server.install_pgmq(TEMPLATE);
+    TEMPLATES.map(|template| server.database(template));
+    server.install_pgmq(TEMPLATES[0]);
+    server.install_old_pgmq(TEMPLATES[1]);
     Arc::new(server)
 }
 
@@ -40,17 +41,22 @@ impl Database {
     /// Creates a database on the server that all tests share.
     pub(crate) async fn new() -> Self {
         // Starting the server blocks the thread.
-        tokio::task::spawn_blocking(|| Self::on(SERVER.clone())).await.unwrap()
+        tokio::task::spawn_blocking(|| Self::on(SERVER.clone(), TEMPLATES[0])).await.unwrap()
+    }
+
+    /// Creates a database with the old version of PGMQ.
+    pub(crate) async fn old() -> Self {
+        tokio::task::spawn_blocking(|| Self::on(SERVER.clone(), TEMPLATES[1])).await.unwrap()
     }
 
     /// Creates a database on a server of its own, which the test may kill.
     pub(crate) async fn alone() -> Self {
-        tokio::task::spawn_blocking(|| Self::on(prepared(PostgresServer::start()))).await.unwrap()
+        tokio::task::spawn_blocking(|| Self::on(prepared(PostgresServer::start()), TEMPLATES[0])).await.unwrap()
     }
 
-    pub(crate) fn on(server: Arc<PostgresServer>) -> Self {
+    fn on(server: Arc<PostgresServer>, template: &str) -> Self {
         let name = format!("test_{}", DATABASES.fetch_add(1, SeqCst));
-        server.psql("postgres", &format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE}"));
+        server.psql("postgres", &format!("CREATE DATABASE {name} TEMPLATE {template}"));
         Self { url: server.url_of(&name), server, name }
     }
 

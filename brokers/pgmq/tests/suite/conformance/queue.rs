@@ -28,9 +28,17 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Creates a new queue.
+    /// Creates a new queue of the newest PGMQ.
     pub(crate) async fn new() -> Self {
-        let database = Database::new().await;
+        Self::of(Database::new().await).await
+    }
+
+    /// Creates a new queue of an old PGMQ.
+    pub(crate) async fn old() -> Self {
+        Self::of(Database::old().await).await
+    }
+
+    async fn of(database: Database) -> Self {
         let (between, name) =
             (Proxy::start(&database.address()).await, format!("Laws-{}", QUEUES.fetch_add(1, SeqCst)));
         let client = PgPool::connect(&database.url).await.unwrap();
