@@ -13,7 +13,7 @@ use crate::error::{Failure, QueryError, gone, transient};
 const MOST: usize = 500;
 const DOING: &str = "acknowledging";
 
-/// The queue of acknowledgements. A task sends all that wait in one statement, and those that arrive meanwhile in the next one.
+/// The queue of acknowledgements. A task sends all that wait in one statement, and those that arrive in between in the next one.
 #[derive(Debug)]
 pub(crate) struct AckQueue(mpsc::UnboundedSender<PendingAck>);
 

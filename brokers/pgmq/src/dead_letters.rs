@@ -17,7 +17,7 @@ use crate::statements::LetterStatements;
 
 /// The dead letters of a queue, for [`Redrive`](idempotent_mq::Redrive).
 ///
-/// One statement moves a letter back to its queue, so a letter is in exactly one of both, whatever happens meanwhile. Reading a
+/// One statement moves a letter back to its queue, so a letter is always in exactly one of both queues. Reading a
 /// letter does not hide it. A letter without the data of a consumer, which another program sent to the queue of the dead letters,
 /// is put back into the queue of this handle.
 ///

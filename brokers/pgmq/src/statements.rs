@@ -36,9 +36,12 @@ impl Statements {
         Self {
             read: format!("SELECT {} FROM pgmq.read($1, $2, $3) ORDER BY msg_id", columns()).into(),
             ack: ack(queue, archives).into(),
+            // A locked message is being settled, or a handler has deleted it in an open transaction. No other consumer reads it.
             keep: format!(
-                "UPDATE {table} SET vt = clock_timestamp() + $4::bigint * interval '1 microsecond' \
-                 FROM {HELD} WHERE {IS_HELD} {SETTLED} = held.ends RETURNING msg_id"
+                "WITH kept AS (SELECT msg_id AS id FROM {table} AS message, {HELD} \
+                 WHERE {IS_HELD} {SETTLED} = held.ends FOR UPDATE OF message SKIP LOCKED) \
+                 UPDATE {table} SET vt = clock_timestamp() + $4::bigint * interval '1 microsecond' \
+                 FROM kept WHERE msg_id = kept.id RETURNING msg_id"
             )
             .into(),
             release: format!(

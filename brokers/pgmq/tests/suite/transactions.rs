@@ -122,6 +122,28 @@ async fn a_process_that_is_killed_between_commit_and_acknowledgement_causes_no_r
 }
 
 #[tokio::test]
+async fn an_open_transaction_that_has_deleted_its_message_does_not_stop_the_keep_alive_of_others() {
+    let world = World::new().await;
+    let mut source = world.source().await;
+    let settler = source.settler();
+    for body in ["1", "2"] {
+        world.send(body).await;
+    }
+    let (deleted, waiting) = (one(&mut source).await, one(&mut source).await);
+    let hidden = "SELECT (extract(epoch FROM vt) * 1000000)::bigint FROM pgmq.q_orders WHERE message = '2'";
+    let before = world.number(hidden).await;
+    let mut transaction = world.client.begin().await.unwrap();
+    PgmqMessage::of(&deleted.0).unwrap().delete_in(&mut transaction).await.unwrap();
+    settler.keep_alive(&[&deleted.1, &waiting.1]).await.unwrap();
+    assert!(world.number(hidden).await > before);
+    // No other consumer reads the deleted message, although its visibility timeout ends.
+    let mut other = world.source().await;
+    assert_eq!(one(&mut other).await.0.body, b"2");
+    transaction.rollback().await.unwrap();
+    assert_eq!(one(&mut other).await.0.body, b"1");
+}
+
+#[tokio::test]
 async fn a_deletion_counts_deliveries_as_the_source_does() {
     let world = World::new().await;
     let mut source = world.source().await;

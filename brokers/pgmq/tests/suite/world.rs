@@ -24,7 +24,9 @@ static SERVER: LazyLock<Arc<PostgresServer>> = LazyLock::new(|| prepared(Postgre
 static DATABASES: AtomicU32 = AtomicU32::new(0);
 
 fn prepared(server: PostgresServer) -> Arc<PostgresServer> {
-    TEMPLATES.map(|template| server.database(template));
+    for template in TEMPLATES {
+        server.database(template);
+    }
     server.install_pgmq(TEMPLATES[0]);
     server.install_old_pgmq(TEMPLATES[1]);
     Arc::new(server)
