@@ -2,6 +2,7 @@
 //! key.
 //!
 //! Run: `cargo run -p idempotent-examples --features tonic --example grpc`
+#![allow(clippy::print_stdout, reason = "an example prints its progress")]
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};

@@ -48,6 +48,7 @@
 //! | consume from RabbitMQ, or publish to it | [`rabbitmq`] |
 //! | consume from Redis Streams | [`redis_streams::StreamsSource`] |
 //! | consume from NATS JetStream, or publish to it | [`nats`] |
+//! | consume from PGMQ, or publish to it | [`pgmq`] |
 //! | delay, merge or prioritise messages | [`delay_queue::DelayQueue`] |
 //! | schedule work and cancel it | [`mq::Delay`], [`delay_queue::DelayQueue`], [`delay::DelayTable`]; [`docs::delay`] |
 //! | consume from RocketMQ, or publish to it | `rocketmq` |
@@ -98,6 +99,8 @@
 //! | `nats` | [`nats`]: a stream of NATS JetStream as a source, a publisher, and dead letters; enables `mq` |
 //! | `otel` | [`otel`]: traces by the conventions of OpenTelemetry; with `mq`, trace context in messages |
 //! | `outbox` | `outbox`: messages in a database transaction, and the relay that publishes them; enables `mq` |
+//! | `pgmq` | [`pgmq`]: a queue of PGMQ on PostgreSQL as a source, a publisher, and dead letters; enables `mq` |
+//! | `pgmq-tls` | TLS connections to PGMQ, set by `sslmode` in the URL |
 //! | `postgres` | [`PostgresStore`] |
 //! | `postgres-tls` | TLS connections to PostgreSQL, set by `sslmode` in the URL |
 //! | `rabbitmq` | [`rabbitmq`]: a queue as a source, and a publisher |
@@ -127,6 +130,7 @@
         feature = "mysql",
         feature = "nats",
         feature = "otel",
+        feature = "pgmq",
         feature = "postgres",
         feature = "rabbitmq",
         feature = "redis",
@@ -177,6 +181,8 @@ pub use idempotent_mq as mq;
 pub use idempotent_nats as nats;
 #[cfg(feature = "otel")]
 pub use idempotent_otel as otel;
+#[cfg(feature = "pgmq")]
+pub use idempotent_pgmq as pgmq;
 #[cfg(feature = "rabbitmq")]
 pub use idempotent_rabbitmq as rabbitmq;
 #[cfg(feature = "redis")]

@@ -31,6 +31,7 @@ pub(crate) const HTTP: Bench =
     Bench { name: "http", package: "idempotent-http-bench", targets: &["http", "in_flight"] };
 pub(crate) const MQ: Bench = Bench { name: "mq", package: "idempotent-mq-bench", targets: &["mq"] };
 pub(crate) const NATS: Bench = Bench { name: "nats", package: "idempotent-nats-bench", targets: &["nats"] };
+pub(crate) const PGMQ: Bench = Bench { name: "pgmq", package: "idempotent-pgmq-bench", targets: &["pgmq"] };
 pub(crate) const DELIVERY: Bench =
     Bench { name: "delivery", package: "idempotent-delivery-bench", targets: &["delivery"] };
 pub(crate) const SQL: Bench = Bench { name: "sql", package: "idempotent-sql-bench", targets: &["sql"] };

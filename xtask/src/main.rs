@@ -75,7 +75,7 @@ const COMMANDS: [&str; 13] = [
     "release",
 ];
 const SOAKS: [&str; 7] = ["model", "chaos", "delivery", "fire", "mq", "sql", "released"];
-const BENCHES: [&str; 9] = ["core", "redis", "http", "mq", "nats", "sql", "delivery", "operate", "peers"];
+const BENCHES: [&str; 10] = ["core", "redis", "http", "mq", "nats", "pgmq", "sql", "delivery", "operate", "peers"];
 
 /// The number of messages of `soak mq`.
 const MILLION: u64 = 1_000_000;
@@ -149,6 +149,7 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["bench", "http", ref options @ ..] => bench::run(bench::HTTP, &bench::Options::parse(options)?),
         ["bench", "mq", ref options @ ..] => bench::run(bench::MQ, &bench::Options::parse(options)?),
         ["bench", "nats", ref options @ ..] => bench::run(bench::NATS, &bench::Options::parse(options)?),
+        ["bench", "pgmq", ref options @ ..] => bench::run(bench::PGMQ, &bench::Options::parse(options)?),
         ["bench", "sql", ref options @ ..] => bench::run(bench::SQL, &bench::Options::parse(options)?),
         ["bench", "delivery", ref options @ ..] => bench::run(bench::DELIVERY, &bench::Options::parse(options)?),
         ["bench", "operate", ref options @ ..] => bench::run(bench::OPERATE, &bench::Options::parse(options)?),
@@ -213,7 +214,7 @@ mod tests {
     #[test]
     fn a_mistake_is_reported_with_the_valid_values() {
         for (arguments, told) in [
-            (&["bench", "foo"][..], "unknown argument `foo`; known here: core, redis, http, mq, nats, sql"),
+            (&["bench", "foo"][..], "unknown argument `foo`; known here: core, redis, http, mq, nats, pgmq, sql"),
             (&["bench"], "`bench` needs one of: core, redis, http"),
             (&["test", "b12"], "`cargo xtask test -- b12`"),
             (&["soak", "mq", "many"], "`many` is no number of messages"),

@@ -16,7 +16,7 @@ pub(crate) struct Queue {
     pub(crate) name: String,
 }
 
-const SCHEMES: &str = "amqp://HOST/VHOST for RabbitMQ, redis+stream://HOST for Redis Streams, nats://HOST for NATS JetStream, kafka://HOST for Kafka, redis+delay://HOST for a delay \
+const SCHEMES: &str = "amqp://HOST/VHOST for RabbitMQ, redis+stream://HOST for Redis Streams, nats://HOST for NATS JetStream, pgmq://HOST/DATABASE for PGMQ, kafka://HOST for Kafka, redis+delay://HOST for a delay \
                        queue (with amqps, rediss+stream, tls, kafkas or rediss+delay for TLS), rocketmq://HOST:PORT for RocketMQ, or \
                        postgres://HOST/DATABASE, mysql://HOST/DATABASE or sqlite:PATH for a delay table";
 
@@ -33,6 +33,7 @@ pub(crate) async fn open(options: &QueueOptions, namespace: &str) -> anyhow::Res
             streams(&url.replacen("+stream", "", 1), options).map_err(|why| usage(&why))?
         }
         "nats" | "tls" => nats(&url, options).map_err(|why| usage(&why))?,
+        "pgmq" => pgmq(&url, options).map_err(|why| usage(&why))?,
         "kafka" | "kafkas" => kafka(&url, options).map_err(|why| usage(&why))?,
         "rocketmq" | "rocketmqs" => rocketmq(&url, options).map_err(|why| usage(&why))?,
         _ if is_delay_queue(scheme) => delay(&url, options, namespace).await?,
@@ -93,6 +94,20 @@ fn nats(url: &str, options: &QueueOptions) -> Result<Box<dyn DeadLetters>, Strin
 #[cfg(not(feature = "nats"))]
 fn nats(_: &str, _: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
     Err("this binary was built without NATS; install it with the feature `nats`".into())
+}
+
+#[cfg(feature = "pgmq")]
+fn pgmq(url: &str, options: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
+    let letters = idempotent::pgmq::PgmqDeadLetters::new(url, &options.name);
+    Ok(Box::new(match &options.dead_stream {
+        Some(queue) => letters.stored_in(queue.as_str()),
+        None => letters,
+    }))
+}
+
+#[cfg(not(feature = "pgmq"))]
+fn pgmq(_: &str, _: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
+    Err("this binary was built without PGMQ; install it with the feature `pgmq`".into())
 }
 
 #[cfg(feature = "kafka")]

@@ -13,6 +13,7 @@ mod order_steps;
 mod order_timeout;
 mod outbox;
 mod payment_callback;
+mod pgmq;
 mod rabbitmq;
 mod redis_streams;
 mod redrive;

@@ -5,10 +5,11 @@ use std::path::Path;
 use super::sources::texts;
 
 /// The crates whose sources keep the rules. A crate that keeps them is added here.
-const CHECKED: [&str; 21] = [
+const CHECKED: [&str; 22] = [
     "brokers/rabbitmq/src",
     "brokers/kafka/src",
     "brokers/nats/src",
+    "brokers/pgmq/src",
     "brokers/redis-streams/src",
     "brokers/rocketmq/src",
     "idempotent-core/src",

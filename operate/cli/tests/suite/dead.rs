@@ -6,6 +6,7 @@ mod delay_table;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod nats;
+mod pgmq;
 pub(crate) mod rabbitmq;
 mod redis_streams;
 #[cfg(feature = "rocketmq")]

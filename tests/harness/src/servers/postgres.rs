@@ -137,6 +137,23 @@ impl PostgresServer {
         self.url_of(name)
     }
 
+    /// Installs the schema of PGMQ 1.11.1 in this database. The SQL file, from the crate `pgmq`, and its license are in the folder
+    /// `pgmq`.
+    ///
+    /// # Panics
+    /// If a statement fails, e.g. because the schema exists.
+    pub fn install_pgmq(&self, database: &str) {
+        self.psql(database, include_str!("pgmq/pgmq-1.11.1.sql"));
+    }
+
+    /// Installs the schema of PGMQ 1.5.2, an old version. Otherwise like [`install_pgmq`](Self::install_pgmq).
+    ///
+    /// # Panics
+    /// If a statement fails, e.g. because the schema exists.
+    pub fn install_old_pgmq(&self, database: &str) {
+        self.psql(database, include_str!("pgmq/pgmq-1.5.2.sql"));
+    }
+
     /// Ends every other connection from the server's side.
     ///
     /// # Panics

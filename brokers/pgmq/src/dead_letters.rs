@@ -1,0 +1,161 @@
+//! Listing, redriving and removing the dead letters of a queue.
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use idempotent_mq::{DeadLetter, DeadLetters, Delivery, Position, SourceError};
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, Postgres, Row};
+
+use crate::PgmqOptions;
+use crate::connections::Connections;
+use crate::error::{failure, fatal, unreadable};
+use crate::message::StoredMessage;
+use crate::queue_name::QueueName;
+use crate::setup::check;
+use crate::statements::LetterStatements;
+
+/// The dead letters of a queue, for [`Redrive`](idempotent_mq::Redrive).
+///
+/// One statement moves a letter back to its queue, so a letter is always in exactly one of both queues. Reading a
+/// letter does not hide it. A letter without the data of a consumer, which another program sent to the queue of the dead letters,
+/// is put back into the queue of this handle.
+///
+/// ```no_run
+/// use idempotent_mq::Redrive;
+/// use idempotent_pgmq::PgmqDeadLetters;
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut letters = PgmqDeadLetters::new("pgmq://app@localhost/shop", "orders");
+/// let redriven = Redrive::new().limit(10).run(&mut letters).await;
+/// println!("{} put back", redriven.put_back);
+/// redriven.failed.map_or(Ok(()), |failed| Err(failed.into()))
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use]
+pub struct PgmqDeadLetters {
+    server: PgmqOptions,
+    queue: String,
+    dead: String,
+    opened: Option<Arc<OpenLetters>>,
+    /// The letter that was read last, after which the search continues.
+    after: i64,
+    /// The newest letter at the count, at which the listing ends.
+    end: i64,
+    /// The id of the listed letter, and its queue.
+    listed: Option<(i64, QueueName)>,
+}
+
+#[derive(Debug)]
+struct OpenLetters {
+    connections: Connections,
+    queue: QueueName,
+    dead: QueueName,
+    statements: LetterStatements,
+}
+
+const COUNTING: &str = "counting the dead letters";
+const READING: &str = "reading the dead letters";
+const PUTTING_BACK: &str = "putting a dead letter back";
+const REMOVING: &str = "removing a dead letter";
+
+impl PgmqDeadLetters {
+    /// Creates a handle to the dead letters in `QUEUE_dead`.
+    pub fn new(server: impl Into<PgmqOptions>, queue: impl Into<String>) -> Self {
+        let queue = queue.into();
+        Self {
+            server: server.into(),
+            dead: format!("{queue}_dead"),
+            queue,
+            opened: None,
+            after: 0,
+            end: i64::MAX,
+            listed: None,
+        }
+    }
+
+    /// Sets the queue of the dead letters, as in [`PgmqSourceBuilder::dead_letters`](crate::PgmqSourceBuilder::dead_letters).
+    ///
+    /// # Default
+    /// `QUEUE_dead`
+    pub fn stored_in(mut self, queue: impl Into<String>) -> Self {
+        self.dead = queue.into();
+        self
+    }
+
+    async fn open(&mut self) -> Result<Arc<OpenLetters>, SourceError> {
+        if let Some(opened) = &self.opened {
+            return Ok(opened.clone());
+        }
+        let (queue, dead) = (QueueName::new("queue", &self.queue)?, QueueName::new("dead_letters", &self.dead)?);
+        let connections = Connections::new(&self.server)?;
+        check(&connections, &dead).await?;
+        let statements = LetterStatements::new(&dead);
+        Ok(self.opened.insert(Arc::new(OpenLetters { connections, queue, dead, statements })).clone())
+    }
+
+    /// Returns the letter that `next` returned last.
+    fn listed(&self, doing: &str) -> Result<(i64, QueueName), SourceError> {
+        self.listed.clone().ok_or_else(|| fatal(doing, "no dead letter was read; call `next` first"))
+    }
+}
+
+impl OpenLetters {
+    async fn rows(&self, query: Query<'_, Postgres, PgArguments>, doing: &str) -> Result<Vec<PgRow>, SourceError> {
+        self.connections.rows(query).await.map_err(|error| failure(doing, &error))
+    }
+}
+
+fn statement(sql: &Arc<str>) -> Query<'static, Postgres, PgArguments> {
+    sqlx::query(AssertSqlSafe(sql.clone()))
+}
+
+#[async_trait]
+impl DeadLetters for PgmqDeadLetters {
+    async fn count(&mut self) -> Result<u64, SourceError> {
+        let opened = self.open().await?;
+        let rows = opened.rows(statement(&opened.statements.count), COUNTING).await?;
+        let row = rows.first().ok_or_else(|| fatal(COUNTING, "the server returns no row"))?;
+        let number = |name: &str| row.try_get::<i64, _>(name).map_err(|error| unreadable(COUNTING, &error));
+        self.end = number("newest")?;
+        Ok(u64::try_from(number("letters")?).unwrap_or_default())
+    }
+
+    async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
+        let opened = self.open().await?;
+        let next = statement(&opened.statements.next).bind(self.after).bind(self.end);
+        let rows = opened.rows(next, READING).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let StoredMessage { mut delivery, tag, headers } = StoredMessage::read(&opened.dead, row)?;
+        let queue = match headers.queue() {
+            Some(queue) => QueueName::new("queue", queue)?,
+            None => opened.queue.clone(),
+        };
+        self.after = tag.id;
+        delivery.position = Position::of(queue.shared()).offset(tag.id);
+        self.listed = Some((tag.id, queue));
+        Ok(Some((delivery, headers.letter())))
+    }
+
+    async fn put_back(&mut self) -> Result<bool, SourceError> {
+        let (id, queue) = self.listed(PUTTING_BACK)?;
+        let opened = self.open().await?;
+        let put_back = statement(&opened.statements.put_back).bind(id).bind(queue.as_str());
+        let is_moved = !opened.rows(put_back, PUTTING_BACK).await?.is_empty();
+        self.listed = None;
+        Ok(is_moved)
+    }
+
+    async fn discard(&mut self) -> Result<bool, SourceError> {
+        let (id, _) = self.listed(REMOVING)?;
+        let opened = self.open().await?;
+        let is_removed = !opened.rows(statement(&opened.statements.discard).bind(id), REMOVING).await?.is_empty();
+        self.listed = None;
+        Ok(is_removed)
+    }
+
+    async fn close(&mut self) {
+        self.opened = None;
+    }
+}

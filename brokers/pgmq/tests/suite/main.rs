@@ -1,0 +1,10 @@
+//! Tests of the source and the publisher on a real PostgreSQL server with PGMQ.
+#![allow(clippy::panic, clippy::print_stdout, clippy::unwrap_used, missing_docs)]
+mod conformance;
+mod holds;
+mod outages;
+mod publisher;
+mod redrive;
+mod setup;
+mod transactions;
+mod world;

@@ -1,0 +1,179 @@
+//! Opening a source: what is created, what is refused, and by which error.
+use idempotent_harness::servers::{PgBouncer, PostgresServer};
+use idempotent_mq::{DeadLetters, Settlement, Source, SourceError, SourceErrorKind};
+use idempotent_pgmq::{PgmqDeadLetters, PgmqSource, PgmqSourceBuilder};
+
+use crate::world::{World, ms, one, pgmq_url, settle, until};
+
+/// Checks the kind of an error, and a part of its text.
+#[track_caller]
+fn refused(opened: Result<PgmqSource, SourceError>, part: &str) {
+    let error = opened.map(drop).unwrap_err();
+    assert!(error.kind() == SourceErrorKind::Fatal && error.to_string().contains(part), "{error}");
+}
+
+fn existing(world: &World) -> PgmqSourceBuilder {
+    PgmqSource::builder(world.url(), "orders")
+}
+
+/// Returns the URL for another user.
+fn url_of(world: &World, user: &str) -> String {
+    world.url().replace("postgres@", &format!("{user}@"))
+}
+
+#[tokio::test]
+async fn what_does_not_exist_is_named_with_its_remedy_and_created_on_request() {
+    let world = World::new().await;
+    refused(existing(&world).connect().await, "SELECT pgmq.create('orders')");
+    world.execute("SELECT pgmq.create('orders')").await;
+    refused(existing(&world).connect().await, "queue `orders_dead`: it does not exist; create it by `declare`");
+    for _ in 0..2 {
+        world.source().await;
+    }
+    existing(&world).connect().await.unwrap();
+    existing(&world).dead_letters("buried").declare().connect().await.unwrap();
+    assert_eq!(world.number("SELECT count(*) FROM pgmq.list_queues()").await, 3);
+}
+
+#[tokio::test]
+async fn a_database_without_pgmq_or_with_an_old_version_is_refused() {
+    let world = World::new().await;
+    let none = format!("{}_none", world.database.name);
+    let url = pgmq_url(&world.database.server.database(&none));
+    for builder in [PgmqSource::builder(&*url, "orders"), PgmqSource::builder(&*url, "orders").declare()] {
+        refused(builder.connect().await, "`CREATE EXTENSION pgmq`");
+    }
+    // A queue that was created before headers existed.
+    world.source().await;
+    world.execute("ALTER TABLE pgmq.q_orders DROP COLUMN headers").await;
+    refused(existing(&world).connect().await, "no column `headers`; PGMQ 1.5 or later is required");
+    world
+        .execute("ALTER TABLE pgmq.q_orders ADD COLUMN headers jsonb; DROP FUNCTION pgmq.read(text, int, int, jsonb)")
+        .await;
+    let mut source = existing(&world).connect().await.unwrap();
+    let error = source.receive(1).await.map(drop).unwrap_err();
+    assert!(error.kind() == SourceErrorKind::Fatal && error.to_string().contains("PGMQ 1.5 or later"), "{error}");
+}
+
+#[tokio::test]
+async fn missing_privileges_are_named_with_the_grant() {
+    let world = World::new().await;
+    world.source().await;
+    let user = format!("reader_{}", world.database.name);
+    world.execute(&format!("CREATE ROLE {user} LOGIN")).await;
+    let connect = || PgmqSource::builder(url_of(&world, &user), "orders").connect();
+    refused(connect().await, "GRANT USAGE ON SCHEMA pgmq");
+    world.execute(&format!("GRANT USAGE ON SCHEMA pgmq TO {user}")).await;
+    refused(connect().await, "GRANT SELECT, INSERT, UPDATE, DELETE ON pgmq.\"q_orders\"");
+    refused(PgmqSource::builder(url_of(&world, &user), "payments").declare().connect().await, "CREATE on the schema");
+    for table in ["q_orders", "q_orders_dead"] {
+        world.execute(&format!("GRANT SELECT, INSERT, UPDATE, DELETE ON pgmq.{table} TO {user}")).await;
+    }
+    // These grants suffice for each operation.
+    let mut source = connect().await.unwrap();
+    let settler = source.settler();
+    for how in [crate::world::retry(ms(1)), Settlement::GiveBack, Settlement::Ack] {
+        if world.open().await == 0 {
+            world.send("1").await;
+        }
+        let held = one(&mut source).await;
+        settler.keep_alive(&[&held.1]).await.unwrap();
+        settle(&settler, &held, how).await;
+    }
+    world.send("2").await;
+    let held = one(&mut source).await;
+    let letter = idempotent_mq::DeadLetter::because("no stock", idempotent_core::Timestamp(9));
+    settle(&settler, &held, Settlement::DeadLetter(letter)).await;
+    let mut letters = PgmqDeadLetters::new(url_of(&world, &user), "orders");
+    assert_eq!(letters.count().await.unwrap(), 1);
+    letters.next().await.unwrap().unwrap();
+    assert!(letters.put_back().await.unwrap());
+}
+
+#[tokio::test]
+async fn a_read_only_server_is_refused() {
+    let world = World::new().await;
+    world.source().await;
+    let name = &world.database.name;
+    world.execute(&format!("ALTER DATABASE {name} SET default_transaction_read_only = on")).await;
+    refused(existing(&world).connect().await, "read-only; name the primary in the URL");
+}
+
+#[tokio::test]
+async fn bad_settings_and_addresses_are_refused_before_anything_is_created() {
+    let world = World::new().await;
+    let builder = |queue: &str| PgmqSource::builder(world.url(), queue).declare();
+    let long = "q".repeat(48);
+    for queue in ["", "or.ders", "a\"b", "größe", &long] {
+        refused(builder(queue).connect().await, "use 1 to 47 letters, digits, `-` and `_`");
+    }
+    refused(builder(&"q".repeat(45)).connect().await, "`dead_letters` is `");
+    refused(builder("Orders").dead_letters("orders").connect().await, "the queue itself");
+    refused(builder("orders").visibility_timeout(ms(999)).connect().await, "set it to 1 s to 12 h");
+    refused(builder("orders").poll(ms(9)).connect().await, "set it to 10 ms to 1 min");
+    for url in ["pgmq://", "amqp://localhost", "", "pgmq://ann:hush@[::1/shop"] {
+        let error = PgmqSource::connect(url, "orders").await.map(drop).unwrap_err();
+        assert!(error.to_string().contains("pgmq://USER:PASSWORD@HOST:PORT/DATABASE"), "{error}");
+        assert!(!format!("{error:?}").contains("hush"), "{error:?}");
+    }
+    let untrusted = format!("{}?sslrootcert=ca.pem", world.url());
+    refused(PgmqSource::connect(untrusted, "orders").await, "add `sslmode=verify-full`");
+    assert_eq!(world.number("SELECT count(*) FROM pgmq.list_queues()").await, 0);
+    let closed = PgmqSource::connect("pgmq://postgres@127.0.0.1:1/db", "orders").await.map(drop).unwrap_err();
+    assert_eq!(closed.kind(), SourceErrorKind::Transient, "{closed}");
+}
+
+#[tokio::test]
+async fn a_wrong_user_and_a_missing_database_are_refused_and_no_password_is_shown() {
+    let world = World::new().await;
+    for (url, part) in [
+        (url_of(&world, "nobody_here:hush"), "check the user and the password in the URL"),
+        (format!("{}_missing", world.url()), "create the database"),
+    ] {
+        let error = PgmqSource::connect(&*url, "orders").await.map(drop).unwrap_err();
+        assert!(error.kind() == SourceErrorKind::Fatal && error.to_string().contains(part), "{error}");
+        assert!(!format!("{error:?}").contains("hush"), "{error:?}");
+        let builder = format!("{:?}", PgmqSource::builder(&*url, "orders"));
+        assert!(!builder.contains("hush"), "{builder}");
+    }
+}
+
+#[tokio::test]
+async fn tls_is_verified() {
+    let server = tokio::task::spawn_blocking(PostgresServer::start_with_tls).await.unwrap();
+    server.install_pgmq("postgres");
+    let url = pgmq_url(&server.url());
+    let authority = server.certificates().ca().display().to_string();
+    let connect = |parameters: String| PgmqSource::builder(format!("{url}?{parameters}"), "orders").declare().connect();
+    connect(format!("sslmode=verify-ca&sslrootcert={authority}")).await.unwrap();
+    refused(connect("sslmode=verify-full".to_owned()).await, "`sslrootcert`");
+}
+
+#[tokio::test]
+async fn a_source_listens_where_pgmq_notifies_and_polls_elsewhere() {
+    let world = World::new().await;
+    drop(world.source().await);
+    world.execute("SELECT pgmq.enable_notify_insert('orders')").await;
+    let listens = "SELECT count(*) FROM pg_stat_activity WHERE query = 'LISTEN \"pgmq.q_orders.INSERT\"' \
+                   AND datname = current_database()";
+    let mut source = world.source().await;
+    until("the source listens", async || world.number(listens).await == 1).await;
+    world.send("17").await;
+    assert_eq!(one(&mut source).await.0.body, b"17");
+    drop(source);
+    until("the connection is closed", async || world.number(listens).await == 0).await;
+}
+
+#[tokio::test]
+async fn a_source_works_behind_a_session_pooler() {
+    let world = World::new().await;
+    let server = world.database.server.clone();
+    let pooler = tokio::task::spawn_blocking(move || PgBouncer::start(&server, "pool_mode = session")).await.unwrap();
+    let mut source = World::builder_at(pgmq_url(&pooler.url_of(&world.database.name))).connect().await.unwrap();
+    let settler = source.settler();
+    world.send("1").await;
+    let held = one(&mut source).await;
+    settler.keep_alive(&[&held.1]).await.unwrap();
+    settle(&settler, &held, Settlement::Ack).await;
+    assert_eq!(world.open().await, 0);
+}
