@@ -139,7 +139,6 @@ impl ConsumerCounters {
 mod tests {
     use super::*;
 
-    /// The labels of metrics and the names of the counts' fields.
     #[test]
     fn the_name_of_an_end_is_that_of_its_count() {
         let all = [
