@@ -136,6 +136,6 @@ fn code(result: &Result<Response<Receipt>, Status>) -> Option<Code> {
 }
 
 #[test]
-fn a_call_runs_once() {
-    main().unwrap();
+fn a_call_runs_once() -> anyhow::Result<()> {
+    main()
 }

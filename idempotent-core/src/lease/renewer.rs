@@ -253,7 +253,7 @@ mod tests {
     use super::*;
     use crate::clock::Timer;
     use crate::lease::tests::{HEARTBEAT, lease};
-    use crate::{MemoryStore, Timestamp};
+    use crate::{MemoryStore, SystemClock, Timestamp};
 
     const NANOSECOND: Duration = Duration::from_nanos(1);
 
@@ -294,7 +294,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_driver_is_replaced_once_it_is_an_eighth_of_a_heartbeat_late() {
-        let now = Instant::now() + HEARTBEAT * 10;
+        let now = SystemClock::new().now() + HEARTBEAT * 10;
         let (renewer, _) = renewer(now);
         let _first = renewer.add(&lease(now, |_| {}), now);
         assert_eq!(renewer.table().driver, Some(1));
@@ -317,7 +317,7 @@ mod tests {
 
     #[tokio::test]
     async fn leases_are_renewed_up_to_an_eighth_of_a_heartbeat_early() {
-        let now = Instant::now();
+        let now = SystemClock::new().now();
         let (renewer, observer) = renewer(now);
         let held = lease(now, |_| {});
         let _guard = renewer.add(&held, now);
@@ -331,7 +331,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_loss_of_a_lease_is_reported_once_with_its_token_and_attempt() {
-        let now = Instant::now();
+        let now = SystemClock::new().now();
         let (renewer, observer) = renewer(now);
         let held = lease(now, |_| {});
         let _guard = renewer.add(&held, now);

@@ -151,7 +151,11 @@ async fn ids_that_the_outbox_does_not_know_and_deliveries_without_one_are_no_err
     line.push(Delivery::new(Position::of("orders"), Vec::new()).id("x".repeat(300)));
     line.push(Delivery::new(Position::of("orders"), Vec::new()));
     line.has_settled(3).await;
-    assert_eq!((work.count(), world.notes().await), (2, 0), "a message without an id has no key and becomes a dead letter");
+    assert_eq!(
+        (work.count(), world.notes().await),
+        (2, 0),
+        "a message without an id has no key and becomes a dead letter"
+    );
     running.abort();
 }
 
