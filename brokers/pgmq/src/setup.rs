@@ -60,7 +60,7 @@ pub(crate) async fn check(connections: &Connections, queue: &QueueName) -> Resul
 /// Creates a queue that does not exist.
 ///
 /// # Errors
-/// As [`check`].
+/// The same as [`check`].
 pub(crate) async fn create(connections: &Connections, queue: &QueueName) -> Result<(), SourceError> {
     let doing = format!("creating the queue `{queue}`");
     let state = state(connections, queue, &doing).await?;
