@@ -13,16 +13,17 @@ use crate::report::{Goal, Report};
 const STORE: &str = "postgres";
 pub const TO_HAND: &str = "inbox, to an insert by hand";
 pub const TO_NONE: &str = "inbox, to its handler alone";
+pub const EXECUTED: &str = "inbox, one statement, to its handler alone";
 const ROUNDS: u64 = 7;
 /// The messages of a round, by concurrency.
 const MESSAGES: [u64; 2] = [64, 512];
-const TO_HAND_GOALS: [f64; 2] = [0.9, 0.9];
-const TO_NONE_GOALS: [f64; 2] = [0.9, 0.8];
+const TO_HAND_GOALS: [f64; 2] = [0.85, 0.85];
+const EXECUTED_GOALS: [f64; 2] = [0.9, 0.8];
 /// An unused range of numbers.
 const FROM: u64 = 1 << 45;
 
 pub async fn all(report: &Report, server: &PostgresServer) {
-    if !report.wants(STORE, TO_HAND) && !report.wants(STORE, TO_NONE) {
+    if ![TO_HAND, TO_NONE, EXECUTED].iter().any(|case| report.wants(STORE, case)) {
         return;
     }
     let store =
@@ -37,25 +38,40 @@ pub async fn all(report: &Report, server: &PostgresServer) {
     let mut from = FROM;
     for (at, tasks) in CONCURRENCIES.into_iter().enumerate() {
         let rounds = report.rounds(ROUNDS, MESSAGES[at], tasks);
-        for (case, marked, goals) in [(TO_HAND, true, TO_HAND_GOALS), (TO_NONE, false, TO_NONE_GOALS)] {
+        for (case, is_joined, is_marked, goal) in [
+            (TO_HAND, false, true, Goal::AtLeast(TO_HAND_GOALS[at])),
+            (TO_NONE, false, false, Goal::None),
+            (EXECUTED, true, false, Goal::AtLeast(EXECUTED_GOALS[at])),
+        ] {
             if !report.wants(STORE, case) {
                 continue;
             }
             let (inbox, pool) = (inbox.clone(), pool.clone());
             let ours = move |number| {
                 let inbox = inbox.clone();
-                async move { run(&inbox, number).await }
+                async move {
+                    match is_joined {
+                        true => execute(&inbox, number).await,
+                        false => run(&inbox, number).await,
+                    }
+                }
             };
             let floor = move |number| {
                 let pool = pool.clone();
-                async move { by_hand(&pool, number, marked).await }
+                async move { by_hand(&pool, number, is_marked).await }
             };
             let pair = rounds.nanos(from, ours, floor).await.rates();
             from += rounds.rounds * rounds.operations;
-            let goal = Goal::AtLeast(goals[at]);
             report.pair((STORE, case, usize::try_from(tasks).ok()), "runs/s", pair, goal);
         }
     }
+}
+
+/// The same effect as a statement that is executed with the claim.
+async fn execute(inbox: &Inbox<Postgres>, number: u64) {
+    let insert = query("INSERT INTO effect SELECT $1 FROM claimed").bind(id(number).to_vec());
+    let rows = inbox.execute::<Box<dyn std::error::Error>>(Call::new(keys::identity(number)), insert).await;
+    assert_eq!(rows.unwrap(), 1);
 }
 
 async fn run(inbox: &Inbox<Postgres>, number: u64) {

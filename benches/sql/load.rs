@@ -53,7 +53,7 @@ fn main() {
 /// Returns whether the server or file is needed.
 fn wanted(report: &Report, store: &str) -> bool {
     let of_all = [cases::FRESH, cases::DUPLICATE, cases::CACHED, batches::CASE, journal::CASE, purge::CASE];
-    let of_postgres = [inbox::TO_HAND, inbox::TO_NONE];
+    let of_postgres = [inbox::TO_HAND, inbox::TO_NONE, inbox::EXECUTED];
     let cases = of_all.iter().chain(of_postgres.iter().filter(|_| store == "postgres"));
     cases.into_iter().any(|case| report.wants(store, case))
 }

@@ -2,7 +2,7 @@
 //!
 //! Such a run uses the same protocol with a store of its own ([`TransactionalRun`]). The store's claim begins a transaction, its
 //! completion commits, and its release rolls back. In between, the handler borrows the transaction.
-use std::any::type_name;
+use std::any::{Any, type_name};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,6 +61,24 @@ pub trait TransactionSource<T: 'static>: TransactionalRun {
 
     /// Takes the transaction back from the handler.
     fn take_back(&self, transaction: T);
+
+    /// Executes this statement together with the claim, if the database can do both in one round trip. Called before the
+    /// claim. The crate of the database defines the type of the statement.
+    ///
+    /// # Default
+    /// Drops the statement. The handler then executes the statement in the transaction.
+    fn join_claim(&self, statement: Box<dyn Any + Send>) {
+        drop(statement);
+    }
+
+    /// Returns the number of rows that the statement of [`join_claim`](Self::join_claim) has affected, or `None` if it was
+    /// not executed with the claim.
+    ///
+    /// # Default
+    /// `None`
+    fn joined(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// A handle from which the handler gets the transaction of its run, created by [`Call::within`](crate::Call::within).
@@ -90,6 +108,19 @@ impl<T: 'static> TransactionHandle<T> {
         let transaction = of.lend();
         assert!(transaction.is_some(), "the transaction of a run can be borrowed once, by its handler");
         BorrowedTransaction { back: ReturnTo::Run(of), transaction }
+    }
+
+    /// Calls [`TransactionSource::join_claim`]. Does nothing if the call has no transaction.
+    pub fn join_claim(&self, statement: Box<dyn Any + Send>) {
+        if let Some(source) = &self.0 {
+            source.join_claim(statement);
+        }
+    }
+
+    /// Returns [`TransactionSource::joined`].
+    #[must_use]
+    pub fn joined(&self) -> Option<u64> {
+        self.0.as_ref().and_then(|source| source.joined())
     }
 }
 

@@ -19,7 +19,7 @@ use idempotent_core::{
 };
 use sqlx::{Database, Transaction};
 
-pub(crate) use self::database::{FinalWrite, InboxDatabase, consumed, in_place, rolled_back};
+pub(crate) use self::database::{EffectClaim, FinalWrite, InboxDatabase, consumed, in_place, rolled_back};
 pub use self::step_transactions::StepTransaction;
 pub(crate) use self::step_transactions::step_transactions;
 pub(crate) use self::transactional_run::transactional_run;
@@ -79,6 +79,11 @@ impl<Db: Database> Inbox<Db> {
     /// Creates an inbox that claims with a lease before the transaction: [`ClaimMode::Leased`].
     pub fn leased(executor: &Executor) -> Self {
         Self { mode: ClaimMode::Leased, ..Self::new(executor) }
+    }
+
+    #[cfg(feature = "postgres")]
+    pub(crate) fn settings(&self) -> (&Executor, ClaimMode) {
+        (&self.executor, self.mode)
     }
 
     /// Begins a transaction, claims the key, runs the handler, completes and commits; an error of the handler rolls

@@ -108,6 +108,7 @@ server_order!(MySqlStore);
 server_inbox!(
     MySqlStore,
     MySql,
+    MySqlDialect,
     pool: "MySqlPool",
     "Meanwhile others are told at once that it is busy, and so is this claim where another's transaction holds it: that goes \
      on, whatever the server's wait for locks is. (On MySQL a claim that meets another in the very same instant may wait for \

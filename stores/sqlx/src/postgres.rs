@@ -2,6 +2,7 @@
 #[cfg(feature = "delay")]
 pub(crate) mod delay;
 mod dialect;
+mod effect_statement;
 mod error;
 mod health;
 mod inbox;
@@ -111,6 +112,7 @@ server_order!(PostgresStore);
 server_inbox!(
     PostgresStore,
     Postgres,
+    PostgresDialect,
     pool: "PgPool",
     "Until then, other claims of the key return busy at once, as this claim does if another transaction holds the key."
 );

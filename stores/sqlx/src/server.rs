@@ -55,4 +55,6 @@ pub(crate) use self::store::{FoundRecord, ServerStore};
 pub(crate) use self::store_traits::server_store;
 pub(crate) use self::target::StatementTarget;
 pub(crate) use self::tls::TlsSettings;
+#[cfg(feature = "postgres")]
+pub(crate) use self::value::owner;
 pub(crate) use self::value::{Value, hex, id, in_packets};

@@ -14,6 +14,10 @@ use sqlx::{Database, Transaction};
 pub(crate) trait InboxDatabase: Store + Clone {
     type Db: Database;
 
+    /// A statement that is the whole effect of a run, or [`Infallible`](std::convert::Infallible) if the database cannot
+    /// execute one together with its claim.
+    type Effect: Send + Sync + 'static;
+
     /// `true` if no other process can claim or take over while a transaction is open.
     const ONE_WRITER: bool;
 
@@ -29,6 +33,14 @@ pub(crate) trait InboxDatabase: Store + Clone {
         request: &ClaimRequest,
         retain: Duration,
     ) -> Result<Claim, StoreError>;
+
+    /// Claims the key, executes the effect and records its result in one statement.
+    async fn claim_with(
+        &self,
+        request: &ClaimRequest,
+        retain: Duration,
+        effect: &Self::Effect,
+    ) -> Result<EffectClaim, StoreError>;
 
     /// Completes a claim, made with a lease or in this transaction.
     async fn complete_in(
@@ -68,6 +80,18 @@ pub(crate) trait InboxDatabase: Store + Clone {
 
     /// Returns the answer to a duplicate, if it costs less than a transaction.
     async fn look_first(&self, request: &ClaimRequest) -> Result<Option<Claim>, StoreError>;
+}
+
+/// The answer to a claim that was sent together with its effect.
+#[derive(Debug)]
+#[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "only PostgreSQL executes effects with their claims"))]
+pub(crate) enum EffectClaim {
+    /// Claim, effect and record are committed.
+    Executed { claim: Claim, rows: u64 },
+    /// The key was not claimed, and the effect was not executed.
+    Answered(Claim),
+    /// Nothing was written. The claim may succeed in a transaction.
+    NotExecuted,
 }
 
 /// The completion that a commit includes.

@@ -15,7 +15,7 @@ use idempotent_core::{
 use sqlx::Transaction;
 
 use super::commit::{CommitResult, LOOKUP_INTERVAL, commit, rollback_error};
-use super::database::{FinalWrite, InboxDatabase, rolled_back, text_of};
+use super::database::{EffectClaim, FinalWrite, InboxDatabase, rolled_back, text_of};
 use crate::answer::TRIES;
 
 /// Implements [`Transactional::transactional_run`](idempotent_core::Transactional::transactional_run).
@@ -26,6 +26,7 @@ pub(crate) fn transactional_run<D: InboxDatabase>(store: &D, mode: ClaimMode) ->
         mode,
         retain: OnceLock::new(),
         request: OnceLock::new(),
+        effect: OnceLock::new(),
         phase,
     });
     Box::new(own)
@@ -37,6 +38,8 @@ struct TransactionStore<D: InboxDatabase> {
     retain: OnceLock<Duration>,
     /// The request of the claim, which is needed to record a failure.
     request: OnceLock<ClaimRequest>,
+    /// The whole effect of the run, if it is one statement.
+    effect: OnceLock<Box<D::Effect>>,
     phase: Mutex<TransactionPhase<D>>,
 }
 
@@ -44,6 +47,10 @@ enum TransactionPhase<D: InboxDatabase> {
     /// The transaction has not begun, has ended, or is borrowed by its handler.
     Closed,
     Open(Transaction<'static, D::Db>),
+    /// Claim, effect and record were committed together.
+    Executed {
+        rows: u64,
+    },
     /// The commit runs in a separate task. Another call waits for the same task.
     Ending(Shared<BoxFuture<'static, CommitResult>>),
 }
@@ -80,6 +87,16 @@ impl<D: InboxDatabase> TransactionStore<D> {
             return Ok(answer);
         }
         let retain = self.retain.get().copied().unwrap_or_default();
+        if let Some(effect) = self.effect.get() {
+            match self.store.claim_with(request, retain, effect).await? {
+                EffectClaim::Executed { claim, rows } => {
+                    *self.phase() = TransactionPhase::Executed { rows };
+                    return Ok(claim);
+                }
+                EffectClaim::Answered(claim) => return Ok(claim),
+                EffectClaim::NotExecuted => {}
+            }
+        }
         let mut last = None;
         for _ in 0..TRIES {
             let (store, request) = (self.store.clone(), request.clone());
@@ -216,6 +233,9 @@ impl<D: InboxDatabase> Store for TransactionStore<D> {
     }
 
     async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
+        if self.joined().is_some() {
+            return Ok(Settled::Done);
+        }
         let Some(ending) = self.ending(held, completion) else {
             return Err(rollback_error("the transaction ended before its run"));
         };
@@ -235,6 +255,9 @@ impl<D: InboxDatabase> Store for TransactionStore<D> {
     }
 
     async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
+        if self.joined().is_some() {
+            return Ok(Settled::Lost { now: StateKind::Consumed });
+        }
         self.roll_back().await;
         match (self.mode, release.kind) {
             (ClaimMode::Leased, _) => self.store.release(held, release).await,
@@ -270,5 +293,18 @@ impl<D: InboxDatabase> TransactionSource<Transaction<'static, D::Db>> for Transa
 
     fn take_back(&self, transaction: Transaction<'static, D::Db>) {
         *self.phase() = TransactionPhase::Open(transaction);
+    }
+
+    fn join_claim(&self, statement: Box<dyn Any + Send>) {
+        if let Ok(effect) = statement.downcast() {
+            let _ = self.effect.set(effect);
+        }
+    }
+
+    fn joined(&self) -> Option<u64> {
+        match *self.phase() {
+            TransactionPhase::Executed { rows } => Some(rows),
+            _ => None,
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! The driver and the dialect of MariaDB and MySQL.
 use std::collections::{BTreeMap, HashSet};
+use std::convert::Infallible;
+use std::time::Duration;
 
 use idempotent_core::store::HealthFinding;
-use idempotent_core::{Key, StoreError};
+use idempotent_core::{ClaimRequest, Key, StoreError};
 use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySql, MySqlConnection, MySqlRow};
 use sqlx::{MySqlPool, Row, Transaction, ValueRef};
@@ -10,7 +12,7 @@ use sqlx::{MySqlPool, Row, Transaction, ValueRef};
 use super::server_version::ServerVersion;
 use super::sql::{NOW, StatementBuilder};
 use super::{error, health, inbox};
-use crate::inbox::FinalWrite;
+use crate::inbox::{EffectClaim, FinalWrite};
 use crate::row::Cells;
 use crate::server::{
     BatchKind, BoundStatement, Contention, Dialect, DialectFuture, Driver, DriverFuture, FoundRecord, HealthQuery,
@@ -172,6 +174,17 @@ impl Dialect for MySqlDialect {
 
     fn stands(connection: &mut MySqlConnection) -> impl DriverFuture<()> {
         inbox::stands(connection)
+    }
+
+    type Effect = Infallible;
+
+    async fn claim_with(
+        _: &ServerStore<Self>,
+        _: &ClaimRequest,
+        _: Duration,
+        effect: &Infallible,
+    ) -> Result<EffectClaim, StoreError> {
+        match *effect {}
     }
 
     fn commit(transaction: Transaction<'static, MySql>, last: FinalWrite) -> impl DriverFuture<()> {

@@ -1,17 +1,19 @@
 //! The driver and the dialect of PostgreSQL.
 use std::sync::Arc;
+use std::time::Duration;
 
 use idempotent_core::store::HealthFinding;
-use idempotent_core::{Key, StoreError};
+use idempotent_core::{ClaimRequest, Key, StoreError};
 use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgConnection, PgRow, Postgres};
 use sqlx::{PgPool, Row, Transaction};
 
+use super::effect_statement::EffectStatement;
 use super::error;
 use super::listener::SettlementListener;
 use super::sql::{NOW, PostgresStatements};
 use super::{health, inbox};
-use crate::inbox::FinalWrite;
+use crate::inbox::{EffectClaim, FinalWrite};
 use crate::row::Cells;
 use crate::server::{
     BatchKind, BoundStatement, Contention, Dialect, DialectFuture, Driver, DriverFuture, FoundRecord, HealthQuery,
@@ -170,6 +172,17 @@ impl Dialect for PostgresDialect {
     /// Succeeds always, because every statement after an error fails by itself.
     async fn stands(_: &mut PgConnection) -> Result<(), sqlx::Error> {
         Ok(())
+    }
+
+    type Effect = EffectStatement;
+
+    fn claim_with(
+        store: &ServerStore<Self>,
+        request: &ClaimRequest,
+        retain: Duration,
+        effect: &EffectStatement,
+    ) -> impl DialectFuture<EffectClaim> {
+        store.claim_with(request, retain, effect)
     }
 
     fn commit(transaction: Transaction<'static, Postgres>, last: FinalWrite) -> impl DriverFuture<()> {

@@ -1,6 +1,8 @@
 //! The [`Dialect`] trait: statements and operations that differ between MySQL/MariaDB and PostgreSQL.
+use std::time::Duration;
+
 use idempotent_core::store::HealthFinding;
-use idempotent_core::{Key, StoreError};
+use idempotent_core::{ClaimRequest, Key, StoreError};
 use sqlx::Transaction;
 
 use super::driver::{Connection, Driver, DriverFuture, Row};
@@ -11,7 +13,7 @@ use super::statement::{BoundStatement, Statement};
 use super::store::{FoundRecord, ServerStore};
 use super::target::StatementTarget;
 use super::value::Value;
-use crate::inbox::FinalWrite;
+use crate::inbox::{EffectClaim, FinalWrite};
 
 /// A database's statements and operations.
 pub(crate) trait Dialect: Driver {
@@ -38,6 +40,15 @@ pub(crate) trait Dialect: Driver {
     const BEGIN: Option<&'static str>;
     /// Fails if the run's transaction is no longer the one that was begun.
     fn stands(connection: &mut Connection<Self>) -> impl DriverFuture<()>;
+    /// A statement that is the whole effect of a run, or [`Infallible`](std::convert::Infallible).
+    type Effect: Send + Sync + 'static;
+    /// Claims the key, executes the effect and records its result in one statement.
+    fn claim_with(
+        store: &ServerStore<Self>,
+        request: &ClaimRequest,
+        retain: Duration,
+        effect: &Self::Effect,
+    ) -> impl DialectFuture<EffectClaim>;
     /// Commits the transaction of a run.
     fn commit(transaction: Transaction<'static, Self::Db>, last: FinalWrite) -> impl DriverFuture<()>;
     /// The SQL expression of the clock.

@@ -186,7 +186,7 @@ impl<D: Dialect> ServerStore<D> {
 
 /// The inbox of a store that is `Arc<ServerStore<…>>` by another name: its own methods, and what runs need.
 macro_rules! server_inbox {
-    ($store:ident, $db:ty, pool: $pool:literal, $meanwhile:literal) => {
+    ($store:ident, $db:ty, $dialect:ty, pool: $pool:literal, $meanwhile:literal) => {
         const _: () = {
             use ::std::any::Any;
             use ::std::time::Duration;
@@ -196,7 +196,7 @@ macro_rules! server_inbox {
                 Claim, ClaimMode, ClaimRequest, Completion, ClaimHandle, StoredSteps, Settled, StepRecord, StoreError, Transactional,
             };
             use ::sqlx::{Database, Transaction};
-            use $crate::inbox::{InboxDatabase, FinalWrite, transactional_run, step_transactions};
+            use $crate::inbox::{EffectClaim, InboxDatabase, FinalWrite, transactional_run, step_transactions};
 
             impl $store {
                 /// Claims the key in the caller's transaction on this store's database, and marks the key consumed. Call
@@ -270,6 +270,7 @@ macro_rules! server_inbox {
             #[async_trait]
             impl InboxDatabase for $store {
                 type Db = $db;
+                type Effect = <$dialect as $crate::server::Dialect>::Effect;
                 const ONE_WRITER: bool = false;
 
                 async fn begin(&self) -> Result<Transaction<'static, $db>, StoreError> {
@@ -283,6 +284,15 @@ macro_rules! server_inbox {
                     retain: Duration,
                 ) -> Result<Claim, StoreError> {
                     self.0.claim_in(connection, request, retain).await
+                }
+
+                async fn claim_with(
+                    &self,
+                    request: &ClaimRequest,
+                    retain: Duration,
+                    effect: &Self::Effect,
+                ) -> Result<EffectClaim, StoreError> {
+                    <$dialect as $crate::server::Dialect>::claim_with(&self.0, request, retain, effect).await
                 }
 
                 async fn complete_in(

@@ -4,6 +4,8 @@ use std::time::Duration;
 use idempotent_core::StoreError;
 use tokio::time::timeout;
 
+#[cfg(feature = "postgres")]
+use super::driver::Query;
 use super::driver::{Connection, Driver, Row};
 use super::error::{ErrorContext, Phase};
 use super::pool::Pool;
@@ -58,6 +60,17 @@ impl<D: Driver> StatementRunner<D> {
         self.send(async |connection| D::first(ask.query(), connection).await).await
     }
 
+    /// Returns the first row of a query with values of the caller, or `None` if the server refused the statement. A refused
+    /// statement has no effect.
+    #[cfg(feature = "postgres")]
+    pub(crate) async fn first_unless_refused(&self, query: Query<D>) -> Result<Option<Row<D>>, StoreError> {
+        match self.ask(async |connection| D::first(query, connection).await).await? {
+            Ok(row) => Ok(row),
+            Err(error) if is_answer(&error) => Ok(None),
+            Err(error) => Err(self.place.error::<D>(Phase::Executing, error)),
+        }
+    }
+
     /// Returns all rows.
     pub(crate) async fn all(&self, ask: BoundStatement<D>) -> Result<StatementResult<Vec<Row<D>>>, StoreError> {
         self.send(async |connection| D::all(ask.query(), connection).await).await
@@ -67,6 +80,21 @@ impl<D: Driver> StatementRunner<D> {
         &self,
         ask: impl AsyncFnOnce(&mut Connection<D>) -> Result<T, sqlx::Error>,
     ) -> Result<StatementResult<T>, StoreError> {
+        let contended = |error: &sqlx::Error| error.as_database_error().and_then(D::contention);
+        match self.ask(ask).await? {
+            Ok(answer) => Ok(StatementResult::Done(answer)),
+            Err(error) => match (contended(&error), self.place.error::<D>(Phase::Executing, error)) {
+                (Some(how), error) => Ok(StatementResult::Contended(how, error)),
+                (None, error) => Err(error),
+            },
+        }
+    }
+
+    /// Returns the answer of the server, or the error of a statement without one.
+    async fn ask<T>(
+        &self,
+        ask: impl AsyncFnOnce(&mut Connection<D>) -> Result<T, sqlx::Error>,
+    ) -> Result<Result<T, sqlx::Error>, StoreError> {
         let guard = self.pool.acquire(self.patience).await;
         let guard = guard.map_err(|error| self.place.error::<D>(Phase::Connecting, error))?;
         let silent = |when| self.place.silent(when, self.patience);
@@ -77,14 +105,7 @@ impl<D: Driver> StatementRunner<D> {
             Err(error) if !is_answer(error) => guard.lost(),
             _ => guard.give_back(),
         }
-        let contended = |error: &sqlx::Error| error.as_database_error().and_then(D::contention);
-        match answer {
-            Ok(answer) => Ok(StatementResult::Done(answer)),
-            Err(error) => match (contended(&error), self.place.error::<D>(Phase::Executing, error)) {
-                (Some(how), error) => Ok(StatementResult::Contended(how, error)),
-                (None, error) => Err(error),
-            },
-        }
+        Ok(answer)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The inbox on an SQLite file. SQLite has one writer at a time: other writers wait for the transaction, and then find
 //! its result.
 use std::any::Any;
+use std::convert::Infallible;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -18,7 +19,9 @@ use super::columns::{id, now};
 use super::connection::query;
 use super::error::is_busy;
 use crate::answer;
-use crate::inbox::{FinalWrite, InboxDatabase, consumed, in_place, rolled_back, step_transactions, transactional_run};
+use crate::inbox::{
+    EffectClaim, FinalWrite, InboxDatabase, consumed, in_place, rolled_back, step_transactions, transactional_run,
+};
 use crate::row;
 
 /// The statements that begin a run, and the savepoint that identifies the transaction later: some errors roll back the
@@ -102,6 +105,7 @@ impl SqliteStore {
 #[async_trait]
 impl InboxDatabase for SqliteStore {
     type Db = Sqlite;
+    type Effect = Infallible;
     const ONE_WRITER: bool = true;
 
     async fn begin(&self) -> Result<Transaction<'static, Sqlite>, StoreError> {
@@ -139,6 +143,10 @@ impl InboxDatabase for SqliteStore {
             self.put_in(connection, &request.key, &record).await?;
         }
         Ok(answer)
+    }
+
+    async fn claim_with(&self, _: &ClaimRequest, _: Duration, effect: &Infallible) -> Result<EffectClaim, StoreError> {
+        match *effect {}
     }
 
     async fn complete_in(

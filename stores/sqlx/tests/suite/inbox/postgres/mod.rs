@@ -4,6 +4,7 @@ mod backend;
 mod commits;
 #[path = "../common.rs"]
 mod common;
+mod execute;
 #[path = "../fenced.rs"]
 mod fenced;
 #[path = "../server/hidden_commits.rs"]
