@@ -131,4 +131,11 @@ mod tests {
         }
         assert_eq!(unambiguous("[".repeat(200).as_bytes()), None, "deeply nested");
     }
+
+    #[test]
+    fn digits_in_a_string_are_no_number() {
+        assert!(super::has_long_number(b"[1234567890123456]"));
+        assert!(!super::has_long_number(br#"["1234567890123456"]"#));
+        assert!(!super::has_long_number(br#"["\"1234567890123456"]"#));
+    }
 }

@@ -62,13 +62,13 @@ impl BodyStoreConfig {
         let lease = Lease::current()?;
         let name = format!("{:032x}-{}", lease.key().hash(), lease.fencing().0).into_boxed_str();
         let (length, digest) = (body.len() as u64, Fingerprint::of_bytes(&body));
-        self.bounded("Spill::put", &name, || self.to.put(&name, body)).await?;
+        self.bounded("BodyStore::put", &name, || self.to.put(&name, body)).await?;
         Some(Box::new(ExternalBody { name, length, digest }))
     }
 
     /// Returns the body that was stored, or `None` if it is missing or differs.
     pub(crate) async fn get(&self, kept: &ExternalBody) -> Option<Bytes> {
-        let body = self.bounded("Spill::get", &kept.name, || self.to.get(&kept.name)).await??;
+        let body = self.bounded("BodyStore::get", &kept.name, || self.to.get(&kept.name)).await??;
         if body.len() as u64 == kept.length && Fingerprint::of_bytes(&body) == kept.digest {
             return Some(body);
         }

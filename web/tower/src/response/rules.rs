@@ -262,3 +262,42 @@ pub(crate) type SanitizedResponse = Result<Response<Bytes>, SanitizerPanicked>;
 
 /// The sanitizer panicked, so no part of the response may be stored.
 pub(crate) struct SanitizerPanicked;
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use http::header::CONTENT_TYPE;
+
+    use super::*;
+    use crate::BodyStoreFuture;
+
+    struct NoStore;
+
+    impl BodyStore for NoStore {
+        fn put<'a>(&'a self, _: &'a str, _: Bytes) -> BodyStoreFuture<'a, ()> {
+            Box::pin(std::future::pending())
+        }
+
+        fn get<'a>(&'a self, _: &'a str) -> BodyStoreFuture<'a, Option<Bytes>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[test]
+    fn the_largest_body_in_memory_is_that_of_the_record_or_of_the_body_store() {
+        let rules = ResponseRules::default().max_response(100);
+        assert_eq!(rules.largest_in_memory(), 100);
+        assert_eq!(rules.clone().spill(NoStore, 1_000).largest_in_memory(), 1_000);
+        assert_eq!(rules.spill(NoStore, 10).largest_in_memory(), 100);
+    }
+
+    #[test]
+    fn a_body_of_unknown_length_is_read_for_grpc_by_the_grpc_policy_only() {
+        let grpc = ResponseRules::default().store(StorePolicy::Grpc);
+        let (mut parts, ()) = http::Response::new(()).into_parts();
+        assert!(!grpc.buffers_unknown(&parts));
+        parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        assert!(grpc.buffers_unknown(&parts));
+        assert!(!ResponseRules::default().buffers_unknown(&parts));
+    }
+}

@@ -79,3 +79,36 @@ impl Idempotent {
         response.extensions().get::<Self>().map(|decided| decided.store)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(name: &'static str, value: &'static str) -> HeaderMap {
+        [(header::HeaderName::from_static(name), header::HeaderValue::from_static(value))].into_iter().collect()
+    }
+
+    #[test]
+    fn a_grpc_response_completes_if_both_of_its_statuses_are_successful() {
+        let stores = |status, headers: &HeaderMap| StorePolicy::Grpc.stores(status, headers);
+        assert_eq!(stores(StatusCode::OK, &HeaderMap::new()), Some(true));
+        assert_eq!(stores(StatusCode::OK, &headers("grpc-status", "0")), Some(true));
+        assert_eq!(stores(StatusCode::OK, &headers("grpc-status", "14")), Some(false));
+        assert_eq!(stores(StatusCode::BAD_GATEWAY, &headers("grpc-status", "0")), Some(false));
+        assert_eq!(stores(StatusCode::BAD_GATEWAY, &HeaderMap::new()), Some(false));
+    }
+
+    #[test]
+    fn grpc_is_recognised_by_its_content_type() {
+        for (kind, expected) in [
+            ("application/grpc", true),
+            ("application/grpc+proto", true),
+            ("application/grpc;x=1", true),
+            ("application/grpc-web", false),
+            ("application/json", false),
+        ] {
+            assert_eq!(is_grpc(&headers("content-type", kind)), expected, "{kind}");
+        }
+        assert!(!is_grpc(&HeaderMap::new()));
+    }
+}

@@ -104,3 +104,22 @@ impl<B: Body> StoredResponse<B> {
         Ok(Response::from_parts(self.parts, body))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Full;
+
+    use super::*;
+
+    #[test]
+    fn a_response_shows_its_parts() {
+        let mut response = Response::new(Full::<Bytes>::default());
+        *response.status_mut() = StatusCode::CREATED;
+        let mut stored = StoredResponse::passing(response, None);
+        assert_eq!((stored.status(), stored.body(), stored.trailers()), (StatusCode::CREATED, None, None));
+        assert!(!stored.is_elsewhere());
+        let trailers: HeaderMap = [(LOCATION, HeaderValue::from_static("/1"))].into_iter().collect();
+        stored.body = StoredBody::Whole(Bytes::from_static(b"x"), Some(trailers.clone()));
+        assert_eq!((stored.body().map(|body| &body[..]), stored.trailers()), (Some(&b"x"[..]), Some(&trailers)));
+    }
+}
