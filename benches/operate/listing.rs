@@ -14,25 +14,31 @@ const RATE: u32 = 20_000;
 /// Records that the listing of a round with claims examines.
 const EXAMINED: usize = 60_000;
 const ROUNDS: usize = 5;
-/// Listings of all records, one with `--full`. Their longest stretch is that of the quietest listing: a long command is in each of them,
-/// and a wait for a processor is not.
+/// Listings of all records, one with `--full`.
 const LISTINGS: usize = 3;
 
 pub async fn all(report: &Report, side: &dyn Side, records: u64) {
     let dead = KeyFilter::of_states(&[StateKind::Dead]);
     for (name, filter, expected) in [("list 10 dead", dead, DEAD), ("count all", KeyFilter::all(), records + DEAD)] {
-        let (mut longest, mut rates) = (f64::INFINITY, Vec::new());
+        let (mut longest, mut rates) = (0_f64, Vec::new());
         let is_full = records > report.keys();
+        // The first statements of a connection load the catalogs of a database.
+        listed(side, &filter, 1_000, None).await;
         for _ in 0..if report.is_tried() || is_full { 1 } else { LISTINGS } {
-            side.watch();
+            side.relay().longest_ms();
             let start = Instant::now();
             let (found, examined) = listed(side, &filter, usize::MAX, None).await;
             rates.push(examined as f64 / start.elapsed().as_secs_f64());
-            longest = longest.min(side.longest_ms());
+            longest = longest.max(side.relay().longest_ms());
             assert_eq!((found, examined), (expected, records + DEAD), "{name}");
         }
         let rate = median(rates);
-        report.value((side.name(), &format!("{name}, longest server stretch"), None), "ms", longest, Goal::AtMost(5.0));
+        report.value(
+            (side.name(), &format!("{name}, longest processor time of a command"), None),
+            "ms",
+            longest,
+            Goal::AtMost(5.0),
+        );
         report.value((side.name(), &format!("{name}, examined per second"), None), "records/s", rate, Goal::None);
     }
     for (name, rate, goal) in [

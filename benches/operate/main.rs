@@ -11,6 +11,7 @@ mod keys;
 mod listing;
 mod postgres;
 mod redis;
+mod relay;
 #[path = "../core/report.rs"]
 #[allow(dead_code, reason = "the core's benches use the rest of it")]
 mod report;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 
 use idempotent::Store;
 
+use crate::relay::Relay;
 use crate::report::Report;
 
 /// Dead records among the consumed ones.
@@ -31,14 +33,10 @@ pub const DEAD: u64 = 10;
 pub trait Side: Send + Sync {
     fn name(&self) -> &'static str;
     fn store(&self) -> Arc<dyn Store>;
-    /// Returns the store that lists, whose connection no claim uses.
-    fn operator(&self) -> Arc<dyn Store> {
-        self.store()
-    }
-    /// Begins to record the duration of each command or statement.
-    fn watch(&self);
-    /// Returns the longest one in ms since [`watch`](Self::watch), and stops recording.
-    fn longest_ms(&self) -> f64;
+    /// Returns the store that lists, whose connections no claim uses.
+    fn operator(&self) -> Arc<dyn Store>;
+    /// Returns the relay between the server and the store that lists.
+    fn relay(&self) -> &Relay;
 }
 
 fn main() {

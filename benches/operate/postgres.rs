@@ -1,16 +1,17 @@
-//! PostgreSQL with default settings, on the loopback interface. The server's log has the duration of each statement.
+//! PostgreSQL with default settings, on the loopback interface.
 use std::sync::Arc;
 
 use idempotent::{PostgresStore, Store};
 use idempotent_harness::servers::PostgresServer;
 
+use crate::relay::Relay;
 use crate::{DEAD, Side};
 
 pub struct PostgresSide {
-    server: PostgresServer,
+    _server: Arc<PostgresServer>,
     store: Arc<PostgresStore>,
-    /// The length of the log at the last `watch`.
-    log: std::sync::Mutex<usize>,
+    operator: Arc<PostgresStore>,
+    relay: Relay,
 }
 
 impl PostgresSide {
@@ -30,15 +31,17 @@ impl PostgresSide {
         // The checkpoint and the statistics of the load are no part of the figures.
         server.psql("postgres", "VACUUM ANALYZE idempotent_record");
         server.psql("postgres", "CHECKPOINT");
-        Self { server, store: Arc::new(store), log: std::sync::Mutex::new(0) }
-    }
-
-    /// Sets the shortest duration of statements that are logged, in ms; -1: none.
-    fn log_from(&self, ms: i32) {
-        self.server.psql("postgres", &format!("ALTER SYSTEM SET log_min_duration_statement={ms}"));
-        self.server.psql("postgres", "SELECT pg_reload_conf()");
-        // The setting is in force in a session that begins after the reload.
-        self.server.psql("postgres", "SELECT pg_sleep(0.2)");
+        let server = Arc::new(server);
+        let serving = server.clone();
+        // A backend is listed when its client is authenticated.
+        let process = move |port: u16| {
+            let pid = format!("SELECT pid FROM pg_stat_activity WHERE client_port = {port}");
+            serving.psql("postgres", &pid).parse().ok()
+        };
+        let relay = Relay::start(server.address(), Arc::new(process));
+        let operator = PostgresStore::builder(server.url().replace(&server.address(), &relay.address()));
+        let operator = operator.connections(1).connect().await.unwrap();
+        Self { _server: server, store: Arc::new(store), operator: Arc::new(operator), relay }
     }
 }
 
@@ -51,17 +54,11 @@ impl Side for PostgresSide {
         self.store.clone()
     }
 
-    fn watch(&self) {
-        self.log_from(0);
-        *self.log.lock().unwrap() = self.server.log().len();
+    fn operator(&self) -> Arc<dyn Store> {
+        self.operator.clone()
     }
 
-    fn longest_ms(&self) -> f64 {
-        let log = self.server.log();
-        self.log_from(-1);
-        let statements = log[*self.log.lock().unwrap()..].lines().filter(|line| line.contains("idempotent_record"));
-        let duration = |line: &str| line.split_once("duration: ")?.1.split_once(" ms")?.0.parse::<f64>().ok();
-        let longest = statements.filter_map(duration).max_by(f64::total_cmp);
-        longest.expect("no statement of the listing is in the log")
+    fn relay(&self) -> &Relay {
+        &self.relay
     }
 }

@@ -70,7 +70,8 @@ pub async fn all(report: &Report, server: &PostgresServer) {
 /// The same effect as a statement that is executed with the claim.
 async fn execute(inbox: &Inbox<Postgres>, number: u64) {
     let insert = query("INSERT INTO effect SELECT $1 FROM claimed").bind(id(number).to_vec());
-    let rows = inbox.execute::<Box<dyn std::error::Error>>(Call::new(keys::identity(number)), insert).await;
+    let rows =
+        inbox.execute::<Box<dyn std::error::Error + Send + Sync>>(Call::new(keys::identity(number)), insert).await;
     assert_eq!(rows.unwrap(), 1);
 }
 
