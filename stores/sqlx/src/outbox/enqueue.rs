@@ -199,3 +199,16 @@ fn check(message: &OutboundMessage) -> Result<(), OutboxError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_size_of_a_message_is_that_of_its_body_and_headers_with_8_bytes_each() {
+        let of = |bytes| OutboundMessage::new("orders", "a", vec![0; bytes]).header("ab", "text");
+        assert!(check(&of(LARGEST - 14)).is_ok());
+        let refused = check(&of(LARGEST - 13)).map_err(|error| error.to_string());
+        assert!(refused.is_err_and(|text| text.starts_with("the message has 67108865 bytes")));
+    }
+}

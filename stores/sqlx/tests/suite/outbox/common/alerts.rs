@@ -41,6 +41,7 @@ async fn messages_given_up_in_one_round_are_one_alert_with_their_count_before_th
     let (round, ()) = tokio::join!(relay.round(), gathered);
     assert_eq!(round.unwrap().given_up, 3);
     let [alert] = &bell.alerts()[..] else { panic!("one alert") };
+    assert!(!alert.given_up.unwrap().holds_back, "it has no aggregate");
     assert_eq!((alert.kind, &*alert.scope, alert.count), (AlertKind::MessageGivenUp, &*world.table, 3));
     assert_eq!((alert.source.as_deref(), alert.given_up.unwrap().sends), (Some("orders"), 3));
     assert_eq!(world.status("c").await, OutboxStatus::Dead);

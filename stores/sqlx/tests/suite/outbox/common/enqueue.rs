@@ -98,6 +98,16 @@ async fn an_insert_that_fails_is_an_error_and_not_a_duplicate() {
 }
 
 #[tokio::test]
+async fn a_missing_table_is_an_error_that_names_the_remedy() {
+    let world = World::new().await;
+    world.sql("ALTER TABLE outbox RENAME TO outbox_gone").await;
+    let mut tx = world.begin().await;
+    let failed = world.outbox.enqueue(&mut tx, &message("a")).await.unwrap_err();
+    assert_eq!(failed.kind(), OutboxErrorKind::Database);
+    assert!(failed.to_string().contains("`create(true)`"), "{failed}");
+}
+
+#[tokio::test]
 async fn more_than_a_statement_takes_are_written_all_the_same() {
     let world = World::new().await;
     let many: Vec<_> = (0..2_345).map(|n| of(&n.to_string(), "one")).collect();

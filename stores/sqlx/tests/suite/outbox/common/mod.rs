@@ -15,6 +15,7 @@ mod resend_policy;
 mod sending;
 mod setup;
 mod skipping;
+mod time_limits;
 pub(super) mod world;
 
 use super::backend;

@@ -45,13 +45,27 @@ async fn a_settled_or_missing_message_cannot_be_changed_and_an_action_needs_a_na
         let refused = world.outbox.resend(&mut tx, id, "anna", "why").await.unwrap_err();
         assert_eq!(refused.kind(), OutboxErrorKind::NotFound, "{id}");
     }
-    for (by, reason, what) in [("", "why", "operator"), ("anna", "", "reason"), (&"x".repeat(256), "why", "operator")] {
+    let (name, text) = ("x".repeat(256), "x".repeat(4_097));
+    let bad = [("", "why", "operator"), (&name, "why", "operator"), ("anna", "", "reason"), ("anna", &text, "reason")];
+    for (by, reason, what) in bad {
         let refused = world.outbox.void(&mut tx, "a", by, reason).await.unwrap_err();
         assert_eq!(refused.kind(), OutboxErrorKind::Invalid);
         assert!(refused.to_string().contains(what), "{refused}");
     }
     tx.commit().await.unwrap();
     assert_eq!(world.outbox.audit("a").await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn the_longest_name_and_reason_are_recorded_whole() {
+    let world = World::new().await;
+    world.put(&[message("a")]).await;
+    let (name, text) = ("x".repeat(255), "x".repeat(4_096));
+    let mut tx = world.begin().await;
+    world.outbox.void(&mut tx, "a", &name, &text).await.unwrap();
+    tx.commit().await.unwrap();
+    let audit = world.outbox.audit("a").await.unwrap();
+    assert!(audit[0].by == name && audit[0].reason == text);
 }
 
 #[tokio::test]

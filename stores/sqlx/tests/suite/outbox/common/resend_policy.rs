@@ -2,7 +2,7 @@
 use idempotent_core::AlertKind;
 use idempotent_sqlx::OutboxStatus;
 
-use super::world::{World, message};
+use super::world::{World, message, of};
 use crate::outbox::broker::Says;
 
 /// A place, of 16 bytes.
@@ -56,7 +56,7 @@ async fn only_the_one_of_all_32_combinations_with_all_five_conditions_is_sent_ag
 #[tokio::test]
 async fn after_each_sending_count_next_time_and_offset_are_new() {
     let world = World::new().await;
-    world.put(&[message("a")]).await;
+    world.put(&[of("a", "aggregate")]).await;
     for (sends, at, rest) in [(1, 7, 15), (2, 70, 25), (3, 700, 45)] {
         world.broker.say(Says::Lies(at));
         assert_eq!(world.round().await.sent, 1);
@@ -81,6 +81,7 @@ async fn after_each_sending_count_next_time_and_offset_are_new() {
     let alerts = world.bell.alerts();
     let (kind, message, source) = (alerts[0].kind, alerts[0].given_up.unwrap(), alerts[0].source.as_deref());
     assert_eq!((alerts.len(), kind, message.sends, source), (1, AlertKind::MessageGivenUp, 3, Some("orders")));
+    assert!(!message.holds_back, "it was sent");
     assert_eq!((world.status("a").await, world.due_in("a").await), (OutboxStatus::Dead, None));
     world.pass(10_000);
     assert_eq!(world.round().await.looked_at, 0);

@@ -1,12 +1,13 @@
 //! An outbox with a relay, a broker and a clock.
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use idempotent_core::Clock;
+use idempotent_core::{Clock, Timer, Timestamp};
 use idempotent_mq::{Delivery, DeliveryResult, LoggedDelivery, MessageLog, OutboundMessage, Position};
 use idempotent_sqlx::{Outbox, OutboxRecord, OutboxStatus, Relay, RelayRound, ResendPolicy};
+use idempotent_testkit::VirtualClock;
 use sqlx::{AssertSqlSafe, Pool, Transaction};
 
 use super::backend::{self, Db};
@@ -123,6 +124,28 @@ impl World {
 
     pub(crate) fn pass(&self, seconds: u64) {
         self.clock.advance(Duration::from_secs(seconds));
+    }
+}
+
+/// A clock on which each rest ends at once; keeps the longest of them.
+#[derive(Debug, Default)]
+pub(crate) struct Restless(pub(crate) VirtualClock, pub(crate) Mutex<Duration>);
+
+impl Clock for Restless {
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+
+    fn wall(&self) -> Timestamp {
+        self.0.wall()
+    }
+
+    fn sleep_until(&self, end: Instant) -> Timer {
+        let rest = end.saturating_duration_since(self.now());
+        let mut longest = self.1.lock().unwrap();
+        *longest = rest.max(*longest);
+        self.0.jump(rest);
+        Box::pin(tokio::task::yield_now())
     }
 }
 
