@@ -57,6 +57,12 @@ impl Shop {
         self.0.attempts.lock().unwrap().clone()
     }
 
+    /// Returns the number of handlers that wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.0.open.receiver_count()
+    }
+
     /// Lets waiting handlers continue, now and later.
     pub fn open(&self) {
         self.0.open.send_replace(true);
@@ -82,8 +88,11 @@ impl Shop {
         assert!(told("x-panic").is_none(), "as told by the test");
         let number = |name: &str| told(name).map(|text| text.parse::<u16>().unwrap());
         let size = told("x-size").map_or(0, |size| size.parse().unwrap());
+        let status = number("x-status").unwrap_or(201);
         let body = match told("x-echo") {
             Some(_) => body.to_vec(),
+            // Such a response has no body.
+            None if status == 204 => Vec::new(),
             None => format!("{run}:{}", "x".repeat(size)).into_bytes(),
         };
         let mut headers = vec![
@@ -101,7 +110,7 @@ impl Shop {
             _ => None,
         };
         self.0.completed.fetch_add(1, SeqCst);
-        let (status, streamed) = (number("x-status").unwrap_or(201), told("x-stream").is_some());
+        let streamed = told("x-stream").is_some();
         Reply { status, headers, body, streamed, decision }
     }
 }

@@ -26,6 +26,7 @@ const CHECKED: [&str; 18] = [
     "brokers/rabbitmq/src",
     "brokers/rocketmq/src",
     "stores/sqlx/src",
+    "web/actix/src",
     "web/tonic/src",
     "web/tower/src",
 ];

@@ -23,9 +23,11 @@ const CHECKED: [&str; 22] = [
     "operate/metrics/src",
     "operate/otel/src",
     "stores/sqlx/src",
+    "web/actix/src",
     "web/tonic/src",
     "web/tower/src",
     "tests/harness/src",
+    "tests/http/src",
     "tests/simulator/src",
     "xtask/src",
 ];

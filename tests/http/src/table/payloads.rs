@@ -94,7 +94,7 @@ pub(super) fn rows() -> Vec<Row> {
             layer: layer(),
             steps: vec![
                 Step::Begin(order("a").hold(1)),
-                Step::Send(order("a"), Problem(409, "in-flight").with("retry-after", "1")),
+                Step::Send(order("a"), Problem(409, "in-flight")),
                 Step::Send(order("a").body("other"), REUSED),
                 Step::Send(order("b"), Ran(2)),
                 Step::Open(Ran(1)),

@@ -1,12 +1,12 @@
 //! Connections: keep-alive, unread bodies, pipelining, and other protocols.
 use actix_web::http::StatusCode;
-use actix_web::{HttpResponse, web};
+use actix_web::{App, HttpResponse, HttpServer, web};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use idempotent_actix_web::IdempotencyMiddleware;
 use idempotent_http_decisions::{Ask, Client, Shop};
 
-use crate::support::{Server, layer, order_by};
+use crate::support::{Server, layer, order_by, routes};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rejected_request_whose_body_has_arrived_keeps_its_connection() {
@@ -124,4 +124,42 @@ async fn a_stream_reaches_its_client_as_it_arrives() {
     sender.send_replace(true);
     client.until(b"second.").await;
     Client::connect(server.address).await.ask(&order_by("a")).await.is(409, "response-not-retained");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_over_http2_run_once() {
+    let (shop, once) = (Shop::default(), IdempotencyMiddleware::new(layer()));
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let services = routes(&shop);
+    let server = HttpServer::new(move || App::new().wrap(once.clone()).configure(services.clone()))
+        .workers(1)
+        .disable_signals()
+        .listen_auto_h2c(listener)
+        .unwrap()
+        .run();
+    let _server = Server { address, handle: server.handle() };
+    tokio::spawn(server);
+    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    let mut ask = async |key: Option<&str>, body: &'static str| {
+        let mut request = http::Request::post("http://shop/orders");
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        let (response, mut upload) = client.send_request(request.body(()).unwrap(), false).unwrap();
+        upload.send_data(Bytes::from_static(body.as_bytes()), true).unwrap();
+        let (head, mut body) = response.await.unwrap().into_parts();
+        let mut read = Vec::new();
+        while let Some(data) = body.data().await {
+            read.extend(data.unwrap());
+        }
+        (head.status.as_u16(), head.headers.contains_key("idempotent-replayed"), String::from_utf8(read).unwrap())
+    };
+    assert_eq!(ask(Some("a"), "tea").await, (201, false, "1:".to_owned()));
+    assert_eq!(ask(Some("a"), "tea").await, (201, true, "1:".to_owned()));
+    assert_eq!(ask(Some("a"), "gin").await.0, 422);
+    assert_eq!(ask(None, "tea").await.0, 400);
+    assert_eq!(shop.runs(), 1);
 }

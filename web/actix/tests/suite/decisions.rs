@@ -30,7 +30,7 @@ async fn a_replay_equals_the_response_byte_for_byte() {
     let mut client = Client::connect(server.address).await;
     let (first, replay) = (client.ask(&ask).await, client.ask(&ask).await);
     assert!(!first.is_replay() && replay.is_replay());
-    assert_eq!((first.status, &first.body == &all, first.body == replay.body), (replay.status, true, true));
+    assert_eq!((first.status, first.body == all, first.body == replay.body), (replay.status, true, true));
     assert_eq!(lines(&first), lines(&replay));
     let of_name =
         |answer: &Answer| answer.headers.iter().filter(|(name, _)| name == "x-line").cloned().collect::<Vec<_>>();

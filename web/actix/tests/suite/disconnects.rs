@@ -25,7 +25,7 @@ impl Drop for Gone {
 }
 
 /// Starts a server of the shop, and returns the number of requests that are gone.
-fn watched(shop: &Shop, layer: IdempotencyLayer) -> (Server, Arc<AtomicU32>) {
+pub(crate) fn watched(shop: &Shop, layer: IdempotencyLayer) -> (Server, Arc<AtomicU32>) {
     let gone = Arc::new(AtomicU32::new(0));
     let (counter, once, services) = (gone.clone(), IdempotencyMiddleware::new(layer), routes(shop));
     let server = Server::of(1, move |config| {
@@ -46,7 +46,7 @@ async fn watch<B: MessageBody>(
 }
 
 /// Sends a request whose handler waits, and disconnects.
-async fn begin_and_disconnect(server: &Server, gone: &AtomicU32, shop: &Shop) {
+pub(crate) async fn begin_and_disconnect(server: &Server, gone: &AtomicU32, shop: &Shop) {
     let mut client = Client::connect(server.address).await;
     client.send(&order_by("a").hold(1).bytes()).await;
     until("the run", async || shop.runs() > 0).await;

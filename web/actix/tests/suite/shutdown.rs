@@ -2,6 +2,7 @@
 use idempotent_core::{Executor, MemoryStore};
 use idempotent_http_decisions::{Client, PATIENCE, Shop, until};
 
+use crate::disconnects::{begin_and_disconnect, watched};
 use crate::support::{Server, layer_on, order_by};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -54,4 +55,15 @@ async fn a_graceful_stop_lets_a_connected_client_receive_its_response() {
     shop.open();
     assert_eq!(client.answer().await.status, 201);
     stopping.await.unwrap();
+}
+
+/// The reason for a drain before the stop.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_without_a_drain_drops_a_run_without_a_client() {
+    let shop = Shop::default();
+    let (server, gone) = watched(&shop, layer_on(Executor::new(MemoryStore::new())));
+    begin_and_disconnect(&server, &gone, &shop).await;
+    server.handle.stop(true).await;
+    until("the handler is dropped", async || shop.waiting() == 0).await;
+    assert_eq!((shop.runs(), shop.completed()), (1, 0));
 }
