@@ -105,7 +105,7 @@ mod tests {
     use crate::context::TaskContext;
     use crate::{MemoryStore, PreferredLanguages};
 
-    /// Whether a run saw an executor, and the languages that it saw.
+    /// The presence of an executor, and the preferred languages.
     type Seen = (bool, PreferredLanguages);
 
     #[tokio::test]

@@ -34,7 +34,7 @@ fn layer() -> IdempotencyLayer {
     IdempotencyLayer::new(executor(), by_user())
 }
 
-/// A row that sends one request after the other.
+/// Returns a row that sends one request after the other.
 fn row(name: &'static str, layer: IdempotencyLayer, runs: u32, steps: Vec<(Ask, Expected)>) -> Row {
     Row { name, layer, steps: steps.into_iter().map(|(ask, expected)| Step::Send(ask, expected)).collect(), runs }
 }

@@ -1,4 +1,6 @@
 //! Stores that fail, errors of the setup, and the form of problems.
+use std::time::Duration;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::Response;
@@ -7,7 +9,6 @@ use idempotent_core::{
     StoreCapabilities, StoreError, StoreErrorKind,
 };
 use idempotent_tower::{IdempotencyLayer, Problem as LayerProblem, ProblemKind};
-use std::time::Duration;
 
 use super::{by_user, layer, order, row};
 use crate::Expected::{Body, Problem, Ran};

@@ -1,4 +1,5 @@
 //! The middleware around applications, scopes, resources and routes, and inside itself.
+use actix_web::test::{TestRequest, call_service, init_service, read_body};
 use actix_web::{App, HttpServer, web};
 use http::HeaderName;
 use idempotent_actix_web::IdempotencyMiddleware;
@@ -100,4 +101,21 @@ async fn an_outer_middleware_does_not_store_the_problems_of_an_inner_one() {
     client.ask(&ask).await.is(400, "missing-key");
     let retry = client.ask(&ask.header("idempotency-key", "b")).await;
     assert!(retry.status == 201 && !retry.is_replay(), "{retry}");
+}
+
+/// Such a test has no worker: the service runs in the `System` of the test.
+#[test]
+fn the_middleware_runs_in_tests_without_a_server() {
+    actix_web::rt::System::new().block_on(async {
+        let shop = Shop::default();
+        let once = IdempotencyMiddleware::new(layer());
+        let app = init_service(App::new().wrap(once).configure(routes(&shop))).await;
+        for is_replay in [false, true] {
+            let request = TestRequest::post().uri("/orders").insert_header(("idempotency-key", "a"));
+            let response = call_service(&app, request.set_payload("tea").to_request()).await;
+            assert_eq!(response.headers().contains_key("idempotent-replayed"), is_replay);
+            assert_eq!(read_body(response).await, "1:");
+        }
+        assert_eq!(shop.runs(), 1);
+    });
 }
