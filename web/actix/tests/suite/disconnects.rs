@@ -73,6 +73,7 @@ async fn a_handler_can_be_dropped_with_its_client_and_a_retry_takes_over_after_t
     let lease = Duration::from_secs(1);
     let (server, gone) = watched(&shop, layer().lease(lease).cancel_on_disconnect(true));
     begin_and_disconnect(&server, &gone, &shop).await;
+    until("the handler is dropped", async || shop.waiting() == 0).await;
     shop.open();
     let mut other = Client::connect(server.address).await;
     until("the takeover", async || other.ask(&order_by("a")).await.status == 201).await;
@@ -109,6 +110,7 @@ async fn a_run_whose_worker_has_stopped_is_taken_over_after_its_lease() {
     client.send(&order_by("a").hold(1).bytes()).await;
     until("the run", async || shop.runs() == 1).await;
     first.handle.stop(false).await;
+    until("the handler is dropped", async || shop.waiting() == 0).await;
     shop.open();
     let second = Server::of_shop(&shop, on());
     let mut client = Client::connect(second.address).await;
