@@ -19,6 +19,7 @@ guides! {
     consumers = "consumers.md",
     brokers = "brokers.md",
     payments = "payments.md",
+    actix_web = "actix-web.md",
     grpc = "grpc.md",
     steps = "steps.md",
     ordering = "ordering.md",

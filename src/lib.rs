@@ -113,6 +113,7 @@
 //! | `sqlite` | [`SqliteStore`] |
 //! | `tower` | [`IdempotencyLayer`], for any tower service |
 //! | `tonic` | [`grpc::GrpcLayer`], for gRPC services of tonic; enables `tower` |
+//! | `actix-web` | [`http::IdempotencyMiddleware`], for actix-web; enables `tower` |
 //! | `axum` | `tower`, with [`Http`], extractors and route templates |
 //!
 //! Features only add items. No feature changes the behaviour of others.
@@ -120,6 +121,7 @@
 // The docs link to items of all features. Without a feature, links to its items become plain text.
 #![cfg_attr(
     not(all(
+        feature = "actix-web",
         feature = "alert-email",
         feature = "axum",
         feature = "delay",

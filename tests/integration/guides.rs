@@ -32,6 +32,9 @@ pub mod payments {}
 #[doc = include_str!("../../guides/http.md")]
 pub mod http {}
 
+#[doc = include_str!("../../guides/actix-web.md")]
+pub mod actix_web {}
+
 #[doc = include_str!("../../guides/grpc.md")]
 pub mod grpc {}
 

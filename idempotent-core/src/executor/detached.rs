@@ -52,20 +52,110 @@ impl Begun {
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        let here = poll_fn(|cx| match run.as_mut().poll(cx) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending if self.is_so() => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        });
-        match here.await {
+        match self.in_place(&mut run).await {
             Some(output) => output,
             None => Executor::detach(run).await,
         }
+    }
+
+    /// Moves a run to its own task like [`detached`](Self::detached), but on the current thread. The run need not be
+    /// `Send`.
+    ///
+    /// # Panics
+    /// Outside of a `LocalSet`, if the run does not complete at once.
+    ///
+    /// # Cancellation
+    /// Dropping the returned future drops a run without the flag. Any other run continues.
+    pub async fn detached_locally<F>(self, mut run: Pin<Box<F>>) -> F::Output
+    where
+        F: Future<Output: 'static> + 'static,
+    {
+        match self.in_place(&mut run).await {
+            Some(output) => output,
+            None => Executor::detach_locally(run).await,
+        }
+    }
+
+    /// Polls the run until it completes, or until it is pending with the flag set.
+    fn in_place<F: Future>(&self, run: &mut Pin<Box<F>>) -> impl Future<Output = Option<F::Output>> {
+        poll_fn(|cx| match run.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if self.is_so() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        })
     }
 }
 
 impl fmt::Debug for Begun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Begun").field(&self.is_so()).finish()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::panic, reason = "a run panics")]
+mod tests {
+    use std::rc::Rc;
+
+    use futures_util::FutureExt;
+    use tokio::sync::oneshot;
+    use tokio::task::LocalSet;
+
+    use super::*;
+    use crate::context::TaskContext;
+    use crate::{MemoryStore, PreferredLanguages};
+
+    /// The presence of an executor, and the preferred languages.
+    type Seen = (bool, PreferredLanguages);
+
+    #[tokio::test]
+    async fn a_local_run_continues_without_its_caller_and_keeps_its_context() {
+        let (proceed, may_proceed) = oneshot::channel::<()>();
+        let (seen, was_seen) = oneshot::channel::<Seen>();
+        let run = Box::pin(async move {
+            let not_send = Rc::new(());
+            may_proceed.await.ok();
+            let _ = seen.send((Executor::current().is_some(), PreferredLanguages::current()));
+            drop(not_send);
+        });
+        let languages = PreferredLanguages::new(["de"]);
+        let context = TaskContext {
+            executor: Some(Executor::new(MemoryStore::new())),
+            languages: languages.clone(),
+            ..TaskContext::default()
+        };
+        LocalSet::new()
+            .run_until(async {
+                let mut caller = Box::pin(context.enter(Begun(None).detached_locally(run)));
+                assert!(caller.as_mut().now_or_never().is_none());
+                drop(caller);
+                proceed.send(()).ok();
+                assert_eq!(was_seen.await, Ok((true, languages)));
+            })
+            .await;
+    }
+
+    #[tokio::test]
+    async fn a_local_run_that_has_not_begun_ends_with_its_caller() {
+        let (alive, ended) = oneshot::channel::<()>();
+        let run = Box::pin(async move {
+            let _alive = alive;
+            std::future::pending::<()>().await;
+        });
+        let mut caller = Box::pin(Begun(Some(Arc::default())).detached_locally(run));
+        // Outside of a `LocalSet`, because there is no task.
+        assert!(caller.as_mut().now_or_never().is_none());
+        drop(caller);
+        assert!(ended.await.is_err());
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "as told")]
+    async fn a_panic_of_a_local_run_resumes_in_its_caller() {
+        let run = Box::pin(async {
+            tokio::task::yield_now().await;
+            panic!("as told");
+        });
+        LocalSet::new().run_until(Begun(None).detached_locally(run)).await
     }
 }

@@ -3,6 +3,7 @@ use std::future::Future;
 use std::panic::resume_unwind;
 use std::sync::OnceLock;
 
+use tokio::task::JoinHandle;
 use tracing::Instrument;
 
 use super::{DeliveryContext, Executor};
@@ -51,14 +52,34 @@ impl Executor {
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        match tokio::spawn(TaskContext::current().enter(future).in_current_span()).await {
-            Ok(output) => output,
-            Err(ended) => match ended.try_into_panic() {
-                Ok(panic) => resume_unwind(panic),
-                // The runtime is shutting down, and the caller with it.
-                Err(_) => std::future::pending().await,
-            },
-        }
+        ended(tokio::spawn(TaskContext::current().enter(future).in_current_span())).await
+    }
+
+    /// Runs `future` like [`detach`](Self::detach), in a task of the current thread. The future need not be `Send`.
+    ///
+    /// # Panics
+    /// Outside of a `LocalSet`.
+    ///
+    /// # Cancellation
+    /// Dropping the returned future leaves the task running.
+    #[doc(hidden)]
+    pub async fn detach_locally<F>(future: F) -> F::Output
+    where
+        F: Future<Output: 'static> + 'static,
+    {
+        ended(tokio::task::spawn_local(TaskContext::current().enter(future).in_current_span())).await
+    }
+}
+
+/// Returns the output of a task. A panic in the task resumes here.
+async fn ended<T>(task: JoinHandle<T>) -> T {
+    match task.await {
+        Ok(output) => output,
+        Err(ended) => match ended.try_into_panic() {
+            Ok(panic) => resume_unwind(panic),
+            // The runtime is shutting down, and the caller with it.
+            Err(_) => std::future::pending().await,
+        },
     }
 }
 

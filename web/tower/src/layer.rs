@@ -1,6 +1,7 @@
 //! The middleware for tower services, and its settings.
 mod config;
 mod handle;
+mod local;
 mod reply;
 mod service;
 mod setup_error;
@@ -18,6 +19,7 @@ use idempotent_core::{DuplicateMessages, Executor, OnConsumed, OnInFlight, OnSto
 use tower_layer::Layer;
 
 use self::config::{KeyScope, KeySource, LayerConfig};
+pub use self::local::{LocalLayer, RouteTemplate};
 pub use self::service::{IdempotencyService, ResponseFuture};
 pub use self::setup_error::SetupError;
 use crate::problem::docs_header;

@@ -42,6 +42,7 @@ pub use self::response::stored::StoredResponse;
 /// The parts that the adapters of this project share.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::layer::{LocalLayer, RouteTemplate};
     pub use crate::panic_guard::catch_panic;
     pub use crate::response::body::PartialBody;
     pub use crate::response::classify::StreamedBody;

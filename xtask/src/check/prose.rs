@@ -5,7 +5,7 @@ use std::path::Path;
 use super::sources::texts;
 
 /// The crates whose sources keep the rules. A crate that keeps them is added here.
-const CHECKED: [&str; 22] = [
+const CHECKED: [&str; 24] = [
     "brokers/rabbitmq/src",
     "brokers/kafka/src",
     "brokers/nats/src",
@@ -23,9 +23,11 @@ const CHECKED: [&str; 22] = [
     "operate/metrics/src",
     "operate/otel/src",
     "stores/sqlx/src",
+    "web/actix/src",
     "web/tonic/src",
     "web/tower/src",
     "tests/harness/src",
+    "tests/http/src",
     "tests/simulator/src",
     "xtask/src",
 ];

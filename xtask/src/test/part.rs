@@ -29,7 +29,8 @@ struct Serverless {
     without: &'static [&'static str],
 }
 
-const SERVERLESS: [Serverless; 19] = [
+const SERVERLESS: [Serverless; 20] = [
+    Serverless { package: "idempotent-actix-web", not: "", without: &[] },
     Serverless { package: "idempotent-alert", not: "", without: &[] },
     Serverless {
         package: "idempotent-cli",

@@ -57,7 +57,7 @@ pub(crate) fn a_killed_process_costs_a_lease_and_at_most_one_effect_a_worker(sto
     let second = job.run(&on).exits(0);
     let held = second.stderr.lines().find_map(|line| line.split_once(" keys held by a dead worker, free in "));
     let (held, free) = held.unwrap_or_else(|| panic!("nothing said of held keys: {}", second.stderr));
-    assert!((1..=WORKERS).contains(&held.parse().unwrap()), "{held}");
+    assert!((1..=WORKERS).contains(&held.parse::<usize>().unwrap()), "{held}");
     assert!(free.strip_suffix(" s").unwrap().parse::<u64>().unwrap() <= 5, "{free}");
     let effects = job.effects();
     assert_eq!(effects.len(), 287);

@@ -1,7 +1,10 @@
 //! The path of one request through the layer: key, caller, body, fingerprint, the call of the executor, and the
 //! response.
+use std::any::Any;
 use std::borrow::Cow;
+use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,24 +14,43 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::Body;
 use idempotent_core::__private::Begun;
-use idempotent_core::{Call, Fingerprint, Handler, Identity, Json, Parts as KeyParts, Scene, key_hash};
+use idempotent_core::{Call, Executor, Fingerprint, Handler, Identity, Json, Parts as KeyParts, Scene, key_hash};
 use tower_service::Service;
 
 use crate::accept_language::preferred;
 use crate::buffered_body::BufferedBody;
 use crate::layer::config::{KeyScope, KeySource, LayerConfig, RouteFn};
+use crate::layer::local::RouteTemplate;
 use crate::layer::reply::{CallResult, HandlerResponse, LayerReply};
 use crate::layer::service::ServiceResult;
 use crate::request::payload;
 use crate::request::principal::{ANONYMOUS_CREDENTIALS, UnidentifiedCaller};
 use crate::request::read_body::{self, ReadError};
-use crate::request::unread_body::UnreadBody;
+use crate::request::unread_body::{BodyDiscard, UnreadBody};
 use crate::{
     Caller, IdempotencyKey, Idempotent, InvalidKey, Problem, ProblemKind, RequestAttempt, RequestBody, ResponseBody,
 };
 
 /// The response to a request that is not handled.
-type RejectedResponse = Box<Response<Bytes>>;
+pub(super) type RejectedResponse = Box<Response<Bytes>>;
+
+/// A request that is not handled: its response, and the rest of its body if that must be discarded.
+pub(super) struct RefusedRequest<B> {
+    pub(super) response: RejectedResponse,
+    pub(super) unread: Option<BodyDiscard<B>>,
+}
+
+impl<B> From<RejectedResponse> for RefusedRequest<B> {
+    fn from(response: RejectedResponse) -> Self {
+        Self { response, unread: None }
+    }
+}
+
+/// The call of a request, if it has one, and its body.
+type PreparedCall = (Option<(Box<Call>, Option<IdempotencyKey>)>, BufferedBody);
+
+/// The result of a run. The error is the payload of a panic.
+pub(super) type RunResult<R, E> = Result<CallResult<R, E>, Box<dyn Any + Send>>;
 
 /// The key of a request as far as its head contains it.
 enum RequestKey {
@@ -56,9 +78,6 @@ impl LayerConfig {
     }
 
     /// Handles one request.
-    ///
-    /// The service, the head of the request and the call are boxed. Otherwise each future on the path to the handler
-    /// would reserve space for them and move them.
     pub(crate) async fn handle<S, B, R>(self: Arc<Self>, taken: Box<(S, Parts)>, body: B) -> ServiceResult<R, S::Error>
     where
         S: Service<Request<RequestBody<B>>, Response = Response<R>, Future: Send, Error: Send + 'static>
@@ -68,17 +87,47 @@ impl LayerConfig {
         R: Body<Data = Bytes, Error: Send> + Send + 'static,
     {
         let (call, body) = match self.prepare_call(&taken.1, body).await {
-            // Boxed before the next await point, so that the future does not reserve space for the call.
-            Ok((call, body)) => (call.map(|(call, key)| (Box::new(call), key)), body),
-            Err(refused) => return Ok(refused.map(buffered_response)),
+            Ok(prepared) => prepared,
+            Err(RefusedRequest { response, unread }) => {
+                // The first poll spawns the task.
+                unread.map(|unread| Executor::detach(unread).now_or_never());
+                return Ok(response.map(buffered_response));
+            }
         };
-        let Some((call, key)) = call else {
-            let (mut inner, parts) = *taken;
-            let passed = Box::pin(inner.call(buffered_request(parts, body, self.max_body))).await;
-            return passed.map(|response| response.map(ResponseBody::passing));
-        };
+        let Some(call) = call else { return self.pass(taken, body).await };
+        let (begun, languages, run) = self.begin(taken, call, body);
+        let result = if self.detached { begun.detached(run).await } else { run.await };
+        self.finish(result, &languages).await
+    }
+
+    /// Passes a request on whose body has been read.
+    pub(super) async fn pass<S, B, R>(&self, taken: Box<(S, Parts)>, body: BufferedBody) -> ServiceResult<R, S::Error>
+    where
+        S: Service<Request<RequestBody<B>>, Response = Response<R>>,
+        R: Body<Data = Bytes>,
+    {
+        let (mut inner, parts) = *taken;
+        let passed = Box::pin(inner.call(buffered_request(parts, body, self.max_body))).await;
+        passed.map(|response| response.map(ResponseBody::passing))
+    }
+
+    /// Creates the run of a call. Also returns the languages that the caller prefers.
+    ///
+    /// The service, the head of the request and the call are boxed. Otherwise each future on the path to the handler
+    /// would reserve space for them and move them.
+    #[allow(clippy::type_complexity, reason = "read at two places")]
+    pub(super) fn begin<S, B, R>(
+        &self,
+        taken: Box<(S, Parts)>,
+        (call, key): (Box<Call>, Option<IdempotencyKey>),
+        body: BufferedBody,
+    ) -> (Begun, Vec<HeaderValue>, Pin<Box<impl Future<Output = RunResult<R, S::Error>> + use<S, B, R>>>)
+    where
+        S: Service<Request<RequestBody<B>>, Response = Response<R>>,
+        R: Body<Data = Bytes>,
+    {
         // Parsed only for a rejection. The clones share the bytes of the header.
-        let languages: Vec<_> = taken.1.headers.get_all(ACCEPT_LANGUAGE).iter().cloned().collect();
+        let languages = taken.1.headers.get_all(ACCEPT_LANGUAGE).iter().cloned().collect();
         let (executor, rules, max_body) = (self.executor.clone(), self.response.clone(), self.max_body);
         let begun = Begun::of(Some(&executor), &call);
         let started = begun.clone();
@@ -94,30 +143,31 @@ impl LayerConfig {
                 }
                 inner.call(request).await.map(|response| HandlerResponse { response, rules })
             };
-            executor.run(call, Handler::<LayerReply<R, S::Error>, Json, _, _>::new(started.told(handler))).await
+            executor.run(*call, Handler::<LayerReply<R, S::Error>, Json, _, _>::new(started.told(handler))).await
         };
-        let run = Box::pin(AssertUnwindSafe(run).catch_unwind());
-        let result = if self.detached { begun.detached(run).await } else { run.await };
+        (begun, languages, Box::pin(AssertUnwindSafe(run).catch_unwind()))
+    }
+
+    /// Returns the response to a request that has run, or was rejected by the executor.
+    pub(super) async fn finish<R, E>(&self, result: RunResult<R, E>, languages: &[HeaderValue]) -> ServiceResult<R, E>
+    where
+        R: Body<Data = Bytes>,
+    {
         let kept = match result {
             Ok(CallResult::Replayed(kept)) if kept.is_elsewhere() => kept,
-            Ok(result) => return self.respond(result, &languages),
+            Ok(result) => return self.respond(result, languages),
             // The panic hook has logged the panic.
             Err(_) => return Ok(self.problem(Problem::new(ProblemKind::HandlerPanicked)).map(buffered_response)),
         };
         let found = Box::pin(kept.fetched(self.response.spill.as_ref())).await;
-        self.respond(CallResult::Replayed(Box::new(found)), &languages)
+        self.respond(CallResult::Replayed(Box::new(found)), languages)
     }
 
     /// Returns the call of a request and its body, or the response to a request that is rejected. The call is `None` if
     /// the request has no key and needs none.
-    #[allow(clippy::type_complexity, reason = "read at one place")]
-    async fn prepare_call<B>(
-        &self,
-        parts: &Parts,
-        body: B,
-    ) -> Result<(Option<(Call, Option<IdempotencyKey>)>, BufferedBody), RejectedResponse>
+    pub(super) async fn prepare_call<B>(&self, parts: &Parts, body: B) -> Result<PreparedCall, RefusedRequest<B>>
     where
-        B: Body<Data = Bytes> + Send + 'static,
+        B: Body<Data = Bytes>,
     {
         let head = self.request_key(parts).and_then(|key| Ok((key, self.caller(parts)?)));
         let (request_key, caller) = match head {
@@ -130,7 +180,7 @@ impl LayerConfig {
                 let detail = format!("The body is larger than the {} bytes taken. Nothing was done.", self.max_body);
                 self.reject_unread(self.problem(Problem::new(ProblemKind::BodyTooLarge).detail(detail)), parts, rest)
             }
-            ReadError::Broken => self.problem(Problem::new(ProblemKind::InvalidBody)),
+            ReadError::Broken => self.problem(Problem::new(ProblemKind::InvalidBody)).into(),
         })?;
         let fingerprint = self.payload.finish(seen, parts, &body.bytes);
         let key = match request_key {
@@ -138,7 +188,7 @@ impl LayerConfig {
             other => Some(other),
         };
         let Some(request_key) = key else { return Ok((None, body)) };
-        let call = self.build_call(&request_key, parts, &caller, fingerprint)?;
+        let call = Box::new(self.build_call(&request_key, parts, &caller, fingerprint)?);
         let key = if let RequestKey::Key(key) = request_key { Some(key) } else { None };
         Ok((Some((call, key)), body))
     }
@@ -155,13 +205,13 @@ impl LayerConfig {
         self.problem(Problem::new(ProblemKind::Misconfigured))
     }
 
-    /// Returns a response that precedes the body, and discards the body after it.
-    fn reject_unread<B>(&self, mut refused: RejectedResponse, parts: &Parts, rest: UnreadBody<B>) -> RejectedResponse
+    /// Returns a response that precedes the body, and the work of discarding the body after it.
+    fn reject_unread<B>(&self, mut response: RejectedResponse, parts: &Parts, rest: UnreadBody<B>) -> RefusedRequest<B>
     where
-        B: Body<Data = Bytes> + Send + 'static,
+        B: Body<Data = Bytes>,
     {
-        rest.discard_after(&mut refused, parts, self.max_body, self.executor.clock().clone());
-        refused
+        let unread = rest.discard_after(&mut response, parts, self.max_body, &**self.executor.clock());
+        RefusedRequest { response, unread }
     }
 
     fn request_key(&self, parts: &Parts) -> Result<RequestKey, RejectedResponse> {
@@ -308,16 +358,16 @@ fn route<'a>(named: Option<&RouteFn>, parts: &'a Parts) -> Option<Cow<'a, str>> 
 }
 
 fn matched_path(parts: &Parts) -> Option<&str> {
+    if let Some(RouteTemplate(template)) = parts.extensions.get() {
+        return Some(template);
+    }
     #[cfg(feature = "axum")]
     return parts.extensions.get::<axum::extract::MatchedPath>().map(axum::extract::MatchedPath::as_str);
     #[cfg(not(feature = "axum"))]
-    {
-        let _ = parts;
-        None
-    }
+    None
 }
 
-fn buffered_response<R: Body>(bytes: Bytes) -> ResponseBody<R> {
+pub(super) fn buffered_response<R: Body>(bytes: Bytes) -> ResponseBody<R> {
     ResponseBody::whole(bytes, None)
 }
 

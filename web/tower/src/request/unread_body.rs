@@ -2,19 +2,17 @@
 //!
 //! A server that closes a connection with unread bytes in flight resets it. A client that is still sending then loses
 //! the response (RFC 9112, section 9.6).
-use std::future::poll_fn;
+use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::FutureExt;
 use http::header::{CONNECTION, EXPECT, HeaderValue};
 use http::request::Parts;
 use http::{Response, Version};
 use http_body::Body;
-use idempotent_core::{Clock, Executor};
+use idempotent_core::{Clock, Timer};
 
 /// The longest time to discard a body after the response. A client that reads while it sends has read the response by
 /// then.
@@ -40,12 +38,16 @@ impl<B: Body<Data = Bytes>> UnreadBody<B> {
         Self { body, begun: true }
     }
 
-    /// Reads and discards up to `most` bytes of the body while the server sends `answer`. Adds `Connection: close` if
-    /// the body will not be read to its end.
-    pub(crate) fn discard_after<A>(self, answer: &mut Response<A>, parts: &Parts, most: u64, clock: Arc<dyn Clock>)
-    where
-        B: Send + 'static,
-    {
+    /// Prepares to read and discard up to `most` bytes of the body while the server sends `answer`, and discards what has
+    /// arrived. Returns the rest of this work, if any. Adds `Connection: close` if the body will not be read to its
+    /// end.
+    pub(crate) fn discard_after<A>(
+        self,
+        answer: &mut Response<A>,
+        parts: &Parts,
+        most: u64,
+        clock: &dyn Clock,
+    ) -> Option<BodyDiscard<B>> {
         let Self { mut body, begun } = self;
         let most = most.max(MIN_BYTES);
         // Reading would send `100 Continue` and request a body that the client need not send (RFC 9110, section
@@ -57,18 +59,29 @@ impl<B: Body<Data = Bytes>> UnreadBody<B> {
         }
         let mut left = most;
         if unasked || poll_discard(body.as_mut(), &mut left, &mut Context::from_waker(Waker::noop())).is_ready() {
-            return;
+            return None;
         }
-        let reading = async move {
-            let mut over = clock.sleep_until(clock.now() + MAX_TIME);
-            poll_fn(|cx| match poll_discard(body.as_mut(), &mut left, cx) {
-                Poll::Ready(()) => Poll::Ready(()),
-                Poll::Pending => over.as_mut().poll(cx),
-            })
-            .await;
-        };
-        // The first poll spawns the task.
-        let _ = Executor::detach(reading).now_or_never();
+        Some(BodyDiscard { body, left, over: clock.sleep_until(clock.now() + MAX_TIME) })
+    }
+}
+
+/// A future that discards the rest of a body. It completes at the end of the body, at the limit of its size, or after
+/// two seconds.
+pub(crate) struct BodyDiscard<B> {
+    body: Pin<Box<B>>,
+    left: u64,
+    over: Timer,
+}
+
+impl<B: Body<Data = Bytes>> Future for BodyDiscard<B> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Self { body, left, over } = self.get_mut();
+        match poll_discard(body.as_mut(), left, cx) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => over.as_mut().poll(cx),
+        }
     }
 }
 
