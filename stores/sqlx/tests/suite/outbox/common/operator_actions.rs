@@ -108,6 +108,20 @@ async fn one_sent_by_hand_goes_out_though_it_waits_in_its_queue() {
     assert_eq!(world.stub("a").await.sends, 1, "counted anew");
 }
 
+#[tokio::test]
+async fn a_message_resent_by_an_operator_does_not_wait_for_its_consumer() {
+    let world = World::new().await;
+    world.put(&[message("a")]).await;
+    world.round().await;
+    world.log(1, &world.bytes("a"), None, world.micros()).await;
+    world.pass(15);
+    assert_eq!(world.round().await.sent, 0, "a consumer has it");
+    let mut tx = world.begin().await;
+    world.outbox.resend(&mut tx, "a", "anna", "that consumer is gone").await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(world.round().await.sent, 1);
+}
+
 /// A wait for the action of an operator.
 #[derive(Debug, Default)]
 struct Acted {
