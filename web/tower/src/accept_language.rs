@@ -156,4 +156,27 @@ mod tests {
         let line = vec!["x"; 10_000].join(",");
         assert_eq!(of(&[&line]), PreferredLanguages::new(vec!["x"; MAX_RANGES]));
     }
+
+    /// A service that is never ready.
+    struct BusyService;
+
+    impl Service<Request<()>> for BusyService {
+        type Response = ();
+        type Error = ();
+        type Future = std::future::Ready<Result<(), ()>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ()>> {
+            Poll::Pending
+        }
+
+        fn call(&mut self, _: Request<()>) -> Self::Future {
+            std::future::ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn the_service_is_ready_when_the_inner_one_is() {
+        let mut service = AcceptLanguageLayer::new().layer(BusyService);
+        assert!(service.poll_ready(&mut Context::from_waker(std::task::Waker::noop())).is_pending());
+    }
 }

@@ -194,3 +194,27 @@ impl IntoResponse for Problem {
         self.to_response().map(Body::from)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::StatusCode;
+    use idempotent_core::{StoreError, StoreErrorKind};
+
+    use super::*;
+
+    type Reply = Http<DefaultHttpRules>;
+
+    #[test]
+    fn a_failure_is_described_by_its_status() {
+        let response = StatusCode::BAD_GATEWAY.into_response().map(ResponseBody::passing);
+        assert_eq!(<Reply as ReplyStrategy<Response>>::describe(&response), "answered 502");
+    }
+
+    #[test]
+    fn a_response_that_was_not_recorded_is_returned() {
+        let response = StoredResponse::passing(StatusCode::CREATED.into_response(), None);
+        let lost = Rejection::Store(StoreError::new(StoreErrorKind::Unavailable));
+        let returned = <Reply as ReplyStrategy<Response>>::unrecorded(response, lost);
+        assert!(returned.is_ok_and(|response| response.status() == StatusCode::CREATED));
+    }
+}

@@ -194,3 +194,31 @@ impl<'a> ByteReader<'a> {
         Ok(headers)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Full;
+
+    use super::*;
+
+    fn error(bytes: &[u8]) -> Option<&'static str> {
+        read::<Full<Bytes>>(bytes).err()
+    }
+
+    #[test]
+    fn unknown_versions_and_flags_are_refused() {
+        let mut bytes = gone(StatusCode::CREATED, None);
+        assert_eq!(error(&bytes), None);
+        bytes[0] = VERSION + 1;
+        assert_eq!(error(&bytes), Some("unknown format version"));
+        bytes[..2].copy_from_slice(&[VERSION, GONE | 8]);
+        assert_eq!(error(&bytes), Some("unknown format version"));
+    }
+
+    #[test]
+    fn a_response_without_its_body_has_no_trailing_bytes() {
+        let mut bytes = gone(StatusCode::CREATED, Some(&HeaderValue::from_static("/orders/1")));
+        bytes.push(0);
+        assert_eq!(error(&bytes), Some("trailing bytes"));
+    }
+}
