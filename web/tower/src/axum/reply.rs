@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn a_response_that_was_not_recorded_is_returned() {
         let response = StoredResponse::passing(StatusCode::CREATED.into_response(), None);
-        let lost = Rejection::Store(StoreError::new(StoreErrorKind::Unavailable));
+        let lost = Rejection::Store(StoreError::new(StoreErrorKind::NotApplied));
         let returned = <Reply as ReplyStrategy<Response>>::unrecorded(response, lost);
         assert!(returned.is_ok_and(|response| response.status() == StatusCode::CREATED));
     }
