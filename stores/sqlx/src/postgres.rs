@@ -6,6 +6,7 @@ mod effect_statement;
 mod error;
 mod health;
 mod inbox;
+mod joined_claim;
 mod listener;
 mod migrate;
 mod open;
