@@ -39,6 +39,39 @@ const FLAGS: [&str; 11] = [
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 ];
 
+/// The number of attempts to start a driver. With port 0, chromedriver takes a free port of IPv6, and ends if IPv4 has another
+/// user of this port.
+const DRIVER_STARTS: usize = 5;
+
+/// Starts chromedriver. Returns the process, its output and its port.
+fn start_driver() -> (Child, BufReader<ChildStdout>, u16) {
+    let mut told = String::new();
+    for _ in 0..DRIVER_STARTS {
+        let mut command = Command::new("chromedriver");
+        command.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut driver = command.spawn().unwrap_or_else(|error| {
+            panic!("`chromedriver`: {error}: `cargo xtask setup --browser` installs Chromium and its driver")
+        });
+        let mut stdout = BufReader::new(driver.stdout.take().unwrap());
+        told.clear();
+        loop {
+            let mut line = String::new();
+            if stdout.read_line(&mut line).unwrap() == 0 {
+                break;
+            }
+            if let Some((_, port)) = line.trim_end().trim_end_matches('.').rsplit_once(" on port ")
+                && let Ok(port) = port.parse()
+                && port > 0
+            {
+                return (driver, stdout, port);
+            }
+            told += &line;
+        }
+        driver.wait().unwrap();
+    }
+    panic!("chromedriver did not start in {DRIVER_STARTS} attempts: {told}");
+}
+
 impl WebDriver {
     /// Starts a browser.
     ///
@@ -55,23 +88,7 @@ impl WebDriver {
     /// Same as [`start`](Self::start).
     #[must_use]
     pub fn start_with(more: &[&str]) -> Self {
-        let mut command = Command::new("chromedriver");
-        command.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut driver = command.spawn().unwrap_or_else(|error| {
-            panic!("`chromedriver`: {error}: `cargo xtask setup --browser` installs Chromium and its driver")
-        });
-        let (mut stdout, mut told) = (BufReader::new(driver.stdout.take().unwrap()), String::new());
-        let port: u16 = loop {
-            let mut line = String::new();
-            assert!(stdout.read_line(&mut line).unwrap() > 0, "chromedriver did not start: {told}");
-            if let Some((_, port)) = line.trim_end().trim_end_matches('.').rsplit_once(" on port ")
-                && let Ok(port) = port.parse()
-                && port > 0
-            {
-                break port;
-            }
-            told += &line;
-        };
+        let (driver, stdout, port) = start_driver();
         let profile = tempfile::tempdir().unwrap();
         let folder = format!("--user-data-dir={}", profile.path().display());
         let mut started = Self {
