@@ -53,7 +53,7 @@ impl LocalLayer {
     /// Outside of a `LocalSet`, if the run does not complete at once.
     ///
     /// # Cancellation
-    /// As for [`ResponseFuture`](crate::ResponseFuture).
+    /// Dropping the returned future has the effects that [`ResponseFuture`](crate::ResponseFuture) documents.
     pub async fn handle<S, B, R>(self, inner: S, request: Request<B>) -> Result<Response<ResponseBody<R>>, S::Error>
     where
         S: Service<Request<RequestBody<B>>, Response = Response<R>, Error: 'static> + 'static,

@@ -211,7 +211,7 @@ async fn each_key_has_its_effect_once_at_every_isolation_level() {
                     }
                 };
                 while !done().await {
-                    tokio::time::sleep(Duration::from_millis(10)).await;
+                    tokio::task::yield_now().await;
                 }
             });
         }
@@ -228,19 +228,23 @@ async fn a_run_that_is_dropped_anywhere_has_effect_and_record_or_neither() {
     for polls in 0..40 {
         let name = format!("d{polls}");
         let mut run = Box::pin(run(&world, &name));
-        for _ in 0..polls {
-            if std::future::poll_fn(|cx| std::task::Poll::Ready(run.as_mut().poll(cx).is_ready())).await {
-                break;
+        // Each poll follows an event of the run.
+        let mut left = polls;
+        std::future::poll_fn(|cx| {
+            if left == 0 {
+                return std::task::Poll::Ready(());
             }
-            tokio::time::sleep(Duration::from_micros(100)).await;
-        }
+            left -= 1;
+            run.as_mut().poll(cx).map(drop)
+        })
+        .await;
         drop(run);
     }
     for polls in 0..40 {
         let name = format!("d{polls}");
         // A statement on its way takes effect as a whole, before or after this run.
         while run(&world, &name).await.0.is_err() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::task::yield_now().await;
         }
         assert_eq!(world.effects(&name).await, 1, "{name}");
     }
