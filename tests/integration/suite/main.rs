@@ -33,7 +33,6 @@ mod policy;
 #[cfg(feature = "stores")]
 mod races;
 mod records;
-#[cfg(feature = "stores")]
 mod runtimes;
 mod steps;
 #[cfg(feature = "stores")]
