@@ -11,7 +11,6 @@ mod servers;
 mod attribute;
 mod behaviour;
 mod cas;
-#[cfg(feature = "stores")]
 mod conformance;
 #[cfg(feature = "stores")]
 mod connect;
