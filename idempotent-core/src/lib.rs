@@ -31,6 +31,9 @@ mod ordering;
 mod outcome;
 mod policy;
 pub mod protocol;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod protocol_tests;
 mod record;
 mod rejection;
 mod reply;
