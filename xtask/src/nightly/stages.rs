@@ -140,7 +140,7 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
 }
 
 /// Each play on each of its servers.
-const CHAOS: [&str; 31] = [
+const CHAOS: [&str; 33] = [
     "sqlite",
     "redis --topology single",
     "redis --topology sentinel",
@@ -156,6 +156,8 @@ const CHAOS: [&str; 31] = [
     "redis-streams --store sqlite",
     "nats --store redis",
     "nats --store sqlite",
+    "pgmq --store redis",
+    "pgmq --store sqlite",
     "rocketmq --store redis",
     "rocketmq --store sqlite",
     "delay",
