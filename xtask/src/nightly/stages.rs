@@ -119,6 +119,7 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
     }
     stages.push(tests("PostgreSQL store on 18", "idempotent-sqlx", "postgres::", Environment::Postgres18));
     stages.push(tests("PostgreSQL store behind PgBouncer 1.24", "idempotent-sqlx", "pooler::", Environment::PgBouncer));
+    stages.push(tests("PGMQ behind PgBouncer 1.24", "idempotent-pgmq", "pooler::", Environment::PgBouncer));
     stages.extend(CHAOS.iter().map(|play| {
         let mut stage = xtask(&format!("chaos {play}"), &format!("chaos {play} --seconds 60 --seed {seed}"));
         if play.starts_with("rocketmq") {
