@@ -33,8 +33,8 @@ use crate::{body, headers, pooler};
 /// # Results
 /// - [`Unconfirmed`](PublishErrorKind::Unconfirmed): the connection was lost, or the server did not answer within 5 s.
 /// - [`Unsent`](PublishErrorKind::Unsent): the server cannot be reached, or cannot run the statement now.
-/// - [`Refused`](PublishErrorKind::Refused): the queue or PGMQ is missing, privileges are missing, or PostgreSQL cannot store the
-///   message.
+/// - [`Refused`](PublishErrorKind::Refused): the queue or PGMQ is missing, privileges are missing, a pooler loses prepared
+///   statements, or PostgreSQL cannot store the message.
 #[must_use]
 pub struct PgmqPublisher {
     server: PgmqOptions,
