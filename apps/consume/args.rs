@@ -22,6 +22,9 @@ not there:
   rabbitmq://USER:PASSWORD@HOST:PORT/VHOST?queue=NAME    dead letters in the queue NAME.dead; also amqp://
     &kind=classic|quorum|existing [classic], &heartbeat=SECONDS
   redis-streams://HOST:PORT/DB?stream=NAME&group=NAME    dead letters in the stream NAME:dead
+  nats://HOST:PORT?stream=NAME&consumer=NAME             dead letters in the stream NAME-dead; also tls://
+    &subject=SUBJECT [NAME.new]: a created stream has this subject, and `--publish` uses it
+  pgmq://USER:PASSWORD@HOST:PORT/DATABASE?queue=NAME     dead letters in the queue NAME_dead; PGMQ must be installed
   rocketmq://HOST:PORT?topic=NAME&group=NAME             dead letters in the topic GROUP-dead; HOST:PORT is a name
     server's, 9876 without PORT; built with --features rocketmq
 It goes on until Ctrl-C or SIGTERM, or for `--idle 5s` after the last delivery.

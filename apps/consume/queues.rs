@@ -1,6 +1,9 @@
 //! `--source`: a queue of a real broker. Each broker has its own file.
 mod listen;
+mod nats;
 mod outgoing;
+mod pgmq;
+mod publishing;
 mod rabbitmq;
 mod redis_streams;
 #[cfg(feature = "rocketmq")]
@@ -11,6 +14,8 @@ use std::sync::Arc;
 
 use anyhow::bail;
 
+use self::nats::Nats;
+use self::pgmq::Pgmq;
 use self::rabbitmq::RabbitMq;
 use self::redis_streams::RedisStreams;
 #[cfg(feature = "rocketmq")]
@@ -27,6 +32,8 @@ use crate::summary::Over;
 pub(crate) enum Queue {
     RabbitMq(RabbitMq),
     RedisStreams(RedisStreams),
+    Nats(Nats),
+    Pgmq(Pgmq),
     #[cfg(feature = "rocketmq")]
     RocketMq(RocketMq),
 }
@@ -37,6 +44,8 @@ impl Queue {
         match url.scheme() {
             "rabbitmq" | "amqp" | "amqps" => Ok(Self::RabbitMq(RabbitMq::of(url)?)),
             "redis-streams" => Ok(Self::RedisStreams(RedisStreams::of(url)?)),
+            "nats" | "tls" => Ok(Self::Nats(Nats::of(url)?)),
+            "pgmq" => Ok(Self::Pgmq(Pgmq::of(url)?)),
             #[cfg(feature = "rocketmq")]
             "rocketmq" => Ok(Self::RocketMq(RocketMq::of(url)?)),
             #[cfg(not(feature = "rocketmq"))]
@@ -44,7 +53,8 @@ impl Queue {
                 bail!("--source rocketmq:// needs the feature rocketmq: cargo run --features rocketmq --bin consume")
             }
             other => bail!(
-                "--source: no broker for `{other}://`; known are rabbitmq://, amqp://, redis-streams:// and rocketmq://"
+                "--source: no broker for `{other}://`; known are rabbitmq://, amqp://, redis-streams://, nats://, tls://, \
+                 pgmq:// and rocketmq://"
             ),
         }
     }
@@ -54,6 +64,8 @@ impl Queue {
         match self {
             Self::RabbitMq(queue) => queue.source().await.map(drop),
             Self::RedisStreams(stream) => stream.source().await.map(drop),
+            Self::Nats(stream) => stream.source().await.map(drop),
+            Self::Pgmq(queue) => queue.source().await.map(drop),
             #[cfg(feature = "rocketmq")]
             Self::RocketMq(topic) => topic.source().await.map(drop),
         }
@@ -65,6 +77,8 @@ impl Queue {
         let sent = match self {
             Self::RabbitMq(queue) => queue.publish(lines).await?,
             Self::RedisStreams(stream) => stream.publish(lines).await?,
+            Self::Nats(stream) => stream.publish(lines).await?,
+            Self::Pgmq(queue) => queue.publish(lines).await?,
             #[cfg(feature = "rocketmq")]
             Self::RocketMq(topic) => topic.publish(lines).await?,
         };
@@ -78,6 +92,8 @@ impl Queue {
         match self {
             Self::RabbitMq(queue) => listening.run(queue.source().await?, queue.dead_letters()).await,
             Self::RedisStreams(stream) => listening.run(stream.source().await?, stream.dead_letters()).await,
+            Self::Nats(stream) => listening.run(stream.source().await?, stream.dead_letters()).await,
+            Self::Pgmq(queue) => listening.run(queue.source().await?, queue.dead_letters()).await,
             #[cfg(feature = "rocketmq")]
             Self::RocketMq(topic) => listening.run(topic.source().await?, topic.dead_letters()).await,
         }
@@ -90,6 +106,8 @@ impl std::fmt::Display for Queue {
         match self {
             Self::RabbitMq(queue) => queue.fmt(f),
             Self::RedisStreams(stream) => stream.fmt(f),
+            Self::Nats(stream) => stream.fmt(f),
+            Self::Pgmq(queue) => queue.fmt(f),
             #[cfg(feature = "rocketmq")]
             Self::RocketMq(topic) => topic.fmt(f),
         }

@@ -3,7 +3,9 @@ use anyhow::{anyhow, bail};
 use url::Url;
 
 const FORMS: &str = "rabbitmq://USER:PASSWORD@HOST:PORT/VHOST?queue=NAME, \
-                     redis-streams://HOST:PORT/DB?stream=NAME&group=NAME or \
+                     redis-streams://HOST:PORT/DB?stream=NAME&group=NAME, \
+                     nats://HOST:PORT?stream=NAME&consumer=NAME, \
+                     pgmq://USER:PASSWORD@HOST:PORT/DATABASE?queue=NAME or \
                      rocketmq://HOST:PORT?topic=NAME&group=NAME";
 
 /// A URL, and what its query asks for.

@@ -7,7 +7,8 @@ use idempotent_mq::SourceError;
 
 use crate::acks::AckQueue;
 use crate::connections::Connections;
-use crate::error::fatal;
+use crate::error::{failure, fatal};
+use crate::pooler;
 use crate::queue_name::QueueName;
 use crate::settler::PgmqSettler;
 use crate::setup::{check, create};
@@ -93,7 +94,7 @@ impl PgmqSourceBuilder {
     ///
     /// # Errors
     /// - `Fatal`: a setting is invalid, PGMQ or a queue is missing, PGMQ is older than 1.5, the server is read-only, privileges are
-    ///   missing, or the server rejects the user.
+    ///   missing, the server rejects the user, or a pooler loses prepared statements.
     /// - `Transient`: the server cannot be reached or does not answer.
     ///
     /// # Panics
@@ -107,6 +108,8 @@ impl PgmqSourceBuilder {
         let dead = QueueName::new("dead_letters", &dead)?;
         self.check_settings(&queue, &dead)?;
         let connections = Arc::new(Connections::new(&self.server)?);
+        let opening = |error| failure(&format!("opening the queue `{queue}`"), &error);
+        pooler::check(&connections).await.map_err(opening)?;
         if self.declares {
             create(&connections, &queue).await?;
             create(&connections, &dead).await?;

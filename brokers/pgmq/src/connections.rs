@@ -50,7 +50,7 @@ impl Connections {
         };
         match timeout(ANSWER, statement.fetch_all(&mut connection)).await {
             Ok(Ok(rows)) => {
-                self.idle().push(connection);
+                self.keep(connection);
                 Ok(rows)
             }
             Ok(Err(error)) => {
@@ -67,7 +67,12 @@ impl Connections {
         }
     }
 
-    async fn connect(&self) -> Result<PgConnection, QueryError> {
+    /// Stores an open connection for a later statement.
+    pub(crate) fn keep(&self, connection: PgConnection) {
+        self.idle().push(connection);
+    }
+
+    pub(crate) async fn connect(&self) -> Result<PgConnection, QueryError> {
         match timeout(ANSWER, PgConnection::connect_with(&self.options)).await {
             Ok(connection) => connection.map_err(QueryError::Unconnected),
             Err(_) => Err(QueryError::Unconnected(sqlx::Error::PoolTimedOut)),

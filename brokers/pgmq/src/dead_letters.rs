@@ -11,6 +11,7 @@ use crate::PgmqOptions;
 use crate::connections::Connections;
 use crate::error::{failure, fatal, unreadable};
 use crate::message::StoredMessage;
+use crate::pooler;
 use crate::queue_name::QueueName;
 use crate::setup::check;
 use crate::statements::LetterStatements;
@@ -90,6 +91,8 @@ impl PgmqDeadLetters {
         }
         let (queue, dead) = (QueueName::new("queue", &self.queue)?, QueueName::new("dead_letters", &self.dead)?);
         let connections = Connections::new(&self.server)?;
+        let opening = |error| failure(&format!("opening the queue `{dead}`"), &error);
+        pooler::check(&connections).await.map_err(opening)?;
         check(&connections, &dead).await?;
         let statements = LetterStatements::new(&dead);
         Ok(self.opened.insert(Arc::new(OpenLetters { connections, queue, dead, statements })).clone())

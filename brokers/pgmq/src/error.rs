@@ -11,6 +11,8 @@ pub(crate) enum QueryError {
     Failed(sqlx::Error),
     /// The server did not answer in time.
     Silent,
+    /// A pooler loses prepared statements.
+    Pooled,
 }
 
 /// The consequence of an error.
@@ -52,6 +54,7 @@ impl Failure {
     pub(crate) fn of(doing: &str, error: &QueryError) -> Self {
         let (consequence, text) = match error {
             QueryError::Silent => (Consequence::Unknown, "the server does not answer".to_owned()),
+            QueryError::Pooled => (Consequence::Permanent, POOLER.to_owned()),
             QueryError::Unconnected(error) => match interpret(error) {
                 (Consequence::Unknown, text) => (Consequence::Temporary, text),
                 other => other,
@@ -121,6 +124,9 @@ pub(crate) const UPDATE: &str =
 const GRANT: &str = "grant USAGE on the schema `pgmq`, SELECT, INSERT, UPDATE and DELETE on its tables, and CREATE on the schema to \
                      a role that creates queues";
 
+const POOLER: &str = "a pooler loses prepared statements; set `max_prepared_statements=100` of PgBouncer 1.21 or later, or its \
+                      `pool_mode=session`, or name the server in the URL";
+
 /// Interprets an error of the server. The text contains only the message of the server, because the details may show a row.
 fn refused(refusal: &dyn DatabaseError) -> (Consequence, String) {
     use Consequence::{Permanent, Temporary, Unknown};
@@ -133,9 +139,7 @@ fn refused(refusal: &dyn DatabaseError) -> (Consequence, String) {
         "25006" => (Permanent, "the server is read-only, probably a standby; name the primary in the URL"),
         "28000" | "28P01" => (Permanent, "check the user and the password in the URL"),
         "3D000" => (Permanent, "create the database, or name another one in the URL"),
-        "26000" | "42P05" => {
-            (Permanent, "a pooler loses prepared statements; set `max_prepared_statements` of PgBouncer 1.21 or later")
-        }
+        "26000" | "42P05" => (Permanent, POOLER),
         "22P02" | "22P05" => (Permanent, "jsonb cannot store the text"),
         "54000" => (Permanent, "the message is too large for PostgreSQL"),
         "53300" => (Temporary, "raise `max_connections` of the server, or lower `connections`"),

@@ -52,6 +52,7 @@ mod error;
 mod headers;
 mod message;
 mod options;
+mod pooler;
 mod publisher;
 mod queue_name;
 mod settler;

@@ -13,7 +13,7 @@ use crate::PgmqOptions;
 use crate::connections::Connections;
 use crate::error::{Failure, QueryError, in_transaction};
 use crate::statements::SEND;
-use crate::{body, headers};
+use crate::{body, headers, pooler};
 
 /// A publisher that sends messages to queues and returns their ids. The topic of a message is the name of a queue.
 ///
@@ -33,8 +33,8 @@ use crate::{body, headers};
 /// # Results
 /// - [`Unconfirmed`](PublishErrorKind::Unconfirmed): the connection was lost, or the server did not answer within 5 s.
 /// - [`Unsent`](PublishErrorKind::Unsent): the server cannot be reached, or cannot run the statement now.
-/// - [`Refused`](PublishErrorKind::Refused): the queue or PGMQ is missing, privileges are missing, or PostgreSQL cannot store the
-///   message.
+/// - [`Refused`](PublishErrorKind::Refused): the queue or PGMQ is missing, privileges are missing, a pooler loses prepared
+///   statements, or PostgreSQL cannot store the message.
 #[must_use]
 pub struct PgmqPublisher {
     server: PgmqOptions,
@@ -92,10 +92,15 @@ impl PgmqPublisher {
         published(message, &sent.map_err(failed)?)
     }
 
-    async fn send(&self, message: &OutboundMessage) -> Result<Published, PublishError> {
-        let connections = self.connections.get_or_try_init(async || Connections::new(&self.server).map(Arc::new)).await;
-        let connections = connections
+    async fn connect(&self) -> Result<Arc<Connections>, PublishError> {
+        let connections = Connections::new(&self.server)
             .map_err(|error| PublishError::new(PublishErrorKind::Refused, error.to_string()).with_cause(error))?;
+        pooler::check(&connections).await.map_err(|error| Failure::of("connecting", &error).publish())?;
+        Ok(Arc::new(connections))
+    }
+
+    async fn send(&self, message: &OutboundMessage) -> Result<Published, PublishError> {
+        let connections = self.connections.get_or_try_init(|| self.connect()).await?;
         let sent = connections.rows(self.statement(message)?).await;
         published(message, &sent.map_err(|error| Failure::of(&doing(message), &error).publish())?)
     }

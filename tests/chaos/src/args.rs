@@ -11,7 +11,7 @@ use crate::mq::{Flaw, Kind};
 pub const USAGE: &str = "\
 cargo xtask chaos redis [--seconds S] [--seed N] [--history FILE]
                         [--topology single|clock|sentinel|cluster | --store URL] [--calm]
-cargo xtask chaos nats|rabbitmq|redis-streams|rocketmq [--seconds S] [--seed N] [--history FILE]
+cargo xtask chaos nats|pgmq|rabbitmq|redis-streams|rocketmq [--seconds S] [--seed N] [--history FILE]
                         [--store redis|sqlite] [--calm]
 cargo xtask chaos mariadb [--seconds S] [--seed N] [--history FILE] [--calm]
 cargo xtask chaos tiered [--seconds S] [--seed N] [--history FILE] [--store postgres|mariadb] [--calm]
@@ -27,7 +27,7 @@ are killed, stopped and disconnected. Then the faults end, and all deliveries mu
 of the run, which is written to FILE.
 
   redis, mariadb  the harness sends the deliveries, and the records are in Redis or MariaDB
-  nats, rabbitmq, redis-streams, rocketmq
+  nats, pgmq, rabbitmq, redis-streams, rocketmq
                   the broker sends the deliveries. The broker and its publisher have faults, too, and the judge also
                   checks the final contents of the queues
   tiered          the records are in a database with Redis as its cache, which is flushed, stopped and killed

@@ -1,7 +1,7 @@
 //! Consumers of a real broker, which delivers, retries and dead-letters.
 //!
 //! Read in this order: `flaw` (deliberate bugs), `copy` (a message), `broker` (the interface of `rabbit`,
-//! `streams`, `nats` and `rocket`), `store`, `worker` and `recording_source` (a process that consumes), `publisher`, `harness` (one run), `judge`
+//! `streams`, `nats`, `pgmq` and `rocket`), `store`, `worker` and `recording_source` (a process that consumes), `publisher`, `harness` (one run), `judge`
 //! (the final contents of the queues). A new broker needs a variant of [`Kind`] and a file.
 mod broker;
 mod copy;
@@ -10,6 +10,7 @@ mod harness;
 mod judge;
 mod leftovers;
 mod nats;
+mod pgmq;
 mod publisher;
 pub(crate) mod rabbit;
 mod recording_source;

@@ -119,6 +119,7 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
     }
     stages.push(tests("PostgreSQL store on 18", "idempotent-sqlx", "postgres::", Environment::Postgres18));
     stages.push(tests("PostgreSQL store behind PgBouncer 1.24", "idempotent-sqlx", "pooler::", Environment::PgBouncer));
+    stages.push(tests("PGMQ behind PgBouncer 1.24", "idempotent-pgmq", "pooler::", Environment::PgBouncer));
     stages.extend(CHAOS.iter().map(|play| {
         let mut stage = xtask(&format!("chaos {play}"), &format!("chaos {play} --seconds 60 --seed {seed}"));
         if play.starts_with("rocketmq") {
@@ -140,7 +141,7 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
 }
 
 /// Each play on each of its servers.
-const CHAOS: [&str; 31] = [
+const CHAOS: [&str; 33] = [
     "sqlite",
     "redis --topology single",
     "redis --topology sentinel",
@@ -156,6 +157,8 @@ const CHAOS: [&str; 31] = [
     "redis-streams --store sqlite",
     "nats --store redis",
     "nats --store sqlite",
+    "pgmq --store redis",
+    "pgmq --store sqlite",
     "rocketmq --store redis",
     "rocketmq --store sqlite",
     "delay",

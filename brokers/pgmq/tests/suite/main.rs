@@ -3,7 +3,9 @@
 mod conformance;
 mod holds;
 mod outages;
+mod pooler;
 mod publisher;
+mod queue_kinds;
 mod redrive;
 mod setup;
 mod transactions;

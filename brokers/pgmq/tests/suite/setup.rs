@@ -1,9 +1,9 @@
 //! Opening a source: what is created, what is refused, and by which error.
-use idempotent_harness::servers::{PgBouncer, PostgresServer};
+use idempotent_harness::servers::PostgresServer;
 use idempotent_mq::{DeadLetters, Settlement, Source, SourceError, SourceErrorKind};
 use idempotent_pgmq::{PgmqDeadLetters, PgmqSource, PgmqSourceBuilder};
 
-use crate::world::{World, ms, one, pgmq_url, settle, until};
+use crate::world::{Database, World, ms, one, pgmq_url, settle, until};
 
 /// Checks the kind of an error, and a part of its text.
 #[track_caller]
@@ -100,6 +100,28 @@ async fn a_read_only_server_is_refused() {
 }
 
 #[tokio::test]
+async fn a_hot_standby_is_refused_and_the_promoted_one_is_used() {
+    let world = World::of(Database::alone().await).await;
+    world.source().await;
+    let server = world.database.server.clone();
+    let standby = |sql: &'static str| {
+        let server = server.clone();
+        tokio::task::spawn_blocking(move || server.psql("postgres", sql))
+    };
+    let folder = standby("SHOW data_directory").await.unwrap();
+    // With this file, the server starts as a standby of no primary.
+    std::fs::write(format!("{folder}/standby.signal"), "").unwrap();
+    let restarted = server.clone();
+    tokio::task::spawn_blocking(move || restarted.restart()).await.unwrap();
+    assert_eq!(standby("SELECT pg_is_in_recovery()").await.unwrap(), "t");
+    for builder in [existing(&world), existing(&world).declare()] {
+        refused(builder.connect().await, "read-only; name the primary in the URL");
+    }
+    assert_eq!(standby("SELECT pg_promote()").await.unwrap(), "t");
+    existing(&world).connect().await.unwrap();
+}
+
+#[tokio::test]
 async fn bad_settings_and_addresses_are_refused_before_anything_is_created() {
     let world = World::new().await;
     let builder = |queue: &str| PgmqSource::builder(world.url(), queue).declare();
@@ -162,18 +184,4 @@ async fn a_source_listens_where_pgmq_notifies_and_polls_elsewhere() {
     assert_eq!(one(&mut source).await.0.body, b"17");
     drop(source);
     until("the connection is closed", async || world.number(listens).await == 0).await;
-}
-
-#[tokio::test]
-async fn a_source_works_behind_a_session_pooler() {
-    let world = World::new().await;
-    let server = world.database.server.clone();
-    let pooler = tokio::task::spawn_blocking(move || PgBouncer::start(&server, "pool_mode = session")).await.unwrap();
-    let mut source = World::builder_at(pgmq_url(&pooler.url_of(&world.database.name))).connect().await.unwrap();
-    let settler = source.settler();
-    world.send("1").await;
-    let held = one(&mut source).await;
-    settler.keep_alive(&[&held.1]).await.unwrap();
-    settle(&settler, &held, Settlement::Ack).await;
-    assert_eq!(world.open().await, 0);
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::copy::Copy;
 #[cfg(feature = "rocketmq")]
 use super::rocket;
-use super::{nats, rabbit, streams};
+use super::{nats, pgmq, rabbit, streams};
 use crate::plan::Harm;
 use crate::server::Server;
 
@@ -27,6 +27,8 @@ pub enum Kind {
     RedisStreams,
     /// A stream of NATS JetStream, on a server that writes down each change before it answers.
     Nats,
+    /// A queue of PGMQ.
+    Pgmq,
     /// A topic of RocketMQ. Not in a program that was built without the feature `rocketmq`, whose client takes minutes.
     #[cfg(feature = "rocketmq")]
     Rocketmq,
@@ -38,6 +40,7 @@ impl Kind {
         Self::Rabbitmq,
         Self::RedisStreams,
         Self::Nats,
+        Self::Pgmq,
         #[cfg(feature = "rocketmq")]
         Self::Rocketmq,
     ];
@@ -49,6 +52,7 @@ impl Kind {
             Self::Rabbitmq => "rabbitmq",
             Self::RedisStreams => "redis-streams",
             Self::Nats => "nats",
+            Self::Pgmq => "pgmq",
             #[cfg(feature = "rocketmq")]
             Self::Rocketmq => "rocketmq",
         }
@@ -66,6 +70,7 @@ impl Kind {
             Self::Rabbitmq => Arc::new(rabbit::Rabbit::start().await?),
             Self::RedisStreams => Arc::new(streams::Streams::start().await?),
             Self::Nats => Arc::new(nats::Nats::start().await?),
+            Self::Pgmq => Arc::new(pgmq::Pgmq::start().await?),
             #[cfg(feature = "rocketmq")]
             Self::Rocketmq => Arc::new(rocket::Rocket::start().await?),
         })

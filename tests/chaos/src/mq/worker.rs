@@ -12,7 +12,7 @@ use super::broker::Kind;
 use super::recording_source::{DeliveryWorker, RecordingSource};
 #[cfg(feature = "rocketmq")]
 use super::rocket;
-use super::{nats, rabbit, streams};
+use super::{nats, pgmq, rabbit, streams};
 use crate::dice::Dice;
 use crate::process::{Orders, next};
 use crate::wire::{self, News, Order, Origin, Start};
@@ -66,6 +66,7 @@ async fn consume(desk: Arc<DeliveryWorker>, stop: oneshot::Receiver<()>) -> anyh
         Kind::Rabbitmq => run(rabbit::source(&url)?, desk, stop).await,
         Kind::RedisStreams => run(streams::source(&url).await, desk, stop).await,
         Kind::Nats => run(nats::source(&url).await, desk, stop).await,
+        Kind::Pgmq => run(pgmq::source(&url).await, desk, stop).await,
         #[cfg(feature = "rocketmq")]
         Kind::Rocketmq => run(rocket::source(&url)?, desk, stop).await,
     }
@@ -117,6 +118,7 @@ pub(super) async fn bury_bare(origin: &Origin, delivery: &Delivery) -> anyhow::R
         Kind::Rabbitmq => rabbit::bury_bare(&origin.url, delivery).await,
         Kind::RedisStreams => streams::bury_bare(&origin.url, delivery).await,
         Kind::Nats => nats::bury_bare(&origin.url, delivery).await,
+        Kind::Pgmq => pgmq::bury_bare(&origin.url, delivery).await,
         #[cfg(feature = "rocketmq")]
         Kind::Rocketmq => rocket::bury_bare(&origin.url, delivery).await,
     }

@@ -42,6 +42,12 @@ mod extras {
     }
 
     #[test]
+    fn no_message_of_pgmq_is_lost_whatever_is_killed_stopped_and_cut() {
+        let closing = holds(&["pgmq", "--seconds", "8", "--seed", "5"]);
+        assert!(closing["dead_letters"].as_u64() > Some(0), "{closing}");
+    }
+
+    #[test]
     fn a_dead_letter_without_its_headers_is_found() {
         let found = violated(&["redis-streams", "--seconds", "4", "--seed", "1", "--weakness", "bare-dead-letter"]);
         assert!(found.contains("D1"), "{found:?}");
