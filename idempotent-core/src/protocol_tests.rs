@@ -105,7 +105,7 @@ fn a_release_writes_the_state_of_its_kind() {
     };
     assert_eq!(write(ReleaseKind::Vacate, SECOND, consuming()), Write::Put(left(2, SECOND)));
     assert_eq!(write(ReleaseKind::Refund, zero, consuming()), Write::Put(left(1, zero)));
-    // A first attempt without a takeover and without a delay leaves nothing behind.
+    // A first attempt without a takeover and without a delay leaves no record.
     let first = Record { attempt: 1, ..consuming() };
     assert_eq!(write(ReleaseKind::Refund, zero, first.clone()), Write::Delete);
     assert_eq!(write(ReleaseKind::Refund, SECOND, first.clone()), Write::Put(left(0, SECOND)));
