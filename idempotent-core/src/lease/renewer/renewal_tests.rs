@@ -262,9 +262,9 @@ async fn a_late_driver_on_the_renewal_thread_is_helped_out_and_another_one_is_re
     }
 }
 
-/// A helper hands over to a new driver on the renewal thread, which only exists in real time.
 #[tokio::test]
 async fn the_renewal_thread_drives_again_after_it_was_helped_out() {
+    // The renewal thread only exists in real time.
     let store = Scripted { dedicated: Some(Arc::default()), ..Scripted::default() };
     let (renewer, _) = renewer(&store);
     let start = renewer.clock.now();
