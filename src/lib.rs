@@ -96,7 +96,7 @@
 //! | `mq` | [`mq`]: the consumer runtime |
 //! | `mysql` | [`MySqlStore`], for MariaDB and MySQL |
 //! | `mysql-tls` | TLS connections to MariaDB and MySQL, set by `ssl-mode` in the URL |
-//! | `nats` | [`nats`]: a stream of NATS JetStream as a source, a publisher, and dead letters; enables `mq` |
+//! | `nats` | [`nats`]: a stream of NATS JetStream as a source, a publisher, and dead letters, and a key-value bucket as a store; enables `mq` |
 //! | `otel` | [`otel`]: traces by the conventions of OpenTelemetry; with `mq`, trace context in messages |
 //! | `outbox` | `outbox`: messages in a database transaction, and the relay that publishes them; enables `mq` |
 //! | `pgmq` | [`pgmq`]: a queue of PGMQ on PostgreSQL as a source, a publisher, and dead letters; enables `mq` |

@@ -10,7 +10,7 @@ use crate::rounds::median;
 use crate::{DEAD, Side, claims};
 
 /// The default rate of `idempotent list --all` and `idempotent count`.
-const RATE: u32 = 20_000;
+const RATE: u32 = 5_000;
 /// Records that the listing of a round with claims examines.
 const EXAMINED: usize = 60_000;
 const ROUNDS: usize = 5;

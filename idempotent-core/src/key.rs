@@ -378,6 +378,21 @@ mod tests {
     }
 
     #[test]
+    fn a_hash_map_spreads_keys_by_their_hash() {
+        use std::hash::BuildHasher;
+        let hasher = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default();
+        let of = |hash| hasher.hash_one(Key::from_parts("orders", hash));
+        assert!(of(1) == of(1) && of(1) != of(2));
+    }
+
+    #[test]
+    fn masks_are_equal_if_their_functions_are() {
+        let (first, last) = (DisplayKey::Mask(|key| key[..1].into()), DisplayKey::Mask(|key| key[1..].into()));
+        let same = first;
+        assert!(first == same && first != last && first != DisplayKey::Full);
+    }
+
+    #[test]
     fn the_arrow_of_a_function_type_does_not_end_type_arguments() {
         fn scope<T>() -> &'static str {
             scope_of(&|| std::any::type_name::<T>())

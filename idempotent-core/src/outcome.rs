@@ -310,3 +310,15 @@ impl OutcomeSlot {
         self.take().map(|captured| captured.outcome)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outcome_that_is_retried_has_a_delay() {
+        let retry_after = Duration::from_secs(5);
+        assert_eq!(Outcome::Released { retry_after }.retry_after(), Some(retry_after));
+        assert_eq!((Outcome::Ran.retry_after(), Outcome::Failed.retry_after()), (None, None));
+    }
+}

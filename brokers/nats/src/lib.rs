@@ -1,8 +1,8 @@
-//! NATS JetStream for the consumer runtime [`idempotent_mq`].
+//! NATS JetStream for the consumer runtime [`idempotent_mq`], and as a store.
 //!
 //! [`JetStreamSource`] is a [`Source`](idempotent_mq::Source) that reads a stream as one member of a durable pull consumer.
 //! [`JetStreamPublisher`] implements [`Publish`](idempotent_mq::Publish) and reports the result for each message.
-//! [`JetStreamDeadLetters`] lists dead letters and puts them back.
+//! [`JetStreamDeadLetters`] lists dead letters and puts them back. [`KvBackend`] keeps the records of a store in a key-value bucket.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -43,12 +43,14 @@
 //! ```
 #![doc = include_str!("docs/jetstream.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+mod bucket;
 mod builder;
 mod connection;
 mod dead_letters;
 mod declare;
 mod error;
 mod headers;
+mod kv_backend;
 mod number;
 mod options;
 mod publisher;
@@ -60,6 +62,7 @@ mod source;
 pub use self::builder::JetStreamSourceBuilder;
 pub use self::dead_letters::JetStreamDeadLetters;
 pub use self::declare::StartPosition;
+pub use self::kv_backend::KvBackend;
 pub use self::options::NatsOptions;
 pub use self::publisher::JetStreamPublisher;
 pub use self::settler::JetStreamTag;

@@ -111,3 +111,18 @@ impl<T: AsRef<Executor> + ?Sized> HoldsExecutor for T {
 pub fn executor(holder: &(impl HoldsExecutor + ?Sized)) -> &Executor {
     holder.held()
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::MemoryStore;
+
+    #[test]
+    fn the_first_installed_executor_is_the_one_of_the_process() {
+        let (first, second) = (Executor::new(MemoryStore::new()), Executor::new(MemoryStore::new()));
+        first.clone().install().unwrap();
+        assert!(second.install().is_err());
+        assert!(std::sync::Arc::ptr_eq(&Executor::current().unwrap().0, &first.0));
+    }
+}

@@ -32,12 +32,11 @@ impl Site {
         let mut sites = SITES.lock().unwrap_or_else(PoisonError::into_inner);
         let name = (identity.scene.as_str().to_owned(), scope.to_owned());
         match sites.get(&name) {
-            Some(first) if !std::ptr::eq(*first, self) => {
+            Some(first) => {
                 let (scene, one, other) = (identity.scene.as_str(), first.place, self.place);
                 tracing::warn!(target: "idempotent", scene, scope, one, other, "two handlers share one scope, so the keys of one \
                     are duplicates of the other's; give each handler a `scope` of its own");
             }
-            Some(_) => {}
             None if sites.len() < MAX_SITES => drop(sites.insert(name, self)),
             None => {}
         }

@@ -1,6 +1,9 @@
 //! The renewal of all leases of an executor, in one task.
 mod calls;
 mod driver;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod renewal_tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -250,6 +253,8 @@ impl Drop for RenewalGuard<'_> {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
     use crate::clock::Timer;
     use crate::lease::tests::{HEARTBEAT, lease};
@@ -257,9 +262,9 @@ mod tests {
 
     const NANOSECOND: Duration = Duration::from_nanos(1);
 
-    /// A clock that never moves, so that no driver does anything by itself.
+    /// A clock that never moves, so that no driver does anything by itself. The clock records the deadlines of its timers.
     #[derive(Debug)]
-    struct StoppedClock(Instant);
+    struct StoppedClock(Instant, Mutex<Vec<Instant>>);
 
     impl Clock for StoppedClock {
         fn now(&self) -> Instant {
@@ -270,7 +275,8 @@ mod tests {
             Timestamp(0)
         }
 
-        fn sleep_until(&self, _: Instant) -> Timer {
+        fn sleep_until(&self, deadline: Instant) -> Timer {
+            self.1.lock().unwrap_or_else(PoisonError::into_inner).push(deadline);
             Box::pin(std::future::pending())
         }
     }
@@ -288,8 +294,41 @@ mod tests {
 
     fn renewer(now: Instant) -> (Arc<LeaseRenewer>, Arc<Recorder>) {
         let observer = Arc::new(Recorder::default());
-        let clock = Arc::new(StoppedClock(now));
+        let clock = Arc::new(StoppedClock(now, Mutex::default()));
         (LeaseRenewer::new(Arc::new(MemoryStore::new()), clock, observer.clone()), observer)
+    }
+
+    #[tokio::test]
+    async fn a_lease_wakes_the_driver_only_if_it_is_due_sooner() {
+        let now = SystemClock::new().now();
+        let (renewer, _) = renewer(now);
+        let _first = renewer.add(&lease(now, |_| {}), now);
+        let is_woken = || renewer.wake_driver.notified().now_or_never().is_some();
+        is_woken();
+        let due = now + HEARTBEAT;
+        for (add, is_sooner) in [(due + NANOSECOND, true), (due, false), (due - NANOSECOND, false)] {
+            renewer.table().next_due = Some(add);
+            let _added = renewer.add(&lease(now, |_| {}), now);
+            let next = if is_sooner { due } else { add };
+            assert_eq!((renewer.table().next_due, is_woken()), (Some(next), is_sooner));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_run_checks_its_lease_after_each_heartbeat_and_replaces_a_late_driver() {
+        let now = SystemClock::new().now() + HEARTBEAT * 10;
+        let observer = Arc::new(Recorder::default());
+        let clock = Arc::new(StoppedClock(now, Mutex::default()));
+        let renewer = LeaseRenewer::new(Arc::new(MemoryStore::new()), clock.clone(), observer);
+        let held = lease(now, |_| {});
+        let _guard = renewer.add(&held, now);
+        for (next_due, driver) in [(now - HEARTBEAT / 8 + NANOSECOND, 1), (now - HEARTBEAT / 8, 2)] {
+            renewer.table().next_due = Some(next_due);
+            assert!(renewer.watch_lease(&held).now_or_never().is_none());
+            assert_eq!(renewer.table().driver, Some(driver));
+        }
+        let timers = clock.1.lock().unwrap_or_else(PoisonError::into_inner);
+        assert_eq!(timers[..], [now + HEARTBEAT * 5 / 4; 2]);
     }
 
     #[tokio::test]
@@ -326,6 +365,8 @@ mod tests {
         assert_eq!((renewed.len(), next), (0, Some(now + HEARTBEAT)));
         let (renewed, next) = renewer.take_due(early, false);
         assert_eq!((renewed.len(), next), (1, Some(early + HEARTBEAT)));
+        let not_before = renewer.table().entries[0].as_ref().map(|entry| entry.not_before);
+        assert_eq!(not_before, Some(early + HEARTBEAT / 2), "no second renewal soon after");
         assert!(renewed[0].is_same(&held) && observer.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty());
     }
 

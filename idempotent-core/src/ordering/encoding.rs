@@ -170,6 +170,16 @@ mod tests {
     }
 
     #[test]
+    fn a_table_has_at_most_the_largest_number_of_ranges() {
+        let ranges = |most: usize| {
+            let waiting = (0..most as u64).map(|n| NumberRange { from: 2 * n, to: 2 * n, wait_times: None }).collect();
+            decode(&encode(&OrderTable { waiting, ..OrderTable::default() })).map(|table| table.waiting.len())
+        };
+        assert_eq!(ranges(MAX_WAITING_RANGES).unwrap(), MAX_WAITING_RANGES);
+        assert_eq!(ranges(MAX_WAITING_RANGES + 1).unwrap_err().kind(), StoreErrorKind::Corrupt);
+    }
+
+    #[test]
     fn foreign_and_newer_and_inconsistent_bytes_are_rejected() {
         assert_eq!(decode(b"").unwrap_err().kind(), StoreErrorKind::Foreign);
         assert_eq!(decode(b"\x81Jabc").unwrap_err().kind(), StoreErrorKind::Foreign);
@@ -177,6 +187,9 @@ mod tests {
         let mut mixed = full();
         mixed.waiting.swap(0, 1);
         assert_eq!(decode(&encode(&mixed)).unwrap_err().kind(), StoreErrorKind::Corrupt);
+        assert_eq!(decode(&[VERSION - 1, KIND, 0]).unwrap_err().kind(), StoreErrorKind::Foreign, "of no version");
+        let reversed = OrderTable { waiting: vec![NumberRange { from: 9, to: 5, wait_times: None }], ..full() };
+        assert_eq!(decode(&encode(&reversed)).unwrap_err().kind(), StoreErrorKind::Corrupt);
         let below = OrderTable { waiting: vec![NumberRange { from: 4, to: 6, wait_times: None }], ..full() };
         assert_eq!(decode(&encode(&below)).unwrap_err().kind(), StoreErrorKind::Corrupt);
     }

@@ -155,3 +155,62 @@ impl Redelivery {
         self
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::{Policy, Scene};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn refusal(policy: Policy) -> String {
+        policy.check(&Scene::Mq).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_delay_is_above_zero_and_at_most_its_maximum() {
+        let delay = |delay: Duration, most: Duration| Policy::new().retry_delay(delay).retry_delay_max(most);
+        assert!(delay(SECOND, SECOND).check(&Scene::Mq).is_ok());
+        assert!(refusal(delay(Duration::ZERO, SECOND)).contains("retry_delay is 0s"));
+        assert!(refusal(delay(SECOND * 2, SECOND)).contains("retry_delay is 2s"));
+    }
+
+    #[test]
+    fn a_lease_is_shorter_than_the_redeliveries() {
+        let policy = Policy::new().lease(SECOND * 30);
+        let after = |seconds: u32| policy.check_against(&Scene::Mq, &Redelivery::after([SECOND * seconds]));
+        assert!(after(30).unwrap_err().to_string().contains("the lease is 30s"));
+        assert!(after(31).is_ok());
+        let free = Redelivery::after([SECOND * 30]).deferrals_are_free();
+        assert!(policy.check_against(&Scene::Mq, &free).is_ok());
+    }
+
+    #[test]
+    fn a_store_without_order_tables_is_named() {
+        #[derive(Debug)]
+        struct ShelfStore {
+            _shelf: u8,
+        }
+        let error = PolicyError::no_order(&ShelfStore { _shelf: 1 }).to_string();
+        assert!(error.contains("but ShelfStore has none"), "{error}");
+    }
+
+    #[test]
+    fn a_policy_answers_for_its_settings() {
+        let waits = |choice| Policy::new().on_in_flight(choice).waits();
+        assert_eq!(Policy::new().waits(), None);
+        assert_eq!((waits(OnInFlight::Wait(SECOND)), waits(OnInFlight::Retry)), (Some(true), Some(false)));
+        assert!(!Policy::new().has_window() && !Policy::new().window(Duration::ZERO).has_window());
+        assert!(Policy::new().window(SECOND).has_window());
+        assert!(
+            Policy::new().retain(Policy::FOREVER).keeps_for_ever() && !Policy::new().retain(SECOND).keeps_for_ever()
+        );
+    }
+
+    #[test]
+    fn a_configuration_that_is_no_map_is_an_error_that_describes_a_policy() {
+        let error = serde_json::from_str::<Policy>("5").unwrap_err().to_string();
+        assert!(error.contains("expected a policy: lease, retain"), "{error}");
+    }
+}

@@ -10,7 +10,9 @@ use crate::{
     Claim, ClaimHandle, ClaimRequest, Completion, Key, Record, Release, Settled, StoreError, StoreErrorKind, Timestamp,
 };
 
-/// A backend that can compare and swap one record, such as etcd, DynamoDB, a table row or a map.
+/// A backend that can compare and swap one record, such as a table row, a map, or a key-value bucket of NATS.
+///
+/// The backend needs a clock that all clients share and that counts microseconds. etcd and DynamoDB report no such time.
 ///
 /// [`Cas`] turns a backend into a [`Store`]. [`Record::to_bytes`] and [`Record::from_bytes`] convert a record's stored
 /// form.

@@ -267,6 +267,10 @@ impl FilterArguments {
     }
 }
 
+/// The default rate of listings and counts. With 10 M records in PostgreSQL, 20,000 records per second nearly double the p99 of claims
+/// on two cores.
+const EXAMINED_PER_SECOND: u32 = 5_000;
+
 #[derive(Args, Debug)]
 pub(crate) struct ListArguments {
     #[command(flatten)]
@@ -283,8 +287,8 @@ pub(crate) struct ListArguments {
     /// The largest number of records that the store examines for a page.
     #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     pub(crate) budget: u32,
-    /// The largest number of records that the store examines per second with `--all`. 0: no limit.
-    #[arg(long, default_value_t = 20_000, requires = "all", value_name = "N")]
+    /// The largest number of records that the store examines per second with `--all`, so that workers are not delayed. 0: no limit.
+    #[arg(long, default_value_t = EXAMINED_PER_SECOND, requires = "all", value_name = "N")]
     pub(crate) rate: u32,
 }
 
@@ -296,7 +300,7 @@ pub(crate) struct CountArguments {
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     pub(crate) budget: u32,
     /// The largest number of records that the store examines per second, so that workers are not delayed. 0: no limit.
-    #[arg(long, default_value_t = 20_000, value_name = "N")]
+    #[arg(long, default_value_t = EXAMINED_PER_SECOND, value_name = "N")]
     pub(crate) rate: u32,
 }
 

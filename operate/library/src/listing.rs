@@ -22,8 +22,8 @@ pub struct KeyPage {
 
 /// The largest number of records that one request examines.
 const REQUEST: usize = 20_000;
-/// The number of records of a request with a rate: 10 ms at the default rate of the command line. Workers wait for the server during a request.
-const PACED_REQUEST: usize = 200;
+/// The requests per second of a listing with a rate. Workers wait for the server during a request, so its size follows the rate.
+const REQUESTS_PER_SECOND: u32 = 100;
 
 /// Returns the record of one key, or `None` if the key is absent. Writes nothing.
 ///
@@ -84,7 +84,7 @@ pub async fn list_paced(
         if keys == 0 || examined == 0 {
             return Ok(page);
         }
-        let request = if rate.is_some() { PACED_REQUEST } else { REQUEST };
+        let request = rate.map_or(REQUEST, |rate| rate.get().div_ceil(REQUESTS_PER_SECOND) as usize).min(REQUEST);
         let found = search.search(filter, page.next, PageLimits { keys, examined: examined.min(request) }).await?;
         page.examined += found.examined;
         page.keys.extend(found.entries.into_iter().map(|entry| {

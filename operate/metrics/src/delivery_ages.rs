@@ -33,3 +33,26 @@ impl fmt::Debug for DeliveryAges {
         f.debug_struct("DeliveryAges").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
+    use super::*;
+
+    #[test]
+    fn groups_over_the_limit_share_one_histogram() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let (handle, ages) = (recorder.handle(), DeliveryAges::default());
+        let recording = Recording::by(Arc::new(recorder));
+        ["first", "second", "third"].iter().for_each(|group| ages.record(&recording, 1, group, Duration::from_secs(1)));
+        let scrape = handle.render();
+        for (group, count) in [("first", 1), ("other", 2)] {
+            assert!(scrape.contains(&format!("age_seconds_count{{group=\"{group}\"}} {count}")), "{scrape}");
+        }
+        assert!(!scrape.contains("group=\"second\""), "{scrape}");
+    }
+}

@@ -54,3 +54,26 @@ impl RecentRuns {
         Some(run.context)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use idempotent_core::{Identity, Scene};
+    use opentelemetry::trace::{SpanId, TraceFlags, TraceId};
+
+    use super::*;
+
+    #[test]
+    fn a_run_is_in_progress_until_it_has_ended_itself() {
+        let key = Identity::new(Scene::Mq, "orders", "1").key("idempotent").unwrap();
+        let flags = TraceFlags::SAMPLED;
+        let context = SpanContext::new(TraceId::from(1), SpanId::from(2), flags, false, TraceState::default());
+        let runs = RecentRuns::new(10);
+        runs.started(&key, FencingToken(7), &context);
+        runs.ended(&key, FencingToken(6));
+        assert_eq!(runs.running(&key), Some(context.clone()), "an earlier run has ended");
+        runs.ended(&key, FencingToken(7));
+        assert_eq!((runs.running(&key), runs.by_fencing(&key, FencingToken(7))), (None, Some(context)));
+        assert_eq!(runs.by_fencing(&key, FencingToken(6)), None);
+    }
+}

@@ -96,3 +96,34 @@ fn error_type(kind: PublishErrorKind) -> &'static str {
         _ => "other",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Delaying(bool);
+
+    #[async_trait]
+    impl Publish for Delaying {
+        async fn publish(&self, _: &[OutboundMessage]) -> Vec<Result<Published, PublishError>> {
+            Vec::new()
+        }
+
+        fn delays(&self) -> bool {
+            self.0
+        }
+    }
+
+    #[test]
+    fn a_publisher_delays_if_its_broker_does() {
+        let delays = [true, false].map(|delays| ProducerTracer::new("rabbitmq").publisher(Delaying(delays)).delays());
+        assert_eq!(delays, [true, false]);
+    }
+
+    #[test]
+    fn each_kind_of_error_has_a_type() {
+        let kinds = [PublishErrorKind::Unsent, PublishErrorKind::Unconfirmed, PublishErrorKind::Refused];
+        assert_eq!(kinds.map(error_type), ["unsent", "unconfirmed", "refused"]);
+    }
+}

@@ -1,12 +1,11 @@
 //! Our own stores against the test kit's laws.
+#[cfg(feature = "stores")]
+mod sqlite;
 
-use std::path::Path;
 use std::sync::Arc;
 
-use idempotent::{Clock, MemoryStore, SqliteStore};
+use idempotent::MemoryStore;
 use idempotent_testkit::{Subject, VirtualClock, conformance};
-
-use crate::damage::Rows;
 
 fn memory() -> Subject {
     let clock = VirtualClock::new();
@@ -14,55 +13,15 @@ fn memory() -> Subject {
     Subject::new(store.clone()).second(store).on_clock(clock)
 }
 
-async fn open(path: &Path, clock: Option<&VirtualClock>) -> SqliteStore {
-    let mut builder = SqliteStore::builder(path.to_str().unwrap());
-    if let Some(clock) = clock {
-        let clock: Arc<dyn Clock> = Arc::new(clock.clone());
-        builder = builder.clock(clock);
-    }
-    builder.open().await.unwrap()
-}
-
-/// Creates stores on the test's clock or on the database's clock. The second one has a separate connection, like
-/// another process.
-async fn sqlite(clock: Option<VirtualClock>) -> Subject {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("laws.db");
-    let store = open(&path, clock.as_ref()).await;
-    let subject =
-        Subject::new(store).second(open(&path, clock.as_ref()).await).planting(Rows::of(&path).await).guarded_by(dir);
-    match clock {
-        Some(clock) => subject.on_clock(clock),
-        None => subject,
-    }
-}
-
 /// Rounds of each race: enough to find a planted bug, which the kit's mutants need four for. The extras have 1,000.
 const ROUNDS: u32 = 100;
 
-async fn sqlite_on_a_clock() -> Subject {
-    sqlite(Some(VirtualClock::new())).await
-}
-
 // The memory store has no bytes to damage, and no client has a clock that it would look at.
 conformance!(memory_store, memory().rounds(ROUNDS), without: [clients, losing, planting, foreign, batch]);
-// A file's records have no client but this machine: one clock, and no wire to lose a reply on. The table takes nothing
-// foreign.
-conformance!(
-    sqlite_on_a_virtual_clock,
-    async { sqlite_on_a_clock().await.rounds(ROUNDS) },
-    without: [clients, losing, foreign, watch]
-);
 
-/// The same statements by the system's clock, which most laws have to wait for, and races in many rounds.
+/// Races in many rounds.
 mod extras {
     use super::*;
 
-    conformance!(
-        sqlite_by_its_own_clock,
-        async { sqlite(None).await.rounds(ROUNDS) },
-        without: [clock, clients, losing, foreign, watch]
-    );
     conformance!(memory_store, memory(), without: [clients, losing, planting, foreign, batch]);
-    conformance!(sqlite_on_a_virtual_clock, sqlite_on_a_clock(), without: [clients, losing, foreign, watch]);
 }

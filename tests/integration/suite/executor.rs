@@ -7,5 +7,6 @@ mod edges;
 mod leases;
 mod rules;
 mod runtimes;
+mod state;
 #[cfg(feature = "stores")]
 mod stores;

@@ -147,7 +147,10 @@ async fn the_display_form_of_a_key(world: World) {
 /// A missing key is an error of its message, and never a constant or a new key.
 #[tokio::test]
 async fn an_empty_or_missing_key_is_an_error_that_names_it() {
+    let mut inner = Parts::default();
+    ["a", ""].iter().for_each(|part| inner.push(part));
     for (error, what) in [
+        (key(("shop", "eu", inner)), "order.id, part 4"),
         (key(""), "key `order.id`"),
         (key(None::<&str>), "key `order.id`"),
         (key(("shop", None::<u64>)), "order.id, part 2"),

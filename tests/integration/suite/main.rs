@@ -11,7 +11,6 @@ mod servers;
 mod attribute;
 mod behaviour;
 mod cas;
-#[cfg(feature = "stores")]
 mod conformance;
 #[cfg(feature = "stores")]
 mod connect;
@@ -33,7 +32,6 @@ mod policy;
 #[cfg(feature = "stores")]
 mod races;
 mod records;
-#[cfg(feature = "stores")]
 mod runtimes;
 mod steps;
 #[cfg(feature = "stores")]

@@ -8,6 +8,8 @@ mod crossed;
 mod missing_capability;
 mod sequence;
 mod skipping;
+mod unanswered;
+mod view;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

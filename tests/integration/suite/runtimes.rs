@@ -3,7 +3,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use idempotent::reply::DefaultReply;
-use idempotent::{Call, Executor, Handler, Identity, Json, MemoryStore, Rejection, Scene, SqliteStore};
+use idempotent::{Call, Executor, Handler, Identity, Json, MemoryStore, Rejection, Scene};
 use idempotent_testkit::blocked_handler_keeps_its_key;
 
 #[test]
@@ -37,9 +37,10 @@ fn a_blocked_handler_keeps_its_key_in_memory() {
     blocked_handler_keeps_its_key(async || store.clone());
 }
 
+#[cfg(feature = "stores")]
 #[test]
 fn a_blocked_handler_keeps_its_key_in_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("blocked.db");
-    blocked_handler_keeps_its_key(async || SqliteStore::open(path.to_str().unwrap()).await.unwrap());
+    blocked_handler_keeps_its_key(async || idempotent::SqliteStore::open(path.to_str().unwrap()).await.unwrap());
 }

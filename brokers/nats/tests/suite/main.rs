@@ -1,6 +1,7 @@
 //! Tests of the source and the publisher on a real NATS server.
 #![allow(clippy::panic, clippy::unwrap_used, missing_docs)]
 mod conformance;
+mod kv;
 mod outages;
 mod publisher;
 mod redrive;

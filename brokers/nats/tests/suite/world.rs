@@ -134,6 +134,10 @@ pub(crate) fn retry(after: Duration) -> Settlement {
     Settlement::Retry(Retry::after(after, Timestamp(1)))
 }
 
+pub(crate) fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
 pub(crate) fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }

@@ -70,7 +70,7 @@ impl LeaseRenewer {
 
     /// Renews leases in a store. Returns true if all of them were renewed, lost or refused, so that no other store
     /// needs to be tried.
-    async fn renew_in(&self, store: &dyn Store, leases: &[Lease]) -> bool {
+    pub(super) async fn renew_in(&self, store: &dyn Store, leases: &[Lease]) -> bool {
         let sent = self.clock.now();
         leases.iter().for_each(Lease::mark_renewal_sent);
         let mut answered = 0;
@@ -134,7 +134,7 @@ impl LeaseRenewer {
 
     /// Schedules a retry before the guard. If the next heartbeat would come too late, the retry happens after half of
     /// the remaining time.
-    fn schedule_retry(&self, lease: &Lease) {
+    pub(super) fn schedule_retry(&self, lease: &Lease) {
         let (now, guard) = (self.clock.now(), lease.guard());
         let half = (guard.saturating_duration_since(now) / 2).max(lease.length() / 10);
         let mut table = self.table();

@@ -64,7 +64,7 @@ impl Driver {
     }
 
     /// Retires the driver if no lease is left. Returns true if no lease is left.
-    fn retire(&self) -> bool {
+    pub(super) fn retire(&self) -> bool {
         let mut table = self.renewer.table();
         let empty = table.entries.iter().all(Option::is_none);
         if empty && table.driver == Some(self.id) {

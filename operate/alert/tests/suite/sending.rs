@@ -1,8 +1,8 @@
 //! Grouping, limits, senders that fail, and the end of a process.
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use idempotent_core::{Alert, AlertError, AlertKind, AlertSender, Alerts};
+use idempotent_core::{Alert, AlertError, AlertKind, AlertLog, AlertSender, Alerts, Clock, Timestamp};
 
 use crate::world::{Act, GATHER, WINDOW, World};
 
@@ -60,8 +60,10 @@ async fn a_sender_that_hangs_makes_no_caller_wait_and_drops_are_counted() {
         world.alerts.raise(alert(&world, scope));
     }
     assert_eq!((world.alerts.counts().dropped, world.inbox.alerts().len()), (2, 0));
+    world.clock.advance(Duration::from_secs(9)).await;
+    assert_eq!(world.inbox.alerts().len(), 0, "the sender has 10 s");
     // It is cut off, and tried again.
-    world.clock.advance(Duration::from_secs(12)).await;
+    world.clock.advance(Duration::from_secs(3)).await;
     let scopes: Vec<_> = world.inbox.alerts().iter().map(|alert| (alert.scope.to_string(), alert.count)).collect();
     assert_eq!(scopes, [("a".to_owned(), 1), ("b".to_owned(), 2)]);
 }
@@ -173,4 +175,41 @@ fn neither_debug_nor_the_summary_shows_the_detail_and_a_long_one_is_cut() {
     let accents = Alert::new(AlertKind::DeadLetter, "billing", idempotent_core::Timestamp(1))
         .with_detail(format!("x{}", "é".repeat(600)));
     assert_eq!(accents.detail().unwrap().len(), 999, "not within a character");
+}
+
+#[tokio::test]
+async fn a_summary_shows_how_often_and_an_alert_has_the_time_of_the_clock() {
+    let world = World::new();
+    let mut alert = alert(&world, "billing");
+    assert_eq!(alert.first_at, world.clock.wall());
+    let once = alert.summary();
+    assert!(once.ends_with(": billing"), "{once}");
+    alert.count = 3;
+    assert_eq!(alert.summary(), format!("{once}, 3 times"));
+}
+
+/// Returns what is logged while `logging` runs.
+async fn logged(logging: impl Future<Output = ()>) -> String {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let writer = Arc::new(log.reopen().unwrap());
+    let _logging =
+        tracing::subscriber::set_default(tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish());
+    logging.await;
+    std::fs::read_to_string(log.path()).unwrap()
+}
+
+#[tokio::test]
+async fn the_log_shows_details_only_on_request() {
+    let alert = Alert::new(AlertKind::DeadLetter, "billing", Timestamp(1)).with_detail("card 4111");
+    let plain = logged(async { AlertLog::new().send(&alert).await.unwrap() }).await;
+    assert!(plain.contains("ERROR") && plain.contains("scope=\"billing\"") && !plain.contains("4111"), "{plain}");
+    let full = logged(async { AlertLog::new().with_details().send(&alert).await.unwrap() }).await;
+    assert!(full.contains("detail=\"card 4111\""), "{full}");
+}
+
+#[tokio::test]
+async fn dropped_alerts_are_logged_once() {
+    let world = World::with(|builder| builder.max_groups(1));
+    let log = logged(async { ["a", "b", "c"].iter().for_each(|scope| world.alerts.raise(alert(&world, scope))) }).await;
+    assert_eq!((log.matches("alerts are dropped").count(), world.alerts.counts().dropped), (1, 2), "{log}");
 }

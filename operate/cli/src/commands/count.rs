@@ -18,14 +18,17 @@ struct StateCounts {
     is_exact: bool,
 }
 
+/// The number of examined records between two lines of progress: 10 seconds at the default rate.
+const PROGRESS: usize = 50_000;
+
 /// Counts keys by their state. The counts are lower bounds if the budget ends first.
 pub(super) async fn count(global: &GlobalOptions, arguments: &CountArguments) -> anyhow::Result<()> {
     let filter = arguments.filter.filter(&global.namespace);
     let target = open(global).await?;
     let (budget, rate, mut after) = (arguments.budget as usize, NonZeroU32::new(arguments.rate), None);
-    let mut counted = StateCounts::default();
+    let (mut counted, mut noted) = (StateCounts::default(), PROGRESS);
     while counted.examined < budget {
-        let limits = PageLimits { keys: PageLimits::MOST_KEYS, examined: budget - counted.examined };
+        let limits = PageLimits { keys: PageLimits::MOST_KEYS, examined: (budget - counted.examined).min(PROGRESS) };
         let page = idempotent_operate::list_paced(&*target.store, &filter, after, limits, rate).await?;
         for (_, record) in &page.keys {
             *counted.counts.entry(record.state.text()).or_default() += 1;
@@ -37,6 +40,10 @@ pub(super) async fn count(global: &GlobalOptions, arguments: &CountArguments) ->
         if after.is_none() {
             counted.is_exact = true;
             break;
+        }
+        if counted.examined >= noted && !global.quiet {
+            output::note(format_args!("{} records so far", counted.examined));
+            noted = counted.examined + PROGRESS;
         }
     }
     Ok(print(output::format(global.output), &counted)?)

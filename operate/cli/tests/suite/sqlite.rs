@@ -96,6 +96,24 @@ async fn counts_are_exact_or_lower_bounds() {
     assert_eq!((&bounded["exact"], &bounded["examined"]), (&false.into(), &2.into()));
 }
 
+#[tokio::test]
+async fn a_long_count_prints_its_progress_unless_it_is_quiet() {
+    let (folder, url) = file().await;
+    let pool =
+        sqlx::SqlitePool::connect(&format!("sqlite:{}", folder.path().join("records.db").display())).await.unwrap();
+    let expired = "WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM number WHERE n<120000) \
+        INSERT INTO idempotent_record (id, v, name, state, fencing, attempt, until_at, expires_at, first_seen, updated_at) \
+        SELECT randomblob(16), v, name, state, fencing, attempt, until_at, 1, first_seen, updated_at \
+        FROM number, (SELECT * FROM idempotent_record WHERE state=3 LIMIT 1)";
+    assert_eq!(sqlx::query(expired).execute(&pool).await.unwrap().rows_affected(), 120_000);
+    pool.close().await;
+    let count = |arguments: &[&str]| run(&url, &[&["count", "--rate", "0"], arguments].concat());
+    let (noted, quiet) = (count(&[]), count(&["--quiet"]));
+    assert_eq!(noted.err.matches(" records so far").count(), 2, "{}", noted.err);
+    assert!(noted.err.contains("50000 records so far") && quiet.err.is_empty(), "{} {}", noted.err, quiet.err);
+    assert!(noted.out.contains("\"examined\":120004") && noted.out == quiet.out, "{}", noted.out);
+}
+
 /// Damages the record of `lost`.
 pub(crate) async fn damage(folder: &tempfile::TempDir) {
     let url = format!("sqlite:{}", folder.path().join("records.db").display());

@@ -10,7 +10,7 @@ use idempotent_mq::{
     Consumer, KeyFrom, MemoryDeadLetters, MemoryQueue, Message, Messages, OutboundMessage, Publish, PublishError,
     PublishErrorKind, Published,
 };
-use idempotent_sqlx::{DelayTable, Outbox, Relay, ScheduledTask};
+use idempotent_sqlx::{Outbox, Relay};
 use sqlx::SqlitePool;
 use tokio::sync::oneshot;
 
@@ -65,7 +65,7 @@ async fn a_consumer_shows_its_deliveries_their_age_and_its_state() {
 
 /// A publisher that refuses the topic `refused`.
 #[derive(Debug)]
-struct Broker;
+pub struct Broker;
 
 #[async_trait]
 impl Publish for Broker {
@@ -78,7 +78,7 @@ impl Publish for Broker {
     }
 }
 
-async fn in_memory() -> SqlitePool {
+pub async fn in_memory() -> SqlitePool {
     let options = sqlx::sqlite::SqlitePoolOptions::new().max_connections(1).idle_timeout(None).max_lifetime(None);
     options.connect("sqlite::memory:").await.unwrap()
 }
@@ -105,23 +105,6 @@ async fn an_outbox_shows_its_backlog_and_its_relay_the_sends() {
     assert_eq!((sends("result=\"sent\""), sends("result=\"failed\"")), (Some(2.0), Some(1.0)));
     assert!(world.value("idempotent_outbox_oldest_unsent_seconds", &[]) >= Some(0.0));
     assert_eq!(world.value("idempotent_outbox_given_up_total", &["outbox=\"payments\""]), Some(0.0));
-}
-
-#[tokio::test]
-async fn a_source_that_fails_has_unknown_gauges_and_counts_as_an_error() {
-    let (world, pool) = (World::new(), in_memory().await);
-    // The clock stands still between the writing and the count. SQLite's own clock is rounded to a millisecond.
-    let clock = Arc::new(world.clock.clone());
-    let table = DelayTable::builder(pool.clone()).clock(clock).create(true).open().await.unwrap();
-    table.put(&ScheduledTask::after("1", Duration::ZERO, b"planted".to_vec())).await.unwrap();
-    let mut collector = world.collector().delay_table("reminders", &table);
-    collector.collect().await;
-    let ready = || world.value("idempotent_delay_messages", &["queue=\"reminders\"", "state=\"ready\""]);
-    assert_eq!(ready(), Some(1.0));
-    pool.close().await;
-    collector.collect().await;
-    assert!(ready().unwrap().is_nan() && world.value("idempotent_delay_oldest_ready_seconds", &[]).unwrap().is_nan());
-    assert_eq!(world.value("idempotent_collector_errors_total", &["source=\"delay:reminders\""]), Some(1.0));
 }
 
 #[tokio::test]

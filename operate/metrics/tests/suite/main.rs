@@ -2,12 +2,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, unreachable_pub)]
 mod catalogue;
 mod collector;
+mod events;
 mod prometheus;
 mod redis;
 mod reference;
 mod runbooks;
 mod runs;
 mod scopes;
+mod sources;
 mod storm;
 mod timing;
 mod world;

@@ -18,5 +18,15 @@ async fn a_redis_store_and_a_delay_queue_are_read() {
     assert_eq!(world.value("idempotent_store_evicted_keys", &["store=\"orders\""]), Some(0.0));
     assert_eq!(world.value("idempotent_store_not_replicated_total", &["operation=\"claim\""]), Some(0.0));
     assert_eq!(world.value("idempotent_store_redirections_total", &["store=\"orders\""]), Some(0.0));
-    assert_eq!(world.value("idempotent_delay_messages", &["queue=\"reminders\"", "state=\"ready\""]), Some(1.0));
+    let sizes = ["ready", "waiting", "in_flight", "dead"]
+        .map(|state| world.value("idempotent_delay_messages", &["queue=\"reminders\"", &format!("state=\"{state}\"")]));
+    assert_eq!(sizes, [Some(1.0), Some(0.0), Some(0.0), Some(0.0)]);
+    assert!(format!("{collector:?}").contains(r#"["redis:orders", "delay:reminders"]"#), "{collector:?}");
+    drop(server);
+    collector.collect().await;
+    assert!(world.value("idempotent_store_evicted_keys", &["store=\"orders\""]).unwrap().is_nan());
+    for source in ["redis:orders", "delay:reminders"] {
+        let labels = [&*format!("source=\"{source}\"")];
+        assert_eq!(world.value("idempotent_collector_errors_total", &labels), Some(1.0), "{source}");
+    }
 }

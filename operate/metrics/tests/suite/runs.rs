@@ -102,12 +102,18 @@ async fn a_call_of_the_store_is_measured_with_its_result() {
     world.store.fail_before(StoreOperation::Complete, 1);
     let second = tokio::spawn({
         let executor = executor.clone();
-        async move { runs(&executor, Call::new(identity("2")), Ok(1)).await }
+        async move {
+            runs(&executor, Call::new(identity("3")), Err(Rejection::LeaseLost)).await;
+            runs(&executor, Call::new(identity("2")), Ok(1)).await
+        }
     });
+    world.clock.settle().await;
+    world.clock.advance(Duration::from_secs(1)).await;
     world.clock.settle().await;
     world.clock.advance(Duration::from_secs(2)).await;
     assert_eq!(second.await.unwrap(), Outcome::Ran);
     assert_eq!((of("count", "complete", "ok"), of("count", "complete", "not_applied")), (Some(2.0), Some(1.0)));
+    assert_eq!((of("count", "claim", "ok"), of("count", "release", "ok")), (Some(3.0), Some(1.0)));
     let errors = world.value("idempotent_store_errors_total", &["operation=\"complete\"", "kind=\"not_applied\""]);
     assert_eq!(errors, Some(1.0));
 }

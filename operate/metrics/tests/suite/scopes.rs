@@ -1,5 +1,6 @@
 //! The limit of scopes.
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use idempotent_core::{Call, Identity, Policy, Scene};
 
@@ -20,6 +21,22 @@ async fn many_scopes_have_at_most_one_value_more_than_the_limit() {
         .collect();
     assert_eq!(scopes.len(), 101);
     assert_eq!(world.value("idempotent_deliveries_total", &["scope=\"other\"", "outcome=\"ran\""]), Some(1_900.0));
+}
+
+#[tokio::test]
+async fn scopes_over_the_limit_are_logged_once() {
+    let world = World::new();
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(Arc::new(log.reopen().unwrap())).finish();
+    let _logging = tracing::subscriber::set_default(subscriber);
+    let observer = world.observer().max_scopes(1);
+    ["first", "second", "third"].iter().for_each(|scope| observer.prepare(&Scene::Mq, scope));
+    let log = std::fs::read_to_string(log.path()).unwrap();
+    assert_eq!(log.matches("too many scopes for metrics").count(), 1, "{log}");
+    assert!(log.contains("second"), "{log}");
+    let scopes =
+        ["first", "other"].map(|scope| world.value("idempotent_takeovers_total", &[&format!("scope=\"{scope}\"")]));
+    assert_eq!(scopes, [Some(0.0); 2], "the other settings of the observer are kept");
 }
 
 #[tokio::test]

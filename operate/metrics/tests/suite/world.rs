@@ -2,7 +2,8 @@
 use std::sync::Arc;
 
 use idempotent_core::{
-    Call, DefaultReply, Executor, Handler, Identity, Json, MemoryStore, Outcome, Policy, Rejection, Scene, Tracing,
+    Call, DefaultReply, Executor, Handler, Identity, Json, MemoryStore, Observer, Outcome, Policy, Rejection, Scene,
+    Tracing,
 };
 use idempotent_metrics::{MetricsCollector, MetricsObserver, buckets};
 use idempotent_testkit::{FaultStore, VirtualClock};
@@ -46,7 +47,7 @@ impl World {
         self.executor_with(policy, self.observer())
     }
 
-    pub fn executor_with(&self, policy: Policy, observer: MetricsObserver) -> Executor {
+    pub fn executor_with(&self, policy: Policy, observer: impl Observer) -> Executor {
         let builder = Executor::builder(self.store.clone()).clock(Arc::new(self.clock.clone()));
         builder.policy(Scene::Mq, policy).observer((Tracing, observer)).build().unwrap()
     }

@@ -107,6 +107,19 @@ async fn a_delivery_that_is_settled_without_a_run_has_a_settle_span() {
 }
 
 #[tokio::test]
+async fn an_expired_message_is_no_error() {
+    let traces = Traces::start();
+    let queue = MemoryQueue::new("orders");
+    let mut expired = delivery("m-1", "done");
+    expired.expires_at = Some(idempotent_core::Timestamp(1));
+    queue.send_delivery(expired);
+    assert_eq!(consume(&queue, tracer()).await.expired, 1);
+    let span = traces.one("settle orders");
+    assert_eq!(attribute(&span, "idempotent.settlement").unwrap(), "expired");
+    assert_eq!((&span.status, attribute(&span, "error.type")), (&Status::Unset, None));
+}
+
+#[tokio::test]
 async fn untrusted_producers_are_only_linked() {
     let traces = Traces::start();
     let queue = MemoryQueue::new("orders");

@@ -78,6 +78,7 @@ async fn the_relay_sends_and_resends_the_context_of_the_transaction() {
         assert_eq!((&send.status, attribute(&send, "error.type")), (&Status::Unset, None));
         assert_eq!(attribute(&send, "messaging.operation.type").unwrap(), "send");
         assert_eq!(attribute(&send, "messaging.system").unwrap(), "rabbitmq");
+        assert_eq!(attribute(&send, "messaging.batch.message_count"), None, "no batch");
     }
 }
 

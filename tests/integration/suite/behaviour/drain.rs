@@ -73,7 +73,8 @@ async fn a_server_that_is_stopped_ends_before_the_runs_that_its_clients_have_lef
     let serving =
         tokio::spawn(async move { executor.serve_until(async { _ = stopping.await }, secs(10), server).await });
     world.clock.advance(secs(1)).await;
-    assert!(!serving.is_finished());
+    assert!(!serving.is_finished() && !worker.executor.is_draining());
+    assert_eq!(late.runs(), 0, "not before the stop");
     stop.send(()).unwrap();
     world.clock.advance(secs(2)).await;
     assert!(!serving.is_finished(), "a run goes on");

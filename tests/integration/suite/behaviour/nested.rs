@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use crate::common::{AppError, Job, World, assert_in_flight, id, ms, secs};
 use idempotent::reply::DefaultReply;
 use idempotent::store::StateKind;
-use idempotent::{Call, Disposition, Executor, Handler, Identity, Json, Lease, Outcome, Policy, Rejection, Scene};
+use idempotent::{
+    Call, Disposition, Executor, Handler, Identity, Json, Lease, OnStoreError, Outcome, Policy, Rejection, Scene,
+};
 use idempotent_testkit::VirtualClock;
 
 on_all_stores! {
@@ -13,6 +15,7 @@ on_all_stores! {
     an_inner_run_in_flight_puts_the_outer_one_off
     an_error_swallowed_around_a_run_is_still_reported
     a_nested_run_of_the_same_key_is_refused_by_name
+    a_nested_run_of_the_same_key_is_refused_inside_an_unprotected_run
     a_capture_inside_a_capture_is_seen_by_both
     an_inner_run_that_waits_while_its_executor_drains_does_not_spin
 }
@@ -151,4 +154,27 @@ async fn a_nested_run_of_the_same_key_is_refused_by_name(world: World) {
     });
     let error = worker.executor.run(Call::new(id("k")), handler).await.unwrap_err();
     assert!(error.to_string().contains("`work` already runs with this key"), "{error}");
+}
+
+async fn a_nested_run_of_the_same_key_is_refused_inside_an_unprotected_run(world: World) {
+    let worker = world.worker("a", Policy::new().on_store_error(OnStoreError::RunUnprotected));
+    let run = tokio::spawn({
+        let worker = worker.clone();
+        async move {
+            let (outer, inner) = (worker.clone(), worker.clone());
+            let handler = Handler::<DefaultReply, Json, _, _>::new(move || async move {
+                outer.store.down();
+                let unprotected = Handler::<DefaultReply, Json, _, _>::new(move || async move {
+                    inner.store.up();
+                    let (outcome, _) = inner.deliver("k", &Job::takes(ms(0))).await;
+                    Ok::<_, AppError>(outcome.name().to_owned())
+                });
+                outer.executor.run(Call::new(id("unprotected")), unprotected).await
+            });
+            worker.executor.run(Call::new(id("k")), handler).await
+        }
+    });
+    world.clock.advance(secs(1)).await;
+    assert_eq!(run.await.unwrap().unwrap(), "nested");
+    assert_eq!(worker.executor.counts().of("unprotected"), 1);
 }

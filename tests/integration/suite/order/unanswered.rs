@@ -1,0 +1,206 @@
+//! Requests of ordered calls that the store does not answer, and order tables that others keep changing.
+use async_trait::async_trait;
+use idempotent::observe::{Event, RunInfo};
+use idempotent::ordering::OnBrokenOrder;
+use idempotent::store::{
+    Claim, ClaimHandle, ClaimRequest, Completion, OrderStore, Record, Release, Settled, StoreCapabilities,
+    StoredOrderTable,
+};
+use idempotent::{Key, MemoryStore, Store, StoreError};
+use idempotent_testkit::{FOREVER, StoreOperation};
+
+use super::sequence::{comes, numbered};
+use super::*;
+use crate::common::on_memory;
+
+/// A third of the lease.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Checks that a call ends with an error of the store as soon as a third of its lease has passed.
+async fn ends_after_a_third_of_the_lease(world: &World, run: tokio::task::JoinHandle<Outcome>, what: &str) {
+    world.clock.settle().await;
+    world.clock.advance(PATIENCE - ms(1)).await;
+    assert!(!run.is_finished(), "{what}");
+    world.clock.advance(ms(1)).await;
+    assert!(run.is_finished(), "{what}");
+    let outcome = run.await.unwrap();
+    assert!(matches!(outcome, Outcome::StoreDown(_)), "{what}: {outcome:?}");
+}
+
+#[test]
+fn a_call_that_waits_for_another_one_gives_up_each_request_after_a_third_of_its_lease() {
+    for hanging in [StoreOperation::Peek, StoreOperation::Claim, StoreOperation::Release] {
+        on_memory(async |world| {
+            let worker = world.worker("a", Policy::new().lease(PATIENCE * 3));
+            worker.store.hang(hanging, FOREVER);
+            let run = tokio::spawn({
+                let worker = worker.clone();
+                async move { deliver(&worker, "2", "1", &Job::takes(ms(0))).await }
+            });
+            ends_after_a_third_of_the_lease(&world, run, &format!("{hanging:?}")).await;
+        });
+    }
+}
+
+#[test]
+fn a_call_that_is_halted_gives_up_each_request_after_a_third_of_its_lease() {
+    for hanging in [StoreOperation::Claim, StoreOperation::Release] {
+        on_memory(async |world| {
+            let policy = Policy::new().lease(PATIENCE * 3).on_broken_order(OnBrokenOrder::Halt(secs(60)));
+            let worker = world.worker("a", policy);
+            assert_waiting(&deliver(&worker, "2", "1", &Job::takes(ms(0))).await);
+            world.clock.advance(secs(60)).await;
+            worker.store.hang(hanging, FOREVER);
+            let run = tokio::spawn({
+                let worker = worker.clone();
+                async move { deliver(&worker, "2", "1", &Job::takes(ms(0))).await }
+            });
+            ends_after_a_third_of_the_lease(&world, run, &format!("{hanging:?}")).await;
+        });
+    }
+}
+
+#[test]
+fn a_call_of_a_stream_gives_up_each_request_after_a_third_of_its_lease() {
+    for hanging in [StoreOperation::Line, StoreOperation::CompareAndSwap] {
+        on_memory(async |world| {
+            let worker = world.worker("a", Policy::new().lease(PATIENCE * 3));
+            worker.store.hang(hanging, FOREVER);
+            let run = tokio::spawn({
+                let worker = worker.clone();
+                async move { comes(&worker, "ann", 1, &Job::takes(ms(0))).await }
+            });
+            ends_after_a_third_of_the_lease(&world, run, &format!("{hanging:?}")).await;
+        });
+    }
+}
+
+#[test]
+fn a_registration_gives_up_each_request_after_a_third_of_the_lease() {
+    for hanging in [StoreOperation::Line, StoreOperation::CompareAndSwap] {
+        on_memory(async |world| {
+            let worker = world.worker("a", Policy::new().lease(PATIENCE * 3));
+            worker.store.hang(hanging, FOREVER);
+            let run = tokio::spawn(async move { worker.executor.register(&id("ann"), [1]).await });
+            world.clock.settle().await;
+            world.clock.advance(PATIENCE - ms(1)).await;
+            assert!(!run.is_finished(), "{hanging:?}");
+            world.clock.advance(ms(1)).await;
+            assert!(run.await.unwrap().is_err(), "{hanging:?}");
+        });
+    }
+}
+
+#[test]
+fn an_item_of_a_batch_does_not_wait_in_place() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new().on_in_flight(idempotent::OnInFlight::Wait(secs(60))));
+        let items = vec![(after("2", "1"), 2_u32), (numbered("ann", 2), 3)];
+        worker.executor.register(&id("ann"), [1]).await.unwrap();
+        let run = tokio::spawn(async move {
+            let handler = idempotent::Handler::<idempotent::reply::DefaultReply, idempotent::Json, _, _>::batch(
+                async |items: Vec<idempotent::BatchItem<u32>>| {
+                    items.into_iter().map(|item| Ok::<_, Rejection>(item.item)).collect()
+                },
+            );
+            worker.executor.run_batch(items, handler).await
+        });
+        world.clock.settle().await;
+        assert!(run.is_finished(), "the other items would wait too");
+        run.await.unwrap().iter().for_each(|answer| assert_waiting(&answer.outcome));
+    });
+}
+
+#[test]
+fn a_number_that_waits_in_place_ends_with_a_drain() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new().on_in_flight(idempotent::OnInFlight::Wait(secs(60))));
+        worker.executor.register(&id("ann"), [1]).await.unwrap();
+        let run = tokio::spawn({
+            let worker = worker.clone();
+            async move { comes(&worker, "ann", 2, &Job::takes(ms(0))).await }
+        });
+        world.clock.settle().await;
+        assert!(!run.is_finished());
+        worker.drain(secs(5)).await.unwrap();
+        world.clock.settle().await;
+        assert!(run.is_finished());
+        assert!(matches!(run.await.unwrap(), Outcome::Draining { .. }));
+    });
+}
+
+/// A store whose order tables another process changes before each write.
+#[derive(Debug, Default)]
+struct Contended {
+    store: MemoryStore,
+    writes: std::sync::atomic::AtomicUsize,
+}
+
+#[async_trait]
+impl Store for Contended {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        self.store.claim(request).await
+    }
+
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
+        self.store.renew(held, lease).await
+    }
+
+    async fn complete(&self, held: &ClaimHandle, done: &Completion) -> Result<Settled, StoreError> {
+        self.store.complete(held, done).await
+    }
+
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
+        self.store.release(held, release).await
+    }
+
+    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        self.store.peek(key).await
+    }
+
+    fn capabilities(&self) -> StoreCapabilities<'_> {
+        StoreCapabilities::none().with_order(self)
+    }
+}
+
+#[async_trait]
+impl OrderStore for Contended {
+    async fn load(&self, key: &Key) -> Result<StoredOrderTable, StoreError> {
+        self.store.capabilities().order.unwrap().load(key).await
+    }
+
+    async fn compare_and_swap(&self, _: &Key, _: Option<&[u8]>, _: &[u8], _: Duration) -> Result<bool, StoreError> {
+        self.writes.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        Ok(false)
+    }
+}
+
+/// An observer that keeps the errors of the store.
+#[derive(Clone, Debug, Default)]
+struct Errors(Arc<Mutex<Vec<String>>>);
+
+impl Observer for Errors {
+    fn on(&self, _: &RunInfo<'_>, event: &Event<'_>) {
+        if let Event::StoreFailed { error, .. } = event {
+            self.0.lock().unwrap().push(error.to_string());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_and_a_registration_give_up_after_64_changes_of_their_table_by_others() {
+    let store = Arc::new(Contended::default());
+    let errors = Errors::default();
+    let executor = idempotent::Executor::builder(store.clone()).observer(errors.clone()).build().unwrap();
+    let writes = || store.writes.swap(0, std::sync::atomic::Ordering::SeqCst);
+    let handler = idempotent::Handler::<idempotent::reply::DefaultReply, idempotent::Json, _, _>::new(|| async {
+        Ok::<_, Rejection>(1)
+    });
+    let (_, outcome) = Outcome::capture(executor.run(numbered("ann", 1), handler)).await;
+    assert!(matches!(outcome, Some(Outcome::StoreDown(_))), "{outcome:?}");
+    assert_eq!(writes(), 64);
+    let errors = errors.0.lock().unwrap().clone();
+    assert!(errors.iter().any(|error| error.contains("64 times in a row; retry")), "{errors:?}");
+    assert!(executor.register(&id("ann"), [1]).await.unwrap_err().to_string().contains("64 times in a row"));
+    assert_eq!(writes(), 64);
+}
