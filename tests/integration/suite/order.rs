@@ -5,6 +5,7 @@ mod batch;
 mod broken;
 mod chain;
 mod crossed;
+mod gaps;
 mod marker;
 mod missing_capability;
 mod sequence;
