@@ -171,7 +171,7 @@ fn the_next_process_handles_the_messages_of_a_killed_one() {
         let until = Instant::now() + Duration::from_secs(60);
         while rows(&effects) < 12 {
             assert!(Instant::now() < until, "no effects");
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::yield_now();
         }
         running.kill().unwrap();
         running.wait().unwrap();

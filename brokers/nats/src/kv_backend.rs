@@ -16,7 +16,7 @@ use idempotent_core::{CasBackend, Key, Record, StoreError, StoreErrorKind, Times
 use serde::Deserialize;
 
 use crate::NatsOptions;
-use crate::bucket::{create_bucket, open_bucket};
+use crate::bucket::{create_bucket, open_bucket, unopened};
 use crate::connection::Connection;
 
 /// A key-value bucket of NATS JetStream as the backend of a store.
@@ -37,8 +37,8 @@ use crate::connection::Connection;
 /// # }
 /// ```
 ///
-/// - **Records.** The name of a value is the hash of its key. A claim and a completion are two requests each: a read, and a write
-///   that expects the revision that was read. The server removes a record one hour after its expiry, by the TTL of its message.
+/// - **Records.** The name of a value is the hash of its key. A claim and a completion take two round trips each: the record is read
+///   together with the time, and a write expects the revision that was read. The server removes a record one hour after its expiry, by the TTL of its message.
 /// - **Time.** Leases expire by the clock of the server that leads the bucket's stream. Synchronize the clocks of a cluster: after a
 ///   change of the leader, leases expire earlier or later by the difference.
 /// - **Durability.** A server writes to its disk every two minutes by default, so a server that loses its power loses confirmed
@@ -85,7 +85,7 @@ impl KvBackend {
     /// # Cancellation
     /// The call only reads, so a drop has no effect.
     pub async fn open(server: impl Into<NatsOptions>, bucket: &str) -> Result<Self, StoreError> {
-        let connection = Connection::open(&server.into()).await.map_err(crate::bucket::unopened)?;
+        let connection = Connection::open(&server.into()).await.map_err(unopened)?;
         let stream = open_bucket(&connection, bucket).await?;
         Ok(Self { connection, stream, bucket: bucket.into() })
     }
@@ -99,9 +99,18 @@ impl KvBackend {
     /// # Cancellation
     /// The bucket may be created.
     pub async fn create(server: impl Into<NatsOptions>, bucket: &str, replicas: usize) -> Result<Self, StoreError> {
-        let connection = Connection::open(&server.into()).await.map_err(crate::bucket::unopened)?;
+        let connection = Connection::open(&server.into()).await.map_err(unopened)?;
         let stream = create_bucket(&connection, bucket, replicas).await?;
         Ok(Self { connection, stream, bucket: bucket.into() })
+    }
+
+    /// Fails if the connection is lost, because a request would wait for its restoration.
+    fn connected(&self) -> Result<(), StoreError> {
+        match self.connection.is_connected() {
+            true => Ok(()),
+            false => Err(StoreError::new(StoreErrorKind::NotApplied)
+                .because("the connection to NATS is lost, and the client reconnects")),
+        }
     }
 
     fn subject(&self, key: &Key) -> String {
@@ -172,24 +181,14 @@ impl CasBackend for KvBackend {
     async fn swap(&self, key: &Key, seen: Version, next: Option<&Record>) -> Result<bool, StoreError> {
         self.connected()?;
         let subject = self.subject(key);
-        if self.write(&subject, seen, next).await? {
-            return Ok(true);
+        let is_written = self.write(&subject, seen, next).await?;
+        if is_written || seen != 0 {
+            return Ok(is_written);
         }
         // Without a record, the last message may be the marker of a deletion.
-        match self.last(&subject).await {
-            Ok(Some(LastMessage { sequence, record: None })) if seen == 0 => self.write(&subject, sequence, next).await,
+        match self.last(&subject).await? {
+            Some(LastMessage { sequence, record: None }) => self.write(&subject, sequence, next).await,
             _ => Ok(false),
-        }
-    }
-}
-
-impl KvBackend {
-    /// Fails if the connection is lost, because a request would wait for its restoration.
-    fn connected(&self) -> Result<(), StoreError> {
-        match self.connection.is_connected() {
-            true => Ok(()),
-            false => Err(StoreError::new(StoreErrorKind::NotApplied)
-                .because("the connection to NATS is lost, and the client reconnects")),
         }
     }
 }

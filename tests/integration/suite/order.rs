@@ -8,6 +8,7 @@ mod crossed;
 mod gaps;
 mod marker;
 mod missing_capability;
+mod probe;
 mod sequence;
 mod skipping;
 mod unanswered;

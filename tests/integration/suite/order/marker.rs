@@ -1,55 +1,18 @@
 //! The claim of a wait marker, and the number of its writes.
-use async_trait::async_trait;
 use idempotent::key::DisplayKey;
 use idempotent::ordering::OnBrokenOrder;
 use idempotent::reply::DefaultReply;
-use idempotent::store::{
-    Claim, ClaimHandle, ClaimRequest, Completion, OnExpiry, Record, Release, Settled, StoreCapabilities,
-};
-use idempotent::{Executor, Fingerprint, Handler, Json, Key, MemoryStore, Scene, Store, StoreError};
+use idempotent::store::OnExpiry;
+use idempotent::{Executor, Fingerprint, Handler, Json, Scene};
 
+use super::probe::ProbeStore;
 use super::*;
-
-/// A store that keeps the claims.
-#[derive(Debug, Default)]
-struct Recording {
-    store: MemoryStore,
-    claims: Mutex<Vec<ClaimRequest>>,
-}
-
-#[async_trait]
-impl Store for Recording {
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        self.claims.lock().unwrap().push(request.clone());
-        self.store.claim(request).await
-    }
-
-    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
-        self.store.renew(held, lease).await
-    }
-
-    async fn complete(&self, held: &ClaimHandle, done: &Completion) -> Result<Settled, StoreError> {
-        self.store.complete(held, done).await
-    }
-
-    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
-        self.store.release(held, release).await
-    }
-
-    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
-        self.store.peek(key).await
-    }
-
-    fn capabilities(&self) -> StoreCapabilities<'_> {
-        self.store.capabilities()
-    }
-}
 
 /// The payload and the settings of the call do not count for its marker.
 #[tokio::test]
 async fn a_marker_has_terms_of_its_own_and_is_written_once_per_quarter_of_the_patience() {
     for (patience, lease) in [(secs(60), secs(15)), (ms(200), ms(100)), (secs(3_600), secs(30))] {
-        let store = Arc::new(Recording::default());
+        let store = Arc::new(ProbeStore::default());
         let policy = Policy::new()
             .lease(secs(30))
             .max_retries(1)

@@ -1,20 +1,23 @@
 //! Requests of ordered calls that the store does not answer, and order tables that others keep changing.
-use async_trait::async_trait;
+use std::sync::atomic::Ordering::SeqCst;
+
 use idempotent::observe::{Event, RunInfo};
 use idempotent::ordering::OnBrokenOrder;
-use idempotent::store::{
-    Claim, ClaimHandle, ClaimRequest, Completion, OrderStore, Record, Release, Settled, StoreCapabilities,
-    StoredOrderTable,
-};
-use idempotent::{Key, MemoryStore, Store, StoreError};
 use idempotent_testkit::{FOREVER, StoreOperation};
 
+use super::probe::ProbeStore;
 use super::sequence::{comes, numbered};
 use super::*;
 use crate::common::on_memory;
 
 /// A third of the lease.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Begins a call that comes after a missing one.
+fn begin_after(worker: &Worker) -> tokio::task::JoinHandle<Outcome> {
+    let worker = worker.clone();
+    tokio::spawn(async move { deliver(&worker, "2", "1", &Job::takes(ms(0))).await })
+}
 
 /// Checks that a call ends with an error of the store as soon as a third of its lease has passed.
 async fn ends_after_a_third_of_the_lease(world: &World, run: tokio::task::JoinHandle<Outcome>, what: &str) {
@@ -33,11 +36,7 @@ fn a_call_that_waits_for_another_one_gives_up_each_request_after_a_third_of_its_
         on_memory(async |world| {
             let worker = world.worker("a", Policy::new().lease(PATIENCE * 3));
             worker.store.hang(hanging, FOREVER);
-            let run = tokio::spawn({
-                let worker = worker.clone();
-                async move { deliver(&worker, "2", "1", &Job::takes(ms(0))).await }
-            });
-            ends_after_a_third_of_the_lease(&world, run, &format!("{hanging:?}")).await;
+            ends_after_a_third_of_the_lease(&world, begin_after(&worker), &format!("{hanging:?}")).await;
         });
     }
 }
@@ -51,11 +50,7 @@ fn a_call_that_is_halted_gives_up_each_request_after_a_third_of_its_lease() {
             assert_waiting(&deliver(&worker, "2", "1", &Job::takes(ms(0))).await);
             world.clock.advance(secs(60)).await;
             worker.store.hang(hanging, FOREVER);
-            let run = tokio::spawn({
-                let worker = worker.clone();
-                async move { deliver(&worker, "2", "1", &Job::takes(ms(0))).await }
-            });
-            ends_after_a_third_of_the_lease(&world, run, &format!("{hanging:?}")).await;
+            ends_after_a_third_of_the_lease(&world, begin_after(&worker), &format!("{hanging:?}")).await;
         });
     }
 }
@@ -129,52 +124,6 @@ fn a_number_that_waits_in_place_ends_with_a_drain() {
     });
 }
 
-/// A store whose order tables another process changes before each write.
-#[derive(Debug, Default)]
-struct Contended {
-    store: MemoryStore,
-    writes: std::sync::atomic::AtomicUsize,
-}
-
-#[async_trait]
-impl Store for Contended {
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        self.store.claim(request).await
-    }
-
-    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
-        self.store.renew(held, lease).await
-    }
-
-    async fn complete(&self, held: &ClaimHandle, done: &Completion) -> Result<Settled, StoreError> {
-        self.store.complete(held, done).await
-    }
-
-    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
-        self.store.release(held, release).await
-    }
-
-    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
-        self.store.peek(key).await
-    }
-
-    fn capabilities(&self) -> StoreCapabilities<'_> {
-        StoreCapabilities::none().with_order(self)
-    }
-}
-
-#[async_trait]
-impl OrderStore for Contended {
-    async fn load(&self, key: &Key) -> Result<StoredOrderTable, StoreError> {
-        self.store.capabilities().order.unwrap().load(key).await
-    }
-
-    async fn compare_and_swap(&self, _: &Key, _: Option<&[u8]>, _: &[u8], _: Duration) -> Result<bool, StoreError> {
-        self.writes.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        Ok(false)
-    }
-}
-
 /// An observer that keeps the errors of the store.
 #[derive(Clone, Debug, Default)]
 struct Errors(Arc<Mutex<Vec<String>>>);
@@ -189,10 +138,10 @@ impl Observer for Errors {
 
 #[tokio::test]
 async fn a_call_and_a_registration_give_up_after_64_changes_of_their_table_by_others() {
-    let store = Arc::new(Contended::default());
+    let store = Arc::new(ProbeStore { contended: Some(0.into()), ..ProbeStore::default() });
     let errors = Errors::default();
     let executor = idempotent::Executor::builder(store.clone()).observer(errors.clone()).build().unwrap();
-    let writes = || store.writes.swap(0, std::sync::atomic::Ordering::SeqCst);
+    let writes = || store.contended.as_ref().unwrap().swap(0, SeqCst);
     let handler = idempotent::Handler::<idempotent::reply::DefaultReply, idempotent::Json, _, _>::new(|| async {
         Ok::<_, Rejection>(1)
     });
