@@ -84,3 +84,21 @@ async fn a_pooler_that_lends_connections_is_a_warning() {
         expect(&lent.check().await.unwrap(), "pooler", Severity::Warn, &["poll every 50 ms", "direct"]);
     }
 }
+
+#[tokio::test]
+async fn a_table_with_many_dead_rows_is_a_warning() {
+    let place = Place::new();
+    let store = place.open().await;
+    expect(&store.check().await.unwrap(), "bloat", Severity::Ok, &[]);
+    let table = &place.table;
+    sql(&format!("ALTER TABLE {table} SET (autovacuum_enabled = off)"));
+    sql(&format!(
+        "INSERT INTO {table} (id, v, name, state, fencing, attempt, until_at, expires_at, first_seen, updated_at) \
+         SELECT sha256(n::text::bytea), 1, '', 1, 1, 1, 0, 0, 0, 0 FROM generate_series(1, 10001) AS n"
+    ));
+    sql(&format!("DELETE FROM {table}"));
+    // The server updates its statistics after the deleting session has ended.
+    let dead = format!("SELECT n_dead_tup > 10000 FROM pg_stat_all_tables WHERE relid = '{table}'::regclass");
+    while sql(&dead).trim() != "t" {}
+    expect(&store.check().await.unwrap(), "bloat", Severity::Warn, &["autovacuum_vacuum_scale_factor"]);
+}
