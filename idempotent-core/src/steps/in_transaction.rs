@@ -15,7 +15,7 @@ pub struct InTransaction<T>(PhantomData<fn() -> T>);
 
 impl<T> fmt::Debug for InTransaction<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Within")
+        f.write_str("InTransaction")
     }
 }
 
