@@ -78,11 +78,7 @@ async fn halt_call(engine: &Arc<Engine>, prepared: &Prepared, why: BrokenOrder) 
     let patience = prepared.policy.lease / 3;
     let mut guard = ReleaseOnDrop::new(engine, prepared).with_executor_store();
     let grant = match engine.with_timeout(patience, engine.store.claim(&prepared.request)).await? {
-        Claim::Acquired(mut grant) => {
-            // The first attempt of a token was its issue.
-            grant.attempt -= u32::from(prepared.is_token && grant.attempt > 1);
-            grant
-        }
+        Claim::Acquired(grant) => prepared.without_issue(grant),
         other => {
             guard.disarm();
             return Ok(not_granted(engine, other, prepared));

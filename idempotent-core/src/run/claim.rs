@@ -87,9 +87,8 @@ pub(super) fn handle_reply<'e>(
     report: &mut Report<'e>,
 ) -> Result<Attempt<'e>, NotAcquired> {
     match reply.answer {
-        Ok(Claim::Acquired(mut grant)) => {
-            // The first attempt of a token was its issue.
-            grant.attempt -= u32::from(prepared.is_token && grant.attempt > 1);
+        Ok(Claim::Acquired(grant)) => {
+            let mut grant = prepared.without_issue(grant);
             grant.attempt = grant.attempt.max(prepared.delivery_attempt.unwrap_or_default());
             guard.granted(grant.fencing);
             // The observer may take its time, so the clock is read after the event.

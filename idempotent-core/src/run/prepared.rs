@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::ordering::SequencePosition;
 use crate::policy::ResolvedPolicy;
 use crate::transaction::TransactionalRun;
-use crate::{ClaimHandle, ClaimRequest, DuplicateMessages, Key, OnConsumed, Rejection, Store};
+use crate::{ClaimHandle, ClaimRequest, DuplicateMessages, Grant, Key, OnConsumed, Rejection, Store};
 
 /// A call with its resolved policy and claim request.
 pub(crate) struct Prepared {
@@ -35,6 +35,13 @@ impl Prepared {
     /// Returns the proof of a claim whose answer is unknown.
     pub(crate) fn unanswered(&self) -> ClaimHandle {
         ClaimHandle::unanswered(self.request.key.clone(), self.request.owner)
+    }
+
+    /// Returns the grant without the attempt that was the issue of a token. A token that has expired after its check has no
+    /// such attempt.
+    pub(crate) fn without_issue(&self, mut grant: Grant) -> Grant {
+        grant.attempt -= u32::from(self.is_token && grant.attempt > 1);
+        grant
     }
 
     /// Returns the store that claims, completes and releases the run.

@@ -1,9 +1,6 @@
-//! Simulations of the project's stores, and scripted histories that random schedules rarely produce.
+//! Simulations of the project's stores.
 //!
 //! `cargo xtask sim` runs more seeds, and replays single ones.
-mod batch_completion;
-mod scripted;
-
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::common::{AppError, secs};
 use idempotent::key::DisplayKey;
+use idempotent::ordering::OnBrokenOrder;
 use idempotent::store::OnExpiry;
 use idempotent::{Executor, MemoryStore, OnInFlight, OnLeaseLost, OnStoreError, Policy, Redelivery, Scene};
 use idempotent_testkit::VirtualClock;
@@ -31,6 +32,9 @@ fn nonsense_is_refused_with_both_numbers() {
         (policy().in_flight_delay(secs(11)), &["in_flight_delay is 11s", "in_flight_delay_max, 10s"]),
         (policy().retry_delay(Duration::ZERO), &["retry_delay is 0s"]),
         (policy().on_in_flight(OnInFlight::Wait(Duration::ZERO)), &["waits 0s"]),
+        (policy().on_in_flight(OnInFlight::Wait(secs(31 * 86_400))), &["on_in_flight waits", "30 days"]),
+        (policy().on_broken_order(OnBrokenOrder::Hold(Duration::ZERO)), &["on_broken_order waits 0s", "1 ms"]),
+        (policy().on_broken_order(OnBrokenOrder::Skip(secs(31 * 86_400))), &["on_broken_order waits", "30 days"]),
         (policy().on_in_flight(OnInFlight::Ack), &["loses the message", "outbox"]),
     ] {
         let text = refused(nonsense);

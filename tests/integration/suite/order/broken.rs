@@ -1,5 +1,5 @@
 use super::*;
-use crate::common::End;
+use crate::common::{AppError, End};
 use idempotent::Store;
 use idempotent_testkit::StoreOperation;
 
@@ -19,6 +19,7 @@ on_all_stores! {
     an_item_killed_while_it_restarts_its_count_is_not_missing
     hold_is_the_default_and_has_no_end
     halt_dead_letters_an_item_and_its_successors
+    a_halted_item_keeps_the_count_of_its_earlier_attempts
     a_killed_predecessor_counts_as_missing_since_its_lease_ended
     the_waiting_time_survives_the_process
     a_predecessor_that_is_put_right_lets_go_of_what_was_held
@@ -121,6 +122,18 @@ async fn halt_dead_letters_an_item_and_its_successors(world: World) {
     let text = answer.unwrap_err().to_string();
     assert!(text.contains("never seen") && text.contains("; send the predecessor, "), "{text}");
     assert_eq!(job.runs(), 0);
+}
+
+async fn a_halted_item_keeps_the_count_of_its_earlier_attempts(world: World) {
+    let worker = world.worker("a", Policy::new().max_retries(5).on_broken_order(OnBrokenOrder::Halt(T)));
+    let fails = Job::ends(ms(0), End::Err);
+    assert!(matches!(worker.outcome("2", &fails).await, Outcome::Released { .. }));
+    assert_waiting(&deliver(&worker, "2", "1", &fails).await);
+    world.clock.advance(T).await;
+    let (_, answer) = worker.deliver_call(after("2", "1"), &fails).await;
+    let Err(AppError::Idempotent(Rejection::Dead { attempts, error, .. })) = answer else { panic!("{answer:?}") };
+    assert!(error.starts_with("halted before it ran again: "), "{error}");
+    assert_eq!((attempts, fails.runs()), (2, 1));
 }
 
 async fn a_killed_predecessor_counts_as_missing_since_its_lease_ended(world: World) {

@@ -1,6 +1,6 @@
 //! Numbers after a gap, and duplicates of the last number.
 use idempotent::Clock;
-use idempotent_testkit::{FOREVER, StoreOperation};
+use idempotent_testkit::StoreOperation;
 
 use super::sequence::{begin, comes, register};
 use super::*;
@@ -32,7 +32,8 @@ fn a_call_that_was_admitted_and_never_claimed_is_missing_from_the_end_of_its_adm
         let policy = Policy::new().lease(secs(30)).on_broken_order(OnBrokenOrder::Skip(secs(60)));
         let (killed, worker) = (world.worker("a", policy), world.worker("b", policy));
         let (began, job) = (world.clock.now(), Job::takes(ms(0)));
-        killed.store.hang(StoreOperation::Claim, FOREVER);
+        // The claim does not reach the store.
+        killed.store.delay(StoreOperation::Claim, secs(3_600));
         let first = begin(&killed, "ann", 1, &job).await;
         killed.kill(first).await;
         while world.clock.now() - began < secs(90) {
@@ -82,5 +83,18 @@ fn a_hint_is_at_most_half_of_the_patience() {
             hints.push(retry_after(&deliver(&worker, "2", "1", &job).await));
         }
         assert_eq!(hints, [secs(1), secs(2), secs(3), secs(3)]);
+    });
+}
+
+#[test]
+fn a_late_number_that_waits_does_not_change_its_stream() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new());
+        let active = begin(&worker, "ann", 2, &Job::takes(secs(10))).await;
+        let writes = world.asked(StoreOperation::CompareAndSwap).len();
+        assert_waiting(&comes(&worker, "ann", 1, &Job::takes(ms(0))).await);
+        assert_eq!(world.asked(StoreOperation::CompareAndSwap).len(), writes);
+        world.clock.advance(secs(10)).await;
+        assert_eq!(active.await.unwrap(), Outcome::Ran);
     });
 }

@@ -9,6 +9,7 @@ on_both_stores! {
     a_token_in_flight_is_in_flight
     a_token_of_a_dead_worker_is_taken_over_after_the_lease
     the_issue_is_no_attempt
+    a_token_that_expires_after_its_check_runs_as_the_first_attempt
     a_token_that_is_halted_never_ran
     while_the_store_is_down_no_token_is_spent_not_even_unprotected
     a_call_that_is_dropped_while_it_looks_for_its_token_asks_for_nothing_more
@@ -36,6 +37,15 @@ async fn a_second_use_is_reported_as_such(world: World) {
     assert_eq!(job.runs(), 1);
     let counts = worker.executor.counts();
     assert_eq!((counts.of("ran"), counts.of("duplicate"), counts.deliveries(), counts.ended()), (1, 3, 5, 5));
+}
+
+async fn a_token_that_expires_after_its_check_runs_as_the_first_attempt(world: World) {
+    let (worker, tokens) = desk(&world, "a", Policy::new());
+    let (token, job) = (tokens.clone().ttl(secs(1)).issue("u").await.unwrap(), Job::takes(ms(0)));
+    worker.store.delay(StoreOperation::Claim, secs(2));
+    let run = begun(&worker, tokens.call(&token, "u"), &job).await;
+    world.clock.advance(secs(2)).await;
+    assert_eq!((run.await.unwrap(), job.attempts()), (Outcome::Ran, vec![1]));
 }
 
 async fn a_token_that_is_halted_never_ran(world: World) {

@@ -10,8 +10,8 @@ use idempotent::store::{
     Batch, Claim, ClaimHandle, ClaimRequest, Completion, Record, Release, Settled, StateKind, StoreCapabilities,
 };
 use idempotent::{
-    BatchItem, Call, Executor, Handler, Identity, Json, Key, MemoryStore, Outcome, Rejection, Scene, Store, StoreError,
-    StoreErrorKind,
+    BatchItem, Call, Executor, Handler, Identity, Json, Key, MemoryStore, Outcome, Policy, Rejection, Scene, Store,
+    StoreError, StoreErrorKind,
 };
 use idempotent_testkit::VirtualClock;
 
@@ -103,10 +103,15 @@ struct Stage {
 
 impl Stage {
     fn set(trip: Trip) -> Self {
+        Self::with(trip, Policy::new())
+    }
+
+    fn with(trip: Trip, policy: Policy) -> Self {
         let clock = VirtualClock::new();
         let inner = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
         let store = Arc::new(Trips { inner: inner.clone(), trip, together: 0.into(), alone: 0.into() });
-        let executor = Executor::builder(store.clone()).clock(Arc::new(clock.clone())).build().unwrap();
+        let executor = Executor::builder(store.clone()).clock(Arc::new(clock.clone())).policy(Scene::Rest, policy);
+        let executor = executor.build().unwrap();
         Self { clock, store, inner, executor }
     }
 
@@ -175,13 +180,17 @@ async fn an_item_that_a_batch_did_not_settle_is_completed_separately() {
 /// each item.
 #[tokio::test]
 async fn a_drain_gives_the_completion_of_a_batch_a_second_in_all() {
-    let stage = Stage::set(Trip::AllHang);
-    let run = stage.run("", "");
-    stage.clock.settle().await;
-    let executor = stage.executor.clone();
-    let drain = tokio::spawn(async move { executor.drain(Duration::from_secs(2)).await });
-    stage.clock.advance(Duration::from_millis(2_999)).await;
-    assert!(!drain.is_finished(), "at {:?}", stage.clock.elapsed());
-    stage.clock.advance(Duration::from_millis(1)).await;
-    assert!(drain.is_finished() && run.is_finished(), "at {:?}", stage.clock.elapsed());
+    // The items are completed alone only if the first try ends before the drain.
+    for (policy, trips) in [(Policy::new(), (1, 6)), (Policy::new().settle_timeout(Duration::from_secs(10)), (1, 0))] {
+        let stage = Stage::with(Trip::AllHang, policy);
+        let run = stage.run("", "");
+        stage.clock.settle().await;
+        let executor = stage.executor.clone();
+        let drain = tokio::spawn(async move { executor.drain(Duration::from_secs(2)).await });
+        stage.clock.advance(Duration::from_millis(2_999)).await;
+        assert!(!drain.is_finished(), "at {:?}", stage.clock.elapsed());
+        stage.clock.advance(Duration::from_millis(1)).await;
+        assert!(drain.is_finished() && run.is_finished(), "at {:?}", stage.clock.elapsed());
+        assert_eq!(stage.trips(), trips, "together, alone: {policy:?}");
+    }
 }

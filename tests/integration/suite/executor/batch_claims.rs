@@ -1,0 +1,208 @@
+//! Claims of a batch in one request, and of items that the request does not settle.
+use std::future::pending;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idempotent::observe::{Event, RunInfo};
+use idempotent::reply::DefaultReply;
+use idempotent::store::{
+    Batch, Claim, ClaimHandle, ClaimRequest, Completion, InFlight, Record, Release, Settled, StoreCapabilities,
+};
+use idempotent::{
+    BatchItem, Call, Executor, Handler, Json, Key, MemoryStore, Observer, Outcome, Policy, Scene, Store, StoreError,
+    StoreErrorKind,
+};
+use idempotent_testkit::VirtualClock;
+
+use crate::common::{AppError, id, ms, runtime, secs};
+
+/// The scripted answer to the claims of a batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Answer {
+    Granted,
+    /// Granted, but reported as busy.
+    Busy,
+    Refused,
+    /// Granted, and never answered.
+    Silent,
+}
+
+#[derive(Debug)]
+struct Claims {
+    inner: MemoryStore,
+    answer: Answer,
+    together: AtomicU32,
+    alone: AtomicU32,
+}
+
+#[async_trait]
+impl Store for Claims {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        self.alone.fetch_add(1, SeqCst);
+        self.inner.claim(request).await
+    }
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
+        self.inner.renew(held, lease).await
+    }
+    async fn complete(&self, held: &ClaimHandle, done: &Completion) -> Result<Settled, StoreError> {
+        self.inner.complete(held, done).await
+    }
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
+        self.inner.release(held, release).await
+    }
+    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        self.inner.peek(key).await
+    }
+    fn capabilities(&self) -> StoreCapabilities<'_> {
+        StoreCapabilities::none().with_batch(self)
+    }
+}
+
+#[async_trait]
+impl Batch for Claims {
+    async fn claim_all(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim, StoreError>> {
+        self.together.fetch_add(1, SeqCst);
+        let mut answers = Vec::new();
+        for request in requests {
+            answers.push(match self.answer {
+                Answer::Refused => Err(StoreError::new(StoreErrorKind::NotApplied)),
+                Answer::Granted => self.inner.claim(request).await,
+                Answer::Busy => self.inner.claim(request).await.map(|_| Claim::InFlight(InFlight::Busy)),
+                Answer::Silent => self.inner.claim(request).await,
+            });
+        }
+        match self.answer {
+            Answer::Silent => pending().await,
+            _ => answers,
+        }
+    }
+    async fn renew_all(&self, _: &[(ClaimHandle, Duration)]) -> Vec<Result<Settled, StoreError>> {
+        pending().await
+    }
+    async fn complete_all(&self, done: &[(ClaimHandle, Completion)]) -> Vec<Result<Settled, StoreError>> {
+        let mut answers = Vec::new();
+        for (held, done) in done {
+            answers.push(self.inner.complete(held, done).await);
+        }
+        answers
+    }
+}
+
+/// An observer that keeps the steps of the calls that the store has answered.
+#[derive(Clone, Debug, Default)]
+struct Answered(Arc<Mutex<Vec<(&'static str, bool)>>>);
+
+impl Observer for Answered {
+    fn on(&self, _: &RunInfo<'_>, event: &Event<'_>) {
+        if let Event::StoreAnswered { step, error, .. } = event {
+            self.0.lock().unwrap().push((step, error.is_none()));
+        }
+    }
+
+    fn wants_timing(&self) -> bool {
+        true
+    }
+}
+
+struct Stage {
+    clock: VirtualClock,
+    store: Arc<Claims>,
+    answered: Answered,
+    /// The remaining leases of the items when the handler began.
+    remaining: Arc<Mutex<Vec<Duration>>>,
+}
+
+impl Stage {
+    fn new(answer: Answer) -> Self {
+        let clock = VirtualClock::new();
+        let inner = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
+        let store = Arc::new(Claims { inner, answer, together: 0.into(), alone: 0.into() });
+        Self { clock, store, answered: Answered::default(), remaining: Arc::default() }
+    }
+
+    /// Runs a batch of two items with leases of 30 s and 9 s.
+    async fn run(&self) -> tokio::task::JoinHandle<Vec<Outcome>> {
+        let executor = Executor::builder(self.store.clone())
+            .clock(Arc::new(self.clock.clone()))
+            .observer(self.answered.clone())
+            .policy(Scene::Mq, Policy::new().jitter(0))
+            .build()
+            .unwrap();
+        let remaining = self.remaining.clone();
+        let handler = Handler::<DefaultReply, Json, _, _>::batch(move |items: Vec<BatchItem<u32>>| async move {
+            remaining.lock().unwrap().extend(items.iter().map(|item| item.lease.remaining()));
+            items.iter().map(|item| Ok::<_, AppError>(item.item)).collect()
+        });
+        let call = |key, lease| Call::new(id(key)).policy(Policy::new().lease(lease));
+        let items = vec![(call("a", secs(30)), 1), (call("b", secs(9)), 2)];
+        let run = tokio::spawn(async move {
+            executor.run_batch(items, handler).await.into_iter().map(|answer| answer.outcome).collect()
+        });
+        self.clock.settle().await;
+        run
+    }
+
+    fn requests(&self) -> (u32, u32) {
+        (self.store.together.load(SeqCst), self.store.alone.load(SeqCst))
+    }
+}
+
+#[test]
+fn a_batch_is_claimed_in_one_request_which_is_reported_once() {
+    runtime().block_on(async {
+        let stage = Stage::new(Answer::Granted);
+        assert_eq!(stage.run().await.await.unwrap(), [Outcome::Ran, Outcome::Ran]);
+        assert_eq!(stage.requests(), (1, 0), "together, alone");
+        assert_eq!(*stage.answered.0.lock().unwrap(), [("claim", true), ("complete", true)]);
+        // A tenth of a lease is a safety margin.
+        assert_eq!(*stage.remaining.lock().unwrap(), [secs(27), ms(8_100)]);
+    });
+}
+
+#[test]
+fn items_that_the_request_does_not_settle_are_claimed_alone() {
+    for answer in [Answer::Busy, Answer::Refused] {
+        runtime().block_on(async {
+            let stage = Stage::new(answer);
+            assert_eq!(stage.run().await.await.unwrap(), [Outcome::Ran, Outcome::Ran], "{answer:?}");
+            assert_eq!(stage.requests(), (1, 2), "together, alone: {answer:?}");
+        });
+    }
+}
+
+/// The leases of the items may have begun with the request of the batch.
+#[test]
+fn a_request_without_an_answer_ends_after_a_third_of_the_shortest_lease_and_the_leases_count_from_it() {
+    runtime().block_on(async {
+        let stage = Stage::new(Answer::Silent);
+        let run = stage.run().await;
+        stage.clock.advance(ms(2_999)).await;
+        assert_eq!(stage.requests(), (1, 0), "together, alone");
+        stage.clock.advance(ms(1)).await;
+        assert_eq!(stage.requests(), (1, 2), "together, alone");
+        assert_eq!(run.await.unwrap(), [Outcome::Ran, Outcome::Ran]);
+        let remaining = stage.remaining.lock().unwrap().clone();
+        assert!(remaining[0] <= secs(24) && remaining[1] <= ms(5_100), "{remaining:?}");
+        assert_eq!(stage.answered.0.lock().unwrap()[0], ("claim", false));
+    });
+}
+
+/// Both deliveries are retried, and the store decides between them.
+#[test]
+fn a_duplicate_of_a_failed_item_is_retried_after_the_same_delay() {
+    runtime().block_on(async {
+        let stage = Stage::new(Answer::Granted);
+        let policy = Policy::new().jitter(0).retry_delay(secs(7)).retry_delay_max(secs(7));
+        let executor = Executor::builder(stage.store.clone()).clock(Arc::new(stage.clock.clone()));
+        let executor = executor.policy(Scene::Mq, policy).build().unwrap();
+        let handler = Handler::<DefaultReply, Json, _, _>::batch(|items: Vec<BatchItem<u32>>| async move {
+            items.iter().map(|_| Err::<u32, _>(AppError::NoStock)).collect()
+        });
+        let answers = executor.run_batch(vec![(Call::new(id("k")), 1), (Call::new(id("k")), 2)], handler).await;
+        let outcomes: Vec<_> = answers.into_iter().map(|answer| answer.outcome).collect();
+        let retry_after = secs(7);
+        assert_eq!(outcomes, [Outcome::Released { retry_after }, Outcome::InFlight { retry_after }]);
+    });
+}
