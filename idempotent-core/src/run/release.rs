@@ -81,3 +81,42 @@ pub(crate) fn keeping_record(release: Release, counts_attempts: bool) -> Release
         _ => Release { kind: ReleaseKind::Vacate, ..release },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KINDS: [ReleaseKind; 5] =
+        [ReleaseKind::Delete, ReleaseKind::Refund, ReleaseKind::Vacate, ReleaseKind::MarkFailed, ReleaseKind::MarkDead];
+
+    #[test]
+    fn each_verdict_leads_to_its_own_states() {
+        use StateKind::{Absent, Consumed, Consuming, Dead, Failed, Vacant};
+        let states = [&[Absent, Vacant][..], &[Absent, Vacant], &[Vacant], &[Failed], &[Dead]];
+        for (kind, expected) in KINDS.into_iter().zip(states) {
+            for state in [Absent, Consuming, Consumed, Vacant, Failed, Dead] {
+                assert_eq!(leads_to_state(kind, state), expected.contains(&state), "{kind:?} {state:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_is_kept_by_a_verdict_that_changes_as_little_as_possible() {
+        let (now, later) = (Duration::ZERO, Duration::from_millis(1));
+        let of = |kind, delay| Release { delay, ..release(kind, Duration::from_secs(60), "error") };
+        for (kind, delay, counts_attempts, expected) in [
+            (ReleaseKind::Delete, now, true, (ReleaseKind::Vacate, now)),
+            (ReleaseKind::Delete, now, false, (ReleaseKind::Vacate, now)),
+            (ReleaseKind::Refund, now, true, (ReleaseKind::Refund, later)),
+            (ReleaseKind::Refund, now, false, (ReleaseKind::Vacate, now)),
+            (ReleaseKind::Refund, Duration::from_secs(5), true, (ReleaseKind::Refund, Duration::from_secs(5))),
+            (ReleaseKind::Refund, Duration::from_secs(5), false, (ReleaseKind::Refund, Duration::from_secs(5))),
+            (ReleaseKind::Vacate, now, true, (ReleaseKind::Vacate, now)),
+            (ReleaseKind::MarkFailed, now, true, (ReleaseKind::MarkFailed, now)),
+            (ReleaseKind::MarkDead, now, false, (ReleaseKind::MarkDead, now)),
+        ] {
+            let kept = keeping_record(of(kind, delay), counts_attempts);
+            assert_eq!((kept.kind, kept.delay), expected, "{kind:?} {delay:?} {counts_attempts}");
+        }
+    }
+}

@@ -9,6 +9,7 @@ mod draining;
 mod edges;
 mod leases;
 mod limits;
+mod reports;
 mod rules;
 mod runtimes;
 mod scripted;

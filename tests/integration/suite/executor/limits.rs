@@ -58,6 +58,20 @@ fn a_release_waits_for_the_store_to_say_whether_there_are_steps() {
 }
 
 #[test]
+fn a_release_that_keeps_its_record_does_not_ask_for_steps() {
+    on_memory(async |world| {
+        let policy = Policy::new().max_retries(5);
+        let (killed, worker) = (world.worker("a", policy), world.worker("b", policy));
+        let run = killed.spawn("k", &Job::takes(secs(600))).await;
+        killed.kill(run).await;
+        world.clock.advance(secs(31)).await;
+        assert!(matches!(worker.outcome("k", &Job::ends(ms(0), End::Err)).await, Outcome::Released { .. }));
+        assert_eq!(world.record("k").await.unwrap().state.kind(), StateKind::Vacant);
+        assert!(world.asked(StoreOperation::Steps).is_empty());
+    });
+}
+
+#[test]
 fn each_try_of_a_completion_takes_a_third_of_the_remaining_time() {
     on_memory(async |world| {
         let worker = world.worker("a", Policy::new().settle_timeout(ms(0)));
