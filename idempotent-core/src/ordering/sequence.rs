@@ -149,7 +149,7 @@ async fn load_snapshot(
         (true, OnLate::Refuse) => Admission::Halt(BrokenOrder::Late),
     };
     let again = table.last.as_ref().is_some_and(|last| last.number == number);
-    let is_settled = (late || again || admission != Admission::Run) && has_settled(engine, prepared, own).await?;
+    let is_settled = (again || admission != Admission::Run) && has_settled(engine, prepared, own).await?;
     if let (Admission::Run | Admission::Skip(_), Some(admitted), false) = (admission, &table.admitted, is_settled)
         && admitted.key != *own
         && may_run(engine, prepared, admitted, now).await?
@@ -323,7 +323,7 @@ async fn mark_consumed(
         {
             return Ok(());
         }
-        stored = engine.with_timeout(prepared.policy.lease / 3, order.load(&position.table_key)).await?.table;
+        stored = order.load(&position.table_key).await?.table;
     }
     Err(contention_error())
 }
