@@ -7,7 +7,7 @@ use crate::queue::{BATCH, Queue, index};
 
 const DOING: &str = "acknowledging";
 
-/// The queue of acknowledgements. A task sends up to ten that wait in one request, and those that arrive in between in the next one.
+/// The queue of acknowledgements. A task sends up to ten in one request, while later ones wait for the next request.
 #[derive(Debug)]
 pub(crate) struct AckQueue(mpsc::UnboundedSender<PendingAck>);
 

@@ -76,7 +76,7 @@ impl StoredAttributes {
         (text("queue"), text("group"))
     }
 
-    /// Returns the attributes of the dead letter of this message. `mark` is that of its body.
+    /// Returns the attributes of the dead letter of this message, whose body has this mark.
     pub(crate) fn dead(&self, of: &Original<'_>, letter: &DeadLetter, mark: Option<&str>) -> Attributes {
         let mut own = self.own.clone();
         own.insert("id".to_owned(), of.id.into());
@@ -94,7 +94,7 @@ impl StoredAttributes {
         assemble(self.native.clone(), marked(own, mark))
     }
 
-    /// Returns the attributes of the message that is put back for this dead letter. `id` is that of the message.
+    /// Returns the attributes of the message that is put back for this dead letter, with this id and this mark of its body.
     pub(crate) fn revived(&self, id: &str, mark: Option<&str>) -> Attributes {
         let mut own = self.own.clone();
         own.remove("letter");
@@ -111,7 +111,7 @@ pub(crate) struct Original<'a> {
     pub(crate) group: Option<&'a str>,
 }
 
-/// Returns the attributes of a message that is published. `mark` is that of its body.
+/// Returns the attributes of a message that is published, whose body has this mark.
 pub(crate) fn sent(message: &OutboundMessage, mark: Option<&str>) -> Attributes {
     let (mut native, mut encoded) = (Attributes::new(), Vec::new());
     for (name, value) in message.headers.iter() {
@@ -192,7 +192,7 @@ fn text_value(text: String) -> Option<MessageAttributeValue> {
     MessageAttributeValue::builder().data_type("String").string_value(text).build().ok()
 }
 
-/// Returns true for a name that SQS accepts, except that of the adapter's own data.
+/// Returns true for a name that SQS accepts, except the name of the adapter's own data.
 fn is_name(name: &str) -> bool {
     let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     let lower = name.to_ascii_lowercase();

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::SqsTag;
 use crate::address::QueueAddress;
 use crate::body::{self, StoredBody};
-use crate::error::{Failure, fatal};
+use crate::error::fatal;
 use crate::fifo::identifier;
 use crate::message::delivery;
 use crate::polls::give_back;
@@ -51,13 +51,16 @@ pub struct SqsDeadLetters {
 
 #[derive(Debug)]
 struct OpenLetters {
-    queue: Queue,
+    /// The address of the queue, for letters without the data of a consumer.
+    address: QueueAddress,
     dead: Queue,
+    /// The queue that got the last letter.
+    queue: Option<Queue>,
     /// Letters that were received and not read yet.
     arrived: VecDeque<Message>,
-    /// Letters that were read, and stay hidden.
-    read: Vec<Message>,
-    /// The letter that was read last, with its message.
+    /// The receipt handles of letters that were read, and stay hidden.
+    read: Vec<String>,
+    /// The letter that was read last.
     listed: Option<Listed>,
     /// The time at which the hidden letters were hidden.
     hidden_at: Instant,
@@ -103,12 +106,11 @@ impl SqsDeadLetters {
                 None => address.dead(),
             };
             dead.check_region(&self.client)?;
-            let of = |failure: Failure| failure.source();
-            let dead = open(&self.client, &dead).await.map_err(of)?;
-            let queue = open(&self.client, &address).await.map_err(of)?;
+            let dead = open(&self.client, &dead).await.map_err(|failure| failure.source())?;
             self.opened = Some(OpenLetters {
-                queue,
+                address,
                 dead,
+                queue: None,
                 arrived: VecDeque::new(),
                 read: Vec::new(),
                 listed: None,
@@ -125,8 +127,7 @@ impl OpenLetters {
         if self.hidden_at.elapsed() < REFRESH {
             return Ok(());
         }
-        let all = self.read.iter().chain(&self.arrived).filter_map(Message::receipt_handle);
-        let all: Vec<_> = all.map(|receipt| (receipt, HIDDEN)).collect();
+        let all: Vec<_> = self.receipts().map(|receipt| (receipt, HIDDEN)).collect();
         for chunk in all.chunks(BATCH) {
             // A letter that is gone is noticed when it is put back or removed.
             let changed = self.dead.change_batch(chunk.iter().copied(), READING).await;
@@ -136,11 +137,30 @@ impl OpenLetters {
         Ok(())
     }
 
-    /// Removes the letter that was read last from the lists of this handle.
+    /// Returns the receipt handles of all letters that are hidden.
+    fn receipts(&self) -> impl Iterator<Item = &str> {
+        let arrived = self.arrived.iter().filter_map(Message::receipt_handle);
+        self.read.iter().map(String::as_str).chain(arrived)
+    }
+
+    /// Forgets the letter that was read last.
     fn forget(&mut self) {
         if let Some(listed) = self.listed.take() {
-            self.read.retain(|message| message.receipt_handle() != Some(&listed.tag.receipt));
+            self.read.retain(|receipt| *receipt != listed.tag.receipt);
         }
+    }
+
+    /// Opens the queue of the letter that was read last.
+    async fn queue(&mut self, client: &Client, name: &str) -> Result<Queue, SourceError> {
+        if let Some(queue) = self.queue.as_ref().filter(|queue| *queue.name == *name) {
+            return Ok(queue.clone());
+        }
+        let address = match name == self.address.name {
+            true => self.address.clone(),
+            false => QueueAddress::parse("queue", name)?,
+        };
+        let queue = open(client, &address).await.map_err(|failure| failure.source())?;
+        Ok(self.queue.insert(queue).clone())
     }
 
     /// Hides the letter that was read last for longer. Returns false if another operator has put it back or removed it: SQS deletes
@@ -187,10 +207,10 @@ impl DeadLetters for SqsDeadLetters {
             opened.arrived.extend(received);
         }
         let Some(message) = opened.arrived.pop_front() else { return Ok(None) };
-        opened.read.push(message.clone());
         let (mut delivery, tag) = delivery(&opened.dead, message);
+        opened.read.push(tag.receipt.clone());
         let letter = tag.attributes.letter();
-        let origin = tag.attributes.origin().0.unwrap_or(&opened.queue.name);
+        let origin = tag.attributes.origin().0.unwrap_or(&opened.address.name);
         delivery.position = Position::of(origin).offset(&tag.message);
         opened.listed = Some(Listed { delivery: delivery.clone(), tag });
         Ok(Some((delivery, letter)))
@@ -202,16 +222,11 @@ impl DeadLetters for SqsDeadLetters {
         if !opened.hold(PUTTING_BACK).await? {
             return Ok(false);
         }
-        let Some(listed) = &opened.listed else { return Ok(false) };
-        let queue = match &*listed.delivery.position.source {
-            name if *name == *opened.queue.name => opened.queue.clone(),
-            name => {
-                let address = QueueAddress::parse("queue", name)?;
-                open(&client, &address).await.map_err(|failure| failure.source())?
-            }
-        };
-        let message = revived(&queue, listed);
-        queue.send(message, PUTTING_BACK).await.map_err(|failure| failure.source())?;
+        let source = opened.listed.as_ref().map(|listed| listed.delivery.position.source.clone());
+        let queue = opened.queue(&client, &source.unwrap_or_default()).await?;
+        if let Some(listed) = &opened.listed {
+            queue.send(revived(&queue, listed), PUTTING_BACK).await.map_err(|failure| failure.source())?;
+        }
         opened.remove(PUTTING_BACK).await?;
         Ok(true)
     }
@@ -227,8 +242,7 @@ impl DeadLetters for SqsDeadLetters {
 
     async fn close(&mut self) {
         if let Some(opened) = self.opened.take() {
-            let messages: Vec<_> = opened.read.into_iter().chain(opened.arrived).collect();
-            give_back(&opened.dead, &messages).await;
+            give_back(&opened.dead, opened.receipts()).await;
         }
     }
 }

@@ -53,6 +53,7 @@ impl Failure {
                 }
             }
             SdkError::ConstructionFailure(_) => (Consequence::Permanent, format!("{}; {CLIENT}", chain(error))),
+            SdkError::TimeoutError(_) => (Consequence::Unknown, format!("{}; {TIMEOUT}", chain(error))),
             SdkError::ResponseError(_) => (Consequence::Unknown, format!("{}; {ENDPOINT}", chain(error))),
             _ => unanswered(chain(error)),
         };
@@ -130,6 +131,7 @@ fn unanswered(text: String) -> (Consequence, String) {
 }
 
 const CLIENT: &str = "set the region and the credentials of the client, such as by `aws_config::load_from_env`";
+const TIMEOUT: &str = "set the timeouts of the client above the wait of `long_poll`";
 const ENDPOINT: &str = "check the region and the endpoint of the client, and the network";
 const CREATE: &str = "create the queue, by `declare` on the builder or by `aws sqs create-queue`, or check the name, the region and the account";
 const CREDENTIALS: &str = "check the credentials and the region of the client, and the clock of this machine";

@@ -3,7 +3,7 @@
 //! [`SqsSource`] is a [`Source`](idempotent_mq::Source) that receives messages of a standard or FIFO queue by long polls.
 //! [`SqsPublisher`] implements [`Publish`](idempotent_mq::Publish). [`SqsDeadLetters`] lists dead letters and puts them back.
 //!
-//! Each of them takes a configured [`Client`](aws_sdk_sqs::Client), so credentials, region, endpoint and TLS are those of the SDK.
+//! Each of them takes a configured [`Client`](aws_sdk_sqs::Client), so the SDK sets credentials, region, endpoint and TLS.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -26,7 +26,7 @@
 //!     }
 //! }
 //!
-//! // The client of the SDK: `Client::new(&aws_config::load_from_env().await)`.
+//! // The client of the SDK, such as `Client::new(&aws_config::load_from_env().await)`.
 //! async fn consume(client: Client) -> Result<(), Box<dyn std::error::Error>> {
 //!     // aws sqs send-message --queue-url … --message-body '{"number": 1, "cents": 5}'
 //!     let source = SqsSource::builder(client, "orders")
@@ -50,6 +50,7 @@ mod address;
 mod attributes;
 mod body;
 mod builder;
+mod client;
 mod dead_letters;
 mod error;
 mod fifo;
@@ -65,6 +66,7 @@ mod source;
 pub use aws_sdk_sqs;
 
 pub use self::builder::SqsSourceBuilder;
+pub use self::client::client;
 pub use self::dead_letters::SqsDeadLetters;
 pub use self::fifo::message_group;
 pub use self::message::SqsTag;

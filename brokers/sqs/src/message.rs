@@ -29,6 +29,8 @@ pub struct SqsTag {
 /// The state of a held message.
 #[derive(Debug, Default)]
 pub(crate) struct Hold {
+    /// The retry or return has a mark.
+    pub(crate) is_marked: bool,
     /// The message is delayed or returned.
     pub(crate) has_ended: bool,
     /// The dead letter is confirmed, and the message is not deleted yet.

@@ -6,7 +6,7 @@ use idempotent_mq::SourceError;
 use tokio::sync::oneshot;
 
 use crate::error::transient;
-use crate::queue::Queue;
+use crate::queue::{BATCH, Queue};
 
 /// The settings of long polls.
 #[derive(Debug)]
@@ -57,15 +57,14 @@ impl Poll {
 async fn run(settings: Arc<PollSettings>, most: usize, answer: oneshot::Sender<Answer>) {
     let received = settings.queue.receive(most, settings.wait, settings.visibility).await;
     if let Err(Ok(messages)) = answer.send(received.map_err(|failure| failure.source())) {
-        give_back(&settings.queue, &messages).await;
+        give_back(&settings.queue, messages.iter().filter_map(Message::receipt_handle)).await;
     }
 }
 
-/// Returns messages to the queue. Those that cannot be returned are delivered again after their visibility timeout.
-pub(crate) async fn give_back(queue: &Queue, messages: &[Message]) {
-    let receipts = messages.iter().filter_map(Message::receipt_handle).map(|receipt| (receipt, 0));
-    let receipts: Vec<_> = receipts.collect();
-    for chunk in receipts.chunks(crate::queue::BATCH) {
+/// Returns messages to the queue by their receipt handles. After an error, SQS delivers them again after their visibility timeout.
+pub(crate) async fn give_back(queue: &Queue, receipts: impl Iterator<Item = &str>) {
+    let receipts: Vec<_> = receipts.map(|receipt| (receipt, 0)).collect();
+    for chunk in receipts.chunks(BATCH) {
         if let Err(failure) = queue.change_batch(chunk.iter().copied(), "returning messages").await {
             let error = failure.source();
             tracing::debug!(target: "idempotent", %error, "sqs: messages are redelivered later");

@@ -1,6 +1,7 @@
 //! Publishing of messages, e.g. for the relay of an outbox.
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,7 +9,6 @@ use aws_sdk_sqs::Client;
 use futures_util::future::join_all;
 use idempotent_core::{Clock, SystemClock};
 use idempotent_mq::{OutboundMessage, Position, Publish, PublishError, PublishErrorKind, Published, chains};
-use tokio::sync::Mutex;
 
 use crate::address::QueueAddress;
 use crate::attributes::{self, sent};
@@ -26,7 +26,7 @@ use crate::setup::open;
 /// | `topic` | the queue, which must exist |
 /// | `body` | the body. A body that is empty or contains characters that SQS does not accept travels in Base64, with a mark in the attribute `idempotent` |
 /// | `id`, `business_key` | `id` and `key` of the JSON in the attribute `idempotent`; the deduplication id in a FIFO queue |
-/// | headers | an attribute of the type `String` or `Binary` each. Headers that SQS does not accept as attributes, repeated names, and those after the ninth are in the attribute `idempotent`, in Base64 |
+/// | headers | an attribute of the type `String` or `Binary` each. Headers that SQS does not accept as attributes, repeated names, and headers after the ninth are in the attribute `idempotent`, in Base64 |
 /// | `aggregate` | the message group in a FIFO queue; a message without an aggregate has a group of its own. Messages of one aggregate are sent one after another |
 /// | `deliver_at` | a delay of at most 900 s by the clock of this process, rounded up to seconds; not in a FIFO queue |
 ///
@@ -65,15 +65,18 @@ impl SqsPublisher {
     }
 
     async fn queue(&self, topic: &str) -> Result<Queue, Failure> {
-        let mut queues = self.queues.lock().await;
-        if let Some(queue) = queues.get(topic) {
+        if let Some(queue) = self.queues().get(topic) {
             return Ok(queue.clone());
         }
         let address = QueueAddress::parse("topic", topic).map_err(|error| Failure::permanent(&error))?;
         address.check_region(&self.client).map_err(|error| Failure::permanent(&error))?;
         let queue = open(&self.client, &address).await?;
-        queues.insert(topic.to_owned(), queue.clone());
+        self.queues().insert(topic.to_owned(), queue.clone());
         Ok(queue)
+    }
+
+    fn queues(&self) -> MutexGuard<'_, HashMap<String, Queue>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends one message of each aggregate at most, and returns the results with the indexes of the messages.

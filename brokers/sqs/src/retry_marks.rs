@@ -1,17 +1,17 @@
-//! The marks of retried messages, which a message of a queue cannot store.
+//! The marks of retried and returned messages, which a message of a queue cannot store.
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use idempotent_core::Timestamp;
 use idempotent_mq::Retry;
 
-/// The data of a message that is retried.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+/// The data of a message that is retried or returned.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct RetryMark {
-    /// The number of the next attempt.
-    pub(crate) attempt: u32,
-    /// The time of the first delivery.
-    pub(crate) first_at: Timestamp,
+    /// The number of the next attempt and the time of the first delivery, if the message was retried.
+    pub(crate) retried: Option<(u32, Timestamp)>,
+    /// The number of receives that ended by a retry or a return in this process. SQS counts them like receives that end by a crash.
+    pub(crate) settled: u32,
 }
 
 /// The marks by the ids of the messages, in memory. A message whose mark is lost starts again with its first attempt.
@@ -34,12 +34,17 @@ impl RetryMarks {
         all.young.get(message).or_else(|| all.old.get(message)).copied()
     }
 
-    pub(crate) fn put(&self, message: &str, retry: &Retry) {
+    /// Counts a receive that ended by a retry, or by a return.
+    pub(crate) fn put(&self, message: &str, retry: Option<&Retry>) {
+        let mut mark = self.get(message).unwrap_or_default();
+        mark.settled = mark.settled.saturating_add(1);
+        if let Some(retry) = retry {
+            mark.retried = Some((retry.attempt, retry.first_at));
+        }
         let mut all = self.lock();
         if all.young.len() >= MOST {
             all.old = std::mem::take(&mut all.young);
         }
-        let mark = RetryMark { attempt: retry.attempt, first_at: retry.first_at };
         all.young.insert(message.to_owned(), mark);
     }
 
@@ -64,24 +69,26 @@ mod tests {
     #[test]
     fn a_new_mark_replaces_an_old_one_and_a_removed_one_stays_away() {
         let (marks, mut retry) = (RetryMarks::default(), Retry::after(Duration::ZERO, Timestamp(7)));
-        marks.put("m", &retry);
+        marks.put("m", Some(&retry));
         for number in 1..MOST {
-            marks.put(&number.to_string(), &retry);
+            marks.put(&number.to_string(), None);
         }
-        retry.attempt = 3;
         // The first generation is full.
-        marks.put("m", &retry);
-        assert_eq!(marks.get("m"), Some(RetryMark { attempt: 3, first_at: Timestamp(7) }));
-        assert_eq!(marks.get("1").map(|mark| mark.attempt), Some(2));
+        marks.put("m", None);
+        assert_eq!(marks.get("m"), Some(RetryMark { retried: Some((2, Timestamp(7))), settled: 2 }));
+        retry.attempt = 3;
+        marks.put("m", Some(&retry));
+        assert_eq!(marks.get("m"), Some(RetryMark { retried: Some((3, Timestamp(7))), settled: 3 }));
+        assert_eq!(marks.get("1"), Some(RetryMark { retried: None, settled: 1 }));
         marks.remove("m");
         assert_eq!(marks.get("m"), None);
     }
 
     #[test]
     fn the_oldest_marks_are_dropped() {
-        let (marks, retry) = (RetryMarks::default(), Retry::after(Duration::ZERO, Timestamp(7)));
+        let marks = RetryMarks::default();
         for number in 0..=2 * MOST {
-            marks.put(&number.to_string(), &retry);
+            marks.put(&number.to_string(), None);
         }
         assert_eq!(marks.get("0"), None);
         assert!(marks.get(&MOST.to_string()).is_some());

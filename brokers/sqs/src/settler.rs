@@ -39,9 +39,9 @@ impl Settle<SqsTag> for SqsSettler {
     async fn settle(&self, delivery: &Delivery, tag: &SqsTag, settlement: &Settlement) -> Result<(), SourceError> {
         match settlement {
             Settlement::Ack => self.ack(tag).await,
-            Settlement::Retry(retry) => self.retry(tag, retry).await,
+            Settlement::Retry(retry) => self.release(tag, Some(retry), RETRYING).await,
             Settlement::DeadLetter(letter) => self.dead_letter(delivery, tag, letter).await,
-            Settlement::GiveBack => self.release(tag, Duration::ZERO, RETURNING).await,
+            Settlement::GiveBack => self.release(tag, None, RETURNING).await,
             other => {
                 let text = format!("settlement `{}` is not supported by this source", other.name());
                 Err(SourceError::new(SourceErrorKind::Fatal, text))
@@ -65,15 +65,16 @@ impl SqsSettler {
         Ok(())
     }
 
-    async fn retry(&self, tag: &SqsTag, retry: &Retry) -> Result<(), SourceError> {
-        self.marks.put(&tag.message, retry);
-        self.release(tag, retry.after, RETRYING).await
-    }
-
-    /// Makes a message available to all consumers after this time.
-    async fn release(&self, tag: &SqsTag, after: Duration, doing: &str) -> Result<(), SourceError> {
+    /// Makes a message available to all consumers: after the delay of a retry, or now.
+    async fn release(&self, tag: &SqsTag, retry: Option<&Retry>, doing: &str) -> Result<(), SourceError> {
         let mut hold = tag.hold.lock().await;
-        self.queue.change(&tag.receipt, tag.seconds(after), doing).await.map_err(|failure| failure.source())?;
+        if !hold.is_marked {
+            // Before the request, because the message may be received again before the answer arrives.
+            self.marks.put(&tag.message, retry);
+            hold.is_marked = true;
+        }
+        let seconds = tag.seconds(retry.map_or(Duration::ZERO, |retry| retry.after));
+        self.queue.change(&tag.receipt, seconds, doing).await.map_err(|failure| failure.source())?;
         hold.has_ended = true;
         Ok(())
     }

@@ -96,7 +96,10 @@ impl Source for SqsSource {
         let deliveries = taken.map(|message| {
             let (mut delivery, tag) = delivery(&self.settler.queue, message);
             if let Some(mark) = self.settler.marks.get(&tag.message) {
-                (delivery.attempt, delivery.first_at) = (Some(mark.attempt), Some(mark.first_at));
+                delivery.delivered = delivery.delivered.map(|count| count.saturating_sub(mark.settled).max(1));
+                if let Some((attempt, first_at)) = mark.retried {
+                    (delivery.attempt, delivery.first_at) = (Some(attempt), Some(first_at));
+                }
             }
             (delivery, tag)
         });
@@ -107,8 +110,8 @@ impl Source for SqsSource {
         if let Some(poll) = self.poll.take() {
             self.arrived.extend(poll.close());
         }
-        let messages = self.arrived.drain(..).collect::<Vec<_>>();
-        give_back(&self.settler.queue, &messages).await;
+        let arrived = std::mem::take(&mut self.arrived);
+        give_back(&self.settler.queue, arrived.iter().filter_map(Message::receipt_handle)).await;
     }
 }
 

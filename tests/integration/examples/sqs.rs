@@ -1,8 +1,6 @@
 //! The example `sqs`, from outside, on a private emulator.
 use idempotent::mq::{DeadLetters, OutboundMessage, Publish};
-use idempotent::sqs::aws_sdk_sqs::Client;
-use idempotent::sqs::aws_sdk_sqs::config::{BehaviorVersion, Config, Credentials, Region};
-use idempotent::sqs::{SqsDeadLetters, SqsPublisher, SqsSource};
+use idempotent::sqs::{SqsDeadLetters, SqsPublisher, SqsSource, client};
 use idempotent_harness::servers::MotoServer;
 
 use crate::example::Running;
@@ -10,11 +8,9 @@ use crate::example::Running;
 #[tokio::test(flavor = "multi_thread")]
 async fn each_order_is_charged_once_and_an_unreadable_one_is_dead_lettered() {
     let (server, folder) = (MotoServer::start(), tempfile::tempdir().unwrap());
-    let (keys, endpoint) =
-        (folder.path().join("keys.db").display().to_string(), format!("http://{}", server.address()));
-    let config = Config::builder().behavior_version(BehaviorVersion::latest()).region(Region::new("eu-west-1"));
-    let config = config.credentials_provider(Credentials::new("test", "test", None, None, "test"));
-    let client = Client::from_conf(config.endpoint_url(&endpoint).build());
+    let url = format!("sqs://eu-west-1?endpoint=http://{}", server.address());
+    let keys = folder.path().join("keys.db").display().to_string();
+    let client = client(&url).unwrap();
     // The queue exists before the example starts, and contains its messages.
     SqsSource::builder(client.clone(), "orders").declare().connect().await.unwrap();
     let publisher = SqsPublisher::new(client.clone());
@@ -26,7 +22,7 @@ async fn each_order_is_charged_once_and_an_unreadable_one_is_dead_lettered() {
     send("b", r#"{"number": 1, "cents": 500}"#).await;
     send("c", r#"{"number": 1, "cents": 500}"#).await;
     send("d", r#"{"number": 2, "cents": 300}"#).await;
-    let run = || Running::start("sqs", &["eu-west-1", &keys, &endpoint]);
+    let run = || Running::start("sqs", &[&url, &keys]);
     let mut first = run();
     let mut charged = first.says(2);
     charged.sort();

@@ -183,8 +183,10 @@ const ON_KAFKA: [Only; 2] = [
     },
 ];
 
-const ON_SQS: [Only; 1] =
-    [Only { what: "the examples on SQS", package: "idempotent-tests", target: "examples", arguments: &["sqs::"] }];
+const ON_SQS: [Only; 2] = [
+    Only { what: "the examples on SQS", package: "idempotent-tests", target: "examples", arguments: &["sqs::"] },
+    Only { what: "the command line on SQS", package: "idempotent-cli", target: "suite", arguments: &["dead::sqs::"] },
+];
 
 /// An adapter, and everything that `test` and `check` leave out because its client takes minutes to build.
 struct Suite {
@@ -220,7 +222,7 @@ const KAFKA: Suite = Suite {
 const SQS: Suite = Suite {
     heavy: heavy::SQS,
     features: &["idempotent-sqs/tls"],
-    programs: &["idempotent-examples", "idempotent-tests"],
+    programs: &["idempotent-cli", "idempotent-examples", "idempotent-tests"],
     only: &ON_SQS,
 };
 

@@ -1,7 +1,8 @@
 //! moto, an emulator of the services of AWS.
+use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -61,17 +62,18 @@ impl Kind for Moto {
     const TAKEN: &'static str = "Address already in use";
 
     fn init(&self, _: &Place) -> Result<(), String> {
-        Ok(())
+        match program().is_some() || packages().is_dir() {
+            true => Ok(()),
+            false => Err("moto is not installed: `cargo xtask setup --brokers` installs it".to_owned()),
+        }
     }
 
     fn server(&self, place: &Place, port: u16) -> Command {
-        let mut command = match std::env::var_os(MOTO).filter(|program| !program.is_empty()) {
+        let mut command = match program() {
             Some(program) => place.command::<Self>(program),
             None => {
-                let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-                let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
                 let mut command = place.command::<Self>("python3");
-                command.args(["-m", "moto.server"]).env("PYTHONPATH", workspace.join(target).join("moto"));
+                command.args(["-m", "moto.server"]).env("PYTHONPATH", packages());
                 command
             }
         };
@@ -89,4 +91,16 @@ impl Kind for Moto {
         let mut answer = [0; 5];
         connection.read_exact(&mut answer).is_ok() && answer == *b"HTTP/"
     }
+}
+
+/// Returns the program that the environment names.
+fn program() -> Option<OsString> {
+    std::env::var_os(MOTO).filter(|program| !program.is_empty())
+}
+
+/// Returns the folder of the Python packages.
+fn packages() -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    workspace.join(target).join("moto")
 }
