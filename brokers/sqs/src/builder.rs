@@ -122,8 +122,13 @@ impl SqsSourceBuilder {
             open_checked(&self.client, &address, creates(Purpose::Messages)),
             open_checked(&self.client, &dead, creates(Purpose::DeadLetters)),
         );
-        let ((queue, state), (dead, _)) = (opened?, opened_dead?);
+        let ((queue, state), (dead, dead_state)) = (opened?, opened_dead?);
         let max_receives = self.check_redrive(&queue, &state)?;
+        if let Some((most, arn)) = dead_state.redrive {
+            let remedy =
+                format!("its RedrivePolicy moves dead letters to `{arn}` after {most} reads; remove the policy");
+            return Err(fatal(&format!("opening the queue `{}`", dead.name), &remedy));
+        }
         let visibility = Duration::from_secs(whole_seconds(self.visibility));
         let polls = PollSettings {
             queue: queue.clone(),

@@ -22,7 +22,8 @@ use crate::setup::{count, open};
 /// The dead letters of a queue, for [`Redrive`](idempotent_mq::Redrive).
 ///
 /// SQS cannot read a letter without hiding it: letters that were read are hidden from other readers until
-/// [`close`](DeadLetters::close), or for 2 min after the last call. Each read counts as a receive of the letter.
+/// [`close`](DeadLetters::close), or for 2 min after the last call. Each read is a receive, so the queue of the dead letters must not
+/// have a `RedrivePolicy` of its own.
 ///
 /// A letter is sent to its queue, and then deleted. If the process dies in between, the message is in both places, with one id. A FIFO
 /// queue drops the second copy within 5 min. A letter without the data of a consumer, such as one that the `RedrivePolicy` of the
@@ -211,6 +212,8 @@ impl DeadLetters for SqsDeadLetters {
         opened.read.push(tag.receipt.clone());
         let letter = tag.attributes.letter();
         let origin = tag.attributes.origin().0.unwrap_or(&opened.address.name);
+        // The receives of the letter are reads of operators.
+        delivery.delivered = None;
         delivery.position = Position::of(origin).offset(&tag.message);
         opened.listed = Some(Listed { delivery: delivery.clone(), tag });
         Ok(Some((delivery, letter)))

@@ -87,6 +87,19 @@ async fn a_client_without_a_server_region_or_credentials_is_an_error_with_the_re
 }
 
 #[tokio::test]
+async fn dead_letters_that_reads_would_move_are_refused() {
+    let world = World::new().await;
+    world.limit_receives(1_000).await;
+    let builder = world.builder().dead_letters(&*world.name);
+    let other = World::new().await;
+    refused(
+        SqsSource::builder(world.client.clone(), &*other.name).dead_letters(&*world.name).connect().await,
+        "after 1000 reads",
+    );
+    refused(builder.connect().await, "`dead_letters` is the queue itself");
+}
+
+#[tokio::test]
 async fn a_queue_that_gives_up_early_is_refused_unless_that_is_accepted() {
     let world = World::new().await;
     world.limit_receives(5).await;
