@@ -61,10 +61,9 @@ impl StoredAttributes {
     /// Returns the data of a dead letter, or `None` if the data is missing or another program wrote the message.
     pub(crate) fn letter(&self) -> Option<DeadLetter> {
         let stored = self.own.get("letter")?.as_object()?;
-        let reason = stored.get("reason")?.as_str()?.to_owned();
-        let mut letter = DeadLetter::because(reason, Timestamp(number(stored, "last_at")?));
-        letter.id = stored.get("id").and_then(Value::as_str).map(str::to_owned);
-        letter.attempts = number(stored, "attempts")?;
+        let text = |name: &str| stored.get(name).and_then(Value::as_str).map(str::to_owned);
+        let mut letter = DeadLetter::because(text("reason")?, Timestamp(number(stored, "last_at")?));
+        (letter.id, letter.attempts) = (text("id"), number(stored, "attempts")?);
         (letter.first_at, letter.deaths) = (self.time("first_at")?, self.number("deaths")?);
         Some(letter)
     }
