@@ -53,6 +53,7 @@
 //! | schedule work and cancel it | [`mq::Delay`], [`delay_queue::DelayQueue`], [`delay::DelayTable`]; [`docs::delay`] |
 //! | consume from RocketMQ, or publish to it | `rocketmq` |
 //! | consume from Kafka, or publish to it | `kafka` |
+//! | consume from Amazon SQS, or publish to it | `sqs` |
 //! | acknowledge, retry or dead-letter messages in my own consumer | [`Outcome::capture`], [`Outcome::settle`], [`Disposition`] |
 //! | set leases, retention, retries | [`Policy`], [`ExecutorBuilder::policy`] |
 //! | check these settings against my broker | [`Redelivery`] |
@@ -111,6 +112,7 @@
 //! | `rocketmq` | `rocketmq`: a topic as a source, a publisher, and dead letters; its client takes minutes to build |
 //! | `rocketmq-tls` | TLS to RocketMQ |
 //! | `sqlite` | [`SqliteStore`] |
+//! | `sqs` | `sqs`: a queue of Amazon SQS as a source, a publisher, and dead letters; its client takes minutes to build; enables `mq` |
 //! | `tower` | [`IdempotencyLayer`], for any tower service |
 //! | `tonic` | [`grpc::GrpcLayer`], for gRPC services of tonic; enables `tower` |
 //! | `actix-web` | [`http::IdempotencyMiddleware`], for actix-web; enables `tower` |
@@ -205,6 +207,8 @@ pub use idempotent_sqlx::VersionGuard;
 pub use idempotent_sqlx::{Inbox, UniqueKeys, sqlx};
 #[cfg(all(feature = "outbox", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 pub use idempotent_sqlx::{Outbox, Relay};
+#[cfg(feature = "sqs")]
+pub use idempotent_sqs as sqs;
 #[cfg(feature = "axum")]
 pub use idempotent_tower::Http;
 #[cfg(feature = "tower")]

@@ -13,7 +13,7 @@ use crate::{Delivery, Position, SourceError};
 /// A source of deliveries: the receiving half of an adapter.
 ///
 /// The guide [`docs::source`](crate::docs::source) shows how to write a source, and [`docs::brokers`](crate::docs::brokers)
-/// maps six brokers to the trait.
+/// maps seven brokers to the trait.
 ///
 /// One task of the consumer owns the source and calls [`receive`](Self::receive) in a loop. Other tasks settle deliveries
 /// meanwhile, through the [`settler`](Self::settler).

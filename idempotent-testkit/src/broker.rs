@@ -151,6 +151,11 @@ pub struct Limits {
     /// # Default
     /// `None`
     pub held_for: Option<Duration>,
+    /// The length in bytes of the longest body that the laws send.
+    ///
+    /// # Default
+    /// 1 MiB
+    pub longest_body: usize,
     /// True if a held delivery stays held when its connection is cut, because the hold depends on a time and not on the
     /// connection. Another connection can then settle it.
     ///
@@ -162,7 +167,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         let (delay, patience) = (Duration::from_millis(300), Duration::from_secs(60));
-        Self { delay, early: Duration::ZERO, patience, held_for: None, stays_held: false }
+        let longest_body = 1 << 20;
+        Self { delay, early: Duration::ZERO, patience, held_for: None, longest_body, stays_held: false }
     }
 }
 

@@ -1,5 +1,5 @@
-//! The adapters whose clients take minutes to build. `test` and `check` leave them out; `test rocketmq` and `test kafka` cover
-//! them.
+//! The adapters whose clients take minutes to build. `test` and `check` leave them out; `test rocketmq`, `test kafka` and
+//! `test sqs` cover them.
 use std::error::Error;
 use std::path::Path;
 
@@ -18,7 +18,8 @@ pub(crate) struct Heavy {
 
 pub(crate) const ROCKETMQ: Heavy = Heavy { package: "idempotent-rocketmq", feature: "rocketmq" };
 pub(crate) const KAFKA: Heavy = Heavy { package: "idempotent-kafka", feature: "kafka" };
-const ALL: [Heavy; 2] = [ROCKETMQ, KAFKA];
+pub(crate) const SQS: Heavy = Heavy { package: "idempotent-sqs", feature: "sqs" };
+const ALL: [Heavy; 3] = [ROCKETMQ, KAFKA, SQS];
 
 /// Returns cargo's arguments for the workspace without these adapters, and with all other features.
 pub(crate) fn everything_else() -> Result<Vec<String>, Box<dyn Error>> {

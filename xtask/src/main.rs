@@ -44,9 +44,10 @@ Also run by CI
   test extras       all that `test` leaves out: whole sets of mutants, further configurations and servers, the demo's
                     page in Chromium, 100,000 messages through four processes
   test kafka        lints, docs and tests of the Kafka adapter, whose client takes minutes to build; not in CI yet
+  test sqs          lints, docs and tests of the SQS adapter, whose client takes minutes to build; not in CI yet
   test rocketmq     lints, docs and tests of the RocketMQ adapter, whose client takes minutes to build; not in CI yet
   setup --flavours | --browser | --brokers
-                    installs Redis 8.0 and Valkey 8.1, and Chromium, for `test extras`; servers of Kafka and RocketMQ
+                    installs Redis 8.0 and Valkey 8.1, and Chromium, for `test extras`; servers of Kafka, RocketMQ and SQS
 
 Proofs that take hours
   nightly [--hours N] [--seed N] [--list] [WORD]
@@ -116,6 +117,7 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         ["test", "extras"] => test::extras(),
         ["test", "kafka"] => test::kafka(),
         ["test", "rocketmq"] => test::rocketmq(),
+        ["test", "sqs"] => test::sqs(),
         ["test", ref options @ ..] => test::all(&test::Options::parse(options)?),
         ["check"] => check::all(),
         ["check", "budget"] => budget::check(),

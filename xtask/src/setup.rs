@@ -54,9 +54,14 @@ pub(crate) fn kafka() -> Done {
     Ok(installed)
 }
 
-/// Installs the servers of Kafka and RocketMQ.
+/// Installs the emulator for the tests of SQS.
+pub(crate) fn sqs() -> Done {
+    packaged::moto().map(|_| true)
+}
+
+/// Installs the servers of Kafka and RocketMQ, and the emulator of SQS.
 pub(crate) fn all_brokers() -> Done {
-    Ok(kafka()? && brokers::all()?)
+    Ok(kafka()? && sqs()? && brokers::all()?)
 }
 
 /// Installs missing programs with apt-get if that is allowed, and otherwise prints the command. Does nothing if all

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use self::binary::libraries;
 use self::build::Built;
-pub(crate) use self::extras::{extras, kafka, rocketmq};
+pub(crate) use self::extras::{extras, kafka, rocketmq, sqs};
 use self::lanes::{Job, LANES};
 use self::part::{Part, left_out};
 use self::scratch::Scratch;
@@ -50,8 +50,10 @@ impl Options {
                 "--list" => options.list = true,
                 "--" => options.filter = arguments.by_ref().map(|word| (*word).to_owned()).collect(),
                 other => {
-                    let known =
-                        crate::unknown(other, &["extras", "kafka", "rocketmq", "--quick", "--timings", "--list"]);
+                    let known = crate::unknown(
+                        other,
+                        &["extras", "kafka", "rocketmq", "sqs", "--quick", "--timings", "--list"],
+                    );
                     return Err(format!("{known}; to run only some tests: `cargo xtask test -- {other}`"));
                 }
             }

@@ -16,7 +16,7 @@ pub(crate) struct Queue {
     pub(crate) name: String,
 }
 
-const SCHEMES: &str = "amqp://HOST/VHOST for RabbitMQ, redis+stream://HOST for Redis Streams, nats://HOST for NATS JetStream, pgmq://HOST/DATABASE for PGMQ, kafka://HOST for Kafka, redis+delay://HOST for a delay \
+const SCHEMES: &str = "amqp://HOST/VHOST for RabbitMQ, redis+stream://HOST for Redis Streams, nats://HOST for NATS JetStream, pgmq://HOST/DATABASE for PGMQ, kafka://HOST for Kafka, sqs://REGION for Amazon SQS, redis+delay://HOST for a delay \
                        queue (with amqps, rediss+stream, tls, kafkas or rediss+delay for TLS), rocketmq://HOST:PORT for RocketMQ, or \
                        postgres://HOST/DATABASE, mysql://HOST/DATABASE or sqlite:PATH for a delay table";
 
@@ -35,6 +35,7 @@ pub(crate) async fn open(options: &QueueOptions, namespace: &str) -> anyhow::Res
         "nats" | "tls" => nats(&url, options).map_err(|why| usage(&why))?,
         "pgmq" => pgmq(&url, options).map_err(|why| usage(&why))?,
         "kafka" | "kafkas" => kafka(&url, options).map_err(|why| usage(&why))?,
+        "sqs" => sqs(&url, options).map_err(|why| usage(&why))?,
         "rocketmq" | "rocketmqs" => rocketmq(&url, options).map_err(|why| usage(&why))?,
         _ if is_delay_queue(scheme) => delay(&url, options, namespace).await?,
         _ if Backend::of(&url).is_some_and(|backend| !matches!(backend, Backend::Redis | Backend::Tiered)) => {
@@ -122,6 +123,21 @@ fn kafka(url: &str, options: &QueueOptions) -> Result<Box<dyn DeadLetters>, Stri
 #[cfg(not(feature = "kafka"))]
 fn kafka(_: &str, _: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
     Err("this binary was built without Kafka; install it with the feature `kafka`".into())
+}
+
+#[cfg(feature = "sqs")]
+fn sqs(url: &str, options: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
+    let client = idempotent::sqs::client(url).map_err(|error| error.to_string())?;
+    let letters = idempotent::sqs::SqsDeadLetters::new(client, &options.name);
+    Ok(Box::new(match &options.dead_stream {
+        Some(queue) => letters.stored_in(queue.as_str()),
+        None => letters,
+    }))
+}
+
+#[cfg(not(feature = "sqs"))]
+fn sqs(_: &str, _: &QueueOptions) -> Result<Box<dyn DeadLetters>, String> {
+    Err("this binary was built without Amazon SQS; install it with the feature `sqs`".into())
 }
 
 #[cfg(feature = "rocketmq")]

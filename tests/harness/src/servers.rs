@@ -11,6 +11,7 @@
 //! | PostgreSQL, also with TLS | [`PostgresServer`] |
 //! | NATS with JetStream | [`NatsServer`] |
 //! | Kafka's protocol, by tansu | [`KafkaServer`] |
+//! | Amazon SQS, by moto | [`MotoServer`] |
 //! | PgBouncer in front of PostgreSQL | [`PgBouncer`] |
 //! | MariaDB, also with TLS | [`MariaDbServer`] |
 //! | Prometheus, unpacked by `cargo xtask setup` | [`PrometheusServer`] |
@@ -36,6 +37,7 @@ mod daemon;
 mod files;
 mod kafka;
 mod mariadb;
+mod moto;
 mod nats;
 mod pgbouncer;
 pub(crate) mod port;
@@ -55,6 +57,7 @@ pub use self::builder::RedisBuilder;
 pub use self::cluster::RedisCluster;
 pub use self::kafka::{KAFKA, KafkaServer};
 pub use self::mariadb::{MARIADB_BIN, MariaDbServer};
+pub use self::moto::{MOTO, MotoServer};
 pub use self::nats::{NATS, NatsServer};
 pub use self::pgbouncer::{PGBOUNCER, PgBouncer};
 pub use self::postgres::{POSTGRES_BIN, PostgresServer};

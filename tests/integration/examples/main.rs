@@ -20,5 +20,7 @@ mod redrive;
 mod rest;
 #[cfg(feature = "rocketmq")]
 mod rocketmq;
+#[cfg(feature = "sqs")]
+mod sqs;
 mod tiers;
 mod wait;

