@@ -211,7 +211,7 @@ async fn the_log_shows_details_only_on_request() {
 async fn dropped_alerts_are_logged_once() {
     let world = World::with(|builder| builder.max_groups(1));
     let log = logged(async {
-        ["a", "b", "c", "d"].map(|scope| world.alerts.raise(alert(&world, scope)));
+        ["a", "b", "c", "d"].iter().for_each(|scope| world.alerts.raise(alert(&world, scope)));
     })
     .await;
     assert_eq!((log.matches("alerts are dropped").count(), world.alerts.counts().dropped), (1, 3), "{log}");
