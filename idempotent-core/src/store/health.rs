@@ -143,3 +143,45 @@ impl fmt::Display for HealthReport {
         self.findings.iter().try_for_each(|finding| writeln!(f, "{finding}"))
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn finding(severity: Severity, text: &str) -> HealthFinding {
+        HealthFinding::new(severity, "clock", "db:5432", text)
+    }
+
+    #[test]
+    fn a_report_has_the_highest_severity_of_its_findings() {
+        let of = |severities: &[Severity]| {
+            HealthReport::new(severities.iter().map(|severity| finding(*severity, "")).collect()).severity()
+        };
+        assert_eq!(of(&[]), Severity::Ok);
+        assert_eq!(of(&[Severity::Ok, Severity::Warn, Severity::Ok]), Severity::Warn);
+        assert_eq!(of(&[Severity::Refuse, Severity::Warn]), Severity::Refuse);
+    }
+
+    #[test]
+    fn a_refused_finding_is_an_error_with_the_texts_of_all_of_them() {
+        HealthReport::new(vec![finding(Severity::Ok, "a"), finding(Severity::Warn, "b")]).judge().unwrap();
+        let refused = finding(Severity::Refuse, "one");
+        let denied = HealthFinding::denied("rights", "db:5432", "two");
+        let error = HealthReport::new(vec![refused.clone(), denied.clone()]).judge().unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Schema);
+        assert!(error.to_string().contains("db:5432: one; db:5432: two"), "{error}");
+        assert_eq!(HealthReport::new(vec![denied, refused]).judge().unwrap_err().kind(), StoreErrorKind::Denied);
+    }
+
+    #[test]
+    fn a_finding_shows_each_of_its_parts() {
+        let found = finding(Severity::Warn, "late");
+        assert_eq!((found.severity(), found.subject()), (Severity::Warn, "clock"));
+        assert_eq!((found.server(), found.text()), ("db:5432", "late"));
+        let report = HealthReport::new(vec![found, HealthFinding::denied("rights", "db", "none")]);
+        assert_eq!(report.findings().len(), 2);
+        assert_eq!(report.to_string(), "warn    clock        db:5432: late\nrefuse  rights       db: none\n");
+        assert_eq!(Severity::Ok.to_string(), "ok");
+    }
+}

@@ -24,6 +24,7 @@ mod http_guide;
 #[cfg(feature = "stores")]
 mod invariants;
 mod keys;
+mod memory;
 mod observe;
 mod order;
 #[cfg(feature = "stores")]

@@ -1,5 +1,6 @@
 //! Steps of runs, on a virtual clock: replays, crashes, order, steps that may be begun once, compensation, limits.
 mod compensation;
+mod limits;
 mod own_transaction;
 mod parked;
 mod replayed;
