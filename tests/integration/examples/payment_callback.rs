@@ -81,7 +81,9 @@ impl Deployment {
         self.pay("order-paid", 600);
         crate::wait::until("another amount is a dead letter", || dead() == 2);
         worker.signal("-TERM");
-        assert_eq!(worker.ends().last().unwrap(), "0 acknowledged, 0 retried, 2 dead-lettered");
+        // A broker's count of messages may be late, so this worker may also acknowledge copies for the order before.
+        let counts = worker.ends().pop().unwrap();
+        assert!(counts.ends_with(" acknowledged, 0 retried, 2 dead-lettered"), "{counts}");
         assert_eq!(self.status("order-paid").0, "order: paid, payments: 1");
     }
 
