@@ -1,11 +1,12 @@
 //! Reports of runs to an observer that wants timings, also of settlements in the background.
 use std::sync::{Arc, Mutex};
 
+use idempotent::executor::DeliveryContext;
 use idempotent::observe::RunInfo;
-use idempotent::{Event, Observer, Outcome, Policy};
+use idempotent::{Call, Event, Observer, OnInFlight, Outcome, Policy};
 use idempotent_testkit::{FOREVER, StoreOperation};
 
-use crate::common::{End, Job, Worker, World, ms, on_memory, secs};
+use crate::common::{End, Job, Worker, World, id, ms, on_memory, secs};
 
 /// An observer that keeps its events as text, with times in milliseconds.
 #[derive(Clone, Debug, Default)]
@@ -134,4 +135,24 @@ fn a_settlement_in_the_background_of_a_run_that_was_superseded_is_lost() {
             assert!(late.contains("the lease was lost; the key is Consuming"), "{late}");
         });
     }
+}
+
+/// A consumer acknowledges such a delivery only if the policy of its run allows that.
+#[test]
+fn a_duplicate_of_a_run_in_flight_says_whether_its_policy_acknowledges_it() {
+    on_memory(async |world| {
+        let worker = world.worker("a", Policy::new());
+        let _held = worker.spawn("k", &Job::takes(secs(600))).await;
+        let delivery = DeliveryContext::new().logged();
+        for (policy, key, expected) in [
+            (Policy::new(), "k", false),
+            (Policy::new().on_in_flight(OnInFlight::Ack), "k", true),
+            (Policy::new().on_in_flight(OnInFlight::Ack), "other", false),
+        ] {
+            let (call, job) = (Call::new(id(key)).policy(policy), Job::takes(ms(0)));
+            let run = Outcome::capture_run(worker.deliver_call(call, &job));
+            let summary = worker.executor.scope_of_delivery(delivery.clone(), run).await.1.unwrap();
+            assert_eq!(summary.acks_in_flight, expected, "{policy:?} {key}");
+        }
+    });
 }
