@@ -71,7 +71,7 @@ impl Attempt<'_> {
             match answer {
                 Some(Ok(settled)) => (Ok(settled), false),
                 // The drain has ended the try: there is no time for another.
-                None if self.engine.drain.has_reached(DrainPhase::GraceEnded) && clock.now() <= first => {
+                None if self.engine.drain.has_reached(DrainPhase::GraceEnded) && clock.now() < first => {
                     (Err(no_answer("before the end of the drain")), true)
                 }
                 answer => {

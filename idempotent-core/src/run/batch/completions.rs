@@ -29,7 +29,7 @@ pub(super) async fn complete<V, F>(handled: &mut [Handled<'_, V, F>]) -> Vec<Opt
     }
     let until = until.unwrap_or(now);
     let answers = engine.before(until, batch.complete_all(&completions)).await;
-    let is_last = answers.is_none() && engine.drain.has_reached(DrainPhase::GraceEnded) && engine.clock.now() <= until;
+    let is_last = answers.is_none() && engine.drain.has_reached(DrainPhase::GraceEnded) && engine.clock.now() < until;
     let mut answers = answers.into_iter().flatten();
     for index in done_indices {
         let answer = answers.next().unwrap_or_else(|| Err(no_answer("in time")));

@@ -92,7 +92,9 @@ impl Batch for Claims {
 
 /// An observer that keeps the answered requests: the step, whether the report names the item `a`, and the success.
 #[derive(Clone, Debug, Default)]
-struct Answered(Arc<Mutex<Vec<(&'static str, bool, bool)>>>);
+struct Answered(Arc<Mutex<Vec<AnsweredRequest>>>);
+
+type AnsweredRequest = (&'static str, bool, bool);
 
 impl Observer for Answered {
     fn on(&self, run: &RunInfo<'_>, event: &Event<'_>) {

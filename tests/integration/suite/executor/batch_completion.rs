@@ -188,8 +188,7 @@ async fn an_item_that_a_batch_did_not_settle_is_completed_separately() {
 #[tokio::test]
 async fn a_drain_gives_the_completion_of_a_batch_a_second_in_all() {
     // The items are completed alone only if the first try ends before the drain.
-    let settle = |timeout| Policy::new().settle_timeout(Duration::from_secs(timeout));
-    for (policy, trips) in [(Policy::new(), (1, 6)), (settle(6), (1, 0)), (settle(10), (1, 0))] {
+    for (policy, trips) in [(Policy::new(), (1, 6)), (Policy::new().settle_timeout(Duration::from_secs(10)), (1, 0))] {
         let stage = Stage::with(Trip::AllHang, policy);
         let run = stage.run("", "");
         stage.clock.settle().await;
@@ -212,6 +211,19 @@ async fn a_batch_that_is_refused_after_the_grace_period_is_completed_separately(
     let executor = stage.executor.clone();
     let drain = tokio::spawn(async move { executor.drain(Duration::from_secs(2)).await });
     stage.clock.advance(Duration::from_millis(2_500)).await;
+    assert_eq!(run.await.unwrap(), vec![Outcome::Ran; 3]);
+    assert_eq!((stage.trips(), drain.await.unwrap().finished), ((1, 3), 3), "together, alone");
+}
+
+/// The first try ends at its own deadline, a third of the lease, and not by the drain.
+#[tokio::test]
+async fn a_batch_without_an_answer_is_completed_separately_in_the_second_after_the_grace_period() {
+    let stage = Stage::with(Trip::Hangs, Policy::new().lease(Duration::from_secs(3)));
+    let run = stage.run("", "");
+    stage.clock.settle().await;
+    let executor = stage.executor.clone();
+    let drain = tokio::spawn(async move { executor.drain(Duration::from_millis(500)).await });
+    stage.clock.advance(Duration::from_secs(1)).await;
     assert_eq!(run.await.unwrap(), vec![Outcome::Ran; 3]);
     assert_eq!((stage.trips(), drain.await.unwrap().finished), ((1, 3), 3), "together, alone");
 }
