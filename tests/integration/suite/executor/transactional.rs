@@ -33,6 +33,8 @@ enum Commit {
 struct Database {
     store: MemoryStore,
     commit: Commit,
+    /// The number of rows of a statement that was executed with the claim.
+    joined: Arc<Mutex<Option<u64>>>,
     /// The fencing tokens of the handles that were released.
     released: Arc<Mutex<Vec<Option<FencingToken>>>>,
 }
@@ -93,11 +95,27 @@ impl TransactionSource<Tx> for Database {
         Some(Tx)
     }
     fn take_back(&self, _: Tx) {}
+    fn join_claim(&self, statement: Box<dyn Any + Send>) {
+        *self.joined.lock().unwrap() = statement.downcast().ok().map(|rows| *rows);
+    }
+    fn joined(&self) -> Option<u64> {
+        *self.joined.lock().unwrap()
+    }
+}
+
+/// A transaction whose database cannot execute a statement with the claim.
+struct PlainTx;
+
+impl TransactionSource<PlainTx> for Database {
+    fn lend(&self) -> Option<PlainTx> {
+        Some(PlainTx)
+    }
+    fn take_back(&self, _: PlainTx) {}
 }
 
 fn database(commit: Commit, clock: &VirtualClock) -> Database {
     let store = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
-    Database { store, commit, released: Arc::default() }
+    Database { store, commit, joined: Arc::default(), released: Arc::default() }
 }
 
 fn executor(commit: Commit, clock: &VirtualClock) -> Executor {
@@ -212,4 +230,15 @@ fn a_dropped_run_releases_its_own_grant_only() {
         clock.settle().await;
         assert_eq!(*database.released.lock().unwrap(), [Some(fencing)]);
     });
+}
+
+#[test]
+fn a_statement_is_executed_with_the_claim_if_the_database_can_do_that() {
+    let database = database(Commit::Done, &VirtualClock::new());
+    assert_eq!(TransactionSource::<PlainTx>::joined(&database), None);
+    let executor = executor_over(database, &VirtualClock::new());
+    let (_call, handle) = Call::new(id("k")).within::<Tx>(&executor, ClaimMode::Inside);
+    assert_eq!(handle.joined(), None);
+    handle.join_claim(Box::new(5_u64));
+    assert_eq!(handle.joined(), Some(5));
 }
