@@ -266,6 +266,7 @@ mod tests {
         assert_eq!(kinds.map(text), expected);
     }
 
+    #[derive(Debug)]
     struct PlainPublisher;
 
     #[async_trait]
