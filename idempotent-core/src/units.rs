@@ -124,3 +124,30 @@ fn parse_size(text: &str) -> Result<u64, String> {
         .map(|size| size.as_u64())
         .map_err(|e| format!("\"{text}\" is not a size ({e}); write \"64KiB\" or \"1MiB\""))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_error_of_a_duration_contains_the_valid_form() {
+        for (text, expected) in [
+            ("3§", "invalid character at 1; write \"30s\""),
+            ("s", "needs a number at 0"),
+            ("30", "has no unit at 2; units are ms, s"),
+            ("30 parsecs", "unknown unit `parsecs` at 3; units are ms, s"),
+            ("", "is empty; write \"30s\""),
+            ("999999999999999999999s", "too long for a duration"),
+        ] {
+            let error = parse_time(text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_value_of_another_type_is_an_error_with_the_expected_form() {
+        let error = serde_json::from_str::<HumaneTime>("true").err().unwrap().to_string();
+        assert!(error.contains("expected a duration such as \"30s\""), "{error}");
+    }
+}

@@ -33,7 +33,8 @@ pub fn authority(rest: &str) -> Result<Authority<'_>, String> {
 }
 
 fn parse_host(text: &str) -> Result<(&str, Option<u16>), String> {
-    let after = text.rfind(']').map_or(0, |bracket| bracket + 1);
+    // The colons inside the brackets of an IPv6 address are no separators.
+    let after = text.rfind(']').unwrap_or(0);
     let Some(colon) = text[after..].rfind(':') else { return Ok((text, None)) };
     let (host, port) = (&text[..after + colon], &text[after + colon + 1..]);
     if port.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -121,7 +122,45 @@ mod tests {
             found,
             Authority { user: Some("u:p%40"), hosts: vec![("[::1]", Some(7)), ("b", None)], tail: "/x?y" }
         );
-        assert_eq!(authority("[::1]").unwrap().hosts, [("[::1]", None)]);
+        for address in ["[::1]", "[::]"] {
+            assert_eq!(authority(address).unwrap().hosts, [(address, None)]);
+        }
+        for port in ["0", "65536"] {
+            let error = authority(&format!("host:{port}")).unwrap_err();
+            assert_eq!(error, format!("port {port} is not between 1 and 65535"));
+        }
+    }
+
+    #[test]
+    fn a_scheme_has_at_least_two_characters_and_begins_with_a_letter() {
+        for (text, expected) in [
+            ("redis", true),
+            ("redis+tls", true),
+            ("h2", true),
+            ("", false),
+            ("c", false),
+            ("2h", false),
+            ("re_dis", false),
+        ] {
+            assert_eq!(is_scheme(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_masked() {
+        for (url, shown) in [
+            ("redis://host/0", "redis://host/0"),
+            ("redis://user:secret@host", "redis://user:***@host"),
+            ("redis://token@host", "redis://***@host"),
+            ("redis:user:secret@host", "redis:user:***@host"),
+            ("secret@host", "***@host"),
+            (
+                "mysql://host/db?ssl=on&Password=secret&token=x&app=a",
+                "mysql://host/db?ssl=on&Password=***&token=***&app=a",
+            ),
+        ] {
+            assert_eq!(&*masked(url), shown);
+        }
     }
 
     #[test]

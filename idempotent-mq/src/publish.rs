@@ -266,6 +266,21 @@ mod tests {
         assert_eq!(kinds.map(text), expected);
     }
 
+    #[derive(Debug)]
+    struct PlainPublisher;
+
+    #[async_trait]
+    impl Publish for PlainPublisher {
+        async fn publish(&self, _: &[OutboundMessage]) -> Vec<Result<Published, PublishError>> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn a_publisher_delays_no_messages_by_default() {
+        assert!(!PlainPublisher.delays());
+    }
+
     #[tokio::test]
     async fn messages_after_a_rejected_one_of_the_same_aggregate_are_not_sent() {
         let message = |id: &str| OutboundMessage::new("t", id, "");

@@ -12,6 +12,7 @@ mod need;
 mod operations;
 mod pace;
 mod patient;
+mod skew;
 mod subject;
 mod together;
 
@@ -23,6 +24,7 @@ pub use self::damage::{Damage, DamageInjector};
 pub use self::list::Law;
 pub use self::lose::{LossInjector, LostPart};
 pub use self::need::Need;
+pub use self::skew::{BuiltSkewed, SkewLaw, SkewedStores, hold_skew_listed};
 pub use self::subject::Subject;
 
 /// The threads a law needs.

@@ -14,6 +14,7 @@
 //! | see the list of laws | [`conformance::laws`] |
 //! | damage a record, lose a reply | [`DamageInjector`], [`LossInjector`] |
 //! | verify my backend with two methods | [`cas_conformance!`], then [`conformance!`] |
+//! | verify a backend whose clients use their own clocks | [`skew_conformance!`] too |
 //! | verify my broker adapter | `broker_conformance!`; feature `broker` |
 //! | check the calls of real processes to a store | [`history`], recorded by [`history::Recording`] |
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -31,7 +32,7 @@ mod mock;
 
 pub use self::blocked::blocked_handler_keeps_its_key;
 pub use self::clock::{InFlightCalls, InFlightGuard, VirtualClock};
-pub use self::conformance::{CasSubject, Damage, DamageInjector, LossInjector, LostPart, Subject};
+pub use self::conformance::{CasSubject, Damage, DamageInjector, LossInjector, LostPart, SkewedStores, Subject};
 pub use self::crash::{Crash, crash_at, crash_everywhere};
 pub use self::deliver::{DeliveredAtOnce, DeliveredTwice, TestDelivery, run_at_once, run_twice};
 pub use self::entropy::SeededEntropy;

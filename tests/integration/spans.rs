@@ -9,7 +9,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use crate::common::{Job, World, id, ms};
+use idempotent::store::{HealthFinding, HealthReport, Severity};
 use idempotent::{Call, Fingerprint, Policy};
+use idempotent_testkit::{FOREVER, StoreOperation};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Metadata, Subscriber};
@@ -20,6 +22,8 @@ struct Collector {
     ids: AtomicU64,
     spans: Mutex<Vec<String>>,
     events: Mutex<Vec<String>>,
+    /// The spans that are entered.
+    entered: Mutex<Vec<Id>>,
 }
 
 struct Fields<'a>(&'a mut String);
@@ -49,10 +53,17 @@ impl Subscriber for &'static Collector {
     fn event(&self, event: &tracing::Event<'_>) {
         let mut text = event.metadata().level().to_string();
         event.record(&mut Fields(&mut text));
+        if self.entered.lock().unwrap().is_empty() {
+            text += " (outside of spans)";
+        }
         self.events.lock().unwrap().push(text);
     }
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
+    fn enter(&self, span: &Id) {
+        self.entered.lock().unwrap().push(span.clone());
+    }
+    fn exit(&self, span: &Id) {
+        assert_eq!(self.entered.lock().unwrap().pop().as_ref(), Some(span));
+    }
     fn current_span(&self) -> tracing_core::span::Current {
         // Records go to the last span begun: this test runs one at a time.
         let last = self.ids.load(SeqCst);
@@ -132,4 +143,37 @@ fn two_handlers_of_one_scope_are_reported_once() {
     let [told] = told[..] else { panic!("{events:#?}") };
     assert!(told.starts_with("WARN") && told.contains("scope=\"orders\""), "{told}");
     assert!(told.matches("spans.rs:").count() == 2 && told.contains("a `scope` of its own"), "{told}");
+}
+
+/// The observer is called by a background task.
+#[test]
+fn a_settlement_in_the_background_is_reported_in_the_span_of_its_run() {
+    let collector: &'static Collector = Box::leak(Box::default());
+    tracing::subscriber::with_default(collector, || {
+        crate::common::on_memory(async |world: World| {
+            let worker = world.worker("a", Policy::new().settle_timeout(ms(1_000)));
+            worker.store.fail_before(StoreOperation::Complete, FOREVER);
+            let run = worker.spawn("k", &Job::takes(ms(0))).await;
+            world.clock.advance(ms(1_000)).await;
+            drop(run.await.unwrap());
+            worker.store.heal();
+            world.clock.advance(ms(1_000)).await;
+        });
+    });
+    let events = collector.events.lock().unwrap().clone();
+    let late: Vec<_> = events.iter().filter(|event| event.contains("completed in the background")).collect();
+    assert!(late.len() == 1 && !late[0].contains("outside of spans"), "{events:#?}");
+}
+
+#[test]
+fn only_warnings_of_a_health_check_are_logged_when_it_is_judged() {
+    let collector: &'static Collector = Box::leak(Box::default());
+    tracing::subscriber::with_default(collector, || {
+        let finding = |severity, text: &str| HealthFinding::new(severity, "version", "server:1", text);
+        let findings = [(Severity::Ok, "new"), (Severity::Warn, "old"), (Severity::Refuse, "too old")];
+        let report = HealthReport::new(findings.map(|(severity, text)| finding(severity, text)).into());
+        assert!(report.judge().unwrap_err().to_string().contains("server:1: too old"));
+    });
+    let events = collector.events.lock().unwrap().clone();
+    assert!(events.len() == 1 && events[0].contains("message=old"), "{events:#?}");
 }

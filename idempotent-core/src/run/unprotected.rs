@@ -26,9 +26,6 @@ where
     Fut: Future<Output = R>,
 {
     let (run, handler) = handler.take();
-    if engine.is_draining() && !context.is_nested() {
-        return report.reject(&handler, draining_rejection());
-    }
     report.started();
     report.event(&Event::RunsUnprotected);
     // The context has no lease of its own, and keeps the leases of the runs around it.

@@ -7,12 +7,14 @@ use async_trait::async_trait;
 use super::{Inspect, InspectedRecord, Store, StoreCapabilities};
 use crate::protocol::{self, Write};
 use crate::{
-    Claim, ClaimHandle, ClaimRequest, Completion, Key, Record, Release, Settled, StoreError, StoreErrorKind, Timestamp,
+    Claim, ClaimHandle, ClaimRequest, Completion, Grant, Key, Record, Release, Settled, StoreError, StoreErrorKind,
+    Timestamp,
 };
 
 /// A backend that can compare and swap one record, such as a table row, a map, or a key-value bucket of NATS.
 ///
-/// The backend needs a clock that all clients share and that counts microseconds. etcd and DynamoDB report no such time.
+/// The backend needs a clock that counts microseconds: one that all clients share, or the clocks of the clients, with a
+/// [declared difference](Self::max_skew). etcd and DynamoDB report no time in microseconds, so their clients use their own clocks.
 ///
 /// [`Cas`] turns a backend into a [`Store`]. [`Record::to_bytes`] and [`Record::from_bytes`] convert a record's stored
 /// form.
@@ -20,7 +22,8 @@ use crate::{
 pub trait CasBackend: fmt::Debug + Send + Sync + 'static {
     /// Returns the record, its version and the backend's time.
     ///
-    /// The time must not go back, and all clients must use the same clock, because it decides when leases expire.
+    /// The time must not go back. It decides when leases expire, so all clients must use the same clock, or clocks that differ by
+    /// less than [`max_skew`](Self::max_skew).
     ///
     /// # Errors
     /// Same as [`Store`].
@@ -53,6 +56,25 @@ pub trait CasBackend: fmt::Debug + Send + Sync + 'static {
     /// `one_of_several_racing_writes_and_deletions_with_one_version_wins`, `no_update_is_lost_among_racing_ones`.
     async fn swap(&self, key: &Key, seen: Version, next: Option<&Record>) -> Result<bool, StoreError>;
 
+    /// Returns the largest difference between the times that two clients read at the same instant, at most 10 minutes.
+    ///
+    /// [`Cas`] extends the leases and retentions that it writes by this difference. A lease and a retention thus never end early for a
+    /// client whose clock is ahead, and end late by at most twice the difference. The lease of a [`Grant`] stays as requested, because
+    /// its owner measures it from the request. Delays before a retry are not extended.
+    ///
+    /// If two clocks differ by more, two owners may hold a key at the same time. Their fencing tokens differ and rise.
+    ///
+    /// # Default
+    /// Zero: all clients read the same clock.
+    ///
+    /// # Laws
+    /// `no_lease_is_taken_over_early`, `a_lease_may_be_taken_over_after_twice_the_difference`,
+    /// `a_settled_key_is_kept_for_its_retention`, `an_owner_is_granted_the_lease_of_its_request`,
+    /// `fencing_rises_over_two_clocks`.
+    fn max_skew(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Returns the capabilities that the backend adds to [`Cas`], such as [`Purge`](super::Purge) and
     /// [`Search`](super::Search).
     ///
@@ -82,8 +104,22 @@ pub struct VersionedRecord {
 #[derive(Clone, Debug)]
 pub struct Cas<B>(pub B);
 
+/// The longest [`max_skew`](CasBackend::max_skew), which is short compared with the
+/// [margin](protocol::CAS_MARGIN) of removals.
+const LONGEST_SKEW: Duration = Duration::from_secs(600);
+
 impl<B: CasBackend> Cas<B> {
     const MAX_TRIES: usize = 64;
+
+    fn max_skew(&self) -> Result<Duration, StoreError> {
+        let skew = self.0.max_skew();
+        if skew <= LONGEST_SKEW {
+            return Ok(skew);
+        }
+        Err(StoreError::new(StoreErrorKind::Schema).because(format!(
+            "`max_skew` is {skew:?}, and must be at most {LONGEST_SKEW:?}; synchronize the clocks of the clients"
+        )))
+    }
 
     /// Reads, decides and swaps, and retries a limited number of times if another writer was faster.
     async fn update<T>(
@@ -112,19 +148,31 @@ impl<B: CasBackend> Cas<B> {
 #[async_trait]
 impl<B: CasBackend> Store for Cas<B> {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        self.update(&request.key, |found, now| protocol::claim(found, request, now)).await
+        let lease = request.lease.saturating_add(self.max_skew()?);
+        let extended = ClaimRequest { lease, ..request.clone() };
+        let claim = self.update(&request.key, |found, now| protocol::claim(found, &extended, now)).await?;
+        Ok(match claim {
+            // The extension is for the clocks of others.
+            Claim::Acquired(grant) => Claim::Acquired(Grant { lease: request.lease, ..grant }),
+            other => other,
+        })
     }
 
     async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
+        let lease = lease.saturating_add(self.max_skew()?);
         self.update(&held.key, |found, now| protocol::renew(found, held, lease, now)).await
     }
 
     async fn complete(&self, held: &ClaimHandle, completion: &Completion) -> Result<Settled, StoreError> {
-        self.update(&held.key, |found, now| protocol::complete(found, held, completion, now)).await
+        let retain = completion.retain.saturating_add(self.max_skew()?);
+        let completion = Completion { retain, ..completion.clone() };
+        self.update(&held.key, |found, now| protocol::complete(found, held, &completion, now)).await
     }
 
     async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
-        self.update(&held.key, |found, now| protocol::release(found, held, release, now)).await
+        let retention = release.retention.saturating_add(self.max_skew()?);
+        let release = Release { retention, ..release.clone() };
+        self.update(&held.key, |found, now| protocol::release(found, held, &release, now)).await
     }
 
     async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {

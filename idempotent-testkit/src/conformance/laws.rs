@@ -2,7 +2,8 @@
 //!
 //! [`conformance!`](crate::conformance!) creates a test for each law. [`all`] lists them, and [`hold`](super::hold)
 //! checks a single one. The laws in [`cas`] are for backends: [`cas_conformance!`](crate::cas_conformance!) and
-//! [`hold_cas`](super::hold_cas). In addition to the laws below, one law covers all rows and invariants at once:
+//! [`hold_cas`](super::hold_cas). The laws in [`skew`] are for stores whose processes read different clocks:
+//! [`skew_conformance!`](crate::skew_conformance!). In addition to the laws below, one law covers all rows and invariants at once:
 //! `random_operations_are_answered_by_the_protocol`.
 //!
 //! # Laws by operation of the protocol
@@ -85,6 +86,7 @@ pub mod payloads;
 pub mod races;
 pub mod replies;
 pub mod search;
+pub mod skew;
 pub mod time;
 
 pub use super::list::all;

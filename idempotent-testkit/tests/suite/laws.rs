@@ -1,7 +1,7 @@
 //! The lists of laws in the docs of a store's methods, and in those of the protocol's steps and invariants.
 use std::collections::BTreeSet;
 
-use idempotent_testkit::conformance::{CasLaw, Law, laws};
+use idempotent_testkit::conformance::{CasLaw, Law, SkewLaw, laws};
 
 const STORE: &str = include_str!("../../../idempotent-core/src/store.rs");
 const ABILITY: &str = include_str!("../../../idempotent-core/src/store/capability.rs");
@@ -54,6 +54,7 @@ fn the_doc_of_each_method_of_a_backend_lists_its_laws() {
     let mut named = listed(CAS, "async fn read(");
     named.extend(listed(CAS, "async fn swap("));
     all_and_only(&named, &laws::cas::all().map(CasLaw::name).collect());
+    all_and_only(&listed(CAS, "fn max_skew(&self) -> Duration"), &laws::skew::all().map(SkewLaw::name).collect());
 }
 
 /// The rows of the tables in the docs of `conformance::laws`: what each is about, and the laws it names.
@@ -106,7 +107,8 @@ fn every_step_of_the_protocol_and_every_invariant_a_store_can_show_has_a_law() {
 
 #[test]
 fn no_two_laws_have_one_name() {
-    let names: Vec<_> = laws::all().map(Law::name).chain(laws::cas::all().map(CasLaw::name)).collect();
+    let backends = laws::cas::all().map(CasLaw::name).chain(laws::skew::all().map(SkewLaw::name));
+    let names: Vec<_> = laws::all().map(Law::name).chain(backends).collect();
     assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
     assert!(names.len() > 100);
 }

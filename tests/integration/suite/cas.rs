@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use idempotent::store::{
-    Cas, CasBackend, Claim, ClaimHandle, OwnerToken, Record, Release, ReleaseKind, Settled, Version, VersionedRecord,
+    BrowseOrder, Cas, CasBackend, Claim, ClaimHandle, Health, HealthReport, OrderTablePage, OwnerToken, Record,
+    Release, ReleaseKind, Settled, StoreCapabilities, Version, VersionedRecord,
 };
 use idempotent::{Identity, Key, Scene, Store, StoreError, Timestamp};
 use tokio::sync::Notify;
@@ -58,4 +59,51 @@ async fn a_claim_held_up_over_a_claim_and_its_deletion_gets_a_higher_number() {
     });
     let a = number(a.unwrap());
     assert!(a > b, "{a} after {b}");
+}
+
+/// A backend that adds capabilities of its own.
+#[derive(Debug, Default)]
+struct Checked(Versioned);
+
+#[async_trait]
+impl CasBackend for Checked {
+    async fn read(&self, key: &Key) -> Result<VersionedRecord, StoreError> {
+        Ok(VersionedRecord { now: Timestamp(1_000_000), ..self.0.read(key) })
+    }
+
+    async fn swap(&self, key: &Key, seen: Version, next: Option<&Record>) -> Result<bool, StoreError> {
+        Ok(self.0.swap(key, seen, next))
+    }
+
+    fn capabilities(&self) -> StoreCapabilities<'_> {
+        StoreCapabilities::none().with_health(self).with_browse_order(self)
+    }
+}
+
+#[async_trait]
+impl Health for Checked {
+    async fn check(&self) -> Result<HealthReport, StoreError> {
+        Ok(HealthReport::default())
+    }
+}
+
+#[async_trait]
+impl BrowseOrder for Checked {
+    async fn browse_order(&self, _: Option<u128>, _: usize) -> Result<OrderTablePage, StoreError> {
+        Ok(OrderTablePage::default())
+    }
+}
+
+#[tokio::test]
+async fn a_store_has_the_capabilities_of_its_backend() {
+    let store = Cas(Checked::default());
+    let all = store.capabilities();
+    assert!(all.health.is_some() && all.browse_order.is_some() && all.inspect.is_some());
+    let plain = Cas(Slow::default());
+    let none = plain.capabilities();
+    assert!(none.health.is_none() && none.browse_order.is_none() && none.inspect.is_some());
+
+    let key = Identity::new(Scene::Mq, "cas", "k").key("tests").unwrap();
+    store.claim(&ask(key.clone(), 1)).await.unwrap();
+    assert_eq!(store.peek(&key).await.unwrap().unwrap().attempt, 1);
 }

@@ -16,3 +16,5 @@ mod scripted;
 mod state;
 #[cfg(feature = "stores")]
 mod stores;
+mod transactional;
+mod unprotected;

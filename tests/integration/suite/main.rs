@@ -27,7 +27,6 @@ mod keys;
 mod memory;
 mod observe;
 mod order;
-#[cfg(feature = "stores")]
 mod orphans;
 mod policy;
 #[cfg(feature = "stores")]

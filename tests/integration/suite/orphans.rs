@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotent::store::{ClaimHandle, ClaimRequest, Completion, OwnerToken, orphans};
-use idempotent::{Identity, Scene, SqliteStore, Store};
+use idempotent::{Identity, MemoryStore, Scene, Store};
 use idempotent_testkit::VirtualClock;
 
 use crate::common::{ask, secs};
@@ -14,10 +14,8 @@ fn claim(part: &str, lease: Duration) -> ClaimRequest {
 
 #[tokio::test]
 async fn a_key_that_is_consuming_for_more_than_twice_its_lease_is_counted() {
-    let dir = tempfile::tempdir().unwrap();
     let clock = VirtualClock::new();
-    let path = dir.path().join("records.db");
-    let store = SqliteStore::builder(path.to_str().unwrap()).clock(Arc::new(clock.clone())).open().await.unwrap();
+    let store = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
     assert_eq!(orphans(&store).await.unwrap(), Some(0));
     let (dead, renewed, done) = (claim("dead", secs(10)), claim("renewed", secs(10)), claim("done", secs(10)));
     for ask in [&dead, &renewed, &done, &claim("long", secs(60))] {

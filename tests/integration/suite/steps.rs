@@ -1,4 +1,5 @@
 //! Steps of runs, on a virtual clock: replays, crashes, order, steps that may be begun once, compensation, limits.
+mod cancelled;
 mod compensation;
 mod limits;
 mod own_transaction;

@@ -1,9 +1,9 @@
 //! A fast tier with a durable store: the answers of the fast tier, and the loss of its data.
 
+mod batches;
 mod crashes;
 mod duplicates;
 mod expiry;
-#[cfg(feature = "stores")]
 mod laws;
 mod operator_deletion;
 mod unreliable_tiers;

@@ -72,11 +72,20 @@ mod tests {
         let [a, b] = ["a", "b"].map(|name| names.add(name));
         assert_eq!((names.add("a"), names.name(a), names.name(b)), (a, Some("a"), Some("b")));
         names.remove(a);
-        assert_eq!(names.add("b"), b);
+        assert_eq!((names.add("b"), names.add("d")), (b, 2));
         assert_eq!(names.name(a), Some("a"));
         names.remove(a);
         assert_eq!(names.add("c"), a, "the place of a name without users is used again");
         assert_eq!((names.name(a), names.name(b)), (Some("c"), Some("b")));
+    }
+
+    #[test]
+    fn a_name_that_returns_as_the_last_one_has_a_number_of_its_own() {
+        let mut names = NameTable::default();
+        let first = names.add("a");
+        names.remove(first);
+        let [a, b] = ["a", "b"].map(|name| names.add(name));
+        assert_eq!((names.name(a), names.name(b)), (Some("a"), Some("b")));
     }
 
     #[test]

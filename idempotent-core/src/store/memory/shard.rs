@@ -233,6 +233,7 @@ fn quarter(of: usize) -> usize {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::{FencingToken, OwnerToken};
@@ -276,5 +277,76 @@ mod tests {
         assert!(shard.place(7).is_some(), "a second too early");
         shard.expire(Timestamp(72 * SECOND), 10, 10);
         assert_eq!((shard.place(7), shard.due.iter().filter(|due| due.0.0 < 100).count()), (None, 0));
+    }
+
+    fn settled(expires_at: u64) -> Record {
+        let state = State::Consumed { owner: OwnerToken(1), value: None };
+        Record { state, expires_at: Timestamp(expires_at), ..consuming(0) }
+    }
+
+    #[test]
+    fn the_shards_are_ranges_of_hashes() {
+        assert_eq!((index(0), index(u128::MAX)), (0, COUNT - 1));
+        assert_eq!(index(1 << (u128::BITS - BITS)), 1);
+    }
+
+    #[test]
+    fn a_replaced_record_is_queued_again_only_if_it_expires_earlier() {
+        let mut shard = Shard::default();
+        shard.insert((7, "n"), settled(100 * SECOND));
+        let place = shard.place(7).unwrap();
+        shard.replace(place, 7, settled(100 * SECOND));
+        shard.replace(place, 7, settled(200 * SECOND));
+        assert_eq!(shard.due.len(), 1);
+        shard.replace(place, 7, settled(10 * SECOND));
+        assert_eq!(shard.due.len(), 2);
+        shard.expire(Timestamp(12 * SECOND), 10, 10);
+        assert_eq!(shard.len(), 0);
+    }
+
+    #[test]
+    fn a_completion_needs_no_second_place_in_the_queue() {
+        let mut shard = Shard::default();
+        shard.insert((7, "n"), consuming(10 * SECOND));
+        shard.replace(shard.place(7).unwrap(), 7, settled(20 * SECOND));
+        assert_eq!(shard.due.len(), 1);
+    }
+
+    #[test]
+    fn a_record_that_never_expires_is_not_queued() {
+        let mut shard = Shard::default();
+        for hash in 0..64 {
+            shard.insert((hash, "n"), settled(Timestamp::FOREVER.0));
+        }
+        assert_eq!((shard.len(), shard.due.len()), (64, 0));
+        // Nor is one after the queue was compacted.
+        for hash in 100..10_000 {
+            shard.insert((hash, "n"), settled(3_600 * SECOND));
+            shard.remove(hash);
+        }
+        assert!(shard.due.iter().all(|due| due.0.0 < NEVER));
+    }
+
+    #[test]
+    fn an_order_table_is_absent_from_its_expiry_on() {
+        let mut shard = Shard::default();
+        shard.put_order_table(7, b"table", Timestamp(10));
+        assert!(shard.order_table(7, Timestamp(9)).is_some() && shard.order_table(7, Timestamp(10)).is_none());
+        assert_eq!(shard.remove_expired_order_tables(Timestamp(9)), 0);
+        assert_eq!(shard.remove_expired_order_tables(Timestamp(10)), 1);
+    }
+
+    #[test]
+    fn order_tables_are_worth_a_sweep_when_they_have_doubled() {
+        let mut shard = Shard::default();
+        let add_until = |shard: &mut Shard, count: u128| {
+            for stream in 0..count {
+                shard.put_order_table(stream, b"table", Timestamp(10));
+            }
+            shard.order_tables_have_doubled()
+        };
+        assert!(!add_until(&mut shard, 15) && add_until(&mut shard, 16));
+        assert_eq!(shard.remove_expired_order_tables(Timestamp(1)), 0);
+        assert!(!add_until(&mut shard, 31) && add_until(&mut shard, 32));
     }
 }

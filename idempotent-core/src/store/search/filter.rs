@@ -167,7 +167,7 @@ impl KeyFilter {
 /// Returns whether a lease ended longer ago than it lasted.
 fn is_orphaned(record: &Record, now: Timestamp) -> bool {
     match record.state {
-        State::Consuming { until, .. } => now - until > until - record.updated_at && until < now,
+        State::Consuming { until, .. } => now - until > until - record.updated_at,
         _ => false,
     }
 }

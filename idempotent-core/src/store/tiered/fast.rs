@@ -100,3 +100,27 @@ pub trait CacheTier: fmt::Debug + Send + Sync + 'static {
     /// Same as [`recall`](Self::recall).
     async fn bar(&self, key: &Key, keep: Duration) -> Result<(), StoreError>;
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::{Identity, OnExpiry, Scene};
+
+    #[test]
+    fn a_fact_answers_until_its_end() {
+        let request = ClaimRequest {
+            key: Identity::new(Scene::Mq, "orders", "o-1").key("tests").unwrap(),
+            owner: OwnerToken(1),
+            lease: Duration::from_secs(30),
+            fingerprint: None,
+            max_attempts: 0,
+            on_expiry: OnExpiry::Takeover,
+            retention: Duration::from_secs(60),
+            display: None,
+        };
+        let fact = CachedOutcome { fencing: FencingToken(1), fingerprint: None, value: None, until: Timestamp(10) };
+        assert!(matches!(fact.clone().answer(&request, Timestamp(9)), Some(Claim::Consumed(_))));
+        assert!(fact.answer(&request, Timestamp(10)).is_none());
+    }
+}

@@ -114,3 +114,30 @@ impl CacheTier for MemoryTier {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FencingToken, Timestamp};
+
+    #[test]
+    fn a_generation_is_full_after_32_mib_of_results() {
+        let (mut generations, now) = (Generations::default(), Instant::now());
+        let half: Arc<[u8]> = vec![0; MemoryTier::GENERATION_BYTES / 2].into();
+        let put = |generations: &mut Generations, hash, value: &Arc<[u8]>| {
+            let (fencing, fingerprint, value) = (FencingToken(1), None, Some(value.clone()));
+            let fact = Some(CachedOutcome { fencing, fingerprint, value, until: Timestamp::FOREVER });
+            generations.put(hash, CacheEntry { fact, until: now + Duration::from_secs(60) }, 100);
+        };
+        put(&mut generations, 1, &half);
+        put(&mut generations, 2, &half);
+        // The first two fill a generation exactly, and the others begin the next one.
+        put(&mut generations, 3, &Arc::from([0]));
+        put(&mut generations, 4, &half);
+        for hash in 1..=4 {
+            assert!(generations.find(hash, now).is_some(), "{hash}");
+        }
+        put(&mut generations, 5, &half);
+        assert!(generations.find(1, now).is_none() && generations.find(4, now).is_some());
+    }
+}

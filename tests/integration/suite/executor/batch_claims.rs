@@ -16,7 +16,7 @@ use idempotent::{
 };
 use idempotent_testkit::VirtualClock;
 
-use crate::common::{AppError, id, ms, runtime, secs};
+use crate::common::{AppError, id, key_of, ms, runtime, secs};
 
 /// The scripted answer to the claims of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -90,14 +90,16 @@ impl Batch for Claims {
     }
 }
 
-/// An observer that keeps the steps of the calls that the store has answered.
+/// An observer that keeps the answered requests: the step, whether the report names the item `a`, and the success.
 #[derive(Clone, Debug, Default)]
-struct Answered(Arc<Mutex<Vec<(&'static str, bool)>>>);
+struct Answered(Arc<Mutex<Vec<AnsweredRequest>>>);
+
+type AnsweredRequest = (&'static str, bool, bool);
 
 impl Observer for Answered {
-    fn on(&self, _: &RunInfo<'_>, event: &Event<'_>) {
+    fn on(&self, run: &RunInfo<'_>, event: &Event<'_>) {
         if let Event::StoreAnswered { step, error, .. } = event {
-            self.0.lock().unwrap().push((step, error.is_none()));
+            self.0.lock().unwrap().push((step, run.key == Some(&key_of("a")), error.is_none()));
         }
     }
 
@@ -155,7 +157,7 @@ fn a_batch_is_claimed_in_one_request_which_is_reported_once() {
         let stage = Stage::new(Answer::Granted);
         assert_eq!(stage.run().await.await.unwrap(), [Outcome::Ran, Outcome::Ran]);
         assert_eq!(stage.requests(), (1, 0), "together, alone");
-        assert_eq!(*stage.answered.0.lock().unwrap(), [("claim", true), ("complete", true)]);
+        assert_eq!(*stage.answered.0.lock().unwrap(), [("claim", true, true), ("complete", true, true)]);
         // A tenth of a lease is a safety margin.
         assert_eq!(*stage.remaining.lock().unwrap(), [secs(27), ms(8_100)]);
     });
@@ -185,7 +187,7 @@ fn a_request_without_an_answer_ends_after_a_third_of_the_shortest_lease_and_the_
         assert_eq!(run.await.unwrap(), [Outcome::Ran, Outcome::Ran]);
         let remaining = stage.remaining.lock().unwrap().clone();
         assert!(remaining[0] <= secs(24) && remaining[1] <= ms(5_100), "{remaining:?}");
-        assert_eq!(stage.answered.0.lock().unwrap()[0], ("claim", false));
+        assert_eq!(stage.answered.0.lock().unwrap()[0], ("claim", true, false));
     });
 }
 

@@ -10,8 +10,8 @@ use idempotent::store::{
     Batch, Claim, ClaimHandle, ClaimRequest, Completion, Record, Release, Settled, StateKind, StoreCapabilities,
 };
 use idempotent::{
-    BatchItem, Call, Executor, Handler, Identity, Json, Key, MemoryStore, Outcome, Policy, Rejection, Scene, Store,
-    StoreError, StoreErrorKind,
+    BatchItem, Call, Clock, Executor, Handler, Identity, Json, Key, MemoryStore, Outcome, Policy, Rejection, Scene,
+    Store, StoreError, StoreErrorKind,
 };
 use idempotent_testkit::VirtualClock;
 
@@ -25,6 +25,8 @@ enum Trip {
     Unheard,
     /// Rejected with an error that a retry cannot fix.
     Refused,
+    /// Rejected in the same way after 2.5 s.
+    RefusedLate,
     Hangs,
     /// No response, also for single calls.
     AllHang,
@@ -33,6 +35,7 @@ enum Trip {
 #[derive(Debug)]
 struct Trips {
     inner: MemoryStore,
+    clock: VirtualClock,
     trip: Trip,
     together: AtomicU32,
     alone: AtomicU32,
@@ -78,6 +81,9 @@ impl Batch for Trips {
     }
     async fn complete_all(&self, done: &[(ClaimHandle, Completion)]) -> Vec<Result<Settled, StoreError>> {
         self.together.fetch_add(1, SeqCst);
+        if self.trip == Trip::RefusedLate {
+            self.clock.sleep_until(self.clock.now() + Duration::from_millis(2_500)).await;
+        }
         let mut answers = Vec::new();
         for (held, done) in done {
             answers.push(match self.trip {
@@ -86,7 +92,7 @@ impl Batch for Trips {
                     self.inner.complete(held, done).await.unwrap();
                     Err(StoreError::new(StoreErrorKind::Ambiguous))
                 }
-                Trip::Refused => Err(StoreError::new(StoreErrorKind::Denied)),
+                Trip::Refused | Trip::RefusedLate => Err(StoreError::new(StoreErrorKind::Denied)),
                 Trip::Hangs | Trip::AllHang => pending().await,
             });
         }
@@ -109,7 +115,8 @@ impl Stage {
     fn with(trip: Trip, policy: Policy) -> Self {
         let clock = VirtualClock::new();
         let inner = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
-        let store = Arc::new(Trips { inner: inner.clone(), trip, together: 0.into(), alone: 0.into() });
+        let trips = Trips { inner: inner.clone(), clock: clock.clone(), trip, together: 0.into(), alone: 0.into() };
+        let store = Arc::new(trips);
         let executor = Executor::builder(store.clone()).clock(Arc::new(clock.clone())).policy(Scene::Rest, policy);
         let executor = executor.build().unwrap();
         Self { clock, store, inner, executor }
@@ -193,4 +200,30 @@ async fn a_drain_gives_the_completion_of_a_batch_a_second_in_all() {
         assert!(drain.is_finished() && run.is_finished(), "at {:?}", stage.clock.elapsed());
         assert_eq!(stage.trips(), trips, "together, alone: {policy:?}");
     }
+}
+
+/// The store is alive, so the second after the grace period is used.
+#[tokio::test]
+async fn a_batch_that_is_refused_after_the_grace_period_is_completed_separately() {
+    let stage = Stage::set(Trip::RefusedLate);
+    let run = stage.run("", "");
+    stage.clock.settle().await;
+    let executor = stage.executor.clone();
+    let drain = tokio::spawn(async move { executor.drain(Duration::from_secs(2)).await });
+    stage.clock.advance(Duration::from_millis(2_500)).await;
+    assert_eq!(run.await.unwrap(), vec![Outcome::Ran; 3]);
+    assert_eq!((stage.trips(), drain.await.unwrap().finished), ((1, 3), 3), "together, alone");
+}
+
+/// The first try ends at its own deadline, a third of the lease, and not by the drain.
+#[tokio::test]
+async fn a_batch_without_an_answer_is_completed_separately_in_the_second_after_the_grace_period() {
+    let stage = Stage::with(Trip::Hangs, Policy::new().lease(Duration::from_secs(3)));
+    let run = stage.run("", "");
+    stage.clock.settle().await;
+    let executor = stage.executor.clone();
+    let drain = tokio::spawn(async move { executor.drain(Duration::from_millis(500)).await });
+    stage.clock.advance(Duration::from_secs(1)).await;
+    assert_eq!(run.await.unwrap(), vec![Outcome::Ran; 3]);
+    assert_eq!((stage.trips(), drain.await.unwrap().finished), ((1, 3), 3), "together, alone");
 }

@@ -2,10 +2,10 @@
 use std::future::pending;
 
 use idempotent::steps::StepError;
-use idempotent::{Outcome, Policy, Rejection, step};
+use idempotent::{Lease, Outcome, Policy, Rejection, step};
 
 use super::{Effects, dies, error_of, run};
-use crate::common::{AppError, World};
+use crate::common::{AppError, Job, World, assert_in_flight, key_of, ms, secs};
 
 on_both_stores! {
     a_run_that_fails_for_good_takes_its_steps_back_in_reverse
@@ -13,6 +13,8 @@ on_both_stores! {
     a_run_that_may_be_retried_takes_nothing_back
     a_crash_while_steps_are_taken_back_is_gone_on_with_by_the_next_run
     a_compensation_that_fails_is_tried_again_by_the_next_run
+    a_last_attempt_that_is_deferred_takes_nothing_back
+    a_compensation_has_the_lease_of_its_run_and_the_runs_inside_of_it_do_not_settle_the_delivery
 }
 
 async fn a_run_that_fails_for_good_takes_its_steps_back_in_reverse(world: World) {
@@ -111,4 +113,38 @@ async fn a_compensation_that_fails_is_tried_again_by_the_next_run(world: World) 
     assert_eq!(effects.take(), ["a", "try to undo b"], "what was done before it is not taken back yet");
     assert_eq!(run(&worker, || handler(true)).await.0, Outcome::Failed);
     assert_eq!(effects.take(), ["try to undo b", "undo a"]);
+}
+
+/// A deferral is no attempt.
+async fn a_last_attempt_that_is_deferred_takes_nothing_back(world: World) {
+    let (worker, effects) = (world.worker("a", Policy::new().max_retries(0)), Effects::default());
+    let _held = world.worker("busy", Policy::new()).spawn("inner", &Job::takes(secs(600))).await;
+    let handler = async |inner: bool| {
+        effects.does_and_undoes("a").await?;
+        if inner {
+            worker.deliver("inner", &Job::takes(ms(0))).await.1?;
+        }
+        Ok(0)
+    };
+    assert_in_flight(&run(&worker, || handler(true)).await.0);
+    assert_eq!(effects.take(), ["a"]);
+    world.clock.advance(ms(2)).await;
+    assert_eq!(run(&worker, || handler(false)).await.0, Outcome::Ran);
+    assert!(effects.take().is_empty(), "replayed");
+}
+
+async fn a_compensation_has_the_lease_of_its_run_and_the_runs_inside_of_it_do_not_settle_the_delivery(world: World) {
+    let worker = world.worker("a", Policy::new());
+    let _held = world.worker("busy", Policy::new()).spawn("inner", &Job::takes(secs(600))).await;
+    let inner = worker.clone();
+    let undo = move || async move {
+        assert_eq!(*Lease::current().unwrap().key(), key_of("k"));
+        assert_in_flight(&inner.outcome("inner", &Job::takes(ms(0))).await);
+        Ok::<(), AppError>(())
+    };
+    let handler = || async {
+        step("a", || async { Ok::<_, AppError>(()) }).compensate(undo).await?;
+        Err(AppError::NoArticle)
+    };
+    assert_eq!(run(&worker, handler).await.0, Outcome::Failed);
 }

@@ -1,13 +1,11 @@
 //! The laws of a store, and the simulator's worlds, over tiers that are well and tiers that are not.
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use idempotent::store::MemoryTier;
-use idempotent::{MemoryStore, SqliteStore, Store, TieredStore};
+use idempotent::{MemoryStore, Store, TieredStore};
 use idempotent_simulator as sim;
 use idempotent_testkit::{FaultStore, Subject, VirtualClock, conformance};
 
-use crate::damage::Rows;
 use crate::tiered::unreliable_tiers::{Mood, Weak};
 
 fn memory(clock: &VirtualClock) -> MemoryStore {
@@ -43,20 +41,30 @@ mod extras {
     conformance!(over_memory, over_memory(Mood::Well), without: [clients, planting, foreign, batch]);
 }
 
-async fn over_sqlite(mood: Mood) -> Subject {
-    let (clock, dir) = (VirtualClock::new(), tempfile::tempdir().unwrap());
-    let path = dir.path().join("laws.db");
-    let open = async |path: &Path| {
-        SqliteStore::builder(path.to_str().unwrap()).clock(Arc::new(clock.clone())).open().await.unwrap()
-    };
-    let fast = fast(&clock, mood);
-    let first = tiered(open(&path).await, &fast, &clock);
-    let second = tiered(open(&path).await, &fast, &clock);
-    Subject::new(first).second(second).planting(Rows::of(&path).await).guarded_by(dir).rounds(50).on_clock(clock)
-}
+#[cfg(feature = "stores")]
+mod sqlite {
+    use std::path::Path;
 
-conformance!(over_sqlite, over_sqlite(Mood::Well), without: [clients, losing, foreign, watch]);
-conformance!(over_sqlite_that_forgets, over_sqlite(Mood::Forgets), without: [clients, losing, foreign, watch]);
+    use idempotent::SqliteStore;
+
+    use super::*;
+    use crate::damage::Rows;
+
+    async fn over_sqlite(mood: Mood) -> Subject {
+        let (clock, dir) = (VirtualClock::new(), tempfile::tempdir().unwrap());
+        let path = dir.path().join("laws.db");
+        let open = async |path: &Path| {
+            SqliteStore::builder(path.to_str().unwrap()).clock(Arc::new(clock.clone())).open().await.unwrap()
+        };
+        let fast = fast(&clock, mood);
+        let first = tiered(open(&path).await, &fast, &clock);
+        let second = tiered(open(&path).await, &fast, &clock);
+        Subject::new(first).second(second).planting(Rows::of(&path).await).guarded_by(dir).rounds(50).on_clock(clock)
+    }
+
+    conformance!(over_sqlite, over_sqlite(Mood::Well), without: [clients, losing, foreign, watch]);
+    conformance!(over_sqlite_that_forgets, over_sqlite(Mood::Forgets), without: [clients, losing, foreign, watch]);
+}
 
 #[test]
 fn the_invariants_hold_in_300_worlds_whatever_becomes_of_the_fast_tier() {

@@ -5,4 +5,5 @@ mod cases;
 mod mutants;
 mod sim;
 mod sim_command;
+mod skew_mutants;
 mod wrappers;

@@ -1,5 +1,6 @@
 use super::*;
-use crate::{FencingToken, Identity, OwnerToken, Scene};
+use crate::store::{RecordEntry, RecordPage};
+use crate::{FencingToken, Identity, OwnerToken, Scene, StoreError, StoreErrorKind};
 
 const SECOND: u64 = 1_000_000;
 
@@ -85,6 +86,49 @@ fn encoded_and_truncated_names_are_found_by_their_own_text() {
         assert_eq!(filter.selects(&key, &consuming(), now), selected, "{filter:?}");
         assert!(!selected || key.name().starts_with(&filter.name_prefix()), "{filter:?}");
     }
+}
+
+#[test]
+fn the_prefix_of_the_names_is_as_long_as_the_filter_allows() {
+    let all = || KeyFilter { namespace: Some("shop".into()), ..KeyFilter::default() };
+    for (filter, prefix) in [
+        (KeyFilter { namespace: None, ..all() }, ""),
+        (all(), "shop:"),
+        (KeyFilter { scene: pattern("m*"), ..all() }, "shop:m"),
+        (KeyFilter { scene: pattern("mq"), ..all() }, "shop:mq:"),
+        (KeyFilter { scene: pattern("mq"), scope: pattern("or*"), ..all() }, "shop:mq:or"),
+        (KeyFilter { scope: pattern("orders"), ..all() }, "shop:"),
+    ] {
+        assert_eq!(filter.name_prefix(), prefix, "{filter:?}");
+    }
+}
+
+#[test]
+fn a_filter_without_a_name_selects_names_of_other_forms() {
+    let key = Key::from_parts("other", 7);
+    assert!(KeyFilter::all().selects(&key, &consuming(), Timestamp(160 * SECOND)));
+    assert!(!KeyFilter { scope: pattern("*"), ..KeyFilter::all() }.selects(
+        &key,
+        &consuming(),
+        Timestamp(160 * SECOND)
+    ));
+}
+
+#[test]
+fn a_filter_of_states_selects_readable_records_only() {
+    assert!(KeyFilter::default().selects_any_unreadable());
+    assert!(!KeyFilter::of_states(&[StateKind::Dead]).selects_any_unreadable());
+}
+
+#[test]
+fn a_page_counts_readable_and_unreadable_records() {
+    let now = Timestamp(160 * SECOND);
+    let mut page = RecordPage { now, ..RecordPage::default() };
+    assert!(page.is_empty());
+    let (readable, unreadable) = (key("shop", "orders"), key("shop", "damaged"));
+    page.add(&KeyFilter::default(), readable.clone(), Ok(RecordEntry::new(readable, consuming()))).unwrap();
+    page.add(&KeyFilter::default(), unreadable, Err(StoreError::new(StoreErrorKind::Corrupt))).unwrap();
+    assert_eq!((page.len(), page.is_empty()), (2, false));
 }
 
 #[test]

@@ -1,0 +1,92 @@
+//! Batches over a durable store that answers several requests at once.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use idempotent::store::{
+    Batch, Claim, ClaimHandle, ClaimRequest, Completion, Record, Release, Settled, StoreCapabilities,
+};
+use idempotent::{Key, MemoryStore, Store, StoreError};
+
+use super::*;
+
+/// A store that counts the requests of its batches.
+#[derive(Clone, Debug)]
+struct Batched {
+    inner: MemoryStore,
+    requests: Arc<AtomicUsize>,
+}
+
+#[async_trait]
+impl Store for Batched {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        self.inner.claim(request).await
+    }
+    async fn renew(&self, held: &ClaimHandle, lease: Duration) -> Result<Settled, StoreError> {
+        self.inner.renew(held, lease).await
+    }
+    async fn complete(&self, held: &ClaimHandle, done: &Completion) -> Result<Settled, StoreError> {
+        self.inner.complete(held, done).await
+    }
+    async fn release(&self, held: &ClaimHandle, release: &Release) -> Result<Settled, StoreError> {
+        self.inner.release(held, release).await
+    }
+    async fn peek(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        self.inner.peek(key).await
+    }
+    fn capabilities(&self) -> StoreCapabilities<'_> {
+        self.inner.capabilities().with_batch(self)
+    }
+}
+
+#[async_trait]
+impl Batch for Batched {
+    async fn claim_all(&self, requests: &[ClaimRequest]) -> Vec<Result<Claim, StoreError>> {
+        self.requests.fetch_add(requests.len(), SeqCst);
+        join_all(requests.iter().map(|request| self.inner.claim(request))).await
+    }
+    async fn renew_all(&self, held: &[(ClaimHandle, Duration)]) -> Vec<Result<Settled, StoreError>> {
+        join_all(held.iter().map(|(held, lease)| self.inner.renew(held, *lease))).await
+    }
+    async fn complete_all(&self, done: &[(ClaimHandle, Completion)]) -> Vec<Result<Settled, StoreError>> {
+        join_all(done.iter().map(|(held, done)| self.inner.complete(held, done))).await
+    }
+}
+
+#[tokio::test]
+async fn the_fast_tier_answers_its_part_of_a_batch() {
+    let durable = Batched { inner: MemoryStore::new(), requests: Arc::default() };
+    let store = TieredStore::new(durable.clone(), MemoryTier::new());
+    let all = store.capabilities();
+    let batch = all.batch.unwrap();
+    let keys = ["a", "b", "c"];
+    let ask_all = |owner| keys.map(|key| ask(key, owner));
+
+    let claims = batch.claim_all(&ask_all(1)).await;
+    assert!(claims.iter().all(|claim| matches!(claim, Ok(Claim::Acquired(_)))), "{claims:?}");
+    let held_keys = keys.map(|key| (held(key, 1), secs(60)));
+    assert_eq!(batch.renew_all(&held_keys).await.into_iter().flatten().collect::<Vec<_>>(), [Settled::Done; 3]);
+    let completions = [(held("a", 1), done(b"a", 60)), (held("b", 1), done(b"b", 60))];
+    assert_eq!(batch.complete_all(&completions).await.into_iter().flatten().collect::<Vec<_>>(), [Settled::Done; 2]);
+    assert_eq!((durable.requests.load(SeqCst), store.counts().remembered), (3, 2));
+
+    // The fast tier knows the first two, so the durable store gets the third one only.
+    let claims = batch.claim_all(&ask_all(2)).await;
+    assert_consumed(claims[0].as_ref().unwrap(), b"a");
+    assert_consumed(claims[1].as_ref().unwrap(), b"b");
+    assert!(matches!(claims[2], Ok(Claim::InFlight(_))), "{claims:?}");
+    assert_eq!((durable.requests.load(SeqCst), store.counts().hits), (4, 2));
+}
+
+/// A caller that ignores the capabilities gets one answer for each request.
+#[tokio::test]
+async fn a_durable_store_without_batches_refuses_each_request() {
+    let store = TieredStore::new(MemoryStore::new(), MemoryTier::new());
+    assert!(store.capabilities().batch.is_none());
+    let claims = Batch::claim_all(&store, &[ask("a", 1), ask("b", 1)]).await;
+    assert_eq!(claims.iter().filter(|claim| claim.is_err()).count(), 2);
+    assert_eq!(Batch::renew_all(&store, &[(held("a", 1), secs(1))]).await.len(), 1);
+    assert_eq!(Batch::complete_all(&store, &[(held("a", 1), done(b"", 1))]).await.len(), 1);
+}
