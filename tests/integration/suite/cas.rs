@@ -1,4 +1,5 @@
 //! A custom store in two methods whose claims are held up between reading and writing.
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
@@ -7,7 +8,8 @@ use idempotent::store::{
     BrowseOrder, Cas, CasBackend, Claim, ClaimHandle, Health, HealthReport, OrderTablePage, OwnerToken, Record,
     Release, ReleaseKind, Settled, StoreCapabilities, Version, VersionedRecord,
 };
-use idempotent::{Identity, Key, Scene, Store, StoreError, Timestamp};
+use idempotent::{Clock, Identity, Key, Scene, Store, StoreError, Timestamp};
+use idempotent_testkit::{SkewedStores, VirtualClock, skew_conformance};
 use tokio::sync::Notify;
 
 use crate::common::ask;
@@ -107,3 +109,34 @@ async fn a_store_has_the_capabilities_of_its_backend() {
     store.claim(&ask(key.clone(), 1)).await.unwrap();
     assert_eq!(store.peek(&key).await.unwrap().unwrap().attempt, 1);
 }
+
+/// A backend whose time is that of its client.
+#[derive(Debug)]
+struct Clockless {
+    rows: Arc<Versioned>,
+    clock: VirtualClock,
+}
+
+const SKEW: Duration = Duration::from_secs(2);
+
+#[async_trait]
+impl CasBackend for Clockless {
+    async fn read(&self, key: &Key) -> Result<VersionedRecord, StoreError> {
+        Ok(VersionedRecord { now: self.clock.wall(), ..self.rows.read(key) })
+    }
+
+    async fn swap(&self, key: &Key, seen: Version, next: Option<&Record>) -> Result<bool, StoreError> {
+        Ok(self.rows.swap(key, seen, next))
+    }
+
+    fn max_skew(&self) -> Duration {
+        SKEW
+    }
+}
+
+async fn skewed() -> SkewedStores {
+    let rows = Arc::new(Versioned::default());
+    SkewedStores::open(SKEW, async |clock| Cas(Clockless { rows: rows.clone(), clock })).await
+}
+
+skew_conformance!(clients_with_clocks_of_their_own, skewed());

@@ -50,6 +50,7 @@ pub mod invariant;
 mod judge;
 pub mod native_claim;
 pub mod record;
+pub mod skewed_clocks;
 pub mod state;
 pub mod store;
 pub mod table;

@@ -33,10 +33,11 @@ pub(super) async fn complete<V, F>(handled: &mut [Handled<'_, V, F>]) -> Vec<Opt
     let mut answers = answers.into_iter().flatten();
     for index in done_indices {
         let answer = answers.next().unwrap_or_else(|| Err(no_answer("in time")));
-        if index == first {
-            handled[first].2.store_answered("complete", now, &answer);
-        }
         replies[index] = Some(StoreReply { answer, is_last });
+    }
+    // The request is one, so it is reported once.
+    if let Some(reply) = &replies[first] {
+        handled[first].2.store_answered("complete", now, &reply.answer);
     }
     replies
 }

@@ -25,7 +25,7 @@ enum Trip {
     Unheard,
     /// Rejected with an error that a retry cannot fix.
     Refused,
-    /// Rejected in the same way after 2.5 s.
+    /// Rejected in the same way after 2.1 s.
     RefusedLate,
     Hangs,
     /// No response, also for single calls.
@@ -82,7 +82,7 @@ impl Batch for Trips {
     async fn complete_all(&self, done: &[(ClaimHandle, Completion)]) -> Vec<Result<Settled, StoreError>> {
         self.together.fetch_add(1, SeqCst);
         if self.trip == Trip::RefusedLate {
-            self.clock.sleep_until(self.clock.now() + Duration::from_millis(2_500)).await;
+            self.clock.sleep_until(self.clock.now() + Duration::from_millis(2_100)).await;
         }
         let mut answers = Vec::new();
         for (held, done) in done {
@@ -210,7 +210,7 @@ async fn a_batch_that_is_refused_after_the_grace_period_is_completed_separately(
     stage.clock.settle().await;
     let executor = stage.executor.clone();
     let drain = tokio::spawn(async move { executor.drain(Duration::from_secs(2)).await });
-    stage.clock.advance(Duration::from_millis(2_500)).await;
+    stage.clock.advance(Duration::from_millis(2_100)).await;
     assert_eq!(run.await.unwrap(), vec![Outcome::Ran; 3]);
     assert_eq!((stage.trips(), drain.await.unwrap().finished), ((1, 3), 3), "together, alone");
 }

@@ -27,6 +27,8 @@ async fn a_dropped_run_that_frees_its_key_keeps_its_steps(world: World) {
         }
     });
     world.until(|| effects.0.lock().unwrap().len() == 2).await;
+    // A record of the same microsecond would be taken for the same record.
+    world.clock.advance(secs(1)).await;
     dropped.abort();
     dropped.await.unwrap_err();
     released(&world).await;

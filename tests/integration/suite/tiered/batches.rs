@@ -9,6 +9,7 @@ use idempotent::store::{
     Batch, Claim, ClaimHandle, ClaimRequest, Completion, Record, Release, Settled, StoreCapabilities,
 };
 use idempotent::{Key, MemoryStore, Store, StoreError};
+use idempotent_testkit::VirtualClock;
 
 use super::*;
 
@@ -89,4 +90,16 @@ async fn a_durable_store_without_batches_refuses_each_request() {
     assert_eq!(claims.iter().filter(|claim| claim.is_err()).count(), 2);
     assert_eq!(Batch::renew_all(&store, &[(held("a", 1), secs(1))]).await.len(), 1);
     assert_eq!(Batch::complete_all(&store, &[(held("a", 1), done(b"", 1))]).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_purge_reports_the_records_that_the_durable_store_has_removed() {
+    let clock = VirtualClock::new();
+    let durable = MemoryStore::builder().clock(Arc::new(clock.clone())).build();
+    let store = TieredStore::builder(durable, MemoryTier::new()).clock(Arc::new(clock.clone())).build();
+    store.claim(&ask("a", 1)).await.unwrap();
+    store.complete(&held("a", 1), &done(b"a", 1)).await.unwrap();
+    clock.advance(secs(7_200)).await;
+    let all = store.capabilities();
+    assert_eq!(all.purge.unwrap().purge(10).await.unwrap(), 1);
 }

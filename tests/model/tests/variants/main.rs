@@ -5,6 +5,7 @@ mod broken;
 mod long_running;
 mod native_claim;
 mod record_reduction;
+mod skewed_clocks;
 mod table;
 mod traces;
 
