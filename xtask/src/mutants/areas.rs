@@ -124,7 +124,7 @@ pub(super) const AREAS: [Area; 6] = [
         ],
         slow_test_sets: &[TestSet {
             package: "idempotent-tower",
-            arguments: &["--test", "suite", "--", "attribute::", "sockets::"],
+            arguments: &["--test", "suite", "--", "attribute::", "sockets::", "--skip", "extras::"],
         }],
     },
     Area {

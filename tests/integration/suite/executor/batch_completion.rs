@@ -205,7 +205,7 @@ async fn a_drain_gives_the_completion_of_a_batch_a_second_in_all() {
 /// The store is alive, so the second after the grace period is used.
 #[tokio::test]
 async fn a_batch_that_is_refused_after_the_grace_period_is_completed_separately() {
-    let stage = Stage::set(Trip::RefusedLate);
+    let stage = Stage::with(Trip::RefusedLate, Policy::new().settle_timeout(Duration::from_secs(10)));
     let run = stage.run("", "");
     stage.clock.settle().await;
     let executor = stage.executor.clone();

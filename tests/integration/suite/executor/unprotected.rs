@@ -3,7 +3,7 @@ use idempotent::reply::DefaultReply;
 use idempotent::{Call, Handler, Json, Lease, OnStoreError, Outcome, Policy};
 use idempotent_testkit::{FOREVER, StoreOperation};
 
-use crate::common::{AppError, Job, World, assert_in_flight, id, ms, on_memory, secs};
+use crate::common::{AppError, Job, assert_in_flight, id, ms, on_memory, secs};
 
 /// The outer run holds its own key, and the handler inside of it holds none.
 #[test]
