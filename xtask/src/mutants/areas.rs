@@ -121,6 +121,8 @@ pub(super) const AREAS: [Area; 6] = [
         test_sets: &[
             TestSet { package: "idempotent-tower", arguments: &["--lib", "--features", "axum"] },
             TestSet { package: "idempotent-tower", arguments: &["--test", "suite", "--", "layer::"] },
+            // The middleware of actix-web runs the layer on its worker.
+            TestSet { package: "idempotent-actix", arguments: &["--test", "suite"] },
         ],
         slow_test_sets: &[TestSet {
             package: "idempotent-tower",

@@ -119,3 +119,10 @@ fn the_next_time_grows_with_each_sending_and_has_the_backlog_on_top() {
     let resends = ResendPolicy::new().backoff(10 * second, 40 * second).backlog(5 * second);
     assert_eq!([1, 2, 3, 4, 50].map(|sends| resends.next(sends).as_secs()), [15, 25, 45, 45, 45]);
 }
+
+#[test]
+fn a_message_that_is_not_lost_is_checked_again_after_the_set_time() {
+    let policy = |after| ResendPolicy::new().look_again(after).look_again;
+    assert_eq!(policy(Duration::from_secs(7)), Duration::from_secs(7));
+    assert_eq!(policy(Duration::ZERO), Duration::from_millis(1));
+}

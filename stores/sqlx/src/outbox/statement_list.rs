@@ -35,3 +35,8 @@ impl OutboxStatements {
         all
     }
 }
+
+#[cfg(all(test, feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[allow(clippy::unwrap_used)]
+#[path = "statement_tests.rs"]
+mod tests;

@@ -300,4 +300,11 @@ mod tests {
         assert!(grpc.buffers_unknown(&parts));
         assert!(!ResponseRules::default().buffers_unknown(&parts));
     }
+
+    #[test]
+    fn a_stored_response_has_room_for_its_headers_and_trailers() {
+        let rules = ResponseRules { max_response: 1_000, ..ResponseRules::default() };
+        let expected = Policy::new().max_result(1_000 + 512 * 1_024).max_run(MAX_RUN);
+        assert_eq!(rules.policy(), expected.on_lease_lost(OnLeaseLost::Finish));
+    }
 }

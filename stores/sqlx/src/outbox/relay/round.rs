@@ -26,9 +26,9 @@ const WRITE_RETRY_DELAY: Duration = Duration::from_millis(200);
 
 /// The messages that one round has leased.
 pub(super) struct LeasedBatch {
-    owner: LeaseOwner,
+    pub(super) owner: LeaseOwner,
     /// The start of the lease, or a slightly earlier time.
-    since: Instant,
+    pub(super) since: Instant,
     pub(super) leased: Vec<LeasedMessage>,
 }
 

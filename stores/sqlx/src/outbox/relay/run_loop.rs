@@ -205,3 +205,8 @@ impl<Db: OutboxDb> Relay<Db> {
         LookState::At(self.clock.now() + rest)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::panic, clippy::unwrap_used)]
+#[path = "run_loop_tests.rs"]
+mod tests;
