@@ -16,7 +16,7 @@ use crate::VirtualClock;
 ///
 /// The fields are dropped in this order: stores, clock, guard.
 pub struct SkewedStores {
-    /// The store whose clock is ahead, and the one whose clock is behind.
+    /// The store whose clock is ahead, and the one whose clock is slow.
     pub(crate) stores: [Arc<dyn Store>; 2],
     pub(crate) clock: VirtualClock,
     pub(crate) max_skew: Duration,

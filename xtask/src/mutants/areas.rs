@@ -122,7 +122,7 @@ pub(super) const AREAS: [Area; 6] = [
             TestSet { package: "idempotent-tower", arguments: &["--lib", "--features", "axum"] },
             TestSet { package: "idempotent-tower", arguments: &["--test", "suite", "--", "layer::"] },
             // The middleware of actix-web runs the layer on its worker.
-            TestSet { package: "idempotent-actix", arguments: &["--test", "suite"] },
+            TestSet { package: "idempotent-actix-web", arguments: &["--test", "suite"] },
         ],
         slow_test_sets: &[TestSet {
             package: "idempotent-tower",

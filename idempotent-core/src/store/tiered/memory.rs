@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_generation_is_full_after_32_mib_of_results() {
-        let (mut generations, now) = (Generations::default(), Instant::now());
+        let (mut generations, now) = (Generations::default(), SystemClock::new().now());
         let half: Arc<[u8]> = vec![0; MemoryTier::GENERATION_BYTES / 2].into();
         let put = |generations: &mut Generations, hash, value: &Arc<[u8]>| {
             let (fencing, fingerprint, value) = (FencingToken(1), None, Some(value.clone()));

@@ -135,7 +135,7 @@ pub async fn fencing_rises_over_two_clocks(s: &SkewedStores) {
                 0..4 => {
                     let released = store.release(&pair.held(owner), &release(ReleaseKind::Delete)).await;
                     assert_eq!(must("release", released), Settled::Done);
-                    // A key that a clock ahead has released is free for a clock behind after the difference.
+                    // A key that a clock ahead has released is free for a slow clock after the difference.
                     s.pass(s.max_skew).await;
                 }
                 4..6 => s.pass(LEASE + 2 * s.max_skew).await,
