@@ -98,3 +98,39 @@ impl std::fmt::Debug for LocalLayer {
         f.write_str("LocalLayer")
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::convert::Infallible;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use http_body::Frame;
+    use idempotent_core::SystemClock;
+
+    use super::*;
+    use crate::request::unread_body::UnreadBody;
+
+    /// A body of which nothing arrives.
+    struct PendingBody;
+
+    impl Body for PendingBody {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Pending
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_does_not_arrive_is_not_awaited() {
+        let (parts, ()) = Request::new(()).into_parts();
+        let unread = UnreadBody::unread(PendingBody);
+        let unread = unread.discard_after(&mut Response::new(()), &parts, 0, &SystemClock::new()).unwrap();
+        let (mut discard, mut context) = (pin!(discard_arrived(unread)), Context::from_waker(Waker::noop()));
+        assert!(discard.as_mut().poll(&mut context).is_pending());
+        assert!(discard.as_mut().poll(&mut context).is_ready());
+    }
+}
