@@ -148,8 +148,10 @@ impl<B: CasBackend> Cas<B> {
 #[async_trait]
 impl<B: CasBackend> Store for Cas<B> {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        let lease = request.lease.saturating_add(self.max_skew()?);
-        let extended = ClaimRequest { lease, ..request.clone() };
+        let skew = self.max_skew()?;
+        // A claim may also settle the key: a dead key is kept for the retention.
+        let (lease, retention) = (request.lease.saturating_add(skew), request.retention.saturating_add(skew));
+        let extended = ClaimRequest { lease, retention, ..request.clone() };
         let claim = self.update(&request.key, |found, now| protocol::claim(found, &extended, now)).await?;
         Ok(match claim {
             // The extension is for the clocks of others.

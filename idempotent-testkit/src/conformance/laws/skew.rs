@@ -113,6 +113,22 @@ pub async fn a_settled_key_is_kept_for_its_retention(s: &SkewedStores) {
             assert_eq!(pair.other_state().await, StateKind::Absent, "{}: after twice the difference", pair.name);
         }
     }
+    a_buried_key_is_kept_for_its_retention(s).await;
+}
+
+/// The claim that finds no attempt left settles the key.
+async fn a_buried_key_is_kept_for_its_retention(s: &SkewedStores) {
+    for pair in s.pairs() {
+        let request = |owner| ClaimRequest { max_attempts: 1, retention: RETENTION, ..pair.request(owner) };
+        acquired(must("claim", pair.other.claim(&request(1)).await));
+        s.pass(LEASE + 2 * s.max_skew).await;
+        let buried = must("claim", pair.owner.claim(&request(2)).await);
+        assert!(matches!(buried, Claim::Dead(_)), "{}: {buried:?}", pair.name);
+        s.pass(RETENTION - MS).await;
+        assert_eq!(pair.other_state().await, StateKind::Dead, "{}: the last ms of a buried key", pair.name);
+        s.pass(2 * s.max_skew + MS).await;
+        assert_eq!(pair.other_state().await, StateKind::Absent, "{}: after twice the difference", pair.name);
+    }
 }
 
 pub async fn an_owner_is_granted_the_lease_of_its_request(s: &SkewedStores) {

@@ -25,6 +25,8 @@ enum Bug {
     RenewalNotExtended,
     /// A completion and a release write the retention of their request.
     RetentionNotExtended,
+    /// A claim that buries a key writes the retention of its request.
+    BuriedNotExtended,
     /// The owner gets the extended lease.
     GrantExtended,
     /// A record is removed at its end, so its fencing token is forgotten.
@@ -90,7 +92,8 @@ impl Store for Mutant {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         let late = if self.bug == Some(Bug::EndsLate) { Duration::from_secs(3_600) } else { Duration::ZERO };
         let lease = self.cut(Bug::LeaseNotExtended, request.lease) + late;
-        let claim = self.cas.claim(&ClaimRequest { lease, ..request.clone() }).await?;
+        let retention = self.cut(Bug::BuriedNotExtended, request.retention);
+        let claim = self.cas.claim(&ClaimRequest { lease, retention, ..request.clone() }).await?;
         Ok(match claim {
             Claim::Acquired(grant) if self.bug == Some(Bug::GrantExtended) => {
                 Claim::Acquired(Grant { lease: grant.lease + SKEW, ..grant })
@@ -137,6 +140,7 @@ fn each_bug_breaks_the_laws_about_it() {
         (Bug::LeaseNotExtended, &["no_lease_is_taken_over_early"][..]),
         (Bug::RenewalNotExtended, &["no_lease_is_taken_over_early"]),
         (Bug::RetentionNotExtended, &["a_settled_key_is_kept_for_its_retention"]),
+        (Bug::BuriedNotExtended, &["a_settled_key_is_kept_for_its_retention"]),
         (Bug::GrantExtended, &["an_owner_is_granted_the_lease_of_its_request"]),
         (Bug::RemovesAtTheEnd, &["fencing_rises_over_two_clocks"]),
         (Bug::EndsLate, &["a_lease_may_be_taken_over_after_twice_the_difference"]),
