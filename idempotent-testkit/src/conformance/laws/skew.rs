@@ -116,7 +116,7 @@ pub async fn a_settled_key_is_kept_for_its_retention(s: &SkewedStores) {
     a_buried_key_is_kept_for_its_retention(s).await;
 }
 
-/// The claim that finds no attempt left settles the key.
+/// Checks the retention of a key that is settled by a claim, which finds no attempt left.
 async fn a_buried_key_is_kept_for_its_retention(s: &SkewedStores) {
     for pair in s.pairs() {
         let request = |owner| ClaimRequest { max_attempts: 1, retention: RETENTION, ..pair.request(owner) };
