@@ -62,7 +62,9 @@ pub trait CasBackend: fmt::Debug + Send + Sync + 'static {
     /// client whose clock is ahead, and end late by at most twice the difference. The lease of a [`Grant`] stays as requested, because
     /// its owner measures it from the request. Delays before a retry are not extended.
     ///
-    /// If two clocks differ by more, two owners may hold a key at the same time. Their fencing tokens differ and rise.
+    /// `Cas` refuses a longer difference with an error of kind [`Schema`](StoreErrorKind::Schema).
+    ///
+    /// If two clocks differ by more than declared, two owners may hold a key at the same time. Their fencing tokens differ and rise.
     ///
     /// # Default
     /// Zero: all clients read the same clock.
