@@ -1,6 +1,4 @@
 //! Script calls, and the batching of concurrent calls into one round trip.
 pub(crate) mod batcher;
 pub(crate) mod call;
-pub(crate) mod claim_form;
-pub(crate) mod clock_estimate;
 pub(crate) mod flush;

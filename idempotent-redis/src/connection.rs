@@ -23,7 +23,6 @@ use redis::{AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, Value};
 
 pub(crate) use self::lifetime::ConnectionCloser;
 use self::lifetime::{ConnectionState, PushHandler};
-use crate::batching::clock_estimate::ClockEstimate;
 use crate::connection::notifications::NotificationHub;
 use crate::connection::single_flight::SingleFlight;
 use crate::failure::{CallFailure, FailureKind};
@@ -68,7 +67,6 @@ struct ConnectionInner {
     number: AtomicU64,
     connecting: SingleFlight,
     failed: Mutex<FailedAttempts>,
-    clock: ClockEstimate,
 }
 
 /// Connection attempts that failed since the last success.
@@ -100,7 +98,6 @@ impl Connection {
             number: AtomicU64::new(0),
             connecting,
             failed,
-            clock: ClockEstimate::default(),
         }))
     }
 
@@ -143,11 +140,6 @@ impl Connection {
         connecting.await.unwrap_or_else(|_| {
             Err(CallFailure::not_applied("not connected: the runtime that was connecting has shut down"))
         })
-    }
-
-    /// Returns the estimate of the clock of the server that the connection leads to.
-    pub(crate) fn clock(&self) -> &ClockEstimate {
-        &self.0.clock
     }
 
     /// Returns the number of the latest connection. It rises with each new connection.
@@ -271,7 +263,6 @@ impl ConnectionInner {
         }
         self.start_watchdog(&connection, &state);
         let runtime = tokio::runtime::Handle::current().id();
-        self.clock.clear();
         let number = self.number.fetch_add(1, Ordering::AcqRel) + 1;
         Ok(OpenConnection { number, connection, state, runtime })
     }

@@ -30,9 +30,6 @@ const FENCING: usize = 16;
 const ATTEMPT: usize = 3;
 const THOUSANDS: usize = 7;
 const FIRST: &[u8; ATTEMPT] = b"001";
-/// Length of a consuming record before its owner, and from its times on.
-const HEAD: usize = 2 + FENCING + ATTEMPT;
-const TAIL: usize = TIMES + THOUSANDS;
 
 const SEEN: u8 = 1;
 const SHOWN: u8 = 2;
@@ -93,39 +90,17 @@ fn extend_with_claim(out: &mut Vec<u8>, owner: OwnerToken, fingerprint: Option<F
 /// are unknown.
 pub(crate) fn granted_record(held: &ClaimHandle) -> Option<Arc<[u8]>> {
     let (terms, fencing) = (held.terms.as_ref()?, held.fencing?);
-    let mut out = Vec::with_capacity(HEAD + 34 + TAIL);
-    out.extend(record_head(fencing));
+    let mut out = Vec::with_capacity(2 + FENCING + ATTEMPT + 34 + TIMES + THOUSANDS);
+    out.extend([VERSION, b'P']);
+    out.extend(digits(fencing));
+    out.extend(FIRST);
     extend_with_claim(&mut out, held.owner, terms.fingerprint, terms.display.as_deref());
     let until = fencing.0.checked_add(micros(terms.lease).max(1))?;
-    out.extend(record_tail([fencing.0, fencing.0, until, micros(terms.retention), 0]));
+    for time in [fencing.0, fencing.0, until, micros(terms.retention), 0] {
+        out.extend(&time.to_be_bytes()[1..]);
+    }
+    out.extend([b'0'; THOUSANDS]);
     Some(out.into())
-}
-
-/// Encodes the part of a consuming record before the owner, for a first attempt.
-pub(crate) fn record_head(fencing: FencingToken) -> [u8; HEAD] {
-    let mut out = [0; HEAD];
-    out[..2].copy_from_slice(&[VERSION, b'P']);
-    out[2..2 + FENCING].copy_from_slice(&digits(fencing));
-    out[2 + FENCING..].copy_from_slice(FIRST);
-    out
-}
-
-/// Encodes the last part of a consuming record with these times, for a first attempt.
-pub(crate) fn record_tail(times: [u64; 5]) -> [u8; TAIL] {
-    let mut out = [b'0'; TAIL];
-    for (place, time) in out.chunks_exact_mut(7).zip(times) {
-        place.copy_from_slice(&time.to_be_bytes()[1..]);
-    }
-    out
-}
-
-/// Returns whether a stored value has the form of a consumed record.
-pub(crate) fn is_consumed(bytes: &[u8]) -> bool {
-    match bytes {
-        [VERSION, state, ..] => (CONSUMED..=CONSUMED + 0x0f).contains(state),
-        [first, ..] => first.is_ascii_digit(),
-        [] => false,
-    }
 }
 
 /// Encodes the consumed record of a first attempt with this fencing number.

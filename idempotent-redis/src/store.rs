@@ -2,7 +2,6 @@
 mod batch;
 pub(crate) mod builder;
 mod calls;
-mod claims;
 mod completion;
 mod journal;
 mod listing;
@@ -11,7 +10,6 @@ mod replication;
 mod replies;
 mod search;
 pub(crate) mod tier;
-pub(crate) mod unanswered;
 mod watch;
 
 use std::sync::Arc;
@@ -32,7 +30,6 @@ use crate::connection::url::{self as connection_url, InvalidUrl};
 use crate::durability::{Counters, Durability, RedisCounts};
 use crate::startup::StartupChecks;
 use crate::store::builder::RedisStoreBuilder;
-use crate::store::unanswered::UnansweredClaims;
 use crate::topology::Topology;
 
 /// A store that keeps records in Redis 6.2 or later, or in Valkey.
@@ -40,7 +37,7 @@ use crate::topology::Topology;
 /// The store connects to one server, to the primary that sentinels report, or to a cluster. A clone is cheap and shares
 /// the connections of the original.
 ///
-/// Each protocol step is one script or one conditional command on one key, and follows the server's clock. Concurrent calls are batched: a single call
+/// Each protocol step is one script on one key and uses the server's clock. Concurrent calls are batched: a single call
 /// is sent at once, and calls that arrive in the meantime are sent together, up to 256 keys per script call. In a
 /// cluster, calls for the same node share a pipeline. A key that this process knows to be consumed costs no command;
 /// see [`CacheOptions`].
@@ -114,7 +111,6 @@ pub(crate) struct StoreInner {
     pub(crate) evicted: u64,
     /// Builder that opens the separate store for lease renewals.
     pub(crate) reopen: RedisStoreBuilder,
-    pub(crate) unanswered: UnansweredClaims,
 }
 
 /// Retry budget of calls that have no lease.
@@ -163,6 +159,16 @@ impl RedisStore {
     #[must_use]
     pub fn counts(&self) -> RedisCounts {
         self.0.counters.read()
+    }
+
+    async fn claim_on_server(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        let generation = self.0.hub.cache.generation();
+        let call = ScriptCall::claim(request, generation.is_some());
+        let reply = self.0.call(&call, budget(request.lease)).await?;
+        if self.0.durability == Durability::Primary {
+            return replies::claim(reply, request, &self.0.hub.cache, generation);
+        }
+        Box::pin(self.granted(reply, request, generation)).await
     }
 
     pub(crate) async fn settle(

@@ -51,8 +51,6 @@ pub(crate) struct ScriptParams {
     pub(crate) waits: bool,
     /// Maximum jitter that is added to the first number.
     spread: u64,
-    /// True if a claim must not be a command.
-    pub(crate) is_scripted: bool,
 }
 
 impl ScriptParams {
@@ -63,7 +61,7 @@ impl ScriptParams {
             script,
             Script::Claim | Script::Complete | Script::Replace | Script::Note | Script::CompareAndSwap | Script::Shrink
         );
-        Self { script, verdict: 0, numbers: all, given: N, waits, spread: 0, is_scripted: false }
+        Self { script, verdict: 0, numbers: all, given: N, waits, spread: 0 }
     }
 }
 
@@ -100,20 +98,6 @@ impl ScriptCall {
             &request.key,
             [Some(CallArgument::Own(claimed(request))), None],
         )
-    }
-
-    /// Converts a claim into one that is sent as a script. With `raising`, the script raises the number of a record that this
-    /// owner has written before, because that number may be too low.
-    pub(crate) fn scripted(&self, raising: bool) -> Self {
-        let mut call = self.clone();
-        call.params.is_scripted = true;
-        call.params.numbers[4] += if raising { 4 } else { 0 };
-        call
-    }
-
-    /// Returns whether the reply to a claim must contain the remaining retention of a consumed key.
-    pub(crate) fn is_timed(&self) -> bool {
-        self.params.numbers[4] & 2 != 0
     }
 
     pub(crate) fn renew(held: &ClaimHandle, lease: std::time::Duration) -> Self {

@@ -13,7 +13,6 @@ use super::queue::{DelayQueue, QueueSettings};
 use super::scripts::DelayScripts;
 use super::servers::{QueueServers, delay_error};
 use crate::batching::batcher::CallBatcher;
-use crate::batching::claim_form::ClaimForm;
 use crate::batching::flush::SendOptions;
 use crate::cache::ConsumedCache;
 use crate::connection::address::Credentials;
@@ -189,7 +188,6 @@ impl DelayQueueBuilder {
             joins: true,
             durability: Durability::Primary,
             compares_natively: Arc::default(),
-            claims: ClaimForm::Script,
         };
         let topology = match url.location {
             ServerLocation::Single { server } => {

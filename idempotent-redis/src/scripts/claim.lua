@@ -1,13 +1,12 @@
 #!lua
 -- Claims. ARGV: lease, memory (µs), time to live of the keys (ms), maximum attempts (0: no limit), flags: park (1),
--- return the remaining retention of consumed keys (2), raise the number of an own record (4). Then for each key the part
--- of its record between the number and the times: owner, flags, fingerprint, display. Reply: now (µs), or a list of now
--- and (index, answer) for each key that was not free. Answers: 'G', taken over (7), fencing (16), attempt (10); 'D' and
--- the record of a key that just died; 'R' and the unchanged record; 'T', time to live (ms, 16) and a consumed record;
--- 'E' and an error.
+-- return the remaining retention of consumed keys (2). Then for each key the part of its record between the number and
+-- the times: owner, flags, fingerprint, display. Reply: now (µs), or a list of now and (index, answer) for each key
+-- that was not free. Answers: 'G', taken over (7), fencing (16), attempt (10); 'D' and the record of a key that just
+-- died; 'R' and the unchanged record; 'T', time to live (ms, 16) and a consumed record; 'E' and an error.
 local A, K, pcall, sub = ARGV, KEYS, redis.pcall, string.sub
 local t = redis.call('TIME')
-local lease, memory, ttl, timed = A[1] + 0, A[2] + 0, A[3], A[5] % 4 >= 2
+local lease, memory, ttl, timed = A[1] + 0, A[2] + 0, A[3], A[5] >= '2'
 -- The fencing number is the time: ten digits of seconds, six of microseconds.
 local stamp = t[1] .. sub('00000' .. t[2], -6)
 local now = stamp + 0
@@ -17,7 +16,7 @@ local out, n
 
 -- Handles keys that are not free. Created for the first such key.
 local function made()
-  local most, park, raise = A[4] + 0, A[5] % 2 == 1, A[5] >= '4'
+  local most, park = A[4] + 0, A[5] % 2 == 1
 
   -- Sets the time to live, at least until the clock has passed the number.
   local function put(k, v, fence, ms)
@@ -30,13 +29,6 @@ local function made()
     local number, count = string.format('%016.0f', fence), string.format('%010.0f', attempt)
     return put(k, '\129P' .. number .. sub(count, 8) .. a .. times .. sub(count, 1, 7), fence, ttl + 0)
       or 'G' .. sub(times, -7) .. number .. count
-  end
-
-  -- Raises the number of a record, and changes nothing else.
-  local function renumber(k, cur, fence, attempt, ends, over)
-    local number = string.format('%016.0f', fence)
-    return put(k, '\129P' .. number .. sub(cur, 19), fence, math.ceil((ends - now) / 1000))
-      or 'G' .. struct.pack('>I7', over) .. number .. string.format('%010.0f', attempt)
   end
 
   local function bury(k, cur, first, fence, text)
@@ -58,10 +50,8 @@ local function made()
     local higher = math.max(fence + 1, now)
     if till - updated > 2678400000000 and state == 'P' then return end
     if till + kept <= now then return grant(k, a, now, higher, 1, 0) end
-    local own = state == 'P' and sub(cur, 22, 37) == sub(a, 1, 16)
-    if own and raise then return renumber(k, cur, higher, attempt, till + kept, over) end
     if state == 'F' or state == 'D' or till > now then return end
-    if own then return end
+    if state == 'P' and sub(cur, 22, 37) == sub(a, 1, 16) then return end
     local spent = most > 0 and attempt >= most
     if state == 'V' then
       if spent then return bury(k, cur, first, fence, '') end

@@ -7,8 +7,8 @@ use idempotent_core::{Batch, Claim, ClaimHandle, ClaimRequest, Completion, Settl
 
 use crate::RedisStore;
 use crate::batching::call::ScriptCall;
-use crate::store::BUDGET;
 use crate::store::replies;
+use crate::store::{BUDGET, budget};
 
 #[async_trait]
 impl Batch for RedisStore {
@@ -16,17 +16,14 @@ impl Batch for RedisStore {
         let cache = &self.0.hub.cache;
         let generation = cache.generation();
         let cached: Vec<Option<Claim>> = requests.iter().map(|request| cache.lookup(request)).collect();
-        let uncached: Vec<ClaimRequest> = requests
-            .iter()
-            .zip(&cached)
-            .filter(|(_, cached)| cached.is_none())
-            .map(|(request, _)| request.clone())
-            .collect();
-        let pending = self.0.unanswered.watch(&uncached);
-        let replies = self.claim_replies(&uncached, generation).await;
-        pending.answered(&replies);
-        let mut claims = Vec::with_capacity(replies.len());
-        for (request, reply) in uncached.iter().zip(replies) {
+        let uncached =
+            || requests.iter().zip(&cached).filter(|(_, cached)| cached.is_none()).map(|(request, _)| request);
+        let calls: Vec<ScriptCall> =
+            uncached().map(|request| ScriptCall::claim(request, generation.is_some())).collect();
+        let budget = requests.iter().map(|request| budget(request.lease)).min().unwrap_or_default();
+        let reply = self.0.call_all(&calls, budget).await;
+        let mut claims = Vec::with_capacity(reply.len());
+        for (request, reply) in uncached().zip(reply) {
             claims.push(match reply {
                 Ok(reply) => self.granted(reply, request, generation).await,
                 Err(error) => Err(error),

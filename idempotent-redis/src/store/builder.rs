@@ -8,7 +8,6 @@ use idempotent_core::{Clock, StoreError, SystemClock};
 
 use crate::RedisStore;
 use crate::batching::batcher::{CallBatcher, MAX_WAITING_FLUSHES};
-use crate::batching::claim_form::ClaimForm;
 use crate::batching::flush::SendOptions;
 use crate::cache::{CacheOptions, ConsumedCache};
 use crate::connection::address::Credentials;
@@ -21,7 +20,6 @@ use crate::durability::{Counters, Durability};
 use crate::scripts::{Dialect, ScriptSet};
 use crate::startup::{self, ServerReport, StartupChecks};
 use crate::store::StoreInner;
-use crate::store::unanswered::UnansweredClaims;
 use crate::topology::Topology;
 use crate::topology::cluster::{ClusterRouter, NodeFactory};
 use crate::topology::sentinel::SentinelTarget;
@@ -43,8 +41,6 @@ pub struct RedisStoreBuilder {
     edit: Option<ScriptEdit>,
     plain: bool,
     compares_natively: Option<bool>,
-    claims_natively: bool,
-    claims_adaptively: bool,
     namespace: String,
     allow_eviction: bool,
     read_only: bool,
@@ -65,8 +61,6 @@ impl RedisStoreBuilder {
             edit: None,
             plain: false,
             compares_natively: None,
-            claims_natively: false,
-            claims_adaptively: false,
             namespace: "idempotent".to_owned(),
             allow_eviction: false,
             read_only: false,
@@ -193,20 +187,6 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Makes claims commands whenever possible. For tests only.
-    #[doc(hidden)]
-    pub fn native_claims(mut self) -> Self {
-        self.claims_natively = true;
-        self
-    }
-
-    /// Makes single claims commands while most keys are absent. Not the default yet, and not covered by semantic versioning.
-    #[doc(hidden)]
-    pub fn adaptive_claims(mut self) -> Self {
-        self.claims_adaptively = true;
-        self
-    }
-
     /// Connects and checks the servers as [`Health::check`](idempotent_core::store::Health::check) does. Warnings are
     /// emitted as `tracing` events. Writes the namespace's epoch key if it is missing, except with
     /// [`read_only`](Self::read_only).
@@ -271,8 +251,7 @@ impl RedisStoreBuilder {
             }
         }
         let evicted = reports.iter().filter_map(|reports| reports.evicted).sum();
-        let (unanswered, durability) = (UnansweredClaims::default(), self.durability);
-        let inner = StoreInner { topology, hub, durability, counters, checks, evicted, reopen, unanswered };
+        let inner = StoreInner { topology, hub, durability: self.durability, counters, checks, evicted, reopen };
         let store = RedisStore(Arc::new(inner));
         store.judge(reports).await?;
         Ok(store)
@@ -312,11 +291,6 @@ impl RedisStoreBuilder {
             joins,
             durability: self.durability,
             compares_natively: Arc::new(AtomicBool::new(compares_natively)),
-            claims: match dialect {
-                Dialect::Flags if self.claims_natively => ClaimForm::Command,
-                Dialect::Flags if self.claims_adaptively => ClaimForm::Adaptive(Arc::default()),
-                _ => ClaimForm::Script,
-            },
         }
     }
 }

@@ -22,13 +22,10 @@ pub(crate) fn claim(
     generation: Option<CacheGeneration>,
 ) -> Result<Claim, StoreError> {
     let now = Timestamp(answer.now);
-    let first = |fencing| Ok(Claim::Acquired(Grant { fencing, attempt: 1, lease: request.lease, taken_over: None }));
-    let reply = match answer.body {
-        ReplyBody::Tagged(reply) => reply,
+    let ReplyBody::Tagged(reply) = answer.body else {
         // The key was free: the fencing number is the server time.
-        ReplyBody::Empty => return first(FencingToken(answer.now)),
-        ReplyBody::Granted(fencing) => return first(fencing),
-        _ => return Err(disagrees()),
+        let fencing = FencingToken(answer.now);
+        return Ok(Claim::Acquired(Grant { fencing, attempt: 1, lease: request.lease, taken_over: None }));
     };
     match reply.split_first() {
         Some((b'G', granted)) => grant(granted, request),

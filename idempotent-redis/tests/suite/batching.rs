@@ -37,8 +37,7 @@ async fn concurrent_calls_share_script_calls_and_each_gets_its_own_reply() {
 #[tokio::test]
 async fn a_single_call_is_sent_as_its_own_script_call() {
     let server = RedisServer::start();
-    let builder = RedisStore::builder(server.url()).cache(None).native_comparison(false);
-    let store = builder.connect().await.unwrap();
+    let store = RedisStore::builder(server.url()).cache(None).native_comparison(false).connect().await.unwrap();
     hold(&store, "warm", 1).await;
     let before = calls(&server, "evalsha");
     let held = hold(&store, "k", 1).await;

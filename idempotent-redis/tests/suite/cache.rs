@@ -168,12 +168,11 @@ async fn a_cache_is_bounded_and_can_be_disabled() {
 
     let off = support::open_without_cache(&server).await;
     consume(&off, "k", None).await;
-    // A command or a script, each with the server's time.
-    let before = calls(&server, "time");
+    let before = calls(&server, "evalsha");
     for _ in 0..3 {
         assert!(is_consumed(&off.claim(&ask("k", 2)).await.unwrap(), None));
     }
-    assert_eq!(calls(&server, "time"), before + 3);
+    assert_eq!(calls(&server, "evalsha"), before + 3);
 }
 
 #[tokio::test]

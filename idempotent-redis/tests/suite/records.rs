@@ -1,5 +1,4 @@
 //! Stored values: the exact bytes that scripts write, and the values that are rejected unchanged.
 mod damaged_values;
-mod native_claims;
 mod native_comparison;
 mod stored_forms;

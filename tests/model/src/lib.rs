@@ -48,7 +48,6 @@ pub mod action;
 pub mod check;
 pub mod invariant;
 mod judge;
-pub mod native_claim;
 pub mod record;
 pub mod skewed_clocks;
 pub mod state;

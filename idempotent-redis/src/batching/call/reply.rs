@@ -1,5 +1,4 @@
 //! Replies to script calls.
-use idempotent_core::FencingToken;
 use redis::Value;
 
 use crate::durability::UnconfirmedReplicas;
@@ -31,15 +30,6 @@ impl ScriptReply {
         matches!(&self.body, ReplyBody::Tagged(reply) if reply.first() == Some(&DIFFERS))
     }
 
-    /// Returns whether a claim needed the script, or would have needed it as a command.
-    pub(crate) fn needed_script(&self) -> bool {
-        match &self.body {
-            ReplyBody::Late | ReplyBody::Undecided => true,
-            ReplyBody::Tagged(reply) => matches!(reply.first(), Some(b'G' | b'D' | b'T')),
-            _ => false,
-        }
-    }
-
     /// Returns an error if a command inside the script failed, the same error as outside of a script.
     pub(crate) fn into_result(self) -> Result<Self, CallFailure> {
         match &self.body {
@@ -56,12 +46,6 @@ impl ScriptReply {
 pub(crate) enum ReplyBody {
     /// Nothing to report: the call succeeded, or the key was free.
     Empty,
-    /// A command has written a claim with this fencing number.
-    Granted(FencingToken),
-    /// A command has written a claim whose number must not be used, because the server's clock had passed the number.
-    Late,
-    /// A command has written nothing, and only the script can decide about the claim.
-    Undecided,
     /// A tag byte and its payload; see the scripts.
     Tagged(Vec<u8>),
     /// The reply to `Look` and `Search`: the value and the expiry time in ms.

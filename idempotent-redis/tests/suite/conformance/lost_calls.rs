@@ -41,8 +41,8 @@ impl Lossy {
         let at = next.lock().unwrap().take_if(|(wanted, _)| *wanted == verb).map(|(_, at)| at);
         match at {
             None => return call.await,
-            Some(LostPart::Request) => proxy.fail_next_if(is_call, Fault::CutBeforeSend),
-            Some(LostPart::Reply) => proxy.fail_next_if(is_call, Fault::CutAfterApply),
+            Some(LostPart::Request) => proxy.fail_next_with("EVALSHA", Fault::CutBeforeSend),
+            Some(LostPart::Reply) => proxy.fail_next_with("EVALSHA", Fault::CutAfterApply),
             Some(LostPart::Connection) => {
                 // Waits until the store has noticed: a call on a connection that was just cut is another case.
                 proxy.refuse();
@@ -67,12 +67,6 @@ impl LossInjector for Lossy {
     fn lose(&self, verb: StoreOperation, at: LostPart) {
         *self.0.next.lock().unwrap() = Some((verb, at));
     }
-}
-
-/// Returns whether a request is a call of the store: a script, or a claim that is a command.
-fn is_call(request: &[u8]) -> bool {
-    let has = |word: &[u8]| request.windows(word.len()).any(|window| window == word);
-    has(b"EVALSHA") || has(b"\r\nNX\r\n")
 }
 
 /// Waits until the store can reach the server, or cannot.

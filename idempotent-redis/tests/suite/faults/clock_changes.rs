@@ -6,7 +6,6 @@ use idempotent_core::{
     Release, ReleaseKind, Settled, State, StateKind, Store, Timestamp, protocol,
 };
 use idempotent_harness::servers::RedisServer;
-use idempotent_redis::RedisStore;
 
 use crate::support::runs::{End, Job, Worker, assert_in_flight, record, secs, ttl};
 use crate::support::{HOUR, ask, ask_number, consume, done, hold, key, open_without_cache, put_down};
@@ -133,7 +132,7 @@ async fn numbers_of_a_retained_key_rise_even_if_the_clock_goes_back() {
 #[tokio::test]
 async fn a_number_may_repeat_if_the_clock_is_set_back_after_its_record_is_gone() {
     let server = RedisServer::builder().faketime().start();
-    let store = RedisStore::builder(server.url()).cache(None).connect().await.unwrap();
+    let store = open_without_cache(&server).await;
     for (part, verdict) in [("deleted", ReleaseKind::Delete), ("remembered", ReleaseKind::Vacate)] {
         let held = hold(&store, part, 1).await;
         assert_eq!(store.release(&held, &put_down(verdict)).await.unwrap(), Settled::Done);

@@ -125,11 +125,7 @@ async fn a_slow_connection_is_not_closed() {
 #[tokio::test]
 async fn a_call_that_arrives_after_its_timeout_has_no_effect() {
     let server = RedisServer::start();
-    let proxy = Proxy::start(&server.address()).await;
-    // Claims are scripts, so that the test can count the copies.
-    let builder = RedisStore::builder(proxy.url()).response_timeout(secs(1)).cache(None);
-    let store = builder.connect().await.unwrap();
-    consume(&store, "warm", None).await;
+    let (proxy, store) = far(&server, secs(1)).await;
     let seen = calls(&server, "evalsha");
     proxy.fail_next_with(key("k").as_str(), Fault::Delay(secs(4)));
     let error = answered(store.claim(&ask("k", 1))).await.unwrap_err();

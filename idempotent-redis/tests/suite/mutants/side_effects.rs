@@ -220,26 +220,3 @@ pub(crate) async fn a_caching_store_asks_once(w: &World) {
     assert!(matches!(keeps.claim(&ask(&key(2), 3)).await, Ok(Claim::Consumed(_))));
     assert_eq!(w.server.info("cmdstat_evalsha").split(',').next().map(str::to_owned), before);
 }
-
-/// A claim without an answer may have written a number that is too low. Its owner raises this number, and no other.
-pub(crate) async fn an_unanswered_claim_raises_the_number_of_its_own_record_only(w: &World) {
-    // The script is cached from here on.
-    assert!(matches!(w.store.claim(&ask(&key(3), 1)).await, Ok(Claim::Acquired(_))));
-    let unanswered = async |key: &idempotent_core::Key, owner| {
-        w.server.pause();
-        let claim = tokio::time::timeout(Duration::from_millis(10), w.store.claim(&ask(key, owner))).await;
-        w.server.resume();
-        assert!(claim.is_err(), "{claim:?}");
-    };
-    unanswered(&key(1), 1).await;
-    crate::support::until("the claim to arrive", async || w.look(&key(1)) != Value::Nil).await;
-    let Value::Bytes(first) = w.look(&key(1)) else { panic!("no record") };
-    let Ok(Claim::Acquired(grant)) = w.store.claim(&ask(&key(1), 1)).await else { panic!("not granted") };
-    assert!(format!("{:016}", grant.fencing.0).as_bytes() > &first[2..18] && grant.attempt == 1, "{grant:?}");
-
-    let before = HELD.bytes();
-    w.plant(&key(2), &before);
-    unanswered(&key(2), 2).await;
-    assert!(matches!(w.store.claim(&ask(&key(2), 2)).await, Ok(Claim::InFlight(_))));
-    assert_eq!(w.look(&key(2)), Value::Bytes(before));
-}

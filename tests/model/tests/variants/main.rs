@@ -3,7 +3,6 @@
 mod additional_cases;
 mod broken;
 mod long_running;
-mod native_claim;
 mod record_reduction;
 mod skewed_clocks;
 mod table;
