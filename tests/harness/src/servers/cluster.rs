@@ -217,7 +217,8 @@ impl RedisCluster {
             }
         }
         let all = self.nodes.len();
-        until("all nodes know each other", || self.nodes.iter().all(|node| is_ok(node) && members(node, "") == all))
+        let is_ready = |node: &RedisServer| is_ok(node) && knows_all_owners(node) && members(node, "") == all;
+        until("all nodes know each other and all slots", || self.nodes.iter().all(is_ready))
     }
 
     fn replicate(&self, replicas: usize) -> Result<(), String> {
@@ -264,6 +265,11 @@ fn members(node: &RedisServer, flag: &str) -> usize {
 
 fn is_ok(node: &RedisServer) -> bool {
     node.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok")
+}
+
+/// Returns whether a node knows the owner of every slot. Without full coverage, its state is "ok" before that.
+fn knows_all_owners(node: &RedisServer) -> bool {
+    node.command(&["CLUSTER", "INFO"]).text().contains(&format!("cluster_slots_assigned:{SLOTS}"))
 }
 
 fn accepted(answer: &Value) -> Result<(), String> {
