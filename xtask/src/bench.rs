@@ -36,6 +36,7 @@ pub(crate) const DELIVERY: Bench =
     Bench { name: "delivery", package: "idempotent-delivery-bench", targets: &["delivery"] };
 pub(crate) const SQL: Bench = Bench { name: "sql", package: "idempotent-sql-bench", targets: &["sql"] };
 pub(crate) const OPERATE: Bench = Bench { name: "operate", package: "idempotent-operate-bench", targets: &["operate"] };
+pub(crate) const GROWTH: Bench = Bench { name: "growth", package: "idempotent-growth-bench", targets: &["growth"] };
 pub(crate) const PEERS: Bench = Bench { name: "peers", package: "idempotent-peers-bench", targets: &["peers"] };
 
 /// The options after the name.

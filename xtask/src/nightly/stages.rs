@@ -131,12 +131,12 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
         let command = format!("soak {soak}");
         xtask(&command, &command)
     }));
-    stages.extend(["core", "redis", "http", "mq", "nats", "pgmq", "sql", "delivery", "operate", "peers"].map(
-        |bench| {
+    stages.extend(
+        ["core", "redis", "http", "mq", "nats", "pgmq", "sql", "delivery", "operate", "growth", "peers"].map(|bench| {
             let command = format!("bench {bench}");
             xtask(&command, &command)
-        },
-    ));
+        }),
+    );
     stages
 }
 
