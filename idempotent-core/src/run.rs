@@ -19,10 +19,11 @@ mod settle;
 mod settling_step;
 mod unprotected;
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::Arc;
 
+use futures_util::future::Either;
 use tracing::{Instrument, Span};
 
 pub(crate) use self::attempt::Attempt;
@@ -142,11 +143,12 @@ fn no_executor(call: &Call) -> Rejection {
     rejection
 }
 
-async fn finish<F: Future>(begun: CheckedRun<F, F::Output>) -> F::Output {
+/// Waits for a run in its span. The function is not asynchronous, so that the future does not keep the answer to a rejected call.
+fn finish<F: Future>(begun: CheckedRun<F, F::Output>) -> impl Future<Output = F::Output> {
     match begun {
-        Ok((run, Some(span))) => run.instrument(span).await,
-        Ok((run, None)) => run.await,
-        Err(output) => output,
+        Ok((run, Some(span))) => Either::Left(Either::Left(run.instrument(span))),
+        Ok((run, None)) => Either::Left(Either::Right(run)),
+        Err(output) => Either::Right(ready(output)),
     }
 }
 
@@ -190,26 +192,30 @@ where
     Fut: Future<Output = R>,
 {
     async move {
-        // Boxed, so that the claim's memory is freed before the handler runs.
-        match Box::pin(claim(engine, prepared, &context, &mut report)).await {
+        // Boxed, so that the claim's memory is freed before the handler runs. No `await` inside the match: otherwise the future would
+        // reserve space for the result of the claim while the handler runs.
+        let rest = match Box::pin(claim(engine, prepared, &context, &mut report)).await {
             // Boxed like the settlement: three small allocations cost less than one large allocation.
-            Ok(attempt) => Box::pin(attempt.run_handler(context, &mut report, handler)).await,
+            Ok(attempt) => Either::Left(Box::pin(attempt.run_handler(context, &mut report, handler))),
             Err(NotAcquired::Replay(value)) => match C::decode(value.as_deref()) {
                 Ok(value) => {
                     report.end(Outcome::Replayed);
-                    P::replayed(value)
+                    return P::replayed(value);
                 }
-                Err(cause) => report.reject(&handler, Rejection::ConsumedWithoutResult { cause: Some(cause) }),
+                Err(cause) => {
+                    return report.reject(&handler, Rejection::ConsumedWithoutResult { cause: Some(cause) });
+                }
             },
+            Err(NotAcquired::Rejected(rejection)) => return report.reject(&handler, rejection),
             // Boxed so that a rare path does not enlarge the future of each run.
-            Err(NotAcquired::Unprotected(_, policy)) => {
-                Box::pin(run_unprotected(engine, &policy, context, report, handler)).await
-            }
-            Err(NotAcquired::Rejected(rejection)) => report.reject(&handler, rejection),
-            Err(NotAcquired::Duplicate(prepared)) => {
-                let rejection = Box::pin(duplicate_rejection(engine, &prepared)).await;
+            Err(NotAcquired::Unprotected(_, policy)) => Either::Right(Either::Left(Box::pin(async move {
+                run_unprotected(engine, &policy, context, report, handler).await
+            }))),
+            Err(NotAcquired::Duplicate(prepared)) => Either::Right(Either::Right(Box::pin(async move {
+                let rejection = duplicate_rejection(engine, &prepared).await;
                 report.reject(&handler, rejection)
-            }
-        }
+            }))),
+        };
+        rest.await
     }
 }

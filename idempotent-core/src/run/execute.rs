@@ -3,6 +3,7 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 
 use futures_util::FutureExt;
+use futures_util::future::Either;
 
 use super::attempt::{AbortReason, Attempt};
 use super::classify::classify;
@@ -45,15 +46,17 @@ impl Attempt<'_> {
                 Ok(ended) => ended,
                 Err(why) => return handler.reject(self.abandon(why, report)),
             };
-            match ended.and_then(|reply| classify(reply, &handler, self.policy(), report)) {
+            // No `await` inside the match: otherwise the future would reserve space for the answer while the handler runs.
+            let settlement = match ended.and_then(|reply| classify(reply, &handler, self.policy(), report)) {
                 Ok(classified) => {
-                    Box::pin(self.settle(report, classified, None, nested_slot.take_outcome(), &handler)).await.output
+                    Either::Left(Box::pin(self.settle(report, classified, None, nested_slot.take_outcome(), &handler)))
                 }
-                Err(panic) => {
-                    Box::pin(self.settle_panic(report)).await;
+                Err(panic) => Either::Right(Box::pin(async {
+                    self.settle_panic(report).await;
                     resume_unwind(panic)
-                }
-            }
+                })),
+            };
+            settlement.await.output
         }
     }
 

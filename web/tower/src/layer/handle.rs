@@ -106,7 +106,7 @@ impl LayerConfig {
         S: Service<Request<RequestBody<B>>, Response = Response<R>>,
         R: Body<Data = Bytes>,
     {
-        let (mut inner, parts) = *taken;
+        let (mut inner, parts) = unboxed(taken);
         let passed = Box::pin(inner.call(buffered_request(parts, body, self.max_body))).await;
         passed.map(|response| response.map(ResponseBody::passing))
     }
@@ -133,17 +133,21 @@ impl LayerConfig {
         let started = begun.clone();
         let run = async move {
             let handler = async || {
-                let (mut inner, parts) = *taken;
-                let mut request = buffered_request(parts, body, max_body);
-                if let Some(attempt) = RequestAttempt::current() {
-                    request.extensions_mut().insert(attempt);
-                }
-                if let Some(key) = key {
-                    request.extensions_mut().insert(key);
-                }
-                inner.call(request).await.map(|response| HandlerResponse { response, rules })
+                // The block ends before the wait, so that the future does not keep the request and the service.
+                let response = {
+                    let (mut inner, parts) = unboxed(taken);
+                    let mut request = buffered_request(parts, body, max_body);
+                    if let Some(attempt) = RequestAttempt::current() {
+                        request.extensions_mut().insert(attempt);
+                    }
+                    if let Some(key) = key {
+                        request.extensions_mut().insert(key);
+                    }
+                    inner.call(request)
+                };
+                response.await.map(|response| HandlerResponse { response, rules })
             };
-            executor.run(*call, Handler::<LayerReply<R, S::Error>, Json, _, _>::new(started.told(handler))).await
+            executor.run(call, Handler::<LayerReply<R, S::Error>, Json, _, _>::new(started.told(handler))).await
         };
         (begun, languages, Box::pin(AssertUnwindSafe(run).catch_unwind()))
     }
@@ -341,6 +345,12 @@ impl LayerConfig {
             None => problem.to_response().into(),
         }
     }
+}
+
+/// Unboxes a value and frees the box. An async block would keep the memory of an unboxed local until its end.
+#[allow(clippy::boxed_local, reason = "the box is freed here")]
+fn unboxed<T>(value: Box<T>) -> T {
+    *value
 }
 
 /// Returns the value of a header that occurs once.
