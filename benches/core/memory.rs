@@ -45,10 +45,10 @@ pub async fn all(report: &Report) {
     for tasks in [1, 64] {
         let rounds = report.rounds(21, 20_000, tasks);
         let at = |case| ("memory", case, Some(usize::try_from(tasks).unwrap()));
-        report.pair(at("fresh"), "ns", rounds.nanos(from, ours.clone(), fresh.clone()).await, Goal::AtMost(5.0));
+        report.pair(at("fresh"), "ns", rounds.nanos(from, ours.clone(), fresh.clone()).await, Goal::AtMost(3.0));
         from += rounds.rounds * rounds.operations;
         let again = rounds.nanos(0, ours.clone(), look_up.clone()).await;
-        report.pair(at("duplicate"), "ns", again, Goal::AtMost(4.0));
+        report.pair(at("duplicate"), "ns", again, Goal::AtMost(2.0));
     }
     assert_eq!(executor.counts().of("ran"), from);
 }

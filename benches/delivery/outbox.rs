@@ -89,7 +89,7 @@ pub async fn relay(report: &Report) {
             rabbit.ctl(&["purge_queue", QUEUE]);
         }
     }
-    report.pair((STORE, case, Some(BATCH as usize)), "messages/s", rates(messages, &ours, &floor), Goal::AtLeast(0.7));
+    report.pair((STORE, case, Some(BATCH as usize)), "messages/s", rates(messages, &ours, &floor), Goal::AtLeast(0.85));
 }
 
 async fn write(pool: &PgPool, outbox: &Outbox<sqlx::Postgres>, round: usize, messages: u64) {

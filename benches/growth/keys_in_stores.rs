@@ -4,6 +4,7 @@ use std::sync::Arc;
 use idempotent::{Executor, MemoryStore, RedisStore, Store};
 use idempotent_harness::servers::RedisServer;
 
+use crate::bare;
 use crate::report::Report;
 use crate::rounds::drive;
 use crate::runs;
@@ -13,7 +14,7 @@ pub const DUPLICATE: &str = "duplicate";
 pub const ABSENT: &str = "claim and release of an absent key";
 /// Keys that are consumed by real runs; further ones are written in bulk.
 pub const CONSUMED: u64 = 10_000;
-const TASKS: u64 = 16;
+pub const TASKS: u64 = 16;
 
 /// Returns the numbers of keys.
 pub fn numbers(report: &Report) -> Vec<u64> {
@@ -25,6 +26,7 @@ pub fn wanted(report: &Report, store: &str) -> bool {
 }
 
 pub async fn memory(report: &Report) {
+    bare::maps(report, &numbers(report), 20_000).await;
     if !wanted(report, "memory") {
         return;
     }
@@ -39,7 +41,7 @@ pub async fn memory(report: &Report) {
 }
 
 pub async fn redis(report: &Report) {
-    if !wanted(report, "redis") {
+    if !wanted(report, "redis") && !report.wants("redis-rs", bare::SET_AND_DELETE) {
         return;
     }
     let (mut servers, mut stores) = (Vec::new(), Vec::<(u64, Arc<dyn Store>)>::new());
@@ -48,9 +50,10 @@ pub async fn redis(report: &Report) {
         let store = RedisStore::builder(server.url()).cache(None).connect().await.unwrap();
         consume_first(&store, keys).await;
         fill_redis(&server, keys - CONSUMED.min(keys));
-        servers.push(server);
+        servers.push((keys, server));
         stores.push((keys, Arc::new(store)));
     }
+    bare::commands(report, &servers, 4_000).await;
     claims(report, "redis", &stores, 4_000).await;
 }
 
@@ -76,7 +79,7 @@ async fn consume(executor: Executor, number: u64) {
 }
 
 /// Returns a number that is far from the ones of the neighbouring operations.
-fn spread(number: u64) -> u64 {
+pub fn spread(number: u64) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1
 }
 

@@ -3,8 +3,14 @@
 //! Each figure is a time per operation. Its floor is the time of the same operation at the smallest size, measured in the same rounds, in
 //! changing order. A cost is flat if no ratio exceeds 1.2. All sizes exist at the same time, so that their rounds can alternate.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, unreachable_pub)]
+mod bare;
 mod callers;
 mod delay_queue;
+#[path = "../core/floors.rs"]
+mod floors;
+#[path = "../core/keys.rs"]
+#[allow(dead_code, reason = "the core's benches use the rest of it")]
+mod keys;
 mod keys_in_sql;
 mod keys_in_stores;
 mod outbox;

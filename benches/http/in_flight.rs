@@ -29,7 +29,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 /// The size of each request body.
 const BODY: usize = 1_024;
 /// The goal without the body.
-const GOAL: f64 = 8_192.0;
+const GOAL: f64 = 4_096.0;
 
 fn main() {
     let report = Report::from_args("http");

@@ -25,9 +25,10 @@ use crate::wrk::CONNECTIONS;
 
 const BARE: Mode = Mode::fresh(Way::Bare);
 const BY_HAND: Mode = Mode::fresh(Way::TwoCommands);
-const MODES: [Mode; 8] = [
+const MODES: [Mode; 9] = [
     BARE,
     Mode::fresh(Way::Memory),
+    Mode::fresh(Way::SteadyMemory),
     Mode::replay(Way::Memory),
     BY_HAND,
     Mode::fresh(Way::Redis),
@@ -45,8 +46,9 @@ struct Compared {
     goal: Goal,
 }
 
-const COMPARED: [Compared; 7] = [
+const COMPARED: [Compared; 8] = [
     compared("memory", "fresh, to bare", (Mode::fresh(Way::Memory), BARE), Goal::AtLeast(0.85)),
+    compared("memory", "fresh at a steady size, to bare", (Mode::fresh(Way::SteadyMemory), BARE), Goal::AtLeast(0.85)),
     compared("memory", "replay, to bare", (Mode::replay(Way::Memory), BARE), Goal::AtLeast(1.0)),
     compared("redis", "fresh, to two commands", (Mode::fresh(Way::Redis), BY_HAND), Goal::AtLeast(0.9)),
     compared("redis", "two commands, to bare", (BY_HAND, BARE), Goal::None),

@@ -2,6 +2,7 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -10,7 +11,7 @@ use axum::routing::post;
 use axum_idempotent::{IdempotentLayer, IdempotentOptions};
 use idempotent::IdempotencyLayer;
 use idempotent::http::{Caller, Principal};
-use idempotent::{Executor, MemoryStore, RedisStore};
+use idempotent::{Executor, MemoryStore, Policy, RedisStore, Scene};
 use idempotent_harness::servers::RedisServer;
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
@@ -29,8 +30,10 @@ use crate::route::{Runs, place, place_with_two_commands};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Way {
     Bare,
-    /// The layer with a memory store.
+    /// The layer with a memory store, which is empty at the start of each slice.
     Memory,
+    /// The layer with one memory store for all slices, whose records expire after half a second.
+    SteadyMemory,
     /// The layer with Redis.
     Redis,
     TwoCommands,
@@ -44,6 +47,7 @@ const USERS: usize = 10_000;
 pub struct Services {
     runtime: Runtime,
     redis: Executor,
+    steady: Executor,
     connection: MultiplexedConnection,
     users: Vec<Id>,
     /// The names of the users, for `wrk`.
@@ -72,12 +76,14 @@ impl Services {
             let client = redis::Client::open(server.url()).unwrap();
             (Executor::new(store), client.get_multiplexed_async_connection_with_config(&config).await.unwrap())
         });
+        let short = Policy::of(&Scene::Rest).retain(Duration::from_millis(500));
+        let steady = Executor::builder(MemoryStore::new()).policy(Scene::Rest, short).build().unwrap();
         let users: Vec<_> = (0..USERS).map(|_| Id::default()).collect();
         let mut names = NamedTempFile::new().unwrap();
         for user in &users {
             writeln!(names, "{user}").unwrap();
         }
-        Self { runtime, redis, connection, users, names }
+        Self { runtime, redis, steady, connection, users, names }
     }
 
     /// Returns the route in this way. No key is known, except those in Redis.
@@ -97,6 +103,7 @@ impl Services {
         match way {
             Way::Bare => Router::new().route("/orders", post(place)).with_state(runs.clone()),
             Way::Memory => layered(Executor::new(MemoryStore::new())),
+            Way::SteadyMemory => layered(self.steady.clone()),
             Way::Redis => layered(self.redis.clone()),
             Way::TwoCommands => Router::new()
                 .route("/orders", post(place_with_two_commands))

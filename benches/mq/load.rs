@@ -30,8 +30,8 @@ use crate::ways::{Place, Way};
 const COMPARED: [(&str, Way, Goal); 4] = [
     ("one by one", Way::OneByOne, Goal::None),
     ("unprotected", Way::Unprotected, Goal::AtLeast(0.95)),
-    ("memory", Way::Memory, Goal::AtLeast(0.9)),
-    ("redis", Way::Redis, Goal::AtLeast(0.6)),
+    ("memory", Way::Memory, Goal::AtLeast(1.0)),
+    ("redis", Way::Redis, Goal::AtLeast(0.7)),
 ];
 
 fn main() {
