@@ -1,10 +1,10 @@
 //! Completions by `SET … IFEQ`, where the server has that option.
-use idempotent_core::{Batch, Completion, Settled, StateKind, Store};
+use idempotent_core::{Batch, ClaimHandle, Completion, ReleaseKind, Settled, StateKind, Store};
 use idempotent_harness::servers::RedisServer;
 use idempotent_redis::RedisStore;
 
 use crate::support::runs::{record, secs, ttl};
-use crate::support::{calls, done, hold, open_without_cache};
+use crate::support::{calls, done, hold, open_without_cache, put_down};
 
 /// Returns whether the server has the option: Redis 8.4 and later, Valkey 8.1 and later.
 fn has_comparison(server: &RedisServer) -> bool {
@@ -83,4 +83,50 @@ async fn a_record_of_another_owner_is_not_replaced() {
     let next = hold(&store, "k", 2).await;
     assert_eq!(store.complete(&held, &done(None)).await.unwrap(), Settled::Lost { now: StateKind::Consuming });
     assert_eq!(store.complete(&next, &done(None)).await.unwrap(), Settled::Done);
+}
+
+/// Versions before 0060 complete by a script what this version has claimed, and the other way round. Their handles have no terms, and the scripts of
+/// Redis 6.2 are those of the first version.
+#[tokio::test]
+async fn records_of_every_form_are_read_and_ended_by_every_other() {
+    let server = RedisServer::start();
+    let builder = || RedisStore::builder(server.url()).cache(None);
+    let forms = [builder(), builder().native_comparison(false), builder().plain_scripts()];
+    let mut stores = Vec::new();
+    for form in forms {
+        stores.push(form.connect().await.unwrap());
+    }
+    for (by, claiming) in stores.iter().enumerate() {
+        for (other, ending) in stores.iter().enumerate() {
+            for with_terms in [true, false] {
+                let part = format!("{by}-{other}-{with_terms}");
+                let held = hold(claiming, &part, 1).await;
+                let held = if with_terms { held } else { ClaimHandle { terms: None, ..held } };
+                assert_eq!(ending.renew(&held, secs(60)).await.unwrap(), Settled::Done, "{part}");
+                assert_eq!(ending.complete(&held, &done(Some(b"1"))).await.unwrap(), Settled::Done, "{part}");
+                for reading in &stores {
+                    assert_eq!(record(reading, &part).await.unwrap().state.kind(), StateKind::Consumed, "{part}");
+                }
+                let released = hold(claiming, &format!("{part}-released"), 1).await;
+                let delete = put_down(ReleaseKind::Delete);
+                assert_eq!(ending.release(&released, &delete).await.unwrap(), Settled::Done, "{part}");
+            }
+        }
+    }
+}
+
+/// A first grant is completed by its whole record, also one of another form.
+#[tokio::test]
+async fn a_grant_of_every_form_is_completed_by_every_other_without_a_renewal() {
+    let server = RedisServer::start();
+    let builder = || RedisStore::builder(server.url()).cache(None);
+    let stores = [builder().connect().await.unwrap(), builder().plain_scripts().connect().await.unwrap()];
+    for (by, claiming) in stores.iter().enumerate() {
+        for (other, ending) in stores.iter().enumerate() {
+            let part = format!("{by}-{other}");
+            let held = hold(claiming, &part, 1).await;
+            assert_eq!(ending.complete(&held, &done(None)).await.unwrap(), Settled::Done, "{part}");
+            assert_eq!(record(claiming, &part).await.unwrap().state.kind(), StateKind::Consumed, "{part}");
+        }
+    }
 }
