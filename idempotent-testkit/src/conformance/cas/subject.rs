@@ -34,6 +34,16 @@ impl CasSubject {
         Self { backend, clock: None, rounds: 1_000, largest_value: 1_000_000, _guard }
     }
 
+    /// Sets the size of the largest value that laws store, in bytes, for a backend whose server limits records.
+    ///
+    /// # Default
+    /// 1,000,000
+    #[must_use]
+    pub fn largest_value(mut self, bytes: u32) -> Self {
+        self.largest_value = bytes;
+        self
+    }
+
     /// Sets the clock that the backend reads. Laws about time then take no time.
     #[must_use]
     pub fn on_clock(mut self, clock: VirtualClock) -> Self {
@@ -48,16 +58,6 @@ impl CasSubject {
     #[must_use]
     pub fn rounds(mut self, rounds: u32) -> Self {
         self.rounds = rounds;
-        self
-    }
-
-    /// Sets the size of the largest value that laws store, in bytes, for a backend whose server limits records.
-    ///
-    /// # Default
-    /// 1,000,000
-    #[must_use]
-    pub fn largest_value(mut self, bytes: u32) -> Self {
-        self.largest_value = bytes;
         self
     }
 
