@@ -92,6 +92,27 @@ async fn a_write_whose_second_copy_finds_the_first_one_is_applied() {
     }
 }
 
+#[tokio::test]
+async fn reads_are_consistent_and_each_write_has_a_condition() {
+    let now = Timestamp(1_767_225_600_000_000);
+    let (server, backend) = answered(|| (200, "{}".to_owned())).await;
+    assert_eq!(backend.read(&key("1")).await.unwrap().version, 0);
+    for (seen, condition, value) in [(0, "attribute_not_exists(#c)", None), (9, "#c=:seen", Some(r#""N":"9""#))] {
+        assert!(backend.swap(&key("1"), seen, Some(&record(now, now + secs(60)))).await.unwrap());
+        assert!(backend.swap(&key("1"), seen, None).await.unwrap());
+        for operation in ["putitem", "deleteitem"] {
+            let body = server.bodies(operation).pop().unwrap();
+            assert!(body.contains(&format!(r#""ConditionExpression":"{condition}""#)), "{body}");
+            assert!(value.is_none_or(|value| body.contains(value)), "{body}");
+        }
+        let body = server.bodies("putitem").pop().unwrap();
+        assert!(body.contains(r#""ReturnValuesOnConditionCheckFailure":"ALL_OLD""#), "{body}");
+        assert!(body.contains(r#""version":{"N":"7"}"#), "{body}");
+    }
+    let bodies = server.bodies("getitem");
+    assert!(bodies.len() == 1 && bodies[0].contains(r#""ConsistentRead":true"#), "{bodies:?}");
+}
+
 /// Opens a backend on a table with these other members of its description.
 async fn described(members: &'static str) -> Result<DynamoBackend, idempotent_core::StoreError> {
     let server = Scripted::start(move |operation| table(operation, members)).await;

@@ -7,9 +7,11 @@ use tokio::net::{TcpListener, TcpStream};
 /// The answers to one connection after the other. Dropping the value does not end a connection that is open.
 pub(crate) struct Scripted {
     pub(crate) address: String,
-    /// The operations that were requested.
-    seen: Arc<Mutex<Vec<String>>>,
+    seen: Arc<Mutex<Vec<Request>>>,
 }
+
+/// The operation of a request, and its body without blanks.
+pub(crate) type Request = (String, String);
 
 /// The status and the body of an answer.
 pub(crate) type Answer = (u16, String);
@@ -19,7 +21,7 @@ impl Scripted {
     pub(crate) async fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, seen, answer) =
-            (listener.local_addr().unwrap().to_string(), Arc::<Mutex<Vec<String>>>::default(), Arc::new(answer));
+            (listener.local_addr().unwrap().to_string(), Arc::<Mutex<Vec<Request>>>::default(), Arc::new(answer));
         let list = seen.clone();
         tokio::spawn(async move {
             while let Ok((connection, _)) = listener.accept().await {
@@ -32,14 +34,20 @@ impl Scripted {
 
     /// Returns the number of requests for an operation.
     pub(crate) fn count(&self, operation: &str) -> usize {
-        self.seen.lock().unwrap().iter().filter(|seen| *seen == operation).count()
+        self.bodies(operation).len()
+    }
+
+    /// Returns the bodies of the requests for an operation.
+    pub(crate) fn bodies(&self, operation: &str) -> Vec<String> {
+        let seen = self.seen.lock().unwrap();
+        seen.iter().filter(|seen| seen.0 == operation).map(|seen| seen.1.clone()).collect()
     }
 }
 
 /// Answers all requests of a connection.
-async fn serve(mut connection: TcpStream, seen: &Mutex<Vec<String>>, answer: &(impl Fn(&str) -> Answer + Sync)) {
-    while let Some(operation) = request(&mut connection).await {
-        seen.lock().unwrap().push(operation.clone());
+async fn serve(mut connection: TcpStream, seen: &Mutex<Vec<Request>>, answer: &(impl Fn(&str) -> Answer + Sync)) {
+    while let Some((operation, body)) = request(&mut connection).await {
+        seen.lock().unwrap().push((operation.clone(), body));
         let (status, body) = answer(&operation);
         let length = body.len();
         let head = format!(
@@ -49,8 +57,8 @@ async fn serve(mut connection: TcpStream, seen: &Mutex<Vec<String>>, answer: &(i
     }
 }
 
-/// Reads a request. Returns its operation.
-async fn request(connection: &mut TcpStream) -> Option<String> {
+/// Reads a request. Returns `None` at the end of the connection.
+async fn request(connection: &mut TcpStream) -> Option<Request> {
     let mut bytes = Vec::new();
     let head = loop {
         if connection.read_buf(&mut bytes).await.ok()? == 0 {
@@ -67,7 +75,7 @@ async fn request(connection: &mut TcpStream) -> Option<String> {
         connection.read_buf(&mut bytes).await.unwrap();
     }
     let operation = header("x-amz-target:").rsplit_once('.').unwrap().1.to_owned();
-    Some(operation)
+    Some((operation, String::from_utf8_lossy(&bytes[head.len() + 4..]).replace(' ', "")))
 }
 
 /// Returns a refusal with this code.
