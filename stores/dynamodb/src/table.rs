@@ -31,13 +31,13 @@ pub(crate) async fn check(client: &Client, table: &str) -> Result<HealthReport, 
         return Err(StoreError::new(StoreErrorKind::NotApplied)
             .because(format!("{}: the table is being created; retry", opening(table))));
     }
-    let findings = vec![key(&found), state(&found), regions(&found), ttl(client, table, has_ttl(&found)).await?];
+    let ttl = ttl(client, table).await?;
     let finding =
         |(severity, subject, text): Finding| HealthFinding::new(severity, subject, format!("table `{table}`"), text);
-    Ok(HealthReport::new(findings.into_iter().map(finding).collect()))
+    Ok(HealthReport::new(structure(&found).into_iter().chain([ttl]).map(finding).collect()))
 }
 
-/// Creates the table unless it exists, waits until it is active, and enables its TTL.
+/// Creates the table unless it exists, waits until it is active, and enables its TTL. An unsuitable table stays unchanged.
 ///
 /// # Errors
 /// DynamoDB refuses a request or cannot be reached, or the table is not active in time.
@@ -51,10 +51,13 @@ pub(crate) async fn create(client: &Client, table: &str) -> Result<(), StoreErro
         Err(failure) => return Err(failure.store_error(&opening(table), Effect::Read)),
     };
     let found = active(client, table, found).await?;
-    match has_ttl(&found) {
-        true => enable_ttl(client, table).await,
-        false => Ok(()),
+    // A TTL could delete the items of another program. The check refuses such a table later.
+    let is_refused = structure(&found).iter().any(|(severity, ..)| *severity == Severity::Refuse);
+    // DynamoDB refuses a TTL for a global table with strong consistency.
+    if is_refused || found.multi_region_consistency() == Some(&MultiRegionConsistency::Strong) {
+        return Ok(());
     }
+    enable_ttl(client, table).await
 }
 
 /// Sends the request that creates the table. Another process may have sent the same request.
@@ -148,6 +151,11 @@ fn unseen(table: &str, failure: &Failure<DescribeTableError>) -> Result<HealthFi
     }
 }
 
+/// Returns the findings about the description of a table.
+fn structure(table: &TableDescription) -> [Finding; 3] {
+    [key(table), state(table), regions(table)]
+}
+
 fn key(table: &TableDescription) -> Finding {
     let kind = |name: &str| {
         let definition = table.attribute_definitions().iter().find(|definition| definition.attribute_name() == name);
@@ -177,11 +185,6 @@ fn state(table: &TableDescription) -> Finding {
     }
 }
 
-/// Returns false for a global table with strong consistency, for which DynamoDB offers no TTL.
-fn has_ttl(table: &TableDescription) -> bool {
-    table.multi_region_consistency() != Some(&MultiRegionConsistency::Strong)
-}
-
 /// Refuses a global table in which two regions accept writes of one item at the same time.
 fn regions(table: &TableDescription) -> Finding {
     match (table.replicas().is_empty(), table.multi_region_consistency()) {
@@ -198,12 +201,9 @@ fn regions(table: &TableDescription) -> Finding {
 }
 
 /// Checks that DynamoDB deletes old records. The TTL is not a guarantee, so a missing TTL is a warning.
-async fn ttl(client: &Client, table: &str, is_offered: bool) -> Result<Finding, StoreError> {
+async fn ttl(client: &Client, table: &str) -> Result<Finding, StoreError> {
     let remedy = format!("enable the TTL of the attribute `{TTL}`, or remove old items yourself");
     let warning = |text: &str| Ok((Severity::Warn, "ttl", format!("{text}, so the table only grows; {remedy}")));
-    if !is_offered {
-        return warning("DynamoDB has no TTL for global tables with strong consistency");
-    }
     let seen = match answered(client.describe_time_to_live().table_name(table).send()).await {
         Ok(seen) => seen,
         Err(failure) => match failure.explained(Effect::Read) {

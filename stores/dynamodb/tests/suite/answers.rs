@@ -132,7 +132,13 @@ async fn a_global_table_is_refused_unless_its_regions_are_strongly_consistent() 
     const STRONG: &str = r#", "MultiRegionConsistency": "STRONG", "Replicas": [{"RegionName": "us-east-1"}]"#;
     refused(described(EVENTUAL).await, StoreErrorKind::Schema, "two regions could grant one key");
     refused(described(OLDER).await, StoreErrorKind::Schema, "with strong consistency (MRSC)");
-    let backend = described(STRONG).await.unwrap();
+    let server = Scripted::start(|operation| match operation {
+        "describetimetolive" => (200, r#"{"TimeToLiveDescription": {"TimeToLiveStatus": "DISABLED"}}"#.to_owned()),
+        "updatetimetolive" => refusal("ValidationException"),
+        other => table(other, STRONG),
+    });
+    let server = server.await;
+    let backend = DynamoBackend::builder(&client(&server.address), "records").create(true).open().await.unwrap();
     let report = backend.capabilities().health.unwrap().check().await.unwrap();
     assert_eq!(finding(&report, "regions").0, Severity::Ok, "{report}");
     assert_eq!(finding(&report, "ttl").0, Severity::Warn, "{report}");

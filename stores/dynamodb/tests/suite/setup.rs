@@ -6,6 +6,7 @@ use idempotent_dynamodb::aws_sdk_dynamodb::Client;
 use idempotent_dynamodb::aws_sdk_dynamodb::config::{BehaviorVersion, Config, Credentials, Region};
 use idempotent_dynamodb::aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType, TimeToLiveSpecification,
+    TimeToLiveStatus,
 };
 
 use crate::world::{World, client, server, unused};
@@ -65,6 +66,12 @@ async fn a_table_with_another_key_is_refused_with_the_key_and_the_remedy() {
         refused(builder().open().await, StoreErrorKind::Schema, part);
         refused(builder().open().await, StoreErrorKind::Schema, "the partition key `id` of type S");
         refused(builder().create(true).open().await, StoreErrorKind::Schema, part);
+        let ttl = client.describe_time_to_live().table_name(&name).send().await.unwrap().time_to_live_description;
+        assert_eq!(
+            ttl.unwrap().time_to_live_status(),
+            Some(&TimeToLiveStatus::Disabled),
+            "the table of another program"
+        );
     }
 }
 
