@@ -64,8 +64,13 @@ async fn a_refused_request_is_not_applied_and_is_sent_once() {
 #[tokio::test]
 async fn a_failure_of_the_server_leaves_a_read_undone_and_a_write_unknown() {
     let now = Timestamp(1_767_225_600_000_000);
-    let answers =
-        [(500, refusal("InternalServerError").1), (503, String::new()), (200, "}".to_owned()), (408, String::new())];
+    let answers = [
+        (500, refusal("InternalServerError").1),
+        (503, String::new()),
+        (200, "}".to_owned()),
+        (408, String::new()),
+        (301, refusal("ThrottlingException").1),
+    ];
     for (status, body) in answers {
         let (server, backend) = answered(move || (status, body.clone())).await;
         let read = backend.read(&key("1")).await.unwrap_err();

@@ -3,6 +3,7 @@ use idempotent_core::{
     Call, Cas, CasBackend, DefaultReply, Executor, FencingToken, Handler, Identity, Json, Outcome, OwnerToken, Record,
     Rejection, Scene, State, Store, StoreErrorKind, Timestamp,
 };
+use idempotent_dynamodb::aws_sdk_dynamodb::primitives::Blob;
 use idempotent_dynamodb::aws_sdk_dynamodb::types::AttributeValue;
 use idempotent_testkit::VirtualClock;
 
@@ -74,9 +75,12 @@ async fn a_result_without_room_in_an_item_is_not_kept_and_the_key_is_consumed() 
 async fn an_item_of_another_program_is_left_unchanged() {
     let world = World::new().await;
     let backend = world.backend().await;
-    let (id, text) = (AttributeValue::S(key("1").as_str().to_owned()), AttributeValue::S("paid".to_owned()));
-    for version in ["0", "-1", "1.5"] {
-        let put = world.client.put_item().table_name(&world.table).item("id", id.clone()).item("record", text.clone());
+    let id = AttributeValue::S(key("1").as_str().to_owned());
+    let bytes = record(VirtualClock::START, Timestamp::FOREVER).to_bytes();
+    let (bytes, text) = (AttributeValue::B(Blob::new(bytes)), AttributeValue::S("paid".to_owned()));
+    for (stored, version) in [(&text, "7"), (&bytes, "0"), (&bytes, "-1"), (&bytes, "1.5")] {
+        let put =
+            world.client.put_item().table_name(&world.table).item("id", id.clone()).item("record", stored.clone());
         put.item("version", AttributeValue::N(version.to_owned())).send().await.unwrap();
         let before = world.item(&key("1")).await;
         let error = backend.read(&key("1")).await.unwrap_err();
