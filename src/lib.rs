@@ -41,6 +41,7 @@
 //! | share records between all instances | [`RedisStore`], [`docs::redis`] |
 //! | put a fast tier in front of a durable store | [`TieredStore`], [`RedisTier`](store::RedisTier), [`MemoryTier`](store::MemoryTier); [`docs::tiers`] |
 //! | store records in memory, for tests | [`MemoryStore`] |
+//! | store records in a table of Amazon DynamoDB | `dynamodb` |
 //! | select the store by configuration | [`connect`] |
 //! | store records in another system | [`docs::custom_stores`], [`CasBackend`](store::CasBackend), [`Store`] |
 //! | consume from a broker | [`docs::consumers`], [`docs::brokers`], [`mq::Consumer`]; for another broker [`mq::docs::source`] |
@@ -92,6 +93,7 @@
 //! | `alert-email` | alerts by webhook and by e-mail |
 //! | `delay` | [`delay`]: scheduled work in a database table; enables `mq` |
 //! | `delay-queue` | [`delay_queue`]: a delay queue on Redis; enables `mq` and `redis` |
+//! | `dynamodb` | `dynamodb`: a table of Amazon DynamoDB as a store; its client takes minutes to build |
 //! | `console` | [`console`]: pages for operators, as an axum router |
 //! | `metrics` | [`metrics`]: metrics of runs, consumers, outboxes, queues and stores, by the facade `metrics` |
 //! | `mq` | [`mq`]: the consumer runtime |
@@ -173,6 +175,8 @@ pub use idempotent_core::{
     OnConsumed, OnInFlight, OnLeaseLost, OnStoreError, Outcome, Policy, PolicyError, Redelivery, Rejection, RunSummary,
     Scene, Step, Store, StoreError, StoreErrorKind, TieredStore, Timestamp, Token, Tokens, Tracing, step, step_in,
 };
+#[cfg(feature = "dynamodb")]
+pub use idempotent_dynamodb as dynamodb;
 #[cfg(feature = "kafka")]
 pub use idempotent_kafka as kafka;
 #[cfg(feature = "macros")]

@@ -1,5 +1,5 @@
-//! The adapters whose clients take minutes to build. `test` and `check` leave them out; `test rocketmq`, `test kafka` and
-//! `test sqs` cover them.
+//! The adapters and stores whose clients take minutes to build. `test` and `check` leave them out; `test rocketmq`, `test kafka`,
+//! `test sqs` and `test dynamodb` cover them.
 use std::error::Error;
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::tools::{cargo, root};
 
-/// An adapter whose client takes minutes to build.
+/// An adapter or a store whose client takes minutes to build.
 #[derive(Debug)]
 pub(crate) struct Heavy {
     /// The package that needs the client.
@@ -19,7 +19,8 @@ pub(crate) struct Heavy {
 pub(crate) const ROCKETMQ: Heavy = Heavy { package: "idempotent-rocketmq", feature: "rocketmq" };
 pub(crate) const KAFKA: Heavy = Heavy { package: "idempotent-kafka", feature: "kafka" };
 pub(crate) const SQS: Heavy = Heavy { package: "idempotent-sqs", feature: "sqs" };
-const ALL: [Heavy; 3] = [ROCKETMQ, KAFKA, SQS];
+pub(crate) const DYNAMODB: Heavy = Heavy { package: "idempotent-dynamodb", feature: "dynamodb" };
+const ALL: [Heavy; 4] = [ROCKETMQ, KAFKA, SQS, DYNAMODB];
 
 /// Returns cargo's arguments for the workspace without these adapters, and with all other features.
 pub(crate) fn everything_else() -> Result<Vec<String>, Box<dyn Error>> {

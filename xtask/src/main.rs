@@ -45,9 +45,11 @@ Also run by CI
                     page in Chromium, 100,000 messages through four processes
   test kafka        lints, docs and tests of the Kafka adapter, whose client takes minutes to build; not in CI yet
   test sqs          lints, docs and tests of the SQS adapter, whose client takes minutes to build; not in CI yet
+  test dynamodb     lints, docs and tests of the DynamoDB store, whose client takes minutes to build; not in CI yet
   test rocketmq     lints, docs and tests of the RocketMQ adapter, whose client takes minutes to build; not in CI yet
   setup --flavours | --browser | --brokers
-                    installs Redis 8.0 and Valkey 8.1, and Chromium, for `test extras`; servers of Kafka, RocketMQ and SQS
+                    installs Redis 8.0 and Valkey 8.1, and Chromium, for `test extras`; servers of Kafka, RocketMQ, SQS and
+                    DynamoDB
 
 Proofs that take hours
   nightly [--hours N] [--seed N] [--list] [WORD]
@@ -117,6 +119,7 @@ fn run(arguments: &[&str]) -> Result<ExitCode, String> {
             return Ok(ExitCode::SUCCESS);
         }
         ["test", "extras"] => test::extras(),
+        ["test", "dynamodb"] => test::dynamodb(),
         ["test", "kafka"] => test::kafka(),
         ["test", "rocketmq"] => test::rocketmq(),
         ["test", "sqs"] => test::sqs(),

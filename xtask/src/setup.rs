@@ -54,14 +54,14 @@ pub(crate) fn kafka() -> Done {
     Ok(installed)
 }
 
-/// Installs the emulator for the tests of SQS.
-pub(crate) fn sqs() -> Done {
+/// Installs the emulator for the tests of SQS and DynamoDB.
+pub(crate) fn moto() -> Done {
     packaged::moto().map(|_| true)
 }
 
-/// Installs the servers of Kafka and RocketMQ, and the emulator of SQS.
+/// Installs the servers of Kafka and RocketMQ, and the emulator of SQS and DynamoDB.
 pub(crate) fn all_brokers() -> Done {
-    Ok(kafka()? && sqs()? && brokers::all()?)
+    Ok(kafka()? && moto()? && brokers::all()?)
 }
 
 /// Installs missing programs with apt-get if that is allowed, and otherwise prints the command. Does nothing if all

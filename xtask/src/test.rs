@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use self::binary::libraries;
 use self::build::Built;
-pub(crate) use self::extras::{extras, kafka, rocketmq, sqs};
+pub(crate) use self::extras::{dynamodb, extras, kafka, rocketmq, sqs};
 use self::lanes::{Job, LANES};
 use self::part::{Part, left_out};
 use self::scratch::Scratch;
@@ -52,7 +52,7 @@ impl Options {
                 other => {
                     let known = crate::unknown(
                         other,
-                        &["extras", "kafka", "rocketmq", "sqs", "--quick", "--timings", "--list"],
+                        &["extras", "dynamodb", "kafka", "rocketmq", "sqs", "--quick", "--timings", "--list"],
                     );
                     return Err(format!("{known}; to run only some tests: `cargo xtask test -- {other}`"));
                 }

@@ -32,6 +32,7 @@ pub struct Subject {
     pub(crate) losing: Option<Box<dyn LossInjector>>,
     planting: Option<Box<dyn DamageInjector>>,
     rounds: u32,
+    pub(crate) largest_value: u32,
     pace: Arc<Pace>,
     _guard: Box<dyn Any + Send>,
 }
@@ -50,8 +51,8 @@ impl Subject {
 
     fn of(store: Arc<dyn Store>) -> Self {
         let (second, clients, clock, losing, planting) = (None, None, None, None, None);
-        let pace = Arc::new(Pace::new(LEASES[0]));
-        Self { store, second, clients, clock, losing, planting, rounds: 1_000, pace, _guard: Box::new(()) }
+        let (pace, _guard) = (Arc::new(Pace::new(LEASES[0])), Box::new(()));
+        Self { store, second, clients, clock, losing, planting, rounds: 1_000, largest_value: 1_000_000, pace, _guard }
     }
 
     /// Sets the clock that the store reads. Laws about time are then exact and take no time.
@@ -102,6 +103,16 @@ impl Subject {
     #[must_use]
     pub fn rounds(mut self, rounds: u32) -> Self {
         self.rounds = rounds;
+        self
+    }
+
+    /// Sets the size of the largest value that laws store, in bytes, for a store whose server limits records.
+    ///
+    /// # Default
+    /// 1,000,000
+    #[must_use]
+    pub fn largest_value(mut self, bytes: u32) -> Self {
+        self.largest_value = bytes;
         self
     }
 
@@ -212,7 +223,8 @@ impl Subject {
     }
 
     fn over(&self, store: &Arc<dyn Store>) -> Self {
-        Self { clock: self.clock.clone(), rounds: self.rounds, pace: self.pace.clone(), ..Self::of(store.clone()) }
+        let (clock, pace) = (self.clock.clone(), self.pace.clone());
+        Self { clock, pace, rounds: self.rounds, largest_value: self.largest_value, ..Self::of(store.clone()) }
     }
 
     /// Returns the number of rounds of each race.

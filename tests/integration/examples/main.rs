@@ -3,6 +3,8 @@
 mod browser;
 mod console;
 mod consume;
+#[cfg(feature = "dynamodb")]
+mod dynamodb;
 mod example;
 #[cfg(feature = "kafka")]
 mod kafka;

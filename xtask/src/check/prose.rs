@@ -5,7 +5,7 @@ use std::path::Path;
 use super::sources::texts;
 
 /// The crates whose sources keep the rules. A crate that keeps them is added here.
-const CHECKED: [&str; 25] = [
+const CHECKED: [&str; 26] = [
     "brokers/rabbitmq/src",
     "brokers/kafka/src",
     "brokers/nats/src",
@@ -23,6 +23,7 @@ const CHECKED: [&str; 25] = [
     "operate/library/src",
     "operate/metrics/src",
     "operate/otel/src",
+    "stores/dynamodb/src",
     "stores/sqlx/src",
     "web/actix/src",
     "web/tonic/src",

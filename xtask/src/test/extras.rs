@@ -1,5 +1,5 @@
 //! The tests that `test` leaves out: tests in modules named `extras`, a minute of fuzzing, and other flavours of Redis; and, by
-//! commands of their own, the adapters of Kafka, RocketMQ and SQS.
+//! commands of their own, the adapters of Kafka, RocketMQ and SQS, and the store on DynamoDB.
 use std::error::Error;
 use std::process::Command;
 use std::time::Instant;
@@ -46,19 +46,14 @@ pub(crate) fn extras() -> Done {
     Ok(tally.failed() == 0 && tally.passed() > 0)
 }
 
+/// Runs all tests of DynamoDB, whose client takes minutes to build.
+pub(crate) fn dynamodb() -> Done {
+    DYNAMODB.run_on(setup::moto)
+}
+
 /// Runs all tests of Kafka, whose client takes minutes to build.
 pub(crate) fn kafka() -> Done {
-    if !setup::all()? || !setup::kafka()? {
-        println!("xtask test kafka: what to run on is not there");
-        return Ok(false);
-    }
-    let measured = budget::Measured::begin();
-    let mut tally = Tally::default();
-    KAFKA.run(&Scratch::new(), &mut tally, |_| {})?;
-    tally.tell(false);
-    measured.end("kafka")?;
-    println!("xtask test kafka: {} passed, {} failed", tally.passed(), tally.failed());
-    Ok(tally.failed() == 0 && tally.passed() > 0)
+    KAFKA.run_on(setup::kafka)
 }
 
 /// Runs all tests of RocketMQ, which take minutes to build.
@@ -81,17 +76,7 @@ pub(crate) fn rocketmq() -> Done {
 
 /// Runs all tests of SQS, whose client takes minutes to build.
 pub(crate) fn sqs() -> Done {
-    if !setup::all()? || !setup::sqs()? {
-        println!("xtask test sqs: what to run on is not there");
-        return Ok(false);
-    }
-    let measured = budget::Measured::begin();
-    let mut tally = Tally::default();
-    SQS.run(&Scratch::new(), &mut tally, |_| {})?;
-    tally.tell(false);
-    measured.end("sqs")?;
-    println!("xtask test sqs: {} passed, {} failed", tally.passed(), tally.failed());
-    Ok(tally.failed() == 0 && tally.passed() > 0)
+    SQS.run_on(setup::moto)
 }
 
 /// Runs the jobs. A job without a test is a failure, too: its filter no longer matches.
@@ -188,7 +173,14 @@ const ON_SQS: [Only; 2] = [
     Only { what: "the command line on SQS", package: "idempotent-cli", target: "suite", arguments: &["dead::sqs::"] },
 ];
 
-/// An adapter, and everything that `test` and `check` leave out because its client takes minutes to build.
+const ON_DYNAMODB: [Only; 1] = [Only {
+    what: "the example on DynamoDB",
+    package: "idempotent-tests",
+    target: "examples",
+    arguments: &["dynamodb::"],
+}];
+
+/// An adapter or a store, and everything that `test` and `check` leave out because its client takes minutes to build.
 struct Suite {
     heavy: Heavy,
     /// The other features of the adapter.
@@ -226,7 +218,30 @@ const SQS: Suite = Suite {
     only: &ON_SQS,
 };
 
+const DYNAMODB: Suite = Suite {
+    heavy: heavy::DYNAMODB,
+    features: &["idempotent-dynamodb/tls"],
+    programs: &["idempotent-examples", "idempotent-tests"],
+    only: &ON_DYNAMODB,
+};
+
 impl Suite {
+    /// Installs the server, runs the suite and prints the result.
+    fn run_on(&self, server: fn() -> Done) -> Done {
+        let name = self.heavy.feature;
+        if !setup::all()? || !server()? {
+            println!("xtask test {name}: what to run on is not there");
+            return Ok(false);
+        }
+        let measured = budget::Measured::begin();
+        let mut tally = Tally::default();
+        self.run(&Scratch::new(), &mut tally, |_| {})?;
+        tally.tell(false);
+        measured.end(name)?;
+        println!("xtask test {name}: {} passed, {} failed", tally.passed(), tally.failed());
+        Ok(tally.failed() == 0 && tally.passed() > 0)
+    }
+
     /// Runs the suite. The client is built once for all tests. `set` changes the commands of the tests.
     fn run(&self, scratch: &Scratch, tally: &mut Tally, set: impl Fn(&mut Command)) -> Result<(), Box<dyn Error>> {
         let Heavy { package, feature } = self.heavy;

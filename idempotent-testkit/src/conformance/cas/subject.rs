@@ -21,6 +21,7 @@ pub struct CasSubject {
     backend: Arc<dyn CasBackend>,
     clock: Option<VirtualClock>,
     rounds: u32,
+    pub(crate) largest_value: u32,
     _guard: Box<dyn Any + Send>,
 }
 
@@ -29,7 +30,18 @@ impl CasSubject {
     /// prefix or file: all subjects use the same keys, so that a broken law fails in the same way each time.
     #[must_use]
     pub fn new(backend: impl CasBackend) -> Self {
-        Self { backend: Arc::new(backend), clock: None, rounds: 1_000, _guard: Box::new(()) }
+        let (backend, _guard) = (Arc::new(backend), Box::new(()));
+        Self { backend, clock: None, rounds: 1_000, largest_value: 1_000_000, _guard }
+    }
+
+    /// Sets the size of the largest value that laws store, in bytes, for a backend whose server limits records.
+    ///
+    /// # Default
+    /// 1,000,000
+    #[must_use]
+    pub fn largest_value(mut self, bytes: u32) -> Self {
+        self.largest_value = bytes;
+        self
     }
 
     /// Sets the clock that the backend reads. Laws about time then take no time.

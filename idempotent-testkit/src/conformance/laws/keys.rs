@@ -155,8 +155,7 @@ pub async fn hostile_texts_and_values_are_read_back_unchanged(s: &Subject) {
 }
 
 pub async fn a_large_value_is_read_back_whole(s: &Subject) {
-    let value: Vec<u8> = (0..1_000_000_u32).map(|n| n.to_le_bytes()[0] ^ n.to_le_bytes()[1]).collect();
-    comes_back(s, "large", &value).await;
+    comes_back(s, "large", &large(s.largest_value)).await;
 }
 
 async fn comes_back(s: &Subject, key: &str, value: &[u8]) {
@@ -167,4 +166,9 @@ async fn comes_back(s: &Subject, key: &str, value: &[u8]) {
     let Claim::Consumed(consumed) = s.claim(&ask).await else { panic!("not consumed") };
     // No assert_eq, because the message would contain a megabyte.
     assert!(consumed.value.as_deref() == Some(value), "the value of {} bytes came back changed", value.len());
+}
+
+/// Returns a value of this size, in which neighbouring bytes differ.
+pub(crate) fn large(bytes: u32) -> Vec<u8> {
+    (0..bytes).map(|n| n.to_le_bytes()[0] ^ n.to_le_bytes()[1]).collect()
 }

@@ -13,6 +13,9 @@ use super::or_panic;
 /// `moto_server`.
 pub const MOTO: &str = "IDEMPOTENT_MOTO_SERVER";
 
+/// The program that starts moto, with conditional writes of DynamoDB in one step. A program that [`MOTO`] names has two steps.
+const PROGRAM: &str = include_str!("moto.py");
+
 /// A private emulator of AWS. Dropping the value stops the process. The emulator keeps everything in memory, so it cannot be
 /// restarted.
 #[derive(Debug)]
@@ -73,7 +76,7 @@ impl Kind for Moto {
             Some(program) => place.command::<Self>(program),
             None => {
                 let mut command = place.command::<Self>("python3");
-                command.args(["-m", "moto.server"]).env("PYTHONPATH", packages());
+                command.args(["-c", PROGRAM]).env("PYTHONPATH", packages());
                 command
             }
         };
