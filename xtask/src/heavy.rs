@@ -19,7 +19,7 @@ pub(crate) struct Heavy {
 pub(crate) const ROCKETMQ: Heavy = Heavy { package: "idempotent-rocketmq", feature: "rocketmq" };
 pub(crate) const KAFKA: Heavy = Heavy { package: "idempotent-kafka", feature: "kafka" };
 pub(crate) const SQS: Heavy = Heavy { package: "idempotent-sqs", feature: "sqs" };
-const ALL: [Heavy; 3] = [ROCKETMQ, KAFKA, SQS];
+pub(crate) const ALL: [Heavy; 3] = [ROCKETMQ, KAFKA, SQS];
 
 /// Returns cargo's arguments for the workspace without these adapters, and with all other features.
 pub(crate) fn everything_else() -> Result<Vec<String>, Box<dyn Error>> {

@@ -72,6 +72,10 @@ pub(crate) struct Faults {
     pub(crate) cache: bool,
     /// There is a broker.
     pub(crate) broker: bool,
+    /// The broker keeps its messages when it is killed.
+    pub(crate) broker_crashes: bool,
+    /// The workers are members of a group, which needs seconds after each loss of a member.
+    pub(crate) members: bool,
 }
 
 /// A message, and how often it is delivered whatever becomes of it.
@@ -126,8 +130,10 @@ pub(crate) fn harms(seed: u64, workers: usize, long: Duration, faults: Faults) -
     let mut plan = Schedule::new(seed, long);
     let place = |dice: &Dice| usize::try_from(dice.below(workers as u64)).unwrap_or_default();
     let [short, _, longest] = LEASES_MS;
-    plan.every(1, (1_000, 2_000), |dice| Harm::Kill(place(dice)));
-    plan.every(2, (2_000, 4_000), |dice| Harm::Pause(place(dice), dice.ms(short * 13 / 10, longest * 2)));
+    let (kills, pauses) =
+        if faults.members { ((4_000, 7_000), (5_000, 9_000)) } else { ((1_000, 2_000), (2_000, 4_000)) };
+    plan.every(1, kills, |dice| Harm::Kill(place(dice)));
+    plan.every(2, pauses, |dice| Harm::Pause(place(dice), dice.ms(short * 13 / 10, longest * 2)));
     if faults.cuts {
         plan.every(3, (700, 2_500), |_| Harm::Cut);
     }
@@ -164,20 +170,22 @@ pub(crate) fn harms(seed: u64, workers: usize, long: Duration, faults: Faults) -
         plan.every(16, (6_000, 12_000), |_| Harm::CrashCache);
     }
     if faults.broker {
-        of_the_broker(&mut plan);
+        of_the_broker(&mut plan, faults.broker_crashes);
     }
     plan.sorted()
 }
 
 /// A broker takes seconds to come back, so a short run has one crash of it, in its middle: much has happened by then.
-fn of_the_broker(plan: &mut Schedule<Harm>) {
+fn of_the_broker(plan: &mut Schedule<Harm>, has_crashes: bool) {
     let dice = |name| Dice::new(plan.seed, name);
     let (cuts, stops, crashes) = (dice(11), dice(12), dice(13));
     plan.repeat(&cuts, cuts.ms(500, 1_500), (1_000, 3_000), |_| Harm::CutBroker);
     plan.repeat(&stops, stops.ms(8_000, 14_000), (12_000, 20_000), |dice| Harm::StopBroker(dice.ms(300, 3_000)));
     plan.repeat(&cuts, cuts.ms(3_000, 10_000), (8_000, 15_000), |dice| Harm::SilenceBroker(dice.ms(300, 3_000)));
-    let first = (plan.long / 2).min(Duration::from_secs(15));
-    plan.repeat(&crashes, first, (15_000, 25_000), |_| Harm::CrashBroker);
+    if has_crashes {
+        let first = (plan.long / 2).min(Duration::from_secs(15));
+        plan.repeat(&crashes, first, (15_000, 25_000), |_| Harm::CrashBroker);
+    }
 }
 
 /// In so much time the old primary is back before the new one is killed.
@@ -241,6 +249,8 @@ mod tests {
         migrations: true,
         cache: true,
         broker: true,
+        broker_crashes: true,
+        members: false,
     };
 
     #[test]

@@ -234,7 +234,7 @@ fn missing(seconds: u64, faults: Faults, harms: &Harms, report: &Report) -> Vec<
         ("crashes of the cache", harms.cache_crashes, u64::from(faults.cache && seconds >= 20)),
         ("crashes of the store", harms.crashes, u64::from(faults.crashes && seconds >= 20)),
         ("cuts of the broker", harms.broker_cuts, if faults.broker { some } else { 0 }),
-        ("crashes of the broker", harms.broker_crashes, u64::from(faults.broker)),
+        ("crashes of the broker", harms.broker_crashes, u64::from(faults.broker_crashes)),
         ("silences of the broker", harms.broker_silences, u64::from(faults.broker && seconds >= 30)),
         ("stops of the broker", harms.broker_stops, u64::from(faults.broker && seconds >= 30)),
     ];
