@@ -11,6 +11,9 @@ const LEASES_MS: [u64; 3] = [1_000, 1_500, 2_000];
 /// The step by which the clock is set forward.
 pub(crate) const CLOCK_STEP: Duration = Duration::from_millis(300);
 
+/// The time in which a group of all workers forms.
+pub(crate) const JOINING: Duration = Duration::from_secs(6);
+
 /// Something that goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Harm {
@@ -118,6 +121,12 @@ impl<Harm> Schedule<Harm> {
         self.repeat(&dice, dice.ms(from / 2, to / 2), (from, to), harm);
     }
 
+    /// Starts later.
+    fn delay(&mut self, time: Duration) {
+        self.harms.iter_mut().for_each(|(at, _)| *at += time);
+        self.harms.retain(|(at, _)| *at < self.long);
+    }
+
     /// In the order of time.
     pub(crate) fn sorted(mut self) -> Vec<(Duration, Harm)> {
         self.harms.sort_by_key(|(at, _)| *at);
@@ -130,10 +139,13 @@ pub(crate) fn harms(seed: u64, workers: usize, long: Duration, faults: Faults) -
     let mut plan = Schedule::new(seed, long);
     let place = |dice: &Dice| usize::try_from(dice.below(workers as u64)).unwrap_or_default();
     let [short, _, longest] = LEASES_MS;
-    let (kills, pauses) =
-        if faults.members { ((4_000, 7_000), (5_000, 9_000)) } else { ((1_000, 2_000), (2_000, 4_000)) };
+    // A member that is frozen for more than six seconds is expelled from its group.
+    let (kills, pauses, frozen) = match faults.members {
+        true => ((6_000, 9_000), (6_000, 10_000), 9_000),
+        false => ((1_000, 2_000), (2_000, 4_000), longest * 2),
+    };
     plan.every(1, kills, |dice| Harm::Kill(place(dice)));
-    plan.every(2, pauses, |dice| Harm::Pause(place(dice), dice.ms(short * 13 / 10, longest * 2)));
+    plan.every(2, pauses, |dice| Harm::Pause(place(dice), dice.ms(short * 13 / 10, frozen)));
     if faults.cuts {
         plan.every(3, (700, 2_500), |_| Harm::Cut);
     }
@@ -170,19 +182,24 @@ pub(crate) fn harms(seed: u64, workers: usize, long: Duration, faults: Faults) -
         plan.every(16, (6_000, 12_000), |_| Harm::CrashCache);
     }
     if faults.broker {
-        of_the_broker(&mut plan, faults.broker_crashes);
+        of_the_broker(&mut plan, faults);
+    }
+    if faults.members {
+        plan.delay(JOINING);
     }
     plan.sorted()
 }
 
 /// A broker takes seconds to come back, so a short run has one crash of it, in its middle: much has happened by then.
-fn of_the_broker(plan: &mut Schedule<Harm>, has_crashes: bool) {
+fn of_the_broker(plan: &mut Schedule<Harm>, faults: Faults) {
     let dice = |name| Dice::new(plan.seed, name);
     let (cuts, stops, crashes) = (dice(11), dice(12), dice(13));
-    plan.repeat(&cuts, cuts.ms(500, 1_500), (1_000, 3_000), |_| Harm::CutBroker);
+    // A member needs a connection for two seconds to join its group.
+    let between = if faults.members { (3_000, 5_000) } else { (1_000, 3_000) };
+    plan.repeat(&cuts, cuts.ms(500, 1_500), between, |_| Harm::CutBroker);
     plan.repeat(&stops, stops.ms(8_000, 14_000), (12_000, 20_000), |dice| Harm::StopBroker(dice.ms(300, 3_000)));
     plan.repeat(&cuts, cuts.ms(3_000, 10_000), (8_000, 15_000), |dice| Harm::SilenceBroker(dice.ms(300, 3_000)));
-    if has_crashes {
+    if faults.broker_crashes {
         let first = (plan.long / 2).min(Duration::from_secs(15));
         plan.repeat(&crashes, first, (15_000, 25_000), |_| Harm::CrashBroker);
     }

@@ -7,7 +7,7 @@ use idempotent_kafka::KafkaSource;
 use idempotent_mq::{Received, Settlement, Source, SourceErrorKind};
 use rdkafka::message::OwnedHeaders;
 
-use crate::world::{LIMIT, World, builder_at, counting, ms, one, receive, settle};
+use crate::world::{LIMIT, World, builder_at, counting, one, receive, settle};
 
 /// The variable that contains the URL for the process.
 const URL: &str = "IDEMPOTENT_TEST_KAFKA";
@@ -151,7 +151,7 @@ async fn a_full_consumer_keeps_its_partitions_and_delivers_the_rest_later() {
         rest.extend(receive(&mut source, MESSAGES).await);
     }
     held.extend(rest);
-    let offsets: Vec<_> = held.iter().filter_map(|(delivery, _)| delivery.position.offset.clone()).collect();
+    let offsets: Vec<_> = held.iter().filter_map(|(delivery, _)| delivery.position.offset.as_deref()).collect();
     assert_eq!(offsets, ["0", "1", "2", "3", "4"]);
     assert!(held.iter().all(|(delivery, _)| delivery.position.partition != moved));
     for held in held.iter().rev() {
