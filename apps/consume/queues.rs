@@ -1,4 +1,6 @@
 //! `--source`: a queue of a real broker. Each broker has its own file.
+#[cfg(feature = "kafka")]
+mod kafka;
 mod listen;
 mod nats;
 mod outgoing;
@@ -8,18 +10,24 @@ mod rabbitmq;
 mod redis_streams;
 #[cfg(feature = "rocketmq")]
 mod rocketmq;
+#[cfg(feature = "sqs")]
+mod sqs;
 mod url;
 
 use std::sync::Arc;
 
 use anyhow::bail;
 
+#[cfg(feature = "kafka")]
+use self::kafka::Kafka;
 use self::nats::Nats;
 use self::pgmq::Pgmq;
 use self::rabbitmq::RabbitMq;
 use self::redis_streams::RedisStreams;
 #[cfg(feature = "rocketmq")]
 use self::rocketmq::RocketMq;
+#[cfg(feature = "sqs")]
+use self::sqs::Sqs;
 use self::url::SourceUrl;
 use crate::Job;
 use crate::args::Args;
@@ -36,7 +44,14 @@ pub(crate) enum Queue {
     Pgmq(Pgmq),
     #[cfg(feature = "rocketmq")]
     RocketMq(RocketMq),
+    #[cfg(feature = "kafka")]
+    Kafka(Kafka),
+    #[cfg(feature = "sqs")]
+    Sqs(Sqs),
 }
+
+/// The schemes of brokers whose clients take minutes to build, and their features.
+const HEAVY: [(&[&str], &str); 3] = [(&["rocketmq"], "rocketmq"), (&["kafka", "kafkas"], "kafka"), (&["sqs"], "sqs")];
 
 impl Queue {
     pub(crate) fn parse(source: &str) -> anyhow::Result<Self> {
@@ -48,14 +63,21 @@ impl Queue {
             "pgmq" => Ok(Self::Pgmq(Pgmq::of(url)?)),
             #[cfg(feature = "rocketmq")]
             "rocketmq" => Ok(Self::RocketMq(RocketMq::of(url)?)),
-            #[cfg(not(feature = "rocketmq"))]
-            "rocketmq" => {
-                bail!("--source rocketmq:// needs the feature rocketmq: cargo run --features rocketmq --bin consume")
-            }
-            other => bail!(
-                "--source: no broker for `{other}://`; known are rabbitmq://, amqp://, redis-streams://, nats://, tls://, \
-                 pgmq:// and rocketmq://"
-            ),
+            #[cfg(feature = "kafka")]
+            "kafka" | "kafkas" => Ok(Self::Kafka(Kafka::of(url)?)),
+            #[cfg(feature = "sqs")]
+            "sqs" => Ok(Self::Sqs(Sqs::of(url)?)),
+            other => match HEAVY.iter().find(|(schemes, _)| schemes.contains(&other)) {
+                Some((_, feature)) => {
+                    bail!(
+                        "--source {other}:// needs the feature {feature}: cargo run --features {feature} --bin consume"
+                    )
+                }
+                None => bail!(
+                    "--source: no broker for `{other}://`; known are rabbitmq://, amqp://, redis-streams://, nats://, tls://, \
+                     pgmq://, rocketmq://, kafka://, kafkas:// and sqs://"
+                ),
+            },
         }
     }
 
@@ -68,6 +90,10 @@ impl Queue {
             Self::Pgmq(queue) => queue.source().await.map(drop),
             #[cfg(feature = "rocketmq")]
             Self::RocketMq(topic) => topic.source().await.map(drop),
+            #[cfg(feature = "kafka")]
+            Self::Kafka(topic) => topic.source().await.map(drop),
+            #[cfg(feature = "sqs")]
+            Self::Sqs(queue) => queue.source().await.map(drop),
         }
     }
 
@@ -81,6 +107,10 @@ impl Queue {
             Self::Pgmq(queue) => queue.publish(lines).await?,
             #[cfg(feature = "rocketmq")]
             Self::RocketMq(topic) => topic.publish(lines).await?,
+            #[cfg(feature = "kafka")]
+            Self::Kafka(topic) => topic.publish(lines).await?,
+            #[cfg(feature = "sqs")]
+            Self::Sqs(queue) => queue.publish(lines).await?,
         };
         screen.say(&format!("{sent} messages published from {from} to {self}"));
         Ok(())
@@ -96,6 +126,10 @@ impl Queue {
             Self::Pgmq(queue) => listening.run(queue.source().await?, queue.dead_letters()).await,
             #[cfg(feature = "rocketmq")]
             Self::RocketMq(topic) => listening.run(topic.source().await?, topic.dead_letters()).await,
+            #[cfg(feature = "kafka")]
+            Self::Kafka(topic) => listening.run(topic.source().await?, topic.dead_letters()).await,
+            #[cfg(feature = "sqs")]
+            Self::Sqs(queue) => listening.run(queue.source().await?, queue.dead_letters()).await,
         }
     }
 }
@@ -110,6 +144,10 @@ impl std::fmt::Display for Queue {
             Self::Pgmq(queue) => queue.fmt(f),
             #[cfg(feature = "rocketmq")]
             Self::RocketMq(topic) => topic.fmt(f),
+            #[cfg(feature = "kafka")]
+            Self::Kafka(topic) => topic.fmt(f),
+            #[cfg(feature = "sqs")]
+            Self::Sqs(queue) => queue.fmt(f),
         }
     }
 }

@@ -8,8 +8,26 @@ use crate::heavy;
 const HARNESS: [&str; 7] = ["run", "--quiet", "--locked", "--package", "idempotent-chaos", "--bin", "idempotent-chaos"];
 
 pub(crate) fn run(arguments: &[&str]) -> ExitCode {
-    // Only a play that needs the slow client builds it.
-    let feature = heavy::ROCKETMQ.feature;
-    let features: &[&str] = if arguments.contains(&feature) { &["--features", feature] } else { &[] };
-    crate::sim::pass_on(&[&HARNESS[..], features].concat(), arguments)
+    let features = features(arguments).flat_map(|feature| ["--features", feature]).collect::<Vec<_>>();
+    crate::sim::pass_on(&[&HARNESS[..], &features].concat(), arguments)
+}
+
+/// Returns the features of the harness for these arguments. Only a play that needs a slow client builds it.
+fn features(arguments: &[&str]) -> impl Iterator<Item = &'static str> {
+    let is_needed = |feature: &&str| arguments.iter().any(|argument| argument.starts_with(feature));
+    heavy::ALL.map(|heavy| heavy.feature).into_iter().filter(is_needed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_play_builds_only_the_slow_client_that_it_needs() {
+        let of = |arguments: &[&str]| features(arguments).collect::<Vec<_>>();
+        assert_eq!(of(&["nats", "--seconds", "60"]), Vec::<&str>::new());
+        assert_eq!(of(&["kafka-retry-topic"]), ["kafka"]);
+        assert_eq!(of(&["outbox", "--broker", "rocketmq"]), ["rocketmq"]);
+        assert_eq!(of(&["sqs"]), ["sqs"]);
+    }
 }

@@ -5,8 +5,10 @@ use url::Url;
 const FORMS: &str = "rabbitmq://USER:PASSWORD@HOST:PORT/VHOST?queue=NAME, \
                      redis-streams://HOST:PORT/DB?stream=NAME&group=NAME, \
                      nats://HOST:PORT?stream=NAME&consumer=NAME, \
-                     pgmq://USER:PASSWORD@HOST:PORT/DATABASE?queue=NAME or \
-                     rocketmq://HOST:PORT?topic=NAME&group=NAME";
+                     pgmq://USER:PASSWORD@HOST:PORT/DATABASE?queue=NAME, \
+                     rocketmq://HOST:PORT?topic=NAME&group=NAME, \
+                     kafka://USER:PASSWORD@HOST:PORT?topic=NAME&group=NAME or \
+                     sqs://REGION?queue=NAME";
 
 /// A URL, and what its query asks for.
 #[derive(Debug)]

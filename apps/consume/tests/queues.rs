@@ -213,7 +213,13 @@ fn an_invalid_source_is_refused_with_the_remedy() {
     refused("pgmq://h/shop?queue=a&group=b", &["`group` is not known", "known are queue"]);
     refused("nats://app:hunter2@h", &["names no stream", "`?stream=NAME`"]);
     refused("nats://h?stream=a", &["names no consumer", "`?consumer=NAME`"]);
-    refused("kafka://h?topic=a", &["no broker for `kafka://`", "nats://", "pgmq://"]);
+    refused("pulsar://h?topic=a", &["no broker for `pulsar://`", "nats://", "pgmq://", "kafka://", "sqs://"]);
+    if cfg!(not(feature = "kafka")) {
+        refused("kafka://h?topic=a", &["needs the feature kafka", "--features kafka"]);
+    }
+    if cfg!(not(feature = "sqs")) {
+        refused("sqs://eu-west-1?queue=a", &["needs the feature sqs", "--features sqs"]);
+    }
     let away = "cannot use the queue a at pgmq://127.0.0.1:1/shop";
     refused("pgmq://app:hunter2@127.0.0.1:1/shop?queue=a", &[away, "is PostgreSQL there"]);
     let away = "cannot use the stream a at nats://127.0.0.1:1";

@@ -11,8 +11,8 @@ use crate::mq::{Flaw, Kind};
 pub const USAGE: &str = "\
 cargo xtask chaos redis [--seconds S] [--seed N] [--history FILE]
                         [--topology single|clock|sentinel|cluster | --store URL] [--calm]
-cargo xtask chaos nats|pgmq|rabbitmq|redis-streams|rocketmq [--seconds S] [--seed N] [--history FILE]
-                        [--store redis|sqlite] [--calm]
+cargo xtask chaos nats|pgmq|rabbitmq|redis-streams|kafka|kafka-retry-topic|rocketmq|sqs
+                        [--seconds S] [--seed N] [--history FILE] [--store redis|sqlite] [--calm]
 cargo xtask chaos mariadb [--seconds S] [--seed N] [--history FILE] [--calm]
 cargo xtask chaos tiered [--seconds S] [--seed N] [--history FILE] [--store postgres|mariadb] [--calm]
 cargo xtask chaos postgres [--seconds S] [--seed N] [--history FILE] [--calm]
@@ -27,9 +27,10 @@ are killed, stopped and disconnected. Then the faults end, and all deliveries mu
 of the run, which is written to FILE.
 
   redis, mariadb  the harness sends the deliveries, and the records are in Redis or MariaDB
-  nats, pgmq, rabbitmq, redis-streams, rocketmq
+  nats, pgmq, rabbitmq, redis-streams, kafka, kafka-retry-topic, rocketmq, sqs
                   the broker sends the deliveries. The broker and its publisher have faults, too, and the judge also
-                  checks the final contents of the queues
+                  checks the final contents of the queues. The brokers of kafka and sqs keep their messages in memory,
+                  so they are stopped and disconnected, and not killed
   tiered          the records are in a database with Redis as its cache, which is flushed, stopped and killed
   postgres        effect and record are written in one transaction. Workers die at each crash point, connections are cut
                   during a COMMIT, and the server is killed. Each key must have its rows exactly once
@@ -358,7 +359,7 @@ mod tests {
     fn an_invalid_option_is_refused_with_the_valid_ones() {
         for (arguments, told) in [
             (&[][..], "needs one of: redis"),
-            (&["kafka"], "nothing is called `kafka`; known here: redis, sqlite, mariadb, tiered, postgres, rabbitmq"),
+            (&["pulsar"], "nothing is called `pulsar`; known here: redis, sqlite, mariadb, tiered, postgres, rabbitmq"),
             (&["rabbitmq", "--store", "mysql"], "known here: redis, sqlite"),
             (&["rabbitmq", "--topology", "single"], "`--topology` says nothing of rabbitmq"),
             (&["rabbitmq", "--weakness", "early-takeover"], "known here: ack-before-run"),

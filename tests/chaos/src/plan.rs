@@ -11,6 +11,9 @@ const LEASES_MS: [u64; 3] = [1_000, 1_500, 2_000];
 /// The step by which the clock is set forward.
 pub(crate) const CLOCK_STEP: Duration = Duration::from_millis(300);
 
+/// The time in which a group of all workers forms.
+pub(crate) const JOINING: Duration = Duration::from_secs(6);
+
 /// Something that goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Harm {
@@ -72,6 +75,10 @@ pub(crate) struct Faults {
     pub(crate) cache: bool,
     /// There is a broker.
     pub(crate) broker: bool,
+    /// The broker keeps its messages when it is killed.
+    pub(crate) broker_crashes: bool,
+    /// The workers are members of a group, which needs seconds after each loss of a member.
+    pub(crate) members: bool,
 }
 
 /// A message, and how often it is delivered whatever becomes of it.
@@ -114,6 +121,12 @@ impl<Harm> Schedule<Harm> {
         self.repeat(&dice, dice.ms(from / 2, to / 2), (from, to), harm);
     }
 
+    /// Starts later.
+    fn delay(&mut self, time: Duration) {
+        self.harms.iter_mut().for_each(|(at, _)| *at += time);
+        self.harms.retain(|(at, _)| *at < self.long);
+    }
+
     /// In the order of time.
     pub(crate) fn sorted(mut self) -> Vec<(Duration, Harm)> {
         self.harms.sort_by_key(|(at, _)| *at);
@@ -126,8 +139,13 @@ pub(crate) fn harms(seed: u64, workers: usize, long: Duration, faults: Faults) -
     let mut plan = Schedule::new(seed, long);
     let place = |dice: &Dice| usize::try_from(dice.below(workers as u64)).unwrap_or_default();
     let [short, _, longest] = LEASES_MS;
-    plan.every(1, (1_000, 2_000), |dice| Harm::Kill(place(dice)));
-    plan.every(2, (2_000, 4_000), |dice| Harm::Pause(place(dice), dice.ms(short * 13 / 10, longest * 2)));
+    // A member that is frozen for more than six seconds is expelled from its group.
+    let (kills, pauses, frozen) = match faults.members {
+        true => ((6_000, 9_000), (6_000, 10_000), 9_000),
+        false => ((1_000, 2_000), (2_000, 4_000), longest * 2),
+    };
+    plan.every(1, kills, |dice| Harm::Kill(place(dice)));
+    plan.every(2, pauses, |dice| Harm::Pause(place(dice), dice.ms(short * 13 / 10, frozen)));
     if faults.cuts {
         plan.every(3, (700, 2_500), |_| Harm::Cut);
     }
@@ -164,20 +182,27 @@ pub(crate) fn harms(seed: u64, workers: usize, long: Duration, faults: Faults) -
         plan.every(16, (6_000, 12_000), |_| Harm::CrashCache);
     }
     if faults.broker {
-        of_the_broker(&mut plan);
+        of_the_broker(&mut plan, faults);
+    }
+    if faults.members {
+        plan.delay(JOINING);
     }
     plan.sorted()
 }
 
 /// A broker takes seconds to come back, so a short run has one crash of it, in its middle: much has happened by then.
-fn of_the_broker(plan: &mut Schedule<Harm>) {
+fn of_the_broker(plan: &mut Schedule<Harm>, faults: Faults) {
     let dice = |name| Dice::new(plan.seed, name);
     let (cuts, stops, crashes) = (dice(11), dice(12), dice(13));
-    plan.repeat(&cuts, cuts.ms(500, 1_500), (1_000, 3_000), |_| Harm::CutBroker);
+    // A member needs a connection for two seconds to join its group.
+    let between = if faults.members { (3_000, 5_000) } else { (1_000, 3_000) };
+    plan.repeat(&cuts, cuts.ms(500, 1_500), between, |_| Harm::CutBroker);
     plan.repeat(&stops, stops.ms(8_000, 14_000), (12_000, 20_000), |dice| Harm::StopBroker(dice.ms(300, 3_000)));
     plan.repeat(&cuts, cuts.ms(3_000, 10_000), (8_000, 15_000), |dice| Harm::SilenceBroker(dice.ms(300, 3_000)));
-    let first = (plan.long / 2).min(Duration::from_secs(15));
-    plan.repeat(&crashes, first, (15_000, 25_000), |_| Harm::CrashBroker);
+    if faults.broker_crashes {
+        let first = (plan.long / 2).min(Duration::from_secs(15));
+        plan.repeat(&crashes, first, (15_000, 25_000), |_| Harm::CrashBroker);
+    }
 }
 
 /// In so much time the old primary is back before the new one is killed.
@@ -241,6 +266,8 @@ mod tests {
         migrations: true,
         cache: true,
         broker: true,
+        broker_crashes: true,
+        members: false,
     };
 
     #[test]

@@ -220,10 +220,12 @@ fn missing(seconds: u64, faults: Faults, harms: &Harms, report: &Report) -> Vec<
     let counts = &report.counts;
     let some = (seconds / 5).max(1);
     let whole = seconds >= 30;
+    // A group loses fewer members.
+    let of_workers = if faults.members { (some / 2).max(1) } else { some };
     let wanted = [
-        ("kills", counts.kills, some),
-        ("takeovers", counts.takeovers, some),
-        ("unknowns", counts.unknowns, some),
+        ("kills", counts.kills, of_workers),
+        ("takeovers", counts.takeovers, of_workers),
+        ("unknowns", counts.unknowns, of_workers),
         ("pauses", harms.pauses, if seconds >= 5 { 1 } else { 0 }),
         ("cuts", harms.cuts, if faults.cuts { some } else { 0 }),
         ("steps of the clock", harms.clock_steps, u64::from(faults.clock && seconds >= 10)),
@@ -233,8 +235,8 @@ fn missing(seconds: u64, faults: Faults, harms: &Harms, report: &Report) -> Vec<
         ("flushes of the cache", harms.cache_flushes, if faults.cache { some } else { 0 }),
         ("crashes of the cache", harms.cache_crashes, u64::from(faults.cache && seconds >= 20)),
         ("crashes of the store", harms.crashes, u64::from(faults.crashes && seconds >= 20)),
-        ("cuts of the broker", harms.broker_cuts, if faults.broker { some } else { 0 }),
-        ("crashes of the broker", harms.broker_crashes, u64::from(faults.broker)),
+        ("cuts of the broker", harms.broker_cuts, if faults.broker { of_workers } else { 0 }),
+        ("crashes of the broker", harms.broker_crashes, u64::from(faults.broker_crashes)),
         ("silences of the broker", harms.broker_silences, u64::from(faults.broker && seconds >= 30)),
         ("stops of the broker", harms.broker_stops, u64::from(faults.broker && seconds >= 30)),
     ];

@@ -132,6 +132,10 @@ pub(crate) enum News {
         delivery: u64,
         after_ms: u64,
     },
+    /// The broker has taken partitions from the worker.
+    Revoked {
+        partitions: u64,
+    },
 }
 
 /// Encodes a message as a line.

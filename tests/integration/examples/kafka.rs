@@ -1,9 +1,11 @@
-//! The example `kafka`, from outside, on a private broker.
+//! The example `kafka` and the application `consume`, from outside, on a private broker.
 use idempotent::kafka::{KafkaDeadLetters, KafkaPublisher, KafkaSource};
 use idempotent::mq::{DeadLetters, OutboundMessage, Publish};
 use idempotent_harness::servers::KafkaServer;
 
 use crate::example::Running;
+
+mod consume;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_order_is_charged_once_and_an_unreadable_one_is_dead_lettered() {

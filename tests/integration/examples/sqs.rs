@@ -1,9 +1,11 @@
-//! The example `sqs`, from outside, on a private emulator.
+//! The example `sqs` and the application `consume`, from outside, on a private emulator.
 use idempotent::mq::{DeadLetters, OutboundMessage, Publish};
 use idempotent::sqs::{SqsDeadLetters, SqsPublisher, SqsSource, client};
 use idempotent_harness::servers::MotoServer;
 
 use crate::example::Running;
+
+mod consume;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_order_is_charged_once_and_an_unreadable_one_is_dead_lettered() {

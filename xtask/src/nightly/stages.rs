@@ -3,7 +3,7 @@ use std::error::Error;
 use std::ffi::OsString;
 
 use crate::setup::flavours::{self, FLAVOURS, POOLER};
-use crate::setup::{brokers, packaged};
+use crate::setup::{self, brokers, packaged};
 
 /// A command.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ enum Environment {
     Postgres18,
     PgBouncer,
     RocketMq,
+    Kafka,
+    Sqs,
     Fuzz,
 }
 
@@ -37,7 +39,7 @@ impl Stage {
     pub(super) fn shown(&self) -> String {
         let cargo = format!("cargo {}", self.arguments.join(" "));
         match self.environment {
-            Environment::Plain => cargo,
+            Environment::Plain | Environment::Kafka | Environment::Sqs => cargo,
             Environment::Redis6 => format!("IDEMPOTENT_REDIS_SERVER=redis-server-6.2 {cargo}"),
             Environment::Redis(n) => format!("IDEMPOTENT_REDIS_SERVER={} {cargo}", FLAVOURS[n].program),
             Environment::Postgres18 => format!("IDEMPOTENT_POSTGRES_BIN=target/postgres-18/bin {cargo}"),
@@ -75,6 +77,14 @@ impl Stage {
             Environment::RocketMq => {
                 there(brokers::all()?)?;
                 vec![("IDEMPOTENT_ROCKETMQ_BIN", brokers::bin()?.into())]
+            }
+            Environment::Kafka => {
+                there(setup::kafka()?)?;
+                vec![]
+            }
+            Environment::Sqs => {
+                there(setup::sqs()?)?;
+                vec![]
             }
             Environment::Fuzz => vec![(FUZZ.0, FUZZ.1.into())],
         })
@@ -122,9 +132,12 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
     stages.push(tests("PGMQ behind PgBouncer 1.24", "idempotent-pgmq", "pooler::", Environment::PgBouncer));
     stages.extend(CHAOS.iter().map(|play| {
         let mut stage = xtask(&format!("chaos {play}"), &format!("chaos {play} --seconds 60 --seed {seed}"));
-        if play.starts_with("rocketmq") {
-            stage.environment = Environment::RocketMq;
-        }
+        stage.environment = match play {
+            play if play.starts_with("kafka") => Environment::Kafka,
+            play if play.starts_with("rocketmq") => Environment::RocketMq,
+            play if play.starts_with("sqs") => Environment::Sqs,
+            _ => Environment::Plain,
+        };
         stage
     }));
     stages.extend(["model", "chaos", "fire", "delivery", "sql", "mq", "released"].map(|soak| {
@@ -141,7 +154,7 @@ pub(super) fn all(seed: u64) -> Vec<Stage> {
 }
 
 /// Each play on each of its servers.
-const CHAOS: [&str; 33] = [
+const CHAOS: [&str; 38] = [
     "sqlite",
     "redis --topology single",
     "redis --topology sentinel",
@@ -159,8 +172,13 @@ const CHAOS: [&str; 33] = [
     "nats --store sqlite",
     "pgmq --store redis",
     "pgmq --store sqlite",
+    "kafka --store redis",
+    "kafka --store sqlite",
+    "kafka-retry-topic --store redis",
     "rocketmq --store redis",
     "rocketmq --store sqlite",
+    "sqs --store redis",
+    "sqs --store sqlite",
     "delay",
     "delay-table --store postgres",
     "delay-table --store sqlite",

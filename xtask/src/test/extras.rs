@@ -158,7 +158,7 @@ const ON_ROCKETMQ: [Only; 4] = [
     Only { what: "chaos on RocketMQ", package: "idempotent-chaos", target: "smoke", arguments: &["rocketmq"] },
 ];
 
-const ON_KAFKA: [Only; 2] = [
+const ON_KAFKA: [Only; 3] = [
     Only { what: "the examples on Kafka", package: "idempotent-tests", target: "examples", arguments: &["kafka::"] },
     Only {
         what: "the command line on Kafka",
@@ -166,11 +166,13 @@ const ON_KAFKA: [Only; 2] = [
         target: "suite",
         arguments: &["dead::kafka::"],
     },
+    Only { what: "chaos on Kafka", package: "idempotent-chaos", target: "smoke", arguments: &["kafka"] },
 ];
 
-const ON_SQS: [Only; 2] = [
+const ON_SQS: [Only; 3] = [
     Only { what: "the examples on SQS", package: "idempotent-tests", target: "examples", arguments: &["sqs::"] },
     Only { what: "the command line on SQS", package: "idempotent-cli", target: "suite", arguments: &["dead::sqs::"] },
+    Only { what: "chaos on SQS", package: "idempotent-chaos", target: "smoke", arguments: &["sqs"] },
 ];
 
 const ON_DYNAMODB: [Only; 1] = [Only {
@@ -204,19 +206,18 @@ const ROCKETMQ: Suite = Suite {
     only: &ON_ROCKETMQ,
 };
 
+/// The packages that have the features of Kafka and SQS.
+const PROGRAMS: [&str; 5] =
+    ["idempotent-chaos", "idempotent-cli", "idempotent-consume", "idempotent-examples", "idempotent-tests"];
+
 const KAFKA: Suite = Suite {
     heavy: heavy::KAFKA,
     features: &["idempotent-kafka/tls", "idempotent-kafka/zstd"],
-    programs: &["idempotent-cli", "idempotent-examples", "idempotent-tests"],
+    programs: &PROGRAMS,
     only: &ON_KAFKA,
 };
 
-const SQS: Suite = Suite {
-    heavy: heavy::SQS,
-    features: &["idempotent-sqs/tls"],
-    programs: &["idempotent-cli", "idempotent-examples", "idempotent-tests"],
-    only: &ON_SQS,
-};
+const SQS: Suite = Suite { heavy: heavy::SQS, features: &["idempotent-sqs/tls"], programs: &PROGRAMS, only: &ON_SQS };
 
 const DYNAMODB: Suite = Suite {
     heavy: heavy::DYNAMODB,

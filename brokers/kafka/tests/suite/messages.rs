@@ -8,7 +8,7 @@ use rdkafka::message::{Header, Headers, Message, OwnedHeaders, OwnedMessage};
 use rdkafka::mocking::MockCluster;
 use rdkafka::topic_partition_list::TopicPartitionList;
 
-use crate::world::{LIMIT, World, config, ms, one, retry, settle, until};
+use crate::world::{LIMIT, World, config, ms, one, retry, settle};
 
 /// Returns the record at an offset of the only partition of a topic.
 fn record(world: &World, topic: &str, offset: i64) -> OwnedMessage {
@@ -118,7 +118,7 @@ async fn the_prefix_is_committed_over_gaps_in_the_offsets() {
     for held in held.iter().rev() {
         settle(&source, held, Settlement::Ack).await;
     }
-    until("the last message is committed", async || world.committed(0) == Some(5)).await;
+    world.until_committed(0, 5).await;
 }
 
 #[tokio::test]

@@ -2,13 +2,12 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
-use std::sync::atomic::Ordering::SeqCst;
 
 use idempotent_kafka::KafkaSource;
 use idempotent_mq::{Received, Settlement, Source, SourceErrorKind};
 use rdkafka::message::OwnedHeaders;
 
-use crate::world::{LIMIT, World, builder_at, counting, ms, one, receive, settle, until};
+use crate::world::{LIMIT, World, builder_at, counting, one, receive, settle};
 
 /// The variable that contains the URL for the process.
 const URL: &str = "IDEMPOTENT_TEST_KAFKA";
@@ -39,15 +38,15 @@ async fn messages_of_a_killed_process_are_taken_over_and_each_runs_once() {
     let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
     let is_holding = tokio::task::spawn_blocking(move || lines.any(|line| line.unwrap() == "holding")).await.unwrap();
-    until("the first message is committed", async || world.committed(0) == Some(1)).await;
+    world.until_committed(0, 1).await;
     process.kill().unwrap();
     process.wait().unwrap();
     assert!(is_holding, "the process has received messages");
     let (handling, runs) = counting();
     let running = world.run(world.source().await, handling);
-    until("all messages are acknowledged", async || world.committed(0) == Some(20)).await;
+    world.until_committed(0, 20).await;
     running.ended().await.unwrap();
-    assert_eq!(runs.load(SeqCst), 19, "all but the acknowledged one");
+    assert_eq!(runs.number(), 19, "all but the acknowledged one");
 }
 
 /// Receives until partitions are revoked, and returns the numbers of the partitions.
@@ -134,22 +133,29 @@ async fn a_static_member_continues_after_a_restart() {
 
 #[tokio::test]
 async fn a_full_consumer_keeps_its_partitions_and_delivers_the_rest_later() {
-    let world = World::new(1).await;
+    const MESSAGES: usize = 5;
+    let world = World::new(2).await;
     let mut source = world.source().await;
-    for number in 0..5 {
-        world.send(&number.to_string()).await;
+    for partition in [0, 1] {
+        for _ in 0..MESSAGES {
+            world.send_to(partition, None, Some(b"x"), OwnedHeaders::new()).await;
+        }
     }
     let first = one(&mut source).await;
-    // Long enough that the source pauses its partition. A shorter time does not fail the test.
-    tokio::time::sleep(ms(300)).await;
-    let mut rest = Vec::new();
-    while rest.len() < 4 {
-        rest.extend(receive(&mut source, 4).await);
+    // A source without a request reacts to a rebalance only while it is full, with paused partitions.
+    let mut other = world.source().await;
+    let moved = one(&mut other).await.0.position.partition;
+    let (mut held, mut rest) = (Vec::from([first]), Vec::new());
+    held.retain(|(delivery, _)| delivery.position.partition != moved);
+    while held.len() + rest.len() < MESSAGES {
+        rest.extend(receive(&mut source, MESSAGES).await);
     }
-    let bodies: Vec<_> = rest.iter().map(|(delivery, _)| delivery.body[0]).collect();
-    assert_eq!(bodies, *b"1234");
-    for held in rest.iter().chain([&first]) {
+    held.extend(rest);
+    let offsets: Vec<_> = held.iter().filter_map(|(delivery, _)| delivery.position.offset.as_deref()).collect();
+    assert_eq!(offsets, ["0", "1", "2", "3", "4"]);
+    assert!(held.iter().all(|(delivery, _)| delivery.position.partition != moved));
+    for held in held.iter().rev() {
         settle(&source, held, Settlement::Ack).await;
     }
-    until("all are committed", async || world.committed(0) == Some(5)).await;
+    world.until_committed(i32::from(moved == Some(0)), 5).await;
 }

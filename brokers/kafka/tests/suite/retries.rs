@@ -3,7 +3,7 @@ use std::time::Instant;
 
 use idempotent_mq::{Settlement, Source};
 
-use crate::world::{World, ms, one, retry, settle, until};
+use crate::world::{World, ms, one, retry, settle};
 
 #[tokio::test]
 async fn a_retry_keeps_the_order_of_its_partition() {
@@ -26,7 +26,7 @@ async fn a_retry_keeps_the_order_of_its_partition() {
     }
     assert_eq!(bodies, [(b'0', Some(2)), (b'2', Some(1))], "the settled message does not come again");
     assert!(start.elapsed() >= ms(400));
-    until("all are committed", async || world.committed(0) == Some(3)).await;
+    world.until_committed(0, 3).await;
 }
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn a_message_in_the_retry_topic_blocks_nothing_and_its_attempt_survives_an
     let second = one(&mut source).await;
     assert_eq!(second.0.body, b"1");
     settle(&source, &second, Settlement::Ack).await;
-    until("both are committed", async || world.committed(0) == Some(2)).await;
+    world.until_committed(0, 2).await;
     source.close().await;
     let mut other = builder().connect().await.unwrap();
     let again = one(&mut other).await;

@@ -1,6 +1,4 @@
 //! A broker per test, and helpers.
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use idempotent_core::{Executor, MemoryStore, Timestamp};
@@ -18,7 +16,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::message::OwnedHeaders;
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use rdkafka::topic_partition_list::TopicPartitionList;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 /// Limit for events that are certain to happen.
@@ -90,11 +88,23 @@ impl World {
 
     /// Returns the committed offset of a partition of `orders`, or `None` if there is none.
     pub(crate) fn committed(&self, partition: i32) -> Option<i64> {
-        let client: BaseConsumer = config(&self.server).set("group.id", GROUP).create().unwrap();
-        let mut list = TopicPartitionList::new();
-        list.add_partition("orders", partition);
-        let committed = client.committed_offsets(list, LIMIT).unwrap();
-        committed.elements()[0].offset().to_raw().filter(|offset| *offset >= 0)
+        committed(&self.client(), partition)
+    }
+
+    /// Waits until this offset of a partition of `orders` is committed. Asks the broker again after each answer.
+    pub(crate) async fn until_committed(&self, partition: i32, offset: i64) {
+        let client = self.client();
+        let waiting = tokio::task::spawn_blocking(move || {
+            let start = Instant::now();
+            while committed(&client, partition) != Some(offset) {
+                assert!(start.elapsed() < LIMIT, "{:?} is committed, not {offset}", committed(&client, partition));
+            }
+        });
+        waiting.await.unwrap();
+    }
+
+    fn client(&self) -> BaseConsumer {
+        config(&self.server).set("group.id", GROUP).create().unwrap()
     }
 
     pub(crate) fn run(&self, source: KafkaSource, handling: MessageHandler) -> Running {
@@ -102,6 +112,13 @@ impl World {
         let builder = builder.schedule(Schedule::exponential(ms(50), ms(200)));
         Running::new(builder.grace(Duration::from_secs(5)).build(handling).unwrap())
     }
+}
+
+fn committed(client: &BaseConsumer, partition: i32) -> Option<i64> {
+    let mut list = TopicPartitionList::new();
+    list.add_partition("orders", partition);
+    let committed = client.committed_offsets(list, LIMIT).unwrap();
+    committed.elements()[0].offset().to_raw().filter(|offset| *offset >= 0)
 }
 
 pub(crate) fn config(server: &KafkaServer) -> ClientConfig {
@@ -116,14 +133,28 @@ pub(crate) fn builder_at(url: &str) -> KafkaSourceBuilder {
 }
 
 /// Returns a handler that counts its runs, one for each message.
-pub(crate) fn counting() -> (MessageHandler, Arc<AtomicU32>) {
-    let runs = Arc::<AtomicU32>::default();
-    let counted = runs.clone();
+pub(crate) fn counting() -> (MessageHandler, Runs) {
+    let (counted, runs) = watch::channel(0);
     let handling = Messages::raw().keyed(KeyFrom::message_id()).run(move |_: Message<()>| {
-        counted.fetch_add(1, SeqCst);
+        counted.send_modify(|runs| *runs += 1);
         async { Ok::<_, String>(()) }
     });
-    (handling, runs)
+    (handling, Runs(runs))
+}
+
+/// The number of runs of a handler.
+pub(crate) struct Runs(watch::Receiver<u32>);
+
+impl Runs {
+    pub(crate) fn number(&self) -> u32 {
+        *self.0.borrow()
+    }
+
+    /// Waits until the handler has run so often.
+    pub(crate) async fn until(&mut self, number: u32) {
+        let waiting = self.0.wait_for(|runs| *runs >= number);
+        tokio::time::timeout(LIMIT, waiting).await.unwrap().unwrap();
+    }
 }
 
 impl Running {
@@ -153,14 +184,6 @@ pub(crate) async fn receive(source: &mut KafkaSource, room: usize) -> Vec<Held> 
 
 pub(crate) async fn one(source: &mut KafkaSource) -> Held {
     receive(source, 1).await.pop().unwrap()
-}
-
-pub(crate) async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
-    let start = Instant::now();
-    while !so().await {
-        assert!(start.elapsed() < LIMIT, "still not: {what}");
-        tokio::time::sleep(ms(20)).await;
-    }
 }
 
 pub(crate) async fn settle(source: &KafkaSource, held: &Held, how: Settlement) {

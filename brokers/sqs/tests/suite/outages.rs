@@ -1,8 +1,8 @@
 //! Dropped consumers, cut connections, a stopped server, a drain, and a long handler.
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use idempotent_harness::proxy::Proxy;
+use idempotent_harness::proxy::{Fault, Proxy};
 use idempotent_harness::servers::MotoServer;
 use idempotent_mq::{Settlement, Source, SourceErrorKind};
 
@@ -97,12 +97,15 @@ async fn a_drain_finishes_what_runs_and_returns_what_waits() {
 #[tokio::test]
 async fn a_poll_that_receives_a_message_after_the_drain_returns_it() {
     let world = World::new().await;
-    let mut source = world.builder().visibility_timeout(LIMIT * 2).connect().await.unwrap();
-    // The poll is under way when the receive is dropped.
+    let between = Proxy::start(&world.address).await;
+    let builder = builder_of(client(&between.address()), &world.name).visibility_timeout(LIMIT * 2);
+    let mut source = builder.connect().await.unwrap();
+    between.fail_next_with("AmazonSQS.ReceiveMessage", Fault::Delay(Duration::ZERO));
+    // The proxy has the request of the poll when the receive is dropped.
     tokio::select! {
         biased;
         _ = source.receive(4) => panic!("there is no message"),
-        () = tokio::time::sleep(ms(200)) => {}
+        () = between.until_met(1) => {}
     }
     source.close().await;
     drop(source);
@@ -113,19 +116,36 @@ async fn a_poll_that_receives_a_message_after_the_drain_returns_it() {
 
 #[tokio::test]
 async fn a_long_handler_keeps_its_message() {
+    // A machine that stops for most of the visibility timeout proves nothing, so the handler then runs again.
+    while !keeps_its_message(ms(5_000)).await {}
+}
+
+/// Runs a handler for more than two visibility timeouts, and checks that its message is delivered once. Returns false if an extension
+/// was late.
+async fn keeps_its_message(visibility: Duration) -> bool {
+    // One in each third of the timeout.
+    const EXTENSIONS: u64 = 7;
     let world = World::new().await;
+    let between = Proxy::start(&world.address).await;
     let (handling, begun, gate) = gated();
-    let source = world.builder().visibility_timeout(ms(5_000)).connect().await.unwrap();
-    let running = world.run(source, handling);
+    let source = builder_of(client(&between.address()), &world.name).visibility_timeout(visibility);
+    let running = world.run(source.connect().await.unwrap(), handling);
+    for _ in 0..EXTENSIONS {
+        between.fail_next_with("AmazonSQS.ChangeMessageVisibilityBatch", Fault::Delay(Duration::ZERO));
+    }
     world.send("1").await;
     until("the handler runs", async || begun.load(SeqCst) == 1).await;
-    let start = Instant::now();
-    while start.elapsed() < ms(11_000) {
-        tokio::time::sleep(ms(200)).await;
-        assert_eq!(world.numbers(&world.name).await, (0, 1), "the message is delivered again");
+    let (mut longest, mut last) = (Duration::ZERO, Instant::now());
+    for number in 1..=EXTENSIONS {
+        tokio::time::timeout(LIMIT, between.until_met(number)).await.unwrap();
+        longest = longest.max(last.elapsed());
+        last = Instant::now();
     }
+    let numbers = world.numbers(&world.name).await;
     gate.add_permits(1);
     until("the message is acknowledged", async || world.open().await == 0).await;
     let counts = running.ended().await.unwrap();
-    assert_eq!((counts.received, begun.load(SeqCst)), (1, 1), "{counts:?}");
+    let is_in_time = longest < visibility * 2 / 3;
+    assert!(!is_in_time || (numbers, counts.received, begun.load(SeqCst)) == ((0, 1), 1, 1), "{numbers:?} {counts:?}");
+    is_in_time
 }

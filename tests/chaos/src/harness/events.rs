@@ -61,6 +61,8 @@ impl Harness {
             Heard::News(News::Nack { delivery, after_ms }) => {
                 self.broker.nack(delivery, id, now + Duration::from_millis(after_ms));
             }
+            // Deliveries of the harness have no partitions.
+            Heard::News(News::Revoked { .. }) => {}
         }
         Ok(())
     }

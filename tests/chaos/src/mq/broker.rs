@@ -8,8 +8,12 @@ use idempotent_harness::proxy::Proxy;
 use serde::{Deserialize, Serialize};
 
 use super::copy::Copy;
+#[cfg(feature = "kafka")]
+use super::kafka;
 #[cfg(feature = "rocketmq")]
 use super::rocket;
+#[cfg(feature = "sqs")]
+use super::sqs;
 use super::{nats, pgmq, rabbit, streams};
 use crate::plan::Harm;
 use crate::server::Server;
@@ -29,9 +33,18 @@ pub enum Kind {
     Nats,
     /// A queue of PGMQ.
     Pgmq,
-    /// A topic of RocketMQ. Not in a program that was built without the feature `rocketmq`, whose client takes minutes.
+    /// A topic of Kafka, whose partitions pause for a retry. Only with the feature `kafka`, whose client takes minutes to build.
+    #[cfg(feature = "kafka")]
+    Kafka,
+    /// A topic of Kafka with a retry topic. Only with the feature `kafka`.
+    #[cfg(feature = "kafka")]
+    KafkaRetryTopic,
+    /// A topic of RocketMQ. Only with the feature `rocketmq`, whose client takes minutes to build.
     #[cfg(feature = "rocketmq")]
     Rocketmq,
+    /// A standard queue of SQS. Only with the feature `sqs`, whose client takes minutes to build.
+    #[cfg(feature = "sqs")]
+    Sqs,
 }
 
 impl Kind {
@@ -41,8 +54,14 @@ impl Kind {
         Self::RedisStreams,
         Self::Nats,
         Self::Pgmq,
+        #[cfg(feature = "kafka")]
+        Self::Kafka,
+        #[cfg(feature = "kafka")]
+        Self::KafkaRetryTopic,
         #[cfg(feature = "rocketmq")]
         Self::Rocketmq,
+        #[cfg(feature = "sqs")]
+        Self::Sqs,
     ];
 
     /// Returns the name on the command line.
@@ -53,9 +72,20 @@ impl Kind {
             Self::RedisStreams => "redis-streams",
             Self::Nats => "nats",
             Self::Pgmq => "pgmq",
+            #[cfg(feature = "kafka")]
+            Self::Kafka => "kafka",
+            #[cfg(feature = "kafka")]
+            Self::KafkaRetryTopic => "kafka-retry-topic",
             #[cfg(feature = "rocketmq")]
             Self::Rocketmq => "rocketmq",
+            #[cfg(feature = "sqs")]
+            Self::Sqs => "sqs",
         }
+    }
+
+    /// Returns whether the broker assigns partitions to workers, and reassigns them.
+    pub(super) fn rebalances(self) -> bool {
+        self.name().starts_with("kafka")
     }
 
     /// The one of this name.
@@ -71,8 +101,14 @@ impl Kind {
             Self::RedisStreams => Arc::new(streams::Streams::start().await?),
             Self::Nats => Arc::new(nats::Nats::start().await?),
             Self::Pgmq => Arc::new(pgmq::Pgmq::start().await?),
+            #[cfg(feature = "kafka")]
+            Self::Kafka => Arc::new(kafka::Kafka::start(false).await?),
+            #[cfg(feature = "kafka")]
+            Self::KafkaRetryTopic => Arc::new(kafka::Kafka::start(true).await?),
             #[cfg(feature = "rocketmq")]
             Self::Rocketmq => Arc::new(rocket::Rocket::start().await?),
+            #[cfg(feature = "sqs")]
+            Self::Sqs => Arc::new(sqs::Sqs::start().await?),
         })
     }
 }

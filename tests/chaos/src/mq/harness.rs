@@ -24,7 +24,7 @@ use crate::dice::Dice;
 use crate::fleet::{Fleet, Heard, Template};
 use crate::harness::keep;
 use crate::jobs::Jobs;
-use crate::plan::{self, Faults, Harm};
+use crate::plan::{self, Faults, Harm, JOINING};
 use crate::resource::Fenced;
 use crate::target::Done;
 use crate::time;
@@ -72,6 +72,10 @@ struct Play {
     asking: JoinSet<anyhow::Result<Vec<(String, u64)>>>,
     /// The number of consecutive checks without messages at the broker.
     empty: u32,
+    /// True if the broker assigns partitions to workers.
+    rebalances: bool,
+    /// The number of partitions that a rebalance has taken from a worker.
+    revoked: u64,
     /// Workers that ended without a kill.
     ended: Vec<u32>,
     /// True if no worker kills itself any more.
@@ -94,7 +98,9 @@ pub(crate) async fn play(
     let began = Instant::now();
     let store = Store::start(store, folder).await?;
     let broker = kind.start().await?;
-    let faults = if args.calm { Faults::default() } else { Faults { broker: true, ..store.target.faults() } };
+    let broker_crashes = broker.server().is_durable();
+    let faults = Faults { broker: true, broker_crashes, members: kind.rebalances(), ..store.target.faults() };
+    let faults = if args.calm { Faults::default() } else { faults };
     let namespace = format!("chaos{:x}", time::now());
     let origin = Some(Origin { kind, url: broker.url(), flaw });
     let template = Template { store: store.url(), weakness: None, namespace: namespace.clone(), origin };
@@ -110,12 +116,14 @@ pub(crate) async fn play(
         keys: BTreeMap::new(),
         produced: BTreeSet::new(),
         stalls: BTreeMap::new(),
-        next_stall: began,
+        next_stall: if kind.rebalances() { began + JOINING } else { began },
         sent: 0,
         of_the_store: Jobs::new(move |harm| store.suffer(harm)),
         of_the_broker: Jobs::new(move |harm| suffer(&*harmed, harm).map(|()| Done::new(harm))),
         asking: JoinSet::new(),
         empty: 0,
+        rebalances: kind.rebalances(),
+        revoked: 0,
         ended: Vec::new(),
         peace: args.calm,
         harms: Harms::default(),
@@ -268,6 +276,7 @@ impl Play {
                     self.publisher.send(copy, COPY_AFTER);
                 }
             }
+            Heard::News(News::Revoked { partitions }) => self.revoked += partitions,
             // The broker hears of those.
             Heard::News(News::Bury { .. } | News::Ack { .. } | News::Nack { .. }) => {}
         }
@@ -281,7 +290,7 @@ impl Play {
             return None;
         }
         let copy = self.stalls.remove(key)?;
-        self.next_stall = Instant::now() + STALL_EVERY;
+        self.next_stall = Instant::now() + if self.rebalances { STALL_EVERY * 2 } else { STALL_EVERY };
         Some(copy)
     }
 
@@ -311,6 +320,10 @@ impl Play {
         verdict.find(unheard.map(|(name, _)| format!("D8: {name} could not be published")));
         verdict.find(self.ended.iter().map(|id| format!("D7: worker {id} ended by itself; its log says why")));
         tell(&mut verdict, &history, letters.len() as u64, ledger.resent, args.enough());
+        if self.rebalances {
+            // The partitions of a killed member move without a revocation, so the takeovers show these rebalances.
+            verdict.tell("revoked partitions", self.revoked, 0);
+        }
         Ok(verdict)
     }
 }

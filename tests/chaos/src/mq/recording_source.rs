@@ -15,7 +15,7 @@ use super::worker::bury_bare;
 use crate::dice::Dice;
 use crate::dying_store::die;
 use crate::harness::DOOMED;
-use crate::wire::{Dies, Message, Origin};
+use crate::wire::{Dies, Message, News, Origin};
 use crate::worker::HandlerContext;
 
 /// The worker that receives the deliveries.
@@ -46,7 +46,9 @@ impl DeliveryWorker {
     }
 
     fn doom(&self, key: &Key) -> Option<Dies> {
-        let doomed = !self.peace.load(Ordering::Relaxed) && self.dice.percent(DOOMED);
+        // A group needs seconds after each loss of a member.
+        let rarity = if self.origin.kind.rebalances() { 5 } else { 1 };
+        let doomed = !self.peace.load(Ordering::Relaxed) && self.dice.below(100 * rarity) < DOOMED;
         let dies = doomed.then(|| self.dice.pick(&Dies::ALL)).flatten()?;
         match dies {
             Dies::AtClaim | Dies::AtComplete => self.context.mortal.doom(key.clone(), dies),
@@ -100,7 +102,10 @@ impl<S: Source> Source for RecordingSource<S> {
     async fn receive(&mut self, room: usize) -> Result<Received<Self::Tag>, SourceError> {
         let deliveries = match self.inner.receive(room).await? {
             Received::Deliveries(deliveries) => deliveries,
-            Received::Revoked(areas) => return Ok(Received::Revoked(areas)),
+            Received::Revoked(areas) => {
+                self.desk.context.tell(News::Revoked { partitions: areas.len() as u64 });
+                return Ok(Received::Revoked(areas));
+            }
             _ => return Err(SourceError::new(SourceErrorKind::Fatal, "not known here")),
         };
         let mut told = Vec::new();

@@ -9,9 +9,13 @@ use idempotent::{Executor, OnLeaseLost, Policy, Scene};
 use tokio::sync::{mpsc, oneshot};
 
 use super::broker::Kind;
+#[cfg(feature = "kafka")]
+use super::kafka;
 use super::recording_source::{DeliveryWorker, RecordingSource};
 #[cfg(feature = "rocketmq")]
 use super::rocket;
+#[cfg(feature = "sqs")]
+use super::sqs;
 use super::{nats, pgmq, rabbit, streams};
 use crate::dice::Dice;
 use crate::process::{Orders, next};
@@ -67,8 +71,14 @@ async fn consume(desk: Arc<DeliveryWorker>, stop: oneshot::Receiver<()>) -> anyh
         Kind::RedisStreams => run(streams::source(&url).await, desk, stop).await,
         Kind::Nats => run(nats::source(&url).await, desk, stop).await,
         Kind::Pgmq => run(pgmq::source(&url).await, desk, stop).await,
+        #[cfg(feature = "kafka")]
+        Kind::Kafka => run(kafka::source(&url, false).await, desk, stop).await,
+        #[cfg(feature = "kafka")]
+        Kind::KafkaRetryTopic => run(kafka::source(&url, true).await, desk, stop).await,
         #[cfg(feature = "rocketmq")]
         Kind::Rocketmq => run(rocket::source(&url)?, desk, stop).await,
+        #[cfg(feature = "sqs")]
+        Kind::Sqs => run(sqs::source(&url).await?, desk, stop).await,
     }
 }
 
@@ -119,7 +129,11 @@ pub(super) async fn bury_bare(origin: &Origin, delivery: &Delivery) -> anyhow::R
         Kind::RedisStreams => streams::bury_bare(&origin.url, delivery).await,
         Kind::Nats => nats::bury_bare(&origin.url, delivery).await,
         Kind::Pgmq => pgmq::bury_bare(&origin.url, delivery).await,
+        #[cfg(feature = "kafka")]
+        Kind::Kafka | Kind::KafkaRetryTopic => kafka::bury_bare(&origin.url, delivery).await,
         #[cfg(feature = "rocketmq")]
         Kind::Rocketmq => rocket::bury_bare(&origin.url, delivery).await,
+        #[cfg(feature = "sqs")]
+        Kind::Sqs => sqs::bury_bare(&origin.url, delivery).await,
     }
 }

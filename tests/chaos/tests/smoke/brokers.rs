@@ -12,6 +12,25 @@ fn no_message_of_rocketmq_is_lost_whatever_is_killed_stopped_and_cut() {
     assert!(closing["dead_letters"].as_u64() > Some(0), "{closing}");
 }
 
+/// `cargo xtask test kafka` runs this test.
+#[cfg(feature = "kafka")]
+#[test]
+fn no_message_of_kafka_is_lost_whatever_is_killed_stopped_and_cut() {
+    for play in ["kafka", "kafka-retry-topic"] {
+        let closing = holds(&[play, "--seconds", "29", "--seed", "5"]);
+        assert!(closing["dead_letters"].as_u64() > Some(0), "{closing}");
+        assert!(closing["takeovers"].as_u64() > Some(0), "{closing}");
+    }
+}
+
+/// `cargo xtask test sqs` runs this test.
+#[cfg(feature = "sqs")]
+#[test]
+fn no_message_of_sqs_is_lost_whatever_is_killed_stopped_and_cut() {
+    let closing = holds(&["sqs", "--seconds", "20", "--seed", "5"]);
+    assert!(closing["dead_letters"].as_u64() > Some(0), "{closing}");
+}
+
 mod extras {
     use super::*;
 

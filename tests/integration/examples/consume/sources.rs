@@ -22,7 +22,7 @@ fn source(url: &str, parts: &[&str]) {
 
 #[test]
 fn an_invalid_source_is_refused_with_a_valid_one() {
-    source("kafka://h/?queue=orders", &["no broker for `kafka://`", "rabbitmq://, amqp://", "redis-streams://"]);
+    source("pulsar://h/?queue=orders", &["no broker for `pulsar://`", "rabbitmq://, amqp://", "redis-streams://"]);
     if cfg!(feature = "rocketmq") {
         source("rocketmq://h", &["names no topic", "`?topic=NAME`"]);
         source("rocketmq://h?topic=a", &["names no group", "`?group=NAME`"]);
