@@ -29,8 +29,7 @@ of the run, which is written to FILE.
   redis, mariadb  the harness sends the deliveries, and the records are in Redis or MariaDB
   nats, pgmq, rabbitmq, redis-streams, kafka, kafka-retry-topic, rocketmq, sqs
                   the broker sends the deliveries. The broker and its publisher have faults, too, and the judge also
-                  checks the final contents of the queues. The brokers of kafka and sqs keep their messages in memory,
-                  so they are stopped and disconnected, and not killed
+                  checks the final contents of the queues. The brokers of kafka and sqs are in memory, and not killed
   tiered          the records are in a database with Redis as its cache, which is flushed, stopped and killed
   postgres        effect and record are written in one transaction. Workers die at each crash point, connections are cut
                   during a COMMIT, and the server is killed. Each key must have its rows exactly once

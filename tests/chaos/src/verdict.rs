@@ -220,8 +220,9 @@ fn missing(seconds: u64, faults: Faults, harms: &Harms, report: &Report) -> Vec<
     let counts = &report.counts;
     let some = (seconds / 5).max(1);
     let whole = seconds >= 30;
-    // A group loses fewer members.
-    let of_workers = if faults.members { (some / 2).max(1) } else { some };
+    // A group loses fewer members, and an emulator in memory delivers fewer messages at a time.
+    let is_slow = faults.members || faults.broker && !faults.broker_crashes;
+    let of_workers = if is_slow { (some / 2).max(1) } else { some };
     let wanted = [
         ("kills", counts.kills, of_workers),
         ("takeovers", counts.takeovers, of_workers),

@@ -5,8 +5,9 @@ use idempotent_harness::servers::KafkaServer;
 
 use crate::consume::support::Job;
 
-/// The time without deliveries after which the program ends. It exceeds all delays of the policy, and the time of a rebalance.
-const IDLE: &str = "10s";
+/// The time without deliveries after which the program ends. It exceeds all delays of the policy, and the time in which a member joins
+/// its group on a busy machine.
+const IDLE: &str = "40s";
 
 #[test]
 fn a_topic_s_messages_have_the_effects_that_the_file_has() {
