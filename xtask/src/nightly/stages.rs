@@ -83,7 +83,7 @@ impl Stage {
                 vec![]
             }
             Environment::Sqs => {
-                there(setup::sqs()?)?;
+                there(setup::moto()?)?;
                 vec![]
             }
             Environment::Fuzz => vec![(FUZZ.0, FUZZ.1.into())],
