@@ -91,7 +91,7 @@ impl Queue {
             #[cfg(feature = "rocketmq")]
             Self::RocketMq(topic) => topic.source().await.map(drop),
             #[cfg(feature = "kafka")]
-            Self::Kafka(topic) => topic.source().await.map(drop),
+            Self::Kafka(topic) => topic.declare().await,
             #[cfg(feature = "sqs")]
             Self::Sqs(queue) => queue.source().await.map(drop),
         }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use idempotent::kafka::{KafkaPublisher, KafkaSource};
+use idempotent::mq::Source;
 
 use super::outgoing::Lines;
 use super::url::{SourceUrl, shown};
@@ -40,6 +41,12 @@ impl Kafka {
                 told(&error)
             )
         })
+    }
+
+    /// Creates missing topics, and leaves the group, so that the group does not wait for this member.
+    pub(crate) async fn declare(&self) -> anyhow::Result<()> {
+        self.source().await?.close().await;
+        Ok(())
     }
 
     /// Publishes the lines. Returns the number of confirmed messages.

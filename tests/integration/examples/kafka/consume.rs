@@ -9,26 +9,6 @@ use crate::consume::support::Job;
 /// its group on a busy machine.
 const IDLE: &str = "40s";
 
-#[test]
-fn a_topic_s_messages_have_the_effects_that_the_file_has() {
-    let server = KafkaServer::start();
-    let source = format!("{}?topic=webhooks&group=workers", server.url());
-    let file = Job::new();
-    file.run(&["--json"]).exits(0);
-    let job = Job::new();
-    let run = |more: &[&str]| job.run(&[&["--json", "--source", &source, "--idle", IDLE], more].concat());
-    let first = run(&["--publish", "in.jsonl", "--fail-every", "3"]).exits(0);
-    let counted = ["deliveries", "distinct_keys", "executed", "failed", "dead", "malformed"];
-    assert_eq!(first.counts(counted), [494, 287, 287, 143, 0, 0]);
-    assert!(first.stderr.contains("494 messages published from in.jsonl to the topic webhooks"), "{}", first.stderr);
-    assert_eq!(job.effects(), file.effects());
-    let second = run(&[]).exits(0);
-    assert_eq!(second.counts(["deliveries"]), [0], "all offsets are committed");
-    let again = run(&["--publish", "in.jsonl"]).exits(0);
-    assert_eq!(again.counts(["deliveries", "executed"]), [494, 0]);
-    assert_eq!(job.effects(), file.effects());
-}
-
 #[tokio::test]
 async fn an_invalid_delivery_is_dead_lettered_byte_for_byte() {
     let server = KafkaServer::start();
