@@ -51,7 +51,7 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     (
         "claim",
         "`state == 'P'` always true, in `if state == 'P' and sub(",
-        "what is vacant has no owner, nobody owns by zero",
+        "a vacant record has no owner, and no owner is zero",
     ),
     ("complete", "`number > now` always true", "the larger of the two is taken, which is the same, and takes longer"),
     ("replace", "`retain ~= '0'` always true", "a number ahead of the clock is kept forever by the other script, too"),
